@@ -1,0 +1,109 @@
+# Copyright The Roster Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# What a build does must not depend on the settings of the machine: go takes an empty variable for an
+# unset one, so these are never empty.
+export GOFLAGS := -mod=readonly -buildvcs=false
+export GOWORK := off
+
+GO ?= go
+BIN := $(CURDIR)/bin
+TESTBED_BIN := $(CURDIR)/e2e/testbed/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# How long each fuzz target runs, and flags for the tests and the demo.
+FUZZTIME ?= 5s
+TESTFLAGS ?=
+DEMO_ARGS ?=
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GOLANGCI_LINT := $(BIN)/golangci-lint
+
+# The packages whose tests need neither a control plane nor much time.
+UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph
+# The packages that test against real control planes.
+E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/agent and bin/agentctl
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+.PHONY: testbed
+testbed: ## build bin/testbed and the control planes that it runs (about 8 minutes, once per version)
+	@GO='$(GO)' e2e/testbed/build.sh
+	@CGO_ENABLED=0 $(GO) -C e2e/testbed build -trimpath -o $(BIN)/testbed .
+
+.PHONY: generate
+generate: ## write the generated code, CRDs and API reference
+	@for script in $(wildcard */generate.sh */*/generate.sh); do echo "$$script" && "$$script" || exit 1; done
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## format the code
+	$(GOLANGCI_LINT) fmt
+	cd e2e/testbed && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf $(BIN) $(TESTBED_BIN)
+
+.PHONY: demo
+demo: build testbed ## three clusters on this machine, the quickstart step by step (DEMO_ARGS=--once ends it)
+	$(GO) run ./e2e/demo $(DEMO_ARGS)
+
+.PHONY: test
+test: prereqs ## run every check there is, then say which failed
+	@.ci/summary lint verify test-unit test-race sim fuzz e2e demo-once
+
+.PHONY: prereqs
+prereqs: ## check that the tools that make test needs are installed
+	@.ci/prereqs
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## run the linters
+	$(GOLANGCI_LINT) run
+	cd e2e/testbed && $(GOLANGCI_LINT) run --config ../../.golangci.yml
+
+.PHONY: verify
+verify: $(GOLANGCI_LINT) ## check that formatting, go.mod and generated code are up to date
+	@GO='$(GO)' GOLANGCI_LINT=$(GOLANGCI_LINT) .ci/verify
+
+.PHONY: test-unit
+test-unit: ## run the quick tests
+	CGO_ENABLED=0 $(GO) test $(TESTFLAGS) $(UNIT)
+
+.PHONY: test-race
+test-race: ## run the quick tests with the race detector (needs gcc)
+	CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) $(UNIT)
+
+.PHONY: sim
+sim: ## simulate many agents in virtual time
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim/...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (5s)
+	@GO='$(GO)' FUZZTIME=$(FUZZTIME) .ci/fuzz
+
+.PHONY: e2e
+e2e: build testbed ## test the binaries against real control planes
+	$(GO) -C e2e/testbed test -count=1 $(TESTFLAGS) ./...
+	$(GO) test -count=1 -timeout=40m -p=1 $(TESTFLAGS) $(E2E)
+
+.PHONY: demo-once
+demo-once: build testbed
+	$(GO) run ./e2e/demo --once
+
+# The stamp's name holds the version, so that a new version is installed when this file asks for one.
+$(GOLANGCI_LINT): $(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION)
+$(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION):
+	@echo "installing golangci-lint $(GOLANGCI_LINT_VERSION) from source (a few minutes, once)"
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 GOBIN=$(BIN) $(GO) install -trimpath \
+		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@rm -f $(BIN)/.golangci-lint-* && touch $@

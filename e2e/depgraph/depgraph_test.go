@@ -1,0 +1,173 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package depgraph has one test: that the parts of Roster know only whom they may know, also by way
+// of others. The linter sees direct imports alone.
+package depgraph
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/roster-mesh/roster"
+
+// rule says what a package and everything that it imports may not be. A path stands for the package
+// and for what is below it.
+type rule struct {
+	deny, allow []string // below module when they begin with "/"; the longest match decides
+}
+
+// rules maps a package to its rule; a trailing "/..." stands for the package and all below it.
+func rules() map[string]rule {
+	return map[string]rule{
+		"kube/api/...":    {deny: []string{"/"}, allow: []string{"/kube/api"}},
+		"kube":            {deny: []string{"/"}, allow: []string{"/kube"}},
+		"kube/client/...": {deny: []string{"/"}, allow: []string{"/kube/api", "/kube/client"}},
+		"replica/...":     {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/replica"}},
+		"mesh/...":        {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/mesh"}},
+		"syncrules": {
+			deny:  []string{"/", "k8s.io/client-go"},
+			allow: []string{"/syncrules", "/kube/api"},
+		},
+		"syncrules/engine": {
+			deny:  []string{"/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic"},
+			allow: []string{"/syncrules", "/kube/api"},
+		},
+		"agent/...":        {deny: []string{"/cmd", "/e2e"}},
+		"cmd/agentctl/...": {deny: []string{"/"}, allow: []string{"/cmd/agentctl", "/kube"}},
+	}
+}
+
+// listed is what this test reads of `go list -json`.
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func TestDependencyDirection(t *testing.T) {
+	t.Parallel()
+	packages := list(t)
+	for pattern, rule := range rules() {
+		for _, p := range packages {
+			if !matches(pattern, p.ImportPath) {
+				continue
+			}
+			for _, dep := range p.Deps {
+				if rule.forbids(dep) {
+					t.Errorf("%s must not know %s: %s", p.ImportPath, dep, chain(packages, p.ImportPath, dep))
+				}
+			}
+		}
+	}
+}
+
+// The four lower parts and the command exist, so that a rename does not make a rule say nothing.
+func TestRulesNameExistingPackages(t *testing.T) {
+	t.Parallel()
+	packages := list(t)
+	for pattern := range rules() {
+		found := slices.ContainsFunc(packages, func(p listed) bool { return matches(pattern, p.ImportPath) })
+		if !found {
+			t.Errorf("no package matches %q", pattern)
+		}
+	}
+}
+
+func TestForbids(t *testing.T) {
+	t.Parallel()
+	r := rule{deny: []string{"/", "k8s.io"}, allow: []string{"/mesh", "k8s.io/apimachinery"}}
+	for path, want := range map[string]bool{
+		"net/http":                       false,
+		module + "/mesh":                 false,
+		module + "/mesh/meshtest":        false,
+		module + "/meshes":               true,
+		module + "/kube":                 true,
+		"k8s.io/client-go/rest":          true,
+		"k8s.io/apimachinery/pkg/fields": false,
+		"k8s.iota/x":                     false,
+	} {
+		if got := r.forbids(path); got != want {
+			t.Errorf("forbids(%q) = %v, want %v", path, got, want)
+		}
+	}
+}
+
+func (r rule) forbids(path string) bool {
+	longest := func(prefixes []string) int {
+		length := -1
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(prefix, "/") {
+				prefix = strings.TrimSuffix(module+prefix, "/")
+			}
+			if path == prefix || strings.HasPrefix(path, prefix+"/") {
+				length = max(length, len(prefix))
+			}
+		}
+		return length
+	}
+	return longest(r.deny) > longest(r.allow)
+}
+
+func matches(pattern, path string) bool {
+	name, below := strings.CutSuffix(pattern, "/...")
+	name = module + "/" + name
+	return path == name || below && strings.HasPrefix(path, name+"/")
+}
+
+// chain returns the shortest way from one package to another.
+func chain(packages []listed, from, to string) string {
+	imports := make(map[string][]string, len(packages))
+	for _, p := range packages {
+		imports[p.ImportPath] = p.Imports
+	}
+	before := map[string]string{from: ""}
+	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
+		if queue[0] == to {
+			break
+		}
+		for _, next := range imports[queue[0]] {
+			if _, seen := before[next]; !seen {
+				before[next] = queue[0]
+				queue = append(queue, next)
+			}
+		}
+	}
+	way := []string{to}
+	for at := before[to]; at != ""; at = before[at] {
+		way = append(way, at)
+	}
+	slices.Reverse(way)
+	return strings.Join(way, " imports ")
+}
+
+// list returns the module's packages and what they import, without their tests.
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Imports,Deps", module+"/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v: %s", err, &stderr)
+	}
+	var packages []listed
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
