@@ -1,0 +1,275 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Cluster is one Kubernetes cluster of the group. Every cluster of the group holds a Cluster object
+// for itself (type Local) and one for each other (type Peer).
+//
+// +genclient
+// +genclient:nonNamespaced
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=clusters,singular=cluster,scope=Cluster
+// +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.spec.clusterID`,priority=1
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.status.type`
+// +kubebuilder:printcolumn:name="Synced",type=string,JSONPath=`.status.conditions[?(@.type=="ClustersSynced")].status`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
+// +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.status.provider`,priority=1
+// +kubebuilder:printcolumn:name="Distribution",type=string,JSONPath=`.status.distribution`,priority=1
+// +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.status.locality.region`,priority=1
+// +kubebuilder:printcolumn:name="Status Message",type=string,JSONPath=`.status.message`,priority=1
+// +kubebuilder:printcolumn:name="Sync Message",type=string,JSONPath=`.status.conditions[?(@.type=="ClustersSynced")].message`,priority=1
+type Cluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which cluster this is and how it is reached.
+	// +required
+	Spec ClusterSpec `json:"spec"`
+	// status is what the agent of this cluster knows about that cluster.
+	// +optional
+	Status ClusterStatus `json:"status,omitempty"`
+}
+
+// ClusterList is a list of Clusters.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type ClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Cluster `json:"items"`
+}
+
+// ClusterSpec says which cluster this is and how it is reached.
+type ClusterSpec struct {
+	// clusterID is the UID of the cluster's kube-system namespace. It is the cluster's identity and
+	// cannot be changed; a cluster that was built anew is a new Cluster object.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is the identity of the cluster and cannot be changed; create a new Cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="clusterID must be the UID of the cluster's kube-system namespace"
+	ClusterID types.UID `json:"clusterID"`
+
+	// authInfo says where the credential for this cluster is. It is local to each cluster: it is
+	// never sent to others.
+	// +optional
+	AuthInfo AuthInfo `json:"authInfo,omitempty"`
+
+	// kubernetesApiEndpoints are the addresses of the cluster's API server. The entry of the reader's
+	// own network wins, then the first one without a network, then the address in the credential.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	KubernetesAPIEndpoints []KubernetesAPIEndpoint `json:"kubernetesApiEndpoints,omitempty"`
+
+	// mesh says how the cluster's agent is met in the mesh. The cluster's own agent fills it.
+	// +optional
+	Mesh *ClusterMesh `json:"mesh,omitempty"`
+}
+
+// AuthInfo says where the credential for a cluster is.
+type AuthInfo struct {
+	// secretRef names a Secret of type k8s.cisco.com/cluster-registry-secret whose key kubeconfig
+	// holds the credential.
+	// +optional
+	SecretRef NamespacedName `json:"secretRef,omitempty"`
+}
+
+// NamespacedName names an object in a namespace.
+type NamespacedName struct {
+	// name of the object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// namespace of the object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// KubernetesAPIEndpoint is one address of an API server, as seen from one network.
+type KubernetesAPIEndpoint struct {
+	// clientNetwork is the network of the clients that use this address; agents compare it with
+	// their --network-name. Empty means every network.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClientNetwork string `json:"clientNetwork,omitempty"`
+	// serverAddress is a host, a host:port, or an https URL.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	ServerAddress string `json:"serverAddress,omitempty"`
+	// caBundle holds the PEM certificates that the API server's certificate is checked against.
+	// Without it those of the credential are used.
+	// +optional
+	// +kubebuilder:validation:MaxLength=262144
+	CABundle []byte `json:"caBundle,omitempty"`
+}
+
+// ClusterMesh says how the agent of a cluster is met in the mesh.
+type ClusterMesh struct {
+	// endpoints are the host:port addresses of the cluster's mesh port; hostnames are allowed, and
+	// each is tried.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=259
+	// +kubebuilder:validation:items:Pattern=`^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9.])?):[0-9]{1,5}$`
+	Endpoints []string `json:"endpoints,omitempty"`
+	// publicKey is the cluster's Ed25519 public key. Copying it to another cluster, with the rest of
+	// this object, is what makes that cluster trust this one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Format=""
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$')`,message="publicKey must be an Ed25519 public key: 32 bytes in base64"
+	PublicKey []byte `json:"publicKey,omitempty"`
+	// tunnel says whether peers reach the API server directly or through the cluster's agent. Empty
+	// means Auto: directly, and through the agent where that fails.
+	// +optional
+	Tunnel TunnelMode `json:"tunnel,omitempty"`
+}
+
+// TunnelMode says when an API server is reached through its cluster's agent.
+//
+// +kubebuilder:validation:Enum=Auto;Always;Never
+type TunnelMode string
+
+// The modes of a tunnel.
+const (
+	TunnelAuto   TunnelMode = "Auto"
+	TunnelAlways TunnelMode = "Always"
+	TunnelNever  TunnelMode = "Never"
+)
+
+// ClusterStatus is what the agent of this cluster knows about a cluster.
+type ClusterStatus struct {
+	// state sums the conditions up in one word.
+	// +optional
+	State ClusterState `json:"state,omitempty"`
+	// message says what state means here and, where something is wrong, what to do.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message,omitempty"`
+	// type is Local for the cluster that this object is in, else Peer.
+	// +optional
+	Type ClusterType `json:"type,omitempty"`
+	// leader is true on the Local Cluster while an agent is at work there.
+	// +optional
+	Leader bool `json:"leader,omitempty"`
+	// provider of the infrastructure, such as amazon, azure, google, vsphere or kind.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Provider string `json:"provider,omitempty"`
+	// distribution of Kubernetes, such as EKS, GKE, AKS, KIND, OPENSHIFT or K3S.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Distribution string `json:"distribution,omitempty"`
+	// kubeProxyVersions are the versions of kube-proxy that the nodes report.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	KubeProxyVersions []string `json:"kubeProxyVersions,omitempty"`
+	// kubeletVersions are the versions of kubelet that the nodes report.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	KubeletVersions []string `json:"kubeletVersions,omitempty"`
+	// version of the API server.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Version string `json:"version,omitempty"`
+	// locality is where the nodes are.
+	// +optional
+	Locality *Locality `json:"locality,omitempty"`
+	// conditions are the current state in detail: LocalCluster, LocalConflict, ClusterMetadataSet,
+	// Ready, ClustersSynced, Member.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Locality is where the nodes of a cluster are.
+type Locality struct {
+	// region that most nodes are in.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Region string `json:"region,omitempty"`
+	// regions of all nodes.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Regions []string `json:"regions,omitempty"`
+	// zones of all nodes.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
+	Zones []string `json:"zones,omitempty"`
+}
+
+// ClusterType tells the cluster that an object is in from the others.
+//
+// +kubebuilder:validation:Enum=Local;Peer
+type ClusterType string
+
+// The types of a cluster.
+const (
+	ClusterTypeLocal ClusterType = "Local"
+	ClusterTypePeer  ClusterType = "Peer"
+)
+
+// ClusterState sums the conditions of a cluster up in one word.
+//
+// +kubebuilder:validation:Enum=Ready;Synced;Failed;Disabled;MissingAuthInfo;InvalidAuthInfo
+type ClusterState string
+
+// The states of a cluster.
+const (
+	ClusterStateReady           ClusterState = "Ready"
+	ClusterStateSynced          ClusterState = "Synced"
+	ClusterStateFailed          ClusterState = "Failed"
+	ClusterStateDisabled        ClusterState = "Disabled"
+	ClusterStateMissingAuthInfo ClusterState = "MissingAuthInfo"
+	ClusterStateInvalidAuthInfo ClusterState = "InvalidAuthInfo"
+)
+
+// The condition types of a cluster.
+const (
+	// ConditionLocalCluster: this object is the cluster that it is in.
+	ConditionLocalCluster = "LocalCluster"
+	// ConditionLocalConflict: more than one Cluster object claims this clusterID.
+	ConditionLocalConflict = "LocalConflict"
+	// ConditionClusterMetadataSet: provider, distribution, versions and locality are known.
+	ConditionClusterMetadataSet = "ClusterMetadataSet"
+	// ConditionReady: the cluster's API server answers, and is the one that clusterID names.
+	ConditionReady = "Ready"
+	// ConditionClustersSynced: what this cluster published is held here completely.
+	ConditionClustersSynced = "ClustersSynced"
+	// ConditionMember: the mesh has contact with the cluster's agent; the reason is one of Member….
+	ConditionMember = "Member"
+)
+
+// The reasons of ConditionMember.
+const (
+	MemberLocal   = "Local"
+	MemberAlive   = "Alive"
+	MemberSuspect = "Suspect"
+	MemberFailed  = "Failed"
+	MemberLeft    = "Left"
+	MemberUnknown = "Unknown"
+)

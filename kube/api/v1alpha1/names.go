@@ -1,0 +1,74 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Prefix opens the annotations and labels that mark replicated objects.
+const Prefix = "cluster-registry.k8s.cisco.com/"
+
+// LocalPrefix opens annotations and labels that belong to one cluster: they are never
+// published, and a copy that gains or loses one is not repaired.
+const LocalPrefix = "local.cluster-registry.k8s.cisco.com/"
+
+// Annotations and labels of copies, and of objects that take part in replication.
+const (
+	// AnnotationOwnerClusterID names, on a copy, the cluster that owns it. An object without it is
+	// local and is never touched.
+	AnnotationOwnerClusterID = Prefix + "resource-owner-cluster-id"
+	// LabelOwnerClusterID repeats the owner as a label, so that a watch can select copies.
+	LabelOwnerClusterID = AnnotationOwnerClusterID
+
+	// AnnotationOriginalGVK holds the kind of the source where a rule changed the kind of the copy.
+	AnnotationOriginalGVK = Prefix + "original-group-version-kind"
+	// LabelOriginalName holds the name of the source where a rule renamed the copy.
+	LabelOriginalName = Prefix + "original-name"
+	// LabelOriginalNamespace holds the namespace of the source where a rule moved the copy.
+	LabelOriginalNamespace = Prefix + "original-namespace"
+
+	// AnnotationRule names, on a copy, the ResourceSyncRule that made it.
+	AnnotationRule = Prefix + "resource-sync-rule"
+	// AnnotationRuleDeletionPolicy holds, on a copy, the ruleDeletionPolicy of its rule where that is
+	// not the default: it must be known when the rule is gone.
+	AnnotationRuleDeletionPolicy = Prefix + "rule-deletion-policy"
+	// AnnotationOrphaned marks, by its presence, a copy that nobody maintains any more.
+	AnnotationOrphaned = Prefix + "orphaned"
+
+	// AnnotationClusterDisabled on a Cluster stops, by its presence, all syncing with that cluster.
+	AnnotationClusterDisabled = Prefix + "cluster-disabled"
+	// AnnotationSyncDisabled on an object stops, by its presence, its publication at the origin, or
+	// the maintenance of this one copy.
+	AnnotationSyncDisabled = Prefix + "resource-sync-disabled"
+
+	// LabelCoreSyncResource marks the ResourceSyncRules that the existing controller makes for its
+	// own core resources. They describe what Roster does without a rule.
+	LabelCoreSyncResource = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"
+
+	// LabelControllerAggregated with value "true" adds a ClusterRole to what agents may do here.
+	LabelControllerAggregated = Prefix + "controller-aggregated"
+	// LabelReaderAggregated with value "true" adds a ClusterRole to what peers may read here.
+	LabelReaderAggregated = Prefix + "reader-aggregated"
+)
+
+// The Secret that carries a credential for a cluster.
+const (
+	SecretType          = "k8s.cisco.com/cluster-registry-secret"
+	SecretKubeconfigKey = "kubeconfig"
+)
+
+// DefaultNamespace is the agent's namespace where nothing else is said.
+const DefaultNamespace = "cluster-registry"
+
+// DefaultServiceAccount is the agent's ServiceAccount as the chart names it by default.
+const DefaultServiceAccount = "cluster-registry-controller"
+
+// PrivateNamespace is the namespace of what peers must not read: keys, and credentials of others.
+func PrivateNamespace(namespace string) string { return namespace + "-private" }
+
+// ReadersNamespace is the namespace of the ServiceAccounts that peers read with.
+func ReadersNamespace(namespace string) string { return namespace + "-readers" }
+
+// ReadersGroup is the group that holds exactly the ServiceAccounts of ReadersNamespace. The chart
+// binds it, so that the agent grants read access by creating an account and writes no RBAC.
+func ReadersGroup(namespace string) string {
+	return "system:serviceaccounts:" + ReadersNamespace(namespace)
+}

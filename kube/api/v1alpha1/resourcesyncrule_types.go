@@ -1,0 +1,330 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// ResourceSyncRule says which objects of one kind are copied from the other clusters of the group
+// into each cluster that the rule reaches, and how a copy differs from its source. A rule made in one
+// cluster spreads to all.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=resourcesyncrules,singular=resourcesyncrule,scope=Cluster,shortName=rsr
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.groupVersionKind.kind`,priority=1
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`
+// +kubebuilder:printcolumn:name="Synced",type=integer,JSONPath=`.status.synced`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
+// +kubebuilder:printcolumn:name="Conflicts",type=integer,JSONPath=`.status.conflicts`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+type ResourceSyncRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what is copied, and how.
+	// +required
+	Spec ResourceSyncRuleSpec `json:"spec"`
+	// status is what the agent of this cluster did about the rule.
+	// +optional
+	Status ResourceSyncRuleStatus `json:"status,omitempty"`
+}
+
+// ResourceSyncRuleList is a list of ResourceSyncRules.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type ResourceSyncRuleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ResourceSyncRule `json:"items"`
+}
+
+// ResourceSyncRuleSpec says what is copied, and how.
+type ResourceSyncRuleSpec struct {
+	// clusterFeatureMatch limits the sources: objects are copied only from clusters whose
+	// ClusterFeatures meet every entry. Empty means from all clusters.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	ClusterFeatureMatches []ClusterFeatureMatch `json:"clusterFeatureMatch,omitempty"`
+
+	// groupVersionKind is the kind that the rule is about. The group of core kinds is empty.
+	// +required
+	// +kubebuilder:validation:XValidation:rule=`size(self.?kind.orValue("")) > 0 && size(self.?version.orValue("")) > 0`,message="groupVersionKind needs version and kind; only the group may be empty, for core kinds"
+	GVK GroupVersionKind `json:"groupVersionKind"`
+
+	// rules select objects and change their copies. Without any, nothing is copied. An object that
+	// several of them match gets all their mutations in order; the last one wins.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Rules []SyncRule `json:"rules,omitempty"`
+
+	// targets limits where copies are wanted: clusters whose own Cluster object the selector matches.
+	// Absent means everywhere.
+	// +optional
+	Targets *metav1.LabelSelector `json:"targets,omitempty"`
+
+	// deletionPolicy says what becomes of a copy whose source was deleted or stopped matching: Delete
+	// (the default) or Orphan.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// ruleDeletionPolicy says what becomes of the copies when the rule is deleted, or edited so that
+	// it no longer applies here: Delete or Orphan (the default).
+	// +optional
+	RuleDeletionPolicy DeletionPolicy `json:"ruleDeletionPolicy,omitempty"`
+
+	// createNamespace creates the namespace of a copy where it is missing. Without it the copy waits
+	// until somebody does.
+	// +optional
+	CreateNamespace bool `json:"createNamespace,omitempty"`
+
+	// paused leaves all copies as they are until it is false again.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// DeletionPolicy says what becomes of a copy.
+//
+// +kubebuilder:validation:Enum=Delete;Orphan
+type DeletionPolicy string
+
+// The deletion policies.
+const (
+	// DeletionDelete deletes the copy.
+	DeletionDelete DeletionPolicy = "Delete"
+	// DeletionOrphan leaves the copy, marked as orphaned.
+	DeletionOrphan DeletionPolicy = "Orphan"
+)
+
+// ClusterFeatureMatch selects clusters by a ClusterFeature that they have. The fields are ANDed.
+//
+// +kubebuilder:validation:XValidation:rule=`size(self.?featureName.orValue("")) > 0 || size(self.?matchLabels.orValue({})) > 0 || size(self.?matchExpressions.orValue([])) > 0`,message="a clusterFeatureMatch entry must select by featureName, matchLabels or matchExpressions"
+type ClusterFeatureMatch struct {
+	// featureName is the spec.featureName of the ClusterFeature.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	FeatureName string `json:"featureName,omitempty"`
+	// matchLabels are labels that the ClusterFeature has.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	// matchExpressions are requirements on the labels of the ClusterFeature.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	MatchExpressions []metav1.LabelSelectorRequirement `json:"matchExpressions,omitempty"`
+}
+
+// GroupVersionKind names a kind, or, in a mutation, the parts of one that change.
+type GroupVersionKind struct {
+	// group of the kind; empty for core kinds such as Secret.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+	// version of the kind.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Version string `json:"version,omitempty"`
+	// kind, such as Secret.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+}
+
+// SyncRule selects objects and says how their copies differ from them.
+type SyncRule struct {
+	// match selects objects: an object is selected that any entry selects. Without match, or with an
+	// empty one, every object of the kind is.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Matches []SyncRuleMatch `json:"match,omitempty"`
+	// mutations change the copies.
+	// +optional
+	Mutations Mutations `json:"mutations,omitempty"`
+}
+
+// SyncRuleMatch selects objects. The fields are ANDed. An entry that selects by nothing is refused: to
+// copy every object of a kind, leave match out.
+//
+// An empty selector in labels or annotations selects everything, and the selectors of a list are ORed:
+// such a list selects by nothing.
+//
+// +kubebuilder:validation:XValidation:rule=`size(self.?objectKey.?name.orValue("")) > 0 || size(self.?objectKey.?__namespace__.orValue("")) > 0 || size(self.?name.orValue("")) > 0 || size(self.?__namespace__.orValue("")) > 0 || size(self.?namespaces.orValue([])) > 0 || size(self.?content.orValue([])) > 0 || (size(self.?labels.orValue([])) > 0 && self.labels.all(s, size(s.?matchLabels.orValue({})) > 0 || size(s.?matchExpressions.orValue([])) > 0)) || (size(self.?annotations.orValue([])) > 0 && self.annotations.all(s, size(s.?matchAnnotations.orValue({})) > 0 || size(s.?matchExpressions.orValue([])) > 0))`,message="a match entry must select by something: objectKey, namespaces, labels, annotations or content; leave match out to select every object of the kind"
+// +kubebuilder:validation:XValidation:rule=`self.?name.orValue("") in ["", self.?objectKey.?name.orValue("")] || self.?objectKey.?name.orValue("") == ""`,message="name and objectKey.name mean the same and must not differ"
+// +kubebuilder:validation:XValidation:rule=`self.?__namespace__.orValue("") in ["", self.?objectKey.?__namespace__.orValue("")] || self.?objectKey.?__namespace__.orValue("") == ""`,message="namespace and objectKey.namespace mean the same and must not differ"
+type SyncRuleMatch struct {
+	// objectKey selects by name, by namespace, or one object by both.
+	// +optional
+	// +nullable
+	ObjectKey *ObjectKey `json:"objectKey,omitempty"`
+	// name means the same as objectKey.name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// namespace means the same as objectKey.namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// namespaces selects objects in any of these namespaces. It is ignored for kinds that are not in
+	// a namespace.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Namespaces []string `json:"namespaces,omitempty"`
+	// labels selects objects that any of these selectors matches.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Labels []metav1.LabelSelector `json:"labels,omitempty"`
+	// annotations selects objects whose annotations any of these selectors matches.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Annotations []AnnotationSelector `json:"annotations,omitempty"`
+	// content selects objects that have all of these values.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Content []ContentSelector `json:"content,omitempty"`
+}
+
+// ObjectKey selects objects by name and namespace; an empty field selects any.
+type ObjectKey struct {
+	// name of the object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// namespace of the object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// AnnotationSelector selects objects by their annotations. The requirements are ANDed. Unlike the
+// values of labels, those of annotations may be any string.
+type AnnotationSelector struct {
+	// matchAnnotations are annotations that the object has.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	MatchAnnotations map[string]string `json:"matchAnnotations,omitempty"`
+	// matchExpressions are requirements on the annotations of the object.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	MatchExpressions []AnnotationSelectorRequirement `json:"matchExpressions,omitempty"`
+}
+
+// AnnotationSelectorRequirement is a requirement on one annotation.
+type AnnotationSelectorRequirement struct {
+	// key of the annotation.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+	// operator is In, NotIn, Exists or DoesNotExist.
+	// +required
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	Operator metav1.LabelSelectorOperator `json:"operator"`
+	// values that In and NotIn compare with.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Values []string `json:"values,omitempty"`
+}
+
+// ContentSelector selects objects that have a value in a place.
+type ContentSelector struct {
+	// key is the place of the value in the object, as a gjson path such as spec.ports.0.name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Key string `json:"key"`
+	// value is a string or an integer.
+	// +required
+	Value intstr.IntOrString `json:"value"`
+}
+
+// ResourceSyncRuleStatus is what the agent of this cluster did about a rule.
+type ResourceSyncRuleStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// matched counts the objects that the rule selects at all sources.
+	// +optional
+	Matched int32 `json:"matched,omitempty"`
+	// synced counts the copies that are as they should be.
+	// +optional
+	Synced int32 `json:"synced,omitempty"`
+	// failed counts the copies that could not be written.
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+	// conflicts counts the objects that were left alone because something else holds their name.
+	// +optional
+	Conflicts int32 `json:"conflicts,omitempty"`
+	// sources are the clusters that the rule reads from.
+	// +optional
+	// +listType=map
+	// +listMapKey=clusterID
+	// +kubebuilder:validation:MaxItems=4096
+	Sources []SourceStatus `json:"sources,omitempty"`
+	// conditions are the current state in detail. Ready says whether the rule does what it says.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// lastErrors are the newest errors, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=2048
+	LastErrors []string `json:"lastErrors,omitempty"`
+}
+
+// SourceStatus is the state of a rule at one source.
+type SourceStatus struct {
+	// clusterID of the source.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=63
+	ClusterID types.UID `json:"clusterID"`
+	// cluster is the name of the source's Cluster object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Cluster string `json:"cluster,omitempty"`
+	// watching is true while the list of the source is complete and its watch live. While it is
+	// false the copies from there are frozen.
+	// +optional
+	Watching bool `json:"watching,omitempty"`
+	// matched counts the objects that the rule selects there.
+	// +optional
+	Matched int32 `json:"matched,omitempty"`
+	// synced counts their copies that are as they should be.
+	// +optional
+	Synced int32 `json:"synced,omitempty"`
+	// failed counts their copies that could not be written.
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+	// lag is how long the last change took from its event to its copy.
+	// +optional
+	Lag *metav1.Duration `json:"lag,omitempty"`
+	// message says why the source is not watched.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	Message string `json:"message,omitempty"`
+}
