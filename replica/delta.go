@@ -1,0 +1,145 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"cmp"
+	"slices"
+)
+
+// lacks says whether the sender of a digest holds something that we do not. It may
+// err on the side of yes.
+func (s *State) lacks(d *digest) bool {
+	return slices.ContainsFunc(d.origins, func(od originDigest) bool {
+		o := s.origins[od.origin]
+		switch {
+		case o == nil:
+			return true
+		case od.origin == s.self:
+			return o.lacksOwn(&od)
+		case o.held() == od.held:
+			return o.otherHeads(&od)
+		default:
+			// A difference that neither side's numbers explain (a clone, an old
+			// withdrawal) is settled by exchanging everything.
+			return o.behindOf(&od) || !o.aheadOf(&od)
+		}
+	})
+}
+
+// lacksOwn is lacks for what a peer holds of ourselves. What is below our epoch is over,
+// but for withdrawn entries that we forgot; what is above our position is a sign that our
+// epoch was used before.
+func (o *origin) lacksOwn(od *originDigest) bool {
+	ours := o.layers[len(o.layers)-1]
+	for _, dl := range od.layers {
+		if dl.epoch > ours.epoch || dl.epoch == ours.epoch && dl.highest > ours.highest {
+			return true
+		}
+	}
+	return o.completed == ours.epoch && o.held() != od.held && !o.aheadOf(od)
+}
+
+// behindOf says that the numbers of a peer show something that we lack. Numbers that either
+// side doubts explain nothing, here and in aheadOf.
+func (o *origin) behindOf(od *originDigest) bool {
+	if od.completed > o.completed {
+		return true
+	}
+	for _, dl := range od.layers {
+		if o.refuses(dl.epoch) {
+			continue
+		}
+		if l := o.layer(dl.epoch); l == nil || dl.highest > l.frontier && !l.doubt && !dl.doubt {
+			return true
+		}
+	}
+	return o.otherHeads(od)
+}
+
+// aheadOf says that our numbers show something that a peer lacks.
+func (o *origin) aheadOf(od *originDigest) bool {
+	if o.completed > od.completed {
+		return true
+	}
+	for _, l := range o.layers {
+		if l.epoch < od.completed || l.claimed() == 0 {
+			continue
+		}
+		if dl := od.layer(l.epoch); dl == nil || l.highest > dl.frontier && !l.doubt && !dl.doubt {
+			return true
+		}
+	}
+	return false
+}
+
+// otherHeads says that a peer has a head that is not ours; which one is newer only the
+// exchange shows.
+func (o *origin) otherHeads(od *originDigest) bool {
+	return slices.ContainsFunc(od.layers, func(dl layerDigest) bool {
+		if dl.head == [8]byte{} || o.refuses(dl.epoch) {
+			return false
+		}
+		l := o.layer(dl.epoch)
+		return l == nil || l.head == nil || [8]byte(l.head.hash[:8]) != dl.head
+	})
+}
+
+// delta lists the messages that the sender of a digest lacks: per origin its Cluster
+// entry, the other entries in the order of their numbers, then its heads. The Cluster
+// entry goes first because it introduces the origin.
+func (s *State) delta(d *digest) [][]byte {
+	var msgs [][]byte
+	for _, id := range s.ids() {
+		o := s.origins[id]
+		od := d.of(id)
+		if od == nil {
+			od = &originDigest{origin: id}
+		}
+		records := o.missing(od)
+		slices.SortFunc(records, func(a, b *record) int {
+			return cmp.Or(cmp.Compare(flag(b.Key.Kind == KindCluster), flag(a.Key.Kind == KindCluster)), a.compareNumber(b))
+		})
+		for _, r := range records {
+			msgs = append(msgs, r.msg)
+		}
+		for _, l := range o.layers {
+			if l.head == nil || l.epoch < od.completed {
+				continue
+			}
+			// A head that is known closes the list nevertheless: with it the receiver
+			// checks what it got.
+			if dl := od.layer(l.epoch); dl == nil || dl.head != [8]byte(l.head.hash[:8]) || len(records) > 0 {
+				msgs = append(msgs, l.head.msg)
+			}
+		}
+	}
+	return msgs
+}
+
+// missing lists the records that a peer lacks.
+func (o *origin) missing(od *originDigest) []*record {
+	if o.held() == od.held {
+		return nil
+	}
+	all := o.all()
+	var missing []*record
+	explained := o.behindOf(od)
+	for _, r := range all {
+		if r.Epoch < od.completed {
+			if r.Status == Withdrawn {
+				missing = append(missing, r)
+			}
+			continue
+		}
+		if dl := od.layer(r.Epoch); dl == nil || dl.doubt || r.Sequence > dl.frontier {
+			missing = append(missing, r)
+			explained = true
+		}
+	}
+	if !explained {
+		return all
+	}
+	return missing
+}

@@ -1,0 +1,115 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+// maxPending bounds the numbers remembered past a gap. Beyond it a little is pulled that is
+// already held; nothing is lost.
+const maxPending = 1 << 14
+
+// layer is one epoch of one origin: a semilattice of its own, so that a half-announced
+// epoch neither hides nor harms what is known of the one before.
+//
+// Invariants: proven ≤ frontier ≤ highest; pending holds numbers above frontier only;
+// set and size are those of records.
+type layer struct {
+	epoch    uint64
+	records  map[Key]*record // the newest of each key in this epoch
+	size     int             // bytes of all messages
+	set      set
+	frontier uint64 // everything up to here is held or superseded
+	highest  uint64 // the last number seen
+	pending  map[uint64]struct{}
+	claim    [32]byte // of the entry numbered highest
+	head     *headRecord
+	met      bool   // set was equal to a claim,
+	proven   uint64 // last at this number
+	mismatch bool   // everything is here, and it is not what the origin claims
+	doubt    bool   // a delta did not bring what was lacking: ask for everything
+}
+
+func newLayer(epoch uint64) *layer {
+	return &layer{epoch: epoch, records: make(map[Key]*record)}
+}
+
+func (l *layer) put(r *record) {
+	if held := l.records[r.Key]; held != nil {
+		l.set.remove(held.id)
+		l.size -= len(held.msg)
+	}
+	l.set.add(r.id)
+	l.size += len(r.msg)
+	l.records[r.Key] = r
+	if r.Sequence >= l.highest {
+		l.highest, l.claim = r.Sequence, r.claim
+	}
+	l.receive(r.Sequence)
+}
+
+// receive notes that the entry numbered n is held or superseded.
+func (l *layer) receive(n uint64) {
+	if n <= l.frontier {
+		return
+	}
+	if n > l.frontier+1 {
+		if l.pending == nil {
+			l.pending = make(map[uint64]struct{})
+		}
+		if len(l.pending) < maxPending {
+			l.pending[n] = struct{}{}
+		}
+		return
+	}
+	l.frontier = n
+	for {
+		if _, ok := l.pending[l.frontier+1]; !ok {
+			return
+		}
+		l.frontier++
+		delete(l.pending, l.frontier)
+	}
+}
+
+// settle compares what is held with what the origin claims and moves the frontier. It
+// reports a mismatch when one appears.
+func (l *layer) settle() (mismatch bool) {
+	if l.highest == 0 && l.head == nil {
+		return false
+	}
+	sum := l.set.sum()
+	if l.head != nil && l.head.Sequence >= l.highest && l.head.Set == sum {
+		l.prove(l.head.Sequence, sum)
+		return false
+	}
+	if l.highest > 0 && l.claim == sum {
+		l.prove(l.highest, sum)
+		return false
+	}
+	if l.frontier < l.claimed() || l.mismatch {
+		return false
+	}
+	l.mismatch = true
+	return true
+}
+
+func (l *layer) prove(number uint64, claim [32]byte) {
+	l.met, l.proven, l.highest, l.claim = true, number, number, claim
+	l.frontier = max(l.frontier, number)
+	l.pending, l.mismatch, l.doubt = nil, false, false
+}
+
+// complete says that the origin's announcement in this epoch is proven to be held.
+func (l *layer) complete() bool {
+	return l.met && l.head != nil && l.head.Complete && l.proven >= l.head.Announced
+}
+
+// claimed is the highest number that the origin is known to have given out.
+func (l *layer) claimed() uint64 {
+	if l.head != nil {
+		return max(l.highest, l.head.Sequence)
+	}
+	return l.highest
+}
+
+// behind says that something of the origin is known to be missing here.
+func (l *layer) behind() bool { return l.frontier < l.claimed() || l.mismatch }

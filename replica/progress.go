@@ -1,0 +1,97 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import "slices"
+
+// Progress says how much of an origin is held.
+type Progress struct {
+	Epoch        uint64 // newest epoch met
+	Sequence     uint64 // frontier in it
+	HeadSequence uint64 // highest number known to be given out in it
+	Completed    uint64 // epoch whose announcement is proven; 0 is none
+	Complete     bool   // Epoch is completed and nothing is known to be missing
+	Entries      int    // in force, tombstones not counted
+	Mismatches   uint64 // times that all numbers were here and the set was not the claimed one
+}
+
+// Stats is what a replica holds.
+type Stats struct {
+	Origins, Entries, Tombstones, Withdrawn int
+	Bytes                                   int
+	Clones                                  int
+}
+
+// Progress says how much of an origin is held; the zero value is nothing.
+func (r *Replica) Progress(origin string) Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.state.origins[origin]
+	if o == nil {
+		return Progress{}
+	}
+	p := Progress{Completed: o.completed, Mismatches: o.mismatches}
+	if n := len(o.layers); n > 0 {
+		l := o.layers[n-1]
+		p.Epoch, p.Sequence, p.HeadSequence = l.epoch, l.frontier, l.claimed()
+		p.Complete = l.epoch == o.completed && !l.behind()
+	}
+	for _, rec := range o.inForce() {
+		if rec.Status != Deleted {
+			p.Entries++
+		}
+	}
+	return p
+}
+
+// Stats counts what is held of all origins.
+func (r *Replica) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var s Stats
+	for _, o := range r.state.origins {
+		if records := o.inForce(); len(records) > 0 {
+			s.Origins++
+			for _, rec := range records {
+				switch rec.Status {
+				case Live:
+					s.Entries++
+				case Withdrawn:
+					s.Withdrawn++
+				case Deleted:
+					s.Tombstones++
+				}
+			}
+		}
+		for _, rec := range o.all() {
+			s.Bytes += len(rec.msg)
+		}
+		if o.clone != nil {
+			s.Clones++
+		}
+	}
+	return s
+}
+
+// Clones lists the origins that more than one cluster writes as, ourselves included,
+// until the origin completes a higher epoch.
+func (r *Replica) Clones() []Clone {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var clones []Clone
+	for _, id := range r.state.ids() {
+		if c := r.state.origins[id].clone; c != nil {
+			clones = append(clones, *c)
+		}
+	}
+	return clones
+}
+
+// inForce lists the effective record of each key, unordered.
+func (o *origin) inForce() []*record {
+	if len(o.layers) == 1 && len(o.withdrawn) == 0 {
+		return o.all()
+	}
+	return slices.DeleteFunc(o.all(), func(r *record) bool { return o.effective(r.Key) != r })
+}

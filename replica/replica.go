@@ -1,0 +1,281 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Keyring knows the pinned key of each origin. It is called without locks held.
+type Keyring interface {
+	// Key returns the pinned key of an origin.
+	Key(origin string) (ed25519.PublicKey, bool)
+	// Introduce pins the key of an unknown origin, whose self-signed Cluster entry came in
+	// the delta of the pinned member introducer. An error refuses it.
+	Introduce(origin string, key ed25519.PublicKey, introducer string) error
+}
+
+// Options are what a replica starts with.
+type Options struct {
+	Self       string             // our clusterID
+	PrivateKey ed25519.PrivateKey // signs our entries
+	Epoch      uint64             // above every epoch that was used before
+	Keyring    Keyring
+	// Changed, if set, is told what to read again after entries of other origins were
+	// merged. It is called without locks held, from the merging goroutine; calls may
+	// overlap, and it must not block.
+	Changed func([]Change)
+	Limits  Limits
+}
+
+// Replica is a [State] that is safe for concurrent use, with the key that writes to it.
+type Replica struct {
+	self    string
+	public  ed25519.PublicKey
+	keyring Keyring
+	changed func([]Change)
+
+	mu     sync.Mutex
+	state  *State
+	author *author
+}
+
+// New returns a replica that holds nothing yet.
+func New(o Options) (*Replica, error) {
+	switch {
+	case !validOrigin(o.Self):
+		return nil, fmt.Errorf("clusterID %q is not 1 to %d letters, digits, '-', '.' or '_'", o.Self, MaxOrigin)
+	case len(o.PrivateKey) != ed25519.PrivateKeySize:
+		return nil, errors.New("replica needs an Ed25519 private key")
+	case o.Keyring == nil:
+		return nil, errors.New("replica needs a keyring")
+	}
+	if o.Changed == nil {
+		o.Changed = func([]Change) {}
+	}
+	state := newState(o.Self, o.Limits)
+	author, err := newAuthor(state, o.PrivateKey, o.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	return &Replica{
+		self: o.Self, public: o.PrivateKey.Public().(ed25519.PublicKey),
+		keyring: o.Keyring, changed: o.Changed, state: state, author: author,
+	}, nil
+}
+
+// Publish says something new of an own object and returns the messages to broadcast: none
+// when nothing changed. Deleting what is not published, or is withdrawn, changes nothing.
+// The payload is copied.
+func (r *Replica) Publish(key Key, status Status, payload []byte) ([][]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	msgs, err := r.author.publish(key, status, payload)
+	if err != nil {
+		return nil, fmt.Errorf("publish %q: %w", key.Name, err)
+	}
+	return msgs, nil
+}
+
+// Complete says that the whole own set has been announced in this epoch: what was not
+// announced, and not withdrawn, is gone. It returns nothing the second time.
+func (r *Replica) Complete() [][]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.author.complete()
+}
+
+// Reopen opens a higher epoch and announces the whole own set again, with its
+// completeness mark if the epoch before had one.
+func (r *Replica) Reopen(epoch uint64) ([][]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.author.reopen(epoch)
+}
+
+// OwnEpochSeen returns the highest own epoch that a peer has shown, validly signed, at or
+// above our position; 0 is none. Who sees one opens a higher epoch with [Replica.Reopen].
+// Having to do so again and again means that a clone runs.
+func (r *Replica) OwnEpochSeen() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.author.seen
+}
+
+// Digest says what is held. It opens with a hash of the contents.
+func (r *Replica) Digest() []byte {
+	r.mu.Lock()
+	d := r.state.digest()
+	r.mu.Unlock()
+	return d.encode()
+}
+
+// Lacks says whether the sender of a digest holds something that is missing here.
+func (r *Replica) Lacks(digest []byte) (bool, error) {
+	d, err := decodeDigest(digest)
+	if err != nil {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.lacks(&d), nil
+}
+
+// Delta emits what the sender of a digest lacks, in order: per origin its Cluster entry, the
+// entries by number, then its heads. It works on a snapshot, so emit may block; its
+// error ends the delta.
+func (r *Replica) Delta(digest []byte, emit func(msg []byte) error) error {
+	d, err := decodeDigest(digest)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	msgs := r.state.delta(&d)
+	r.mu.Unlock()
+	for _, msg := range msgs {
+		if err := emit(msg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Merge merges a message from a peer; msg is not kept. introducer is the pinned member
+// whose delta carried it, "" for gossip. fresh says that it was new here and is worth
+// forwarding; pull, that something is known to be missing. In a delta only a head asks for
+// a pull, since the numbers of its entries have gaps by nature.
+func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err error) {
+	m, err := decodeMessage(msg)
+	if err != nil {
+		return false, false, err
+	}
+	if r.known(m) {
+		return false, false, nil
+	}
+	if err := r.authenticate(m, introducer); err != nil {
+		return false, errors.Is(err, ErrUnknownOrigin), err
+	}
+	m.detach()
+
+	r.mu.Lock()
+	out, err := r.merge(m)
+	if introducer != "" && m.head != nil {
+		r.state.checkDelta(m.head)
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return false, false, err
+	}
+	if len(out.changes) > 0 {
+		r.changed(out.changes)
+	}
+	pull = out.gap && (out.fresh || introducer != "") && (m.head != nil || introducer == "")
+	return out.fresh, pull, nil
+}
+
+func (r *Replica) merge(m *message) (outcome, error) {
+	switch {
+	case m.origin() == r.self:
+		return r.author.meet(m), nil
+	case m.entry != nil:
+		return r.state.mergeEntry(m.entry)
+	default:
+		return r.state.mergeHead(m.head), nil
+	}
+}
+
+// known spares the signature check of an entry that is held, as most of what gossip brings.
+func (r *Replica) known(m *message) bool {
+	if m.entry == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.state.origins[m.entry.Origin]
+	if o == nil {
+		return false
+	}
+	if m.entry.Epoch < o.completed {
+		held := o.withdrawn[m.entry.Key]
+		return held == nil && m.entry.Status != Withdrawn || held != nil && held.hash == m.entry.hash
+	}
+	l := o.layer(m.entry.Epoch)
+	if l == nil {
+		return false
+	}
+	held := l.records[m.entry.Key]
+	return held != nil && held.hash == m.entry.hash
+}
+
+// authenticate finds the origin's key and checks the signature. An unknown origin is
+// introduced by its own Cluster entry, if that came from a pinned member.
+func (r *Replica) authenticate(m *message, introducer string) error {
+	origin := m.origin()
+	if origin == r.self {
+		return m.verify(r.public)
+	}
+	if key, ok := r.keyring.Key(origin); ok {
+		return m.verify(key)
+	}
+	if introducer == "" || m.entry == nil || m.entry.Key.Kind != KindCluster {
+		return fmt.Errorf("%w: %s", ErrUnknownOrigin, origin)
+	}
+	key := ed25519.PublicKey(slices.Clone(m.entry.PublicKey))
+	if err := m.verify(key); err != nil {
+		return err
+	}
+	if err := r.keyring.Introduce(origin, key, introducer); err != nil {
+		return fmt.Errorf("introduce %s: %w", origin, err)
+	}
+	return nil
+}
+
+// Entries returns what is in force of one kind, of all origins, ourselves included: live
+// and withdrawn entries, ordered by name and origin.
+func (r *Replica) Entries(kind Kind) []Entry {
+	r.mu.Lock()
+	var entries []Entry
+	for _, o := range r.state.origins {
+		for _, rec := range o.inForce() {
+			if rec.Key.Kind == kind && rec.Status != Deleted {
+				entries = append(entries, rec.Entry)
+			}
+		}
+	}
+	r.mu.Unlock()
+	slices.SortFunc(entries, func(a, b Entry) int {
+		return cmp.Or(a.Key.compare(b.Key), cmp.Compare(a.Origin, b.Origin))
+	})
+	return entries
+}
+
+// Find returns the entries in force for a key, the smaller clusterID first.
+func (r *Replica) Find(key Key) []Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var entries []Entry
+	for _, id := range r.state.ids() {
+		if rec := r.state.origins[id].effective(key); rec != nil && rec.Status != Deleted {
+			entries = append(entries, rec.Entry)
+		}
+	}
+	return entries
+}
+
+// Absent says whether it is proven that the origin does not have an object: its
+// tombstone is held, or it is missing from a set that the origin has marked as complete
+// and that is held without a known gap. False is no statement.
+//
+// The proof is as old as what is held. Who remembers an object from before a restart, when
+// more may have been held than now, first compares its number with [Replica.Progress].
+func (r *Replica) Absent(key Key, origin string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.absent(key, origin)
+}

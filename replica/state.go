@@ -1,0 +1,328 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// maxLayers bounds the epochs kept of one origin: the completed one, and the newest of
+// those that were opened since and not completed.
+const maxLayers = 3
+
+// Limits bound what one origin may make every member keep, per epoch.
+type Limits struct {
+	Entries int // default 20,000
+	Bytes   int // of messages, default 32 MiB
+}
+
+func (l Limits) orDefault() Limits {
+	if l.Entries <= 0 {
+		l.Entries = 20_000
+	}
+	if l.Bytes <= 0 {
+		l.Bytes = 32 << 20
+	}
+	return l
+}
+
+// Change names what a subscriber must read again. A zero Key means that what is known of
+// the origin's whole set changed (a completeness mark was proven, a gap closed), so that
+// [Replica.Absent] may answer differently for any of its keys.
+type Change struct {
+	Key    Key
+	Origin string
+}
+
+// Clone is the newest sign of two clusters that write as one origin.
+type Clone struct {
+	Origin          string
+	Epoch, Sequence uint64
+}
+
+// State is the pure replica: what is held of every origin. It trusts its caller to have
+// checked signatures, and it is not safe for concurrent use.
+type State struct {
+	self    string
+	limits  Limits
+	origins map[string]*origin
+}
+
+// origin is what is held of one origin.
+//
+// Invariants: layers ascend and have no epoch below completed; withdrawn holds entries of
+// lower epochs whose keys the completed layer does not have.
+type origin struct {
+	id         string
+	layers     []*layer
+	withdrawn  map[Key]*record
+	completed  uint64 // epoch whose announcement is proven; 0 is none
+	forgotten  uint64 // newest epoch above completed of which something was let go
+	clone      *Clone
+	mismatches uint64
+	summary    *summary // of all records; nil when it must be computed again
+}
+
+// outcome is what a merge did.
+type outcome struct {
+	fresh   bool // contents changed
+	gap     bool // the origin has given out numbers that are not held
+	changes []Change
+}
+
+func newState(self string, limits Limits) *State {
+	return &State{self: self, limits: limits.orDefault(), origins: make(map[string]*origin)}
+}
+
+func (s *State) origin(id string) *origin {
+	o := s.origins[id]
+	if o == nil {
+		o = &origin{id: id, withdrawn: make(map[Key]*record)}
+		s.origins[id] = o
+	}
+	return o
+}
+
+// ids returns the origins in order.
+func (s *State) ids() []string { return slices.Sorted(maps.Keys(s.origins)) }
+
+func (o *origin) layer(epoch uint64) *layer {
+	for _, l := range o.layers {
+		if l.epoch == epoch {
+			return l
+		}
+	}
+	return nil
+}
+
+// base is the layer of the completed epoch, nil before there is one.
+func (o *origin) base() *layer {
+	if o.completed > 0 {
+		return o.layer(o.completed)
+	}
+	return nil
+}
+
+// refuses says that an epoch is over, or older than all that are still worth a layer.
+func (o *origin) refuses(epoch uint64) bool {
+	return epoch < o.completed ||
+		len(o.layers) >= maxLayers && o.layer(epoch) == nil && epoch < o.layers[o.oldestOpen()].epoch
+}
+
+// oldestOpen is the index of the oldest layer that is not completed.
+func (o *origin) oldestOpen() int {
+	if o.base() != nil {
+		return 1
+	}
+	return 0
+}
+
+// open returns the layer of an epoch that is not refused. When an origin has opened too
+// many epochs without completing one, the oldest of these makes room.
+func (o *origin) open(epoch uint64) *layer {
+	if l := o.layer(epoch); l != nil {
+		return l
+	}
+	if len(o.layers) >= maxLayers {
+		oldest := o.oldestOpen()
+		o.forgotten = max(o.forgotten, o.layers[oldest].epoch)
+		o.layers = slices.Delete(o.layers, oldest, oldest+1)
+		o.summary = nil
+	}
+	l := newLayer(epoch)
+	o.layers = append(o.layers, l)
+	slices.SortFunc(o.layers, func(a, b *layer) int {
+		if a.epoch < b.epoch {
+			return -1
+		}
+		return 1
+	})
+	return l
+}
+
+// effective is the record in force for a key: the highest number held.
+func (o *origin) effective(key Key) *record {
+	for _, l := range slices.Backward(o.layers) {
+		if r := l.records[key]; r != nil {
+			return r
+		}
+	}
+	return o.withdrawn[key]
+}
+
+// mergeEntry merges a verified entry. The only error is [ErrFull].
+func (s *State) mergeEntry(r *record) (outcome, error) {
+	o := s.origin(r.Origin)
+	if r.Epoch < o.completed {
+		return s.mergeOld(o, r), nil
+	}
+	if o.refuses(r.Epoch) {
+		o.forgotten = max(o.forgotten, r.Epoch)
+		return outcome{}, nil
+	}
+	l := o.open(r.Epoch)
+	held, behind := l.records[r.Key], l.behind()
+	if held != nil && !r.supersedes(held) {
+		if r.hash != held.hash && r.Sequence == held.Sequence {
+			o.reportClone(r.Epoch, r.Sequence)
+		}
+		l.receive(r.Sequence)
+		return o.settle(l, behind, outcome{}), nil
+	}
+	if err := s.room(l, r, held); err != nil {
+		return outcome{}, err
+	}
+	// An honest origin gives a number out once, and what is at or below its frontier is
+	// held or superseded. Whatever is neither has a twin.
+	if r.Sequence <= l.frontier {
+		o.reportClone(r.Epoch, r.Sequence)
+	}
+	l.put(r)
+	o.summary = nil
+	if r.Epoch == o.completed {
+		delete(o.withdrawn, r.Key)
+	}
+	out := outcome{fresh: true}
+	if o.effective(r.Key) == r {
+		out.changes = []Change{{r.Key, o.id}}
+	}
+	out = o.settle(l, behind, out)
+	out.gap = out.gap || l.frontier < r.Sequence
+	return out, nil
+}
+
+// mergeOld merges an entry of an epoch that is over. It is dead, but for what it says of
+// a withdrawal: only that outlives its epoch, and an entry after it ends it.
+func (s *State) mergeOld(o *origin, r *record) outcome {
+	held := o.withdrawn[r.Key]
+	switch {
+	case o.base().records[r.Key] != nil,
+		held == nil && (r.Status != Withdrawn || len(o.withdrawn) >= s.limits.Entries),
+		held != nil && !r.supersedes(held):
+		return outcome{}
+	}
+	delete(o.withdrawn, r.Key)
+	if r.Status == Withdrawn {
+		o.withdrawn[r.Key] = r
+	}
+	o.summary = nil
+	return outcome{fresh: true, changes: []Change{{r.Key, o.id}}}
+}
+
+// room refuses what exceeds the origin's share. Something can always be replaced by
+// what is not larger.
+func (s *State) room(l *layer, r, held *record) error {
+	entries, size := len(l.records)+1, l.size+len(r.msg)
+	if held != nil {
+		entries, size = entries-1, size-len(held.msg)
+		if len(r.msg) <= len(held.msg) {
+			return nil
+		}
+	}
+	if entries <= s.limits.Entries && size <= s.limits.Bytes {
+		return nil
+	}
+	return fmt.Errorf("%w: %s may have %d entries and %d bytes", ErrFull, r.Origin, s.limits.Entries, s.limits.Bytes)
+}
+
+// mergeHead merges a verified head.
+func (s *State) mergeHead(h *headRecord) outcome {
+	o := s.origin(h.Origin)
+	if o.refuses(h.Epoch) {
+		return outcome{}
+	}
+	l := o.open(h.Epoch)
+	if l.head != nil && h.hash != l.head.hash && h.compareNumber(l.head) == 0 {
+		o.reportClone(h.Epoch, h.Sequence)
+	}
+	var out outcome
+	behind := l.behind()
+	if l.head == nil || h.supersedes(l.head) {
+		l.head = h
+		out.fresh = true
+	}
+	out = o.settle(l, behind, out)
+	out.gap = l.frontier < h.Sequence || l.mismatch
+	return out
+}
+
+// checkDelta takes note of a head that closed a delta. If its epoch is not whole even now,
+// the numbers do not tell what is missing, and the next delta is to bring everything.
+func (s *State) checkDelta(h *headRecord) {
+	if l := s.origin(h.Origin).layer(h.Epoch); l != nil && l.behind() {
+		l.doubt = true
+	}
+}
+
+// settle draws the conclusions of a change to a layer; behind is what [layer.behind] said
+// before it.
+func (o *origin) settle(l *layer, behind bool, out outcome) outcome {
+	if l.settle() {
+		o.mismatches++
+		out.gap = true
+	}
+	if l.epoch > o.completed && l.complete() {
+		out.changes = append(out.changes, o.complete(l)...)
+		return out
+	}
+	if behind && !l.behind() && o.completed > 0 {
+		out.changes = append(out.changes, Change{Origin: o.id})
+	}
+	return out
+}
+
+// complete ends all epochs below that of base: what was not announced again is absent.
+func (o *origin) complete(base *layer) []Change {
+	lower := 0
+	before := make(map[Key]*record)
+	for _, l := range o.layers {
+		if l.epoch >= base.epoch {
+			break
+		}
+		lower++
+		for key, r := range l.records {
+			before[key] = o.effective(key)
+			delete(o.withdrawn, key)
+			if r.Status == Withdrawn {
+				o.withdrawn[key] = r
+			}
+		}
+	}
+	o.layers = slices.Delete(o.layers, 0, lower)
+	o.completed = base.epoch
+	o.summary = nil
+	maps.DeleteFunc(o.withdrawn, func(key Key, _ *record) bool { return base.records[key] != nil })
+	if o.clone != nil && o.clone.Epoch < base.epoch {
+		o.clone = nil
+	}
+	var changes []Change
+	for key, r := range before {
+		if o.effective(key) != r {
+			changes = append(changes, Change{key, o.id})
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return a.Key.compare(b.Key) })
+	return append(changes, Change{Origin: o.id})
+}
+
+func (o *origin) reportClone(epoch, sequence uint64) {
+	if c := o.clone; c == nil || epoch > c.Epoch || epoch == c.Epoch && sequence > c.Sequence {
+		o.clone = &Clone{Origin: o.id, Epoch: epoch, Sequence: sequence}
+	}
+}
+
+// absent says whether it is proven that the origin does not have the object (any more).
+func (s *State) absent(key Key, id string) bool {
+	o := s.origins[id]
+	if o == nil {
+		return false
+	}
+	if r := o.effective(key); r != nil {
+		return r.Status == Deleted
+	}
+	// It could be among what was let go or is known to be missing.
+	return o.completed > 0 && o.forgotten < o.completed && !slices.ContainsFunc(o.layers, (*layer).behind)
+}
