@@ -1,0 +1,176 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// maxDelta bounds what one pull may bring: the rest comes with the next.
+	maxDelta = 256 << 20
+	// callTimeout bounds a credential call.
+	callTimeout = 30 * time.Second
+)
+
+// errDelta: a member sent more in one pull than it may.
+var errDelta = errors.New("delta exceeds its bound")
+
+// clients keeps one gRPC channel per member. A channel connects when a call
+// needs it and disconnects when idle.
+type clients struct {
+	dial func(ctx context.Context, id, protocol string) (net.Conn, error)
+
+	mu       sync.Mutex
+	closed   bool
+	channels map[string]*grpc.ClientConn
+}
+
+func (c *clients) channel(id string) (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, net.ErrClosed
+	}
+	if channel := c.channels[id]; channel != nil {
+		return channel, nil
+	}
+	channel, err := grpc.NewClient("passthrough:///"+id,
+		grpc.WithTransportCredentials(peerCredentials{}),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return c.dial(ctx, id, protocolRPC)
+		}),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(rpcIdle),
+		grpc.WithSharedWriteBuffer(true),
+		grpc.WithMaxHeaderListSize(8<<10),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: writeTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           grpcbackoff.Config{BaseDelay: minBackoff, Multiplier: 2, Jitter: 0.3, MaxDelay: maxRedial},
+			MinConnectTimeout: dialTimeout,
+		}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(maxMessage)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	c.channels[id] = channel
+	return channel, nil
+}
+
+// pull asks a member for what the digest lacks and hands each message on.
+func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(msg []byte)) error {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	channel, err := c.channel(id)
+	if err != nil {
+		return err
+	}
+	stream, err := channel.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+rpcService+"/"+rpcPull)
+	if err != nil {
+		return fmt.Errorf("pull from %s: %w", id, err)
+	}
+	if err := stream.SendMsg(digest); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("pull from %s: %w", id, err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		return fmt.Errorf("pull from %s: %w", id, err)
+	}
+	for received := 0; received <= maxDelta; {
+		var msg []byte
+		switch err := stream.RecvMsg(&msg); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("pull from %s: %w", id, err)
+		}
+		received += len(msg) + frameHeader
+		each(msg)
+	}
+	return fmt.Errorf("pull from %s: %w", id, errDelta)
+}
+
+// credential asks a member's agent for a credential to its cluster.
+func (c *clients) credential(ctx context.Context, id string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	channel, err := c.channel(id)
+	if err != nil {
+		return nil, err
+	}
+	var credential []byte
+	err = channel.Invoke(ctx, "/"+rpcService+"/"+rpcCredential, []byte{}, &credential, grpc.MaxCallRecvMsgSize(maxCredential))
+	if err != nil {
+		return nil, fmt.Errorf("credential from %s: %w", id, err)
+	}
+	return credential, nil
+}
+
+// retryNow ends the waits between connection attempts.
+func (c *clients) retryNow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, channel := range c.channels {
+		channel.ResetConnectBackoff()
+	}
+}
+
+func (c *clients) close() {
+	c.mu.Lock()
+	c.closed = true
+	channels := c.channels
+	c.channels = nil
+	c.mu.Unlock()
+	for _, channel := range channels {
+		_ = channel.Close()
+	}
+}
+
+// funnel is the listener that gRPC accepts from: the port feeds it.
+type funnel struct {
+	addr  net.Addr
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newFunnel(addr net.Addr) *funnel {
+	return &funnel{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// put hands a connection over, or closes it when gRPC has stopped.
+func (f *funnel) put(_ string, conn net.Conn) {
+	select {
+	case f.conns <- conn:
+	case <-f.done:
+		_ = conn.Close()
+	}
+}
+
+func (f *funnel) Accept() (net.Conn, error) {
+	select {
+	case conn := <-f.conns:
+		return conn, nil
+	case <-f.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (f *funnel) Close() error {
+	f.once.Do(func() { close(f.done) })
+	return nil
+}
+
+func (f *funnel) Addr() net.Addr { return f.addr }

@@ -1,0 +1,48 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mesh lets the clusters of a group find each other, notice when one
+// is gone, and spread signed messages, without a leader and without a shared
+// secret. It knows nothing of Kubernetes, nor of what a message means: that is
+// the [State] which its owner passes in.
+//
+// # Trust
+//
+// A cluster is a clusterID and an Ed25519 key. [Trust] is the table of pins
+// (clusterID → key). The one TCP port speaks TLS 1.3 with both sides
+// authenticated; a peer is accepted if its key is pinned, and a dialled peer
+// only if its key is pinned for the clusterID that was dialled. Removing one
+// pin therefore locks out one cluster. ALPN selects what is spoken:
+//
+//	roster-packet/1  frames: memberlist packets, messages, announcements
+//	roster-stream/1  one memberlist push/pull or fallback ping
+//	h2               gRPC: Pull and Credential
+//
+// A peer is hostile until proven otherwise, and then still: every length is
+// checked before memory is spent on it, every queue and table has a bound,
+// whatever is dropped is counted in roster_mesh_drops_total by reason.
+//
+// # Membership
+//
+// Liveness comes from hashicorp/memberlist with its WAN profile. Its packets
+// travel over connections (one per pair of members that talk), members are
+// named by clusterID and dialled through Options.Endpoints. Gossip about
+// clusters that are not pinned is ignored. Membership messages are unsigned,
+// so a [MemberState] is an opinion: it may be shown, and it may choose whom to
+// ask, but nothing may be deleted because of it.
+//
+// # Spreading
+//
+// What is new, to State.Merge, is sent on at once to ceil(ln N)+1 warm
+// neighbours and once more by gossip; see broadcast.go. What got lost is found
+// by comparing digests (at every new connection, at every push/pull, and when
+// a message shows a gap) and pulled; see sync.go. An origin whose key is not
+// known yet is introduced by the member whose delta carries its own entry.
+//
+// # Life
+//
+// [New] opens the port and starts nothing. [Mesh.Run] owns every goroutine and
+// returns when all have ended; only a probe of memberlist that is under way
+// may outlive it, by seconds. Callbacks are called without locks held and must
+// not block.
+package mesh

@@ -1,0 +1,116 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// maxJoins are attempted at a time.
+const maxJoins = 8
+
+// joiner keeps trying to reach pinned members that are not alive, each with a
+// capped, jittered, exponential wait. memberlist itself gives up on the dead.
+type joiner struct {
+	join    func(id string) error
+	missing func() []string     // pinned members that are neither alive nor suspect
+	joined  func(id string)     // called after a success
+	failed  func(string, error) // called after a failure
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	running int
+	members map[string]*joining
+}
+
+type joining struct {
+	running bool
+	wait    backoff
+	retry   time.Time
+}
+
+func newJoiner() *joiner {
+	return &joiner{wake: make(chan struct{}, 1), members: map[string]*joining{}}
+}
+
+// look makes run look at the members again.
+func (j *joiner) look() { signal(j.wake) }
+
+// retryNow forgets the waits.
+func (j *joiner) retryNow() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.members {
+		s.wait.reset()
+		s.retry = time.Time{}
+	}
+	signal(j.wake)
+}
+
+// run joins until the context ends, and waits for attempts under way.
+func (j *joiner) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		ready, wait := j.due(j.missing(), time.Now())
+		for _, id := range ready {
+			wg.Go(func() { j.perform(id) })
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-j.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	wait = maxBackoff
+	for _, id := range missing {
+		s := j.members[id]
+		if s == nil {
+			s = &joining{}
+			j.members[id] = s
+		}
+		if s.running || j.running >= maxJoins {
+			continue
+		}
+		if left := s.retry.Sub(now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		if now.Sub(s.retry) > maxBackoff { // it was present in between
+			s.wait.reset()
+		}
+		s.running = true
+		j.running++
+		ready = append(ready, id)
+	}
+	return ready, wait
+}
+
+func (j *joiner) perform(id string) {
+	err := j.join(id)
+	if err == nil {
+		j.joined(id)
+	} else {
+		j.failed(id, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.members[id]
+	s.running = false
+	j.running--
+	// After a success too: should the member not turn up alive, try again.
+	s.retry = time.Now().Add(s.wait.next(maxBackoff))
+	signal(j.wake)
+}

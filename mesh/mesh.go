@@ -1,0 +1,259 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+)
+
+// drainTimeout bounds how long the farewell may wait for slow peers.
+const drainTimeout = 500 * time.Millisecond
+
+// errRan: a Mesh runs once.
+var errRan = errors.New("mesh has run already")
+
+// Mesh is one cluster's place in the group. Its methods are safe for
+// concurrent use, also before and after Run.
+type Mesh struct {
+	options   Options
+	metrics   *metrics
+	port      *port
+	funnel    *funnel
+	transport *transport
+	delegate  *delegate
+	server    *server
+	clients   *clients
+	spreader  *broadcaster
+	pulls     *puller
+	joins     *joiner
+	roll      *roll
+	members   atomic.Int64 // live ones, this cluster included
+	ran       atomic.Bool
+
+	mu         sync.Mutex
+	complaints map[string]string // what was last logged about a member
+}
+
+// New opens the port, so that one that is in use is reported early, and starts
+// nothing. A mesh that is not run must be closed.
+func New(o Options) (*Mesh, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	certificate, err := o.Identity.certificate()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := o.Network.Listen(context.Background(), o.Listen) //nolint:forbidigo // takes no time
+	if err != nil {
+		return nil, fmt.Errorf("open mesh port %s: %w", o.Listen, err)
+	}
+	m := &Mesh{options: o, roll: &roll{members: map[string]Member{}}, complaints: map[string]string{}}
+	if m.metrics, err = newMetrics(o.Metrics); err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	m.members.Store(1)
+	m.assemble(listener, &authenticator{certificate, o.Trust})
+	return m, nil
+}
+
+// assemble connects the parts with each other.
+func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
+	o := m.options
+	d := &dialer{o.Network, auth, o.Endpoints, m.metrics, m.dialReport}
+	m.transport = newTransport(o.Identity.ClusterID, d, m.metrics)
+	m.transport.message = m.receive
+	packets := m.transport.packets
+	m.spreader = newBroadcaster(packets.send, o.State.Digest, func() int { return int(m.members.Load()) })
+	packets.connected, packets.lost = m.spreader.announce, m.spreader.announce
+	packets.warm = m.spreader.isWarm
+
+	m.clients = &clients{dial: d.dial, channels: map[string]*grpc.ClientConn{}}
+	m.pulls = newPuller()
+	m.pulls.pull, m.pulls.alive = m.pull, m.roll.present
+	m.pulls.holds = func(s summary) bool { return summarize(o.State.Digest()) == s }
+	m.pulls.result = func(r string) { m.metrics.pulls.WithLabelValues(r).Inc() }
+	m.joins = newJoiner()
+	m.joins.missing = m.missing
+	m.joins.joined = m.pulls.request
+	m.joins.failed = func(id string, err error) { m.complain(id, "refused", err) }
+
+	m.delegate = &delegate{
+		self: o.Identity.ClusterID, trust: o.Trust, state: o.State,
+		gossip: &m.spreader.gossip, pulls: m.pulls, metrics: m.metrics,
+		changed: make(chan struct{}, 1),
+	}
+	m.server = newServer(o.State, o.Credential, m.metrics)
+	m.funnel = newFunnel(listener.Addr())
+	m.port = newPort(listener, auth, m.metrics)
+	m.port.handlers[protocolPacket] = packets.accept
+	m.port.handlers[protocolStream] = m.transport.acceptStream
+	m.port.handlers[protocolRPC] = m.funnel.put
+}
+
+// Addr is where the port listens.
+func (m *Mesh) Addr() net.Addr { return m.port.listener.Addr() }
+
+// Close gives the port back. Run does it by itself.
+func (m *Mesh) Close() error {
+	m.clients.close()
+	m.port.close()
+	return nil
+}
+
+// Run takes part in the group until the context ends: it joins pinned members,
+// answers them, spreads messages and pulls what is missing. Then it says
+// goodbye, which takes at most two seconds, and returns nil when everything
+// has ended. It can be called once.
+func (m *Mesh) Run(ctx context.Context) error {
+	if m.ran.Swap(true) {
+		return errRan
+	}
+	defer m.Close()
+	list, err := memberlist.Create(membershipConfig(m.transport, m.delegate, m.options.Log))
+	if err != nil {
+		return fmt.Errorf("start membership: %w", err)
+	}
+	m.joins.join = func(id string) error { return join(list, id) }
+	// What carries the farewell lasts longer than ctx.
+	carry, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	rpc := m.server.grpc()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { m.transport.run(carry); return nil })
+	g.Go(func() error { return m.port.serve(carry) })
+	g.Go(func() error { return rpc.Serve(m.funnel) })
+	g.Go(func() error { m.watch(ctx); return nil })
+	g.Go(func() error { m.joins.run(ctx); return nil })
+	g.Go(func() error { m.pulls.run(ctx); return nil })
+	g.Go(func() error {
+		<-ctx.Done()
+		m.leave(carry, list)
+		stop()
+		m.clients.close()
+		rpc.Stop()
+		return nil
+	})
+	return g.Wait()
+}
+
+// leave says goodbye and ends memberlist.
+func (m *Mesh) leave(ctx context.Context, list *memberlist.Memberlist) {
+	if err := list.Leave(leaveTimeout); err != nil {
+		m.options.Log.Debug("leave", "error", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	m.transport.packets.drain(ctx)
+	_ = list.Shutdown()
+}
+
+// Broadcast spreads messages that this cluster has made. It does not block.
+func (m *Mesh) Broadcast(msgs ...[]byte) { m.spreader.spread(msgs, "") }
+
+// Kick tries at once what waits for its next attempt. Call it when endpoints
+// may have changed.
+func (m *Mesh) Kick() {
+	m.transport.packets.retryNow()
+	m.clients.retryNow()
+	m.pulls.retryNow()
+	m.joins.retryNow()
+}
+
+// Credential asks a cluster's agent for a credential to that cluster.
+func (m *Mesh) Credential(ctx context.Context, clusterID string) ([]byte, error) {
+	if !m.options.Trust.isPeer(clusterID) {
+		return nil, ErrUnpinned
+	}
+	return m.clients.credential(ctx, clusterID)
+}
+
+// Pull fetches from a member what it holds and we lack.
+func (m *Mesh) Pull(ctx context.Context, clusterID string) error {
+	if !m.options.Trust.isPeer(clusterID) {
+		return ErrUnpinned
+	}
+	_, err := m.pull(ctx, clusterID)
+	return err
+}
+
+// pull merges a member's delta and forwards what was fresh in it, so that an
+// introduction reaches those who are not connected to the newcomer.
+func (m *Mesh) pull(ctx context.Context, id string) (int, error) {
+	count, again := 0, false
+	var fresh [][]byte
+	err := m.clients.pull(ctx, id, m.options.State.Digest(), func(msg []byte) {
+		isFresh, pull := m.merge(msg, id)
+		again = again || pull
+		if !isFresh {
+			return
+		}
+		if count++; len(fresh) <= bulk { // one more is enough to make it an announcement
+			fresh = append(fresh, msg)
+		}
+	})
+	m.spreader.spread(fresh, id)
+	if again {
+		m.pulls.request(m.other(id))
+	}
+	return count, err
+}
+
+// other is a live member that is not id, if there is one.
+func (m *Mesh) other(id string) string {
+	others := slices.DeleteFunc(m.roll.present(), func(o string) bool { return o == id })
+	if len(others) == 0 {
+		return id
+	}
+	return others[rand.IntN(len(others))]
+}
+
+func (m *Mesh) merge(msg []byte, introducer string) (fresh, pull bool) {
+	fresh, pull, err := m.options.State.Merge(msg, introducer)
+	result := "known"
+	switch {
+	case err != nil:
+		result = "rejected"
+	case fresh:
+		result = "fresh"
+	}
+	m.metrics.messages.WithLabelValues(result).Inc()
+	return fresh && err == nil, pull
+}
+
+// receive takes what a peer sent outside of memberlist's own traffic.
+func (m *Mesh) receive(peer string, kind byte, payload []byte) {
+	switch kind {
+	case frameMessage:
+		fresh, pull := m.merge(payload, "")
+		if fresh {
+			m.spreader.spread([][]byte{payload}, peer)
+		}
+		if pull {
+			m.pulls.request(peer)
+		}
+	case frameAnnounce:
+		hash, err := decodeSummary(payload)
+		if err != nil {
+			m.metrics.dropped(err)
+			return
+		}
+		m.pulls.announced(peer, hash)
+	default:
+		m.metrics.drop(dropMalformed)
+	}
+}

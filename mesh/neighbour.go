@@ -1,0 +1,67 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"math"
+	"slices"
+)
+
+// warmCount is how many warm neighbours a member of a group of n keeps:
+// ceil(ln n) + 1. With random targets, ln n copies each reach everybody with
+// high probability (Kermarrec, Massoulié, Ganesh 2003); the ring makes it
+// certain while nobody fails.
+func warmCount(n int) int {
+	if n < 2 {
+		return 0
+	}
+	return min(n-1, int(math.Ceil(math.Log(float64(n))))+1)
+}
+
+// neighbours chooses self's warm neighbours among the other live members: half
+// of them are its successors on a ring ordered by the hash of the clusterID,
+// so that the graph of all choices is connected; the rest are those whose hash
+// together with self is smallest, which is as good as random and yet changes
+// little when members come and go.
+func neighbours(self string, others []string) []string {
+	count := warmCount(len(others) + 1)
+	ring := byHash(others, "")
+	own := sha256.Sum256([]byte(self))
+	start, _ := slices.BinarySearchFunc(ring, own, func(m hashed, own [sha256.Size]byte) int {
+		return bytes.Compare(m.hash[:], own[:])
+	})
+	chosen := make([]string, 0, count)
+	for i := range (count + 1) / 2 {
+		chosen = append(chosen, ring[(start+i)%len(ring)].id)
+	}
+	for _, m := range byHash(others, self+"\x00") {
+		if len(chosen) >= count {
+			break
+		}
+		if !slices.Contains(chosen, m.id) {
+			chosen = append(chosen, m.id)
+		}
+	}
+	return chosen
+}
+
+type hashed struct {
+	id   string
+	hash [sha256.Size]byte
+}
+
+// byHash orders members by the hash of salt and clusterID.
+func byHash(ids []string, salt string) []hashed {
+	ring := make([]hashed, len(ids))
+	for i, id := range ids {
+		ring[i] = hashed{id, sha256.Sum256([]byte(salt + id))}
+	}
+	slices.SortFunc(ring, func(a, b hashed) int {
+		return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.id, b.id))
+	})
+	return ring
+}

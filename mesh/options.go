@@ -1,0 +1,94 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	// errNoCredentials: Options.Credential is nil.
+	errNoCredentials = errors.New("this cluster issues no credentials over the mesh")
+	// errOptions: what New was given cannot work.
+	errOptions = errors.New("mesh options")
+)
+
+// State is what the mesh keeps equal between members. Its methods are called
+// from many goroutines.
+type State interface {
+	// Digest says what is held. Two states that hold the same have equal
+	// digests. At most 2 MiB.
+	Digest() []byte
+	// Lacks says whether the digest's sender holds something that we do not.
+	Lacks(digest []byte) (bool, error)
+	// Delta emits, in an order in which they can be merged, the messages that
+	// the digest's sender lacks. The mesh keeps emitted slices until they are
+	// sent and does not change them.
+	Delta(digest []byte, emit func(msg []byte) error) error
+	// Merge takes one message. introducer is the member whose delta carried
+	// it, or empty for gossip. fresh: seen for the first time, so forward it;
+	// pull: it shows that something else is missing. The state may keep msg.
+	Merge(msg []byte, introducer string) (fresh, pull bool, err error)
+}
+
+// Options of New. Identity, Trust, State and Listen are required.
+type Options struct {
+	Identity Identity
+	Trust    *Trust
+	State    State
+	// Network is TCP{} by default.
+	Network Network
+	// Listen is the address of the port, as in ":7946".
+	Listen string
+	// Endpoints lists where to dial a member (host:port, the first is tried
+	// first). Call Kick when an answer would change. Must be quick.
+	Endpoints func(clusterID string) []string
+	// Credential makes what is handed to a pinned peer that asks for a
+	// credential to this cluster, at most 64 KiB.
+	Credential func(ctx context.Context, peer string) ([]byte, error)
+	// MemberChanged is called for every change of a member's state, in order,
+	// from one goroutine.
+	MemberChanged func(Member)
+	Log           *slog.Logger
+	Metrics       prometheus.Registerer
+}
+
+// complete checks the options and fills in what is optional.
+func (o *Options) complete() error {
+	if err := o.Identity.check(); err != nil {
+		return err
+	}
+	switch {
+	case o.Trust == nil:
+		return fmt.Errorf("%w: no Trust", errOptions)
+	case o.State == nil:
+		return fmt.Errorf("%w: no State", errOptions)
+	case o.Listen == "":
+		return fmt.Errorf("%w: no Listen address", errOptions)
+	}
+	if key, ok := o.Trust.Key(o.Identity.ClusterID); !ok || !key.Equal(o.Identity.PublicKey()) || o.Trust.isPeer(o.Identity.ClusterID) {
+		return fmt.Errorf("%w: Trust belongs to another identity", errOptions)
+	}
+	if o.Network == nil {
+		o.Network = TCP{}
+	}
+	if o.Endpoints == nil {
+		o.Endpoints = func(string) []string { return nil }
+	}
+	if o.Credential == nil {
+		o.Credential = func(context.Context, string) ([]byte, error) { return nil, errNoCredentials }
+	}
+	if o.MemberChanged == nil {
+		o.MemberChanged = func(Member) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}

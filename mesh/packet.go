@@ -1,0 +1,321 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// A line's queue holds what waits for a connection or a slow peer.
+	maxQueueFrames = 512
+	maxQueueBytes  = 2 << 20
+	// writeTimeout ends a connection whose peer does not read.
+	writeTimeout = 10 * time.Second
+	// idlePing keeps a connection alive; missing three of them ends it, which
+	// is how a path that lost its state (a NAT, a dead host) is noticed.
+	idlePing    = 15 * time.Second
+	readTimeout = 3 * idlePing
+	// idleClose is how long a connection to a member that is no warm
+	// neighbour outlives its last frame.
+	idleClose = 60 * time.Second
+	// settleTime: two members that dial each other at the same moment agree on
+	// one connection by clusterID; later a newer connection is the better one,
+	// because nobody dials who still has one.
+	settleTime = 5 * time.Second
+	// maxRedial caps the wait between dials of a line that has frames.
+	maxRedial = 10 * time.Second
+	// writeBatch is how much of a queue is encrypted and written at a time.
+	writeBatch = 32 << 10
+)
+
+// packets carries frames to and from peers: per peer one line, with a bounded
+// queue and at most one connection that is written to. Sending never blocks
+// and never dials inline; a frame that cannot be kept is dropped and counted.
+type packets struct {
+	self    string
+	metrics *metrics
+
+	// Set before the first connection. All are called without locks held.
+	dial      func(id string, done func(net.Conn, error)) // asynchronous; done is called once
+	handle    func(peer string, kind byte, payload []byte)
+	connected func(peer string) // the line got a connection after it had none
+	lost      func(peer string) // messages to the peer were dropped, and there is room again
+	warm      func(peer string) bool
+
+	mu     sync.Mutex
+	closed bool
+	lines  map[string]*line
+	wg     sync.WaitGroup
+}
+
+func newPackets(self string, m *metrics) *packets {
+	return &packets{self: self, metrics: m, lines: map[string]*line{}}
+}
+
+// line returns the line of a peer, or nil after close.
+func (p *packets) line(id string) *line {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	l := p.lines[id]
+	if l == nil {
+		l = &line{id: id, conns: map[*packetConn]struct{}{}}
+		p.lines[id] = l
+	}
+	return l
+}
+
+// send queues a frame. The caller has checked that the peer is pinned.
+func (p *packets) send(id string, kind byte, payload []byte) {
+	l := p.line(id)
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	reason := ""
+	switch {
+	case l.current == nil && !l.dialing && time.Now().Before(l.retry):
+		reason = dropUnreachable
+	case len(l.queue) >= maxQueueFrames, l.bytes+len(payload) > maxQueueBytes:
+		reason = dropQueueFull
+	}
+	if reason != "" {
+		l.lossy = l.lossy || kind != framePacket
+		l.mu.Unlock()
+		p.metrics.drop(reason)
+		return
+	}
+	l.queue = append(l.queue, queued{kind, payload})
+	l.bytes += len(payload)
+	l.used = time.Now()
+	if l.current != nil {
+		signal(l.current.wake)
+	}
+	dial := l.wantsDial()
+	l.mu.Unlock()
+	if dial {
+		p.connect(l)
+	}
+}
+
+// ensure dials the peer if no connection exists and no wait is due.
+func (p *packets) ensure(id string) {
+	l := p.line(id)
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	dial := !time.Now().Before(l.retry) && l.wantsDial()
+	l.mu.Unlock()
+	if dial {
+		p.connect(l)
+	}
+}
+
+// retryNow forgets the waits between dials.
+func (p *packets) retryNow() {
+	for _, l := range p.all() {
+		l.mu.Lock()
+		l.retry = time.Time{}
+		l.redial.reset()
+		l.mu.Unlock()
+	}
+}
+
+func (p *packets) connect(l *line) {
+	p.dial(l.id, func(conn net.Conn, err error) {
+		if err == nil {
+			p.run(l, conn, true)
+			return
+		}
+		l.mu.Lock()
+		l.dialing = false
+		l.retry = time.Now().Add(l.redial.next(maxRedial))
+		dropped := 0
+		if l.current == nil { // nobody dialled us in the meantime
+			dropped = l.clear()
+		}
+		l.mu.Unlock()
+		p.metrics.drops.WithLabelValues(dropUnreachable).Add(float64(dropped))
+	})
+}
+
+// accept takes over a connection that a peer dialled.
+func (p *packets) accept(peer string, conn net.Conn) {
+	l := p.line(peer)
+	if l == nil {
+		_ = conn.Close()
+		return
+	}
+	p.run(l, conn, false)
+}
+
+// run attaches a connection to its line and starts its two goroutines.
+func (p *packets) run(l *line, conn net.Conn, dialled bool) {
+	c := &packetConn{
+		Conn: conn, dialled: dialled, since: time.Now(),
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		_ = conn.Close()
+		return
+	}
+	l.mu.Lock()
+	first := l.current == nil
+	stale := l.attach(c, p.self)
+	l.mu.Unlock()
+	p.wg.Go(func() { p.write(l, c) })
+	p.wg.Go(func() { p.read(l, c) })
+	p.mu.Unlock()
+	for _, s := range stale {
+		_ = s.Close()
+	}
+	if first {
+		p.connected(l.id)
+	}
+}
+
+// detach ends a connection, and dials again if frames wait.
+func (p *packets) detach(l *line, c *packetConn) {
+	_ = c.Close()
+	l.mu.Lock()
+	if _, ok := l.conns[c]; !ok {
+		l.mu.Unlock()
+		return
+	}
+	l.remove(c)
+	dropped := 0
+	if l.current == nil && time.Now().Before(l.retry) {
+		dropped = l.clear()
+	}
+	dial := len(l.queue) > 0 && l.wantsDial()
+	l.mu.Unlock()
+	p.metrics.drops.WithLabelValues(dropUnreachable).Add(float64(dropped))
+	if dial {
+		p.connect(l)
+	}
+}
+
+// read hands every frame to handle until the connection ends.
+func (p *packets) read(l *line, c *packetConn) {
+	defer p.detach(l, c)
+	r := bufio.NewReader(c)
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(readTimeout))
+		kind, payload, err := readFrame(r)
+		if err != nil {
+			p.metrics.dropped(err)
+			return
+		}
+		l.hear(c, kind == frameIdle)
+		if kind != frameIdle {
+			p.handle(l.id, kind, payload)
+		}
+	}
+}
+
+// write sends the line's queue while c is its current connection.
+func (p *packets) write(l *line, c *packetConn) {
+	defer p.detach(l, c)
+	idle := time.NewTicker(idlePing)
+	defer idle.Stop()
+	var batch []byte
+	for {
+		select {
+		case <-c.wake:
+		case <-idle.C:
+			if !p.tick(l, c) {
+				return
+			}
+			continue
+		case <-c.done:
+			return
+		}
+		for {
+			var lossy bool
+			if batch, lossy = l.take(c, batch[:0]); len(batch) > 0 {
+				if !flush(c, batch) {
+					l.lose()
+					return
+				}
+				continue
+			}
+			if lossy {
+				p.lost(l.id)
+			}
+			if cap(batch) > writeBatch {
+				batch = nil // it held a large frame
+			}
+			break
+		}
+	}
+}
+
+func flush(c net.Conn, b []byte) bool {
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, err := c.Write(b)
+	return err == nil
+}
+
+// tick keeps the current connection alive, unless it is one that we dialled
+// and nobody needs any more. The others end when their peer's patience does.
+func (p *packets) tick(l *line, c *packetConn) (keep bool) {
+	l.mu.Lock()
+	current, unused := l.current == c, time.Since(l.used) > idleClose
+	l.mu.Unlock()
+	switch {
+	case !current:
+		return true
+	case c.dialled && unused && !p.warm(l.id):
+		return false
+	default:
+		return flush(c, appendFrame(nil, frameIdle, nil))
+	}
+}
+
+func (p *packets) all() []*line {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lines := make([]*line, 0, len(p.lines))
+	for _, l := range p.lines {
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// drain waits, as long as the context lasts, until connected queues are empty.
+func (p *packets) drain(ctx context.Context) {
+	for _, l := range p.all() {
+		for l.pending() && sleep(ctx, 5*time.Millisecond) == nil {
+		}
+	}
+}
+
+// close ends every connection and waits for their goroutines.
+func (p *packets) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	var conns []*packetConn
+	for _, l := range p.all() {
+		l.mu.Lock()
+		for c := range l.conns {
+			conns = append(conns, c)
+		}
+		l.mu.Unlock()
+	}
+	for _, c := range conns { // no lock held: TLS may take a while to say goodbye
+		_ = c.Close()
+	}
+	p.wg.Wait()
+}

@@ -1,0 +1,243 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// The service has two methods and no message structure of its own: requests
+// and answers are opaque bytes (a digest, signed messages, a kubeconfig), so
+// there is no schema to generate code from. Any change of meaning is a new
+// method.
+const (
+	rpcService    = "roster.mesh.v1.Mesh"
+	rpcPull       = "Pull"       // digest → stream of messages that it lacks
+	rpcCredential = "Credential" // nothing → credential for the caller
+
+	// maxMessage bounds one replicated message: a payload of 1 MiB, its key,
+	// numbers and signature.
+	maxMessage = 1<<20 + 64<<10
+	// maxCredential bounds a credential.
+	maxCredential = 64 << 10
+	// maxPeerCalls is how many calls of one peer are served at a time.
+	maxPeerCalls = 2
+	// rpcTimeout ends a call whose peer does not make progress.
+	rpcTimeout = 2 * time.Minute
+	// rpcIdle closes connections that no call uses.
+	rpcIdle = time.Minute
+	// keepaliveTime is when a silent connection with calls is questioned.
+	keepaliveTime = 30 * time.Second
+)
+
+// rawCodec passes byte slices through.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "roster" }
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	b, ok := v.([]byte)
+	if !ok {
+		return nil, fmt.Errorf("marshal %T: not bytes", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+}
+
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("unmarshal %T: not bytes", v)
+	}
+	*b = data.Materialize()
+	return nil
+}
+
+// peerInfo is what gRPC knows of a connection: TLS was done by the port.
+type peerInfo struct {
+	credentials.CommonAuthInfo
+	clusterID string
+	conn      net.Conn
+}
+
+func (peerInfo) AuthType() string { return "roster" }
+
+// peerCredentials hand connections through that are authenticated already.
+type peerCredentials struct{}
+
+func (peerCredentials) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return c, authInfo("", c), nil
+}
+
+func (peerCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	accepted, ok := c.(*peerConn)
+	if !ok {
+		return nil, nil, ErrUnpinned
+	}
+	return c, authInfo(accepted.peer, c), nil
+}
+
+func authInfo(id string, c net.Conn) peerInfo {
+	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id, c}
+}
+
+func (peerCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
+func (peerCredentials) OverrideServerName(string) error           { return nil }
+
+// server answers peers' calls.
+type server struct {
+	state      State
+	credential func(ctx context.Context, peer string) ([]byte, error)
+	metrics    *metrics
+
+	mu      sync.Mutex
+	calls   map[string]int
+	tickets map[string]*rate.Limiter // for credentials
+}
+
+func newServer(state State, credential func(context.Context, string) ([]byte, error), m *metrics) *server {
+	return &server{
+		state: state, credential: credential, metrics: m,
+		calls: map[string]int{}, tickets: map[string]*rate.Limiter{},
+	}
+}
+
+// grpc wraps the server; the caller stops it.
+func (s *server) grpc() *grpc.Server {
+	g := grpc.NewServer(
+		grpc.Creds(peerCredentials{}),
+		grpc.ForceServerCodecV2(rawCodec{}),
+		grpc.MaxRecvMsgSize(maxDigest),
+		grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(2*maxPeerCalls),
+		grpc.MaxHeaderListSize(8<<10),
+		grpc.SharedWriteBuffer(true),
+		grpc.WaitForHandlers(true),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: 2 * rpcIdle, Time: keepaliveTime, Timeout: writeTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
+	)
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: rpcService,
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: rpcCredential, Handler: handleCredential}},
+		Streams:     []grpc.StreamDesc{{StreamName: rpcPull, Handler: handlePull, ServerStreams: true}},
+	}, s)
+	return g
+}
+
+// begin admits a call of the peer and returns what ends it. A call that has
+// not ended after rpcTimeout loses its connection: a peer that takes bytes one
+// by one must not keep anything here for longer.
+func (s *server) begin(ctx context.Context) (id string, end func(), err error) {
+	p, _ := peer.FromContext(ctx)
+	info, ok := p.AuthInfo.(peerInfo)
+	if !ok || info.clusterID == "" {
+		return "", nil, status.Error(codes.Unauthenticated, "not a member")
+	}
+	id = info.clusterID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[id] >= maxPeerCalls {
+		s.metrics.drop(dropPeerLimit)
+		return "", nil, status.Error(codes.ResourceExhausted, "too many calls at a time")
+	}
+	s.calls[id]++
+	watchdog := time.AfterFunc(rpcTimeout, func() { _ = info.conn.Close() })
+	return id, func() {
+		watchdog.Stop()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.calls[id]--; s.calls[id] == 0 {
+			delete(s.calls, id)
+		}
+	}, nil
+}
+
+func handlePull(srv any, stream grpc.ServerStream) error {
+	s := srv.(*server)
+	_, end, err := s.begin(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer end()
+	var digest []byte
+	if err := stream.RecvMsg(&digest); err != nil {
+		return err
+	}
+	// Collected first, so that a slow reader cannot hold the state's locks;
+	// the messages are the state's own bytes, not copies.
+	var msgs [][]byte
+	err = s.state.Delta(digest, func(msg []byte) error {
+		msgs = append(msgs, msg)
+		return nil
+	})
+	if err != nil {
+		s.metrics.drop(dropMalformed)
+		return status.Error(codes.InvalidArgument, "digest does not decode")
+	}
+	for _, msg := range msgs {
+		if err := stream.SendMsg(msg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func handleCredential(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	s := srv.(*server)
+	id, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var request []byte
+	if err := decode(&request); err != nil {
+		return nil, err
+	}
+	if !s.ticket(id) {
+		s.metrics.drop(dropPeerLimit)
+		return nil, status.Error(codes.ResourceExhausted, "too many credentials in a short time")
+	}
+	credential, err := s.credential(ctx, id)
+	switch {
+	case errors.Is(err, errNoCredentials):
+		return nil, status.Error(codes.Unimplemented, err.Error())
+	case err != nil:
+		return nil, status.Error(codes.Unavailable, "no credential could be issued")
+	case len(credential) > maxCredential:
+		return nil, status.Error(codes.Internal, "credential is too large")
+	}
+	return credential, nil
+}
+
+// ticket allows a peer five credentials, then one every ten seconds: each is a
+// request to our API server.
+func (s *server) ticket(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.tickets[id]
+	if l == nil {
+		l = rate.NewLimiter(rate.Every(10*time.Second), 5)
+		s.tickets[id] = l
+	}
+	return l.Allow()
+}

@@ -1,0 +1,131 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Members lists every other pinned cluster, ordered by clusterID; Unknown are
+// those that were never met.
+func (m *Mesh) Members() []Member {
+	return m.roll.list(m.options.Trust.Pins())
+}
+
+// missing lists the members that should be joined.
+func (m *Mesh) missing() []string {
+	var ids []string
+	for _, pin := range m.options.Trust.Pins() {
+		if !m.roll.isPresent(pin.ClusterID) {
+			ids = append(ids, pin.ClusterID)
+		}
+	}
+	return ids
+}
+
+// watch follows the members' states until the context ends. Joins and deaths
+// wake it; suspicion has no event, so it also looks by itself: a copy of the
+// member list in memory, once a second in groups of up to a hundred.
+func (m *Mesh) watch(ctx context.Context) {
+	pins, stop := m.options.Trust.watch()
+	defer stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-pins:
+		case <-m.delegate.changed:
+		}
+		m.refresh()
+		timer.Reset(max(time.Second, 10*time.Millisecond*time.Duration(m.members.Load())))
+	}
+}
+
+func (m *Mesh) refresh() {
+	known, err := inspect(m.transport.streams, m.transport.done)
+	if err != nil {
+		m.options.Log.Debug("inspect members", "error", err)
+		return
+	}
+	changed := m.roll.update(m.options.Trust.Pins(), known, time.Now())
+	present := m.roll.present()
+	m.members.Store(int64(len(present) + 1))
+	if len(changed) > 0 {
+		m.spreader.setNeighbours(neighbours(m.options.Identity.ClusterID, present))
+	}
+	m.count()
+	for _, id := range m.spreader.neighbours() {
+		m.transport.packets.ensure(id)
+	}
+	m.joins.look()
+	for _, member := range changed {
+		level := slog.LevelInfo
+		if member.State == Failed {
+			level = slog.LevelWarn
+		}
+		m.options.Log.Log(context.Background(), level, "member changed", //nolint:forbidigo // no caller's context
+			"cluster", member.ClusterID, "state", member.State.String())
+		if member.State == Alive {
+			m.settle(member.ClusterID)
+		}
+		m.options.MemberChanged(member)
+	}
+}
+
+// count sets the gauges of members by state.
+func (m *Mesh) count() {
+	var counts [Left + 1]int
+	for _, member := range m.Members() {
+		counts[member.State]++
+	}
+	for state, n := range counts {
+		m.metrics.members.WithLabelValues(MemberState(state).String()).Set(float64(n))
+	}
+}
+
+// dialReport logs when a member cannot be dialled, once per kind of reason.
+func (m *Mesh) dialReport(id string, err error) {
+	switch {
+	case err == nil:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.complaints[id] != "refused" {
+			delete(m.complaints, id)
+		}
+	case errors.Is(err, ErrWrongCluster):
+		m.complain(id, "wrong cluster", err)
+	case errors.Is(err, ErrNoEndpoint):
+		m.complain(id, "no endpoint", err)
+	default:
+		m.complain(id, "unreachable", err)
+	}
+}
+
+// complain logs why a member cannot be reached, unless that was the last thing
+// logged about it. "refused" means that it was reached and said no: it does
+// not know our key yet, or it is of another kind; nearer reasons win.
+func (m *Mesh) complain(id, reason string, err error) {
+	m.mu.Lock()
+	before := m.complaints[id]
+	if before == reason || (reason == "refused" && before != "") {
+		m.mu.Unlock()
+		return
+	}
+	m.complaints[id] = reason
+	m.mu.Unlock()
+	m.options.Log.Info("member cannot be reached", "cluster", id, "reason", reason, "error", err)
+}
+
+// settle forgets what was complained about.
+func (m *Mesh) settle(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.complaints, id)
+}
