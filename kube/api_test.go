@@ -1,0 +1,473 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// api is as much of an API server as the package talks to: discovery, and one store of objects
+// with lists, pages, watches, streamed lists, expiry, and refusals. Client-go's own fakes do none
+// of those. It is reached over a network in memory, so that tests run in virtual time.
+type api struct {
+	mu       sync.Mutex
+	rv       int
+	objects  map[string]*unstructured.Unstructured // by kind/namespace/name
+	log      []change
+	oldest   int // positions below have expired
+	changed  chan struct{}
+	requests []string
+	bodies   []string
+
+	widgets     bool           // whether the kind Widget is served
+	noWatchList bool           // whether streamed lists are refused
+	deny        map[string]int // status code by verb
+	handle      http.Handler   // takes paths that nothing else does
+
+	net    *fakeNet
+	server *httptest.Server
+}
+
+type change struct {
+	rv    int
+	event string
+	obj   *unstructured.Unstructured
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	a := &api{
+		rv: 100, objects: map[string]*unstructured.Unstructured{}, changed: make(chan struct{}), deny: map[string]int{},
+		net: &fakeNet{conns: make(chan net.Conn), closed: make(chan struct{})},
+	}
+	a.server = httptest.NewUnstartedServer(a)
+	_ = a.server.Listener.Close()
+	a.server.Listener = a.net
+	a.server.EnableHTTP2 = true
+	a.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	a.server.StartTLS()
+	t.Cleanup(func() {
+		a.net.cutConnections()
+		a.server.Close()
+	})
+	return a
+}
+
+func (a *api) config() *rest.Config {
+	return withDefaults(&rest.Config{
+		Host: "https://127.0.0.1:6443", BearerToken: "t", Dial: a.net.dial,
+		ContentConfig:   rest.ContentConfig{ContentType: "application/json"}, // typed clients would speak protobuf
+		TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(a.server.Certificate().Raw)},
+	})
+}
+
+func (a *api) client(t *testing.T) *Client {
+	t.Helper()
+	c, err := NewClient(a.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func key(obj *unstructured.Unstructured) string {
+	return obj.GetKind() + "/" + obj.GetNamespace() + "/" + obj.GetName()
+}
+
+// put creates or changes an object.
+func (a *api) put(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	obj = obj.DeepCopy()
+	event := "ADDED"
+	if a.objects[key(obj)] != nil {
+		event = "MODIFIED"
+	}
+	a.record(event, obj)
+	a.objects[key(obj)] = obj
+	return obj
+}
+
+func (a *api) remove(obj *unstructured.Unstructured) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.objects, key(obj))
+	a.record("DELETED", obj.DeepCopy())
+}
+
+func (a *api) record(event string, obj *unstructured.Unstructured) {
+	a.rv++
+	obj.SetResourceVersion(strconv.Itoa(a.rv))
+	a.log = append(a.log, change{a.rv, event, obj})
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// expire forgets all positions, as compaction does.
+func (a *api) expire() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.oldest = a.rv + 1
+	a.rv++
+}
+
+// set changes a behaviour.
+func (a *api) set(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+}
+
+// seen returns the requests since the last call.
+func (a *api) seen() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.requests
+	a.requests, a.bodies = nil, nil
+	return out
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kind, namespace, name := route(r.URL.Path)
+	q := r.URL.Query()
+	verb := map[string]string{"POST": "create", "PUT": "update", "DELETE": "delete", "GET": "get"}[r.Method]
+	if r.Method == http.MethodGet && name == "" {
+		verb = "list"
+	}
+	if q.Get("watch") == "true" {
+		verb = "watch"
+		if q.Get("sendInitialEvents") == "true" {
+			verb = "stream"
+		}
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	a.mu.Lock()
+	if kind != "" {
+		a.requests = append(a.requests, verb)
+		a.bodies = append(a.bodies, string(body))
+	} else {
+		a.requests = append(a.requests, r.URL.Path)
+	}
+	code, widgets, noWatchList := a.deny[verb], a.widgets, a.noWatchList
+	a.mu.Unlock()
+	switch {
+	case kind == "Widget" && !widgets, kind == "" && r.URL.Path == "/apis/example.com/v1" && !widgets:
+		http.Error(w, "404 page not found", http.StatusNotFound)
+	case kind == "":
+		a.other(w, r)
+	case code != 0:
+		writeStatus(w, refusal(code))
+	case verb == "stream" && noWatchList:
+		writeStatus(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
+	case verb == "stream", verb == "watch":
+		a.serveWatch(w, r, kind, namespace)
+	case verb == "list":
+		a.serveList(w, r, kind, namespace)
+	default:
+		a.serveObject(w, verb, kind, namespace, name, body)
+	}
+}
+
+// route takes /api/v1/namespaces/NS/secrets/NAME apart, and the like of it for nodes and widgets.
+func route(path string) (kind, namespace, name string) {
+	rest, ok := strings.CutPrefix(path, "/api/v1/")
+	if !ok {
+		rest, ok = strings.CutPrefix(path, "/apis/example.com/v1/")
+	}
+	parts := strings.Split(rest, "/")
+	if !ok || rest == "" {
+		return "", "", ""
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		namespace, parts = parts[1], parts[2:]
+	}
+	kind = map[string]string{"secrets": "Secret", "nodes": "Node", "widgets": "Widget", "namespaces": "Namespace"}[parts[0]]
+	if len(parts) > 1 {
+		name = parts[1]
+	}
+	if len(parts) > 2 {
+		return "", "", ""
+	}
+	return kind, namespace, name
+}
+
+func (a *api) other(w http.ResponseWriter, r *http.Request) {
+	resources := map[string]string{
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[
+			{"name":"secrets/x","kind":"Secret"},{"name":"secrets","kind":"Secret","namespaced":true},
+			{"name":"nodes","kind":"Node"},{"name":"namespaces","kind":"Namespace"}]}`,
+		"/apis/example.com/v1": `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[
+			{"name":"widgets","kind":"Widget","namespaced":true}]}`,
+		"/version": `{"gitVersion":"v1.36.3"}`,
+	}
+	if body, ok := resources[r.URL.Path]; ok {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+		return
+	}
+	if a.handle != nil {
+		a.handle.ServeHTTP(w, r)
+		return
+	}
+	http.NotFound(w, r)
+}
+
+// matching returns the objects of a kind in a namespace, in order; a.mu is held.
+func (a *api) matching(kind, namespace string) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, k := range slices.Sorted(maps.Keys(a.objects)) {
+		if strings.HasPrefix(k, kind+"/"+namespace) {
+			out = append(out, a.objects[k])
+		}
+	}
+	return out
+}
+
+func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace string) {
+	a.mu.Lock()
+	items, rv := a.matching(kind, namespace), a.rv
+	a.mu.Unlock()
+	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	meta := map[string]any{"resourceVersion": strconv.Itoa(rv)}
+	items = items[from:]
+	if limit > 0 && len(items) > limit {
+		items = items[:limit]
+		meta["continue"] = strconv.Itoa(from + limit)
+	}
+	list := map[string]any{"apiVersion": apiVersion(kind), "kind": kind + "List", "metadata": meta, "items": []any{}}
+	for _, obj := range items {
+		list["items"] = append(list["items"].([]any), obj.Object)
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+func (a *api) serveWatch(w http.ResponseWriter, r *http.Request, kind, namespace string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	send := func(event string, obj any) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": event, "object": obj})
+	}
+	position, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	a.mu.Lock()
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		for _, obj := range a.matching(kind, namespace) {
+			send("ADDED", obj.Object)
+		}
+		position = a.rv
+		send("BOOKMARK", map[string]any{"apiVersion": apiVersion(kind), "kind": kind, "metadata": map[string]any{
+			"resourceVersion": strconv.Itoa(a.rv), "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"},
+		}})
+	} else if position < a.oldest {
+		status := apierrors.NewResourceExpired("too old resource version").Status()
+		send("ERROR", status)
+		a.mu.Unlock()
+		return
+	}
+	for {
+		for _, c := range a.log {
+			if c.rv > position && strings.HasPrefix(key(c.obj), kind+"/"+namespace) {
+				send(c.event, c.obj.Object)
+			}
+		}
+		position = a.rv
+		next := a.changed
+		a.mu.Unlock()
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-next:
+		}
+		a.mu.Lock()
+	}
+}
+
+func (a *api) serveObject(w http.ResponseWriter, verb, kind, namespace, name string, body []byte) {
+	obj := &unstructured.Unstructured{}
+	if verb == "create" || verb == "update" {
+		if err := json.Unmarshal(body, &obj.Object); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		name = obj.GetName()
+	}
+	resource := schema.GroupResource{Resource: strings.ToLower(kind) + "s"}
+	a.mu.Lock()
+	old := a.objects[kind+"/"+namespace+"/"+name]
+	a.mu.Unlock()
+	switch {
+	case verb == "create" && old != nil:
+		writeStatus(w, apierrors.NewAlreadyExists(resource, name))
+	case verb != "create" && old == nil:
+		writeStatus(w, apierrors.NewNotFound(resource, name))
+	case verb == "update" && obj.GetResourceVersion() != old.GetResourceVersion():
+		writeStatus(w, apierrors.NewConflict(resource, name, io.EOF))
+	case verb == "create", verb == "update":
+		writeJSON(w, http.StatusOK, a.put(obj).Object)
+	case verb == "delete":
+		a.remove(old)
+		writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
+	default:
+		writeJSON(w, http.StatusOK, old.Object)
+	}
+}
+
+func apiVersion(kind string) string {
+	if kind == "Widget" {
+		return "example.com/v1"
+	}
+	return "v1"
+}
+
+func refusal(code int) *apierrors.StatusError {
+	switch code {
+	case http.StatusForbidden:
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", fmt.Errorf("User \"u\" cannot list"))
+	case http.StatusUnauthorized:
+		return apierrors.NewUnauthorized("Unauthorized")
+	}
+	return apierrors.NewGenericServerResponse(code, "GET", schema.GroupResource{}, "", "", 3600, false)
+}
+
+func writeStatus(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+	}
+	writeJSON(w, int(status.Code), status)
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// fakeNet is a network of pipes with one listener, whose connections can be refused, cut with a
+// word, or silenced.
+type fakeNet struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+
+	mu      sync.Mutex
+	refuse  bool
+	silent  bool
+	current []*fakeConn
+}
+
+func (n *fakeNet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	n.mu.Lock()
+	refuse, silent := n.refuse, n.silent
+	n.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+	}
+	if refuse {
+		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	client, server := net.Pipe()
+	mute := make(chan struct{})
+	once := &sync.Once{}
+	c, s := &fakeConn{client, mute, once}, &fakeConn{server, mute, once}
+	select {
+	case n.conns <- s:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	n.mu.Lock()
+	n.current = append(n.current, c, s)
+	n.mu.Unlock()
+	return c, nil
+}
+
+// cutConnections ends all connections, as when the process dies.
+func (n *fakeNet) cutConnections() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.current {
+		_ = c.Conn.Close()
+	}
+	n.current = nil
+}
+
+// setRefuse makes the port closed or open.
+func (n *fakeNet) setRefuse(v bool) {
+	n.mu.Lock()
+	n.refuse = v
+	n.mu.Unlock()
+	if v {
+		n.cutConnections()
+	}
+}
+
+// setSilent makes all packets vanish, or lets new connections through again.
+func (n *fakeNet) setSilent(v bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.silent = v
+	for _, c := range n.current {
+		if v {
+			c.once.Do(func() { close(c.mute) })
+		}
+	}
+}
+
+func (n *fakeNet) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.conns:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *fakeNet) Close() error {
+	n.once.Do(func() { close(n.closed) })
+	return nil
+}
+
+func (n *fakeNet) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443} }
+
+type fakeConn struct {
+	net.Conn
+	mute chan struct{}
+	once *sync.Once
+}
+
+func (c *fakeConn) Write(p []byte) (int, error) {
+	select {
+	case <-c.mute:
+		return len(p), nil
+	default:
+		return c.Conn.Write(p)
+	}
+}

@@ -1,0 +1,396 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+// withAPI runs f in virtual time with an API server and a client of it.
+func withAPI(t *testing.T, f func(t *testing.T, a *api, c *Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		f(t, a, a.client(t))
+	})
+}
+
+func kubeSystem(uid string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "kube-system", "uid": uid},
+	}}
+}
+
+func TestVerifyPeerTellsWhatIsWrong(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		a.put(kubeSystem("id-1"))
+		if err := VerifyPeer(t.Context(), c, "id-1"); err != nil {
+			t.Error(err)
+		}
+		for class, spoil := range map[error]func(){
+			ErrWrongCluster: func() { a.put(kubeSystem("id-2\nforged")) },
+			ErrUnauthorized: func() { a.deny["get"] = http.StatusUnauthorized },
+			ErrForbidden:    func() { a.deny["get"] = http.StatusForbidden },
+			ErrUnreachable:  func() { a.net.setRefuse(true) },
+		} {
+			delete(a.deny, "get")
+			a.net.setRefuse(false)
+			a.put(kubeSystem("id-1"))
+			spoil()
+			err := VerifyPeer(t.Context(), c, "id-1")
+			if !errors.Is(err, class) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want %q", err, class)
+			}
+		}
+		a.net.setRefuse(false)
+		a.net.setSilent(true)
+		start := time.Now()
+		if err := VerifyPeer(t.Context(), c, "id-1"); !errors.Is(err, ErrUnreachable) || time.Since(start) > requestTimeout {
+			t.Errorf("error %v after %s", err, time.Since(start))
+		}
+	})
+}
+
+func TestServerVersion(t *testing.T) {
+	withAPI(t, func(t *testing.T, _ *api, c *Client) {
+		if v, err := c.ServerVersion(t.Context()); v != "v1.36.3" || err != nil {
+			t.Errorf("%q, %v", v, err)
+		}
+	})
+}
+
+func TestAnotherCAIsNotTrusted(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, _ *Client) {
+		cfg := a.config()
+		cfg.CAData, _ = keyPair(t)
+		c, err := NewClient(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.ClusterID(t.Context())
+		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "not signed by the CA") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/elsewhere" {
+				t.Error("the redirect was followed")
+			}
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		})
+		if err := c.Kube.Discovery().RESTClient().Get().AbsPath("/redirect").Do(t.Context()).Error(); err == nil {
+			t.Error("a redirect was taken for an answer")
+		}
+	})
+}
+
+func TestAnEndlessResponseIsCutOff(t *testing.T) {
+	body := &boundedBody{ReadCloser: io.NopCloser(endless{}), ctx: t.Context, left: 1 << 20}
+	n, err := io.Copy(io.Discard, body)
+	if err == nil || n != 1<<20 {
+		t.Errorf("read %d bytes, error %v", n, err)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestWritesAreOneRequestEach(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		ctx := t.Context()
+		made, err := c.Create(ctx, secret("one", "yes"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Create(ctx, secret("one", "yes")); !apierrors.IsAlreadyExists(err) {
+			t.Errorf("second create: %v", err)
+		}
+		a.seen()
+		stale := made.DeepCopy()
+		made.SetLabels(map[string]string{"app": "no"})
+		changed, err := c.Update(ctx, made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := a.bodies[0]; !strings.Contains(body, `"uid":"uid-one"`) || !strings.Contains(body, `"resourceVersion":"`+stale.GetResourceVersion()) {
+			t.Errorf("update without preconditions: %s", body)
+		}
+		if _, err := c.Update(ctx, stale); !apierrors.IsConflict(err) {
+			t.Errorf("update of a stale object: %v", err)
+		}
+		if got, err := c.Read(ctx, secretKind, "a", "one"); err != nil || got.GetLabels()["app"] != "no" {
+			t.Errorf("read %v, %v", got, err)
+		}
+		a.set(func() { a.bodies = nil })
+		if err := c.Delete(ctx, changed); err != nil {
+			t.Fatal(err)
+		}
+		var options metav1.DeleteOptions
+		if err := json.Unmarshal([]byte(a.bodies[0]), &options); err != nil || options.Preconditions == nil ||
+			*options.Preconditions.UID != "uid-one" || *options.Preconditions.ResourceVersion != changed.GetResourceVersion() {
+			t.Errorf("delete with options %s", a.bodies[0])
+		}
+		if _, err := c.Read(ctx, secretKind, "a", "one"); !apierrors.IsNotFound(err) || errors.Is(err, ErrKindUnknown) {
+			t.Errorf("read of what is gone: %v", err)
+		}
+		if diff := cmp.Diff([]string{"update", "update", "get", "delete", "get"}, a.seen()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		for name, f := range map[string]func() error{
+			"update": func() error { _, err := c.Update(ctx, secret("one", "")); return err },
+			"delete": func() error { return c.Delete(ctx, secret("one", "")) },
+		} {
+			if err := f(); !errors.Is(err, ErrNoPrecondition) {
+				t.Errorf("%s without preconditions: %v", name, err)
+			}
+		}
+		if got := a.seen(); len(got) > 0 {
+			t.Errorf("requests %v", got)
+		}
+	})
+}
+
+func TestAKindIsLookedUpAgainWhenItWentAway(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		w := secret("w", "")
+		w.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+		for _, served := range []bool{false, true, false, true} {
+			a.set(func() { a.widgets = served })
+			_, err := c.Create(t.Context(), w)
+			if served && err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Errorf("served: %v", err)
+			}
+			if !served && !errors.Is(err, ErrKindUnknown) {
+				t.Errorf("not served: %v", err)
+			}
+		}
+	})
+}
+
+func TestAllowedNamesWhatIsMissing(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		a.widgets = true
+		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var review authorizationv1.SelfSubjectAccessReview
+			raw, _ := io.ReadAll(r.Body)
+			if r.URL.Path != "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" {
+				http.NotFound(w, r)
+				return
+			}
+			_ = json.Unmarshal(raw, &review)
+			review.Kind, review.APIVersion = "SelfSubjectAccessReview", "authorization.k8s.io/v1"
+			review.Status.Allowed = review.Spec.ResourceAttributes.Verb == "get"
+			writeJSON(w, http.StatusCreated, review)
+		})
+		widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+		node := schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+		missing, err := c.Allowed(t.Context(), []Attributes{
+			{"list", widget, ""}, {"get", widget, ""}, {"watch", secretKind, "a"}, {"delete", node, "a"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"list widgets.example.com in all namespaces", "watch secrets in namespace a", "delete nodes"}
+		if diff := cmp.Diff(want, missing); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if _, err := c.Allowed(t.Context(), []Attributes{{"get", schema.GroupVersionKind{Version: "v1", Kind: "X"}, ""}}); !errors.Is(err, ErrKindUnknown) {
+			t.Errorf("unknown kind: %v", err)
+		}
+	})
+}
+
+func TestIssueMakesTheAccountOnce(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		var accounts, tokens int
+		granted := metav1.NewTime(time.Now().Add(20 * time.Minute).Truncate(time.Second))
+		namespace := true
+		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			const path = "/api/v1/namespaces/ns-readers/serviceaccounts"
+			notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "peer")
+			switch {
+			case !namespace || !strings.HasPrefix(r.URL.Path, path):
+				writeStatus(w, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns-readers"))
+			case r.URL.Path == path:
+				accounts++
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.Copy(w, r.Body)
+			case accounts == 0:
+				writeStatus(w, notFound)
+			default:
+				tokens++
+				var request authenticationv1.TokenRequest
+				_ = json.NewDecoder(r.Body).Decode(&request)
+				request.Kind, request.APIVersion = "TokenRequest", "authentication.k8s.io/v1"
+				if *request.Spec.ExpirationSeconds != 3600 {
+					t.Errorf("asked for %d seconds", *request.Spec.ExpirationSeconds)
+				}
+				request.Status = authenticationv1.TokenRequestStatus{Token: "tok", ExpirationTimestamp: granted}
+				writeJSON(w, http.StatusCreated, request)
+			}
+		})
+		ca := a.config().CAData
+		issuer := NewIssuer(c, "ns", Server{Address: "https://h:6443", CABundle: ca}, "first")
+		for range 2 {
+			cred, err := issuer.Issue(t.Context(), "peer", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := ParseKubeconfig(cred.Kubeconfig)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cfg.BearerToken != "tok" || cfg.Host != "https://h:6443" || !cred.Expires.Equal(granted.Time) {
+				t.Errorf("issued %s until %s", cfg, cred.Expires)
+			}
+		}
+		if accounts != 1 || tokens != 2 {
+			t.Errorf("%d accounts, %d tokens", accounts, tokens)
+		}
+		namespace = false
+		if _, err := issuer.Issue(t.Context(), "peer", time.Hour); err == nil || !strings.Contains(err.Error(), "namespace ns-readers does not exist") {
+			t.Errorf("error %v", err)
+		}
+		if _, err := NewIssuer(c, "ns", Server{}, "x").Issue(t.Context(), "peer", time.Hour); err == nil {
+			t.Error("a kubeconfig without CA was issued")
+		}
+	})
+}
+
+func TestFindServer(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		slices := `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","items":[{"addressType":"IPv6",
+			"ports":[{"name":"https","port":6443}],"endpoints":[{"addresses":["fd00::1"]}]}]}`
+		forbidden := false
+		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case r.URL.Path == "/api":
+				_, _ = io.WriteString(w, `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.9:6443"}]}`)
+			case forbidden:
+				writeStatus(w, refusal(http.StatusForbidden))
+			case strings.HasPrefix(r.URL.Path, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"):
+				_, _ = io.WriteString(w, slices)
+			default:
+				http.NotFound(w, r)
+			}
+		})
+		want := func(flag, address string) {
+			t.Helper()
+			s, err := FindServer(t.Context(), c, flag)
+			if err != nil {
+				t.Error(err)
+			}
+			if s.Address != address || string(s.CABundle) != string(a.config().CAData) {
+				t.Errorf("flag %q: %s, want %s", flag, s.Address, address)
+			}
+		}
+		want("", "https://127.0.0.1:6443")
+		want("api.example.com", "https://api.example.com")
+		want("https://api.example.com:6443/", "https://api.example.com:6443")
+		if _, err := FindServer(t.Context(), c, "http://x"); err == nil || !strings.Contains(err.Error(), "--apiserver-endpoint: must start with https") {
+			t.Errorf("error %v", err)
+		}
+		c.Config.BearerTokenFile = tokenFile
+		want("", "https://[fd00::1]:6443")
+		slices = `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","items":[]}`
+		want("", "https://10.0.0.9:6443")
+		forbidden = true
+		want("", "https://10.0.0.9:6443")
+		c.Config.CAData = nil
+		if _, err := FindServer(t.Context(), c, ""); err == nil || !strings.Contains(err.Error(), "kube-root-ca.crt") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestLoadConfigSaysWhatToDo(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	ca, _ := keyPair(t)
+	dir := t.TempDir()
+	good, broken, empty := filepath.Join(dir, "good"), filepath.Join(dir, "broken"), filepath.Join(dir, "empty")
+	doc := document(ca)
+	for path, data := range map[string][]byte{good: marshal(t, doc), broken: []byte("s3cret: ["), empty: nil} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, err := LoadConfig(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.QPS != -1 || cfg.Host != "https://10.0.0.1:6443" || cfg.Timeout != 0 {
+		t.Errorf("loaded %s", cfg)
+	}
+	for name, f := range map[string]func() (*rest.Config, error){
+		"name a kubeconfig file": func() (*rest.Config, error) { return LoadConfig("") },
+		"no such file":           func() (*rest.Config, error) { return LoadConfig(filepath.Join(dir, "none")) },
+		"not a kubeconfig":       func() (*rest.Config, error) { return LoadConfig(broken) },
+		"no current-context":     func() (*rest.Config, error) { return LoadConfig(empty) },
+		`no context "y"`:         func() (*rest.Config, error) { return LoadContext(good, "y") },
+	} {
+		if _, err := f(); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "s3cret") ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %q, want %q", err, name)
+		}
+	}
+}
+
+func TestClientLogsAreDemoted(t *testing.T) {
+	t.Cleanup(klog.ClearLogger)
+	var out bytes.Buffer
+	RouteClientLogs(slog.New(slog.NewTextHandler(&out, nil)))
+	klog.Error("noise")
+	if out.Len() > 0 {
+		t.Errorf("logged at info: %s", out.String())
+	}
+	RouteClientLogs(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	klog.Error("noise")
+	if !strings.Contains(out.String(), "level=DEBUG") {
+		t.Errorf("logged %q", out.String())
+	}
+}
+
+func TestClassifyBoundsWhatServersSay(t *testing.T) {
+	long := strings.Repeat("line\n\x1b[31m", 1000)
+	for _, err := range []error{
+		apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(long)), apierrors.NewBadRequest(long), errors.New(long),
+	} {
+		got := classify(err).Error()
+		if len(got) > maxMessage+64 || strings.ContainsAny(got, "\n\x1b") {
+			t.Errorf("%d bytes: %.80q", len(got), got)
+		}
+	}
+	if err := classify(context.Canceled); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreachable) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

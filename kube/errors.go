@@ -1,0 +1,123 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	// ErrUnreachable is returned when no answer came from the API server: the connection was
+	// refused, cut, not trusted, or timed out.
+	ErrUnreachable = errors.New("API server not reachable")
+	// ErrUnauthorized is returned when the API server does not accept the credential.
+	ErrUnauthorized = errors.New("credential not accepted")
+	// ErrForbidden is returned when the API server knows the credential but it lacks a right.
+	ErrForbidden = errors.New("not allowed")
+	// ErrKindUnknown is returned when the API server does not serve the kind; usually its CRD is
+	// not installed.
+	ErrKindUnknown = errors.New("kind not served")
+	// ErrRelisting is reported to Sink.Health while a watch that ended starts over with a list.
+	ErrRelisting = errors.New("watch ended, listing again")
+)
+
+// maxMessage bounds what is repeated of a text that an API server sent.
+const maxMessage = 512
+
+// fault is an error with its class, a bounded one-line message, and its cause.
+type fault struct {
+	class error
+	text  string
+	cause error
+}
+
+func (f *fault) Error() string {
+	if f.text == "" {
+		return f.class.Error()
+	}
+	return f.class.Error() + ": " + f.text
+}
+
+func (f *fault) Unwrap() []error {
+	if f.cause == nil {
+		return []error{f.class}
+	}
+	return []error{f.class, f.cause}
+}
+
+// classify gives an error of a request its class, so that a caller can tell with errors.Is what
+// went wrong and show it in one line. Errors that have no class are returned with a bounded
+// message; API status errors stay visible to apierrors in every case.
+func classify(err error) error {
+	var known *fault
+	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	var class error
+	var link *linkError
+	switch {
+	case errors.As(err, &link):
+		return &fault{ErrUnreachable, serverOf(err) + link.Error(), err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &fault{ErrUnreachable, serverOf(err) + "no answer in time", err}
+	case apierrors.IsUnauthorized(err):
+		return &fault{ErrUnauthorized, "", err}
+	case apierrors.IsForbidden(err):
+		class = ErrForbidden
+	case kindGone(err):
+		class = ErrKindUnknown
+	default:
+		return &bounded{err}
+	}
+	return &fault{class, oneLine(err.Error()), err}
+}
+
+// bounded is an error of no class whose message may come from a peer.
+type bounded struct{ cause error }
+
+func (b *bounded) Error() string { return oneLine(b.cause.Error()) }
+func (b *bounded) Unwrap() error { return b.cause }
+
+// serverOf is "https://host:port: " where err says which server was asked; the path and the query
+// of the request say nothing to a user.
+func serverOf(err error) string {
+	var req *url.Error
+	if !errors.As(err, &req) {
+		return ""
+	}
+	u, parseErr := url.Parse(req.URL)
+	if parseErr != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host + ": "
+}
+
+// kindGone says whether a 404 means that the path, and not the object, does not exist. An API
+// server answers such a request in plain text, which client-go marks as an unexpected response.
+func kindGone(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// oneLine makes a text fit for a condition, an event or a terminal.
+func oneLine(s string) string {
+	cut := len(s) > maxMessage
+	if cut {
+		s = s[:maxMessage]
+	}
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == utf8.RuneError
+	}), " ")
+	if cut {
+		s += "…"
+	}
+	return s
+}

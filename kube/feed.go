@@ -1,0 +1,203 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// liveLongEnough is for how long a watch must have stood for its end to count as a first failure.
+const liveLongEnough = 10 * time.Second
+
+// feed is the reflector's store. It holds no objects: it remembers the names of those that were
+// handed on, and forwards. Its methods run on the goroutine of Watch, except preview.
+type feed struct {
+	options WatchOptions
+	sink    Sink
+
+	reflector *cache.Reflector
+
+	// gate is held for reading while preview works, and closed when Watch returns.
+	gate   sync.RWMutex
+	closed bool
+
+	// mu guards resource, kept and streaming.
+	mu       sync.Mutex
+	resource resource
+	// kept are the objects that the sink was told of and that, as far as it knows, exist and match.
+	kept map[types.NamespacedName]struct{}
+	// streaming says that the list being read is the beginning of a watch, which then stands.
+	streaming bool
+
+	healthy   bool
+	liveSince time.Time
+	reported  string // the last error told, "" when none
+}
+
+func newFeed(o WatchOptions, s Sink) *feed {
+	return &feed{options: o, sink: s, kept: map[types.NamespacedName]struct{}{}}
+}
+
+// verdict is what becomes of an object.
+type verdict int
+
+const (
+	dropped verdict = iota // nobody knows it, nobody wants it
+	stopped                // was handed on, is refused now
+	wanted
+)
+
+// judge reduces an object to what the sink gets, and says what becomes of it. An object that the
+// API server should not have sent here is dropped, whoever wants it.
+func (f *feed) judge(obj *unstructured.Unstructured) (types.NamespacedName, verdict) {
+	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	f.mu.Lock()
+	namespaced := f.resource.namespaced
+	_, known := f.kept[key]
+	f.mu.Unlock()
+	if key.Name == "" || obj.GroupVersionKind() != f.options.GVK ||
+		(namespaced && f.options.Namespace != "" && key.Namespace != f.options.Namespace) {
+		return key, dropped
+	}
+	if f.options.trim != nil {
+		f.options.trim(obj)
+	}
+	obj.SetManagedFields(nil)
+	switch {
+	case f.options.Keep == nil || f.options.Keep(obj):
+		return key, wanted
+	case known:
+		return key, stopped
+	}
+	return key, dropped
+}
+
+// preview is judge for the objects of a list on their way to the reflector, on other goroutines.
+// It stops asking Keep when Watch returns.
+func (f *feed) preview(obj *unstructured.Unstructured) verdict {
+	f.gate.RLock()
+	defer f.gate.RUnlock()
+	if f.closed {
+		return dropped
+	}
+	_, what := f.judge(obj)
+	return what
+}
+
+func (f *feed) close() {
+	f.gate.Lock()
+	f.closed = true
+	f.gate.Unlock()
+}
+
+func (f *feed) setResource(res resource) {
+	f.mu.Lock()
+	f.resource = res
+	f.mu.Unlock()
+}
+
+func (f *feed) setStreaming(v bool) {
+	f.mu.Lock()
+	f.streaming = v
+	f.mu.Unlock()
+}
+
+// Replace implements cache.ReflectorStore with a list that preview has been over: what Keep refuses
+// is in it only where it was kept before.
+func (f *feed) Replace(list []any, resourceVersion string) error {
+	f.mu.Lock()
+	before, streaming := f.kept, f.streaming
+	f.mu.Unlock()
+	objs := make([]*unstructured.Unstructured, 0, len(list))
+	kept := make(map[types.NamespacedName]struct{}, len(list))
+	for _, item := range list {
+		obj, ok := item.(*unstructured.Unstructured)
+		if !ok {
+			continue
+		}
+		objs = append(objs, obj)
+		key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+		if _, known := before[key]; !known || f.options.Keep == nil || f.options.Keep(obj) {
+			kept[key] = struct{}{}
+		}
+	}
+	f.mu.Lock()
+	f.kept = kept
+	f.mu.Unlock()
+	f.sink.Replace(objs, resourceVersion)
+	if streaming {
+		f.setHealthy()
+	}
+	return nil
+}
+
+// Add implements cache.ReflectorStore.
+func (f *feed) Add(item any) error { return f.Update(item) }
+
+// Update implements cache.ReflectorStore.
+func (f *feed) Update(item any) error {
+	obj, ok := item.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	key, what := f.judge(obj)
+	if what == dropped {
+		return nil
+	}
+	f.mu.Lock()
+	if what == wanted {
+		f.kept[key] = struct{}{}
+	} else {
+		delete(f.kept, key)
+	}
+	f.mu.Unlock()
+	f.sink.Upsert(obj)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (f *feed) Delete(item any) error {
+	obj, ok := item.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	f.mu.Lock()
+	_, known := f.kept[key]
+	delete(f.kept, key)
+	f.mu.Unlock()
+	if known {
+		obj.SetManagedFields(nil)
+		f.sink.Delete(key.Namespace, key.Name, obj)
+	}
+	return nil
+}
+
+// Resync implements cache.ReflectorStore; no resync period is set.
+func (f *feed) Resync() error { return nil }
+
+func (f *feed) setHealthy() {
+	if f.healthy {
+		return
+	}
+	f.healthy, f.reported, f.liveSince = true, "", time.Now()
+	f.sink.Health(nil)
+}
+
+// unhealthy reports an error that is not the one reported last, and says whether it ends a time in
+// which the watch was live for long.
+func (f *feed) unhealthy(err error) (afterLong bool) {
+	err = classify(err)
+	afterLong = f.healthy && time.Since(f.liveSince) > liveLongEnough
+	if f.healthy || f.reported != err.Error() {
+		f.healthy, f.reported = false, err.Error()
+		f.sink.Health(err)
+	}
+	return afterLong
+}

@@ -1,0 +1,101 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// resource is where an API server serves a kind.
+type resource struct {
+	schema.GroupVersionResource
+	namespaced bool
+}
+
+// kinds is the REST mapping of one API server. It asks for the one group and version that a kind
+// is in, when the kind is first used, and remembers kinds that it found: there is an agent's worth
+// of these per peer, and a full discovery document of each would be most of the agent's memory.
+// Nothing is remembered of a kind that was not found, and nothing is polled.
+type kinds struct {
+	client rest.Interface
+
+	mu    sync.Mutex
+	found map[schema.GroupVersionKind]resource
+}
+
+func newKinds(client rest.Interface) *kinds {
+	return &kinds{client: client, found: map[schema.GroupVersionKind]resource{}}
+}
+
+// find returns the resource of a kind, or ErrKindUnknown.
+func (k *kinds) find(ctx context.Context, gvk schema.GroupVersionKind) (resource, error) {
+	k.mu.Lock()
+	res, ok := k.found[gvk]
+	k.mu.Unlock()
+	if ok {
+		return res, nil
+	}
+	path := "/apis/" + gvk.GroupVersion().String()
+	if gvk.Group == "" {
+		path = "/api/" + gvk.Version
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var list metav1.APIResourceList
+	err := k.client.Get().AbsPath(path).Do(ctx).Into(&list)
+	if apierrors.IsNotFound(err) {
+		return resource{}, &fault{ErrKindUnknown, describeKind(gvk), err}
+	}
+	if err != nil {
+		return resource{}, classify(err)
+	}
+	for _, r := range list.APIResources {
+		if r.Kind != gvk.Kind || strings.Contains(r.Name, "/") {
+			continue
+		}
+		res := resource{gvk.GroupVersion().WithResource(r.Name), r.Namespaced}
+		k.mu.Lock()
+		k.found[gvk] = res
+		k.mu.Unlock()
+		return res, nil
+	}
+	return resource{}, &fault{ErrKindUnknown, describeKind(gvk), nil}
+}
+
+// forget makes the next find ask again: a request for the resource was answered with 404.
+func (k *kinds) forget(gvk schema.GroupVersionKind) {
+	k.mu.Lock()
+	delete(k.found, gvk)
+	k.mu.Unlock()
+}
+
+func describeKind(gvk schema.GroupVersionKind) string {
+	return fmt.Sprintf("%s in %s", gvk.Kind, gvk.GroupVersion())
+}
+
+// objects returns the client for the objects of a kind in a namespace; cluster-scoped kinds ignore
+// the namespace.
+func (c *Client) objects(ctx context.Context, gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+	res, err := c.kinds.find(ctx, gvk)
+	if err != nil {
+		return nil, err
+	}
+	return c.at(res, namespace), nil
+}
+
+func (c *Client) at(res resource, namespace string) dynamic.ResourceInterface {
+	if res.namespaced {
+		return c.Dynamic.Resource(res.GroupVersionResource).Namespace(namespace)
+	}
+	return c.Dynamic.Resource(res.GroupVersionResource)
+}

@@ -1,0 +1,239 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Metadata is what an agent reports of its own cluster.
+type Metadata struct {
+	Provider, Distribution, Version    string
+	KubeletVersions, KubeProxyVersions []string
+	Locality                           *v1alpha1.Locality
+}
+
+// Bounds of the lists in a Cluster's status.
+const (
+	maxVersions = 64
+	maxRegions  = 64
+	maxZones    = 256
+)
+
+// Labels and annotations that DescribeCluster reads, beside the topology labels of Kubernetes.
+const (
+	labelPKE       = "nodepool.banzaicloud.io/name"
+	labelIKS       = "iks.intersight.cisco.com/version"
+	labelOpenShift = "node.openshift.io/os_id"
+	labelGKE       = "cloud.google.com/gke-nodepool"
+	labelAKS       = "agentpool"
+	labelAKSNew    = "kubernetes.azure.com/cluster"
+	labelEKS       = "eks.amazonaws.com/nodegroup"
+	labelMicroK8s  = "microk8s.io/cluster"
+	prefixRKE      = "rke.cattle.io/"
+	prefixRKE2     = "rke2.io/"
+	prefixK3S      = "k3s.io/"
+	prefixTalos    = "talos.dev/"
+	keyKubeadm     = "kubeadm.alpha.kubernetes.io/cri-socket"
+	osTalos        = "Talos ("
+)
+
+// providerOf tells the provider from the scheme of a node's providerID.
+func providerOf(n *corev1.Node) string {
+	scheme, _, _ := strings.Cut(n.Spec.ProviderID, "://")
+	switch scheme {
+	case "aws":
+		return "amazon"
+	case "azure":
+		return "azure"
+	case "gce":
+		return "google"
+	case "kind":
+		return "kind"
+	case "vsphere":
+		if n.Labels[labelIKS] != "" {
+			return "cisco"
+		}
+		return "vsphere"
+	}
+	return ""
+}
+
+// distribution is one rule for telling distributions apart.
+type distribution struct {
+	name string
+	is   func(n *corev1.Node, provider string) bool
+}
+
+// distributions returns the rules; the first that holds for a node wins. A distribution that marks
+// its nodes comes before one that is concluded from the provider, and kubeadm, which others are
+// built with, comes last.
+func distributions() []distribution {
+	return []distribution{
+		{"OPENSHIFT", func(n *corev1.Node, _ string) bool { return n.Labels[labelOpenShift] != "" }},
+		{"IKS", func(n *corev1.Node, p string) bool { return p == "cisco" }},
+		{"RKE2", func(n *corev1.Node, _ string) bool {
+			return anyPrefix(n.Annotations, prefixRKE2) || strings.Contains(n.Status.NodeInfo.KubeletVersion, "+rke2r")
+		}},
+		{"RKE", func(n *corev1.Node, _ string) bool { return anyPrefix(n.Annotations, prefixRKE) }},
+		{"K3D", func(n *corev1.Node, _ string) bool { return strings.HasPrefix(n.Spec.ProviderID, "k3s://k3d-") }},
+		{"K3S", func(n *corev1.Node, _ string) bool {
+			return anyPrefix(n.Annotations, prefixK3S) || strings.Contains(n.Status.NodeInfo.KubeletVersion, "+k3s")
+		}},
+		{"MICROK8S", func(n *corev1.Node, _ string) bool { return n.Labels[labelMicroK8s] != "" }},
+		{"TALOS", func(n *corev1.Node, _ string) bool {
+			return strings.HasPrefix(n.Status.NodeInfo.OSImage, osTalos) || anyPrefix(n.Annotations, prefixTalos)
+		}},
+		{"PKE", func(n *corev1.Node, _ string) bool {
+			return n.Labels[labelPKE] != "" && n.Annotations[keyKubeadm] != ""
+		}},
+		{"KIND", func(_ *corev1.Node, p string) bool { return p == "kind" }},
+		{"GKE", func(n *corev1.Node, p string) bool { return p == "google" && n.Labels[labelGKE] != "" }},
+		{"AKS", func(n *corev1.Node, p string) bool {
+			return p == "azure" && (n.Labels[labelAKS] != "" || n.Labels[labelAKSNew] != "")
+		}},
+		{"EKS", func(n *corev1.Node, p string) bool {
+			_, kubeadm := n.Annotations[keyKubeadm]
+			return p == "amazon" && (n.Labels[labelEKS] != "" || !kubeadm)
+		}},
+		{"KUBEADM", func(n *corev1.Node, _ string) bool { return n.Annotations[keyKubeadm] != "" }},
+	}
+}
+
+// distributionOfVersion tells a distribution from the API server's version alone, for a cluster without
+// nodes, or with nodes that say nothing.
+func distributionOfVersion(version string) string {
+	for _, mark := range [][2]string{{"-eks-", "EKS"}, {"-gke.", "GKE"}, {"+rke2r", "RKE2"}, {"+k3s", "K3S"}} {
+		if strings.Contains(version, mark[0]) {
+			return mark[1]
+		}
+	}
+	return ""
+}
+
+// DescribeCluster concludes from all nodes and the API server's version what a cluster is. Where
+// nodes differ, most nodes decide, and among equals the first in alphabetical order, so that the
+// result does not depend on the order of the nodes. All lists are sorted and bounded.
+func DescribeCluster(nodes []*corev1.Node, serverVersion string) Metadata {
+	providers, dists := counter{}, counter{}
+	regions, zones := counter{}, counter{}
+	kubelets, proxies := counter{}, counter{}
+	rules := distributions()
+	for _, n := range nodes {
+		provider := providerOf(n)
+		providers.add(provider)
+		for _, d := range rules {
+			if d.is(n, provider) {
+				dists.add(d.name)
+				break
+			}
+		}
+		regions.add(firstOf(n.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion))
+		zones.add(firstOf(n.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone))
+		kubelets.add(n.Status.NodeInfo.KubeletVersion)
+		proxies.add(n.Status.NodeInfo.KubeProxyVersion)
+	}
+	m := Metadata{
+		Provider:          providers.most(),
+		Distribution:      cmp.Or(dists.most(), distributionOfVersion(serverVersion)),
+		Version:           serverVersion,
+		KubeletVersions:   kubelets.sorted(maxVersions),
+		KubeProxyVersions: proxies.sorted(maxVersions),
+	}
+	if len(regions)+len(zones) > 0 {
+		m.Locality = &v1alpha1.Locality{
+			Region:  regions.most(),
+			Regions: regions.sorted(maxRegions),
+			Zones:   zones.sorted(maxZones),
+		}
+	}
+	return m
+}
+
+// trimNode reduces a node to what DescribeCluster reads. A node is 20 KiB and more, mostly images
+// and heartbeats.
+func trimNode(n *corev1.Node) *corev1.Node {
+	out := &corev1.Node{}
+	out.Name = n.Name
+	out.Spec.ProviderID = n.Spec.ProviderID
+	out.Status.NodeInfo.KubeletVersion = n.Status.NodeInfo.KubeletVersion
+	out.Status.NodeInfo.KubeProxyVersion = n.Status.NodeInfo.KubeProxyVersion
+	out.Status.NodeInfo.OSImage = n.Status.NodeInfo.OSImage
+	for _, key := range []string{
+		corev1.LabelTopologyRegion, corev1.LabelTopologyZone,
+		corev1.LabelFailureDomainBetaRegion, corev1.LabelFailureDomainBetaZone,
+		labelPKE, labelIKS, labelOpenShift, labelGKE, labelAKS, labelAKSNew, labelEKS, labelMicroK8s,
+	} {
+		if v, ok := n.Labels[key]; ok {
+			setIn(&out.Labels, key, v)
+		}
+	}
+	for key, v := range n.Annotations {
+		switch {
+		case key == keyKubeadm:
+			setIn(&out.Annotations, key, v)
+		case strings.HasPrefix(key, prefixRKE), strings.HasPrefix(key, prefixRKE2),
+			strings.HasPrefix(key, prefixK3S), strings.HasPrefix(key, prefixTalos):
+			// Only that they exist is read, and some change.
+			setIn(&out.Annotations, key, "")
+		}
+	}
+	return out
+}
+
+func setIn(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}
+
+func anyPrefix(m map[string]string, prefix string) bool {
+	for k := range m {
+		if strings.HasPrefix(k, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func firstOf(m map[string]string, keys ...string) string {
+	for _, k := range keys {
+		if m[k] != "" {
+			return m[k]
+		}
+	}
+	return ""
+}
+
+// counter counts how many nodes say what.
+type counter map[string]int
+
+func (c counter) add(v string) {
+	if v != "" {
+		c[v]++
+	}
+}
+
+func (c counter) most() string {
+	best := ""
+	for _, v := range slices.Sorted(maps.Keys(c)) {
+		if best == "" || c[v] > c[best] {
+			best = v
+		}
+	}
+	return best
+}
+
+func (c counter) sorted(limit int) []string {
+	all := slices.Sorted(maps.Keys(c))
+	return all[:min(limit, len(all))]
+}

@@ -1,0 +1,183 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// ErrWrongCluster is returned when the API server belongs to another cluster than the one meant.
+var ErrWrongCluster = errors.New("endpoint leads to another cluster")
+
+// PeerConfig returns the configuration for a peer's API server: the credential of its kubeconfig,
+// and of its endpoints the one for this network, else the one for no network in particular, else
+// the server of the kubeconfig. Both come from the peer and are treated as hostile.
+func PeerConfig(kubeconfig []byte, endpoints []v1alpha1.KubernetesAPIEndpoint, network string) (*rest.Config, error) {
+	cfg, err := ParseKubeconfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	endpoint := chooseEndpoint(endpoints, network)
+	if endpoint == nil {
+		return cfg, nil
+	}
+	if endpoint.ServerAddress != "" {
+		u, err := serverURL(endpoint.ServerAddress)
+		if err != nil {
+			return nil, fmt.Errorf("spec.kubernetesApiEndpoints: serverAddress: %w", err)
+		}
+		cfg.Host = u.String()
+	}
+	if len(endpoint.CABundle) > 0 {
+		if len(endpoint.CABundle) > 4*MaxKubeconfig || !isCertificates(endpoint.CABundle) {
+			return nil, errors.New("spec.kubernetesApiEndpoints: caBundle: must be PEM certificates")
+		}
+		cfg.CAData = endpoint.CABundle
+	}
+	return cfg, nil
+}
+
+func chooseEndpoint(endpoints []v1alpha1.KubernetesAPIEndpoint, network string) *v1alpha1.KubernetesAPIEndpoint {
+	var general *v1alpha1.KubernetesAPIEndpoint
+	for i := range endpoints {
+		switch endpoints[i].ClientNetwork {
+		case network:
+			return &endpoints[i]
+		case "":
+			if general == nil {
+				general = &endpoints[i]
+			}
+		}
+	}
+	return general
+}
+
+// VerifyPeer checks that the API server is the one of the cluster that is meant, by the UID of its
+// kube-system namespace. Errors: ErrWrongCluster, ErrUnreachable, ErrUnauthorized, ErrForbidden.
+func VerifyPeer(ctx context.Context, c *Client, clusterID string) error {
+	id, err := c.ClusterID(ctx)
+	if err != nil {
+		return err
+	}
+	if id == "" || id != clusterID {
+		return fmt.Errorf("%w: its clusterID is %s, expected %s", ErrWrongCluster, oneLine(strconv.Quote(id)), clusterID)
+	}
+	return nil
+}
+
+// Server says how peers reach the local API server.
+type Server struct {
+	Address  string // an https URL
+	CABundle []byte // PEM
+	Name     string // the name in its certificate, where that is not the host of Address
+}
+
+// tokenFile is where rest.InClusterConfig finds its token; a configuration with it is in-cluster.
+const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
+
+// FindServer finds out how peers reach the local API server. The address is the flag's when it is
+// set (--apiserver-endpoint); else, for an agent outside the cluster, the one that it uses itself;
+// else the one that the API server states, first in EndpointSlice default/kubernetes and, where
+// that cannot be read, at /api. The CA is the one that the agent itself trusts, else that of the
+// ConfigMap kube-root-ca.crt in namespace default.
+func FindServer(ctx context.Context, c *Client, flag string) (Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	address, err := c.address(ctx, flag)
+	if err != nil {
+		return Server{}, err
+	}
+	u, err := serverURL(address)
+	if err != nil {
+		return Server{}, fmt.Errorf("%s: %w", addressSource(flag), err)
+	}
+	s := Server{Address: strings.TrimSuffix(u.String(), "/"), Name: c.Config.ServerName}
+	s.CABundle, err = c.caBundle(ctx)
+	return s, err
+}
+
+func addressSource(flag string) string {
+	if flag != "" {
+		return "--apiserver-endpoint"
+	}
+	return "address of the local API server (set --apiserver-endpoint)"
+}
+
+func (c *Client) address(ctx context.Context, flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	if c.Config.BearerTokenFile != tokenFile {
+		return c.Config.Host, nil
+	}
+	slices, err := c.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=kubernetes",
+	})
+	switch {
+	case err == nil:
+		if address := sliceAddress(slices.Items); address != "" {
+			return address, nil
+		}
+	case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
+		return "", classify(err)
+	}
+	var versions metav1.APIVersions
+	if err := c.Kube.Discovery().RESTClient().Get().AbsPath("/api").Do(ctx).Into(&versions); err != nil {
+		return "", classify(err)
+	}
+	for _, a := range versions.ServerAddressByClientCIDRs {
+		if a.ServerAddress != "" {
+			return a.ServerAddress, nil
+		}
+	}
+	return "", errors.New("the API server does not state its address: set --apiserver-endpoint")
+}
+
+// sliceAddress returns the first address of an https port.
+func sliceAddress(slices []discoveryv1.EndpointSlice) string {
+	for _, s := range slices {
+		for _, p := range s.Ports {
+			if p.Port == nil || p.Name == nil || *p.Name != "https" {
+				continue
+			}
+			for _, e := range s.Endpoints {
+				if len(e.Addresses) > 0 {
+					return net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port)))
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (c *Client) caBundle(ctx context.Context) ([]byte, error) {
+	cfg := rest.CopyConfig(c.Config)
+	if err := rest.LoadTLSFiles(cfg); err != nil {
+		return nil, fmt.Errorf("CA of the local API server: %w", err)
+	}
+	ca := cfg.CAData
+	if len(ca) == 0 {
+		cm, err := c.Kube.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("CA of the local API server: ConfigMap default/kube-root-ca.crt: %w", classify(err))
+		}
+		ca = []byte(cm.Data["ca.crt"])
+	}
+	if !isCertificates(ca) {
+		return nil, errors.New("CA of the local API server: must be PEM certificates and nothing else")
+	}
+	return ca, nil
+}

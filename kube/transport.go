@@ -1,0 +1,182 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+)
+
+// A peer that vanishes without a word is noticed after pingAfter + pingTimeout, plus dialTimeout
+// for the attempt to reach it again.
+const (
+	pingAfter   = 15 * time.Second
+	pingTimeout = 15 * time.Second
+	dialTimeout = 10 * time.Second
+	// headerTimeout is a little more than an API server itself allows for a request.
+	headerTimeout = 65 * time.Second
+	// maxResponse bounds one response, so that a hostile API server cannot take all memory. A page
+	// of a list stays below it: pageSize objects of the largest size that etcd takes (1.5 MiB).
+	// Single events of a watch are bounded by client-go, at 16 MiB.
+	maxResponse = 256 << 20
+	// maxRetryAfter bounds, in seconds, for how long an API server can make client-go wait.
+	maxRetryAfter = 10
+)
+
+// newHTTPClient returns a client with a connection pool of its own. client-go would share pools
+// through a cache that is never emptied, and peers' credentials come and go; its defaults notice
+// a dead peer after 75 seconds.
+func newHTTPClient(cfg *rest.Config) (*http.Client, *http.Transport, error) {
+	tlsConfig, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("TLS settings: %w", err)
+	}
+	if tlsConfig == nil {
+		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	dial, proxy := cfg.Dial, cfg.Proxy
+	if dial == nil {
+		dial = (&net.Dialer{
+			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
+		}).DialContext
+	}
+	if proxy == nil {
+		proxy = utilnet.NewProxierWithNoProxyCIDR(http.ProxyFromEnvironment)
+	}
+	pool := &http.Transport{
+		Proxy: proxy,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			return dial(ctx, network, address)
+		},
+		TLSClientConfig:       tlsConfig,
+		TLSHandshakeTimeout:   dialTimeout,
+		ResponseHeaderTimeout: headerTimeout,
+		IdleConnTimeout:       90 * time.Second,
+		MaxIdleConnsPerHost:   25,
+		DisableCompression:    cfg.DisableCompression,
+		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(cfg, &boundedTransport{pool})
+	if err != nil {
+		return nil, nil, fmt.Errorf("credential: %w", err)
+	}
+	return &http.Client{
+		Transport: wrapped,
+		// An API server does not redirect; following one would carry the credential elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, pool, nil
+}
+
+// boundedTransport bounds what a server can send, and returns failures of the connection as
+// linkErrors, which keeps client-go from retrying them silently: its watches would hide a
+// connection that fails behind an empty watch for minutes, and its reads would wait ten times.
+type boundedTransport struct{ next http.RoundTripper }
+
+func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil {
+		if req.Context().Err() != nil {
+			return nil, err
+		}
+		return nil, &linkError{err}
+	}
+	watch := strings.Contains(req.URL.RawQuery, "watch=true")
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		seconds, err := strconv.Atoi(after)
+		switch {
+		case watch:
+			// The caller of a watch backs off itself and wants to know.
+			resp.Header.Del("Retry-After")
+		case err != nil || seconds > maxRetryAfter:
+			resp.Header.Set("Retry-After", strconv.Itoa(maxRetryAfter))
+		}
+	}
+	left := int64(maxResponse)
+	if watch && resp.StatusCode == http.StatusOK {
+		left = -1
+	}
+	resp.Body = &boundedBody{ReadCloser: resp.Body, ctx: req.Context, left: left}
+	return resp, nil
+}
+
+// WrappedRoundTripper lets client-go find the transport underneath.
+func (t *boundedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// boundedBody ends with an error after left bytes; a negative left is a watch, which has no bound
+// and ends, when its connection breaks, like a stream that was cut, so that the reflector resumes
+// it where it was instead of listing everything again.
+type boundedBody struct {
+	io.ReadCloser
+	ctx  func() context.Context
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, fmt.Errorf("response larger than %d MiB", maxResponse>>20)
+	}
+	if b.left > 0 && int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	if err != nil && err != io.EOF && b.ctx().Err() == nil {
+		if b.left < 0 {
+			return n, io.ErrUnexpectedEOF
+		}
+		return n, &linkError{err}
+	}
+	return n, err
+}
+
+// linkError is a failure of the connection. It answers errors.Is for its cause but hides it from
+// errors.As, by which client-go would find out that it could retry.
+type linkError struct{ cause error }
+
+func (e *linkError) Is(target error) bool { return errors.Is(e.cause, target) }
+
+func (e *linkError) Error() string {
+	var (
+		dns       *net.DNSError
+		netErr    net.Error
+		authority x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+		invalid   x509.CertificateInvalidError
+	)
+	switch {
+	case errors.Is(e.cause, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.As(e.cause, &dns):
+		return "the name does not resolve"
+	case errors.As(e.cause, &authority):
+		return "its certificate is not signed by the CA that was given for it"
+	case errors.As(e.cause, &hostname):
+		return "its certificate is for another name"
+	case errors.As(e.cause, &invalid):
+		return "its certificate is not valid: " + oneLine(invalid.Error())
+	case errors.As(e.cause, &netErr) && netErr.Timeout(), utilnet.IsHTTP2ConnectionLost(e.cause):
+		return "no answer in time"
+	case errors.Is(e.cause, io.EOF), errors.Is(e.cause, syscall.ECONNRESET), utilnet.IsProbableEOF(e.cause):
+		return "it closed the connection"
+	}
+	return oneLine(e.cause.Error())
+}
