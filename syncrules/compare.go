@@ -1,0 +1,327 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"hash/fnv"
+	"maps"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Difference is how a copy differs from what it should be.
+type Difference uint8
+
+const (
+	// Same needs no write.
+	Same Difference = iota
+	// Extra is a copy that has everything, and labels or annotations that nobody asked for. Where they
+	// come back at once, a local controller sets them, and the caller should leave them.
+	Extra
+	// Changed needs a write.
+	Changed
+)
+
+// Compare says how a copy, as the API server returns it, differs from a rendered one.
+func Compare(local, desired *unstructured.Unstructured) Difference {
+	if local.GroupVersionKind() != desired.GroupVersionKind() {
+		return Changed
+	}
+	exact := isExact(desired)
+	for k, want := range desired.Object {
+		if k != "metadata" && !covers(local.Object[k], want, exact) {
+			return Changed
+		}
+	}
+	if exact {
+		for k, v := range local.Object {
+			if _, ok := desired.Object[k]; !ok && k != "metadata" && k != "status" && !empty(v) {
+				return Changed
+			}
+		}
+	}
+	worst := Same
+	for _, field := range []string{"labels", "annotations"} {
+		worst = max(worst, compareMarks(metadataMap(local, field), metadataMap(desired, field)))
+	}
+	return worst
+}
+
+// Equivalent says whether an object that is there already has what a rendered copy would bring, whoever owns
+// either: then several origins agree and there is nothing to report.
+func Equivalent(local, desired *unstructured.Unstructured) bool {
+	return Compare(unmarked(local), unmarked(desired)) != Changed
+}
+
+// Agree says whether the rendered copies of two origins are the same but for their marks.
+func Agree(a, b *unstructured.Unstructured) bool {
+	return fingerprint(unmarked(a)) == fingerprint(unmarked(b))
+}
+
+// Accepted is what a server made of a copy that it was given: see Accept.
+type Accepted struct{ desired, local uint64 }
+
+// Accept remembers that a server, given desired, returned local. While a copy yields the same value, writing
+// it again would change nothing, whatever Compare says. The zero value stands for nothing accepted.
+func Accept(desired, local *unstructured.Unstructured) Accepted {
+	return Accepted{desired: fingerprint(desired), local: fingerprint(local)}
+}
+
+// isExact names the kinds that API servers fill nothing into: a field that is not asked for is a change.
+func isExact(obj *unstructured.Unstructured) bool {
+	gvk := obj.GroupVersionKind()
+	return gvk.Group == "" && (gvk.Kind == "Secret" || gvk.Kind == "ConfigMap")
+}
+
+func metadataMap(obj *unstructured.Unstructured, field string) map[string]any {
+	metadata, _ := obj.Object["metadata"].(map[string]any)
+	m, _ := metadata[field].(map[string]any)
+	return m
+}
+
+func compareMarks(local, desired map[string]any) Difference {
+	for k, want := range desired {
+		if got, ok := local[k]; !ok || got != want {
+			return Changed
+		}
+	}
+	worst := Same
+	for k := range local {
+		if _, ok := desired[k]; ok || isLocal(k) || isServers(k) {
+			continue
+		}
+		if isMark(k) {
+			return Changed // such as the mark of an orphan that is adopted again
+		}
+		worst = Extra
+	}
+	return worst
+}
+
+// isLocal are the labels and annotations that steer the agent of one cluster.
+func isLocal(key string) bool {
+	return strings.HasPrefix(key, v1alpha1.LocalPrefix) || key == v1alpha1.AnnotationSyncDisabled || key == v1alpha1.AnnotationClusterDisabled
+}
+
+// isServers are the labels and annotations of Kubernetes itself, which its servers and controllers write
+// into objects of others (kubernetes.io/metadata.name, deployment.kubernetes.io/revision).
+func isServers(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	if !found || prefix == "app.kubernetes.io" {
+		return false
+	}
+	prefix = "." + prefix
+	return strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io")
+}
+
+// covers says whether have is want, with nothing but what want leaves open filled in; exact leaves nothing
+// open. A list is covered by one of the same length only.
+func covers(have, want any, exact bool) bool {
+	if _, isMap := want.(map[string]any); empty(want) && (exact && empty(have) || have == nil && !isMap) {
+		return true
+	}
+	switch w := want.(type) {
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return false
+		}
+		for k, v := range w {
+			if !covers(h[k], v, exact) {
+				return false
+			}
+		}
+		if exact {
+			for k, v := range h {
+				if _, ok := w[k]; !ok && v != nil {
+					return false
+				}
+			}
+		}
+		return true
+	case []any:
+		h, ok := have.([]any)
+		if !ok || len(h) != len(w) {
+			return false
+		}
+		for i := range w {
+			if !covers(h[i], w[i], exact) {
+				return false
+			}
+		}
+		return true
+	}
+	return scalar(have) == scalar(want)
+}
+
+// empty are the values that servers leave out. An empty map is not one of them outside exact kinds: emptyDir: {}.
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// scalar makes numbers comparable: 1 and 1.0 are the same value, read from different encodings.
+func scalar(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if i := int64(v); float64(i) == v {
+			return i
+		}
+	case map[string]any, []any:
+		return struct{}{} // comparable, and equal to no scalar
+	}
+	return v
+}
+
+// shape hashes the paths of all fields of a copy. It sums the hashes of the paths, so that the order in
+// which a map is walked does not matter.
+func shape(obj *unstructured.Unstructured) string {
+	var sum uint64
+	for k, v := range obj.Object {
+		sum += pathsOf(k, v)
+	}
+	return strconv.FormatUint(sum, 16)
+}
+
+func pathsOf(path string, v any) uint64 {
+	var sum uint64
+	switch v := v.(type) {
+	case map[string]any:
+		for k, c := range v {
+			sum += pathsOf(path+"\x00"+k, c)
+		}
+	case []any:
+		for i, c := range v {
+			sum += pathsOf(path+"\x00"+strconv.Itoa(i), c)
+		}
+	}
+	if _, isMap := v.(map[string]any); isMap || !empty(v) {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(path)) // never fails
+		sum += h.Sum64()
+	}
+	return sum
+}
+
+// fingerprint hashes an object but for what servers keep about it.
+func fingerprint(obj *unstructured.Unstructured) uint64 {
+	content := maps.Clone(obj.Object)
+	delete(content, "status")
+	metadata := map[string]any{}
+	for _, field := range []string{"labels", "annotations"} {
+		if m := metadataMap(obj, field); len(m) > 0 {
+			metadata[field] = m
+		}
+	}
+	content["metadata"] = metadata
+	data, err := json.Marshal(content)
+	if err != nil {
+		return 0 // not JSON, so nothing that a server could have accepted
+	}
+	sum := sha256.Sum256(data)
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// unmarked is the object without the marks of a copy. It shares everything else.
+func unmarked(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
+	metadata := map[string]any{"name": obj.GetName()}
+	for _, field := range []string{"labels", "annotations"} {
+		kept := maps.Clone(metadataMap(obj, field))
+		maps.DeleteFunc(kept, func(k string, _ any) bool { return isMark(k) })
+		metadata[field] = kept
+	}
+	out.Object["metadata"] = metadata
+	return out
+}
+
+// Updated is the body of the request that makes a copy what it should be: the rendered copy, the identity and
+// version that the write depends on, and what belongs to the target. While no field was taken away (the
+// shapes are the same), the latter is every field that the rendered copy does not name; otherwise it is only
+// what the server would not let go of.
+func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructured {
+	out := desired.DeepCopy()
+	from, _ := local.Object["metadata"].(map[string]any)
+	to := child(out.Object, "metadata")
+	for _, field := range []string{"uid", "resourceVersion", "finalizers", "ownerReferences"} {
+		if v, ok := from[field]; ok {
+			to[field] = runtime.DeepCopyJSONValue(v)
+		}
+	}
+	sameShape := local.GetAnnotations()[AnnotationShape] == desired.GetAnnotations()[AnnotationShape]
+	for _, field := range []string{"labels", "annotations"} {
+		for k, v := range metadataMap(local, field) {
+			if _, ok := metadataMap(desired, field)[k]; !ok && (isLocal(k) || sameShape && isServers(k)) {
+				child(to, field)[k] = v
+			}
+		}
+	}
+	if status, ok := local.Object["status"]; ok {
+		out.Object["status"] = runtime.DeepCopyJSONValue(status)
+	}
+	switch {
+	case isExact(desired):
+	case sameShape:
+		for k, v := range local.Object {
+			if k != "metadata" && k != "status" {
+				out.Object[k] = overlay(v, out.Object[k])
+			}
+		}
+	default:
+		keepAllocated(local, out)
+	}
+	return out
+}
+
+func keepAllocated(local, out *unstructured.Unstructured) {
+	for _, path := range allocated(out.GroupVersionKind().GroupKind()) {
+		v, found, err := unstructured.NestedFieldCopy(local.Object, path...)
+		if _, named, _ := unstructured.NestedFieldNoCopy(out.Object, path...); !found || err != nil || named {
+			continue
+		}
+		if err := unstructured.SetNestedField(out.Object, v, path...); err != nil {
+			continue // something above the field is no map: then the field has no place there
+		}
+	}
+}
+
+// overlay is want over have, both left as they are or owned by the result.
+func overlay(have, want any) any {
+	switch w := want.(type) {
+	case nil:
+		return runtime.DeepCopyJSONValue(have)
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return w
+		}
+		for k, v := range h {
+			w[k] = overlay(v, w[k])
+		}
+	case []any:
+		h, ok := have.([]any)
+		if !ok || len(h) != len(w) {
+			return w
+		}
+		for i := range w {
+			w[i] = overlay(h[i], w[i])
+		}
+	}
+	return want
+}

@@ -1,0 +1,219 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+const unsupported = "not supported by this version"
+
+// maxContentKey bounds the gjson path of a content selector.
+const maxContentKey = 1024
+
+// Compile checks a rule and makes it ready for use. The error, if any, names every field that is wrong or
+// that this version does not interpret (see Unsupported) by its path.
+func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
+	c := compiler{}
+	spec, path := &rule.Spec, field.NewPath("spec")
+	r := &Rule{
+		name: rule.Name, generation: rule.Generation, gvk: spec.GVK.Schema(), paused: spec.Paused,
+		deletion:     c.policy(path.Child("deletionPolicy"), spec.SourceDeletion()),
+		ruleDeletion: c.policy(path.Child("ruleDeletionPolicy"), spec.RuleDeletion()),
+	}
+	c.kind(path.Child("groupVersionKind"), spec.GVK)
+	for i := range spec.ClusterFeatureMatches {
+		r.features = append(r.features, c.feature(path.Child("clusterFeatureMatch").Index(i), &spec.ClusterFeatureMatches[i]))
+	}
+	for i := range spec.Rules {
+		r.clauses = append(r.clauses, c.clause(path.Child("rules").Index(i), &spec.Rules[i]))
+	}
+	if spec.Targets != nil {
+		var err error
+		if r.targets, err = selector(spec.Targets); err != nil {
+			c.invalid(path.Child("targets"), err)
+		}
+	}
+	if spec.CreateNamespace {
+		c.unsupported(path.Child("createNamespace"))
+	}
+	if len(c.errs) > 0 {
+		return nil, c.errs.ToAggregate()
+	}
+	return r, nil
+}
+
+// Unsupported says whether a rule was refused, at least in part, for what this version does not interpret.
+func Unsupported(err error) bool {
+	var one *field.Error
+	if errors.As(err, &one) && one.Detail == unsupported {
+		return true
+	}
+	var many interface{ Errors() []error }
+	return errors.As(err, &many) && slices.ContainsFunc(many.Errors(), Unsupported)
+}
+
+type compiler struct{ errs field.ErrorList }
+
+func (c *compiler) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
+
+func (c *compiler) unsupported(path *field.Path) { c.add(field.Forbidden(path, unsupported)) }
+
+func (c *compiler) invalid(path *field.Path, err error) {
+	c.add(field.Invalid(path, field.OmitValueType{}, err.Error()))
+}
+
+func (c *compiler) policy(path *field.Path, p v1alpha1.DeletionPolicy) v1alpha1.DeletionPolicy {
+	if p != v1alpha1.DeletionDelete && p != v1alpha1.DeletionOrphan {
+		c.add(field.NotSupported(path, p, []v1alpha1.DeletionPolicy{v1alpha1.DeletionDelete, v1alpha1.DeletionOrphan}))
+	}
+	return p
+}
+
+func (c *compiler) kind(path *field.Path, gvk v1alpha1.GroupVersionKind) {
+	if gvk.Version == "" {
+		c.add(field.Required(path.Child("version"), "the version of the kind, such as v1"))
+	}
+	if gvk.Kind == "" {
+		c.add(field.Required(path.Child("kind"), "the kind, such as Secret"))
+	}
+	if gvk.Group == v1alpha1.GroupName {
+		c.add(field.Forbidden(path.Child("group"), "clusters, rules and features spread by themselves; no rule may copy them"))
+	}
+}
+
+func (c *compiler) feature(path *field.Path, m *v1alpha1.ClusterFeatureMatch) featureMatch {
+	if m.FeatureName == "" && len(m.MatchLabels) == 0 && len(m.MatchExpressions) == 0 {
+		c.add(field.Required(path, "must select by featureName, matchLabels or matchExpressions"))
+	}
+	s, err := selector(&metav1.LabelSelector{MatchLabels: m.MatchLabels, MatchExpressions: m.MatchExpressions})
+	if err != nil {
+		c.invalid(path, err)
+	}
+	return featureMatch{name: m.FeatureName, labels: s}
+}
+
+func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
+	var out clause
+	for i := range rule.Matches {
+		out.entries = append(out.entries, c.entry(path.Child("match").Index(i), &rule.Matches[i]))
+	}
+	m, path := &rule.Mutations, path.Child("mutations")
+	if m.Annotations != nil {
+		out.annotations = c.changes(path.Child("annotations"), m.Annotations.Add, m.Annotations.Remove, apivalidation.ValidateAnnotations)
+	}
+	if m.Labels != nil {
+		out.labels = c.changes(path.Child("labels"), m.Labels.Add, m.Labels.Remove, metavalidation.ValidateLabels)
+	}
+	if m.GVK != nil && *m.GVK != (v1alpha1.GroupVersionKind{}) {
+		c.unsupported(path.Child("groupVersionKind"))
+	}
+	if len(m.Overrides) > 0 {
+		c.unsupported(path.Child("overrides"))
+	}
+	if m.SyncStatus {
+		c.unsupported(path.Child("syncStatus"))
+	}
+	return out
+}
+
+func (c *compiler) changes(path *field.Path, add map[string]string, remove []string, check func(map[string]string, *field.Path) field.ErrorList) changes {
+	c.add(check(add, path.Child("add"))...)
+	for _, key := range slices.Sorted(maps.Keys(add)) {
+		if ours(key) {
+			c.add(field.Forbidden(path.Child("add").Key(key), "is kept by the agent"))
+		}
+	}
+	for i, key := range remove {
+		if ours(key) {
+			c.add(field.Forbidden(path.Child("remove").Index(i), "is kept by the agent"))
+		}
+	}
+	return changes{add: maps.Clone(add), remove: slices.Clone(remove)}
+}
+
+// ours are the keys that only agents set, and those that belong to one cluster.
+func ours(key string) bool {
+	return strings.HasPrefix(key, v1alpha1.LocalPrefix) || isMark(key)
+}
+
+func (c *compiler) entry(path *field.Path, m *v1alpha1.SyncRuleMatch) matcher {
+	if m.SelectsNothing() {
+		c.add(field.Required(path, "must select by something; leave match out to select every object of the kind"))
+	}
+	key := m.Key()
+	if m.Name != "" && m.Name != key.Name {
+		c.add(field.Forbidden(path.Child("name"), "differs from objectKey.name"))
+	}
+	if m.Namespace != "" && m.Namespace != key.Namespace {
+		c.add(field.Forbidden(path.Child("namespace"), "differs from objectKey.namespace"))
+	}
+	out := matcher{name: key.Name, namespace: key.Namespace, namespaces: slices.Clone(m.Namespaces)}
+	if key.Name != "" && fields.EscapeValue(key.Name) != key.Name {
+		c.add(field.Invalid(path.Child("objectKey", "name"), key.Name, "is not the name of an object"))
+	}
+	for i, ns := range m.Namespaces {
+		if msgs := apivalidation.ValidateNamespaceName(ns, false); len(msgs) > 0 {
+			c.add(field.Invalid(path.Child("namespaces").Index(i), ns, msgs[0]))
+		}
+	}
+	if msgs := apivalidation.ValidateNamespaceName(key.Namespace, false); key.Namespace != "" && len(msgs) > 0 {
+		c.add(field.Invalid(path.Child("objectKey", "namespace"), key.Namespace, msgs[0]))
+	}
+	for i := range m.Labels {
+		s, err := selector(&m.Labels[i])
+		if err != nil {
+			c.invalid(path.Child("labels").Index(i), err)
+		}
+		out.labels = append(out.labels, s)
+	}
+	for i := range m.Annotations {
+		out.annotations = append(out.annotations, c.annotations(path.Child("annotations").Index(i), &m.Annotations[i]))
+	}
+	for i, s := range m.Content {
+		if s.Key == "" || len(s.Key) > maxContentKey {
+			c.add(field.Invalid(path.Child("content").Index(i).Child("key"), field.OmitValueType{}, "must have 1 to 1024 characters"))
+		}
+		out.content = append(out.content, s)
+	}
+	return out
+}
+
+func (c *compiler) annotations(path *field.Path, s *v1alpha1.AnnotationSelector) annotationSelector {
+	out := annotationSelector{equal: maps.Clone(s.MatchAnnotations)}
+	for i, e := range s.MatchExpressions {
+		at := path.Child("matchExpressions").Index(i)
+		if e.Key == "" {
+			c.add(field.Required(at.Child("key"), "the annotation"))
+		}
+		switch e.Operator {
+		case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
+			if len(e.Values) == 0 {
+				c.add(field.Required(at.Child("values"), "must be given for In and NotIn"))
+			}
+		case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
+			if len(e.Values) > 0 {
+				c.add(field.Forbidden(at.Child("values"), "must not be given for Exists and DoesNotExist"))
+			}
+		default:
+			c.add(field.NotSupported(at.Child("operator"), e.Operator, []string{"In", "NotIn", "Exists", "DoesNotExist"}))
+		}
+		out.expressions = append(out.expressions, *e.DeepCopy())
+	}
+	return out
+}
+
+func equal(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }

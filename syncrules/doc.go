@@ -1,0 +1,49 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package syncrules is what a ResourceSyncRule means: pure functions on values, without context, clock,
+// lock, log or client. Package engine is its shell.
+//
+//	rule ── Compile ──► Rule ── Scopes ──► what to watch at a source
+//	                     │
+//	source object ─ Match ─┤
+//	                     └─ Render ──► desired copy ─ Refuse (consent) ─┐
+//	                                                                    ├─ Plan ──► Decision
+//	local copy ── Owner, Rules, Disabled, Orphaned ─────────────────────┘
+//
+// Compile reports every error of a rule with the path of its field. What this version does not interpret
+// is such an error: a rule is obeyed whole or not at all, since a rule without its mutations is another rule.
+//
+// # The copy
+//
+// Render starts from nothing and takes over: name, namespace, labels, annotations and every field beside
+// metadata and status. So nothing that a server has set can reach another one. Marks of tools that prune
+// what they do not know (Argo CD, Flux, Helm and others) are left out, and so is everything under the local
+// prefix. A copy carries its owner as label and annotation, the names of the rules that made it, and the
+// shape of what was written.
+//
+// # Is a copy as it should be?
+//
+// Plain equality with the desired copy would write for ever: an API server fills in defaults, allocates
+// fields, prunes those that its version does not know, and controllers write into objects that they serve.
+// Compare therefore asks, in this order:
+//
+//   - Does the copy carry the shape of the desired copy? The shape (AnnotationShape) is a hash of the paths
+//     of all fields that were written, not of their values: it says that a field was taken away at the
+//     source, also after a restart, and tells nobody anything about a Secret.
+//   - Does the copy have every field that the desired copy names, with that value? Fields that it does not
+//     name belong to the target: defaults, allocated addresses, what controllers write.
+//   - Secrets and ConfigMaps have no defaults: there a field or key that is not named is a change.
+//   - Labels and annotations that are not named are a change too (Extra), except local ones and those of
+//     Kubernetes itself.
+//
+// What remains are servers that do not keep what they are given. Accept remembers a pair of desired copy and
+// the server's answer; while both stay the same, nothing is written again.
+//
+// # Whose copy
+//
+// Plan decides about one copy from a claim of each living cluster and from what is there. Its invariants:
+// an object without marks is never written or deleted; a copy stays with its owner while that lives;
+// nothing is deleted unless its own owner, known to be complete and live, says that it is gone (Gone) or no
+// rule asks for it any more (Released), each by its policy; what is not known (Unknown, Held) changes nothing.
+package syncrules

@@ -1,0 +1,323 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// unseenFor is how long an answer to a write is believed although the list of copies does not have it.
+const unseenFor = 10 * time.Second
+
+// copied is an object of the local API server that carries an owner. Engine.mu guards it.
+type copied struct {
+	object   packed
+	version  string // resourceVersion
+	owner    string
+	rules    []string
+	fate     v1alpha1.DeletionPolicy // when no rule asks for it
+	orphaned bool
+	disabled bool
+	// unseen says that it is known from the answer to our own write at this time, and that the watch
+	// has not told of it yet.
+	unseen time.Time
+	// accepted is what the server made of it, where that is not what was asked for; tolerated says that
+	// labels or annotations which nobody asked for came back too often.
+	accepted  syncrules.Accepted
+	tolerated bool
+}
+
+func newCopied(obj *unstructured.Unstructured) *copied {
+	data, err := pack(obj)
+	if err != nil {
+		return nil // not JSON: no API server sent it
+	}
+	return &copied{
+		object: data, version: obj.GetResourceVersion(), owner: syncrules.Owner(obj), rules: syncrules.MadeBy(obj),
+		fate: syncrules.RuleDeletion(obj), orphaned: syncrules.Orphaned(obj), disabled: syncrules.Disabled(obj),
+	}
+}
+
+// ruled says that rules decide about the copy: it was made by one and is neither let go nor set aside.
+func (c *copied) ruled(rule string) bool {
+	return !c.orphaned && !c.disabled && slices.Contains(c.rules, rule)
+}
+
+// newer says whether version a is not before b. Versions that cannot be compared count as newer.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order >= 0
+}
+
+// localWatch is the watch of the copies in one local scope. Engine.mu guards it.
+type localWatch struct {
+	scope Scope
+	// complete says that it has delivered a list at least once, live that it is kept up to date.
+	complete, live bool
+	err            error
+	feed           *copyFeed
+}
+
+// localComplete says that all copies of a place are known. mu is held.
+func (e *Engine) localComplete(kind schema.GroupKind, namespace string) bool {
+	for _, w := range e.locals {
+		if w.complete && w.scope.GVK.GroupKind() == kind && w.scope.covers(namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// copyFeed is the Sink of a localWatch.
+type copyFeed struct {
+	e    *Engine
+	w    *localWatch
+	stop func()
+}
+
+func (f *copyFeed) kind() schema.GroupKind { return f.w.scope.GVK.GroupKind() }
+
+// Replace implements Sink.
+func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
+	list := make(map[place]*copied, len(objs))
+	for _, obj := range objs {
+		if c := newCopied(obj); c != nil {
+			list[placeOf(obj)] = c
+		}
+	}
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	if f.w.feed != f {
+		return
+	}
+	for at, old := range f.e.copies[f.kind()] {
+		if list[at] != nil || !f.w.scope.covers(at.namespace) {
+			continue
+		}
+		k := Key{f.kind(), at.namespace, at.name}
+		if age := time.Since(old.unseen); age < unseenFor {
+			f.e.enqueueAfter(k, unseenFor-age) // written after the list was made; looked at again if not
+			continue
+		}
+		f.e.dropCopy(k)
+		f.e.enqueue(k)
+	}
+	for at, c := range list {
+		k := Key{f.kind(), at.namespace, at.name}
+		old := f.e.copies[f.kind()][at]
+		if old != nil && !old.unseen.IsZero() && !newer(c.version, old.version) {
+			continue
+		}
+		if old == nil || old.version != c.version {
+			f.e.enqueue(k)
+		}
+		f.e.putCopy(k, c)
+	}
+}
+
+// Upsert implements Sink.
+func (f *copyFeed) Upsert(obj *unstructured.Unstructured) {
+	c := newCopied(obj)
+	if c == nil {
+		return
+	}
+	k := keyOf(f.kind(), obj)
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	if f.w.feed != f {
+		return
+	}
+	old := f.e.copies[f.kind()][k.place()]
+	if old != nil && !old.unseen.IsZero() {
+		if old.version == c.version {
+			old.unseen = time.Time{} // the echo of our own write
+			return
+		}
+		if !newer(c.version, old.version) {
+			return
+		}
+	}
+	f.e.putCopy(k, c)
+	f.e.enqueue(k)
+}
+
+// Delete implements Sink. The object may also merely have lost its owner label.
+func (f *copyFeed) Delete(namespace, name string, last *unstructured.Unstructured) {
+	k := Key{f.kind(), namespace, name}
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	old := f.e.copies[f.kind()][k.place()]
+	if f.w.feed != f || old == nil {
+		return
+	}
+	if last != nil && !old.unseen.IsZero() && !newer(last.GetResourceVersion(), old.version) {
+		return // a deletion from before our write
+	}
+	f.e.dropCopy(k)
+	f.e.enqueue(k)
+}
+
+// Health implements Sink.
+func (f *copyFeed) Health(err error) {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	w := f.w
+	if w.feed != f {
+		return
+	}
+	first := err == nil && !w.complete
+	w.live, w.err = err == nil, err
+	if w.live {
+		w.complete = true
+		f.e.retryFailed(f.kind())
+	}
+	if first {
+		f.e.judgeCopies(f.kind())
+		f.e.enqueueKind(f.kind())
+		f.e.poke() // a scope that no rule wants any more may be closed now
+	}
+	f.e.kindDirty(f.kind())
+}
+
+// putCopy and dropCopy keep copies. mu is held.
+func (e *Engine) putCopy(k Key, c *copied) {
+	all := e.copies[k.GroupKind]
+	if all == nil {
+		all = map[place]*copied{}
+		e.copies[k.GroupKind] = all
+	}
+	if old := all[k.place()]; old != nil {
+		c.tolerated = old.tolerated
+		if c.accepted == (syncrules.Accepted{}) {
+			c.accepted = old.accepted
+		}
+	}
+	all[k.place()] = c
+}
+
+func (e *Engine) dropCopy(k Key) {
+	old := e.copies[k.GroupKind][k.place()]
+	if old == nil {
+		return
+	}
+	delete(e.copies[k.GroupKind], k.place())
+	if len(e.copies[k.GroupKind]) == 0 {
+		delete(e.copies, k.GroupKind)
+	}
+	for vk, v := range e.views {
+		if vk.peer == old.owner && v.scope.GVK.GroupKind() == k.GroupKind {
+			delete(v.gone, k.place())
+		}
+	}
+	if e.draining {
+		e.poke()
+	}
+}
+
+// judgeCopies draws the conclusions from complete lists that concern all copies of a rule: which of them an
+// edit let go of, and whether the guard must stop the rule. mu is held.
+func (e *Engine) judgeCopies(gk schema.GroupKind) {
+	k := e.kinds[gk]
+	if k == nil {
+		return
+	}
+	for _, r := range k.rules {
+		if r.compiled == nil || !e.localsComplete(r) {
+			continue
+		}
+		for _, id := range e.peerIDs {
+			if !r.isJudged(id) && e.viewsLive(r, id) {
+				e.judgeOwner(r, id)
+			}
+		}
+		e.guard(r)
+	}
+}
+
+// localsComplete says that all local scopes which the rule may have copies in are complete.
+func (e *Engine) localsComplete(r *rule) bool {
+	for _, s := range r.scopes {
+		complete := false
+		for ns := range map[string]bool{"": true, s.Namespace: true} {
+			w := e.locals[copyScope(r.compiled.TargetKind(), ns)]
+			complete = complete || w != nil && w.complete
+		}
+		if !complete {
+			return false
+		}
+	}
+	return true
+}
+
+// viewsLive says that everything a peer has for the rule is known, under its present matches.
+func (e *Engine) viewsLive(r *rule, peer string) bool {
+	for _, s := range r.scopes {
+		v := e.views[viewKey{peer, s}]
+		if v == nil || !v.live {
+			return false
+		}
+		if matches, ok := v.judges[r.name]; !ok || matches != r.matches {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeOwner puts down to the edit of the rule what is lacking when it is looked at for the first time.
+func (e *Engine) judgeOwner(r *rule, owner string) {
+	r.judgedOwners[owner] = true
+	for at, c := range e.copies[r.kind()] {
+		if c.owner == owner && c.ruled(r.name) {
+			if f, _ := e.find(r, owner, at); f == lacking || f == deleted {
+				r.edited[at] = struct{}{}
+			}
+			e.enqueue(Key{r.kind(), at.namespace, at.name})
+		}
+	}
+	r.sender.dirty = true
+	poked(e.reportWake)
+}
+
+// recount makes rules be counted again that the guard has stopped: what was lacking came back. mu is held.
+func (e *Engine) recount(gk schema.GroupKind, rules []string) {
+	for _, name := range rules {
+		if r := e.rules[name]; r != nil && r.guarded {
+			e.stale[gk] = true
+			e.poke()
+		}
+	}
+}
+
+// guard counts what is lacking without proof, and stops or resumes the rule. mu is held.
+func (e *Engine) guard(r *rule) {
+	r.absent, r.copies = 0, 0
+	for at, c := range e.copies[r.kind()] {
+		if !c.ruled(r.name) {
+			continue
+		}
+		r.copies++
+		if _, edited := r.edited[at]; edited || !r.isJudged(c.owner) {
+			continue
+		}
+		if f, _ := e.find(r, c.owner, at); f == lacking {
+			r.absent++
+		}
+	}
+	was := r.guarded
+	r.guarded = r.compiled.Deletion() == v1alpha1.DeletionDelete &&
+		syncrules.Guarded(r.absent, r.copies) && r.absent > r.confirm
+	if was != r.guarded {
+		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)
+		e.stale[r.kind()] = true
+		e.poke()
+	}
+}

@@ -1,0 +1,265 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// DefaultWorkers is how many copies are written at the same time unless Options say otherwise.
+const DefaultWorkers = 16
+
+// Options are what an Engine needs. LocalClusterID, Local, Target and Cluster are required.
+type Options struct {
+	LocalClusterID string
+	// Namespace is the agent's own; copies into its -private and -readers namespaces are refused.
+	Namespace string
+	// Local is the local API server, watched for copies, missing namespaces and objects in the way.
+	Local Source
+	// Target is the local API server, written to.
+	Target Target
+	// Cluster returns the local Cluster object, for targets; nil when it is not known now. ClusterChanged
+	// says that the answer may have changed.
+	Cluster func() *v1alpha1.Cluster
+	// Report is told what became of a rule, from one goroutine, at most every two seconds a rule and
+	// only when something changed. It may block; then reports wait, copies do not.
+	Report func(rule string, r RuleReport)
+	// Classify names the kind of an error of Source or Target as one of the errors of this package, or
+	// returns nil. API status errors are understood without it.
+	Classify func(error) error
+	// Workers is how many copies are written at the same time; 0 means DefaultWorkers.
+	Workers int
+	// Scopes are the local scopes that an earlier run told ScopesChanged last. The copies in them are looked
+	// at once more even if no rule mentions them now: their rule may be gone.
+	Scopes        []Scope
+	ScopesChanged func([]Scope)
+	Log           *slog.Logger
+	Metrics       prometheus.Registerer
+}
+
+// Engine keeps the copies of one cluster as the rules say. All methods but Run are cheap, do not block, and
+// may be called from any goroutine, also before Run.
+type Engine struct {
+	o       Options
+	log     *slog.Logger
+	consent syncrules.Consent
+	metrics *metrics
+	queue   workqueue.TypedDelayingInterface[Key] // lives as long as Run
+	// wake and reportWake have room for one: a second poke before the first is taken adds nothing.
+	wake, reportWake chan struct{}
+
+	// mu guards everything below. No call leaves the package while it is held.
+	mu       sync.Mutex
+	ready    bool
+	cluster  *v1alpha1.Cluster
+	rules    map[string]*rule
+	kinds    map[schema.GroupKind]*kind
+	peers    map[string]*peer
+	peerIDs  []string // of peers, sorted
+	views    map[viewKey]*view
+	locals   map[Scope]*localWatch
+	draining bool // some of locals are kept only for copies that are yet to be decided on
+	copies   map[schema.GroupKind]map[place]*copied
+	stale    map[schema.GroupKind]bool // kinds whose keys must all be looked at again
+	pending  map[Key]bool              // keys in the queue (false) or being worked on (true)
+	pendings map[schema.GroupKind]int  // how many of pending
+	results  map[Key]*result
+	notes    map[Key]*note
+	waiting  map[Key]struct{} // until an awaited view has spoken
+	missing  map[string]map[Key]struct{}
+	foreign  map[Key]*foreign
+	nsWatch  *poke
+}
+
+// New checks the options and starts nothing.
+func New(o Options) (*Engine, error) {
+	switch {
+	case o.LocalClusterID == "":
+		return nil, errors.New("engine: no LocalClusterID")
+	case o.Local == nil, o.Target == nil, o.Cluster == nil:
+		return nil, errors.New("engine: Local, Target and Cluster are needed")
+	case o.Workers < 0:
+		return nil, errors.New("engine: Workers is negative")
+	}
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Report == nil {
+		o.Report = func(string, RuleReport) {}
+	}
+	if o.Classify == nil {
+		o.Classify = func(error) error { return nil }
+	}
+	e := &Engine{
+		o: o, log: o.Log, consent: syncrules.Consent{Namespace: o.Namespace},
+		wake: make(chan struct{}, 1), reportWake: make(chan struct{}, 1),
+		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
+		views: map[viewKey]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]map[place]*copied{},
+		stale: map[schema.GroupKind]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{},
+		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[Key]struct{}{},
+		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{},
+	}
+	for _, s := range o.Scopes {
+		e.locals[s] = &localWatch{scope: s}
+	}
+	var err error
+	e.metrics, err = newMetrics(o.Metrics)
+	return e, err
+}
+
+// Run does the work until ctx ends. It may be called once.
+func (e *Engine) Run(ctx context.Context) error {
+	e.queue = workqueue.NewTypedDelayingQueue[Key]()
+	var group sync.WaitGroup
+	for range e.o.Workers {
+		group.Go(func() { e.work(ctx) })
+	}
+	group.Go(func() { e.report(ctx) })
+	for ctx.Err() == nil {
+		e.supervise(ctx, &group)
+		select {
+		case <-ctx.Done():
+		case <-e.wake:
+		}
+	}
+	e.queue.ShutDown()
+	group.Wait()
+	return nil
+}
+
+// Ready says that all rules that exist have been set: from now on a rule that is not known does not exist.
+// Nothing is decided before.
+func (e *Engine) Ready() {
+	e.mu.Lock()
+	e.ready = true
+	e.mu.Unlock()
+	e.poke()
+}
+
+// SetRule states a rule as it is now. What did not change costs nothing.
+func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
+	fresh := newRule(r, e.consent)
+	e.mu.Lock()
+	old := e.rules[r.Name]
+	if old != nil && old.same(fresh) {
+		e.mu.Unlock()
+		return
+	}
+	if old != nil {
+		fresh.inherit(old)
+		e.stale[old.kind()] = true
+	}
+	e.rules[r.Name] = fresh
+	if old == nil {
+		for k, res := range e.results { // those of a rule of that name which is deleted but not yet forgotten
+			if slices.Contains(res.rules, r.Name) {
+				fresh.tally.add(k, r.Name, res, 1)
+			}
+		}
+	}
+	e.stale[fresh.kind()] = true
+	e.indexKinds()
+	e.mu.Unlock()
+	e.poke()
+}
+
+// DeleteRule states that a rule does not exist.
+func (e *Engine) DeleteRule(name string) {
+	e.mu.Lock()
+	if old := e.rules[name]; old != nil {
+		delete(e.rules, name)
+		e.stale[old.kind()] = true
+		e.indexKinds()
+	}
+	e.mu.Unlock()
+	e.poke()
+}
+
+// SetPeer states another cluster of the group as it is now. What did not change costs nothing.
+func (e *Engine) SetPeer(p Peer) {
+	if p.ClusterID == "" || p.ClusterID == e.o.LocalClusterID {
+		return
+	}
+	e.mu.Lock()
+	if old := e.peers[p.ClusterID]; old == nil || !old.same(p) {
+		e.peers[p.ClusterID] = &peer{Peer: p}
+		e.peersChanged()
+	}
+	e.mu.Unlock()
+	e.poke()
+}
+
+// RemovePeer states that a cluster is no longer in the group: its copies become orphans. It is the same as
+// SetPeer with Left.
+func (e *Engine) RemovePeer(clusterID string) {
+	e.SetPeer(Peer{ClusterID: clusterID, Left: true})
+}
+
+// ClusterChanged says that Options.Cluster may answer differently now.
+func (e *Engine) ClusterChanged() {
+	e.mu.Lock()
+	for _, k := range e.kinds {
+		for _, r := range k.rules {
+			if r.compiled != nil && r.compiled.HasTargets() {
+				e.stale[r.kind()] = true
+			}
+		}
+	}
+	e.mu.Unlock()
+	e.poke()
+}
+
+func (e *Engine) poke() { poked(e.wake) }
+
+func poked(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// enqueue puts a key up for a decision. mu is held.
+func (e *Engine) enqueue(k Key) {
+	if busy, ok := e.pending[k]; !ok || busy {
+		if !ok {
+			e.pendings[k.GroupKind]++
+		}
+		e.pending[k] = false
+	}
+	e.queue.Add(k)
+}
+
+// enqueueAfter is enqueue with a delay; the key does not count as pending meanwhile.
+func (e *Engine) enqueueAfter(k Key, d time.Duration) { e.queue.AddAfter(k, d) }
+
+// taken and done bracket the work on a key. mu is held.
+func (e *Engine) taken(k Key) {
+	if _, ok := e.pending[k]; !ok {
+		e.pendings[k.GroupKind]++
+	}
+	e.pending[k] = true
+}
+
+func (e *Engine) done(k Key) {
+	if !e.pending[k] {
+		return // put up again meanwhile
+	}
+	delete(e.pending, k)
+	if e.pendings[k.GroupKind]--; e.pendings[k.GroupKind] == 0 {
+		delete(e.pendings, k.GroupKind)
+		e.kindDirty(k.GroupKind)
+	}
+}

@@ -1,0 +1,231 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// job is everything that is known about one key at one moment, still packed.
+type job struct {
+	key    Key
+	gvk    schema.GroupVersionKind // empty when no usable rule is about the kind
+	local  *copied
+	claims []claim
+	// ownerGone says that the owner of local has left the group.
+	ownerGone bool
+	foreign   bool
+}
+
+// claim is a syncrules.Claim in the making.
+type claim struct {
+	syncrules.Claim
+	rules   []*syncrules.Rule
+	names   []string
+	object  packed
+	arrived time.Time
+}
+
+// gather collects what is known about a key; nil when nothing may be decided yet. mu is held.
+func (e *Engine) gather(key Key) *job {
+	if !e.ready || !e.localComplete(key.GroupKind, key.Namespace) {
+		return nil
+	}
+	j := &job{key: key, foreign: e.foreign[key] != nil}
+	if c := e.copies[key.GroupKind][key.place()]; c != nil {
+		taken := *c // the fields of c change under mu
+		j.local = &taken
+		if p := e.peers[c.owner]; p != nil {
+			j.ownerGone = p.Left
+		}
+	}
+	k := e.kinds[key.GroupKind]
+	if k == nil {
+		k = &kind{}
+	}
+	j.gvk = k.gvk
+	for _, id := range e.peerIDs {
+		if p := e.peers[id]; !p.Left {
+			if c, ok := e.claimOf(k, p, key, j.local); ok {
+				j.claims = append(j.claims, c)
+			}
+		}
+	}
+	return j
+}
+
+// claimOf sums up what all rules say about a peer's object. Several rules may select it: then the copy is as
+// all of them want it, and it stays as it is while one of those that made it has nothing to say.
+func (e *Engine) claimOf(k *kind, p *peer, key Key, local *copied) (claim, bool) {
+	c := claim{Claim: syncrules.Claim{Origin: p.ClusterID, Standing: syncrules.Unknown}}
+	var made map[string]bool // rules that made the local copy of this peer and were not met yet
+	if local != nil && local.owner == p.ClusterID {
+		made = make(map[string]bool, len(local.rules))
+		for _, name := range local.rules {
+			made[name] = true
+		}
+	}
+	var s summary
+	for _, r := range k.rules {
+		mine := made[r.name]
+		delete(made, r.name)
+		rel, _, why := e.relate(k, r, p)
+		switch {
+		case rel == asks:
+			if ent := s.ask(e, r, p, key, mine); ent != nil && ent.held == "" {
+				c.rules, c.names = append(c.rules, r.compiled), ent.rules
+				c.object, c.arrived = ent.object, ent.arrived
+			}
+		case rel == holds && mine:
+			s.hold(syncrules.Held, why)
+		case rel == asksNot && mine:
+			s.release(r.compiled.RuleDeletion(), why)
+		}
+	}
+	for name := range made {
+		s.release(local.fate, "rule "+name+" is gone")
+	}
+	if len(c.names) != len(c.rules) { // some of the rules that select it do not ask for it
+		c.names = make([]string, len(c.rules))
+		for i, r := range c.rules {
+			c.names[i] = r.Name()
+		}
+	}
+	return s.conclude(c, len(c.rules) > 0)
+}
+
+// summary weighs what several rules say about one object of a peer.
+type summary struct {
+	held, unknown     bool // by a rule that made the copy, or by the source itself
+	gone, released    bool
+	standing          syncrules.Standing // of held or unknown
+	goneFate, relFate v1alpha1.DeletionPolicy
+	why, goneWhy      string
+	asked             bool
+}
+
+// hold notes that the copy must stay as it is.
+func (s *summary) hold(standing syncrules.Standing, why string) {
+	s.held, s.standing, s.why = true, max(s.standing, standing), cmp.Or(s.why, why)
+}
+
+// release and lose note the fate of the copy; of several, orphaning wins.
+func (s *summary) release(fate v1alpha1.DeletionPolicy, why string) {
+	s.released, s.why = true, cmp.Or(s.why, why)
+	if s.relFate != v1alpha1.DeletionOrphan {
+		s.relFate = fate
+	}
+}
+
+func (s *summary) lose(fate v1alpha1.DeletionPolicy, why string) {
+	s.gone, s.goneWhy = true, why
+	if s.goneFate != v1alpha1.DeletionOrphan {
+		s.goneFate = fate
+	}
+}
+
+// ask looks for the object of a rule that asks for it; mine says that the rule made the local copy.
+func (s *summary) ask(e *Engine, r *rule, p *peer, key Key, mine bool) *entry {
+	state, ent := e.find(r, p.ClusterID, key.place())
+	s.asked = true
+	switch state {
+	case present:
+		delete(r.edited, key.place())
+		if ent.held != "" {
+			s.hold(syncrules.Held, ent.held)
+		}
+		return ent
+	case awaited:
+		s.unknown, s.standing = true, max(s.standing, syncrules.Awaited)
+		if mine {
+			s.hold(syncrules.Awaited, "cluster "+p.ClusterID+" was asked just now")
+		}
+	case unknown:
+		s.unknown = true
+		if mine {
+			s.hold(syncrules.Unknown, "what cluster "+p.ClusterID+" has is not known now")
+		}
+	case lacking, deleted:
+		switch _, edited := r.edited[key.place()]; {
+		case !mine:
+		case edited:
+			s.release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
+		case !r.isJudged(p.ClusterID), !e.localsComplete(r):
+			s.hold(syncrules.Unknown, "the copies of cluster "+p.ClusterID+" are being looked at")
+		default:
+			s.lose(r.compiled.Deletion(), "it is gone in cluster "+p.ClusterID)
+		}
+	}
+	return nil
+}
+
+func (s *summary) conclude(c claim, offered bool) (claim, bool) {
+	c.Reason = s.why
+	switch {
+	case s.held:
+		c.Standing = s.standing
+	case offered:
+		c.Standing = syncrules.Offered
+	case s.gone:
+		c.Standing, c.Fate, c.Reason = syncrules.Gone, s.goneFate, s.goneWhy
+	case s.released:
+		c.Standing, c.Fate = syncrules.Released, s.relFate
+	case s.unknown:
+		c.Standing = s.standing
+	default:
+		return c, false
+	}
+	return c, true
+}
+
+// weighed is a job made into facts, with what went wrong on the way.
+type weighed struct {
+	syncrules.Facts
+	problem *problem
+}
+
+// weigh decodes and renders; mu is not held.
+func (e *Engine) weigh(j *job) (*weighed, error) {
+	w := &weighed{Facts: syncrules.Facts{Self: e.o.LocalClusterID, OwnerGone: j.ownerGone}}
+	if j.local != nil {
+		var err error
+		if w.Local, err = j.local.object.object(); err != nil {
+			return nil, fmt.Errorf("%s: %w", j.key, err)
+		}
+		w.Accepted, w.Tolerate = j.local.accepted, j.local.tolerated
+	}
+	for i := range j.claims {
+		c := &j.claims[i]
+		if c.Standing == syncrules.Offered {
+			if desired, err := e.render(c); err != nil {
+				p := e.problemOf(err, j.key)
+				w.problem, c.Standing, c.Reason = &p, syncrules.Held, p.text
+			} else {
+				c.Desired = desired
+			}
+		}
+		w.Claims = append(w.Claims, c.Claim)
+	}
+	return w, nil
+}
+
+func (e *Engine) render(c *claim) (*unstructured.Unstructured, error) {
+	source, err := c.object.object()
+	if err != nil {
+		return nil, err
+	}
+	desired, err := syncrules.Render(c.rules, source, c.Origin)
+	if err != nil {
+		return nil, err
+	}
+	return desired, e.consent.Refuse(desired)
+}

@@ -1,0 +1,346 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+const (
+	// PaceRate and PaceBurst are how often one object may be written: so many times at once, then so many a
+	// second. What comes faster is summed up.
+	PaceRate  = 5
+	PaceBurst = 10
+	// maxErrors is how many errors a report tells.
+	maxErrors = 16
+)
+
+type state uint8
+
+const (
+	idle   state = iota
+	synced       // as it should be
+	failed
+	held  // left as it is on purpose
+	tried // will be looked at again soon
+)
+
+// result is what is known of a key after it was worked on. Engine.mu guards it.
+type result struct {
+	offers   []offer
+	owner    string
+	state    state
+	conflict bool
+	reason   string   // of a problem or conflict
+	text     string   // the same for people
+	rules    []string // that are told
+}
+
+// offer is that the rules select an object at an origin.
+type offer struct {
+	origin string
+	rules  []string
+}
+
+// note is what is remembered of a key between attempts.
+type note struct {
+	pace     *rate.Limiter
+	failures int
+}
+
+// calm ends the back-off; safe on nil.
+func (n *note) calm() {
+	if n != nil {
+		n.failures = 0
+	}
+}
+
+func (e *Engine) note(k Key) *note {
+	n := e.notes[k]
+	if n == nil {
+		if len(e.notes) >= 4096 && len(e.notes)&(len(e.notes)-1) == 0 { // at powers of two
+			for old, n := range e.notes {
+				if n.failures == 0 && (n.pace == nil || n.pace.Tokens() >= PaceBurst) {
+					delete(e.notes, old)
+				}
+			}
+		}
+		n = &note{}
+		e.notes[k] = n
+	}
+	return n
+}
+
+// pace is how long the write must wait. Labels or annotations that come back as fast as that are somebody
+// else's: they are left alone from then on.
+func (e *Engine) pace(k Key, d syncrules.Decision) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.note(k)
+	if n.pace == nil {
+		n.pace = rate.NewLimiter(PaceRate, PaceBurst)
+	}
+	if n.pace.Allow() {
+		return 0
+	}
+	if c := e.copies[k.GroupKind][k.place()]; c != nil && d.Difference == syncrules.Extra {
+		c.tolerated = true
+	}
+	return time.Second / PaceRate
+}
+
+// record takes in what became of a key. mu is held.
+func (e *Engine) record(j *job, out outcome) {
+	k := j.key
+	r := resultOf(j, out)
+	e.tallyLag(j, out)
+	e.replace(k, r)
+	if out.wrote && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
+		for _, name := range j.local.rules {
+			if rule := e.rules[name]; rule != nil {
+				delete(rule.edited, k.place())
+			}
+		}
+		if e.draining {
+			e.poke()
+		}
+	}
+	if j.foreign && j.local != nil {
+		e.standsAside(k)
+	}
+	if out.problem != nil && out.problem.reason == ReasonNamespaceMissing {
+		e.awaitNamespace(k)
+	} else {
+		e.namespaceThere(k)
+	}
+	delete(e.waiting, k)
+	switch {
+	case r.state == failed && out.problem.reason == ReasonConsentRequired, r.state == failed && out.problem.reason == ReasonSourceObject:
+		// Only an event can change that.
+	case r.state == failed:
+		n := e.note(k)
+		limit := out.problem.backoffCap()
+		wait := limit
+		if n.failures < 16 {
+			wait = min(backoffFirst<<n.failures, limit)
+		}
+		n.failures++
+		e.enqueueAfter(k, wait)
+	default:
+		e.notes[k].calm()
+		if out.decision.Action == syncrules.Wait {
+			e.waiting[k] = struct{}{}
+			e.enqueueAfter(k, settle)
+		} else if out.again > 0 {
+			e.enqueueAfter(k, out.again)
+		}
+	}
+	if out.slowed {
+		e.metrics.slowed()
+	}
+}
+
+func resultOf(j *job, out outcome) *result {
+	r := &result{owner: out.decision.Owner}
+	for i := range j.claims {
+		if c := &j.claims[i]; len(c.rules) > 0 {
+			r.offers = append(r.offers, offer{c.Origin, c.names})
+			for _, name := range c.names {
+				if !slices.Contains(r.rules, name) {
+					r.rules = append(r.rules, name)
+				}
+			}
+		}
+	}
+	if j.local != nil && len(r.rules) == 0 {
+		r.rules = j.local.rules
+	}
+	switch out.decision.Action {
+	case syncrules.None:
+		if len(r.offers) > 0 {
+			r.state = synced
+		}
+	case syncrules.Create, syncrules.Update:
+		r.state = tried
+		if out.wrote {
+			r.state = synced
+		}
+	case syncrules.Delete, syncrules.MarkOrphan:
+		if !out.wrote {
+			r.state = tried
+		}
+	case syncrules.Freeze:
+		r.state = held
+	case syncrules.Wait:
+		r.state = tried
+	case syncrules.Conflict:
+	}
+	switch {
+	case out.problem != nil:
+		r.state, r.reason, r.text = failed, out.problem.reason, out.problem.text
+	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0:
+		r.conflict, r.reason, r.text = true, ReasonConflict, conflictText(j.key, out.decision)
+	case out.slowed:
+		r.text = j.key.String() + ": it changes too often and is written at a slower pace"
+	}
+	return r
+}
+
+func conflictText(k Key, d syncrules.Decision) string {
+	text := k.String() + ": "
+	if d.Action == syncrules.Conflict {
+		text += d.Reason
+	} else {
+		text += "it is a copy from cluster " + d.Owner
+	}
+	if len(d.Rivals) > 0 {
+		text += "; other content is in cluster " + strings.Join(d.Rivals, ", ")
+	}
+	return oneLine(text)
+}
+
+// replace puts the result in place of the one before, and counts it for its rules. mu is held.
+func (e *Engine) replace(k Key, r *result) {
+	if old := e.results[k]; old != nil {
+		e.count(k, old, -1)
+	}
+	if r.state == idle && !r.conflict && len(r.offers) == 0 {
+		delete(e.results, k)
+		e.kindDirty(k.GroupKind)
+		return
+	}
+	e.results[k] = r
+	e.count(k, r, 1)
+}
+
+// forget removes the result of a key that nobody asks about any more. mu is held.
+func (e *Engine) forget(k Key) {
+	if old := e.results[k]; old != nil {
+		e.count(k, old, -1)
+		delete(e.results, k)
+	}
+}
+
+// tally is what a rule's results add up to.
+type tally struct {
+	matched, synced, failed, held, tried, conflicts int32
+	reasons                                         map[string]int32
+	sources                                         map[string]*sourceTally
+	texts                                           []keyText // newest first
+}
+
+type sourceTally struct {
+	matched, synced, failed int32
+	lag                     time.Duration
+}
+
+type keyText struct {
+	key          Key
+	reason, text string
+}
+
+// count adds or, with -1, takes away a result. mu is held.
+func (e *Engine) count(k Key, res *result, n int32) {
+	for _, name := range res.rules {
+		if r := e.rules[name]; r != nil {
+			r.tally.add(k, name, res, n)
+			r.sender.dirty = true
+		}
+	}
+	poked(e.reportWake)
+}
+
+func (t *tally) source(id string) *sourceTally {
+	if t.sources == nil {
+		t.sources, t.reasons = map[string]*sourceTally{}, map[string]int32{}
+	}
+	s := t.sources[id]
+	if s == nil {
+		s = &sourceTally{}
+		t.sources[id] = s
+	}
+	return s
+}
+
+func (t *tally) add(k Key, rule string, res *result, n int32) {
+	for _, o := range res.offers {
+		if !slices.Contains(o.rules, rule) {
+			continue
+		}
+		t.matched += n
+		s := t.source(o.origin)
+		s.matched += n
+		switch {
+		case res.state == synced && (o.origin == res.owner || res.owner == ""):
+			s.synced += n
+		case res.state == failed:
+			s.failed += n
+		}
+	}
+	switch res.state {
+	case synced:
+		t.synced += n
+	case failed:
+		t.failed += n
+	case held:
+		t.held += n
+	case tried:
+		t.tried += n
+	case idle:
+	}
+	if res.conflict {
+		t.conflicts += n
+	}
+	if res.reason != "" {
+		if t.reasons == nil {
+			t.reasons = map[string]int32{}
+		}
+		if t.reasons[res.reason] += n; t.reasons[res.reason] == 0 {
+			delete(t.reasons, res.reason)
+		}
+	}
+	if res.text == "" {
+		return
+	}
+	t.texts = slices.DeleteFunc(t.texts, func(x keyText) bool { return x.key == k })
+	if n > 0 {
+		t.texts = slices.Insert(t.texts, 0, keyText{k, res.reason, res.text})
+		t.texts = t.texts[:min(len(t.texts), maxErrors)]
+	}
+}
+
+// tallyLag notes how long a change took. mu is held.
+func (e *Engine) tallyLag(j *job, out outcome) {
+	if !out.wrote || out.decision.Desired == nil {
+		return
+	}
+	for i := range j.claims {
+		c := &j.claims[i]
+		if c.Origin != out.decision.Owner {
+			continue
+		}
+		for _, name := range c.names {
+			if r := e.rules[name]; r != nil {
+				r.tally.source(c.Origin).lag = time.Since(c.arrived)
+			}
+		}
+	}
+}
+
+// kindDirty makes all rules of a kind be reported. mu is held.
+func (e *Engine) kindDirty(gk schema.GroupKind) {
+	if k := e.kinds[gk]; k != nil {
+		for _, r := range k.rules {
+			r.sender.dirty = true
+		}
+		poked(e.reportWake)
+	}
+}

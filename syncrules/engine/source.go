@@ -1,0 +1,101 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// What Options.Classify may say of an error.
+var (
+	// ErrUnreachable is returned when no answer came.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrForbidden is returned when the credential is not accepted or lacks a right.
+	ErrForbidden = errors.New("forbidden")
+	// ErrKindUnknown is returned when the kind is not served.
+	ErrKindUnknown = errors.New("kind not served")
+)
+
+// Scope is one watch. It is comparable: rules that need the same scope share the watch.
+type Scope struct {
+	GVK           schema.GroupVersionKind
+	Namespace     string // "" for all; ignored for kinds outside namespaces
+	LabelSelector string
+	FieldSelector string
+}
+
+// Source is an API server to watch. It must be comparable (a pointer): a peer that is set with another Source
+// is watched anew.
+type Source interface {
+	// Watch states the objects of the scope to the sink, first all, then every change, and blocks until
+	// ctx ends. It bridges outages by itself. Objects that keep refuses are not handed on; one that was
+	// kept and is refused now is handed on this once, so that "stopped matching" can be told from "gone".
+	// keep is a pure function and may be called from any goroutine.
+	Watch(ctx context.Context, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) error
+}
+
+// Sink takes what a Source finds. It is called from one goroutine at a time; the objects become its own.
+type Sink interface {
+	// Replace states everything there is at one moment.
+	Replace(objs []*unstructured.Unstructured, resourceVersion string)
+	// Upsert states one object that was created or changed.
+	Upsert(obj *unstructured.Unstructured)
+	// Delete states a deletion that was seen live.
+	Delete(namespace, name string, last *unstructured.Unstructured)
+	// Health with nil says that the list is complete and the watch live, else why not.
+	Health(err error)
+}
+
+// Target is the local API server to write to. Every method is one request. Errors are API status errors
+// (k8s.io/apimachinery/pkg/api/errors), or what Options.Classify knows.
+type Target interface {
+	Create(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	// Update and Delete depend on the uid and resourceVersion of obj; otherwise they return a conflict.
+	Update(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	Delete(ctx context.Context, obj *unstructured.Unstructured) error
+	Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+}
+
+// Peer is another cluster of the group.
+type Peer struct {
+	ClusterID string
+	// Features are the ClusterFeatures of the cluster, complete if FeaturesKnown. Until they are, rules
+	// with clusterFeatureMatch leave its copies as they are.
+	Features      []*v1alpha1.ClusterFeature
+	FeaturesKnown bool
+	// Source is nil while the cluster cannot or must not be read: its copies are frozen.
+	Source Source
+	// Why explains a nil Source to people: disabled, no credential, not reachable.
+	Why string
+	// Left says that the cluster is no longer in the group: its copies become orphans.
+	Left bool
+}
+
+// Key names the place of a copy.
+type Key struct {
+	schema.GroupKind
+	Namespace, Name string
+}
+
+func keyOf(kind schema.GroupKind, obj *unstructured.Unstructured) Key {
+	return Key{GroupKind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// place is Key within one kind.
+type place struct{ namespace, name string }
+
+func (k Key) place() place { return place{k.Namespace, k.Name} }
+
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Kind + " " + k.Name
+	}
+	return k.Kind + " " + k.Namespace + "/" + k.Name
+}

@@ -1,0 +1,262 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// supervise makes the running watches be the wanted ones, and puts up the keys of what changed.
+func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
+	cluster := e.o.Cluster()
+	e.mu.Lock()
+	if !e.ready {
+		e.mu.Unlock()
+		return
+	}
+	e.cluster = cluster
+	start := func(run func(context.Context)) (stop func()) {
+		ctx, cancel := context.WithCancel(ctx)
+		group.Go(func() {
+			defer cancel()
+			run(ctx)
+		})
+		return cancel
+	}
+	scopes, changed := e.superviseLocals(start)
+	e.superviseViews(start)
+	e.superviseForeign(start)
+	e.superviseNamespaces(start)
+	for gk := range e.stale {
+		e.judgeCopies(gk)
+	}
+	for gk := range e.stale { // again: the guard may have added one
+		e.enqueueKind(gk)
+		e.kindDirty(gk)
+	}
+	clear(e.stale)
+	e.mu.Unlock()
+	if changed && e.o.ScopesChanged != nil {
+		e.o.ScopesChanged(scopes)
+	}
+}
+
+// starter starts a watch and returns what stops it.
+type starter func(run func(context.Context)) (stop func())
+
+// watch keeps one watch going until ctx ends. A Source bridges outages itself; what it gives up on is retried
+// here, slowly.
+func (e *Engine) watch(ctx context.Context, source Source, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) {
+	for ctx.Err() == nil {
+		err := source.Watch(ctx, scope, keep, sink)
+		if ctx.Err() != nil {
+			return
+		}
+		e.log.Error("a watch ended by itself", "kind", scope.GVK.Kind, "namespace", scope.Namespace, "error", err)
+		if err == nil {
+			err = ErrUnreachable
+		}
+		sink.Health(err)
+		timer := time.NewTimer(5 * time.Second)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// superviseLocals keeps the scopes open that rules may have copies in, and those that still have copies to
+// decide on although no rule mentions them.
+func (e *Engine) superviseLocals(start starter) (scopes []Scope, changed bool) {
+	wanted := e.wantedLocals()
+	for s := range wanted {
+		if e.locals[s] == nil {
+			e.locals[s] = &localWatch{scope: s}
+			changed = true
+		}
+	}
+	e.draining = false
+	for s, w := range e.locals {
+		if wanted[s] {
+			continue
+		}
+		e.draining = true
+		if e.drained(w, wanted) {
+			if w.feed != nil {
+				w.feed.stop()
+				w.feed = nil
+			}
+			delete(e.locals, s)
+			e.forgetScope(s)
+			changed = true
+		}
+	}
+	for _, w := range e.locals {
+		if w.feed == nil {
+			f := &copyFeed{e: e, w: w}
+			w.feed = f
+			f.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, f.w.scope, nil, f) })
+		}
+	}
+	scopes = slices.Collect(maps.Keys(e.locals))
+	sortScopes(scopes)
+	return scopes, changed
+}
+
+func (e *Engine) wantedLocals() map[Scope]bool {
+	wanted := map[Scope]bool{}
+	for _, k := range e.kinds {
+		namespaces := map[string]bool{}
+		for _, r := range k.rules {
+			if r.compiled == nil || k.clashes(r) {
+				continue
+			}
+			for _, s := range r.scopes {
+				namespaces[s.Namespace] = true
+			}
+		}
+		if namespaces[""] {
+			namespaces = map[string]bool{"": true}
+		}
+		for ns := range namespaces {
+			wanted[copyScope(k.gvk, ns)] = true
+		}
+	}
+	return wanted
+}
+
+// copyScope is the scope of all copies of a kind, in a namespace or everywhere.
+func copyScope(gvk schema.GroupVersionKind, namespace string) Scope {
+	return Scope{GVK: gvk, Namespace: namespace, LabelSelector: v1alpha1.LabelOwnerClusterID}
+}
+
+// drained says that a scope which no rule wants can be closed: another one covers it, or nothing in it is
+// left to decide on.
+func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
+	gk := w.scope.GVK.GroupKind()
+	for s := range wanted {
+		if other := e.locals[s]; s.GVK.GroupKind() == gk && s.covers(w.scope.Namespace) &&
+			(s.Namespace == "" || s.Namespace == w.scope.Namespace) && other != nil && other.complete {
+			return true
+		}
+	}
+	if !w.complete {
+		return false
+	}
+	for at, c := range e.copies[gk] {
+		if w.scope.covers(at.namespace) && len(c.rules) > 0 && !c.orphaned && !c.disabled {
+			return false
+		}
+	}
+	return true
+}
+
+// forgetScope drops the copies that no open scope keeps up to date.
+func (e *Engine) forgetScope(s Scope) {
+	gk := s.GVK.GroupKind()
+	for at := range e.copies[gk] {
+		if s.covers(at.namespace) && !e.localComplete(gk, at.namespace) {
+			k := Key{gk, at.namespace, at.name}
+			e.dropCopy(k)
+			e.forget(k)
+		}
+	}
+}
+
+// superviseViews opens one view per peer and scope that rules need, and closes the others. A view whose rules
+// changed is delivered anew, since what did not match before was not kept.
+func (e *Engine) superviseViews(start starter) {
+	wanted := e.wantedViews()
+	for vk, v := range e.views {
+		if wanted[vk] == nil {
+			v.close()
+			delete(e.views, vk)
+			e.stale[vk.scope.GVK.GroupKind()] = true
+		}
+	}
+	for vk, rules := range wanted {
+		v := e.views[vk]
+		if v == nil {
+			v = &view{viewKey: vk, entries: map[place]*entry{}, gone: map[place]struct{}{}, since: time.Now()}
+			e.views[vk] = v
+		}
+		source := e.peers[vk.peer].Source
+		f := newFeed(e, v, source, rules)
+		if v.feed != nil && v.feed.source == source && maps.Equal(v.feed.judges, f.judges) {
+			continue
+		}
+		v.close()
+		if source == nil {
+			continue // what is known stays known, and is not live
+		}
+		v.feed, v.since, v.spoken = f, time.Now(), false
+		f.stop = start(func(ctx context.Context) { e.watch(ctx, f.source, f.v.scope, f.keep, f) })
+	}
+}
+
+func (v *view) close() {
+	if v.feed != nil {
+		v.feed.stop()
+		v.feed = nil
+	}
+	v.live, v.err = false, nil
+}
+
+func (e *Engine) wantedViews() map[viewKey][]*rule {
+	wanted := map[viewKey][]*rule{}
+	for _, k := range e.kinds {
+		for _, r := range k.rules {
+			for _, p := range e.peers {
+				if p.Left {
+					continue
+				}
+				if _, watch, _ := e.relate(k, r, p); !watch {
+					continue
+				}
+				for _, s := range r.scopes {
+					vk := viewKey{p.ClusterID, s}
+					wanted[vk] = append(wanted[vk], r)
+				}
+			}
+		}
+	}
+	return wanted
+}
+
+// enqueueKind puts up every key of a kind that anything is known of. mu is held.
+func (e *Engine) enqueueKind(gk schema.GroupKind) {
+	for _, v := range e.views {
+		if v.scope.GVK.GroupKind() == gk {
+			e.enqueueView(v)
+		}
+	}
+	for at := range e.copies[gk] {
+		e.enqueue(Key{gk, at.namespace, at.name})
+	}
+	for k := range e.results {
+		if k.GroupKind == gk {
+			e.enqueue(k)
+		}
+	}
+}
+
+// retryFailed puts up what failed when the local API server is back. mu is held.
+func (e *Engine) retryFailed(gk schema.GroupKind) {
+	for k, r := range e.results {
+		if k.GroupKind == gk && r.state == failed {
+			e.notes[k].calm()
+			e.enqueue(k)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// settle is for how long a create waits for views that have only just been opened: the origin with the
+// smallest clusterID is to get the copy, not the fastest one.
+const settle = time.Second
+
+type viewKey struct {
+	peer  string
+	scope Scope
+}
+
+// view is what one peer has in one scope. Engine.mu guards it.
+type view struct {
+	viewKey
+	entries map[place]*entry
+	// judges are the rules, with their matches, that the entries were judged by.
+	judges map[string]uint64
+	// live says that the entries are complete and kept up to date; spoken that the watch has said
+	// anything yet since it was opened.
+	live, spoken bool
+	since        time.Time
+	err          error
+	// gone are the deletions that were seen live and not yet acted on.
+	gone map[place]struct{}
+	feed *feed // the running watch; nil while the peer has no Source
+}
+
+// entry is an object that matches.
+type entry struct {
+	object  packed
+	rules   []string // that select it, by name; shared, not to be changed
+	held    string   // why copies stay as they are; "" normally
+	arrived time.Time
+}
+
+func (a *entry) same(b *entry) bool {
+	return a.held == b.held && slices.Equal(a.rules, b.rules) && bytes.Equal(a.object, b.object)
+}
+
+// feed is the Sink of a view for as long as its watch runs. Its rules never change: another set of rules is
+// another feed.
+type feed struct {
+	e      *Engine
+	v      *view
+	source Source
+	rules  []*syncrules.Rule // by name
+	names  [][]string        // of each rule alone, so that entries can share them
+	judges map[string]uint64
+	whole  bool // rules may read fields that no copy has
+	stop   func()
+}
+
+func newFeed(e *Engine, v *view, source Source, rules []*rule) *feed {
+	f := &feed{e: e, v: v, source: source, judges: map[string]uint64{}}
+	for _, r := range rules {
+		f.rules = append(f.rules, r.compiled)
+		f.names = append(f.names, []string{r.name})
+		f.judges[r.name] = r.matches
+		f.whole = f.whole || r.compiled.ReadsContent()
+	}
+	return f
+}
+
+// keep is what the source is asked for: objects that a rule selects and that are nobody's copies.
+func (f *feed) keep(obj *unstructured.Unstructured) bool {
+	return !syncrules.IsCopy(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) })
+}
+
+// judge is the entry of an object, nil when no rule selects it.
+func (f *feed) judge(obj *unstructured.Unstructured) *entry {
+	if syncrules.IsCopy(obj) {
+		return nil
+	}
+	var names []string
+	for i, r := range f.rules {
+		switch {
+		case !r.Match(obj):
+		case names == nil:
+			names = f.names[i]
+		default:
+			names = append(slices.Clip(names), r.Name())
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	out := &entry{rules: names, arrived: time.Now()}
+	switch {
+	case syncrules.Disabled(obj):
+		out.held = "its source is withdrawn"
+	case obj.GetDeletionTimestamp() != nil:
+		out.held = "its source is being deleted"
+	}
+	if !f.whole {
+		syncrules.Trim(obj)
+	}
+	var err error
+	if out.object, err = pack(obj); err != nil {
+		return nil // not JSON: no API server sent it
+	}
+	return out
+}
+
+func placeOf(obj *unstructured.Unstructured) place {
+	return place{obj.GetNamespace(), obj.GetName()}
+}
+
+// Replace implements Sink.
+func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
+	entries := make(map[place]*entry, len(objs))
+	for _, obj := range objs {
+		if ent := f.judge(obj); ent != nil {
+			entries[placeOf(obj)] = ent
+		}
+	}
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	v := f.v
+	if v.feed != f {
+		return
+	}
+	for at := range v.entries {
+		if entries[at] == nil {
+			f.touch(at)
+		}
+	}
+	for at, ent := range entries {
+		delete(v.gone, at)
+		if old := v.entries[at]; old == nil || !old.same(ent) {
+			f.touch(at)
+		} else {
+			ent.arrived = old.arrived
+		}
+	}
+	rejudged := !maps.Equal(v.judges, f.judges)
+	v.entries, v.judges = entries, f.judges
+	if rejudged {
+		f.e.enqueueView(v)
+	}
+	if v.live {
+		f.e.turnedLive(v)
+	}
+}
+
+// Upsert implements Sink.
+func (f *feed) Upsert(obj *unstructured.Unstructured) {
+	at, ent := placeOf(obj), f.judge(obj)
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	if f.v.feed != f {
+		return
+	}
+	if ent == nil {
+		f.remove(at)
+		return
+	}
+	delete(f.v.gone, at)
+	if old := f.v.entries[at]; old != nil && old.same(ent) {
+		return // only its status changed, say
+	}
+	f.v.entries[at] = ent
+	f.touch(at)
+	f.e.recount(f.v.scope.GVK.GroupKind(), ent.rules)
+}
+
+// Delete implements Sink.
+func (f *feed) Delete(namespace, name string, _ *unstructured.Unstructured) {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	if f.v.feed == f {
+		f.remove(place{namespace, name})
+	}
+}
+
+// remove takes an object away that is proven to be gone, or not to match any more.
+func (f *feed) remove(at place) {
+	if f.v.entries[at] == nil {
+		return
+	}
+	delete(f.v.entries, at)
+	gk := f.v.scope.GVK.GroupKind()
+	if f.e.copies[gk][at] != nil || !f.e.localComplete(gk, at.namespace) {
+		f.v.gone[at] = struct{}{}
+	}
+	f.touch(at)
+}
+
+func (f *feed) touch(at place) {
+	f.e.enqueue(Key{GroupKind: f.v.scope.GVK.GroupKind(), Namespace: at.namespace, Name: at.name})
+}
+
+// Health implements Sink.
+func (f *feed) Health(err error) {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	v := f.v
+	if v.feed != f {
+		return
+	}
+	first := !v.spoken
+	v.spoken, v.err, v.live = true, err, err == nil
+	if first {
+		f.e.stopWaiting()
+	}
+	if v.live {
+		f.e.turnedLive(v)
+	}
+	f.e.kindDirty(v.scope.GVK.GroupKind())
+}
+
+// turnedLive draws the conclusions of a complete list, before anything is decided by it. mu is held.
+func (e *Engine) turnedLive(v *view) {
+	gk := v.scope.GVK.GroupKind()
+	e.judgeCopies(gk)
+	for at, c := range e.copies[gk] {
+		if c.owner == v.peer && v.scope.covers(at.namespace) {
+			e.enqueue(Key{GroupKind: gk, Namespace: at.namespace, Name: at.name})
+		}
+	}
+}
+
+// enqueueView puts up everything that is in a view. mu is held.
+func (e *Engine) enqueueView(v *view) {
+	gk := v.scope.GVK.GroupKind()
+	for at := range v.entries {
+		e.enqueue(Key{GroupKind: gk, Namespace: at.namespace, Name: at.name})
+	}
+}
+
+func (e *Engine) stopWaiting() {
+	for k := range e.waiting {
+		e.enqueue(k)
+	}
+	clear(e.waiting)
+}
+
+// found is what the views of a peer say about one place and one rule.
+type found uint8
+
+const (
+	unknown found = iota
+	awaited
+	lacking // the view is complete and does not have it
+	deleted // the same, and the deletion was seen
+	present
+)
+
+// find asks the views of a peer for the object of a rule. mu is held.
+func (e *Engine) find(r *rule, peer string, at place) (found, *entry) {
+	best := deleted
+	covered := false
+	for _, s := range r.scopes {
+		if !s.covers(at.namespace) {
+			continue
+		}
+		covered = true
+		v := e.views[viewKey{peer, s}]
+		if v == nil {
+			return unknown, nil
+		}
+		if matches, ok := v.judges[r.name]; ok && matches == r.matches {
+			if ent := v.entries[at]; ent != nil && slices.Contains(ent.rules, r.name) {
+				return present, ent
+			}
+			if v.live {
+				if _, seen := v.gone[at]; !seen {
+					best = min(best, lacking)
+				}
+				continue
+			}
+		}
+		best = unknown
+		if v.feed != nil && !v.spoken && time.Since(v.since) < settle {
+			best = awaited
+		}
+	}
+	if !covered {
+		best = lacking
+	}
+	return best, nil
+}

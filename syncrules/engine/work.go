@@ -1,0 +1,235 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+const (
+	writeTimeout = 30 * time.Second
+	// raceRetry is for when a write lost a race and the event that it lost to does not come.
+	raceRetry = time.Second
+	// foreignRetry is for objects in the way that are not watched.
+	foreignRetry = 5 * time.Minute
+)
+
+// errRace is returned by a step whose write lost against another one: the event of that one puts the key up
+// again.
+var errRace = errors.New("lost a race")
+
+// work takes keys until the queue is shut down.
+func (e *Engine) work(ctx context.Context) {
+	for {
+		key, shutdown := e.queue.Get()
+		if shutdown {
+			return
+		}
+		if ctx.Err() == nil {
+			e.process(ctx, key)
+		}
+		e.queue.Done(key)
+	}
+}
+
+// process makes one copy what it should be, by at most one write.
+func (e *Engine) process(ctx context.Context, key Key) {
+	e.mu.Lock()
+	e.taken(key)
+	j := e.gather(key)
+	e.mu.Unlock()
+	out := outcome{}
+	if j != nil {
+		out = e.decide(ctx, j)
+	}
+	if ctx.Err() != nil {
+		return // the outcome is that of being stopped
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if j != nil {
+		e.record(j, out)
+	}
+	e.done(key)
+}
+
+// outcome is what became of a key.
+type outcome struct {
+	decision syncrules.Decision
+	wrote    bool
+	problem  *problem // of the object or its write
+	again    time.Duration
+	slowed   bool
+}
+
+// decide plans and acts; mu is not held.
+func (e *Engine) decide(ctx context.Context, j *job) outcome {
+	w, err := e.weigh(j)
+	if err != nil {
+		p := e.problemOf(err, j.key)
+		return outcome{problem: &p}
+	}
+	if j.foreign && j.local == nil {
+		if done, out := e.lookAtForeign(ctx, j, w); done {
+			return out
+		}
+	}
+	out := outcome{decision: syncrules.Plan(w.Facts), problem: w.problem}
+	switch out.decision.Action {
+	case syncrules.Create, syncrules.Update, syncrules.Delete, syncrules.MarkOrphan:
+	default:
+		return out
+	}
+	if wait := e.pace(j.key, out.decision); wait > 0 {
+		out.slowed, out.again = true, wait
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err = e.write(ctx, j, w, &out)
+	switch {
+	case errors.Is(err, errRace):
+		out.again = raceRetry
+	case err != nil:
+		p := e.problemOf(err, j.key)
+		out.problem = &p
+	default:
+		out.wrote = true
+	}
+	e.metrics.write(out.decision.Action, err)
+	return out
+}
+
+// write sends the one request of a decision and takes in the answer.
+func (e *Engine) write(ctx context.Context, j *job, w *weighed, out *outcome) error {
+	switch d := out.decision; d.Action {
+	case syncrules.Create:
+		answer, err := e.o.Target.Create(ctx, d.Object)
+		if apierrors.IsAlreadyExists(err) {
+			return e.meet(ctx, j, w, out)
+		}
+		if err != nil {
+			return err
+		}
+		e.takeAnswer(j.key, d, answer)
+	case syncrules.Update, syncrules.MarkOrphan:
+		answer, err := e.o.Target.Update(ctx, d.Object)
+		if apierrors.IsNotFound(err) && j.local != nil {
+			e.forgetCopy(j.key, j.local.version)
+			return errRace
+		}
+		if apierrors.IsConflict(err) {
+			return errRace
+		}
+		if err != nil {
+			return err
+		}
+		e.takeAnswer(j.key, d, answer)
+	case syncrules.Delete:
+		err := e.o.Target.Delete(ctx, d.Object)
+		if apierrors.IsConflict(err) {
+			return errRace
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		if apierrors.IsNotFound(err) || len(d.Object.GetFinalizers()) == 0 {
+			e.forgetCopy(j.key, j.local.version)
+		}
+	default:
+	}
+	return nil
+}
+
+// takeAnswer believes the answer to a write until the watch tells of it.
+func (e *Engine) takeAnswer(k Key, d syncrules.Decision, answer *unstructured.Unstructured) {
+	c := newCopied(answer)
+	if c == nil {
+		return
+	}
+	c.unseen = time.Now()
+	if d.Desired != nil && syncrules.Compare(answer, d.Desired) != syncrules.Same {
+		c.accepted = syncrules.Accept(d.Desired, answer)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if old := e.copies[k.GroupKind][k.place()]; old != nil && old.version != c.version && newer(old.version, c.version) {
+		return // the watch was faster, and knows more
+	} else if old != nil && old.version == c.version {
+		c.unseen = time.Time{}
+	}
+	e.putCopy(k, c)
+}
+
+// forgetCopy drops a copy that is known to be gone, unless it has been replaced meanwhile.
+func (e *Engine) forgetCopy(k Key, version string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.copies[k.GroupKind][k.place()]; c != nil && c.version == version {
+		e.dropCopy(k)
+		e.enqueue(k)
+	}
+}
+
+// meet reads, once, the object that a create ran into. A copy that the watch did not tell of (its label was
+// taken away, or it is only late) is decided on anew; anything else is in the way.
+func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) error {
+	obj, err := e.o.Target.Read(ctx, out.decision.Object.GroupVersionKind(), j.key.Namespace, j.key.Name)
+	if apierrors.IsNotFound(err) {
+		return errRace
+	}
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := newCopied(obj); c != nil && c.owner != "" {
+		e.standsAside(j.key)
+		c.unseen = time.Now()
+		e.putCopy(j.key, c)
+		e.enqueue(j.key)
+		return errRace
+	}
+	f := e.foreign[j.key]
+	if f == nil {
+		f = &foreign{gvk: j.gvk}
+		e.foreign[j.key] = f
+		e.poke()
+	}
+	f.seen = obj.GetResourceVersion()
+	w.Local = obj
+	out.decision = syncrules.Plan(w.Facts)
+	if f.watch == nil {
+		out.again = foreignRetry
+	}
+	return nil
+}
+
+// lookAtForeign reads an object that was in the way before; done is false when it is not any more.
+func (e *Engine) lookAtForeign(ctx context.Context, j *job, w *weighed) (done bool, out outcome) {
+	out.decision = syncrules.Plan(w.Facts)
+	if out.decision.Action == syncrules.Create {
+		err := e.meet(ctx, j, w, &out)
+		if err == nil {
+			out.problem = w.problem
+			return true, out
+		}
+		if !errors.Is(err, errRace) {
+			p := e.problemOf(err, j.key)
+			out.problem = &p
+			return true, out
+		}
+	}
+	e.mu.Lock()
+	e.standsAside(j.key)
+	e.mu.Unlock()
+	return false, outcome{}
+}

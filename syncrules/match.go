@@ -1,0 +1,136 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// clause is one entry of spec.rules: what it selects and how the copies differ.
+type clause struct {
+	entries     []matcher // ORed; none: everything
+	annotations changes
+	labels      changes
+}
+
+// matcher is one match entry; what is set is ANDed, the lists are ORed but for content.
+type matcher struct {
+	name, namespace string
+	namespaces      []string
+	labels          []labels.Selector
+	annotations     []annotationSelector
+	content         []v1alpha1.ContentSelector
+}
+
+// Match says whether any clause of the rule selects the object. It looks at the object alone; whether the
+// object may be a source is for Owner and Withdrawn to say.
+func (r *Rule) Match(obj *unstructured.Unstructured) bool {
+	o := subject{obj: obj}
+	return slices.ContainsFunc(r.clauses, func(c clause) bool { return c.match(&o) })
+}
+
+// subject is an object with what several matchers ask of it, found once.
+type subject struct {
+	obj  *unstructured.Unstructured
+	json []byte
+}
+
+func (c *clause) match(o *subject) bool {
+	return len(c.entries) == 0 || slices.ContainsFunc(c.entries, func(m matcher) bool { return m.match(o) })
+}
+
+func (m *matcher) match(o *subject) bool {
+	ns := o.obj.GetNamespace()
+	switch {
+	case m.name != "" && m.name != o.obj.GetName():
+		return false
+	case m.namespace != "" && m.namespace != ns:
+		return false
+	case len(m.namespaces) > 0 && ns != "" && !slices.Contains(m.namespaces, ns):
+		return false
+	}
+	if len(m.labels) > 0 {
+		set := labels.Set(o.obj.GetLabels())
+		if !slices.ContainsFunc(m.labels, func(s labels.Selector) bool { return s.Matches(set) }) {
+			return false
+		}
+	}
+	if len(m.annotations) > 0 {
+		set := o.obj.GetAnnotations()
+		if !slices.ContainsFunc(m.annotations, func(s annotationSelector) bool { return s.match(set) }) {
+			return false
+		}
+	}
+	for _, c := range m.content {
+		if !o.has(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// has says whether the object has the value in the place. An integer also equals the text that spells it,
+// since the values of a ConfigMap are always text.
+func (o *subject) has(c v1alpha1.ContentSelector) bool {
+	if o.json == nil {
+		var err error
+		if o.json, err = json.Marshal(o.obj.Object); err != nil {
+			o.json = []byte("{}") // not JSON, so it did not come from an API server: it has nothing
+		}
+	}
+	got := gjson.GetBytes(o.json, c.Key)
+	if !got.Exists() {
+		return false
+	}
+	if c.Value.Type == intstr.String {
+		return got.String() == c.Value.StrVal
+	}
+	if got.Type == gjson.Number {
+		return got.Num == math.Trunc(got.Num) && got.Int() == int64(c.Value.IntVal)
+	}
+	return got.Type == gjson.String && got.Str == strconv.Itoa(int(c.Value.IntVal))
+}
+
+// annotationSelector is a label selector without the limits on label values.
+type annotationSelector struct {
+	equal       map[string]string
+	expressions []v1alpha1.AnnotationSelectorRequirement
+}
+
+func (s *annotationSelector) match(annotations map[string]string) bool {
+	for key, want := range s.equal {
+		if got, ok := annotations[key]; !ok || got != want {
+			return false
+		}
+	}
+	for _, e := range s.expressions {
+		got, ok := annotations[e.Key]
+		var met bool
+		switch e.Operator {
+		case metav1.LabelSelectorOpIn:
+			met = ok && slices.Contains(e.Values, got)
+		case metav1.LabelSelectorOpNotIn:
+			met = !ok || !slices.Contains(e.Values, got)
+		case metav1.LabelSelectorOpExists:
+			met = ok
+		case metav1.LabelSelectorOpDoesNotExist:
+			met = !ok
+		}
+		if !met {
+			return false
+		}
+	}
+	return true
+}

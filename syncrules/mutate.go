@@ -1,0 +1,182 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// ErrSource is returned when an object of a source is not a usable object of the rule's kind.
+var ErrSource = errors.New("unusable source object")
+
+// changes adds and then removes keys, as the mutations of labels and annotations do.
+type changes struct {
+	add    map[string]string
+	remove []string
+}
+
+func (c *changes) apply(to map[string]any) {
+	for k, v := range c.add {
+		to[k] = v
+	}
+	for _, k := range c.remove {
+		delete(to, k)
+	}
+}
+
+// Render is the copy of a source object that the rules ask for, all of the same kind and each of which
+// matches it. Every clause that matches the source is applied: rules in the given order (by name), clauses
+// in list order, so that the last one wins. The source is neither changed nor shared.
+//
+// The result has no status and, of the metadata, name, namespace, labels and annotations alone.
+func Render(rules []*Rule, source *unstructured.Unstructured, owner string) (*unstructured.Unstructured, error) {
+	if len(rules) == 0 || owner == "" {
+		return nil, fmt.Errorf("%w: no rule or no owner", ErrSource)
+	}
+	gvk := rules[0].TargetKind()
+	if source.GroupVersionKind() != rules[0].Kind() {
+		return nil, fmt.Errorf("%w: it is a %s, not a %s", ErrSource, source.GroupVersionKind(), rules[0].Kind())
+	}
+	metadata, err := takeMetadata(source)
+	if err != nil {
+		return nil, err
+	}
+	content := map[string]any{}
+	for k, v := range source.Object {
+		switch k {
+		case "metadata", "status", "apiVersion", "kind":
+		default:
+			content[k] = runtime.DeepCopyJSONValue(v)
+		}
+	}
+	content["metadata"] = metadata
+	out := &unstructured.Unstructured{Object: content}
+	out.SetGroupVersionKind(gvk)
+	o := subject{obj: source}
+	for _, r := range rules {
+		for i := range r.clauses {
+			if c := &r.clauses[i]; c.match(&o) {
+				c.annotations.apply(child(metadata, "annotations"))
+				c.labels.apply(child(metadata, "labels"))
+			}
+		}
+	}
+	normalize(out)
+	mark(metadata, owner, rules)
+	child(metadata, "annotations")[AnnotationShape] = shape(out)
+	return out, nil
+}
+
+// Trim takes away from a source object what Render does not read, for callers that keep many of them. It must
+// not be used for rules that ReadsContent.
+func Trim(source *unstructured.Unstructured) {
+	delete(source.Object, "status")
+	if metadata, ok := source.Object["metadata"].(map[string]any); ok {
+		for field := range metadata {
+			switch field {
+			case "name", "namespace", "labels", "annotations":
+			default:
+				delete(metadata, field)
+			}
+		}
+	}
+}
+
+// takeMetadata is what a copy takes over of the metadata of its source.
+func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
+	name, namespace := source.GetName(), source.GetNamespace()
+	if name == "" {
+		return nil, fmt.Errorf("%w: it has no name", ErrSource)
+	}
+	metadata := map[string]any{"name": name}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	from, _ := source.Object["metadata"].(map[string]any) // there is one: it holds the name
+	for _, field := range []string{"labels", "annotations"} {
+		values, ok := from[field].(map[string]any)
+		if !ok {
+			if from[field] != nil {
+				return nil, fmt.Errorf("%w: metadata.%s is not a map", ErrSource, field)
+			}
+			continue
+		}
+		taken := map[string]any{}
+		for k, v := range values {
+			text, ok := v.(string)
+			if !ok {
+				return nil, fmt.Errorf("%w: metadata.%s has a value that is not text", ErrSource, field)
+			}
+			if !strings.HasPrefix(k, v1alpha1.LocalPrefix) && !isMark(k) && !tracks(k, text) {
+				taken[k] = text
+			}
+		}
+		metadata[field] = taken
+	}
+	return metadata, nil
+}
+
+// tracks says whether a label or annotation makes a tool take the object for one of its own, which it would
+// prune in a cluster where it does not know the object, or holds what such a tool applied.
+func tracks(key, value string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	switch {
+	case prefix == "argocd.argoproj.io", prefix == "meta.helm.sh", prefix == "objectset.rio.cattle.io",
+		prefix == "kapp.k14s.io", prefix == "applyset.kubernetes.io", strings.HasSuffix(prefix, ".toolkit.fluxcd.io"):
+		return true
+	}
+	switch key {
+	case "kubectl.kubernetes.io/last-applied-configuration", "banzaicloud.com/last-applied",
+		"app.kubernetes.io/instance", // the label that Argo CD tracks by unless told otherwise
+		"config.k8s.io/owning-inventory":
+		return true
+	case "app.kubernetes.io/managed-by":
+		return value == "Helm"
+	}
+	return false
+}
+
+// allocated are the fields that each API server fills in for itself and does not let go of: a copy has its own.
+func allocated(kind schema.GroupKind) [][]string {
+	switch kind {
+	case schema.GroupKind{Kind: "Service"}:
+		return [][]string{{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "healthCheckNodePort"}}
+	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+		return [][]string{{"spec", "volumeName"}}
+	case schema.GroupKind{Kind: "Namespace"}:
+		return [][]string{{"spec", "finalizers"}}
+	}
+	return nil
+}
+
+// normalize gives a copy the form in which an API server would return it.
+func normalize(obj *unstructured.Unstructured) {
+	kind := obj.GroupVersionKind().GroupKind()
+	headless, _, _ := unstructured.NestedString(obj.Object, "spec", "clusterIP")
+	if kind != (schema.GroupKind{Kind: "Service"}) || headless != "None" { // None is a choice, not an allocation
+		for _, path := range allocated(kind) {
+			unstructured.RemoveNestedField(obj.Object, path...)
+		}
+	}
+	if kind != (schema.GroupKind{Kind: "Secret"}) {
+		return
+	}
+	// A server never returns stringData; where an object has it all the same, it wins over data.
+	plain, _ := obj.Object["stringData"].(map[string]any)
+	for k, v := range plain {
+		if text, ok := v.(string); ok {
+			child(obj.Object, "data")[k] = base64.StdEncoding.EncodeToString([]byte(text))
+		}
+	}
+	delete(obj.Object, "stringData")
+}

@@ -1,0 +1,115 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// AnnotationShape holds, on a copy, a hash of the paths of the fields that were written: a field that the
+// source no longer has is thereby known, also after a restart. It depends on no value.
+const AnnotationShape = v1alpha1.Prefix + "copied-fields"
+
+// AnnotationConfirmDeletions on a rule confirms that up to so many copies may be deleted there although
+// the guard stopped it. It is local: each cluster confirms for itself.
+const AnnotationConfirmDeletions = v1alpha1.LocalPrefix + "confirm-deletions"
+
+// isMark says whether only agents set the label or annotation, or it steers them on the object that it is
+// on: none of these is taken over from a source.
+func isMark(key string) bool {
+	switch key {
+	case v1alpha1.AnnotationOwnerClusterID, v1alpha1.AnnotationOriginalGVK,
+		v1alpha1.LabelOriginalName, v1alpha1.LabelOriginalNamespace,
+		v1alpha1.AnnotationRule, v1alpha1.AnnotationRuleDeletionPolicy, v1alpha1.AnnotationOrphaned,
+		v1alpha1.AnnotationClusterDisabled, v1alpha1.AnnotationSyncDisabled, AnnotationShape:
+		return true
+	}
+	return false
+}
+
+// Owner is the cluster that owns a copy, "" for an object that is not one. The annotation counts; the label
+// stands in where the annotation was taken away.
+func Owner(obj *unstructured.Unstructured) string {
+	return cmp.Or(obj.GetAnnotations()[v1alpha1.AnnotationOwnerClusterID], obj.GetLabels()[v1alpha1.LabelOwnerClusterID])
+}
+
+// IsCopy says that an object carries a mark of a copy, even an empty one. Such an object is never a source.
+func IsCopy(obj *unstructured.Unstructured) bool {
+	_, annotated := obj.GetAnnotations()[v1alpha1.AnnotationOwnerClusterID]
+	_, labelled := obj.GetLabels()[v1alpha1.LabelOwnerClusterID]
+	return annotated || labelled
+}
+
+// MadeBy are the names of the rules that made a copy, in order. It is empty for objects that carry an owner
+// for another reason (other parts of the agent, other tools): what becomes of those is not for rules to say.
+func MadeBy(obj *unstructured.Unstructured) []string {
+	if v := obj.GetAnnotations()[v1alpha1.AnnotationRule]; v != "" {
+		return strings.Split(v, ",")
+	}
+	return nil
+}
+
+// RuleDeletion is the fate that a copy carries for the time when its rule is gone.
+func RuleDeletion(obj *unstructured.Unstructured) v1alpha1.DeletionPolicy {
+	if obj.GetAnnotations()[v1alpha1.AnnotationRuleDeletionPolicy] == string(v1alpha1.DeletionDelete) {
+		return v1alpha1.DeletionDelete
+	}
+	return v1alpha1.DeletionOrphan
+}
+
+// Disabled says that the object is withdrawn (at its source) or is to be left alone (a copy).
+func Disabled(obj *unstructured.Unstructured) bool {
+	_, ok := obj.GetAnnotations()[v1alpha1.AnnotationSyncDisabled]
+	return ok
+}
+
+// Orphaned says that nobody maintains the copy.
+func Orphaned(obj *unstructured.Unstructured) bool {
+	_, ok := obj.GetAnnotations()[v1alpha1.AnnotationOrphaned]
+	return ok
+}
+
+// Orphan is the copy with the mark of an orphan; everything else stays, the owner's marks too.
+func Orphan(copied *unstructured.Unstructured) *unstructured.Unstructured {
+	out := copied.DeepCopy()
+	annotations := out.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationOrphaned] = "true"
+	out.SetAnnotations(annotations)
+	return out
+}
+
+// mark makes obj a copy.
+func mark(metadata map[string]any, owner string, rules []*Rule) {
+	labels, annotations := child(metadata, "labels"), child(metadata, "annotations")
+	labels[v1alpha1.LabelOwnerClusterID] = owner
+	annotations[v1alpha1.AnnotationOwnerClusterID] = owner
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = r.name
+	}
+	annotations[v1alpha1.AnnotationRule] = strings.Join(names, ",")
+	// Several rules: the copy is deleted with the last of them only if all of them want that.
+	if !slices.ContainsFunc(rules, func(r *Rule) bool { return r.ruleDeletion != v1alpha1.DeletionDelete }) {
+		annotations[v1alpha1.AnnotationRuleDeletionPolicy] = string(v1alpha1.DeletionDelete)
+	}
+}
+
+// child is the map under a key, made where it is missing.
+func child(m map[string]any, key string) map[string]any {
+	if c, ok := m[key].(map[string]any); ok {
+		return c
+	}
+	c := map[string]any{}
+	m[key] = c
+	return c
+}

@@ -1,0 +1,171 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Rule is a compiled ResourceSyncRule. It is immutable and safe for concurrent use.
+type Rule struct {
+	name         string
+	generation   int64
+	gvk          schema.GroupVersionKind
+	features     []featureMatch
+	clauses      []clause
+	targets      labels.Selector // nil: every cluster
+	deletion     v1alpha1.DeletionPolicy
+	ruleDeletion v1alpha1.DeletionPolicy
+	paused       bool
+}
+
+// Name is the name of the ResourceSyncRule.
+func (r *Rule) Name() string { return r.name }
+
+// Generation is the generation of the spec that was compiled.
+func (r *Rule) Generation() int64 { return r.generation }
+
+// Kind is the kind that is read at the sources.
+func (r *Rule) Kind() schema.GroupVersionKind { return r.gvk }
+
+// TargetKind is the kind that is written here. This version has no mutation that makes them differ.
+func (r *Rule) TargetKind() schema.GroupVersionKind { return r.gvk }
+
+// Paused says that copies stay as they are.
+func (r *Rule) Paused() bool { return r.paused }
+
+// Deletion is the fate of a copy whose source is gone or no longer matches.
+func (r *Rule) Deletion() v1alpha1.DeletionPolicy { return r.deletion }
+
+// RuleDeletion is the fate of a copy that no rule asks for any more.
+func (r *Rule) RuleDeletion() v1alpha1.DeletionPolicy { return r.ruleDeletion }
+
+// HasTargets says that Targets depends on the labels of the local Cluster object.
+func (r *Rule) HasTargets() bool { return r.targets != nil }
+
+// Targets says whether copies are wanted in the cluster whose Cluster object has these labels.
+func (r *Rule) Targets(cluster map[string]string) bool {
+	return r.targets == nil || r.targets.Matches(labels.Set(cluster))
+}
+
+// HasFeatures says that FeaturesMatch depends on the ClusterFeatures of the source.
+func (r *Rule) HasFeatures() bool { return len(r.features) > 0 }
+
+// FeaturesMatch says whether a cluster with these features is a source: each entry of clusterFeatureMatch
+// needs a feature that meets all of the entry.
+func (r *Rule) FeaturesMatch(features []*v1alpha1.ClusterFeature) bool {
+	for _, entry := range r.features {
+		if !slices.ContainsFunc(features, entry.meets) {
+			return false
+		}
+	}
+	return true
+}
+
+type featureMatch struct {
+	name   string
+	labels labels.Selector
+}
+
+func (m featureMatch) meets(f *v1alpha1.ClusterFeature) bool {
+	return f != nil && (m.name == "" || m.name == f.Spec.FeatureName) && m.labels.Matches(labels.Set(f.Labels))
+}
+
+// SameMatch says whether two specs select the same objects by the same words. Where they do, what is known
+// of the sources under one of them stays known under the other.
+func SameMatch(a, b *v1alpha1.ResourceSyncRuleSpec) bool {
+	return a.GVK == b.GVK && slices.EqualFunc(a.Rules, b.Rules, func(x, y v1alpha1.SyncRule) bool {
+		return equal(x.Matches, y.Matches)
+	})
+}
+
+// ReadsContent says that the rule selects by content: it may read any field of a source object.
+func (r *Rule) ReadsContent() bool {
+	return slices.ContainsFunc(r.clauses, func(c clause) bool {
+		return slices.ContainsFunc(c.entries, func(m matcher) bool { return len(m.content) > 0 })
+	})
+}
+
+// Scope is what is watched at a source for a rule. The selectors narrow what the server sends; they never
+// replace Match. The zero Namespace means all.
+type Scope struct {
+	Namespace     string
+	LabelSelector string
+	FieldSelector string
+}
+
+// Scopes are the smallest scopes that hold everything the rule matches: one for all namespaces, or one for
+// each that the rule names. A rule that names namespaces never has the former. A selector is pushed down
+// where a scope serves one match entry only. Sorted; empty for a rule that selects nothing.
+func (r *Rule) Scopes() []Scope {
+	entries := map[string][]*matcher{} // by namespace, "" for all
+	for i := range r.clauses {
+		c := &r.clauses[i]
+		if len(c.entries) == 0 {
+			return []Scope{{}}
+		}
+		for j := range c.entries {
+			m := &c.entries[j]
+			for _, ns := range m.scopeNamespaces() {
+				entries[ns] = append(entries[ns], m)
+			}
+		}
+	}
+	if all, ok := entries[""]; ok && len(entries) > 1 {
+		for ns, more := range entries {
+			if ns != "" {
+				all = append(all, more...)
+			}
+		}
+		entries = map[string][]*matcher{"": all}
+	}
+	scopes := make([]Scope, 0, len(entries))
+	for ns, matchers := range entries {
+		s := Scope{Namespace: ns}
+		if len(matchers) == 1 {
+			s.LabelSelector, s.FieldSelector = matchers[0].pushDown()
+		}
+		scopes = append(scopes, s)
+	}
+	slices.SortFunc(scopes, func(a, b Scope) int { return strings.Compare(a.Namespace, b.Namespace) })
+	return scopes
+}
+
+// scopeNamespaces are the namespaces that the entry can match in; "" alone for all of them.
+func (m *matcher) scopeNamespaces() []string {
+	switch {
+	case m.namespace != "" && len(m.namespaces) > 0 && !slices.Contains(m.namespaces, m.namespace):
+		return nil // contradicts itself
+	case m.namespace != "":
+		return []string{m.namespace}
+	case len(m.namespaces) > 0:
+		return slices.Compact(slices.Sorted(slices.Values(m.namespaces)))
+	}
+	return []string{""}
+}
+
+func (m *matcher) pushDown() (labelSelector, fieldSelector string) {
+	if len(m.labels) == 1 {
+		labelSelector = m.labels[0].String()
+	}
+	if m.name != "" {
+		fieldSelector = "metadata.name=" + m.name
+	}
+	return labelSelector, fieldSelector
+}
+
+// selector compiles a label selector, absent or empty: everything.
+func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
