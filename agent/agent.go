@@ -1,0 +1,281 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules/engine"
+)
+
+// Agent is one agent of one cluster. Run may be called once.
+type Agent struct {
+	options Options
+	log     *slog.Logger
+	metrics *prometheus.Registry
+}
+
+// New checks the options and starts nothing.
+func New(o Options) (*Agent, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &Agent{options: o, log: o.Log, metrics: metrics}, nil
+}
+
+// session is the agent once it knows which cluster it is in: everything that the loops share.
+type session struct {
+	options Options
+	log     *slog.Logger
+
+	client    *kube.Client
+	private   *private
+	events    record.EventRecorder
+	clusterID string
+	key       ed25519.PrivateKey
+	server    kube.Server
+	issuer    *kube.Issuer
+
+	registry *registry // the local Clusters, rules and features, watched
+	trust    *mesh.Trust
+	mesh     *mesh.Mesh
+	replica  *replica.Replica
+	engine   *engine.Engine
+	peers    *peers
+	health   *health
+
+	ownName  string                 // of this cluster's Cluster object
+	problem  atomic.Pointer[string] // what is wrong with this cluster's own part
+	refusals prometheus.Counter     // what members published and could not be used
+	metadata metadataCell
+	reports  reports
+
+	publish      *loop[replica.Key] // local objects that changed
+	incoming     *loop[replica.Key] // entries that changed, copies to check
+	statuses     *loop[string]      // clusterIDs whose Cluster status may have changed
+	ruleStatuses *loop[string]      // rules whose report changed
+	chores       *loop[chore]       // what the agent does for itself
+}
+
+// Run is the agent: it blocks until ctx ends or something that it cannot mend goes wrong, which it returns
+// as one line that says what to do.
+func (a *Agent) Run(ctx context.Context) error {
+	health := newHealth(a.metrics)
+	server, err := health.listen(ctx, a.options.HTTPListen)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.run(ctx) })
+	group.Go(func() error {
+		s, err := a.start(ctx, health)
+		if err != nil {
+			return err
+		}
+		return s.run(ctx)
+	})
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// start finds out where the agent is and prepares every part; it writes to the API server only what the
+// agent cannot be without: its key, its epoch, its Cluster object.
+func (a *Agent) start(ctx context.Context, health *health) (*session, error) {
+	o := a.options
+	kube.RouteClientLogs(a.log)
+	config, err := kube.LoadConfig(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kube.NewClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the local API server: %w", err)
+	}
+	s := &session{options: o, log: a.log, client: client, health: health,
+		private: &private{client: client.Kube, namespace: o.privateNamespace()}}
+	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
+		return nil, err
+	}
+	if err := s.checkRights(ctx); err != nil {
+		return nil, err
+	}
+	if s.server, err = kube.FindServer(ctx, client, o.APIServerEndpoint); err != nil {
+		return nil, err
+	}
+	own, err := s.findOwnCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var recorded []byte
+	if own != nil && own.Spec.Mesh != nil {
+		recorded = own.Spec.Mesh.PublicKey
+	}
+	if s.key, err = s.private.identity(ctx, s.clusterID, recorded); err != nil {
+		return nil, err
+	}
+	if err := s.join(ctx, a.metrics); err != nil {
+		return nil, err
+	}
+	if own, err = s.ensureOwnCluster(ctx); err != nil {
+		return nil, err
+	}
+	s.issuer = kube.NewIssuer(client, o.Namespace, s.server, own.Name)
+	if s.events, err = newRecorder(ctx, client.Kube); err != nil {
+		return nil, err
+	}
+	if s.registry, err = newRegistry(s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// join opens the mesh port and prepares trust, replica, engine and loops.
+func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error {
+	pins, err := s.private.pins(ctx, s.log)
+	if err != nil {
+		return err
+	}
+	s.newLoops()
+	self := mesh.Pin{ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey)}
+	s.trust = mesh.NewTrust(self, s.pinned)
+	for _, p := range pins {
+		if err := s.restorePin(p); err != nil {
+			s.log.Error("a recorded pin is not taken", "cluster", p.ClusterID, "error", err)
+		}
+	}
+	epoch, err := s.private.openEpoch(ctx, 0)
+	if err != nil {
+		return err
+	}
+	s.replica, err = replica.New(replica.Options{
+		Self: s.clusterID, PrivateKey: s.key, Epoch: epoch, Keyring: s.trust, Changed: s.entriesChanged,
+	})
+	if err != nil {
+		return fmt.Errorf("open replica: %w", err)
+	}
+	s.peers = newPeers(s)
+	if s.engine, err = s.newEngine(metrics); err != nil {
+		return fmt.Errorf("prepare sync rules: %w", err)
+	}
+	s.mesh, err = mesh.New(mesh.Options{
+		Identity: mesh.Identity{ClusterID: s.clusterID, PrivateKey: s.key},
+		Trust:    s.trust, State: ownEpochWatch{s.replica, s}, Listen: s.options.MeshListen,
+		Endpoints: s.endpoints, Credential: s.issueCredential, MemberChanged: s.memberChanged,
+		Log: s.log, Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	s.refusals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "roster_refused_objects_total", Help: "Objects that members published and that could not be used here.",
+	})
+	metrics.MustRegister(s.refusals, newReplicaCollector(s.replica, epoch))
+	return nil
+}
+
+func (s *session) newLoops() {
+	s.publish = newLoop("publish", s.log, s.publishKey)
+	s.incoming = newLoop("import", s.log, s.importKey)
+	s.statuses = newLoop("cluster status", s.log, s.writeClusterStatus)
+	s.ruleStatuses = newLoop("rule status", s.log, s.writeRuleStatus)
+	s.chores = newLoop("chores", s.log, s.doChore)
+}
+
+// run joins the parts. The order matters once: the local API server is read to the end before anything is
+// published as complete, and before the engine may take "not yet told" for "gone".
+func (s *session) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.mesh.Run(ctx) })
+	if err := s.registry.start(ctx); err != nil {
+		return errors.Join(err, group.Wait())
+	}
+	s.log.Info("caught up with the local API server", "cluster", s.registry.ownName(), "clusterID", s.clusterID, "mesh", s.meshAddress(), "version", s.options.Version)
+	if err := s.publishAll(); err != nil {
+		s.log.Error("some objects are not published", "error", err)
+	}
+	s.engine.Ready()
+	group.Go(func() error { return s.engine.Run(ctx) })
+	group.Go(func() error { return s.publish.run(ctx, 1) })
+	group.Go(func() error { return s.incoming.run(ctx, 4) })
+	group.Go(func() error { return s.statuses.run(ctx, 2) })
+	group.Go(func() error { return s.ruleStatuses.run(ctx, 2) })
+	group.Go(func() error { return s.chores.run(ctx, 2) })
+	group.Go(func() error { return s.peers.run(ctx) })
+	group.Go(func() error { return s.watchNodes(ctx) })
+	s.chores.add(choreVersion)
+	s.chores.add(choreBootstrap)
+	s.chores.add(chorePins)
+	s.health.ready()
+	return group.Wait()
+}
+
+// meshAddress is the host:port that members dial.
+func (s *session) meshAddress() string {
+	if s.options.MeshAdvertise != "" {
+		return s.options.MeshAdvertise
+	}
+	host, port, err := net.SplitHostPort(s.mesh.Addr().String())
+	if err != nil {
+		return s.mesh.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+		return net.JoinHostPort(host, port)
+	}
+	return net.JoinHostPort(firstGlobalAddress(), port)
+}
+
+// firstGlobalAddress is the first address of this machine that is not its own alone; in a pod there is one.
+func firstGlobalAddress() string {
+	addresses, err := net.InterfaceAddrs()
+	if err == nil {
+		for _, a := range addresses {
+			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+				return n.IP.String()
+			}
+		}
+	}
+	return "127.0.0.1"
+}
+
+// awaitClusterID asks who this cluster is; an API server that is merely away is waited for, with one line.
+func awaitClusterID(ctx context.Context, client *kube.Client, log *slog.Logger) (string, error) {
+	delay, said := 100*time.Millisecond, false
+	for {
+		id, err := client.ClusterID(ctx)
+		if err == nil || !errors.Is(err, kube.ErrUnreachable) {
+			return id, err
+		}
+		if !said {
+			log.Warn("waiting for the local API server; check --kubeconfig when it should be up", "server", client.Config.Host, "error", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(delay):
+			delay = min(2*delay, retryMost)
+		}
+	}
+}

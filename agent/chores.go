@@ -1,0 +1,105 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// chore is something that the agent does for itself, again when asked or when its time has come.
+type chore string
+
+const (
+	choreVersion   chore = "server version"
+	choreBootstrap chore = "bootstrap credential"
+	chorePins      chore = "pins"
+	choreEpoch     chore = "epoch"
+)
+
+func (s *session) doChore(ctx context.Context, c chore) error {
+	switch c {
+	case choreVersion:
+		version, err := s.client.ServerVersion(ctx)
+		if err != nil {
+			return fmt.Errorf("read the API server's version: %w", err)
+		}
+		s.metadata.setVersion(version)
+		s.statuses.add(s.clusterID)
+	case choreBootstrap:
+		next, err := s.ensureBootstrap(ctx)
+		if err != nil {
+			return err
+		}
+		if next > 0 {
+			s.chores.addAfter(c, next)
+		}
+	case chorePins:
+		return s.private.recordPins(ctx, s.trust.Pins())
+	case choreEpoch:
+		return s.reopen(ctx)
+	}
+	return nil
+}
+
+// nodesChanged is called with all nodes when one of them changed in what describes the cluster. An API
+// server that was upgraded has had its connections closed, and with them the node watch, so the version
+// is read again here and not by a timer.
+func (s *session) nodesChanged(nodes []*corev1.Node) {
+	s.metadata.setNodes(nodes)
+	s.chores.add(choreVersion)
+}
+
+// watchNodes keeps the cluster's description of itself. Without the right to read nodes the cluster is listed
+// without one.
+func (s *session) watchNodes(ctx context.Context) error {
+	for {
+		err := kube.WatchNodes(ctx, s.client, s.nodesChanged)
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.log.Warn("nodes cannot be read; provider, distribution and locality stay unknown", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(untilWoken):
+		}
+	}
+}
+
+// metadataCell is what the cluster says of itself.
+type metadataCell struct {
+	mu      sync.Mutex
+	nodes   []*corev1.Node
+	version string
+}
+
+func (m *metadataCell) setNodes(nodes []*corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nodes = nodes
+}
+
+func (m *metadataCell) setVersion(version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.version = version
+}
+
+// describe fills a status; before the version is known it leaves what was there.
+func (m *metadataCell) describe(status *v1alpha1.ClusterStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.version == "" {
+		return
+	}
+	describe(kube.DescribeCluster(m.nodes, m.version), status)
+}

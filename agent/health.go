@@ -1,0 +1,69 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// health serves /metrics, /healthz and /readyz. Ready means: caught up with the local API server and
+// serving. It does not mean joined: a cluster that is alone, or cut off, is no reason to restart a pod.
+type health struct {
+	metrics *prometheus.Registry
+	isReady atomic.Bool
+}
+
+func newHealth(metrics *prometheus.Registry) *health { return &health{metrics: metrics} }
+
+func (h *health) ready() { h.isReady.Store(true) }
+
+type httpServer struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+// listen opens the port, so that one that is taken is one line at the start.
+func (h *health) listen(ctx context.Context, address string) (*httpServer, error) {
+	if address == "" {
+		return &httpServer{}, nil
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--http-listen: cannot listen on %s: %w; choose another port or stop what uses it", address, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !h.isReady.Load() {
+			http.Error(w, "not caught up with the local API server yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return &httpServer{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}, nil
+}
+
+// run serves until ctx ends.
+func (s *httpServer) run(ctx context.Context) error {
+	if s.server == nil {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.server.Close() })
+	defer stop()
+	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve http: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Options is what the command line, the environment and the configuration file say. The zero value of a
+// field means what the field's comment says; Validate names the flag that is wrong.
+type Options struct {
+	// Kubeconfig is the path of a kubeconfig for the local cluster; empty means the in-cluster one.
+	Kubeconfig string
+	// Namespace is the agent's own namespace. Credentials and keys live in <Namespace>-private, the
+	// ServiceAccounts that peers read with in <Namespace>-readers.
+	Namespace string
+	// ClusterName names the Cluster object that is created when the local API server has none for this
+	// cluster; empty means that it must exist.
+	ClusterName string
+	// DataDir keeps what may be lost: the API server and the peers can rebuild all of it.
+	DataDir string
+	// MeshListen is the host:port that the mesh listens on; port 0 picks a free one.
+	MeshListen string
+	// MeshAdvertise is the host:port that members dial; empty means the listening address, or the
+	// machine's first global one when it listens on all.
+	MeshAdvertise string
+	// HTTPListen is the host:port of /metrics, /healthz and /readyz; empty turns them off.
+	HTTPListen string
+	// APIServerEndpoint is the https:// URL under which peers reach the local API server; empty means
+	// the one that the agent itself uses, or the endpoint that the cluster publishes when that is internal.
+	APIServerEndpoint string
+	// NetworkName picks, from a peer's kubernetesApiEndpoints, the entry with that clientNetwork.
+	NetworkName string
+	// ManageSecret makes the agent keep a Secret with a reader credential that a person can swap.
+	ManageSecret bool
+	// CoreResourceSource makes the agent publish its own rules and features; without it the cluster
+	// only receives.
+	CoreResourceSource bool
+	// Workers is how many copies are written at the same time.
+	Workers int
+	// Version is the agent's version, for logs, metrics and the user agent.
+	Version string
+	// Log receives everything that the agent says.
+	Log *slog.Logger
+}
+
+// Validate reports every flag that cannot be used, each with its name and the way to mend it.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(flag, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
+	}
+	if msgs := validation.IsDNS1123Label(o.Namespace); len(msgs) > 0 {
+		bad("namespace", "%q is not a namespace name: %s", o.Namespace, msgs[0])
+	} else if len(o.Namespace) > validation.DNS1123LabelMaxLength-len("-readers") {
+		bad("namespace", "%q is longer than %d characters, which leaves no room for the suffix -readers", o.Namespace, validation.DNS1123LabelMaxLength-len("-readers"))
+	}
+	if o.ClusterName != "" {
+		if msgs := validation.IsDNS1123Subdomain(o.ClusterName); len(msgs) > 0 {
+			bad("cluster-name", "%q is not a valid object name: %s", o.ClusterName, msgs[0])
+		}
+	}
+	if err := checkHostPort(o.MeshListen, true); err != nil {
+		bad("mesh-listen", "%v", err)
+	}
+	if o.MeshAdvertise != "" {
+		if err := checkHostPort(o.MeshAdvertise, false); err != nil {
+			bad("mesh-advertise", "%v", err)
+		}
+	}
+	if o.HTTPListen != "" {
+		if err := checkHostPort(o.HTTPListen, true); err != nil {
+			bad("http-listen", "%v", err)
+		} else if o.HTTPListen == o.MeshListen && !strings.HasSuffix(o.HTTPListen, ":0") {
+			bad("http-listen", "%s is the same address as --mesh-listen; give one of them another port", o.HTTPListen)
+		}
+	}
+	if o.APIServerEndpoint != "" {
+		if u, err := url.Parse(o.APIServerEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
+			bad("apiserver-endpoint", "%q is not an https:// URL, like https://203.0.113.7:6443", o.APIServerEndpoint)
+		}
+	}
+	if o.NetworkName == "" {
+		bad("network-name", "is empty; leave it out to use \"default\"")
+	}
+	if o.Workers < 1 || o.Workers > 256 {
+		bad("workers", "%d is not between 1 and 256", o.Workers)
+	}
+	if o.Log == nil {
+		errs = append(errs, errors.New("options: no logger"))
+	}
+	return errors.Join(errs...)
+}
+
+// checkHostPort accepts what net.Listen does; for an address that others dial, a host and a port must be named.
+func checkHostPort(address string, listen bool) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port", address)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("%q has no port between 0 and 65535", address)
+	}
+	if listen {
+		return nil
+	}
+	if n == 0 || host == "" || net.ParseIP(host).IsUnspecified() {
+		return fmt.Errorf("%q cannot be dialled by others: name a host and a port", address)
+	}
+	return nil
+}
+
+func (o *Options) privateNamespace() string { return v1alpha1.PrivateNamespace(o.Namespace) }

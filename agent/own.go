@@ -1,0 +1,207 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica"
+)
+
+// ErrClusterName is returned when this cluster cannot have the name that it was given.
+var ErrClusterName = errors.New("cluster name")
+
+// checkRights names, in one line, every right that the agent cannot start without.
+func (s *session) checkRights(ctx context.Context) error {
+	var need []kube.Attributes
+	add := func(gvk schema.GroupVersionKind, namespace string, verbs ...string) {
+		for _, verb := range verbs {
+			need = append(need, kube.Attributes{Verb: verb, GVK: gvk, Namespace: namespace})
+		}
+	}
+	add(v1alpha1.SchemeGroupVersion.WithKind("Cluster"), "", "list", "watch", "create", "update", "delete")
+	add(v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), "", "list", "watch", "create", "update", "delete")
+	add(v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), "", "list", "watch")
+	add(corev1.SchemeGroupVersion.WithKind("Secret"), s.options.Namespace, "get", "list", "watch", "create", "update")
+	add(corev1.SchemeGroupVersion.WithKind("Secret"), s.options.privateNamespace(), "get", "create", "update")
+	missing, err := s.client.Allowed(ctx, need)
+	if errors.Is(err, kube.ErrKindUnknown) {
+		return fmt.Errorf("the API server does not serve a kind that the agent keeps: install the CRDs of charts/agent first: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("review the agent's rights: %w", err)
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("--namespace %s: this identity may not %s; install charts/agent into namespace %s, or run the agent with the token of its ServiceAccount", s.options.Namespace, strings.Join(missing, ", "), s.options.Namespace)
+	}
+	return nil
+}
+
+// findOwnCluster returns this cluster's Cluster object, or nil. Of several the one with the agent's name
+// counts, else the oldest; the others show LocalConflict.
+func (s *session) findOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
+	list, err := s.client.Registry.ClusterRegistryV1alpha1().Clusters().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("list clusters: %w", err)
+	}
+	var own []*v1alpha1.Cluster
+	for i := range list.Items {
+		c := &list.Items[i]
+		switch {
+		case string(c.Spec.ClusterID) == s.clusterID:
+			own = append(own, c)
+		case c.Name == s.options.ClusterName:
+			return nil, fmt.Errorf("%w: --cluster-name %s: the Cluster object of that name belongs to clusterID %s; choose another name", ErrClusterName, c.Name, c.Spec.ClusterID)
+		}
+	}
+	if len(own) == 0 {
+		if s.options.ClusterName == "" {
+			return nil, fmt.Errorf("%w: --cluster-name is not given, and there is no Cluster object with spec.clusterID %s", ErrClusterName, s.clusterID)
+		}
+		return nil, nil
+	}
+	slices.SortFunc(own, func(a, b *v1alpha1.Cluster) int {
+		if a.Name == s.options.ClusterName || b.Name == s.options.ClusterName {
+			if a.Name == s.options.ClusterName {
+				return -1
+			}
+			return 1
+		}
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	return own[0], nil
+}
+
+// ensureOwnCluster creates this cluster's Cluster object or brings the fields up to date that the agent
+// answers for; everything else in it is the user's. It is also the repair of an object that was deleted:
+// only leaving the group ends a Cluster.
+func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
+	clusters := s.client.Registry.ClusterRegistryV1alpha1().Clusters()
+	var out *v1alpha1.Cluster
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		have, err := s.findOwnCluster(ctx)
+		if err != nil {
+			return err
+		}
+		if have == nil {
+			fresh := s.bornCluster()
+			s.fillOwn(fresh)
+			out, err = clusters.Create(ctx, fresh, metav1.CreateOptions{})
+			return err
+		}
+		want := have.DeepCopy()
+		s.fillOwn(want)
+		if out = have; equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+			return nil
+		}
+		out, err = clusters.Update(ctx, want, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write this cluster's Cluster object: %w", err)
+	}
+	if s.options.ClusterName != "" && out.Name != s.options.ClusterName {
+		s.log.Warn("this cluster has a Cluster object already; --cluster-name is not used", "cluster", out.Name, "flag", s.options.ClusterName)
+	}
+	s.ownName = out.Name
+	return out, nil
+}
+
+// bornCluster is the object as it was last published, so that a deleted one comes back with its labels.
+func (s *session) bornCluster() *v1alpha1.Cluster {
+	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: s.options.ClusterName}}
+	if s.replica == nil {
+		return c
+	}
+	for _, e := range s.replica.Find(replica.Key{Kind: replica.KindCluster, Name: s.clusterID}) {
+		if p, err := decodeCluster(e.Origin, e.Payload); err == nil {
+			c.Labels, c.Annotations, c.Spec = p.Labels, p.Annotations, p.Spec
+		}
+	}
+	return c
+}
+
+func (s *session) fillOwn(c *v1alpha1.Cluster) {
+	c.Spec.ClusterID = types.UID(s.clusterID)
+	if c.Spec.Mesh == nil {
+		c.Spec.Mesh = &v1alpha1.ClusterMesh{}
+	}
+	c.Spec.Mesh.PublicKey = s.key.Public().(ed25519.PublicKey)
+	c.Spec.Mesh.Endpoints = []string{s.meshAddress()}
+	if s.options.ManageSecret {
+		c.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Name: c.Name, Namespace: s.options.Namespace}
+	}
+	endpoint := v1alpha1.KubernetesAPIEndpoint{ServerAddress: s.server.Address, CABundle: s.server.CABundle}
+	for i := range c.Spec.KubernetesAPIEndpoints {
+		if c.Spec.KubernetesAPIEndpoints[i].ClientNetwork == "" {
+			c.Spec.KubernetesAPIEndpoints[i] = endpoint
+			return
+		}
+	}
+	c.Spec.KubernetesAPIEndpoints = append(c.Spec.KubernetesAPIEndpoints, endpoint)
+}
+
+// ensureBootstrap keeps the Secret that a person swaps: a kubeconfig with a short-lived token of an account
+// of its own. It returns when it wants to be called again.
+func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err error) {
+	if !s.options.ManageSecret {
+		return 0, nil
+	}
+	name := types.NamespacedName{Namespace: s.options.Namespace, Name: s.ownName}
+	have, err := s.client.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return 0, fmt.Errorf("read Secret %s: %w", name, err)
+	case have.Type != v1alpha1.SecretType:
+		return 0, s.ownProblem(fmt.Errorf("Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType))
+	default:
+		if _, err := kube.ParseKubeconfig(have.Data[v1alpha1.SecretKubeconfigKey]); err == nil {
+			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey], bootstrapLife); left > 0 {
+				return left, s.ownProblem(nil)
+			}
+		}
+	}
+	credential, err := s.issuer.Issue(ctx, bootstrapAccount, bootstrapLife)
+	if err != nil {
+		return 0, s.ownProblem(fmt.Errorf("issue the credential that peers are given: %w", err))
+	}
+	err = applySecret(ctx, s.client.Kube, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name.Name, Namespace: name.Namespace, Labels: managedLabels()},
+		Type:       v1alpha1.SecretType,
+		Data:       map[string][]byte{v1alpha1.SecretKubeconfigKey: credential.Kubeconfig},
+	})
+	if err != nil {
+		return 0, s.ownProblem(fmt.Errorf("write Secret %s: %w", name, err))
+	}
+	return renewIn(credential.Kubeconfig, bootstrapLife), s.ownProblem(nil)
+}
+
+// ownProblem keeps what is wrong with this cluster's own part, for the status of its Cluster object.
+func (s *session) ownProblem(err error) error {
+	message := ""
+	if err != nil {
+		message = err.Error()
+	}
+	if last := s.problem.Swap(&message); last == nil || *last != message {
+		s.statuses.add(s.clusterID)
+	}
+	return err
+}

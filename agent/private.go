@@ -1,0 +1,214 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+)
+
+// Secrets in the private namespace and their keys.
+const (
+	identitySecret = "roster-identity"
+	identityKey    = "ed25519.key" // PEM, PKCS#8
+	epochKey       = "epoch"       // decimal
+	trustSecret    = "roster-trust"
+	peerSecret     = "peer-" // + clusterID
+)
+
+// ErrIdentityLost is returned when the cluster's public key is recorded but its private key is gone. A
+// second key is never minted by itself: every member would refuse it, and rightly so.
+var ErrIdentityLost = errors.New("the private key of this cluster is lost")
+
+// private is what the agent keeps for itself in <namespace>-private.
+type private struct {
+	client    kubernetes.Interface
+	namespace string
+}
+
+// identity reads the cluster's key, or makes it when no public key was ever recorded.
+func (p *private) identity(ctx context.Context, clusterID string, recorded []byte) (ed25519.PrivateKey, error) {
+	secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && len(recorded) > 0:
+		return nil, fmt.Errorf("%w: Secret %s/%s is missing, but this cluster's Cluster object records a public key; restore the Secret from a backup", ErrIdentityLost, p.namespace, identitySecret)
+	case apierrors.IsNotFound(err):
+		return p.mint(ctx, clusterID)
+	case err != nil:
+		return nil, fmt.Errorf("read Secret %s/%s: %w", p.namespace, identitySecret, err)
+	}
+	key, err := mesh.ParsePrivateKey(secret.Data[identityKey])
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s/%s, key %s: %w", p.namespace, identitySecret, identityKey, err)
+	}
+	if len(recorded) > 0 && !key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(recorded)) {
+		return nil, fmt.Errorf("%w: Secret %s/%s holds another key than the one that this cluster's Cluster object records; restore the Secret from a backup", ErrIdentityLost, p.namespace, identitySecret)
+	}
+	return key, nil
+}
+
+func (p *private) mint(ctx context.Context, clusterID string) (ed25519.PrivateKey, error) {
+	key, err := mesh.GenerateKey()
+	if err != nil {
+		return nil, fmt.Errorf("make identity key: %w", err)
+	}
+	data, err := mesh.MarshalPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode identity key: %w", err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: identitySecret, Namespace: p.namespace, Labels: managedLabels()},
+		Data:       map[string][]byte{identityKey: data, epochKey: []byte("0"), "clusterID": []byte(clusterID)},
+	}
+	_, err = p.client.CoreV1().Secrets(p.namespace).Create(ctx, secret, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // another agent of this cluster was quicker: its key is the cluster's
+		return p.identity(ctx, clusterID, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create Secret %s/%s: %w", p.namespace, identitySecret, err)
+	}
+	return key, nil
+}
+
+// openEpoch records and returns an epoch above every one that was recorded and above floor. It is on disk at
+// the API server before anything is signed in it, so no two starts ever share an epoch.
+func (p *private) openEpoch(ctx context.Context, floor uint64) (uint64, error) {
+	var epoch uint64
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		var last uint64
+		if text := string(secret.Data[epochKey]); text != "" {
+			if last, err = strconv.ParseUint(text, 10, 64); err != nil {
+				return fmt.Errorf("key %s: %q is not a number", epochKey, text)
+			}
+		}
+		epoch = max(last, floor) + 1
+		secret.Data[epochKey] = []byte(strconv.FormatUint(epoch, 10))
+		_, err = p.client.CoreV1().Secrets(p.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("record epoch in Secret %s/%s: %w", p.namespace, identitySecret, err)
+	}
+	return epoch, nil
+}
+
+// pinRecord is one pin as the trust Secret keeps it, under its clusterID.
+type pinRecord struct {
+	PublicKey  []byte `json:"publicKey"`
+	Introducer string `json:"introducer,omitempty"`
+}
+
+// pins reads the recorded pins. They win over the Cluster objects, which anybody with write access to this
+// cluster may have edited while the agent was away.
+func (p *private) pins(ctx context.Context, log *slog.Logger) ([]mesh.Pin, error) {
+	secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, trustSecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", p.namespace, trustSecret, err)
+	}
+	pins := make([]mesh.Pin, 0, len(secret.Data))
+	for id, data := range secret.Data {
+		var r pinRecord
+		if err := json.Unmarshal(data, &r); err != nil || len(r.PublicKey) != ed25519.PublicKeySize {
+			log.Error("a recorded pin cannot be read and is ignored", "secret", p.namespace+"/"+trustSecret, "cluster", id)
+			continue
+		}
+		pins = append(pins, mesh.Pin{ClusterID: id, PublicKey: r.PublicKey, Introducer: r.Introducer})
+	}
+	return pins, nil
+}
+
+// recordPins makes the trust Secret hold exactly pins; it writes only when that changes it.
+func (p *private) recordPins(ctx context.Context, pins []mesh.Pin) error {
+	data := make(map[string][]byte, len(pins))
+	for _, pin := range pins {
+		record, err := json.Marshal(pinRecord{PublicKey: pin.PublicKey, Introducer: pin.Introducer})
+		if err != nil {
+			return fmt.Errorf("encode pin: %w", err)
+		}
+		data[pin.ClusterID] = record
+	}
+	return p.record(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: trustSecret, Namespace: p.namespace, Labels: managedLabels()},
+		Data:       data,
+	})
+}
+
+// recordCredential keeps the kubeconfig that a peer's agent issued to us.
+func (p *private) recordCredential(ctx context.Context, clusterID string, kubeconfig []byte) error {
+	return p.record(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: peerSecret + clusterID, Namespace: p.namespace, Labels: managedLabels()},
+		Type:       v1alpha1.SecretType,
+		Data:       map[string][]byte{v1alpha1.SecretKubeconfigKey: kubeconfig},
+	})
+}
+
+// credential returns the kubeconfig that was kept for a peer, or nil.
+func (p *private) credential(ctx context.Context, clusterID string) ([]byte, error) {
+	secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, peerSecret+clusterID, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", p.namespace, peerSecret+clusterID, err)
+	}
+	return secret.Data[v1alpha1.SecretKubeconfigKey], nil
+}
+
+// record creates the Secret or replaces the data of the one that is there.
+func (p *private) record(ctx context.Context, want *corev1.Secret) error {
+	if err := applySecret(ctx, p.client, want); err != nil {
+		return fmt.Errorf("record Secret %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	return nil
+}
+
+func applySecret(ctx context.Context, client kubernetes.Interface, want *corev1.Secret) error {
+	secrets := client.CoreV1().Secrets(want.Namespace)
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		have, err := secrets.Get(ctx, want.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = secrets.Create(ctx, want, metav1.CreateOptions{})
+			if !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+			have, err = secrets.Get(ctx, want.Name, metav1.GetOptions{})
+		}
+		if err != nil {
+			return err
+		}
+		if maps.EqualFunc(have.Data, want.Data, func(a, b []byte) bool { return string(a) == string(b) }) {
+			return nil
+		}
+		have.Data = want.Data
+		_, err = secrets.Update(ctx, have, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// managedLabels marks what the agent made for itself.
+func managedLabels() map[string]string {
+	return map[string]string{"app.kubernetes.io/managed-by": "roster-agent"}
+}

@@ -1,0 +1,153 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica"
+)
+
+// publishAll hands everything that this cluster owns to the replica and then marks the epoch complete:
+// from there on, what an earlier epoch held and this one does not is known to be gone.
+func (s *session) publishAll() error {
+	var errs []error
+	put := func(kind replica.Kind, name string) {
+		if err := s.publishLocal(replica.Key{Kind: kind, Name: name}); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	put(replica.KindCluster, s.clusterID)
+	rules, err := s.registry.rules.List(labels.Everything())
+	errs = append(errs, err)
+	for _, r := range rules {
+		put(replica.KindRule, r.Name)
+	}
+	features, err := s.registry.features.List(labels.Everything())
+	errs = append(errs, err)
+	for _, f := range features {
+		put(replica.KindFeature, f.Name)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // not complete: nobody may take what is missing for deleted
+	}
+	s.mesh.Broadcast(s.replica.Complete()...)
+	return nil
+}
+
+// publishKey is the publisher: it makes the replica say of a key what the local API server says.
+func (s *session) publishKey(ctx context.Context, key replica.Key) error {
+	if key.Kind == replica.KindCluster {
+		own := s.registry.ownCluster()
+		if own == nil {
+			_, err := s.ensureOwnCluster(ctx)
+			return err
+		}
+		want := own.DeepCopy()
+		if s.fillOwn(want); !equality.Semantic.DeepEqual(own.Spec, want.Spec) {
+			if _, err := s.ensureOwnCluster(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return s.publishLocal(key)
+}
+
+// publishLocal reads the watched object and hands it to the replica. An object with an owner is a copy and
+// never published; one that is gone, or whose publication is switched off, is announced only when it was
+// published before.
+func (s *session) publishLocal(key replica.Key) error {
+	status, payload, err := s.local(key)
+	if err != nil {
+		return fmt.Errorf("encode %s %s: %w", kindName(key.Kind), key.Name, err)
+	}
+	if status == replica.Deleted {
+		if published := s.published(key); published == nil || published.Status != replica.Live {
+			return nil // never published, or withdrawn: deleting a withdrawn object publishes nothing
+		}
+	}
+	messages, err := s.replica.Publish(key, status, payload)
+	if err != nil {
+		return fmt.Errorf("publish %s %s: %w", kindName(key.Kind), key.Name, err)
+	}
+	s.mesh.Broadcast(messages...)
+	return nil
+}
+
+// local is what the local API server says of a key: Live with its payload, Withdrawn, or Deleted when there
+// is no such object of this cluster's own.
+func (s *session) local(key replica.Key) (replica.Status, []byte, error) {
+	switch key.Kind {
+	case replica.KindCluster:
+		c := s.registry.ownCluster()
+		if c == nil {
+			return replica.Withdrawn, nil, nil // being recreated
+		}
+		payload, err := encodeCluster(c)
+		return replica.Live, payload, err
+	case replica.KindRule:
+		r, err := s.registry.rules.Get(key.Name)
+		if err != nil || owner(r) != "" {
+			return replica.Deleted, nil, nil
+		}
+		if s.withheld(r) {
+			return replica.Withdrawn, nil, nil
+		}
+		payload, err := encodeRule(r)
+		return replica.Live, payload, err
+	case replica.KindFeature:
+		f, err := s.registry.features.Get(key.Name)
+		if err != nil || owner(f) != "" {
+			return replica.Deleted, nil, nil
+		}
+		if s.withheld(f) {
+			return replica.Withdrawn, nil, nil
+		}
+		payload, err := encodeFeature(f)
+		return replica.Live, payload, err
+	}
+	return replica.Deleted, nil, nil
+}
+
+// withheld tells the objects that their owner keeps to the cluster: by annotation each, or all of them.
+func (s *session) withheld(o metav1.Object) bool {
+	return !s.options.CoreResourceSource || has(o, v1alpha1.AnnotationSyncDisabled)
+}
+
+// published is this cluster's own entry for a key, or nil.
+func (s *session) published(key replica.Key) *replica.Entry {
+	for _, e := range s.replica.Find(key) {
+		if e.Origin == s.clusterID {
+			return &e
+		}
+	}
+	return nil
+}
+
+// reopen starts a higher epoch when a peer holds entries of ours that we do not remember having signed: our
+// recorded epoch was lost or restored from a backup. It is recorded before it is used.
+func (s *session) reopen(ctx context.Context) error {
+	seen := s.replica.OwnEpochSeen()
+	if seen == 0 {
+		return nil
+	}
+	epoch, err := s.private.openEpoch(ctx, seen)
+	if err != nil {
+		return err
+	}
+	s.log.Warn("a member holds later entries of this cluster than this agent: opening a new epoch", "seen", seen, "epoch", epoch)
+	messages, err := s.replica.Reopen(epoch)
+	if err != nil {
+		return fmt.Errorf("open epoch %d: %w", epoch, err)
+	}
+	s.mesh.Broadcast(messages...)
+	return nil
+}

@@ -1,0 +1,218 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/client/informers/externalversions"
+	listers "github.com/roster-mesh/roster/kube/client/listers/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica"
+)
+
+const clusterIDIndex = "clusterID"
+
+// registry is the local API server's Clusters, rules and features, watched, with the Secrets that a swap
+// may have put into the agent's namespace. Objects in its listers are shared: never change one.
+type registry struct {
+	session   *session
+	factories []interface {
+		Start(<-chan struct{})
+		Shutdown()
+	}
+	clusterIndex cache.Indexer
+	clusters     listers.ClusterLister
+	rules        listers.ResourceSyncRuleLister
+	features     listers.ClusterFeatureLister
+	secrets      corelisters.SecretLister
+	handlers     []cache.ResourceEventHandlerRegistration
+	own          atomic.Pointer[string]
+}
+
+func newRegistry(s *session) (*registry, error) {
+	r := &registry{session: s}
+	objects := externalversions.NewSharedInformerFactoryWithOptions(s.client.Registry, 0, externalversions.WithTransform(withoutManagedFields))
+	api := objects.ClusterRegistry().V1alpha1()
+	credentials := informers.NewSharedInformerFactoryWithOptions(s.client.Kube, 0,
+		informers.WithNamespace(s.options.Namespace),
+		informers.WithTransform(func(o any) (any, error) { return withoutData(o), nil }),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("type", v1alpha1.SecretType).String()
+		}))
+	r.factories = append(r.factories, objects, credentials)
+
+	clusters := api.Clusters().Informer()
+	err := clusters.AddIndexers(cache.Indexers{clusterIDIndex: func(o any) ([]string, error) {
+		if c, ok := o.(*v1alpha1.Cluster); ok {
+			return []string{string(c.Spec.ClusterID)}, nil
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("index clusters: %w", err)
+	}
+	r.clusterIndex = clusters.GetIndexer()
+	r.secrets = credentials.Core().V1().Secrets().Lister()
+	r.clusters, r.rules, r.features = api.Clusters().Lister(), api.ResourceSyncRules().Lister(), api.ClusterFeatures().Lister()
+
+	for informer, changed := range map[cache.SharedIndexInformer]func(any){
+		clusters:                                     r.clusterChanged,
+		api.ResourceSyncRules().Informer():           r.ruleChanged,
+		api.ClusterFeatures().Informer():             r.featureChanged,
+		credentials.Core().V1().Secrets().Informer(): r.secretChanged,
+	} {
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    changed,
+			UpdateFunc: func(_, o any) { changed(o) },
+			DeleteFunc: func(o any) {
+				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+					o = gone.Obj
+				}
+				changed(o)
+			},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("watch the local API server: %w", err)
+		}
+		r.handlers = append(r.handlers, handler)
+	}
+	return r, nil
+}
+
+// start returns when every handler has seen the first complete list.
+func (r *registry) start(ctx context.Context) error {
+	for _, f := range r.factories {
+		f.Start(ctx.Done())
+	}
+	for _, h := range r.handlers {
+		if !cache.WaitForCacheSync(ctx.Done(), h.HasSynced) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// byID returns the local Cluster objects that claim a clusterID; more than one is a conflict.
+func (r *registry) byID(clusterID string) []*v1alpha1.Cluster {
+	found, err := r.clusterIndex.ByIndex(clusterIDIndex, clusterID)
+	if err != nil {
+		return nil // the index exists: newRegistry made it
+	}
+	out := make([]*v1alpha1.Cluster, 0, len(found))
+	for _, o := range found {
+		if c, ok := o.(*v1alpha1.Cluster); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ownCluster is this cluster's Cluster object: the one of the name that the agent settled on, or nil.
+func (r *registry) ownCluster() *v1alpha1.Cluster {
+	c, err := r.clusters.Get(r.ownName())
+	if err != nil || string(c.Spec.ClusterID) != r.session.clusterID {
+		return nil
+	}
+	return c
+}
+
+func (r *registry) ownName() string { return r.session.ownName }
+
+// clusterChanged also pins: a Cluster object that a person put here is the trust anchor (a swap).
+func (r *registry) clusterChanged(o any) {
+	c, ok := o.(*v1alpha1.Cluster)
+	if !ok {
+		return
+	}
+	id := string(c.Spec.ClusterID)
+	if id == r.session.clusterID {
+		r.session.publish.add(replica.Key{Kind: replica.KindCluster, Name: id})
+		r.session.engine.ClusterChanged()
+	} else {
+		r.session.swapped(c)
+		r.session.incoming.add(replica.Key{Kind: replica.KindCluster, Name: id})
+		r.session.peers.changed(id)
+		r.session.statuses.add(r.session.clusterID) // which counts the peers that are synced
+	}
+	r.session.statuses.add(id)
+}
+
+func (r *registry) ruleChanged(o any) {
+	rule, ok := o.(*v1alpha1.ResourceSyncRule)
+	if !ok {
+		return
+	}
+	key := replica.Key{Kind: replica.KindRule, Name: rule.Name}
+	r.session.publish.add(key)
+	r.session.incoming.add(key)
+	if current, err := r.rules.Get(rule.Name); err == nil {
+		r.session.engine.SetRule(current)
+	} else {
+		r.session.engine.DeleteRule(rule.Name)
+	}
+}
+
+func (r *registry) featureChanged(o any) {
+	if f, ok := o.(*v1alpha1.ClusterFeature); ok {
+		r.session.publish.add(replica.Key{Kind: replica.KindFeature, Name: f.Name})
+	}
+}
+
+// secretChanged wakes the peers that read their credential from the Secret.
+func (r *registry) secretChanged(o any) {
+	secret, ok := o.(*corev1.Secret)
+	if !ok {
+		return
+	}
+	for _, item := range r.clusterIndex.List() {
+		c, ok := item.(*v1alpha1.Cluster)
+		if ok && c.Spec.AuthInfo.SecretRef.Name == secret.Name && c.Spec.AuthInfo.SecretRef.Namespace == secret.Namespace {
+			if id := string(c.Spec.ClusterID); id == r.session.clusterID {
+				r.session.chores.add(choreBootstrap)
+			} else {
+				r.session.peers.changed(id)
+			}
+		}
+	}
+}
+
+// secretVersion is the version of a credential in the agent's namespace; "" when it is not there, or of
+// another type.
+func (r *registry) secretVersion(ref v1alpha1.NamespacedName) string {
+	secret, err := r.secrets.Secrets(ref.Namespace).Get(ref.Name)
+	if err != nil {
+		return ""
+	}
+	return secret.ResourceVersion
+}
+
+// withoutManagedFields drops what nobody here reads.
+func withoutManagedFields(o any) (any, error) {
+	if object, err := meta.Accessor(o); err == nil {
+		object.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// withoutData keeps of a credential only that it is there and which version it has.
+func withoutData(o any) any {
+	secret, ok := o.(*corev1.Secret)
+	if !ok {
+		return o
+	}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Name: secret.Name, Namespace: secret.Namespace, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+	}, Type: secret.Type}
+}

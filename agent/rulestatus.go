@@ -1,0 +1,135 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine"
+)
+
+// reports keeps what is known of each rule until it is written: what the engine says of its copies, and
+// whether the name of the rule itself is in conflict.
+type reports struct {
+	mu       sync.Mutex
+	statuses map[string]v1alpha1.ResourceSyncRuleStatus
+	clashes  map[string]string // rule → clusterID of the other rule's origin
+}
+
+func (r *reports) set(rule string, status v1alpha1.ResourceSyncRuleStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.statuses == nil {
+		r.statuses = map[string]v1alpha1.ResourceSyncRuleStatus{}
+	}
+	r.statuses[rule] = status
+}
+
+// clash records that another cluster publishes a rule of the same name, "" that none does, and tells whether
+// that is news.
+func (r *reports) clash(rule, origin string) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clashes[rule] == origin {
+		return false
+	}
+	if r.clashes == nil {
+		r.clashes = map[string]string{}
+	}
+	if r.clashes[rule] = origin; origin == "" {
+		delete(r.clashes, rule)
+	}
+	return true
+}
+
+func (r *reports) read(rule string) (status v1alpha1.ResourceSyncRuleStatus, known bool, origin string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	status, known = r.statuses[rule]
+	return status, known, r.clashes[rule]
+}
+
+func (r *reports) forget(rule string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.statuses, rule)
+	delete(r.clashes, rule)
+}
+
+// reported is called by the engine, a few times a second at most for one rule.
+func (s *session) reported(rule string, r engine.RuleReport) {
+	status := v1alpha1.ResourceSyncRuleStatus{
+		ObservedGeneration: r.ObservedGeneration,
+		Matched:            r.Matched, Synced: r.Synced, Failed: r.Failed, Conflicts: r.Conflicts,
+		Sources: r.Sources, Conditions: r.Conditions, LastErrors: r.LastErrors,
+	}
+	for i := range status.Sources {
+		for _, c := range s.registry.byID(string(status.Sources[i].ClusterID)) {
+			status.Sources[i].Cluster = c.Name
+		}
+	}
+	s.reports.set(rule, status)
+	s.ruleStatuses.add(rule)
+}
+
+// writeRuleStatus brings the status of a rule up to date, with a write only when it changes.
+func (s *session) writeRuleStatus(ctx context.Context, name string) error {
+	have, err := s.registry.rules.Get(name)
+	if err != nil {
+		s.reports.forget(name)
+		return nil //nolint:nilerr // the rule is gone, and with it its status
+	}
+	status, known, clash := s.reports.read(name)
+	if !known && clash == "" {
+		return nil
+	}
+	update := have.DeepCopy()
+	if known {
+		conditions := update.Status.Conditions
+		update.Status = status
+		update.Status.Conditions = conditions
+		for _, c := range status.Conditions {
+			meta.SetStatusCondition(&update.Status.Conditions, c)
+		}
+	}
+	if clash != "" {
+		meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{
+			Type: conditionNameClash, Status: metav1.ConditionTrue, Reason: "SameName", ObservedGeneration: have.Generation,
+			Message: fmt.Sprintf("%s has a rule of this name too; each keeps its own: rename one of them", s.clusterName(clash)),
+		})
+	} else {
+		meta.RemoveStatusCondition(&update.Status.Conditions, conditionNameClash)
+	}
+	if equality.Semantic.DeepEqual(have.Status, update.Status) {
+		return nil
+	}
+	_, err = s.client.Registry.ClusterRegistryV1alpha1().ResourceSyncRules().UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write status of rule %s: %w", name, err)
+	}
+	return nil
+}
+
+// conditionNameClash is true on a rule of this cluster's own while another cluster publishes one of the same
+// name.
+const conditionNameClash = "NameClash"
+
+// clusterName is what a cluster is called here.
+func (s *session) clusterName(id string) string {
+	for _, c := range s.registry.byID(id) {
+		return "cluster " + c.Name
+	}
+	return "cluster " + id
+}

@@ -1,0 +1,277 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica"
+)
+
+// grace is how long a failed member, or an API server that does not answer, is shown as unknown before it
+// is shown as failed: one lost request says nothing (DESIGN section 4).
+const grace = 60 * time.Second
+
+// view is all that the status of a Cluster object is made of: values, so that clusterStatus is pure.
+type view struct {
+	now       time.Time
+	local     bool
+	claims    int    // Cluster objects here with this clusterID
+	problem   string // what is wrong with this cluster's own part, when local
+	peers     int    // other clusters, when local
+	synced    int    // of those, synced
+	unsynced  []string
+	pinned    bool // the mesh knows the key, when a peer
+	foreign   bool // the object carries another key than the pinned one
+	member    mesh.Member
+	access    accessState
+	complete  bool // everything the peer published is held here
+	described func(*v1alpha1.ClusterStatus)
+}
+
+// clusterStatus says what is known of a cluster, as a change of have; after is when time alone will change
+// the answer, or 0.
+func clusterStatus(v view, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.ClusterStatus, after time.Duration) {
+	have.DeepCopyInto(&want)
+	if v.described != nil {
+		v.described(&want)
+	}
+	want.Type, want.Leader = v1alpha1.ClusterTypePeer, false
+	if v.local {
+		want.Type, want.Leader = v1alpha1.ClusterTypeLocal, true
+	}
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&want.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation})
+	}
+	set(v1alpha1.ConditionLocalCluster, truth(v.local), string(want.Type), "")
+	if v.claims > 1 {
+		set(v1alpha1.ConditionLocalConflict, metav1.ConditionTrue, "SameClusterID", fmt.Sprintf("%d Cluster objects have this clusterID: delete all but one", v.claims))
+	} else {
+		set(v1alpha1.ConditionLocalConflict, metav1.ConditionFalse, "Unique", "")
+	}
+	if want.Version != "" {
+		set(v1alpha1.ConditionClusterMetadataSet, metav1.ConditionTrue, "Reported", "")
+	} else {
+		set(v1alpha1.ConditionClusterMetadataSet, metav1.ConditionFalse, "Pending", "the cluster has not described itself yet")
+	}
+	member := memberCondition(v)
+	set(v1alpha1.ConditionMember, member.Status, member.Reason, member.Message)
+	ready, state := readyCondition(v)
+	set(v1alpha1.ConditionReady, ready.Status, ready.Reason, ready.Message)
+	synced := syncedCondition(v, ready)
+	set(v1alpha1.ConditionClustersSynced, synced.Status, synced.Reason, synced.Message)
+
+	want.State, want.Message = state, ready.Message
+	if synced.Status == metav1.ConditionTrue && state == v1alpha1.ClusterStateReady {
+		want.State = v1alpha1.ClusterStateSynced
+	}
+	if ready.Status == metav1.ConditionUnknown && !v.local {
+		for _, since := range []time.Time{v.member.Since, v.access.since} {
+			if left := grace - v.now.Sub(since); !since.IsZero() && left > 0 && (after == 0 || left < after) {
+				after = left
+			}
+		}
+	}
+	return want, after
+}
+
+func memberCondition(v view) metav1.Condition {
+	if v.local {
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.MemberLocal}
+	}
+	if !v.pinned {
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its Cluster object has no spec.mesh.publicKey: paste the Cluster object that its own agent made"}
+	}
+	switch v.member.State {
+	case mesh.Alive:
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.MemberAlive}
+	case mesh.Suspect:
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberSuspect, Message: "its agent does not answer; asking others"}
+	case mesh.Failed:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberFailed, Message: "its agent is not reached by any member"}
+	case mesh.Left:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberLeft, Message: "its agent was stopped"}
+	case mesh.Unknown:
+	}
+	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its agent was not met yet: is the swap done in the other direction too, and is spec.mesh.endpoints reachable from here?"}
+}
+
+// readyCondition also gives the state, which stays empty while nothing is known.
+func readyCondition(v view) (metav1.Condition, v1alpha1.ClusterState) {
+	is := func(status metav1.ConditionStatus, reason, message string, state v1alpha1.ClusterState) (metav1.Condition, v1alpha1.ClusterState) {
+		return metav1.Condition{Status: status, Reason: reason, Message: message}, state
+	}
+	if v.local {
+		if v.problem != "" {
+			return is(metav1.ConditionFalse, "Problem", v.problem, v1alpha1.ClusterStateFailed)
+		}
+		return is(metav1.ConditionTrue, "Running", "", v1alpha1.ClusterStateReady)
+	}
+	switch v.access.access {
+	case accessDisabled:
+		return is(metav1.ConditionFalse, string(v.access.access), v.access.message, v1alpha1.ClusterStateDisabled)
+	case accessMissing:
+		return is(metav1.ConditionFalse, string(v.access.access), v.access.message, v1alpha1.ClusterStateMissingAuthInfo)
+	case accessInvalid:
+		return is(metav1.ConditionFalse, string(v.access.access), v.access.message, v1alpha1.ClusterStateInvalidAuthInfo)
+	case accessWrong:
+		return is(metav1.ConditionFalse, string(v.access.access), v.access.message, v1alpha1.ClusterStateFailed)
+	case accessPending, accessReady, accessUnreachable:
+	}
+	if v.foreign {
+		return is(metav1.ConditionFalse, "KeyMismatch", "this object carries another public key than the one that is pinned for its clusterID; the first one stays trusted", v1alpha1.ClusterStateFailed)
+	}
+	if v.pinned && (v.member.State == mesh.Failed || v.member.State == mesh.Left) {
+		if v.now.Sub(v.member.Since) >= grace || v.member.State == mesh.Left {
+			return is(metav1.ConditionFalse, "Unreachable", "its agent is not reachable: copies from there stay as they are until it returns", v1alpha1.ClusterStateFailed)
+		}
+		return is(metav1.ConditionUnknown, "Unreachable", "its agent does not answer", "")
+	}
+	switch v.access.access {
+	case accessUnreachable:
+		if v.now.Sub(v.access.since) >= grace {
+			return is(metav1.ConditionFalse, string(accessUnreachable), v.access.message, v1alpha1.ClusterStateFailed)
+		}
+		return is(metav1.ConditionUnknown, string(accessUnreachable), v.access.message, "")
+	case accessReady:
+		if v.pinned && v.member.State == mesh.Suspect {
+			return is(metav1.ConditionUnknown, "Suspect", "its agent does not answer", "")
+		}
+		return is(metav1.ConditionTrue, string(accessReady), "", v1alpha1.ClusterStateReady)
+	case accessPending, accessDisabled, accessMissing, accessInvalid, accessWrong:
+	}
+	return is(metav1.ConditionUnknown, "Connecting", "connecting", "")
+}
+
+func syncedCondition(v view, ready metav1.Condition) metav1.Condition {
+	switch {
+	case v.local && len(v.unsynced) > 0:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: "PeersNotSynced", Message: fmt.Sprintf("%d of %d peers are synced; not: %s", v.synced, v.peers, brief(v.unsynced))}
+	case v.local && v.peers == 0:
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Alone", Message: "no other cluster in the group yet"}
+	case v.local:
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced", Message: fmt.Sprintf("%d of %d peers are synced", v.synced, v.peers)}
+	case v.complete && ready.Status == metav1.ConditionTrue && v.member.State == mesh.Alive:
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced"}
+	case ready.Status == metav1.ConditionUnknown:
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: ready.Reason, Message: ready.Message}
+	case ready.Status == metav1.ConditionFalse:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: ready.Reason, Message: ready.Message}
+	case v.member.State != mesh.Alive:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: "NotMet", Message: memberCondition(v).Message}
+	}
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: "CatchingUp", Message: "reading what that cluster published"}
+}
+
+func truth(b bool) metav1.ConditionStatus {
+	if b {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// brief lists at most five names.
+func brief(names []string) string {
+	if len(names) > 5 {
+		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
+	}
+	return strings.Join(names, ", ")
+}
+
+// writeClusterStatus brings the status of the Cluster objects with a clusterID up to date, with a write
+// only when it changes, and an event for each condition that did.
+func (s *session) writeClusterStatus(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	for _, have := range s.registry.byID(id) {
+		want, after := clusterStatus(s.view(id, have), have.Status, have.Generation)
+		if after > 0 {
+			s.statuses.addAfter(id, after)
+		}
+		if equality.Semantic.DeepEqual(have.Status, want) {
+			continue
+		}
+		update := have.DeepCopy()
+		update.Status = want
+		_, err := s.client.Registry.ClusterRegistryV1alpha1().Clusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			continue // the watch brings the newer object, and with it the next look
+		}
+		if err != nil {
+			return fmt.Errorf("write status of cluster %s: %w", have.Name, err)
+		}
+		s.announce(have, want.Conditions)
+	}
+	return nil
+}
+
+func synced(s v1alpha1.ClusterStatus) bool {
+	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionClustersSynced)
+}
+
+// view collects what is known of a cluster.
+func (s *session) view(id string, have *v1alpha1.Cluster) view {
+	v := view{now: time.Now(), local: id == s.clusterID, claims: len(s.registry.byID(id))}
+	if v.local {
+		if problem := s.problem.Load(); problem != nil {
+			v.problem = *problem
+		}
+		v.described = s.metadata.describe
+		all, err := s.registry.clusters.List(labels.Everything())
+		if err != nil {
+			return v
+		}
+		for _, c := range all {
+			if string(c.Spec.ClusterID) == id || has(c, v1alpha1.AnnotationClusterDisabled) {
+				continue
+			}
+			if v.peers++; synced(c.Status) {
+				v.synced++
+			} else {
+				v.unsynced = append(v.unsynced, c.Name)
+			}
+		}
+		return v
+	}
+	key, pinned := s.trust.Key(id)
+	v.pinned = pinned
+	v.foreign = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(asKey(have.Spec.Mesh.PublicKey))
+	v.member = s.member(id)
+	v.access = s.peers.state(id)
+	v.complete = s.replica.Progress(id).Completed > 0
+	for _, e := range s.replica.Find(clusterKey(id)) {
+		if p, err := decodeCluster(e.Origin, e.Payload); err == nil && e.Status == replica.Live {
+			v.described = p.report
+		}
+	}
+	return v
+}
+
+// announce sends an event for each condition that changed its status: what a person would want to know.
+func (s *session) announce(c *v1alpha1.Cluster, now []metav1.Condition) {
+	for _, is := range now {
+		was := meta.FindStatusCondition(c.Status.Conditions, is.Type)
+		if was != nil && was.Status == is.Status || was == nil && is.Status != metav1.ConditionTrue {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if is.Status != metav1.ConditionTrue && is.Type != v1alpha1.ConditionLocalConflict {
+			kind = corev1.EventTypeWarning
+		}
+		s.events.Eventf(c, kind, is.Type+string(is.Status), "%s: %s", is.Reason, is.Message)
+	}
+}

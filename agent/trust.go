@@ -1,0 +1,199 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica"
+)
+
+// asKey is the bytes of a Cluster object as a public key; bytes of another length equal no key.
+func asKey(b []byte) ed25519.PublicKey { return ed25519.PublicKey(b) }
+
+func clusterKey(id string) replica.Key { return replica.Key{Kind: replica.KindCluster, Name: id} }
+
+// swapped pins the key of a Cluster object that a person put here: the swap is the only trust anchor. A
+// copy that the agent wrote is pinned already; one that was edited changes no pin.
+func (s *session) swapped(c *v1alpha1.Cluster) {
+	id := string(c.Spec.ClusterID)
+	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || has(c, v1alpha1.AnnotationClusterDisabled) {
+		return
+	}
+	if err := s.trust.Pin(id, asKey(c.Spec.Mesh.PublicKey)); err != nil {
+		if !errors.Is(err, mesh.ErrPinned) { // another key: the object's status says so
+			s.log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)
+		}
+		return
+	}
+	s.mesh.Kick()
+}
+
+// restorePin takes a pin that an earlier start recorded.
+func (s *session) restorePin(p mesh.Pin) error {
+	if p.Introducer != "" {
+		return s.trust.Introduce(p.ClusterID, p.PublicKey, p.Introducer)
+	}
+	return s.trust.Pin(p.ClusterID, p.PublicKey)
+}
+
+// pinned is called by the trust table for every new pin.
+func (s *session) pinned(p mesh.Pin) {
+	s.log.Info("cluster is trusted", "clusterID", p.ClusterID, "introducer", p.Introducer)
+	s.chores.add(chorePins)
+	s.statuses.add(p.ClusterID)
+}
+
+// endpoints are the addresses at which a member's mesh port may be found: what it says of itself, then what
+// was pasted here.
+func (s *session) endpoints(id string) []string {
+	var out []string
+	add := func(spec *v1alpha1.ClusterMesh) {
+		if spec == nil {
+			return
+		}
+		for _, e := range spec.Endpoints {
+			if !slices.Contains(out, e) {
+				out = append(out, e)
+			}
+		}
+	}
+	for _, e := range s.replica.Find(clusterKey(id)) {
+		if p, err := decodeCluster(e.Origin, e.Payload); err == nil {
+			add(p.Spec.Mesh)
+		}
+	}
+	if s.registry != nil {
+		for _, c := range s.registry.byID(id) {
+			add(c.Spec.Mesh)
+		}
+	}
+	return out
+}
+
+// memberChanged is called by the mesh when a member's state changes.
+func (s *session) memberChanged(m mesh.Member) {
+	s.statuses.add(m.ClusterID)
+	if m.State == mesh.Alive {
+		if s.peers.meet(m.ClusterID) {
+			s.reoffer(m.ClusterID)
+		}
+		s.peers.changed(m.ClusterID)
+	}
+}
+
+// member is how the mesh sees a cluster's agent.
+func (s *session) member(id string) mesh.Member {
+	for _, m := range s.mesh.Members() {
+		if m.ClusterID == id {
+			return m
+		}
+	}
+	return mesh.Member{ClusterID: id}
+}
+
+// issueCredential answers a pinned member that asks for a credential to read here with.
+func (s *session) issueCredential(ctx context.Context, member string) ([]byte, error) {
+	credential, err := s.issuer.Issue(ctx, readerAccount, peerLife)
+	if err != nil {
+		s.log.Warn("no credential is issued", "member", member, "error", err)
+		return nil, errors.New("the agent could not issue a credential; its log says why")
+	}
+	return credential.Kubeconfig, nil
+}
+
+// entriesChanged is called by the replica for what a merge, or our own publication, changed.
+func (s *session) entriesChanged(changes []replica.Change) {
+	for _, c := range changes {
+		switch c.Key.Kind {
+		case replica.KindCluster:
+			s.incoming.add(c.Key)
+			s.statuses.add(c.Origin)
+			s.peers.changed(c.Origin)
+		case replica.KindRule:
+			s.incoming.add(c.Key)
+		case replica.KindFeature:
+			s.reoffer(c.Origin)
+		default: // what is known of the origin's whole set changed: any of its copies may be proven gone
+			s.statuses.add(c.Origin)
+			s.reoffer(c.Origin)
+			s.recheck(c.Origin)
+		}
+	}
+}
+
+// recheck looks again at every rule copy of an origin.
+func (s *session) recheck(origin string) {
+	if s.registry == nil {
+		return
+	}
+	rules, err := s.registry.rules.List(labels.SelectorFromSet(labels.Set{v1alpha1.LabelOwnerClusterID: origin}))
+	if err != nil {
+		return // a selector of one value is valid, and the lister has no other error
+	}
+	for _, r := range rules {
+		s.incoming.add(replica.Key{Kind: replica.KindRule, Name: r.Name})
+	}
+}
+
+// refused reports, once per content, something that a member published and that cannot be used.
+func (s *session) refused(origin string, key replica.Key, err error) error {
+	s.refusals.Inc()
+	s.log.Warn("an object of a member is not taken", "origin", origin, "kind", kindName(key.Kind), "name", key.Name, "error", err)
+	return nil
+}
+
+func kindName(k replica.Kind) string {
+	switch k {
+	case replica.KindCluster:
+		return "Cluster"
+	case replica.KindRule:
+		return "ResourceSyncRule"
+	case replica.KindFeature:
+		return "ClusterFeature"
+	}
+	return fmt.Sprintf("kind %d", k)
+}
+
+// exactly makes a delete hit the object that was looked at and no successor of it.
+func exactly(o metav1.Object) metav1.DeleteOptions {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+}
+
+// sameObject compares what a copy's metadata carries over.
+func sameObject(a, b metav1.Object) bool {
+	return equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) && equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations())
+}
+
+// Lives of what the agent issues. A credential is renewed when a fifth of its life is left.
+const (
+	bootstrapLife    = 24 * time.Hour
+	peerLife         = 12 * time.Hour
+	bootstrapAccount = "bootstrap"
+	readerAccount    = "reader"
+	untilWoken       = time.Hour
+)
+
+// renewIn is how long a kubeconfig may be used before it should be renewed; 0 or less means now. A
+// credential whose expiry cannot be told is used until it is refused.
+func renewIn(kubeconfig []byte, life time.Duration) time.Duration {
+	expires, ok := kube.KubeconfigExpiry(kubeconfig)
+	if !ok {
+		return untilWoken
+	}
+	return time.Until(expires) - life/5
+}

@@ -1,0 +1,49 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+	"sigs.k8s.io/yaml"
+)
+
+// fromFile gives the flags that neither the command line nor the environment set the values of the --config
+// file. A key that is no flag is refused: a misspelt one would be ignored for ever.
+func fromFile(c *cli.Context) error {
+	path := c.String("config")
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		var reason *fs.PathError
+		if errors.As(err, &reason) {
+			err = reason.Err
+		}
+		return fmt.Errorf("%w: --config: %s: %w", errUsage, path, err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(data, &values); err != nil {
+		return fmt.Errorf("%w: --config: %s: is not YAML with a key for each flag", errUsage, path)
+	}
+	for key, value := range values {
+		known := slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return key != "config" && slices.Contains(f.Names(), key) })
+		if !known {
+			return fmt.Errorf("%w: --config: %s: there is no flag %q", errUsage, path, key)
+		}
+		if c.IsSet(key) {
+			continue
+		}
+		if err := c.Set(key, fmt.Sprint(value)); err != nil {
+			return fmt.Errorf("%w: --config: %s: %s: %v is not a value for it", errUsage, path, key, value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command agent is the Roster agent of one Kubernetes cluster: `agent run`.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/roster-mesh/roster/agent"
+)
+
+// version, commit and date are set by the linker.
+var (
+	version = "dev"   //nolint:gochecknoglobals // the linker's -X needs variables
+	commit  = "none"  //nolint:gochecknoglobals // as above
+	date    = "never" //nolint:gochecknoglobals // as above
+)
+
+// Exit codes: 0 after a signal, 1 when the agent cannot go on, 2 when the command line is wrong.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// errUsage marks what is wrong with the command line, the environment or the configuration file.
+var errUsage = errors.New("usage")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the program without its process. Whatever goes wrong is one line on stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	err := newApp(stdout, stderr).RunContext(ctx, args)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "agent: %s\n", strings.ReplaceAll(strings.TrimPrefix(err.Error(), errUsage.Error()+": "), "\n", "; "))
+	if errors.Is(err, errUsage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func newApp(stdout, stderr io.Writer) *cli.App {
+	usage := func(_ *cli.Context, err error, _ bool) error {
+		return fmt.Errorf("%w: %w; see agent run --help", errUsage, err)
+	}
+	return &cli.App{
+		Name:            "agent",
+		Usage:           "keeps one list of Kubernetes clusters in all of them, and copies what sync rules name",
+		Version:         fmt.Sprintf("%s (commit %s, %s)", version, commit, date),
+		Writer:          stdout,
+		ErrWriter:       stderr,
+		HideHelpCommand: true,
+		ExitErrHandler:  func(*cli.Context, error) {}, // run prints and chooses the code
+		OnUsageError:    usage,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return fmt.Errorf("%w: there is no command %q; the command is run", errUsage, c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
+		},
+		Commands: []*cli.Command{{
+			Name:         "run",
+			Usage:        "run the agent of the cluster that --kubeconfig leads to, or of the one that it runs in",
+			Flags:        runFlags(),
+			Before:       fromFile,
+			OnUsageError: usage,
+			Action:       func(c *cli.Context) error { return runAgent(c, stderr) },
+		}},
+	}
+}
+
+func runAgent(c *cli.Context, stderr io.Writer) error {
+	if c.Args().Present() {
+		return fmt.Errorf("%w: run takes flags only, and %q is none", errUsage, c.Args().First())
+	}
+	log, err := newLogger(stderr, c.String("log-format"), c.String("log-level"))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	a, err := agent.New(agent.Options{
+		Kubeconfig:         c.String("kubeconfig"),
+		Namespace:          c.String("namespace"),
+		ClusterName:        c.String("cluster-name"),
+		DataDir:            c.String("data-dir"),
+		MeshListen:         c.String("mesh-listen"),
+		MeshAdvertise:      c.String("mesh-advertise"),
+		HTTPListen:         c.String("http-listen"),
+		APIServerEndpoint:  c.String("apiserver-endpoint"),
+		NetworkName:        c.String("network-name"),
+		ManageSecret:       c.Bool("manage-secret"),
+		CoreResourceSource: c.Bool("core-resource-source"),
+		Workers:            c.Int("workers"),
+		Version:            version,
+		Log:                log,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return a.Run(c.Context)
+}
+
+// runFlags are the flags of DESIGN section 9; each is also ROSTER_… in the environment and a key of --config.
+func runFlags() []cli.Flag {
+	text := func(name, value, usage string) cli.Flag {
+		return &cli.StringFlag{Name: name, Value: value, Usage: usage, EnvVars: env(name)}
+	}
+	truth := func(name string, usage string) cli.Flag {
+		return &cli.BoolFlag{Name: name, Value: true, Usage: usage, EnvVars: env(name)}
+	}
+	return []cli.Flag{
+		&cli.StringFlag{Name: "config", Usage: "YAML `FILE` with a key for each flag; a flag or variable that is given wins", EnvVars: env("config")},
+		text("kubeconfig", "", "`FILE` for the local cluster; without one, the in-cluster configuration"),
+		text("namespace", "cluster-registry", "the agent's own `NAMESPACE`"),
+		text("cluster-name", "", "`NAME` of the Cluster object that is created when this cluster has none"),
+		text("data-dir", "/var/lib/roster", "`DIR` for what the agent may lose"),
+		text("mesh-listen", ":7946", "`HOST:PORT` that the mesh listens on"),
+		text("mesh-advertise", "", "`HOST:PORT` that members dial; without it, the listening address"),
+		text("http-listen", ":8080", "`HOST:PORT` of /metrics, /healthz and /readyz; empty turns them off"),
+		text("apiserver-endpoint", "", "https `URL` at which peers reach the local API server; without it, found out"),
+		text("network-name", "default", "`NETWORK` of this cluster, for peers that have an endpoint per network"),
+		text("log-format", "text", "json or text"),
+		text("log-level", "info", "debug, info, warn or error"),
+		truth("manage-secret", "keep a Secret with a reader credential that can be swapped"),
+		truth("core-resource-source", "publish this cluster's rules and features; false only receives"),
+		&cli.IntFlag{Name: "workers", Value: 16, Usage: "how many copies are written at the same time", EnvVars: env("workers")},
+	}
+}
+
+func env(flag string) []string {
+	return []string{"ROSTER_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}
+}
+
+func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q is not debug, info, warn or error", level)
+	}
+	options := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format: %q is not json or text", format)
+}

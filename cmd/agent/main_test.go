@@ -1,0 +1,67 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	tests := map[string]struct {
+		args []string
+		env  map[string]string
+		code int
+		want string
+	}{
+		"unknown flag":         {args: []string{"run", "--no-such"}, code: exitUsage, want: "no-such"},
+		"unknown command":      {args: []string{"start"}, code: exitUsage, want: `"start"`},
+		"argument":             {args: []string{"run", "cluster-1"}, code: exitUsage, want: `"cluster-1"`},
+		"log level":            {args: []string{"run", "--log-level", "loud"}, code: exitUsage, want: "--log-level"},
+		"log format":           {args: []string{"run", "--log-format", "xml"}, code: exitUsage, want: "--log-format"},
+		"namespace":            {args: []string{"run", "--namespace", "A_b"}, code: exitUsage, want: "--namespace"},
+		"long namespace":       {args: []string{"run", "--namespace", strings.Repeat("a", 60)}, code: exitUsage, want: "-readers"},
+		"cluster name":         {args: []string{"run", "--cluster-name", "a/b"}, code: exitUsage, want: "--cluster-name"},
+		"listen":               {args: []string{"run", "--mesh-listen", "7946"}, code: exitUsage, want: "--mesh-listen"},
+		"advertise everything": {args: []string{"run", "--mesh-advertise", "0.0.0.0:7946"}, code: exitUsage, want: "--mesh-advertise"},
+		"same port twice":      {args: []string{"run", "--mesh-listen", ":7000", "--http-listen", ":7000"}, code: exitUsage, want: "--http-listen"},
+		"endpoint":             {args: []string{"run", "--apiserver-endpoint", "10.0.0.1:6443"}, code: exitUsage, want: "--apiserver-endpoint"},
+		"workers":              {args: []string{"run", "--workers", "0"}, code: exitUsage, want: "--workers"},
+		"workers, text":        {args: []string{"run", "--workers", "many"}, code: exitUsage, want: "workers"},
+		"environment":          {args: []string{"run"}, env: map[string]string{"ROSTER_LOG_LEVEL": "loud"}, code: exitUsage, want: "--log-level"},
+		"two at once":          {args: []string{"run", "--namespace", "A", "--workers", "0"}, code: exitUsage, want: "--workers"},
+		"no config file":       {args: []string{"run", "--config", filepath.Join(dir, "none")}, code: exitUsage, want: "--config"},
+		"config, not YAML":     {args: []string{"run", "--config", file("a", "{")}, code: exitUsage, want: "--config"},
+		"config, unknown key":  {args: []string{"run", "--config", file("b", "clustername: x\n")}, code: exitUsage, want: `"clustername"`},
+		"config, bad value":    {args: []string{"run", "--config", file("c", "workers: some\n")}, code: exitUsage, want: "workers"},
+		"config is read":       {args: []string{"run", "--config", file("d", "log-level: loud\n")}, code: exitUsage, want: `"loud"`},
+		"flag beats config":    {args: []string{"run", "--workers", "0", "--config", file("e", "workers: 3\n")}, code: exitUsage, want: "0 is not between"},
+		"wrong kubeconfig":     {args: []string{"run", "--http-listen", "", "--kubeconfig", filepath.Join(dir, "none")}, code: exitFailed, want: filepath.Join(dir, "none")},
+		"kubeconfig, not one":  {args: []string{"run", "--http-listen", "", "--kubeconfig", file("k", "x: [")}, code: exitFailed, want: "not a kubeconfig"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range tt.env {
+				t.Setenv(k, v)
+			}
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), append([]string{"agent"}, tt.args...), &stdout, &stderr)
+			said := stderr.String()
+			if code != tt.code || !strings.Contains(said, tt.want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
+				t.Errorf("exit %d (want %d), stderr %q (want one line with %q), stdout %q", code, tt.code, said, tt.want, stdout.String())
+			}
+		})
+	}
+}
