@@ -1,0 +1,50 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"embed"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+)
+
+// The scripts ask the program itself, so they never grow stale.
+//
+//go:embed completion/agentctl.bash completion/agentctl.zsh
+var completions embed.FS
+
+func completionCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "completion",
+		Usage:     "print the completion script of a shell: bash, zsh or fish",
+		ArgsUsage: "bash|zsh|fish",
+		Description: `bash:  source <(agentctl completion bash)
+zsh:   source <(agentctl completion zsh)
+fish:  agentctl completion fish | source`,
+		Action: func(c *cli.Context) error {
+			if c.Args().Len() != 1 {
+				return usagef("completion needs one shell: bash, zsh or fish")
+			}
+			script, err := completionScript(c)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.App.Writer, script)
+			return err
+		},
+	}
+}
+
+func completionScript(c *cli.Context) (string, error) {
+	switch shell := c.Args().First(); shell {
+	case "bash", "zsh":
+		data, err := completions.ReadFile("completion/agentctl." + shell)
+		return string(data), err
+	case "fish":
+		return c.App.ToFishCompletion()
+	default:
+		return "", usagef("no completion for shell %q; there is bash, zsh and fish", shell)
+	}
+}

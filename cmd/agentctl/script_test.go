@@ -1,0 +1,107 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"agentctl": func() { os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr)) },
+	})
+}
+
+// TestScripts runs agentctl as a user does. A script's kubeconfig has the contexts east, west and
+// nowhere (no server), and its commands are
+//
+//	seed CONTEXT FILE     put the objects of a file there
+//	agent CONTEXT TYPE STATUS REASON MESSAGE   let an agent there set this condition
+//	nocrds CONTEXT        as if the chart had not been installed
+//	object CONTEXT PATH   print an object that is there
+//	writes CONTEXT        print the writing requests so far
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			servers := map[string]*apiServer{"east": newAPIServer(), "west": newAPIServer()}
+			for _, s := range servers {
+				env.Defer(s.Close)
+			}
+			env.Values["servers"] = servers
+			path := filepath.Join(env.WorkDir, "kubeconfig")
+			env.Setenv("KUBECONFIG", path)
+			env.Setenv("HOME", env.WorkDir)
+			return os.WriteFile(path, []byte(kubeconfig(servers)), 0o600)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"seed": func(ts *testscript.TestScript, _ bool, args []string) {
+				for _, doc := range strings.Split(ts.ReadFile(args[1]), "\n---\n") {
+					u := &unstructured.Unstructured{}
+					ts.Check(yaml.Unmarshal([]byte(doc), &u.Object))
+					server(ts, args[0]).put(u)
+				}
+			},
+			"agent": func(ts *testscript.TestScript, _ bool, args []string) {
+				server(ts, args[0]).agent = says(args[1], args[2], args[3], args[4])
+			},
+			"nocrds": func(ts *testscript.TestScript, _ bool, args []string) {
+				server(ts, args[0]).noCRDs = true
+			},
+			"object": func(ts *testscript.TestScript, _ bool, args []string) {
+				s := server(ts, args[0])
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				u, found := s.objects[args[1]]
+				if !found {
+					ts.Fatalf("no object %s", args[1])
+				}
+				data, err := yaml.Marshal(u.Object)
+				ts.Check(err)
+				ts.Check(os.WriteFile(ts.MkAbs("object"), data, 0o600))
+			},
+			"writes": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.WriteFile(ts.MkAbs("writes"), []byte(server(ts, args[0]).dump()), 0o600))
+			},
+		},
+	})
+}
+
+func server(ts *testscript.TestScript, name string) *apiServer {
+	servers, _ := ts.Value("servers").(map[string]*apiServer)
+	s := servers[name]
+	if s == nil {
+		ts.Fatalf("no context %s", name)
+	}
+	return s
+}
+
+func kubeconfig(servers map[string]*apiServer) string {
+	entry := `
+- name: %[1]s
+  cluster: {server: "%[2]s"}`
+	contexts := `
+- name: %[1]s
+  context: {cluster: %[1]s, user: nobody}`
+	var c, x strings.Builder
+	for _, name := range []string{"east", "west", "east-again", "nowhere"} {
+		url := "http://127.0.0.1:1" // nothing listens on port 1
+		if s := servers[strings.TrimSuffix(name, "-again")]; s != nil {
+			url = s.URL
+		}
+		fmt.Fprintf(&c, entry, name, url)
+		fmt.Fprintf(&x, contexts, name)
+	}
+	return "apiVersion: v1\nkind: Config\ncurrent-context: east\nusers: [{name: nobody, user: {}}]\nclusters:" + c.String() + "\ncontexts:" + x.String() + "\n"
+}

@@ -1,0 +1,173 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// agentReadyWithin bounds the start of one agent on a busy machine.
+const agentReadyWithin = time.Minute
+
+// ErrAgentEnded is returned when an agent ended by itself; the text carries its last lines.
+var ErrAgentEnded = errors.New("the agent ended")
+
+// AgentFlags are the flags that StartAgent gives, for those that want to print or vary them.
+func (c *Cluster) AgentFlags() []string {
+	return []string{
+		"--kubeconfig", c.AgentKubeconfig(),
+		"--namespace", Namespace,
+		"--cluster-name", c.Name,
+		"--data-dir", filepath.Join(c.dir, "data"),
+		"--mesh-listen", fmt.Sprintf("127.0.0.1:%d", c.MeshPort),
+		"--mesh-advertise", fmt.Sprintf("127.0.0.1:%d", c.MeshPort),
+		"--http-listen", fmt.Sprintf("127.0.0.1:%d", c.HTTPPort),
+		"--log-format", "text",
+	}
+}
+
+// StartAgent starts the agent, with extra flags after the usual ones, and returns when it is ready.
+func (c *Cluster) StartAgent(ctx context.Context, extra ...string) error {
+	if err := c.LaunchAgent(extra...); err != nil {
+		return err
+	}
+	_, err := Wait(ctx, "agent "+c.Name+" ready", agentReadyWithin, c.AgentReady)
+	return err
+}
+
+// LaunchAgent starts the agent and does not wait for anything.
+func (c *Cluster) LaunchAgent(extra ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.agent != nil && !c.agent.ended() {
+		return fmt.Errorf("agent %s runs already", c.Name)
+	}
+	data := filepath.Join(c.dir, "data")
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return err
+	}
+	if err := os.Chown(data, c.uid, -1); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(c.LogPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // The child has its own.
+	//nolint:noctx // It is ended by a signal.
+	cmd := exec.Command(filepath.Join(c.fleet.Dir, "agent"), append(append([]string{"run"}, c.AgentFlags()...), extra...)...)
+	cmd.Dir = data
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + data}
+	cmd.Stdout, cmd.Stderr = log, log
+	if c.uid != os.Getuid() {
+		//nolint:gosec // A small positive number.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(c.uid), Gid: uint32(c.uid)}}
+	}
+	c.agent, err = startProcess(cmd)
+	return err
+}
+
+func (c *Cluster) agentEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.agent == nil || c.agent.ended()
+}
+
+// AgentPID is the agent's process id, or 0.
+func (c *Cluster) AgentPID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.agent == nil || c.agent.ended() {
+		return 0
+	}
+	return c.agent.pid()
+}
+
+// AgentReady asks the agent's /readyz.
+func (c *Cluster) AgentReady(ctx context.Context) error {
+	if err := c.AgentAlive(ctx); err != nil {
+		return err
+	}
+	_, err := c.AgentHTTP(ctx, "/readyz")
+	return err
+}
+
+// AgentHTTP reads a page of the agent's HTTP port.
+func (c *Cluster) AgentHTTP(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", c.HTTPPort, path), nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close() //nolint:errcheck // Read only.
+	body, err := io.ReadAll(io.LimitReader(answer.Body, tailSize))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, answer.Status, strings.TrimSpace(string(body)))
+	}
+	return string(body), err
+}
+
+// KillAgent ends the agent as a crash does.
+func (c *Cluster) KillAgent() error { return c.endAgent(syscall.SIGKILL) }
+
+// StopAgent asks the agent to end. One that runs no more is no error.
+func (c *Cluster) StopAgent() error { return c.endAgent(syscall.SIGTERM) }
+
+func (c *Cluster) endAgent(sig syscall.Signal) error {
+	c.mu.Lock()
+	agent := c.agent
+	c.agent = nil
+	c.mu.Unlock()
+	if agent == nil || agent.ended() {
+		return nil
+	}
+	return agent.signal(sig, stopWithin)
+}
+
+// RestartAgent is a crash and a new start.
+func (c *Cluster) RestartAgent(ctx context.Context) error {
+	if err := c.KillAgent(); err != nil {
+		return err
+	}
+	return c.StartAgent(ctx)
+}
+
+// LogPath is the file with everything that the agent has printed, over all its starts.
+func (c *Cluster) LogPath() string { return filepath.Join(c.dir, "log") }
+
+// Log is the content of the log file.
+func (c *Cluster) Log() string {
+	data, err := os.ReadFile(c.LogPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// LogTail is the last n lines of the log.
+func (c *Cluster) LogTail(n int) string {
+	lines := strings.Split(strings.TrimSpace(c.Log()), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// AgentAlive returns nil while the agent's process runs.
+func (c *Cluster) AgentAlive(context.Context) error {
+	if c.agentEnded() {
+		return fmt.Errorf("%s: %w: %s", c.Name, ErrAgentEnded, c.LogTail(3))
+	}
+	return nil
+}

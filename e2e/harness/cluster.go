@@ -1,0 +1,160 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Namespace is where the chart is installed in every cluster.
+const Namespace = "cluster-registry"
+
+// firstUser is the user of the first agent of an isolated fleet.
+const firstUser = 20001
+
+// Cluster is one control plane and its agent.
+type Cluster struct {
+	Name  string
+	Index int // from 1, as in the testbed's component names
+
+	// Admin access, for the test's own eyes and hands.
+	Config  *rest.Config
+	Kube    kubernetes.Interface
+	Dynamic dynamic.Interface
+
+	// APIPort, MeshPort and HTTPPort are on 127.0.0.1 and never change.
+	APIPort, MeshPort, HTTPPort int
+
+	fleet *Fleet
+	dir   string
+	uid   int // of the agent's process
+
+	mu    sync.Mutex
+	agent *process // nil when not started or stopped
+	id    string
+}
+
+func newCluster(ctx context.Context, f *Fleet, name string, index int, ports *ports) (*Cluster, error) {
+	c := &Cluster{Name: name, Index: index, fleet: f, dir: filepath.Join(f.Dir, "agents", name), uid: os.Getuid()}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.MeshPort, err = ports.choose(ctx); err != nil {
+		return nil, err
+	}
+	c.HTTPPort, err = ports.choose(ctx)
+	return c, err
+}
+
+func (c *Cluster) connect() error {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.fleet.Kubeconfig},
+		&clientcmd.ConfigOverrides{CurrentContext: c.Name}).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	config.QPS = -1
+	c.Config = config
+	if c.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return err
+	}
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	c.APIPort, err = strconv.Atoi(server.Port())
+	return err
+}
+
+// ID is the cluster's identity: the UID of its kube-system namespace.
+func (c *Cluster) ID(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.id == "" {
+		ns, err := c.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		c.id = string(ns.UID)
+	}
+	return c.id, nil
+}
+
+// Kubectl runs kubectl against this cluster as its administrator and returns what it printed.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	return c.kubectl(ctx, "", args...)
+}
+
+// Apply is `kubectl apply -f -`, with more flags if wanted.
+func (c *Cluster) Apply(ctx context.Context, manifest string, flags ...string) (string, error) {
+	return c.kubectl(ctx, manifest, append([]string{"apply", "-f", "-"}, flags...)...)
+}
+
+func (c *Cluster) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.fleet.bin.Kubectl, append([]string{"--context", c.Name}, args...)...)
+	cmd.Env = c.fleet.environ()
+	cmd.Stdin = strings.NewReader(stdin)
+	return run(ctx, cmd)
+}
+
+// StopAPIServer kills the cluster's API server; its data and address stay.
+func (c *Cluster) StopAPIServer(ctx context.Context) error { return c.testbed(ctx, "stop") }
+
+// StartAPIServer starts it again and returns when it serves.
+func (c *Cluster) StartAPIServer(ctx context.Context) error { return c.testbed(ctx, "start") }
+
+func (c *Cluster) testbed(ctx context.Context, verb string) error {
+	component := fmt.Sprintf("apiserver-%d", c.Index)
+	_, err := run(ctx, exec.CommandContext(ctx, c.fleet.bin.Testbed, verb, "--dir", c.fleet.testbedDir(), "--component", component))
+	return err
+}
+
+// Dir is the folder of the agent: its kubeconfig, data and log.
+func (c *Cluster) Dir() string { return c.dir }
+
+// ports hands out free ports of 127.0.0.1, each once, below the range of outgoing connections.
+type ports struct{ next int }
+
+const (
+	firstPort = 20000
+	lastPort  = 32000
+)
+
+func newPorts() *ports { return &ports{next: firstPort + os.Getpid()%1000*10} }
+
+func (p *ports) choose(ctx context.Context) (int, error) {
+	for ; p.next < lastPort; p.next++ {
+		var config net.ListenConfig
+		l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.next)))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return 0, err
+		}
+		p.next++
+		return p.next - 1, nil
+	}
+	return 0, errors.New("no free port on 127.0.0.1")
+}

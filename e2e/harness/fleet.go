@@ -1,0 +1,228 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Options say what Up starts.
+type Options struct {
+	Binaries Binaries
+	// Dir is a new or empty folder for everything. Other users must be able to enter it when Isolate is set.
+	Dir string
+	// Names are those of the clusters, one control plane each.
+	Names []string
+	// Isolate runs each agent as a user of its own and marks its connections, so that Cut works. It needs
+	// root and InNetworkNamespace.
+	Isolate bool
+	// Log receives progress lines; nil drops them.
+	Log func(format string, args ...any)
+}
+
+// Fleet is a set of control planes on this machine, each with room for an agent.
+type Fleet struct {
+	Dir      string
+	Clusters []*Cluster
+	// Kubeconfig is one file with admin access to every cluster; its contexts are the clusters' names.
+	Kubeconfig string
+
+	bin     Binaries
+	testbed *process
+	cuts    *cuts // nil without Isolate
+	log     func(string, ...any)
+}
+
+const (
+	readyWithin = 3 * time.Minute
+	stopWithin  = 30 * time.Second
+)
+
+// Up starts the control planes and returns when they serve. Nothing is installed in them yet.
+func Up(ctx context.Context, o Options) (*Fleet, error) {
+	if o.Log == nil {
+		o.Log = func(string, ...any) {}
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f := &Fleet{Dir: dir, bin: o.Binaries, log: o.Log, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	if err := f.startTestbed(ctx, len(o.Names)); err != nil {
+		return nil, err
+	}
+	if err := f.prepare(ctx, o); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (f *Fleet) testbedDir() string { return filepath.Join(f.Dir, "testbed") }
+
+func (f *Fleet) startTestbed(ctx context.Context, clusters int) error {
+	//nolint:noctx // It outlives ctx, which bounds only the start, and is ended by Close.
+	cmd := exec.Command(f.bin.Testbed, "up", "--wait", "--clusters", strconv.Itoa(clusters), "--dir", f.testbedDir(), "--bin", filepath.Dir(f.bin.Kubectl))
+	var stderr tail
+	cmd.Stderr = &stderr
+	stdout, writer, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout = writer
+	p, err := startProcess(cmd)
+	writer.Close() //nolint:errcheck // The child has its own.
+	if err != nil {
+		return errors.Join(err, stdout.Close())
+	}
+	f.testbed = p
+	ready := make(chan struct{})
+	go f.followTestbed(stdout, ready)
+	timer := time.NewTimer(readyWithin)
+	defer timer.Stop()
+	select {
+	case <-ready:
+		return nil
+	case <-p.done:
+		return fmt.Errorf("testbed up: %w: %s", p.err, stderr.String())
+	case <-timer.C:
+		err = fmt.Errorf("testbed up: not ready within %s", readyWithin)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// followTestbed reads the testbed's progress until it ends, so that it never blocks on a full pipe.
+func (f *Fleet) followTestbed(stdout io.ReadCloser, ready chan<- struct{}) {
+	defer stdout.Close() //nolint:errcheck // Read to its end.
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if line := lines.Text(); line == "ready" {
+			close(ready)
+		} else {
+			f.log("testbed: %s", line)
+		}
+	}
+}
+
+// prepare makes the Cluster values, the common kubeconfig and each agent's folder.
+func (f *Fleet) prepare(ctx context.Context, o Options) error {
+	all := clientcmdapi.NewConfig()
+	ports := newPorts()
+	for i, name := range o.Names {
+		admin, err := clientcmd.LoadFromFile(filepath.Join(f.testbedDir(), fmt.Sprintf("cluster-%d.kubeconfig", i+1)))
+		if err != nil {
+			return fmt.Errorf("read the testbed's kubeconfig: %w", err)
+		}
+		if err := addContext(all, admin, name); err != nil {
+			return err
+		}
+		c, err := newCluster(ctx, f, name, i+1, ports)
+		if err != nil {
+			return err
+		}
+		f.Clusters = append(f.Clusters, c)
+	}
+	if err := clientcmd.WriteToFile(*all, f.Kubeconfig); err != nil {
+		return fmt.Errorf("write the common kubeconfig: %w", err)
+	}
+	for _, c := range f.Clusters {
+		if err := c.connect(); err != nil {
+			return err
+		}
+	}
+	if o.Isolate {
+		var err error
+		if f.cuts, err = newCuts(ctx, f.Clusters); err != nil {
+			return err
+		}
+	}
+	// A copy, because an agent with a user of its own may not be able to enter the checkout.
+	return copyFile(filepath.Join(f.Dir, "agent"), f.bin.Agent)
+}
+
+// addContext adds the current context of one kubeconfig to another, under a name.
+func addContext(to, from *clientcmdapi.Config, name string) error {
+	current, found := from.Contexts[from.CurrentContext]
+	if !found || from.Clusters[current.Cluster] == nil || from.AuthInfos[current.AuthInfo] == nil {
+		return errors.New("the testbed's kubeconfig has no usable current context")
+	}
+	to.Clusters[name] = from.Clusters[current.Cluster]
+	to.AuthInfos[name] = from.AuthInfos[current.AuthInfo]
+	to.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	if to.CurrentContext == "" {
+		to.CurrentContext = name
+	}
+	return nil
+}
+
+// Close stops the agents, then the control planes.
+func (f *Fleet) Close() error {
+	var errs []error
+	for _, c := range f.Clusters {
+		errs = append(errs, c.StopAgent())
+	}
+	if f.cuts != nil {
+		errs = append(errs, f.cuts.close())
+	}
+	if !f.testbed.ended() {
+		errs = append(errs, f.testbed.signal(syscall.SIGTERM, stopWithin))
+	}
+	return errors.Join(errs...)
+}
+
+// Find returns the cluster of that name, or nil.
+func (f *Fleet) Find(name string) *Cluster {
+	for _, c := range f.Clusters {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Agentctl runs agentctl with access to every cluster of the fleet.
+func (f *Fleet) Agentctl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, f.bin.Agentctl, args...)
+	cmd.Env = f.environ()
+	return run(ctx, cmd)
+}
+
+// environ gives a tool the fleet's kubeconfig and a home that is thrown away.
+func (f *Fleet) environ() []string {
+	env := []string{"KUBECONFIG=" + f.Kubeconfig, "HOME=" + f.Dir, "KUBECACHEDIR=" + filepath.Join(f.Dir, "kubectl-cache")}
+	for _, kv := range os.Environ() {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "KUBECONFIG", "HOME", "KUBECACHEDIR":
+		default:
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+func copyFile(to, from string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o755) //nolint:gosec // It is a program.
+}
