@@ -206,16 +206,17 @@ func (s *session) newLoops() {
 // run joins the parts. The order matters once: the local API server is read to the end before anything is
 // published as complete, and before the engine may take "not yet told" for "gone".
 func (s *session) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.mesh.Run(ctx) })
+	defer s.mesh.Close()
 	if err := s.registry.start(ctx); err != nil {
-		return errors.Join(err, group.Wait())
+		return err
 	}
 	s.log.Info("caught up with the local API server", "cluster", s.registry.ownName(), "clusterID", s.clusterID, "mesh", s.meshAddress(), "version", s.options.Version)
 	if err := s.publishAll(); err != nil {
 		s.log.Error("some objects are not published", "error", err)
 	}
 	s.engine.Ready()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.mesh.Run(ctx) })
 	group.Go(func() error { return s.engine.Run(ctx) })
 	group.Go(func() error { return s.publish.run(ctx, 1) })
 	group.Go(func() error { return s.incoming.run(ctx, 4) })

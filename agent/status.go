@@ -135,7 +135,7 @@ func readyCondition(v view) (metav1.Condition, v1alpha1.ClusterState) {
 		return is(metav1.ConditionFalse, "KeyMismatch", "this object carries another public key than the one that is pinned for its clusterID; the first one stays trusted", v1alpha1.ClusterStateFailed)
 	}
 	if v.pinned && (v.member.State == mesh.Failed || v.member.State == mesh.Left) {
-		if v.now.Sub(v.member.Since) >= grace || v.member.State == mesh.Left {
+		if v.now.Sub(v.member.Since) >= grace {
 			return is(metav1.ConditionFalse, "Unreachable", "its agent is not reachable: copies from there stay as they are until it returns", v1alpha1.ClusterStateFailed)
 		}
 		return is(metav1.ConditionUnknown, "Unreachable", "its agent does not answer", "")

@@ -33,6 +33,9 @@ func (s *session) swapped(c *v1alpha1.Cluster) {
 	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || has(c, v1alpha1.AnnotationClusterDisabled) {
 		return
 	}
+	if pinned, ok := s.trust.Key(id); ok && owner(c) == id && pinned.Equal(asKey(c.Spec.Mesh.PublicKey)) {
+		return // our own copy of it, which is no swap
+	}
 	if err := s.trust.Pin(id, asKey(c.Spec.Mesh.PublicKey)); err != nil {
 		if !errors.Is(err, mesh.ErrPinned) { // another key: the object's status says so
 			s.log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)

@@ -414,7 +414,7 @@ func (n *fakeNet) cutConnections() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.current {
-		_ = c.Conn.Close()
+		_ = c.Close()
 	}
 	n.current = nil
 }

@@ -58,8 +58,7 @@ func loadFile(path string) (*clientcmdapi.Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		// The path is said once, at the front.
-		var pathErr *fs.PathError
-		if errors.As(err, &pathErr) {
+		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 			err = pathErr.Err
 		}
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)

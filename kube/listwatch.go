@@ -106,8 +106,7 @@ func (l *listWatch) refusedInitial(err error) error {
 // resumable makes the reflector open the watch again where it was, instead of listing, when it was
 // the connection that failed. "Connection refused" is the one failure that it does that for.
 func resumable(err error) error {
-	var link *linkError
-	if errors.As(err, &link) {
+	if _, ok := errors.AsType[*linkError](err); ok {
 		return errors.Join(err, syscall.ECONNREFUSED)
 	}
 	return err

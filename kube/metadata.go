@@ -79,7 +79,7 @@ type distribution struct {
 func distributions() []distribution {
 	return []distribution{
 		{"OPENSHIFT", func(n *corev1.Node, _ string) bool { return n.Labels[labelOpenShift] != "" }},
-		{"IKS", func(n *corev1.Node, p string) bool { return p == "cisco" }},
+		{"IKS", func(_ *corev1.Node, p string) bool { return p == "cisco" }},
 		{"RKE2", func(n *corev1.Node, _ string) bool {
 			return anyPrefix(n.Annotations, prefixRKE2) || strings.Contains(n.Status.NodeInfo.KubeletVersion, "+rke2r")
 		}},
@@ -139,7 +139,7 @@ func DescribeCluster(nodes []*corev1.Node, serverVersion string) Metadata {
 		regions.add(firstOf(n.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion))
 		zones.add(firstOf(n.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone))
 		kubelets.add(n.Status.NodeInfo.KubeletVersion)
-		proxies.add(n.Status.NodeInfo.KubeProxyVersion)
+		proxies.add(n.Status.NodeInfo.KubeProxyVersion) //nolint:staticcheck // filled until Kubernetes 1.33, and shown
 	}
 	m := Metadata{
 		Provider:          providers.most(),
@@ -165,7 +165,7 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	out.Name = n.Name
 	out.Spec.ProviderID = n.Spec.ProviderID
 	out.Status.NodeInfo.KubeletVersion = n.Status.NodeInfo.KubeletVersion
-	out.Status.NodeInfo.KubeProxyVersion = n.Status.NodeInfo.KubeProxyVersion
+	out.Status.NodeInfo.KubeProxyVersion = n.Status.NodeInfo.KubeProxyVersion //nolint:staticcheck // as above
 	out.Status.NodeInfo.OSImage = n.Status.NodeInfo.OSImage
 	for _, key := range []string{
 		corev1.LabelTopologyRegion, corev1.LabelTopologyZone,

@@ -89,7 +89,7 @@ func TestDescribeClusterTellsDistributions(t *testing.T) {
 func TestDescribeClusterReadsAllNodes(t *testing.T) {
 	in := func(region, zone, kubelet, providerID string) *corev1.Node {
 		return node(providerID, marks{corev1.LabelTopologyRegion: region, corev1.LabelTopologyZone: zone}, nil,
-			corev1.NodeSystemInfo{KubeletVersion: kubelet, KubeProxyVersion: kubelet})
+			corev1.NodeSystemInfo{KubeletVersion: kubelet, KubeProxyVersion: kubelet}) //nolint:staticcheck // read of older clusters
 	}
 	nodes := []*corev1.Node{
 		in("", "", "", ""), in("west", "w2", "v2", "kind://a"), in("east", "e1", "v1", "kind://b"),

@@ -5,6 +5,7 @@ package mesh
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,5 +215,64 @@ func TestLoss(t *testing.T) {
 		if !formed(members...)() {
 			t.Error("loss alone made a member fail")
 		}
+	})
+}
+
+// TestRefusedPeerDoesNotHammer: a has pinned b, b has not pinned a.
+func TestRefusedPeerDoesNotHammer(t *testing.T) {
+	bubble(t, 10*time.Millisecond, func(t *testing.T, g *group) {
+		var out syncBuffer
+		a := g.add("a", func(o *Options) { o.Log = textLogger(&out) })
+		b := g.add("b")
+		if err := a.trust.Pin("b", b.state.identity.PublicKey()); err != nil {
+			t.Fatal(err)
+		}
+		for range 600 {
+			a.transport.packets.send("b", frameMessage, []byte("hello?"))
+			time.Sleep(time.Second)
+		}
+		if n := b.dropped(dropUnpinned); n < 20 || n > 200 {
+			t.Errorf("%d attempts in ten minutes", n)
+		}
+		if n := strings.Count(out.String(), "\n"); n != 1 {
+			t.Errorf("%d lines logged:\n%s", n, out.String())
+		}
+		if err := b.trust.Pin("a", a.state.identity.PublicKey()); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("met after %v", await(t, maxBackoff, "they meet once b has pinned a", formed(a, b)))
+	})
+}
+
+// TestOneConnectionPerPair: members that dial each other at the same moment
+// agree on one connection and close the other.
+func TestOneConnectionPerPair(t *testing.T) {
+	bubble(t, 50*time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b")
+		g.swap(a, b)
+		a.transport.packets.ensure("b")
+		b.transport.packets.ensure("a")
+		await(t, time.Minute, "they meet", formed(a, b))
+		time.Sleep(2 * readTimeout)
+		var current []*packetConn
+		for _, l := range []*line{a.transport.packets.line("b"), b.transport.packets.line("a")} {
+			l.mu.Lock()
+			if len(l.conns) != 1 {
+				t.Errorf("%d connections to %s", len(l.conns), l.id)
+			}
+			current = append(current, l.current)
+			l.mu.Unlock()
+		}
+		if current[0].dialled == current[1].dialled {
+			t.Error("they write to different connections")
+		}
+		// Only one way: what b hears from a is lost, so b gives up after a while
+		// and they start over once the way is free.
+		g.network.CutOneWay("a", "b")
+		a.Broadcast(a.state.publish([]byte("into the void")))
+		time.Sleep(2 * time.Minute)
+		g.network.HealAll()
+		await(t, maxBackoff, "they are equal again", equal(a, b))
+		await(t, maxBackoff, "they see each other again", formed(a, b))
 	})
 }

@@ -13,12 +13,14 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+	"google.golang.org/grpc/peer"
 
 	"github.com/roster-mesh/roster/mesh/meshtest"
 )
@@ -385,3 +387,18 @@ func (b *syncBuffer) String() string {
 }
 
 func textLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+func mustMetrics(t *testing.T) *metrics {
+	t.Helper()
+	m, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// peerContext is the context of a call that the named member makes.
+func peerContext(id string) context.Context {
+	c, _ := net.Pipe()
+	return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: authInfo(id, c)})
+}

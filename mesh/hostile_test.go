@@ -95,7 +95,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		"unpinned key": {dropUnpinned, honest},
 		"old TLS":      {dropHandshake, func() *tls.Config { c := honest(); c.MaxVersion = tls.VersionTLS12; return c }},
 		"no key":       {dropHandshake, func() *tls.Config { c := honest(); c.Certificates = nil; return c }},
-		"unknown ALPN": {dropHandshake, func() *tls.Config { return i.config("http/1.1") }},
+		"unknown ALPN": {dropHandshake, func() *tls.Config { return i.config("other/1") }},
 		"its own key": {dropUnpinned, func() *tls.Config {
 			c, err := m.state.identity.certificate()
 			if err != nil {
@@ -169,6 +169,13 @@ func TestNoResumption(t *testing.T) {
 		if conn.ConnectionState().DidResume {
 			t.Fatal("a session was resumed")
 		}
+		conn.Close()
+		l := m.transport.packets.line("intruder")
+		await(t, deadline, "the connection ends", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.current == nil
+		})
 	}
 }
 

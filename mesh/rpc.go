@@ -148,9 +148,11 @@ func (s *server) grpc() *grpc.Server {
 // not ended after rpcTimeout loses its connection: a peer that takes bytes one
 // by one must not keep anything here for longer.
 func (s *server) begin(ctx context.Context) (id string, end func(), err error) {
-	p, _ := peer.FromContext(ctx)
-	info, ok := p.AuthInfo.(peerInfo)
-	if !ok || info.clusterID == "" {
+	var info peerInfo
+	if p, ok := peer.FromContext(ctx); ok {
+		info, _ = p.AuthInfo.(peerInfo)
+	}
+	if info.clusterID == "" {
 		return "", nil, status.Error(codes.Unauthenticated, "not a member")
 	}
 	id = info.clusterID

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 )
@@ -23,7 +24,7 @@ func (s *State) lacks(d *digest) bool {
 		default:
 			// A difference that neither side's numbers explain (a clone, an old
 			// withdrawal) is settled by exchanging everything.
-			return o.behindOf(&od) || !o.aheadOf(&od)
+			return o.behindOf(&od) || o.doubts(&od) || !o.aheadOf(&od)
 		}
 	})
 }
@@ -38,11 +39,25 @@ func (o *origin) lacksOwn(od *originDigest) bool {
 			return true
 		}
 	}
-	return o.completed == ours.epoch && o.held() != od.held && !o.aheadOf(od)
+	if o.completed < ours.epoch {
+		return false
+	}
+	if o.held() == od.held {
+		return o.otherHeads(od)
+	}
+	return o.doubts(od) || !o.aheadOf(od)
 }
 
-// behindOf says that the numbers of a peer show something that we lack. Numbers that either
-// side doubts explain nothing, here and in aheadOf.
+// doubts says that one of the two sides does not trust its numbers: it exchanged what they
+// explain, and still lacked something.
+func (o *origin) doubts(od *originDigest) bool {
+	return slices.ContainsFunc(od.layers, func(dl layerDigest) bool {
+		l := o.layer(dl.epoch)
+		return l != nil && (l.doubt || dl.doubt)
+	})
+}
+
+// behindOf says that the numbers of a peer show something that we lack.
 func (o *origin) behindOf(od *originDigest) bool {
 	if od.completed > o.completed {
 		return true
@@ -51,7 +66,7 @@ func (o *origin) behindOf(od *originDigest) bool {
 		if o.refuses(dl.epoch) {
 			continue
 		}
-		if l := o.layer(dl.epoch); l == nil || dl.highest > l.frontier && !l.doubt && !dl.doubt {
+		if l := o.layer(dl.epoch); l == nil || dl.highest > l.frontier {
 			return true
 		}
 	}
@@ -67,7 +82,7 @@ func (o *origin) aheadOf(od *originDigest) bool {
 		if l.epoch < od.completed || l.claimed() == 0 {
 			continue
 		}
-		if dl := od.layer(l.epoch); dl == nil || l.highest > dl.frontier && !l.doubt && !dl.doubt {
+		if dl := od.layer(l.epoch); dl == nil || l.highest > dl.frontier {
 			return true
 		}
 	}
@@ -98,9 +113,7 @@ func (s *State) delta(d *digest) [][]byte {
 			od = &originDigest{origin: id}
 		}
 		records := o.missing(od)
-		slices.SortFunc(records, func(a, b *record) int {
-			return cmp.Or(cmp.Compare(flag(b.Key.Kind == KindCluster), flag(a.Key.Kind == KindCluster)), a.compareNumber(b))
-		})
+		slices.SortFunc(records, inDelta)
 		for _, r := range records {
 			msgs = append(msgs, r.msg)
 		}
@@ -118,12 +131,21 @@ func (s *State) delta(d *digest) [][]byte {
 	return msgs
 }
 
+// inDelta orders records; the hash decides between those of a clone.
+func inDelta(a, b *record) int {
+	return cmp.Or(cmp.Compare(flag(b.Key.Kind == KindCluster), flag(a.Key.Kind == KindCluster)),
+		a.compareNumber(b), bytes.Compare(a.hash[:], b.hash[:]))
+}
+
 // missing lists the records that a peer lacks.
 func (o *origin) missing(od *originDigest) []*record {
 	if o.held() == od.held {
 		return nil
 	}
 	all := o.all()
+	if o.doubts(od) {
+		return all
+	}
 	var missing []*record
 	explained := o.behindOf(od)
 	for _, r := range all {
@@ -133,7 +155,7 @@ func (o *origin) missing(od *originDigest) []*record {
 			}
 			continue
 		}
-		if dl := od.layer(r.Epoch); dl == nil || dl.doubt || r.Sequence > dl.frontier {
+		if dl := od.layer(r.Epoch); dl == nil || r.Sequence > dl.frontier {
 			missing = append(missing, r)
 			explained = true
 		}

@@ -295,7 +295,7 @@ func (m *machine) settle(t *rapid.T) {
 			return
 		}
 	}
-	t.Fatal("members never stop pulling")
+	t.Fatal("members never stop pulling\n" + m.dump())
 }
 
 func (m *machine) audit(t *rapid.T) {

@@ -127,12 +127,7 @@ func (a *author) reopen(epoch uint64) ([][]byte, error) {
 			again = append(again, r)
 		}
 	}
-	slices.SortFunc(again, func(a, b *record) int {
-		if c := flag(b.Key.Kind == KindCluster) - flag(a.Key.Kind == KindCluster); c != 0 {
-			return int(c)
-		}
-		return a.compareNumber(b)
-	})
+	slices.SortFunc(again, inDelta)
 	a.epoch, a.seen = epoch, 0
 	a.origin().open(epoch)
 	var msgs [][]byte
@@ -155,7 +150,7 @@ func (a *author) reopen(epoch uint64) ([][]byte, error) {
 func (a *author) meet(m *message) outcome {
 	l := a.layer()
 	if m.head != nil {
-		other := l.head != nil && m.head.compareNumber(l.head) == 0 && m.head.hash != l.head.hash
+		other := l.head == nil || m.head.supersedes(l.head) // we hold the newest that we signed
 		a.note(m.head.Epoch, m.head.Sequence, other)
 		return outcome{}
 	}

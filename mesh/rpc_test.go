@@ -1,0 +1,150 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestCredential(t *testing.T) {
+	g := newGroup(t, nil)
+	defer g.end()
+	large := make([]byte, maxCredential+1)
+	var issue func() ([]byte, error)
+	a := g.add("a")
+	b := g.add("b", func(o *Options) {
+		o.Credential = func(context.Context, string) ([]byte, error) { return issue() }
+	})
+	c := g.add("c", func(o *Options) { o.Credential = nil })
+	g.swap(a, b)
+	g.swap(a, c)
+	for _, step := range []struct {
+		peer  string
+		issue func() ([]byte, error)
+		want  codes.Code
+	}{
+		{"b", func() ([]byte, error) { return []byte("credential"), nil }, codes.OK},
+		{"b", func() ([]byte, error) { return nil, errors.New("secret reason") }, codes.Unavailable},
+		{"b", func() ([]byte, error) { return large, nil }, codes.Internal},
+		{"b", func() ([]byte, error) { return nil, nil }, codes.OK},
+		{"b", func() ([]byte, error) { return nil, nil }, codes.OK},
+		{"b", nil, codes.ResourceExhausted}, // the sixth in a row
+		{"c", nil, codes.Unimplemented},
+	} {
+		issue = step.issue
+		_, err := a.Credential(t.Context(), step.peer)
+		if status.Code(err) != step.want {
+			t.Errorf("got %v, want %v", err, step.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error tells a peer too much: %v", err)
+		}
+	}
+	if _, err := b.Credential(t.Context(), "nobody"); !errors.Is(err, ErrUnpinned) {
+		t.Errorf("credential of a stranger: %v", err)
+	}
+}
+
+func TestPull(t *testing.T) {
+	g := newGroup(t, nil)
+	defer g.end()
+	a, b := g.add("a"), g.add("b")
+	g.swap(a, b)
+	await(t, deadline, "they meet", formed(a, b))
+	await(t, deadline, "states converge", equal(a, b))
+	for range 500 {
+		b.state.publish(make([]byte, 1000))
+	}
+	if err := a.Pull(t.Context(), "b"); err != nil || !equal(a, b)() {
+		t.Fatalf("pull: %v", err)
+	}
+	if err := a.Pull(t.Context(), "nobody"); !errors.Is(err, ErrUnpinned) {
+		t.Errorf("pull from a stranger: %v", err)
+	}
+	each := func([]byte) { t.Error("got a message for a bad digest") }
+	if err := a.clients.pull(t.Context(), "b", []byte("{"), each); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("bad digest: %v", err)
+	}
+	if err := a.clients.pull(t.Context(), "b", make([]byte, maxDigest+1), each); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("large digest: %v", err)
+	}
+	// An entry that no honest member could hold is not let through.
+	b.state.publish(make([]byte, maxMessage))
+	if err := a.Pull(t.Context(), "b"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("large message: %v", err)
+	}
+}
+
+// TestCallsAreBounded: a peer that opens pulls and says nothing has two.
+func TestCallsAreBounded(t *testing.T) {
+	s := newServer(nil, nil, mustMetrics(t))
+	ctx := peerContext("a")
+	var ends []func()
+	for range maxPeerCalls {
+		_, end, err := s.begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	if _, _, err := s.begin(ctx); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one call too many: %v", err)
+	}
+	if _, end, err := s.begin(peerContext("b")); err != nil {
+		t.Errorf("another peer's call: %v", err)
+	} else {
+		end()
+	}
+	for _, end := range ends {
+		end()
+	}
+	if len(s.calls) != 0 {
+		t.Errorf("calls left over: %v", s.calls)
+	}
+	if _, _, err := s.begin(context.Background()); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("call of nobody: %v", err)
+	}
+}
+
+// TestPullerCoalesces: many requests while a pull runs lead to one more.
+func TestPullerCoalesces(t *testing.T) {
+	p := newPuller()
+	started, proceed := make(chan string), make(chan error)
+	p.pull = func(context.Context, string) (int, error) {
+		started <- ""
+		return 1, <-proceed
+	}
+	p.alive = func() []string { return []string{"a"} }
+	p.result = func(string) {}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.run(ctx) }()
+	p.request("a")
+	<-started
+	for range 100 {
+		p.request("a")
+	}
+	proceed <- nil
+	<-started
+	proceed <- nil
+	select {
+	case <-started:
+		t.Error("a third pull")
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.request("a")
+	<-started
+	proceed <- errors.New("failed")
+	<-started // by itself
+	proceed <- nil
+	cancel()
+	<-done
+}
