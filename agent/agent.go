@@ -113,8 +113,10 @@ func (a *Agent) start(ctx context.Context, health *health) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the local API server: %w", err)
 	}
-	s := &session{options: o, log: a.log, client: client, health: health,
-		private: &private{client: client.Kube, namespace: o.privateNamespace()}}
+	s := &session{
+		options: o, log: a.log, client: client, health: health,
+		private: &private{client: client.Kube, namespace: o.privateNamespace()},
+	}
 	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
 		return nil, err
 	}
@@ -179,7 +181,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	if s.engine, err = s.newEngine(metrics); err != nil {
 		return fmt.Errorf("prepare sync rules: %w", err)
 	}
-	s.mesh, err = mesh.New(mesh.Options{
+	s.mesh, err = mesh.New(mesh.Options{ //nolint:contextcheck // it only opens a port; Run has the context
 		Identity: mesh.Identity{ClusterID: s.clusterID, PrivateKey: s.key},
 		Trust:    s.trust, State: ownEpochWatch{s.replica, s}, Listen: s.options.MeshListen,
 		Endpoints: s.endpoints, Credential: s.issueCredential, MemberChanged: s.memberChanged,

@@ -64,7 +64,7 @@ func (s *session) watchNodes(ctx context.Context) error {
 	for {
 		err := kube.WatchNodes(ctx, s.client, s.nodesChanged)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it ended because the agent ends
 		}
 		s.log.Warn("nodes cannot be read; provider, distribution and locality stay unknown", "error", err)
 		select {

@@ -23,6 +23,7 @@ func (s *session) importKey(ctx context.Context, key replica.Key) error {
 		return s.importCluster(ctx, key)
 	case replica.KindRule:
 		return s.importRule(ctx, key)
+	case replica.KindFeature:
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 	case err != nil:
 		return 0, fmt.Errorf("read Secret %s: %w", name, err)
 	case have.Type != v1alpha1.SecretType:
-		return 0, s.ownProblem(fmt.Errorf("Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType))
+		return 0, s.ownProblem(fmt.Errorf("the credential of this cluster: Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType))
 	default:
 		if _, err := kube.ParseKubeconfig(have.Data[v1alpha1.SecretKubeconfigKey]); err == nil {
 			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey], bootstrapLife); left > 0 {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -179,9 +180,7 @@ func mergeMeta(have map[string]string, want map[string]string) map[string]string
 			out[k] = v
 		}
 	}
-	for k, v := range want {
-		out[k] = v
-	}
+	maps.Copy(out, want)
 	return out
 }
 

@@ -167,11 +167,11 @@ func (l *peerLink) pasted(ctx context.Context, in linkInputs) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
 	case secret.Type != v1alpha1.SecretType:
-		return nil, fmt.Errorf("Secret %s/%s has type %s: paste one of type %s", namespace, name, secret.Type, v1alpha1.SecretType)
+		return nil, fmt.Errorf("the pasted Secret %s/%s has type %s: paste one of type %s", namespace, name, secret.Type, v1alpha1.SecretType)
 	}
 	kubeconfig := secret.Data[v1alpha1.SecretKubeconfigKey]
 	if _, err := kube.ParseKubeconfig(kubeconfig); err != nil {
-		return nil, fmt.Errorf("Secret %s/%s, key %s: %w", namespace, name, v1alpha1.SecretKubeconfigKey, err)
+		return nil, fmt.Errorf("the pasted Secret %s/%s, key %s: %w", namespace, name, v1alpha1.SecretKubeconfigKey, err)
 	}
 	return kubeconfig, nil
 }

@@ -55,7 +55,7 @@ func (p *private) identity(ctx context.Context, clusterID string, recorded []byt
 	}
 	key, err := mesh.ParsePrivateKey(secret.Data[identityKey])
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s/%s, key %s: %w", p.namespace, identitySecret, identityKey, err)
+		return nil, fmt.Errorf("read Secret %s/%s, key %s: %w", p.namespace, identitySecret, identityKey, err)
 	}
 	if len(recorded) > 0 && !key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(recorded)) {
 		return nil, fmt.Errorf("%w: Secret %s/%s holds another key than the one that this cluster's Cluster object records; restore the Secret from a backup", ErrIdentityLost, p.namespace, identitySecret)

@@ -96,7 +96,7 @@ func (s *session) local(key replica.Key) (replica.Status, []byte, error) {
 	case replica.KindRule:
 		r, err := s.registry.rules.Get(key.Name)
 		if err != nil || owner(r) != "" {
-			return replica.Deleted, nil, nil
+			return replica.Deleted, nil, nil //nolint:nilerr // the one error of a lister is that it has none
 		}
 		if s.withheld(r) {
 			return replica.Withdrawn, nil, nil
@@ -106,7 +106,7 @@ func (s *session) local(key replica.Key) (replica.Status, []byte, error) {
 	case replica.KindFeature:
 		f, err := s.registry.features.Get(key.Name)
 		if err != nil || owner(f) != "" {
-			return replica.Deleted, nil, nil
+			return replica.Deleted, nil, nil //nolint:nilerr // as above
 		}
 		if s.withheld(f) {
 			return replica.Withdrawn, nil, nil

@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,7 +37,6 @@ type registry struct {
 	features     listers.ClusterFeatureLister
 	secrets      corelisters.SecretLister
 	handlers     []cache.ResourceEventHandlerRegistration
-	own          atomic.Pointer[string]
 }
 
 func newRegistry(s *session) (*registry, error) {

@@ -67,11 +67,7 @@ func (r *reports) forget(rule string) {
 
 // reported is called by the engine, a few times a second at most for one rule.
 func (s *session) reported(rule string, r engine.RuleReport) {
-	status := v1alpha1.ResourceSyncRuleStatus{
-		ObservedGeneration: r.ObservedGeneration,
-		Matched:            r.Matched, Synced: r.Synced, Failed: r.Failed, Conflicts: r.Conflicts,
-		Sources: r.Sources, Conditions: r.Conditions, LastErrors: r.LastErrors,
-	}
+	status := v1alpha1.ResourceSyncRuleStatus(r)
 	for i := range status.Sources {
 		for _, c := range s.registry.byID(string(status.Sources[i].ClusterID)) {
 			status.Sources[i].Cluster = c.Name

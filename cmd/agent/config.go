@@ -23,8 +23,7 @@ func fromFile(c *cli.Context) error {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		var reason *fs.PathError
-		if errors.As(err, &reason) {
+		if reason, ok := errors.AsType[*fs.PathError](err); ok {
 			err = reason.Err
 		}
 		return fmt.Errorf("%w: --config: %s: %w", errUsage, path, err)

@@ -20,12 +20,8 @@ import (
 	"github.com/roster-mesh/roster/agent"
 )
 
-// version, commit and date are set by the linker.
-var (
-	version = "dev"   //nolint:gochecknoglobals // the linker's -X needs variables
-	commit  = "none"  //nolint:gochecknoglobals // as above
-	date    = "never" //nolint:gochecknoglobals // as above
-)
+// version is set by the linker.
+var version = "dev"
 
 // Exit codes: 0 after a signal, 1 when the agent cannot go on, 2 when the command line is wrong.
 const (
@@ -63,7 +59,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 	return &cli.App{
 		Name:            "agent",
 		Usage:           "keeps one list of Kubernetes clusters in all of them, and copies what sync rules name",
-		Version:         fmt.Sprintf("%s (commit %s, %s)", version, commit, date),
+		Version:         version,
 		Writer:          stdout,
 		ErrWriter:       stderr,
 		HideHelpCommand: true,
