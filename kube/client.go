@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/roster-mesh/roster/kube/client/versioned"
 )
@@ -34,11 +35,16 @@ type Client struct {
 	pool  *http.Transport
 }
 
-// NewClient makes a client; it sends nothing yet. Close it when it is no longer used.
+// NewClient makes a client; it sends nothing yet. Close it when it is no longer used. A positive
+// QPS, with Burst, limits all its requests together.
 func NewClient(cfg *rest.Config) (*Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.UserAgent == "" {
 		cfg = withDefaults(cfg)
+	}
+	if cfg.QPS > 0 && cfg.RateLimiter == nil {
+		// One limit for all parts; each would make its own.
+		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, max(cfg.Burst, 1))
 	}
 	client, pool, err := newHTTPClient(cfg)
 	if err != nil {

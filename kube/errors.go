@@ -62,30 +62,36 @@ func classify(err error) error {
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	var class error
-	var link *linkError
-	switch {
-	case errors.As(err, &link):
+	if link, ok := errors.AsType[*linkError](err); ok {
 		return &fault{ErrUnreachable, serverOf(err) + link.Error(), err}
+	}
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &fault{ErrUnreachable, serverOf(err) + "no answer in time", err}
 	case apierrors.IsUnauthorized(err):
 		return &fault{ErrUnauthorized, "", err}
 	case apierrors.IsForbidden(err):
-		class = ErrForbidden
+		return &fault{ErrForbidden, messageOf(err), err}
 	case kindGone(err):
-		class = ErrKindUnknown
-	default:
-		return &bounded{err}
+		return &fault{ErrKindUnknown, messageOf(err), err}
 	}
-	return &fault{class, oneLine(err.Error()), err}
+	return &bounded{err}
 }
 
 // bounded is an error of no class whose message may come from a peer.
 type bounded struct{ cause error }
 
-func (b *bounded) Error() string { return oneLine(b.cause.Error()) }
+func (b *bounded) Error() string { return messageOf(b.cause) }
 func (b *bounded) Unwrap() error { return b.cause }
+
+// messageOf is what the API server said, without the words that the way here put around it.
+func messageOf(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Message != "" {
+		return oneLine(status.Status().Message)
+	}
+	return oneLine(err.Error())
+}
 
 // serverOf is "https://host:port: " where err says which server was asked; the path and the query
 // of the request say nothing to a user.

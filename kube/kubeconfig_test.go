@@ -14,10 +14,12 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -263,6 +265,27 @@ func TestPeerConfigChoosesTheEndpoint(t *testing.T) {
 	if _, err := PeerConfig([]byte("x"), nil, "a"); !errors.Is(err, ErrKubeconfig) {
 		t.Errorf("error %v", err)
 	}
+}
+
+func FuzzPeerConfigEndpoint(f *testing.F) {
+	ca, _ := keyPair(f)
+	kubeconfig := marshal(f, document(ca))
+	for _, address := range []string{"h", "h:1", "https://h:1/p", "fd00::1", "[fd00::1%25x]:1", "https://u:p@h", "http://h", "//h", "h?q#f"} {
+		f.Add(address, ca)
+	}
+	f.Fuzz(func(t *testing.T, address string, bundle []byte) {
+		cfg, err := PeerConfig(kubeconfig, []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: address, CABundle: bundle}}, "a")
+		if err != nil {
+			return
+		}
+		u, err := url.Parse(cfg.Host)
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			t.Fatalf("accepted %q as %q", address, cfg.Host)
+		}
+		if _, err := rest.TLSConfigFor(cfg); err != nil {
+			t.Fatalf("accepted a CA that cannot be used: %v", err)
+		}
+	})
 }
 
 func TestMarshalledKubeconfigParses(t *testing.T) {

@@ -78,6 +78,8 @@ func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 		return nil, err
 	case err != nil && initial:
 		return nil, l.refusedInitial(err)
+	case err != nil && kindGone(err):
+		return nil, err
 	case err != nil:
 		l.feed.unhealthy(err)
 		return nil, resumable(err)

@@ -86,7 +86,7 @@ type Server struct {
 }
 
 // tokenFile is where rest.InClusterConfig finds its token; a configuration with it is in-cluster.
-const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
+const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 // FindServer finds out how peers reach the local API server. The address is the flag's when it is
 // set (--apiserver-endpoint); else, for an agent outside the cluster, the one that it uses itself;

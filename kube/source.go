@@ -139,14 +139,16 @@ func capFor(err error) time.Duration {
 	return backoffCap
 }
 
-// backoff is the wait between attempts. The zero value is ready.
+// backoff is the wait between attempts. The zero value is ready, and does not wait at first: a
+// position that has expired costs no time.
 type backoff struct{ next time.Duration }
 
 func (b *backoff) reset() { b.next = 0 }
 
 func (b *backoff) wait(ctx context.Context, limit time.Duration) {
+	now := min(b.next, limit)
 	b.next = min(max(2*b.next, backoffBase), limit)
-	timer := time.NewTimer(b.next + time.Duration(rand.Float64()*backoffJitter*float64(b.next)))
+	timer := time.NewTimer(now + time.Duration(rand.Float64()*backoffJitter*float64(now)))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

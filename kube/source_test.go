@@ -208,6 +208,30 @@ func TestWatchResumesWhenTheConnectionIsCut(t *testing.T) {
 	})
 }
 
+func TestWatchEndsWhileNothingAnswers(t *testing.T) {
+	watching(t, func(a *api) WatchOptions {
+		a.net.setRefuse(true)
+		return threeSecrets(a)
+	}, func(_ *api, j *journal) {
+		j.want(t, "health API server not reachable: https://127.0.0.1:6443: connection refused")
+		time.Sleep(time.Minute)
+		j.want(t)
+	})
+	watching(t, threeSecrets, func(a *api, _ *journal) {
+		time.Sleep(2 * time.Second)
+		a.net.setRefuse(true)
+		time.Sleep(time.Minute)
+	})
+	watching(t, func(a *api) WatchOptions {
+		a.deny = map[string]int{"stream": http.StatusTooManyRequests}
+		return threeSecrets(a)
+	}, func(*api, *journal) { time.Sleep(time.Minute) })
+	watching(t, func(a *api) WatchOptions {
+		a.net.setSilent(true)
+		return threeSecrets(a)
+	}, func(*api, *journal) {})
+}
+
 func TestWatchNoticesASilentPeer(t *testing.T) {
 	watching(t, threeSecrets, func(a *api, j *journal) {
 		time.Sleep(time.Hour) // pings keep the connection
@@ -241,7 +265,7 @@ func TestWatchListsAgainAfterExpiry(t *testing.T) {
 		a.put(secret("three", "yes"))
 		a.expire()
 		a.net.setRefuse(false)
-		time.Sleep(6 * time.Second)
+		time.Sleep(backoffBase * 5 / 4) // to the reflector's own second attempt, and no longer
 		synctest.Wait()
 		// Gone is absent; what stopped matching is there with its content, once.
 		j.want(t, "health API server not reachable: https://127.0.0.1:6443: connection refused",
