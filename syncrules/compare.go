@@ -124,12 +124,15 @@ func isServers(key string) bool {
 }
 
 // covers says whether have is want, with nothing but what want leaves open filled in; exact leaves nothing
-// open. A list is covered by one of the same length only.
+// open. A list is covered by one of the same length only. Null names nothing; an empty list is one that servers
+// leave out.
 func covers(have, want any, exact bool) bool {
-	if _, isMap := want.(map[string]any); empty(want) && (exact && empty(have) || have == nil && !isMap) {
-		return true
+	if exact && empty(want) {
+		return empty(have)
 	}
 	switch w := want.(type) {
+	case nil:
+		return true
 	case map[string]any:
 		h, ok := have.(map[string]any)
 		if !ok {
@@ -150,7 +153,7 @@ func covers(have, want any, exact bool) bool {
 		return true
 	case []any:
 		h, ok := have.([]any)
-		if !ok || len(h) != len(w) {
+		if (!ok && have != nil) || len(h) != len(w) {
 			return false
 		}
 		for i := range w {
@@ -163,7 +166,8 @@ func covers(have, want any, exact bool) bool {
 	return scalar(have) == scalar(want)
 }
 
-// empty are the values that servers leave out. An empty map is not one of them outside exact kinds: emptyDir: {}.
+// empty are the values that a server may leave out; an empty map only in exact kinds, since elsewhere it may be
+// a choice, as in emptyDir: {}.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:

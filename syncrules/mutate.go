@@ -103,6 +103,9 @@ func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
 		metadata["namespace"] = namespace
 	}
 	from, _ := source.Object["metadata"].(map[string]any) // there is one: it holds the name
+	if from["namespace"] != nil && namespace == "" {
+		return nil, fmt.Errorf("%w: metadata.namespace is not text", ErrSource)
+	}
 	for _, field := range []string{"labels", "annotations"} {
 		values, ok := from[field].(map[string]any)
 		if !ok {

@@ -47,6 +47,20 @@ func IsCopy(obj *unstructured.Unstructured) bool {
 	return annotated || labelled
 }
 
+// IsNative says that every cluster makes this object for itself, with content of its own. Such an object is
+// never a source: a rule for everything in a namespace would only run into those that are there.
+func IsNative(obj *unstructured.Unstructured) bool {
+	switch gvk := obj.GroupVersionKind(); gvk.Group + "/" + gvk.Kind {
+	case "/ConfigMap":
+		return obj.GetName() == "kube-root-ca.crt"
+	case "/ServiceAccount":
+		return obj.GetName() == "default"
+	case "/Service", "/Endpoints", "discovery.k8s.io/EndpointSlice":
+		return obj.GetName() == "kubernetes" && obj.GetNamespace() == "default"
+	}
+	return false
+}
+
 // MadeBy are the names of the rules that made a copy, in order. It is empty for objects that carry an owner
 // for another reason (other parts of the agent, other tools): what becomes of those is not for rules to say.
 func MadeBy(obj *unstructured.Unstructured) []string {

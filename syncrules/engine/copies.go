@@ -61,10 +61,11 @@ func newer(a, b string) bool {
 // localWatch is the watch of the copies in one local scope. Engine.mu guards it.
 type localWatch struct {
 	scope Scope
-	// complete says that it has delivered a list at least once, live that it is kept up to date.
-	complete, live bool
-	err            error
-	feed           *copyFeed
+	// complete says that it has delivered a list at least once. It need not be live: a write that is
+	// decided on by an old state fails, and changes nothing.
+	complete bool
+	err      error
+	feed     *copyFeed
 }
 
 // localComplete says that all copies of a place are known. mu is held.
@@ -122,6 +123,12 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
 		}
 		f.e.putCopy(k, c)
 	}
+	if !f.w.complete {
+		f.w.complete = true
+		f.e.judgeCopies(f.kind())
+		f.e.enqueueKind(f.kind())
+		f.e.poke() // a scope that no rule wants any more may be closed now
+	}
 }
 
 // Upsert implements Sink.
@@ -174,16 +181,9 @@ func (f *copyFeed) Health(err error) {
 	if w.feed != f {
 		return
 	}
-	first := err == nil && !w.complete
-	w.live, w.err = err == nil, err
-	if w.live {
-		w.complete = true
+	w.err = err
+	if err == nil {
 		f.e.retryFailed(f.kind())
-	}
-	if first {
-		f.e.judgeCopies(f.kind())
-		f.e.enqueueKind(f.kind())
-		f.e.poke() // a scope that no rule wants any more may be closed now
 	}
 	f.e.kindDirty(f.kind())
 }

@@ -147,12 +147,12 @@ func (s *summary) ask(e *Engine, r *rule, p *peer, key Key, mine bool) *entry {
 	case awaited:
 		s.unknown, s.standing = true, max(s.standing, syncrules.Awaited)
 		if mine {
-			s.hold(syncrules.Awaited, "cluster "+p.ClusterID+" was asked just now")
+			s.hold(syncrules.Awaited, "cluster "+p.name()+" was asked just now")
 		}
 	case unknown:
 		s.unknown = true
 		if mine {
-			s.hold(syncrules.Unknown, "what cluster "+p.ClusterID+" has is not known now")
+			s.hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
 		}
 	case lacking, deleted:
 		switch _, edited := r.edited[key.place()]; {
@@ -160,9 +160,9 @@ func (s *summary) ask(e *Engine, r *rule, p *peer, key Key, mine bool) *entry {
 		case edited:
 			s.release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
 		case !r.isJudged(p.ClusterID), !e.localsComplete(r):
-			s.hold(syncrules.Unknown, "the copies of cluster "+p.ClusterID+" are being looked at")
+			s.hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
 		default:
-			s.lose(r.compiled.Deletion(), "it is gone in cluster "+p.ClusterID)
+			s.lose(r.compiled.Deletion(), "it is gone in cluster "+p.name())
 		}
 	}
 	return nil

@@ -45,8 +45,10 @@ type serverWatch struct {
 }
 
 func newServer(namespaces ...string) *server {
-	s := &server{objects: map[Key]*unstructured.Unstructured{}, namespaces: map[string]bool{}, version: 100,
-		watches: map[*serverWatch]struct{}{}, requests: map[string]int{}}
+	s := &server{
+		objects: map[Key]*unstructured.Unstructured{}, namespaces: map[string]bool{}, version: 100,
+		watches: map[*serverWatch]struct{}{}, requests: map[string]int{},
+	}
 	for _, n := range namespaces {
 		s.addNamespace(n)
 	}

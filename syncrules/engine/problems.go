@@ -65,18 +65,19 @@ func (p *problem) backoffCap() time.Duration {
 // problemOf says what is wrong with the write of a copy.
 func (e *Engine) problemOf(err error, k Key) problem {
 	p := problem{reason: ReasonWriteFailed, text: k.String() + ": " + describe(err, k.Kind == "Secret" && k.Group == "")}
-	switch class := e.classify(err); {
+	class := e.classify(err)
+	switch {
 	case errors.Is(err, syncrules.ErrConsent):
 		p.reason = ReasonConsentRequired
 	case errors.Is(err, syncrules.ErrSource):
 		p.reason = ReasonSourceObject
 	case isNamespaceMissing(err):
 		p.reason, p.text = ReasonNamespaceMissing, k.String()+": namespace "+k.Namespace+" does not exist"
-	case class == ErrKindUnknown:
+	case class == classKindUnknown:
 		p.reason, p.text = ReasonKindUnknown, k.String()+": the kind is not served here"
-	case class == ErrForbidden:
+	case class == classForbidden:
 		p.reason = ReasonMissingPermission
-	case class == ErrUnreachable:
+	case class == classUnreachable:
 		p.reason = ReasonLocalUnreachable
 	}
 	return p
@@ -91,21 +92,31 @@ func isNamespaceMissing(err error) bool {
 		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
-// classify is one of the errors of this package, or nil.
-func (e *Engine) classify(err error) error {
-	if class := e.o.Classify(err); class != nil {
-		return class
+// class is what kind of error the answer of an API server is.
+type class uint8
+
+const (
+	classOther class = iota
+	classUnreachable
+	classForbidden
+	classKindUnknown
+)
+
+// classify asks Options.Classify first, and then looks for itself.
+func (e *Engine) classify(err error) class {
+	if named := e.o.Classify(err); named != nil {
+		err = named
 	}
 	switch {
 	case errors.Is(err, ErrKindUnknown), meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return ErrKindUnknown
+		return classKindUnknown
 	case errors.Is(err, ErrForbidden), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return ErrForbidden
+		return classForbidden
 	case errors.Is(err, ErrUnreachable), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown,
 		apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
-		return ErrUnreachable
+		return classUnreachable
 	}
-	return nil
+	return classOther
 }
 
 // describe is an error as one bounded line. What an API server says about a Secret may repeat its content, so

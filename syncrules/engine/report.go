@@ -24,6 +24,8 @@ const (
 	// for the first results.
 	reportEvery = 2 * time.Second
 	reportFirst = 100 * time.Millisecond
+	// reportCalm is how long a change must last to be worth a report: a watch that lists again is not.
+	reportCalm = 500 * time.Millisecond
 	// ConditionReady is the type of the one condition.
 	ConditionReady = "Ready"
 )
@@ -32,7 +34,7 @@ const (
 //
 // ObservedGeneration is the generation by which all copies of the rule were judged; the engine reads it back at
 // the next start. The conditions carry the generation that they are about. LastTransitionTime of the
-// conditions is left to who writes them and knows what was there, and so are the names of the sources.
+// conditions is left to who writes them and knows what was there.
 type RuleReport = v1alpha1.ResourceSyncRuleStatus
 
 // sender is the state of a rule's reports.
@@ -82,9 +84,12 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 		if s.since.IsZero() {
 			s.since = now
 		}
-		at := s.sent.Add(reportEvery)
-		if s.last == nil {
-			at = s.since.Add(reportFirst)
+		at := s.since.Add(reportFirst)
+		if s.last != nil {
+			at = s.since.Add(reportCalm)
+			if next := s.sent.Add(reportEvery); next.After(at) {
+				at = next
+			}
 		}
 		if wait := at.Sub(now); wait > 0 {
 			if next == 0 || wait < next {
@@ -186,7 +191,7 @@ type trouble struct {
 
 // sourceStatus says how a rule's source stands. mu is held.
 func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble) {
-	out := v1alpha1.SourceStatus{ClusterID: types.UID(p.ClusterID), Watching: true}
+	out := v1alpha1.SourceStatus{ClusterID: types.UID(p.ClusterID), Cluster: p.Name, Watching: true}
 	if s := r.tally.sources[p.ClusterID]; s != nil {
 		out.Matched, out.Synced, out.Failed = s.matched, s.synced, s.failed
 		if s.lag > 0 {
@@ -198,7 +203,7 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 		if out.Message == "" {
 			out.Message = "not connected"
 		}
-		return out, &trouble{reason: ReasonSourceUnreachable, text: "cluster " + p.ClusterID + ": " + out.Message}
+		return out, &trouble{reason: ReasonSourceUnreachable, text: "cluster " + p.name() + ": " + out.Message}
 	}
 	for _, s := range r.scopes {
 		v := e.views[viewKey{p.ClusterID, s}]
@@ -210,26 +215,27 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 			out.Message = "the first list is on its way"
 			return out, &trouble{starting: true}
 		}
-		t := e.sourceTrouble(p.ClusterID, s, v.err)
+		t := e.sourceTrouble(p.name(), s, v.err)
 		out.Message = t.text
 		return out, &t
 	}
 	return out, nil
 }
 
-func (e *Engine) sourceTrouble(id string, s Scope, err error) trouble {
-	text := "cluster " + id + ": " + oneLine(err.Error())
+func (e *Engine) sourceTrouble(cluster string, s Scope, err error) trouble {
+	text := "cluster " + cluster + ": " + oneLine(err.Error())
 	switch e.classify(err) {
-	case ErrForbidden:
+	case classForbidden:
 		where := "in all namespaces"
 		if s.Namespace != "" {
 			where = "in namespace " + s.Namespace
 		}
 		return trouble{reason: ReasonSourcePermission, text: fmt.Sprintf(
 			"cluster %s does not let this one get, list and watch %s of %q %s; add a ClusterRole for it there with the label %s=true",
-			id, s.GVK.Kind, s.GVK.Group, where, v1alpha1.LabelReaderAggregated)}
-	case ErrKindUnknown:
-		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", id, s.GVK)}
+			cluster, s.GVK.Kind, s.GVK.Group, where, v1alpha1.LabelReaderAggregated)}
+	case classKindUnknown:
+		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
+	case classUnreachable, classOther:
 	}
 	return trouble{reason: ReasonSourceUnreachable, text: text + "; its copies stay as they are"}
 }
@@ -258,8 +264,10 @@ func (e *Engine) readyCondition(k *kind, r *rule, asked int, troubles []trouble)
 	case asked == 0:
 		return yes(ReasonNoSource, "no other cluster is a source of this rule now")
 	case starting > 0 && !r.sender.wasReady:
-		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: ReasonStarting,
-			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked)}
+		return metav1.Condition{
+			Status: metav1.ConditionUnknown, Reason: ReasonStarting,
+			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
+		}
 	case !r.sender.wasReady && (e.pendings[r.kind()] > 0 || t.tried > 0):
 		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.synced, t.matched))
 	}
@@ -304,10 +312,11 @@ func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
 			continue
 		}
 		switch e.classify(w.err) {
-		case ErrForbidden:
+		case classForbidden:
 			return no(ReasonMissingPermission, permissionText(r)), true
-		case ErrKindUnknown:
+		case classKindUnknown:
 			return no(ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", w.scope.GVK)), true
+		case classUnreachable, classOther:
 		}
 		return no(ReasonLocalUnreachable, "the copies here cannot be watched: "+w.err.Error()), true
 	}
@@ -343,11 +352,8 @@ func objectCondition(t *tally) (metav1.Condition, bool) {
 		return metav1.Condition{}, false
 	}
 	message := fmt.Sprintf("%d of %d", n, t.matched)
-	for _, x := range t.texts {
-		if x.reason == reason {
-			message += ": " + x.text
-			break
-		}
+	if i := slices.IndexFunc(t.texts, func(x keyText) bool { return x.reason == reason }); i >= 0 {
+		message += ": " + t.texts[i].text
 	}
 	switch reason {
 	case ReasonNamespaceMissing:

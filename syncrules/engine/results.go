@@ -100,7 +100,7 @@ func (e *Engine) pace(k Key, d syncrules.Decision) time.Duration {
 // record takes in what became of a key. mu is held.
 func (e *Engine) record(j *job, out outcome) {
 	k := j.key
-	r := resultOf(j, out)
+	r := e.resultOf(j, out)
 	e.tallyLag(j, out)
 	e.replace(k, r)
 	if out.wrote && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
@@ -148,7 +148,8 @@ func (e *Engine) record(j *job, out outcome) {
 	}
 }
 
-func resultOf(j *job, out outcome) *result {
+// resultOf sums up an outcome. mu is held.
+func (e *Engine) resultOf(j *job, out outcome) *result {
 	r := &result{owner: out.decision.Owner}
 	for i := range j.claims {
 		if c := &j.claims[i]; len(c.rules) > 0 {
@@ -187,24 +188,36 @@ func resultOf(j *job, out outcome) *result {
 	case out.problem != nil:
 		r.state, r.reason, r.text = failed, out.problem.reason, out.problem.text
 	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0:
-		r.conflict, r.reason, r.text = true, ReasonConflict, conflictText(j.key, out.decision)
+		r.conflict, r.reason, r.text = true, ReasonConflict, e.conflictText(j.key, out.decision)
 	case out.slowed:
 		r.text = j.key.String() + ": it changes too often and is written at a slower pace"
 	}
 	return r
 }
 
-func conflictText(k Key, d syncrules.Decision) string {
+func (e *Engine) conflictText(k Key, d syncrules.Decision) string {
 	text := k.String() + ": "
 	if d.Action == syncrules.Conflict {
 		text += d.Reason
 	} else {
-		text += "it is a copy from cluster " + d.Owner
+		text += "it is a copy from cluster " + e.clusterName(d.Owner)
 	}
 	if len(d.Rivals) > 0 {
-		text += "; other content is in cluster " + strings.Join(d.Rivals, ", ")
+		names := make([]string, len(d.Rivals))
+		for i, id := range d.Rivals {
+			names[i] = e.clusterName(id)
+		}
+		text += "; other content is in cluster " + strings.Join(names, ", ")
 	}
 	return oneLine(text)
+}
+
+// clusterName is what people call a cluster. mu is held.
+func (e *Engine) clusterName(id string) string {
+	if p := e.peers[id]; p != nil {
+		return p.name()
+	}
+	return id
 }
 
 // replace puts the result in place of the one before, and counts it for its rules. mu is held.

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,8 +63,10 @@ func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 	}
 	if out.compiled != nil {
 		for _, s := range out.compiled.Scopes() {
-			out.scopes = append(out.scopes, Scope{GVK: out.compiled.Kind(), Namespace: s.Namespace,
-				LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector})
+			out.scopes = append(out.scopes, Scope{
+				GVK: out.compiled.Kind(), Namespace: s.Namespace,
+				LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector,
+			})
 		}
 	}
 	return out
@@ -121,11 +124,14 @@ func (e *Engine) indexKinds() {
 type peer struct{ Peer }
 
 func (p *peer) same(o Peer) bool {
-	return p.Source == o.Source && p.Why == o.Why && p.Left == o.Left && p.FeaturesKnown == o.FeaturesKnown &&
+	return p.Source == o.Source && p.Name == o.Name && p.Why == o.Why && p.Left == o.Left && p.FeaturesKnown == o.FeaturesKnown &&
 		slices.EqualFunc(p.Features, o.Features, func(a, b *v1alpha1.ClusterFeature) bool {
 			return a.Spec == b.Spec && maps.Equal(a.Labels, b.Labels)
 		})
 }
+
+// name is what people call the cluster.
+func (p *peer) name() string { return cmp.Or(p.Name, p.ClusterID) }
 
 // peersChanged makes everything be looked at again. mu is held.
 func (e *Engine) peersChanged() {
@@ -160,9 +166,9 @@ func (e *Engine) relate(k *kind, r *rule, p *peer) (rel relation, watch bool, wh
 	case r.compiled.HasTargets() && !r.compiled.Targets(e.cluster.Labels):
 		return asksNot, false, "rule " + r.name + " has targets that leave this cluster out"
 	case r.compiled.HasFeatures() && !p.FeaturesKnown:
-		return holds, false, "the features of cluster " + p.ClusterID + " are not known yet"
+		return holds, false, "the features of cluster " + p.name() + " are not known yet"
 	case r.compiled.HasFeatures() && !r.compiled.FeaturesMatch(p.Features):
-		return asksNot, false, "cluster " + p.ClusterID + " lacks the features that rule " + r.name + " asks for"
+		return asksNot, false, "cluster " + p.name() + " lacks the features that rule " + r.name + " asks for"
 	case r.compiled.Paused():
 		return holds, true, "rule " + r.name + " is paused"
 	case r.guarded:

@@ -66,6 +66,8 @@ type Target interface {
 // Peer is another cluster of the group.
 type Peer struct {
 	ClusterID string
+	// Name is the name of its Cluster object, for people; it may be empty.
+	Name string
 	// Features are the ClusterFeatures of the cluster, complete if FeaturesKnown. Until they are, rules
 	// with clusterFeatureMatch leave its copies as they are.
 	Features      []*v1alpha1.ClusterFeature

@@ -77,12 +77,17 @@ func newFeed(e *Engine, v *view, source Source, rules []*rule) *feed {
 
 // keep is what the source is asked for: objects that a rule selects and that are nobody's copies.
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
-	return !syncrules.IsCopy(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) })
+	return isSource(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) })
+}
+
+// isSource says that the object is of the cluster that it is in.
+func isSource(obj *unstructured.Unstructured) bool {
+	return !syncrules.IsCopy(obj) && !syncrules.IsNative(obj)
 }
 
 // judge is the entry of an object, nil when no rule selects it.
 func (f *feed) judge(obj *unstructured.Unstructured) *entry {
-	if syncrules.IsCopy(obj) {
+	if !isSource(obj) {
 		return nil
 	}
 	var names []string
@@ -148,6 +153,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	rejudged := !maps.Equal(v.judges, f.judges)
 	v.entries, v.judges = entries, f.judges
+	v.speaks(f.e)
 	if rejudged {
 		f.e.enqueueView(v)
 	}
@@ -211,15 +217,24 @@ func (f *feed) Health(err error) {
 	if v.feed != f {
 		return
 	}
-	first := !v.spoken
-	v.spoken, v.err, v.live = true, err, err == nil
-	if first {
-		f.e.stopWaiting()
-	}
+	v.err, v.live = err, err == nil
+	v.speaks(f.e)
 	if v.live {
 		f.e.turnedLive(v)
 	}
 	f.e.kindDirty(v.scope.GVK.GroupKind())
+}
+
+// speaks ends the waiting for the view. mu is held.
+func (v *view) speaks(e *Engine) {
+	if v.spoken {
+		return
+	}
+	v.spoken = true
+	for k := range e.waiting {
+		e.enqueue(k)
+	}
+	clear(e.waiting)
 }
 
 // turnedLive draws the conclusions of a complete list, before anything is decided by it. mu is held.
@@ -239,13 +254,6 @@ func (e *Engine) enqueueView(v *view) {
 	for at := range v.entries {
 		e.enqueue(Key{GroupKind: gk, Namespace: at.namespace, Name: at.name})
 	}
-}
-
-func (e *Engine) stopWaiting() {
-	for k := range e.waiting {
-		e.enqueue(k)
-	}
-	clear(e.waiting)
 }
 
 // found is what the views of a peer say about one place and one rule.

@@ -1,0 +1,177 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+func TestRestart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		for _, n := range []string{"stays", "deleted", "changed", "tampered"} {
+			w.peers[a].put(configMap(n, "1"))
+		}
+		w.settle()
+		w.saveStatus()
+		w.kill()
+		w.peers[a].remove(cm("deleted"))
+		w.peers[a].put(configMap("changed", "2"))
+		w.local.edit(cm("tampered"), func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, "t", "data", "v") })
+		writes := w.local.writes()
+		w.start()
+		w.wantGone(cm("deleted"))
+		w.wantValue(cm("changed"), "2")
+		w.wantValue(cm("tampered"), "1")
+		w.wantValue(cm("stays"), "1")
+		if got := w.local.writes() - writes; got != 3 {
+			t.Errorf("%d writes after the restart, want 3", got)
+		}
+	})
+}
+
+func TestRestartKnowsNothingYet(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.saveStatus()
+		w.kill()
+		w.prepare() // told nothing
+		w.run()
+		w.settle()
+		w.wantOwner(cm("x"), a, false)
+		w.e.SetRule(w.rules["r"].DeepCopy())
+		w.e.Ready() // no peer is known: its copies stay
+		w.settle()
+		w.wantOwner(cm("x"), a, false)
+		w.e.SetPeer(Peer{ClusterID: a, Why: "no credential yet"})
+		w.settle()
+		w.wantOwner(cm("x"), a, false)
+		w.peers[a].cut(errUnavailable())
+		w.e.SetPeer(Peer{ClusterID: a, Source: w.peers[a], FeaturesKnown: true})
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.peers[a].cut(nil)
+		w.settle()
+		w.wantOwner(cm("x"), a, false)
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
+func TestRuleEditedOrDeletedWhileAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r", "x", "y"))
+		w.setRule(testRule("gone", "z"))
+		for _, n := range []string{"x", "y", "z"} {
+			w.peers[a].put(configMap(n, "1"))
+		}
+		w.settle()
+		w.saveStatus()
+		w.kill()
+		edited := testRule("r", "y")
+		edited.Generation, edited.Status = 2, w.rules["r"].Status
+		w.rules["r"] = edited
+		delete(w.rules, "gone")
+		w.peers[a].put(configMap("w", "1"))
+		w.start()
+		w.wantOwner(cm("x"), a, true) // the generation tells the edit from a deletion
+		w.wantOwner(cm("y"), a, false)
+		w.wantOwner(cm("z"), a, true)
+	})
+}
+
+func TestLastRuleDeletedWhileAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		w.setRule(r)
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.kill()
+		clear(w.rules)
+		w.start() // the scopes of the earlier run lead to the copy
+		w.wantGone(cm("x"))
+		if len(w.scopes) != 0 || w.local.open() != 0 {
+			t.Errorf("scopes %v stay, %d watches are open", w.scopes, w.local.open())
+		}
+	})
+}
+
+func TestGuard(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		for i := range 30 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
+		}
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		for i := range 21 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%02d", i)))
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != 30 {
+			t.Fatalf("%d copies, want all 30 to be guarded", n)
+		}
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.peers[a].put(configMap("x00", "1"))
+		w.peers[a].put(configMap("x01", "1")) // 19 of 30: fewer than the guard asks for
+		w.settle()
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != 11 {
+			t.Errorf("%d copies, want 11: the guard opens when enough are back", n)
+		}
+	})
+}
+
+func TestGuardIsConfirmed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		w.setRule(r)
+		for i := range 4 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
+		}
+		w.settle()
+		w.saveStatus()
+		w.kill()
+		for i := range 4 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
+		}
+		w.start()
+		if n := len(w.local.names("ConfigMap")); n != 4 {
+			t.Fatalf("%d copies, want all 4 to be guarded", n)
+		}
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, syncrules.AnnotationConfirmDeletions+"=4") {
+			t.Errorf("message %q does not say how to confirm", m)
+		}
+		confirmed := w.rules["r"].DeepCopy()
+		confirmed.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: "4"}
+		w.e.SetRule(confirmed)
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != 0 {
+			t.Errorf("%d copies after the confirmation", n)
+		}
+		// Live deletions are proof.
+		for i := range 30 {
+			w.peers[a].put(configMap(fmt.Sprintf("y%02d", i), "1"))
+		}
+		w.settle()
+		for i := range 30 {
+			w.peers[a].remove(cm(fmt.Sprintf("y%02d", i)))
+		}
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != 0 {
+			t.Errorf("%d copies after live deletions", n)
+		}
+	})
+}

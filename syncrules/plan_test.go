@@ -1,0 +1,156 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+const (
+	self  = "00000000-0000-0000-0000-000000000000"
+	other = "bbbbbbbb-0000-0000-0000-000000000000"
+)
+
+func offerOf(t testing.TB, owner, value string) *unstructured.Unstructured {
+	t.Helper()
+	source := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}, data: {v: "`+value+`"}}`)
+	out, err := Render([]*Rule{ruleFor(t, "", "v1", "ConfigMap")}, source, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestPlan(t *testing.T) {
+	offer := func(owner, value string) Claim {
+		return Claim{Origin: owner, Standing: Offered, Desired: offerOf(t, owner, value)}
+	}
+	with := func(obj *unstructured.Unstructured, annotation string) *unstructured.Unstructured {
+		set(t, obj, "", "metadata", "annotations", annotation)
+		return obj
+	}
+	copied := offerOf(t, origin, "1")
+	foreign := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}, data: {v: "1"}}`)
+	dying := copied.DeepCopy()
+	now := metav1.Now()
+	dying.SetDeletionTimestamp(&now)
+	unruled := copied.DeepCopy()
+	unstructured.RemoveNestedField(unruled.Object, "metadata", "annotations", v1alpha1.AnnotationRule)
+	gone := func(fate v1alpha1.DeletionPolicy) Claim { return Claim{Origin: origin, Standing: Gone, Fate: fate} }
+	released := func(fate v1alpha1.DeletionPolicy) Claim {
+		return Claim{Origin: origin, Standing: Released, Fate: fate}
+	}
+	standing := func(s Standing) Claim { return Claim{Origin: origin, Standing: s} }
+	for _, c := range []struct {
+		name   string
+		facts  Facts
+		want   Action
+		owner  string
+		rivals int
+	}{
+		{"nothing", Facts{}, None, "", 0},
+		{"first offer", Facts{Claims: []Claim{offer(origin, "1")}}, Create, origin, 0},
+		{"smaller clusterID", Facts{Claims: []Claim{offer(origin, "1"), offer(other, "2")}}, Create, origin, 1},
+		{"equal offers", Facts{Claims: []Claim{offer(origin, "1"), offer(other, "1")}}, Create, origin, 0},
+		{"smaller one is about to say", Facts{Claims: []Claim{standing(Awaited), offer(other, "2")}}, Wait, "", 0},
+		{"smaller one is silent", Facts{Claims: []Claim{standing(Unknown), offer(other, "2")}}, Create, other, 0},
+		{"smaller one is withdrawn", Facts{Claims: []Claim{standing(Held), offer(other, "2")}}, Create, other, 0},
+		{"awaited alone", Facts{Claims: []Claim{standing(Awaited)}}, None, "", 0},
+		{"local object differs", Facts{Local: foreign, Claims: []Claim{offer(origin, "2")}}, Conflict, "", 1},
+		{"local object is the same", Facts{Local: foreign, Claims: []Claim{offer(origin, "1")}}, None, "", 0},
+		{"local object alone", Facts{Local: foreign}, None, "", 0},
+		{"marked as our own", Facts{Local: offerOf(t, self, "1"), Claims: []Claim{offer(origin, "1")}}, Conflict, self, 0},
+		{"in sync", Facts{Local: copied, Claims: []Claim{offer(origin, "1")}}, None, origin, 0},
+		{"changed", Facts{Local: copied, Claims: []Claim{offer(origin, "2")}}, Update, origin, 0},
+		{"stays with its owner", Facts{Local: offerOf(t, other, "2"), Claims: []Claim{offer(origin, "1"), offer(other, "2")}}, None, other, 1},
+		{"disabled", Facts{Local: with(copied.DeepCopy(), v1alpha1.AnnotationSyncDisabled), Claims: []Claim{offer(origin, "2")}}, Freeze, origin, 0},
+		{"disabled and gone", Facts{Local: with(copied.DeepCopy(), v1alpha1.AnnotationSyncDisabled), Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, Freeze, origin, 0},
+		{"being deleted", Facts{Local: dying, Claims: []Claim{offer(origin, "2")}}, Freeze, origin, 0},
+		{"unknown", Facts{Local: copied, Claims: []Claim{standing(Unknown)}}, Freeze, origin, 0},
+		{"awaited", Facts{Local: copied, Claims: []Claim{standing(Awaited)}}, Freeze, origin, 0},
+		{"held", Facts{Local: copied, Claims: []Claim{standing(Held)}}, Freeze, origin, 0},
+		{"owner without a claim", Facts{Local: copied}, Freeze, origin, 0},
+		{"owner without a claim, another offers", Facts{Local: copied, Claims: []Claim{offer(other, "2")}}, Conflict, origin, 1},
+		{"unknown, another offers", Facts{Local: copied, Claims: []Claim{standing(Unknown), offer(other, "2")}}, Freeze, origin, 0},
+		{"gone", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, Delete, origin, 0},
+		{"gone, kept", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionOrphan)}}, MarkOrphan, origin, 0},
+		{"gone, another offers", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete), offer(other, "2")}}, Delete, origin, 0},
+		{"released", Facts{Local: copied, Claims: []Claim{released(v1alpha1.DeletionOrphan)}}, MarkOrphan, origin, 0},
+		{"released to delete", Facts{Local: copied, Claims: []Claim{released(v1alpha1.DeletionDelete)}}, Delete, origin, 0},
+		{"no rule made it", Facts{Local: unruled, Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, Freeze, origin, 0},
+		{"orphan and gone", Facts{Local: Orphan(copied), Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, Freeze, origin, 0},
+		{"orphan is adopted", Facts{Local: Orphan(copied), Claims: []Claim{offer(origin, "1")}}, Update, origin, 0},
+		{"orphan, another offers", Facts{Local: Orphan(copied), Claims: []Claim{gone(v1alpha1.DeletionDelete), offer(other, "2")}}, Conflict, origin, 1},
+		{"owner left", Facts{Local: copied, OwnerGone: true}, MarkOrphan, origin, 0},
+		{"owner left, orphan already", Facts{Local: Orphan(copied), OwnerGone: true}, Freeze, origin, 0},
+		{"owner left, no rule made it", Facts{Local: unruled, OwnerGone: true}, Freeze, origin, 0},
+		{"owner left, same elsewhere", Facts{Local: copied, OwnerGone: true, Claims: []Claim{offer(other, "1")}}, Update, other, 0},
+		{"owner left, other elsewhere", Facts{Local: copied, OwnerGone: true, Claims: []Claim{offer(other, "2")}}, MarkOrphan, origin, 1},
+		{"extra label", Facts{Local: with(copied.DeepCopy(), "x"), Claims: []Claim{offer(origin, "1")}}, Update, origin, 0},
+		{"extra label, tolerated", Facts{Local: with(copied.DeepCopy(), "x"), Tolerate: true, Claims: []Claim{offer(origin, "1")}}, None, origin, 0},
+		{"change, extra tolerated", Facts{Local: with(copied.DeepCopy(), "x"), Tolerate: true, Claims: []Claim{offer(origin, "2")}}, Update, origin, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.facts.Self = self
+			d := Plan(c.facts)
+			if d.Action != c.want || d.Owner != c.owner || len(d.Rivals) != c.rivals {
+				t.Errorf("got %s, owner %q, rivals %v; want %s, %q, %d", d.Action, d.Owner, d.Rivals, c.want, c.owner, c.rivals)
+			}
+		})
+	}
+}
+
+// taken is what the API server has after the action, nil for nothing.
+func taken(local *unstructured.Unstructured, d Decision) *unstructured.Unstructured {
+	switch d.Action {
+	case Create, Update, MarkOrphan:
+		return d.Object.DeepCopy()
+	case Delete:
+		return nil
+	case None, Freeze, Wait, Conflict:
+	}
+	return local
+}
+
+func TestConsentKinds(t *testing.T) {
+	consent := Consent{Namespace: "cluster-registry"}
+	for text, refused := range map[string]bool{
+		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: cluster-registry}, type: Opaque}`:                                false,
+		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: cluster-registry}, type: k8s.cisco.com/cluster-registry-secret}`: true,
+		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: a}, type: bootstrap.kubernetes.io/token}`:                        true,
+		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: a}, type: helm.sh/release.v1}`:                                   true,
+		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: cluster-registry-readers}}`:                                      true,
+		`{apiVersion: v1, kind: Namespace, metadata: {name: kube-public}}`:                                                              true,
+		`{apiVersion: v1, kind: Namespace, metadata: {name: shop}}`:                                                                     false,
+		`{apiVersion: v1, kind: Node, metadata: {name: n}}`:                                                                             true,
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: n}}`:                                    true,
+		`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: n}}`:                           true,
+		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: n, namespace: shop}}`:                                                 false,
+	} {
+		if err := consent.Refuse(object(t, text)); (err != nil) != refused {
+			t.Errorf("%s: %v, want refused %t", text, err, refused)
+		}
+	}
+}
+
+func TestScopesOfManyRules(t *testing.T) {
+	r := &v1alpha1.ResourceSyncRule{}
+	r.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	r.Spec.Rules = []v1alpha1.SyncRule{
+		{Matches: []v1alpha1.SyncRuleMatch{{Namespace: "a"}, {Name: "n"}}},
+	}
+	rule, err := Compile(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rule.Scopes(); !slices.Equal(got, []Scope{{}}) {
+		t.Errorf("scopes %v: one entry needs all namespaces, so one watch holds everything", got)
+	}
+}

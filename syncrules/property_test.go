@@ -1,0 +1,216 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"encoding/json"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"pgregory.net/rapid"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// values draws small JSON trees, from few keys, so that trees collide.
+func values(depth int) *rapid.Generator[any] {
+	scalars := rapid.SampledFrom([]any{nil, "x", "y", "", int64(1), 1.5, true, map[string]any{}, []any{}})
+	if depth == 0 {
+		return scalars
+	}
+	return rapid.OneOf(scalars,
+		rapid.Map(rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "c"}), values(depth-1), 0, 3), func(m map[string]any) any { return m }),
+		rapid.Map(rapid.SliceOfN(values(depth-1), 0, 2), func(s []any) any { return s }))
+}
+
+func texts() *rapid.Generator[map[string]any] {
+	keys := []string{"a", "b", "example.com/c", "x.k8s.io/d", v1alpha1.LocalPrefix + "e", v1alpha1.AnnotationOrphaned}
+	return rapid.MapOfN(rapid.SampledFrom(keys), rapid.SampledFrom([]any{"1", "2"}), 0, 4)
+}
+
+var kinds = []string{"ConfigMap", "Service", "Thing"}
+
+func objects() *rapid.Generator[*unstructured.Unstructured] {
+	return rapid.Custom(func(t *rapid.T) *unstructured.Unstructured {
+		o := map[string]any{"apiVersion": "v1", "kind": rapid.SampledFrom(kinds).Draw(t, "kind"), "metadata": map[string]any{
+			"name": "x", "namespace": "shop", "uid": "u", "resourceVersion": "1",
+			"labels": texts().Draw(t, "labels"), "annotations": texts().Draw(t, "annotations"),
+		}}
+		for _, field := range []string{"data", "spec", "status"} {
+			if v := values(3).Draw(t, field); v != nil {
+				o[field] = v
+			}
+		}
+		return &unstructured.Unstructured{Object: o}
+	})
+}
+
+func rules() *rapid.Generator[*v1alpha1.ResourceSyncRule] {
+	keys := rapid.SampledFrom([]string{"a", "b", "example.com/c"})
+	mutation := func(t *rapid.T, name string) (map[string]string, []string) {
+		return rapid.MapOfN(keys, rapid.SampledFrom([]string{"1", "3"}), 0, 2).Draw(t, name),
+			rapid.SliceOfN(keys, 0, 1).Draw(t, name+" removed")
+	}
+	return rapid.Custom(func(t *rapid.T) *v1alpha1.ResourceSyncRule {
+		r := &v1alpha1.ResourceSyncRule{}
+		r.Name = rapid.SampledFrom([]string{"r", "s"}).Draw(t, "name")
+		for range rapid.IntRange(1, 3).Draw(t, "clauses") {
+			l, lr := mutation(t, "labels")
+			a, ar := mutation(t, "annotations")
+			r.Spec.Rules = append(r.Spec.Rules, v1alpha1.SyncRule{Mutations: v1alpha1.Mutations{
+				Labels:      &v1alpha1.LabelMutations{Add: l, Remove: lr},
+				Annotations: &v1alpha1.AnnotationMutations{Add: a, Remove: ar},
+			}})
+		}
+		return r
+	})
+}
+
+func render(t *rapid.T, api *v1alpha1.ResourceSyncRule, source *unstructured.Unstructured, owner string) *unstructured.Unstructured {
+	api = api.DeepCopy()
+	api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: source.GetKind()}
+	rule, err := Compile(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := Render([]*Rule{rule}, source, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestMutateTwiceIsOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule, source := rules().Draw(t, "rule"), objects().Draw(t, "source")
+		before := source.DeepCopy()
+		once := render(t, rule, source, origin)
+		if !equal(source.Object, before.Object) {
+			t.Fatalf("the source was changed")
+		}
+		if twice := render(t, rule, once, origin); !equal(twice.Object, once.Object) {
+			t.Fatalf("once %v\ntwice %v", once.Object, twice.Object)
+		}
+		trimmed := source.DeepCopy()
+		Trim(trimmed)
+		if again := render(t, rule, trimmed, origin); !equal(again.Object, once.Object) {
+			t.Fatalf("trimmed %v\nwhole %v", again.Object, once.Object)
+		}
+	})
+}
+
+func TestUpdateReachesWhatIsDesired(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := rules().Draw(t, "rule")
+		old, fresh, tampered := objects().Draw(t, "old"), objects().Draw(t, "fresh"), objects().Draw(t, "tampered")
+		fresh.SetKind(old.GetKind())
+		tampered.SetKind(old.GetKind())
+		local := render(t, rule, old, origin)
+		if rapid.Bool().Draw(t, "tamper") { // with anything but another kind
+			local.Object["spec"], local.Object["data"] = tampered.Object["spec"], tampered.Object["data"]
+			local.SetLabels(tampered.GetLabels())
+		}
+		desired := render(t, rule, fresh, origin)
+		if d := Compare(Updated(local, desired), desired); d != Same {
+			t.Fatalf("difference %d after updating\n%v to\n%v: got\n%v", d, local.Object, desired.Object, Updated(local, desired).Object)
+		}
+	})
+}
+
+func TestPlanIsIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := rules().Draw(t, "rule")
+		facts := Facts{Self: self, OwnerGone: rapid.Bool().Draw(t, "owner gone")}
+		shared := objects().Draw(t, "shared")
+		pick := func(name string) *unstructured.Unstructured {
+			if rapid.Bool().Draw(t, name+" shared") {
+				return shared
+			}
+			o := objects().Draw(t, name)
+			o.SetKind(shared.GetKind())
+			return o
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "local") {
+		case 0:
+			facts.Local = pick("foreign")
+		case 1:
+			facts.Local = render(t, rule, pick("copy"), rapid.SampledFrom([]string{origin, other, self}).Draw(t, "owner"))
+		case 2:
+			facts.Local = Orphan(render(t, rule, pick("orphan"), origin))
+		}
+		for _, id := range []string{origin, other} {
+			if facts.OwnerGone && id == origin || rapid.Bool().Draw(t, "no claim") {
+				continue
+			}
+			c := Claim{
+				Origin: id, Standing: Standing(rapid.IntRange(0, int(Released)).Draw(t, "standing")),
+				Fate: rapid.SampledFrom([]v1alpha1.DeletionPolicy{v1alpha1.DeletionDelete, v1alpha1.DeletionOrphan}).Draw(t, "fate"),
+			}
+			if c.Standing == Offered {
+				c.Desired = render(t, rule, pick("offer"), id)
+			}
+			facts.Claims = append(facts.Claims, c)
+		}
+		if facts.OwnerGone && (facts.Local == nil || Owner(facts.Local) != origin) {
+			facts.OwnerGone = false
+		}
+		marked := facts.Local != nil && IsCopy(facts.Local)
+		first := Plan(facts)
+		if facts.Local != nil && !marked && first.Action != None && first.Action != Conflict {
+			t.Fatalf("%s of an object without marks", first.Action)
+		}
+		// A deleted copy makes room for another origin, and an heir has an owner that is there.
+		for range 2 {
+			facts.Local = taken(facts.Local, first)
+			facts.OwnerGone = facts.OwnerGone && facts.Local != nil && Owner(facts.Local) == origin
+			first = Plan(facts)
+		}
+		switch first.Action {
+		case None, Freeze, Conflict, Wait:
+		case Create, Update, Delete, MarkOrphan:
+			t.Fatalf("plan says %s again, of %v", first.Action, facts.Local)
+		}
+	})
+}
+
+// FuzzCompileRender: no rule and no object, however odd, makes Compile, Match, Render, Compare or Plan panic,
+// and what is rendered carries its owner and is stable.
+func FuzzCompileRender(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"name":"r"},"spec":{"groupVersionKind":{"version":"v1","kind":"ConfigMap"},"rules":[{"match":[{"content":[{"key":"data.#(a%\"*\").b|@this","value":"x"}]}],"mutations":{"labels":{"add":{"a":"b"},"remove":["c"]}}}]}}`),
+		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"c":"d"}},"data":{"a":[{"b":"x"}]}}`))
+	f.Add([]byte(`{"spec":{"groupVersionKind":{"version":"v1","kind":"Secret"},"rules":[{}]}}`),
+		[]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","annotations":null},"data":7,"stringData":{"a":"b"}}`))
+	f.Add([]byte(`{"spec":{"groupVersionKind":{"version":"v1","kind":"Service"},"rules":[{"match":[{"objectKey":null,"name":"x"}]}]}}`),
+		[]byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x"},"spec":[]}`))
+	f.Fuzz(func(t *testing.T, ruleJSON, sourceJSON []byte) {
+		var api v1alpha1.ResourceSyncRule
+		if json.Unmarshal(ruleJSON, &api) != nil {
+			return
+		}
+		rule, err := Compile(&api)
+		if err != nil {
+			return
+		}
+		rule.Scopes()
+		source := &unstructured.Unstructured{}
+		if utiljson.Unmarshal(sourceJSON, &source.Object) != nil || source.Object == nil {
+			return
+		}
+		if !rule.Match(source) {
+			return
+		}
+		desired, err := Render([]*Rule{rule}, source, origin)
+		if err != nil {
+			return
+		}
+		if Owner(desired) != origin || Compare(desired, desired) != Same {
+			t.Fatalf("rendered %v", desired.Object)
+		}
+		_ = Consent{}.Refuse(desired)
+		if d := Plan(Facts{Self: self, Local: source, Claims: []Claim{{Origin: origin, Standing: Offered, Desired: desired}}}); d.Action == Delete {
+			t.Fatalf("an offer deletes")
+		}
+	})
+}
