@@ -93,7 +93,7 @@ func (s *session) reoffer(id string) {
 		return
 	}
 	source, state, met := s.peers.source(id)
-	peer := engine.Peer{ClusterID: id, FeaturesKnown: met && s.replica.Progress(id).Completed > 0, Why: state.message}
+	peer := engine.Peer{ClusterID: id, Name: s.clusterName(id), FeaturesKnown: met && s.replica.Progress(id).Completed > 0, Why: state.message}
 	if source != nil {
 		peer.Source = source
 	}

@@ -142,6 +142,7 @@ func (r *registry) clusterChanged(o any) {
 		r.session.swapped(c)
 		r.session.incoming.add(replica.Key{Kind: replica.KindCluster, Name: id})
 		r.session.peers.changed(id)
+		r.session.reoffer(id) // its name may be another
 		r.session.statuses.add(r.session.clusterID) // which counts the peers that are synced
 	}
 	r.session.statuses.add(id)

@@ -66,13 +66,7 @@ func (r *reports) forget(rule string) {
 }
 
 // reported is called by the engine, a few times a second at most for one rule.
-func (s *session) reported(rule string, r engine.RuleReport) {
-	status := v1alpha1.ResourceSyncRuleStatus(r)
-	for i := range status.Sources {
-		for _, c := range s.registry.byID(string(status.Sources[i].ClusterID)) {
-			status.Sources[i].Cluster = c.Name
-		}
-	}
+func (s *session) reported(rule string, status engine.RuleReport) {
 	s.reports.set(rule, status)
 	s.ruleStatuses.add(rule)
 }
@@ -100,7 +94,7 @@ func (s *session) writeRuleStatus(ctx context.Context, name string) error {
 	if clash != "" {
 		meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{
 			Type: conditionNameClash, Status: metav1.ConditionTrue, Reason: "SameName", ObservedGeneration: have.Generation,
-			Message: fmt.Sprintf("%s has a rule of this name too; each keeps its own: rename one of them", s.clusterName(clash)),
+			Message: fmt.Sprintf("cluster %s has a rule of this name too; each keeps its own: rename one of them", s.clusterName(clash)),
 		})
 	} else {
 		meta.RemoveStatusCondition(&update.Status.Conditions, conditionNameClash)
@@ -122,10 +116,10 @@ func (s *session) writeRuleStatus(ctx context.Context, name string) error {
 // name.
 const conditionNameClash = "NameClash"
 
-// clusterName is what a cluster is called here.
+// clusterName is what a cluster is called here; its clusterID where it has no name yet.
 func (s *session) clusterName(id string) string {
 	for _, c := range s.registry.byID(id) {
-		return "cluster " + c.Name
+		return c.Name
 	}
-	return "cluster " + id
+	return id
 }
