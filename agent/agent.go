@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,9 +63,10 @@ type session struct {
 	peers    *peers
 	health   *health
 
-	ownName  string                 // of this cluster's Cluster object
-	problem  atomic.Pointer[string] // what is wrong with this cluster's own part
+	name     atomic.Pointer[string] // of this cluster's Cluster object
+	problems problems               // what is wrong with this cluster's own part
 	refusals prometheus.Counter     // what members published and could not be used
+	reopened atomic.Int32           // epochs that were opened after the start
 	metadata metadataCell
 	reports  reports
 
@@ -72,7 +74,21 @@ type session struct {
 	incoming     *loop[replica.Key] // entries that changed, copies to check
 	statuses     *loop[string]      // clusterIDs whose Cluster status may have changed
 	ruleStatuses *loop[string]      // rules whose report changed
+	offers       *loop[string]      // clusterIDs of which the engine must be told
 	chores       *loop[chore]       // what the agent does for itself
+
+	publishing sync.Mutex // from reading an object to handing it to the replica
+
+	refusedMu sync.Mutex
+	refused   map[refusal]entryNumber // what was reported as refused last
+}
+
+// ownName is the name of this cluster's Cluster object, "" before it has one.
+func (s *session) ownName() string {
+	if name := s.name.Load(); name != nil {
+		return *name
+	}
+	return ""
 }
 
 // Run is the agent: it blocks until ctx ends or something that it cannot mend goes wrong, which it returns
@@ -115,7 +131,7 @@ func (a *Agent) start(ctx context.Context, health *health) (*session, error) {
 	}
 	s := &session{
 		options: o, log: a.log, client: client, health: health,
-		private: &private{client: client.Kube, namespace: o.privateNamespace()},
+		refused: map[refusal]entryNumber{}, private: &private{client: client.Kube, namespace: o.privateNamespace()},
 	}
 	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
 		return nil, err
@@ -160,6 +176,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 		return err
 	}
 	s.newLoops()
+	s.problems.changed = func() { s.statuses.add(s.clusterID) }
 	self := mesh.Pin{ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey)}
 	s.trust = mesh.NewTrust(self, s.pinned)
 	for _, p := range pins {
@@ -202,6 +219,7 @@ func (s *session) newLoops() {
 	s.incoming = newLoop("import", s.log, s.importKey)
 	s.statuses = newLoop("cluster status", s.log, s.writeClusterStatus)
 	s.ruleStatuses = newLoop("rule status", s.log, s.writeRuleStatus)
+	s.offers = newLoop("offers", s.log, s.offerPeer)
 	s.chores = newLoop("chores", s.log, s.doChore)
 }
 
@@ -212,10 +230,7 @@ func (s *session) run(ctx context.Context) error {
 	if err := s.registry.start(ctx); err != nil {
 		return err
 	}
-	s.log.Info("caught up with the local API server", "cluster", s.registry.ownName(), "clusterID", s.clusterID, "mesh", s.meshAddress(), "version", s.options.Version)
-	if err := s.publishAll(); err != nil {
-		s.log.Error("some objects are not published", "error", err)
-	}
+	s.log.Info("caught up with the local API server", "cluster", s.ownName(), "clusterID", s.clusterID, "mesh", s.meshAddress(), "version", s.options.Version)
 	s.engine.Ready()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.mesh.Run(ctx) })
@@ -224,9 +239,11 @@ func (s *session) run(ctx context.Context) error {
 	group.Go(func() error { return s.incoming.run(ctx, 4) })
 	group.Go(func() error { return s.statuses.run(ctx, 2) })
 	group.Go(func() error { return s.ruleStatuses.run(ctx, 2) })
+	group.Go(func() error { return s.offers.run(ctx, 4) })
 	group.Go(func() error { return s.chores.run(ctx, 2) })
 	group.Go(func() error { return s.peers.run(ctx) })
 	group.Go(func() error { return s.watchNodes(ctx) })
+	s.chores.add(choreAnnounce)
 	s.chores.add(choreVersion)
 	s.chores.add(choreBootstrap)
 	s.chores.add(chorePins)

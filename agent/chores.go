@@ -19,6 +19,7 @@ import (
 type chore string
 
 const (
+	choreAnnounce  chore = "announcement" // of everything that this cluster owns, once
 	choreVersion   chore = "server version"
 	choreBootstrap chore = "bootstrap credential"
 	chorePins      chore = "pins"
@@ -27,6 +28,8 @@ const (
 
 func (s *session) doChore(ctx context.Context, c chore) error {
 	switch c {
+	case choreAnnounce:
+		return s.publishAll()
 	case choreVersion:
 		version, err := s.client.ServerVersion(ctx)
 		if err != nil {
@@ -40,7 +43,7 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 			return err
 		}
 		if next > 0 {
-			s.chores.addAfter(c, next)
+			s.chores.addAfter(c, max(next, time.Minute)) // however short the API server keeps the life of tokens
 		}
 	case chorePins:
 		return s.private.recordPins(ctx, s.trust.Pins())

@@ -4,8 +4,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // importKey is the importer: it makes the local API server say of a key what the replica says, for what
@@ -35,50 +39,57 @@ func (s *session) importCluster(ctx context.Context, key replica.Key) error {
 	if id == s.clusterID {
 		return nil
 	}
-	var payload *clusterPayload
-	for _, e := range s.replica.Find(key) {
-		if e.Origin != id || e.Status != replica.Live {
-			continue
-		}
-		p, err := decodeCluster(id, e.Payload)
-		if err != nil {
-			return s.refused(id, key, err)
-		}
-		payload = p
-	}
-	if payload == nil {
+	entry, ok := s.replica.Lookup(key, id)
+	if !ok || entry.Status != replica.Live {
 		return nil // not heard of by the mesh: what a person pasted stays as it is
 	}
-	if pinned, ok := s.trust.Key(id); payload.Spec.Mesh == nil || !ok || !pinned.Equal(asKey(payload.Spec.Mesh.PublicKey)) {
-		return s.refused(id, key, fmt.Errorf("%w: cluster of %s: its public key is not the pinned one", ErrPayload, id))
+	payload, err := decodeCluster(id, entry.Payload)
+	if err == nil {
+		pinned, ok := s.trust.Key(id)
+		if payload.Spec.Mesh == nil || !ok || !pinned.Equal(asKey(payload.Spec.Mesh.PublicKey)) {
+			err = fmt.Errorf("%w: cluster of %s: its public key is not the pinned one", ErrPayload, id)
+		}
 	}
+	if err == nil {
+		err = s.writeClusterCopy(ctx, id, payload)
+	}
+	if errors.Is(err, ErrPayload) || apierrors.IsInvalid(err) {
+		s.refuse(entry, err)
+		return nil
+	}
+	return err
+}
+
+// writeClusterCopy makes one Cluster object here say what the payload says, under the name that it has here.
+// An origin that changed its name gets a new copy, with what is local in the old one, before that goes.
+func (s *session) writeClusterCopy(ctx context.Context, id string, payload *clusterPayload) error {
 	clusters := s.client.Registry.ClusterRegistryV1alpha1().Clusters()
-	name := s.localName(id, payload.Name)
-	copies := s.registry.byID(id)
-	if len(copies) == 0 {
+	name, copies := s.localName(id, payload.Name), s.registry.byID(id)
+	at := slices.IndexFunc(copies, func(c *v1alpha1.Cluster) bool { return c.Name == name })
+	if at < 0 {
 		fresh := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, old := range copies {
+			fresh.Labels, fresh.Annotations = mergeMeta(old.Labels, fresh.Labels), mergeMeta(old.Annotations, fresh.Annotations)
+			fresh.Spec.AuthInfo = cmp.Or(fresh.Spec.AuthInfo, old.Spec.AuthInfo)
+		}
 		s.fillCopy(fresh, id, payload)
 		_, err := clusters.Create(ctx, fresh, metav1.CreateOptions{})
-		return err
+		return err // its arrival in the watch is the next look
 	}
-	for _, have := range copies {
-		if have.Name != name && (len(copies) > 1 || owner(have) == id) {
-			if owner(have) != id {
-				continue // a second object that a person made: shown as a conflict, not ours to delete
-			}
-			// The origin has another name now: the copy under the old one goes, the next look makes the new.
+	for i, have := range copies {
+		if i != at && syncrules.Owner(have) == id { // one that a person made is shown as a conflict, and theirs to delete
 			if err := clusters.Delete(ctx, have.Name, exactly(have)); err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("remove cluster %s, now named %s: %w", have.Name, name, err)
 			}
-			continue
 		}
-		want := have.DeepCopy()
-		if s.fillCopy(want, id, payload); sameObject(have, want) && equality.Semantic.DeepEqual(have.Spec, want.Spec) {
-			continue
-		}
-		if _, err := clusters.Update(ctx, want, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("update cluster %s: %w", have.Name, err)
-		}
+	}
+	have := copies[at]
+	want := have.DeepCopy()
+	if s.fillCopy(want, id, payload); sameMeta(have, want) && equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+		return nil
+	}
+	if _, err := clusters.Update(ctx, want, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("update cluster %s: %w", have.Name, err)
 	}
 	return nil
 }
@@ -101,7 +112,7 @@ func (s *session) localName(id, name string) string {
 // fillCopy gives a copy what its origin says, and where our own credential for that cluster is kept.
 func (s *session) fillCopy(c *v1alpha1.Cluster, id string, p *clusterPayload) {
 	auth := c.Spec.AuthInfo
-	if s.peers.issued(id) {
+	if s.peers.look(id).issued {
 		auth.SecretRef = v1alpha1.NamespacedName{Name: peerSecret + id, Namespace: s.options.privateNamespace()}
 	}
 	mark(c, p.objectMeta, id)
@@ -135,7 +146,8 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 	}
 	payload, err := decodeRule(entry.Origin, key.Name, entry.Payload)
 	if err != nil {
-		return s.refused(entry.Origin, key, err)
+		s.refuse(entry, err)
+		return nil
 	}
 	want := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
 	if have != nil {
@@ -143,7 +155,7 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 	}
 	mark(want, payload.objectMeta, entry.Origin)
 	want.Spec = payload.Spec
-	changed := have == nil || !sameObject(have, want) || !equality.Semantic.DeepEqual(have.Spec, want.Spec)
+	changed := have == nil || !sameMeta(have, want) || !equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	want.Annotations[annotationEntry] = entryNumber{entry.Epoch, entry.Sequence}.String()
 	if have == nil {
 		_, err = rules.Create(ctx, want, metav1.CreateOptions{})
@@ -151,7 +163,8 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 		_, err = rules.Update(ctx, want, metav1.UpdateOptions{})
 	}
 	if apierrors.IsInvalid(err) {
-		return s.refused(entry.Origin, key, fmt.Errorf("%w: rule %s of %s: the local API server refuses it: %w", ErrPayload, key.Name, entry.Origin, err))
+		s.refuse(entry, err)
+		return nil
 	}
 	return err
 }
@@ -215,7 +228,7 @@ func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 	var first, owned *replica.Entry
 	holder := ""
 	if have != nil {
-		holder = owner(have)
+		holder = syncrules.Owner(have)
 	}
 	for i, e := range entries {
 		if e.Origin == self {

@@ -4,11 +4,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,13 +22,13 @@ import (
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/replica"
 )
 
 // ErrClusterName is returned when this cluster cannot have the name that it was given.
 var ErrClusterName = errors.New("cluster name")
 
-// checkRights names, in one line, every right that the agent cannot start without.
+// checkRights names, in one line, the rights that a wrong identity lacks first: those that the chart gives its
+// ServiceAccount.
 func (s *session) checkRights(ctx context.Context) error {
 	var need []kube.Attributes
 	add := func(gvk schema.GroupVersionKind, namespace string, verbs ...string) {
@@ -39,6 +39,7 @@ func (s *session) checkRights(ctx context.Context) error {
 	add(v1alpha1.SchemeGroupVersion.WithKind("Cluster"), "", "list", "watch", "create", "update", "delete")
 	add(v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), "", "list", "watch", "create", "update", "delete")
 	add(v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), "", "list", "watch")
+	add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), v1alpha1.ReadersNamespace(s.options.Namespace), "create")
 	add(corev1.SchemeGroupVersion.WithKind("Secret"), s.options.Namespace, "get", "list", "watch", "create", "update")
 	add(corev1.SchemeGroupVersion.WithKind("Secret"), s.options.privateNamespace(), "get", "create", "update")
 	missing, err := s.client.Allowed(ctx, need)
@@ -54,39 +55,36 @@ func (s *session) checkRights(ctx context.Context) error {
 	return nil
 }
 
-// findOwnCluster returns this cluster's Cluster object, or nil. Of several the one with the agent's name
-// counts, else the oldest; the others show LocalConflict.
+// findOwnCluster returns this cluster's Cluster object, or nil when it may be created under the name that it
+// had, or that the flag gives. Of several the one with that name counts, else the oldest; the others show
+// LocalConflict.
 func (s *session) findOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
-	list, err := s.client.Registry.ClusterRegistryV1alpha1().Clusters().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	list, err := s.client.Registry.ClusterRegistryV1alpha1().Clusters().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list clusters: %w", err)
 	}
-	var own []*v1alpha1.Cluster
+	name := cmp.Or(s.ownName(), s.options.ClusterName)
+	var own, holder *v1alpha1.Cluster
 	for i := range list.Items {
 		c := &list.Items[i]
 		switch {
-		case string(c.Spec.ClusterID) == s.clusterID:
-			own = append(own, c)
-		case c.Name == s.options.ClusterName:
-			return nil, fmt.Errorf("%w: --cluster-name %s: the Cluster object of that name belongs to clusterID %s; choose another name", ErrClusterName, c.Name, c.Spec.ClusterID)
-		}
-	}
-	if len(own) == 0 {
-		if s.options.ClusterName == "" {
-			return nil, fmt.Errorf("%w: --cluster-name is not given, and there is no Cluster object with spec.clusterID %s", ErrClusterName, s.clusterID)
-		}
-		return nil, nil
-	}
-	slices.SortFunc(own, func(a, b *v1alpha1.Cluster) int {
-		if a.Name == s.options.ClusterName || b.Name == s.options.ClusterName {
-			if a.Name == s.options.ClusterName {
-				return -1
+		case string(c.Spec.ClusterID) != s.clusterID:
+			if c.Name == name {
+				holder = c
 			}
-			return 1
+		case own == nil, c.Name == name, own.Name != name && c.CreationTimestamp.Before(&own.CreationTimestamp):
+			own = c
 		}
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	return own[0], nil
+	}
+	switch {
+	case own != nil:
+		return own, nil
+	case name == "":
+		return nil, fmt.Errorf("%w: --cluster-name is not given, and there is no Cluster object with spec.clusterID %s", ErrClusterName, s.clusterID)
+	case holder != nil:
+		return nil, fmt.Errorf("%w: --cluster-name %s: the Cluster object of that name belongs to clusterID %s; choose another name", ErrClusterName, name, holder.Spec.ClusterID)
+	}
+	return nil, nil
 }
 
 // ensureOwnCluster creates this cluster's Cluster object or brings the fields up to date that the agent
@@ -117,20 +115,20 @@ func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, erro
 	if err != nil {
 		return nil, fmt.Errorf("write this cluster's Cluster object: %w", err)
 	}
-	if s.options.ClusterName != "" && out.Name != s.options.ClusterName {
-		s.log.Warn("this cluster has a Cluster object already; --cluster-name is not used", "cluster", out.Name, "flag", s.options.ClusterName)
+	if s.ownName() != out.Name {
+		if s.options.ClusterName != "" && out.Name != s.options.ClusterName {
+			s.log.Warn("this cluster has a Cluster object already; --cluster-name is not used", "cluster", out.Name, "flag", s.options.ClusterName)
+		}
+		s.name.Store(&out.Name)
+		s.chores.add(choreBootstrap) // the Secret has the same name
 	}
-	s.ownName = out.Name
 	return out, nil
 }
 
 // bornCluster is the object as it was last published, so that a deleted one comes back with its labels.
 func (s *session) bornCluster() *v1alpha1.Cluster {
-	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: s.options.ClusterName}}
-	if s.replica == nil {
-		return c
-	}
-	for _, e := range s.replica.Find(replica.Key{Kind: replica.KindCluster, Name: s.clusterID}) {
+	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(s.ownName(), s.options.ClusterName)}}
+	if e, ok := s.replica.Lookup(clusterKey(s.clusterID), s.clusterID); ok {
 		if p, err := decodeCluster(e.Origin, e.Payload); err == nil {
 			c.Labels, c.Annotations, c.Spec = p.Labels, p.Annotations, p.Spec
 		}
@@ -164,24 +162,24 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 	if !s.options.ManageSecret {
 		return 0, nil
 	}
-	name := types.NamespacedName{Namespace: s.options.Namespace, Name: s.ownName}
+	name := types.NamespacedName{Namespace: s.options.Namespace, Name: s.ownName()}
 	have, err := s.client.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return 0, fmt.Errorf("read Secret %s: %w", name, err)
 	case have.Type != v1alpha1.SecretType:
-		return 0, s.ownProblem(fmt.Errorf("the credential of this cluster: Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType))
+		return 0, s.problems.set(problemCredential, fmt.Errorf("the credential of this cluster: Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType))
 	default:
 		if _, err := kube.ParseKubeconfig(have.Data[v1alpha1.SecretKubeconfigKey]); err == nil {
-			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey], bootstrapLife); left > 0 {
-				return left, s.ownProblem(nil)
+			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 {
+				return left, s.problems.set(problemCredential, nil)
 			}
 		}
 	}
 	credential, err := s.issuer.Issue(ctx, bootstrapAccount, bootstrapLife)
 	if err != nil {
-		return 0, s.ownProblem(fmt.Errorf("issue the credential that peers are given: %w", err))
+		return 0, s.problems.set(problemCredential, fmt.Errorf("issue the credential that peers are given: %w", err))
 	}
 	err = applySecret(ctx, s.client.Kube, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name.Name, Namespace: name.Namespace, Labels: managedLabels()},
@@ -189,19 +187,7 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 		Data:       map[string][]byte{v1alpha1.SecretKubeconfigKey: credential.Kubeconfig},
 	})
 	if err != nil {
-		return 0, s.ownProblem(fmt.Errorf("write Secret %s: %w", name, err))
+		return 0, s.problems.set(problemCredential, fmt.Errorf("write Secret %s: %w", name, err))
 	}
-	return renewIn(credential.Kubeconfig, bootstrapLife), s.ownProblem(nil)
-}
-
-// ownProblem keeps what is wrong with this cluster's own part, for the status of its Cluster object.
-func (s *session) ownProblem(err error) error {
-	message := ""
-	if err != nil {
-		message = err.Error()
-	}
-	if last := s.problem.Swap(&message); last == nil || *last != message {
-		s.statuses.add(s.clusterID)
-	}
-	return err
+	return max(renewIn(credential.Kubeconfig), 1), s.problems.set(problemCredential, nil)
 }

@@ -10,14 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // What the replica carries for each kind: JSON, made by the origin and read by everybody else. A member may
@@ -132,7 +133,7 @@ func (m objectMeta) accepted() objectMeta {
 func filter(in map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range in {
-		if isLocal(k) {
+		if !syncrules.Travels(k, v) {
 			continue
 		}
 		if out == nil {
@@ -143,27 +144,33 @@ func filter(in map[string]string) map[string]string {
 	return out
 }
 
-// isLocal tells the labels and annotations that mean something in their own cluster only: the marks of
-// copies, what a person set to steer the local agent, and the tracking marks of tools that would otherwise
-// take the copy for theirs and prune it.
-func isLocal(key string) bool {
-	switch key {
-	case v1alpha1.AnnotationOwnerClusterID, v1alpha1.AnnotationOrphaned,
-		v1alpha1.AnnotationClusterDisabled, v1alpha1.AnnotationSyncDisabled,
-		corev1.LastAppliedConfigAnnotation,
-		"app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "argocd.argoproj.io/tracking-id":
-		return true
+// report copies what the origin says of itself into a status, as far as the status has room for it.
+func (p *clusterPayload) report(s *v1alpha1.ClusterStatus) {
+	const room, many, zones = 253, 64, 256
+	s.Provider, s.Distribution, s.Version = clip(p.Provider, room), clip(p.Distribution, room), clip(p.Version, room)
+	s.KubeletVersions, s.KubeProxyVersions = clipAll(p.KubeletVersions, many, room), clipAll(p.KubeProxyVersions, many, room)
+	s.Locality = nil
+	if l := p.Locality; l != nil {
+		s.Locality = &v1alpha1.Locality{Region: clip(l.Region, room), Regions: clipAll(l.Regions, many, room), Zones: clipAll(l.Zones, zones, room)}
 	}
-	return strings.HasPrefix(key, v1alpha1.LocalPrefix) ||
-		strings.HasPrefix(key, "meta.helm.sh/") || strings.HasPrefix(key, "helm.sh/") ||
-		strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/") || strings.HasPrefix(key, "helm.toolkit.fluxcd.io/")
 }
 
-// report copies what the origin says of itself into a status.
-func (p *clusterPayload) report(s *v1alpha1.ClusterStatus) {
-	s.Provider, s.Distribution, s.Version = p.Provider, p.Distribution, p.Version
-	s.KubeletVersions, s.KubeProxyVersions = p.KubeletVersions, p.KubeProxyVersions
-	s.Locality = p.Locality
+func clip(text string, room int) string {
+	if len(text) <= room {
+		return text
+	}
+	return strings.ToValidUTF8(text[:room], "")
+}
+
+// clipAll also drops what is there twice: the lists are sets.
+func clipAll(list []string, many, room int) []string {
+	var out []string
+	for _, text := range list {
+		if text = clip(text, room); len(out) < many && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 func describe(m kube.Metadata, s *v1alpha1.ClusterStatus) {
@@ -176,7 +183,7 @@ func describe(m kube.Metadata, s *v1alpha1.ClusterStatus) {
 func mergeMeta(have map[string]string, want map[string]string) map[string]string {
 	out := make(map[string]string, len(have)+len(want))
 	for k, v := range have {
-		if isLocal(k) {
+		if !syncrules.Travels(k, v) {
 			out[k] = v
 		}
 	}
@@ -192,11 +199,6 @@ func mark(o metav1.Object, m objectMeta, owner string) {
 	annotations[v1alpha1.AnnotationOwnerClusterID] = owner
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
-}
-
-// owner is the cluster that a copy belongs to, "" for an object that is this cluster's own.
-func owner(o metav1.Object) string {
-	return o.GetAnnotations()[v1alpha1.AnnotationOwnerClusterID]
 }
 
 // has tells whether an annotation is there; the ones of the registry count by presence, whatever their value.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 const (
@@ -80,8 +81,8 @@ func FuzzDecodePayloads(f *testing.F) {
 			}
 			var c v1alpha1.Cluster
 			mark(&c, p.objectMeta, idA)
-			if owner(&c) != idA {
-				t.Errorf("a payload changed the owner to %q", owner(&c))
+			if syncrules.Owner(&c) != idA {
+				t.Errorf("a payload changed the owner to %q", syncrules.Owner(&c))
 			}
 		}
 		if p, err := decodeRule(idA, "rule", payload); err == nil && len(p.Annotations[v1alpha1.AnnotationOwnerClusterID]) > 0 {

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -17,200 +19,279 @@ import (
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica"
 )
 
+const (
+	// askTimeout bounds how long a peer's agent may take to issue a credential.
+	askTimeout = 5 * time.Second
+	// mendMost is the longest wait between tries where only a change can help, which wakes us, and the
+	// tries are for what we were not told.
+	mendMost = 5 * time.Minute
+)
+
+// errGone is returned when no Cluster object of a peer is there any more.
+var errGone = errors.New("its Cluster object is gone")
+
 // runPeer is the access to one peer's API server: find a credential, prove that the right cluster answers,
-// hand the connection to the engine, renew. While there is none the engine has no source and what was
-// copied from that peer is frozen.
-func (s *session) runPeer(ctx context.Context, id string, wake <-chan struct{}) {
+// hand the connection to the engine, renew. While there is none the engine has no source, and what was
+// copied from that peer is frozen. It returns when ctx ends or the peer is not listed any more.
+func (s *session) runPeer(ctx context.Context, id string) {
 	link := &peerLink{session: s, id: id}
-	delay := retryFirst
+	defer link.drop()
+	wake := s.peers.look(id).wake
 	for ctx.Err() == nil {
 		wait, err := link.refresh(ctx)
-		if err != nil {
-			s.peers.report(id, accessOf(err), err.Error())
-			wait = delay
-			delay = min(2*delay, retryMost)
-		} else {
-			delay = retryFirst
+		switch {
+		case errors.Is(err, errGone):
+			if link.drop(); s.peers.ended(id) {
+				return
+			}
+		case err != nil:
+			wait = link.failed(err)
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-wake:
-			delay = retryFirst
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
 }
 
-// peerLink is what runPeer carries from one look to the next.
+// peerLink is what runPeer carries from one look to the next. The peer is used through source as used says,
+// which is the last inputs that worked; tried are the last ones that were tried.
 type peerLink struct {
-	session    *session
-	id         string
-	inputs     linkInputs
-	source     *peerSource
-	kubeconfig []byte // the credential that source uses
+	session     *session
+	id          string
+	used, tried linkInputs
+	source      *peerSource
+	kubeconfig  []byte // the credential that source uses
+	rejected    []byte // the last one that the API server did not accept
+	tries       int
 }
 
 // linkInputs are what a connection is made of, beside the credential; when one changes it is made anew.
 type linkInputs struct {
 	endpoints []v1alpha1.KubernetesAPIEndpoint
-	secret    string // namespace/name@resourceVersion of the pasted Secret
+	secret    v1alpha1.NamespacedName // the pasted one
+	version   string                  // of that
 	disabled  bool
 }
 
 // refresh brings the link up to date and returns when to look again without being woken.
 func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	s := l.session
-	inputs, err := l.read()
+	in, err := s.linkInputs(l.id)
 	if err != nil {
 		return 0, err
 	}
-	changed := !reflect.DeepEqual(inputs, l.inputs)
-	l.inputs = inputs
-	if inputs.disabled {
-		l.drop()
+	if !reflect.DeepEqual(in, l.tried) {
+		l.tried, l.tries = in, 0
+	}
+	if in.disabled {
 		s.peers.report(l.id, accessDisabled, "disabled here by the annotation "+v1alpha1.AnnotationClusterDisabled)
+		l.drop()
 		return untilWoken, nil
 	}
-	fresh := l.source != nil && !changed && !l.source.refused.Load() && s.peers.issued(l.id)
-	if left := renewIn(l.kubeconfig, peerLife); fresh && left > 0 {
+	same := l.source != nil && reflect.DeepEqual(in, l.used)
+	issued := s.peers.look(l.id).issued
+	if left := renewIn(l.kubeconfig); same && issued && left > 0 && !l.source.troubled.Load() {
 		return left, nil
 	}
-	credential, err := l.credential(ctx, inputs)
+	kubeconfig, issued, err := l.credential(ctx, in)
 	if err != nil {
-		if accessOf(err) != accessPending {
-			l.drop() // what serves until now must not be used any more
+		return 0, err
+	}
+	if err := l.connect(ctx, in, kubeconfig, same); err != nil {
+		if errors.Is(err, kube.ErrUnauthorized) {
+			l.rejected = kubeconfig
 		}
 		return 0, err
 	}
-	if err := l.connect(ctx, inputs, credential, changed); err != nil {
-		return 0, err
+	l.used = in
+	if s.peers.set(l.id, func(p *peer) { p.issued = issued }) {
+		s.incoming.add(clusterKey(l.id)) // the local Cluster object says where the credential is
 	}
 	s.peers.report(l.id, accessReady, "")
 	s.offer(l.id, l.source)
-	if left := renewIn(credential, peerLife); s.peers.issued(l.id) && left > retryMost {
+	if left := renewIn(kubeconfig); issued && left > 0 {
+		l.tries = 0
 		return left, nil
 	}
-	return retryMost, nil // on the swapped credential, or an old one: ask for one of our own again soon
+	return l.pause(mendMost), nil // to ask its agent for a credential of our own, or a newer one
 }
 
-func (l *peerLink) read() (linkInputs, error) {
-	copies := l.session.registry.byID(l.id)
-	if len(copies) == 0 {
-		l.drop()
-		return linkInputs{}, &accessError{accessPending, errors.New("its Cluster object is gone")}
+// failed reports why there is no access, and returns when to try again. A peer that merely does not answer
+// keeps its connection, whose watches resume by themselves.
+func (l *peerLink) failed(err error) time.Duration {
+	how := accessOf(err)
+	l.session.peers.report(l.id, how, err.Error())
+	switch how {
+	case accessUnreachable, accessPending:
+		return l.pause(retryMost)
+	case accessReady, accessDisabled, accessMissing, accessInvalid, accessWrong:
 	}
-	c := copies[0]
-	in := linkInputs{endpoints: c.Spec.KubernetesAPIEndpoints, disabled: has(c, v1alpha1.AnnotationClusterDisabled)}
-	if ref := c.Spec.AuthInfo.SecretRef; ref.Name != "" && ref.Namespace != l.session.options.privateNamespace() {
-		in.secret = ref.Namespace + "/" + ref.Name + "@" + l.session.registry.secretVersion(ref)
+	l.drop()
+	return l.pause(mendMost)
+}
+
+// pause is the exponential wait before the next try.
+func (l *peerLink) pause(most time.Duration) time.Duration {
+	wait := min(retryFirst<<min(l.tries, 20), most)
+	l.tries++
+	return wait
+}
+
+// linkInputs reads what the connection to a peer is made of. What its origin signed wins over the local
+// object, which more people may edit than may read credentials.
+func (s *session) linkInputs(id string) (linkInputs, error) {
+	copies := s.registry.byID(id)
+	if len(copies) == 0 {
+		return linkInputs{}, errGone
+	}
+	in := linkInputs{endpoints: copies[0].Spec.KubernetesAPIEndpoints}
+	for _, c := range copies {
+		in.disabled = in.disabled || has(c, v1alpha1.AnnotationClusterDisabled)
+		ref := c.Spec.AuthInfo.SecretRef
+		if in.secret.Name == "" && ref.Name != "" && ref.Namespace != s.options.privateNamespace() {
+			in.secret, in.version = ref, s.registry.secretVersion(ref)
+		}
+	}
+	if e, ok := s.replica.Lookup(clusterKey(id), id); ok && e.Status == replica.Live {
+		if p, err := decodeCluster(id, e.Payload); err == nil {
+			in.endpoints = p.Spec.KubernetesAPIEndpoints
+		}
 	}
 	return in, nil
 }
 
 // credential finds the kubeconfig to use: the one that the peer's agent issued to us while it is good, else
 // a new one from that agent over the mesh, else the swapped one.
-func (l *peerLink) credential(ctx context.Context, in linkInputs) ([]byte, error) {
+func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []byte, issued bool, err error) {
 	s := l.session
 	kept, err := s.private.credential(ctx, l.id)
 	if err != nil {
-		return nil, &accessError{accessPending, err}
+		return nil, false, &accessError{accessPending, err}
 	}
-	if l.source != nil && l.source.refused.Load() && bytes.Equal(kept, l.kubeconfig) {
+	if l.source != nil && l.source.refused.Load() {
+		l.rejected = l.kubeconfig
+	}
+	if bytes.Equal(kept, l.rejected) {
 		kept = nil // it was tried and is not accepted any more
 	}
-	if kept != nil && renewIn(kept, peerLife) > 0 {
-		l.took(true)
-		return kept, nil
+	if kept != nil && renewIn(kept) > 0 {
+		return kept, true, nil
 	}
-	issued, meshErr := s.mesh.Credential(ctx, l.id)
-	if meshErr == nil {
-		if _, err := kube.ParseKubeconfig(issued); err != nil {
-			return nil, &accessError{accessInvalid, fmt.Errorf("the credential that its agent issued: %w", err)}
-		}
-		if err := s.private.recordCredential(ctx, l.id, issued); err != nil {
-			return nil, &accessError{accessPending, err}
-		}
-		l.took(true)
-		return issued, nil
+	fresh, err := l.ask(ctx)
+	if err != nil {
+		return nil, false, err
 	}
-	if kept != nil && renewIn(kept, 0) > 0 {
-		l.took(true)
-		return kept, nil
+	if fresh != nil {
+		return fresh, true, nil
+	}
+	if kept != nil && !expired(kept) {
+		return kept, true, nil
 	}
 	pasted, err := l.pasted(ctx, in)
 	if err != nil {
-		return nil, &accessError{accessInvalid, err}
+		return nil, false, err
 	}
 	if pasted == nil {
-		return nil, &accessError{accessMissing, fmt.Errorf("no credential: paste its Secret, or wait for its agent: %w", meshErr)}
+		return nil, false, &accessError{accessMissing, errors.New("no credential: paste its Secret, or wait until its agent is met in the mesh and hands one over")}
 	}
-	l.took(false)
-	return pasted, nil
+	return pasted, false, nil
+}
+
+// ask has the peer's agent issue a credential to us and keeps it; nil when that agent is not there, or
+// cannot.
+func (l *peerLink) ask(ctx context.Context) ([]byte, error) {
+	s := l.session
+	if state := s.mesh.Member(l.id).State; state != mesh.Alive && state != mesh.Suspect {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	issued, err := s.mesh.Credential(ctx, l.id)
+	if err != nil {
+		s.log.Debug("no credential from a member", "cluster", l.id, "error", err)
+		return nil, nil //nolint:nilerr // there are other places to look
+	}
+	if _, err := kube.ParseKubeconfig(issued); err != nil {
+		return nil, &accessError{accessInvalid, fmt.Errorf("the credential that its agent issued: %w", err)}
+	}
+	if err := s.private.recordCredential(ctx, l.id, issued); err != nil {
+		return nil, &accessError{accessPending, err}
+	}
+	return issued, nil
 }
 
 // pasted reads the Secret that the local Cluster object names; nil when there is none. It is the user's:
 // read, never edited or deleted.
 func (l *peerLink) pasted(ctx context.Context, in linkInputs) ([]byte, error) {
-	if in.secret == "" {
+	if in.secret.Name == "" {
 		return nil, nil
 	}
-	name, _, _ := strings.Cut(in.secret, "@")
-	namespace, name, _ := strings.Cut(name, "/")
-	secret, err := l.session.client.Kube.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	name := in.secret.Namespace + "/" + in.secret.Name
+	secret, err := l.session.client.Kube.CoreV1().Secrets(in.secret.Namespace).Get(ctx, in.secret.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
+	case apierrors.IsForbidden(err):
+		return nil, &accessError{accessInvalid, fmt.Errorf("the agent may not read Secret %s: paste it into namespace %s and name it in spec.authInfo.secretRef", name, l.session.options.Namespace)}
 	case err != nil:
-		return nil, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
+		return nil, &accessError{accessPending, fmt.Errorf("read Secret %s: %w", name, err)}
 	case secret.Type != v1alpha1.SecretType:
-		return nil, fmt.Errorf("the pasted Secret %s/%s has type %s: paste one of type %s", namespace, name, secret.Type, v1alpha1.SecretType)
+		return nil, &accessError{accessInvalid, fmt.Errorf("the pasted Secret %s has type %s: paste one of type %s", name, secret.Type, v1alpha1.SecretType)}
 	}
 	kubeconfig := secret.Data[v1alpha1.SecretKubeconfigKey]
 	if _, err := kube.ParseKubeconfig(kubeconfig); err != nil {
-		return nil, fmt.Errorf("the pasted Secret %s/%s, key %s: %w", namespace, name, v1alpha1.SecretKubeconfigKey, err)
+		return nil, &accessError{accessInvalid, fmt.Errorf("the pasted Secret %s, key %s: %w", name, v1alpha1.SecretKubeconfigKey, err)}
+	}
+	if bytes.Equal(kubeconfig, l.rejected) {
+		return nil, &accessError{accessInvalid, fmt.Errorf("the pasted Secret %s: %w: paste a fresh one", name, kube.ErrUnauthorized)}
 	}
 	return kubeconfig, nil
 }
 
-// took records whether the credential in use is one of our own, which the local Cluster object then names.
-func (l *peerLink) took(issued bool) {
-	if l.session.peers.setIssued(l.id, issued) {
-		l.session.incoming.add(clusterKey(l.id))
-	}
-}
-
-// connect proves that the peer's API server answers; when nothing but the token changed, it is replaced
+// connect proves that the peer's API server answers. When nothing but the token changed, it is replaced
 // under the watches that are open.
-func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte, changed bool) error {
+func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte, same bool) error {
 	s := l.session
 	config, err := kube.PeerConfig(kubeconfig, in.endpoints, s.options.NetworkName)
 	if err != nil {
 		return &accessError{accessInvalid, err}
 	}
-	if l.source != nil && !changed && l.source.token != nil && l.source.host == config.Host && config.BearerToken != "" {
-		l.source.token.replace(config.BearerToken)
-		l.source.refused.Store(false)
+	replaceable := same && l.source.token != nil && config.BearerToken != "" &&
+		l.source.host == config.Host && bytes.Equal(l.source.ca, config.CAData)
+	if same && bytes.Equal(kubeconfig, l.kubeconfig) || replaceable {
+		if replaceable {
+			l.source.token.replace(config.BearerToken)
+		}
+		if err := kube.VerifyPeer(ctx, l.source.client, l.id); err != nil {
+			return err
+		}
 		l.kubeconfig = kubeconfig
+		l.source.refused.Store(false)
+		l.source.troubled.Store(false)
 		return nil
 	}
-	token := takeToken(config)
-	client, err := kube.NewClient(config)
-	if err != nil {
+	source := &peerSource{session: s, id: l.id, host: config.Host, ca: config.CAData, token: takeToken(config)}
+	if source.client, err = kube.NewClient(config); err != nil {
 		return &accessError{accessInvalid, err}
 	}
-	if err := kube.VerifyPeer(ctx, client, l.id); err != nil {
-		client.Close()
-		if l.source == nil || !errors.Is(err, kube.ErrUnreachable) {
-			l.drop()
-		}
+	if err := kube.VerifyPeer(ctx, source.client, l.id); err != nil {
+		source.client.Close()
 		return err
 	}
-	l.drop()
-	l.kubeconfig, l.source = kubeconfig, &peerSource{session: s, id: l.id, client: client, token: token, host: config.Host}
+	old := l.source
+	l.kubeconfig, l.source = kubeconfig, source
+	s.offer(l.id, source)
+	if old != nil {
+		old.client.Close()
+	}
 	return nil
 }
 
@@ -220,7 +301,26 @@ func (l *peerLink) drop() {
 	if l.source != nil {
 		l.source.client.Close()
 	}
-	l.source, l.kubeconfig = nil, nil
+	l.source, l.kubeconfig, l.used = nil, nil, linkInputs{}
+}
+
+// renewIn is how long a kubeconfig may be used before it should be renewed, when a fifth of its life is left,
+// or a little more, so that what was issued together is not renewed together; 0 or less means now. One whose
+// life cannot be told is used until it is refused.
+func renewIn(kubeconfig []byte) time.Duration {
+	from, until, ok := kube.KubeconfigValidity(kubeconfig)
+	if !ok {
+		return untilWoken
+	}
+	life := until.Sub(from)
+	spread := time.Duration(float64(life) / 20 * float64(crc32.ChecksumIEEE(kubeconfig)) / math.MaxUint32)
+	return time.Until(until.Add(-life/5 - spread))
+}
+
+// expired tells a kubeconfig that cannot be accepted any more.
+func expired(kubeconfig []byte) bool {
+	_, until, ok := kube.KubeconfigValidity(kubeconfig)
+	return ok && time.Now().After(until)
 }
 
 // accessError says in which way access failed.
@@ -229,7 +329,7 @@ type accessError struct {
 	err    error
 }
 
-func (e *accessError) Error() string { return e.err.Error() }
+func (e *accessError) Error() string { return strings.TrimSpace(e.err.Error()) }
 func (e *accessError) Unwrap() error { return e.err }
 
 func accessOf(err error) access {

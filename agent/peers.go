@@ -24,14 +24,16 @@ const (
 	accessWrong       access = "WrongCluster" // another cluster answers
 )
 
-// accessState is an access with what a person should know about it.
+// accessState is an access with what a person should know about it. The message is the same for the same
+// failure: it must not hold what differs from try to try, or each try would be a write.
 type accessState struct {
 	access  access
 	message string
 	since   time.Time
 }
 
-// peers runs one runPeer for every other cluster that the local API server lists.
+// peers runs one runPeer for every other cluster that the local API server lists, and remembers what the
+// others parts ask about them.
 type peers struct {
 	session *session
 	added   workqueue.TypedInterface[string] // those that run has to start
@@ -40,15 +42,13 @@ type peers struct {
 	known map[string]*peer
 }
 
-// peer is what is remembered of one cluster while the agent runs.
+// peer is what is remembered of one cluster while the agent runs. All but wake is guarded by peers.mu.
 type peer struct {
-	wake chan struct{} // something that runPeer depends on changed
-
-	// Guarded by peers.mu.
-	started bool
+	wake    chan struct{} // something that runPeer depends on changed
+	running bool
 	state   accessState
 	issued  bool // the credential in use was issued to us by the peer's agent, and is kept privately
-	met     bool // its agent was alive at some time since this agent started
+	heard   bool // the peer itself was asked for all that it published since this agent started
 	source  *peerSource
 }
 
@@ -68,28 +68,24 @@ func (p *peers) run(ctx context.Context) error {
 			return nil
 		}
 		p.added.Done(id)
-		wake := p.peer(id).wake
-		wg.Go(func() { p.session.runPeer(ctx, id, wake) })
+		wg.Go(func() { p.session.runPeer(ctx, id) })
 	}
 }
 
-// changed makes the peer look again at what it depends on; an unknown one is started.
+// changed makes runPeer look again at what it depends on; for a cluster that is new here it is started.
 func (p *peers) changed(id string) {
-	if id == p.session.clusterID || len(p.session.registry.byID(id)) == 0 {
+	if id == p.session.clusterID {
 		return
 	}
 	p.mu.Lock()
-	peer, ok := p.known[id]
-	if !ok {
-		peer = newPeer()
-		p.known[id] = peer
-	}
-	start := !peer.started
-	peer.started = true
-	p.mu.Unlock()
-	if start {
+	defer p.mu.Unlock()
+	peer := p.peer(id)
+	if !peer.running {
+		if len(p.session.registry.byID(id)) == 0 {
+			return
+		}
+		peer.running = true
 		p.added.Add(id)
-		return
 	}
 	select {
 	case peer.wake <- struct{}{}:
@@ -97,91 +93,52 @@ func (p *peers) changed(id string) {
 	}
 }
 
-func newPeer() *peer { return &peer{wake: make(chan struct{}, 1)} }
+// ended says that runPeer is about to return because the cluster is not listed any more; false when it is
+// again.
+func (p *peers) ended(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.peer(id).running = len(p.session.registry.byID(id)) > 0
+	return !p.peer(id).running
+}
 
+// peer finds or makes the record of a cluster. mu is held.
 func (p *peers) peer(id string) *peer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.known[id]
-}
-
-// setSource records the connection that the engine may use, and tells whether that is news.
-func (p *peers) setSource(id string, source *peerSource) (changed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	peer := p.known[id]
-	changed = peer.source != source
-	peer.source = source
-	return changed
-}
-
-// source is the connection to a peer, nil while there is none, with how access fares and whether the peer's
-// agent was met.
-func (p *peers) source(id string) (source *peerSource, state accessState, met bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if peer, ok := p.known[id]; ok {
-		return peer.source, peer.state, peer.met
-	}
-	return nil, accessState{}, false
-}
-
-// meet records that a peer's agent is alive, and tells whether that is news.
-func (p *peers) meet(id string) (changed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	peer, ok := p.known[id]
+	found, ok := p.known[id]
 	if !ok {
-		peer = newPeer()
-		p.known[id] = peer
+		found = &peer{wake: make(chan struct{}, 1)}
+		p.known[id] = found
 	}
-	changed = !peer.met
-	peer.met = true
-	return changed
+	return found
 }
 
-// setIssued records whether the credential in use is our own, and tells whether that is news.
-func (p *peers) setIssued(id string, issued bool) (changed bool) {
+// look reads the record of a cluster.
+func (p *peers) look(id string) peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	peer := p.known[id]
-	changed = peer.issued != issued
-	peer.issued = issued
-	return changed
+	return *p.peer(id)
 }
 
-// issued tells whether we hold a credential of our own for a peer.
-func (p *peers) issued(id string) bool {
+// set changes the record of a cluster, and tells whether that was a change.
+func (p *peers) set(id string, change func(*peer)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	peer, ok := p.known[id]
-	return ok && peer.issued
+	peer := p.peer(id)
+	before := *peer
+	change(peer)
+	return *peer != before
 }
 
-func (p *peers) state(id string) accessState {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if peer, ok := p.known[id]; ok {
-		return peer.state
-	}
-	return accessState{}
-}
-
-// report records how access to a peer fares and has its status written when that is new.
+// report records how access to a peer fares and has its status written when that is new. runPeer alone calls
+// it.
 func (p *peers) report(id string, a access, message string) {
-	p.mu.Lock()
-	peer, ok := p.known[id]
-	changed := ok && (peer.state.access != a || peer.state.message != message)
-	if changed {
-		since := time.Now()
-		if peer.state.access == a {
-			since = peer.state.since
+	changed := p.set(id, func(peer *peer) {
+		if peer.state.access != a {
+			peer.state.since = time.Now()
 		}
-		peer.state = accessState{access: a, message: message, since: since}
-	}
-	p.mu.Unlock()
+		peer.state.access, peer.state.message = a, message
+	})
 	if changed {
 		p.session.statuses.add(id)
-		p.session.statuses.add(p.session.clusterID)
 	}
 }

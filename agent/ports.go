@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
@@ -33,32 +35,37 @@ type peerSource struct {
 	session *session
 	id      string
 	client  *kube.Client
-	token   *token // nil when the credential is a certificate
 	host    string
-	refused atomic.Bool // the API server does not accept the credential any more
+	ca      []byte
+	token   *token // nil when the credential is a certificate
+
+	// What its watches said since runPeer proved the connection last.
+	refused  atomic.Bool // the credential is not accepted any more
+	troubled atomic.Bool // that, or no answer
 }
 
 func (p *peerSource) Watch(ctx context.Context, scope engine.Scope, keep func(*unstructured.Unstructured) bool, sink engine.Sink) error {
 	return p.client.Watch(ctx, watchOptions(scope, keep), &peerSink{Sink: sink, source: p})
 }
 
-// peerSink lets the peer's status hear how the watches fare; nothing else asks a peer that is connected.
+// peerSink lets runPeer hear how the watches fare, which is all that tells it of a peer that is connected.
 type peerSink struct {
 	engine.Sink
 	source *peerSource
 }
 
 func (p *peerSink) Health(err error) {
-	s, id := p.source.session, p.source.id
-	switch {
-	case err == nil:
-		s.peers.report(id, accessReady, "")
-	case errors.Is(err, kube.ErrUnauthorized):
-		if p.source.refused.CompareAndSwap(false, true) {
-			s.peers.changed(id)
-		}
-	case errors.Is(err, kube.ErrUnreachable):
-		s.peers.report(id, accessUnreachable, err.Error())
+	unauthorized := errors.Is(err, kube.ErrUnauthorized)
+	if unauthorized {
+		p.source.refused.Store(true)
+	}
+	troubled := unauthorized || errors.Is(err, kube.ErrUnreachable)
+	before := p.source.troubled.Load()
+	if troubled {
+		p.source.troubled.Store(true)
+	}
+	if troubled != before { // also when it answers again, so that this is proven now and not after a wait
+		p.source.session.peers.changed(p.source.id)
 	}
 	p.Sink.Health(err)
 }
@@ -80,35 +87,52 @@ func classify(err error) error {
 
 // offer hands the engine a connection to a peer, or takes it away.
 func (s *session) offer(id string, source *peerSource) {
-	if s.peers.setSource(id, source) {
-		s.reoffer(id)
+	if s.peers.set(id, func(p *peer) { p.source = source }) {
+		s.offers.add(id)
 	}
 }
 
-// reoffer tells the engine what is known of a peer now: the connection, and the features that it published.
-// Features count as known only once the peer's own agent was met: what others hold may be older than what
-// made the copies that are here.
-func (s *session) reoffer(id string) {
+// offerPeer tells the engine what is known of a peer now: the connection, and the features that it
+// published. Features count as known once the peer itself was asked for them: what other members hold may be
+// older than what made the copies that are here.
+func (s *session) offerPeer(ctx context.Context, id string) error {
 	if id == s.clusterID {
-		return
+		return nil
 	}
-	source, state, met := s.peers.source(id)
-	peer := engine.Peer{ClusterID: id, Name: s.clusterName(id), FeaturesKnown: met && s.replica.Progress(id).Completed > 0, Why: state.message}
-	if source != nil {
-		peer.Source = source
+	s.engine.SetPeer(s.enginePeer(id))
+	if s.peers.look(id).heard || s.mesh.Member(id).State != mesh.Alive {
+		return nil
 	}
-	for _, e := range s.replica.Entries(replica.KindFeature) {
-		if e.Origin != id || e.Status != replica.Live {
+	if err := s.mesh.Pull(ctx, id); err != nil {
+		return fmt.Errorf("ask the member for all that it published: %w", err)
+	}
+	s.peers.set(id, func(p *peer) { p.heard = true })
+	s.statuses.add(id)
+	s.engine.SetPeer(s.enginePeer(id))
+	return nil
+}
+
+func (s *session) enginePeer(id string) engine.Peer {
+	known := s.peers.look(id)
+	peer := engine.Peer{
+		ClusterID: id, Name: s.clusterName(id), Why: known.state.message,
+		FeaturesKnown: known.heard && s.replica.Progress(id).Completed > 0,
+	}
+	if known.source != nil {
+		peer.Source = known.source
+	}
+	for _, e := range s.replica.EntriesOf(id, replica.KindFeature) {
+		if e.Status != replica.Live {
 			continue
 		}
 		feature, err := decodeFeature(e.Origin, e.Key.Name, e.Payload)
 		if err != nil {
-			_ = s.refused(id, e.Key, err)
+			s.refuse(e, err)
 			continue
 		}
 		peer.Features = append(peer.Features, feature)
 	}
-	s.engine.SetPeer(peer)
+	return peer
 }
 
 // ownEpochWatch is the replica as the mesh sees it. A merge may bring back entries of this cluster that this

@@ -58,7 +58,7 @@ func (p *private) identity(ctx context.Context, clusterID string, recorded []byt
 		return nil, fmt.Errorf("read Secret %s/%s, key %s: %w", p.namespace, identitySecret, identityKey, err)
 	}
 	if len(recorded) > 0 && !key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(recorded)) {
-		return nil, fmt.Errorf("%w: Secret %s/%s holds another key than the one that this cluster's Cluster object records; restore the Secret from a backup", ErrIdentityLost, p.namespace, identitySecret)
+		return nil, fmt.Errorf("%w: Secret %s/%s and the Cluster object of this cluster have different keys; restore the Secret from a backup, or put its public key back into spec.mesh.publicKey if that was edited", ErrIdentityLost, p.namespace, identitySecret)
 	}
 	return key, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // publishAll hands everything that this cluster owns to the replica and then marks the epoch complete:
@@ -62,19 +64,22 @@ func (s *session) publishKey(ctx context.Context, key replica.Key) error {
 }
 
 // publishLocal reads the watched object and hands it to the replica. An object with an owner is a copy and
-// never published; one that is gone, or whose publication is switched off, is announced only when it was
-// published before.
+// never published.
 func (s *session) publishLocal(key replica.Key) error {
+	if s.cloned() {
+		return s.problems.set(problemCloned, errCloned)
+	}
+	s.publishing.Lock() // or what was read first might be published last
+	defer s.publishing.Unlock()
 	status, payload, err := s.local(key)
 	if err != nil {
 		return fmt.Errorf("encode %s %s: %w", kindName(key.Kind), key.Name, err)
 	}
-	if status == replica.Deleted {
-		if published := s.published(key); published == nil || published.Status != replica.Live {
-			return nil // never published, or withdrawn: deleting a withdrawn object publishes nothing
-		}
-	}
 	messages, err := s.replica.Publish(key, status, payload)
+	if errors.Is(err, replica.ErrTooLarge) {
+		s.log.Error("an object is too large to be published and is kept to this cluster", "kind", kindName(key.Kind), "name", key.Name, "error", err)
+		messages, err = s.replica.Publish(key, replica.Withdrawn, nil)
+	}
 	if err != nil {
 		return fmt.Errorf("publish %s %s: %w", kindName(key.Kind), key.Name, err)
 	}
@@ -95,7 +100,7 @@ func (s *session) local(key replica.Key) (replica.Status, []byte, error) {
 		return replica.Live, payload, err
 	case replica.KindRule:
 		r, err := s.registry.rules.Get(key.Name)
-		if err != nil || owner(r) != "" {
+		if err != nil || syncrules.Owner(r) != "" {
 			return replica.Deleted, nil, nil //nolint:nilerr // the one error of a lister is that it has none
 		}
 		if s.withheld(r) {
@@ -105,7 +110,7 @@ func (s *session) local(key replica.Key) (replica.Status, []byte, error) {
 		return replica.Live, payload, err
 	case replica.KindFeature:
 		f, err := s.registry.features.Get(key.Name)
-		if err != nil || owner(f) != "" {
+		if err != nil || syncrules.Owner(f) != "" {
 			return replica.Deleted, nil, nil //nolint:nilerr // as above
 		}
 		if s.withheld(f) {
@@ -122,21 +127,19 @@ func (s *session) withheld(o metav1.Object) bool {
 	return !s.options.CoreResourceSource || has(o, v1alpha1.AnnotationSyncDisabled)
 }
 
-// published is this cluster's own entry for a key, or nil.
-func (s *session) published(key replica.Key) *replica.Entry {
-	for _, e := range s.replica.Find(key) {
-		if e.Origin == s.clusterID {
-			return &e
-		}
-	}
-	return nil
-}
+// maxReopened is how often a running agent opens a new epoch. One lost Secret takes one; more than a few mean
+// that another agent signs with this cluster's key at the same time, and each would outdo the other for ever.
+const maxReopened = 5
 
 // reopen starts a higher epoch when a peer holds entries of ours that we do not remember having signed: our
 // recorded epoch was lost or restored from a backup. It is recorded before it is used.
 func (s *session) reopen(ctx context.Context) error {
 	seen := s.replica.OwnEpochSeen()
 	if seen == 0 {
+		return nil
+	}
+	if s.reopened.Add(1) > maxReopened {
+		_ = s.problems.set(problemCloned, errCloned) // reported; there is nothing to try again
 		return nil
 	}
 	epoch, err := s.private.openEpoch(ctx, seen)
@@ -150,4 +153,12 @@ func (s *session) reopen(ctx context.Context) error {
 	}
 	s.mesh.Broadcast(messages...)
 	return nil
+}
+
+// errCloned is what the Cluster object says when two agents publish as one cluster. Both stop.
+var errCloned = errors.New("another agent publishes as this cluster: was it cloned, or is an old agent still running? Nothing is published from here until only one is left and this agent is restarted")
+
+// cloned tells whether this cluster's own entries show a second author.
+func (s *session) cloned() bool {
+	return s.reopened.Load() > maxReopened || slices.ContainsFunc(s.replica.Clones(), func(c replica.Clone) bool { return c.Origin == s.clusterID })
 }

@@ -4,8 +4,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/kube/client/informers/externalversions"
 	listers "github.com/roster-mesh/roster/kube/client/listers/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 const clusterIDIndex = "clusterID"
@@ -65,20 +69,20 @@ func newRegistry(s *session) (*registry, error) {
 	r.secrets = credentials.Core().V1().Secrets().Lister()
 	r.clusters, r.rules, r.features = api.Clusters().Lister(), api.ResourceSyncRules().Lister(), api.ClusterFeatures().Lister()
 
-	for informer, changed := range map[cache.SharedIndexInformer]func(any){
+	for informer, changed := range map[cache.SharedIndexInformer]func(before, now any){
 		clusters:                                     r.clusterChanged,
 		api.ResourceSyncRules().Informer():           r.ruleChanged,
 		api.ClusterFeatures().Informer():             r.featureChanged,
 		credentials.Core().V1().Secrets().Informer(): r.secretChanged,
 	} {
 		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    changed,
-			UpdateFunc: func(_, o any) { changed(o) },
+			AddFunc:    func(o any) { changed(nil, o) },
+			UpdateFunc: changed,
 			DeleteFunc: func(o any) {
 				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 					o = gone.Obj
 				}
-				changed(o)
+				changed(nil, o)
 			},
 		})
 		if err != nil {
@@ -102,7 +106,8 @@ func (r *registry) start(ctx context.Context) error {
 	return nil
 }
 
-// byID returns the local Cluster objects that claim a clusterID; more than one is a conflict.
+// byID returns the local Cluster objects that claim a clusterID, the one that counts first: our own copy, else
+// the oldest. More than one is a conflict.
 func (r *registry) byID(clusterID string) []*v1alpha1.Cluster {
 	found, err := r.clusterIndex.ByIndex(clusterIDIndex, clusterID)
 	if err != nil {
@@ -114,41 +119,59 @@ func (r *registry) byID(clusterID string) []*v1alpha1.Cluster {
 			out = append(out, c)
 		}
 	}
+	slices.SortFunc(out, func(a, b *v1alpha1.Cluster) int {
+		if ours, others := syncrules.Owner(a) == clusterID, syncrules.Owner(b) == clusterID; ours != others {
+			if ours {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
 	return out
 }
 
 // ownCluster is this cluster's Cluster object: the one of the name that the agent settled on, or nil.
 func (r *registry) ownCluster() *v1alpha1.Cluster {
-	c, err := r.clusters.Get(r.ownName())
+	c, err := r.clusters.Get(r.session.ownName())
 	if err != nil || string(c.Spec.ClusterID) != r.session.clusterID {
 		return nil
 	}
 	return c
 }
 
-func (r *registry) ownName() string { return r.session.ownName }
-
 // clusterChanged also pins: a Cluster object that a person put here is the trust anchor (a swap).
-func (r *registry) clusterChanged(o any) {
-	c, ok := o.(*v1alpha1.Cluster)
+func (r *registry) clusterChanged(before, now any) {
+	c, ok := now.(*v1alpha1.Cluster)
 	if !ok {
 		return
 	}
-	id := string(c.Spec.ClusterID)
-	if id == r.session.clusterID {
-		r.session.publish.add(replica.Key{Kind: replica.KindCluster, Name: id})
-		r.session.engine.ClusterChanged()
-	} else {
-		r.session.swapped(c)
-		r.session.incoming.add(replica.Key{Kind: replica.KindCluster, Name: id})
-		r.session.peers.changed(id)
-		r.session.reoffer(id) // its name may be another
-		r.session.statuses.add(r.session.clusterID) // which counts the peers that are synced
+	was, _ := before.(*v1alpha1.Cluster)
+	if was != nil && was.Spec.ClusterID != c.Spec.ClusterID { // deleted and made again for another cluster
+		r.clusterChanged(nil, was)
+		was = nil
 	}
-	r.session.statuses.add(id)
+	id, s := string(c.Spec.ClusterID), r.session
+	s.statuses.add(id)
+	s.statuses.add(s.clusterID) // it counts the peers that are synced
+	if was != nil && was.UID == c.UID && was.Generation == c.Generation && sameMeta(was, c) {
+		if id == s.clusterID {
+			s.publish.add(clusterKey(id)) // what the cluster reports of itself is published too
+		}
+		return // its status alone: nothing else depends on that
+	}
+	if id == s.clusterID {
+		s.publish.add(clusterKey(id))
+		s.engine.ClusterChanged()
+		return
+	}
+	s.swapped(c)
+	s.incoming.add(clusterKey(id))
+	s.peers.changed(id)
+	s.offers.add(id) // its name may be another
 }
 
-func (r *registry) ruleChanged(o any) {
+func (r *registry) ruleChanged(_, o any) {
 	rule, ok := o.(*v1alpha1.ResourceSyncRule)
 	if !ok {
 		return
@@ -163,14 +186,14 @@ func (r *registry) ruleChanged(o any) {
 	}
 }
 
-func (r *registry) featureChanged(o any) {
+func (r *registry) featureChanged(_, o any) {
 	if f, ok := o.(*v1alpha1.ClusterFeature); ok {
 		r.session.publish.add(replica.Key{Kind: replica.KindFeature, Name: f.Name})
 	}
 }
 
 // secretChanged wakes the peers that read their credential from the Secret.
-func (r *registry) secretChanged(o any) {
+func (r *registry) secretChanged(_, o any) {
 	secret, ok := o.(*corev1.Secret)
 	if !ok {
 		return

@@ -38,7 +38,7 @@ type view struct {
 	foreign   bool // the object carries another key than the pinned one
 	member    mesh.Member
 	access    accessState
-	complete  bool // everything the peer published is held here
+	heard     bool // the peer told us all that it published, and its set is held here
 	described func(*v1alpha1.ClusterStatus)
 }
 
@@ -164,7 +164,7 @@ func syncedCondition(v view, ready metav1.Condition) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Alone", Message: "no other cluster in the group yet"}
 	case v.local:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced", Message: fmt.Sprintf("%d of %d peers are synced", v.synced, v.peers)}
-	case v.complete && ready.Status == metav1.ConditionTrue && v.member.State == mesh.Alive:
+	case v.heard && ready.Status == metav1.ConditionTrue && v.member.State == mesh.Alive:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced"}
 	case ready.Status == metav1.ConditionUnknown:
 		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: ready.Reason, Message: ready.Message}
@@ -227,9 +227,7 @@ func synced(s v1alpha1.ClusterStatus) bool {
 func (s *session) view(id string, have *v1alpha1.Cluster) view {
 	v := view{now: time.Now(), local: id == s.clusterID, claims: len(s.registry.byID(id))}
 	if v.local {
-		if problem := s.problem.Load(); problem != nil {
-			v.problem = *problem
-		}
+		v.problem = s.problems.String()
 		v.described = s.metadata.describe
 		all, err := s.registry.clusters.List(labels.Everything())
 		if err != nil {
@@ -250,11 +248,11 @@ func (s *session) view(id string, have *v1alpha1.Cluster) view {
 	key, pinned := s.trust.Key(id)
 	v.pinned = pinned
 	v.foreign = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(asKey(have.Spec.Mesh.PublicKey))
-	v.member = s.member(id)
-	v.access = s.peers.state(id)
-	v.complete = s.replica.Progress(id).Completed > 0
-	for _, e := range s.replica.Find(clusterKey(id)) {
-		if p, err := decodeCluster(e.Origin, e.Payload); err == nil && e.Status == replica.Live {
+	known := s.peers.look(id)
+	v.member, v.access = s.mesh.Member(id), known.state
+	v.heard = known.heard && s.replica.Progress(id).Completed > 0
+	if e, ok := s.replica.Lookup(clusterKey(id), id); ok && e.Status == replica.Live {
+		if p, err := decodeCluster(id, e.Payload); err == nil {
 			v.described = p.report
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // asKey is the bytes of a Cluster object as a public key; bytes of another length equal no key.
@@ -33,7 +33,7 @@ func (s *session) swapped(c *v1alpha1.Cluster) {
 	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || has(c, v1alpha1.AnnotationClusterDisabled) {
 		return
 	}
-	if pinned, ok := s.trust.Key(id); ok && owner(c) == id && pinned.Equal(asKey(c.Spec.Mesh.PublicKey)) {
+	if pinned, ok := s.trust.Key(id); ok && syncrules.Owner(c) == id && pinned.Equal(asKey(c.Spec.Mesh.PublicKey)) {
 		return // our own copy of it, which is no swap
 	}
 	if err := s.trust.Pin(id, asKey(c.Spec.Mesh.PublicKey)); err != nil {
@@ -74,8 +74,8 @@ func (s *session) endpoints(id string) []string {
 			}
 		}
 	}
-	for _, e := range s.replica.Find(clusterKey(id)) {
-		if p, err := decodeCluster(e.Origin, e.Payload); err == nil {
+	if e, ok := s.replica.Lookup(clusterKey(id), id); ok {
+		if p, err := decodeCluster(id, e.Payload); err == nil {
 			add(p.Spec.Mesh)
 		}
 	}
@@ -91,21 +91,9 @@ func (s *session) endpoints(id string) []string {
 func (s *session) memberChanged(m mesh.Member) {
 	s.statuses.add(m.ClusterID)
 	if m.State == mesh.Alive {
-		if s.peers.meet(m.ClusterID) {
-			s.reoffer(m.ClusterID)
-		}
+		s.offers.add(m.ClusterID)
 		s.peers.changed(m.ClusterID)
 	}
-}
-
-// member is how the mesh sees a cluster's agent.
-func (s *session) member(id string) mesh.Member {
-	for _, m := range s.mesh.Members() {
-		if m.ClusterID == id {
-			return m
-		}
-	}
-	return mesh.Member{ClusterID: id}
 }
 
 // issueCredential answers a pinned member that asks for a credential to read here with.
@@ -129,10 +117,10 @@ func (s *session) entriesChanged(changes []replica.Change) {
 		case replica.KindRule:
 			s.incoming.add(c.Key)
 		case replica.KindFeature:
-			s.reoffer(c.Origin)
+			s.offers.add(c.Origin)
 		default: // what is known of the origin's whole set changed: any of its copies may be proven gone
 			s.statuses.add(c.Origin)
-			s.reoffer(c.Origin)
+			s.offers.add(c.Origin)
 			s.recheck(c.Origin)
 		}
 	}
@@ -152,11 +140,24 @@ func (s *session) recheck(origin string) {
 	}
 }
 
-// refused reports, once per content, something that a member published and that cannot be used.
-func (s *session) refused(origin string, key replica.Key, err error) error {
+// refuse reports, once for each entry, something that a member published and that cannot be used.
+func (s *session) refuse(e replica.Entry, err error) {
+	is, key := entryNumber{e.Epoch, e.Sequence}, refusal{e.Key, e.Origin}
+	s.refusedMu.Lock()
+	was := s.refused[key]
+	s.refused[key] = is
+	s.refusedMu.Unlock()
+	if was == is {
+		return
+	}
 	s.refusals.Inc()
-	s.log.Warn("an object of a member is not taken", "origin", origin, "kind", kindName(key.Kind), "name", key.Name, "error", err)
-	return nil
+	s.log.Warn("an object of a member is not taken", "origin", e.Origin, "kind", kindName(e.Key.Kind), "name", e.Key.Name, "error", err)
+}
+
+// refusal is what a member published under a key.
+type refusal struct {
+	key    replica.Key
+	origin string
 }
 
 func kindName(k replica.Kind) string {
@@ -177,8 +178,8 @@ func exactly(o metav1.Object) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }
 
-// sameObject compares what a copy's metadata carries over.
-func sameObject(a, b metav1.Object) bool {
+// sameMeta compares what a copy's metadata carries over.
+func sameMeta(a, b metav1.Object) bool {
 	return equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) && equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations())
 }
 
@@ -190,13 +191,3 @@ const (
 	readerAccount    = "reader"
 	untilWoken       = time.Hour
 )
-
-// renewIn is how long a kubeconfig may be used before it should be renewed; 0 or less means now. A
-// credential whose expiry cannot be told is used until it is refused.
-func renewIn(kubeconfig []byte, life time.Duration) time.Duration {
-	expires, ok := kube.KubeconfigExpiry(kubeconfig)
-	if !ok {
-		return untilWoken
-	}
-	return time.Until(expires) - life/5
-}

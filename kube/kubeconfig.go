@@ -225,26 +225,28 @@ func isCertificates(data []byte) bool {
 	}
 }
 
-// KubeconfigExpiry returns when the token of a kubeconfig ends, by its exp claim. The claim is not
-// verified and serves for renewing in time only. False when there is no such claim.
-func KubeconfigExpiry(data []byte) (time.Time, bool) {
+// KubeconfigValidity returns from when to when the token of a kubeconfig is valid, by its iat and exp
+// claims. They are not verified and serve for renewing in time only. False when there is no token that
+// has both.
+func KubeconfigValidity(data []byte) (from, until time.Time, ok bool) {
 	cfg, err := ParseKubeconfig(data)
 	if err != nil {
-		return time.Time{}, false
+		return time.Time{}, time.Time{}, false
 	}
 	parts := strings.Split(cfg.BearerToken, ".")
 	if len(parts) != 3 {
-		return time.Time{}, false
+		return time.Time{}, time.Time{}, false
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return time.Time{}, false
+		return time.Time{}, time.Time{}, false
 	}
 	var claims struct {
+		Issued  int64 `json:"iat"`
 		Expires int64 `json:"exp"`
 	}
-	if err := json.Unmarshal(raw, &claims); err != nil || claims.Expires <= 0 || claims.Expires > 1<<40 {
-		return time.Time{}, false
+	if err := json.Unmarshal(raw, &claims); err != nil || claims.Issued <= 0 || claims.Expires <= claims.Issued || claims.Expires > 1<<40 {
+		return time.Time{}, time.Time{}, false
 	}
-	return time.Unix(claims.Expires, 0), true
+	return time.Unix(claims.Issued, 0), time.Unix(claims.Expires, 0), true
 }

@@ -188,26 +188,27 @@ func FuzzParseKubeconfig(f *testing.F) {
 		if _, err := NewClient(cfg); err != nil {
 			t.Fatalf("accepted what cannot be used: %v", err)
 		}
-		KubeconfigExpiry(data)
+		KubeconfigValidity(data)
 	})
 }
 
-func TestKubeconfigExpiry(t *testing.T) {
+func TestKubeconfigValidity(t *testing.T) {
 	ca, _ := keyPair(t)
 	token := func(claims string) string {
 		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 	}
 	for claims, want := range map[string]int64{
-		`{"exp":1893456000}`: 1893456000, `{}`: 0, `{"exp":-1}`: 0, `{"exp":"x"}`: 0, `nonsense`: 0, `{"exp":9e30}`: 0,
+		`{"iat":1893452400,"exp":1893456000}`: 1893456000, `{"exp":1893456000}`: 0, `{"iat":1893456000,"exp":1893456000}`: 0,
+		`{}`: 0, `{"iat":1,"exp":-1}`: 0, `{"iat":1,"exp":"x"}`: 0, `nonsense`: 0, `{"iat":1,"exp":9e30}`: 0,
 	} {
 		doc := document(ca)
 		inner(doc, "users", "user")["token"] = token(claims)
-		got, ok := KubeconfigExpiry(marshal(t, doc))
-		if ok != (want > 0) || (ok && got.Unix() != want) {
-			t.Errorf("claims %s: %v %v", claims, got, ok)
+		from, until, ok := KubeconfigValidity(marshal(t, doc))
+		if ok != (want > 0) || (ok && (until.Unix() != want || until.Sub(from) != time.Hour)) {
+			t.Errorf("claims %s: %v %v %v", claims, from, until, ok)
 		}
 	}
-	if _, ok := KubeconfigExpiry([]byte("nonsense")); ok {
+	if _, _, ok := KubeconfigValidity([]byte("nonsense")); ok {
 		t.Error("an expiry was read from nonsense")
 	}
 }

@@ -172,6 +172,9 @@ func (e *linkError) Error() string {
 	case errors.As(e.cause, &hostname):
 		return "its certificate is for another name"
 	case errors.As(e.cause, &invalid):
+		if invalid.Reason == x509.Expired { // the error's own text has the time of day in it, new each time
+			return "its certificate has expired or is not valid yet"
+		}
 		return "its certificate is not valid: " + oneLine(invalid.Error())
 	case errors.As(e.cause, &netErr) && netErr.Timeout(), utilnet.IsHTTP2ConnectionLost(e.cause):
 		return "no answer in time"

@@ -110,6 +110,14 @@ func (r *roll) list(pins []Pin) []Member {
 	return members
 }
 
+func (r *roll) member(id string) Member {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	m := r.members[id]
+	m.ClusterID = id
+	return m
+}
+
 // present lists the clusterIDs of members that are alive or suspect.
 func (r *roll) present() []string {
 	r.mu.RLock()

@@ -44,6 +44,7 @@ type Replica struct {
 	mu     sync.Mutex
 	state  *State
 	author *author
+	digest []byte // of state; nil when it must be made again
 }
 
 // New returns a replica that holds nothing yet.
@@ -76,6 +77,7 @@ func New(o Options) (*Replica, error) {
 func (r *Replica) Publish(key Key, status Status, payload []byte) ([][]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.digest = nil
 	msgs, err := r.author.publish(key, status, payload)
 	if err != nil {
 		return nil, fmt.Errorf("publish %q: %w", key.Name, err)
@@ -88,6 +90,7 @@ func (r *Replica) Publish(key Key, status Status, payload []byte) ([][]byte, err
 func (r *Replica) Complete() [][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.digest = nil
 	return r.author.complete()
 }
 
@@ -96,6 +99,7 @@ func (r *Replica) Complete() [][]byte {
 func (r *Replica) Reopen(epoch uint64) ([][]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.digest = nil
 	return r.author.reopen(epoch)
 }
 
@@ -108,12 +112,16 @@ func (r *Replica) OwnEpochSeen() uint64 {
 	return r.author.seen
 }
 
-// Digest says what is held. It opens with a hash of the contents.
+// Digest says what is held. It opens with a hash of the contents. The result is shared and
+// must not be changed.
 func (r *Replica) Digest() []byte {
 	r.mu.Lock()
-	d := r.state.digest()
-	r.mu.Unlock()
-	return d.encode()
+	defer r.mu.Unlock()
+	if r.digest == nil {
+		d := r.state.digest()
+		r.digest = d.encode()
+	}
+	return r.digest
 }
 
 // Lacks says whether the sender of a digest holds something that is missing here.
@@ -164,6 +172,7 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	m.detach()
 
 	r.mu.Lock()
+	r.digest = nil
 	out, err := r.merge(m)
 	if introducer != "" && m.head != nil {
 		r.state.checkDelta(m.head)
@@ -255,16 +264,45 @@ func (r *Replica) Entries(kind Kind) []Entry {
 	return entries
 }
 
+// EntriesOf returns what is in force of one kind of one origin, live and withdrawn, ordered by name.
+func (r *Replica) EntriesOf(origin string, kind Kind) []Entry {
+	r.mu.Lock()
+	var entries []Entry
+	if o := r.state.origins[origin]; o != nil {
+		for _, rec := range o.inForce() {
+			if rec.Key.Kind == kind && rec.Status != Deleted {
+				entries = append(entries, rec.Entry)
+			}
+		}
+	}
+	r.mu.Unlock()
+	slices.SortFunc(entries, func(a, b Entry) int { return a.Key.compare(b.Key) })
+	return entries
+}
+
+// Lookup returns what an origin says of a key; false when it is not held, or deleted.
+func (r *Replica) Lookup(key Key, origin string) (Entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.state.origins[origin]; o != nil {
+		if rec := o.effective(key); rec != nil && rec.Status != Deleted {
+			return rec.Entry, true
+		}
+	}
+	return Entry{}, false
+}
+
 // Find returns the entries in force for a key, the smaller clusterID first.
 func (r *Replica) Find(key Key) []Entry {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	var entries []Entry
-	for _, id := range r.state.ids() {
-		if rec := r.state.origins[id].effective(key); rec != nil && rec.Status != Deleted {
+	for _, o := range r.state.origins {
+		if rec := o.effective(key); rec != nil && rec.Status != Deleted {
 			entries = append(entries, rec.Entry)
 		}
 	}
+	r.mu.Unlock()
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Origin, b.Origin) })
 	return entries
 }
 

@@ -120,13 +120,19 @@ func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
 			if !ok {
 				return nil, fmt.Errorf("%w: metadata.%s has a value that is not text", ErrSource, field)
 			}
-			if !strings.HasPrefix(k, v1alpha1.LocalPrefix) && !isMark(k) && !tracks(k, text) {
+			if Travels(k, text) {
 				taken[k] = text
 			}
 		}
 		metadata[field] = taken
 	}
 	return metadata, nil
+}
+
+// Travels says whether a label or annotation goes with an object into other clusters: not the marks of
+// copies, not what steers or concerns one cluster alone, and not what a tool tracks its objects by.
+func Travels(key, value string) bool {
+	return !strings.HasPrefix(key, v1alpha1.LocalPrefix) && !isMark(key) && !tracks(key, value)
 }
 
 // tracks says whether a label or annotation makes a tool take the object for one of its own, which it would

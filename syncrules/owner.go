@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -36,7 +37,7 @@ func isMark(key string) bool {
 
 // Owner is the cluster that owns a copy, "" for an object that is not one. The annotation counts; the label
 // stands in where the annotation was taken away.
-func Owner(obj *unstructured.Unstructured) string {
+func Owner(obj metav1.Object) string {
 	return cmp.Or(obj.GetAnnotations()[v1alpha1.AnnotationOwnerClusterID], obj.GetLabels()[v1alpha1.LabelOwnerClusterID])
 }
 
