@@ -144,30 +144,36 @@ func filter(in map[string]string) map[string]string {
 	return out
 }
 
+// Bounds of what a status has room for.
+const (
+	maxWord  = 253
+	maxWords = 64
+	maxZones = 256
+)
+
 // report copies what the origin says of itself into a status, as far as the status has room for it.
 func (p *clusterPayload) report(s *v1alpha1.ClusterStatus) {
-	const room, many, zones = 253, 64, 256
-	s.Provider, s.Distribution, s.Version = clip(p.Provider, room), clip(p.Distribution, room), clip(p.Version, room)
-	s.KubeletVersions, s.KubeProxyVersions = clipAll(p.KubeletVersions, many, room), clipAll(p.KubeProxyVersions, many, room)
+	s.Provider, s.Distribution, s.Version = clip(p.Provider), clip(p.Distribution), clip(p.Version)
+	s.KubeletVersions, s.KubeProxyVersions = clipAll(p.KubeletVersions, maxWords), clipAll(p.KubeProxyVersions, maxWords)
 	s.Locality = nil
 	if l := p.Locality; l != nil {
-		s.Locality = &v1alpha1.Locality{Region: clip(l.Region, room), Regions: clipAll(l.Regions, many, room), Zones: clipAll(l.Zones, zones, room)}
+		s.Locality = &v1alpha1.Locality{Region: clip(l.Region), Regions: clipAll(l.Regions, maxWords), Zones: clipAll(l.Zones, maxZones)}
 	}
 }
 
-func clip(text string, room int) string {
-	if len(text) <= room {
-		return text
+func clip(word string) string {
+	if len(word) <= maxWord {
+		return word
 	}
-	return strings.ToValidUTF8(text[:room], "")
+	return strings.ToValidUTF8(word[:maxWord], "")
 }
 
 // clipAll also drops what is there twice: the lists are sets.
-func clipAll(list []string, many, room int) []string {
+func clipAll(words []string, most int) []string {
 	var out []string
-	for _, text := range list {
-		if text = clip(text, room); len(out) < many && !slices.Contains(out, text) {
-			out = append(out, text)
+	for _, word := range words {
+		if word = clip(word); len(out) < most && !slices.Contains(out, word) {
+			out = append(out, word)
 		}
 	}
 	return out

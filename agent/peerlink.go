@@ -217,7 +217,7 @@ func (l *peerLink) ask(ctx context.Context) ([]byte, error) {
 	issued, err := s.mesh.Credential(ctx, l.id)
 	if err != nil {
 		s.log.Debug("no credential from a member", "cluster", l.id, "error", err)
-		return nil, nil //nolint:nilerr // there are other places to look
+		return nil, nil // there are other places to look
 	}
 	if _, err := kube.ParseKubeconfig(issued); err != nil {
 		return nil, &accessError{accessInvalid, fmt.Errorf("the credential that its agent issued: %w", err)}

@@ -1,0 +1,109 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/roster-mesh/roster/kube"
+)
+
+// kubeconfig makes one whose token was issued so long ago and lives that long.
+func kubeconfig(t *testing.T, age, life time.Duration) []byte {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	issued := time.Now().Add(-age)
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, issued.Unix(), issued.Add(life).Unix())
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1", CertificateAuthorityData: ca}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kube.ParseKubeconfig(data); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// An API server may grant less than was asked for: renewal goes by what was granted, or a short life would be
+// renewed without end.
+func TestRenewalGoesByTheLifeThatWasGranted(t *testing.T) {
+	for _, life := range []time.Duration{10 * time.Minute, 12 * time.Hour} {
+		fresh := renewIn(kubeconfig(t, 0, life))
+		if fresh < life*7/10 || fresh > life*8/10 {
+			t.Errorf("a life of %v is renewed after %v, want 75 to 80 %% of it", life, fresh)
+		}
+		if late := renewIn(kubeconfig(t, life*9/10, life)); late > 0 {
+			t.Errorf("a life of %v that is nearly over is renewed only after %v", life, late)
+		}
+		if expired(kubeconfig(t, life*9/10, life)) || !expired(kubeconfig(t, life*11/10, life)) {
+			t.Errorf("the end of a life of %v is not seen", life)
+		}
+	}
+	if renewIn(nil) != untilWoken || expired(nil) {
+		t.Error("a credential without a life is used until it is refused")
+	}
+}
+
+func TestPauseGrowsToItsMost(t *testing.T) {
+	link := &peerLink{}
+	before := time.Duration(0)
+	for range 100 {
+		wait := link.pause(mendMost)
+		if wait < before || wait > mendMost || wait <= 0 {
+			t.Fatalf("wait %v after %v", wait, before)
+		}
+		before = wait
+	}
+	if before != mendMost {
+		t.Errorf("the longest wait is %v, want %v", before, mendMost)
+	}
+}
+
+func TestProblemsTellOnlyNews(t *testing.T) {
+	told := 0
+	p := &problems{changed: func() { told++ }}
+	_ = p.set(problemCredential, errGone)
+	_ = p.set(problemCredential, errGone)
+	_ = p.set(problemCloned, errCloned)
+	if told != 2 || p.String() != errGone.Error()+"; "+errCloned.Error() {
+		t.Errorf("told %d times, %q", told, p)
+	}
+	_ = p.set(problemCredential, nil)
+	_ = p.set(problemCloned, nil)
+	if told != 4 || p.String() != "" {
+		t.Errorf("told %d times, %q", told, p)
+	}
+}
+
+func TestReportIsUnchangedByTheSameFailure(t *testing.T) {
+	s := &session{clusterID: idA, statuses: newLoop[string]("", nil, nil)}
+	s.peers = newPeers(s)
+	s.peers.report(idB, accessUnreachable, "no answer")
+	since := s.peers.look(idB).state.since
+	s.statuses.queue.Get()
+	s.statuses.queue.Done(idB)
+	s.peers.report(idB, accessUnreachable, "no answer")
+	if s.statuses.queue.Len() != 0 {
+		t.Error("the same failure is written again")
+	}
+	s.peers.report(idB, accessUnreachable, "refused")
+	if got := s.peers.look(idB).state; s.statuses.queue.Len() != 1 || got.since != since || got.message != "refused" {
+		t.Errorf("another message for the same access: %+v, since %v", got, since)
+	}
+}
