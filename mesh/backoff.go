@@ -21,12 +21,10 @@ type backoff struct{ delay time.Duration }
 // next is the wait before the next attempt: between half and the whole of a
 // delay that doubles each time.
 func (b *backoff) next(limit time.Duration) time.Duration {
-	switch {
-	case b.delay == 0:
-		b.delay = min(minBackoff, limit)
-	default:
-		b.delay = min(2*b.delay, limit)
+	if b.delay == 0 {
+		b.delay = minBackoff / 2
 	}
+	b.delay = min(2*b.delay, limit)
 	return b.delay/2 + rand.N(b.delay/2)
 }
 

@@ -25,9 +25,17 @@ const (
 
 // broadcaster spreads messages that were seen for the first time. Each goes at
 // once to the warm neighbours, and once more into memberlist's gossip, which
-// reaches whom a broken neighbour left out. What is too long, too much or got
-// lost on the way is announced by the hash of our digest: a neighbour whose
-// own differs pulls.
+// reaches whom a broken neighbour left out. Of what is too long, too much or
+// got lost on the way a neighbour gets our digest, and pulls.
+//
+// Views of who is alive differ for a while, most of all when a group forms, and
+// then the choices of neighbours leave holes. So every few seconds members send
+// their warm neighbours the hash of their digest; if it differs, both look at
+// the other's digest and pull what they lack:
+//
+//	a ── announce hash(a) ──▶ b    equal: done
+//	a ◀── digest(b), wanted ─ b    a lacks something: a pulls
+//	a ──── digest(a) ───────▶ b    b lacks something: b pulls
 type broadcaster struct {
 	send   func(peer string, kind byte, payload []byte)
 	digest func() []byte
@@ -70,23 +78,52 @@ func (b *broadcaster) spread(msgs [][]byte, from string) {
 		}
 	}
 	if announce {
-		sum := summarize(b.digest())
 		for _, peer := range warm {
 			if peer != from {
-				b.send(peer, frameAnnounce, sum[:])
+				b.sendDigest(peer, false)
 			}
 		}
-		b.gossip.QueueBroadcast(announced(append([]byte{frameAnnounce}, sum[:]...)))
 	}
 	if b.gossip.NumQueued() > maxGossipQueue {
 		b.gossip.Prune(maxGossipQueue)
 	}
 }
 
-// announce tells one peer what we hold.
+// announce lets a peer find out whether it holds the same as we do.
 func (b *broadcaster) announce(peer string) {
 	sum := summarize(b.digest())
 	b.send(peer, frameAnnounce, sum[:])
+}
+
+// announceAll does that with all warm neighbours.
+func (b *broadcaster) announceAll() {
+	warm := b.neighbours()
+	if len(warm) == 0 {
+		return
+	}
+	sum := summarize(b.digest())
+	for _, peer := range warm {
+		b.send(peer, frameAnnounce, sum[:])
+	}
+}
+
+// announceIfWarm is for a new connection: only to warm neighbours is anything
+// sent that the old one can have lost.
+func (b *broadcaster) announceIfWarm(peer string) {
+	if b.isWarm(peer) {
+		b.announce(peer)
+	}
+}
+
+// sendDigest tells a peer what we hold, and says whether it could: a digest of
+// thousands of origins exceeds a frame, and is exchanged in push/pulls only.
+func (b *broadcaster) sendDigest(peer string, wanted bool) bool {
+	payload := encodeDigest(b.digest(), wanted)
+	if len(payload) > maxFrame {
+		return false
+	}
+	b.send(peer, frameDigest, payload)
+	return true
 }
 
 func (b *broadcaster) neighbours() []string {
@@ -121,16 +158,3 @@ func (g gossiped) Finished()                             {}
 
 // UniqueBroadcast spares the queue the search for what this one replaces.
 func (g gossiped) UniqueBroadcast() {}
-
-// announced is an announcement in memberlist's queue; only the newest counts.
-type announced []byte
-
-func (a announced) Invalidates(other memberlist.Broadcast) bool {
-	_, ok := other.(announced)
-	return ok
-}
-func (a announced) Message() []byte { return a }
-func (a announced) Finished()       {}
-
-// Name makes a newer announcement replace an older one.
-func (a announced) Name() string { return "announce" }

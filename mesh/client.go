@@ -54,7 +54,6 @@ func (c *clients) channel(id string) (*grpc.ClientConn, error) {
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(rpcIdle),
-		grpc.WithSharedWriteBuffer(true),
 		grpc.WithMaxHeaderListSize(8<<10),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: writeTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{

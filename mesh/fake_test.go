@@ -54,11 +54,12 @@ type fakeState struct {
 
 	mu      sync.Mutex
 	held    map[string]map[int][]byte
+	upTo    map[string]int // frontiers
 	rejects int
 }
 
 func newFakeState(identity Identity, trust *Trust) *fakeState {
-	return &fakeState{identity: identity, trust: trust, held: map[string]map[int][]byte{}}
+	return &fakeState{identity: identity, trust: trust, held: map[string]map[int][]byte{}, upTo: map[string]int{}}
 }
 
 // publish makes the next own entry.
@@ -66,7 +67,7 @@ func (s *fakeState) publish(payload []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.identity.ClusterID
-	e := entry{Origin: own, Sequence: s.frontier(own) + 1, Payload: payload}
+	e := entry{Origin: own, Sequence: s.upTo[own] + 1, Payload: payload}
 	if e.Sequence == 1 {
 		e.PublicKey = s.identity.PublicKey()
 	}
@@ -84,28 +85,15 @@ func (s *fakeState) put(e entry, msg []byte) {
 		s.held[e.Origin] = map[int][]byte{}
 	}
 	s.held[e.Origin][e.Sequence] = msg
-}
-
-func (s *fakeState) frontier(origin string) int {
-	n := 0
-	for s.held[origin][n+1] != nil {
-		n++
+	for s.held[e.Origin][s.upTo[e.Origin]+1] != nil {
+		s.upTo[e.Origin]++
 	}
-	return n
-}
-
-func (s *fakeState) frontiers() map[string]int {
-	f := map[string]int{}
-	for origin := range s.held {
-		f[origin] = s.frontier(origin)
-	}
-	return f
 }
 
 func (s *fakeState) Digest() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := json.Marshal(s.frontiers())
+	b, err := json.Marshal(s.upTo)
 	if err != nil {
 		panic(err)
 	}
@@ -120,7 +108,7 @@ func (s *fakeState) Lacks(digest []byte) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for origin, n := range theirs {
-		if s.frontier(origin) < n {
+		if s.upTo[origin] < n {
 			return true, nil
 		}
 	}
@@ -175,7 +163,7 @@ func (s *fakeState) Merge(msg []byte, introducer string) (fresh, pull bool, err 
 		return false, false, nil
 	}
 	s.put(e, msg)
-	return true, s.frontier(e.Origin) < e.Sequence, nil
+	return true, s.upTo[e.Origin] < e.Sequence, nil
 }
 
 func (s *fakeState) rejected() int {

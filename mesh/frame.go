@@ -18,7 +18,8 @@ const (
 	frameIdle     byte = iota // empty: the connection is alive
 	framePacket               // a memberlist packet
 	frameMessage              // one replicated message, as its origin signed it
-	frameAnnounce             // SHA-256 of the sender's digest: pull if yours differs
+	frameAnnounce             // SHA-256 of the sender's digest: if yours differs, send it
+	frameDigest               // one byte (1: send me yours), then the sender's digest
 )
 
 const (
@@ -72,6 +73,23 @@ func decodeSummary(payload []byte) (summary, error) {
 		return summary{}, errMalformed
 	}
 	return summary(payload), nil
+}
+
+// encodeDigest makes the payload of a frameDigest; wanted asks for an answer.
+func encodeDigest(digest []byte, wanted bool) []byte {
+	b := make([]byte, 1, 1+len(digest))
+	if wanted {
+		b[0] = 1
+	}
+	return append(b, digest...)
+}
+
+// decodeDigest is the inverse of encodeDigest.
+func decodeDigest(payload []byte) (digest []byte, wanted bool, err error) {
+	if len(payload) == 0 || payload[0] > 1 {
+		return nil, false, errMalformed
+	}
+	return payload[1:], payload[0] == 1, nil
 }
 
 // memberlist's message types. The library keeps them private, but they are its

@@ -60,7 +60,7 @@ type debugWriter struct{ logger *slog.Logger }
 
 func (w debugWriter) Write(line []byte) (int, error) {
 	if w.logger.Enabled(context.Background(), slog.LevelDebug) { //nolint:forbidigo // io.Writer has no context
-		w.logger.Debug(strings.TrimSuffix(string(line), "\n"))
+		w.logger.Debug("memberlist", "line", strings.TrimSuffix(string(line), "\n"))
 	}
 	return len(line), nil
 }

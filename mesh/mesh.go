@@ -4,6 +4,7 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,13 +80,12 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.transport.message = m.receive
 	packets := m.transport.packets
 	m.spreader = newBroadcaster(packets.send, o.State.Digest, func() int { return int(m.members.Load()) })
-	packets.connected, packets.lost = m.spreader.announce, m.spreader.announce
+	packets.connected, packets.lost = m.spreader.announceIfWarm, func(peer string) { m.spreader.sendDigest(peer, false) }
 	packets.warm = m.spreader.isWarm
 
 	m.clients = &clients{dial: d.dial, channels: map[string]*grpc.ClientConn{}}
 	m.pulls = newPuller()
 	m.pulls.pull, m.pulls.alive = m.pull, m.roll.present
-	m.pulls.holds = func(s summary) bool { return summarize(o.State.Digest()) == s }
 	m.pulls.result = func(r string) { m.metrics.pulls.WithLabelValues(r).Inc() }
 	m.joins = newJoiner()
 	m.joins.missing = m.missing
@@ -136,7 +136,12 @@ func (m *Mesh) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { m.transport.run(carry); return nil })
 	g.Go(func() error { return m.port.serve(carry) })
-	g.Go(func() error { return rpc.Serve(m.funnel) })
+	g.Go(func() error {
+		if err := rpc.Serve(m.funnel); !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+		return nil
+	})
 	g.Go(func() error { m.watch(ctx); return nil })
 	g.Go(func() error { m.joins.run(ctx); return nil })
 	g.Go(func() error { m.pulls.run(ctx); return nil })
@@ -247,13 +252,40 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 			m.pulls.request(peer)
 		}
 	case frameAnnounce:
-		hash, err := decodeSummary(payload)
+		theirs, err := decodeSummary(payload)
 		if err != nil {
 			m.metrics.dropped(err)
 			return
 		}
-		m.pulls.announced(peer, hash)
+		if theirs != summarize(m.options.State.Digest()) && !m.spreader.sendDigest(peer, true) {
+			m.pulls.request(peer)
+		}
+	case frameDigest:
+		m.compare(peer, payload)
 	default:
 		m.metrics.drop(dropMalformed)
+	}
+}
+
+// compare takes a peer's digest.
+func (m *Mesh) compare(peer string, payload []byte) {
+	theirs, wanted, err := decodeDigest(payload)
+	if err != nil {
+		m.metrics.dropped(err)
+		return
+	}
+	if bytes.Equal(theirs, m.options.State.Digest()) {
+		return
+	}
+	lacks, err := m.options.State.Lacks(theirs)
+	if err != nil {
+		m.metrics.drop(dropMalformed)
+		return
+	}
+	if lacks {
+		m.pulls.request(peer)
+	}
+	if wanted {
+		m.spreader.sendDigest(peer, false)
 	}
 }

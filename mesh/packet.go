@@ -296,7 +296,10 @@ func (p *packets) all() []*line {
 // drain waits, as long as the context lasts, until connected queues are empty.
 func (p *packets) drain(ctx context.Context) {
 	for _, l := range p.all() {
-		for l.pending() && sleep(ctx, 5*time.Millisecond) == nil {
+		for l.pending() {
+			if sleep(ctx, 5*time.Millisecond) != nil {
+				return
+			}
 		}
 	}
 }

@@ -128,7 +128,6 @@ func (s *server) grpc() *grpc.Server {
 		grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(2*maxPeerCalls),
 		grpc.MaxHeaderListSize(8<<10),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: 2 * rpcIdle, Time: keepaliveTime, Timeout: writeTimeout,
@@ -204,7 +203,7 @@ func handlePull(srv any, stream grpc.ServerStream) error {
 	return nil
 }
 
-func handleCredential(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+func handleCredential(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc.MethodHandler's order of arguments
 	s := srv.(*server)
 	id, end, err := s.begin(ctx)
 	if err != nil {

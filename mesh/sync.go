@@ -25,8 +25,7 @@ const (
 type puller struct {
 	pull   func(ctx context.Context, id string) (fresh int, err error)
 	alive  func() []string
-	holds  func(summary) bool // is our digest's hash this one
-	result func(string)       // for metrics
+	result func(string) // for metrics
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -37,7 +36,6 @@ type puller struct {
 // pulling is what is known of pulls from one member.
 type pulling struct {
 	wanted  bool
-	hash    *summary // wanted only if our digest still differs from this
 	running bool
 	wait    backoff
 	retry   time.Time
@@ -48,21 +46,13 @@ func newPuller() *puller {
 }
 
 // request asks for a pull from a member as soon as possible.
-func (p *puller) request(id string) { p.want(id, nil) }
-
-// announced asks for a pull unless, when its turn comes, we hold the same.
-func (p *puller) announced(id string, hash summary) { p.want(id, &hash) }
-
-func (p *puller) want(id string, hash *summary) {
+func (p *puller) request(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.peers[id]
 	if s == nil {
 		s = &pulling{}
 		p.peers[id] = s
-	}
-	if !s.wanted || s.hash != nil {
-		s.hash = hash
 	}
 	s.wanted = true
 	signal(p.wake)
@@ -124,15 +114,7 @@ func (p *puller) due(now time.Time) (ready []string, wait time.Duration) {
 }
 
 func (p *puller) perform(ctx context.Context, id string) {
-	p.mu.Lock()
-	hash := p.peers[id].hash
-	p.mu.Unlock()
-	skip := hash != nil && p.holds(*hash)
-	var fresh int
-	var err error
-	if !skip {
-		fresh, err = p.pull(ctx, id)
-	}
+	fresh, err := p.pull(ctx, id)
 	alive := p.alive()
 	p.mu.Lock()
 	s := p.peers[id]
@@ -141,7 +123,6 @@ func (p *puller) perform(ctx context.Context, id string) {
 	first := s.wait.delay == 0
 	var elsewhere string
 	switch {
-	case skip:
 	case err != nil && ctx.Err() == nil:
 		p.result("failed")
 		s.retry = time.Now().Add(s.wait.next(maxBackoff))

@@ -238,8 +238,8 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	case l.queue <- server:
 		return client, nil
 	default:
-		client.Close()
-		server.Close()
+		_ = client.Close()
+		_ = server.Close()
 		return nil, refused
 	}
 }
