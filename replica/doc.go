@@ -27,6 +27,10 @@
 // It advances when the next number arrives, and jumps when a claim is met. An entry past
 // a gap is merged, leaves the frontier where it is and asks for a pull.
 //
+// A delta brings what two digests explain: the numbers above the receiver's frontier. It
+// ends with the origin's head, and a receiver that is not whole even then doubts its
+// numbers and says so in its next digest, which gets it everything.
+//
 // # Epochs and completeness
 //
 //	    Reopen / restart           Complete                 every member that proves it

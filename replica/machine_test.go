@@ -254,7 +254,9 @@ func (m *machine) check(t *rapid.T) {
 						continue
 					}
 					var deaths int
-					fmt.Sscanf(string(e.Payload), "%d/", &deaths)
+					if _, err := fmt.Sscanf(string(e.Payload), "%d/", &deaths); err != nil {
+						t.Fatalf("payload %q: %v", e.Payload, err)
+					}
 					if deaths < last {
 						t.Fatalf("%s shows %s of %s again, deleted %d times, as it was after %d", c.id, name, o.id, last, deaths)
 					}
@@ -295,7 +297,10 @@ func (m *machine) settle(t *rapid.T) {
 			return
 		}
 	}
-	t.Fatal("members never stop pulling\n" + m.dump())
+	for _, c := range m.clusters {
+		t.Logf("%s holds %v", c.id, contents(c.replica.state))
+	}
+	t.Fatal("members never stop pulling")
 }
 
 func (m *machine) audit(t *rapid.T) {

@@ -13,7 +13,7 @@ import (
 
 // headAbove is the message size above which an entry is accompanied by a head: it may
 // not fit into a packet, and a member that gets only the head pulls it.
-const headAbove = 1 << 10
+const headAbove = 8 << 10
 
 // ErrEpoch is returned for an epoch that is not above all that were used before.
 var ErrEpoch = errors.New("epoch is not above the last one")
@@ -59,7 +59,7 @@ func (a *author) publish(key Key, status Status, payload []byte) ([][]byte, erro
 		return nil, err
 	}
 	r := signEntry(a.key, e, func(id [32]byte) [32]byte { return a.layer().claimWith(id, held) })
-	if err := a.state.room(a.layer(), r, held); err != nil {
+	if err := a.origin().room(a.layer(), r, held); err != nil {
 		return nil, err
 	}
 	if _, err := a.state.mergeEntry(r); err != nil {
@@ -158,7 +158,7 @@ func (a *author) meet(m *message) outcome {
 	if r.Epoch < a.epoch {
 		// Only a withdrawal that we forgot is worth keeping.
 		if r.Epoch < a.origin().completed && r.Status == Withdrawn {
-			return a.state.mergeOld(a.origin(), r)
+			return a.origin().mergeOld(r)
 		}
 		return outcome{}
 	}

@@ -57,8 +57,10 @@ type State struct {
 // lower epochs whose keys the completed layer does not have.
 type origin struct {
 	id         string
+	limits     Limits
 	layers     []*layer
 	withdrawn  map[Key]*record
+	kept       int    // bytes of withdrawn
 	completed  uint64 // epoch whose announcement is proven; 0 is none
 	forgotten  uint64 // newest epoch above completed of which something was let go
 	clone      *Clone
@@ -80,7 +82,7 @@ func newState(self string, limits Limits) *State {
 func (s *State) origin(id string) *origin {
 	o := s.origins[id]
 	if o == nil {
-		o = &origin{id: id, withdrawn: make(map[Key]*record)}
+		o = &origin{id: id, limits: s.limits, withdrawn: make(map[Key]*record)}
 		s.origins[id] = o
 	}
 	return o
@@ -157,7 +159,7 @@ func (o *origin) effective(key Key) *record {
 func (s *State) mergeEntry(r *record) (outcome, error) {
 	o := s.origin(r.Origin)
 	if r.Epoch < o.completed {
-		return s.mergeOld(o, r), nil
+		return o.mergeOld(r), nil
 	}
 	if o.refuses(r.Epoch) {
 		o.forgotten = max(o.forgotten, r.Epoch)
@@ -172,7 +174,7 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 		l.receive(r.Sequence)
 		return o.settle(l, behind, outcome{}), nil
 	}
-	if err := s.room(l, r, held); err != nil {
+	if err := o.room(l, r, held); err != nil {
 		return outcome{}, err
 	}
 	// An honest origin gives a number out once, and what is at or below its frontier is
@@ -183,7 +185,7 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 	l.put(r)
 	o.summary = nil
 	if r.Epoch == o.completed {
-		delete(o.withdrawn, r.Key)
+		o.release(r.Key)
 	}
 	out := outcome{fresh: true}
 	if o.effective(r.Key) == r {
@@ -196,25 +198,46 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 
 // mergeOld merges an entry of an epoch that is over. It is dead, but for what it says of
 // a withdrawal: only that outlives its epoch, and an entry after it ends it.
-func (s *State) mergeOld(o *origin, r *record) outcome {
+func (o *origin) mergeOld(r *record) outcome {
 	held := o.withdrawn[r.Key]
 	switch {
 	case o.base().records[r.Key] != nil,
-		held == nil && (r.Status != Withdrawn || len(o.withdrawn) >= s.limits.Entries),
-		held != nil && !r.supersedes(held):
+		held == nil && r.Status != Withdrawn,
+		held != nil && !r.supersedes(held),
+		!o.keep(r):
 		return outcome{}
-	}
-	delete(o.withdrawn, r.Key)
-	if r.Status == Withdrawn {
-		o.withdrawn[r.Key] = r
 	}
 	o.summary = nil
 	return outcome{fresh: true, changes: []Change{{r.Key, o.id}}}
 }
 
+// keep remembers what an entry says of a withdrawal. What finds no room is let go, and then
+// nothing of the origin counts as absent until it completes another epoch.
+func (o *origin) keep(r *record) bool {
+	o.release(r.Key)
+	if r.Status != Withdrawn {
+		return true
+	}
+	if len(o.withdrawn) >= o.limits.Entries || o.kept+len(r.msg) > o.limits.Bytes {
+		o.forgotten = max(o.forgotten, o.completed)
+		return false
+	}
+	o.withdrawn[r.Key] = r
+	o.kept += len(r.msg)
+	return true
+}
+
+// release forgets a withdrawal.
+func (o *origin) release(key Key) {
+	if r := o.withdrawn[key]; r != nil {
+		o.kept -= len(r.msg)
+		delete(o.withdrawn, key)
+	}
+}
+
 // room refuses what exceeds the origin's share. Something can always be replaced by
 // what is not larger.
-func (s *State) room(l *layer, r, held *record) error {
+func (o *origin) room(l *layer, r, held *record) error {
 	entries, size := len(l.records)+1, l.size+len(r.msg)
 	if held != nil {
 		entries, size = entries-1, size-len(held.msg)
@@ -222,10 +245,10 @@ func (s *State) room(l *layer, r, held *record) error {
 			return nil
 		}
 	}
-	if entries <= s.limits.Entries && size <= s.limits.Bytes {
+	if entries <= o.limits.Entries && size <= o.limits.Bytes {
 		return nil
 	}
-	return fmt.Errorf("%w: %s may have %d entries and %d bytes", ErrFull, r.Origin, s.limits.Entries, s.limits.Bytes)
+	return fmt.Errorf("%w: %s may have %d entries and %d bytes", ErrFull, o.id, o.limits.Entries, o.limits.Bytes)
 }
 
 // mergeHead merges a verified head.
@@ -276,25 +299,24 @@ func (o *origin) settle(l *layer, behind bool, out outcome) outcome {
 
 // complete ends all epochs below that of base: what was not announced again is absent.
 func (o *origin) complete(base *layer) []Change {
-	lower := 0
+	lower := slices.Index(o.layers, base)
 	before := make(map[Key]*record)
-	for _, l := range o.layers {
-		if l.epoch >= base.epoch {
-			break
-		}
-		lower++
-		for key, r := range l.records {
+	for _, l := range o.layers[:lower] {
+		for key := range l.records {
 			before[key] = o.effective(key)
-			delete(o.withdrawn, key)
-			if r.Status == Withdrawn {
-				o.withdrawn[key] = r
-			}
+		}
+	}
+	o.completed = base.epoch
+	for _, l := range o.layers[:lower] {
+		for _, r := range inOrder(l.records) {
+			o.keep(r)
 		}
 	}
 	o.layers = slices.Delete(o.layers, 0, lower)
-	o.completed = base.epoch
 	o.summary = nil
-	maps.DeleteFunc(o.withdrawn, func(key Key, _ *record) bool { return base.records[key] != nil })
+	for key := range base.records {
+		o.release(key)
+	}
 	if o.clone != nil && o.clone.Epoch < base.epoch {
 		o.clone = nil
 	}
@@ -306,6 +328,11 @@ func (o *origin) complete(base *layer) []Change {
 	}
 	slices.SortFunc(changes, func(a, b Change) int { return a.Key.compare(b.Key) })
 	return append(changes, Change{Origin: o.id})
+}
+
+// inOrder lists records by number, so that what finds no room is the same everywhere.
+func inOrder(records map[Key]*record) []*record {
+	return slices.SortedFunc(maps.Values(records), (*record).compareNumber)
 }
 
 func (o *origin) reportClone(epoch, sequence uint64) {

@@ -191,10 +191,15 @@ func checkInvariants(t fatal, s *State) {
 				}
 			}
 		}
+		kept := 0
 		for key, r := range o.withdrawn {
+			kept += len(r.msg)
 			if r.Status != Withdrawn || r.Epoch >= o.completed || o.base().records[key] != nil {
 				t.Fatalf("%v is kept as withdrawn", key)
 			}
+		}
+		if kept != o.kept || kept > o.limits.Bytes {
+			t.Fatalf("%d bytes are kept as withdrawn, counted as %d", kept, o.kept)
 		}
 	}
 }
