@@ -75,6 +75,7 @@ type session struct {
 	statuses     *loop[string]      // clusterIDs whose Cluster status may have changed
 	ruleStatuses *loop[string]      // rules whose report changed
 	offers       *loop[string]      // clusterIDs of which the engine must be told
+	hears        *loop[string]      // members to be asked for all that they published
 	chores       *loop[chore]       // what the agent does for itself
 
 	publishing sync.Mutex // from reading an object to handing it to the replica
@@ -220,6 +221,7 @@ func (s *session) newLoops() {
 	s.statuses = newLoop("cluster status", s.log, s.writeClusterStatus)
 	s.ruleStatuses = newLoop("rule status", s.log, s.writeRuleStatus)
 	s.offers = newLoop("offers", s.log, s.offerPeer)
+	s.hears = newLoop("hears", s.log, s.hearPeer)
 	s.chores = newLoop("chores", s.log, s.doChore)
 }
 
@@ -240,6 +242,7 @@ func (s *session) run(ctx context.Context) error {
 	group.Go(func() error { return s.statuses.run(ctx, 2) })
 	group.Go(func() error { return s.ruleStatuses.run(ctx, 2) })
 	group.Go(func() error { return s.offers.run(ctx, 4) })
+	group.Go(func() error { return s.hears.run(ctx, 8) })
 	group.Go(func() error { return s.chores.run(ctx, 2) })
 	group.Go(func() error { return s.peers.run(ctx) })
 	group.Go(func() error { return s.watchNodes(ctx) })

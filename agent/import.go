@@ -51,7 +51,7 @@ func (s *session) importCluster(ctx context.Context, key replica.Key) error {
 		}
 	}
 	if err == nil {
-		err = s.writeClusterCopy(ctx, id, payload)
+		err = s.writeClusterCopy(ctx, entry, payload)
 	}
 	if errors.Is(err, ErrPayload) || apierrors.IsInvalid(err) {
 		s.refuse(entry, err)
@@ -62,7 +62,8 @@ func (s *session) importCluster(ctx context.Context, key replica.Key) error {
 
 // writeClusterCopy makes one Cluster object here say what the payload says, under the name that it has here.
 // An origin that changed its name gets a new copy, with what is local in the old one, before that goes.
-func (s *session) writeClusterCopy(ctx context.Context, id string, payload *clusterPayload) error {
+func (s *session) writeClusterCopy(ctx context.Context, entry replica.Entry, payload *clusterPayload) error {
+	id := entry.Origin
 	clusters := s.client.Registry.ClusterRegistryV1alpha1().Clusters()
 	name, copies := s.localName(id, payload.Name), s.registry.byID(id)
 	at := slices.IndexFunc(copies, func(c *v1alpha1.Cluster) bool { return c.Name == name })
@@ -73,6 +74,7 @@ func (s *session) writeClusterCopy(ctx context.Context, id string, payload *clus
 			fresh.Spec.AuthInfo = cmp.Or(fresh.Spec.AuthInfo, old.Spec.AuthInfo)
 		}
 		s.fillCopy(fresh, id, payload)
+		fresh.Annotations[annotationEntry] = numberOf(entry).String()
 		_, err := clusters.Create(ctx, fresh, metav1.CreateOptions{})
 		return err // its arrival in the watch is the next look
 	}
@@ -85,8 +87,12 @@ func (s *session) writeClusterCopy(ctx context.Context, id string, payload *clus
 	}
 	have := copies[at]
 	want := have.DeepCopy()
-	if s.fillCopy(want, id, payload); sameMeta(have, want) && equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+	if s.fillCopy(want, id, payload); numberOf(entry).before(recordedOn(have)) || sameMeta(have, want) && equality.Semantic.DeepEqual(have.Spec, want.Spec) {
 		return nil
+	}
+	want.Annotations[annotationEntry] = numberOf(entry).String()
+	if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, payload.Spec.Mesh.Endpoints) {
+		defer s.mesh.Kick() // it is to be met elsewhere
 	}
 	if _, err := clusters.Update(ctx, want, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update cluster %s: %w", have.Name, err)
@@ -143,6 +149,9 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 		}
 		return err
 	case copyWrite:
+		if have != nil && numberOf(entry).before(recordedOn(have)) {
+			return nil // from a member that was away for long; a newer one made the copy
+		}
 	}
 	payload, err := decodeRule(entry.Origin, key.Name, entry.Payload)
 	if err != nil {
@@ -156,7 +165,7 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 	mark(want, payload.objectMeta, entry.Origin)
 	want.Spec = payload.Spec
 	changed := have == nil || !sameMeta(have, want) || !equality.Semantic.DeepEqual(have.Spec, want.Spec)
-	want.Annotations[annotationEntry] = entryNumber{entry.Epoch, entry.Sequence}.String()
+	want.Annotations[annotationEntry] = numberOf(entry).String()
 	if have == nil {
 		_, err = rules.Create(ctx, want, metav1.CreateOptions{})
 	} else if changed {
@@ -170,8 +179,8 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 }
 
 // annotationEntry records on a copy the number of the entry that it was written from. A restart forgets what
-// the replica held, and a member that was cut off for long may then offer an older set, complete in itself,
-// from before the object existed: that set proves nothing about it.
+// the replica held, and a member that was cut off for long may then offer an older set, complete in itself:
+// it neither overwrites the copy nor proves that there is no object.
 const annotationEntry = v1alpha1.LocalPrefix + "entry"
 
 // entryNumber is the position of an entry in what its origin published.
@@ -179,8 +188,14 @@ type entryNumber struct{ epoch, sequence uint64 }
 
 func (n entryNumber) String() string { return fmt.Sprintf("%d.%d", n.epoch, n.sequence) }
 
-// numberOf reads a copy's annotation; a copy without one was written by nobody we know, from position 0.
-func numberOf(o metav1.Object) (n entryNumber) {
+func (n entryNumber) before(m entryNumber) bool {
+	return cmp.Or(cmp.Compare(n.epoch, m.epoch), cmp.Compare(n.sequence, m.sequence)) < 0
+}
+
+func numberOf(e replica.Entry) entryNumber { return entryNumber{e.Epoch, e.Sequence} }
+
+// recordedOn reads a copy's annotation; a copy without one was written by nobody we know, from position 0.
+func recordedOn(o metav1.Object) (n entryNumber) {
 	if _, err := fmt.Sscanf(o.GetAnnotations()[annotationEntry], "%d.%d", &n.epoch, &n.sequence); err != nil {
 		return entryNumber{}
 	}
@@ -190,7 +205,7 @@ func numberOf(o metav1.Object) (n entryNumber) {
 // provenGone is the replica's proof of absence, as far as it is newer than the copy have.
 func (s *session) provenGone(have *v1alpha1.ResourceSyncRule) func(replica.Key, string) bool {
 	return func(key replica.Key, origin string) bool {
-		n, held := numberOf(have), s.replica.Progress(origin)
+		n, held := recordedOn(have), s.replica.Progress(origin)
 		newer := held.Completed > n.epoch || held.Epoch == n.epoch && held.Sequence >= n.sequence
 		return newer && s.replica.Absent(key, origin)
 	}

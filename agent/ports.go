@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -92,25 +93,33 @@ func (s *session) offer(id string, source *peerSource) {
 	}
 }
 
-// offerPeer tells the engine what is known of a peer now: the connection, and the features that it
-// published. Features count as known once the peer itself was asked for them: what other members hold may be
-// older than what made the copies that are here.
-func (s *session) offerPeer(ctx context.Context, id string) error {
-	if id == s.clusterID {
-		return nil
+// offerPeer tells the engine what is known of a peer now: the connection, and the features that it published.
+func (s *session) offerPeer(_ context.Context, id string) error {
+	if id != s.clusterID {
+		s.engine.SetPeer(s.enginePeer(id))
 	}
-	s.engine.SetPeer(s.enginePeer(id))
+	return nil
+}
+
+// hearPeer asks a member itself, once, for all that it published. Until then what others hold of it may be
+// older than what made the copies that are here, and its features do not count as known.
+func (s *session) hearPeer(ctx context.Context, id string) error {
 	if s.peers.look(id).heard || s.mesh.Member(id).State != mesh.Alive {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, hearTimeout)
+	defer cancel()
 	if err := s.mesh.Pull(ctx, id); err != nil {
 		return fmt.Errorf("ask the member for all that it published: %w", err)
 	}
 	s.peers.set(id, func(p *peer) { p.heard = true })
 	s.statuses.add(id)
-	s.engine.SetPeer(s.enginePeer(id))
+	s.offers.add(id)
 	return nil
 }
+
+// hearTimeout bounds how long one member may take to tell us what it published.
+const hearTimeout = 20 * time.Second
 
 func (s *session) enginePeer(id string) engine.Peer {
 	known := s.peers.look(id)

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
@@ -144,6 +145,9 @@ func (p *private) pins(ctx context.Context, log *slog.Logger) ([]mesh.Pin, error
 func (p *private) recordPins(ctx context.Context, pins []mesh.Pin) error {
 	data := make(map[string][]byte, len(pins))
 	for _, pin := range pins {
+		if len(validation.IsConfigMapKey(pin.ClusterID)) > 0 {
+			continue // no Secret can keep it; no cluster has such an ID either
+		}
 		record, err := json.Marshal(pinRecord{PublicKey: pin.PublicKey, Introducer: pin.Introducer})
 		if err != nil {
 			return fmt.Errorf("encode pin: %w", err)

@@ -14,6 +14,7 @@ import (
 const (
 	problemCloned     = "identity"
 	problemCredential = "credential"
+	problemFull       = "room"
 )
 
 // problems are what is wrong with this cluster's own part, for the status of its Cluster object.

@@ -41,6 +41,7 @@ func (s *session) publishAll() error {
 	if err := errors.Join(errs...); err != nil {
 		return err // not complete: nobody may take what is missing for deleted
 	}
+	_ = s.problems.set(problemFull, nil) // there is none any more
 	s.mesh.Broadcast(s.replica.Complete()...)
 	return nil
 }
@@ -79,6 +80,9 @@ func (s *session) publishLocal(key replica.Key) error {
 	if errors.Is(err, replica.ErrTooLarge) {
 		s.log.Error("an object is too large to be published and is kept to this cluster", "kind", kindName(key.Kind), "name", key.Name, "error", err)
 		messages, err = s.replica.Publish(key, replica.Withdrawn, nil)
+	}
+	if errors.Is(err, replica.ErrFull) {
+		return s.problems.set(problemFull, fmt.Errorf("publish %s %s: %w: delete rules or features that are not needed", kindName(key.Kind), key.Name, err))
 	}
 	if err != nil {
 		return fmt.Errorf("publish %s %s: %w", kindName(key.Kind), key.Name, err)

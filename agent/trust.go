@@ -33,7 +33,8 @@ func (s *session) swapped(c *v1alpha1.Cluster) {
 	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || has(c, v1alpha1.AnnotationClusterDisabled) {
 		return
 	}
-	if pinned, ok := s.trust.Key(id); ok && syncrules.Owner(c) == id && pinned.Equal(asKey(c.Spec.Mesh.PublicKey)) {
+	pinned, known := s.trust.Key(id)
+	if known && syncrules.Owner(c) == id && pinned.Equal(asKey(c.Spec.Mesh.PublicKey)) {
 		return // our own copy of it, which is no swap
 	}
 	if err := s.trust.Pin(id, asKey(c.Spec.Mesh.PublicKey)); err != nil {
@@ -42,7 +43,9 @@ func (s *session) swapped(c *v1alpha1.Cluster) {
 		}
 		return
 	}
-	s.mesh.Kick()
+	if !known {
+		s.mesh.Kick()
+	}
 }
 
 // restorePin takes a pin that an earlier start recorded.
@@ -91,13 +94,18 @@ func (s *session) endpoints(id string) []string {
 func (s *session) memberChanged(m mesh.Member) {
 	s.statuses.add(m.ClusterID)
 	if m.State == mesh.Alive {
-		s.offers.add(m.ClusterID)
+		s.hears.add(m.ClusterID)
 		s.peers.changed(m.ClusterID)
 	}
 }
 
 // issueCredential answers a pinned member that asks for a credential to read here with.
 func (s *session) issueCredential(ctx context.Context, member string) ([]byte, error) {
+	for _, c := range s.registry.byID(member) {
+		if has(c, v1alpha1.AnnotationClusterDisabled) {
+			return nil, errors.New("this cluster is disabled there")
+		}
+	}
 	credential, err := s.issuer.Issue(ctx, readerAccount, peerLife)
 	if err != nil {
 		s.log.Warn("no credential is issued", "member", member, "error", err)
@@ -106,7 +114,7 @@ func (s *session) issueCredential(ctx context.Context, member string) ([]byte, e
 	return credential.Kubeconfig, nil
 }
 
-// entriesChanged is called by the replica for what a merge, or our own publication, changed.
+// entriesChanged is called by the replica for what a merge changed.
 func (s *session) entriesChanged(changes []replica.Change) {
 	for _, c := range changes {
 		switch c.Key.Kind {
@@ -142,17 +150,25 @@ func (s *session) recheck(origin string) {
 
 // refuse reports, once for each entry, something that a member published and that cannot be used.
 func (s *session) refuse(e replica.Entry, err error) {
-	is, key := entryNumber{e.Epoch, e.Sequence}, refusal{e.Key, e.Origin}
+	is, key := numberOf(e), refusal{e.Key, e.Origin}
 	s.refusedMu.Lock()
-	was := s.refused[key]
-	s.refused[key] = is
+	was, known := s.refused[key]
+	full := !known && len(s.refused) >= maxRefused
+	if !full {
+		s.refused[key] = is
+	}
 	s.refusedMu.Unlock()
 	if was == is {
 		return
 	}
-	s.refusals.Inc()
+	if s.refusals.Inc(); full {
+		return // a member that floods us is counted, not listened to
+	}
 	s.log.Warn("an object of a member is not taken", "origin", e.Origin, "kind", kindName(e.Key.Kind), "name", e.Key.Name, "error", err)
 }
+
+// maxRefused bounds what is remembered, and so logged, of what members published in vain.
+const maxRefused = 1000
 
 // refusal is what a member published under a key.
 type refusal struct {

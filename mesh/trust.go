@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -16,7 +17,7 @@ const (
 	// maxPins bounds what introductions can make a cluster remember.
 	maxPins = 4096
 	// maxIDLength leaves room for more than the 36 characters of a UID.
-	maxIDLength = 128
+	maxIDLength = 63
 )
 
 var (
@@ -169,15 +170,16 @@ func (t *Trust) watch() (changes <-chan struct{}, stop func()) {
 	}
 }
 
-// validID keeps out what would be ambiguous in an address ("id/host:port"), a
-// metric or a log line.
+// validID accepts what can be the name of an object (RFC 1123), as a UID can: it ends up in addresses
+// ("id/host:port"), metrics, log lines, and the names of Secrets.
 func validID(id string) bool {
-	if id == "" || len(id) > maxIDLength {
+	if id == "" || len(id) > maxIDLength || strings.Contains(id, "..") {
 		return false
 	}
 	for i := range len(id) {
 		switch c := id[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.', c == '_':
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case (c == '-' || c == '.') && i > 0 && i < len(id)-1:
 		default:
 			return false
 		}
