@@ -34,7 +34,8 @@ const (
 type Claim struct {
 	Origin   string
 	Standing Standing
-	// Desired is the rendered copy, when Offered.
+	// Desired is the rendered copy, when Offered. Claims with the same content may share the one that was
+	// rendered for the owner of Local or else for the first of them.
 	Desired *unstructured.Unstructured
 	// Fate is what the policy says of the copy, when Gone or Released.
 	Fate v1alpha1.DeletionPolicy
@@ -151,11 +152,16 @@ func offered(claims []Claim) bool {
 
 // planForeign: an object without marks is local. It is in the way only of copies that differ from it.
 func planForeign(f Facts) Decision {
-	others := rivals(f, "", f.Local, Equivalent)
-	if len(others) == 0 {
+	return Foreign(rivals(f, "", f.Local, Equivalent))
+}
+
+// Foreign is the decision about an object without marks when it is known already which origins offer something
+// else under its name.
+func Foreign(rivals []string) Decision {
+	if len(rivals) == 0 {
 		return Decision{Action: None}
 	}
-	return Decision{Action: Conflict, Rivals: others, Reason: "an object of this cluster has the name; rename or delete one of the two"}
+	return Decision{Action: Conflict, Rivals: rivals, Reason: "an object of this cluster has the name; rename or delete one of the two"}
 }
 
 func planCopy(f Facts, owner string) Decision {
@@ -238,8 +244,17 @@ func withRivals(f Facts, d Decision, owner string) Decision {
 // rivals are the other origins whose offer is not the same as content.
 func rivals(f Facts, owner string, content *unstructured.Unstructured, same func(a, b *unstructured.Unstructured) bool) []string {
 	var out []string
+	compared := map[*unstructured.Unstructured]bool{content: true} // many origins may share one rendered copy
 	for _, c := range f.Claims {
-		if c.Standing == Offered && c.Origin != owner && !same(content, c.Desired) {
+		if c.Standing != Offered || c.Origin == owner {
+			continue
+		}
+		agrees, known := compared[c.Desired]
+		if !known {
+			agrees = same(content, c.Desired)
+			compared[c.Desired] = agrees
+		}
+		if !agrees {
 			out = append(out, c.Origin)
 		}
 	}

@@ -88,6 +88,7 @@ func (w *world) disturb(r *rand.Rand, mine map[string]string) {
 
 func (w *world) checkChaos(mine map[string]string) {
 	w.t.Helper()
+	defer w.checkIndexes()
 	for id, s := range w.peers {
 		w.e.SetPeer(Peer{ClusterID: id, Source: s, FeaturesKnown: true})
 	}

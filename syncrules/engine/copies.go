@@ -100,7 +100,7 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
 	if f.w.feed != f {
 		return
 	}
-	for at, old := range f.e.copies[f.kind()] {
+	for at, old := range f.e.copies[f.kind()].all() {
 		if list[at] != nil || !f.w.scope.covers(at.namespace) {
 			continue
 		}
@@ -114,7 +114,7 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	for at, c := range list {
 		k := Key{f.kind(), at.namespace, at.name}
-		old := f.e.copies[f.kind()][at]
+		old := f.e.copies[f.kind()].find(at)
 		if old != nil && !old.unseen.IsZero() && !newer(c.version, old.version) {
 			continue
 		}
@@ -125,7 +125,7 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	if !f.w.complete {
 		f.w.complete = true
-		f.e.judgeCopies(f.kind())
+		f.e.judgeKind(f.kind())
 		f.e.enqueueKind(f.kind())
 		f.e.poke() // a scope that no rule wants any more may be closed now
 	}
@@ -143,7 +143,7 @@ func (f *copyFeed) Upsert(obj *unstructured.Unstructured) {
 	if f.w.feed != f {
 		return
 	}
-	old := f.e.copies[f.kind()][k.place()]
+	old := f.e.copyAt(k)
 	if old != nil && !old.unseen.IsZero() {
 		if old.version == c.version {
 			old.unseen = time.Time{} // the echo of our own write
@@ -162,7 +162,7 @@ func (f *copyFeed) Delete(namespace, name string, last *unstructured.Unstructure
 	k := Key{f.kind(), namespace, name}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	old := f.e.copies[f.kind()][k.place()]
+	old := f.e.copyAt(k)
 	if f.w.feed != f || old == nil {
 		return
 	}
@@ -186,138 +186,4 @@ func (f *copyFeed) Health(err error) {
 		f.e.retryFailed(f.kind())
 	}
 	f.e.kindDirty(f.kind())
-}
-
-// putCopy and dropCopy keep copies. mu is held.
-func (e *Engine) putCopy(k Key, c *copied) {
-	all := e.copies[k.GroupKind]
-	if all == nil {
-		all = map[place]*copied{}
-		e.copies[k.GroupKind] = all
-	}
-	if old := all[k.place()]; old != nil {
-		c.tolerated = old.tolerated
-		if c.accepted == (syncrules.Accepted{}) {
-			c.accepted = old.accepted
-		}
-	}
-	all[k.place()] = c
-}
-
-func (e *Engine) dropCopy(k Key) {
-	old := e.copies[k.GroupKind][k.place()]
-	if old == nil {
-		return
-	}
-	delete(e.copies[k.GroupKind], k.place())
-	if len(e.copies[k.GroupKind]) == 0 {
-		delete(e.copies, k.GroupKind)
-	}
-	for vk, v := range e.views {
-		if vk.peer == old.owner && v.scope.GVK.GroupKind() == k.GroupKind {
-			delete(v.gone, k.place())
-		}
-	}
-	if e.draining {
-		e.poke()
-	}
-}
-
-// judgeCopies draws the conclusions from complete lists that concern all copies of a rule: which of them an
-// edit let go of, and whether the guard must stop the rule. mu is held.
-func (e *Engine) judgeCopies(gk schema.GroupKind) {
-	k := e.kinds[gk]
-	if k == nil {
-		return
-	}
-	for _, r := range k.rules {
-		if r.compiled == nil || !e.localsComplete(r) {
-			continue
-		}
-		for _, id := range e.peerIDs {
-			if !r.isJudged(id) && e.viewsLive(r, id) {
-				e.judgeOwner(r, id)
-			}
-		}
-		e.guard(r)
-	}
-}
-
-// localsComplete says that all local scopes which the rule may have copies in are complete.
-func (e *Engine) localsComplete(r *rule) bool {
-	for _, s := range r.scopes {
-		complete := false
-		for ns := range map[string]bool{"": true, s.Namespace: true} {
-			w := e.locals[copyScope(r.compiled.TargetKind(), ns)]
-			complete = complete || w != nil && w.complete
-		}
-		if !complete {
-			return false
-		}
-	}
-	return true
-}
-
-// viewsLive says that everything a peer has for the rule is known, under its present matches.
-func (e *Engine) viewsLive(r *rule, peer string) bool {
-	for _, s := range r.scopes {
-		v := e.views[viewKey{peer, s}]
-		if v == nil || !v.live {
-			return false
-		}
-		if matches, ok := v.judges[r.name]; !ok || matches != r.matches {
-			return false
-		}
-	}
-	return true
-}
-
-// judgeOwner puts down to the edit of the rule what is lacking when it is looked at for the first time.
-func (e *Engine) judgeOwner(r *rule, owner string) {
-	r.judgedOwners[owner] = true
-	for at, c := range e.copies[r.kind()] {
-		if c.owner == owner && c.ruled(r.name) {
-			if f, _ := e.find(r, owner, at); f == lacking || f == deleted {
-				r.edited[at] = struct{}{}
-			}
-			e.enqueue(Key{r.kind(), at.namespace, at.name})
-		}
-	}
-	r.sender.dirty = true
-	poked(e.reportWake)
-}
-
-// recount makes rules be counted again that the guard has stopped: what was lacking came back. mu is held.
-func (e *Engine) recount(gk schema.GroupKind, rules []string) {
-	for _, name := range rules {
-		if r := e.rules[name]; r != nil && r.guarded {
-			e.stale[gk] = true
-			e.poke()
-		}
-	}
-}
-
-// guard counts what is lacking without proof, and stops or resumes the rule. mu is held.
-func (e *Engine) guard(r *rule) {
-	r.absent, r.copies = 0, 0
-	for at, c := range e.copies[r.kind()] {
-		if !c.ruled(r.name) {
-			continue
-		}
-		r.copies++
-		if _, edited := r.edited[at]; edited || !r.isJudged(c.owner) {
-			continue
-		}
-		if f, _ := e.find(r, c.owner, at); f == lacking {
-			r.absent++
-		}
-	}
-	was := r.guarded
-	r.guarded = r.compiled.Deletion() == v1alpha1.DeletionDelete &&
-		syncrules.Guarded(r.absent, r.copies) && r.absent > r.confirm
-	if was != r.guarded {
-		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)
-		e.stale[r.kind()] = true
-		e.poke()
-	}
 }

@@ -10,10 +10,14 @@
 // # Who does what
 //
 // One supervisor (Run) makes the running watches be the wanted ones: one view per peer and scope, shared by
-// all rules that need it, and one per scope of local copies. Sinks take what the watches deliver and put the
+// all rules that need it, and one per scope of local copies. It looks at the kinds and peers that changed, and at
+// no others. Sinks take what the watches deliver and put the
 // keys of the copies concerned into the queue. A key is worked on by one worker at a time, always from what
 // is known at that moment; so the order of events of one object does not matter, and any number of them
-// costs one write. The one mutex of Engine guards all state and is never held across a call outward.
+// costs one write. The one mutex of Engine guards all state and is never held across a call outward. What is done
+// under it follows what an event is about, not how many peers, views and copies there are: by indexes of entries
+// by place and of copies by owner (index.go). A decision asks the copy's owner and the peers that have an entry
+// for the place, nobody else.
 //
 // # What is known, and what is not
 //
@@ -36,13 +40,31 @@
 //
 // # The guard
 //
-// When a view turns live, the copies that it lacks without a deletion having been seen are counted for each
+// When a view turns live, the copies of its peer that it lacks without a deletion having been seen are counted for each
 // rule (syncrules.Guarded). Too many, and the rule is paused here until the objects are back or the local
 // annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number.
 //
+// # Objects that are here already
+//
+// An object without the marks of a copy is never touched. Where it has what the copies would bring, all is well;
+// that is how it is in clusters which get the same objects from the same place. Such objects are watched, one by
+// one or, where a kind has many, in the scopes of its rules, and of each only a hash is kept. It is read once for
+// each form of it, and of what is offered in its place (foreign.go).
+//
 // # Speed and memory
 //
-// Objects are kept as compact JSON, only those that match, and are decoded for the moment of a decision.
+// Objects are kept as compact JSON, only those that match, and are decoded for the moment of a decision. What
+// one peer may have us hold is bounded, for one view and for all (Options.View, Options.Peer), counted also while a
+// Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live,
+// so its copies stay as they are, and the rule says SourceTooLarge (limits.go).
+//
 // Each object has its own pace (PaceRate, PaceBurst) and its own back-off; nothing limits all of them together but
 // the number of workers.
+//
+// # Not handled yet
+//
+// A peer whose API server was restored from a backup is not told apart from one whose users went back: copies
+// follow it, and what the backup lacks counts as absent, which only the guard stands in the way of. The same
+// goes for a restore of the local API server, after which rules, their observed generations and copies are
+// those of the backup.
 package engine

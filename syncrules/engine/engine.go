@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
@@ -43,6 +44,8 @@ type Options struct {
 	Classify func(error) error
 	// Workers is how many copies are written at the same time; 0 means DefaultWorkers.
 	Workers int
+	// View bounds what is held of one peer's objects in one scope, Peer what is held of one peer in all.
+	View, Peer Limits
 	// Scopes are the local scopes that an earlier run told ScopesChanged last. The copies in them are looked
 	// at once more even if no rule mentions them now: their rule may be gone.
 	Scopes        []Scope
@@ -58,6 +61,7 @@ type Engine struct {
 	log     *slog.Logger
 	consent syncrules.Consent
 	metrics *metrics
+	seed    maphash.Seed
 	queue   workqueue.TypedDelayingInterface[Key] // lives as long as Run
 	// wake and reportWake have room for one: a second poke before the first is taken adds nothing.
 	wake, reportWake chan struct{}
@@ -69,20 +73,29 @@ type Engine struct {
 	rules    map[string]*rule
 	kinds    map[schema.GroupKind]*kind
 	peers    map[string]*peer
-	peerIDs  []string // of peers, sorted
-	views    map[viewKey]*view
+	peerIDs  []string                   // of peers, sorted
+	burdens  map[string]*burden         // by peer
+	views    map[string]map[Scope]*view // by peer
 	locals   map[Scope]*localWatch
 	draining bool // some of locals are kept only for copies that are yet to be decided on
-	copies   map[schema.GroupKind]map[place]*copied
-	stale    map[schema.GroupKind]bool // kinds whose keys must all be looked at again
-	pending  map[Key]bool              // keys in the queue (false) or being worked on (true)
-	pendings map[schema.GroupKind]int  // how many of pending
-	results  map[Key]*result
-	notes    map[Key]*note
-	waiting  map[Key]struct{} // until an awaited view has spoken
-	missing  map[string]map[Key]struct{}
-	foreign  map[Key]*foreign
-	nsWatch  *poke
+	copies   map[schema.GroupKind]*copySet
+	// holders are the views that have an entry for a place, awaited those that may be about to; both in
+	// the order of their peers.
+	holders map[schema.GroupKind]map[place][]*view
+	awaited map[schema.GroupKind][]*view
+	// stale are the kinds, and stalePeers the peers, whose views and keys must all be looked at again.
+	stale      map[schema.GroupKind]bool
+	stalePeers map[string]bool
+	pending    map[Key]bool             // keys in the queue (false) or being worked on (true)
+	pendings   map[schema.GroupKind]int // how many of pending
+	results    map[Key]*result
+	notes      map[Key]*note
+	waiting    map[string]map[Key]struct{} // until a view of the peer has spoken
+	missing    map[string]map[Key]struct{}
+	foreign    map[Key]*foreign
+	sightings  map[Scope]*sighting // by the scope at a source
+	serial     uint64              // of the last rule that was set
+	nsWatch    *poke
 }
 
 // New checks the options and starts nothing.
@@ -92,9 +105,10 @@ func New(o Options) (*Engine, error) {
 		return nil, errors.New("engine: no LocalClusterID")
 	case o.Local == nil, o.Target == nil, o.Cluster == nil:
 		return nil, errors.New("engine: Local, Target and Cluster are needed")
-	case o.Workers < 0:
-		return nil, errors.New("engine: Workers is negative")
+	case o.Workers < 0, min(o.View.Objects, o.View.Bytes, o.Peer.Objects, o.Peer.Bytes) < 0:
+		return nil, errors.New("engine: Workers or a limit is negative")
 	}
+	o.defaultLimits()
 	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Report == nil {
@@ -107,10 +121,13 @@ func New(o Options) (*Engine, error) {
 		o: o, log: o.Log, consent: syncrules.Consent{Namespace: o.Namespace},
 		wake: make(chan struct{}, 1), reportWake: make(chan struct{}, 1),
 		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
-		views: map[viewKey]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]map[place]*copied{},
-		stale: map[schema.GroupKind]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{},
-		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[Key]struct{}{},
-		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{},
+		burdens: map[string]*burden{},
+		views:   map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]*copySet{},
+		holders: map[schema.GroupKind]map[place][]*view{}, awaited: map[schema.GroupKind][]*view{},
+		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{},
+		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[string]map[Key]struct{}{},
+		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
+		seed: maphash.MakeSeed(),
 	}
 	for _, s := range o.Scopes {
 		e.locals[s] = &localWatch{scope: s}
@@ -158,6 +175,8 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
 		e.mu.Unlock()
 		return
 	}
+	e.serial++
+	fresh.serial = e.serial
 	if old != nil {
 		fresh.inherit(old)
 		e.stale[old.kind()] = true
@@ -179,13 +198,16 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
 // DeleteRule states that a rule does not exist.
 func (e *Engine) DeleteRule(name string) {
 	e.mu.Lock()
-	if old := e.rules[name]; old != nil {
+	old := e.rules[name]
+	if old != nil {
 		delete(e.rules, name)
 		e.stale[old.kind()] = true
 		e.indexKinds()
 	}
 	e.mu.Unlock()
-	e.poke()
+	if old != nil {
+		e.poke()
+	}
 }
 
 // SetPeer states another cluster of the group as it is now. What did not change costs nothing.
@@ -194,12 +216,20 @@ func (e *Engine) SetPeer(p Peer) {
 		return
 	}
 	e.mu.Lock()
-	if old := e.peers[p.ClusterID]; old == nil || !old.same(p) {
+	old := e.peers[p.ClusterID]
+	changed := old == nil || !old.same(p)
+	if changed {
 		e.peers[p.ClusterID] = &peer{Peer: p}
-		e.peersChanged()
+		e.stalePeers[p.ClusterID] = true
+	}
+	if old == nil {
+		i, _ := slices.BinarySearch(e.peerIDs, p.ClusterID)
+		e.peerIDs = slices.Insert(e.peerIDs, i, p.ClusterID)
 	}
 	e.mu.Unlock()
-	e.poke()
+	if changed {
+		e.poke()
+	}
 }
 
 // RemovePeer states that a cluster is no longer in the group: its copies become orphans. It is the same as
@@ -208,19 +238,9 @@ func (e *Engine) RemovePeer(clusterID string) {
 	e.SetPeer(Peer{ClusterID: clusterID, Left: true})
 }
 
-// ClusterChanged says that Options.Cluster may answer differently now.
-func (e *Engine) ClusterChanged() {
-	e.mu.Lock()
-	for _, k := range e.kinds {
-		for _, r := range k.rules {
-			if r.compiled != nil && r.compiled.HasTargets() {
-				e.stale[r.kind()] = true
-			}
-		}
-	}
-	e.mu.Unlock()
-	e.poke()
-}
+// ClusterChanged says that Options.Cluster may answer differently now. Unless the labels differ, that is of no
+// consequence.
+func (e *Engine) ClusterChanged() { e.poke() }
 
 func (e *Engine) poke() { poked(e.wake) }
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,7 @@ type server struct {
 	namespaces map[string]bool
 	watches    map[*serverWatch]struct{}
 	down       error
+	slow       time.Duration  // before a watch says anything
 	requests   map[string]int // by verb
 	admit      func(obj *unstructured.Unstructured) error
 }
@@ -161,6 +163,7 @@ func (s *server) cut(err error) {
 
 func (s *server) Watch(ctx context.Context, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) error {
 	w := &serverWatch{scope: scope, keep: keep, sink: sink, events: make(chan func(), 100_000), kept: map[Key]bool{}}
+	time.Sleep(s.slow)
 	s.mu.Lock()
 	s.watches[w] = struct{}{}
 	s.requests["watch"]++

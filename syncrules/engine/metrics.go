@@ -13,8 +13,9 @@ import (
 )
 
 type metrics struct {
-	writes *prometheus.CounterVec
-	slow   prometheus.Counter
+	writes    *prometheus.CounterVec
+	decisions prometheus.Counter
+	slow      prometheus.Counter
 }
 
 // newMetrics registers with r, if it is not nil.
@@ -24,6 +25,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "roster_sync_writes_total",
 			Help: "Writes of copies to the local API server, by action and result.",
 		}, []string{"action", "result"}),
+		decisions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "roster_sync_decisions_total",
+			Help: "Looks at one copy and all that is known of it. None are made while nothing changes.",
+		}),
 		slow: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "roster_sync_slowed_total",
 			Help: "Writes that were put off because an object changed too often.",
@@ -32,7 +37,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	if err := errors.Join(r.Register(m.writes), r.Register(m.slow)); err != nil {
+	if err := errors.Join(r.Register(m.writes), r.Register(m.decisions), r.Register(m.slow)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return m, nil

@@ -34,6 +34,7 @@ const (
 	ReasonSourceUnreachable = "SourceUnreachable"
 	ReasonSourcePermission  = "SourceMissingPermission"
 	ReasonSourceKindUnknown = "SourceKindUnknown"
+	ReasonSourceTooLarge    = "SourceTooLarge"
 	ReasonLocalUnreachable  = "LocalUnreachable"
 	ReasonNamespaceMissing  = "NamespaceMissing"
 	ReasonConflict          = "Conflict"

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -165,11 +166,15 @@ func (e *Engine) allJudged(r *rule) bool {
 		return true
 	}
 	k := e.kinds[r.kind()]
-	for _, c := range e.copies[r.kind()] {
-		if !c.ruled(r.name) || r.isJudged(c.owner) {
+	set := e.copies[r.kind()]
+	if set == nil {
+		return true
+	}
+	for owner, copies := range set.by {
+		if r.isJudged(owner) || !anyRuled(copies, r.name) {
 			continue
 		}
-		p := e.peers[c.owner]
+		p := e.peers[owner]
 		if p == nil {
 			return false
 		}
@@ -181,6 +186,15 @@ func (e *Engine) allJudged(r *rule) bool {
 		}
 	}
 	return true
+}
+
+func anyRuled(copies map[place]*copied, rule string) bool {
+	for _, c := range copies {
+		if c.ruled(rule) {
+			return true
+		}
+	}
+	return false
 }
 
 // trouble is why a source is not watched.
@@ -206,7 +220,7 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 		return out, &trouble{reason: ReasonSourceUnreachable, text: "cluster " + p.name() + ": " + out.Message}
 	}
 	for _, s := range r.scopes {
-		v := e.views[viewKey{p.ClusterID, s}]
+		v := e.views[p.ClusterID][s]
 		if v != nil && v.live {
 			continue
 		}
@@ -224,6 +238,9 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 
 func (e *Engine) sourceTrouble(cluster string, s Scope, err error) trouble {
 	text := "cluster " + cluster + ": " + oneLine(err.Error())
+	if errors.Is(err, ErrTooMuch) {
+		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the limit"}
+	}
 	switch e.classify(err) {
 	case classForbidden:
 		where := "in all namespaces"

@@ -91,7 +91,7 @@ func (e *Engine) pace(k Key, d syncrules.Decision) time.Duration {
 	if n.pace.Allow() {
 		return 0
 	}
-	if c := e.copies[k.GroupKind][k.place()]; c != nil && d.Difference == syncrules.Extra {
+	if c := e.copyAt(k); c != nil && d.Difference == syncrules.Extra {
 		c.tolerated = true
 	}
 	return time.Second / PaceRate
@@ -121,7 +121,6 @@ func (e *Engine) record(j *job, out outcome) {
 	} else {
 		e.namespaceThere(k)
 	}
-	delete(e.waiting, k)
 	switch {
 	case r.state == failed && out.problem.reason == ReasonConsentRequired, r.state == failed && out.problem.reason == ReasonSourceObject:
 		// Only an event can change that.
@@ -137,7 +136,7 @@ func (e *Engine) record(j *job, out outcome) {
 	default:
 		e.notes[k].calm()
 		if out.decision.Action == syncrules.Wait {
-			e.waiting[k] = struct{}{}
+			e.awaits(k, j.awaits())
 			e.enqueueAfter(k, settle)
 		} else if out.again > 0 {
 			e.enqueueAfter(k, out.again)

@@ -28,6 +28,7 @@ type rule struct {
 	err      error
 	scopes   []Scope // at a source
 	confirm  int     // how many deletions were confirmed
+	serial   uint64  // tells this form of the rule from all others
 
 	// matches counts the edits that changed what the rule selects; entries of views are judged by it.
 	matches uint64
@@ -37,7 +38,9 @@ type rule struct {
 	judgedOwners map[string]bool
 	// edited are the copies that were lacking when they were first judged: the edit let go of them.
 	edited map[place]struct{}
-	// absent of copies are lacking without a deletion having been seen; guarded when they are too many.
+	// lacking are the copies, by owner, that are lacking without a deletion having been seen: absent of
+	// copies; guarded when they are too many.
+	lacking        map[string]map[place]struct{}
 	guarded        bool
 	absent, copies int
 
@@ -132,17 +135,6 @@ func (p *peer) same(o Peer) bool {
 
 // name is what people call the cluster.
 func (p *peer) name() string { return cmp.Or(p.Name, p.ClusterID) }
-
-// peersChanged makes everything be looked at again. mu is held.
-func (e *Engine) peersChanged() {
-	e.peerIDs = slices.Sorted(maps.Keys(e.peers))
-	for k := range e.kinds {
-		e.stale[k] = true
-	}
-	for k := range e.copies {
-		e.stale[k] = true
-	}
-}
 
 // relation is what a rule says about objects of a peer.
 type relation uint8

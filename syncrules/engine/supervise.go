@@ -24,7 +24,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 		e.mu.Unlock()
 		return
 	}
-	e.cluster = cluster
+	e.setCluster(cluster)
 	start := func(run func(context.Context)) (stop func()) {
 		ctx, cancel := context.WithCancel(ctx)
 		group.Go(func() {
@@ -37,18 +37,51 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	e.superviseViews(start)
 	e.superviseForeign(start)
 	e.superviseNamespaces(start)
-	for gk := range e.stale {
-		e.judgeCopies(gk)
-	}
-	for gk := range e.stale { // again: the guard may have added one
-		e.enqueueKind(gk)
-		e.kindDirty(gk)
-	}
-	clear(e.stale)
+	e.reviewStale()
 	e.mu.Unlock()
 	if changed && e.o.ScopesChanged != nil {
 		e.o.ScopesChanged(scopes)
 	}
+}
+
+// setCluster takes in the local Cluster object: targets look at its labels alone.
+func (e *Engine) setCluster(now *v1alpha1.Cluster) {
+	was := e.cluster
+	e.cluster = now
+	if (was == nil) == (now == nil) && (now == nil || maps.Equal(was.Labels, now.Labels)) {
+		return
+	}
+	for gk, k := range e.kinds {
+		for _, r := range k.rules {
+			if r.compiled != nil && r.compiled.HasTargets() {
+				e.stale[gk] = true
+			}
+		}
+	}
+}
+
+// reviewStale judges what changed, and then puts it up.
+func (e *Engine) reviewStale() {
+	for gk := range e.stale {
+		e.judgeKind(gk)
+	}
+	for id := range e.stalePeers {
+		e.judgePeer(id)
+	}
+	for gk := range e.stale { // not before: the guard may have added one
+		e.enqueueKind(gk)
+		e.kindDirty(gk)
+	}
+	for id := range e.stalePeers {
+		e.enqueuePeer(id)
+	}
+	if len(e.stalePeers) > 0 {
+		for gk := range e.kinds {
+			e.kindDirty(gk)
+		}
+	}
+	clear(e.stale)
+	clear(e.stalePeers)
 }
 
 // starter starts a watch and returns what stops it.
@@ -154,7 +187,7 @@ func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 	if !w.complete {
 		return false
 	}
-	for at, c := range e.copies[gk] {
+	for at, c := range e.copies[gk].all() {
 		if w.scope.covers(at.namespace) && len(c.rules) > 0 && !c.orphaned && !c.disabled {
 			return false
 		}
@@ -165,88 +198,11 @@ func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 // forgetScope drops the copies that no open scope keeps up to date.
 func (e *Engine) forgetScope(s Scope) {
 	gk := s.GVK.GroupKind()
-	for at := range e.copies[gk] {
+	for at := range e.copies[gk].all() {
 		if s.covers(at.namespace) && !e.localComplete(gk, at.namespace) {
 			k := Key{gk, at.namespace, at.name}
 			e.dropCopy(k)
 			e.forget(k)
-		}
-	}
-}
-
-// superviseViews opens one view per peer and scope that rules need, and closes the others. A view whose rules
-// changed is delivered anew, since what did not match before was not kept.
-func (e *Engine) superviseViews(start starter) {
-	wanted := e.wantedViews()
-	for vk, v := range e.views {
-		if wanted[vk] == nil {
-			v.close()
-			delete(e.views, vk)
-			e.stale[vk.scope.GVK.GroupKind()] = true
-		}
-	}
-	for vk, rules := range wanted {
-		v := e.views[vk]
-		if v == nil {
-			v = &view{viewKey: vk, entries: map[place]*entry{}, gone: map[place]struct{}{}, since: time.Now()}
-			e.views[vk] = v
-		}
-		source := e.peers[vk.peer].Source
-		f := newFeed(e, v, source, rules)
-		if v.feed != nil && v.feed.source == source && maps.Equal(v.feed.judges, f.judges) {
-			continue
-		}
-		v.close()
-		if source == nil {
-			continue // what is known stays known, and is not live
-		}
-		v.feed, v.since, v.spoken = f, time.Now(), false
-		f.stop = start(func(ctx context.Context) { e.watch(ctx, f.source, f.v.scope, f.keep, f) })
-	}
-}
-
-func (v *view) close() {
-	if v.feed != nil {
-		v.feed.stop()
-		v.feed = nil
-	}
-	v.live, v.err = false, nil
-}
-
-func (e *Engine) wantedViews() map[viewKey][]*rule {
-	wanted := map[viewKey][]*rule{}
-	for _, k := range e.kinds {
-		for _, r := range k.rules {
-			for _, p := range e.peers {
-				if p.Left {
-					continue
-				}
-				if _, watch, _ := e.relate(k, r, p); !watch {
-					continue
-				}
-				for _, s := range r.scopes {
-					vk := viewKey{p.ClusterID, s}
-					wanted[vk] = append(wanted[vk], r)
-				}
-			}
-		}
-	}
-	return wanted
-}
-
-// enqueueKind puts up every key of a kind that anything is known of. mu is held.
-func (e *Engine) enqueueKind(gk schema.GroupKind) {
-	for _, v := range e.views {
-		if v.scope.GVK.GroupKind() == gk {
-			e.enqueueView(v)
-		}
-	}
-	for at := range e.copies[gk] {
-		e.enqueue(Key{gk, at.namespace, at.name})
-	}
-	for k := range e.results {
-		if k.GroupKind == gk {
-			e.enqueue(k)
 		}
 	}
 }

@@ -5,8 +5,12 @@ package engine
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"hash/maphash"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,16 +40,22 @@ type view struct {
 	err          error
 	// gone are the deletions that were seen live and not yet acted on.
 	gone map[place]struct{}
-	feed *feed // the running watch; nil while the peer has no Source
+	// held is the size of entries; burden that of all views of the peer.
+	held   load
+	burden *burden
+	feed   *feed // the running watch; nil while the peer has no Source
 }
 
 // entry is an object that matches.
 type entry struct {
 	object  packed
+	sum     uint64   // of object; as Engine.sumOf unless rules may read fields that no copy has
 	rules   []string // that select it, by name; shared, not to be changed
 	held    string   // why copies stay as they are; "" normally
 	arrived time.Time
 }
+
+func (a *entry) size() int64 { return int64(len(a.object)) }
 
 func (a *entry) same(b *entry) bool {
 	return a.held == b.held && slices.Equal(a.rules, b.rules) && bytes.Equal(a.object, b.object)
@@ -62,6 +72,10 @@ type feed struct {
 	judges map[string]uint64
 	whole  bool // rules may read fields that no copy has
 	stop   func()
+
+	coming  coming
+	tripped atomic.Bool // it is too much: the attempt is being ended
+	attempt atomic.Pointer[context.CancelFunc]
 }
 
 func newFeed(e *Engine, v *view, source Source, rules []*rule) *feed {
@@ -75,9 +89,18 @@ func newFeed(e *Engine, v *view, source Source, rules []*rule) *feed {
 	return f
 }
 
-// keep is what the source is asked for: objects that a rule selects and that are nobody's copies.
+// serves says that the feed is the one for these rules as they are now.
+func (f *feed) serves(rules []*rule) bool {
+	return len(rules) == len(f.judges) && !slices.ContainsFunc(rules, func(r *rule) bool {
+		matches, ok := f.judges[r.name]
+		return !ok || matches != r.matches
+	})
+}
+
+// keep is what the source is asked for: objects that a rule selects and that are nobody's copies, unless they
+// are too many.
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
-	return isSource(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) })
+	return isSource(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) }) && f.admit(obj)
 }
 
 // isSource says that the object is of the cluster that it is in.
@@ -117,6 +140,7 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 	if out.object, err = pack(obj); err != nil {
 		return nil // not JSON: no API server sent it
 	}
+	out.sum = maphash.Bytes(f.e.seed, out.object)
 	return out
 }
 
@@ -126,33 +150,36 @@ func placeOf(obj *unstructured.Unstructured) place {
 
 // Replace implements Sink.
 func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
-	entries := make(map[place]*entry, len(objs))
+	entries, bytes := make(map[place]*entry, len(objs)), int64(0)
 	for _, obj := range objs {
 		if ent := f.judge(obj); ent != nil {
 			entries[placeOf(obj)] = ent
+			bytes += ent.size()
 		}
 	}
+	f.landed()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f {
+	if v.feed != f || f.tripped.Load() || !f.fits(int64(len(entries))-v.held.objects.Load(), bytes-v.held.bytes.Load()) {
 		return
 	}
 	for at := range v.entries {
 		if entries[at] == nil {
+			f.e.dropEntry(v, at)
 			f.touch(at)
 		}
 	}
 	for at, ent := range entries {
-		delete(v.gone, at)
 		if old := v.entries[at]; old == nil || !old.same(ent) {
 			f.touch(at)
 		} else {
 			ent.arrived = old.arrived
 		}
+		f.e.putEntry(v, at, ent)
 	}
 	rejudged := !maps.Equal(v.judges, f.judges)
-	v.entries, v.judges = entries, f.judges
+	v.judges = f.judges
 	v.speaks(f.e)
 	if rejudged {
 		f.e.enqueueView(v)
@@ -165,29 +192,33 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 // Upsert implements Sink.
 func (f *feed) Upsert(obj *unstructured.Unstructured) {
 	at, ent := placeOf(obj), f.judge(obj)
+	f.landed()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.v.feed != f {
+	if f.v.feed != f || f.tripped.Load() {
 		return
 	}
 	if ent == nil {
 		f.remove(at)
 		return
 	}
-	delete(f.v.gone, at)
-	if old := f.v.entries[at]; old != nil && old.same(ent) {
+	old := f.v.entries[at]
+	if old != nil && old.same(ent) {
 		return // only its status changed, say
 	}
-	f.v.entries[at] = ent
+	if old == nil && !f.fits(1, ent.size()) || old != nil && !f.fits(0, ent.size()-old.size()) {
+		return
+	}
+	f.e.putEntry(f.v, at, ent)
 	f.touch(at)
-	f.e.recount(f.v.scope.GVK.GroupKind(), ent.rules)
+	f.e.recount(ent.rules)
 }
 
 // Delete implements Sink.
 func (f *feed) Delete(namespace, name string, _ *unstructured.Unstructured) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.v.feed == f {
+	if f.v.feed == f && !f.tripped.Load() {
 		f.remove(place{namespace, name})
 	}
 }
@@ -197,9 +228,9 @@ func (f *feed) remove(at place) {
 	if f.v.entries[at] == nil {
 		return
 	}
-	delete(f.v.entries, at)
+	f.e.dropEntry(f.v, at)
 	gk := f.v.scope.GVK.GroupKind()
-	if f.e.copies[gk][at] != nil || !f.e.localComplete(gk, at.namespace) {
+	if f.e.copies[gk].find(at) != nil || !f.e.localComplete(gk, at.namespace) {
 		f.v.gone[at] = struct{}{}
 	}
 	f.touch(at)
@@ -214,7 +245,7 @@ func (f *feed) Health(err error) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f {
+	if v.feed != f || f.tripped.Load() && !errors.Is(err, ErrTooMuch) {
 		return
 	}
 	v.err, v.live = err, err == nil
@@ -231,28 +262,24 @@ func (v *view) speaks(e *Engine) {
 		return
 	}
 	v.spoken = true
-	for k := range e.waiting {
-		e.enqueue(k)
-	}
-	clear(e.waiting)
+	e.wakeWaiting(v.peer)
 }
+
+// awaited says that the view was opened a moment ago and has not spoken yet. mu is held.
+func (v *view) awaited() bool { return v.feed != nil && !v.spoken && time.Since(v.since) < settle }
 
 // turnedLive draws the conclusions of a complete list, before anything is decided by it. mu is held.
 func (e *Engine) turnedLive(v *view) {
 	gk := v.scope.GVK.GroupKind()
-	e.judgeCopies(gk)
-	for at, c := range e.copies[gk] {
-		if c.owner == v.peer && v.scope.covers(at.namespace) {
-			e.enqueue(Key{GroupKind: gk, Namespace: at.namespace, Name: at.name})
+	for name := range v.judges {
+		if r := e.rules[name]; r != nil && r.kind() == gk {
+			e.judge(r, v.peer)
 		}
 	}
-}
-
-// enqueueView puts up everything that is in a view. mu is held.
-func (e *Engine) enqueueView(v *view) {
-	gk := v.scope.GVK.GroupKind()
-	for at := range v.entries {
-		e.enqueue(Key{GroupKind: gk, Namespace: at.namespace, Name: at.name})
+	for at := range e.copies[gk].of(v.peer) {
+		if v.scope.covers(at.namespace) {
+			e.enqueue(Key{GroupKind: gk, Namespace: at.namespace, Name: at.name})
+		}
 	}
 }
 
@@ -276,7 +303,7 @@ func (e *Engine) find(r *rule, peer string, at place) (found, *entry) {
 			continue
 		}
 		covered = true
-		v := e.views[viewKey{peer, s}]
+		v := e.views[peer][s]
 		if v == nil {
 			return unknown, nil
 		}
@@ -292,7 +319,7 @@ func (e *Engine) find(r *rule, peer string, at place) (found, *entry) {
 			}
 		}
 		best = unknown
-		if v.feed != nil && !v.spoken && time.Since(v.since) < settle {
+		if v.awaited() {
 			best = awaited
 		}
 	}

@@ -48,6 +48,7 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Unlock()
 	out := outcome{}
 	if j != nil {
+		e.metrics.decisions.Inc()
 		out = e.decide(ctx, j)
 	}
 	if ctx.Err() != nil {
@@ -72,6 +73,9 @@ type outcome struct {
 
 // decide plans and acts; mu is not held.
 func (e *Engine) decide(ctx context.Context, j *job) outcome {
+	if j.judged && j.local == nil {
+		return outcome{decision: syncrules.Foreign(j.rivals), again: j.recheck}
+	}
 	w, err := e.weigh(j)
 	if err != nil {
 		p := e.problemOf(err, j.key)
@@ -161,7 +165,7 @@ func (e *Engine) takeAnswer(k Key, d syncrules.Decision, answer *unstructured.Un
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if old := e.copies[k.GroupKind][k.place()]; old != nil && old.version != c.version && newer(old.version, c.version) {
+	if old := e.copyAt(k); old != nil && old.version != c.version && newer(old.version, c.version) {
 		return // the watch was faster, and knows more
 	} else if old != nil && old.version == c.version {
 		c.unseen = time.Time{}
@@ -173,7 +177,7 @@ func (e *Engine) takeAnswer(k Key, d syncrules.Decision, answer *unstructured.Un
 func (e *Engine) forgetCopy(k Key, version string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c := e.copies[k.GroupKind][k.place()]; c != nil && c.version == version {
+	if c := e.copyAt(k); c != nil && c.version == version {
 		e.dropCopy(k)
 		e.enqueue(k)
 	}
@@ -204,10 +208,10 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 		e.foreign[j.key] = f
 		e.poke()
 	}
-	f.seen = obj.GetResourceVersion()
 	w.Local = obj
 	out.decision = syncrules.Plan(w.Facts)
-	if f.watch == nil {
+	e.takeVerdict(f, obj, j, w, out.decision)
+	if f.watch == nil && e.sees(j.key) == 0 {
 		out.again = foreignRetry
 	}
 	return nil

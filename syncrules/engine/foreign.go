@@ -1,0 +1,311 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// maxForeign bounds the watches of single objects that are in the way of copies. Where a kind has more, its
+// rules' own scopes are watched here (sighting). What neither sees is read again from time to time.
+const maxForeign = 16
+
+// foreign is a local object without marks that has the name of a copy. It is watched, so that the copy can follow
+// as soon as it is gone, and so that it need not be read again while it is as it was. Engine.mu guards it.
+type foreign struct {
+	gvk   schema.GroupVersionKind
+	watch *poke // of this object alone; nil when there are too many
+	// sum is of the object as it was read, and when; 0 when it is known to be different now. watched is what
+	// watch saw last, 0 for nothing.
+	sum, watched uint64
+	read         time.Time
+	// verdicts say, of the contents of claims, whether the object that was read already has what they bring.
+	verdicts map[uint64]bool
+}
+
+// sumOf hashes what a copy would take over of an object. The hash is of this process alone, so that nobody can
+// look for two objects that have the same.
+func (e *Engine) sumOf(obj *unstructured.Unstructured) uint64 {
+	content := maps.Clone(obj.Object)
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		content["metadata"] = maps.Clone(metadata)
+	}
+	syncrules.Trim(&unstructured.Unstructured{Object: content})
+	data, err := json.Marshal(content)
+	if err != nil {
+		return 0 // not JSON: no API server sent it
+	}
+	return maphash.Bytes(e.seed, data)
+}
+
+// contentOf hashes what a claim brings: what the source has, and the rules, in their present form, that make a
+// copy of it.
+func (e *Engine) contentOf(sum uint64, rules []*rule) uint64 {
+	for _, r := range rules {
+		sum = maphash.Comparable(e.seed, [2]uint64{sum, r.serial})
+	}
+	return sum
+}
+
+// sees returns the hash of a foreign object as it is now, 0 if nothing watches it. mu is held.
+func (e *Engine) sees(k Key) uint64 {
+	if f := e.foreign[k]; f != nil && f.watch != nil {
+		return f.watched
+	}
+	for s, g := range e.sightings {
+		if sum := g.sums[k.place()]; sum != 0 && s.GVK.GroupKind() == k.GroupKind {
+			return sum
+		}
+	}
+	return 0
+}
+
+// gatherVerdict spares reading a foreign object that is as it was, where all that is offered was compared with
+// it before: at any number of clusters, most have what others had. mu is held.
+func (e *Engine) gatherVerdict(j *job) {
+	f := e.foreign[j.key]
+	if f == nil {
+		return
+	}
+	j.foreign = true
+	switch seen := e.sees(j.key); {
+	case f.sum == 0, seen != 0 && seen != f.sum:
+		return
+	case seen == 0:
+		if j.recheck = foreignRetry - time.Since(f.read); j.recheck <= 0 {
+			return
+		}
+	}
+	offered := 0
+	for i := range j.claims {
+		c := &j.claims[i]
+		if c.Standing != syncrules.Offered {
+			continue
+		}
+		same, known := f.verdicts[c.content]
+		if !known {
+			return
+		}
+		offered++
+		if !same {
+			j.rivals = append(j.rivals, c.Origin)
+		}
+	}
+	j.judged = offered > 0
+}
+
+// takeVerdict remembers what was found by reading a foreign object. mu is held.
+func (e *Engine) takeVerdict(f *foreign, obj *unstructured.Unstructured, j *job, w *weighed, d syncrules.Decision) {
+	sum := e.sumOf(obj)
+	if f.sum != sum || len(f.verdicts) > 2*len(j.claims)+maxForeign {
+		f.sum, f.verdicts = sum, map[uint64]bool{}
+	}
+	f.read = time.Now()
+	rivals := make(map[string]bool, len(d.Rivals))
+	for _, id := range d.Rivals {
+		rivals[id] = true
+	}
+	for i := range w.Claims {
+		if c := &w.Claims[i]; c.Standing == syncrules.Offered {
+			f.verdicts[j.claims[i].content] = !rivals[c.Origin]
+		}
+	}
+}
+
+// superviseForeign watches what is in the way. mu is held.
+func (e *Engine) superviseForeign(start starter) {
+	open, ofKind := 0, map[schema.GroupKind]int{}
+	for k, f := range e.foreign {
+		ofKind[k.GroupKind]++
+		if f.watch != nil {
+			open++
+		}
+	}
+	e.superviseSightings(ofKind, start)
+	for k, f := range e.foreign {
+		if open >= maxForeign {
+			break
+		}
+		if f.watch != nil || e.sees(k) != 0 {
+			continue
+		}
+		open++
+		f.watch = &poke{seen: func(obj *unstructured.Unstructured) { e.foreignSeen(k, f, obj) }}
+		scope := Scope{GVK: f.gvk, Namespace: k.Namespace, FieldSelector: "metadata.name=" + k.Name}
+		f.watch.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, f.watch) })
+	}
+}
+
+func (e *Engine) foreignSeen(k Key, f *foreign, obj *unstructured.Unstructured) {
+	sum := uint64(0)
+	if obj != nil {
+		sum = e.sumOf(obj)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.foreign[k] == f {
+		f.watched = sum
+		if sum != f.sum || sum == 0 {
+			f.sum = 0
+			e.enqueue(k)
+		}
+	}
+}
+
+// standsAside ends the watch of an object that is not in the way any more. mu is held.
+func (e *Engine) standsAside(k Key) {
+	f := e.foreign[k]
+	if f == nil {
+		return
+	}
+	delete(e.foreign, k)
+	if f.watch != nil {
+		f.watch.stop()
+	}
+	e.poke() // room for the next
+}
+
+// sighting watches here what rules select at the sources, where that is often there already: the clusters get it
+// from the same place. Of the objects only hashes are kept. Engine.mu guards it.
+type sighting struct {
+	e     *Engine
+	scope Scope
+	rules []*rule
+	sums  map[place]uint64
+	stop  func()
+}
+
+// superviseSightings opens and closes sightings. mu is held.
+func (e *Engine) superviseSightings(foreign map[schema.GroupKind]int, start starter) {
+	wanted := map[Scope][]*rule{}
+	for gk, k := range e.kinds {
+		if n := foreign[gk]; n > maxForeign || n > maxForeign/2 && e.sighted(gk) {
+			for _, r := range k.rules {
+				if r.compiled == nil || k.clashes(r) {
+					continue
+				}
+				for _, s := range r.scopes {
+					wanted[s] = append(wanted[s], r)
+				}
+			}
+		}
+	}
+	for s, g := range e.sightings {
+		if !slices.Equal(g.rules, wanted[s]) {
+			g.stop()
+			delete(e.sightings, s)
+		}
+	}
+	for s, rules := range wanted {
+		if e.sightings[s] != nil {
+			continue
+		}
+		g := &sighting{e: e, scope: s, rules: rules, sums: map[place]uint64{}}
+		e.sightings[s] = g
+		others := s
+		others.LabelSelector = "!" + v1alpha1.LabelOwnerClusterID
+		if s.LabelSelector != "" {
+			others.LabelSelector += "," + s.LabelSelector
+		}
+		g.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, others, g.keep, g) })
+	}
+}
+
+func (e *Engine) sighted(gk schema.GroupKind) bool {
+	for s := range e.sightings {
+		if s.GVK.GroupKind() == gk {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *sighting) keep(obj *unstructured.Unstructured) bool {
+	return isSource(obj) && slices.ContainsFunc(g.rules, func(r *rule) bool { return r.compiled.Match(obj) })
+}
+
+// saw notes what a place has, 0 for nothing. mu is held.
+func (g *sighting) saw(at place, sum uint64) {
+	if sum == 0 {
+		delete(g.sums, at)
+	} else {
+		g.sums[at] = sum
+	}
+	k := Key{g.scope.GVK.GroupKind(), at.namespace, at.name}
+	f := g.e.foreign[k]
+	if f == nil {
+		return
+	}
+	if sum == 0 || sum != f.sum {
+		f.sum = 0
+		g.e.enqueue(k)
+	}
+	if sum != 0 && f.watch != nil {
+		f.watch.stop() // one is enough
+		f.watch = nil
+		g.e.poke()
+	}
+}
+
+// Replace implements Sink.
+func (g *sighting) Replace(objs []*unstructured.Unstructured, _ string) {
+	sums := make(map[place]uint64, len(objs))
+	for _, obj := range objs {
+		if g.keep(obj) {
+			sums[placeOf(obj)] = g.e.sumOf(obj)
+		}
+	}
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	if g.e.sightings[g.scope] != g {
+		return
+	}
+	for at := range g.sums {
+		if sums[at] == 0 {
+			g.saw(at, 0)
+		}
+	}
+	for at, sum := range sums {
+		if g.sums[at] != sum {
+			g.saw(at, sum)
+		}
+	}
+}
+
+// Upsert implements Sink.
+func (g *sighting) Upsert(obj *unstructured.Unstructured) {
+	sum := uint64(0)
+	if g.keep(obj) {
+		sum = g.e.sumOf(obj)
+	}
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	if g.e.sightings[g.scope] == g && g.sums[placeOf(obj)] != sum {
+		g.saw(placeOf(obj), sum)
+	}
+}
+
+// Delete implements Sink.
+func (g *sighting) Delete(namespace, name string, _ *unstructured.Unstructured) {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	if g.e.sightings[g.scope] == g {
+		g.saw(place{namespace, name}, 0)
+	}
+}
+
+// Health implements Sink. What was seen before an outage is believed until the next list: by that nothing is
+// written.
+func (*sighting) Health(error) {}

@@ -1,0 +1,204 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// The indexes make the work under Engine.mu follow what an event is about, not how many peers, views and copies
+// there are. All of this file is called with mu held.
+
+// copySet is the copies of one kind.
+type copySet struct {
+	at    map[place]*copied
+	by    map[string]map[place]*copied // the same by owner
+	ruled map[string]int               // how many of them each rule decides about
+}
+
+// find is safe on nil.
+func (s *copySet) find(at place) *copied {
+	if s == nil {
+		return nil
+	}
+	return s.at[at]
+}
+
+// all and of are the copies, of all owners and of one; safe on nil.
+func (s *copySet) all() map[place]*copied {
+	if s == nil {
+		return nil
+	}
+	return s.at
+}
+
+func (s *copySet) of(owner string) map[place]*copied {
+	if s == nil {
+		return nil
+	}
+	return s.by[owner]
+}
+
+func (s *copySet) add(at place, c *copied) {
+	s.at[at] = c
+	if s.by[c.owner] == nil {
+		s.by[c.owner] = map[place]*copied{}
+	}
+	s.by[c.owner][at] = c
+	s.tally(c, 1)
+}
+
+func (s *copySet) remove(at place, c *copied) {
+	delete(s.at, at)
+	delete(s.by[c.owner], at)
+	if len(s.by[c.owner]) == 0 {
+		delete(s.by, c.owner)
+	}
+	s.tally(c, -1)
+}
+
+func (s *copySet) tally(c *copied, n int) {
+	for i, name := range c.rules {
+		if c.ruled(name) && !slices.Contains(c.rules[:i], name) {
+			if s.ruled[name] += n; s.ruled[name] == 0 {
+				delete(s.ruled, name)
+			}
+		}
+	}
+}
+
+func (e *Engine) copyAt(k Key) *copied { return e.copies[k.GroupKind].find(k.place()) }
+
+// putCopy and dropCopy keep copies.
+func (e *Engine) putCopy(k Key, c *copied) {
+	set := e.copies[k.GroupKind]
+	if set == nil {
+		set = &copySet{at: map[place]*copied{}, by: map[string]map[place]*copied{}, ruled: map[string]int{}}
+		e.copies[k.GroupKind] = set
+	}
+	if old := set.find(k.place()); old != nil {
+		c.tolerated = old.tolerated
+		if c.accepted == (syncrules.Accepted{}) {
+			c.accepted = old.accepted
+		}
+		set.remove(k.place(), old)
+		for _, name := range old.rules {
+			if old.owner != c.owner || !c.ruled(name) {
+				e.lacksNot(name, old.owner, k.place())
+			}
+		}
+	}
+	set.add(k.place(), c)
+}
+
+func (e *Engine) dropCopy(k Key) {
+	old := e.copyAt(k)
+	if old == nil {
+		return
+	}
+	set := e.copies[k.GroupKind]
+	set.remove(k.place(), old)
+	if len(set.at) == 0 {
+		delete(e.copies, k.GroupKind)
+	}
+	for _, name := range old.rules {
+		e.lacksNot(name, old.owner, k.place())
+	}
+	for s, v := range e.views[old.owner] {
+		if s.GVK.GroupKind() == k.GroupKind {
+			delete(v.gone, k.place())
+		}
+	}
+	if e.draining {
+		e.poke()
+	}
+}
+
+// putEntry and dropEntry keep the entries of a view.
+func (e *Engine) putEntry(v *view, at place, ent *entry) {
+	if old := v.entries[at]; old == nil {
+		e.index(v, at)
+		v.weighs(1, ent.size())
+	} else {
+		v.weighs(0, ent.size()-old.size())
+	}
+	v.entries[at] = ent
+	delete(v.gone, at)
+	for _, name := range ent.rules {
+		e.lacksNot(name, v.peer, at)
+	}
+}
+
+func (e *Engine) dropEntry(v *view, at place) {
+	if old := v.entries[at]; old != nil {
+		v.weighs(-1, -old.size())
+	}
+	delete(v.entries, at)
+	gk := v.scope.GVK.GroupKind()
+	held := e.holders[gk]
+	held[at] = slices.DeleteFunc(held[at], func(x *view) bool { return x == v })
+	if len(held[at]) == 0 {
+		delete(held, at)
+	}
+	if len(held) == 0 {
+		delete(e.holders, gk)
+	}
+}
+
+// index notes that the view has an entry; holders are in the order of their peers.
+func (e *Engine) index(v *view, at place) {
+	gk := v.scope.GVK.GroupKind()
+	held := e.holders[gk]
+	if held == nil {
+		held = map[place][]*view{}
+		e.holders[gk] = held
+	}
+	i, _ := slices.BinarySearchFunc(held[at], v, byPeer)
+	held[at] = slices.Insert(held[at], i, v)
+}
+
+func (v *view) weighs(objects, bytes int64) {
+	v.held.add(objects, bytes)
+	v.burden.held.add(objects, bytes)
+}
+
+func byPeer(a, b *view) int { return cmp.Compare(a.peer, b.peer) }
+
+// lacksNot says that an object which a rule's copy was counted as lacking is there, or the copy is not.
+func (e *Engine) lacksNot(rule, owner string, at place) {
+	if r := e.rules[rule]; r != nil && len(r.lacking) > 0 {
+		delete(r.lacking[owner], at)
+		if len(r.lacking[owner]) == 0 {
+			delete(r.lacking, owner)
+		}
+	}
+}
+
+// awaits makes a key be looked at again when the peer has spoken, and wake is that.
+func (e *Engine) awaits(k Key, peer string) {
+	if e.waiting[peer] == nil {
+		e.waiting[peer] = map[Key]struct{}{}
+	}
+	e.waiting[peer][k] = struct{}{}
+}
+
+func (e *Engine) wakeWaiting(peer string) {
+	for k := range e.waiting[peer] {
+		e.enqueue(k)
+	}
+	delete(e.waiting, peer)
+}
+
+// expect notes views that were opened just now, to be waited for.
+func (e *Engine) expect(gk schema.GroupKind, opened []*view) {
+	if len(opened) > 0 {
+		e.awaited[gk] = append(slices.DeleteFunc(e.awaited[gk], func(v *view) bool { return !v.awaited() }), opened...)
+		slices.SortStableFunc(e.awaited[gk], byPeer)
+	}
+}

@@ -1,0 +1,150 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// checkIndexes compares the indexes with what they index.
+func (w *world) checkIndexes() {
+	w.t.Helper()
+	e := w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	entries := 0
+	for _, views := range e.views {
+		for s, v := range views {
+			entries += len(v.entries)
+			for at := range v.entries {
+				if !slices.Contains(e.holders[s.GVK.GroupKind()][at], v) {
+					w.t.Errorf("the entry %v of %s is in no index", at, v.peer)
+				}
+			}
+		}
+	}
+	for gk, at := range e.holders {
+		for place, views := range at {
+			entries -= len(views)
+			if len(views) == 0 || !slices.IsSortedFunc(views, byPeer) {
+				w.t.Errorf("%s %v is held by %v", gk, place, views)
+			}
+		}
+	}
+	w.checkBurdens()
+	if entries != 0 {
+		w.t.Errorf("%d more entries than are indexed", entries)
+	}
+	for gk, set := range e.copies {
+		owned, ruled := 0, map[string]int{}
+		for owner, copies := range set.by {
+			owned += len(copies)
+			for at, c := range copies {
+				if set.at[at] != c || c.owner != owner {
+					w.t.Errorf("%s %v is a copy of %s in the index of %s", gk, at, c.owner, owner)
+				}
+				for _, name := range c.rules {
+					if c.ruled(name) {
+						ruled[name]++
+					}
+				}
+			}
+		}
+		if owned != len(set.at) || fmt.Sprint(ruled) != fmt.Sprint(set.ruled) {
+			w.t.Errorf("%s: %d of %d copies are indexed, the rules have %v, counted %v", gk, owned, len(set.at), ruled, set.ruled)
+		}
+	}
+}
+
+func (w *world) checkBurdens() {
+	w.t.Helper()
+	e := w.e
+	for id, b := range e.burdens {
+		var held [2]int64
+		for _, v := range e.views[id] {
+			for _, ent := range v.entries {
+				held[0]++
+				held[1] += ent.size()
+			}
+		}
+		if held != [2]int64{b.held.objects.Load(), b.held.bytes.Load()} || b.coming.objects.Load() != 0 || b.coming.bytes.Load() != 0 {
+			w.t.Errorf("%s: %v objects and bytes are held; the burden is %d, %d, and %d are on the way", id, held,
+				b.held.objects.Load(), b.held.bytes.Load(), b.coming.objects.Load())
+		}
+	}
+}
+
+// What did not change must cost nothing, however often it is told.
+func TestNothingChangedCostsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}
+		w.setRule(r)
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		decided := w.decisions()
+		for id, s := range w.peers {
+			w.e.SetPeer(Peer{ClusterID: id, Source: s, FeaturesKnown: true})
+		}
+		if len(w.e.wake) > 0 {
+			t.Errorf("a peer that is as it was wakes the supervisor")
+		}
+		w.cluster = &v1alpha1.Cluster{ObjectMeta: w.cluster.ObjectMeta, Status: v1alpha1.ClusterStatus{Leader: true}}
+		w.e.ClusterChanged()
+		w.settle()
+		if n := w.decisions() - decided; n > 0 {
+			t.Errorf("%d decisions after nothing changed", n)
+		}
+		// One peer that comes back is about its own objects alone.
+		w.e.SetPeer(Peer{ClusterID: b, Why: "no connection"})
+		w.settle()
+		w.e.SetPeer(Peer{ClusterID: b, Source: w.peers[b], FeaturesKnown: true})
+		w.settle()
+		if n := w.decisions() - decided; n > 0 {
+			t.Errorf("%d decisions about objects of another peer", n)
+		}
+		w.cluster = &v1alpha1.Cluster{}
+		w.e.ClusterChanged()
+		w.settle()
+		w.wantOwner(cm("x"), a, true)
+	})
+}
+
+// A create waits for an origin that comes first and was asked just now, and is made as soon as that one said no.
+func TestFirstOriginIsAwaited(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.peers[b].put(configMap("x", "b"))
+		w.peers[a].put(configMap("x", "a"))
+		w.peers[b].put(configMap("y", "b"))
+		w.peers[a].slow = 300 * time.Millisecond
+		w.setRule(testRule("r"))
+		time.Sleep(200 * time.Millisecond)
+		w.now()
+		w.wantGone(cm("x"))
+		w.wantGone(cm("y"))
+		time.Sleep(100 * time.Millisecond)
+		w.now()
+		w.wantValue(cm("x"), "a")
+		w.wantValue(cm("y"), "b")
+		w.checkIndexes()
+	})
+}
+
+func (w *world) decisions() int {
+	r := prometheus.NewRegistry()
+	r.MustRegister(w.e.metrics.decisions)
+	all, err := r.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return int(all[0].GetMetric()[0].GetCounter().GetValue())
+}

@@ -1,0 +1,161 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// Judging draws the conclusions from complete lists that concern many copies at once: which of them an edit let
+// go of, and whether the guard must stop the rule. It is about one rule and one owner at a time, whenever what
+// is known of that owner turns complete; and about all owners when the rule changed. All of this file is called
+// with mu held.
+
+// judgeKind judges all rules of a kind.
+func (e *Engine) judgeKind(gk schema.GroupKind) {
+	k := e.kinds[gk]
+	if k == nil {
+		return
+	}
+	for _, r := range k.rules {
+		if r.compiled == nil || !e.localsComplete(r) {
+			continue
+		}
+		for _, id := range e.peerIDs {
+			if !r.isJudged(id) && e.viewsLive(r, id) {
+				e.judgeOwner(r, id)
+			}
+		}
+		r.lacking = nil
+		if e.copies[gk] != nil {
+			for owner := range e.copies[gk].by {
+				e.countLacking(r, owner)
+			}
+		}
+		e.guard(r)
+	}
+}
+
+// judgePeer judges what all rules have of one peer.
+func (e *Engine) judgePeer(id string) {
+	for _, k := range e.kinds {
+		for _, r := range k.rules {
+			e.judge(r, id)
+		}
+	}
+}
+
+// judge judges what one rule has of one peer.
+func (e *Engine) judge(r *rule, owner string) {
+	if r.compiled == nil || !e.localsComplete(r) {
+		return
+	}
+	if !r.isJudged(owner) && e.viewsLive(r, owner) {
+		e.judgeOwner(r, owner)
+	}
+	e.countLacking(r, owner)
+	e.guard(r)
+}
+
+// localsComplete says that all local scopes which the rule may have copies in are complete.
+func (e *Engine) localsComplete(r *rule) bool {
+	for _, s := range r.scopes {
+		complete := false
+		for _, ns := range [...]string{"", s.Namespace} {
+			w := e.locals[copyScope(r.compiled.TargetKind(), ns)]
+			complete = complete || w != nil && w.complete
+		}
+		if !complete {
+			return false
+		}
+	}
+	return true
+}
+
+// viewsLive says that everything a peer has for the rule is known, under its present matches.
+func (e *Engine) viewsLive(r *rule, peer string) bool {
+	for _, s := range r.scopes {
+		v := e.views[peer][s]
+		if v == nil || !v.live {
+			return false
+		}
+		if matches, ok := v.judges[r.name]; !ok || matches != r.matches {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeOwner puts down to the edit of the rule what is lacking when it is looked at for the first time.
+func (e *Engine) judgeOwner(r *rule, owner string) {
+	r.judgedOwners[owner] = true
+	for at, c := range e.copies[r.kind()].of(owner) {
+		if c.ruled(r.name) {
+			if f, _ := e.find(r, owner, at); f == lacking || f == deleted {
+				r.edited[at] = struct{}{}
+			}
+			e.enqueue(Key{r.kind(), at.namespace, at.name})
+		}
+	}
+	r.sender.dirty = true
+	poked(e.reportWake)
+}
+
+// countLacking finds the copies of an owner that are lacking without proof.
+func (e *Engine) countLacking(r *rule, owner string) {
+	delete(r.lacking, owner)
+	if !r.isJudged(owner) {
+		return
+	}
+	for at, c := range e.copies[r.kind()].of(owner) {
+		if _, edited := r.edited[at]; edited || !c.ruled(r.name) {
+			continue
+		}
+		if f, _ := e.find(r, owner, at); f != lacking {
+			continue
+		}
+		if r.lacking == nil {
+			r.lacking = map[string]map[place]struct{}{}
+		}
+		if r.lacking[owner] == nil {
+			r.lacking[owner] = map[place]struct{}{}
+		}
+		r.lacking[owner][at] = struct{}{}
+	}
+}
+
+// recount resumes rules that the guard has stopped, when what was lacking came back.
+func (e *Engine) recount(rules []string) {
+	for _, name := range rules {
+		if r := e.rules[name]; r != nil && r.guarded {
+			e.guard(r)
+		}
+	}
+}
+
+// guard counts what is lacking without proof, and stops or resumes the rule.
+func (e *Engine) guard(r *rule) {
+	absent, copies := 0, 0
+	for _, of := range r.lacking {
+		absent += len(of)
+	}
+	if set := e.copies[r.kind()]; set != nil {
+		copies = set.ruled[r.name]
+	}
+	if r.absent != absent || r.copies != copies {
+		r.absent, r.copies = absent, copies
+		r.sender.dirty = r.sender.dirty || r.guarded // its condition tells of them
+	}
+	was := r.guarded
+	r.guarded = r.compiled.Deletion() == v1alpha1.DeletionDelete &&
+		syncrules.Guarded(r.absent, r.copies) && r.absent > r.confirm
+	if was != r.guarded {
+		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)
+		e.stale[r.kind()] = true
+		e.poke()
+	}
+}

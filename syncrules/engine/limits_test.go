@@ -1,0 +1,171 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// A source that has too much is not taken in, whether it says so in a list or bit by bit; its copies stay, and
+// it is asked again when it may have come to its senses.
+func TestTooMuchOfOnePeer(t *testing.T) {
+	for what, grow := range map[string]func(w *world){
+		"objects, live": func(w *world) {
+			for i := range 20 {
+				w.peers[a].put(configMap(fmt.Sprint("more", i), "1"))
+			}
+		},
+		"bytes, live": func(w *world) { w.peers[a].put(configMap("big", strings.Repeat("v", 5000))) },
+		"objects, in a list": func(w *world) {
+			w.peers[a].cut(errUnavailable())
+			for i := range 100 {
+				w.peers[a].put(configMap(fmt.Sprint("more", i), "1"))
+			}
+			w.peers[a].cut(nil)
+		},
+		"bytes, in a list": func(w *world) {
+			w.peers[a].cut(errUnavailable())
+			w.peers[a].put(configMap("big", strings.Repeat("v", 5000)))
+			w.peers[a].cut(nil)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.limit(Limits{Objects: 10, Bytes: 4000}, Limits{})
+				w.setRule(testRule("r"))
+				w.peers[a].put(configMap("x", "1"))
+				w.peers[a].put(configMap("z", "1"))
+				w.peers[b].put(configMap("y", "1"))
+				w.settle()
+				grow(w)
+				w.peers[a].remove(cm("z"))
+				w.settle()
+				w.wantReady("r", metav1.ConditionFalse, ReasonSourceTooLarge)
+				if got := len(w.local.names("ConfigMap")); got > 11 {
+					t.Errorf("%d copies were made of at most 10 objects", got-1)
+				}
+				w.wantValue(cm("x"), "1")
+				w.wantValue(cm("z"), "1")
+				w.wantHeld(a, 10, 4000)
+				asked := w.peers[a].count("watch")
+				time.Sleep(time.Minute)
+				if n := w.peers[a].count("watch") - asked; n > 0 {
+					t.Errorf("it was asked %d times in a minute", n)
+				}
+				w.peers[b].put(configMap("y", "2")) // others are of no concern
+				w.settle()
+				w.wantValue(cm("y"), "2")
+				w.shrink(w.peers[a], "x")
+				time.Sleep(10 * time.Minute)
+				w.settle()
+				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantGone(cm("z"))
+				w.checkIndexes()
+			})
+		})
+	}
+}
+
+// Several scopes of one peer share what one peer may have.
+func TestTooMuchInAllOfOnePeer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.limit(Limits{Objects: 10}, Limits{Objects: 12})
+		for _, ns := range []string{"default", "team"} {
+			r := testRule(ns)
+			r.Spec.Rules[0].Matches[0].Namespaces[0] = ns
+			w.setRule(r)
+			for i := range 9 {
+				obj := configMap(fmt.Sprint("x", i), "1")
+				obj.SetNamespace(ns)
+				w.peers[a].put(obj)
+			}
+		}
+		w.settle()
+		w.wantHeld(a, 12, 1<<20)
+		if c, d := w.report("default").Conditions[0].Reason, w.report("team").Conditions[0].Reason; c != ReasonSourceTooLarge && d != ReasonSourceTooLarge {
+			t.Errorf("the rules report %s and %s", c, d)
+		}
+		w.checkIndexes()
+	})
+}
+
+// A peer that is at its limit is not too large when it is listed again.
+func TestListedAgainAtTheLimit(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.limit(Limits{Objects: 10}, Limits{Objects: 10})
+		w.setRule(testRule("r"))
+		for i := range 10 {
+			w.peers[a].put(configMap(fmt.Sprint("x", i), "1"))
+		}
+		for range 5 {
+			w.settle()
+			w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+			w.peers[a].cut(errUnavailable())
+			w.settle()
+			w.peers[a].cut(nil)
+		}
+	})
+}
+
+// shrink removes all objects but one.
+func (w *world) shrink(s *server, but string) {
+	for _, name := range s.names("ConfigMap") {
+		if name != but {
+			s.remove(cm(name))
+		}
+	}
+}
+
+// limit starts the engine anew with limits.
+func (w *world) limit(view, peer Limits) {
+	w.kill()
+	w.options = func(o *Options) { o.View, o.Peer = view, peer }
+	w.start()
+}
+
+func (w *world) wantHeld(peer string, objects, bytes int64) {
+	w.t.Helper()
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if b := w.e.burdenOf(peer); b.held.exceeds(Limits{Objects: objects, Bytes: bytes}) || b.coming.objects.Load() > 0 {
+		w.t.Errorf("%d objects and %d bytes are held, %d on the way", b.held.objects.Load(), b.held.bytes.Load(), b.coming.objects.Load())
+	}
+}
+
+// A list that breaks off over and over again is not too much of anything.
+func TestListThatBreaksOff(t *testing.T) {
+	e, err := New(Options{
+		LocalClusterID: here, Local: &silent{}, Target: newServer(), View: Limits{Objects: 3},
+		Cluster: func() *v1alpha1.Cluster { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := 0
+	stop := context.CancelFunc(func() { stopped++ })
+	f := newFeed(e, &view{burden: e.burdenOf(a)}, nil, []*rule{newRule(testRule("r"), e.consent)})
+	f.attempt.Store(&stop)
+	for range 10 {
+		for _, name := range []string{"x", "y", "z"} {
+			if !f.keep(configMap(name, "1")) {
+				t.Fatalf("%s is too much", name)
+			}
+		}
+	}
+	if f.keep(configMap("more", "1")) || f.keep(configMap("x", "1")) || stopped != 1 {
+		t.Errorf("the fourth object is not too much; it was stopped %d times", stopped)
+	}
+	f.landed()
+	if f.coming.objects.Load() != 0 || f.v.burden.coming.bytes.Load() != 0 {
+		t.Errorf("%d objects are on their way", f.coming.objects.Load())
+	}
+}
