@@ -21,10 +21,13 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
+// lasting is the test's context without its end, which comes before the clean-up: that uses it, too.
+func lasting(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+
 // eventually waits for a condition, and says how long it took.
 func eventually(t *testing.T, what string, limit time.Duration, cond func(context.Context) error) {
 	t.Helper()
-	took, err := harness.Wait(t.Context(), what, limit, cond)
+	took, err := harness.Wait(lasting(t), what, limit, cond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +47,7 @@ const quiet = 1500 * time.Millisecond
 
 func kubectl(t *testing.T, c *harness.Cluster, args ...string) string {
 	t.Helper()
-	out, err := c.Kubectl(t.Context(), args...)
+	out, err := c.Kubectl(lasting(t), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +56,7 @@ func kubectl(t *testing.T, c *harness.Cluster, args ...string) string {
 
 func apply(t *testing.T, c *harness.Cluster, manifest string, flags ...string) {
 	t.Helper()
-	if _, err := c.Apply(t.Context(), manifest, flags...); err != nil {
+	if _, err := c.Apply(lasting(t), manifest, flags...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -85,10 +88,6 @@ func absent(c *harness.Cluster, gvr schema.GroupVersionResource, namespace, name
 		}
 		return err
 	}
-}
-
-func hasSecret(c *harness.Cluster, name string) func(context.Context) error {
-	return present(c, harness.Secrets(), harness.Namespace, name)
 }
 
 func noSecret(c *harness.Cluster, name string) func(context.Context) error {
@@ -146,10 +145,10 @@ func putSecret(t *testing.T, c *harness.Cluster, name, value string) {
 	t.Helper()
 	secrets := c.Kube.CoreV1().Secrets(harness.Namespace)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"v": []byte(value)}}
-	_, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
+	_, err := secrets.Create(lasting(t), secret, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		patch := fmt.Sprintf(`{"data":{"v":%q}}`, base64.StdEncoding.EncodeToString([]byte(value)))
-		_, err = secrets.Patch(t.Context(), name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+		_, err = secrets.Patch(lasting(t), name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 	}
 	if err != nil {
 		t.Fatalf("put Secret %s in %s: %v", name, c.Name, err)
@@ -158,7 +157,7 @@ func putSecret(t *testing.T, c *harness.Cluster, name, value string) {
 
 func deleteSecret(t *testing.T, c *harness.Cluster, name string) {
 	t.Helper()
-	if err := remove(t.Context(), c, harness.Secrets(), harness.Namespace, name); err != nil {
+	if err := remove(lasting(t), c, harness.Secrets(), harness.Namespace, name); err != nil {
 		t.Fatalf("delete Secret %s in %s: %v", name, c.Name, err)
 	}
 }
@@ -193,7 +192,10 @@ spec:
 func (g *group) cleanUp(t *testing.T, name string) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
+		ctx := lasting(t)
+		if t.Failed() {
+			g.dump(t, name)
+		}
 		var errs []error
 		for range 2 { // the second round takes copies that were restored before their source was gone
 			for _, c := range []*harness.Cluster{g.gamma, g.beta, g.alpha} {
@@ -217,4 +219,15 @@ func (g *group) cleanUp(t *testing.T, name string) {
 			t.Error(err)
 		}
 	})
+}
+
+// dump shows what a failed test was about.
+func (g *group) dump(t *testing.T, name string) {
+	t.Helper()
+	for _, c := range g.Clusters[:3] {
+		for _, args := range [][]string{{"secret", name, "-n", harness.Namespace}, {"resourcesyncrule", name}} {
+			out, err := c.Kubectl(lasting(t), append([]string{"get", "-o", "yaml", "--ignore-not-found"}, args...)...)
+			t.Logf("%s in %s: %v\n%s", args[0], c.Name, err, out)
+		}
+	}
 }

@@ -170,6 +170,47 @@ func fetchedCredential(t *testing.T, g *group) {
 	}
 }
 
+// What a cluster reports of itself reaches the others.
+func TestMetadata(t *testing.T) {
+	g := joined(t)
+	if err := g.gamma.AddNode(t.Context(), "one", "aws:///eu-central-1a/i-1", "eu-central-1", "eu-central-1a", map[string]string{"eks.amazonaws.com/nodegroup": "one"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kubectl(t, g.gamma, "delete", "node", "one") })
+	for _, c := range g.Clusters[:3] {
+		eventually(t, "gamma is described in "+c.Name, within, func(ctx context.Context) error {
+			out, err := g.Agentctl(ctx, "--context", c.Name, "clusters")
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(out) {
+				if words := strings.Fields(line); words[0] == "gamma" && len(words) > 7 && words[5] == "amazon" && words[6] == "EKS" && words[7] == "eu-central-1" {
+					return nil
+				}
+			}
+			return fmt.Errorf("agentctl clusters prints\n%s", out)
+		})
+	}
+	out, err := g.Agentctl(t.Context(), "members", "--context", "beta")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, state := range map[string]string{"alpha": "Alive", "beta": "Local", "gamma": "Alive"} {
+		if !memberIs(out, name, state) {
+			t.Errorf("agentctl members does not say that %s is %s:\n%s", name, state, out)
+		}
+	}
+}
+
+func memberIs(table, name, state string) bool {
+	for line := range strings.Lines(table) {
+		if words := strings.Fields(line); len(words) > 3 && words[0] == name {
+			return words[3] == state
+		}
+	}
+	return false
+}
+
 func quickstartEverywhere(t *testing.T, g *group) {
 	apply(t, g.gamma, harness.QuickstartSecret, "-n", harness.Namespace)
 	apply(t, g.alpha, harness.QuickstartRule)
@@ -258,7 +299,7 @@ spec:
 			return err
 		}
 		status := fmt.Sprint(u.Object["status"])
-		if !strings.Contains(status, "configmaps") {
+		if !strings.Contains(status, "ConfigMap") || !strings.Contains(status, v1alpha1.LabelControllerAggregated) {
 			return fmt.Errorf("status %s", status)
 		}
 		return nil

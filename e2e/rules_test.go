@@ -59,7 +59,7 @@ func (g *group) startAgents(t *testing.T) {
 	var all sync.WaitGroup
 	for _, c := range g.Clusters[:3] {
 		all.Go(func() {
-			if err := c.StartAgent(t.Context()); err != nil {
+			if err := c.StartAgent(lasting(t)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -98,12 +98,26 @@ func (g *group) eventuallyCopies(t *testing.T, name, value string) {
 	}
 }
 
-// share makes a source and a rule, and waits for the copies.
+// share makes a source and a rule, and waits for the copies, and until the agents have recorded that they
+// have seen all copies of the rule. One that crashes within the moments before that cannot tell afterwards
+// whether a copy's source is gone or its rule was edited, and makes an orphan of it.
 func (g *group) share(t *testing.T, name, value string) {
 	t.Helper()
 	putSecret(t, g.gamma, name, value)
 	apply(t, g.alpha, rule(name, name))
 	g.eventuallyCopies(t, name, value)
+	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+		eventually(t, "the rule's status in "+c.Name, afterFault, func(ctx context.Context) error {
+			u, err := get(ctx, c, harness.Rules(), "", name)
+			if err != nil {
+				return err
+			}
+			if n, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration"); n != u.GetGeneration() {
+				return fmt.Errorf("in %s: status.observedGeneration is %d", c.Name, n)
+			}
+			return nil
+		})
+	}
 }
 
 func TestSyncEverywhere(t *testing.T) {

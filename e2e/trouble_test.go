@@ -42,7 +42,7 @@ func TestAPIServerDownForAMinute(t *testing.T) {
 	down := true
 	t.Cleanup(func() {
 		if down {
-			if err := g.beta.StartAPIServer(context.WithoutCancel(t.Context())); err != nil {
+			if err := g.beta.StartAPIServer(lasting(t)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -95,7 +95,7 @@ func TestUnreachableSourceFreezes(t *testing.T) {
 	restored := false
 	t.Cleanup(func() {
 		if !restored {
-			back(context.WithoutCancel(t.Context()))
+			back(lasting(t))
 		}
 	})
 	eventually(t, "alpha no longer says that gamma is synced", afterFault, func(ctx context.Context) error {
@@ -140,7 +140,7 @@ func TestPartitionOfTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := g.Heal(context.WithoutCancel(t.Context()), g.alpha, g.beta); err != nil {
+		if err := g.Heal(lasting(t), g.alpha, g.beta); err != nil {
 			t.Error(err)
 		}
 	})

@@ -33,7 +33,7 @@ func TestAgentRefuses(t *testing.T) {
 	bad := filepath.Join(dir, "bad")
 	stranger := filepath.Join(dir, "stranger")
 	nobody := filepath.Join(dir, "nobody")
-	if err := os.WriteFile(bad, []byte("this: is\nnot: one\n"), 0o600); err != nil {
+	if err := os.WriteFile(bad, []byte("{{{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	token, err := g.delta.Token(t.Context(), "default", "default")
@@ -58,8 +58,8 @@ func TestAgentRefuses(t *testing.T) {
 		want  []string
 	}{
 		"no kubeconfig":              {[]string{"--kubeconfig", filepath.Join(dir, "none")}, []string{"kubeconfig", "no such file"}},
-		"not a kubeconfig":           {[]string{"--kubeconfig", bad}, []string{"kubeconfig", "not a kubeconfig"}},
-		"token not accepted":         {[]string{"--kubeconfig", stranger}, []string{"credential not accepted"}},
+		"not a kubeconfig":           {[]string{"--kubeconfig", bad}, []string{"kubeconfig " + bad}},
+		"token not accepted":         {[]string{"--kubeconfig", stranger}, []string{"credential not accepted", "kubeconfig"}},
 		"account without rights":     {[]string{"--kubeconfig", nobody}, []string{"may not", "charts/agent"}},
 		"namespace without rights":   {[]string{"--namespace", "elsewhere"}, []string{"--namespace elsewhere", "may not"}},
 		"mesh port in use":           {[]string{"--mesh-listen", used.Addr().String()}, []string{used.Addr().String(), "in use"}},

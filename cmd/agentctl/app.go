@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -111,15 +112,7 @@ func (v *value) Set(text string) error {
 }
 
 func (v *value) accepts(text string) bool {
-	if v.allowed == nil {
-		return true
-	}
-	for _, a := range v.allowed {
-		if a == text {
-			return true
-		}
-	}
-	return false
+	return v.allowed == nil || slices.Contains(v.allowed, text)
 }
 
 func (v *value) String() string {

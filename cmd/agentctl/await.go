@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,10 +43,10 @@ func awaitSynced(ctx context.Context, halves [2]*half, pastes [2]*paste, timeout
 			}
 			v, err := look(ctx, pastes[i])
 			if err != nil {
-				v = view{reasons: []string{oneLine(err.Error())}} // an API server may be away for a moment
+				v = unsynced("not readable now", oneLine(err.Error())) // an API server may be away for a moment
 			}
-			if v.String() != last[i].String() {
-				progress("cluster %s on %s: %s", halves[i].name(), pastes[i].cluster.GetName(), v)
+			if v.short != last[i].short {
+				progress("cluster %s on %s: %s", halves[i].name(), pastes[i].cluster.GetName(), v.short)
 			}
 			last[i] = v
 		}
@@ -78,15 +79,11 @@ func missing(halves [2]*half, pastes [2]*paste, last [2]view) []string {
 // view is what one cluster says of another.
 type view struct {
 	ok      bool
-	reasons []string // when not ok, never empty
+	short   string   // for progress
+	reasons []string // when not ok: everything, never empty
 }
 
-func (v view) String() string {
-	if v.ok {
-		return "Synced"
-	}
-	return strings.Join(v.reasons, "; ")
-}
+func unsynced(short string, reasons ...string) view { return view{short: short, reasons: reasons} }
 
 func look(ctx context.Context, p *paste) (view, error) {
 	u, err := p.to.client.Resource(clusterResource()).Get(ctx, p.cluster.GetName(), metav1.GetOptions{})
@@ -101,26 +98,30 @@ func look(ctx context.Context, p *paste) (view, error) {
 func synced(u *unstructured.Unstructured) view {
 	c, err := typed(u)
 	if err != nil {
-		return view{reasons: []string{err.Error()}}
+		return unsynced("not readable", err.Error())
 	}
-	var reasons []string
+	var reasons, words []string
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionMember, v1alpha1.ConditionClustersSynced} {
 		cond := condition(c, kind)
-		current := cond != nil && (cond.ObservedGeneration == 0 || cond.ObservedGeneration >= c.Generation)
-		if kind == v1alpha1.ConditionClustersSynced && current && cond.Status == metav1.ConditionTrue {
-			return view{ok: true}
-		}
-		if current && cond.Status != metav1.ConditionTrue {
+		switch {
+		case cond == nil, cond.ObservedGeneration != 0 && cond.ObservedGeneration < c.Generation:
+		case cond.Status != metav1.ConditionTrue:
 			reasons = append(reasons, explain(cond))
+			words = append(words, kind+"="+cond.Reason)
+		case kind == v1alpha1.ConditionClustersSynced:
+			return view{ok: true, short: "Synced"}
 		}
 	}
 	if c.Status.Message != "" {
 		reasons = append(reasons, oneLine(c.Status.Message))
 	}
 	if len(reasons) == 0 {
-		reasons = []string{"nothing yet: no agent has looked at the object; is the agent of this cluster running?"}
+		return unsynced("waiting for its agent", "no agent has looked at the object yet; is the agent of this cluster running?")
 	}
-	return view{reasons: dedupe(reasons)}
+	if len(words) == 0 {
+		words = reasons
+	}
+	return unsynced("waiting, "+strings.Join(words, " "), dedupe(reasons)...)
 }
 
 func condition(c *v1alpha1.Cluster, kind string) *metav1.Condition {
@@ -143,17 +144,18 @@ func explain(c *metav1.Condition) string {
 	return text
 }
 
-// dedupe drops a reason that another already contains, as a status message often does.
+// dedupe drops a reason that says no more than one before it: a status message often repeats a condition,
+// and one condition another.
 func dedupe(in []string) []string {
 	var out []string
-	for i, s := range in {
-		covered := false
-		for j, other := range in {
-			if i != j && strings.Contains(other, s) && (len(other) > len(s) || j < i) {
-				covered = true
-			}
+	for _, s := range in {
+		_, text, found := strings.Cut(s, "=")
+		if _, rest, ok := strings.Cut(text, " "); found && ok {
+			text = rest
+		} else {
+			text = s
 		}
-		if !covered {
+		if !slices.ContainsFunc(out, func(earlier string) bool { return strings.Contains(earlier, text) }) {
 			out = append(out, s)
 		}
 	}

@@ -55,7 +55,7 @@ func (o joinOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	halves, pastes, err := prepareSwap(ctx, a, b, o.namespace)
+	halves, pastes, err := o.prepareSwap(ctx, a, b)
 	if err != nil {
 		return err
 	}
@@ -103,12 +103,12 @@ func (o joinOptions) open() (a, b *side, err error) {
 
 // prepareSwap reads both clusters and checks everything that can be checked, so that a refusal comes
 // before the first write.
-func prepareSwap(ctx context.Context, a, b *side, namespace string) ([2]*half, [2]*paste, error) {
+func (o joinOptions) prepareSwap(ctx context.Context, a, b *side) ([2]*half, [2]*paste, error) {
 	var halves [2]*half
 	var pastes [2]*paste
 	for i, s := range []*side{a, b} {
 		var err error
-		if halves[i], err = readHalf(ctx, s, namespace); err != nil {
+		if halves[i], err = readSettled(ctx, s, o.namespace, o.timeout); err != nil {
 			return halves, pastes, err
 		}
 	}

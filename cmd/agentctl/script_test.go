@@ -47,17 +47,23 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"seed": func(ts *testscript.TestScript, _ bool, args []string) {
-				for _, doc := range strings.Split(ts.ReadFile(args[1]), "\n---\n") {
+				for doc := range strings.SplitSeq(ts.ReadFile(args[1]), "\n---\n") {
 					u := &unstructured.Unstructured{}
 					ts.Check(yaml.Unmarshal([]byte(doc), &u.Object))
 					server(ts, args[0]).put(u)
 				}
 			},
 			"agent": func(ts *testscript.TestScript, _ bool, args []string) {
-				server(ts, args[0]).agent = says(args[1], args[2], args[3], args[4])
+				s := server(ts, args[0])
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.agent = says(args[1], args[2], args[3], args[4])
 			},
 			"nocrds": func(ts *testscript.TestScript, _ bool, args []string) {
-				server(ts, args[0]).noCRDs = true
+				s := server(ts, args[0])
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.noCRDs = true
 			},
 			"object": func(ts *testscript.TestScript, _ bool, args []string) {
 				s := server(ts, args[0])

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,35 @@ type half struct {
 	from    *side
 	cluster *unstructured.Unstructured // as read
 	secret  *unstructured.Unstructured // as read
+}
+
+// errNotYet marks what an agent does within moments of its start.
+var errNotYet = errors.New("not yet")
+
+const (
+	settleTime   = 5 * time.Second
+	settlePeriod = 250 * time.Millisecond
+)
+
+// readSettled is readHalf with some patience for an agent that has just been installed.
+func readSettled(ctx context.Context, s *side, namespace string, patience time.Duration) (*half, error) {
+	deadline := time.NewTimer(min(patience, settleTime))
+	defer deadline.Stop()
+	tick := time.NewTicker(settlePeriod)
+	defer tick.Stop()
+	for {
+		h, err := readHalf(ctx, s, namespace)
+		if !errors.Is(err, errNotYet) {
+			return h, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-deadline.C:
+			return nil, err
+		}
+	}
 }
 
 // readHalf reads what s has to give. Nothing is written.
@@ -40,7 +71,7 @@ func readHalf(ctx context.Context, s *side, namespace string) (*half, error) {
 	}
 	secret, err := s.client.Resource(coreResource("secrets")).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, s.errorf("Secret %s/%s, the credential that cluster %s names, does not exist; the agent makes it when it runs", ns, name, cluster.GetName())
+		return nil, s.errorf("%w ready: Secret %s/%s, the credential that cluster %s names, does not exist; the agent makes it when it runs", errNotYet, ns, name, cluster.GetName())
 	}
 	if err != nil {
 		return nil, s.errorf("read the credential of cluster %s: %w", cluster.GetName(), err)
@@ -49,7 +80,7 @@ func readHalf(ctx context.Context, s *side, namespace string) (*half, error) {
 		return nil, s.errorf("Secret %s/%s: %w", ns, name, err)
 	}
 	if key, _, _ := unstructured.NestedString(cluster.Object, "spec", "mesh", "publicKey"); key == "" {
-		return nil, s.errorf("cluster %s has no spec.mesh.publicKey: its agent has not run yet", cluster.GetName())
+		return nil, s.errorf("%w ready: cluster %s has no spec.mesh.publicKey; the agent fills it in when it runs", errNotYet, cluster.GetName())
 	}
 	return &half{from: s, cluster: cluster, secret: secret}, nil
 }
@@ -299,11 +330,7 @@ func overlay(there, obj *unstructured.Unstructured) bool {
 
 func merged(a, b map[string]string) map[string]string {
 	out := make(map[string]string, len(a)+len(b))
-	for k, v := range a {
-		out[k] = v
-	}
-	for k, v := range b {
-		out[k] = v
-	}
+	maps.Copy(out, a)
+	maps.Copy(out, b)
 	return out
 }

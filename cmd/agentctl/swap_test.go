@@ -131,8 +131,11 @@ func TestCleanTwiceIsOnce(t *testing.T) {
 
 func TestDedupe(t *testing.T) {
 	t.Parallel()
-	got := dedupe([]string{"Ready=False (X): no route", "no route", "no route", "other"})
-	if diff := cmp.Diff([]string{"Ready=False (X): no route", "other"}, got); diff != "" {
+	got := dedupe([]string{
+		"Ready=False (X): no route", "Member=Unknown (Unknown): not met", "ClustersSynced=False (X): no route", "no route", "other",
+	})
+	want := []string{"Ready=False (X): no route", "Member=Unknown (Unknown): not met", "other"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

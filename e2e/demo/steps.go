@@ -32,7 +32,25 @@ func (s *story) controlPlanes(ctx context.Context) error {
 		return err
 	}
 	s.saw(time.Since(began), "%s serve Kubernetes %s", strings.Join(s.names, ", "), version.GitVersion)
+	s.say("They have no nodes; in each a Node object stands in for one, at some provider.")
+	for i, c := range fleet.Clusters {
+		if err := standIn(ctx, c, i); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// standIn gives a cluster a node to be described by.
+func standIn(ctx context.Context, c *harness.Cluster, i int) error {
+	switch i % 3 {
+	case 0:
+		return c.AddNode(ctx, c.Name+"-1", "aws:///eu-central-1a/i-0123456789", "eu-central-1", "eu-central-1a", map[string]string{"eks.amazonaws.com/nodegroup": "one"})
+	case 1:
+		return c.AddNode(ctx, c.Name+"-1", "gce://roster/us-east1/one", "us-east1", "us-east1-b", map[string]string{"cloud.google.com/gke-nodepool": "one"})
+	default:
+		return c.AddNode(ctx, c.Name+"-1", "kind://docker/one/one", "attic", "attic-2", nil)
+	}
 }
 
 func (s *story) install(ctx context.Context) error {

@@ -64,7 +64,7 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // The child has its own.
+	defer log.Close()
 	//nolint:noctx // It is ended by a signal.
 	cmd := exec.Command(filepath.Join(c.fleet.Dir, "agent"), append(append([]string{"run"}, c.AgentFlags()...), extra...)...)
 	cmd.Dir = data
@@ -113,7 +113,7 @@ func (c *Cluster) AgentHTTP(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close() //nolint:errcheck // Read only.
+	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, tailSize))
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s: %s", path, answer.Status, strings.TrimSpace(string(body)))

@@ -112,7 +112,7 @@ func (f *Fleet) startTestbed(ctx context.Context, clusters int) error {
 
 // followTestbed reads the testbed's progress until it ends, so that it never blocks on a full pipe.
 func (f *Fleet) followTestbed(stdout io.ReadCloser, ready chan<- struct{}) {
-	defer stdout.Close() //nolint:errcheck // Read to its end.
+	defer stdout.Close()
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if line := lines.Text(); line == "ready" {

@@ -21,7 +21,7 @@ import (
 // inNamespace marks the process that already runs in its own network.
 const inNamespace = "ROSTER_E2E_NETWORK_NAMESPACE"
 
-// InNetworkNamespace, called first in main or TestMain by root, runs this program once more in a network
+// InNetworkNamespace is called first in main or TestMain. For root it runs this program once more in a network
 // namespace of its own, where it may cut connections without harm to the machine, and ends with that
 // program's status. There, and for other users, it returns; isolated says which.
 func InNetworkNamespace() (isolated bool, err error) {
@@ -133,13 +133,14 @@ func (c *cuts) set(ctx context.Context, there, back int, cut bool) error {
 	defer c.mu.Unlock()
 	pair := [2]int{min(there, back), max(there, back)}
 	c.cut[pair] = cut
-	rules := fmt.Sprintf("flush chain %s cuts\n", table)
+	var rules strings.Builder
+	fmt.Fprintf(&rules, "flush chain %s cuts\n", table)
 	for pair, cut := range c.cut {
 		if cut {
-			rules += fmt.Sprintf("add rule %s cuts ct mark { %d, %d } drop\n", table, pair[0], pair[1])
+			fmt.Fprintf(&rules, "add rule %s cuts ct mark { %d, %d } drop\n", table, pair[0], pair[1])
 		}
 	}
-	return nft(ctx, rules)
+	return nft(ctx, rules.String())
 }
 
 func (c *cuts) close() error {

@@ -112,8 +112,7 @@ func (e *CommandError) Unwrap() error { return e.Err }
 
 // ExitCode is the command's exit status, or -1 when it did not exit by itself.
 func (e *CommandError) ExitCode() int {
-	var exit *exec.ExitError
-	if errors.As(e.Err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](e.Err); ok {
 		return exit.ExitCode()
 	}
 	return -1

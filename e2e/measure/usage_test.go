@@ -1,0 +1,47 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseRequests(t *testing.T) {
+	t.Parallel()
+	page := `# HELP apiserver_request_total [STABLE] Counter of apiserver requests.
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="secrets",scope="resource",subresource="",verb="POST",version="v1"} 5
+apiserver_request_total{code="409",component="apiserver",dry_run="",group="",resource="secrets",scope="resource",subresource="",verb="POST",version="v1"} 1
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="x",resource="clusters",scope="resource",subresource="status",verb="PUT",version="v1alpha1"} 2
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="LIST",version="v1"} 9
+apiserver_request_duration_seconds_count{resource="secrets",verb="POST"} 7
+`
+	got, err := parseRequests([]byte(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(requests{"POST secrets": 6, "PUT clusters/status": 2}, got); diff != "" {
+		t.Error(diff)
+	}
+	grown := got.minus(requests{"POST secrets": 4, "PUT clusters/status": 2})
+	if diff := cmp.Diff(requests{"POST secrets": 2}, grown); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	var times []time.Duration
+	for i := 100; i > 0; i-- {
+		times = append(times, time.Duration(i))
+	}
+	if p50, p99 := percentile(times, 50), percentile(times, 99); p50 != 51 || p99 != 100 {
+		t.Errorf("p50 %d, p99 %d", p50, p99)
+	}
+	if only := percentile([]time.Duration{7}, 99); only != 7 {
+		t.Errorf("of one value: %d", only)
+	}
+}
