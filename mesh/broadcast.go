@@ -30,12 +30,15 @@ const (
 //
 // Views of who is alive differ for a while, most of all when a group forms, and
 // then the choices of neighbours leave holes. So every few seconds members send
-// their warm neighbours the hash of their digest; if it differs, both look at
+// their warm neighbours the hash of their contents; if it differs, both look at
 // the other's digest and pull what they lack:
 //
 //	a ── announce hash(a) ──▶ b    equal: done
 //	a ◀── digest(b), wanted ─ b    a lacks something: a pulls
 //	a ──── digest(a) ───────▶ b    b lacks something: b pulls
+//
+// Where a digest fits no frame, who announced gets a summary in its place, and
+// both pull.
 type broadcaster struct {
 	send   func(peer string, kind byte, payload []byte)
 	digest func() []byte
@@ -80,7 +83,7 @@ func (b *broadcaster) spread(msgs [][]byte, from string) {
 	if announce {
 		for _, peer := range warm {
 			if peer != from {
-				b.sendDigest(peer, false)
+				b.show(peer)
 			}
 		}
 	}
@@ -93,6 +96,20 @@ func (b *broadcaster) spread(msgs [][]byte, from string) {
 func (b *broadcaster) announce(peer string) {
 	sum := summarize(b.digest())
 	b.send(peer, frameAnnounce, sum[:])
+}
+
+// show tells a peer what we hold, or at least that it is something else.
+func (b *broadcaster) show(peer string) {
+	if !b.sendDigest(peer, false) {
+		b.announce(peer)
+	}
+}
+
+// differ answers a peer that holds something else when our digest fits no
+// frame: it pulls. An announcement would be answered in turn, for ever.
+func (b *broadcaster) differ(peer string) {
+	sum := summarize(b.digest())
+	b.send(peer, frameDiffer, sum[:])
 }
 
 // announceAll does that with all warm neighbours.
@@ -116,7 +133,8 @@ func (b *broadcaster) announceIfWarm(peer string) {
 }
 
 // sendDigest tells a peer what we hold, and says whether it could: a digest of
-// thousands of origins exceeds a frame, and is exchanged in push/pulls only.
+// a thousand origins exceeds a frame, and is exchanged in push/pulls and pulls
+// only.
 func (b *broadcaster) sendDigest(peer string, wanted bool) bool {
 	payload := encodeDigest(b.digest(), wanted)
 	if len(payload) > maxFrame {

@@ -19,13 +19,35 @@ import (
 
 const (
 	// maxDelta bounds what one pull may bring: the rest comes with the next.
-	maxDelta = 256 << 20
+	maxDelta = 128 << 20
+	// maxUseless bounds the bytes, and maxRejected the refused messages, that a
+	// pull brings after the last fresh one. An honest delta has some: what came
+	// from others meanwhile, or an origin of which we pinned another key.
+	maxUseless  = 32 << 20
+	maxRejected = 1000
+	// pullPatience is how long the next message of a pull may take.
+	pullPatience = 10 * time.Second
 	// callTimeout bounds a credential call.
 	callTimeout = 30 * time.Second
 )
 
 // errDelta: a member sent more in one pull than it may.
 var errDelta = errors.New("delta exceeds its bound")
+
+// errUseless: a member sent much in one pull, and nothing that we can use.
+var errUseless = errors.New("delta brings nothing new")
+
+// errStalled: a member did not send on.
+var errStalled = errors.New("delta does not go on")
+
+// verdict is what became of a message.
+type verdict uint8
+
+const (
+	known verdict = iota
+	fresh
+	rejected
+)
 
 // clients keeps one gRPC channel per member. A channel connects when a call
 // needs it and disconnects when idle.
@@ -70,9 +92,11 @@ func (c *clients) channel(id string) (*grpc.ClientConn, error) {
 }
 
 // pull asks a member for what the digest lacks and hands each message on.
-func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(msg []byte)) error {
+func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(msg []byte) verdict) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
 	channel, err := c.channel(id)
 	if err != nil {
 		return err
@@ -87,18 +111,45 @@ func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(
 	if err := stream.CloseSend(); err != nil {
 		return fmt.Errorf("pull from %s: %w", id, err)
 	}
-	for received := 0; received <= maxDelta; {
+	err = receive(stream, each, abort)
+	if errors.Is(context.Cause(ctx), errStalled) {
+		err = errStalled
+	}
+	if err != nil {
+		return fmt.Errorf("pull from %s: %w", id, err)
+	}
+	return nil
+}
+
+// receive takes a delta as long as it is worth the place among the pulls.
+func receive(stream grpc.ClientStream, each func(msg []byte) verdict, abort context.CancelCauseFunc) error {
+	received, useless, refused := 0, 0, 0
+	for received <= maxDelta {
+		if useless > maxUseless || refused >= maxRejected {
+			return errUseless
+		}
 		var msg []byte
-		switch err := stream.RecvMsg(&msg); {
+		patience := time.AfterFunc(pullPatience, func() { abort(errStalled) })
+		err := stream.RecvMsg(&msg)
+		patience.Stop()
+		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("pull from %s: %w", id, err)
+			return err
 		}
-		received += len(msg) + frameHeader
-		each(msg)
+		size := len(msg) + frameHeader
+		received += size
+		useless += size
+		switch each(msg) {
+		case fresh:
+			useless, refused = 0, 0
+		case rejected:
+			refused++
+		case known:
+		}
 	}
-	return fmt.Errorf("pull from %s: %w", id, errDelta)
+	return errDelta
 }
 
 // credential asks a member's agent for a credential to its cluster.

@@ -4,7 +4,6 @@
 package mesh
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/hashicorp/memberlist"
@@ -89,7 +88,8 @@ func (d *delegate) MergeRemoteState(buf []byte, join bool) {
 		d.pulls.request(id)
 		return
 	}
-	if bytes.Equal(digest, d.state.Digest()) {
+	sum := summarize(digest)
+	if sum == summarize(d.state.Digest()) {
 		return
 	}
 	lacks, err := d.state.Lacks(digest)
@@ -98,7 +98,7 @@ func (d *delegate) MergeRemoteState(buf []byte, join bool) {
 		return
 	}
 	if lacks {
-		d.pulls.request(id)
+		d.pulls.requestFor(id, sum)
 	}
 }
 

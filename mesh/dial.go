@@ -15,6 +15,8 @@ import (
 const (
 	// dialTimeout bounds all attempts of one dial.
 	dialTimeout = 10 * time.Second
+	// packetDialTimeout does that where another attempt will follow soon.
+	packetDialTimeout = 3 * time.Second
 	// dialStagger is the head start of an endpoint over the next one (RFC 8305).
 	dialStagger = 250 * time.Millisecond
 	// maxEndpoints of one member are tried; the list comes from that member.

@@ -12,7 +12,8 @@
 // (clusterID → key). The one TCP port speaks TLS 1.3 with both sides
 // authenticated; a peer is accepted if its key is pinned, and a dialled peer
 // only if its key is pinned for the clusterID that was dialled. Removing one
-// pin therefore locks out one cluster. ALPN selects what is spoken:
+// pin therefore locks out one cluster, also from the connections that it has:
+// every frame and call is checked again. ALPN selects what is spoken:
 //
 //	roster-packet/1  frames: memberlist packets, messages, announcements
 //	roster-stream/1  one memberlist push/pull or fallback ping
@@ -27,7 +28,8 @@
 // Liveness comes from hashicorp/memberlist with its WAN profile. Its packets
 // travel over connections (one per pair of members that talk), members are
 // named by clusterID and dialled through Options.Endpoints. Gossip about
-// clusters that are not pinned is ignored. Membership messages are unsigned,
+// clusters that are not pinned is ignored, as are incarnation numbers that a
+// member could not exceed to refute. Membership messages are unsigned,
 // so a [MemberState] is an opinion: it may be shown, and it may choose whom to
 // ask, but nothing may be deleted because of it.
 //
@@ -38,6 +40,8 @@
 // by comparing digests (at every new connection, at every push/pull, and when
 // a message shows a gap) and pulled; see sync.go. An origin whose key is not
 // known yet is introduced by the member whose delta carries its own entry.
+// Digests are compared by the hash of the contents with which they open; two
+// members that cannot become equal leave each other alone until one changes.
 //
 // # Life
 //

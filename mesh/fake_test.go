@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,16 +94,21 @@ func (s *fakeState) put(e entry, msg []byte) {
 func (s *fakeState) Digest() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := json.Marshal(s.upTo)
-	if err != nil {
-		panic(err)
+	b, _ := json.Marshal(s.upTo) // cannot fail
+	sum := sha256.Sum256(b)
+	return append(append([]byte{0x0a, sha256.Size}, sum[:]...), b...)
+}
+
+func decodeFake(digest []byte) (held map[string]int, err error) {
+	if len(digest) < contentsSize {
+		return nil, errMalformed
 	}
-	return b
+	return held, json.Unmarshal(digest[contentsSize:], &held)
 }
 
 func (s *fakeState) Lacks(digest []byte) (bool, error) {
-	var theirs map[string]int
-	if err := json.Unmarshal(digest, &theirs); err != nil {
+	theirs, err := decodeFake(digest)
+	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
@@ -116,8 +122,8 @@ func (s *fakeState) Lacks(digest []byte) (bool, error) {
 }
 
 func (s *fakeState) Delta(digest []byte, emit func([]byte) error) error {
-	var theirs map[string]int
-	if err := json.Unmarshal(digest, &theirs); err != nil {
+	theirs, err := decodeFake(digest)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
 )
 
 // A packet connection carries frames: one byte of kind, three bytes of length
@@ -18,8 +20,9 @@ const (
 	frameIdle     byte = iota // empty: the connection is alive
 	framePacket               // a memberlist packet
 	frameMessage              // one replicated message, as its origin signed it
-	frameAnnounce             // SHA-256 of the sender's digest: if yours differs, send it
+	frameAnnounce             // summary of the sender's digest: if yours differs, send it
 	frameDigest               // one byte (1: send me yours), then the sender's digest
+	frameDiffer               // answers an announcement or digest where ours fits no frame: our summary
 )
 
 const (
@@ -37,6 +40,8 @@ var (
 	errOversized = errors.New("oversized")
 	// errMalformed: a peer's bytes cannot be decoded.
 	errMalformed = errors.New("malformed")
+	// errForged: what a peer says of a member cannot be true.
+	errForged = errors.New("forged")
 )
 
 // appendFrame appends the encoding of a frame; the payload must fit maxFrame.
@@ -63,10 +68,18 @@ func readFrame(r *bufio.Reader) (kind byte, payload []byte, err error) {
 	return header[0], payload, nil
 }
 
-// summary is what an announcement carries of a digest.
+// contentsSize is how much of a digest tells the contents: a field of 32 bytes
+// with its tag and length (see State.Digest).
+const contentsSize = 34
+
+// summary stands for the contents that a digest tells of. An announcement
+// carries it. What else a digest says (how complete its sender knows itself to
+// be) may differ between members that hold the same.
 type summary [sha256.Size]byte
 
-func summarize(digest []byte) summary { return sha256.Sum256(digest) }
+func summarize(digest []byte) summary {
+	return sha256.Sum256(digest[:min(len(digest), contentsSize)])
+}
 
 func decodeSummary(payload []byte) (summary, error) {
 	if len(payload) != sha256.Size {
@@ -164,6 +177,45 @@ func checkParts(parts [][]byte) ([][]byte, error) {
 		}
 	}
 	return parts, nil
+}
+
+// Only its own member raises an incarnation, by one, to refute what others say
+// of it. So a number near 2^32, which no refutation could exceed, is forged.
+const (
+	// maxAccused is the highest incarnation of which a member may be told that
+	// it is suspected or dead, or its own member that it is alive: all that it
+	// answers by exceeding them.
+	maxAccused = 1 << 30
+	// maxIncarnation is thus what a member can reach, and others believe.
+	maxIncarnation = maxAccused + 1
+)
+
+// believable says whether a membership message of that type can be true.
+func believable(self string, kind byte, node string, incarnation uint32) bool {
+	if kind == mlAlive && node != self {
+		return incarnation <= maxIncarnation
+	}
+	return incarnation <= maxAccused
+}
+
+// checkClaim refuses the parts of a packet that are not believable.
+func checkClaim(self string, part []byte) error {
+	switch part[0] {
+	case mlSuspect, mlAlive, mlDead:
+	default:
+		return nil
+	}
+	var claim struct {
+		Incarnation uint32
+		Node        string
+	}
+	if err := codec.NewDecoderBytes(part[1:], &codec.MsgpackHandle{}).Decode(&claim); err != nil {
+		return errMalformed
+	}
+	if !believable(self, part[0], claim.Node, claim.Incarnation) {
+		return errForged
+	}
+	return nil
 }
 
 // stateVersion opens the user state of a push/pull: version, length of the

@@ -136,7 +136,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte{9, 0x82})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		source := bytes.NewReader(data)
-		head, err := inspectStream(source)
+		head, _, err := inspectStream(source)
 		if err != nil {
 			return
 		}
@@ -179,7 +179,7 @@ func TestStreamRefuses(t *testing.T) {
 		"user message":     {[]byte{mlUser, 1, 2}, errMalformed},
 		"compressed":       {[]byte{9, 1, 2}, errMalformed},
 	} {
-		if _, err := inspectStream(bytes.NewReader(c.data)); !errors.Is(err, c.want) {
+		if _, _, err := inspectStream(bytes.NewReader(c.data)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

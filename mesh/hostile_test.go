@@ -326,3 +326,11 @@ func TestOptions(t *testing.T) {
 		t.Errorf("own credential: %v", err)
 	}
 }
+
+// pulled is how often the member has pulled.
+func (m *member) pulled() (n int) {
+	for _, result := range []string{"fresh", "empty", "failed"} {
+		n += int(testutil.ToFloat64(m.metrics.pulls.WithLabelValues(result)))
+	}
+	return n
+}

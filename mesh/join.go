@@ -5,12 +5,18 @@ package mesh
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// maxJoins are attempted at a time.
-const maxJoins = 8
+const (
+	// maxJoins are attempted at a time.
+	maxJoins = 8
+	// minRejoin is left between two attempts, also when a member knocks: two
+	// that cannot join would otherwise wake each other in turn.
+	minRejoin = time.Second
+)
 
 // joiner keeps trying to reach pinned members that are not alive, each with a
 // capped, jittered, exponential wait. memberlist itself gives up on the dead.
@@ -30,6 +36,7 @@ type joining struct {
 	running bool
 	wait    backoff
 	retry   time.Time
+	ended   time.Time // the last attempt
 }
 
 func newJoiner() *joiner {
@@ -48,6 +55,21 @@ func (j *joiner) retryNow() {
 		s.retry = time.Time{}
 	}
 	signal(j.wake)
+}
+
+// knock is called when an authenticated connection of the member arrived: it
+// can be reached, most likely, and need not be waited for.
+func (j *joiner) knock(id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.members[id]
+	if s == nil {
+		return // it was never missing, or is about to be tried
+	}
+	if soon := s.ended.Add(minRejoin); soon.Before(s.retry) {
+		s.retry = soon
+		signal(j.wake)
+	}
 }
 
 // run joins until the context ends, and waits for attempts under way.
@@ -75,6 +97,9 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	wait = maxBackoff
+	// Who waited longest goes first, or the members that cannot be reached would
+	// take every slot from those behind them.
+	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAt(a).Compare(j.retryAt(b)) })
 	for _, id := range missing {
 		s := j.members[id]
 		if s == nil {
@@ -98,6 +123,14 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	return ready, wait
 }
 
+// retryAt is when a member is due, with the lock held.
+func (j *joiner) retryAt(id string) time.Time {
+	if s := j.members[id]; s != nil {
+		return s.retry
+	}
+	return time.Time{}
+}
+
 func (j *joiner) perform(id string) {
 	err := j.join(id)
 	if err == nil {
@@ -111,6 +144,7 @@ func (j *joiner) perform(id string) {
 	s.running = false
 	j.running--
 	// After a success too: should the member not turn up alive, try again.
-	s.retry = time.Now().Add(s.wait.next(maxBackoff))
+	s.ended = time.Now()
+	s.retry = s.ended.Add(s.wait.next(maxBackoff))
 	signal(j.wake)
 }

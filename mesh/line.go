@@ -22,6 +22,7 @@ type line struct {
 	dialing bool
 	redial  backoff
 	retry   time.Time // no dial before
+	failed  bool      // the last dial did
 	used    time.Time // last frame that was not idle
 }
 
@@ -60,6 +61,7 @@ func (l *line) attach(c *packetConn, self string) (stale []*packetConn) {
 	}
 	l.conns[c] = struct{}{}
 	l.dialing = l.dialing && !c.dialled
+	l.failed = false
 	if l.current == nil {
 		l.lossy = false // connected makes up for it
 	}

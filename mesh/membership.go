@@ -31,6 +31,9 @@ const (
 // errStopped: memberlist has ended.
 var errStopped = errors.New("membership has stopped")
 
+// errNotKnown: a member ended the handshake because of our key.
+var errNotKnown = errors.New("the member does not know this cluster's key yet: make the swap in the other direction too")
+
 // membershipConfig is memberlist's WAN profile, with what differs because the
 // transport is made of connections: gossip may be quick, since an idle tick
 // sends nothing; streams fail sooner; there is no use in a second encryption
@@ -69,8 +72,24 @@ func (w debugWriter) Write(line []byte) (int, error) {
 // for at most two stream timeouts.
 func join(list *memberlist.Memberlist, id string) error {
 	// By its constant address: memberlist would look a host name up itself.
-	_, err := list.Join([]string{id + "/" + net.JoinHostPort(memberAddr(id).String(), fmt.Sprint(memberPort))})
-	return err
+	addr := net.JoinHostPort(memberAddr(id).String(), fmt.Sprint(memberPort))
+	if _, err := list.Join([]string{id + "/" + addr}); err != nil {
+		return joinError(err, addr)
+	}
+	return nil
+}
+
+// joinError is what a failed join says to a user. memberlist hands on texts
+// only, in a list, behind the address, which means nothing.
+func joinError(err error, addr string) error {
+	text := err.Error()
+	if strings.Contains(text, "remote error: tls: bad certificate") {
+		return errNotKnown
+	}
+	if _, after, ok := strings.Cut(text, addr+": "); ok {
+		text = after
+	}
+	return errors.New(strings.TrimSpace(text))
 }
 
 // inspect asks memberlist for the state of every member it knows. The library

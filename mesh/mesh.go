@@ -4,7 +4,6 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,12 +79,13 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.transport.message = m.receive
 	packets := m.transport.packets
 	m.spreader = newBroadcaster(packets.send, o.State.Digest, func() int { return int(m.members.Load()) })
-	packets.connected, packets.lost = m.spreader.announceIfWarm, func(peer string) { m.spreader.sendDigest(peer, false) }
+	packets.connected, packets.lost = m.spreader.announceIfWarm, m.spreader.show
 	packets.warm = m.spreader.isWarm
 
 	m.clients = &clients{dial: d.dial, channels: map[string]*grpc.ClientConn{}}
 	m.pulls = newPuller()
 	m.pulls.pull, m.pulls.alive = m.pull, m.roll.present
+	m.pulls.ours = func() summary { return summarize(o.State.Digest()) }
 	m.pulls.result = func(r string) { m.metrics.pulls.WithLabelValues(r).Inc() }
 	m.joins = newJoiner()
 	m.joins.missing = m.missing
@@ -97,12 +97,22 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 		gossip: &m.spreader.gossip, pulls: m.pulls, metrics: m.metrics,
 		changed: make(chan struct{}, 1),
 	}
-	m.server = newServer(o.State, o.Credential, m.metrics)
+	m.server = newServer(o.State, o.Credential, o.Trust.isPeer, m.metrics)
 	m.funnel = newFunnel(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)
-	m.port.handlers[protocolPacket] = packets.accept
-	m.port.handlers[protocolStream] = m.transport.acceptStream
+	m.port.handlers[protocolPacket] = m.knocking(packets.accept)
+	m.port.handlers[protocolStream] = m.knocking(m.transport.acceptStream)
 	m.port.handlers[protocolRPC] = m.funnel.put
+}
+
+// knocking is a handler that first has the peer joined, should it be missing.
+func (m *Mesh) knocking(next handler) handler {
+	return func(peer string, conn net.Conn) {
+		if !m.roll.isPresent(peer) {
+			m.joins.knock(peer)
+		}
+		next(peer, conn)
+	}
 }
 
 // Addr is where the port listens.
@@ -189,9 +199,6 @@ func (m *Mesh) Credential(ctx context.Context, clusterID string) ([]byte, error)
 
 // Pull fetches from a member what it holds and we lack.
 func (m *Mesh) Pull(ctx context.Context, clusterID string) error {
-	if !m.options.Trust.isPeer(clusterID) {
-		return ErrUnpinned
-	}
 	_, err := m.pull(ctx, clusterID)
 	return err
 }
@@ -199,19 +206,23 @@ func (m *Mesh) Pull(ctx context.Context, clusterID string) error {
 // pull merges a member's delta and forwards what was fresh in it, so that an
 // introduction reaches those who are not connected to the newcomer.
 func (m *Mesh) pull(ctx context.Context, id string) (int, error) {
+	if !m.options.Trust.isPeer(id) {
+		return 0, ErrUnpinned
+	}
 	count, again := 0, false
-	var fresh [][]byte
-	err := m.clients.pull(ctx, id, m.options.State.Digest(), func(msg []byte) {
-		isFresh, pull := m.merge(msg, id)
+	var news [][]byte
+	err := m.clients.pull(ctx, id, m.options.State.Digest(), func(msg []byte) verdict {
+		v, pull := m.merge(msg, id)
 		again = again || pull
-		if !isFresh {
-			return
+		if v != fresh {
+			return v
 		}
-		if count++; len(fresh) <= bulk { // one more is enough to make it an announcement
-			fresh = append(fresh, msg)
+		if count++; len(news) <= bulk { // one more is enough to make it an announcement
+			news = append(news, msg)
 		}
+		return v
 	})
-	m.spreader.spread(fresh, id)
+	m.spreader.spread(news, id)
 	if again {
 		m.pulls.request(m.other(id))
 	}
@@ -227,44 +238,54 @@ func (m *Mesh) other(id string) string {
 	return others[rand.IntN(len(others))]
 }
 
-func (m *Mesh) merge(msg []byte, introducer string) (fresh, pull bool) {
-	fresh, pull, err := m.options.State.Merge(msg, introducer)
+func (m *Mesh) merge(msg []byte, introducer string) (v verdict, pull bool) {
+	isFresh, pull, err := m.options.State.Merge(msg, introducer)
 	result := "known"
 	switch {
 	case err != nil:
-		result = "rejected"
-	case fresh:
-		result = "fresh"
+		v, result = rejected, "rejected"
+	case isFresh:
+		v, result = fresh, "fresh"
 	}
 	m.metrics.messages.WithLabelValues(result).Inc()
-	return fresh && err == nil, pull
+	return v, pull
 }
 
 // receive takes what a peer sent outside of memberlist's own traffic.
 func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 	switch kind {
 	case frameMessage:
-		fresh, pull := m.merge(payload, "")
-		if fresh {
+		v, pull := m.merge(payload, "")
+		if v == fresh {
 			m.spreader.spread([][]byte{payload}, peer)
 		}
 		if pull {
 			m.pulls.request(peer)
 		}
 	case frameAnnounce:
-		theirs, err := decodeSummary(payload)
-		if err != nil {
-			m.metrics.dropped(err)
-			return
+		if theirs, differs := m.differs(payload); differs && !m.spreader.sendDigest(peer, true) {
+			m.pulls.requestFor(peer, theirs)
+			m.spreader.differ(peer)
 		}
-		if theirs != summarize(m.options.State.Digest()) && !m.spreader.sendDigest(peer, true) {
-			m.pulls.request(peer)
+	case frameDiffer:
+		if theirs, differs := m.differs(payload); differs {
+			m.pulls.requestFor(peer, theirs)
 		}
 	case frameDigest:
 		m.compare(peer, payload)
 	default:
 		m.metrics.drop(dropMalformed)
 	}
+}
+
+// differs decodes a peer's summary and says whether it holds something else.
+func (m *Mesh) differs(payload []byte) (theirs summary, differs bool) {
+	theirs, err := decodeSummary(payload)
+	if err != nil {
+		m.metrics.dropped(err)
+		return summary{}, false
+	}
+	return theirs, theirs != summarize(m.options.State.Digest())
 }
 
 // compare takes a peer's digest.
@@ -274,7 +295,8 @@ func (m *Mesh) compare(peer string, payload []byte) {
 		m.metrics.dropped(err)
 		return
 	}
-	if bytes.Equal(theirs, m.options.State.Digest()) {
+	sum := summarize(theirs)
+	if sum == summarize(m.options.State.Digest()) {
 		return
 	}
 	lacks, err := m.options.State.Lacks(theirs)
@@ -283,9 +305,9 @@ func (m *Mesh) compare(peer string, payload []byte) {
 		return
 	}
 	if lacks {
-		m.pulls.request(peer)
+		m.pulls.requestFor(peer, sum)
 	}
-	if wanted {
-		m.spreader.sendDigest(peer, false)
+	if wanted && !m.spreader.sendDigest(peer, false) {
+		m.spreader.differ(peer)
 	}
 }

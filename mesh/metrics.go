@@ -25,6 +25,7 @@ const (
 	dropPeerLimit   = "peer_limit"  // more connections or calls than one peer may have
 	dropOversized   = "oversized"   // a frame, stream or digest above its bound
 	dropMalformed   = "malformed"   // bytes of a pinned peer that do not decode
+	dropForged      = "forged"      // a membership claim that cannot be true
 	dropQueueFull   = "queue_full"  // a frame for a peer that takes them too slowly
 	dropUnreachable = "unreachable" // a frame for a peer that cannot be dialled
 )
@@ -77,6 +78,8 @@ func (m *metrics) dropped(err error) {
 		m.drop(dropOversized)
 	case errors.Is(err, errMalformed):
 		m.drop(dropMalformed)
+	case errors.Is(err, errForged):
+		m.drop(dropForged)
 	}
 }
 

@@ -22,8 +22,9 @@ var (
 // State is what the mesh keeps equal between members. Its methods are called
 // from many goroutines.
 type State interface {
-	// Digest says what is held. Two states that hold the same have equal
-	// digests. At most 2 MiB.
+	// Digest says what is held. It opens with a hash of the contents, as a
+	// protobuf field of 34 bytes: the same for two states that hold the same,
+	// whatever the rest says. At most 2 MiB.
 	Digest() []byte
 	// Lacks says whether the digest's sender holds something that we do not.
 	Lacks(digest []byte) (bool, error)

@@ -6,6 +6,7 @@ package mesh
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -42,7 +43,8 @@ type packets struct {
 	metrics *metrics
 
 	// Set before the first connection. All are called without locks held.
-	dial      func(id string, done func(net.Conn, error)) // asynchronous; done is called once
+	dial      func(id string, failed bool, done func(net.Conn, error)) // asynchronous; done is called once; failed: the last dial did
+	trusted   func(peer string) bool
 	handle    func(peer string, kind byte, payload []byte)
 	connected func(peer string) // the line got a connection after it had none
 	lost      func(peer string) // messages to the peer were dropped, and there is room again
@@ -73,8 +75,11 @@ func (p *packets) line(id string) *line {
 	return l
 }
 
-// send queues a frame. The caller has checked that the peer is pinned.
+// send queues a frame for a peer, unless its pin was removed.
 func (p *packets) send(id string, kind byte, payload []byte) {
+	if !p.trusted(id) {
+		return
+	}
 	l := p.line(id)
 	if l == nil {
 		return
@@ -131,14 +136,22 @@ func (p *packets) retryNow() {
 }
 
 func (p *packets) connect(l *line) {
-	p.dial(l.id, func(conn net.Conn, err error) {
+	l.mu.Lock()
+	failed := l.failed
+	l.mu.Unlock()
+	p.dial(l.id, failed, func(conn net.Conn, err error) {
 		if err == nil {
 			p.run(l, conn, true)
 			return
 		}
 		l.mu.Lock()
 		l.dialing = false
-		l.retry = time.Now().Add(l.redial.next(maxRedial))
+		if errors.Is(err, errBusy) {
+			l.retry = time.Now().Add(minBackoff)
+		} else {
+			l.failed = true
+			l.retry = time.Now().Add(l.redial.next(maxRedial))
+		}
 		dropped := 0
 		if l.current == nil { // nobody dialled us in the meantime
 			dropped = l.clear()
@@ -218,6 +231,9 @@ func (p *packets) read(l *line, c *packetConn) {
 			return
 		}
 		l.hear(c, kind == frameIdle)
+		if !p.trusted(l.id) { // the pin was removed meanwhile
+			return
+		}
 		if kind != frameIdle {
 			p.handle(l.id, kind, payload)
 		}

@@ -19,7 +19,8 @@ const (
 	handshakeTimeout = 5 * time.Second
 	// maxHandshakes is how many strangers are served at a time. One more ends
 	// the oldest: who holds connections open without finishing a handshake
-	// loses them first, and cannot lock members out.
+	// loses them first. A flood of handshakes from many connections can still
+	// delay those of members, which try again.
 	maxHandshakes = 128
 	// maxPeerConns is how many accepted connections one peer may have open.
 	maxPeerConns = 16

@@ -105,6 +105,7 @@ func (peerCredentials) OverrideServerName(string) error           { return nil }
 type server struct {
 	state      State
 	credential func(ctx context.Context, peer string) ([]byte, error)
+	trusted    func(peer string) bool
 	metrics    *metrics
 
 	mu      sync.Mutex
@@ -112,9 +113,9 @@ type server struct {
 	tickets map[string]*rate.Limiter // for credentials
 }
 
-func newServer(state State, credential func(context.Context, string) ([]byte, error), m *metrics) *server {
+func newServer(state State, credential func(context.Context, string) ([]byte, error), trusted func(string) bool, m *metrics) *server {
 	return &server{
-		state: state, credential: credential, metrics: m,
+		state: state, credential: credential, trusted: trusted, metrics: m,
 		calls: map[string]int{}, tickets: map[string]*rate.Limiter{},
 	}
 }
@@ -155,6 +156,10 @@ func (s *server) begin(ctx context.Context) (id string, end func(), err error) {
 		return "", nil, status.Error(codes.Unauthenticated, "not a member")
 	}
 	id = info.clusterID
+	if !s.trusted(id) { // the pin was removed meanwhile
+		_ = info.conn.Close()
+		return "", nil, status.Error(codes.Unauthenticated, "not a member any more")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls[id] >= maxPeerCalls {

@@ -69,7 +69,7 @@ func TestPull(t *testing.T) {
 	if err := a.Pull(t.Context(), "nobody"); !errors.Is(err, ErrUnpinned) {
 		t.Errorf("pull from a stranger: %v", err)
 	}
-	each := func([]byte) { t.Error("got a message for a bad digest") }
+	each := func([]byte) verdict { t.Error("got a message for a bad digest"); return known }
 	if err := a.clients.pull(t.Context(), "b", []byte("{"), each); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("bad digest: %v", err)
 	}
@@ -85,7 +85,7 @@ func TestPull(t *testing.T) {
 
 // TestCallsAreBounded: a peer that opens pulls and says nothing has two.
 func TestCallsAreBounded(t *testing.T) {
-	s := newServer(nil, nil, mustMetrics(t))
+	s := newServer(nil, nil, func(string) bool { return true }, mustMetrics(t))
 	ctx := peerContext("a")
 	var ends []func()
 	for range maxPeerCalls {
@@ -124,6 +124,7 @@ func TestPullerCoalesces(t *testing.T) {
 	}
 	p.alive = func() []string { return []string{"a"} }
 	p.result = func(string) {}
+	p.ours = func() summary { return summary{} }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); p.run(ctx) }()

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/hashicorp/memberlist"
 )
 
 const (
@@ -31,41 +32,88 @@ type pushPullHeader struct {
 	Join         bool
 }
 
-// pushNodeState is the part of memberlist's that we read.
+// pushNodeState is memberlist's, field by field.
 type pushNodeState struct {
-	Name  string
-	State int
+	Name        string
+	Addr        []byte
+	Port        uint16
+	Meta        []byte
+	Incarnation uint32
+	State       int
+	Vsn         []uint8
+}
+
+// stateReader reads the members of a push/pull, one at a time.
+type stateReader struct {
+	self    string
+	left    int
+	limit   io.LimitedReader
+	source  recorder
+	decoder *codec.Decoder
+}
+
+// next returns the encoding of the next member. Where its incarnation is not
+// believable it becomes the lowest one, which memberlist ignores, since the
+// header has promised that member.
+func (s *stateReader) next() ([]byte, error) {
+	if s.decoder == nil {
+		s.source.r = &s.limit
+		s.decoder = codec.NewDecoder(&s.source, &codec.MsgpackHandle{})
+	}
+	s.left--
+	s.limit.N, s.source.read, s.source.err = maxMembership, s.source.read[:0], nil
+	var n pushNodeState
+	err := s.decoder.Decode(&n)
+	switch {
+	case err != nil && s.source.err != nil && !errors.Is(s.source.err, io.EOF):
+		return nil, s.source.err
+	case err != nil:
+		return nil, fmt.Errorf("push/pull member: %w", errMalformed)
+	}
+	kind := byte(mlDead)
+	if n.State == int(memberlist.StateAlive) {
+		kind = mlAlive
+	}
+	if believable(s.self, kind, n.Name, n.Incarnation) {
+		return s.source.read, nil
+	}
+	n.Incarnation = 0
+	var b bytes.Buffer
+	if err := codec.NewEncoder(&b, &codec.MsgpackHandle{}).Encode(n); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), errForged
 }
 
 // inspectStream reads the opening of a memberlist stream and checks that the
 // library can read the rest in bounded memory: by itself it would allocate a
 // million members, or unpack 40 MiB, on a few bytes' word. It returns what it
-// has read, to be read again.
-func inspectStream(r io.Reader) (head []byte, err error) {
+// has read, to be read again, and how many members follow.
+func inspectStream(r io.Reader) (head []byte, nodes int, err error) {
 	var kind [1]byte
 	if _, err := io.ReadFull(r, kind[:]); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	switch kind[0] {
 	case mlPing, mlAck, mlError:
-		return kind[:], nil
+		return kind[:], 0, nil
 	case mlPushPull:
 	default:
-		return nil, fmt.Errorf("stream of type %d: %w", kind[0], errMalformed)
+		return nil, 0, fmt.Errorf("stream of type %d: %w", kind[0], errMalformed)
 	}
 	source := &recorder{r: io.LimitReader(r, maxStreamHeader)}
 	var header pushPullHeader
 	err = codec.NewDecoder(source, &codec.MsgpackHandle{}).Decode(&header)
 	switch {
 	case err != nil && source.err != nil && !errors.Is(source.err, io.EOF):
-		return nil, source.err // the connection's own, for example a deadline
+		return nil, 0, source.err // the connection's own, for example a deadline
 	case err != nil, header.Nodes < 0, header.UserStateLen < 0:
-		return nil, fmt.Errorf("push/pull header: %w", errMalformed)
+		return nil, 0, fmt.Errorf("push/pull header: %w", errMalformed)
 	}
 	if header.Nodes > maxStreamNodes || header.UserStateLen > maxDigest {
-		return nil, fmt.Errorf("push/pull of %d members and %d bytes: %w", header.Nodes, header.UserStateLen, errOversized)
+		return nil, 0, fmt.Errorf("push/pull of %d members and %d bytes: %w", header.Nodes, header.UserStateLen, errOversized)
 	}
-	return append(kind[:], source.read...), nil
+	return append(kind[:], source.read...), header.Nodes, nil
 }
 
 // recorder keeps what was read through it, and why reading ended: the decoder
@@ -93,27 +141,43 @@ type streamConn struct {
 	// Only memberlist's one goroutine for the stream reads.
 	opened bool
 	head   bytes.Reader
+	states stateReader
 	err    error
 	left   int64
 
 	once sync.Once
 }
 
-// guardStream wraps a stream. dropped hears why a stream was refused; closed
+// guardStream wraps a stream of the member self. dropped hears why a stream was refused; closed
 // is called once, at Close.
-func guardStream(c net.Conn, dropped func(error), closed func()) *streamConn {
-	return &streamConn{Conn: c, dropped: dropped, closed: closed, left: maxStream}
+func guardStream(self string, c net.Conn, dropped func(error), closed func()) *streamConn {
+	s := &streamConn{Conn: c, dropped: dropped, closed: closed, left: maxStream}
+	s.states.self = self
+	s.states.limit.R = c
+	return s
 }
 
 func (c *streamConn) Read(p []byte) (int, error) {
 	if !c.opened {
 		c.opened = true
-		head, err := inspectStream(c.Conn)
+		head, nodes, err := inspectStream(c.Conn)
 		if err != nil {
 			c.err = err
 			c.dropped(err)
 		}
 		c.head.Reset(head)
+		c.states.left = nodes
+	}
+	if c.err == nil && c.head.Len() == 0 && c.states.left > 0 && c.left > 0 {
+		state, err := c.states.next()
+		if err != nil {
+			c.dropped(err)
+		}
+		if !errors.Is(err, errForged) {
+			c.err = err
+		}
+		c.left -= int64(len(c.states.source.read))
+		c.head.Reset(state)
 	}
 	if c.err != nil {
 		return 0, c.err

@@ -5,7 +5,9 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,6 +18,13 @@ const (
 	// maxFruitless caps the wait after a pull that brought nothing: a gap that
 	// no member can fill must not turn into a loop.
 	maxFruitless = 5 * time.Second
+	// maxVain is that cap when not even other members brought anything new
+	// since the last such pull.
+	maxVain = 2 * time.Minute
+	// vainMemory is how long two members that cannot become equal (they pinned
+	// different keys for an origin, for example) leave each other alone while
+	// neither changes.
+	vainMemory = 10 * time.Minute
 )
 
 // puller fetches what we lack from members. Requests for one member are
@@ -24,6 +33,7 @@ const (
 // at another member.
 type puller struct {
 	pull   func(ctx context.Context, id string) (fresh int, err error)
+	ours   func() summary // of what we hold
 	alive  func() []string
 	result func(string) // for metrics
 	wake   chan struct{}
@@ -33,12 +43,21 @@ type puller struct {
 	peers   map[string]*pulling
 }
 
+// vain is the last pull that brought nothing: what both sides held, and when.
+type vain struct {
+	ours, theirs summary
+	at           time.Time
+}
+
 // pulling is what is known of pulls from one member.
 type pulling struct {
 	wanted  bool
 	running bool
 	wait    backoff
 	retry   time.Time
+	asked   time.Time // when it became wanted
+	theirs  summary   // what the member last said it holds; zero when unknown
+	vain    vain
 }
 
 func newPuller() *puller {
@@ -49,13 +68,52 @@ func newPuller() *puller {
 func (p *puller) request(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.peer(id).want(time.Now())
+	signal(p.wake)
+}
+
+// requestFor does so because the member said what it holds. It is not pulled
+// when that and what we hold were the same at a pull that brought nothing.
+func (p *puller) requestFor(id string, theirs summary) {
+	ours, now := p.ours(), time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.peer(id)
+	s.theirs = theirs
+	if s.vain.ours == ours && s.vain.theirs == theirs && now.Sub(s.vain.at) < vainMemory {
+		return
+	}
+	if soon := now.Add(maxFruitless); s.vain.ours != ours && s.retry.After(soon) && s.wait.delay > maxBackoff {
+		s.retry = soon // that wait was for one who had nothing for us as we were then
+	}
+	s.want(now)
+	signal(p.wake)
+}
+
+// peer is called with the lock held.
+func (p *puller) peer(id string) *pulling {
 	s := p.peers[id]
 	if s == nil {
 		s = &pulling{}
 		p.peers[id] = s
 	}
-	s.wanted = true
-	signal(p.wake)
+	return s
+}
+
+func (s *pulling) want(now time.Time) {
+	if !s.wanted {
+		s.wanted, s.asked = true, now
+	}
+}
+
+// reconsider forgets which pulls were in vain, since a new pin can make what
+// was refused acceptable.
+func (p *puller) reconsider() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.peers {
+		s.vain = vain{}
+	}
 }
 
 // retryNow forgets the waits.
@@ -65,6 +123,7 @@ func (p *puller) retryNow() {
 	for _, s := range p.peers {
 		s.wait.reset()
 		s.retry = time.Time{}
+		s.vain = vain{}
 	}
 	signal(p.wake)
 }
@@ -90,20 +149,33 @@ func (p *puller) run(ctx context.Context) {
 	}
 }
 
-// due marks the pulls that may start as running, and says when to look again.
+// due marks the pulls that may start as running, those that were asked for
+// first before others, and says when to look again.
 func (p *puller) due(now time.Time) (ready []string, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = maxBackoff
+	var wanted []string
 	for id, s := range p.peers {
-		if !s.wanted || s.running || p.running >= maxPulls {
-			continue
+		if s.wanted && !s.running {
+			wanted = append(wanted, id)
+		}
+	}
+	slices.SortFunc(wanted, func(a, b string) int { return p.peers[a].asked.Compare(p.peers[b].asked) })
+	for _, id := range wanted {
+		s := p.peers[id]
+		if p.running >= maxPulls {
+			break
 		}
 		if left := s.retry.Sub(now); left > 0 {
 			wait = min(wait, left)
 			continue
 		}
-		if now.Sub(s.retry) > s.wait.delay { // quiet for longer than the last wait
+		quiet := s.wait.delay
+		if s.vain != (vain{}) {
+			quiet = maxVain
+		}
+		if now.Sub(s.retry) > quiet { // for longer than the last wait
 			s.wait.reset()
 		}
 		s.wanted, s.running = false, true
@@ -114,31 +186,41 @@ func (p *puller) due(now time.Time) (ready []string, wait time.Duration) {
 }
 
 func (p *puller) perform(ctx context.Context, id string) {
-	fresh, err := p.pull(ctx, id)
-	alive := p.alive()
 	p.mu.Lock()
 	s := p.peers[id]
+	theirs := s.theirs
+	p.mu.Unlock()
+	ours := p.ours()
+	fresh, err := p.pull(ctx, id)
+	alive := p.alive()
+	now := time.Now()
+	p.mu.Lock()
 	s.running = false
 	p.running--
 	first := s.wait.delay == 0
 	var elsewhere string
 	switch {
+	case fresh == 0 && (err == nil || errors.Is(err, errUseless)):
+		p.result("empty")
+		limit := maxFruitless
+		if s.vain.ours == ours {
+			limit = maxVain
+		}
+		s.vain = vain{ours, theirs, now}
+		s.retry = now.Add(s.wait.next(limit))
 	case err != nil && ctx.Err() == nil:
 		p.result("failed")
-		s.retry = time.Now().Add(s.wait.next(maxBackoff))
-		for _, other := range alive {
-			s.wanted = s.wanted || other == id
+		s.retry = now.Add(s.wait.next(maxBackoff))
+		if slices.Contains(alive, id) {
+			s.want(now)
 		}
 		if i := len(alive); first && i > 0 {
 			elsewhere = alive[rand.IntN(i)]
 		}
-	case err == nil && fresh == 0:
-		p.result("empty")
-		s.retry = time.Now().Add(s.wait.next(maxFruitless))
 	case err == nil:
 		p.result("fresh")
 		s.wait.reset()
-		s.retry = time.Time{}
+		s.retry, s.vain = time.Time{}, vain{}
 	}
 	signal(p.wake)
 	p.mu.Unlock()

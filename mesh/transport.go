@@ -20,9 +20,15 @@ const (
 	memberPort = 7946
 	// maxDials run at a time; further packet dials fail and are tried again.
 	maxDials = 64
+	// maxRedials run at a time besides, for packets to members whose last dial
+	// failed: many that cannot be reached must not hold up those that can.
+	maxRedials = 16
 	// maxPackets wait for memberlist before their connection's reader does.
 	maxPackets = 256
 )
+
+// errBusy: the dial was not tried, which says nothing about the member.
+var errBusy = errors.New("too many dials at a time")
 
 // errNoName: memberlist asked for an address without a name. Addresses are
 // derived from names here and lead nowhere by themselves.
@@ -55,7 +61,8 @@ type transport struct {
 	in       chan *memberlist.Packet
 	streams  chan net.Conn
 	requests chan dialRequest
-	done     chan struct{} // closed when run has ended
+	redials  chan dialRequest // to members whose last dial failed
+	done     chan struct{}    // closed when run has ended
 
 	mu   sync.Mutex
 	open map[net.Conn]struct{} // streams that we dialled
@@ -81,36 +88,22 @@ func newTransport(self string, d *dialer, m *metrics) *transport {
 		in:       make(chan *memberlist.Packet, maxPackets),
 		streams:  make(chan net.Conn),
 		requests: make(chan dialRequest, maxDials),
+		redials:  make(chan dialRequest, maxRedials),
 		done:     make(chan struct{}),
 		open:     map[net.Conn]struct{}{},
 	}
 	t.packets.dial = t.dialPackets
 	t.packets.handle = t.receive
+	t.packets.trusted = t.trust.isPeer
 	return t
 }
 
 // run dials until the context ends, then closes what it opened.
 func (t *transport) run(ctx context.Context) {
-	var dials sync.WaitGroup
-	slots := make(chan struct{}, maxDials)
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case r := <-t.requests:
-			select {
-			case <-ctx.Done():
-				continue
-			case slots <- struct{}{}:
-			}
-			dials.Go(func() {
-				defer func() { <-slots }()
-				ctx, cancel := context.WithTimeout(ctx, r.timeout)
-				defer cancel()
-				r.done(t.dialer.dial(ctx, r.id, r.protocol))
-			})
-		}
-	}
-	dials.Wait()
+	var pools sync.WaitGroup
+	pools.Go(func() { t.serve(ctx, t.requests, maxDials) })
+	pools.Go(func() { t.serve(ctx, t.redials, maxRedials) })
+	pools.Wait()
 	close(t.done)
 	t.packets.close()
 	t.mu.Lock()
@@ -124,12 +117,41 @@ func (t *transport) run(ctx context.Context) {
 	}
 }
 
+// serve dials what is requested, so many at a time, until the context ends,
+// and waits for the dials under way.
+func (t *transport) serve(ctx context.Context, requests <-chan dialRequest, limit int) {
+	var dials sync.WaitGroup
+	defer dials.Wait()
+	slots := make(chan struct{}, limit)
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case r := <-requests:
+			select {
+			case <-ctx.Done():
+				continue
+			case slots <- struct{}{}:
+			}
+			dials.Go(func() {
+				defer func() { <-slots }()
+				ctx, cancel := context.WithTimeout(ctx, r.timeout)
+				defer cancel()
+				r.done(t.dialer.dial(ctx, r.id, r.protocol))
+			})
+		}
+	}
+}
+
 // dialPackets is called wherever a frame is sent, so it does not wait.
-func (t *transport) dialPackets(id string, done func(net.Conn, error)) {
+func (t *transport) dialPackets(id string, failed bool, done func(net.Conn, error)) {
+	requests := t.requests
+	if failed {
+		requests = t.redials
+	}
 	select {
-	case t.requests <- dialRequest{id, protocolPacket, dialTimeout, done}:
+	case requests <- dialRequest{id, protocolPacket, packetDialTimeout, done}:
 	default:
-		done(nil, errors.New("too many dials at a time"))
+		done(nil, errBusy)
 	}
 }
 
@@ -188,7 +210,7 @@ func (t *transport) DialAddressTimeout(addr memberlist.Address, timeout time.Dur
 
 func (t *transport) track(conn net.Conn) (net.Conn, error) {
 	var stream *streamConn
-	stream = guardStream(conn, t.metrics.dropped, func() {
+	stream = guardStream(t.self, conn, t.metrics.dropped, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.open, stream)
@@ -208,7 +230,7 @@ func (t *transport) track(conn net.Conn) (net.Conn, error) {
 // acceptStream hands a peer's stream to memberlist.
 func (t *transport) acceptStream(_ string, conn net.Conn) {
 	select {
-	case t.streams <- guardStream(conn, t.metrics.dropped, func() {}):
+	case t.streams <- guardStream(t.self, conn, t.metrics.dropped, func() {}):
 	case <-t.done:
 		_ = conn.Close()
 	}
@@ -230,6 +252,10 @@ func (t *transport) receive(peer string, kind byte, payload []byte) {
 		part = bytes.Clone(part) // who keeps a part must not keep the frame
 		if part[0] == mlUser {   // gossip: type, our frame kind, payload
 			t.message(peer, part[1], part[2:])
+			continue
+		}
+		if err := checkClaim(t.self, part); err != nil {
+			t.metrics.dropped(err)
 			continue
 		}
 		packet := &memberlist.Packet{

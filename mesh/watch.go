@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -53,6 +54,7 @@ func (m *Mesh) watch(ctx context.Context) {
 			continue
 		case <-timer.C:
 		case <-pins:
+			m.pulls.reconsider()
 		case <-m.delegate.changed:
 		}
 		m.refresh(ctx)
@@ -131,7 +133,13 @@ func (m *Mesh) complain(id, reason string, err error) {
 	}
 	m.complaints[id] = reason
 	m.mu.Unlock()
-	m.options.Log.Info("member cannot be reached", "cluster", id, "reason", reason, "error", err)
+	m.options.Log.Info("member cannot be reached", "cluster", id, "reason", reason, "error", oneLine(err))
+}
+
+// oneLine is an error's text for a log, where each endpoint that was tried has
+// one in it.
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
 // settle forgets what was complained about.

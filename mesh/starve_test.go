@@ -1,0 +1,248 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/roster-mesh/roster/mesh/meshtest"
+)
+
+// TestJoinsTakeTurns: members that cannot be reached keep their slot for long
+// and come first by name; each of the others gets its turn all the same.
+func TestJoinsTakeTurns(t *testing.T) {
+	j := newJoiner()
+	now := time.Now()
+	ids := names(10 * maxJoins)
+	tried := map[string]int{}
+	for range 12 {
+		ready, _ := j.due(slices.Clone(ids), now)
+		now = now.Add(dialTimeout)
+		for _, id := range ready {
+			tried[id]++
+			s := j.members[id]
+			s.running, s.retry = false, now.Add(100*time.Millisecond)
+			j.running--
+		}
+	}
+	for _, id := range ids {
+		if tried[id] == 0 {
+			t.Errorf("%s never had a turn", id)
+		}
+	}
+}
+
+func TestKnockEndsTheWait(t *testing.T) {
+	j := newJoiner()
+	j.knock("stranger")
+	now := time.Now()
+	j.members["a"] = &joining{ended: now, retry: now.Add(maxBackoff)}
+	j.knock("a")
+	if ready, wait := j.due([]string{"a"}, now); len(ready) != 0 || wait > minRejoin {
+		t.Errorf("just after an attempt: %v, next in %v", ready, wait)
+	}
+	if ready, _ := j.due([]string{"a"}, now.Add(minRejoin)); len(ready) != 1 {
+		t.Error("not tried although it knocked")
+	}
+}
+
+// TestUnequalForEver: two members that cannot become equal do not pull from
+// each other all the time, and a change is pulled soon.
+func TestUnequalForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPuller()
+		ours, pulls, brings := summary{1}, 0, 0
+		p.pull = func(context.Context, string) (int, error) { pulls++; return brings, nil }
+		p.alive = func() []string { return []string{"a"} }
+		p.ours = func() summary { return ours }
+		p.result = func(string) {}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); p.run(ctx) }()
+		ask := func(theirs summary) { p.requestFor("a", theirs); time.Sleep(announceInterval); synctest.Wait() }
+		for range 100 {
+			ask(summary{2})
+		}
+		if pulls != 1 {
+			t.Errorf("%d pulls while nothing changed", pulls)
+		}
+		pulls = 0
+		for i := range 720 { // an hour of lies
+			ask(summary{3, byte(i), byte(i >> 8)})
+		}
+		if pulls > 60 {
+			t.Errorf("%d pulls in an hour from a member that has nothing for us", pulls)
+		}
+		pulls, brings, ours = 0, 1, summary{9}
+		ask(summary{2})
+		ask(summary{2})
+		if pulls == 0 {
+			t.Error("not pulled within seconds after a change here")
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestPullsAreFirstComeFirstServed(t *testing.T) {
+	p := newPuller()
+	now := time.Now()
+	ids := names(3 * maxPulls)
+	for i, id := range ids {
+		p.peer(id).want(now.Add(time.Duration(-i) * time.Second))
+	}
+	ready, _ := p.due(now)
+	slices.Reverse(ids)
+	if !slices.Equal(ready, ids[:maxPulls]) {
+		t.Errorf("first are %v", ready)
+	}
+}
+
+// deltaStream is a delta of any length.
+type deltaStream struct {
+	grpc.ClientStream
+	next func() ([]byte, error)
+}
+
+func (s deltaStream) RecvMsg(m any) (err error) {
+	*m.(*[]byte), err = s.next()
+	return err
+}
+
+func TestPullWithoutProgress(t *testing.T) {
+	message := make([]byte, 64<<10)
+	for name, c := range map[string]struct {
+		verdict func(n int) verdict
+		most    int
+		want    error
+	}{
+		"all rejected":   {func(int) verdict { return rejected }, maxRejected, errUseless},
+		"all known":      {func(int) verdict { return known }, maxUseless/len(message) + 1, errUseless},
+		"all fresh":      {func(int) verdict { return fresh }, maxDelta/len(message) + 1, errDelta},
+		"some are fresh": {func(n int) verdict { return []verdict{fresh, known, rejected}[n%3] }, maxDelta/len(message) + 1, errDelta},
+	} {
+		n := 0
+		each := func([]byte) verdict { n++; return c.verdict(n) }
+		msg := message
+		if name == "all rejected" {
+			msg = []byte("x")
+		}
+		err := receive(deltaStream{next: func() ([]byte, error) { return msg, nil }}, each, func(error) {})
+		if !errors.Is(err, c.want) || n > c.most {
+			t.Errorf("%s: %v after %d messages", name, err, n)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, abort := context.WithCancelCause(t.Context())
+		start := time.Now()
+		err := receive(deltaStream{next: func() ([]byte, error) { <-ctx.Done(); return nil, io.ErrUnexpectedEOF }}, nil, abort)
+		if err == nil || !errors.Is(context.Cause(ctx), errStalled) || time.Since(start) != pullPatience {
+			t.Errorf("a silent member: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// TestDigestsBeyondAFrame: members whose digests fit no frame get equal long
+// before the next push/pull.
+func TestDigestsBeyondAFrame(t *testing.T) {
+	bubble(t, 10*time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b")
+		for _, m := range []*member{a, b} {
+			m.state.mu.Lock()
+			for i := range 1200 { // as if that many origins were known
+				m.state.upTo[fmt.Sprintf("%060d", i)] = 0
+			}
+			m.state.mu.Unlock()
+		}
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		await(t, time.Minute, "states converge", equal(a, b))
+		for range 2 * bulk {
+			a.state.publish([]byte("unheard"))
+			b.state.publish([]byte("unheard"))
+		}
+		await(t, 2*announceInterval, "both pull", equal(a, b))
+		pulled := func() (n float64) {
+			for _, m := range []*member{a, b} {
+				n += float64(m.pulled())
+			}
+			return n
+		}
+		before := pulled()
+		time.Sleep(time.Minute)
+		if n := pulled() - before; n > 0 {
+			t.Errorf("%v pulls between equal members", n)
+		}
+	})
+}
+
+// TestBlackHoles: dials that lead nowhere do not keep others waiting.
+func TestBlackHoles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, meshtest.NewNetwork(time.Millisecond))
+		a := g.add("a")
+		var stuck atomic.Int32
+		ctx, cancel := context.WithCancel(t.Context())
+		tr := newTransport("a", a.transport.dialer, a.metrics)
+		tr.dialer = &dialer{
+			network: hole{}, auth: a.transport.dialer.auth, metrics: a.metrics,
+			endpoints: func(string) []string { return []string{"nowhere"} }, report: func(string, error) { stuck.Add(1) },
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); tr.run(ctx) }()
+		for i := range 4 * maxRedials {
+			tr.packets.line(fmt.Sprint(i)).failed = true
+			tr.packets.ensure(fmt.Sprint(i))
+		}
+		synctest.Wait()
+		if n := len(tr.requests); n != 0 {
+			t.Errorf("%d redials wait among the others", n)
+		}
+		l := tr.packets.line(fmt.Sprint(4*maxRedials - 1))
+		if l.redial.delay != 0 || l.dialing {
+			t.Error("a dial that was not tried counts as failed")
+		}
+		time.Sleep(packetDialTimeout + time.Millisecond)
+		synctest.Wait()
+		if n := stuck.Load(); n != maxRedials {
+			t.Errorf("%d dials ended in time, not %d", n, maxRedials)
+		}
+		cancel()
+		<-done
+		g.end()
+		time.Sleep(time.Minute)
+	})
+}
+
+// hole is a network that answers nothing.
+type hole struct{ TCP }
+
+func (hole) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestJoinErrorIsOneLine(t *testing.T) {
+	const addr = "[fd00::1]:7946"
+	err := errors.New("1 error occurred:\n\t* failed to join " + addr + ": remote error: tls: bad certificate\n\n")
+	if got := joinError(err, addr); !errors.Is(got, errNotKnown) {
+		t.Errorf("bad certificate: %v", got)
+	}
+	err = errors.New("1 error occurred:\n\t* failed to join " + addr + ": dial 10.0.0.1:1: refused\ndial 10.0.0.2:1: refused\n\n")
+	if got := oneLine(joinError(err, addr)); got != "dial 10.0.0.1:1: refused; dial 10.0.0.2:1: refused" || strings.Contains(got, "\n") {
+		t.Errorf("got %q", got)
+	}
+}
