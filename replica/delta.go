@@ -16,16 +16,25 @@ func (s *State) lacks(d *digest) bool {
 		o := s.origins[od.origin]
 		switch {
 		case o == nil:
-			return true
+			return slices.ContainsFunc(od.layers, func(dl layerDigest) bool { return dl.highest > 0 || dl.head != [8]byte{} })
 		case od.origin == s.self:
 			return o.lacksOwn(&od)
 		case o.held() == od.held:
 			return o.otherHeads(&od)
+		case o.full(), od.full && !o.searching():
+			return o.behindOf(&od)
 		default:
 			// A difference that neither side's numbers explain (a clone, an old
 			// withdrawal) is settled by exchanging everything.
 			return o.behindOf(&od) || o.doubts(&od) || !o.aheadOf(&od)
 		}
+	})
+}
+
+// searching says that something may be had of a peer that its numbers do not show.
+func (o *origin) searching() bool {
+	return slices.ContainsFunc(o.layers, func(l *layer) bool {
+		return l.head != nil && l.behind() && l.doubt != resigned
 	})
 }
 
@@ -42,7 +51,7 @@ func (o *origin) lacksOwn(od *originDigest) bool {
 	if o.completed < ours.epoch {
 		return false
 	}
-	if o.held() == od.held {
+	if o.held() == od.held || od.full {
 		return o.otherHeads(od)
 	}
 	return o.doubts(od) || !o.aheadOf(od)
@@ -53,20 +62,20 @@ func (o *origin) lacksOwn(od *originDigest) bool {
 func (o *origin) doubts(od *originDigest) bool {
 	return slices.ContainsFunc(od.layers, func(dl layerDigest) bool {
 		l := o.layer(dl.epoch)
-		return l != nil && (l.doubt || dl.doubt)
+		return l != nil && (l.doubt == doubtful || dl.doubt == doubtful)
 	})
 }
 
 // behindOf says that the numbers of a peer show something that we lack.
 func (o *origin) behindOf(od *originDigest) bool {
-	if od.completed > o.completed {
+	if l := o.layer(od.completed); od.completed > o.completed && (l == nil || l.doubt != resigned) {
 		return true
 	}
 	for _, dl := range od.layers {
 		if o.refuses(dl.epoch) {
 			continue
 		}
-		if l := o.layer(dl.epoch); l == nil || dl.highest > l.frontier {
+		if l := o.layer(dl.epoch); l == nil && dl.highest > 0 || l != nil && dl.highest > l.asked() {
 			return true
 		}
 	}
@@ -75,7 +84,7 @@ func (o *origin) behindOf(od *originDigest) bool {
 
 // aheadOf says that our numbers show something that a peer lacks.
 func (o *origin) aheadOf(od *originDigest) bool {
-	if o.completed > od.completed {
+	if dl := od.layer(o.completed); o.completed > od.completed && (dl == nil || dl.doubt != resigned) {
 		return true
 	}
 	for _, l := range o.layers {
@@ -122,8 +131,10 @@ func (s *State) delta(d *digest) [][]byte {
 				continue
 			}
 			// A head that is known closes the list nevertheless: with it the receiver
-			// checks what it got.
-			if dl := od.layer(l.epoch); dl == nil || dl.head != [8]byte(l.head.hash[:8]) || len(records) > 0 {
+			// checks what it got, be it nothing.
+			dl := od.layer(l.epoch)
+			if dl == nil || dl.head != [8]byte(l.head.hash[:8]) || len(records) > 0 ||
+				dl.doubt != resigned && dl.frontier < l.head.Sequence && o.held() != od.held {
 				msgs = append(msgs, l.head.msg)
 			}
 		}
@@ -143,14 +154,14 @@ func (o *origin) missing(od *originDigest) []*record {
 		return nil
 	}
 	all := o.all()
-	if o.doubts(od) {
+	if o.doubts(od) && !od.full {
 		return all
 	}
 	var missing []*record
 	explained := o.behindOf(od)
 	for _, r := range all {
 		if r.Epoch < od.completed {
-			if r.Status == Withdrawn {
+			if r.Status == Withdrawn && !od.full {
 				missing = append(missing, r)
 			}
 			continue
@@ -160,7 +171,7 @@ func (o *origin) missing(od *originDigest) []*record {
 			explained = true
 		}
 	}
-	if !explained {
+	if !explained && !od.full {
 		return all
 	}
 	return missing

@@ -32,13 +32,23 @@ type originDigest struct {
 	completed uint64
 	held      summary
 	layers    []layerDigest // ascending, unique
+	full      bool          // there is no room for all of it
 }
 
 type layerDigest struct {
 	epoch, frontier, highest uint64
 	head                     [8]byte // of its hash; zero is none
-	doubt                    bool    // the frontier is not to be relied on
+	doubt                    doubt
 }
+
+// doubt says how far a frontier is to be relied on.
+type doubt uint8
+
+const (
+	sure     doubt = iota
+	doubtful       // numbers did not bring what was lacking: send everything
+	resigned       // nor did that: what is lacking below the frontier is given up
+)
 
 // summary is the hash of a set of records.
 type summary [16]byte
@@ -53,6 +63,7 @@ const (
 	originCompleted
 	originHeld
 	originLayer
+	originFull
 )
 
 const (
@@ -67,9 +78,9 @@ func (s *State) digest() digest {
 	var d digest
 	for _, id := range s.ids() {
 		o := s.origins[id]
-		od := originDigest{origin: id, completed: o.completed, held: o.held()}
+		od := originDigest{origin: id, completed: o.completed, held: o.held(), full: o.full()}
 		for _, l := range o.layers {
-			if l.claimed() > 0 || l.head != nil {
+			if l.claimed() > 0 || l.head != nil || l.vain > 0 {
 				od.layers = append(od.layers, l.digest())
 			}
 		}
@@ -82,7 +93,7 @@ func (s *State) digest() digest {
 }
 
 func (l *layer) digest() layerDigest {
-	d := layerDigest{epoch: l.epoch, frontier: l.frontier, highest: l.highest, doubt: l.doubt}
+	d := layerDigest{epoch: l.epoch, frontier: l.asked(), highest: l.highest, doubt: l.doubt}
 	if l.head != nil {
 		d.head = [8]byte(l.head.hash[:8])
 	}
@@ -152,9 +163,10 @@ func (d *digest) encode() []byte {
 			if l.head != [8]byte{} {
 				e = appendBytes(e, layerHead, l.head[:])
 			}
-			e = appendUint(e, layerDoubt, flag(l.doubt))
+			e = appendUint(e, layerDoubt, uint64(l.doubt))
 			c = appendBytes(c, originLayer, e)
 		}
+		c = appendUint(c, originFull, flag(o.full))
 		b = appendBytes(b, digestOrigin, c)
 	}
 	return b
@@ -210,10 +222,12 @@ func decodeOriginDigest(b []byte) (originDigest, error) {
 		}
 		o.layers = append(o.layers, l)
 	}
+	full := r.uint(originFull)
+	o.full = full == 1
 	if err := r.done(); err != nil {
 		return originDigest{}, err
 	}
-	if !validOrigin(o.origin) || len(o.layers) == 0 || o.completed > maxNumber {
+	if !validOrigin(o.origin) || len(o.layers) == 0 || o.completed > maxNumber || full > 1 {
 		return originDigest{}, fmt.Errorf("%w: origin in a digest", ErrMalformed)
 	}
 	return o, nil
@@ -223,14 +237,14 @@ func decodeLayerDigest(b []byte) (layerDigest, error) {
 	r := reader{rest: b}
 	l := layerDigest{epoch: r.uint(layerEpoch), frontier: r.uint(layerFrontier), highest: r.uint(layerHighest)}
 	head := r.bytes(layerHead, len(l.head))
-	doubt := r.uint(layerDoubt)
+	d := r.uint(layerDoubt)
 	if err := r.done(); err != nil {
 		return layerDigest{}, err
 	}
 	copy(l.head[:], head)
-	l.doubt = doubt == 1
-	if head != nil && (len(head) != len(l.head) || l.head == [8]byte{}) || doubt > 1 ||
-		l.epoch < 1 || l.epoch > maxNumber || l.frontier > l.highest || l.highest > maxNumber {
+	l.doubt = doubt(min(d, uint64(resigned)))
+	if head != nil && (len(head) != len(l.head) || l.head == [8]byte{}) || d > uint64(resigned) ||
+		l.epoch < 1 || l.epoch > maxNumber || l.frontier > maxNumber || l.highest > maxNumber {
 		return layerDigest{}, fmt.Errorf("%w: epoch in a digest", ErrMalformed)
 	}
 	return l, nil

@@ -29,7 +29,10 @@
 //
 // A delta brings what two digests explain: the numbers above the receiver's frontier. It
 // ends with the origin's head, and a receiver that is not whole even then doubts its
-// numbers and says so in its next digest, which gets it everything.
+// numbers and says so in its next digest, which gets it everything. When even that leaves it
+// behind (the origin skipped a number, or an entry is lost for ever), it goes back to
+// numbers, from the highest known on; nothing counts as absent meanwhile. Members whose
+// numbers are equal and whose contents are not exchange everything.
 //
 // # Epochs and completeness
 //
@@ -57,6 +60,11 @@
 //     only with signed proof.
 //  5. No entry is held that its origin did not sign.
 //
+// Law 1 and law 2 hold within the [Limits]. Of an origin that exceeds them each member keeps
+// what came first, and may keep other entries than its peers. It says so in its digest, is
+// sent no more than new numbers of that origin until there is room, and takes nothing of it
+// for absent meanwhile. Law 2 takes one more exchange while an entry is given up as lost.
+//
 // Two footnotes. Freeing forgets: a withdrawn entry that was live again before its epoch
 // was superseded, and comes back from a member that missed all of this, is taken as
 // withdrawn again. That errs on the side that deletes nothing, and all members still agree.
@@ -77,6 +85,7 @@
 // messages; a replicated log can drive it. [Replica] is the shell that makes it safe for
 // concurrent use, checks signatures and tells its subscriber what to read again. Messages
 // come from hostile peers: sizes are bounded before anything is allocated, one origin's
-// share of memory is bounded by [Limits], and there is one encoding only of each message
-// (protobuf wire format; unknown, repeated or misplaced fields are refused).
+// share of memory and that of all together are bounded by [Limits], and there is one
+// encoding only of each message (protobuf wire format; unknown, repeated or misplaced
+// fields are refused).
 package replica

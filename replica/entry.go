@@ -35,7 +35,8 @@ var (
 	ErrSignature = errors.New("signature does not verify")
 	// ErrUnknownOrigin is returned for a message whose origin has no pinned key.
 	ErrUnknownOrigin = errors.New("unknown origin")
-	// ErrFull is returned when an origin has used up its share of memory ([Limits]).
+	// ErrFull is returned when an origin has used up its share of memory, or all
+	// origins have ([Limits]).
 	ErrFull = errors.New("origin has too many entries")
 )
 
@@ -170,11 +171,19 @@ func validName(s string) bool {
 	return s != "" && len(s) <= MaxName && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
+// validOrigin accepts what can be the name of an object (RFC 1123), as a UID can: names and
+// keys of Secrets are built from it.
 func validOrigin(s string) bool {
-	return s != "" && len(s) <= MaxOrigin && !strings.ContainsFunc(s, func(c rune) bool {
-		alphanumeric := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		return !alphanumeric && c != '-' && c != '.' && c != '_'
-	})
+	if s == "" || len(s) > MaxOrigin || strings.Contains(s, "..") {
+		return false
+	}
+	for i, c := range s {
+		alphanumeric := '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
+		if inner := i > 0 && i < len(s)-1; !alphanumeric && (!inner || c != '-' && c != '.') {
+			return false
+		}
+	}
+	return true
 }
 
 func entryID(core []byte) [32]byte { return sha256.Sum256(core) }

@@ -19,13 +19,15 @@ type layer struct {
 	set      set
 	frontier uint64 // everything up to here is held or superseded
 	highest  uint64 // the last number seen
+	refused  uint64 // the last number that found no room
 	pending  map[uint64]struct{}
 	claim    [32]byte // of the entry numbered highest
 	head     *headRecord
 	met      bool   // set was equal to a claim,
 	proven   uint64 // last at this number
 	mismatch bool   // everything is here, and it is not what the origin claims
-	doubt    bool   // a delta did not bring what was lacking: ask for everything
+	doubt    doubt
+	vain     uint64 // when resigned: up to here nothing is asked for any more
 }
 
 func newLayer(epoch uint64) *layer {
@@ -50,6 +52,9 @@ func (l *layer) put(r *record) {
 func (l *layer) receive(n uint64) {
 	if n <= l.frontier {
 		return
+	}
+	for ok := l.doubt == resigned && n == l.vain+1; ok; _, ok = l.pending[l.vain+1] {
+		l.vain++
 	}
 	if n > l.frontier+1 {
 		if l.pending == nil {
@@ -95,7 +100,10 @@ func (l *layer) settle() (mismatch bool) {
 func (l *layer) prove(number uint64, claim [32]byte) {
 	l.met, l.proven, l.highest, l.claim = true, number, number, claim
 	l.frontier = max(l.frontier, number)
-	l.pending, l.mismatch, l.doubt = nil, false, false
+	l.pending, l.mismatch = nil, false
+	if number >= l.claimed() {
+		l.doubt, l.vain = sure, 0
+	}
 }
 
 // complete says that the origin's announcement in this epoch is proven to be held.
@@ -106,10 +114,19 @@ func (l *layer) complete() bool {
 // claimed is the highest number that the origin is known to have given out.
 func (l *layer) claimed() uint64 {
 	if l.head != nil {
-		return max(l.highest, l.head.Sequence)
+		return max(l.highest, l.refused, l.head.Sequence)
 	}
-	return l.highest
+	return max(l.highest, l.refused)
 }
+
+// asked is the number above which something may still be had by asking for it: the frontier,
+// but for an origin that skipped a number, or died with an entry that nobody got.
+func (l *layer) asked() uint64 { return max(l.frontier, l.vain) }
+
+// resign gives up what is lacking now, after nobody's numbers and then not even
+// everything that a peer holds brought it. What is lacking is not forgotten: nothing is proven
+// meanwhile, and peers that hold something else in spite of equal numbers exchange it all.
+func (l *layer) resign() { l.vain, l.doubt = l.claimed(), resigned }
 
 // behind says that something of the origin is known to be missing here.
 func (l *layer) behind() bool { return l.frontier < l.claimed() || l.mismatch }

@@ -14,6 +14,7 @@ type Progress struct {
 	Complete     bool   // Epoch is completed and nothing is known to be missing
 	Entries      int    // in force, tombstones not counted
 	Mismatches   uint64 // times that all numbers were here and the set was not the claimed one
+	Refused      uint64 // times that something of it found no room ([Limits])
 }
 
 // Stats is what a replica holds.
@@ -21,6 +22,8 @@ type Stats struct {
 	Origins, Entries, Tombstones, Withdrawn int
 	Bytes                                   int
 	Clones                                  int
+	Full                                    int    // origins of which something found no room, and still would not
+	Refused                                 uint64 // times that something found no room, see [Limits]
 }
 
 // Progress says how much of an origin is held; the zero value is nothing.
@@ -31,7 +34,7 @@ func (r *Replica) Progress(origin string) Progress {
 	if o == nil {
 		return Progress{}
 	}
-	p := Progress{Completed: o.completed, Mismatches: o.mismatches}
+	p := Progress{Completed: o.completed, Mismatches: o.mismatches, Refused: o.refused}
 	if n := len(o.layers); n > 0 {
 		l := o.layers[n-1]
 		p.Epoch, p.Sequence, p.HeadSequence = l.epoch, l.frontier, l.claimed()
@@ -66,6 +69,10 @@ func (r *Replica) Stats() Stats {
 		}
 		for _, rec := range o.all() {
 			s.Bytes += len(rec.msg)
+		}
+		s.Refused += o.refused
+		if o.full() {
+			s.Full++
 		}
 		if o.clone != nil {
 			s.Clones++

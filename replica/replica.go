@@ -51,7 +51,7 @@ type Replica struct {
 func New(o Options) (*Replica, error) {
 	switch {
 	case !validOrigin(o.Self):
-		return nil, fmt.Errorf("clusterID %q is not 1 to %d letters, digits, '-', '.' or '_'", o.Self, MaxOrigin)
+		return nil, fmt.Errorf("clusterID %q is not 1 to %d lower case letters, digits, '-' or '.', as in an object's name", o.Self, MaxOrigin)
 	case len(o.PrivateKey) != ed25519.PrivateKeySize:
 		return nil, errors.New("replica needs an Ed25519 private key")
 	case o.Keyring == nil:
@@ -163,19 +163,24 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	if err != nil {
 		return false, false, err
 	}
-	if r.known(m) {
+	if known := r.known(m); known && (m.entry != nil || introducer == "") {
 		return false, false, nil
+	} else if !known {
+		if err := r.authenticate(m, introducer); err != nil {
+			return false, errors.Is(err, ErrUnknownOrigin), err
+		}
+		m.detach()
 	}
-	if err := r.authenticate(m, introducer); err != nil {
-		return false, errors.Is(err, ErrUnknownOrigin), err
-	}
-	m.detach()
 
 	r.mu.Lock()
 	r.digest = nil
 	out, err := r.merge(m)
-	if introducer != "" && m.head != nil {
+	switch {
+	case introducer == "":
+	case m.head != nil:
 		r.state.checkDelta(m.head)
+	case errors.Is(err, ErrFull):
+		r.state.checkRefused(m.entry)
 	}
 	r.mu.Unlock()
 	if err != nil {
@@ -199,16 +204,18 @@ func (r *Replica) merge(m *message) (outcome, error) {
 	}
 }
 
-// known spares the signature check of an entry that is held, as most of what gossip brings.
+// known spares the signature check of what is held, as most of what gossip brings. Of a head
+// that closes a delta it spares no more than that.
 func (r *Replica) known(m *message) bool {
-	if m.entry == nil {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.state.origins[m.entry.Origin]
+	o := r.state.origins[m.origin()]
 	if o == nil {
 		return false
+	}
+	if m.head != nil {
+		l := o.layer(m.head.Epoch)
+		return l != nil && l.head != nil && l.head.hash == m.head.hash
 	}
 	if m.entry.Epoch < o.completed {
 		held := o.withdrawn[m.entry.Key]

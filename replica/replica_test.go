@@ -6,6 +6,7 @@ package replica
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -255,45 +256,70 @@ func TestForgery(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
-	a := newReplica(t, "a", 1)
-	b, err := New(Options{Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"), Limits: Limits{Entries: 2, Bytes: 1000}})
-	if err != nil {
-		t.Fatal(err)
+// An entry that nobody has costs everything once, and not at each later change.
+func TestLostEntryIsAskedForOnce(t *testing.T) {
+	a, b, c := newReplica(t, "a", 1), newReplica(t, "b", 1, "a"), newReplica(t, "c", 1, "a")
+	var lost []byte
+	for i := range 30 {
+		msgs := publish(t, a, rule(fmt.Sprint("r", i)), Live, "x")
+		if i == 9 {
+			lost = msgs[0]
+			continue
+		}
+		merge(t, b, msgs...)
 	}
-	merge(t, b, publish(t, a, rule("r1"), Live, "x")...)
-	merge(t, b, publish(t, a, rule("r2"), Live, "x")...)
-	if _, _, err := b.Merge(publish(t, a, rule("r3"), Live, "x")[0], ""); !errors.Is(err, ErrFull) {
-		t.Errorf("third entry: %v", err)
+	merge(t, b, a.Complete()...)
+	var sent []int
+	for i := range 6 {
+		merge(t, b, publish(t, a, rule("r0"), Live, fmt.Sprint(i))...)
+		n := 0
+		if err := b.Delta(c.Digest(), func(msg []byte) error {
+			n++
+			_, _, err := c.Merge(msg, "b")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		sent = append(sent, n)
 	}
-	if _, _, err := b.Merge(publish(t, a, rule("r1"), Live, strings.Repeat("x", 800))[0], ""); !errors.Is(err, ErrFull) {
-		t.Errorf("too many bytes: %v", err)
+	if diff := cmp.Diff([]int{30, 30, 2, 2, 2, 2}, sent); diff != "" {
+		t.Errorf("messages of the deltas: %s", diff)
 	}
-	if fresh, _ := merge(t, b, publish(t, a, rule("r1"), Deleted, "")...); !fresh {
-		t.Error("a tombstone finds no room")
+	if lacks(t, c, b) || c.Progress("a").Complete || c.Absent(rule("none"), "a") {
+		t.Errorf("lacks %t, progress %+v", lacks(t, c, b), c.Progress("a"))
+	}
+	if _, pull := merge(t, c, publish(t, a, rule("r1"), Live, "y")...); pull {
+		t.Error("the next number asks for a pull")
+	}
+	// Whoever has it after all heals the others.
+	merge(t, b, lost)
+	pullFrom(t, b, a)
+	if !lacks(t, c, b) || pullFrom(t, c, b) || !c.Progress("a").Complete {
+		t.Errorf("after the entry was found: %+v", c.Progress("a"))
 	}
 }
 
-// Withdrawals outlive their epochs, but not without bound; what is let go of them is not
-// taken for absent.
-func TestWithdrawalsAreBounded(t *testing.T) {
-	b, err := New(Options{Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"), Limits: Limits{Entries: 3, Bytes: 10_000}})
-	if err != nil {
+// A head that is held is known without its signature, and closes a delta all the same.
+func TestKnownHead(t *testing.T) {
+	a, b := newReplica(t, "a", 1), newReplica(t, "b", 1, "a")
+	publish(t, a, rule("r"), Live, "x")
+	head := a.Complete()[0]
+	merge(t, b, head)
+	head = bytes.Clone(head)
+	head[len(head)-1] ^= 1
+	if fresh, pull := merge(t, b, head); fresh || pull {
+		t.Errorf("by gossip: fresh %t, pull %t", fresh, pull)
+	}
+	if fresh, pull, err := b.Merge(head, "a"); fresh || !pull || err != nil || b.state.origin("a").layers[0].doubt != doubtful {
+		t.Errorf("in a delta: fresh %t, pull %t, %v", fresh, pull, err)
+	}
+	if err := b.Delta(newReplica(t, "c", 1, "a").Digest(), func(msg []byte) error {
+		if bytes.Equal(msg, head) {
+			t.Error("the unsigned bytes are forwarded")
+		}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
-	}
-	for epoch := range uint64(4) {
-		a := newReplica(t, "a", epoch+1)
-		name := string(rune('p' + epoch))
-		merge(t, b, publish(t, a, rule(name), Withdrawn, "x")...)
-		merge(t, b, a.Complete()...)
-	}
-	last := newReplica(t, "a", 5)
-	merge(t, b, last.Complete()...)
-	if diff := cmp.Diff([]string{"(p=x)", "(q=x)", "(r=x)"}, payloads(b, "a")); diff != "" {
-		t.Error(diff)
-	}
-	if b.Absent(rule("s"), "a") {
-		t.Error("a withdrawal that was let go counts as absent")
 	}
 }
 

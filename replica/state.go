@@ -4,7 +4,6 @@
 package replica
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -12,22 +11,6 @@ import (
 // maxLayers bounds the epochs kept of one origin: the completed one, and the newest of
 // those that were opened since and not completed.
 const maxLayers = 3
-
-// Limits bound what one origin may make every member keep, per epoch.
-type Limits struct {
-	Entries int // default 20,000
-	Bytes   int // of messages, default 32 MiB
-}
-
-func (l Limits) orDefault() Limits {
-	if l.Entries <= 0 {
-		l.Entries = 20_000
-	}
-	if l.Bytes <= 0 {
-		l.Bytes = 32 << 20
-	}
-	return l
-}
 
 // Change names what a subscriber must read again. A zero Key means that what is known of
 // the origin's whole set changed (a completeness mark was proven, a gap closed), so that
@@ -49,6 +32,7 @@ type State struct {
 	self    string
 	limits  Limits
 	origins map[string]*origin
+	total   int // bytes of all origins but ourselves
 }
 
 // origin is what is held of one origin.
@@ -57,6 +41,7 @@ type State struct {
 // lower epochs whose keys the completed layer does not have.
 type origin struct {
 	id         string
+	state      *State
 	limits     Limits
 	layers     []*layer
 	withdrawn  map[Key]*record
@@ -65,6 +50,9 @@ type origin struct {
 	forgotten  uint64 // newest epoch above completed of which something was let go
 	clone      *Clone
 	mismatches uint64
+	counted    int      // bytes in the state's total
+	refused    uint64   // times that something found no room
+	need       int      // bytes that would have been enough for some of it; 0 is nothing refused
 	summary    *summary // of all records; nil when it must be computed again
 }
 
@@ -82,7 +70,7 @@ func newState(self string, limits Limits) *State {
 func (s *State) origin(id string) *origin {
 	o := s.origins[id]
 	if o == nil {
-		o = &origin{id: id, limits: s.limits, withdrawn: make(map[Key]*record)}
+		o = &origin{id: id, state: s, limits: s.limits, withdrawn: make(map[Key]*record)}
 		s.origins[id] = o
 	}
 	return o
@@ -129,10 +117,7 @@ func (o *origin) open(epoch uint64) *layer {
 		return l
 	}
 	if len(o.layers) >= maxLayers {
-		oldest := o.oldestOpen()
-		o.forgotten = max(o.forgotten, o.layers[oldest].epoch)
-		o.layers = slices.Delete(o.layers, oldest, oldest+1)
-		o.summary = nil
+		o.drop(o.oldestOpen())
 	}
 	l := newLayer(epoch)
 	o.layers = append(o.layers, l)
@@ -143,6 +128,13 @@ func (o *origin) open(epoch uint64) *layer {
 		return 1
 	})
 	return l
+}
+
+// drop lets a layer go.
+func (o *origin) drop(index int) {
+	o.forgotten = max(o.forgotten, o.layers[index].epoch)
+	o.layers = slices.Delete(o.layers, index, index+1)
+	o.summary = nil
 }
 
 // effective is the record in force for a key: the highest number held.
@@ -158,6 +150,7 @@ func (o *origin) effective(key Key) *record {
 // mergeEntry merges a verified entry. The only error is [ErrFull].
 func (s *State) mergeEntry(r *record) (outcome, error) {
 	o := s.origin(r.Origin)
+	defer s.count(o)
 	if r.Epoch < o.completed {
 		return o.mergeOld(r), nil
 	}
@@ -175,6 +168,7 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 		return o.settle(l, behind, outcome{}), nil
 	}
 	if err := o.room(l, r, held); err != nil {
+		l.refused = max(l.refused, r.Sequence)
 		return outcome{}, err
 	}
 	// An honest origin gives a number out once, and what is at or below its frontier is
@@ -192,7 +186,7 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 		out.changes = []Change{{r.Key, o.id}}
 	}
 	out = o.settle(l, behind, out)
-	out.gap = out.gap || l.frontier < r.Sequence
+	out.gap = out.gap || l.asked() < r.Sequence
 	return out, nil
 }
 
@@ -211,17 +205,23 @@ func (o *origin) mergeOld(r *record) outcome {
 	return outcome{fresh: true, changes: []Change{{r.Key, o.id}}}
 }
 
-// keep remembers what an entry says of a withdrawal. What finds no room is let go, and then
-// nothing of the origin counts as absent until it completes another epoch.
+// keep remembers what an entry says of a withdrawal. What finds no room changes nothing, and
+// then nothing of the origin counts as absent until it completes another epoch.
 func (o *origin) keep(r *record) bool {
-	o.release(r.Key)
 	if r.Status != Withdrawn {
+		o.release(r.Key)
 		return true
 	}
-	if len(o.withdrawn) >= o.limits.Entries || o.kept+len(r.msg) > o.limits.Bytes {
+	entries, more := len(o.withdrawn)+1, len(r.msg)
+	if held := o.withdrawn[r.Key]; held != nil {
+		entries, more = entries-1, more-len(held.msg)
+	}
+	if entries > o.limits.Entries || more > 0 && more > o.free() {
+		o.refuse(max(more, 1))
 		o.forgotten = max(o.forgotten, o.completed)
 		return false
 	}
+	o.release(r.Key)
 	o.withdrawn[r.Key] = r
 	o.kept += len(r.msg)
 	return true
@@ -235,25 +235,10 @@ func (o *origin) release(key Key) {
 	}
 }
 
-// room refuses what exceeds the origin's share. Something can always be replaced by
-// what is not larger.
-func (o *origin) room(l *layer, r, held *record) error {
-	entries, size := len(l.records)+1, l.size+len(r.msg)
-	if held != nil {
-		entries, size = entries-1, size-len(held.msg)
-		if len(r.msg) <= len(held.msg) {
-			return nil
-		}
-	}
-	if entries <= o.limits.Entries && size <= o.limits.Bytes {
-		return nil
-	}
-	return fmt.Errorf("%w: %s may have %d entries and %d bytes", ErrFull, o.id, o.limits.Entries, o.limits.Bytes)
-}
-
 // mergeHead merges a verified head.
 func (s *State) mergeHead(h *headRecord) outcome {
 	o := s.origin(h.Origin)
+	defer s.count(o)
 	if o.refuses(h.Epoch) {
 		return outcome{}
 	}
@@ -268,15 +253,22 @@ func (s *State) mergeHead(h *headRecord) outcome {
 		out.fresh = true
 	}
 	out = o.settle(l, behind, out)
-	out.gap = l.frontier < h.Sequence || l.mismatch
+	out.gap = l.asked() < h.Sequence || l.mismatch && l.doubt != resigned
 	return out
 }
 
 // checkDelta takes note of a head that closed a delta. If its epoch is not whole even now,
-// the numbers do not tell what is missing, and the next delta is to bring everything.
+// the numbers do not tell what is missing, and the next delta is to bring everything. If that
+// does not help, it is back to numbers, from here on.
 func (s *State) checkDelta(h *headRecord) {
-	if l := s.origin(h.Origin).layer(h.Epoch); l != nil && l.behind() {
-		l.doubt = true
+	o := s.origin(h.Origin)
+	l := o.layer(h.Epoch)
+	switch {
+	case l == nil || !l.behind():
+	case l.doubt == sure && !o.full():
+		l.doubt = doubtful
+	default:
+		l.resign()
 	}
 }
 
@@ -306,13 +298,14 @@ func (o *origin) complete(base *layer) []Change {
 			before[key] = o.effective(key)
 		}
 	}
-	o.completed = base.epoch
-	for _, l := range o.layers[:lower] {
+	o.completed, o.need = base.epoch, 0
+	ended := slices.Clone(o.layers[:lower])
+	o.layers = slices.Delete(o.layers, 0, lower)
+	for _, l := range ended {
 		for _, r := range inOrder(l.records) {
 			o.keep(r)
 		}
 	}
-	o.layers = slices.Delete(o.layers, 0, lower)
 	o.summary = nil
 	for key := range base.records {
 		o.release(key)

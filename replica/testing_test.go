@@ -166,6 +166,7 @@ type fatal interface {
 }
 
 func checkInvariants(t fatal, s *State) {
+	total := 0
 	for _, o := range s.origins {
 		last := uint64(0)
 		for _, l := range o.layers {
@@ -198,8 +199,17 @@ func checkInvariants(t fatal, s *State) {
 				t.Fatalf("%v is kept as withdrawn", key)
 			}
 		}
-		if kept != o.kept || kept > o.limits.Bytes {
+		if kept != o.kept {
 			t.Fatalf("%d bytes are kept as withdrawn, counted as %d", kept, o.kept)
 		}
+		if o.id != s.self {
+			total += o.used()
+			if o.used() > o.limits.Bytes || o.counted != o.used() {
+				t.Fatalf("%s uses %d bytes, counted as %d", o.id, o.used(), o.counted)
+			}
+		}
+	}
+	if total != s.total || total > s.limits.TotalBytes {
+		t.Fatalf("%d bytes in total, counted as %d", total, s.total)
 	}
 }

@@ -96,6 +96,11 @@ func TestDecodeRefuses(t *testing.T) {
 		"no origin":           {entry(func(e *Entry) { e.Origin = "" }), ErrMalformed},
 		"long origin":         {entry(func(e *Entry) { e.Origin = strings.Repeat("x", MaxOrigin+1) }), ErrTooLarge},
 		"slash in origin":     {entry(func(e *Entry) { e.Origin = "a/b" }), ErrMalformed},
+		"dot":                 {entry(func(e *Entry) { e.Origin = "." }), ErrMalformed},
+		"dots in origin":      {entry(func(e *Entry) { e.Origin = "a..b" }), ErrMalformed},
+		"dash at the end":     {entry(func(e *Entry) { e.Origin = "a-" }), ErrMalformed},
+		"upper case origin":   {entry(func(e *Entry) { e.Origin = "aB" }), ErrMalformed},
+		"underscore":          {entry(func(e *Entry) { e.Origin = "a_b" }), ErrMalformed},
 		"epoch 0":             {entry(func(e *Entry) { e.Epoch = 0 }), ErrMalformed},
 		"huge epoch":          {entry(func(e *Entry) { e.Epoch = maxNumber + 1 }), ErrMalformed},
 		"sequence 0":          {entry(func(e *Entry) { e.Sequence = 0 }), ErrMalformed},
@@ -142,7 +147,7 @@ func TestDecodeDigestRefuses(t *testing.T) {
 		"origin unsorted":  {change(func(d *digest) { d.origins[0].origin = "z" }), ErrMalformed},
 		"no epochs":        {change(func(d *digest) { d.origins[0].layers = nil }), ErrMalformed},
 		"same epoch":       {change(func(d *digest) { l := &d.origins[0].layers; *l = append(*l, (*l)[0]) }), ErrMalformed},
-		"frontier too far": {change(func(d *digest) { d.origins[0].layers[0].frontier = 9 }), ErrMalformed},
+		"frontier too far": {change(func(d *digest) { d.origins[0].layers[0].frontier = maxNumber + 1 }), ErrMalformed},
 		"epoch 0":          {change(func(d *digest) { d.origins[0].layers[0].epoch = 0 }), ErrMalformed},
 	}
 	for name, test := range tests {

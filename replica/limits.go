@@ -1,0 +1,122 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Limits bound what every member keeps of others, and with that what an origin may publish. In
+// memory an entry takes about 300 bytes more than its message.
+type Limits struct {
+	Entries    int // of one origin in one epoch, default 20,000
+	Bytes      int // of the messages of one origin in all epochs, default 8 MiB; our own epoch may have half of it
+	TotalBytes int // of the messages of all origins but ourselves, default 64 MiB
+}
+
+func (l Limits) orDefault() Limits {
+	if l.Entries <= 0 {
+		l.Entries = 20_000
+	}
+	if l.Bytes <= 0 {
+		l.Bytes = 8 << 20
+	}
+	if l.TotalBytes <= 0 {
+		l.TotalBytes = 64 << 20
+	}
+	return l
+}
+
+// used is how many bytes the origin takes.
+func (o *origin) used() int {
+	n := o.kept
+	for _, l := range o.layers {
+		n += l.size
+	}
+	return n
+}
+
+// free is how many more bytes the origin may take.
+func (o *origin) free() int {
+	used := o.used()
+	if o.id == o.state.self {
+		return o.limits.Bytes - used
+	}
+	return min(o.limits.Bytes, o.limits.TotalBytes-o.state.total+o.counted) - used
+}
+
+// count brings the total up to date after a merge.
+func (s *State) count(o *origin) {
+	if used := o.used(); o.id != s.self {
+		s.total += used - o.counted
+		o.counted = used
+	}
+}
+
+// room refuses what exceeds the origin's share. Something can always be replaced by
+// what is not larger.
+func (o *origin) room(l *layer, r, held *record) error {
+	entries, more := len(l.records)+1, len(r.msg)
+	if held != nil {
+		entries, more = entries-1, more-len(held.msg)
+		if more <= 0 {
+			return nil
+		}
+	}
+	if o.id == o.state.self {
+		// Others must have room for the next epoch beside this one.
+		if entries <= o.limits.Entries && 2*(l.size+more) <= o.limits.Bytes {
+			return nil
+		}
+		return fmt.Errorf("%w: %s may have %d entries and %d bytes", ErrFull, o.id, o.limits.Entries, o.limits.Bytes/2)
+	}
+	if entries <= o.limits.Entries {
+		o.makeRoom(l.epoch, more)
+		if more <= o.free() {
+			return nil
+		}
+	}
+	o.refuse(more)
+	return fmt.Errorf("%w: %s may have %d entries and %d bytes, and %d bytes with all others",
+		ErrFull, o.id, o.limits.Entries, o.limits.Bytes, o.limits.TotalBytes)
+}
+
+// makeRoom lets epochs go that were opened before epoch and not completed.
+func (o *origin) makeRoom(epoch uint64, size int) {
+	for size > o.free() {
+		oldest := o.oldestOpen()
+		if oldest >= len(o.layers) || o.layers[oldest].epoch >= epoch {
+			return
+		}
+		o.drop(oldest)
+	}
+}
+
+// refuse remembers that something found no room: the least that would help.
+func (o *origin) refuse(size int) {
+	o.refused++
+	if o.need == 0 || size < o.need {
+		o.need = size
+	}
+}
+
+// full says that something of the origin was refused, and that there is no room for it still.
+// Which entries found room depends on the order they came in; so nothing is asked
+// for then but what is new, or members would exchange for ever what they cannot hold.
+func (o *origin) full() bool {
+	if o.need > 0 && o.need <= o.free() && len(o.withdrawn) < o.limits.Entries &&
+		!slices.ContainsFunc(o.layers, func(l *layer) bool { return len(l.records) >= o.limits.Entries }) {
+		o.need = 0
+	}
+	return o.need > 0
+}
+
+// checkRefused takes note of an entry of a delta that found no room: the entries come in
+// order, so that nothing is to be had up to its number. The Cluster entry is out of order.
+func (s *State) checkRefused(r *record) {
+	if l := s.origin(r.Origin).layer(r.Epoch); l != nil && r.Key.Kind != KindCluster {
+		l.vain, l.doubt = max(l.vain, r.Sequence), resigned
+	}
+}

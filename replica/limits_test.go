@@ -1,0 +1,194 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func limited(t testing.TB, id string, limits Limits, known ...string) *Replica {
+	t.Helper()
+	r, err := New(Options{Self: id, PrivateKey: testKey(id), Epoch: 1, Keyring: newRing(known...), Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// pullFull is a pull of which some finds no room; it returns the messages sent.
+func pullFull(t testing.TB, to, peer *Replica) (sent int) {
+	t.Helper()
+	err := peer.Delta(to.Digest(), func(msg []byte) error {
+		sent++
+		if _, _, err := to.Merge(msg, peer.self); !errors.Is(err, ErrFull) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkInvariants(t, to.state)
+	return sent
+}
+
+// Two members of which each has room for another part do not exchange it for ever, take what
+// is new, and agree once there is room.
+func TestFullMembersStopAsking(t *testing.T) {
+	for name, limits := range map[string]Limits{"bytes": {Bytes: 2200}, "total": {TotalBytes: 2200}, "entries": {Entries: 10}} {
+		t.Run(name, func(t *testing.T) {
+			a := newReplica(t, "a", 1)
+			b, c := limited(t, "b", limits, "a"), limited(t, "c", limits, "a")
+			var msgs [][]byte
+			for i := range 20 {
+				msgs = append(msgs, publish(t, a, rule(fmt.Sprint("r", i)), Live, strings.Repeat("x", 50))...)
+			}
+			msgs = append(msgs, a.Complete()...)
+			for i := range msgs {
+				for r, at := range map[*Replica]int{b: i, c: len(msgs) - 1 - i} {
+					if _, _, err := r.Merge(msgs[at], ""); err != nil && !errors.Is(err, ErrFull) {
+						t.Fatal(err)
+					}
+				}
+			}
+			for range 3 {
+				pullFull(t, b, a)
+				pullFull(t, b, c)
+				pullFull(t, c, b)
+				pullFull(t, c, a)
+			}
+			for _, pair := range [][2]*Replica{{b, c}, {c, b}, {b, a}, {c, a}} {
+				if lacks(t, pair[0], pair[1]) {
+					t.Errorf("%s still asks %s", pair[0].self, pair[1].self)
+				}
+				if n := pullFull(t, pair[0], pair[1]); n > 0 {
+					t.Errorf("%s is sent %d messages by %s", pair[0].self, n, pair[1].self)
+				}
+			}
+			if s := b.Stats(); s.Full != 1 || s.Refused == 0 || b.Progress("a").Refused != s.Refused {
+				t.Errorf("stats: %+v", s)
+			}
+			if b.Absent(rule("none"), "a") || b.Progress("a").Complete {
+				t.Error("a set without room for it counts as complete")
+			}
+			// In the next epoch there is less of it.
+			next := newReplica(t, "a", 2)
+			publish(t, next, rule("r0"), Live, "y")
+			next.Complete()
+			for range 2 {
+				pullFull(t, b, next)
+				pullFull(t, c, b)
+			}
+			if s := c.Stats(); s.Full != 0 || !b.Progress("a").Complete || !c.Progress("a").Complete {
+				t.Errorf("after an epoch that fits: %+v, %+v", s, c.Progress("a"))
+			}
+		})
+	}
+}
+
+// What others hold does not limit us, and our own epoch leaves room for the next one.
+func TestOwnShare(t *testing.T) {
+	limits := Limits{Bytes: 4000, TotalBytes: 1000}
+	a, b := newReplica(t, "a", 1), limited(t, "b", limits, "a")
+	for i := range 10 {
+		if _, _, err := b.Merge(publish(t, a, rule(fmt.Sprint("r", i)), Live, "x")[0], ""); err != nil && !errors.Is(err, ErrFull) {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = b.Publish(rule(fmt.Sprint("r", i)), Live, []byte("x"))
+	}
+	held := b.state.origin("b").used()
+	if !errors.Is(err, ErrFull) || held > limits.Bytes/2 || held < limits.Bytes/3 {
+		t.Errorf("own entries of %d bytes, %v", held, err)
+	}
+	b.Complete()
+	// Others take it in any number of epochs that are not completed.
+	c := limited(t, "c", Limits{Bytes: 4000}, "a", "b")
+	for epoch := range uint64(6) {
+		if epoch > 0 {
+			if _, err := b.Reopen(epoch + 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range b.state.origin("b").layers[len(b.state.origin("b").layers)-1].records {
+			merge(t, c, r.msg)
+		}
+		checkInvariants(t, c.state)
+	}
+	pullFrom(t, c, b)
+	if !c.Progress("b").Complete {
+		t.Errorf("progress: %+v", c.Progress("b"))
+	}
+}
+
+func TestLimits(t *testing.T) {
+	a := newReplica(t, "a", 1)
+	b, err := New(Options{Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"), Limits: Limits{Entries: 2, Bytes: 1000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	merge(t, b, publish(t, a, rule("r1"), Live, "x")...)
+	merge(t, b, publish(t, a, rule("r2"), Live, "x")...)
+	if _, _, err := b.Merge(publish(t, a, rule("r3"), Live, "x")[0], ""); !errors.Is(err, ErrFull) {
+		t.Errorf("third entry: %v", err)
+	}
+	if _, _, err := b.Merge(publish(t, a, rule("r1"), Live, strings.Repeat("x", 800))[0], ""); !errors.Is(err, ErrFull) {
+		t.Errorf("too many bytes: %v", err)
+	}
+	if fresh, _ := merge(t, b, publish(t, a, rule("r1"), Deleted, "")...); !fresh {
+		t.Error("a tombstone finds no room")
+	}
+}
+
+// Withdrawals outlive their epochs, but not without bound; what is let go of them is not
+// taken for absent.
+func TestWithdrawalsAreBounded(t *testing.T) {
+	b, err := New(Options{Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"), Limits: Limits{Entries: 3, Bytes: 10_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for epoch := range uint64(4) {
+		a := newReplica(t, "a", epoch+1)
+		name := string(rune('p' + epoch))
+		merge(t, b, publish(t, a, rule(name), Withdrawn, "x")...)
+		merge(t, b, a.Complete()...)
+	}
+	last := newReplica(t, "a", 5)
+	merge(t, b, last.Complete()...)
+	if diff := cmp.Diff([]string{"(p=x)", "(q=x)", "(r=x)"}, payloads(b, "a")); diff != "" {
+		t.Error(diff)
+	}
+	if b.Absent(rule("s"), "a") {
+		t.Error("a withdrawal that was let go counts as absent")
+	}
+}
+
+// A withdrawal that replaces another and finds no room leaves the other one in place.
+func TestWithdrawalWithoutRoomChangesNothing(t *testing.T) {
+	s := newState("observer", Limits{Bytes: 1000})
+	say := func(epoch uint64, payload string) [][]byte {
+		a := newReplica(t, "a", epoch)
+		return slices.Concat(publish(t, a, rule("r"), Withdrawn, payload), a.Complete())
+	}
+	small, large := say(1, "x"), say(2, strings.Repeat("x", 900))
+	deliver(t, s, small...)
+	deliver(t, s, newReplica(t, "a", 3).Complete()...)
+	before, digest := contents(s), s.digest().hash
+	deliver(t, s, large[0])
+	if diff := cmp.Diff(before, contents(s)); diff != "" || s.digest().hash != digest {
+		t.Errorf("after a withdrawal without room: %s", diff)
+	}
+	deliver(t, s, say(2, "xy")[0])
+	if got := s.origin("a").withdrawn[rule("r")]; got == nil || string(got.Payload) != "xy" || s.digest().hash == digest {
+		t.Errorf("after one with room: %v", contents(s))
+	}
+}
