@@ -135,7 +135,7 @@ func (a *Agent) start(ctx context.Context, health *health) (*session, error) {
 		refused: map[refusal]entryNumber{}, private: &private{client: client.Kube, namespace: o.privateNamespace()},
 	}
 	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
-		return nil, err
+		return nil, s.explain(err)
 	}
 	if err := s.checkRights(ctx); err != nil {
 		return nil, err

@@ -27,6 +27,22 @@ import (
 // ErrClusterName is returned when this cluster cannot have the name that it was given.
 var ErrClusterName = errors.New("cluster name")
 
+// explain says what to do about an API server that does not let the agent in.
+func (s *session) explain(err error) error {
+	switch {
+	case errors.Is(err, kube.ErrUnauthorized):
+		return fmt.Errorf("%s: %w: give --kubeconfig a kubeconfig with a valid token, of the ServiceAccount that charts/agent made", s.client.Config.Host, err)
+	case errors.Is(err, kube.ErrForbidden):
+		return fmt.Errorf("this identity may not read namespace kube-system; %s: %w", s.remedy(), err)
+	}
+	return err
+}
+
+// remedy is how an agent gets the rights that it needs.
+func (s *session) remedy() string {
+	return fmt.Sprintf("install charts/agent into namespace %s, or run the agent with the token of its ServiceAccount", s.options.Namespace)
+}
+
 // checkRights names, in one line, the rights that a wrong identity lacks first: those that the chart gives its
 // ServiceAccount.
 func (s *session) checkRights(ctx context.Context) error {
@@ -50,7 +66,7 @@ func (s *session) checkRights(ctx context.Context) error {
 		return fmt.Errorf("review the agent's rights: %w", err)
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("--namespace %s: this identity may not %s; install charts/agent into namespace %s, or run the agent with the token of its ServiceAccount", s.options.Namespace, strings.Join(missing, ", "), s.options.Namespace)
+		return fmt.Errorf("--namespace %s: this identity may not %s; %s", s.options.Namespace, strings.Join(missing, ", "), s.remedy())
 	}
 	return nil
 }

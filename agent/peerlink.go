@@ -128,13 +128,18 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 // keeps its connection, whose watches resume by themselves.
 func (l *peerLink) failed(err error) time.Duration {
 	how := accessOf(err)
+	if before := l.session.peers.look(l.id).state.access; before != how {
+		l.tries = 0 // what took long to end has ended
+	}
 	l.session.peers.report(l.id, how, err.Error())
 	switch how {
 	case accessUnreachable, accessPending:
 		return l.pause(retryMost)
 	case accessReady, accessDisabled, accessMissing, accessInvalid, accessWrong:
 	}
-	l.drop()
+	if !errors.Is(err, kube.ErrForbidden) { // an API server that just started forbids for a moment what it allows
+		l.drop()
+	}
 	return l.pause(mendMost)
 }
 

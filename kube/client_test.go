@@ -378,6 +378,16 @@ func TestClientLogsAreDemoted(t *testing.T) {
 	if !strings.Contains(out.String(), "level=DEBUG") {
 		t.Errorf("logged %q", out.String())
 	}
+	out.Reset()
+	for v := range klog.Level(11) {
+		if v > 0 {
+			klog.FromContext(t.Context()).V(int(v)).Info("a whole response, with its Secrets")
+			klog.V(v).Info("a whole response, with its Secrets")
+		}
+	}
+	if out.Len() > 0 || klog.FromContext(t.Context()).V(8).Enabled() {
+		t.Errorf("logged what may hold Secrets: %q", out.String())
+	}
 }
 
 func TestClassifyBoundsWhatServersSay(t *testing.T) {

@@ -106,15 +106,16 @@ func RouteClientLogs(log *slog.Logger) {
 	klog.SetSlogLogger(slog.New(demoted{log.Handler()}))
 }
 
-// demoted makes every record a debug record.
+// demoted makes every record a debug record, and drops those of klog's own finer levels, which reach slog as
+// levels below info: from the eighth on they hold whole requests and responses, and so tokens and Secrets.
 type demoted struct{ slog.Handler }
 
-func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
-	return d.Handler.Enabled(ctx, slog.LevelDebug)
+func (d demoted) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelInfo && d.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
 func (d demoted) Handle(ctx context.Context, r slog.Record) error {
-	if !d.Enabled(ctx, slog.LevelDebug) {
+	if !d.Enabled(ctx, r.Level) {
 		return nil // klog does not ask
 	}
 	r.Level = slog.LevelDebug

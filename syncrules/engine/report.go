@@ -248,8 +248,8 @@ func (e *Engine) sourceTrouble(cluster string, s Scope, err error) trouble {
 			where = "in namespace " + s.Namespace
 		}
 		return trouble{reason: ReasonSourcePermission, text: fmt.Sprintf(
-			"cluster %s does not let this one get, list and watch %s of %q %s; add a ClusterRole for it there with the label %s=true",
-			cluster, s.GVK.Kind, s.GVK.Group, where, v1alpha1.LabelReaderAggregated)}
+			"cluster %s does not let this one get, list and watch %s %s; add a ClusterRole for it there with the label %s=true",
+			cluster, s.GVK.GroupKind(), where, v1alpha1.LabelReaderAggregated)}
 	case classKindUnknown:
 		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
 	case classUnreachable, classOther:
@@ -341,8 +341,8 @@ func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
 }
 
 func permissionText(r *rule) string {
-	return fmt.Sprintf("the agent may not list, watch, create, update and delete %s of %q in %s; add a ClusterRole for it here with the label %s=true",
-		r.kind().Kind, r.kind().Group, r.where(), v1alpha1.LabelControllerAggregated)
+	return fmt.Sprintf("the agent may not list, watch, create, update and delete %s in %s; add a ClusterRole for it here with the label %s=true",
+		r.kind(), r.where(), v1alpha1.LabelControllerAggregated)
 }
 
 // where names the namespaces of the rule.
