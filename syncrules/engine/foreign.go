@@ -142,9 +142,10 @@ func (e *Engine) superviseForeign(start starter) {
 			continue
 		}
 		open++
-		f.watch = &poke{seen: func(obj *unstructured.Unstructured) { e.foreignSeen(k, f, obj) }}
+		watch := &poke{seen: func(obj *unstructured.Unstructured) { e.foreignSeen(k, f, obj) }}
 		scope := Scope{GVK: f.gvk, Namespace: k.Namespace, FieldSelector: "metadata.name=" + k.Name}
-		f.watch.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, f.watch) })
+		watch.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, watch) })
+		f.watch = watch // not read by the goroutine: a sighting may have taken its place before that runs
 	}
 }
 
