@@ -270,6 +270,6 @@ func (s *session) announce(c *v1alpha1.Cluster, now []metav1.Condition) {
 		if is.Status != metav1.ConditionTrue && is.Type != v1alpha1.ConditionLocalConflict {
 			kind = corev1.EventTypeWarning
 		}
-		s.events.Eventf(c, kind, is.Type+string(is.Status), "%s: %s", is.Reason, is.Message)
+		s.events.Event(c, kind, is.Type+string(is.Status), strings.TrimSuffix(is.Reason+": "+is.Message, ": "))
 	}
 }
