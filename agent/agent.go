@@ -119,7 +119,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // start finds out where the agent is and prepares every part; it writes to the API server only what the
 // agent cannot be without: its key, its epoch, its Cluster object.
-func (a *Agent) start(ctx context.Context, health *health) (*session, error) {
+func (a *Agent) start(ctx context.Context, health *health) (_ *session, err error) {
 	o := a.options
 	kube.RouteClientLogs(a.log)
 	config, err := kube.LoadConfig(o.Kubeconfig)
@@ -157,6 +157,11 @@ func (a *Agent) start(ctx context.Context, health *health) (*session, error) {
 	if err := s.join(ctx, a.metrics); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.mesh.Close()) // run closes it otherwise
+		}
+	}()
 	if own, err = s.ensureOwnCluster(ctx); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,5 +106,15 @@ func TestReportIsUnchangedByTheSameFailure(t *testing.T) {
 	s.peers.report(idB, accessUnreachable, "refused")
 	if got := s.peers.look(idB).state; s.statuses.queue.Len() != 1 || got.since != since || got.message != "refused" {
 		t.Errorf("another message for the same access: %+v, since %v", got, since)
+	}
+}
+
+func TestManyProblemsStayShort(t *testing.T) {
+	p := &problems{changed: func() {}}
+	for i := range 1000 {
+		_ = p.set(fmt.Sprint(problemRoom, i), errGone)
+	}
+	if want := "and 997 more"; !strings.HasSuffix(p.String(), want) || len(p.String()) > 1000 {
+		t.Errorf("%q, want it to end with %q", p, want)
 	}
 }

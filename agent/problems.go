@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,8 +15,11 @@ import (
 const (
 	problemCloned     = "identity"
 	problemCredential = "credential"
-	problemFull       = "room"
+	problemRoom       = "room for " // + the object that cannot be published
 )
+
+// maxProblems is how many are shown.
+const maxProblems = 3
 
 // problems are what is wrong with this cluster's own part, for the status of its Cluster object.
 type problems struct {
@@ -46,13 +50,16 @@ func (p *problems) set(part string, err error) error {
 	return err
 }
 
-// String is all problems in one line, "" for none.
+// String is the first problems in one line, "" for none.
 func (p *problems) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []string
 	for _, part := range slices.Sorted(maps.Keys(p.byPart)) {
 		all = append(all, p.byPart[part])
+	}
+	if more := len(all) - maxProblems; more > 0 { // a status message has an end
+		all = append(all[:maxProblems], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, "; ")
 }

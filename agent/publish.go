@@ -41,7 +41,6 @@ func (s *session) publishAll() error {
 	if err := errors.Join(errs...); err != nil {
 		return err // not complete: nobody may take what is missing for deleted
 	}
-	_ = s.problems.set(problemFull, nil) // there is none any more
 	s.mesh.Broadcast(s.replica.Complete()...)
 	return nil
 }
@@ -81,11 +80,16 @@ func (s *session) publishLocal(key replica.Key) error {
 		s.log.Error("an object is too large to be published and is kept to this cluster", "kind", kindName(key.Kind), "name", key.Name, "error", err)
 		messages, err = s.replica.Publish(key, replica.Withdrawn, nil)
 	}
-	if errors.Is(err, replica.ErrFull) {
-		return s.problems.set(problemFull, fmt.Errorf("publish %s %s: %w: delete rules or features that are not needed", kindName(key.Kind), key.Name, err))
-	}
 	if err != nil {
-		return fmt.Errorf("publish %s %s: %w", kindName(key.Kind), key.Name, err)
+		err = fmt.Errorf("publish %s %s: %w", kindName(key.Kind), key.Name, err)
+	}
+	room := problemRoom + kindName(key.Kind) + " " + key.Name
+	if errors.Is(err, replica.ErrFull) {
+		return s.problems.set(room, fmt.Errorf("%w: delete rules or features that are not needed", err))
+	}
+	_ = s.problems.set(room, nil)
+	if err != nil {
+		return err
 	}
 	s.mesh.Broadcast(messages...)
 	return nil

@@ -82,10 +82,8 @@ func (s *session) endpoints(id string) []string {
 			add(p.Spec.Mesh)
 		}
 	}
-	if s.registry != nil {
-		for _, c := range s.registry.byID(id) {
-			add(c.Spec.Mesh)
-		}
+	for _, c := range s.registry.byID(id) {
+		add(c.Spec.Mesh)
 	}
 	return out
 }
@@ -136,9 +134,6 @@ func (s *session) entriesChanged(changes []replica.Change) {
 
 // recheck looks again at every rule copy of an origin.
 func (s *session) recheck(origin string) {
-	if s.registry == nil {
-		return
-	}
 	rules, err := s.registry.rules.List(labels.SelectorFromSet(labels.Set{v1alpha1.LabelOwnerClusterID: origin}))
 	if err != nil {
 		return // a selector of one value is valid, and the lister has no other error
