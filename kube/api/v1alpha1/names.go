@@ -66,3 +66,9 @@ func PrivateNamespace(namespace string) string { return namespace + "-private" }
 
 // ReadersNamespace is the namespace of the ServiceAccounts that peers read with.
 func ReadersNamespace(namespace string) string { return namespace + "-readers" }
+
+// ReadersGroup is the group that holds exactly the ServiceAccounts of ReadersNamespace. The chart
+// binds it, so that the agent grants read access by creating an account and writes no RBAC.
+func ReadersGroup(namespace string) string {
+	return "system:serviceaccounts:" + ReadersNamespace(namespace)
+}
