@@ -38,7 +38,7 @@ func rendered(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	source := object(t, text)
 	gvk := source.GroupVersionKind()
-	out, err := Render([]*Rule{ruleFor(t, gvk.Group, gvk.Version, gvk.Kind)}, source, origin)
+	out, err := Render([]*Rule{ruleFor(t, gvk.Group, gvk.Version, gvk.Kind)}, source, Input{Owner: origin})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func outcomeOf(t *testing.T, ruleYAML, sourceYAML []byte) string {
 	if !rule.Match(source) {
 		return out.String() + "no match\n"
 	}
-	desired, err := Render([]*Rule{rule}, source, origin)
+	desired, err := Render([]*Rule{rule}, source, Input{Owner: origin})
 	if err != nil {
 		return out.String() + err.Error() + "\n"
 	}

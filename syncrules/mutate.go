@@ -39,8 +39,8 @@ func (c *changes) apply(to map[string]any) {
 // in list order, so that the last one wins. The source is neither changed nor shared.
 //
 // The result has no status and, of the metadata, name, namespace, labels and annotations alone.
-func Render(rules []*Rule, source *unstructured.Unstructured, owner string) (*unstructured.Unstructured, error) {
-	if len(rules) == 0 || owner == "" {
+func Render(rules []*Rule, source *unstructured.Unstructured, in Input) (*unstructured.Unstructured, error) {
+	if len(rules) == 0 || in.Owner == "" {
 		return nil, fmt.Errorf("%w: no rule or no owner", ErrSource)
 	}
 	gvk := rules[0].TargetKind()
@@ -72,7 +72,7 @@ func Render(rules []*Rule, source *unstructured.Unstructured, owner string) (*un
 		}
 	}
 	normalize(out)
-	mark(metadata, owner, rules)
+	mark(metadata, in.Owner, rules)
 	child(metadata, "annotations")[AnnotationShape] = shape(out)
 	return out, nil
 }

@@ -21,7 +21,7 @@ const (
 func offerOf(t testing.TB, owner, value string) *unstructured.Unstructured {
 	t.Helper()
 	source := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}, data: {v: "`+value+`"}}`)
-	out, err := Render([]*Rule{ruleFor(t, "", "v1", "ConfigMap")}, source, owner)
+	out, err := Render([]*Rule{ruleFor(t, "", "v1", "ConfigMap")}, source, Input{Owner: owner})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func render(t *rapid.T, api *v1alpha1.ResourceSyncRule, source *unstructured.Uns
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := Render([]*Rule{rule}, source, owner)
+	out, err := Render([]*Rule{rule}, source, Input{Owner: owner})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func FuzzCompileRender(f *testing.F) {
 		if !rule.Match(source) {
 			return
 		}
-		desired, err := Render([]*Rule{rule}, source, origin)
+		desired, err := Render([]*Rule{rule}, source, Input{Owner: origin})
 		if err != nil {
 			return
 		}

@@ -95,7 +95,7 @@ func (w *large) addCopy(b *testing.B, views map[string]*view, i int, shared bool
 			views[id+obj.GetNamespace()].feed.Upsert(obj.DeepCopy())
 		}
 	}
-	made, err := syncrules.Render([]*syncrules.Rule{w.rules[fmt.Sprintf("r%02d", i%benchRules)].compiled}, obj, owner)
+	made, err := syncrules.Render([]*syncrules.Rule{w.rules[fmt.Sprintf("r%02d", i%benchRules)].compiled}, obj, syncrules.Input{Owner: owner})
 	if err != nil {
 		b.Fatal(err)
 	}

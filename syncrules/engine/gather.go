@@ -370,7 +370,7 @@ func (e *Engine) render(c *claim) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	desired, err := syncrules.Render(c.rules, source, c.Origin)
+	desired, err := syncrules.Render(c.rules, source, syncrules.Input{Owner: c.Origin})
 	if err != nil {
 		return nil, err
 	}
