@@ -66,7 +66,7 @@ type session struct {
 	name     atomic.Pointer[string] // of this cluster's Cluster object
 	problems problems               // what is wrong with this cluster's own part
 	refusals prometheus.Counter     // what members published and could not be used
-	reopened atomic.Int32           // epochs that were opened after the start
+	restore  restore                // what the local API server says may be old
 	metadata metadataCell
 	reports  reports
 

@@ -26,7 +26,9 @@ func (s *session) importKey(ctx context.Context, key replica.Key) error {
 	case replica.KindCluster:
 		return s.importCluster(ctx, key)
 	case replica.KindRule:
-		return s.importRule(ctx, key)
+		err := s.importRule(ctx, key)
+		s.settleRule(key.Name, false)
+		return err
 	case replica.KindFeature:
 	}
 	return nil

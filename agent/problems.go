@@ -14,6 +14,7 @@ import (
 // Parts of this cluster's own that can have a problem.
 const (
 	problemCloned     = "identity"
+	problemRestored   = "history"
 	problemCredential = "credential"
 	problemRoom       = "room for " // + the object that cannot be published
 )

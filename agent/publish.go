@@ -21,6 +21,9 @@ import (
 // publishAll hands everything that this cluster owns to the replica and then marks the epoch complete:
 // from there on, what an earlier epoch held and this one does not is known to be gone.
 func (s *session) publishAll() error {
+	if s.restore.isFrozen() {
+		return nil
+	}
 	var errs []error
 	put := func(kind replica.Kind, name string) {
 		if err := s.publishLocal(replica.Key{Kind: kind, Name: name}); err != nil {
@@ -59,6 +62,21 @@ func (s *session) publishKey(ctx context.Context, key replica.Key) error {
 				return err
 			}
 		}
+		if s.confirmed() {
+			if err := s.publishAgain(); err != nil {
+				return err
+			}
+		}
+	}
+	frozen, err := s.restored(ctx)
+	if err != nil {
+		return err
+	}
+	if key.Kind == replica.KindRule {
+		s.settleRule(key.Name, true)
+	}
+	if frozen {
+		return nil // until it is confirmed; then everything is put up again
 	}
 	return s.publishLocal(key)
 }
@@ -135,19 +153,16 @@ func (s *session) withheld(o metav1.Object) bool {
 	return !s.options.CoreResourceSource || has(o, v1alpha1.AnnotationSyncDisabled)
 }
 
-// maxReopened is how often a running agent opens a new epoch. One lost Secret takes one; more than a few mean
-// that another agent signs with this cluster's key at the same time, and each would outdo the other for ever.
-const maxReopened = 5
-
 // reopen starts a higher epoch when a peer holds entries of ours that we do not remember having signed: our
-// recorded epoch was lost or restored from a backup. It is recorded before it is used.
+// recorded epoch was restored from a backup, and what else we have may be as old. So a person has to agree. The
+// new epoch is recorded before it is used.
 func (s *session) reopen(ctx context.Context) error {
 	seen := s.replica.OwnEpochSeen()
 	if seen == 0 {
 		return nil
 	}
-	if s.reopened.Add(1) > maxReopened {
-		_ = s.problems.set(problemCloned, errCloned) // reported; there is nothing to try again
+	if !s.restore.mayReopen() {
+		s.freeze()
 		return nil
 	}
 	epoch, err := s.private.openEpoch(ctx, seen)
@@ -168,5 +183,5 @@ var errCloned = errors.New("another agent publishes as this cluster: was it clon
 
 // cloned tells whether this cluster's own entries show a second author.
 func (s *session) cloned() bool {
-	return s.reopened.Load() > maxReopened || slices.ContainsFunc(s.replica.Clones(), func(c replica.Clone) bool { return c.Origin == s.clusterID })
+	return slices.ContainsFunc(s.replica.Clones(), func(c replica.Clone) bool { return c.Origin == s.clusterID })
 }

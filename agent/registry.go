@@ -75,13 +75,24 @@ func newRegistry(s *session) (*registry, error) {
 		api.ClusterFeatures().Informer():             r.featureChanged,
 		credentials.Core().V1().Secrets().Informer(): r.secretChanged,
 	} {
-		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { changed(nil, o) },
-			UpdateFunc: changed,
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: func(o any, first bool) {
+				if first {
+					r.saw(o, (*versions).listed)
+				} else {
+					r.saw(o, (*versions).saw)
+				}
+				changed(nil, o)
+			},
+			UpdateFunc: func(before, now any) {
+				r.saw(now, (*versions).saw)
+				changed(before, now)
+			},
 			DeleteFunc: func(o any) {
 				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 					o = gone.Obj
 				}
+				r.saw(o, (*versions).sawGone)
 				changed(nil, o)
 			},
 		})
@@ -91,6 +102,23 @@ func newRegistry(s *session) (*registry, error) {
 		r.handlers = append(r.handlers, handler)
 	}
 	return r, nil
+}
+
+// saw hands the version of an object to what watches over their order.
+func (r *registry) saw(o any, take func(*versions, replica.Kind, string)) {
+	kind := replica.KindCluster
+	switch o.(type) {
+	case *v1alpha1.Cluster:
+	case *v1alpha1.ResourceSyncRule:
+		kind = replica.KindRule
+	case *v1alpha1.ClusterFeature:
+		kind = replica.KindFeature
+	default:
+		return
+	}
+	if object, err := meta.Accessor(o); err == nil {
+		take(&r.session.restore.versions, kind, object.GetResourceVersion())
+	}
 }
 
 // start returns when every handler has seen the first complete list.
@@ -171,19 +199,22 @@ func (r *registry) clusterChanged(before, now any) {
 	s.offers.add(id) // its name may be another
 }
 
-func (r *registry) ruleChanged(_, o any) {
+func (r *registry) ruleChanged(before, o any) {
 	rule, ok := o.(*v1alpha1.ResourceSyncRule)
 	if !ok {
 		return
 	}
 	key := replica.Key{Kind: replica.KindRule, Name: rule.Name}
+	was, _ := before.(*v1alpha1.ResourceSyncRule)
+	current, err := r.rules.Get(rule.Name)
+	if err != nil || was != nil && older(rule, was) {
+		r.session.unsettle(rule) // the engine is told when it is certain: settleRule
+	} else {
+		r.session.settled(rule.Name)
+		r.session.engine.SetRule(current)
+	}
 	r.session.publish.add(key)
 	r.session.incoming.add(key)
-	if current, err := r.rules.Get(rule.Name); err == nil {
-		r.session.engine.SetRule(current)
-	} else {
-		r.session.engine.DeleteRule(rule.Name)
-	}
 }
 
 func (r *registry) featureChanged(_, o any) {

@@ -39,6 +39,11 @@ const (
 	// the maintenance of this one copy.
 	AnnotationSyncDisabled = Prefix + "resource-sync-disabled"
 
+	// AnnotationConfirmRestore on a Cluster, set by a person in that cluster, confirms that its API server was
+	// restored from a backup, or emptied, on purpose: a value that was not there before makes everybody go on
+	// from what it has now.
+	AnnotationConfirmRestore = Prefix + "confirm-restore"
+
 	// LabelCoreSyncResource marks the ResourceSyncRules that the existing controller makes for its
 	// own core resources. They describe what Roster does without a rule.
 	LabelCoreSyncResource = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"

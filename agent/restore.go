@@ -1,0 +1,305 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// A local API server that was restored from a backup says that what was made since then does not exist, and means
+// nothing by it. There are two signs: an object or a list older than what was read before, and, after a restart,
+// members that hold entries of an epoch which this cluster has no record of. On either, nothing is published and
+// no rule is taken for deleted or edited until a person confirms that this is how things are now.
+
+// errRestored is what the Cluster object says meanwhile.
+var errRestored = errors.New("the API server of this cluster went back in time, as after a restore: nothing is published from here until you have brought back what is missing, or confirm that this is the state to go on from")
+
+// versions are the highest resourceVersions that were read, by kind. Kinds may be stored apart, and so are not
+// compared with each other.
+type versions struct {
+	mu      sync.Mutex
+	highest map[replica.Kind]string
+	doubt   map[replica.Kind]bool // something older was read since
+}
+
+// listed takes in the version of an object of the first list, which has no order.
+func (v *versions) listed(kind replica.Kind, version string) {
+	v.saw(kind, version)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.doubt, kind)
+}
+
+// saw takes in the version of an object that was read. A watch brings them in order; a list that replaces what was
+// known does not, and is compared.
+func (v *versions) saw(kind replica.Kind, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.highest == nil {
+		v.highest, v.doubt = map[replica.Kind]string{}, map[replica.Kind]bool{}
+	}
+	switch order, err := resourceversion.CompareResourceVersion(version, v.highest[kind]); {
+	case v.highest[kind] == "", err == nil && order > 0:
+		v.highest[kind] = version
+	case err == nil && order < 0:
+		v.doubt[kind] = true
+	}
+}
+
+// sawGone takes in a deletion. One that was seen live carries the version of the deletion; one that was concluded
+// from a list carries what was known before.
+func (v *versions) sawGone(kind replica.Kind, version string) {
+	v.mu.Lock()
+	order, err := resourceversion.CompareResourceVersion(version, v.highest[kind])
+	if v.doubt != nil && err == nil && order <= 0 {
+		v.doubt[kind] = true
+	}
+	v.mu.Unlock()
+	v.saw(kind, version)
+}
+
+// wentBack asks the API server, once for each kind in doubt, whether its present is before what was read.
+func (v *versions) wentBack(present func(replica.Kind) (string, error)) (bool, error) {
+	for _, kind := range [...]replica.Kind{replica.KindCluster, replica.KindRule, replica.KindFeature} {
+		v.mu.Lock()
+		doubt, highest := v.doubt[kind], v.highest[kind]
+		delete(v.doubt, kind) // what comes from here on is doubted anew
+		v.mu.Unlock()
+		if !doubt {
+			continue
+		}
+		now, err := present(kind)
+		if err == nil {
+			var order int
+			order, err = resourceversion.CompareResourceVersion(now, highest)
+			if err == nil && order < 0 {
+				return true, nil
+			}
+		}
+		if err != nil {
+			v.mu.Lock()
+			v.doubt[kind] = true
+			v.mu.Unlock()
+			return false, fmt.Errorf("compare what the API server has with what it had: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// older says that an API server which only goes forward could not follow was with now.
+func older(now, was metav1.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(now.GetResourceVersion(), was.GetResourceVersion())
+	return err == nil && order < 0
+}
+
+// accept makes the present the highest again.
+func (v *versions) accept() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.highest, v.doubt = nil, nil
+}
+
+// restore is whether this cluster waits for the confirmation of a restore. The zero value does not.
+type restore struct {
+	versions versions
+
+	mu      sync.Mutex
+	frozen  bool
+	token   string // the annotation's value when it froze: another one confirms
+	reopens bool   // confirmed: a higher epoch may be opened, once
+	// unsettled are the rules, with their owners, of which the engine was not told yet that they are gone or older.
+	unsettled map[string]string
+}
+
+func (r *restore) isFrozen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.frozen
+}
+
+// mayReopen says whether a person has confirmed, since it was last asked, that an epoch which members know of and
+// this cluster does not is to be followed by another one.
+func (r *restore) mayReopen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	may := r.reopens
+	r.reopens = false
+	return may
+}
+
+// presentVersion is the version that the API server is at, for one kind.
+func (s *session) presentVersion(ctx context.Context, kind replica.Kind) (string, error) {
+	api, first := s.client.Registry.ClusterRegistryV1alpha1(), metav1.ListOptions{Limit: 1}
+	switch kind {
+	case replica.KindCluster:
+		list, err := api.Clusters().List(ctx, first)
+		if err != nil {
+			return "", err
+		}
+		return list.ResourceVersion, nil
+	case replica.KindRule:
+		list, err := api.ResourceSyncRules().List(ctx, first)
+		if err != nil {
+			return "", err
+		}
+		return list.ResourceVersion, nil
+	case replica.KindFeature:
+		list, err := api.ClusterFeatures().List(ctx, first)
+		if err != nil {
+			return "", err
+		}
+		return list.ResourceVersion, nil
+	}
+	return "", fmt.Errorf("kind %d is not watched", kind)
+}
+
+// restored says whether what the local API server says must not be published. It is asked before everything that
+// is published.
+func (s *session) restored(ctx context.Context) (bool, error) {
+	if s.restore.isFrozen() {
+		return true, nil
+	}
+	back, err := s.restore.versions.wentBack(func(kind replica.Kind) (string, error) { return s.presentVersion(ctx, kind) })
+	if back {
+		s.freeze()
+	}
+	return back, err
+}
+
+// freeze stops publishing until the annotation on the Cluster object changes.
+func (s *session) freeze() {
+	s.restore.mu.Lock()
+	was := s.restore.frozen
+	s.restore.frozen = true
+	if own := s.registry.ownCluster(); own != nil && !was {
+		s.restore.token = own.Annotations[v1alpha1.AnnotationConfirmRestore]
+	}
+	s.restore.mu.Unlock()
+	if !was {
+		s.log.Error("the local API server went back in time: nothing is published until that is confirmed")
+		_ = s.problems.set(problemRestored, fmt.Errorf(`%w: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
+			errRestored, s.ownName(), v1alpha1.AnnotationConfirmRestore))
+	}
+}
+
+// confirmed ends the freeze when the person in charge has said so, and tells whether it did.
+func (s *session) confirmed() bool {
+	own := s.registry.ownCluster()
+	if own == nil {
+		return false
+	}
+	token := own.Annotations[v1alpha1.AnnotationConfirmRestore]
+	s.restore.mu.Lock()
+	ends := s.restore.frozen && token != "" && token != s.restore.token
+	if ends {
+		s.restore.frozen, s.restore.reopens = false, true
+	}
+	s.restore.mu.Unlock()
+	if !ends {
+		return false
+	}
+	s.restore.versions.accept()
+	s.log.Warn("the restore of the local API server was confirmed: going on from what it has", "confirmation", token)
+	_ = s.problems.set(problemRestored, nil)
+	for _, name := range s.restore.names() {
+		s.settleRule(name, true)
+	}
+	return true
+}
+
+// unsettle takes in that the local API server has no rule of that name any more, or an older one than last was
+// there. The engine goes on by what it was told, until settleRule.
+func (s *session) unsettle(last *v1alpha1.ResourceSyncRule) {
+	s.restore.mu.Lock()
+	defer s.restore.mu.Unlock()
+	if s.restore.unsettled == nil {
+		s.restore.unsettled = map[string]string{}
+	}
+	s.restore.unsettled[last.Name] = syncrules.Owner(last)
+}
+
+// settled ends that.
+func (s *session) settled(name string) {
+	s.restore.mu.Lock()
+	defer s.restore.mu.Unlock()
+	delete(s.restore.unsettled, name)
+}
+
+func (r *restore) names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for name := range r.unsettled {
+		names = append(names, name)
+	}
+	return names
+}
+
+// settleRule tells the engine that a rule is gone, or what it is, once that is certain. Of a rule of this cluster's
+// own the API server says so, unless that went back in time: the publisher, which finds that out, asks about them.
+// A copy is only on its way back while its origin may have the rule: the importer asks about those.
+func (s *session) settleRule(name string, own bool) {
+	s.restore.mu.Lock()
+	owner, unsettled := s.restore.unsettled[name]
+	frozen := s.restore.frozen
+	s.restore.mu.Unlock()
+	if !unsettled || own != (owner == "") || own && frozen {
+		return
+	}
+	key := replica.Key{Kind: replica.KindRule, Name: name}
+	current, err := s.registry.rules.Get(name)
+	if err == nil {
+		if e, ok := s.replica.Lookup(key, owner); ok && !own {
+			if p, err := decodeRule(owner, name, e.Payload); err == nil && !equality.Semantic.DeepEqual(p.Spec, current.Spec) {
+				return // it is being repaired
+			}
+		}
+		s.settled(name)
+		s.engine.SetRule(current)
+		return
+	}
+	if _, known := s.trust.Key(owner); known && !s.replica.Absent(key, owner) {
+		return
+	}
+	s.settled(name)
+	s.engine.DeleteRule(name)
+}
+
+// publishAgain puts up everything that this cluster has and had, after a freeze.
+func (s *session) publishAgain() error {
+	for _, kind := range [...]replica.Kind{replica.KindRule, replica.KindFeature} {
+		for _, e := range s.replica.EntriesOf(s.clusterID, kind) {
+			s.publish.add(e.Key)
+		}
+	}
+	rules, err := s.registry.rules.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, r := range rules {
+		s.publish.add(replica.Key{Kind: replica.KindRule, Name: r.Name})
+	}
+	features, err := s.registry.features.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, f := range features {
+		s.publish.add(replica.Key{Kind: replica.KindFeature, Name: f.Name})
+	}
+	s.chores.add(choreEpoch)
+	s.chores.add(choreAnnounce)
+	return nil
+}
