@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -250,7 +251,7 @@ func (r *restore) names() []string {
 
 // settleRule tells the engine that a rule is gone, or what it is, once that is certain. Of a rule of this cluster's
 // own the API server says so, unless that went back in time: the publisher, which finds that out, asks about them.
-// A copy is only on its way back while its origin may have the rule: the importer asks about those.
+// A copy is on its way back while a member publishes the rule: the importer asks about those.
 func (s *session) settleRule(name string, own bool) {
 	s.restore.mu.Lock()
 	owner, unsettled := s.restore.unsettled[name]
@@ -271,8 +272,8 @@ func (s *session) settleRule(name string, own bool) {
 		s.engine.SetRule(current)
 		return
 	}
-	if _, known := s.trust.Key(owner); known && !s.replica.Absent(key, owner) {
-		return
+	if slices.ContainsFunc(s.replica.Find(key), func(e replica.Entry) bool { return e.Origin != s.clusterID && e.Status == replica.Live }) {
+		return // the importer puts it back
 	}
 	s.settled(name)
 	s.engine.DeleteRule(name)
