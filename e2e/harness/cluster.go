@@ -119,14 +119,18 @@ func (c *Cluster) kubectl(ctx context.Context, stdin string, args ...string) (st
 }
 
 // StopAPIServer kills the cluster's API server; its data and address stay.
-func (c *Cluster) StopAPIServer(ctx context.Context) error { return c.testbed(ctx, "stop") }
+func (c *Cluster) StopAPIServer(ctx context.Context) error {
+	return c.testbed(ctx, "stop", "apiserver")
+}
 
 // StartAPIServer starts it again and returns when it serves.
-func (c *Cluster) StartAPIServer(ctx context.Context) error { return c.testbed(ctx, "start") }
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	return c.testbed(ctx, "start", "apiserver")
+}
 
-func (c *Cluster) testbed(ctx context.Context, verb string) error {
-	component := fmt.Sprintf("apiserver-%d", c.Index)
-	_, err := run(ctx, exec.CommandContext(ctx, c.fleet.bin.Testbed, verb, "--dir", c.fleet.testbedDir(), "--component", component))
+func (c *Cluster) testbed(ctx context.Context, verb, component string, flags ...string) error {
+	args := append([]string{verb, "--dir", c.fleet.testbedDir(), "--component", fmt.Sprintf("%s-%d", component, c.Index)}, flags...)
+	_, err := run(ctx, exec.CommandContext(ctx, c.fleet.bin.Testbed, args...))
 	return err
 }
 

@@ -1,0 +1,77 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// TestRestoredAPIServer: gamma's API server is restored from a backup and so has neither a rule nor a Secret that
+// were made since. Nobody takes that for a deletion until gamma's owner confirms it.
+func TestRestoredAPIServer(t *testing.T) {
+	for name, agentDown := range map[string]bool{"under a running agent": false, "while the agent was down": true} {
+		t.Run(name, func(t *testing.T) { restoreGamma(t, joined(t), agentDown) })
+	}
+}
+
+func restoreGamma(t *testing.T, g *group, agentDown bool) {
+	for _, name := range []string{"old", "born-later", "later"} {
+		g.cleanUp(t, name)
+	}
+	g.share(t, "old", "one")
+	if err := g.gamma.Backup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.eventuallyWhole(t, afterFault)
+	apply(t, g.gamma, rule("born-later", "old"))
+	g.share(t, "later", "one")
+	eventually(t, "the later rule is in alpha", afterFault, hasRule(g.alpha, "born-later"))
+	if agentDown {
+		if err := g.gamma.KillAgent(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.gamma.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if agentDown {
+		if err := g.gamma.StartAgent(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	eventually(t, "gamma says what to do", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, g.gamma, harness.Clusters(), "", g.gamma.Name)
+		if err != nil {
+			return err
+		}
+		c := harness.Condition(u, v1alpha1.ConditionReady)
+		if text := fmt.Sprint(c["message"]); c["status"] != "False" || !strings.Contains(text, v1alpha1.AnnotationConfirmRestore) {
+			return fmt.Errorf("Ready is %v: %s", c["status"], text)
+		}
+		return nil
+	})
+	stays(t, "what gamma does not remember stays elsewhere", 2*quiet, func(ctx context.Context) error {
+		if err := hasRule(g.alpha, "born-later")(ctx); err != nil {
+			return err
+		}
+		return hasCopy(g.alpha, g.gamma, "later", "one")(ctx)
+	})
+
+	kubectl(t, g.gamma, "annotate", "--overwrite", "cluster", g.gamma.Name, v1alpha1.AnnotationConfirmRestore+"="+strings.ReplaceAll(t.Name(), "/", "."))
+	eventually(t, "confirmed, the later rule is gone", afterFault, noRule(g.alpha, "born-later"))
+	eventually(t, "confirmed, the later Secret is gone", afterFault, noSecret(g.alpha, "later"))
+	if err := hasCopy(g.alpha, g.gamma, "old", "one")(t.Context()); err != nil {
+		t.Error(err)
+	}
+	g.eventuallyWhole(t, afterFault)
+	putSecret(t, g.gamma, "old", "two")
+	eventually(t, "gamma is a source again", afterFault, hasCopy(g.alpha, g.gamma, "old", "two"))
+}
