@@ -11,6 +11,8 @@ BIN := $(CURDIR)/bin
 TESTBED_BIN := $(CURDIR)/e2e/testbed/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# Without gRPC's request pages and the generator of manual pages, which nobody here uses.
+TAGS := grpcnotrace,urfave_cli_no_docs
 
 # How long each fuzz target runs, and flags for the tests and the demo.
 FUZZTIME ?= 5s
@@ -33,7 +35,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/agent and bin/agentctl
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 
 .PHONY: testbed
 testbed: ## build bin/testbed and the control planes that it runs (about 8 minutes, once per version)

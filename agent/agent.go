@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -17,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/mesh"
@@ -49,7 +49,7 @@ type session struct {
 
 	client    *kube.Client
 	private   *private
-	events    record.EventRecorder
+	events    *kube.Recorder
 	clusterID string
 	key       ed25519.PrivateKey
 	server    kube.Server
@@ -132,7 +132,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 	}
 	s := &session{
 		options: o, log: a.log, client: client, health: health,
-		refused: map[refusal]entryNumber{}, private: &private{client: client.Kube, namespace: o.privateNamespace()},
+		refused: map[refusal]entryNumber{}, private: &private{client: client, namespace: o.privateNamespace()},
 	}
 	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
 		return nil, s.explain(err)
@@ -166,12 +166,8 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 		return nil, err
 	}
 	s.issuer = kube.NewIssuer(client, o.Namespace, s.server, own.Name)
-	if s.events, err = newRecorder(ctx, client.Kube); err != nil {
-		return nil, err
-	}
-	if s.registry, err = newRegistry(s); err != nil {
-		return nil, err
-	}
+	s.events = kube.NewRecorder(client, "roster-agent", a.log)
+	s.registry = newRegistry(s)
 	return s, nil
 }
 
@@ -234,12 +230,12 @@ func (s *session) newLoops() {
 // published as complete, and before the engine may take "not yet told" for "gone".
 func (s *session) run(ctx context.Context) error {
 	defer s.mesh.Close()
-	if err := s.registry.start(ctx); err != nil {
-		return err
+	group, ctx := errgroup.WithContext(ctx)
+	if err := s.registry.start(ctx, group); err != nil {
+		return cmp.Or(group.Wait(), err)
 	}
 	s.log.Info("caught up with the local API server", "cluster", s.ownName(), "clusterID", s.clusterID, "mesh", s.meshAddress(), "version", s.options.Version)
 	s.engine.Ready()
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.mesh.Run(ctx) })
 	group.Go(func() error { return s.engine.Run(ctx) })
 	group.Go(func() error { return s.publish.run(ctx, 1) })
@@ -251,6 +247,7 @@ func (s *session) run(ctx context.Context) error {
 	group.Go(func() error { return s.chores.run(ctx, 2) })
 	group.Go(func() error { return s.peers.run(ctx) })
 	group.Go(func() error { return s.watchNodes(ctx) })
+	group.Go(func() error { return s.events.Run(ctx) })
 	s.chores.add(choreAnnounce)
 	s.chores.add(choreVersion)
 	s.chores.add(choreBootstrap)

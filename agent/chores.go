@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -56,7 +54,7 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 // nodesChanged is called with all nodes when one of them changed in what describes the cluster. An API
 // server that was upgraded has had its connections closed, and with them the node watch, so the version
 // is read again here and not by a timer.
-func (s *session) nodesChanged(nodes []*corev1.Node) {
+func (s *session) nodesChanged(nodes []*kube.Node) {
 	s.metadata.setNodes(nodes)
 	s.chores.add(choreVersion)
 }
@@ -81,11 +79,11 @@ func (s *session) watchNodes(ctx context.Context) error {
 // metadataCell is what the cluster says of itself.
 type metadataCell struct {
 	mu      sync.Mutex
-	nodes   []*corev1.Node
+	nodes   []*kube.Node
 	version string
 }
 
-func (m *metadataCell) setNodes(nodes []*corev1.Node) {
+func (m *metadataCell) setNodes(nodes []*kube.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nodes = nodes

@@ -66,7 +66,7 @@ func (s *session) importCluster(ctx context.Context, key replica.Key) error {
 // An origin that changed its name gets a new copy, with what is local in the old one, before that goes.
 func (s *session) writeClusterCopy(ctx context.Context, entry replica.Entry, payload *clusterPayload) error {
 	id := entry.Origin
-	clusters := s.client.Registry.ClusterRegistryV1alpha1().Clusters()
+	clusters := s.client.Clusters()
 	name, copies := s.localName(id, payload.Name), s.registry.byID(id)
 	at := slices.IndexFunc(copies, func(c *v1alpha1.Cluster) bool { return c.Name == name })
 	if at < 0 {
@@ -77,7 +77,7 @@ func (s *session) writeClusterCopy(ctx context.Context, entry replica.Entry, pay
 		}
 		s.fillCopy(fresh, id, payload)
 		fresh.Annotations[annotationEntry] = numberOf(entry).String()
-		_, err := clusters.Create(ctx, fresh, metav1.CreateOptions{})
+		_, err := clusters.Create(ctx, fresh)
 		return err // its arrival in the watch is the next look
 	}
 	for i, have := range copies {
@@ -96,7 +96,7 @@ func (s *session) writeClusterCopy(ctx context.Context, entry replica.Entry, pay
 	if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, payload.Spec.Mesh.Endpoints) {
 		defer s.mesh.Kick() // it is to be met elsewhere
 	}
-	if _, err := clusters.Update(ctx, want, metav1.UpdateOptions{}); err != nil {
+	if _, err := clusters.Update(ctx, want); err != nil {
 		return fmt.Errorf("update cluster %s: %w", have.Name, err)
 	}
 	return nil
@@ -136,7 +136,7 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 	} else if err != nil {
 		return fmt.Errorf("read rule %s: %w", key.Name, err)
 	}
-	rules := s.client.Registry.ClusterRegistryV1alpha1().ResourceSyncRules()
+	rules := s.client.Rules()
 	plan, entry := planCopy(s.clusterID, have, s.replica.Find(key), s.provenGone(have))
 	if s.reports.clash(key.Name, clashOf(plan, have, entry)) {
 		s.ruleStatuses.add(key.Name)
@@ -169,9 +169,9 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 	changed := have == nil || !sameMeta(have, want) || !equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	want.Annotations[annotationEntry] = numberOf(entry).String()
 	if have == nil {
-		_, err = rules.Create(ctx, want, metav1.CreateOptions{})
+		_, err = rules.Create(ctx, want)
 	} else if changed {
-		_, err = rules.Update(ctx, want, metav1.UpdateOptions{})
+		_, err = rules.Update(ctx, want)
 	}
 	if apierrors.IsInvalid(err) {
 		s.refuse(entry, err)

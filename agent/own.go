@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,9 +54,10 @@ func (s *session) checkRights(ctx context.Context) error {
 	add(v1alpha1.SchemeGroupVersion.WithKind("Cluster"), "", "list", "watch", "create", "update", "delete")
 	add(v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), "", "list", "watch", "create", "update", "delete")
 	add(v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), "", "list", "watch")
-	add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), v1alpha1.ReadersNamespace(s.options.Namespace), "create")
-	add(corev1.SchemeGroupVersion.WithKind("Secret"), s.options.Namespace, "get", "list", "watch", "create", "update")
-	add(corev1.SchemeGroupVersion.WithKind("Secret"), s.options.privateNamespace(), "get", "create", "update")
+	add(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, v1alpha1.ReadersNamespace(s.options.Namespace), "create")
+	secrets := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	add(secrets, s.options.Namespace, "get", "list", "watch", "create", "update")
+	add(secrets, s.options.privateNamespace(), "get", "create", "update")
 	missing, err := s.client.Allowed(ctx, need)
 	if errors.Is(err, kube.ErrKindUnknown) {
 		return fmt.Errorf("the API server does not serve a kind that the agent keeps: install the CRDs of charts/agent first: %w", err)
@@ -75,14 +75,13 @@ func (s *session) checkRights(ctx context.Context) error {
 // had, or that the flag gives. Of several the one with that name counts, else the oldest; the others show
 // LocalConflict.
 func (s *session) findOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
-	list, err := s.client.Registry.ClusterRegistryV1alpha1().Clusters().List(ctx, metav1.ListOptions{})
+	list, err := s.client.Clusters().List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list clusters: %w", err)
 	}
 	name := cmp.Or(s.ownName(), s.options.ClusterName)
 	var own, holder *v1alpha1.Cluster
-	for i := range list.Items {
-		c := &list.Items[i]
+	for _, c := range list {
 		switch {
 		case string(c.Spec.ClusterID) != s.clusterID:
 			if c.Name == name {
@@ -107,7 +106,7 @@ func (s *session) findOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error)
 // answers for; everything else in it is the user's. It is also the repair of an object that was deleted:
 // only leaving the group ends a Cluster.
 func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
-	clusters := s.client.Registry.ClusterRegistryV1alpha1().Clusters()
+	clusters := s.client.Clusters()
 	var out *v1alpha1.Cluster
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		have, err := s.findOwnCluster(ctx)
@@ -117,7 +116,7 @@ func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, erro
 		if have == nil {
 			fresh := s.bornCluster()
 			s.fillOwn(fresh)
-			out, err = clusters.Create(ctx, fresh, metav1.CreateOptions{})
+			out, err = clusters.Create(ctx, fresh)
 			return err
 		}
 		want := have.DeepCopy()
@@ -125,7 +124,7 @@ func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, erro
 		if out = have; equality.Semantic.DeepEqual(have.Spec, want.Spec) {
 			return nil
 		}
-		out, err = clusters.Update(ctx, want, metav1.UpdateOptions{})
+		out, err = clusters.Update(ctx, want)
 		return err
 	})
 	if err != nil {
@@ -179,7 +178,7 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 		return 0, nil
 	}
 	name := types.NamespacedName{Namespace: s.options.Namespace, Name: s.ownName()}
-	have, err := s.client.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	have, err := s.client.Secrets(name.Namespace).Read(ctx, name.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
@@ -197,7 +196,7 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 	if err != nil {
 		return 0, s.problems.set(problemCredential, fmt.Errorf("issue the credential that peers are given: %w", err))
 	}
-	err = applySecret(ctx, s.client.Kube, &corev1.Secret{
+	err = applySecret(ctx, s.client, &kube.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name.Name, Namespace: name.Namespace, Labels: managedLabels()},
 		Type:       v1alpha1.SecretType,
 		Data:       map[string][]byte{v1alpha1.SecretKubeconfigKey: credential.Kubeconfig},

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -240,7 +239,7 @@ func (l *peerLink) pasted(ctx context.Context, in linkInputs) ([]byte, error) {
 		return nil, nil
 	}
 	name := in.secret.Namespace + "/" + in.secret.Name
-	secret, err := l.session.client.Kube.CoreV1().Secrets(in.secret.Namespace).Get(ctx, in.secret.Name, metav1.GetOptions{})
+	secret, err := l.session.client.Secrets(in.secret.Namespace).Read(ctx, in.secret.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

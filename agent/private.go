@@ -13,13 +13,12 @@ import (
 	"maps"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 )
@@ -39,13 +38,13 @@ var ErrIdentityLost = errors.New("the private key of this cluster is lost")
 
 // private is what the agent keeps for itself in <namespace>-private.
 type private struct {
-	client    kubernetes.Interface
+	client    *kube.Client
 	namespace string
 }
 
 // identity reads the cluster's key, or makes it when no public key was ever recorded.
 func (p *private) identity(ctx context.Context, clusterID string, recorded []byte) (ed25519.PrivateKey, error) {
-	secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
+	secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
 	switch {
 	case apierrors.IsNotFound(err) && len(recorded) > 0:
 		return nil, fmt.Errorf("%w: Secret %s/%s is missing, but this cluster's Cluster object records a public key; restore the Secret from a backup", ErrIdentityLost, p.namespace, identitySecret)
@@ -73,11 +72,11 @@ func (p *private) mint(ctx context.Context, clusterID string) (ed25519.PrivateKe
 	if err != nil {
 		return nil, fmt.Errorf("encode identity key: %w", err)
 	}
-	secret := &corev1.Secret{
+	secret := &kube.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: identitySecret, Namespace: p.namespace, Labels: managedLabels()},
 		Data:       map[string][]byte{identityKey: data, epochKey: []byte("0"), "clusterID": []byte(clusterID)},
 	}
-	_, err = p.client.CoreV1().Secrets(p.namespace).Create(ctx, secret, metav1.CreateOptions{})
+	_, err = p.client.Secrets(p.namespace).Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) { // another agent of this cluster was quicker: its key is the cluster's
 		return p.identity(ctx, clusterID, nil)
 	}
@@ -92,7 +91,7 @@ func (p *private) mint(ctx context.Context, clusterID string) (ed25519.PrivateKe
 func (p *private) openEpoch(ctx context.Context, floor uint64) (uint64, error) {
 	var epoch uint64
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
+		secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
 		if err != nil {
 			return err
 		}
@@ -104,7 +103,7 @@ func (p *private) openEpoch(ctx context.Context, floor uint64) (uint64, error) {
 		}
 		epoch = max(last, floor) + 1
 		secret.Data[epochKey] = []byte(strconv.FormatUint(epoch, 10))
-		_, err = p.client.CoreV1().Secrets(p.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+		_, err = p.client.Secrets(p.namespace).Update(ctx, secret)
 		return err
 	})
 	if err != nil {
@@ -122,7 +121,7 @@ type pinRecord struct {
 // pins reads the recorded pins. They win over the Cluster objects, which anybody with write access to this
 // cluster may have edited while the agent was away.
 func (p *private) pins(ctx context.Context, log *slog.Logger) ([]mesh.Pin, error) {
-	secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, trustSecret, metav1.GetOptions{})
+	secret, err := p.client.Secrets(p.namespace).Read(ctx, trustSecret)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -154,7 +153,7 @@ func (p *private) recordPins(ctx context.Context, pins []mesh.Pin) error {
 		}
 		data[pin.ClusterID] = record
 	}
-	return p.record(ctx, &corev1.Secret{
+	return p.record(ctx, &kube.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: trustSecret, Namespace: p.namespace, Labels: managedLabels()},
 		Data:       data,
 	})
@@ -162,7 +161,7 @@ func (p *private) recordPins(ctx context.Context, pins []mesh.Pin) error {
 
 // recordCredential keeps the kubeconfig that a peer's agent issued to us.
 func (p *private) recordCredential(ctx context.Context, clusterID string, kubeconfig []byte) error {
-	return p.record(ctx, &corev1.Secret{
+	return p.record(ctx, &kube.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: peerSecret + clusterID, Namespace: p.namespace, Labels: managedLabels()},
 		Type:       v1alpha1.SecretType,
 		Data:       map[string][]byte{v1alpha1.SecretKubeconfigKey: kubeconfig},
@@ -171,7 +170,7 @@ func (p *private) recordCredential(ctx context.Context, clusterID string, kubeco
 
 // credential returns the kubeconfig that was kept for a peer, or nil.
 func (p *private) credential(ctx context.Context, clusterID string) ([]byte, error) {
-	secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, peerSecret+clusterID, metav1.GetOptions{})
+	secret, err := p.client.Secrets(p.namespace).Read(ctx, peerSecret+clusterID)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -182,23 +181,23 @@ func (p *private) credential(ctx context.Context, clusterID string) ([]byte, err
 }
 
 // record creates the Secret or replaces the data of the one that is there.
-func (p *private) record(ctx context.Context, want *corev1.Secret) error {
+func (p *private) record(ctx context.Context, want *kube.Secret) error {
 	if err := applySecret(ctx, p.client, want); err != nil {
 		return fmt.Errorf("record Secret %s/%s: %w", want.Namespace, want.Name, err)
 	}
 	return nil
 }
 
-func applySecret(ctx context.Context, client kubernetes.Interface, want *corev1.Secret) error {
-	secrets := client.CoreV1().Secrets(want.Namespace)
+func applySecret(ctx context.Context, client *kube.Client, want *kube.Secret) error {
+	secrets := client.Secrets(want.Namespace)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		have, err := secrets.Get(ctx, want.Name, metav1.GetOptions{})
+		have, err := secrets.Read(ctx, want.Name)
 		if apierrors.IsNotFound(err) {
-			_, err = secrets.Create(ctx, want, metav1.CreateOptions{})
+			_, err = secrets.Create(ctx, want)
 			if !apierrors.IsAlreadyExists(err) {
 				return err
 			}
-			have, err = secrets.Get(ctx, want.Name, metav1.GetOptions{})
+			have, err = secrets.Read(ctx, want.Name)
 		}
 		if err != nil {
 			return err
@@ -207,7 +206,7 @@ func applySecret(ctx context.Context, client kubernetes.Interface, want *corev1.
 			return nil
 		}
 		have.Data = want.Data
-		_, err = secrets.Update(ctx, have, metav1.UpdateOptions{})
+		_, err = secrets.Update(ctx, have)
 		return err
 	})
 }

@@ -6,20 +6,18 @@ package agent
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
-	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/kube/client/informers/externalversions"
 	listers "github.com/roster-mesh/roster/kube/client/listers/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules"
@@ -30,78 +28,61 @@ const clusterIDIndex = "clusterID"
 // registry is the local API server's Clusters, rules and features, watched, with the Secrets that a swap
 // may have put into the agent's namespace. Objects in its listers are shared: never change one.
 type registry struct {
-	session   *session
-	factories []interface {
-		Start(<-chan struct{})
-		Shutdown()
-	}
+	session      *session
+	mirrors      []*mirror
 	clusterIndex cache.Indexer
 	clusters     listers.ClusterLister
 	rules        listers.ResourceSyncRuleLister
 	features     listers.ClusterFeatureLister
-	secrets      corelisters.SecretLister
-	handlers     []cache.ResourceEventHandlerRegistration
+	secrets      cache.Indexer
 }
 
-func newRegistry(s *session) (*registry, error) {
+func newRegistry(s *session) *registry {
 	r := &registry{session: s}
-	objects := externalversions.NewSharedInformerFactoryWithOptions(s.client.Registry, 0, externalversions.WithTransform(withoutManagedFields))
-	api := objects.ClusterRegistry().V1alpha1()
-	credentials := informers.NewSharedInformerFactoryWithOptions(s.client.Kube, 0,
-		informers.WithNamespace(s.options.Namespace),
-		informers.WithTransform(func(o any) (any, error) { return withoutData(o), nil }),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("type", v1alpha1.SecretType).String()
-		}))
-	r.factories = append(r.factories, objects, credentials)
-
-	clusters := api.Clusters().Informer()
-	err := clusters.AddIndexers(cache.Indexers{clusterIDIndex: func(o any) ([]string, error) {
+	byClusterID := cache.Indexers{clusterIDIndex: func(o any) ([]string, error) {
 		if c, ok := o.(*v1alpha1.Cluster); ok {
 			return []string{string(c.Spec.ClusterID)}, nil
 		}
 		return nil, nil
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("index clusters: %w", err)
-	}
-	r.clusterIndex = clusters.GetIndexer()
-	r.secrets = credentials.Core().V1().Secrets().Lister()
-	r.clusters, r.rules, r.features = api.Clusters().Lister(), api.ResourceSyncRules().Lister(), api.ClusterFeatures().Lister()
+	}}
+	watched := func(kind schema.GroupVersionKind) kube.WatchOptions { return kube.WatchOptions{GVK: kind} }
+	clusters := newMirror(watched(s.client.Clusters().Kind()), whole[v1alpha1.Cluster], byClusterID, r.observer(r.clusterChanged), s.log)
+	rules := newMirror(watched(s.client.Rules().Kind()), whole[v1alpha1.ResourceSyncRule], nil, r.observer(r.ruleChanged), s.log)
+	features := newMirror(watched(s.client.Features().Kind()), whole[v1alpha1.ClusterFeature], nil, r.observer(r.featureChanged), s.log)
+	credentials := s.client.Secrets(s.options.Namespace)
+	secrets := newMirror(kube.WatchOptions{
+		GVK: credentials.Kind(), Namespace: s.options.Namespace,
+		FieldSelector: fields.OneTermEqualSelector("type", v1alpha1.SecretType).String(),
+	}, withoutData, nil, r.observer(r.secretChanged), s.log)
 
-	for informer, changed := range map[cache.SharedIndexInformer]func(before, now any){
-		clusters:                                     r.clusterChanged,
-		api.ResourceSyncRules().Informer():           r.ruleChanged,
-		api.ClusterFeatures().Informer():             r.featureChanged,
-		credentials.Core().V1().Secrets().Informer(): r.secretChanged,
-	} {
-		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(o any, first bool) {
-				if first {
-					r.saw(o, (*versions).listed)
-				} else {
-					r.saw(o, (*versions).saw)
-				}
-				changed(nil, o)
-			},
-			UpdateFunc: func(before, now any) {
-				r.saw(now, (*versions).saw)
-				changed(before, now)
-			},
-			DeleteFunc: func(o any) {
-				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-					o = gone.Obj
-				}
-				r.saw(o, (*versions).sawGone)
-				changed(nil, o)
-			},
-		})
-		if err != nil {
-			return nil, fmt.Errorf("watch the local API server: %w", err)
-		}
-		r.handlers = append(r.handlers, handler)
+	r.mirrors = []*mirror{clusters, rules, features, secrets}
+	r.clusterIndex, r.secrets = clusters.index, secrets.index
+	r.clusters = listers.NewClusterLister(clusters.index)
+	r.rules = listers.NewResourceSyncRuleLister(rules.index)
+	r.features = listers.NewClusterFeatureLister(features.index)
+	return r
+}
+
+// observer hands on to changed what happens to the objects of a kind.
+func (r *registry) observer(changed func(before, now any)) observer {
+	return observer{
+		added: func(o any, first bool) {
+			if first {
+				r.saw(o, (*versions).listed)
+			} else {
+				r.saw(o, (*versions).saw)
+			}
+			changed(nil, o)
+		},
+		changed: func(before, now any) {
+			r.saw(now, (*versions).saw)
+			changed(before, now)
+		},
+		gone: func(last any) {
+			r.saw(last, (*versions).sawGone)
+			changed(nil, last)
+		},
 	}
-	return r, nil
 }
 
 // saw hands the version of an object to what watches over their order.
@@ -121,13 +102,16 @@ func (r *registry) saw(o any, take func(*versions, replica.Kind, string)) {
 	}
 }
 
-// start returns when every handler has seen the first complete list.
-func (r *registry) start(ctx context.Context) error {
-	for _, f := range r.factories {
-		f.Start(ctx.Done())
+// start keeps the registry until ctx ends, in group, and returns when every handler has seen the first complete
+// list.
+func (r *registry) start(ctx context.Context, group *errgroup.Group) error {
+	for _, m := range r.mirrors {
+		group.Go(func() error { return m.run(ctx, r.session.client) })
 	}
-	for _, h := range r.handlers {
-		if !cache.WaitForCacheSync(ctx.Done(), h.HasSynced) {
+	for _, m := range r.mirrors {
+		select {
+		case <-m.synced:
+		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
@@ -225,7 +209,7 @@ func (r *registry) featureChanged(_, o any) {
 
 // secretChanged wakes the peers that read their credential from the Secret.
 func (r *registry) secretChanged(_, o any) {
-	secret, ok := o.(*corev1.Secret)
+	secret, ok := o.(*kube.Secret)
 	if !ok {
 		return
 	}
@@ -244,28 +228,19 @@ func (r *registry) secretChanged(_, o any) {
 // secretVersion is the version of a credential in the agent's namespace; "" when it is not there, or of
 // another type.
 func (r *registry) secretVersion(ref v1alpha1.NamespacedName) string {
-	secret, err := r.secrets.Secrets(ref.Namespace).Get(ref.Name)
-	if err != nil {
-		return ""
+	found, _, _ := r.secrets.GetByKey(ref.Namespace + "/" + ref.Name) // this index returns no error
+	if secret, ok := found.(*kube.Secret); ok {
+		return secret.ResourceVersion
 	}
-	return secret.ResourceVersion
+	return ""
 }
 
-// withoutManagedFields drops what nobody here reads.
-func withoutManagedFields(o any) (any, error) {
-	if object, err := meta.Accessor(o); err == nil {
-		object.SetManagedFields(nil)
-	}
-	return o, nil
-}
+// whole keeps all of an object.
+func whole[T any](o *T) *T { return o }
 
 // withoutData keeps of a credential only that it is there and which version it has.
-func withoutData(o any) any {
-	secret, ok := o.(*corev1.Secret)
-	if !ok {
-		return o
-	}
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+func withoutData(secret *kube.Secret) *kube.Secret {
+	return &kube.Secret{ObjectMeta: metav1.ObjectMeta{
 		Name: secret.Name, Namespace: secret.Namespace, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
 	}, Type: secret.Type}
 }

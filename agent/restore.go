@@ -143,26 +143,13 @@ func (r *restore) mayReopen() bool {
 
 // presentVersion is the version that the API server is at, for one kind.
 func (s *session) presentVersion(ctx context.Context, kind replica.Kind) (string, error) {
-	api, first := s.client.Registry.ClusterRegistryV1alpha1(), metav1.ListOptions{Limit: 1}
 	switch kind {
 	case replica.KindCluster:
-		list, err := api.Clusters().List(ctx, first)
-		if err != nil {
-			return "", err
-		}
-		return list.ResourceVersion, nil
+		return s.client.Clusters().Position(ctx)
 	case replica.KindRule:
-		list, err := api.ResourceSyncRules().List(ctx, first)
-		if err != nil {
-			return "", err
-		}
-		return list.ResourceVersion, nil
+		return s.client.Rules().Position(ctx)
 	case replica.KindFeature:
-		list, err := api.ClusterFeatures().List(ctx, first)
-		if err != nil {
-			return "", err
-		}
-		return list.ResourceVersion, nil
+		return s.client.Features().Position(ctx)
 	}
 	return "", fmt.Errorf("kind %d is not watched", kind)
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
@@ -207,7 +207,7 @@ func (s *session) writeClusterStatus(ctx context.Context, id string) error {
 		}
 		update := have.DeepCopy()
 		update.Status = want
-		_, err := s.client.Registry.ClusterRegistryV1alpha1().Clusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
+		_, err := s.client.Clusters().UpdateStatus(ctx, update)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			continue // the watch brings the newer object, and with it the next look
 		}
@@ -266,10 +266,10 @@ func (s *session) announce(c *v1alpha1.Cluster, now []metav1.Condition) {
 		if was != nil && was.Status == is.Status || was == nil && is.Status != metav1.ConditionTrue {
 			continue
 		}
-		kind := corev1.EventTypeNormal
+		kind := kube.EventNormal
 		if is.Status != metav1.ConditionTrue && is.Type != v1alpha1.ConditionLocalConflict {
-			kind = corev1.EventTypeWarning
+			kind = kube.EventWarning
 		}
-		s.events.Event(c, kind, is.Type+string(is.Status), strings.TrimSuffix(is.Reason+": "+is.Message, ": "))
+		s.events.Event(s.client.Clusters().Kind(), c, kind, is.Type+string(is.Status), strings.TrimSuffix(is.Reason+": "+is.Message, ": "))
 	}
 }

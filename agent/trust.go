@@ -184,9 +184,9 @@ func kindName(k replica.Kind) string {
 }
 
 // exactly makes a delete hit the object that was looked at and no successor of it.
-func exactly(o metav1.Object) metav1.DeleteOptions {
+func exactly(o metav1.Object) *metav1.Preconditions {
 	uid, version := o.GetUID(), o.GetResourceVersion()
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	return &metav1.Preconditions{UID: &uid, ResourceVersion: &version}
 }
 
 // sameMeta compares what a copy's metadata carries over.

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -58,11 +56,17 @@ func (c *Client) denied(ctx context.Context, right Attributes) (string, error) {
 	if !res.namespaced {
 		namespace = ""
 	}
-	review, err := c.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: right.Verb, Group: res.Group, Version: res.Version, Resource: res.Resource, Namespace: namespace,
+	var review struct {
+		Status struct {
+			Allowed bool `json:"allowed"`
+		} `json:"status"`
+	}
+	err = c.post(ctx, map[string]any{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"spec": map[string]any{"resourceAttributes": map[string]string{
+			"verb": right.Verb, "group": res.Group, "version": res.Version, "resource": res.Resource, "namespace": namespace,
 		}},
-	}, metav1.CreateOptions{})
+	}, &review, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
 	if err != nil {
 		return "", classify(err)
 	}

@@ -13,11 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
-
-	"github.com/roster-mesh/roster/kube/client/versioned"
 )
 
 // requestTimeout bounds one request that is not a watch.
@@ -25,14 +21,16 @@ const requestTimeout = 30 * time.Second
 
 // Client speaks to one API server, the local one or a peer's. All its parts share one pool of
 // connections. It is safe for concurrent use.
+//
+// It is built on client-go's dynamic client: the generated clients bring every kind of Kubernetes
+// into the program, which is half of an idle agent's memory.
 type Client struct {
-	Config   *rest.Config
-	Kube     kubernetes.Interface
-	Registry versioned.Interface
-	Dynamic  dynamic.Interface
+	Config *rest.Config
 
-	kinds *kinds
-	pool  *http.Transport
+	requests rest.Interface
+	dynamic  dynamic.Interface
+	kinds    *kinds
+	pool     *http.Transport
 }
 
 // NewClient makes a client; it sends nothing yet. Close it when it is no longer used. A positive
@@ -42,26 +40,17 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	if cfg.UserAgent == "" {
 		cfg = withDefaults(cfg)
 	}
-	if cfg.QPS > 0 && cfg.RateLimiter == nil {
-		// One limit for all parts; each would make its own.
-		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, max(cfg.Burst, 1))
-	}
 	client, pool, err := newHTTPClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Config: cfg, pool: pool}
-	if c.Kube, err = kubernetes.NewForConfigAndClient(cfg, client); err != nil {
+	all := dynamic.ConfigFor(cfg)
+	all.APIPath, all.GroupVersion = "/", nil // every request has its whole path
+	requests, err := rest.UnversionedRESTClientForConfigAndClient(all, client)
+	if err != nil {
 		return nil, fmt.Errorf("API server address: %w", err)
 	}
-	if c.Registry, err = versioned.NewForConfigAndClient(cfg, client); err != nil {
-		return nil, fmt.Errorf("API server address: %w", err)
-	}
-	if c.Dynamic, err = dynamic.NewForConfigAndClient(cfg, client); err != nil {
-		return nil, fmt.Errorf("API server address: %w", err)
-	}
-	c.kinds = newKinds(c.Kube.Discovery().RESTClient())
-	return c, nil
+	return &Client{Config: cfg, requests: requests, dynamic: dynamic.New(requests), kinds: newKinds(requests), pool: pool}, nil
 }
 
 // Close drops idle connections. End the watches first; a request in flight keeps its connection.
@@ -71,8 +60,8 @@ func (c *Client) Close() { c.pool.CloseIdleConnections() }
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	ns, err := c.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
+	var ns metav1.PartialObjectMetadata
+	if err := answer(c.requests.Get().AbsPath("/api/v1/namespaces", metav1.NamespaceSystem).Do(ctx), &ns); err != nil {
 		return "", classify(err)
 	}
 	return string(ns.UID), nil
@@ -82,13 +71,31 @@ func (c *Client) ClusterID(ctx context.Context) (string, error) {
 func (c *Client) ServerVersion(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	raw, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
-	if err != nil {
+	var info version.Info
+	if err := answer(c.requests.Get().AbsPath("/version").Do(ctx), &info); err != nil {
 		return "", classify(err)
 	}
-	var info version.Info
-	if err := json.Unmarshal(raw, &info); err != nil {
-		return "", fmt.Errorf("read /version: %s", oneLine(err.Error()))
-	}
 	return oneLine(info.GitVersion), nil
+}
+
+// post creates what body says at a path, and reads the answer into out.
+func (c *Client) post(ctx context.Context, body, out any, path ...string) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request := c.requests.Post().AbsPath(path...).SetHeader("Content-Type", "application/json")
+	return answer(request.Param("fieldManager", fieldManager).Body(data).Do(ctx), out)
+}
+
+// answer reads the JSON that an API server answered with.
+func answer(result rest.Result, out any) error {
+	data, err := result.Raw()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("read the API server's answer: %s", oneLine(err.Error()))
+	}
+	return nil
 }

@@ -106,7 +106,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			}
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		})
-		if err := c.Kube.Discovery().RESTClient().Get().AbsPath("/redirect").Do(t.Context()).Error(); err == nil {
+		if err := c.requests.Get().AbsPath("/redirect").Do(t.Context()).Error(); err == nil {
 			t.Error("a redirect was taken for an answer")
 		}
 	})

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api/v1"
@@ -64,18 +62,28 @@ func (i *Issuer) Issue(ctx context.Context, account string, ttl time.Duration) (
 	return Credential{Kubeconfig: kubeconfig, Expires: token.ExpirationTimestamp.Time}, nil
 }
 
+// grant is the status of a TokenRequest.
+type grant struct {
+	Token               string      `json:"token"`
+	ExpirationTimestamp metav1.Time `json:"expirationTimestamp"`
+}
+
 // token asks for a token first and creates the account when that is what is missing, so that a
 // renewal is one request.
-func (i *Issuer) token(ctx context.Context, account string, ttl time.Duration) (*authenticationv1.TokenRequestStatus, error) {
-	accounts := i.client.Kube.CoreV1().ServiceAccounts(i.readers)
-	seconds := int64(ttl / time.Second)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	granted, err := accounts.CreateToken(ctx, account, request, metav1.CreateOptions{})
+func (i *Issuer) token(ctx context.Context, account string, ttl time.Duration) (*grant, error) {
+	request := map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+		"spec": map[string]any{"expirationSeconds": int64(ttl / time.Second)},
+	}
+	var granted struct {
+		Status grant `json:"status"`
+	}
+	err := i.client.post(ctx, request, &granted, i.accounts(), account, "token")
 	if apierrors.IsNotFound(err) {
 		if err := i.createAccount(ctx, account); err != nil {
 			return nil, err
 		}
-		granted, err = accounts.CreateToken(ctx, account, request, metav1.CreateOptions{})
+		err = i.client.post(ctx, request, &granted, i.accounts(), account, "token")
 	}
 	if err != nil {
 		return nil, classify(err)
@@ -86,12 +94,17 @@ func (i *Issuer) token(ctx context.Context, account string, ttl time.Duration) (
 	return &granted.Status, nil
 }
 
+// accounts is the path of the readers' ServiceAccounts.
+func (i *Issuer) accounts() string { return "/api/v1/namespaces/" + i.readers + "/serviceaccounts" }
+
 func (i *Issuer) createAccount(ctx context.Context, account string) error {
-	automount := false // nothing runs under it
-	_, err := i.client.Kube.CoreV1().ServiceAccounts(i.readers).Create(ctx, &corev1.ServiceAccount{
-		ObjectMeta:                   metav1.ObjectMeta{Name: account, Labels: map[string]string{"app.kubernetes.io/managed-by": "roster"}},
-		AutomountServiceAccountToken: &automount,
-	}, metav1.CreateOptions{FieldManager: fieldManager})
+	var made metav1.PartialObjectMetadata
+	err := i.client.post(ctx, map[string]any{
+		"apiVersion": "v1", "kind": "ServiceAccount",
+		"metadata": map[string]any{"name": account, "labels": map[string]string{"app.kubernetes.io/managed-by": "roster"}},
+		// Nothing runs under it.
+		"automountServiceAccountToken": false,
+	}, &made, i.accounts())
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil

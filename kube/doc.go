@@ -13,6 +13,8 @@
 //   - Client.Create, Update, Delete and Read are single requests. The decision what to write is
 //     the caller's, taken from what was watched; the preconditions of Update and Delete make a
 //     decision that was taken too late fail as a conflict.
+//   - Client.Clusters, Rules, Features and Secrets are the same for the kinds that an agent always
+//     has, as values of Go types; Recorder writes events about them.
 //   - Client.Allowed names missing rights in words.
 //   - Issuer makes the short-lived kubeconfigs that peers read this cluster with, and FindServer
 //     the address that they use for it.

@@ -52,7 +52,7 @@ func (k *kinds) find(ctx context.Context, gvk schema.GroupVersionKind) (resource
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var list metav1.APIResourceList
-	err := k.client.Get().AbsPath(path).Do(ctx).Into(&list)
+	err := answer(k.client.Get().AbsPath(path).Do(ctx), &list)
 	if apierrors.IsNotFound(err) {
 		return resource{}, &fault{ErrKindUnknown, describeKind(gvk), err}
 	}
@@ -95,7 +95,7 @@ func (c *Client) objects(ctx context.Context, gvk schema.GroupVersionKind, names
 
 func (c *Client) at(res resource, namespace string) dynamic.ResourceInterface {
 	if res.namespaced {
-		return c.Dynamic.Resource(res.GroupVersionResource).Namespace(namespace)
+		return c.dynamic.Resource(res.GroupVersionResource).Namespace(namespace)
 	}
-	return c.Dynamic.Resource(res.GroupVersionResource)
+	return c.dynamic.Resource(res.GroupVersionResource)
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -28,8 +28,12 @@ const (
 	maxZones    = 256
 )
 
-// Labels and annotations that DescribeCluster reads, beside the topology labels of Kubernetes.
+// Labels and annotations that DescribeCluster reads.
 const (
+	labelRegion    = "topology.kubernetes.io/region"
+	labelZone      = "topology.kubernetes.io/zone"
+	labelRegionOld = "failure-domain.beta.kubernetes.io/region"
+	labelZoneOld   = "failure-domain.beta.kubernetes.io/zone"
 	labelPKE       = "nodepool.banzaicloud.io/name"
 	labelIKS       = "iks.intersight.cisco.com/version"
 	labelOpenShift = "node.openshift.io/os_id"
@@ -47,8 +51,8 @@ const (
 )
 
 // providerOf tells the provider from the scheme of a node's providerID.
-func providerOf(n *corev1.Node) string {
-	scheme, _, _ := strings.Cut(n.Spec.ProviderID, "://")
+func providerOf(n *Node) string {
+	scheme, _, _ := strings.Cut(n.ProviderID, "://")
 	switch scheme {
 	case "aws":
 		return "amazon"
@@ -70,7 +74,7 @@ func providerOf(n *corev1.Node) string {
 // distribution is one rule for telling distributions apart.
 type distribution struct {
 	name string
-	is   func(n *corev1.Node, provider string) bool
+	is   func(n *Node, provider string) bool
 }
 
 // distributions returns the rules; the first that holds for a node wins. A distribution that marks
@@ -78,33 +82,33 @@ type distribution struct {
 // built with, comes last.
 func distributions() []distribution {
 	return []distribution{
-		{"OPENSHIFT", func(n *corev1.Node, _ string) bool { return n.Labels[labelOpenShift] != "" }},
-		{"IKS", func(_ *corev1.Node, p string) bool { return p == "cisco" }},
-		{"RKE2", func(n *corev1.Node, _ string) bool {
-			return anyPrefix(n.Annotations, prefixRKE2) || strings.Contains(n.Status.NodeInfo.KubeletVersion, "+rke2r")
+		{"OPENSHIFT", func(n *Node, _ string) bool { return n.Labels[labelOpenShift] != "" }},
+		{"IKS", func(_ *Node, p string) bool { return p == "cisco" }},
+		{"RKE2", func(n *Node, _ string) bool {
+			return anyPrefix(n.Annotations, prefixRKE2) || strings.Contains(n.KubeletVersion, "+rke2r")
 		}},
-		{"RKE", func(n *corev1.Node, _ string) bool { return anyPrefix(n.Annotations, prefixRKE) }},
-		{"K3D", func(n *corev1.Node, _ string) bool { return strings.HasPrefix(n.Spec.ProviderID, "k3s://k3d-") }},
-		{"K3S", func(n *corev1.Node, _ string) bool {
-			return anyPrefix(n.Annotations, prefixK3S) || strings.Contains(n.Status.NodeInfo.KubeletVersion, "+k3s")
+		{"RKE", func(n *Node, _ string) bool { return anyPrefix(n.Annotations, prefixRKE) }},
+		{"K3D", func(n *Node, _ string) bool { return strings.HasPrefix(n.ProviderID, "k3s://k3d-") }},
+		{"K3S", func(n *Node, _ string) bool {
+			return anyPrefix(n.Annotations, prefixK3S) || strings.Contains(n.KubeletVersion, "+k3s")
 		}},
-		{"MICROK8S", func(n *corev1.Node, _ string) bool { return n.Labels[labelMicroK8s] != "" }},
-		{"TALOS", func(n *corev1.Node, _ string) bool {
-			return strings.HasPrefix(n.Status.NodeInfo.OSImage, osTalos) || anyPrefix(n.Annotations, prefixTalos)
+		{"MICROK8S", func(n *Node, _ string) bool { return n.Labels[labelMicroK8s] != "" }},
+		{"TALOS", func(n *Node, _ string) bool {
+			return strings.HasPrefix(n.OSImage, osTalos) || anyPrefix(n.Annotations, prefixTalos)
 		}},
-		{"PKE", func(n *corev1.Node, _ string) bool {
+		{"PKE", func(n *Node, _ string) bool {
 			return n.Labels[labelPKE] != "" && n.Annotations[keyKubeadm] != ""
 		}},
-		{"KIND", func(_ *corev1.Node, p string) bool { return p == "kind" }},
-		{"GKE", func(n *corev1.Node, p string) bool { return p == "google" && n.Labels[labelGKE] != "" }},
-		{"AKS", func(n *corev1.Node, p string) bool {
+		{"KIND", func(_ *Node, p string) bool { return p == "kind" }},
+		{"GKE", func(n *Node, p string) bool { return p == "google" && n.Labels[labelGKE] != "" }},
+		{"AKS", func(n *Node, p string) bool {
 			return p == "azure" && (n.Labels[labelAKS] != "" || n.Labels[labelAKSNew] != "")
 		}},
-		{"EKS", func(n *corev1.Node, p string) bool {
+		{"EKS", func(n *Node, p string) bool {
 			_, kubeadm := n.Annotations[keyKubeadm]
 			return p == "amazon" && (n.Labels[labelEKS] != "" || !kubeadm)
 		}},
-		{"KUBEADM", func(n *corev1.Node, _ string) bool { return n.Annotations[keyKubeadm] != "" }},
+		{"KUBEADM", func(n *Node, _ string) bool { return n.Annotations[keyKubeadm] != "" }},
 	}
 }
 
@@ -122,7 +126,7 @@ func distributionOfVersion(version string) string {
 // DescribeCluster concludes from all nodes and the API server's version what a cluster is. Where
 // nodes differ, most nodes decide, and among equals the first in alphabetical order, so that the
 // result does not depend on the order of the nodes. All lists are sorted and bounded.
-func DescribeCluster(nodes []*corev1.Node, serverVersion string) Metadata {
+func DescribeCluster(nodes []*Node, serverVersion string) Metadata {
 	providers, dists := counter{}, counter{}
 	regions, zones := counter{}, counter{}
 	kubelets, proxies := counter{}, counter{}
@@ -136,10 +140,10 @@ func DescribeCluster(nodes []*corev1.Node, serverVersion string) Metadata {
 				break
 			}
 		}
-		regions.add(firstOf(n.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion))
-		zones.add(firstOf(n.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone))
-		kubelets.add(n.Status.NodeInfo.KubeletVersion)
-		proxies.add(n.Status.NodeInfo.KubeProxyVersion) //nolint:staticcheck // filled until Kubernetes 1.33, and shown
+		regions.add(firstOf(n.Labels, labelRegion, labelRegionOld))
+		zones.add(firstOf(n.Labels, labelZone, labelZoneOld))
+		kubelets.add(n.KubeletVersion)
+		proxies.add(n.KubeProxyVersion)
 	}
 	m := Metadata{
 		Provider:          providers.most(),
@@ -158,25 +162,37 @@ func DescribeCluster(nodes []*corev1.Node, serverVersion string) Metadata {
 	return m
 }
 
-// trimNode reduces a node to what DescribeCluster reads. A node is 20 KiB and more, mostly images
-// and heartbeats.
-func trimNode(n *corev1.Node) *corev1.Node {
-	out := &corev1.Node{}
-	out.Name = n.Name
-	out.Spec.ProviderID = n.Spec.ProviderID
-	out.Status.NodeInfo.KubeletVersion = n.Status.NodeInfo.KubeletVersion
-	out.Status.NodeInfo.KubeProxyVersion = n.Status.NodeInfo.KubeProxyVersion //nolint:staticcheck // as above
-	out.Status.NodeInfo.OSImage = n.Status.NodeInfo.OSImage
+// Node is what DescribeCluster reads of a node, which is 20 KiB and more, mostly images and
+// heartbeats.
+type Node struct {
+	Name, ProviderID    string
+	Labels, Annotations map[string]string
+	KubeletVersion      string
+	KubeProxyVersion    string // filled until Kubernetes 1.33
+	OSImage             string
+}
+
+func nodeOf(obj *unstructured.Unstructured) *Node {
+	at := func(fields ...string) string {
+		value, _, _ := unstructured.NestedString(obj.Object, fields...)
+		return value
+	}
+	out := &Node{
+		Name: obj.GetName(), ProviderID: at("spec", "providerID"),
+		KubeletVersion:   at("status", "nodeInfo", "kubeletVersion"),
+		KubeProxyVersion: at("status", "nodeInfo", "kubeProxyVersion"),
+		OSImage:          at("status", "nodeInfo", "osImage"),
+	}
+	labels := obj.GetLabels()
 	for _, key := range []string{
-		corev1.LabelTopologyRegion, corev1.LabelTopologyZone,
-		corev1.LabelFailureDomainBetaRegion, corev1.LabelFailureDomainBetaZone,
+		labelRegion, labelZone, labelRegionOld, labelZoneOld,
 		labelPKE, labelIKS, labelOpenShift, labelGKE, labelAKS, labelAKSNew, labelEKS, labelMicroK8s,
 	} {
-		if v, ok := n.Labels[key]; ok {
+		if v, ok := labels[key]; ok {
 			setIn(&out.Labels, key, v)
 		}
 	}
-	for key, v := range n.Annotations {
+	for key, v := range obj.GetAnnotations() {
 		switch {
 		case key == keyKubeadm:
 			setIn(&out.Annotations, key, v)

@@ -10,9 +10,8 @@ import (
 	"reflect"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // WatchNodes calls changed with all nodes, reduced to what DescribeCluster reads, once they have
@@ -21,13 +20,13 @@ import (
 //
 // It blocks until ctx ends and bridges outages by itself. It returns early only for what does not
 // mend by itself: ErrForbidden or ErrUnauthorized. The caller reports that and tries again later.
-func WatchNodes(ctx context.Context, c *Client, changed func([]*corev1.Node)) error {
+func WatchNodes(ctx context.Context, c *Client, changed func([]*Node)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sink := &nodeSink{changed: changed, giveUp: cancel}
 	err := c.Watch(ctx, WatchOptions{
-		GVK:  corev1.SchemeGroupVersion.WithKind("Node"),
-		trim: trimUnstructuredNode,
+		GVK:  schema.GroupVersionKind{Version: "v1", Kind: "Node"},
+		trim: trimNode,
 	}, sink)
 	if sink.err != nil {
 		return sink.err
@@ -37,18 +36,17 @@ func WatchNodes(ctx context.Context, c *Client, changed func([]*corev1.Node)) er
 
 // nodeSink holds the trimmed nodes.
 type nodeSink struct {
-	changed func([]*corev1.Node)
+	changed func([]*Node)
 	giveUp  context.CancelCauseFunc
-	nodes   map[string]*corev1.Node
+	nodes   map[string]*Node
 	err     error
 }
 
 func (s *nodeSink) Replace(objs []*unstructured.Unstructured, _ string) {
-	nodes := make(map[string]*corev1.Node, len(objs))
+	nodes := make(map[string]*Node, len(objs))
 	for _, obj := range objs {
-		if n := nodeOf(obj); n != nil {
-			nodes[n.Name] = n
-		}
+		n := nodeOf(obj)
+		nodes[n.Name] = n
 	}
 	if s.nodes == nil || !reflect.DeepEqual(s.nodes, nodes) {
 		s.nodes = nodes
@@ -58,7 +56,7 @@ func (s *nodeSink) Replace(objs []*unstructured.Unstructured, _ string) {
 
 func (s *nodeSink) Upsert(obj *unstructured.Unstructured) {
 	n := nodeOf(obj)
-	if n == nil || reflect.DeepEqual(s.nodes[n.Name], n) {
+	if reflect.DeepEqual(s.nodes[n.Name], n) {
 		return
 	}
 	s.nodes[n.Name] = n
@@ -79,26 +77,19 @@ func (s *nodeSink) Health(err error) {
 
 func (s *nodeSink) tell() { s.changed(slices.Collect(maps.Values(s.nodes))) }
 
-// trimUnstructuredNode reduces a node as it comes in, so that a list of thousands is never held.
-func trimUnstructuredNode(obj *unstructured.Unstructured) {
-	n := &corev1.Node{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, n); err != nil {
-		return
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(trimNode(n))
-	if err != nil {
-		return
-	}
+// trimNode reduces a node as it comes in, so that a list of thousands is never held.
+func trimNode(obj *unstructured.Unstructured) {
+	n := nodeOf(obj)
 	gvk, resourceVersion := obj.GroupVersionKind(), obj.GetResourceVersion()
-	obj.Object = content
+	obj.Object = map[string]any{
+		"spec": map[string]any{"providerID": n.ProviderID},
+		"status": map[string]any{"nodeInfo": map[string]any{
+			"kubeletVersion": n.KubeletVersion, "kubeProxyVersion": n.KubeProxyVersion, "osImage": n.OSImage,
+		}},
+	}
 	obj.SetGroupVersionKind(gvk)
 	obj.SetResourceVersion(resourceVersion)
-}
-
-func nodeOf(obj *unstructured.Unstructured) *corev1.Node {
-	n := &corev1.Node{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, n); err != nil {
-		return nil
-	}
-	return trimNode(n)
+	obj.SetName(n.Name)
+	obj.SetLabels(n.Labels)
+	obj.SetAnnotations(n.Annotations)
 }

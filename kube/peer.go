@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -123,19 +122,19 @@ func (c *Client) address(ctx context.Context, flag string) (string, error) {
 	if c.Config.BearerTokenFile != tokenFile {
 		return c.Config.Host, nil
 	}
-	slices, err := c.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
-		LabelSelector: discoveryv1.LabelServiceName + "=kubernetes",
-	})
+	var slices endpointSlices
+	err := answer(c.requests.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces", metav1.NamespaceDefault, "endpointslices").
+		Param("labelSelector", "kubernetes.io/service-name=kubernetes").Do(ctx), &slices)
 	switch {
 	case err == nil:
-		if address := sliceAddress(slices.Items); address != "" {
+		if address := slices.address(); address != "" {
 			return address, nil
 		}
 	case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
 		return "", classify(err)
 	}
 	var versions metav1.APIVersions
-	if err := c.Kube.Discovery().RESTClient().Get().AbsPath("/api").Do(ctx).Into(&versions); err != nil {
+	if err := answer(c.requests.Get().AbsPath("/api").Do(ctx), &versions); err != nil {
 		return "", classify(err)
 	}
 	for _, a := range versions.ServerAddressByClientCIDRs {
@@ -146,16 +145,29 @@ func (c *Client) address(ctx context.Context, flag string) (string, error) {
 	return "", errors.New("the API server does not state its address: set --apiserver-endpoint")
 }
 
-// sliceAddress returns the first address of an https port.
-func sliceAddress(slices []discoveryv1.EndpointSlice) string {
-	for _, s := range slices {
-		for _, p := range s.Ports {
-			if p.Port == nil || p.Name == nil || *p.Name != "https" {
+// endpointSlices is what is read of a list of EndpointSlices.
+type endpointSlices struct {
+	Items []struct {
+		Endpoints []struct {
+			Addresses []string `json:"addresses"`
+		} `json:"endpoints"`
+		Ports []struct {
+			Name string `json:"name"`
+			Port int    `json:"port"`
+		} `json:"ports"`
+	} `json:"items"`
+}
+
+// address is the first one of an https port.
+func (s endpointSlices) address() string {
+	for _, slice := range s.Items {
+		for _, p := range slice.Ports {
+			if p.Port == 0 || p.Name != "https" {
 				continue
 			}
-			for _, e := range s.Endpoints {
+			for _, e := range slice.Endpoints {
 				if len(e.Addresses) > 0 {
-					return net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port)))
+					return net.JoinHostPort(e.Addresses[0], strconv.Itoa(p.Port))
 				}
 			}
 		}
@@ -170,7 +182,10 @@ func (c *Client) caBundle(ctx context.Context) ([]byte, error) {
 	}
 	ca := cfg.CAData
 	if len(ca) == 0 {
-		cm, err := c.Kube.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		var cm struct {
+			Data map[string]string `json:"data"`
+		}
+		err := answer(c.requests.Get().AbsPath("/api/v1/namespaces", metav1.NamespaceDefault, "configmaps/kube-root-ca.crt").Do(ctx), &cm)
 		if err != nil {
 			return nil, fmt.Errorf("CA of the local API server: ConfigMap default/kube-root-ca.crt: %w", classify(err))
 		}

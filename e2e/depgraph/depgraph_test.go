@@ -40,7 +40,14 @@ func rules() map[string]rule {
 			deny:  []string{"/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic"},
 			allow: []string{"/syncrules", "/kube/api"},
 		},
-		"agent/...":        {deny: []string{"/cmd", "/e2e"}},
+		"agent/...": {deny: []string{"/cmd", "/e2e"}},
+		// What these bring, every kind of Kubernetes in several forms, doubles the memory of an idle agent.
+		"cmd/agent": {
+			deny: []string{
+				"k8s.io/api", "k8s.io/client-go/kubernetes", "k8s.io/client-go/discovery", "k8s.io/client-go/gentype",
+				"k8s.io/client-go/testing", "k8s.io/apimachinery/pkg/util/strategicpatch", "github.com/google/gnostic-models",
+			},
+		},
 		"cmd/agentctl/...": {deny: []string{"/"}, allow: []string{"/cmd/agentctl", "/kube"}},
 	}
 }

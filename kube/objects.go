@@ -1,0 +1,170 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Secret is a Secret of Kubernetes, whole: what is written back loses nothing.
+type Secret struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Type      string            `json:"type,omitempty"`
+	Data      map[string][]byte `json:"data,omitempty"`
+	Immutable *bool             `json:"immutable,omitempty"`
+}
+
+// Objects reads and writes the objects of one kind as values of type T, in one namespace where the
+// kind has namespaces. Every method is one request; errors are as with Client.Create. It does
+// without the discovery that Client.Create needs: the kinds are those that an agent always has.
+type Objects[T any] struct {
+	client    *Client
+	kind      schema.GroupVersionKind
+	at        resource
+	namespace string
+}
+
+// Clusters are the API server's Cluster objects.
+func (c *Client) Clusters() Objects[v1alpha1.Cluster] {
+	return Objects[v1alpha1.Cluster]{client: c, kind: v1alpha1.SchemeGroupVersion.WithKind("Cluster"), at: registryKind("clusters")}
+}
+
+// Rules are the API server's ResourceSyncRules.
+func (c *Client) Rules() Objects[v1alpha1.ResourceSyncRule] {
+	return Objects[v1alpha1.ResourceSyncRule]{
+		client: c, kind: v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), at: registryKind("resourcesyncrules"),
+	}
+}
+
+// Features are the API server's ClusterFeatures.
+func (c *Client) Features() Objects[v1alpha1.ClusterFeature] {
+	return Objects[v1alpha1.ClusterFeature]{
+		client: c, kind: v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), at: registryKind("clusterfeatures"),
+	}
+}
+
+// Secrets are the Secrets of a namespace.
+func (c *Client) Secrets(namespace string) Objects[Secret] {
+	return Objects[Secret]{
+		client: c, kind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, namespace: namespace,
+		at: resource{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, true},
+	}
+}
+
+func registryKind(name string) resource {
+	return resource{v1alpha1.SchemeGroupVersion.WithResource(name), false}
+}
+
+// Read reads the object of a name.
+func (o Objects[T]) Read(ctx context.Context, name string) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	got, err := o.client.at(o.at, o.namespace).Get(ctx, name, metav1.GetOptions{})
+	return o.decode(got, err)
+}
+
+// List reads all objects.
+func (o Objects[T]) List(ctx context.Context) ([]*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	list, err := o.client.at(o.at, o.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, classify(err)
+	}
+	out := make([]*T, len(list.Items))
+	for i := range list.Items {
+		if out[i], err = o.decode(&list.Items[i], nil); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Kind is the kind of the objects.
+func (o Objects[T]) Kind() schema.GroupVersionKind { return o.kind }
+
+// Position reads the resourceVersion that the API server is at.
+func (o Objects[T]) Position(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	list, err := o.client.at(o.at, o.namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", classify(err)
+	}
+	return list.GetResourceVersion(), nil
+}
+
+// Create creates obj and returns it as stored.
+func (o Objects[T]) Create(ctx context.Context, obj *T) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	u, err := o.encode(obj)
+	if err != nil {
+		return nil, err
+	}
+	got, err := o.client.at(o.at, o.namespace).Create(ctx, u, metav1.CreateOptions{})
+	return o.decode(got, err)
+}
+
+// Update replaces the object, all but its status, when it has obj's resourceVersion still.
+func (o Objects[T]) Update(ctx context.Context, obj *T) (*T, error) { return o.update(ctx, obj) }
+
+// UpdateStatus replaces the object's status, on the same condition.
+func (o Objects[T]) UpdateStatus(ctx context.Context, obj *T) (*T, error) {
+	return o.update(ctx, obj, "status")
+}
+
+func (o Objects[T]) update(ctx context.Context, obj *T, subresources ...string) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	u, err := o.encode(obj)
+	if err != nil {
+		return nil, err
+	}
+	got, err := o.client.at(o.at, o.namespace).Update(ctx, u, metav1.UpdateOptions{}, subresources...)
+	return o.decode(got, err)
+}
+
+// Delete deletes the object of a name; the preconditions say which state of which object is meant.
+func (o Objects[T]) Delete(ctx context.Context, name string, exactly *metav1.Preconditions) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := o.client.at(o.at, o.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: exactly})
+	return classify(err)
+}
+
+func (o Objects[T]) encode(obj *T) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", describeKind(o.kind), err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(o.kind)
+	return u, nil
+}
+
+func (o Objects[T]) decode(u *unstructured.Unstructured, err error) (*T, error) {
+	if err != nil {
+		return nil, classify(err)
+	}
+	return Decode[T](u)
+}
+
+// Decode makes a value of type T of an object, such as a Sink is given.
+func Decode[T any](u *unstructured.Unstructured) (*T, error) {
+	out := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
+		return nil, fmt.Errorf("read %s %s: %s", u.GetKind(), u.GetName(), oneLine(err.Error()))
+	}
+	return out, nil
+}

@@ -1,0 +1,150 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+func TestObjectsAreOneRequestEach(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		ctx, secrets := t.Context(), c.Secrets("a")
+		immutable := true
+		made, err := secrets.Create(ctx, &Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "a", UID: "uid-s"},
+			Type:       "Opaque", Data: map[string][]byte{"k": {0, 255}}, Immutable: &immutable,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stale := *made
+		made.Data["k"] = []byte("new")
+		if _, err := secrets.Update(ctx, made); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := secrets.Update(ctx, &stale); !apierrors.IsConflict(err) {
+			t.Errorf("update of a stale object: %v", err)
+		}
+		got, err := secrets.Read(ctx, "s")
+		if err != nil || string(got.Data["k"]) != "new" || got.Type != "Opaque" || !*got.Immutable {
+			t.Errorf("read %v, %v", got, err)
+		}
+		all, err := secrets.List(ctx)
+		if err != nil || len(all) != 1 || all[0].Name != "s" {
+			t.Errorf("listed %v, %v", all, err)
+		}
+		if position, err := secrets.Position(ctx); err != nil || position != got.ResourceVersion {
+			t.Errorf("position %s, %v, want %s", position, err, got.ResourceVersion)
+		}
+		if err := secrets.Delete(ctx, "s", &metav1.Preconditions{UID: &got.UID, ResourceVersion: &got.ResourceVersion}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := secrets.Read(ctx, "s"); !apierrors.IsNotFound(err) {
+			t.Errorf("read of what is gone: %v", err)
+		}
+		if diff := cmp.Diff([]string{"create", "update", "update", "get", "list", "list", "delete", "get"}, a.seen()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestStatusIsWrittenApart(t *testing.T) {
+	withAPI(t, func(t *testing.T, a *api, c *Client) {
+		var path string
+		var sent v1alpha1.Cluster
+		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			path = r.Method + " " + r.URL.Path
+			_ = json.NewDecoder(r.Body).Decode(&sent)
+			writeJSON(w, http.StatusOK, sent)
+		})
+		want := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: v1alpha1.ClusterSpec{
+			ClusterID: "id", Mesh: &v1alpha1.ClusterMesh{PublicKey: []byte{1, 2}},
+		}}
+		got, err := c.Clusters().UpdateStatus(t.Context(), want)
+		if err != nil || path != "PUT /apis/clusterregistry.k8s.cisco.com/v1alpha1/clusters/first/status" {
+			t.Errorf("%s: %v", path, err)
+		}
+		want.APIVersion, want.Kind = "clusterregistry.k8s.cisco.com/v1alpha1", "Cluster"
+		for what, is := range map[string]*v1alpha1.Cluster{"sent": &sent, "returned": got} {
+			if diff := cmp.Diff(want, is); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+	})
+}
+
+func TestRepeatedEventsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		var requests []string
+		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var e event
+			raw, _ := io.ReadAll(r.Body)
+			_ = json.Unmarshal(raw, &e)
+			namespace, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/")
+			requests = append(requests, strings.TrimSpace(strings.Join([]string{
+				r.Method, namespace, e.Type, e.Reason, e.Message, e.About.Kind, e.About.Name, map[bool]string{true: "counted"}[e.Count > 1],
+			}, " ")))
+			writeJSON(w, http.StatusOK, map[string]any{"metadata": map[string]any{}})
+		})
+		r := NewRecorder(a.client(t), "test", slog.New(slog.DiscardHandler))
+		done := make(chan error, 1)
+		go func() { done <- r.Run(t.Context()) }()
+		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "first", UID: "u"}}
+		record := func(reason string) {
+			r.Event(r.client.Clusters().Kind(), cluster, EventNormal, reason, "line\none")
+			synctest.Wait()
+		}
+		record("A")
+		record("A")
+		record("B")
+		time.Sleep(eventRepeats)
+		record("A")
+		want := []string{
+			"POST default Normal A line one Cluster first", "PATCH default     counted",
+			"POST default Normal B line one Cluster first", "POST default Normal A line one Cluster first",
+		}
+		for i := range requests {
+			requests[i] = strings.Join(strings.Fields(requests[i]), " ")
+			want[i] = strings.Join(strings.Fields(want[i]), " ")
+		}
+		if diff := cmp.Diff(want, requests); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		for range 100 {
+			record("A")
+		}
+		if len(requests) > eventBurst+2 {
+			t.Errorf("%d events about one object at once", len(requests))
+		}
+		// While the API server is away an event waits; more than that is not worth it.
+		cluster.UID = "v"
+		a.net.setRefuse(true)
+		record("C")
+		time.Sleep(3 * eventPause)
+		before := len(requests)
+		a.net.setRefuse(false)
+		time.Sleep(eventPause)
+		synctest.Wait()
+		if len(requests) != before+1 {
+			t.Errorf("%d events written after the outage", len(requests)-before)
+		}
+		for range 2 * eventQueue {
+			r.Event(r.client.Clusters().Kind(), cluster, EventNormal, "D", "")
+		}
+	})
+}
