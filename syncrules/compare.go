@@ -31,14 +31,14 @@ const (
 	Changed
 )
 
-// Compare says how a copy, as the API server returns it, differs from a rendered one.
+// Compare says how a copy, as the API server returns it, differs from a rendered one; the status aside.
 func Compare(local, desired *unstructured.Unstructured) Difference {
 	if local.GroupVersionKind() != desired.GroupVersionKind() {
 		return Changed
 	}
 	exact := isExact(desired)
 	for k, want := range desired.Object {
-		if k != "metadata" && !covers(local.Object[k], want, exact) {
+		if k != "metadata" && k != "status" && !covers(local.Object[k], want, exact) {
 			return Changed
 		}
 	}
@@ -198,7 +198,9 @@ func scalar(v any) any {
 func shape(obj *unstructured.Unstructured) string {
 	var sum uint64
 	for k, v := range obj.Object {
-		sum += pathsOf(k, v)
+		if k != "status" { // it is written on its own
+			sum += pathsOf(k, v)
+		}
 	}
 	return strconv.FormatUint(sum, 16)
 }

@@ -31,8 +31,9 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	spec, path := &rule.Spec, field.NewPath("spec")
 	r := &Rule{
 		name: rule.Name, generation: rule.Generation, gvk: spec.GVK.Schema(), paused: spec.Paused,
-		deletion:     c.policy(path.Child("deletionPolicy"), spec.SourceDeletion()),
-		ruleDeletion: c.policy(path.Child("ruleDeletionPolicy"), spec.RuleDeletion()),
+		createNamespace: spec.CreateNamespace,
+		deletion:        c.policy(path.Child("deletionPolicy"), spec.SourceDeletion()),
+		ruleDeletion:    c.policy(path.Child("ruleDeletionPolicy"), spec.RuleDeletion()),
 	}
 	c.kind(path.Child("groupVersionKind"), spec.GVK)
 	for i := range spec.ClusterFeatureMatches {
@@ -47,12 +48,10 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 			c.invalid(path.Child("targets"), err)
 		}
 	}
-	if spec.CreateNamespace {
-		c.unsupported(path.Child("createNamespace"))
-	}
 	if len(c.errs) > 0 {
 		return nil, c.errs.ToAggregate()
 	}
+	r.moves = slices.ContainsFunc(r.clauses, func(c clause) bool { return c.moves(r.gvk) })
 	return r, nil
 }
 
@@ -107,7 +106,7 @@ func (c *compiler) feature(path *field.Path, m *v1alpha1.ClusterFeatureMatch) fe
 }
 
 func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
-	var out clause
+	out := clause{syncStatus: rule.Mutations.SyncStatus}
 	for i := range rule.Matches {
 		out.entries = append(out.entries, c.entry(path.Child("match").Index(i), &rule.Matches[i]))
 	}
@@ -118,14 +117,18 @@ func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
 	if m.Labels != nil {
 		out.labels = c.changes(path.Child("labels"), m.Labels.Add, m.Labels.Remove, metavalidation.ValidateLabels)
 	}
-	if m.GVK != nil && *m.GVK != (v1alpha1.GroupVersionKind{}) {
-		c.unsupported(path.Child("groupVersionKind"))
+	if m.GVK != nil {
+		out.kind = *m.GVK
+		if m.GVK.Group == v1alpha1.GroupName {
+			c.add(field.Forbidden(path.Child("groupVersionKind", "group"), "clusters, rules and features spread by themselves; no rule may make them"))
+		}
 	}
-	if len(m.Overrides) > 0 {
-		c.unsupported(path.Child("overrides"))
+	if len(m.Overrides) > maxOverrides {
+		c.add(field.TooMany(path.Child("overrides"), len(m.Overrides), maxOverrides))
+		return out
 	}
-	if m.SyncStatus {
-		c.unsupported(path.Child("syncStatus"))
+	for i := range m.Overrides {
+		out.overrides = append(out.overrides, c.override(path.Child("overrides").Index(i), &m.Overrides[i], m.SyncStatus))
 	}
 	return out
 }

@@ -4,6 +4,7 @@
 package syncrules
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -72,6 +74,11 @@ func outcomeOf(t *testing.T, ruleYAML, sourceYAML []byte) string {
 	for _, s := range rule.Scopes() {
 		fmt.Fprintf(&out, "# watch namespace=%q labels=%q fields=%q\n", s.Namespace, s.LabelSelector, s.FieldSelector)
 	}
+	if rule.Moves() {
+		for _, s := range rule.TargetScopes() {
+			fmt.Fprintf(&out, "# copies in kind=%s namespace=%q\n", formatKind(s.GVK), s.Namespace)
+		}
+	}
 	source := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(sourceYAML, &source.Object); err != nil {
 		t.Fatalf("source.yaml: %v", err)
@@ -79,9 +86,16 @@ func outcomeOf(t *testing.T, ruleYAML, sourceYAML []byte) string {
 	if !rule.Match(source) {
 		return out.String() + "no match\n"
 	}
-	desired, err := Render([]*Rule{rule}, source, Input{Owner: origin})
+	in := Input{Owner: origin, Namespaced: namespaced}
+	desired, err := Render([]*Rule{rule}, source, in)
 	if err != nil {
 		return out.String() + err.Error() + "\n"
+	}
+	if place, err := rule.Target(source, in); err != nil || place != PlaceOf(desired) {
+		t.Errorf("Target is %v (%v), the copy is in %v", place, err, PlaceOf(desired))
+	}
+	if place := Source(desired); place != PlaceOf(source) {
+		t.Errorf("Source is %v", place)
 	}
 	if err := (Consent{Namespace: "cluster-registry"}).Refuse(desired); err != nil {
 		return out.String() + err.Error() + "\n"
@@ -91,4 +105,12 @@ func outcomeOf(t *testing.T, ruleYAML, sourceYAML []byte) string {
 		t.Fatal(err)
 	}
 	return out.String() + string(text)
+}
+
+// namespaced is what the API server of the cases knows: kinds named Cluster… and Namespace are in no namespace.
+func namespaced(gvk schema.GroupVersionKind) (bool, error) {
+	if gvk.Kind == "Unknown" {
+		return false, errors.New("no such kind")
+	}
+	return gvk.Kind != "Namespace" && !strings.HasPrefix(gvk.Kind, "Cluster"), nil
 }

@@ -23,6 +23,9 @@ type clause struct {
 	entries     []matcher // ORed; none: everything
 	annotations changes
 	labels      changes
+	kind        v1alpha1.GroupVersionKind // the parts that change
+	overrides   []override
+	syncStatus  bool
 }
 
 // matcher is one match entry; what is set is ANDed, the lists are ORed but for content.

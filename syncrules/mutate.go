@@ -25,7 +25,11 @@ type changes struct {
 	remove []string
 }
 
-func (c *changes) apply(to map[string]any) {
+func (c *changes) apply(metadata map[string]any, field string) {
+	if len(c.add)+len(c.remove) == 0 {
+		return
+	}
+	to := child(metadata, field)
 	for k, v := range c.add {
 		to[k] = v
 	}
@@ -34,16 +38,16 @@ func (c *changes) apply(to map[string]any) {
 	}
 }
 
-// Render is the copy of a source object that the rules ask for, all of the same kind and each of which
-// matches it. Every clause that matches the source is applied: rules in the given order (by name), clauses
-// in list order, so that the last one wins. The source is neither changed nor shared.
+// Render is the copy of a source object that the rules ask for, all of the same kind, each of which matches
+// it and has the same Target. Every clause that matches the source is applied: rules in the given order (by
+// name), clauses in list order, so that the last one wins. The source is neither changed nor shared.
 //
-// The result has no status and, of the metadata, name, namespace, labels and annotations alone.
+// The result has, of the metadata, name, namespace, labels and annotations alone, and the status of the
+// source where a clause says so.
 func Render(rules []*Rule, source *unstructured.Unstructured, in Input) (*unstructured.Unstructured, error) {
 	if len(rules) == 0 || in.Owner == "" {
 		return nil, fmt.Errorf("%w: no rule or no owner", ErrSource)
 	}
-	gvk := rules[0].TargetKind()
 	if source.GroupVersionKind() != rules[0].Kind() {
 		return nil, fmt.Errorf("%w: it is a %s, not a %s", ErrSource, source.GroupVersionKind(), rules[0].Kind())
 	}
@@ -51,7 +55,7 @@ func Render(rules []*Rule, source *unstructured.Unstructured, in Input) (*unstru
 	if err != nil {
 		return nil, err
 	}
-	content := map[string]any{}
+	content := map[string]any{"metadata": metadata}
 	for k, v := range source.Object {
 		switch k {
 		case "metadata", "status", "apiVersion", "kind":
@@ -59,22 +63,59 @@ func Render(rules []*Rule, source *unstructured.Unstructured, in Input) (*unstru
 			content[k] = runtime.DeepCopyJSONValue(v)
 		}
 	}
-	content["metadata"] = metadata
-	out := &unstructured.Unstructured{Object: content}
-	out.SetGroupVersionKind(gvk)
-	o := subject{obj: source}
+	o, x := &subject{obj: source}, newRendering(source, in)
+	from := PlaceOf(source)
+	place := from
+	if rules[0].moves {
+		if place, err = rules[0].target(o, x); err != nil {
+			return nil, err
+		}
+	}
 	for _, r := range rules {
-		for i := range r.clauses {
-			if c := &r.clauses[i]; c.match(&o) {
-				c.annotations.apply(child(metadata, "annotations"))
-				c.labels.apply(child(metadata, "labels"))
+		if err := r.mutate(content, o, x); err != nil {
+			return nil, err
+		}
+	}
+	out := &unstructured.Unstructured{Object: content}
+	place.settle(out)
+	normalize(out)
+	mark(child(content, "metadata"), in.Owner, rules, from, place)
+	child(metadata, "annotations")[AnnotationShape] = shape(out)
+	return out, nil
+}
+
+// mutate applies the clauses of a rule that match the source, but for what decides on the place.
+func (r *Rule) mutate(content map[string]any, o *subject, x *rendering) error {
+	overridden := false
+	for i := range r.clauses {
+		c := &r.clauses[i]
+		if !c.match(o) {
+			continue
+		}
+		metadata := child(content, "metadata")
+		c.annotations.apply(metadata, "annotations")
+		c.labels.apply(metadata, "labels")
+		if status, ok := x.source.Object["status"]; ok && c.syncStatus && content["status"] == nil {
+			content["status"] = runtime.DeepCopyJSONValue(status)
+		}
+		for j := range c.overrides {
+			overridden = true
+			if err := c.overrides[j].apply(content, r, x); err != nil {
+				return err
 			}
 		}
 	}
-	normalize(out)
-	mark(metadata, in.Owner, rules)
-	child(metadata, "annotations")[AnnotationShape] = shape(out)
-	return out, nil
+	if overridden && !smaller(content, maxCopy) {
+		return fmt.Errorf("%w: rule %s: %w", ErrOverride, r.name, errSize)
+	}
+	return nil
+}
+
+// settle puts a copy into its place.
+func (p Place) settle(obj *unstructured.Unstructured) {
+	obj.SetGroupVersionKind(p.GroupVersionKind)
+	obj.SetName(p.Name)
+	obj.SetNamespace(p.Namespace)
 }
 
 // Trim takes away from a source object what Render does not read, for callers that keep many of them. It must

@@ -27,7 +27,7 @@ const AnnotationConfirmDeletions = v1alpha1.LocalPrefix + "confirm-deletions"
 func isMark(key string) bool {
 	switch key {
 	case v1alpha1.AnnotationOwnerClusterID, v1alpha1.AnnotationOriginalGVK,
-		v1alpha1.LabelOriginalName, v1alpha1.LabelOriginalNamespace,
+		v1alpha1.LabelOriginalName, v1alpha1.LabelOriginalNamespace, v1alpha1.AnnotationOriginalKey,
 		v1alpha1.AnnotationRule, v1alpha1.AnnotationRuleDeletionPolicy, v1alpha1.AnnotationOrphaned,
 		v1alpha1.AnnotationClusterDisabled, v1alpha1.AnnotationSyncDisabled, AnnotationShape:
 		return true
@@ -103,8 +103,8 @@ func Orphan(copied *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// mark makes obj a copy.
-func mark(metadata map[string]any, owner string, rules []*Rule) {
+// mark makes an object a copy of what is in a place.
+func mark(metadata map[string]any, owner string, rules []*Rule, source, target Place) {
 	labels, annotations := child(metadata, "labels"), child(metadata, "annotations")
 	labels[v1alpha1.LabelOwnerClusterID] = owner
 	annotations[v1alpha1.AnnotationOwnerClusterID] = owner
@@ -113,6 +113,7 @@ func mark(metadata map[string]any, owner string, rules []*Rule) {
 		names[i] = r.name
 	}
 	annotations[v1alpha1.AnnotationRule] = strings.Join(names, ",")
+	markOrigin(labels, annotations, source, target)
 	// Several rules: the copy is deleted with the last of them only if all of them want that.
 	if !slices.ContainsFunc(rules, func(r *Rule) bool { return r.ruleDeletion != v1alpha1.DeletionDelete }) {
 		annotations[v1alpha1.AnnotationRuleDeletionPolicy] = string(v1alpha1.DeletionDelete)

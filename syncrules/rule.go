@@ -25,6 +25,9 @@ type Rule struct {
 	deletion     v1alpha1.DeletionPolicy
 	ruleDeletion v1alpha1.DeletionPolicy
 	paused       bool
+
+	createNamespace bool
+	moves           bool
 }
 
 // Name is the name of the ResourceSyncRule.
@@ -36,8 +39,11 @@ func (r *Rule) Generation() int64 { return r.generation }
 // Kind is the kind that is read at the sources.
 func (r *Rule) Kind() schema.GroupVersionKind { return r.gvk }
 
-// TargetKind is the kind that is written here. This version has no mutation that makes them differ.
+// TargetKind is the kind that is written here where no clause changes it: see TargetKinds.
 func (r *Rule) TargetKind() schema.GroupVersionKind { return r.gvk }
+
+// CreatesNamespace says that the namespace of a copy is made where it is missing.
+func (r *Rule) CreatesNamespace() bool { return r.createNamespace }
 
 // Paused says that copies stay as they are.
 func (r *Rule) Paused() bool { return r.paused }
@@ -87,10 +93,19 @@ func SameMatch(a, b *v1alpha1.ResourceSyncRuleSpec) bool {
 	})
 }
 
-// ReadsContent says that the rule selects by content: it may read any field of a source object.
+// ReadsContent says that a copy may depend on any field of its source, not only on those that Trim leaves: the
+// rule selects by content, reads more in a template, or copies the status.
 func (r *Rule) ReadsContent() bool {
 	return slices.ContainsFunc(r.clauses, func(c clause) bool {
-		return slices.ContainsFunc(c.entries, func(m matcher) bool { return len(m.content) > 0 })
+		return c.syncStatus || slices.ContainsFunc(c.entries, func(m matcher) bool { return len(m.content) > 0 }) ||
+			c.reads(func(o *override) bool { return o.readsContent })
+	})
+}
+
+// ReadsClusters says that copies depend on Input.Cluster or Input.LocalCluster.
+func (r *Rule) ReadsClusters() bool {
+	return slices.ContainsFunc(r.clauses, func(c clause) bool {
+		return c.reads(func(o *override) bool { return o.readsClusters })
 	})
 }
 

@@ -163,12 +163,12 @@ func TestInvalidRuleFreezes(t *testing.T) {
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
 		bad := testRule("r")
-		bad.Spec.Rules[0].Mutations.SyncStatus = true
+		bad.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Path: "data", Value: "x"}}
 		w.setRule(bad)
 		w.peers[a].put(configMap("x", "2"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonUnsupportedField)
-		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "spec.rules[0].mutations.syncStatus") {
+		w.wantReady("r", metav1.ConditionFalse, ReasonInvalidRule)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "spec.rules[0].mutations.overrides[0].path") {
 			t.Errorf("message %q lacks the path", m)
 		}
 		w.wantOwner(cm("x"), a, false)

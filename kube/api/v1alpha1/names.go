@@ -20,10 +20,14 @@ const (
 
 	// AnnotationOriginalGVK holds the kind of the source where a rule changed the kind of the copy.
 	AnnotationOriginalGVK = Prefix + "original-group-version-kind"
-	// LabelOriginalName holds the name of the source where a rule renamed the copy.
+	// LabelOriginalName holds the name of the source where a rule renamed the copy, or a hash of it where it
+	// is too long for a label.
 	LabelOriginalName = Prefix + "original-name"
 	// LabelOriginalNamespace holds the namespace of the source where a rule moved the copy.
 	LabelOriginalNamespace = Prefix + "original-namespace"
+	// AnnotationOriginalKey holds namespace/name of the source, in full, on every copy that is not in the
+	// place of its source.
+	AnnotationOriginalKey = Prefix + "original-key"
 
 	// AnnotationRule names, on a copy, the ResourceSyncRule that made it.
 	AnnotationRule = Prefix + "resource-sync-rule"
