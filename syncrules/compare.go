@@ -4,9 +4,6 @@
 package syncrules
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
 	"hash/fnv"
 	"maps"
 	"strconv"
@@ -65,15 +62,6 @@ func Equivalent(local, desired *unstructured.Unstructured) bool {
 // Agree says whether the rendered copies of two origins are the same but for their marks.
 func Agree(a, b *unstructured.Unstructured) bool {
 	return fingerprint(unmarked(a)) == fingerprint(unmarked(b))
-}
-
-// Accepted is what a server made of a copy that it was given: see Accept.
-type Accepted struct{ desired, local uint64 }
-
-// Accept remembers that a server, given desired, returned local. While a copy yields the same value, writing
-// it again would change nothing, whatever Compare says. The zero value stands for nothing accepted.
-func Accept(desired, local *unstructured.Unstructured) Accepted {
-	return Accepted{desired: fingerprint(desired), local: fingerprint(local)}
 }
 
 // isExact names the kinds that API servers fill nothing into: a field that is not asked for is a change.
@@ -225,25 +213,6 @@ func pathsOf(path string, v any) uint64 {
 	return sum
 }
 
-// fingerprint hashes an object but for what servers keep about it.
-func fingerprint(obj *unstructured.Unstructured) uint64 {
-	content := maps.Clone(obj.Object)
-	delete(content, "status")
-	metadata := map[string]any{}
-	for _, field := range []string{"labels", "annotations"} {
-		if m := metadataMap(obj, field); len(m) > 0 {
-			metadata[field] = m
-		}
-	}
-	content["metadata"] = metadata
-	data, err := json.Marshal(content)
-	if err != nil {
-		return 0 // not JSON, so nothing that a server could have accepted
-	}
-	sum := sha256.Sum256(data)
-	return binary.BigEndian.Uint64(sum[:8])
-}
-
 // unmarked is the object without the marks of a copy. It shares everything else.
 func unmarked(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
@@ -260,7 +229,8 @@ func unmarked(obj *unstructured.Unstructured) *unstructured.Unstructured {
 // Updated is the body of the request that makes a copy what it should be: the rendered copy, the identity and
 // version that the write depends on, and what belongs to the target. While no field was taken away (the
 // shapes are the same), the latter is every field that the rendered copy does not name; otherwise it is only
-// what the server would not let go of.
+// what the server would not let go of. A status that the rendered copy has is in it, for kinds whose status is
+// no resource of its own.
 func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructured {
 	out := desired.DeepCopy()
 	from, _ := local.Object["metadata"].(map[string]any)
@@ -278,7 +248,7 @@ func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructur
 			}
 		}
 	}
-	if status, ok := local.Object["status"]; ok {
+	if status, ok := local.Object["status"]; ok && desired.Object["status"] == nil {
 		out.Object["status"] = runtime.DeepCopyJSONValue(status)
 	}
 	switch {

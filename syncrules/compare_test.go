@@ -177,7 +177,7 @@ func TestAcceptedEndsTheFight(t *testing.T) {
 	if d := Plan(facts); d.Action != Update {
 		t.Fatalf("plan %s, want update", d.Action)
 	}
-	facts.Accepted = Accept(desired, pruned)
+	facts.Accepted = Accept(Decision{Action: Update, Desired: desired}, pruned)
 	if d := Plan(facts); d.Action != None {
 		t.Errorf("plan %s although the server accepted it so, want none", d.Action)
 	}

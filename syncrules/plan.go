@@ -70,6 +70,9 @@ const (
 	Create
 	// Update writes Decision.Object over the version that was decided on.
 	Update
+	// UpdateStatus writes the status of Decision.Object, which has the content that it should have, over the
+	// version that was decided on. It is for the status subresource, where the kind has one.
+	UpdateStatus
 	// Delete deletes Decision.Object in the version that was decided on.
 	Delete
 	// MarkOrphan writes Decision.Object, the copy with the mark of an orphan.
@@ -84,7 +87,7 @@ const (
 
 // String is the word for logs and metrics.
 func (a Action) String() string {
-	return [...]string{"none", "create", "update", "delete", "orphan", "freeze", "wait", "conflict"}[a]
+	return [...]string{"none", "create", "update", "update-status", "delete", "orphan", "freeze", "wait", "conflict"}[a]
 }
 
 // Decision is the outcome of Plan.
@@ -92,7 +95,8 @@ type Decision struct {
 	Action Action
 	// Owner is the cluster that the copy belongs to after the action, if it is known.
 	Owner string
-	// Object is what to write or delete; Desired the rendered copy that a create or update is about.
+	// Object is what to write or delete; Desired the rendered copy that a create, update or update of the
+	// status is about.
 	Object, Desired *unstructured.Unstructured
 	// Difference is what made an update necessary.
 	Difference Difference
@@ -200,12 +204,13 @@ func planOffered(f Facts, own *Claim) Decision {
 	d := Decision{Action: None, Rivals: rivals(f, own.Origin, own.Desired, Agree)}
 	d.Difference = Compare(f.Local, own.Desired)
 	switch {
-	case d.Difference == Same, d.Difference == Extra && f.Tolerate:
-		return d
-	case f.Accepted != (Accepted{}) && f.Accepted == Accept(own.Desired, f.Local):
-		return d
+	case d.Difference == Same, d.Difference == Extra && f.Tolerate, f.Accepted.content(own.Desired, f.Local):
+		if !sameStatus(f.Local, own.Desired) && !f.Accepted.hasStatus(own.Desired, f.Local) {
+			d.Action, d.Object, d.Desired = UpdateStatus, withStatus(f.Local, own.Desired), own.Desired
+		}
+	default:
+		d.Action, d.Object, d.Desired = Update, Updated(f.Local, own.Desired), own.Desired
 	}
-	d.Action, d.Object, d.Desired = Update, Updated(f.Local, own.Desired), own.Desired
 	return d
 }
 

@@ -107,10 +107,50 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestStatus: a status is written on its own, when a clause asks for it, until it is there or the server has
+// made something else of it.
+func TestStatus(t *testing.T) {
+	r := &v1alpha1.ResourceSyncRule{}
+	r.Spec.GVK = v1alpha1.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
+	r.Spec.Rules = []v1alpha1.SyncRule{{Mutations: v1alpha1.Mutations{SyncStatus: true}}}
+	rule, err := Compile(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := object(t, `{apiVersion: example.com/v1, kind: Thing, metadata: {name: x, namespace: shop}, spec: {a: 1}, status: {ready: true, list: []}}`)
+	desired, err := Render([]*Rule{rule}, source, Input{Owner: origin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := desired.DeepCopy()
+	local.Object["status"] = map[string]any{"ready": false, "old": "x"}
+	facts := Facts{Self: self, Local: local, Claims: []Claim{{Origin: origin, Standing: Offered, Desired: desired}}}
+	d := Plan(facts)
+	if d.Action != UpdateStatus || !equal(d.Object.Object["status"], desired.Object["status"]) {
+		t.Fatalf("%s of %v", d.Action, d.Object)
+	}
+	facts.Local = d.Object
+	if got := Plan(facts).Action; got != None {
+		t.Errorf("%s after the update", got)
+	}
+	facts.Local = local // a server that keeps what it had
+	if facts.Accepted = Accept(d, local); Plan(facts).Action != None {
+		t.Errorf("it is written again although the server has answered")
+	}
+	set(t, facts.Local, "y", "status", "old")
+	if got := Plan(facts).Action; got != UpdateStatus {
+		t.Errorf("%s after a change of the status", got)
+	}
+	set(t, facts.Local, int64(2), "spec", "a")
+	if d := Plan(facts); d.Action != Update || !equal(d.Object.Object["status"], desired.Object["status"]) {
+		t.Errorf("%s %v: the content comes first, and brings the status where that is no resource of its own", d.Action, d.Object)
+	}
+}
+
 // taken is what the API server has after the action, nil for nothing.
 func taken(local *unstructured.Unstructured, d Decision) *unstructured.Unstructured {
 	switch d.Action {
-	case Create, Update, MarkOrphan:
+	case Create, Update, UpdateStatus, MarkOrphan:
 		return d.Object.DeepCopy()
 	case Delete:
 		return nil

@@ -168,7 +168,7 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 		if len(r.offers) > 0 {
 			r.state = synced
 		}
-	case syncrules.Create, syncrules.Update:
+	case syncrules.Create, syncrules.Update, syncrules.UpdateStatus:
 		r.state = tried
 		if out.wrote {
 			r.state = synced

@@ -160,9 +160,7 @@ func (e *Engine) takeAnswer(k Key, d syncrules.Decision, answer *unstructured.Un
 		return
 	}
 	c.unseen = time.Now()
-	if d.Desired != nil && syncrules.Compare(answer, d.Desired) != syncrules.Same {
-		c.accepted = syncrules.Accept(d.Desired, answer)
-	}
+	c.accepted = syncrules.Accept(d, answer)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if old := e.copyAt(k); old != nil && old.version != c.version && newer(old.version, c.version) {
