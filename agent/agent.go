@@ -126,6 +126,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 	if err != nil {
 		return nil, err
 	}
+	o.pace(config)
 	client, err := kube.NewClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the local API server: %w", err)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -49,6 +50,9 @@ type Options struct {
 	CoreResourceSource bool
 	// Workers is how many copies are written at the same time.
 	Workers int
+	// KubeAPIQPS is how many requests a second the agent sends to one API server, its own or a peer's; up to
+	// a second's worth may go out at once. 0 means no limit: the API server's priority and fairness decides.
+	KubeAPIQPS int
 	// Version is the agent's version, for logs, metrics and the user agent.
 	Version string
 	// Log receives everything that the agent says.
@@ -97,6 +101,9 @@ func (o *Options) Validate() error {
 	if o.Workers < 1 || o.Workers > 256 {
 		bad("workers", "%d is not between 1 and 256", o.Workers)
 	}
+	if o.KubeAPIQPS < 0 {
+		bad("kube-api-qps", "%d is below 0; 0 means no limit", o.KubeAPIQPS)
+	}
 	if o.Log == nil {
 		errs = append(errs, errors.New("options: no logger"))
 	}
@@ -120,6 +127,13 @@ func checkHostPort(address string, listen bool) error {
 		return fmt.Errorf("%q cannot be dialled by others: name a host and a port", address)
 	}
 	return nil
+}
+
+// pace limits the requests of a client that is made from config, when that is asked for.
+func (o *Options) pace(config *rest.Config) {
+	if o.KubeAPIQPS > 0 {
+		config.QPS, config.Burst = float32(o.KubeAPIQPS), o.KubeAPIQPS
+	}
 }
 
 func (o *Options) privateNamespace() string { return v1alpha1.PrivateNamespace(o.Namespace) }

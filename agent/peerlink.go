@@ -268,6 +268,7 @@ func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte
 	if err != nil {
 		return &accessError{accessInvalid, err}
 	}
+	s.options.pace(config)
 	replaceable := same && l.source.token != nil && config.BearerToken != "" &&
 		l.source.host == config.Host && bytes.Equal(l.source.ca, config.CAData)
 	if same && bytes.Equal(kubeconfig, l.kubeconfig) || replaceable {

@@ -103,6 +103,7 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		ManageSecret:       c.Bool("manage-secret"),
 		CoreResourceSource: c.Bool("core-resource-source"),
 		Workers:            c.Int("workers"),
+		KubeAPIQPS:         c.Int("kube-api-qps"),
 		Version:            version,
 		Log:                log,
 	})
@@ -136,6 +137,7 @@ func runFlags() []cli.Flag {
 		truth("manage-secret", "keep a Secret with a reader credential that can be swapped"),
 		truth("core-resource-source", "publish this cluster's rules and features; false only receives"),
 		&cli.IntFlag{Name: "workers", Value: 16, Usage: "how many copies are written at the same time", EnvVars: env("workers")},
+		&cli.IntFlag{Name: "kube-api-qps", Usage: "how many requests a second are sent to one API server; 0 is no limit", EnvVars: env("kube-api-qps")},
 	}
 }
 
