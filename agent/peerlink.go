@@ -70,6 +70,7 @@ type peerLink struct {
 	kubeconfig  []byte // the credential that source uses
 	rejected    []byte // the last one that the API server did not accept
 	tries       int
+	forbidden   time.Time // since when an API server that let us in before forbids it
 }
 
 // linkInputs are what a connection is made of, beside the credential; when one changes it is made anew.
@@ -110,7 +111,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 		}
 		return 0, err
 	}
-	l.used = in
+	l.used, l.forbidden = in, time.Time{}
 	if s.peers.set(l.id, func(p *peer) { p.issued = issued }) {
 		s.incoming.add(clusterKey(l.id)) // the local Cluster object says where the credential is
 	}
@@ -127,6 +128,15 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 // keeps its connection, whose watches resume by themselves.
 func (l *peerLink) failed(err error) time.Duration {
 	how := accessOf(err)
+	if errors.Is(err, kube.ErrForbidden) && l.source != nil {
+		// An API server that just started forbids for a moment what it allows: that says nothing yet.
+		if l.forbidden.IsZero() {
+			l.forbidden = time.Now()
+		}
+		if time.Since(l.forbidden) < grace {
+			how = accessUnreachable
+		}
+	}
 	if before := l.session.peers.look(l.id).state.access; before != how {
 		l.tries = 0 // what took long to end has ended
 	}
@@ -136,7 +146,7 @@ func (l *peerLink) failed(err error) time.Duration {
 		return l.pause(retryMost)
 	case accessReady, accessDisabled, accessMissing, accessInvalid, accessWrong:
 	}
-	if !errors.Is(err, kube.ErrForbidden) { // an API server that just started forbids for a moment what it allows
+	if !errors.Is(err, kube.ErrForbidden) { // it may allow it again, as when its rights are mended
 		l.drop()
 	}
 	return l.pause(mendMost)

@@ -109,6 +109,27 @@ func TestReportIsUnchangedByTheSameFailure(t *testing.T) {
 	}
 }
 
+// An API server that just started forbids what it allows a moment later.
+func TestForbiddenIsDoubtedFirst(t *testing.T) {
+	s := &session{clusterID: idA, statuses: newLoop[string]("", nil, nil)}
+	s.peers = newPeers(s)
+	link := &peerLink{session: s, id: idB, source: &peerSource{}}
+	link.failed(kube.ErrForbidden)
+	if got := s.peers.look(idB).state.access; got != accessUnreachable {
+		t.Errorf("forbidden for the first time it is %s", got)
+	}
+	link.forbidden = time.Now().Add(-2 * grace)
+	link.failed(kube.ErrForbidden)
+	if got := s.peers.look(idB).state.access; got != accessInvalid || link.source == nil {
+		t.Errorf("forbidden for long it is %s, with the source %v", got, link.source)
+	}
+	link = &peerLink{session: s, id: idB}
+	link.failed(kube.ErrForbidden)
+	if got := s.peers.look(idB).state.access; got != accessInvalid {
+		t.Errorf("forbidden from the start it is %s", got)
+	}
+}
+
 func TestManyProblemsStayShort(t *testing.T) {
 	p := &problems{changed: func() {}}
 	for i := range 1000 {
