@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // Options is what the command line, the environment and the configuration file say. The zero value of a
@@ -53,6 +54,9 @@ type Options struct {
 	// KubeAPIQPS is how many requests a second the agent sends to one API server, its own or a peer's; up to
 	// a second's worth may go out at once. 0 means no limit: the API server's priority and fairness decides.
 	KubeAPIQPS int
+	// ConsentKinds, ConsentSecretTypes and ConsentNamespaces are what rules may write although it gives power
+	// over this cluster; nothing by default.
+	ConsentKinds, ConsentSecretTypes, ConsentNamespaces []string
 	// Version is the agent's version, for logs, metrics and the user agent.
 	Version string
 	// Log receives everything that the agent says.
@@ -104,6 +108,9 @@ func (o *Options) Validate() error {
 	if o.KubeAPIQPS < 0 {
 		bad("kube-api-qps", "%d is below 0; 0 means no limit", o.KubeAPIQPS)
 	}
+	if err := o.consent().Check(); err != nil {
+		errs = append(errs, err)
+	}
 	if o.Log == nil {
 		errs = append(errs, errors.New("options: no logger"))
 	}
@@ -133,6 +140,12 @@ func checkHostPort(address string, listen bool) error {
 func (o *Options) pace(config *rest.Config) {
 	if o.KubeAPIQPS > 0 {
 		config.QPS, config.Burst = float32(o.KubeAPIQPS), o.KubeAPIQPS
+	}
+}
+
+func (o *Options) consent() syncrules.Consent {
+	return syncrules.Consent{
+		Namespace: o.Namespace, Kinds: o.ConsentKinds, SecretTypes: o.ConsentSecretTypes, Namespaces: o.ConsentNamespaces,
 	}
 }
 

@@ -165,6 +165,7 @@ func (s *session) newEngine(metrics prometheus.Registerer) (*engine.Engine, erro
 	return engine.New(engine.Options{
 		LocalClusterID: s.clusterID,
 		Namespace:      s.options.Namespace,
+		Consent:        s.options.consent(),
 		Local:          &localSource{s.client},
 		Target:         s.client,
 		Cluster:        s.ownClusterNow,

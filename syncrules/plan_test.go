@@ -159,27 +159,6 @@ func taken(local *unstructured.Unstructured, d Decision) *unstructured.Unstructu
 	return local
 }
 
-func TestConsentKinds(t *testing.T) {
-	consent := Consent{Namespace: "cluster-registry"}
-	for text, refused := range map[string]bool{
-		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: cluster-registry}, type: Opaque}`:                                false,
-		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: cluster-registry}, type: k8s.cisco.com/cluster-registry-secret}`: true,
-		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: a}, type: bootstrap.kubernetes.io/token}`:                        true,
-		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: a}, type: helm.sh/release.v1}`:                                   true,
-		`{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: cluster-registry-readers}}`:                                      true,
-		`{apiVersion: v1, kind: Namespace, metadata: {name: kube-public}}`:                                                              true,
-		`{apiVersion: v1, kind: Namespace, metadata: {name: shop}}`:                                                                     false,
-		`{apiVersion: v1, kind: Node, metadata: {name: n}}`:                                                                             true,
-		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: n}}`:                                    true,
-		`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: n}}`:                           true,
-		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: n, namespace: shop}}`:                                                 false,
-	} {
-		if err := consent.Refuse(object(t, text)); (err != nil) != refused {
-			t.Errorf("%s: %v, want refused %t", text, err, refused)
-		}
-	}
-}
-
 func TestScopesOfManyRules(t *testing.T) {
 	r := &v1alpha1.ResourceSyncRule{}
 	r.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}

@@ -33,15 +33,23 @@ func fromFile(c *cli.Context) error {
 		return fmt.Errorf("%w: --config: %s: is not YAML with a key for each flag", errUsage, path)
 	}
 	for key, value := range values {
-		known := slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return key != "config" && slices.Contains(f.Names(), key) })
-		if !known {
+		i := slices.IndexFunc(c.Command.Flags, func(f cli.Flag) bool { return key != "config" && slices.Contains(f.Names(), key) })
+		if i < 0 {
 			return fmt.Errorf("%w: --config: %s: there is no flag %q", errUsage, path, key)
 		}
 		if c.IsSet(key) {
 			continue
 		}
-		if err := c.Set(key, fmt.Sprint(value)); err != nil {
-			return fmt.Errorf("%w: --config: %s: %s: %v is not a value for it", errUsage, path, key, value)
+		values := []any{value}
+		if _, many := c.Command.Flags[i].(*cli.StringSliceFlag); many {
+			if list, ok := value.([]any); ok {
+				values = list
+			}
+		}
+		for _, value := range values {
+			if err := c.Set(key, fmt.Sprint(value)); err != nil {
+				return fmt.Errorf("%w: --config: %s: %s: %v is not a value for it", errUsage, path, key, value)
+			}
 		}
 	}
 	return nil

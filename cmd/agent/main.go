@@ -104,6 +104,9 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		CoreResourceSource: c.Bool("core-resource-source"),
 		Workers:            c.Int("workers"),
 		KubeAPIQPS:         c.Int("kube-api-qps"),
+		ConsentKinds:       c.StringSlice("consent-kinds"),
+		ConsentSecretTypes: c.StringSlice("consent-secret-types"),
+		ConsentNamespaces:  c.StringSlice("consent-namespaces"),
 		Version:            version,
 		Log:                log,
 	})
@@ -120,6 +123,9 @@ func runFlags() []cli.Flag {
 	}
 	truth := func(name string, usage string) cli.Flag {
 		return &cli.BoolFlag{Name: name, Value: true, Usage: usage, EnvVars: env(name)}
+	}
+	list := func(name, usage string) cli.Flag {
+		return &cli.StringSliceFlag{Name: name, Usage: usage, EnvVars: env(name)}
 	}
 	return []cli.Flag{
 		&cli.StringFlag{Name: "config", Usage: "YAML `FILE` with a key for each flag; a flag or variable that is given wins", EnvVars: env("config")},
@@ -138,6 +144,9 @@ func runFlags() []cli.Flag {
 		truth("core-resource-source", "publish this cluster's rules and features; false only receives"),
 		&cli.IntFlag{Name: "workers", Value: 16, Usage: "how many copies are written at the same time", EnvVars: env("workers")},
 		&cli.IntFlag{Name: "kube-api-qps", Usage: "how many requests a second are sent to one API server; 0 is no limit", EnvVars: env("kube-api-qps")},
+		list("consent-kinds", "`KIND.GROUP` that gives power over the cluster and that rules may write here all the same"),
+		list("consent-secret-types", "`TYPE` of Secrets with credentials that rules may write here"),
+		list("consent-namespaces", "`NAMESPACE` that is closed to copies and that rules may write into"),
 	}
 }
 

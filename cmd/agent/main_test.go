@@ -49,6 +49,8 @@ func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
 		"config, bad value":    {args: []string{"run", "--config", file("c", "workers: some\n")}, code: exitUsage, want: "workers"},
 		"config is read":       {args: []string{"run", "--config", file("d", "log-level: loud\n")}, code: exitUsage, want: `"loud"`},
 		"flag beats config":    {args: []string{"run", "--workers", "0", "--config", file("e", "workers: 3\n")}, code: exitUsage, want: "0 is not between"},
+		"consent":              {args: []string{"run", "--consent-kinds", "Deployment.apps"}, code: exitUsage, want: "consent.allow.kinds"},
+		"config with a list":   {args: []string{"run", "--config", file("f", "consent-secret-types: [helm.sh/release.v1, Opaque]\n")}, code: exitUsage, want: `"Opaque"`},
 		"wrong kubeconfig":     {args: []string{"run", "--http-listen", "", "--kubeconfig", filepath.Join(dir, "none")}, code: exitFailed, want: filepath.Join(dir, "none")},
 		"kubeconfig, not one":  {args: []string{"run", "--http-listen", "", "--kubeconfig", file("k", "x: [")}, code: exitFailed, want: "not a kubeconfig"},
 	}

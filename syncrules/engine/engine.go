@@ -29,6 +29,8 @@ type Options struct {
 	LocalClusterID string
 	// Namespace is the agent's own; copies into its -private and -readers namespaces are refused.
 	Namespace string
+	// Consent is what this cluster lets rules write of what gives power; its Namespace is the one above.
+	Consent syncrules.Consent
 	// Local is the local API server, watched for copies, missing namespaces and objects in the way.
 	Local Source
 	// Target is the local API server, written to.
@@ -117,8 +119,9 @@ func New(o Options) (*Engine, error) {
 	if o.Classify == nil {
 		o.Classify = func(error) error { return nil }
 	}
+	o.Consent.Namespace = o.Namespace
 	e := &Engine{
-		o: o, log: o.Log, consent: syncrules.Consent{Namespace: o.Namespace},
+		o: o, log: o.Log, consent: o.Consent,
 		wake: make(chan struct{}, 1), reportWake: make(chan struct{}, 1),
 		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
 		burdens: map[string]*burden{},

@@ -304,7 +304,7 @@ func (e *Engine) ruleCondition(k *kind, r *rule) (metav1.Condition, bool) {
 	switch {
 	case r.err != nil && syncrules.Unsupported(r.err):
 		return no(ReasonUnsupportedField, r.err.Error()), true
-	case r.err != nil && r.spec != nil && e.consent.RefuseKind(r.spec.GVK.Schema()) != nil:
+	case errors.Is(r.err, syncrules.ErrConsent):
 		return no(ReasonConsentRequired, r.err.Error()), true
 	case r.err != nil:
 		return no(ReasonInvalidRule, r.err.Error()), true
