@@ -57,6 +57,8 @@ type Options struct {
 	// ConsentKinds, ConsentSecretTypes and ConsentNamespaces are what rules may write although it gives power
 	// over this cluster; nothing by default.
 	ConsentKinds, ConsentSecretTypes, ConsentNamespaces []string
+	// GuardLive puts deletions that are seen live under the deletion guard of rules.
+	GuardLive bool
 	// Version is the agent's version, for logs, metrics and the user agent.
 	Version string
 	// Log receives everything that the agent says.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -170,13 +171,30 @@ func (s *session) newEngine(metrics prometheus.Registerer) (*engine.Engine, erro
 		Target:         s.client,
 		Cluster:        s.ownClusterNow,
 		Report:         s.reported,
+		Event:          s.ruleEvent,
+		Review:         s.review,
 		Classify:       classify,
 		Workers:        s.options.Workers,
+		GuardLive:      s.options.GuardLive,
 		Scopes:         scopes.load(),
 		ScopesChanged:  scopes.save,
 		Log:            s.log,
 		Metrics:        metrics,
 	})
+}
+
+// review asks an API server, of a peer or with "" the local one, which rights the agent lacks there.
+func (s *session) review(ctx context.Context, cluster string, gvk schema.GroupVersionKind, namespaces, verbs []string) (engine.Lack, error) {
+	client := s.client
+	if cluster != "" {
+		source := s.peers.look(cluster).source
+		if source == nil {
+			return engine.Lack{}, engine.ErrUnreachable
+		}
+		client = source.client
+	}
+	resource, missing, in, err := client.Lack(ctx, gvk, namespaces, verbs)
+	return engine.Lack{Resource: resource, Verbs: missing, Namespaces: in}, err
 }
 
 // ownClusterNow is what rules' targets are matched against.

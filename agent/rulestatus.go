@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
@@ -84,12 +86,7 @@ func (s *session) writeRuleStatus(ctx context.Context, name string) error {
 	}
 	update := have.DeepCopy()
 	if known {
-		conditions := update.Status.Conditions
-		update.Status = status
-		update.Status.Conditions = conditions
-		for _, c := range status.Conditions {
-			meta.SetStatusCondition(&update.Status.Conditions, c)
-		}
+		takeReport(&update.Status, status)
 	}
 	if clash != "" {
 		meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{
@@ -122,4 +119,42 @@ func (s *session) clusterName(id string) string {
 		return c.Name
 	}
 	return id
+}
+
+// takeReport brings a status to what the engine says. A lag that is not known, as after a restart, leaves the one
+// that is recorded, so that it is no reason for a write.
+func takeReport(status *v1alpha1.ResourceSyncRuleStatus, report engine.RuleReport) {
+	conditions, before := status.Conditions, status.Sources
+	*status = *report.DeepCopy()
+	status.Conditions = conditions
+	for _, kind := range []string{engine.ConditionReady, engine.ConditionOrphans} {
+		if c := meta.FindStatusCondition(report.Conditions, kind); c != nil {
+			meta.SetStatusCondition(&status.Conditions, *c)
+		} else {
+			meta.RemoveStatusCondition(&status.Conditions, kind)
+		}
+	}
+	for i := range status.Sources {
+		at := slices.IndexFunc(before, func(s v1alpha1.SourceStatus) bool { return s.ClusterID == status.Sources[i].ClusterID })
+		if at >= 0 && status.Sources[i].Lag == nil {
+			status.Sources[i].Lag = before[at].Lag
+		}
+	}
+}
+
+// ruleEvent is called by the engine, seldom. Where the rule is gone already, its last events are those of this
+// cluster, which people can still look at.
+func (s *session) ruleEvent(rule string, event engine.Event) {
+	kind := kube.EventNormal
+	if event.Warning {
+		kind = kube.EventWarning
+	}
+	if object, err := s.registry.rules.Get(rule); err == nil {
+		s.events.Event(s.client.Rules().Kind(), object, kind, event.Reason, event.Message)
+		return
+	}
+	s.log.Info("copies of a rule that is gone", "rule", rule, "reason", event.Reason, "what", event.Message)
+	if own := s.registry.ownCluster(); own != nil {
+		s.events.Event(s.client.Clusters().Kind(), own, kind, event.Reason, "rule "+rule+", which is gone: "+event.Message)
+	}
 }

@@ -5,6 +5,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -52,33 +53,74 @@ func (c *Client) denied(ctx context.Context, right Attributes) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	namespace := right.Namespace
+	allowed, err := c.may(ctx, res, right.Verb, right.Namespace)
+	if allowed || err != nil {
+		return "", err
+	}
+	words := []string{right.Verb, res.GroupResource().String()}
+	switch {
+	case !res.namespaced:
+	case right.Namespace != "":
+		words = append(words, "in namespace", right.Namespace)
+	default:
+		words = append(words, "in all namespaces")
+	}
+	return strings.Join(words, " "), nil
+}
+
+// Lack returns what RBAC calls a kind, which of the verbs the client lacks on it, and in which of the namespaces;
+// no namespaces means all of them. Who may do something in all namespaces is not asked about each.
+// ErrKindUnknown when the kind is not served.
+func (c *Client) Lack(ctx context.Context, gvk schema.GroupVersionKind, namespaces, verbs []string) (resource schema.GroupResource, missing, in []string, err error) {
+	res, err := c.kinds.find(ctx, gvk)
+	if err != nil {
+		return resource, nil, nil, err
+	}
+	for _, verb := range verbs {
+		everywhere, err := c.may(ctx, res, verb, "")
+		if err != nil {
+			return resource, nil, nil, err
+		}
+		lacks := !everywhere
+		if lacks && res.namespaced && len(namespaces) > 0 {
+			lacks = false
+			for _, namespace := range namespaces {
+				allowed, err := c.may(ctx, res, verb, namespace)
+				if err != nil {
+					return resource, nil, nil, err
+				}
+				if lacks = lacks || !allowed; !allowed && !slices.Contains(in, namespace) {
+					in = append(in, namespace)
+				}
+			}
+		}
+		if lacks {
+			missing = append(missing, verb)
+		}
+	}
+	return res.GroupResource(), missing, in, nil
+}
+
+// may asks about one verb, in all namespaces when namespace is empty. A verb on a subresource is written
+// update/status.
+func (c *Client) may(ctx context.Context, res resource, verb, namespace string) (bool, error) {
 	if !res.namespaced {
 		namespace = ""
 	}
+	verb, subresource, _ := strings.Cut(verb, "/")
 	var review struct {
 		Status struct {
 			Allowed bool `json:"allowed"`
 		} `json:"status"`
 	}
-	err = c.post(ctx, map[string]any{
+	err := c.post(ctx, map[string]any{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 		"spec": map[string]any{"resourceAttributes": map[string]string{
-			"verb": right.Verb, "group": res.Group, "version": res.Version, "resource": res.Resource, "namespace": namespace,
+			"verb": verb, "subresource": subresource, "group": res.Group, "version": res.Version, "resource": res.Resource, "namespace": namespace,
 		}},
 	}, &review, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
 	if err != nil {
-		return "", classify(err)
+		return false, classify(err)
 	}
-	if review.Status.Allowed {
-		return "", nil
-	}
-	words := []string{right.Verb, res.GroupResource().String()}
-	switch {
-	case namespace != "":
-		words = append(words, "in namespace", namespace)
-	case res.namespaced:
-		words = append(words, "in all namespaces")
-	}
-	return strings.Join(words, " "), nil
+	return review.Status.Allowed, nil
 }

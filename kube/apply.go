@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +48,25 @@ func (c *Client) Update(ctx context.Context, obj *unstructured.Unstructured) (*u
 		return nil, err
 	}
 	out, err := objects.Update(ctx, obj, metav1.UpdateOptions{FieldManager: fieldManager})
+	return out, c.outcome(err, obj.GroupVersionKind())
+}
+
+// UpdateStatus replaces the status, and nothing else, of the object that has obj's uid and resourceVersion. For a
+// kind whose status is no subresource it is Update, which takes one request more to find out.
+func (c *Client) UpdateStatus(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if err := checkPrecondition(obj); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	objects, err := c.objects(ctx, obj.GroupVersionKind(), obj.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	out, err := objects.UpdateStatus(ctx, obj, metav1.UpdateOptions{FieldManager: fieldManager})
+	if apierrors.IsNotFound(err) { // it may also be the object that is gone: then Update says so
+		return c.Update(ctx, obj)
+	}
 	return out, c.outcome(err, obj.GroupVersionKind())
 }
 

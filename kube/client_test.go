@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -199,6 +200,7 @@ func TestAKindIsLookedUpAgainWhenItWentAway(t *testing.T) {
 func TestAllowedNamesWhatIsMissing(t *testing.T) {
 	withAPI(t, func(t *testing.T, a *api, c *Client) {
 		a.widgets = true
+		allowed := func(verb, _ string) bool { return verb == "get" }
 		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var review authorizationv1.SelfSubjectAccessReview
 			raw, _ := io.ReadAll(r.Body)
@@ -208,7 +210,7 @@ func TestAllowedNamesWhatIsMissing(t *testing.T) {
 			}
 			_ = json.Unmarshal(raw, &review)
 			review.Kind, review.APIVersion = "SelfSubjectAccessReview", "authorization.k8s.io/v1"
-			review.Status.Allowed = review.Spec.ResourceAttributes.Verb == "get"
+			review.Status.Allowed = allowed(review.Spec.ResourceAttributes.Verb, review.Spec.ResourceAttributes.Namespace)
 			writeJSON(w, http.StatusCreated, review)
 		})
 		widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
@@ -225,6 +227,17 @@ func TestAllowedNamesWhatIsMissing(t *testing.T) {
 		}
 		if _, err := c.Allowed(t.Context(), []Attributes{{"get", schema.GroupVersionKind{Version: "v1", Kind: "X"}, ""}}); !errors.Is(err, ErrKindUnknown) {
 			t.Errorf("unknown kind: %v", err)
+		}
+		allowed = func(verb, namespace string) bool { return verb == "get" || verb == "list" && namespace == "a" }
+		resource, verbs, in, err := c.Lack(t.Context(), widget, []string{"a", "b"}, []string{"get", "list", "create"})
+		if err != nil || resource.String() != "widgets.example.com" || !slices.Equal(verbs, []string{"list", "create"}) || !slices.Equal(in, []string{"b", "a"}) {
+			t.Errorf("lacks %s %v in %v: %v", resource, verbs, in, err)
+		}
+		if _, verbs, in, err = c.Lack(t.Context(), widget, nil, []string{"list"}); err != nil || !slices.Equal(verbs, []string{"list"}) || len(in) != 0 {
+			t.Errorf("lacks %v in %v: %v", verbs, in, err)
+		}
+		if _, verbs, _, err = c.Lack(t.Context(), widget, []string{"a"}, []string{"get", "list"}); err != nil || len(verbs) != 0 {
+			t.Errorf("lacks %v: %v", verbs, err)
 		}
 	})
 }

@@ -107,6 +107,7 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		ConsentKinds:       c.StringSlice("consent-kinds"),
 		ConsentSecretTypes: c.StringSlice("consent-secret-types"),
 		ConsentNamespaces:  c.StringSlice("consent-namespaces"),
+		GuardLive:          c.Bool("guard-live"),
 		Version:            version,
 		Log:                log,
 	})
@@ -144,6 +145,7 @@ func runFlags() []cli.Flag {
 		truth("core-resource-source", "publish this cluster's rules and features; false only receives"),
 		&cli.IntFlag{Name: "workers", Value: 16, Usage: "how many copies are written at the same time", EnvVars: env("workers")},
 		&cli.IntFlag{Name: "kube-api-qps", Usage: "how many requests a second are sent to one API server; 0 is no limit", EnvVars: env("kube-api-qps")},
+		&cli.BoolFlag{Name: "guard-live", Usage: "stop a rule also when sources of most of its copies are deleted before the agent's eyes", EnvVars: env("guard-live")},
 		list("consent-kinds", "`KIND.GROUP` that gives power over the cluster and that rules may write here all the same"),
 		list("consent-secret-types", "`TYPE` of Secrets with credentials that rules may write here"),
 		list("consent-namespaces", "`NAMESPACE` that is closed to copies and that rules may write into"),

@@ -34,6 +34,8 @@ type copied struct {
 	// labels or annotations which nobody asked for came back too often.
 	accepted  syncrules.Accepted
 	tolerated bool
+	// dropped are the fields, for people, that the server did not keep of what was accepted.
+	dropped string
 }
 
 func newCopied(obj *unstructured.Unstructured) *copied {

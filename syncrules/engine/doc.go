@@ -42,7 +42,8 @@
 //
 // When a view turns live, the copies of its peer that it lacks without a deletion having been seen are counted for each
 // rule (syncrules.Guarded). Too many, and the rule is paused here until the objects are back or the local
-// annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number.
+// annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number. With Options.GuardLive
+// deletions that are seen count as well, together with those of the last minute that were acted on.
 //
 // # Objects that are here already
 //
@@ -50,6 +51,13 @@
 // that is how it is in clusters which get the same objects from the same place. Such objects are watched, one by
 // one or, where a kind has many, in the scopes of its rules, and of each only a hash is kept. It is read once for
 // each form of it, and of what is offered in its place (foreign.go).
+//
+// # What was written, and what was not
+//
+// A write that fails has a reason (problems.go), its own back-off, and a sentence that says what to do about it
+// (conditions.go). Events sum up what happened, seldom (events.go); reviews of rights only explain (reviews.go). A
+// namespace that is missing is created where the rule wants that, and a copy of some kinds is made anew when a
+// field has changed that cannot be (write.go).
 //
 // # Speed and memory
 //

@@ -38,12 +38,20 @@ type Options struct {
 	// Cluster returns the local Cluster object, for targets; nil when it is not known now. ClusterChanged
 	// says that the answer may have changed.
 	Cluster func() *v1alpha1.Cluster
+	// Event is told what happened to copies of a rule, summed up, from the goroutine of Report. The rule may be
+	// gone already.
+	Event func(rule string, event Event)
+	// Review asks an API server, of a peer or with "" the local one, which of the verbs on a kind the agent
+	// lacks, in the namespaces (none: in all). It explains what was refused, and what would be.
+	Review func(ctx context.Context, cluster string, gvk schema.GroupVersionKind, namespaces, verbs []string) (Lack, error)
 	// Report is told what became of a rule, from one goroutine, at most every two seconds a rule and
 	// only when something changed. It may block; then reports wait, copies do not.
 	Report func(rule string, r RuleReport)
 	// Classify names the kind of an error of Source or Target as one of the errors of this package, or
 	// returns nil. API status errors are understood without it.
 	Classify func(error) error
+	// GuardLive puts deletions that are seen live under the deletion guard, too.
+	GuardLive bool
 	// Workers is how many copies are written at the same time; 0 means DefaultWorkers.
 	Workers int
 	// View bounds what is held of one peer's objects in one scope, Peer what is held of one peer in all.
@@ -66,7 +74,7 @@ type Engine struct {
 	seed    maphash.Seed
 	queue   workqueue.TypedDelayingInterface[Key] // lives as long as Run
 	// wake and reportWake have room for one: a second poke before the first is taken adds nothing.
-	wake, reportWake chan struct{}
+	wake, reportWake, reviewWake chan struct{}
 
 	// mu guards everything below. No call leaves the package while it is held.
 	mu       sync.Mutex
@@ -97,7 +105,9 @@ type Engine struct {
 	foreign    map[Key]*foreign
 	sightings  map[Scope]*sighting // by the scope at a source
 	serial     uint64              // of the last rule that was set
-	nsWatch    *poke
+	nsWatch    *namespaceWatch
+	happenings map[happening]*tallied
+	reviews    map[reviewKey]*review
 }
 
 // New checks the options and starts nothing.
@@ -116,6 +126,9 @@ func New(o Options) (*Engine, error) {
 	if o.Report == nil {
 		o.Report = func(string, RuleReport) {}
 	}
+	if o.Event == nil {
+		o.Event = func(string, Event) {}
+	}
 	if o.Classify == nil {
 		o.Classify = func(error) error { return nil }
 	}
@@ -130,6 +143,7 @@ func New(o Options) (*Engine, error) {
 		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{},
 		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
+		happenings: map[happening]*tallied{}, reviews: map[reviewKey]*review{}, reviewWake: make(chan struct{}, 1),
 		seed: maphash.MakeSeed(),
 	}
 	for _, s := range o.Scopes {
@@ -148,6 +162,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		group.Go(func() { e.work(ctx) })
 	}
 	group.Go(func() { e.report(ctx) })
+	if e.o.Review != nil {
+		group.Go(func() { e.review(ctx) })
+	}
 	for ctx.Err() == nil {
 		e.supervise(ctx, &group)
 		select {

@@ -20,6 +20,8 @@ type copySet struct {
 	at    map[place]*copied
 	by    map[string]map[place]*copied // the same by owner
 	ruled map[string]int               // how many of them each rule decides about
+
+	orphans map[string]map[place]struct{} // of each rule that made them
 }
 
 // find is safe on nil.
@@ -52,6 +54,7 @@ func (s *copySet) add(at place, c *copied) {
 	}
 	s.by[c.owner][at] = c
 	s.tally(c, 1)
+	s.orphaned(at, c, true)
 }
 
 func (s *copySet) remove(at place, c *copied) {
@@ -61,6 +64,7 @@ func (s *copySet) remove(at place, c *copied) {
 		delete(s.by, c.owner)
 	}
 	s.tally(c, -1)
+	s.orphaned(at, c, false)
 }
 
 func (s *copySet) tally(c *copied, n int) {
@@ -85,7 +89,7 @@ func (e *Engine) putCopy(k Key, c *copied) {
 	if old := set.find(k.place()); old != nil {
 		c.tolerated = old.tolerated
 		if c.accepted == (syncrules.Accepted{}) {
-			c.accepted = old.accepted
+			c.accepted, c.dropped = old.accepted, old.dropped
 		}
 		set.remove(k.place(), old)
 		for _, name := range old.rules {

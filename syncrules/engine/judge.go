@@ -5,9 +5,6 @@ package engine
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/syncrules"
 )
 
 // Judging draws the conclusions from complete lists that concern many copies at once: which of them an edit let
@@ -134,28 +131,5 @@ func (e *Engine) recount(rules []string) {
 		if r := e.rules[name]; r != nil && r.guarded {
 			e.guard(r)
 		}
-	}
-}
-
-// guard counts what is lacking without proof, and stops or resumes the rule.
-func (e *Engine) guard(r *rule) {
-	absent, copies := 0, 0
-	for _, of := range r.lacking {
-		absent += len(of)
-	}
-	if set := e.copies[r.kind()]; set != nil {
-		copies = set.ruled[r.name]
-	}
-	if r.absent != absent || r.copies != copies {
-		r.absent, r.copies = absent, copies
-		r.sender.dirty = r.sender.dirty || r.guarded // its condition tells of them
-	}
-	was := r.guarded
-	r.guarded = r.compiled.Deletion() == v1alpha1.DeletionDelete &&
-		syncrules.Guarded(r.absent, r.copies) && r.absent > r.confirm
-	if was != r.guarded {
-		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)
-		e.stale[r.kind()] = true
-		e.poke()
 	}
 }

@@ -32,8 +32,9 @@ type server struct {
 	namespaces map[string]bool
 	watches    map[*serverWatch]struct{}
 	down       error
-	slow       time.Duration  // before a watch says anything
-	requests   map[string]int // by verb
+	slow       time.Duration   // before a watch says anything
+	requests   map[string]int  // by verb
+	statuses   map[string]bool // kinds whose status is a subresource
 	admit      func(obj *unstructured.Unstructured) error
 }
 
@@ -106,6 +107,9 @@ func (s *server) drop(k Key) {
 	}
 	s.version++
 	delete(s.objects, k)
+	if k.Kind == "Namespace" {
+		delete(s.namespaces, k.Name)
+	}
 	last := old.DeepCopy()
 	last.SetResourceVersion(strconv.Itoa(s.version))
 	for w := range s.watches {
@@ -287,6 +291,12 @@ func (s *server) accept(obj *unstructured.Unstructured) (*unstructured.Unstructu
 			return nil, err
 		}
 	}
+	if s.statuses[obj.GetKind()] {
+		delete(obj.Object, "status")
+		if old := s.objects[serverKey(obj)]; old != nil && old.Object["status"] != nil {
+			obj.Object["status"] = old.DeepCopy().Object["status"]
+		}
+	}
 	return s.store(obj), nil
 }
 
@@ -314,6 +324,26 @@ func (s *server) Update(_ context.Context, obj *unstructured.Unstructured) (*uns
 	return s.accept(obj)
 }
 
+// UpdateStatus changes the status alone; Create and Update leave it out, of the kinds in statuses.
+func (s *server) UpdateStatus(_ context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.request("status"); err != nil {
+		return nil, err
+	}
+	if err := s.current(obj); err != nil {
+		return nil, err
+	}
+	now := s.objects[serverKey(obj)].DeepCopy()
+	now.Object["status"] = obj.Object["status"]
+	if s.admit != nil {
+		if err := s.admit(now); err != nil {
+			return nil, err
+		}
+	}
+	return s.store(now), nil
+}
+
 func (s *server) Delete(_ context.Context, obj *unstructured.Unstructured) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,6 +352,14 @@ func (s *server) Delete(_ context.Context, obj *unstructured.Unstructured) error
 	}
 	if err := s.current(obj); err != nil {
 		return err
+	}
+	if old := s.objects[serverKey(obj)]; len(old.GetFinalizers()) > 0 {
+		if going := old.DeepCopy(); going.GetDeletionTimestamp() == nil {
+			now := metav1.Now()
+			going.SetDeletionTimestamp(&now)
+			s.store(going)
+		}
+		return nil
 	}
 	s.drop(serverKey(obj))
 	return nil

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -39,58 +41,206 @@ const (
 	ReasonNamespaceMissing  = "NamespaceMissing"
 	ReasonConflict          = "Conflict"
 	ReasonWriteFailed       = "WriteFailed"
-	ReasonSourceObject      = "SourceObjectUnusable"
+	// ReasonNamespaceTerminating and those below are about single objects, too.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	ReasonImmutableField       = "ImmutableField"
+	ReasonObjectTooLarge       = "ObjectTooLarge"
+	ReasonAdmissionRefused     = "AdmissionRefused"
+	ReasonInvalidObject        = "InvalidObject"
+	ReasonQuotaExceeded        = "QuotaExceeded"
+	ReasonSchemaMismatch       = "SchemaMismatch"
+	ReasonSlowed               = "Slowed"
+	ReasonSourceObject         = "SourceObjectUnusable"
 )
 
 // problem is why one copy could not be made what it should be.
 type problem struct {
 	reason string
 	text   string // with the key, for people; without anything of a Secret
+	// namespace says that the copy waits for its namespace.
+	namespace bool
 }
 
 const (
 	backoffFirst = 100 * time.Millisecond
-	// caps of the back-off: what ends by itself is tried often, what a person must mend rarely.
+	// caps of the back-off: what ends by itself is tried often, what a person must mend rarely. What an event
+	// tells the end of need not be tried often either.
 	backoffCapOutage = 5 * time.Second
 	backoffCap       = 30 * time.Second
+	backoffCapObject = 5 * time.Minute
 	maxText          = 512
+	maxMessage       = 4096 // of a condition
 )
 
 func (p *problem) backoffCap() time.Duration {
-	if p.reason == ReasonLocalUnreachable || p.reason == ReasonNamespaceMissing {
+	switch p.reason {
+	case ReasonLocalUnreachable:
 		return backoffCapOutage
+	case ReasonImmutableField, ReasonObjectTooLarge, ReasonInvalidObject:
+		return backoffCapObject
 	}
 	return backoffCap
 }
 
+// final says that only an event can change it.
+func (p *problem) final() bool {
+	return p.reason == ReasonConsentRequired || p.reason == ReasonSourceObject
+}
+
 // problemOf says what is wrong with the write of a copy.
 func (e *Engine) problemOf(err error, k Key) problem {
-	p := problem{reason: ReasonWriteFailed, text: k.String() + ": " + describe(err, k.Kind == "Secret" && k.Group == "")}
-	class := e.classify(err)
-	switch {
-	case errors.Is(err, syncrules.ErrConsent):
-		p.reason = ReasonConsentRequired
-	case errors.Is(err, syncrules.ErrSource):
-		p.reason = ReasonSourceObject
-	case isNamespaceMissing(err):
-		p.reason, p.text = ReasonNamespaceMissing, k.String()+": namespace "+k.Namespace+" does not exist"
-	case class == classKindUnknown:
-		p.reason, p.text = ReasonKindUnknown, k.String()+": the kind is not served here"
-	case class == classForbidden:
-		p.reason = ReasonMissingPermission
-	case class == classUnreachable:
-		p.reason = ReasonLocalUnreachable
+	p := problem{reason: e.reasonOf(err)}
+	secret := k.Kind == "Secret" && k.Group == ""
+	said := describe(err, secret)
+	switch p.reason {
+	case ReasonNamespaceMissing:
+		p.namespace, said = true, "namespace "+k.Namespace+" does not exist"
+	case ReasonNamespaceTerminating:
+		p.namespace, said = true, "namespace "+k.Namespace+" is being deleted"
+	case ReasonKindUnknown:
+		said = "the kind is not served here"
+	case ReasonMissingPermission:
+		switch {
+		case errors.Is(err, errNamespace):
+			p.namespace, said = true, "namespace "+k.Namespace+" does not exist, and the agent may not create namespaces"
+		case secret:
+			said = "the agent may not write Secrets in namespace " + k.Namespace
+		}
+	case ReasonAdmissionRefused:
+		if secret {
+			said = refuser(err) + " did not let it in"
+		}
+	case ReasonQuotaExceeded:
+		if secret {
+			said = "a quota of namespace " + k.Namespace + " is used up"
+		}
+	case ReasonObjectTooLarge:
+		said = "it is larger than the API server here takes"
 	}
+	p.text = k.String() + ": " + said
 	return p
 }
 
-func isNamespaceMissing(err error) bool {
-	if apierrors.HasStatusCause(err, "NamespaceTerminating") {
-		return true
+// reasonOf sorts the errors of a write. API servers tell many of them apart by their text alone.
+func (e *Engine) reasonOf(err error) string {
+	class := e.classify(err)
+	switch {
+	case errors.Is(err, syncrules.ErrConsent):
+		return ReasonConsentRequired
+	case errors.Is(err, syncrules.ErrSource):
+		return ReasonSourceObject
+	case errors.Is(err, errImmutable):
+		return ReasonImmutableField
+	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
+		return ReasonNamespaceTerminating
+	case isNamespaceMissing(err):
+		return ReasonNamespaceMissing
+	case class == classKindUnknown:
+		return ReasonKindUnknown
+	case tooLarge(err):
+		return ReasonObjectTooLarge
+	case refuser(err) != "":
+		return ReasonAdmissionRefused
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return ReasonQuotaExceeded
+	case class == classForbidden:
+		return ReasonMissingPermission
+	case class == classUnreachable:
+		return ReasonLocalUnreachable
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return ReasonInvalidObject
 	}
+	return ReasonWriteFailed
+}
+
+func isNamespaceMissing(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
 		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
+// tooLarge covers the limits of API servers on requests, of etcd on values, and of single kinds on their data.
+func tooLarge(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	s := status.Status()
+	if apierrors.IsRequestEntityTooLargeError(err) ||
+		strings.Contains(s.Message, "request is too large") || strings.Contains(s.Message, "message larger than max") {
+		return true
+	}
+	if s.Details == nil || !apierrors.IsInvalid(err) {
+		return false
+	}
+	return slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeTooLong && (c.Field == "" || c.Field == "data")
+	})
+}
+
+// refuser is who, of what a cluster's own people have set up, did not let a copy in; "" if none did.
+func refuser(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return ""
+	}
+	message := strings.TrimPrefix(status.Status().Message, "Internal error occurred: ")
+	if _, rest, ok := strings.Cut(message, " is forbidden: "); ok {
+		message = rest
+	}
+	if strings.HasPrefix(message, "violates PodSecurity") {
+		return "PodSecurity"
+	}
+	for before, after := range map[string]string{
+		`admission webhook "`: `" denied`, `failed calling webhook "`: `"`, `ValidatingAdmissionPolicy '`: `' with binding`,
+	} {
+		rest, begins := strings.CutPrefix(message, before)
+		name, _, ends := strings.Cut(rest, after)
+		if begins && ends && len(name) <= validation.DNS1123SubdomainMaxLength {
+			return strings.TrimPrefix(before, "failed calling ") + name + before[len(before)-1:]
+		}
+	}
+	return ""
+}
+
+// immutability is what an error says of fields that cannot be changed.
+type immutability uint8
+
+const (
+	notAtAll immutability = iota
+	partly                // and of something else
+	wholly
+)
+
+// immutable looks for what API servers say of an update that would change what cannot be changed.
+func immutable(err error) immutability {
+	var status apierrors.APIStatus
+	if err == nil || !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		return notAtAll
+	}
+	s := status.Status()
+	if s.Details == nil || len(s.Details.Causes) == 0 {
+		return notAtAll
+	}
+	n := 0
+	for _, c := range s.Details.Causes {
+		for _, said := range []string{
+			"immutable", "may not change once set", "may not change fields", "can not be unset", "cannot be changed",
+			"updates to statefulset spec for fields other than", "updates to the spec are forbidden",
+		} {
+			if strings.Contains(c.Message, said) {
+				n++
+				break
+			}
+		}
+	}
+	switch n {
+	case 0:
+		return notAtAll
+	case len(s.Details.Causes):
+		return wholly
+	}
+	return partly
 }
 
 // class is what kind of error the answer of an API server is.
@@ -145,10 +295,12 @@ func describe(err error, secret bool) string {
 }
 
 // oneLine makes text of others fit for a condition.
-func oneLine(s string) string {
-	cut := len(s) > maxText
+func oneLine(s string) string { return bounded(s, maxText) }
+
+func bounded(s string, limit int) string {
+	cut := len(s) > limit
 	if cut {
-		s = s[:maxText]
+		s = s[:limit]
 	}
 	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r)

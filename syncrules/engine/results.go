@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -52,8 +53,9 @@ type offer struct {
 
 // note is what is remembered of a key between attempts.
 type note struct {
-	pace     *rate.Limiter
-	failures int
+	pace      *rate.Limiter
+	failures  int
+	recreated uint64 // the content that the copy was made anew for
 }
 
 // calm ends the back-off; safe on nil.
@@ -68,7 +70,7 @@ func (e *Engine) note(k Key) *note {
 	if n == nil {
 		if len(e.notes) >= 4096 && len(e.notes)&(len(e.notes)-1) == 0 { // at powers of two
 			for old, n := range e.notes {
-				if n.failures == 0 && (n.pace == nil || n.pace.Tokens() >= PaceBurst) {
+				if n.failures == 0 && n.recreated == 0 && (n.pace == nil || n.pace.Tokens() >= PaceBurst) {
 					delete(e.notes, old)
 				}
 			}
@@ -102,8 +104,15 @@ func (e *Engine) record(j *job, out outcome) {
 	k := j.key
 	r := e.resultOf(j, out)
 	e.tallyLag(j, out)
+	e.happened(j, out, r)
+	if out.problem != nil && out.problem.reason == ReasonMissingPermission {
+		e.suspectWrite(out.decision, out.problem)
+	}
 	e.replace(k, r)
 	if out.wrote && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
+		if out.decision.Action == syncrules.Delete {
+			e.lostCopy(j.local.rules)
+		}
 		for _, name := range j.local.rules {
 			if rule := e.rules[name]; rule != nil {
 				delete(rule.edited, k.place())
@@ -116,14 +125,13 @@ func (e *Engine) record(j *job, out outcome) {
 	if j.foreign && j.local != nil {
 		e.standsAside(k)
 	}
-	if out.problem != nil && out.problem.reason == ReasonNamespaceMissing {
+	if out.problem != nil && out.problem.namespace {
 		e.awaitNamespace(k)
 	} else {
 		e.namespaceThere(k)
 	}
 	switch {
-	case r.state == failed && out.problem.reason == ReasonConsentRequired, r.state == failed && out.problem.reason == ReasonSourceObject:
-		// Only an event can change that.
+	case r.state == failed && out.problem.final():
 	case r.state == failed:
 		n := e.note(k)
 		limit := out.problem.backoffCap()
@@ -144,7 +152,24 @@ func (e *Engine) record(j *job, out outcome) {
 	}
 	if out.slowed {
 		e.metrics.slowed()
+		e.slowed(k, r.rules)
 	}
+}
+
+// slowed lets the rules say, for a while, that a copy changes too often. mu is held.
+func (e *Engine) slowed(k Key, rules []string) {
+	for _, name := range rules {
+		r := e.rules[name]
+		if r == nil {
+			continue
+		}
+		if t := &r.tally; t.slow == "" { // the first is told, or the status would change as often as the objects
+			t.slow = oneLine(fmt.Sprintf("%s changes more than %d times a second; its copy follows at that pace", k, PaceRate))
+			r.sender.dirty = true
+		}
+		r.tally.slowUntil = time.Now().Add(slowFor)
+	}
+	poked(e.reportWake)
 }
 
 // resultOf sums up an outcome. mu is held.
@@ -163,6 +188,9 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 	if j.local != nil && len(r.rules) == 0 {
 		r.rules = j.local.rules
 	}
+	if d := out.decision; (d.Action == syncrules.None || d.Action == syncrules.UpdateStatus) && d.Difference == syncrules.Changed && j.local != nil {
+		out.dropped = j.local.dropped // what is there was accepted
+	}
 	switch out.decision.Action {
 	case syncrules.None:
 		if len(r.offers) > 0 {
@@ -170,8 +198,8 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 		}
 	case syncrules.Create, syncrules.Update, syncrules.UpdateStatus:
 		r.state = tried
-		if out.wrote {
-			r.state = synced
+		if old := e.results[j.key]; out.wrote || out.slowed && old != nil && old.state == synced {
+			r.state = synced // what is slowed down was so a moment ago
 		}
 	case syncrules.Delete, syncrules.MarkOrphan:
 		if !out.wrote {
@@ -188,8 +216,8 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 		r.state, r.reason, r.text = failed, out.problem.reason, out.problem.text
 	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0:
 		r.conflict, r.reason, r.text = true, ReasonConflict, e.conflictText(j.key, out.decision)
-	case out.slowed:
-		r.text = j.key.String() + ": it changes too often and is written at a slower pace"
+	case out.dropped != "":
+		r.reason, r.text = ReasonSchemaMismatch, oneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}
 	return r
 }
@@ -200,6 +228,9 @@ func (e *Engine) conflictText(k Key, d syncrules.Decision) string {
 		text += d.Reason
 	} else {
 		text += "it is a copy from cluster " + e.clusterName(d.Owner)
+		if local := e.copyAt(k); local != nil && len(local.rules) > 0 {
+			text += ", made by rule " + strings.Join(local.rules, ", ")
+		}
 	}
 	if len(d.Rivals) > 0 {
 		names := make([]string, len(d.Rivals))
@@ -247,6 +278,9 @@ type tally struct {
 	reasons                                         map[string]int32
 	sources                                         map[string]*sourceTally
 	texts                                           []keyText // newest first
+
+	slow      string // a copy that changes too often, until slowUntil
+	slowUntil time.Time
 }
 
 type sourceTally struct {

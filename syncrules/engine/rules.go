@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +44,7 @@ type rule struct {
 	lacking        map[string]map[place]struct{}
 	guarded        bool
 	absent, copies int
+	lost           []time.Time // copies deleted lately, with Options.GuardLive
 
 	tally  tally
 	sender sender
@@ -84,7 +86,7 @@ func (r *rule) same(o *rule) bool {
 func (r *rule) inherit(old *rule) {
 	r.tally, r.sender, r.matches = old.tally, old.sender, old.matches
 	r.sender.wasReady, r.sender.dirty = false, true
-	r.guarded, r.absent, r.copies = old.guarded, old.absent, old.copies // until they are counted again
+	r.guarded, r.absent, r.copies, r.lost = old.guarded, old.absent, old.copies, old.lost // until they are counted again
 	if !syncrules.SameMatch(r.spec, old.spec) {
 		r.matches++
 		r.judged = false // the status may be older than the edit, or tell of a later one

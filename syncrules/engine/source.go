@@ -53,14 +53,21 @@ type Sink interface {
 	Health(err error)
 }
 
-// Target is the local API server to write to. Every method is one request. Errors are API status errors
+// Target is the local API server. Every method is one request. Errors are API status errors
 // (k8s.io/apimachinery/pkg/api/errors), or what Options.Classify knows.
 type Target interface {
-	Create(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	// Update and Delete depend on the uid and resourceVersion of obj; otherwise they return a conflict.
-	Update(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	Delete(ctx context.Context, obj *unstructured.Unstructured) error
+	Writer
 	Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+}
+
+// Writer writes to an API server. All methods but Create depend on the uid and resourceVersion of obj; otherwise
+// they return a conflict.
+type Writer interface {
+	Create(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	Update(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	// UpdateStatus is Update of nothing but the status; for kinds whose status is no subresource it is Update.
+	UpdateStatus(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	Delete(ctx context.Context, obj *unstructured.Unstructured) error
 }
 
 // Peer is another cluster of the group.

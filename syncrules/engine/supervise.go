@@ -37,6 +37,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	e.superviseViews(start)
 	e.superviseForeign(start)
 	e.superviseNamespaces(start)
+	e.superviseReviews()
 	e.reviewStale()
 	e.mu.Unlock()
 	if changed && e.o.ScopesChanged != nil {

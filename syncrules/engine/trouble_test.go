@@ -123,7 +123,7 @@ func TestRefusedWritesAreReported(t *testing.T) {
 		w.peers[a].put(secret)
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
-		w.wantReady("secrets", metav1.ConditionFalse, ReasonWriteFailed)
+		w.wantReady("secrets", metav1.ConditionFalse, ReasonInvalidObject)
 		w.wantReady("maps", metav1.ConditionFalse, ReasonMissingPermission)
 		if text := fmt.Sprint(w.report("secrets")); strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMg") {
 			t.Errorf("the report tells a secret: %s", text)

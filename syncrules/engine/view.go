@@ -225,12 +225,15 @@ func (f *feed) Delete(namespace, name string, _ *unstructured.Unstructured) {
 
 // remove takes an object away that is proven to be gone, or not to match any more.
 func (f *feed) remove(at place) {
-	if f.v.entries[at] == nil {
+	old := f.v.entries[at]
+	if old == nil {
 		return
 	}
 	f.e.dropEntry(f.v, at)
 	gk := f.v.scope.GVK.GroupKind()
-	if f.e.copies[gk].find(at) != nil || !f.e.localComplete(gk, at.namespace) {
+	if f.e.o.GuardLive {
+		f.e.lost(old.rules, f.v.peer, Key{gk, at.namespace, at.name})
+	} else if f.e.copies[gk].find(at) != nil || !f.e.localComplete(gk, at.namespace) {
 		f.v.gone[at] = struct{}{}
 	}
 	f.touch(at)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -40,7 +39,7 @@ func (e *Engine) work(ctx context.Context) {
 	}
 }
 
-// process makes one copy what it should be, by at most one write.
+// process makes one copy what it should be, as a rule by at most one write.
 func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
 	e.taken(key)
@@ -69,6 +68,7 @@ type outcome struct {
 	problem  *problem // of the object or its write
 	again    time.Duration
 	slowed   bool
+	dropped  string // the fields that the server did not keep
 }
 
 // decide plans and acts; mu is not held.
@@ -88,7 +88,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	}
 	out := outcome{decision: syncrules.Plan(w.Facts), problem: w.problem}
 	switch out.decision.Action {
-	case syncrules.Create, syncrules.Update, syncrules.Delete, syncrules.MarkOrphan:
+	case syncrules.Create, syncrules.Update, syncrules.UpdateStatus, syncrules.Delete, syncrules.MarkOrphan:
 	default:
 		return out
 	}
@@ -110,75 +110,6 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	}
 	e.metrics.write(out.decision.Action, err)
 	return out
-}
-
-// write sends the one request of a decision and takes in the answer.
-func (e *Engine) write(ctx context.Context, j *job, w *weighed, out *outcome) error {
-	switch d := out.decision; d.Action {
-	case syncrules.Create:
-		answer, err := e.o.Target.Create(ctx, d.Object)
-		if apierrors.IsAlreadyExists(err) {
-			return e.meet(ctx, j, w, out)
-		}
-		if err != nil {
-			return err
-		}
-		e.takeAnswer(j.key, d, answer)
-	case syncrules.Update, syncrules.MarkOrphan:
-		answer, err := e.o.Target.Update(ctx, d.Object)
-		if apierrors.IsNotFound(err) && j.local != nil {
-			e.forgetCopy(j.key, j.local.version)
-			return errRace
-		}
-		if apierrors.IsConflict(err) {
-			return errRace
-		}
-		if err != nil {
-			return err
-		}
-		e.takeAnswer(j.key, d, answer)
-	case syncrules.Delete:
-		err := e.o.Target.Delete(ctx, d.Object)
-		if apierrors.IsConflict(err) {
-			return errRace
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		if apierrors.IsNotFound(err) || len(d.Object.GetFinalizers()) == 0 {
-			e.forgetCopy(j.key, j.local.version)
-		}
-	default:
-	}
-	return nil
-}
-
-// takeAnswer believes the answer to a write until the watch tells of it.
-func (e *Engine) takeAnswer(k Key, d syncrules.Decision, answer *unstructured.Unstructured) {
-	c := newCopied(answer)
-	if c == nil {
-		return
-	}
-	c.unseen = time.Now()
-	c.accepted = syncrules.Accept(d, answer)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if old := e.copyAt(k); old != nil && old.version != c.version && newer(old.version, c.version) {
-		return // the watch was faster, and knows more
-	} else if old != nil && old.version == c.version {
-		c.unseen = time.Time{}
-	}
-	e.putCopy(k, c)
-}
-
-// forgetCopy drops a copy that is known to be gone, unless it has been replaced meanwhile.
-func (e *Engine) forgetCopy(k Key, version string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if c := e.copyAt(k); c != nil && c.version == version {
-		e.dropCopy(k)
-		e.enqueue(k)
-	}
 }
 
 // meet reads, once, the object that a create ran into. A copy that the watch did not tell of (its label was

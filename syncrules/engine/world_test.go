@@ -41,6 +41,7 @@ type world struct {
 	mu      sync.Mutex
 	reports map[string]RuleReport
 	sent    int
+	events  []ruleEvent
 	scopes  []Scope
 }
 
@@ -68,6 +69,11 @@ func (w *world) prepare() {
 			defer w.mu.Unlock()
 			w.reports[rule] = r
 			w.sent++
+		},
+		Event: func(rule string, event Event) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.events = append(w.events, ruleEvent{rule, event})
 		},
 		Scopes:        w.scopes,
 		ScopesChanged: func(s []Scope) { w.scopes = s },
@@ -157,7 +163,7 @@ func (w *world) report(rule string) RuleReport {
 func (w *world) wantReady(rule string, status metav1.ConditionStatus, reason string) {
 	w.t.Helper()
 	r := w.report(rule)
-	if len(r.Conditions) != 1 || r.Conditions[0].Status != status || r.Conditions[0].Reason != reason {
+	if len(r.Conditions) == 0 || r.Conditions[0].Status != status || r.Conditions[0].Reason != reason {
 		w.t.Errorf("rule %s reports %+v, want Ready=%s %s", rule, r.Conditions, status, reason)
 	}
 }

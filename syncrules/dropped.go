@@ -1,0 +1,57 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const (
+	maxDropped     = 8  // fields that Dropped names
+	maxDroppedPath = 96 // bytes of one of them
+)
+
+// Dropped are the paths of fields that a server was given and does not have, the first few in order: its schema
+// of the kind is older than that of the source. A field with nothing in it, or zero, may be left out by any server.
+func Dropped(given, kept *unstructured.Unstructured) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(given.Object)) {
+		if k != "metadata" && k != "status" {
+			out = dropped(out, k, given.Object[k], kept.Object[k])
+		}
+	}
+	return out
+}
+
+func dropped(out []string, path string, given, kept any) []string {
+	if len(out) >= maxDropped || empty(given) || given == false || given == "" || scalar(given) == int64(0) {
+		return out
+	}
+	if kept == nil {
+		if len(path) > maxDroppedPath {
+			path = strings.ToValidUTF8(path[:maxDroppedPath], "") + "…"
+		}
+		return append(out, path)
+	}
+	switch g := given.(type) {
+	case map[string]any:
+		if k, ok := kept.(map[string]any); ok {
+			for _, key := range slices.Sorted(maps.Keys(g)) {
+				out = dropped(out, path+"."+key, g[key], k[key])
+			}
+		}
+	case []any:
+		if k, ok := kept.([]any); ok && len(k) == len(g) {
+			for i := range g {
+				out = dropped(out, path+"["+strconv.Itoa(i)+"]", g[i], k[i])
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// readyCondition is the condition: the first thing that a user would have to do, if any. mu is held.
+func (e *Engine) readyCondition(k *kind, r *rule, asked int, troubles []trouble) metav1.Condition {
+	if c, ok := e.ruleCondition(k, r); ok {
+		return c
+	}
+	if c, ok := e.localCondition(r); ok {
+		return c
+	}
+	if text := e.lacksHere(r); text != "" {
+		return no(ReasonMissingPermission, text)
+	}
+	starting := 0
+	for _, t := range troubles {
+		if t.starting {
+			starting++
+			continue
+		}
+		return no(t.reason, t.text)
+	}
+	if c, ok := e.objectCondition(r); ok {
+		return c
+	}
+	t := &r.tally
+	switch {
+	case asked == 0:
+		return yes(ReasonNoSource, "no other cluster is a source of this rule now")
+	case starting > 0 && !r.sender.wasReady:
+		return metav1.Condition{
+			Status: metav1.ConditionUnknown, Reason: ReasonStarting,
+			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
+		}
+	case !r.sender.wasReady && (e.pendings[r.kind()] > 0 || t.tried > 0):
+		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.synced, t.matched))
+	}
+	if t.slow != "" {
+		return yes(ReasonSlowed, t.slow)
+	}
+	return yes(ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.synced, t.held))
+}
+
+func yes(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+func no(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// ruleCondition is about the rule itself.
+func (e *Engine) ruleCondition(k *kind, r *rule) (metav1.Condition, bool) {
+	switch {
+	case r.err != nil && syncrules.Unsupported(r.err):
+		return no(ReasonUnsupportedField, r.err.Error()), true
+	case errors.Is(r.err, syncrules.ErrConsent):
+		return no(ReasonConsentRequired, r.err.Error()), true
+	case r.err != nil:
+		return no(ReasonInvalidRule, r.err.Error()), true
+	case k.clashes(r):
+		return no(ReasonVersionConflict, fmt.Sprintf("another rule about %s asks for version %s; use one version for all", r.kind(), k.gvk.Version)), true
+	case r.compiled.HasTargets() && e.cluster != nil && !r.compiled.Targets(e.cluster.Labels):
+		return yes(ReasonNotTargeted, "spec.targets leaves this cluster out"), true
+	case r.compiled.Paused():
+		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
+	case r.guarded:
+		return no(ReasonDeletionGuard, fmt.Sprintf(
+			"%d of %d copies would be deleted because their sources are missing from a list, which may be a fault there; nothing is changed until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (remove it afterwards)",
+			r.absent, r.copies, r.name, syncrules.AnnotationConfirmDeletions, r.absent)), true
+	}
+	return metav1.Condition{}, false
+}
+
+// localCondition is about the local API server.
+func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
+	for _, w := range e.locals {
+		if w.err == nil || w.scope.GVK.GroupKind() != r.kind() {
+			continue
+		}
+		switch e.classify(w.err) {
+		case classForbidden:
+			return no(ReasonMissingPermission, e.permissionText(r, w.scope.GVK)), true
+		case classKindUnknown:
+			return no(ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", w.scope.GVK)), true
+		case classUnreachable, classOther:
+		}
+		return no(ReasonLocalUnreachable, "the copies here cannot be watched: "+w.err.Error()), true
+	}
+	return metav1.Condition{}, false
+}
+
+// permissionText is about rights that an API server says are missing here; what exactly, a review tells.
+func (e *Engine) permissionText(r *rule, gvk schema.GroupVersionKind) string {
+	e.suspect(reviewKey{gvk: gvk})
+	if text := e.lacksHere(r); text != "" {
+		return text
+	}
+	return fmt.Sprintf("the agent may not list, watch, create, update and delete %s in %s; add a ClusterRole for it here with the label %s=true",
+		gvk.GroupKind(), r.where(), v1alpha1.LabelControllerAggregated)
+}
+
+// where names the namespaces of the rule.
+func (r *rule) where() string {
+	var names []string
+	for _, s := range r.scopes {
+		if s.Namespace == "" {
+			return "all namespaces"
+		}
+		names = append(names, s.Namespace)
+	}
+	return "namespace " + strings.Join(names, ", ")
+}
+
+// objectCondition is about single copies: the reason that most of them share, with an example, and what to do.
+func (e *Engine) objectCondition(r *rule) (metav1.Condition, bool) {
+	t := &r.tally
+	reason, n := "", int32(0)
+	for _, name := range slices.Sorted(maps.Keys(t.reasons)) {
+		if t.reasons[name] > n {
+			reason, n = name, t.reasons[name]
+		}
+	}
+	if reason == "" {
+		return metav1.Condition{}, false
+	}
+	message := fmt.Sprintf("%d of %d", n, t.matched)
+	if i := slices.IndexFunc(t.texts, func(x keyText) bool { return x.reason == reason }); i >= 0 {
+		message += ": " + t.texts[i].text
+	}
+	if next := e.nextStep(r, reason); next != "" {
+		message += "; " + next
+	}
+	return no(reason, message), true
+}
+
+// nextStep says what to do about the copies that share a reason, "" where their text says it.
+func (e *Engine) nextStep(r *rule, reason string) string {
+	switch reason {
+	case ReasonNamespaceMissing:
+		return "create it, and the copies follow at once, or set createNamespace in the rule"
+	case ReasonNamespaceTerminating:
+		return "the copies follow when it is there again"
+	case ReasonMissingPermission:
+		if text := e.lacksHere(r); text != "" {
+			return text
+		}
+		return "add a ClusterRole here with the label " + v1alpha1.LabelControllerAggregated + "=true"
+	case ReasonKindUnknown:
+		return "install its CRD here"
+	case ReasonImmutableField:
+		return "delete the copy, it is made anew at once"
+	case ReasonObjectTooLarge:
+		return "make it smaller at the source, or leave it out of the rule"
+	case ReasonAdmissionRefused:
+		return "change what refuses it here, or leave the object out of the rule; it is tried again"
+	case ReasonQuotaExceeded:
+		return "raise the quota or make room; it is tried again"
+	case ReasonInvalidObject:
+		return "the API server here has other rules for the kind than the source's, or a mutation made it so"
+	case ReasonSchemaMismatch:
+		return "install the source's version of the CRD here"
+	}
+	return ""
+}
+
+// trouble is why a source is not watched.
+type trouble struct {
+	reason, text string
+	starting     bool
+}
+
+// sourceStatus says how a rule's source stands. mu is held.
+func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble) {
+	out := v1alpha1.SourceStatus{ClusterID: types.UID(p.ClusterID), Cluster: p.Name, Watching: true}
+	if s := r.tally.sources[p.ClusterID]; s != nil {
+		out.Matched, out.Synced, out.Failed = s.matched, s.synced, s.failed
+		if s.lag > 0 {
+			out.Lag = &metav1.Duration{Duration: s.lag.Round(time.Millisecond)}
+		}
+	}
+	if p.Source == nil {
+		out.Watching, out.Message = false, p.Why
+		if out.Message == "" {
+			out.Message = "not connected"
+		}
+		return out, &trouble{reason: ReasonSourceUnreachable, text: "cluster " + p.name() + ": " + out.Message}
+	}
+	for _, s := range r.scopes {
+		v := e.views[p.ClusterID][s]
+		if v != nil && v.live {
+			continue
+		}
+		out.Watching = false
+		if v == nil || v.err == nil {
+			out.Message = "the first list is on its way"
+			return out, &trouble{starting: true}
+		}
+		t := e.sourceTrouble(p.name(), p.ClusterID, s, v.err)
+		out.Message = t.text
+		return out, &t
+	}
+	return out, nil
+}
+
+func (e *Engine) sourceTrouble(cluster, peer string, s Scope, err error) trouble {
+	text := "cluster " + cluster + ": " + oneLine(err.Error())
+	if errors.Is(err, ErrTooMuch) {
+		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the limit"}
+	}
+	switch e.classify(err) {
+	case classForbidden:
+		if text := e.lacksThere(cluster, peer, s.GVK); text != "" {
+			return trouble{reason: ReasonSourcePermission, text: text}
+		}
+		where := "in all namespaces"
+		if s.Namespace != "" {
+			where = "in namespace " + s.Namespace
+		}
+		return trouble{reason: ReasonSourcePermission, text: fmt.Sprintf(
+			"cluster %s does not let this one get, list and watch %s %s; add a ClusterRole for it there with the label %s=true",
+			cluster, s.GVK.GroupKind(), where, v1alpha1.LabelReaderAggregated)}
+	case classKindUnknown:
+		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
+	case classUnreachable, classOther:
+	}
+	return trouble{reason: ReasonSourceUnreachable, text: text + "; its copies stay as they are"}
+}

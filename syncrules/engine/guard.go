@@ -1,0 +1,87 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// guardWindow is for how long a copy that was deleted counts, with Options.GuardLive: live events come one by one,
+// and are acted on at once.
+const guardWindow = time.Minute
+
+// lost counts, with Options.GuardLive, a copy whose source was deleted before our eyes like one that a list
+// lacks. mu is held.
+func (e *Engine) lost(rules []string, owner string, k Key) {
+	c := e.copyAt(k)
+	if c == nil || c.owner != owner {
+		return
+	}
+	for _, name := range rules {
+		r := e.rules[name]
+		if r == nil || r.compiled == nil || !r.isJudged(owner) || !c.ruled(name) {
+			continue
+		}
+		if r.lacking == nil {
+			r.lacking = map[string]map[place]struct{}{}
+		}
+		if r.lacking[owner] == nil {
+			r.lacking[owner] = map[place]struct{}{}
+		}
+		r.lacking[owner][k.place()] = struct{}{}
+		e.guard(r)
+	}
+}
+
+// lostCopy remembers that a copy of the rules was deleted because its source is gone. mu is held.
+func (e *Engine) lostCopy(rules []string) {
+	if !e.o.GuardLive {
+		return
+	}
+	for _, name := range rules {
+		if r := e.rules[name]; r != nil {
+			r.lost = append(r.lost, time.Now())
+		}
+	}
+}
+
+// recent is how many copies of the rule were deleted within the window; while the rule is stopped they go on
+// counting.
+func (r *rule) recent(now time.Time) int {
+	if !r.guarded {
+		r.lost = slices.DeleteFunc(r.lost, func(at time.Time) bool { return now.Sub(at) > guardWindow })
+	}
+	return len(r.lost)
+}
+
+// guard counts what is lacking without proof, and stops or resumes the rule. mu is held.
+func (e *Engine) guard(r *rule) {
+	absent, copies := 0, 0
+	for _, of := range r.lacking {
+		absent += len(of)
+	}
+	if set := e.copies[r.kind()]; set != nil {
+		copies = set.ruled[r.name]
+	}
+	if absent > 0 {
+		lost := r.recent(time.Now())
+		absent, copies = absent+lost, copies+lost
+	}
+	if r.absent != absent || r.copies != copies {
+		r.absent, r.copies = absent, copies
+		r.sender.dirty = r.sender.dirty || r.guarded // its condition tells of them
+	}
+	was := r.guarded
+	r.guarded = r.compiled.Deletion() == v1alpha1.DeletionDelete &&
+		syncrules.Guarded(r.absent, r.copies) && r.absent > r.confirm
+	if was != r.guarded {
+		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)
+		e.stale[r.kind()] = true
+		e.poke()
+	}
+}

@@ -1,0 +1,104 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// namespaceWatch is the Sink of the watch of namespaces, which runs while copies wait for some: to appear, or to
+// be gone so that they can be created anew.
+type namespaceWatch struct {
+	e    *Engine
+	stop func()
+}
+
+// superviseNamespaces watches namespaces while copies wait for some. mu is held.
+func (e *Engine) superviseNamespaces(start starter) {
+	switch {
+	case len(e.missing) == 0 && e.nsWatch != nil:
+		e.nsWatch.stop()
+		e.nsWatch = nil
+	case len(e.missing) > 0 && e.nsWatch == nil:
+		w := &namespaceWatch{e: e}
+		e.nsWatch = w
+		scope := Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}}
+		w.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, w) })
+	}
+}
+
+// Replace implements Sink.
+func (w *namespaceWatch) Replace(objs []*unstructured.Unstructured, _ string) {
+	there := make(map[string]bool, len(objs))
+	for _, obj := range objs {
+		there[obj.GetName()] = true
+		w.Upsert(obj)
+	}
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	for name := range w.e.missing {
+		if !there[name] {
+			w.e.namespaceGone(name)
+		}
+	}
+}
+
+// Upsert implements Sink: it wakes the copies that wait for the namespace.
+func (w *namespaceWatch) Upsert(obj *unstructured.Unstructured) {
+	if obj.GetDeletionTimestamp() != nil {
+		return
+	}
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	for k := range w.e.missing[obj.GetName()] {
+		w.e.notes[k].calm()
+		w.e.enqueue(k)
+	}
+}
+
+// Delete implements Sink.
+func (w *namespaceWatch) Delete(_, name string, _ *unstructured.Unstructured) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.e.namespaceGone(name)
+}
+
+// Health implements Sink.
+func (*namespaceWatch) Health(error) {}
+
+// namespaceGone wakes the copies that waited for the end of the namespace: their rules may create it again.
+func (e *Engine) namespaceGone(name string) {
+	for k := range e.missing[name] {
+		if r := e.results[k]; r != nil && r.reason == ReasonNamespaceTerminating {
+			e.notes[k].calm()
+			e.enqueue(k)
+		}
+	}
+}
+
+// awaitNamespace and namespaceThere keep missing. mu is held.
+func (e *Engine) awaitNamespace(k Key) {
+	waiters := e.missing[k.Namespace]
+	if waiters == nil {
+		waiters = map[Key]struct{}{}
+		e.missing[k.Namespace] = waiters
+		e.poke()
+	}
+	waiters[k] = struct{}{}
+}
+
+func (e *Engine) namespaceThere(k Key) {
+	waiters := e.missing[k.Namespace]
+	if waiters == nil {
+		return
+	}
+	delete(waiters, k)
+	if len(waiters) == 0 {
+		delete(e.missing, k.Namespace)
+		e.poke()
+	}
+}

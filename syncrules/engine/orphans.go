@@ -1,0 +1,67 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxOrphans is how many orphans a condition names.
+const maxOrphans = 8
+
+// orphaned keeps the orphans of each rule. Engine.mu is held.
+func (s *copySet) orphaned(at place, c *copied, there bool) {
+	if !c.orphaned {
+		return
+	}
+	for _, rule := range c.rules {
+		if !there {
+			delete(s.orphans[rule], at)
+			if len(s.orphans[rule]) == 0 {
+				delete(s.orphans, rule)
+			}
+			continue
+		}
+		if s.orphans == nil {
+			s.orphans = map[string]map[place]struct{}{}
+		}
+		if s.orphans[rule] == nil {
+			s.orphans[rule] = map[place]struct{}{}
+		}
+		s.orphans[rule][at] = struct{}{}
+	}
+}
+
+// orphansCondition names the orphans of a rule in the kinds and namespaces that it is about now. mu is held.
+func (e *Engine) orphansCondition(r *rule) (metav1.Condition, bool) {
+	n, names := 0, []string{}
+	for gk, set := range e.copies {
+		all := set.orphans[r.name]
+		n += len(all)
+		places := slices.SortedFunc(maps.Keys(all), func(a, b place) int {
+			return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+		})
+		for _, at := range places[:min(len(places), maxOrphans)] {
+			names = append(names, Key{gk, at.namespace, at.name}.String())
+		}
+	}
+	if n == 0 {
+		return metav1.Condition{}, false
+	}
+	slices.Sort(names)
+	text := strings.Join(names[:min(len(names), maxOrphans)], ", ")
+	if more := n - min(len(names), maxOrphans); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return metav1.Condition{
+		Type: ConditionOrphans, Status: metav1.ConditionTrue, Reason: "NotMaintained", ObservedGeneration: r.gen,
+		Message: bounded(fmt.Sprintf("%d copies that this rule made are not maintained any more: %s; delete them, or keep them: when the rule selects their source again they are taken back", n, text), maxMessage),
+	}, true
+}

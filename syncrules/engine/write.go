@@ -1,0 +1,217 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// errImmutable is returned when the copy has a field that cannot be changed and is not as at the source.
+var errImmutable = errors.New("a field that cannot be changed differs")
+
+// errNamespace is returned when a namespace that a copy needs could not be created.
+var errNamespace = errors.New("create its namespace")
+
+// AnnotationCreatedFor names, on a namespace that an agent created, the rules whose copies needed it. Such a
+// namespace is no copy: nobody maintains it, and no agent deletes it.
+const AnnotationCreatedFor = v1alpha1.Prefix + "created-for-rule"
+
+// write sends the request of a decision and takes in the answer. It is one request, but for a namespace that is
+// missing and a copy that must be made anew.
+func (e *Engine) write(ctx context.Context, j *job, w *weighed, out *outcome) error {
+	switch out.decision.Action {
+	case syncrules.Create:
+		return e.create(ctx, j, w, out)
+	case syncrules.Update, syncrules.UpdateStatus, syncrules.MarkOrphan:
+		return e.update(ctx, j, w, out)
+	case syncrules.Delete:
+		return e.remove(ctx, j, out.decision.Object)
+	default:
+	}
+	return nil
+}
+
+func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) error {
+	d := out.decision
+	answer, err := e.o.Target.Create(ctx, d.Object)
+	if rules := j.namespaceFor(d.Owner); len(rules) > 0 && isNamespaceMissing(err) {
+		if err = e.createNamespace(ctx, j.key.Namespace, rules); err == nil {
+			answer, err = e.o.Target.Create(ctx, d.Object)
+		}
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return e.meet(ctx, j, w, out)
+	}
+	if err != nil {
+		return err
+	}
+	e.takeAnswer(j.key, out, answer)
+	return nil
+}
+
+func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) error {
+	d := out.decision
+	send := e.o.Target.Update
+	if d.Action == syncrules.UpdateStatus {
+		send = e.o.Target.UpdateStatus
+	}
+	answer, err := send(ctx, d.Object)
+	switch {
+	case apierrors.IsNotFound(err) && j.local != nil:
+		e.forgetCopy(j.key, j.local.version)
+		return errRace
+	case apierrors.IsConflict(err):
+		return errRace
+	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && immutable(err) == wholly && e.mayRecreate(j.key, d.Desired):
+		return e.recreate(ctx, j, w.Local, out)
+	case immutable(err) != notAtAll:
+		return fmt.Errorf("%w: %w", errImmutable, err)
+	case err != nil:
+		return err
+	}
+	e.takeAnswer(j.key, out, answer)
+	return nil
+}
+
+// remove deletes the copy in the version that was decided on.
+func (e *Engine) remove(ctx context.Context, j *job, obj *unstructured.Unstructured) error {
+	err := e.o.Target.Delete(ctx, obj)
+	if apierrors.IsConflict(err) {
+		return errRace
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if apierrors.IsNotFound(err) || len(obj.GetFinalizers()) == 0 {
+		e.forgetCopy(j.key, j.local.version)
+	}
+	return nil
+}
+
+// recreated are the kinds whose copies are deleted and made anew when a field has changed that cannot be. What
+// they lose by that comes back by itself; a Job would run again, and a volume claim would lose its data.
+func recreated(kind schema.GroupKind) bool {
+	switch kind {
+	case schema.GroupKind{Kind: "Service"}, schema.GroupKind{Group: "apps", Kind: "Deployment"},
+		schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
+		return true
+	}
+	return false
+}
+
+// mayRecreate says yes once for the same content: a server that changes it in such a field would have it made
+// anew for ever.
+func (e *Engine) mayRecreate(k Key, desired *unstructured.Unstructured) bool {
+	sum := e.sumOf(desired)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.note(k)
+	if n.recreated == sum {
+		return false
+	}
+	n.recreated = sum
+	return true
+}
+
+// recreate makes a copy anew. If the agent ends between the two requests, the copy is missing, and made because
+// the source still offers it.
+func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstructured, out *outcome) error {
+	err := e.remove(ctx, j, local)
+	e.metrics.write(syncrules.Delete, err)
+	if err != nil {
+		return err
+	}
+	e.log.Info("a copy is made anew: a field changed that cannot be", "copy", j.key.String(), "cluster", out.decision.Owner)
+	answer, err := e.o.Target.Create(ctx, out.decision.Desired)
+	if apierrors.IsAlreadyExists(err) {
+		return errRace // finalizers hold it; the watch tells when it is gone
+	}
+	if err != nil {
+		return err
+	}
+	e.takeAnswer(j.key, out, answer)
+	return nil
+}
+
+// namespaceFor are the rules that want the copy which an owner offers, and its namespace created for it.
+func (j *job) namespaceFor(owner string) []string {
+	var names []string
+	for i := range j.claims {
+		if c := &j.claims[i]; c.Origin == owner {
+			for _, r := range c.rules {
+				if r.CreatesNamespace() {
+					names = append(names, r.Name())
+				}
+			}
+		}
+	}
+	return names
+}
+
+// createNamespace makes a plain namespace, marked so that people know where it comes from.
+func (e *Engine) createNamespace(ctx context.Context, name string, rules []string) error {
+	_, err := e.o.Target.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{
+			"name":        name,
+			"labels":      map[string]any{"app.kubernetes.io/managed-by": "roster-agent"},
+			"annotations": map[string]any{AnnotationCreatedFor: strings.Join(rules, ",")},
+		},
+	}})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w %s: %w", errNamespace, name, err)
+	}
+	e.log.Info("created a namespace for copies", "namespace", name, "rules", rules)
+	return nil
+}
+
+// takeAnswer believes the answer to a write until the watch tells of it.
+func (e *Engine) takeAnswer(k Key, out *outcome, answer *unstructured.Unstructured) {
+	c := newCopied(answer)
+	if c == nil {
+		return
+	}
+	c.unseen = time.Now()
+	c.accepted = syncrules.Accept(out.decision, answer)
+	desired := out.decision.Desired
+	if c.accepted != (syncrules.Accepted{}) {
+		c.dropped = strings.Join(syncrules.Dropped(desired, answer), ", ")
+		out.dropped = c.dropped
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if old := e.copyAt(k); old != nil && old.version != c.version && newer(old.version, c.version) {
+		return // the watch was faster, and knows more
+	} else if old != nil && old.version == c.version {
+		c.unseen = time.Time{}
+	}
+	e.putCopy(k, c)
+	if desired != nil && desired.Object["status"] != nil && out.decision.Action != syncrules.UpdateStatus {
+		e.enqueue(k) // its status follows by a request of its own, where the kind has that
+	}
+}
+
+// forgetCopy drops a copy that is known to be gone, unless it has been replaced meanwhile.
+func (e *Engine) forgetCopy(k Key, version string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.copyAt(k); c != nil && c.version == version {
+		e.dropCopy(k)
+		e.enqueue(k)
+	}
+}

@@ -1,0 +1,405 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+func statusError(code int32, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{Causes: causes},
+	}}
+}
+
+func errInvalidCause(message string) error {
+	return statusError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "it is invalid: "+message,
+		metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.x", Message: message})
+}
+
+func errForbidden(o *unstructured.Unstructured, why string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, o.GetName(), errors.New(why))
+}
+
+// Each reason that a write can fail for is named and says what to do, is tried again with back-off, and holds up
+// no other object.
+func TestReasonsOfFailedWrites(t *testing.T) {
+	policy := `ValidatingAdmissionPolicy 'no-x' with binding 'no-x' denied request: x is not for this cluster`
+	webhook := `admission webhook "check.example.com" denied the request: x is not for this cluster`
+	cases := map[string]struct {
+		err          error
+		reason, says string
+		tries        int // in ten minutes
+	}{
+		"right":     {statusError(403, metav1.StatusReasonForbidden, `configmaps is forbidden: User "agent" cannot create resource "configmaps"`), ReasonMissingPermission, v1alpha1.LabelControllerAggregated, 40},
+		"webhook":   {statusError(400, "", webhook), ReasonAdmissionRefused, "x is not for this cluster", 40},
+		"policy":    {statusError(422, metav1.StatusReasonInvalid, `configmaps "x" is forbidden: `+policy), ReasonAdmissionRefused, "x is not for this cluster", 40},
+		"no answer": {statusError(500, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "check.example.com": failed to call webhook: EOF`), ReasonAdmissionRefused, "check.example.com", 40},
+		"pod":       {statusError(403, metav1.StatusReasonForbidden, `pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged`), ReasonAdmissionRefused, "restricted", 40},
+		"quota":     {statusError(403, metav1.StatusReasonForbidden, `configmaps "x" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: 5, limited: 5`), ReasonQuotaExceeded, "raise the quota", 40},
+		"request":   {statusError(413, metav1.StatusReasonRequestEntityTooLarge, "Request entity too large: limit is 3145728"), ReasonObjectTooLarge, "smaller", 20},
+		"etcd":      {statusError(500, "", "etcdserver: request is too large"), ReasonObjectTooLarge, "smaller", 20},
+		"grpc":      {statusError(500, "", "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097162 vs. 2097152)"), ReasonObjectTooLarge, "smaller", 20},
+		"data": {
+			statusError(422, metav1.StatusReasonInvalid, "invalid", metav1.StatusCause{Type: metav1.CauseTypeTooLong, Field: "", Message: "Too long: may not be more than 1048576 bytes"}),
+			ReasonObjectTooLarge, "smaller", 20,
+		},
+		"invalid":     {errInvalidCause("must be a number"), ReasonInvalidObject, "must be a number", 20},
+		"bad request": {statusError(400, metav1.StatusReasonBadRequest, "cannot be handled as a ConfigMap"), ReasonInvalidObject, "cannot be handled", 20},
+		"other":       {statusError(405, metav1.StatusReasonMethodNotAllowed, "strange"), ReasonWriteFailed, "strange", 40},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				tries := 0
+				w.local.admit = func(o *unstructured.Unstructured) error {
+					if o.GetName() != "x" {
+						return nil
+					}
+					tries++
+					return c.err
+				}
+				w.setRule(testRule("r"))
+				for _, name := range []string{"x", "y", "z"} {
+					w.peers[a].put(configMap(name, "1"))
+				}
+				w.settle()
+				w.wantReady("r", metav1.ConditionFalse, c.reason)
+				if m := w.report("r").Conditions[0].Message; !strings.Contains(m, c.says) || !strings.Contains(m, "ConfigMap default/x") {
+					t.Errorf("message %q does not say %q", m, c.says)
+				}
+				w.wantValue(cm("y"), "1")
+				w.wantValue(cm("z"), "1")
+				if r := w.report("r"); r.Failed != 1 || r.Synced != 2 {
+					t.Errorf("report %+v", r)
+				}
+				time.Sleep(10 * time.Minute)
+				if tries > c.tries {
+					t.Errorf("%d tries in ten minutes, want at most %d", tries, c.tries)
+				}
+				w.local.admit = nil
+				w.peers[a].put(configMap("x", "2"))
+				w.settle()
+				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+			})
+		})
+	}
+}
+
+// What API servers say about a Secret may hold what is in it.
+func TestRefusalsOfSecretsTellNothing(t *testing.T) {
+	for _, message := range []string{
+		`secrets "s" is forbidden: ValidatingAdmissionPolicy 'no-x' with binding 'no-x' denied request: hunter2`,
+		`admission webhook "check.example.com" denied the request: hunter2`,
+		`secrets "s" is forbidden: exceeded quota: hunter2`,
+		`secrets is forbidden: User "agent" cannot create hunter2`,
+		`hunter2`,
+	} {
+		for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonInternalError} {
+			e := &Engine{o: Options{Classify: func(error) error { return nil }}}
+			p := e.problemOf(statusError(403, reason, message), Key{schema.GroupKind{Kind: "Secret"}, "default", "s"})
+			if strings.Contains(p.text, "hunter2") || len(p.text) < len("Secret default/s: x") {
+				t.Errorf("%s %q becomes %q", reason, message, p.text)
+			}
+		}
+	}
+}
+
+func workload(kind, name, selector string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": kind, "metadata": map[string]any{"name": name, "namespace": "default"},
+		"spec": map[string]any{"selector": selector, "replicas": int64(1)},
+	}}
+}
+
+// immutableSelector refuses to change spec.selector, as API servers do. Engine and tests see the server's lock held.
+func immutableSelector(s *server) func(*unstructured.Unstructured) error {
+	return func(o *unstructured.Unstructured) error {
+		old := s.objects[serverKey(o)]
+		if old == nil {
+			return nil
+		}
+		was, _, _ := unstructured.NestedString(old.Object, "spec", "selector")
+		if is, _, _ := unstructured.NestedString(o.Object, "spec", "selector"); is != was {
+			return errInvalidCause("Invalid value: field is immutable")
+		}
+		return nil
+	}
+}
+
+func workloadRule(kind string) *v1alpha1.ResourceSyncRule {
+	r := testRule("r")
+	r.Spec.GVK = v1alpha1.GroupVersionKind{Group: "apps", Version: "v1", Kind: kind}
+	return r
+}
+
+func TestImmutableFieldIsMadeAnew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.admit = immutableSelector(w.local)
+		w.setRule(workloadRule("Deployment"))
+		w.peers[a].put(workload("Deployment", "d", "one"))
+		w.settle()
+		k := serverKey(workload("Deployment", "d", ""))
+		before := w.local.find(k)
+		w.peers[a].put(workload("Deployment", "d", "two"))
+		w.now()
+		after := w.local.find(k)
+		if after == nil || after.GetUID() == before.GetUID() {
+			t.Errorf("the copy was not made anew: %v", after)
+			return
+		}
+		if is, _, _ := unstructured.NestedString(after.Object, "spec", "selector"); is != "two" {
+			t.Errorf("the copy has %q", is)
+		}
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		if n := w.local.count("delete"); n != 1 {
+			t.Errorf("%d deletions, want 1", n)
+		}
+	})
+}
+
+// A finalizer holds the old copy; the new one follows when it is gone.
+func TestImmutableFieldOfWhatHasAFinalizer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.admit = immutableSelector(w.local)
+		w.setRule(workloadRule("StatefulSet"))
+		w.peers[a].put(workload("StatefulSet", "d", "one"))
+		w.settle()
+		k := serverKey(workload("StatefulSet", "d", ""))
+		w.local.edit(k, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/hold"}) })
+		w.settle()
+		w.peers[a].put(workload("StatefulSet", "d", "two"))
+		w.settle()
+		if o := w.local.find(k); o == nil || o.GetDeletionTimestamp() == nil {
+			t.Errorf("the old copy is not in deletion: %v", o)
+		}
+		w.local.remove(k)
+		w.now()
+		if o := w.local.find(k); o == nil || o.GetDeletionTimestamp() != nil {
+			t.Errorf("it was not made anew: %v", o)
+		}
+	})
+}
+
+// A server that changes what it is given in a field that cannot be changed must not have the copy made anew for
+// ever.
+func TestImmutableFieldIsMadeAnewOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		immutable := immutableSelector(w.local)
+		w.local.admit = func(o *unstructured.Unstructured) error {
+			if err := immutable(o); err != nil {
+				return err
+			}
+			unstructured.RemoveNestedField(o.Object, "metadata", "annotations", syncrules.AnnotationShape) // no answer is as before
+			return unstructured.SetNestedField(o.Object, fmt.Sprintf("own-%d", w.local.version), "spec", "selector")
+		}
+		w.setRule(workloadRule("DaemonSet"))
+		w.peers[a].put(workload("DaemonSet", "d", "one"))
+		w.settle()
+		for range 20 {
+			w.local.edit(serverKey(workload("DaemonSet", "d", "")), func(o *unstructured.Unstructured) {
+				o.SetLabels(map[string]string{v1alpha1.LabelOwnerClusterID: a, "touched": o.GetResourceVersion()})
+			})
+			w.settle()
+		}
+		if n := w.local.count("delete"); n > 1 {
+			t.Errorf("%d deletions for the same content", n)
+		}
+		w.wantReady("r", metav1.ConditionFalse, ReasonImmutableField)
+	})
+}
+
+func TestImmutableObjectIsReported(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.admit = func(o *unstructured.Unstructured) error {
+			if o.GetName() == "x" && w.local.objects[serverKey(o)] != nil {
+				return statusError(422, metav1.StatusReasonInvalid, "invalid", metav1.StatusCause{
+					Type: metav1.CauseTypeForbidden, Field: "data", Message: "Forbidden: field is immutable when `immutable` is set",
+				})
+			}
+			return nil
+		}
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.peers[a].put(configMap("y", "1"))
+		w.settle()
+		w.peers[a].put(configMap("x", "2"))
+		w.peers[a].put(configMap("y", "2"))
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonImmutableField)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "delete the copy") {
+			t.Errorf("message %q does not say what to do", m)
+		}
+		w.wantValue(cm("x"), "1")
+		w.wantValue(cm("y"), "2")
+		w.local.remove(cm("x"))
+		w.now()
+		w.wantValue(cm("x"), "2")
+	})
+}
+
+func lateRule(create bool) (*v1alpha1.ResourceSyncRule, *unstructured.Unstructured) {
+	r := testRule("r")
+	r.Spec.Rules[0].Matches[0].Namespaces = []string{"late"}
+	r.Spec.CreateNamespace = create
+	obj := configMap("x", "1")
+	obj.SetNamespace("late")
+	return r, obj
+}
+
+func namespaceNamed(name string) Key { return Key{schema.GroupKind{Kind: "Namespace"}, "", name} }
+
+func TestNamespaceIsCreated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r, obj := lateRule(true)
+		r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		w.setRule(r)
+		w.peers[a].put(obj)
+		w.now()
+		w.wantValue(serverKey(obj), "1")
+		ns := w.local.find(namespaceNamed("late"))
+		if ns == nil || ns.GetAnnotations()[AnnotationCreatedFor] != "r" || syncrules.IsCopy(ns) {
+			t.Errorf("the namespace is %v", ns)
+		}
+		w.e.DeleteRule("r")
+		w.settle()
+		w.wantGone(serverKey(obj))
+		if w.local.find(namespaceNamed("late")) == nil {
+			t.Errorf("a namespace was deleted")
+		}
+	})
+}
+
+func TestNamespaceMayNotBeCreated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.admit = func(o *unstructured.Unstructured) error {
+			if o.GetKind() == "Namespace" {
+				return statusError(403, metav1.StatusReasonForbidden, `namespaces is forbidden: User "agent" cannot create resource "namespaces"`)
+			}
+			return nil
+		}
+		r, obj := lateRule(true)
+		w.setRule(r)
+		w.peers[a].put(obj)
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonMissingPermission)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "may not create namespaces") {
+			t.Errorf("message %q does not name the right", m)
+		}
+		time.Sleep(time.Minute)
+		w.local.addNamespace("late")
+		w.now()
+		w.wantValue(serverKey(obj), "1")
+	})
+}
+
+func TestNamespaceInDeletion(t *testing.T) {
+	for _, create := range []bool{false, true} {
+		t.Run(fmt.Sprint(create), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				going := &unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "late", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+				}}
+				w.local.put(going)
+				w.local.admit = func(o *unstructured.Unstructured) error {
+					if ns := w.local.objects[namespaceNamed("late")]; o.GetNamespace() == "late" && ns.GetDeletionTimestamp() != nil {
+						return statusError(403, metav1.StatusReasonForbidden, "because it is being terminated", metav1.StatusCause{Type: "NamespaceTerminating"})
+					}
+					return nil
+				}
+				r, obj := lateRule(create)
+				w.setRule(r)
+				w.peers[a].put(obj)
+				w.settle()
+				w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceTerminating)
+				time.Sleep(5 * time.Minute)
+				w.now()
+				if n := w.local.count("create"); n > 30 {
+					t.Errorf("%d creates while the namespace goes", n)
+				}
+				w.local.remove(namespaceNamed("late"))
+				w.now()
+				if create {
+					w.wantValue(serverKey(obj), "1")
+					return
+				}
+				w.settle()
+				w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceMissing)
+			})
+		})
+	}
+}
+
+func TestDroppedFieldsAreReported(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.admit = func(o *unstructured.Unstructured) error {
+			unstructured.RemoveNestedField(o.Object, "spec", "selector")
+			return nil
+		}
+		w.setRule(workloadRule("Deployment"))
+		w.peers[a].put(workload("Deployment", "d", "one"))
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonSchemaMismatch)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "spec.selector") || !strings.Contains(m, "CRD") {
+			t.Errorf("message %q", m)
+		}
+		w.local.edit(serverKey(workload("Deployment", "d", "")), func(o *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(o.Object, int64(2), "spec", "replicas")
+		})
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonSchemaMismatch)
+		writes := w.local.writes()
+		time.Sleep(10 * time.Minute)
+		if n := w.local.writes() - writes; n != 0 || writes != 2 {
+			t.Errorf("%d writes, and %d more", writes, n)
+		}
+		w.local.admit = nil
+		w.peers[a].put(workload("Deployment", "d", "two"))
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
+// A copy that changes too often is written at the pace that is allowed, which the rule and an event say.
+func TestSlowDownIsReported(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "0"))
+		w.settle()
+		sent := w.sent
+		for i := range 400 {
+			w.peers[a].put(configMap("x", fmt.Sprint(i)))
+			time.Sleep(50 * time.Millisecond)
+		}
+		if n := w.local.writes(); n > PaceBurst+21*PaceRate {
+			t.Errorf("%d writes in 20 s", n)
+		}
+		w.wantReady("r", metav1.ConditionTrue, ReasonSlowed)
+		if n := w.sent - sent; n > 3 {
+			t.Errorf("%d reports in 20 s of one object that changes", n)
+		}
+		w.settle()
+		w.wantValue(cm("x"), "399")
+		time.Sleep(2 * slowFor)
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		if !slices.ContainsFunc(w.events, func(e ruleEvent) bool { return e.Reason == EventRateLimited }) {
+			t.Errorf("events %v lack %s", w.events, EventRateLimited)
+		}
+	})
+}
