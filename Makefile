@@ -14,10 +14,11 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # Without gRPC's request pages and the generator of manual pages, which nobody here uses.
 TAGS := grpcnotrace,urfave_cli_no_docs
 
-# How long each fuzz target runs, and flags for the tests and the demo.
+# How long each fuzz target runs, and flags for the tests, the demo and the benchmark.
 FUZZTIME ?= 5s
 TESTFLAGS ?=
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
@@ -96,6 +97,10 @@ fuzz: ## run each fuzz target for FUZZTIME (5s)
 e2e: build testbed ## test the binaries against real control planes
 	$(GO) -C e2e/testbed test -count=1 $(TESTFLAGS) ./...
 	$(GO) test -count=1 -timeout=40m -p=1 $(TESTFLAGS) $(E2E)
+
+.PHONY: bench
+bench: build testbed ## measure beside the API servers' own limit and the budgets (BENCH_ARGS=--quick for 2 minutes)
+	$(GO) run ./e2e/bench $(BENCH_ARGS)
 
 .PHONY: demo-once
 demo-once: build testbed

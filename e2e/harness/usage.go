@@ -13,17 +13,44 @@ import (
 
 // ResidentMemory is what a process holds in memory, in bytes.
 func ResidentMemory(pid int) (int, error) {
+	m, err := ReadMemory(pid)
+	return m.Resident, err
+}
+
+// Memory is what a process holds in memory, in bytes.
+type Memory struct {
+	Resident  int // of it, the program's file may be shared and be given back at any time
+	Anonymous int // what it allocated
+	Peak      int // the most that was resident since the start, or ResetPeakMemory
+}
+
+// ReadMemory reads the Memory of a process.
+func ReadMemory(pid int) (Memory, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return Memory{}, err
 	}
+	var m Memory
+	fields := map[string]*int{"VmRSS": &m.Resident, "RssAnon": &m.Anonymous, "VmHWM": &m.Peak}
 	for line := range strings.Lines(string(data)) {
-		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
+		name, value, _ := strings.Cut(line, ":")
+		if field := fields[name]; field != nil {
 			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-			return kib << 10, err
+			if err != nil {
+				return Memory{}, fmt.Errorf("/proc/%d/status: %w", pid, err)
+			}
+			*field = kib << 10
 		}
 	}
-	return 0, fmt.Errorf("process %d has no resident memory", pid)
+	if m.Resident == 0 {
+		return m, fmt.Errorf("process %d has no resident memory", pid)
+	}
+	return m, nil
+}
+
+// ResetPeakMemory makes Memory.Peak start again from what is resident now.
+func ResetPeakMemory(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
 // clockTick is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every Linux that Go runs on.

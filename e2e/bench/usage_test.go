@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestParseRequests(t *testing.T) {
+func TestParseMetrics(t *testing.T) {
 	t.Parallel()
 	page := `# HELP apiserver_request_total [STABLE] Counter of apiserver requests.
 apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="secrets",scope="resource",subresource="",verb="POST",version="v1"} 5
@@ -18,13 +18,21 @@ apiserver_request_total{code="409",component="apiserver",dry_run="",group="",res
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="x",resource="clusters",scope="resource",subresource="status",verb="PUT",version="v1alpha1"} 2
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="LIST",version="v1"} 9
 apiserver_request_duration_seconds_count{resource="secrets",verb="POST"} 7
+apiserver_longrunning_requests{component="apiserver",group="",resource="secrets",scope="namespace",subresource="",verb="WATCH",version="v1"} 3
+apiserver_longrunning_requests{component="apiserver",group="",resource="pods",scope="resource",subresource="exec",verb="CONNECT",version="v1"} 1
 `
-	got, err := parseRequests([]byte(page))
+	got, watches, err := parseMetrics([]byte(page))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(requests{"POST secrets": 6, "PUT clusters/status": 2}, got); diff != "" {
 		t.Error(diff)
+	}
+	if watches != 3 {
+		t.Errorf("%v open watches", watches)
+	}
+	if writes, reads := got.of("secrets"); writes != 6 || reads != 0 {
+		t.Errorf("%v writes, %v reads", writes, reads)
 	}
 	grown := got.minus(requests{"POST secrets": 4, "PUT clusters/status": 2})
 	if diff := cmp.Diff(requests{"POST secrets": 2}, grown); diff != "" {

@@ -1,0 +1,189 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errMissed):
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(exitMissed)
+	default:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(exitFailed)
+	}
+}
+
+const (
+	exitFailed = 1
+	exitMissed = 3
+)
+
+// errMissed is returned when everything was measured and a budget was not met.
+var errMissed = errors.New("a budget was missed")
+
+// settings say how much is measured.
+type settings struct {
+	clusters    []int
+	samples     int           // of each way and verb, one by one
+	bulk        []int         // objects at once; all but the first with the middle count of clusters alone
+	rounds      int           // of the first of bulk
+	nonMatching int           // objects that no rule selects
+	idle        time.Duration // how long agents are watched while nothing changes
+	cases       bool
+	within      time.Duration // the whole run
+	only        string
+	profile     string
+	json        string
+}
+
+// full takes about 15 minutes on two processors, quick less than two.
+func full() settings {
+	return settings{
+		clusters: []int{2, 3, 5}, samples: 150, bulk: []int{1000, 5000}, rounds: 3,
+		nonMatching: 20000, idle: time.Minute, cases: true, within: 20 * time.Minute,
+	}
+}
+
+func quick() settings {
+	return settings{clusters: []int{3}, samples: 60, bulk: []int{500}, rounds: 1, idle: 10 * time.Second, within: 5 * time.Minute}
+}
+
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	short := flags.Bool("quick", false, "a subset in two minutes: 3 clusters, fewer and smaller samples")
+	clusters := flags.String("clusters", "", "how many clusters, one group after the other (default 2,3,5; with --quick 3)")
+	file := flags.String("json", "", "write the figures to this file, too")
+	only := flags.String("only", "", "one part: "+strings.Join(partNames(), ", "))
+	profile := flags.String("profile", "", "write CPU and heap profiles of the agents into this folder")
+	writes := flags.Bool("writes", false, "compare ways to write to one API server (decision 006), and nothing else")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("nothing may follow the flags, and %q does", flags.Arg(0))
+	}
+	if *writes {
+		return compareWrites(ctx, out, progress)
+	}
+	s := full()
+	if *short {
+		s = quick()
+	}
+	s.json, s.only, s.profile = *file, *only, *profile
+	if s.only != "" && !slices.Contains(partNames(), s.only) {
+		return fmt.Errorf("--only: %q is none of %s", s.only, strings.Join(partNames(), ", "))
+	}
+	if *clusters != "" {
+		var err error
+		if s.clusters, err = parseClusters(*clusters); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.within, fmt.Errorf("not done within %s", s.within))
+	defer cancel()
+	return measure(ctx, s, out, progress)
+}
+
+func parseClusters(list string) ([]int, error) {
+	var out []int
+	for part := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 2 || n > 20 {
+			return nil, fmt.Errorf("--clusters: %q is not a number from 2 to 20", part)
+		}
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// measure takes all figures. What was measured is printed also when something fails on the way.
+func measure(ctx context.Context, s settings, out, progress io.Writer) error {
+	r := &report{Began: time.Now().UTC().Truncate(time.Second)}
+	log := func(format string, args ...any) {
+		fmt.Fprintf(progress, "%6.1f s  %s\n", time.Since(r.Began).Seconds(), fmt.Sprintf(format, args...))
+	}
+	var err error
+	for _, n := range s.clusters {
+		if err = measureGroup(ctx, s, n, r, log); err != nil {
+			err = fmt.Errorf("%d clusters: %w", n, errors.Join(err, context.Cause(ctx)))
+			break
+		}
+	}
+	r.Seconds = time.Since(r.Began).Seconds()
+	err = errors.Join(err, r.print(out))
+	if s.json != "" {
+		err = errors.Join(err, r.write(s.json))
+	}
+	if missed := r.missed(); err == nil && missed > 0 {
+		err = fmt.Errorf("%w: %d of %d figures", errMissed, missed, r.judged())
+	}
+	return err
+}
+
+// part is one measurement of a group.
+type part struct {
+	name string
+	// where it is taken: with every count of clusters, with the middle one, or with the last.
+	where place
+	run   func(context.Context, *bed) error
+}
+
+type place int
+
+const (
+	everywhere place = iota
+	middle
+	last
+)
+
+// parts are in the order in which they are taken: what needs a fresh agent comes first.
+func parts() []part {
+	return []part{
+		{"first", last, firstCopy},
+		{"idle", last, idle},
+		{"latency", everywhere, latency},
+		{"repair", everywhere, repair},
+		{"bulk", everywhere, bulk},
+		{"cases", middle, cases},
+		{"noise", middle, noise},
+	}
+}
+
+func partNames() []string {
+	var out []string
+	for _, p := range parts() {
+		out = append(out, p.name)
+	}
+	return out
+}
+
+func (s settings) takes(p part, n int) bool {
+	switch {
+	case s.only != "":
+		return s.only == p.name
+	case p.name == "cases" && !s.cases, p.name == "noise" && s.nonMatching == 0:
+		return false
+	}
+	return p.where == everywhere || p.where == middle && n == s.clusters[len(s.clusters)/2] || p.where == last && n == s.clusters[len(s.clusters)-1]
+}
