@@ -46,6 +46,7 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	}
 	all := dynamic.ConfigFor(cfg)
 	all.APIPath, all.GroupVersion = "/", nil // every request has its whole path
+	all.NegotiatedSerializer = newCodec(all.NegotiatedSerializer)
 	requests, err := rest.UnversionedRESTClientForConfigAndClient(all, client)
 	if err != nil {
 		return nil, fmt.Errorf("API server address: %w", err)
