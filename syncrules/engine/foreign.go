@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -215,12 +214,7 @@ func (e *Engine) superviseSightings(foreign map[schema.GroupKind]int, start star
 		}
 		g := &sighting{e: e, scope: s, rules: rules, sums: map[place]uint64{}}
 		e.sightings[s] = g
-		others := s
-		others.LabelSelector = "!" + v1alpha1.LabelOwnerClusterID
-		if s.LabelSelector != "" {
-			others.LabelSelector += "," + s.LabelSelector
-		}
-		g.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, others, g.keep, g) })
+		g.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, s.withoutCopies(), g.keep, g) })
 	}
 }
 

@@ -136,7 +136,7 @@ func (e *Engine) watchView(ctx context.Context, f *feed) {
 		attempt, stop := context.WithCancel(ctx)
 		f.attempt.Store(&stop)
 		f.tripped.Store(false)
-		e.watch(attempt, f.source, f.v.scope, f.keep, f)
+		e.watch(attempt, f.source, f.v.scope.withoutCopies(), f.keep, f)
 		stop()
 		if ctx.Err() != nil {
 			return

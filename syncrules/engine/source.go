@@ -31,6 +31,17 @@ type Scope struct {
 	FieldSelector string
 }
 
+// withoutCopies is the scope without what carries the owner label: of those, a peer has one for each object of
+// every other cluster, and none is a source.
+func (s Scope) withoutCopies() Scope {
+	only := "!" + v1alpha1.LabelOwnerClusterID
+	if s.LabelSelector != "" {
+		only += "," + s.LabelSelector
+	}
+	s.LabelSelector = only
+	return s
+}
+
 // Source is an API server to watch. It must be comparable (a pointer): a peer that is set with another Source
 // is watched anew.
 type Source interface {
