@@ -135,28 +135,36 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
 
 // Upsert implements Sink.
 func (f *copyFeed) Upsert(obj *unstructured.Unstructured) {
+	k := keyOf(f.kind(), obj)
+	if f.isEcho(k, obj.GetResourceVersion()) {
+		return
+	}
 	c := newCopied(obj)
 	if c == nil {
 		return
 	}
-	k := keyOf(f.kind(), obj)
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	if f.w.feed != f {
 		return
 	}
-	old := f.e.copyAt(k)
-	if old != nil && !old.unseen.IsZero() {
-		if old.version == c.version {
-			old.unseen = time.Time{} // the echo of our own write
-			return
-		}
-		if !newer(c.version, old.version) {
-			return
-		}
+	if old := f.e.copyAt(k); old != nil && !old.unseen.IsZero() && !newer(c.version, old.version) {
+		return
 	}
 	f.e.putCopy(k, c)
 	f.e.enqueue(k)
+}
+
+// isEcho says that the watch tells of a write of our own whose answer was taken in already: most of what it tells.
+func (f *copyFeed) isEcho(k Key, version string) bool {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	old := f.e.copyAt(k)
+	if f.w.feed != f || old == nil || old.unseen.IsZero() || old.version != version {
+		return false
+	}
+	old.unseen = time.Time{}
+	return true
 }
 
 // Delete implements Sink. The object may also merely have lost its owner label.
