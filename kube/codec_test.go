@@ -134,10 +134,10 @@ func TestFrameIsBounded(t *testing.T) {
 	}
 }
 
-// repeat is one byte for ever.
-type repeat byte
+// repeated is one byte for ever.
+type repeated byte
 
-func (r repeat) Read(p []byte) (int, error) {
+func (r repeated) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(r)
 	}
