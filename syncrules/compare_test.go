@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -14,8 +15,12 @@ import (
 
 func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
 	out := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &out.Object); err != nil {
+	if err := utiljson.Unmarshal(data, &out.Object); err != nil { // integers, as from an API server
 		t.Fatal(err)
 	}
 	return out

@@ -4,7 +4,7 @@
 package syncrules
 
 import (
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,13 +19,17 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-const unsupported = "not supported by this version"
+// The bounds of a rule. Admission knows most of them; a rule of a peer did not go through it.
+const (
+	maxClauses    = 32
+	maxEntries    = 256
+	maxFeatures   = 32
+	maxContentKey = 1024    // the gjson path of a content selector
+	maxValues     = 1 << 20 // the values of all overrides
+)
 
-// maxContentKey bounds the gjson path of a content selector.
-const maxContentKey = 1024
-
-// Compile checks a rule and makes it ready for use. The error, if any, names every field that is wrong or
-// that this version does not interpret (see Unsupported) by its path.
+// Compile checks a rule and makes it ready for use. The error, if any, names every field that is wrong
+// by its path.
 func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	c := compiler{}
 	spec, path := &rule.Spec, field.NewPath("spec")
@@ -36,11 +40,19 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 		ruleDeletion:    c.policy(path.Child("ruleDeletionPolicy"), spec.RuleDeletion()),
 	}
 	c.kind(path.Child("groupVersionKind"), spec.GVK)
+	if len(spec.Rules) > maxClauses || len(spec.ClusterFeatureMatches) > maxFeatures {
+		c.few(path.Child("rules"), len(spec.Rules), maxClauses)
+		c.few(path.Child("clusterFeatureMatch"), len(spec.ClusterFeatureMatches), maxFeatures)
+		return nil, c.errs.ToAggregate()
+	}
 	for i := range spec.ClusterFeatureMatches {
 		r.features = append(r.features, c.feature(path.Child("clusterFeatureMatch").Index(i), &spec.ClusterFeatureMatches[i]))
 	}
 	for i := range spec.Rules {
 		r.clauses = append(r.clauses, c.clause(path.Child("rules").Index(i), &spec.Rules[i]))
+	}
+	if c.values > maxValues {
+		c.invalid(path.Child("rules"), fmt.Errorf("the values of all overrides must have at most %d characters together", maxValues))
 	}
 	if spec.Targets != nil {
 		var err error
@@ -55,24 +67,26 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	return r, nil
 }
 
-// Unsupported says whether a rule was refused, at least in part, for what this version does not interpret.
-func Unsupported(err error) bool {
-	var one *field.Error
-	if errors.As(err, &one) && one.Detail == unsupported {
-		return true
-	}
-	var many interface{ Errors() []error }
-	return errors.As(err, &many) && slices.ContainsFunc(many.Errors(), Unsupported)
-}
+type compiler struct {
+	errs field.ErrorList
 
-type compiler struct{ errs field.ErrorList }
+	known   map[string]function // those of templates, once one was met
+	refused map[string]string
+	names   map[string]any
+
+	values, yaml int // bytes of the values that were met, and of those that were read as YAML
+}
 
 func (c *compiler) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
 
-func (c *compiler) unsupported(path *field.Path) { c.add(field.Forbidden(path, unsupported)) }
-
 func (c *compiler) invalid(path *field.Path, err error) {
 	c.add(field.Invalid(path, field.OmitValueType{}, err.Error()))
+}
+
+func (c *compiler) few(path *field.Path, n, most int) {
+	if n > most {
+		c.add(field.TooMany(path, n, most))
+	}
 }
 
 func (c *compiler) policy(path *field.Path, p v1alpha1.DeletionPolicy) v1alpha1.DeletionPolicy {
@@ -107,7 +121,8 @@ func (c *compiler) feature(path *field.Path, m *v1alpha1.ClusterFeatureMatch) fe
 
 func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
 	out := clause{syncStatus: rule.Mutations.SyncStatus}
-	for i := range rule.Matches {
+	c.few(path.Child("match"), len(rule.Matches), maxEntries)
+	for i := range rule.Matches[:min(len(rule.Matches), maxEntries)] {
 		out.entries = append(out.entries, c.entry(path.Child("match").Index(i), &rule.Matches[i]))
 	}
 	m, path := &rule.Mutations, path.Child("mutations")
@@ -123,11 +138,8 @@ func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
 			c.add(field.Forbidden(path.Child("groupVersionKind", "group"), "clusters, rules and features spread by themselves; no rule may make them"))
 		}
 	}
-	if len(m.Overrides) > maxOverrides {
-		c.add(field.TooMany(path.Child("overrides"), len(m.Overrides), maxOverrides))
-		return out
-	}
-	for i := range m.Overrides {
+	c.few(path.Child("overrides"), len(m.Overrides), maxOverrides)
+	for i := range m.Overrides[:min(len(m.Overrides), maxOverrides)] {
 		out.overrides = append(out.overrides, c.override(path.Child("overrides").Index(i), &m.Overrides[i], m.SyncStatus))
 	}
 	return out

@@ -11,8 +11,8 @@
 //	                                                                    ├─ Plan ──► Decision
 //	local copy ── Owner, Rules, Disabled, Orphaned ─────────────────────┘
 //
-// Compile reports every error of a rule with the path of its field. What this version does not interpret
-// is such an error: a rule is obeyed whole or not at all, since a rule without its mutations is another rule.
+// Compile reports every error of a rule with the path of its field. A rule is obeyed whole or not at all, since a
+// rule without its mutations is another rule.
 //
 // # The copy
 //

@@ -4,51 +4,149 @@
 package syncrules
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
+	goyaml "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// expression is the value of an override.
+// expression is the compiled value of an override.
 type expression struct {
-	constant any // the value, where it is the same for every object
-
-	readsClusters bool // of .Cluster or .LocalCluster
-	readsContent  bool // of .Object what Trim takes away
+	constant any      // what it is for every object, where there is no program
+	program  *program // nil for text without {{ }}
+	parse    bool
+	reading
 }
 
 // rendering is what the values of one copy are computed from.
 type rendering struct {
-	source *unstructured.Unstructured
-	in     Input
-	meter  *meter
+	source   *unstructured.Unstructured
+	in       Input
+	meter    *meter
+	secret   bool           // the source is a Secret: no error may repeat of it
+	clusters map[string]any // .Cluster and .LocalCluster, once they have been asked for
 }
 
 func newRendering(source *unstructured.Unstructured, in Input) *rendering {
-	return &rendering{source: source, in: in, meter: &meter{left: budget}}
+	gvk := source.GroupVersionKind()
+	return &rendering{source: source, in: in, meter: &meter{left: budget}, secret: gvk.Group == "" && gvk.Kind == "Secret"}
 }
 
 // value is what the expression is for an object; the caller owns it.
-func (e *expression) value(*rendering) (any, error) {
-	return runtime.DeepCopyJSONValue(e.constant), nil
+func (e *expression) value(x *rendering) (any, error) {
+	if e.program == nil {
+		return runtime.DeepCopyJSONValue(e.constant), x.meter.tree(e.constant)
+	}
+	text, err := e.program.execute(x)
+	if err != nil || !e.parse {
+		return text, err
+	}
+	if err := x.meter.product(len(text), costYAML); err != nil {
+		return nil, err
+	}
+	v, err := parseYAML(text)
+	switch {
+	case err != nil && x.secret:
+		return nil, errors.New("the value is not usable YAML")
+	case err != nil:
+		return nil, err
+	}
+	return v, x.meter.tree(v)
 }
 
 // constantText is the text that the expression is for every object.
 func (e *expression) constantText() (string, bool) {
 	text, ok := e.constant.(string)
-	return text, ok
+	return text, ok && e.program == nil
 }
 
-func (c *compiler) expression(path *field.Path, text string, parse bool) expression {
-	if len(text) > maxValue {
-		c.invalid(path, fmt.Errorf("must have at most %d characters", maxValue))
-		return expression{}
+func (c *compiler) expression(path *field.Path, o *v1alpha1.Override) expression {
+	out := expression{parse: o.ParseValue, constant: o.Value}
+	c.values += len(o.Value)
+	switch {
+	case len(o.Value) > maxValue:
+		c.add(field.TooLong(path, "", maxValue))
+	case c.values > maxValues: // Compile tells of it
+	case strings.Contains(o.Value, "{{"):
+		p, errs := c.template(o.Value)
+		for _, err := range errs {
+			c.invalid(path, err)
+		}
+		if len(errs) == 0 {
+			out.program, out.reading = p, p.reading
+		}
+	case o.ParseValue:
+		if c.yaml += len(o.Value); c.yaml > 2*maxYAML {
+			c.invalid(path, fmt.Errorf("the values of a rule that are read as YAML must have at most %d bytes together", 2*maxYAML))
+			break
+		}
+		v, err := parseYAML(o.Value)
+		if err != nil {
+			c.invalid(path, err)
+		}
+		out.constant = v
 	}
-	if strings.Contains(text, "{{") || parse {
-		c.unsupported(path)
+	return out
+}
+
+// costYAML is what reading YAML costs for each byte.
+const costYAML = 64
+
+// maxYAML bounds the text that is read as YAML.
+const maxYAML = 128 << 10
+
+var errAlias = errors.New("anchors and aliases are not supported")
+
+// parseYAML reads a value as people write it in manifests, to the types that JSON has in the rest of an object.
+func parseYAML(text string) (any, error) {
+	if len(text) > maxYAML {
+		return nil, fmt.Errorf("YAML must have at most %d bytes", maxYAML)
 	}
-	return expression{constant: text}
+	if strings.Contains(text, "*") && strings.Contains(text, "&") {
+		// A few lines of aliases of aliases stand for more than any memory holds.
+		var node goyaml.Node
+		if err := goyaml.Unmarshal([]byte(text), &node); err != nil {
+			return nil, err
+		}
+		if hasAlias(&node) {
+			return nil, errAlias
+		}
+	}
+	data, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	var out any
+	if err := utiljson.Unmarshal(data, &out); err != nil {
+		return nil, err
+	}
+	if !smaller(out, maxCopy) {
+		return nil, errSize
+	}
+	return out, nil
+}
+
+func hasAlias(node *goyaml.Node) bool {
+	return node.Kind == goyaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
+}
+
+func asInt(v any) (int, bool) {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return int(r.Int()), true
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return int(min(r.Uint(), 1<<62)), true //nolint:gosec // bounded
+	default:
+		return 0, false
+	}
 }

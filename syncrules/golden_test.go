@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -22,8 +24,9 @@ import (
 
 const origin = "aaaaaaaa-0000-0000-0000-000000000000"
 
-// TestGolden runs the cases of testdata: rule.yaml and source.yaml, and in want what comes of them: the errors
-// of the rule, "no match", or the scopes, the copy, and what consent says of it. ROSTER_UPDATE=1 writes want anew.
+// TestGolden runs the cases of testdata: rule.yaml (and rule2.yaml, which goes to the same copy) and source.yaml,
+// and in want what comes of them: the errors of the rule, "no match", or the scopes, the copy, and what consent
+// says of it. ROSTER_UPDATE=1 writes want anew.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -35,11 +38,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			parts := map[string][]byte{}
-			for _, f := range archive.Files {
-				parts[f.Name] = f.Data
-			}
-			got := outcomeOf(t, parts["rule.yaml"], parts["source.yaml"])
+			got := outcomeOf(t, archive.Files)
 			if os.Getenv("ROSTER_UPDATE") != "" {
 				kept := archive.Files[:0]
 				for _, f := range archive.Files {
@@ -53,46 +52,54 @@ func TestGolden(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(string(parts["want"]), got); diff != "" {
+			want := archive.Files[len(archive.Files)-1]
+			if diff := cmp.Diff(string(want.Data), got); diff != "" {
 				t.Errorf("want (-), got (+):\n%s", diff)
 			}
 		})
 	}
 }
 
-func outcomeOf(t *testing.T, ruleYAML, sourceYAML []byte) string {
+// outcomeOf renders together what the rules of a case make of its source.
+func outcomeOf(t *testing.T, files []txtar.File) string {
 	t.Helper()
-	var api v1alpha1.ResourceSyncRule
-	if err := yaml.UnmarshalStrict(ruleYAML, &api); err != nil {
-		t.Fatalf("rule.yaml: %v", err)
-	}
-	rule, err := Compile(&api)
-	if err != nil {
-		return strings.ReplaceAll(strings.Trim(err.Error(), "[]"), ", spec.", "\nspec.") + "\n"
-	}
 	var out strings.Builder
-	for _, s := range rule.Scopes() {
-		fmt.Fprintf(&out, "# watch namespace=%q labels=%q fields=%q\n", s.Namespace, s.LabelSelector, s.FieldSelector)
-	}
-	if rule.Moves() {
-		for _, s := range rule.TargetScopes() {
-			fmt.Fprintf(&out, "# copies in kind=%s namespace=%q\n", formatKind(s.GVK), s.Namespace)
+	var rules []*Rule
+	source := &unstructured.Unstructured{}
+	for _, f := range files {
+		switch {
+		case f.Name == "source.yaml":
+			source = object(t, string(f.Data))
+		case strings.HasPrefix(f.Name, "rule"):
+			var api v1alpha1.ResourceSyncRule
+			if err := yaml.UnmarshalStrict(f.Data, &api); err != nil {
+				t.Fatalf("%s: %v", f.Name, err)
+			}
+			rule, err := Compile(&api)
+			if err != nil {
+				return strings.ReplaceAll(strings.Trim(err.Error(), "[]"), ", spec.", "\nspec.") + "\n"
+			}
+			describe(&out, rule)
+			rules = append(rules, rule)
 		}
 	}
-	source := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(sourceYAML, &source.Object); err != nil {
-		t.Fatalf("source.yaml: %v", err)
-	}
-	if !rule.Match(source) {
+	rules = slices.DeleteFunc(rules, func(r *Rule) bool { return !r.Match(source) })
+	if len(rules) == 0 {
 		return out.String() + "no match\n"
 	}
-	in := Input{Owner: origin, Namespaced: namespaced}
-	desired, err := Render([]*Rule{rule}, source, in)
+	in := Input{Owner: origin, Namespaced: namespaced, Cluster: cluster(origin, "paris"), LocalCluster: cluster(self, "tokyo")}
+	before := source.DeepCopy()
+	desired, err := Render(rules, source, in)
 	if err != nil {
 		return out.String() + err.Error() + "\n"
 	}
-	if place, err := rule.Target(source, in); err != nil || place != PlaceOf(desired) {
-		t.Errorf("Target is %v (%v), the copy is in %v", place, err, PlaceOf(desired))
+	if !equal(source, before) {
+		t.Error("the source was changed")
+	}
+	for _, r := range rules {
+		if place, err := r.Target(source, in); err != nil || place != PlaceOf(desired) {
+			t.Errorf("Target is %v (%v), the copy is in %v", place, err, PlaceOf(desired))
+		}
 	}
 	if place := Source(desired); place != PlaceOf(source) {
 		t.Errorf("Source is %v", place)
@@ -105,6 +112,30 @@ func outcomeOf(t *testing.T, ruleYAML, sourceYAML []byte) string {
 		t.Fatal(err)
 	}
 	return out.String() + string(text)
+}
+
+func describe(out *strings.Builder, rule *Rule) {
+	for _, s := range rule.Scopes() {
+		fmt.Fprintf(out, "# watch namespace=%q labels=%q fields=%q\n", s.Namespace, s.LabelSelector, s.FieldSelector)
+	}
+	if rule.Moves() {
+		for _, s := range rule.TargetScopes() {
+			fmt.Fprintf(out, "# copies in kind=%s namespace=%q\n", formatKind(s.GVK), s.Namespace)
+		}
+	}
+	if rule.ReadsContent() || rule.ReadsClusters() {
+		fmt.Fprintf(out, "# reads content=%t clusters=%t\n", rule.ReadsContent(), rule.ReadsClusters())
+	}
+}
+
+func cluster(id, name string) *v1alpha1.Cluster {
+	c := &v1alpha1.Cluster{}
+	c.Name, c.Labels = name, map[string]string{"tier": "prod"}
+	c.Spec.ClusterID = types.UID(id)
+	c.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: name + ".example.com:6443", CABundle: []byte("PEM")}}
+	c.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "hidden", Name: "hidden"}
+	c.Status.Locality = &v1alpha1.Locality{Region: name + "-1"}
+	return c
 }
 
 // namespaced is what the API server of the cases knows: kinds named Cluster… and Namespace are in no namespace.

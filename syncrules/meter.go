@@ -3,16 +3,35 @@
 
 package syncrules
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
 
-// errBudget is what is wrong with overrides that take more time or memory than any copy may.
-var errBudget = errors.New("it takes too much time or memory")
+// What a copy may cost.
+var (
+	errBudget = errors.New("it takes too much time or memory")
+	errDepth  = fmt.Errorf("it is nested more than %d levels deep", maxDepth)
+)
 
-// budget is what all overrides of one copy may spend together. The unit is about a byte made or a nanosecond.
+// budget is what all overrides of one copy may spend together. A unit is about a nanosecond or a byte.
 const budget = 16 << 20
 
-// meter bounds what the rules of others can make an agent do for one copy, the same on each machine: it
-// counts work, not time.
+// What things cost, beside their bytes.
+const (
+	costNode     = 32   // a value in a tree
+	costStep     = 32   // a part of a template, each time that it runs
+	costSort     = 256  // a key of a map that is ranged over
+	costCall     = 512  // a call of a function
+	costTemplate = 8192 // a call of a template: it may call itself, and the stack is kept
+)
+
+// maxDepth bounds the recursion of everything that walks a value.
+const maxDepth = 128
+
+// meter bounds what the rules of others can make an agent do for one copy. It counts work and not time, so that
+// the outcome is the same on every machine.
 type meter struct{ left int64 }
 
 func (m *meter) spend(n int64) error {
@@ -24,32 +43,112 @@ func (m *meter) spend(n int64) error {
 	return nil
 }
 
-// smaller says whether a value is written in fewer than so many bytes.
-func smaller(v any, limit int64) bool {
-	m := meter{left: limit}
-	return m.spendOn(v) == nil
+// product spends a times b, neither of which is bounded yet.
+func (m *meter) product(a, b int) error {
+	if a <= 0 || b <= 0 {
+		return nil
+	}
+	if int64(a) > budget || int64(b) > budget {
+		return m.spend(budget + 1)
+	}
+	return m.spend(int64(a) * int64(b))
 }
 
-// spendOn spends what a value measures, about the bytes of its JSON.
-func (m *meter) spendOn(v any) error {
+// smaller says whether a value is written in fewer than about so many bytes.
+func smaller(v any, limit int64) bool {
+	m := meter{left: limit}
+	return m.walk(v, 2, maxDepth) == nil
+}
+
+// tree spends what it takes to walk or to copy a value, as the tree that it would be on paper: what is in it
+// twice counts twice.
+func (m *meter) tree(v any) error { return m.walk(v, costNode, maxDepth) }
+
+// walk knows all types that the values of templates can have. Another one is refused: it might have methods.
+func (m *meter) walk(v any, node int64, depth int) error {
+	if depth == 0 {
+		return errDepth
+	}
+	if err := m.spend(node); err != nil {
+		return err
+	}
 	switch v := v.(type) {
+	case nil:
+		return nil
 	case string:
-		return m.spend(int64(len(v)) + 2)
+		return m.spend(int64(len(v)))
 	case map[string]any:
-		for k, c := range v {
-			if err := m.spend(int64(len(k)) + 4); err != nil {
-				return err
-			}
-			if err := m.spendOn(c); err != nil {
-				return err
-			}
-		}
+		return m.walkMap(v, node, depth)
+	case document:
+		return m.walkMap(v, node, depth)
 	case []any:
 		for _, c := range v {
-			if err := m.spendOn(c); err != nil {
+			if err := m.walk(c, node, depth-1); err != nil {
 				return err
 			}
 		}
+		return nil
+	case [][]any:
+		for _, c := range v {
+			if err := m.walk(c, node, depth-1); err != nil {
+				return err
+			}
+		}
+		return nil
+	case []string:
+		for _, c := range v {
+			if err := m.spend(node + int64(len(c))); err != nil {
+				return err
+			}
+		}
+		return nil
+	case map[string]string:
+		for k, c := range v {
+			if err := m.spend(2*node + int64(len(k)+len(c))); err != nil {
+				return err
+			}
+		}
+		return nil
+	case []int:
+		return m.spend(node * int64(len(v)))
 	}
-	return m.spend(4)
+	switch reflect.TypeOf(v).Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
+		return nil
+	default:
+		return fmt.Errorf("a template cannot use a %T", v)
+	}
+}
+
+func (m *meter) walkMap(v map[string]any, node int64, depth int) error {
+	for k, c := range v {
+		if err := m.spend(node + int64(len(k))); err != nil {
+			return err
+		}
+		if err := m.walk(c, node, depth-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// items spends what it takes to go through the items of a value, but not through what is in them.
+func (m *meter) items(v any) error {
+	if text, ok := v.(string); ok {
+		return m.spend(costNode + int64(len(text)))
+	}
+	n := 0
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Map, reflect.Slice, reflect.Array:
+		n = r.Len()
+	default:
+	}
+	return m.spend(costNode * int64(n+1))
+}
+
+// top spends what it takes to look at a value from above: a text counts whole.
+func (m *meter) top(v any) error {
+	text, _ := v.(string)
+	return m.spend(costNode + int64(len(text)))
 }

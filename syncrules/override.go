@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/cppforlife/go-patch/patch"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -68,21 +70,21 @@ func (o *override) failed(r *Rule, err error) error {
 }
 
 // apply changes the content of a copy. The name and the namespace are not content: see target.
-func (o *override) apply(content map[string]any, r *Rule, x *rendering) error {
+func (o *override) apply(object map[string]any, r *Rule, x *rendering) error {
 	if o.part == partName || o.part == partNamespace {
 		return nil
 	}
 	var err error
 	if o.remove {
-		_, err = take(content, o.tokens, x.meter)
+		_, err = take(object, o.tokens, x.meter)
 	} else {
 		var v any
 		if v, err = o.value(x); err == nil {
-			_, err = put(content, o.tokens, v, x.meter)
+			_, err = put(object, o.tokens, v, x.meter)
 		}
 	}
 	if err == nil {
-		err = o.checkMetadata(content)
+		err = o.checkMetadata(object)
 	}
 	if err != nil {
 		return o.failed(r, err)
@@ -92,7 +94,7 @@ func (o *override) apply(content map[string]any, r *Rule, x *rendering) error {
 
 // checkMetadata keeps labels and annotations what they are, and the marks of copies out of them, whatever the
 // value was.
-func (o *override) checkMetadata(content map[string]any) error {
+func (o *override) checkMetadata(object map[string]any) error {
 	var name string
 	switch o.part {
 	case partLabels:
@@ -102,7 +104,7 @@ func (o *override) checkMetadata(content map[string]any) error {
 	default:
 		return nil
 	}
-	metadata, _ := content["metadata"].(map[string]any)
+	metadata, _ := object["metadata"].(map[string]any)
 	values, ok := metadata[name].(map[string]any)
 	if !ok {
 		if metadata[name] != nil {
@@ -146,28 +148,33 @@ func (c *compiler) override(at *field.Path, o *v1alpha1.Override, syncStatus boo
 		}
 	}
 	if !out.remove {
-		out.expression = c.expression(at.Child("value"), o.Value, o.ParseValue)
+		out.expression = c.expression(at.Child("value"), o)
 		c.constantPlace(at.Child("value"), &out)
 	}
 	return out
 }
 
+// asPlace is a value as a name or a namespace. What is wrong with it is told without it: it may come from the
+// content of a Secret.
+func (o *override) asPlace(v any) (string, error) {
+	text, ok := v.(string)
+	switch {
+	case !ok:
+		return "", errNotText
+	case o.part == partNamespace && len(validation.IsDNS1123Label(text)) > 0:
+		return "", errNamespace
+	case o.part == partName && (text == "" || len(text) > validation.DNS1123SubdomainMaxLength || len(content.IsPathSegmentName(text)) > 0):
+		return "", errName // what more a kind asks of its names is for its API server to say
+	}
+	return text, nil
+}
+
 // constantPlace checks a name or namespace that is the same for every object.
 func (c *compiler) constantPlace(at *field.Path, o *override) {
-	text, constant := o.constantText()
-	if !constant {
+	if o.program != nil || o.part != partName && o.part != partNamespace {
 		return
 	}
-	var err error
-	switch o.part {
-	case partName:
-		err = validName(text)
-	case partNamespace:
-		err = validNamespace(text)
-	default:
-		return
-	}
-	if err != nil {
+	if _, err := o.asPlace(o.constant); err != nil {
 		c.invalid(at, err)
 	}
 }

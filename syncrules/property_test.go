@@ -5,6 +5,8 @@ package syncrules
 
 import (
 	"encoding/json"
+	"errors"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,12 +63,32 @@ func rules() *rapid.Generator[*v1alpha1.ResourceSyncRule] {
 			a, ar := mutation(t, "annotations")
 			r.Spec.Rules = append(r.Spec.Rules, v1alpha1.SyncRule{Mutations: v1alpha1.Mutations{
 				SyncStatus:  rapid.Bool().Draw(t, "status"),
+				Overrides:   rapid.SliceOfN(overrides(), 0, 2).Draw(t, "overrides"),
 				Labels:      &v1alpha1.LabelMutations{Add: l, Remove: lr},
 				Annotations: &v1alpha1.AnnotationMutations{Add: a, Remove: ar},
 			}})
 		}
 		return r
 	})
+}
+
+// overrides draws ones that fit every object and say the same of a copy as of its source.
+func overrides() *rapid.Generator[v1alpha1.Override] {
+	return rapid.SampledFrom([]v1alpha1.Override{
+		{Path: "/extra?", Value: "x"},
+		{Path: "/extra2?/deep", Value: "{a: [1, {b: c}]}", ParseValue: true},
+		{Path: "/metadata/labels?/a", Value: "overridden"},
+		{Path: "/metadata/annotations?/made", Value: "{{ .Object.GetName }}-{{ .Object.metadata.namespace | upper }}"},
+		{Path: "/metadata/annotations?", Value: "{b: c}", ParseValue: true},
+		{Path: "/metadata/labels?", Type: v1alpha1.OverrideRemove},
+		{Path: "/data?", Type: v1alpha1.OverrideRemove},
+		{Path: "/clusters?", Value: "{{ .Cluster.Name }}/{{ range $k, $v := .LocalCluster.Labels }}{{ $k }}{{ $v }}{{ end }}"},
+		{Path: "/keys?", Value: `{{ $x := dict "c" 1 "b" 2 "a" 3 }}{{ keys $x }}{{ values $x }}{{ $x }}`},
+	})
+}
+
+func input(owner string) Input {
+	return Input{Owner: owner, Cluster: cluster(owner, "paris"), LocalCluster: cluster(self, "tokyo")}
 }
 
 func render(t *rapid.T, api *v1alpha1.ResourceSyncRule, source *unstructured.Unstructured, owner string) *unstructured.Unstructured {
@@ -76,7 +98,7 @@ func render(t *rapid.T, api *v1alpha1.ResourceSyncRule, source *unstructured.Uns
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := Render([]*Rule{rule}, source, Input{Owner: owner})
+	out, err := Render([]*Rule{rule}, source, input(owner))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +123,9 @@ func TestMutateTwiceIsOnce(t *testing.T) {
 		if !equal(source.Object, before.Object) {
 			t.Fatalf("the source was changed")
 		}
+		if again := render(t, rule, source, origin); !equal(again.Object, once.Object) {
+			t.Fatalf("once %v\nagain %v", once.Object, again.Object)
+		}
 		if twice := render(t, rule, once, origin); !equal(twice.Object, once.Object) {
 			t.Fatalf("once %v\ntwice %v", once.Object, twice.Object)
 		}
@@ -110,6 +135,62 @@ func TestMutateTwiceIsOnce(t *testing.T) {
 		}
 		if again := render(t, rule, trimmed, origin); !equal(again.Object, once.Object) {
 			t.Fatalf("trimmed %v\nwhole %v", again.Object, once.Object)
+		}
+	})
+}
+
+// TestPlace: wherever rules put a copy, Target says so beforehand, in a scope that is watched, and Source finds the
+// way back.
+func TestPlace(t *testing.T) {
+	names := rapid.SampledFrom([]v1alpha1.Override{
+		{Path: "/metadata/name", Value: "fixed"},
+		{Path: "/metadata/name", Value: `{{ .Object.GetName }}-{{ .Cluster.Name }}`},
+		{Path: "/metadata/name", Value: `{{ repeat 70 "x" }}`},
+		{Path: "/metadata/namespace", Value: "fixed"},
+		{Path: "/metadata/namespace", Value: `{{ .Object.GetNamespace }}-copies`},
+		{Path: "/metadata/namespace", Type: v1alpha1.OverrideRemove},
+		{Path: "/extra?", Value: "x"},
+	})
+	gvks := rapid.SampledFrom([]*v1alpha1.GroupVersionKind{nil, {}, {Kind: "Other"}, {Version: "v2"}, {Group: "g", Kind: "ClusterThing"}, {Kind: "Unknown"}})
+	matches := rapid.SampledFrom([][]v1alpha1.SyncRuleMatch{nil, {{Name: "x"}}, {{Namespaces: []string{"shop", "store"}}}, {{Name: "other"}}})
+	rapid.Check(t, func(t *rapid.T) {
+		api := &v1alpha1.ResourceSyncRule{}
+		source := objects().Draw(t, "source")
+		api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: source.GetKind()}
+		for range rapid.IntRange(1, 4).Draw(t, "clauses") {
+			api.Spec.Rules = append(api.Spec.Rules, v1alpha1.SyncRule{Matches: matches.Draw(t, "match"), Mutations: v1alpha1.Mutations{
+				GVK: gvks.Draw(t, "kind"), Overrides: rapid.SliceOfN(names, 0, 2).Draw(t, "overrides"),
+			}})
+		}
+		rule, err := Compile(api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := input(origin)
+		in.Namespaced = namespaced
+		if !rule.Match(source) {
+			return
+		}
+		desired, err := Render([]*Rule{rule}, source, in)
+		place, placeErr := rule.Target(source, in)
+		if err != nil || placeErr != nil {
+			if err == nil || placeErr == nil || !errors.Is(err, ErrOverride) {
+				t.Fatalf("Render says %v, Target says %v", err, placeErr)
+			}
+			return
+		}
+		if place != PlaceOf(desired) || Source(desired) != PlaceOf(source) || !rule.Moves() && place != PlaceOf(source) {
+			t.Fatalf("from %v to %v: Target says %v, Source %v", PlaceOf(source), PlaceOf(desired), place, Source(desired))
+		}
+		isNamespaced, err := namespaced(place.GroupVersionKind)
+		if !slices.ContainsFunc(rule.TargetScopes(), func(s TargetScope) bool {
+			return s.GVK == place.GroupVersionKind && (s.Namespace == "" || s.Namespace == place.Namespace || err == nil && !isNamespaced)
+		}) {
+			t.Fatalf("%v is in none of %v", place, rule.TargetScopes())
+		}
+		again, err := Render([]*Rule{rule}, desired.DeepCopy(), in)
+		if PlaceOf(desired) == PlaceOf(source) && (err != nil || !equal(again, desired)) {
+			t.Fatalf("again %v (%v)\nonce %v", again, err, desired)
 		}
 	})
 }
@@ -191,42 +272,77 @@ func TestPlanIsIdempotent(t *testing.T) {
 	})
 }
 
-// FuzzCompileRender: no rule and no object, however odd, makes Compile, Match, Render, Compare or Plan panic,
-// and what is rendered carries its owner and is stable.
+// FuzzCompileRender: no rule and no object, however odd, makes Compile, Match, Target, Render, Compare or Plan panic
+// or take long, and what is rendered carries its owner, is where Target says, and is the same each time.
 func FuzzCompileRender(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"name":"r"},"spec":{"groupVersionKind":{"version":"v1","kind":"ConfigMap"},"rules":[{"match":[{"content":[{"key":"data.#(a%\"*\").b|@this","value":"x"}]}],"mutations":{"labels":{"add":{"a":"b"},"remove":["c"]}}}]}}`),
-		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"c":"d"}},"data":{"a":[{"b":"x"}]}}`))
-	f.Add([]byte(`{"spec":{"groupVersionKind":{"version":"v1","kind":"Secret"},"rules":[{}]}}`),
-		[]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","annotations":null},"data":7,"stringData":{"a":"b"}}`))
-	f.Add([]byte(`{"spec":{"groupVersionKind":{"version":"v1","kind":"Service"},"rules":[{"match":[{"objectKey":null,"name":"x"}]}]}}`),
-		[]byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x"},"spec":[]}`))
+	for _, seed := range [][2]string{
+		{
+			`{"metadata":{"name":"r"},"spec":{"groupVersionKind":{"version":"v1","kind":"ConfigMap"},"rules":[{"match":[{"content":[{"key":"data.#(a%\"*\").b|@this","value":"x"}]}],"mutations":{"labels":{"add":{"a":"b"},"remove":["c"]}}}]}}`,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"c":"d"}},"data":{"a":[{"b":"x"}]}}`,
+		},
+		{
+			`{"spec":{"groupVersionKind":{"version":"v1","kind":"Secret"},"rules":[{}]}}`,
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","annotations":null},"data":7,"stringData":{"a":"b"}}`,
+		},
+		{
+			`{"spec":{"groupVersionKind":{"version":"v1","kind":"Service"},"rules":[{"match":[{"objectKey":null,"name":"x"}]}]}}`,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x"},"spec":[]}`,
+		},
+		{
+			`{"spec":{"groupVersionKind":{"version":"v1","kind":"Thing"},"rules":[{"mutations":{"groupVersionKind":{"group":"g","kind":"Other"},"syncStatus":true,"overrides":[{"path":"/metadata/name","value":"{{ .Object.GetName }}-{{ .Cluster.Name | upper | trunc 3 }}"},{"path":"/metadata/namespace","value":"elsewhere"},{"path":"/spec/l/name=x?/v?","value":"{{ range $k, $v := .Object.spec }}{{ $k }}{{ $v }}{{ end }}"},{"path":"/metadata/labels?","value":"{a: \"{{ .Object.status.x }}\"}","parseValue":true},{"path":"/status/x?","type":"remove"}]}}]}}`,
+			`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"x","namespace":"shop"},"spec":{"l":[{"name":"x"},{"name":"y","v":[1,{"a":null}]}]},"status":{"x":"1"}}`,
+		},
+		{
+			`{"spec":{"groupVersionKind":{"version":"v1","kind":"Thing"},"rules":[{"mutations":{"overrides":[{"path":"/a?","value":"{{ range until 99999 }}{{ range until 99999 }}{{ end }}{{ end }}"},{"path":"/b?","value":"{{ $d := dict \"a\" .Object }}{{ $_ := set $d \"b\" $d }}{{ toJson $d | regexReplaceAll \"(a|b)*\" \"$1\" | printf \"%9999s%*d\" | splitList \"\" | join \",\" }}"},{"path":"/c?","value":"[&a [x,x,x],&b [*a,*a,*a],[*b,*b]]","parseValue":true},{"path":"/d?","value":"{{ define \"t\" }}{{ template \"t\" . }}{{ end }}{{ template \"t\" $ }}"}]}}]}}`,
+			`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"x"}}`,
+		},
+		{
+			`{"spec":{"groupVersionKind":{"version":"v1","kind":"Thing"},"rules":[{"mutations":{"overrides":[{"path":"/spec/l/0:before","value":"{{ index .Object.spec.l 0 | default (list 1 2) | toString | b64enc | repeat 3 | sha256sum }}"},{"path":"/spec/l/-1:prev","type":"remove"},{"path":"/spec/l/-","value":"{{ with .Object.spec }}{{ .l | len | add 1 | until | uniq | reverse | toJson }}{{ end }}","parseValue":true}]}}]}}`,
+			`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"x"},"spec":{"l":[1,2,3]}}`,
+		},
+	} {
+		f.Add([]byte(seed[0]), []byte(seed[1]))
+	}
 	f.Fuzz(func(t *testing.T, ruleJSON, sourceJSON []byte) {
 		var api v1alpha1.ResourceSyncRule
 		if json.Unmarshal(ruleJSON, &api) != nil {
 			return
 		}
-		rule, err := Compile(&api)
-		if err != nil {
-			return
-		}
-		rule.Scopes()
 		source := &unstructured.Unstructured{}
 		if utiljson.Unmarshal(sourceJSON, &source.Object) != nil || source.Object == nil {
 			return
 		}
-		if !rule.Match(source) {
-			return
-		}
-		desired, err := Render([]*Rule{rule}, source, Input{Owner: origin})
-		if err != nil {
-			return
-		}
-		if Owner(desired) != origin || Compare(desired, desired) != Same {
-			t.Fatalf("rendered %v", desired.Object)
-		}
-		_ = Consent{}.Refuse(desired)
-		if d := Plan(Facts{Self: self, Local: source, Claims: []Claim{{Origin: origin, Standing: Offered, Desired: desired}}}); d.Action == Delete {
-			t.Fatalf("an offer deletes")
-		}
+		bounded(t, "a rule and an object", func() { compileAndRender(t, &api, source) })
 	})
+}
+
+func compileAndRender(t *testing.T, api *v1alpha1.ResourceSyncRule, source *unstructured.Unstructured) {
+	rule, err := Compile(api)
+	if err != nil {
+		return
+	}
+	rule.Scopes()
+	rule.TargetScopes()
+	if !rule.Match(source) {
+		return
+	}
+	in := input(origin)
+	in.Namespaced = namespaced
+	desired, err := Render([]*Rule{rule}, source, in)
+	if err != nil {
+		return
+	}
+	if Owner(desired) != origin || Compare(desired, desired) != Same {
+		t.Fatalf("rendered %v", desired.Object)
+	}
+	if place, err := rule.Target(source, in); err != nil || place != PlaceOf(desired) {
+		t.Fatalf("in %v, Target says %v (%v)", PlaceOf(desired), place, err)
+	}
+	if again, err := Render([]*Rule{rule}, source, in); err != nil || !equal(again, desired) {
+		t.Fatalf("again %v (%v)", again, err)
+	}
+	_ = Consent{}.Refuse(desired)
+	if d := Plan(Facts{Self: self, Local: source, Claims: []Claim{{Origin: origin, Standing: Offered, Desired: desired}}}); d.Action == Delete {
+		t.Fatalf("an offer deletes")
+	}
 }

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -169,36 +167,14 @@ func (o *override) place(r *Rule, x *rendering, place *Place) error {
 	if err != nil {
 		return o.failed(r, err)
 	}
-	text, ok := v.(string)
-	if !ok {
-		return o.failed(r, errNotText)
-	}
-	if o.part == partName {
-		if err := validName(text); err != nil {
-			return o.failed(r, err)
-		}
-		place.Name = text
-		return nil
-	}
-	if err := validNamespace(text); err != nil {
+	text, err := o.asPlace(v)
+	if err != nil {
 		return o.failed(r, err)
 	}
-	place.Namespace = text
-	return nil
-}
-
-// validName holds for every kind; what more a kind asks of its names is for its API server to say. The name
-// itself is not repeated: it may come from the content of a Secret.
-func validName(name string) error {
-	if name == "" || len(name) > validation.DNS1123SubdomainMaxLength || len(content.IsPathSegmentName(name)) > 0 {
-		return errName
-	}
-	return nil
-}
-
-func validNamespace(namespace string) error {
-	if len(validation.IsDNS1123Label(namespace)) > 0 {
-		return errNamespace
+	if o.part == partName {
+		place.Name = text
+	} else {
+		place.Namespace = text
 	}
 	return nil
 }

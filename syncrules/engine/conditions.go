@@ -70,8 +70,6 @@ func no(reason, message string) metav1.Condition {
 // ruleCondition is about the rule itself.
 func (e *Engine) ruleCondition(k *kind, r *rule) (metav1.Condition, bool) {
 	switch {
-	case r.err != nil && syncrules.Unsupported(r.err):
-		return no(ReasonUnsupportedField, r.err.Error()), true
 	case errors.Is(r.err, syncrules.ErrConsent):
 		return no(ReasonConsentRequired, r.err.Error()), true
 	case r.err != nil:

@@ -26,7 +26,6 @@ const (
 	ReasonStarting          = "Starting"
 	ReasonProgressing       = "Progressing"
 	ReasonInvalidRule       = "InvalidRule"
-	ReasonUnsupportedField  = "UnsupportedField"
 	ReasonConsentRequired   = "ConsentRequired"
 	ReasonVersionConflict   = "VersionConflict"
 	ReasonPaused            = "Paused"

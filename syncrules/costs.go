@@ -1,0 +1,220 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp/syntax"
+	"strings"
+)
+
+// Bounds on what is read by a parser of its own.
+const (
+	maxPattern = 1 << 10 // characters of a regular expression
+	maxProgram = 5000    // and its steps
+	maxVersion = 256
+)
+
+// costs are the functions of which the work or the result can be out of proportion to the arguments: what they
+// will cost is spent before they run.
+func costs() map[string]func(*meter, []any) error {
+	out := map[string]func(*meter, []any) error{
+		"repeat": func(m *meter, a []any) error { return m.product(number(a[0]), len(text(a[1]))) },
+		"indent": indentCost, "nindent": indentCost,
+		"replace": func(m *meter, a []any) error {
+			return m.product(strings.Count(text(a[2]), text(a[0])), len(text(a[1])))
+		},
+		"join": func(m *meter, a []any) error { return m.product(length(a[1]), len(text(a[0]))) },
+		"wrap": func(m *meter, a []any) error { return m.product(len(text(a[1])), 2) },
+		"wrapWith": func(m *meter, a []any) error {
+			return m.product(len(text(a[2]))/max(number(a[0]), 1)+1, len(text(a[1])))
+		},
+		"split": splitCost, "splitn": splitCost, "splitList": splitCost,
+		"until":     func(m *meter, a []any) error { return rangeCost(m, 0, number(a[0]), 1) },
+		"untilStep": func(m *meter, a []any) error { return rangeCost(m, number(a[0]), number(a[1]), number(a[2])) },
+		"seq":       seqCost,
+		"printf":    printfCost,
+		"uniq":      squareCost, "mustUniq": squareCost,
+		"without": withoutCost, "mustWithout": withoutCost,
+		"chunk": chunkCost, "mustChunk": chunkCost,
+		"set":    func(m *meter, a []any) error { return m.tree(a[2]) }, // it is copied
+		"semver": versionCost, "semverCompare": versionCost,
+	}
+	for _, name := range []string{"toPrettyJson", "mustToPrettyJson"} { // two spaces for each level
+		out[name] = func(m *meter, a []any) error { return times(m, 8, a[0]) }
+	}
+	for _, name := range []string{"fromJson", "mustFromJson"} {
+		out[name] = func(m *meter, a []any) error { return m.product(len(text(a[0])), costNode) }
+	}
+	for _, name := range []string{"addf", "subf", "mulf", "divf"} { // each operation may add digits
+		out[name] = func(m *meter, a []any) error { return m.product(len(a)*len(a), costCall) }
+	}
+	for _, name := range []string{"sortAlpha", "deepEqual", "has", "mustHas"} {
+		out[name] = func(m *meter, a []any) error { return times(m, 2, a...) }
+	}
+	for _, prefix := range []string{"regex", "mustRegex"} {
+		for _, name := range []string{"Match", "Find", "FindAll", "ReplaceAll", "ReplaceAllLiteral", "Split"} {
+			out[prefix+name] = regexCost
+		}
+	}
+	return out
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+// number is an argument of type int.
+func number(v any) int {
+	n, _ := v.(int)
+	return n
+}
+
+func length(v any) int {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return r.Len()
+	default:
+		return 1
+	}
+}
+
+// times spends on arguments what they measure, several times.
+func times(m *meter, n int, args ...any) error {
+	for range n {
+		for _, arg := range args {
+			if err := m.tree(arg); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func indentCost(m *meter, a []any) error {
+	return m.product(strings.Count(text(a[1]), "\n")+1, number(a[0]))
+}
+
+func splitCost(m *meter, a []any) error {
+	return m.product(strings.Count(text(a[len(a)-1]), text(a[0]))+1, 4*costNode) // a map in the case of split
+}
+
+// rangeCost also keeps the loop from running over the end of the integers, where it would not stop.
+func rangeCost(m *meter, start, stop, step int) error {
+	for _, n := range []int{start, stop, step} {
+		if n > math.MaxInt32 || n < math.MinInt32 {
+			return errBudget
+		}
+	}
+	if step == 0 {
+		return nil
+	}
+	n := (stop - start) / step
+	return m.product(max(n, -n)+1, costNode) // whatever the direction: a loop the wrong way is none
+}
+
+func seqCost(m *meter, a []any) error {
+	start, step, stop := 1, 1, 0
+	switch len(a) {
+	case 1:
+		stop = number(a[0])
+	case 2:
+		start, stop = number(a[0]), number(a[1])
+	case 3:
+		start, step, stop = number(a[0]), number(a[1]), number(a[2])
+	}
+	if stop < start && step > 0 {
+		step = -step
+	}
+	return rangeCost(m, start, stop+step, step)
+}
+
+// printfCost: each verb may print any of the arguments, as wide as the format says, up to a million.
+func printfCost(m *meter, a []any) error {
+	format := text(a[0])
+	width, run := 0, 0
+	for i := range len(format) {
+		switch c := format[i]; {
+		case c >= '0' && c <= '9':
+			run = min(run*10+int(c-'0'), 1_000_000)
+		case c == '*':
+			width += 1_000_000
+		default:
+			width, run = width+run, 0
+		}
+	}
+	if err := m.product(width+run, 1); err != nil {
+		return err
+	}
+	return times(m, strings.Count(format, "%"), a[1:]...)
+}
+
+func squareCost(m *meter, a []any) error { return times(m, length(a[0]), a[0]) }
+
+func withoutCost(m *meter, a []any) error { return times(m, len(a), a[0]) }
+
+func chunkCost(_ *meter, a []any) error {
+	if number(a[0]) < 1 {
+		return errors.New("the size must be at least 1")
+	}
+	return nil
+}
+
+func versionCost(_ *meter, a []any) error {
+	for _, v := range a {
+		if len(text(v)) > maxVersion {
+			return fmt.Errorf("a version has at most %d characters", maxVersion)
+		}
+	}
+	return nil
+}
+
+// regexCost is that of the steps of the expression for each character. What comes out of a replacement is at
+// most the replacement at each place and what it repeats of the text.
+func regexCost(m *meter, a []any) error {
+	pattern, input, replacement := text(a[0]), text(a[1]), ""
+	if len(a) == 3 {
+		replacement = text(a[2])
+	}
+	if len(pattern) > maxPattern {
+		return fmt.Errorf("a regular expression has at most %d characters", maxPattern)
+	}
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return errors.New("it is not a regular expression")
+	}
+	steps := programSize(re)
+	if steps > maxProgram {
+		return errBudget
+	}
+	if err := m.product(steps, 128); err != nil {
+		return err
+	}
+	if err := m.product(len(input)+1, steps/2+16); err != nil {
+		return err
+	}
+	if err := m.product(len(input)+1, len(replacement)); err != nil {
+		return err
+	}
+	return m.product(strings.Count(replacement, "$"), len(input))
+}
+
+// programSize estimates how many steps an expression compiles to, without doing it: repetitions multiply.
+func programSize(re *syntax.Regexp) int {
+	size := 2
+	if re.Op == syntax.OpLiteral {
+		size += len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		size = min(size+programSize(sub), maxProgram+1)
+	}
+	if re.Op == syntax.OpRepeat {
+		size *= max(re.Min, re.Max, 1)
+	}
+	return min(size, maxProgram+1)
+}
