@@ -5,7 +5,6 @@ package kube
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,17 +13,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
@@ -36,6 +34,7 @@ type api struct {
 	mu       sync.Mutex
 	rv       int
 	objects  map[string]*unstructured.Unstructured // by kind/namespace/name
+	stored   map[string]*unstructured.Unstructured // before the log
 	log      []change
 	oldest   int // positions below have expired
 	changed  chan struct{}
@@ -60,7 +59,7 @@ type change struct {
 func newAPI(t *testing.T) *api {
 	t.Helper()
 	a := &api{
-		rv: 100, objects: map[string]*unstructured.Unstructured{}, changed: make(chan struct{}), deny: map[string]int{},
+		rv: 100, objects: map[string]*unstructured.Unstructured{}, stored: map[string]*unstructured.Unstructured{}, changed: make(chan struct{}), deny: map[string]int{},
 		net: &fakeNet{conns: make(chan net.Conn), closed: make(chan struct{})},
 	}
 	a.server = httptest.NewUnstartedServer(a)
@@ -133,6 +132,18 @@ func (a *api) expire() {
 	defer a.mu.Unlock()
 	a.oldest = a.rv + 1
 	a.rv++
+}
+
+// restore is an outage after which the server stores only objs, and counts on from rv.
+func (a *api) restore(rv int, objs ...*unstructured.Unstructured) {
+	a.net.cutConnections()
+	a.set(func() {
+		a.rv, a.log, a.objects = rv, nil, map[string]*unstructured.Unstructured{}
+		for _, obj := range objs {
+			a.objects[key(obj)] = obj
+		}
+		a.stored = maps.Clone(a.objects)
+	})
 }
 
 // set changes a behaviour.
@@ -248,10 +259,48 @@ func (a *api) matching(kind, namespace string) []*unstructured.Unstructured {
 	return out
 }
 
+// past returns the objects that a selector matched at a position.
+func (a *api) past(kind, namespace string, position int, selector fields.Selector) []*unstructured.Unstructured {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	then := maps.Clone(a.stored)
+	for _, c := range a.log {
+		if c.rv <= position {
+			then[key(c.obj)] = c.obj
+			if c.event == "DELETED" {
+				delete(then, key(c.obj))
+			}
+		}
+	}
+	var out []*unstructured.Unstructured
+	for k, obj := range then {
+		if strings.HasPrefix(k, kind+"/"+namespace) &&
+			selector.Matches(fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()}) {
+			out = append(out, obj)
+		}
+	}
+	return out
+}
+
 func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace string) {
 	a.mu.Lock()
 	items, rv := a.matching(kind, namespace), a.rv
 	a.mu.Unlock()
+	position, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	if r.URL.Query().Get("resourceVersionMatch") == "Exact" {
+		if position < a.oldest {
+			writeStatus(w, apierrors.NewResourceExpired("compacted"))
+			return
+		}
+		name := fields.ParseSelectorOrDie(r.URL.Query().Get("fieldSelector"))
+		items, rv = a.past(kind, namespace, position, name), position
+	}
+	if position > rv {
+		refusal := apierrors.NewTimeoutError("Too large resource version", 1)
+		refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+		writeStatus(w, refusal)
+		return
+	}
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 	meta := map[string]any{"resourceVersion": strconv.Itoa(rv)}
@@ -368,106 +417,4 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v)
-}
-
-// fakeNet is a network of pipes with one listener, whose connections can be refused, cut with a
-// word, or silenced.
-type fakeNet struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-
-	mu      sync.Mutex
-	refuse  bool
-	silent  bool
-	current []*fakeConn
-}
-
-func (n *fakeNet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	n.mu.Lock()
-	refuse, silent := n.refuse, n.silent
-	n.mu.Unlock()
-	if silent {
-		<-ctx.Done()
-		return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
-	}
-	if refuse {
-		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	}
-	client, server := net.Pipe()
-	mute := make(chan struct{})
-	once := &sync.Once{}
-	c, s := &fakeConn{client, mute, once}, &fakeConn{server, mute, once}
-	select {
-	case n.conns <- s:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	n.mu.Lock()
-	n.current = append(n.current, c, s)
-	n.mu.Unlock()
-	return c, nil
-}
-
-// cutConnections ends all connections, as when the process dies.
-func (n *fakeNet) cutConnections() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.current {
-		_ = c.Close()
-	}
-	n.current = nil
-}
-
-// setRefuse makes the port closed or open.
-func (n *fakeNet) setRefuse(v bool) {
-	n.mu.Lock()
-	n.refuse = v
-	n.mu.Unlock()
-	if v {
-		n.cutConnections()
-	}
-}
-
-// setSilent makes all packets vanish, or lets new connections through again.
-func (n *fakeNet) setSilent(v bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.silent = v
-	for _, c := range n.current {
-		if v {
-			c.once.Do(func() { close(c.mute) })
-		}
-	}
-}
-
-func (n *fakeNet) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.conns:
-		return c, nil
-	case <-n.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *fakeNet) Close() error {
-	n.once.Do(func() { close(n.closed) })
-	return nil
-}
-
-func (n *fakeNet) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443} }
-
-type fakeConn struct {
-	net.Conn
-	mute chan struct{}
-	once *sync.Once
-}
-
-func (c *fakeConn) Write(p []byte) (int, error) {
-	select {
-	case <-c.mute:
-		return len(p), nil
-	default:
-		return c.Conn.Write(p)
-	}
 }

@@ -26,6 +26,9 @@ const requestTimeout = 30 * time.Second
 // into the program, which is half of an idle agent's memory.
 type Client struct {
 	Config *rest.Config
+	// Positions of NewPositions, when set before the first Watch, make it refuse the lists of an API
+	// server that was restored from a backup. As it comes, a client believes the server.
+	Positions *Positions
 
 	requests rest.Interface
 	dynamic  dynamic.Interface
@@ -51,7 +54,10 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server address: %w", err)
 	}
-	return &Client{Config: cfg, requests: requests, dynamic: dynamic.New(requests), kinds: newKinds(requests), pool: pool}, nil
+	return &Client{
+		Config: cfg, Positions: trustingPositions(),
+		requests: requests, dynamic: dynamic.New(requests), kinds: newKinds(requests), pool: pool,
+	}, nil
 }
 
 // Close drops idle connections. End the watches first; a request in flight keeps its connection.

@@ -10,6 +10,7 @@
 //     API server at the other end is that peer's.
 //   - Client.Watch states the objects of one kind to a Sink: a complete list, then every change, and
 //     whether that knowledge is current. It is used for local and remote objects alike.
+//     With Positions it does not take the word of an API server that was restored from a backup.
 //   - Client.Create, Update, Delete and Read are single requests. The decision what to write is
 //     the caller's, taken from what was watched; the preconditions of Update and Delete make a
 //     decision that was taken too late fail as a conflict.
@@ -24,7 +25,7 @@
 //
 // Every error is one line that can be shown in a condition or on a terminal; it holds no secret,
 // and at most 512 bytes of what a server sent. Its class is found with errors.Is: ErrUnreachable,
-// ErrUnauthorized, ErrForbidden, ErrKindUnknown, ErrWrongCluster, ErrKubeconfig. API status errors
+// ErrUnauthorized, ErrForbidden, ErrKindUnknown, ErrRestored, ErrWrongCluster, ErrKubeconfig. API status errors
 // such as conflicts and missing objects stay visible to k8s.io/apimachinery/pkg/api/errors.
 //
 // # Time

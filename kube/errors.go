@@ -26,6 +26,9 @@ var (
 	// ErrKindUnknown is returned when the API server does not serve the kind; usually its CRD is
 	// not installed.
 	ErrKindUnknown = errors.New("kind not served")
+	// ErrRestored is reported to Sink.Health when an API server states less than it did before, as
+	// after a restore from a backup, until that is confirmed.
+	ErrRestored = errors.New("API server went back in time, as after a restore from a backup; its cluster has not confirmed that yet")
 	// ErrRelisting is reported to Sink.Health while a watch that ended starts over with a list.
 	ErrRelisting = errors.New("watch ended, listing again")
 )

@@ -4,11 +4,13 @@
 package kube
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -21,27 +23,41 @@ type feed struct {
 	options WatchOptions
 	sink    Sink
 
+	positions *Positions
+
 	reflector *cache.Reflector
+	// stream is what the reflector reads a list from last, which it leaves open when Replace fails.
+	stream watch.Interface
 
 	// gate is held for reading while preview works, and closed when Watch returns.
 	gate   sync.RWMutex
 	closed bool
 
-	// mu guards resource, kept and streaming.
+	// mu guards resource, kept, streaming, asked and newest.
 	mu       sync.Mutex
 	resource resource
 	// kept are the objects that the sink was told of and that, as far as it knows, exist and match.
 	kept map[types.NamespacedName]struct{}
 	// streaming says that the list being read is the beginning of a watch, which then stands.
 	streaming bool
+	// asked is the position when the list that is being read was asked for, and era is that of the
+	// list that the watch continues.
+	asked position
+	era   int
+	// newest is of what the list that is being read has, and witness of what was accepted.
+	newest  witness
+	witness witness
+	// refused says that Replace did not take a list; the reflector does not pass its error on.
+	refused bool
 
 	healthy   bool
 	liveSince time.Time
-	reported  string // the last error told, "" when none
+	downAt    time.Time // when the API server was not there last
+	reported  string    // the last error told, "" when none
 }
 
-func newFeed(o WatchOptions, s Sink) *feed {
-	return &feed{options: o, sink: s, kept: map[types.NamespacedName]struct{}{}}
+func newFeed(o WatchOptions, s Sink, p *Positions) *feed {
+	return &feed{options: o, sink: s, positions: p, kept: map[types.NamespacedName]struct{}{}}
 }
 
 // verdict is what becomes of an object.
@@ -87,6 +103,9 @@ func (f *feed) preview(obj *unstructured.Unstructured) verdict {
 		return dropped
 	}
 	_, what := f.judge(obj)
+	f.mu.Lock()
+	f.newest.saw(obj)
+	f.mu.Unlock()
 	return what
 }
 
@@ -102,9 +121,10 @@ func (f *feed) setResource(res resource) {
 	f.mu.Unlock()
 }
 
-func (f *feed) setStreaming(v bool) {
+// ask takes in that a list is about to be asked for.
+func (f *feed) ask(streaming bool) {
 	f.mu.Lock()
-	f.streaming = v
+	f.streaming, f.asked, f.newest = streaming, f.positions.now(f.options.GVK), witness{}
 	f.mu.Unlock()
 }
 
@@ -112,8 +132,14 @@ func (f *feed) setStreaming(v bool) {
 // is in it only where it was kept before.
 func (f *feed) Replace(list []any, resourceVersion string) error {
 	f.mu.Lock()
-	before, streaming := f.kept, f.streaming
+	before, streaming, asked, newest := f.kept, f.streaming, f.asked, f.newest
 	f.mu.Unlock()
+	at, err := f.positions.take(f.options.GVK, asked, resourceVersion)
+	if err != nil {
+		f.refused = true
+		return err
+	}
+	f.era, f.witness = at.era, newest
 	objs := make([]*unstructured.Unstructured, 0, len(list))
 	kept := make(map[types.NamespacedName]struct{}, len(list))
 	for _, item := range list {
@@ -146,6 +172,7 @@ func (f *feed) Update(item any) error {
 	if !ok {
 		return nil
 	}
+	f.witness.saw(obj)
 	key, what := f.judge(obj)
 	if what == dropped {
 		return nil
@@ -179,6 +206,12 @@ func (f *feed) Delete(item any) error {
 	return nil
 }
 
+// UpdateResourceVersion implements cache.ResourceVersionUpdater: it is called with the version of
+// every event, and of bookmarks.
+func (f *feed) UpdateResourceVersion(version string) {
+	f.positions.raise(f.options.GVK, f.era, version)
+}
+
 // Resync implements cache.ReflectorStore; no resync period is set.
 func (f *feed) Resync() error { return nil }
 
@@ -194,6 +227,9 @@ func (f *feed) setHealthy() {
 // which the watch was live for long.
 func (f *feed) unhealthy(err error) (afterLong bool) {
 	err = classify(err)
+	if errors.Is(err, ErrUnreachable) {
+		f.downAt = time.Now()
+	}
 	afterLong = f.healthy && time.Since(f.liveSince) > liveLongEnough
 	if f.healthy || f.reported != err.Error() {
 		f.healthy, f.reported = false, err.Error()

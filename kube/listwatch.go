@@ -38,6 +38,9 @@ type listWatch struct {
 	// down is why the stream that came before a list could not be opened, where that holds for the
 	// list as well.
 	down error
+	// cut says that the watch was cut since the last list, and until is when it ends by itself.
+	cut   bool
+	until time.Time
 }
 
 // list reads one page; the reflector calls it where WatchList did not work.
@@ -45,7 +48,13 @@ func (l *listWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.
 	if err := l.down; err != nil {
 		return nil, err
 	}
-	l.feed.setStreaming(false)
+	if opts.Continue == "" {
+		l.feed.ask(false)
+	}
+	if refused, _ := l.feed.positions.refuses(l.options.GVK); refused {
+		return nil, &fault{class: ErrRestored} // it would be what was just streamed
+	}
+	l.cut, l.until = false, time.Time{}
 	opts.LabelSelector, opts.FieldSelector = l.options.LabelSelector, l.options.FieldSelector
 	// The reflector would take a list that is up to date at some moment in the past, from the watch
 	// cache. Copies are deleted because of what such a list lacks, and the cache sends it in one
@@ -72,7 +81,17 @@ func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	l.down = nil
 	opts.LabelSelector, opts.FieldSelector = l.options.LabelSelector, l.options.FieldSelector
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if initial {
+		opts.ResourceVersion = "" // as with list
+		l.feed.ask(true)
+	} else if err := l.comparePosition(ctx); err != nil {
+		return nil, err
+	}
 	w, err := l.objects.Watch(ctx, opts)
+	l.cut, l.until = err != nil, time.Time{}
+	if err == nil && opts.TimeoutSeconds != nil {
+		l.until = time.Now().Add(time.Duration(*opts.TimeoutSeconds)*time.Second - cutMargin)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, err
@@ -84,8 +103,8 @@ func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 		l.feed.unhealthy(err)
 		return nil, resumable(err)
 	case initial:
-		l.feed.setStreaming(true)
-		return newSieve(w, l.feed), nil
+		l.feed.stream = newSieve(w, l.feed)
+		return l.feed.stream, nil
 	}
 	return l.settle(ctx, w), nil
 }

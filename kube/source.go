@@ -64,6 +64,7 @@ const (
 	backoffCap        = 4 * time.Second
 	backoffCapRefused = 30 * time.Second
 	backoffJitter     = 0.25
+	startingUp        = time.Minute
 	// resumeGrace is how long a resumed watch must stand before it counts as live. A watch cache
 	// that no longer holds the position says so right after the header.
 	resumeGrace = 250 * time.Millisecond
@@ -76,6 +77,9 @@ const (
 // lists again, with back-off; Health says how it stands. The API server streams the first list
 // (WatchList) where it can, and no more than what Keep accepts is held in memory.
 //
+// Where the client was given Positions, an API server that was restored from a backup is reported as
+// ErrRestored, and nothing of what it says is stated to the sink until that is confirmed.
+//
 // A kind that is not served is reported as ErrKindUnknown and looked for again with a longer
 // back-off, also when it goes away later.
 func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
@@ -84,7 +88,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
 	}
 	// What client-go would log here is what Health reports.
 	ctx = klog.NewContext(ctx, logr.Discard())
-	f := newFeed(o, s)
+	f := newFeed(o, s, c.Positions)
 	defer f.close()
 	var pause backoff
 	for ctx.Err() == nil {
@@ -98,16 +102,22 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
 		if f.unhealthy(err) {
 			pause.reset()
 		}
-		if errors.Is(err, ErrKindUnknown) {
+		switch {
+		case errors.Is(err, ErrKindUnknown):
 			c.kinds.forget(o.GVK)
+		case errors.Is(err, ErrRestored):
+			c.Positions.await(ctx, o.GVK)
 		}
-		pause.wait(ctx, capFor(err))
+		pause.wait(ctx, capFor(err, time.Since(f.downAt)))
 	}
 	return ctx.Err()
 }
 
 // reflect lists and watches once, until a failure that needs a new list.
 func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
+	if refused, _ := c.Positions.refuses(o.GVK); refused {
+		return &fault{class: ErrRestored}
+	}
 	res, err := c.kinds.find(ctx, o.GVK)
 	if err != nil {
 		return err
@@ -126,13 +136,25 @@ func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
 		f.reflector.WatchListPageSize = pageSize
 	}
 	err = f.reflector.ListAndWatchWithContext(ctx)
+	if f.refused {
+		f.refused = false
+		if f.stream != nil {
+			f.stream.Stop()
+		}
+		return &fault{class: ErrRestored}
+	}
 	if err != nil && kindGone(err) {
 		return &fault{ErrKindUnknown, describeKind(o.GVK), err}
 	}
 	return classify(err)
 }
 
-func capFor(err error) time.Duration {
+// capFor takes also how long ago the API server was not there: one that starts forbids for a moment
+// what it allows, and does not serve yet what it will.
+func capFor(err error, sinceDown time.Duration) time.Duration {
+	if sinceDown < startingUp {
+		return backoffCap
+	}
 	if errors.Is(err, ErrKindUnknown) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnauthorized) {
 		return backoffCapRefused
 	}

@@ -1,0 +1,168 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// maxConfirmations bounds how many confirmations of one cluster are remembered. A cluster that had
+// more is restored rather often.
+const maxConfirmations = 1024
+
+// Positions remember how far one cluster's API server was, for each kind, by the highest
+// resourceVersion that was read. A list from before that comes from a server that was restored from
+// a backup: what it lacks was lost, and not deleted. Such a list is refused until the cluster's
+// owner confirms the restore.
+//
+//	         a list from before the highest,
+//	         or a history without what was read
+//	going ─────────────────────────────────► back: every list is refused, also when
+//	  ▲                                       │     the server has caught up since
+//	  └───────────────────────────────────────┘
+//	         a list, after a new confirmation: it sets the highest anew
+//
+// They belong to the cluster and not to a connection, so they outlive a Client. Kinds may be stored
+// apart, and so are not compared with each other. Nothing is kept on disk. Positions are safe for
+// concurrent use.
+type Positions struct {
+	trusting bool // a list from before is taken as it comes
+
+	mu      sync.Mutex
+	kinds   map[schema.GroupVersionKind]*position
+	texts   map[string]struct{} // the confirmations that were heard
+	changed chan struct{}       // closed, and made anew, with each new one
+}
+
+// position is how far the server was for one kind.
+type position struct {
+	highest   string
+	confirmed int  // how many confirmations were known when it was seen
+	back      bool // a list from before it was read since
+	era       int  // how often it was set back
+}
+
+// NewPositions makes positions that know nothing yet.
+func NewPositions() *Positions {
+	return &Positions{
+		kinds: map[schema.GroupVersionKind]*position{}, texts: map[string]struct{}{}, changed: make(chan struct{}),
+	}
+}
+
+// trustingPositions are for an API server that is believed whatever it says; they serve to notice
+// that a watch cannot be resumed where it was.
+func trustingPositions() *Positions {
+	p := NewPositions()
+	p.trusting = true
+	return p
+}
+
+// Confirm takes in the confirmation that the cluster's owner has given last, the annotation
+// AnnotationConfirmRestore of its Cluster object. Call it with what is known before the first Watch,
+// and whenever it may have changed. A text that was heard before, as a restored server may state,
+// confirms nothing, and neither does "".
+func (p *Positions) Confirm(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, heard := p.texts[text]; heard || text == "" || len(p.texts) >= maxConfirmations {
+		return
+	}
+	p.texts[text] = struct{}{}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// of finds or makes the position of a kind. mu is held.
+func (p *Positions) of(kind schema.GroupVersionKind) *position {
+	at, ok := p.kinds[kind]
+	if !ok {
+		at = &position{}
+		p.kinds[kind] = at
+	}
+	return at
+}
+
+// now is the position of a kind, for comparing a list with that is asked for from now on: what the
+// server stored when it is asked is at least what was read before.
+func (p *Positions) now(kind schema.GroupVersionKind) position {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return *p.of(kind)
+}
+
+// take judges a list that was asked for when the position was asked. It returns the position that
+// holds from here on, or ErrRestored.
+func (p *Positions) take(kind schema.GroupVersionKind, asked position, version string) (position, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.of(kind)
+	if at.back || at.era == asked.era && before(version, asked.highest) {
+		at.back = true
+		if p.refusing(at) {
+			return position{}, &fault{class: ErrRestored}
+		}
+		*at = position{highest: version, era: at.era + 1}
+	}
+	if before(at.highest, version) || at.highest == "" {
+		at.highest = version
+	}
+	at.confirmed = len(p.texts)
+	return *at, nil
+}
+
+// wentBack takes in a proof that the server's history is not the one that was read in an era.
+func (p *Positions) wentBack(kind schema.GroupVersionKind, era int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.of(kind); at.era == era {
+		at.back = true
+	}
+}
+
+// raise takes in the version of an event, or bookmark, of a watch that continues a list of era.
+func (p *Positions) raise(kind schema.GroupVersionKind, era int, version string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.of(kind); !at.back && at.era == era && before(at.highest, version) {
+		at.highest, at.confirmed = version, len(p.texts)
+	}
+}
+
+// refuses says whether a list of a kind would be refused, whatever its version, and returns what is
+// closed when that may have changed.
+func (p *Positions) refuses(kind schema.GroupVersionKind) (bool, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusing(p.of(kind)), p.changed
+}
+
+func (p *Positions) refusing(at *position) bool {
+	return at.back && !p.trusting && len(p.texts) <= at.confirmed
+}
+
+// await returns when a list of a kind would not be refused, or ctx ends.
+func (p *Positions) await(ctx context.Context, kind schema.GroupVersionKind) {
+	for {
+		refused, changed := p.refuses(kind)
+		if !refused {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// before compares versions; those that are no numbers, as of an API server that is not on etcd,
+// have no order.
+func before(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
