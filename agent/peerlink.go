@@ -37,7 +37,7 @@ var errGone = errors.New("its Cluster object is gone")
 // hand the connection to the engine, renew. While there is none the engine has no source, and what was
 // copied from that peer is frozen. It returns when ctx ends or the peer is not listed any more.
 func (s *session) runPeer(ctx context.Context, id string) {
-	link := &peerLink{session: s, id: id}
+	link := &peerLink{session: s, id: id, positions: kube.NewPositions()}
 	defer link.drop()
 	wake := s.peers.look(id).wake
 	for ctx.Err() == nil {
@@ -70,7 +70,8 @@ type peerLink struct {
 	kubeconfig  []byte // the credential that source uses
 	rejected    []byte // the last one that the API server did not accept
 	tries       int
-	forbidden   time.Time // since when an API server that let us in before forbids it
+	forbidden   time.Time       // since when an API server that let us in before forbids it
+	positions   *kube.Positions // outlive the connections
 }
 
 // linkInputs are what a connection is made of, beside the credential; when one changes it is made anew.
@@ -88,6 +89,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	l.positions.Confirm(s.confirmationOf(l.id))
 	if !reflect.DeepEqual(in, l.tried) {
 		l.tried, l.tries = in, 0
 	}
@@ -180,6 +182,20 @@ func (s *session) linkInputs(id string) (linkInputs, error) {
 		}
 	}
 	return in, nil
+}
+
+// confirmationOf is what the owner of a cluster confirmed last of a restore, as its agent signed it; of one
+// that is not in the mesh, what somebody noted on the Cluster object here.
+func (s *session) confirmationOf(id string) string {
+	if e, ok := s.replica.Lookup(clusterKey(id), id); ok && e.Status == replica.Live {
+		if p, err := decodeCluster(id, e.Payload); err == nil {
+			return p.Annotations[v1alpha1.AnnotationConfirmRestore]
+		}
+	}
+	for _, c := range s.registry.byID(id) {
+		return c.Annotations[v1alpha1.AnnotationConfirmRestore]
+	}
+	return ""
 }
 
 // credential finds the kubeconfig to use: the one that the peer's agent issued to us while it is good, else
@@ -297,6 +313,7 @@ func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte
 	if source.client, err = kube.NewClient(config); err != nil {
 		return &accessError{accessInvalid, err}
 	}
+	source.client.Positions = l.positions
 	if err := kube.VerifyPeer(ctx, source.client, l.id); err != nil {
 		source.client.Close()
 		return err
