@@ -63,6 +63,12 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 
 func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) error {
 	d := out.decision
+	if d.Action == syncrules.Update && turnsHeadless(w.Local, d.Desired) {
+		if e.mayRecreate(j.key, d.Desired) {
+			return e.recreate(ctx, j, w.Local, out)
+		}
+		return errImmutable
+	}
 	send := e.o.Target.Update
 	if d.Action == syncrules.UpdateStatus {
 		send = e.o.Target.UpdateStatus
@@ -109,6 +115,23 @@ func recreated(kind schema.GroupKind) bool {
 		return true
 	}
 	return false
+}
+
+// turnsHeadless says that a Service would have to lose or get its address. No API server does that, and some crash
+// when they are asked to (v1.36, where the headless one has two address families).
+func turnsHeadless(local, desired *unstructured.Unstructured) bool {
+	if desired.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Service"}) {
+		return false
+	}
+	headless := func(obj *unstructured.Unstructured) bool {
+		ip, _, _ := unstructured.NestedString(obj.Object, "spec", "clusterIP")
+		return ip == "None"
+	}
+	external := func(obj *unstructured.Unstructured) bool {
+		is, _, _ := unstructured.NestedString(obj.Object, "spec", "type")
+		return is == "ExternalName"
+	}
+	return headless(local) != headless(desired) && !external(local) && !external(desired)
 }
 
 // mayRecreate says yes once for the same content: a server that changes it in such a field would have it made

@@ -174,6 +174,29 @@ func TestImmutableFieldIsMadeAnew(t *testing.T) {
 	})
 }
 
+// An API server need not even be asked whether a Service may lose its address.
+func TestServiceThatTurnsHeadlessIsMadeAnew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		service := func(ip string) *unstructured.Unstructured {
+			return &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "s", "namespace": "default"},
+				"spec": map[string]any{"clusterIP": ip},
+			}}
+		}
+		r := testRule("r")
+		r.Spec.GVK.Kind = "Service"
+		w.setRule(r)
+		for i, ip := range []string{"10.0.0.1", "None", "10.0.0.2"} {
+			w.peers[a].put(service(ip))
+			w.settle()
+			if n := w.local.count("delete"); n != i || w.local.count("update") != 0 {
+				t.Errorf("%s: %d deletions, want %d; %d updates, want none", ip, n, i, w.local.count("update"))
+			}
+		}
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
 // A finalizer holds the old copy; the new one follows when it is gone.
 func TestImmutableFieldOfWhatHasAFinalizer(t *testing.T) {
 	inWorld(t, func(w *world) {

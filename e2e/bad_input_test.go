@@ -1,0 +1,396 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// badNamespace is where bad input comes from and goes to: sources are in gamma, and the copies in beta are
+// looked at.
+const badNamespace = "bad-input"
+
+const badSetup = `apiVersion: v1
+kind: Namespace
+metadata: {name: bad-input}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: bad-input
+  labels: {cluster-registry.k8s.cisco.com/reader-aggregated: "true", cluster-registry.k8s.cisco.com/controller-aggregated: "true"}
+rules:
+- apiGroups: ["", batch, example.com]
+  resources: [configmaps, secrets, services, jobs, blobs]
+  verbs: [get, list, watch, create, update, delete]
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: blobs.example.com}
+spec:
+  group: example.com
+  names: {kind: Blob, plural: blobs, singular: blob}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+const badPolicy = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: bad-input}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}
+  validations:
+  - expression: "!object.metadata.name.startsWith('refused')"
+    message: not in this house
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: bad-input}
+spec:
+  policyName: bad-input
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: bad-input}}}
+`
+
+// bad is one case: a rule of its own, whose objects have its name as a label.
+type bad struct {
+	g    *group
+	rule string
+	gvr  schema.GroupVersionResource
+	kind string
+}
+
+func (b bad) manifest(match string) string {
+	group := ""
+	if b.gvr.Group != "" {
+		group = "group: " + b.gvr.Group + ", "
+	}
+	return fmt.Sprintf("apiVersion: %s\nkind: ResourceSyncRule\nmetadata: {name: %s}\nspec:\n  groupVersionKind: {%sversion: %s, kind: %s}\n  rules:\n  - match:\n    - %s\n",
+		v1alpha1.SchemeGroupVersion, b.rule, group, b.gvr.Version, b.kind, match)
+}
+
+// start makes the rule, and forgets it and its objects at the end.
+func (b bad) start(t *testing.T) {
+	t.Helper()
+	b.startWith(t, b.manifest(fmt.Sprintf("{namespaces: [%s], labels: [{matchLabels: {case: %s}}]}", badNamespace, b.rule)))
+}
+
+func (b bad) startWith(t *testing.T, manifest string) {
+	t.Helper()
+	apply(t, b.g.alpha, manifest)
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, err := b.g.beta.Kubectl(lasting(t), "get", "resourcesyncrule", b.rule, "-o", "yaml")
+			t.Logf("%v\n%s", err, out)
+		}
+		if err := remove(lasting(t), b.g.alpha, harness.Rules(), "", b.rule); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the rule is gone", afterFault, noRule(b.g.beta, b.rule))
+	})
+}
+
+// put creates an object in gamma, with the case's label.
+func (b bad) put(t *testing.T, name string, content map[string]any) error {
+	t.Helper()
+	obj := map[string]any{
+		"apiVersion": b.gvr.GroupVersion().String(), "kind": b.kind,
+		"metadata": map[string]any{"name": name, "namespace": badNamespace, "labels": map[string]any{"case": b.rule}},
+	}
+	for k, v := range content {
+		obj[k] = v
+	}
+	_, err := b.g.gamma.Dynamic.Resource(b.gvr).Namespace(badNamespace).Create(lasting(t), &unstructured.Unstructured{Object: obj}, metav1.CreateOptions{})
+	return err
+}
+
+func (b bad) mustPut(t *testing.T, name string, content map[string]any) {
+	t.Helper()
+	if err := b.put(t, name, content); err != nil {
+		t.Fatalf("create %s %s: %v", b.kind, name, err)
+	}
+}
+
+// again replaces an object in gamma by another of the same name while the rule is paused, so that the copy does
+// not go with the first one and the rule meets it again.
+func (b bad) again(t *testing.T, name string, content map[string]any) {
+	t.Helper()
+	kubectl(t, b.g.alpha, "patch", "resourcesyncrule", b.rule, "--type=merge", "-p", `{"spec":{"paused":true}}`)
+	b.says(t, "Paused")
+	defer kubectl(t, b.g.alpha, "patch", "resourcesyncrule", b.rule, "--type=merge", "-p", `{"spec":{"paused":false}}`)
+	background := metav1.DeletePropagationBackground
+	err := b.g.gamma.Dynamic.Resource(b.gvr).Namespace(badNamespace).Delete(lasting(t), name, metav1.DeleteOptions{PropagationPolicy: &background})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it can be made again", within, func(context.Context) error { return b.put(t, name, content) })
+}
+
+func (b bad) copied(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, b.kind+" "+name+" is copied", afterFault, present(b.g.beta, b.gvr, badNamespace, name))
+}
+
+// says waits until the rule in beta gives a reason, with words.
+func (b bad) says(t *testing.T, reason string, words ...string) {
+	t.Helper()
+	eventually(t, "the rule says "+reason, afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, b.g.beta, harness.Rules(), "", b.rule)
+		if err != nil {
+			return err
+		}
+		c := harness.Condition(u, "Ready")
+		if c == nil || c["reason"] != reason {
+			return fmt.Errorf("Ready is %v", c)
+		}
+		for _, word := range words {
+			if message, _ := c["message"].(string); !strings.Contains(message, word) {
+				return fmt.Errorf("the message %q does not say %q", message, word)
+			}
+		}
+		return nil
+	})
+}
+
+func (b bad) uid(t *testing.T, name string) types.UID {
+	t.Helper()
+	u, err := get(lasting(t), b.g.beta, b.gvr, badNamespace, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.GetUID()
+}
+
+// TestBadInput: what is wrong with one rule or one object is one condition with its reason, and all else goes on.
+func TestBadInput(t *testing.T) {
+	g := joined(t)
+	for _, c := range []*harness.Cluster{g.alpha, g.beta, g.gamma} {
+		apply(t, c, badSetup)
+		t.Cleanup(func() {
+			kubectl(t, c, "delete", "--ignore-not-found", "--wait=false", "clusterrole/bad-input", "namespace/bad-input", "crd/blobs.example.com")
+		})
+	}
+	core := func(resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Version: "v1", Resource: resource}
+	}
+	maps := func(rule string) bad { return bad{g, rule, core("configmaps"), "ConfigMap"} }
+	t.Run("kind that does not exist", func(t *testing.T) {
+		b := bad{g, "bad-kind", schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "nothings"}, "Nothing"}
+		b.start(t)
+		b.says(t, "KindUnknown", "CRD")
+	})
+	t.Run("operator that does not exist", func(t *testing.T) { badOperator(t, maps("bad-operator")) })
+	t.Run("value of 1 MiB", func(t *testing.T) { badValue(t, maps("bad-value")) })
+	t.Run("refused by a policy", func(t *testing.T) { badPolicyCase(t, maps("bad-policy")) })
+	t.Run("source in deletion", func(t *testing.T) { badFinalizer(t, maps("bad-finalizer")) })
+	t.Run("object at the limit", func(t *testing.T) {
+		badSize(t, bad{g, "bad-size", schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "blobs"}, "Blob"})
+	})
+	t.Run("immutable Secret", func(t *testing.T) { badSecret(t, bad{g, "bad-secret", core("secrets"), "Secret"}) })
+	t.Run("clusterIP of a Service", func(t *testing.T) { badService(t, bad{g, "bad-service", core("services"), "Service"}) })
+	t.Run("template of a Job", func(t *testing.T) {
+		badJob(t, bad{g, "bad-job", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, "Job"})
+	})
+	t.Run("right that is missing", func(t *testing.T) {
+		b := bad{g, "bad-right", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment"}
+		b.start(t)
+		b.says(t, "MissingPermission", "deployments.apps", "kubectl apply -f - <<< '{", v1alpha1.LabelControllerAggregated)
+	})
+}
+
+func badOperator(t *testing.T, b bad) {
+	manifest := b.manifest("{labels: [{matchExpressions: [{key: a, operator: Near, values: [b]}]}]}")
+	if _, err := b.g.alpha.Apply(t.Context(), manifest); err != nil {
+		if !strings.Contains(err.Error(), "operator") {
+			t.Errorf("it is refused, but with %v", err)
+		}
+		return
+	}
+	b.startWith(t, manifest)
+	b.says(t, "InvalidRule", "spec.rules[0].match[0].labels[0]", "operator")
+}
+
+func badValue(t *testing.T, b bad) {
+	manifest := b.manifest("{namespaces: [bad-input]}") + fmt.Sprintf(
+		"    mutations:\n      overrides:\n      - {type: replace, path: /data/v, value: %q}\n", strings.Repeat("x", 1<<20))
+	_, err := b.g.alpha.Apply(t.Context(), manifest, "--server-side")
+	if err == nil || !strings.Contains(err.Error(), "value: Too long") {
+		t.Errorf("a rule with a value of 1 MiB: %.300v", err)
+	}
+	b.start(t)
+	for name, size := range map[string]int{"half": 500 << 10, "whole": 1000 << 10} { // an object of that size is none of our business
+		b.mustPut(t, name, map[string]any{"data": map[string]any{"v": strings.Repeat("x", size)}})
+		b.copied(t, name)
+	}
+	b.says(t, "Synced")
+}
+
+func badPolicyCase(t *testing.T, b bad) {
+	apply(t, b.g.beta, badPolicy)
+	t.Cleanup(func() {
+		kubectl(t, b.g.beta, "delete", "validatingadmissionpolicybinding/bad-input", "validatingadmissionpolicy/bad-input")
+	})
+	probe := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused-probe, namespace: %s}\n", badNamespace)
+	eventually(t, "the policy is in force", afterFault, func(ctx context.Context) error {
+		if _, err := b.g.beta.Apply(ctx, probe, "--dry-run=server"); err == nil {
+			return fmt.Errorf("a ConfigMap is let in")
+		}
+		return nil
+	})
+	b.start(t)
+	b.mustPut(t, "refused", map[string]any{"data": map[string]any{"v": "1"}})
+	b.mustPut(t, "fine", map[string]any{"data": map[string]any{"v": "1"}})
+	b.copied(t, "fine")
+	b.says(t, "AdmissionRefused", "1 of 2", "not in this house", "ConfigMap bad-input/refused")
+}
+
+// badFinalizer: a copy has no finalizers, and lasts as long as its source.
+func badFinalizer(t *testing.T, b bad) {
+	b.start(t)
+	b.mustPut(t, "held", map[string]any{"metadata": map[string]any{
+		"name": "held", "namespace": badNamespace, "labels": map[string]any{"case": b.rule}, "finalizers": []any{"example.com/hold"},
+	}})
+	b.copied(t, "held")
+	kubectl(t, b.g.gamma, "-n", badNamespace, "delete", "--wait=false", "configmap", "held")
+	stays(t, "the copy of a source in deletion stays", quiet, present(b.g.beta, b.gvr, badNamespace, "held"))
+	b.mustPut(t, "other", nil)
+	b.copied(t, "other")
+	kubectl(t, b.g.gamma, "-n", badNamespace, "patch", "configmap", "held", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	eventually(t, "the copy is gone with its source", afterFault, absent(b.g.beta, b.gvr, badNamespace, "held"))
+	b.says(t, "Synced")
+}
+
+// badSize makes the largest object that the source takes: with the marks of a copy it is too large.
+func badSize(t *testing.T, b bad) {
+	b.start(t)
+	b.mustPut(t, "small", map[string]any{"v": "1"})
+	b.copied(t, "small")
+	size, err := 1572864, error(nil)
+	for ; size > 1500000; size -= 100 {
+		if err = b.put(t, "large", map[string]any{"v": strings.Repeat("x", size)}); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the source takes %d bytes", size)
+	b.says(t, "ObjectTooLarge", "1 of 2", "Blob bad-input/large")
+	kubectl(t, b.g.gamma, "-n", badNamespace, "delete", "blob", "large")
+	b.says(t, "Synced")
+}
+
+func badSecret(t *testing.T, b bad) {
+	b.start(t)
+	immutable := func(value string) map[string]any {
+		return map[string]any{"immutable": true, "stringData": map[string]any{"v": value}}
+	}
+	b.mustPut(t, "fixed", immutable("one"))
+	b.copied(t, "fixed")
+	b.again(t, "fixed", immutable("hunter2"))
+	before := b.uid(t, "fixed")
+	b.says(t, "ImmutableField", "Secret bad-input/fixed", "delete the copy")
+	if out := kubectl(t, b.g.beta, "get", "resourcesyncrule", b.rule, "-o", "yaml"); strings.Contains(out, "hunter2") {
+		t.Errorf("the rule tells the Secret: %s", out)
+	}
+	kubectl(t, b.g.beta, "-n", badNamespace, "delete", "secret", "fixed")
+	eventually(t, "the copy is made anew", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, b.g.beta, b.gvr, badNamespace, "fixed")
+		if err == nil && u.GetUID() == before {
+			err = fmt.Errorf("it is still the old one")
+		}
+		if err != nil {
+			return err
+		}
+		return hasValue(b.g.beta, u, "hunter2")
+	})
+	b.says(t, "Synced")
+}
+
+func badService(t *testing.T, b bad) {
+	b.start(t)
+	service := func(ip any) map[string]any {
+		spec := map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}
+		if ip != nil {
+			spec["clusterIP"] = ip
+		}
+		return map[string]any{"spec": spec}
+	}
+	b.mustPut(t, "web", service(nil))
+	b.copied(t, "web")
+	ip := func(c *harness.Cluster) string {
+		u, err := get(lasting(t), c, b.gvr, badNamespace, "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")
+		return is
+	}
+	own := ip(b.g.beta)
+	if own == "" || own == "None" {
+		t.Fatalf("the copy has the address %q", own)
+	}
+	kubectl(t, b.g.gamma, "-n", badNamespace, "label", "service", "web", "more=1")
+	eventually(t, "the change reaches the copy", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, b.g.beta, b.gvr, badNamespace, "web")
+		if err == nil && u.GetLabels()["more"] != "1" {
+			err = fmt.Errorf("labels %v", u.GetLabels())
+		}
+		return err
+	})
+	if now := ip(b.g.beta); now != own {
+		t.Errorf("the copy had the address %s, and now %s", own, now)
+	}
+	b.again(t, "web", service("None"))
+	eventually(t, "the copy is made anew, without an address", afterFault, func(context.Context) error {
+		if now := ip(b.g.beta); now != "None" {
+			return fmt.Errorf("it has %s", now)
+		}
+		return nil
+	})
+	b.says(t, "Synced")
+}
+
+// badJob: a Job is not made anew behind anybody's back, it would run again.
+func badJob(t *testing.T, b bad) {
+	job := func(image string) map[string]any {
+		return map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+			"restartPolicy": "Never", "containers": []any{map[string]any{"name": "c", "image": image}},
+		}}, "manualSelector": true, "selector": map[string]any{"matchLabels": map[string]any{"job": "x"}}}}
+	}
+	labelled := func(image string) map[string]any {
+		out := job(image)
+		_ = unstructured.SetNestedStringMap(out, map[string]string{"job": "x"}, "spec", "template", "metadata", "labels")
+		return out
+	}
+	b.mustPut(t, "once", labelled("one"))
+	b.mustPut(t, "other", labelled("one"))
+	b.start(t)
+	b.copied(t, "once")
+	b.copied(t, "other")
+	b.again(t, "once", labelled("two"))
+	b.says(t, "ImmutableField", "Job bad-input/once", "delete the copy")
+	kubectl(t, b.g.beta, "-n", badNamespace, "delete", "job", "once")
+	b.says(t, "Synced")
+	b.copied(t, "once")
+	b.copied(t, "other")
+}
