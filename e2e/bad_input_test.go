@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -116,9 +117,7 @@ func (b bad) put(t *testing.T, name string, content map[string]any) error {
 		"apiVersion": b.gvr.GroupVersion().String(), "kind": b.kind,
 		"metadata": map[string]any{"name": name, "namespace": badNamespace, "labels": map[string]any{"case": b.rule}},
 	}
-	for k, v := range content {
-		obj[k] = v
-	}
+	maps.Copy(obj, content)
 	_, err := b.g.gamma.Dynamic.Resource(b.gvr).Namespace(badNamespace).Create(lasting(t), &unstructured.Unstructured{Object: obj}, metav1.CreateOptions{})
 	return err
 }
@@ -192,16 +191,16 @@ func TestBadInput(t *testing.T) {
 	core := func(resource string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Version: "v1", Resource: resource}
 	}
-	maps := func(rule string) bad { return bad{g, rule, core("configmaps"), "ConfigMap"} }
+	configMaps := func(rule string) bad { return bad{g, rule, core("configmaps"), "ConfigMap"} }
 	t.Run("kind that does not exist", func(t *testing.T) {
 		b := bad{g, "bad-kind", schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "nothings"}, "Nothing"}
 		b.start(t)
 		b.says(t, "KindUnknown", "CRD")
 	})
-	t.Run("operator that does not exist", func(t *testing.T) { badOperator(t, maps("bad-operator")) })
-	t.Run("value of 1 MiB", func(t *testing.T) { badValue(t, maps("bad-value")) })
-	t.Run("refused by a policy", func(t *testing.T) { badPolicyCase(t, maps("bad-policy")) })
-	t.Run("source in deletion", func(t *testing.T) { badFinalizer(t, maps("bad-finalizer")) })
+	t.Run("operator that does not exist", func(t *testing.T) { badOperator(t, configMaps("bad-operator")) })
+	t.Run("value of 1 MiB", func(t *testing.T) { badValue(t, configMaps("bad-value")) })
+	t.Run("refused by a policy", func(t *testing.T) { badPolicyCase(t, configMaps("bad-policy")) })
+	t.Run("source in deletion", func(t *testing.T) { badFinalizer(t, configMaps("bad-finalizer")) })
 	t.Run("object at the limit", func(t *testing.T) {
 		badSize(t, bad{g, "bad-size", schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "blobs"}, "Blob"})
 	})
@@ -213,8 +212,86 @@ func TestBadInput(t *testing.T) {
 	t.Run("right that is missing", func(t *testing.T) {
 		b := bad{g, "bad-right", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment"}
 		b.start(t)
-		b.says(t, "MissingPermission", "deployments.apps", "kubectl apply -f - <<< '{", v1alpha1.LabelControllerAggregated)
+		b.says(t, "MissingPermission", "may not get, list, watch", "deployments.apps", v1alpha1.LabelControllerAggregated)
+		b.grant(t)
+		eventually(t, "what the condition says to paste here helps", afterFault, func(ctx context.Context) error {
+			if u, err := get(ctx, g.beta, harness.Rules(), "", b.rule); err != nil || harness.Condition(u, "Ready")["reason"] == "MissingPermission" {
+				return fmt.Errorf("status %v: %w", u, err)
+			}
+			return nil
+		})
 	})
+	t.Run("namespace that is missing", func(t *testing.T) { badMissingNamespace(t, configMaps("bad-namespace")) })
+	t.Run("status", func(t *testing.T) {
+		badStatus(t, bad{g, "bad-status", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, "Job"})
+	})
+}
+
+// grant does in beta what the rule's condition says, word by word.
+func (b bad) grant(t *testing.T) {
+	t.Helper()
+	var manifest string
+	eventually(t, "the condition has something to paste", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, b.g.beta, harness.Rules(), "", b.rule)
+		if err != nil {
+			return err
+		}
+		message, _ := harness.Condition(u, "Ready")["message"].(string)
+		_, rest, found := strings.Cut(message, "kubectl apply -f - <<< '")
+		if manifest, _, _ = strings.Cut(rest, "'"); !found {
+			return fmt.Errorf("it says %q", message)
+		}
+		return nil
+	})
+	t.Log(manifest)
+	apply(t, b.g.beta, manifest)
+	t.Cleanup(func() {
+		_, name, _ := strings.Cut(manifest, "name: ")
+		name, _, _ = strings.Cut(name, ",")
+		kubectl(t, b.g.beta, "delete", "clusterrole", name)
+	})
+}
+
+// badMissingNamespace: the right to create namespaces is not among the default ones, and is named.
+func badMissingNamespace(t *testing.T, b bad) {
+	const late = "bad-input-late"
+	kubectl(t, b.g.gamma, "create", "namespace", late)
+	kubectl(t, b.g.gamma, "-n", late, "create", "configmap", "x", "--from-literal=v=1")
+	t.Cleanup(func() {
+		for _, c := range []*harness.Cluster{b.g.alpha, b.g.beta, b.g.gamma} {
+			kubectl(t, c, "delete", "--ignore-not-found", "--wait=false", "namespace", late)
+		}
+	})
+	manifest := b.manifest("{objectKey: {name: x, namespace: " + late + "}}")
+	b.startWith(t, manifest)
+	b.says(t, "NamespaceMissing", late, "create it")
+	apply(t, b.g.alpha, manifest+"  createNamespace: true\n")
+	b.says(t, "MissingPermission", "may not create namespaces")
+	b.grant(t)
+	eventually(t, "the namespace and the copy are there", afterFault, present(b.g.beta, b.gvr, late, "x"))
+	kubectl(t, b.g.beta, "delete", "namespace", late)
+	eventually(t, "a namespace that was deleted is made again, with the copy", afterFault, present(b.g.beta, b.gvr, late, "x"))
+	b.says(t, "Synced")
+}
+
+// badStatus: the status of a Job follows; the right to write it is one of its own.
+func badStatus(t *testing.T, b bad) {
+	b.mustPut(t, "done", manualJob("one"))
+	kubectl(t, b.g.gamma, "-n", badNamespace, "patch", "job", "done", "--subresource=status", "--type=merge", "-p", `{"status":{"active":3}}`)
+	b.startWith(t, strings.Replace(b.manifest(fmt.Sprintf("{namespaces: [%s], labels: [{matchLabels: {case: %s}}]}", badNamespace, b.rule)), "  - match:", "  - mutations: {syncStatus: true}\n    match:", 1))
+	b.says(t, "MissingPermission", "jobs/status")
+	b.grant(t)
+	eventually(t, "the status is that of the source", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, b.g.beta, b.gvr, badNamespace, "done")
+		if err != nil {
+			return err
+		}
+		if n, _, _ := unstructured.NestedInt64(u.Object, "status", "active"); n != 3 {
+			return fmt.Errorf("status %v", u.Object["status"])
+		}
+		return nil
+	})
+	b.says(t, "Synced")
 }
 
 func badOperator(t *testing.T, b bad) {
@@ -370,24 +447,25 @@ func badService(t *testing.T, b bad) {
 	b.says(t, "Synced")
 }
 
+// manualJob has a selector of its own: one that the API server makes is no good elsewhere.
+func manualJob(image string) map[string]any {
+	return map[string]any{"spec": map[string]any{
+		"manualSelector": true, "selector": map[string]any{"matchLabels": map[string]any{"job": "x"}},
+		"template": map[string]any{
+			"metadata": map[string]any{"labels": map[string]any{"job": "x"}},
+			"spec":     map[string]any{"restartPolicy": "Never", "containers": []any{map[string]any{"name": "c", "image": image}}},
+		},
+	}}
+}
+
 // badJob: a Job is not made anew behind anybody's back, it would run again.
 func badJob(t *testing.T, b bad) {
-	job := func(image string) map[string]any {
-		return map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
-			"restartPolicy": "Never", "containers": []any{map[string]any{"name": "c", "image": image}},
-		}}, "manualSelector": true, "selector": map[string]any{"matchLabels": map[string]any{"job": "x"}}}}
-	}
-	labelled := func(image string) map[string]any {
-		out := job(image)
-		_ = unstructured.SetNestedStringMap(out, map[string]string{"job": "x"}, "spec", "template", "metadata", "labels")
-		return out
-	}
-	b.mustPut(t, "once", labelled("one"))
-	b.mustPut(t, "other", labelled("one"))
+	b.mustPut(t, "once", manualJob("one"))
+	b.mustPut(t, "other", manualJob("one"))
 	b.start(t)
 	b.copied(t, "once")
 	b.copied(t, "other")
-	b.again(t, "once", labelled("two"))
+	b.again(t, "once", manualJob("two"))
 	b.says(t, "ImmutableField", "Job bad-input/once", "delete the copy")
 	kubectl(t, b.g.beta, "-n", badNamespace, "delete", "job", "once")
 	b.says(t, "Synced")

@@ -1,0 +1,110 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+func lateRule(create bool) (*v1alpha1.ResourceSyncRule, *unstructured.Unstructured) {
+	r := testRule("r")
+	r.Spec.Rules[0].Matches[0].Namespaces = []string{"late"}
+	r.Spec.CreateNamespace = create
+	obj := configMap("x", "1")
+	obj.SetNamespace("late")
+	return r, obj
+}
+
+func namespaceNamed(name string) Key { return Key{schema.GroupKind{Kind: "Namespace"}, "", name} }
+
+func TestNamespaceIsCreated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r, obj := lateRule(true)
+		r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		w.setRule(r)
+		w.peers[a].put(obj)
+		w.now()
+		w.wantValue(serverKey(obj), "1")
+		ns := w.local.find(namespaceNamed("late"))
+		if ns == nil || ns.GetAnnotations()[AnnotationCreatedFor] != "r" || syncrules.IsCopy(ns) {
+			t.Errorf("the namespace is %v", ns)
+		}
+		w.e.DeleteRule("r")
+		w.settle()
+		w.wantGone(serverKey(obj))
+		if w.local.find(namespaceNamed("late")) == nil {
+			t.Errorf("a namespace was deleted")
+		}
+	})
+}
+
+func TestNamespaceMayNotBeCreated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.admit = func(o *unstructured.Unstructured) error {
+			if o.GetKind() == "Namespace" {
+				return statusError(403, metav1.StatusReasonForbidden, `namespaces is forbidden: User "agent" cannot create resource "namespaces"`)
+			}
+			return nil
+		}
+		r, obj := lateRule(true)
+		w.setRule(r)
+		w.peers[a].put(obj)
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonMissingPermission)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "may not create namespaces") {
+			t.Errorf("message %q does not name the right", m)
+		}
+		time.Sleep(time.Minute)
+		w.local.addNamespace("late")
+		w.now()
+		w.wantValue(serverKey(obj), "1")
+	})
+}
+
+func TestNamespaceInDeletion(t *testing.T) {
+	for _, create := range []bool{false, true} {
+		t.Run(fmt.Sprint(create), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				going := &unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "late", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+				}}
+				w.local.put(going)
+				w.local.admit = func(o *unstructured.Unstructured) error {
+					if ns := w.local.objects[namespaceNamed("late")]; o.GetNamespace() == "late" && ns.GetDeletionTimestamp() != nil {
+						return statusError(403, metav1.StatusReasonForbidden, "because it is being terminated", metav1.StatusCause{Type: "NamespaceTerminating"})
+					}
+					return nil
+				}
+				r, obj := lateRule(create)
+				w.setRule(r)
+				w.peers[a].put(obj)
+				w.settle()
+				w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceTerminating)
+				time.Sleep(5 * time.Minute)
+				w.now()
+				if n := w.local.count("create"); n > 30 {
+					t.Errorf("%d creates while the namespace goes", n)
+				}
+				w.local.remove(namespaceNamed("late"))
+				w.now()
+				if create {
+					w.wantValue(serverKey(obj), "1")
+					return
+				}
+				w.settle()
+				w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceMissing)
+			})
+		})
+	}
+}
