@@ -64,6 +64,7 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 		return nil, c.errs.ToAggregate()
 	}
 	r.moves = slices.ContainsFunc(r.clauses, func(c clause) bool { return c.moves(r.gvk) })
+	r.selection = selectionOf(spec, r.Moves())
 	return r, nil
 }
 

@@ -61,7 +61,7 @@ func (m *matcher) match(o *subject) bool {
 		return false
 	case m.namespace != "" && m.namespace != ns:
 		return false
-	case len(m.namespaces) > 0 && ns != "" && !slices.Contains(m.namespaces, ns):
+	case len(m.namespaces) > 0 && ns != "" && !slices.Contains(m.namespaces, ns), ns == "" && m.namespacesAlone():
 		return false
 	}
 	if len(m.labels) > 0 {

@@ -81,6 +81,7 @@ func Render(rules []*Rule, source *unstructured.Unstructured, in Input) (*unstru
 	normalize(out)
 	mark(child(content, "metadata"), in.Owner, rules, from, place)
 	child(metadata, "annotations")[AnnotationShape] = shape(out)
+	child(metadata, "annotations")[AnnotationSelections] = selections(rules)
 	return out, nil
 }
 

@@ -29,7 +29,7 @@ func isMark(key string) bool {
 	case v1alpha1.AnnotationOwnerClusterID, v1alpha1.AnnotationOriginalGVK,
 		v1alpha1.LabelOriginalName, v1alpha1.LabelOriginalNamespace, v1alpha1.AnnotationOriginalKey,
 		v1alpha1.AnnotationRule, v1alpha1.AnnotationRuleDeletionPolicy, v1alpha1.AnnotationOrphaned,
-		v1alpha1.AnnotationClusterDisabled, v1alpha1.AnnotationSyncDisabled, AnnotationShape:
+		v1alpha1.AnnotationClusterDisabled, v1alpha1.AnnotationSyncDisabled, AnnotationShape, AnnotationSelections:
 		return true
 	}
 	return false

@@ -25,6 +25,7 @@ type Rule struct {
 	deletion     v1alpha1.DeletionPolicy
 	ruleDeletion v1alpha1.DeletionPolicy
 	paused       bool
+	selection    string
 
 	createNamespace bool
 	moves           bool
@@ -85,14 +86,6 @@ func (m featureMatch) meets(f *v1alpha1.ClusterFeature) bool {
 	return f != nil && (m.name == "" || m.name == f.Spec.FeatureName) && m.labels.Matches(labels.Set(f.Labels))
 }
 
-// SameMatch says whether two specs select the same objects by the same words. Where they do, what is known
-// of the sources under one of them stays known under the other.
-func SameMatch(a, b *v1alpha1.ResourceSyncRuleSpec) bool {
-	return a.GVK == b.GVK && slices.EqualFunc(a.Rules, b.Rules, func(x, y v1alpha1.SyncRule) bool {
-		return equal(x.Matches, y.Matches)
-	})
-}
-
 // ReadsContent says that a copy may depend on any field of its source, not only on those that Trim leaves: the
 // rule selects by content, reads more in a template, or copies the status.
 func (r *Rule) ReadsContent() bool {
@@ -120,7 +113,9 @@ type Scope struct {
 // Scopes are the smallest scopes that hold everything the rule matches: one for all namespaces, or one for
 // each that the rule names. A rule that names namespaces never has the former. A selector is pushed down
 // where a scope serves one match entry only. Sorted; empty for a rule that selects nothing.
-func (r *Rule) Scopes() []Scope {
+func (r *Rule) Scopes() []Scope { return r.scopes((*matcher).scopeNamespaces) }
+
+func (r *Rule) scopes(namespacesOf func(*matcher) []string) []Scope {
 	entries := map[string][]*matcher{} // by namespace, "" for all
 	for i := range r.clauses {
 		c := &r.clauses[i]
@@ -129,7 +124,7 @@ func (r *Rule) Scopes() []Scope {
 		}
 		for j := range c.entries {
 			m := &c.entries[j]
-			for _, ns := range m.scopeNamespaces() {
+			for _, ns := range namespacesOf(m) {
 				entries[ns] = append(entries[ns], m)
 			}
 		}

@@ -24,7 +24,6 @@ func TestChaos(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 0))
 				w.setRule(testRule("r"))
 				w.settle()
-				w.saveStatus()
 				mine := map[string]string{} // objects of this cluster
 				for range 40 {
 					w.disturb(r, mine)
@@ -73,7 +72,6 @@ func (w *world) disturb(r *rand.Rand, mine map[string]string) {
 	case 9:
 		w.local.cut([]error{errUnavailable(), nil}[r.IntN(2)])
 	case 10:
-		w.saveStatus()
 		w.kill()
 		w.start()
 	case 11:

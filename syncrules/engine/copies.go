@@ -23,7 +23,8 @@ type copied struct {
 	object   packed
 	version  string // resourceVersion
 	owner    string
-	rules    []string
+	rules    []string                // that made it
+	forms    []string                // the selections that these had then
 	fate     v1alpha1.DeletionPolicy // when no rule asks for it
 	orphaned bool
 	disabled bool
@@ -44,7 +45,7 @@ func newCopied(obj *unstructured.Unstructured) *copied {
 		return nil // not JSON: no API server sent it
 	}
 	return &copied{
-		object: data, version: obj.GetResourceVersion(), owner: syncrules.Owner(obj), rules: syncrules.MadeBy(obj),
+		object: data, version: obj.GetResourceVersion(), owner: syncrules.Owner(obj), rules: syncrules.MadeBy(obj), forms: syncrules.Selections(obj),
 		fate: syncrules.RuleDeletion(obj), orphaned: syncrules.Orphaned(obj), disabled: syncrules.Disabled(obj),
 	}
 }
@@ -52,6 +53,13 @@ func newCopied(obj *unstructured.Unstructured) *copied {
 // ruled says that rules decide about the copy: it was made by one and is neither let go nor set aside.
 func (c *copied) ruled(rule string) bool {
 	return !c.orphaned && !c.disabled && slices.Contains(c.rules, rule)
+}
+
+// selectedBy says that the rule selected the source of the copy in its present form. Otherwise it may have let go
+// of it by an edit.
+func (c *copied) selectedBy(r *rule) bool {
+	i := slices.Index(c.rules, r.name)
+	return i >= 0 && i < len(c.forms) && c.forms[i] == r.selection
 }
 
 // newer says whether version a is not before b. Versions that cannot be compared count as newer.

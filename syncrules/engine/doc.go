@@ -26,17 +26,15 @@
 //   - Nothing is decided before Ready: until then rules have merely not been told yet.
 //   - A copy is decided on after the list of local copies in its scope was complete once.
 //   - An object that a view lacks is gone only while the view is live and was delivered under the rule's
-//     present matches; after an outage that means after the next complete list.
+//     present selection; after an outage that means after the next complete list.
 //   - A peer that was never told, or whose features are not known, is unknown; only RemovePeer and
 //     Peer.Left say that it is gone.
 //
-// A rule that was edited is told apart from a source that changed in this way: when a view is complete for
-// the first time after the matches were edited, those copies that it lacks are attributed to the edit
-// (ruleDeletionPolicy); what goes later is attributed to the source (deletionPolicy). While the process
-// lives the old and new spec are compared. Across a restart status.observedGeneration serves: where it equals
-// the generation, the copies had been judged by this spec, so what is lacking went at the source; else it is
-// put down to the edit. RuleReport.ObservedGeneration is therefore held back until every copy of the rule was
-// judged; the conditions carry the generation at once.
+// A rule that was edited is told apart from a source that changed by what the copy carries: the selection of each
+// rule that made it (syncrules.AnnotationSelections). A source that is lacking although the rule had selected it in
+// its present form went at the source (deletionPolicy); else it is put down to the edit (ruleDeletionPolicy). Copies
+// that an edit keeps are written once more, with the new selection. So nothing about this need be remembered, and a
+// restart at any moment makes no difference.
 //
 // # The guard
 //
@@ -73,6 +71,5 @@
 //
 // A peer whose API server was restored from a backup is not told apart from one whose users went back: copies
 // follow it, and what the backup lacks counts as absent, which only the guard stands in the way of. The same
-// goes for a restore of the local API server, after which rules, their observed generations and copies are
-// those of the backup.
+// goes for a restore of the local API server, after which rules and copies are those of the backup.
 package engine

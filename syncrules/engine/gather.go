@@ -199,10 +199,14 @@ func (e *Engine) claimOf(k *kind, rules []*rule, p *peer, key Key, local *copied
 	for _, r := range rules {
 		mine := made[r.name]
 		delete(made, r.name)
+		maker := local
+		if !mine {
+			maker = nil
+		}
 		rel, _, why := e.relate(k, r, p)
 		switch {
 		case rel == asks:
-			if ent := s.ask(e, r, p, key, mine); ent != nil && ent.held == "" {
+			if ent := s.ask(e, r, p, key, maker); ent != nil && ent.held == "" {
 				c.rules, c.names = append(c.rules, r.compiled), ent.rules
 				c.object, c.arrived, c.content = ent.object, ent.arrived, ent.sum
 				offering = append(offering, r)
@@ -233,7 +237,6 @@ type summary struct {
 	standing          syncrules.Standing // of held or unknown
 	goneFate, relFate v1alpha1.DeletionPolicy
 	why, goneWhy      string
-	asked             bool
 }
 
 // hold notes that the copy must stay as it is.
@@ -256,33 +259,31 @@ func (s *summary) lose(fate v1alpha1.DeletionPolicy, why string) {
 	}
 }
 
-// ask looks for the object of a rule that asks for it; mine says that the rule made the local copy.
-func (s *summary) ask(e *Engine, r *rule, p *peer, key Key, mine bool) *entry {
+// ask looks for the object of a rule that asks for it; mine is the local copy if the rule made it.
+func (s *summary) ask(e *Engine, r *rule, p *peer, key Key, mine *copied) *entry {
 	state, ent := e.find(r, p.ClusterID, key.place())
-	s.asked = true
 	switch state {
 	case present:
-		delete(r.edited, key.place())
 		if ent.held != "" {
 			s.hold(syncrules.Held, ent.held)
 		}
 		return ent
 	case awaited:
 		s.unknown, s.standing = true, max(s.standing, syncrules.Awaited)
-		if mine {
+		if mine != nil {
 			s.hold(syncrules.Awaited, "cluster "+p.name()+" was asked just now")
 		}
 	case unknown:
 		s.unknown = true
-		if mine {
+		if mine != nil {
 			s.hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
 		}
 	case lacking, deleted:
-		switch _, edited := r.edited[key.place()]; {
-		case !mine:
-		case edited:
+		switch {
+		case mine == nil:
+		case !mine.selectedBy(r):
 			s.release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
-		case !r.isJudged(p.ClusterID), !e.localsComplete(r):
+		case !r.judged[p.ClusterID], !e.localsComplete(r):
 			s.hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
 		default:
 			s.lose(r.compiled.Deletion(), "it is gone in cluster "+p.name())

@@ -24,7 +24,7 @@ func (e *Engine) lost(rules []string, owner string, k Key) {
 	}
 	for _, name := range rules {
 		r := e.rules[name]
-		if r == nil || r.compiled == nil || !r.isJudged(owner) || !c.ruled(name) {
+		if r == nil || r.compiled == nil || !r.judged[owner] || !c.ruled(name) || !c.selectedBy(r) {
 			continue
 		}
 		if r.lacking == nil {

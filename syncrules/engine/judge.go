@@ -7,10 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Judging draws the conclusions from complete lists that concern many copies at once: which of them an edit let
-// go of, and whether the guard must stop the rule. It is about one rule and one owner at a time, whenever what
-// is known of that owner turns complete; and about all owners when the rule changed. All of this file is called
-// with mu held.
+// Judging draws the conclusion from complete lists that concerns many copies at once: whether the guard must stop
+// the rule. It is about one rule and one owner at a time, whenever what is known of that owner turns complete; and
+// about all owners when the rule changed. All of this file is called with mu held.
 
 // judgeKind judges all rules of a kind.
 func (e *Engine) judgeKind(gk schema.GroupKind) {
@@ -23,9 +22,7 @@ func (e *Engine) judgeKind(gk schema.GroupKind) {
 			continue
 		}
 		for _, id := range e.peerIDs {
-			if !r.isJudged(id) && e.viewsLive(r, id) {
-				e.judgeOwner(r, id)
-			}
+			e.judgeOwner(r, id)
 		}
 		r.lacking = nil
 		if e.copies[gk] != nil {
@@ -51,9 +48,7 @@ func (e *Engine) judge(r *rule, owner string) {
 	if r.compiled == nil || !e.localsComplete(r) {
 		return
 	}
-	if !r.isJudged(owner) && e.viewsLive(r, owner) {
-		e.judgeOwner(r, owner)
-	}
+	e.judgeOwner(r, owner)
 	e.countLacking(r, owner)
 	e.guard(r)
 }
@@ -73,43 +68,41 @@ func (e *Engine) localsComplete(r *rule) bool {
 	return true
 }
 
-// viewsLive says that everything a peer has for the rule is known, under its present matches.
+// viewsLive says that everything a peer has for the rule is known, under its present selection.
 func (e *Engine) viewsLive(r *rule, peer string) bool {
 	for _, s := range r.scopes {
 		v := e.views[peer][s]
 		if v == nil || !v.live {
 			return false
 		}
-		if matches, ok := v.judges[r.name]; !ok || matches != r.matches {
+		if selection, ok := v.judges[r.name]; !ok || selection != r.selection {
 			return false
 		}
 	}
 	return true
 }
 
-// judgeOwner puts down to the edit of the rule what is lacking when it is looked at for the first time.
+// judgeOwner lets copies be decided on as soon as all of the owner's objects are known.
 func (e *Engine) judgeOwner(r *rule, owner string) {
-	r.judgedOwners[owner] = true
+	if r.judged[owner] || !e.viewsLive(r, owner) {
+		return
+	}
+	r.judged[owner] = true
 	for at, c := range e.copies[r.kind()].of(owner) {
 		if c.ruled(r.name) {
-			if f, _ := e.find(r, owner, at); f == lacking || f == deleted {
-				r.edited[at] = struct{}{}
-			}
 			e.enqueue(Key{r.kind(), at.namespace, at.name})
 		}
 	}
-	r.sender.dirty = true
-	poked(e.reportWake)
 }
 
 // countLacking finds the copies of an owner that are lacking without proof.
 func (e *Engine) countLacking(r *rule, owner string) {
 	delete(r.lacking, owner)
-	if !r.isJudged(owner) {
+	if !r.judged[owner] {
 		return
 	}
 	for at, c := range e.copies[r.kind()].of(owner) {
-		if _, edited := r.edited[at]; edited || !c.ruled(r.name) {
+		if !c.ruled(r.name) || !c.selectedBy(r) {
 			continue
 		}
 		if f, _ := e.find(r, owner, at); f != lacking {

@@ -31,11 +31,8 @@ const (
 	ConditionOrphans = "Orphans"
 )
 
-// RuleReport is what became of a rule here.
-//
-// ObservedGeneration is the generation by which all copies of the rule were judged; the engine reads it back at
-// the next start. The conditions carry the generation that they are about. LastTransitionTime of the
-// conditions is left to who writes them and knows what was there.
+// RuleReport is what became of a rule here. LastTransitionTime of the conditions is left to who writes them and
+// knows what was there.
 type RuleReport = v1alpha1.ResourceSyncRuleStatus
 
 // sender is the state of a rule's reports.
@@ -44,7 +41,6 @@ type sender struct {
 	since    time.Time // when the reporter first saw it dirty
 	sent     time.Time
 	last     *RuleReport
-	observed int64
 	wasReady bool // under the present generation
 }
 
@@ -138,11 +134,7 @@ func sameReport(a, b RuleReport) bool {
 // reportOf sums up a rule. mu is held.
 func (e *Engine) reportOf(r *rule) RuleReport {
 	t := &r.tally
-	out := RuleReport{Matched: t.matched, Synced: t.synced, Failed: t.failed, Conflicts: t.conflicts}
-	if e.allJudged(r) {
-		r.sender.observed = r.gen
-	}
-	out.ObservedGeneration = r.sender.observed
+	out := RuleReport{ObservedGeneration: r.gen, Matched: t.matched, Synced: t.synced, Failed: t.failed, Conflicts: t.conflicts}
 	k := e.kinds[r.kind()]
 	var troubles []trouble
 	asked := 0
@@ -172,44 +164,4 @@ func (e *Engine) reportOf(r *rule) RuleReport {
 		out.Conditions = append(out.Conditions, c)
 	}
 	return out
-}
-
-// allJudged says that no copy of the rule awaits the judgement of its present matches. mu is held.
-func (e *Engine) allJudged(r *rule) bool {
-	if r.compiled == nil || !e.localsComplete(r) || len(r.edited) > 0 {
-		return false
-	}
-	if r.judged {
-		return true
-	}
-	k := e.kinds[r.kind()]
-	set := e.copies[r.kind()]
-	if set == nil {
-		return true
-	}
-	for owner, copies := range set.by {
-		if r.isJudged(owner) || !anyRuled(copies, r.name) {
-			continue
-		}
-		p := e.peers[owner]
-		if p == nil {
-			return false
-		}
-		if p.Left {
-			continue
-		}
-		if rel, _, _ := e.relate(k, r, p); rel != asksNot {
-			return false
-		}
-	}
-	return true
-}
-
-func anyRuled(copies map[place]*copied, rule string) bool {
-	for _, c := range copies {
-		if c.ruled(rule) {
-			return true
-		}
-	}
-	return false
 }

@@ -22,7 +22,6 @@ func TestRestart(t *testing.T) {
 			w.peers[a].put(configMap(n, "1"))
 		}
 		w.settle()
-		w.saveStatus()
 		w.kill()
 		w.peers[a].remove(cm("deleted"))
 		w.peers[a].put(configMap("changed", "2"))
@@ -44,7 +43,6 @@ func TestRestartKnowsNothingYet(t *testing.T) {
 		w.setRule(testRule("r"))
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
-		w.saveStatus()
 		w.kill()
 		w.prepare() // told nothing
 		w.run()
@@ -76,17 +74,53 @@ func TestRuleEditedOrDeletedWhileAway(t *testing.T) {
 			w.peers[a].put(configMap(n, "1"))
 		}
 		w.settle()
-		w.saveStatus()
 		w.kill()
 		edited := testRule("r", "y")
-		edited.Generation, edited.Status = 2, w.rules["r"].Status
+		edited.Generation = 2
 		w.rules["r"] = edited
 		delete(w.rules, "gone")
 		w.peers[a].put(configMap("w", "1"))
 		w.start()
-		w.wantOwner(cm("x"), a, true) // the generation tells the edit from a deletion
+		w.wantOwner(cm("x"), a, true) // the copy tells by which form of the rule it was made
 		w.wantOwner(cm("y"), a, false)
 		w.wantOwner(cm("z"), a, true)
+	})
+}
+
+// An agent that is killed before it has told anything about a new rule knows all the same what its copies are.
+func TestKilledRightAfterTheFirstCopy(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.now()
+		if len(w.reports) > 0 {
+			t.Fatalf("the rule was reported: %+v", w.reports)
+		}
+		w.kill()
+		w.peers[a].remove(cm("x"))
+		w.start()
+		w.wantGone(cm("x"))
+	})
+}
+
+// A copy that an edit keeps is told so, and what goes later goes at the source, also over a restart.
+func TestEditedThenDeletedWhileAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r", "x", "y"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.setRule(testRule("r", "x"))
+		w.settle()
+		writes := w.local.writes()
+		w.kill()
+		w.start()
+		if n := w.local.writes() - writes; n > 0 {
+			t.Errorf("%d writes by a restart alone", n)
+		}
+		w.kill()
+		w.peers[a].remove(cm("x"))
+		w.start()
+		w.wantGone(cm("x"))
 	})
 }
 
@@ -142,7 +176,6 @@ func TestGuardIsConfirmed(t *testing.T) {
 			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
 		}
 		w.settle()
-		w.saveStatus()
 		w.kill()
 		for i := range 4 {
 			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))

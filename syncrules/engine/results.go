@@ -109,18 +109,11 @@ func (e *Engine) record(j *job, out outcome) {
 		e.suspectWrite(out.decision, out.problem)
 	}
 	e.replace(k, r)
-	if out.wrote && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
-		if out.decision.Action == syncrules.Delete {
-			e.lostCopy(j.local.rules)
-		}
-		for _, name := range j.local.rules {
-			if rule := e.rules[name]; rule != nil {
-				delete(rule.edited, k.place())
-			}
-		}
-		if e.draining {
-			e.poke()
-		}
+	if out.wrote && out.decision.Action == syncrules.Delete {
+		e.lostCopy(j.local.rules)
+	}
+	if out.wrote && e.draining && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
+		e.poke()
 	}
 	if j.foreign && j.local != nil {
 		e.standsAside(k)

@@ -30,15 +30,12 @@ type rule struct {
 	scopes   []Scope // at a source
 	confirm  int     // how many deletions were confirmed
 	serial   uint64  // tells this form of the rule from all others
+	// selection tells forms of the rule apart by what they select; entries of views are judged by it.
+	selection string
 
-	// matches counts the edits that changed what the rule selects; entries of views are judged by it.
-	matches uint64
-	// judged says that all copies were judged by the present matches in an earlier run; judgedOwners are
-	// the owners whose copies were in this one. Until then nothing is concluded from what is lacking.
-	judged       bool
-	judgedOwners map[string]bool
-	// edited are the copies that were lacking when they were first judged: the edit let go of them.
-	edited map[place]struct{}
+	// judged are the owners of which it was counted what is lacking, since the rule has had its present
+	// selection. Until then nothing is concluded from what is lacking.
+	judged map[string]bool
 	// lacking are the copies, by owner, that are lacking without a deletion having been seen: absent of
 	// copies; guarded when they are too many.
 	lacking        map[string]map[place]struct{}
@@ -53,10 +50,8 @@ type rule struct {
 func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 	out := &rule{
 		name: r.Name, spec: r.Spec.DeepCopy(), gen: r.Generation,
-		judged:       r.Generation != 0 && r.Status.ObservedGeneration == r.Generation,
-		judgedOwners: map[string]bool{}, edited: map[place]struct{}{},
+		judged: map[string]bool{},
 	}
-	out.sender.observed = r.Status.ObservedGeneration
 	if n, err := strconv.Atoi(r.Annotations[syncrules.AnnotationConfirmDeletions]); err == nil {
 		out.confirm = n
 	}
@@ -67,6 +62,7 @@ func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 		}
 	}
 	if out.compiled != nil {
+		out.selection = out.compiled.Selection()
 		for _, s := range out.compiled.Scopes() {
 			out.scopes = append(out.scopes, Scope{
 				GVK: out.compiled.Kind(), Namespace: s.Namespace,
@@ -84,20 +80,15 @@ func (r *rule) same(o *rule) bool {
 
 // inherit takes over from the rule as it was before what an edit leaves valid.
 func (r *rule) inherit(old *rule) {
-	r.tally, r.sender, r.matches = old.tally, old.sender, old.matches
+	r.tally, r.sender = old.tally, old.sender
 	r.sender.wasReady, r.sender.dirty = false, true
 	r.guarded, r.absent, r.copies, r.lost = old.guarded, old.absent, old.copies, old.lost // until they are counted again
-	if !syncrules.SameMatch(r.spec, old.spec) {
-		r.matches++
-		r.judged = false // the status may be older than the edit, or tell of a later one
-		return
+	if r.selection == old.selection {
+		r.judged = old.judged
 	}
-	r.judged, r.judgedOwners, r.edited = old.judged, old.judgedOwners, old.edited
 }
 
 func (r *rule) kind() schema.GroupKind { return r.spec.GVK.Schema().GroupKind() }
-
-func (r *rule) isJudged(owner string) bool { return r.judged || r.judgedOwners[owner] }
 
 // kind is what the rules about one kind share.
 type kind struct {

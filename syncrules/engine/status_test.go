@@ -95,7 +95,6 @@ func TestOrphansAreListedAndAdopted(t *testing.T) {
 		if e := w.eventsOf(EventOrphaned); len(e) != 1 || e[0].rule != "r" || !strings.Contains(e[0].Message, "11 objects") {
 			t.Errorf("events %+v", e)
 		}
-		w.saveStatus()
 		w.kill()
 		w.start()
 		if c := w.condition("r", ConditionOrphans); !strings.HasPrefix(c.Message, "11 copies") {

@@ -31,8 +31,8 @@ type viewKey struct {
 type view struct {
 	viewKey
 	entries map[place]*entry
-	// judges are the rules, with their matches, that the entries were judged by.
-	judges map[string]uint64
+	// judges are the rules, with their selections, that the entries were judged by.
+	judges map[string]string
 	// live says that the entries are complete and kept up to date; spoken that the watch has said
 	// anything yet since it was opened.
 	live, spoken bool
@@ -69,7 +69,7 @@ type feed struct {
 	source Source
 	rules  []*syncrules.Rule // by name
 	names  [][]string        // of each rule alone, so that entries can share them
-	judges map[string]uint64
+	judges map[string]string
 	whole  bool // rules may read fields that no copy has
 	stop   func()
 
@@ -79,11 +79,11 @@ type feed struct {
 }
 
 func newFeed(e *Engine, v *view, source Source, rules []*rule) *feed {
-	f := &feed{e: e, v: v, source: source, judges: map[string]uint64{}}
+	f := &feed{e: e, v: v, source: source, judges: map[string]string{}}
 	for _, r := range rules {
 		f.rules = append(f.rules, r.compiled)
 		f.names = append(f.names, []string{r.name})
-		f.judges[r.name] = r.matches
+		f.judges[r.name] = r.selection
 		f.whole = f.whole || r.compiled.ReadsContent()
 	}
 	return f
@@ -92,8 +92,8 @@ func newFeed(e *Engine, v *view, source Source, rules []*rule) *feed {
 // serves says that the feed is the one for these rules as they are now.
 func (f *feed) serves(rules []*rule) bool {
 	return len(rules) == len(f.judges) && !slices.ContainsFunc(rules, func(r *rule) bool {
-		matches, ok := f.judges[r.name]
-		return !ok || matches != r.matches
+		selection, ok := f.judges[r.name]
+		return !ok || selection != r.selection
 	})
 }
 
@@ -310,7 +310,7 @@ func (e *Engine) find(r *rule, peer string, at place) (found, *entry) {
 		if v == nil {
 			return unknown, nil
 		}
-		if matches, ok := v.judges[r.name]; ok && matches == r.matches {
+		if selection, ok := v.judges[r.name]; ok && selection == r.selection {
 			if ent := v.entries[at]; ent != nil && slices.Contains(ent.rules, r.name) {
 				return present, ent
 			}

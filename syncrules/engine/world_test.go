@@ -137,21 +137,9 @@ func (w *world) setRule(r *v1alpha1.ResourceSyncRule) {
 	r.Generation = 1
 	if old := w.rules[r.Name]; old != nil {
 		r.Generation = old.Generation + 1
-		r.Status = old.Status
 	}
 	w.rules[r.Name] = r
 	w.e.SetRule(r.DeepCopy())
-}
-
-// saveStatus does what the agent does with reports.
-func (w *world) saveStatus() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for name, report := range w.reports {
-		if r := w.rules[name]; r != nil {
-			r.Status = report
-		}
-	}
 }
 
 func (w *world) report(rule string) RuleReport {
