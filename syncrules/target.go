@@ -93,6 +93,9 @@ func (r *Rule) targetNamespaces() []string {
 			hidden = len(c.entries) == 0
 		}
 	}
+	if !hidden && !slices.ContainsFunc(r.clauses, func(c clause) bool { return !c.movesNamespace() }) {
+		hidden = true // whichever of them an object matches
+	}
 	if !hidden {
 		for _, s := range r.Scopes() {
 			out = append(out, s.Namespace)
@@ -112,6 +115,10 @@ func (r *Rule) Moves() bool { return r.moves }
 func (c *clause) moves(base schema.GroupVersionKind) bool {
 	return c.kind.Over(base) != base ||
 		slices.ContainsFunc(c.overrides, func(o override) bool { return o.part == partName || o.part == partNamespace })
+}
+
+func (c *clause) movesNamespace() bool {
+	return slices.ContainsFunc(c.overrides, func(o override) bool { return o.part == partNamespace })
 }
 
 // Target is the place of the copy that this rule alone makes of a source which matches it. Several rules whose

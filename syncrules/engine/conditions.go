@@ -20,8 +20,8 @@ import (
 )
 
 // readyCondition is the condition: the first thing that a user would have to do, if any. mu is held.
-func (e *Engine) readyCondition(k *kind, r *rule, asked int, troubles []trouble) metav1.Condition {
-	if c, ok := e.ruleCondition(k, r); ok {
+func (e *Engine) readyCondition(r *rule, asked int, troubles []trouble) metav1.Condition {
+	if c, ok := e.ruleCondition(r); ok {
 		return c
 	}
 	if c, ok := e.localCondition(r); ok {
@@ -50,7 +50,7 @@ func (e *Engine) readyCondition(k *kind, r *rule, asked int, troubles []trouble)
 			Status: metav1.ConditionUnknown, Reason: ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
-	case !r.sender.wasReady && (e.pendings[r.kind()] > 0 || t.tried > 0):
+	case !r.sender.wasReady && (e.pendingOf(r) || t.tried > 0):
 		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.synced, t.matched))
 	}
 	if t.slow != "" {
@@ -68,14 +68,14 @@ func no(reason, message string) metav1.Condition {
 }
 
 // ruleCondition is about the rule itself.
-func (e *Engine) ruleCondition(k *kind, r *rule) (metav1.Condition, bool) {
+func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
 	switch {
 	case errors.Is(r.err, syncrules.ErrConsent):
 		return no(ReasonConsentRequired, r.err.Error()), true
 	case r.err != nil:
 		return no(ReasonInvalidRule, r.err.Error()), true
-	case k.clashes(r):
-		return no(ReasonVersionConflict, fmt.Sprintf("another rule about %s asks for version %s; use one version for all", r.kind(), k.gvk.Version)), true
+	case r.clash != "":
+		return no(ReasonVersionConflict, r.clash), true
 	case r.compiled.HasTargets() && e.cluster != nil && !r.compiled.Targets(e.cluster.Labels):
 		return yes(ReasonNotTargeted, "spec.targets leaves this cluster out"), true
 	case r.compiled.Paused():
@@ -91,7 +91,7 @@ func (e *Engine) ruleCondition(k *kind, r *rule) (metav1.Condition, bool) {
 // localCondition is about the local API server.
 func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
 	for _, w := range e.locals {
-		if w.err == nil || w.scope.GVK.GroupKind() != r.kind() {
+		if w.err == nil || !slices.Contains(r.kinds, w.scope.GVK.GroupKind()) {
 			continue
 		}
 		switch e.classify(w.err) {
@@ -116,14 +116,16 @@ func (e *Engine) permissionText(r *rule, gvk schema.GroupVersionKind) string {
 		gvk.GroupKind(), r.where(), v1alpha1.LabelControllerAggregated)
 }
 
-// where names the namespaces of the rule.
+// where names the namespaces of the rule's copies.
 func (r *rule) where() string {
 	var names []string
-	for _, s := range r.scopes {
+	for _, s := range r.targets {
 		if s.Namespace == "" {
 			return "all namespaces"
 		}
-		names = append(names, s.Namespace)
+		if !slices.Contains(names, s.Namespace) {
+			names = append(names, s.Namespace)
+		}
 	}
 	return "namespace " + strings.Join(names, ", ")
 }

@@ -25,6 +25,7 @@ type copied struct {
 	owner    string
 	rules    []string                // that made it
 	forms    []string                // the selections that these had then
+	moved    *Key                    // the place of its source, if that is another than its own
 	fate     v1alpha1.DeletionPolicy // when no rule asks for it
 	orphaned bool
 	disabled bool
@@ -44,10 +45,23 @@ func newCopied(obj *unstructured.Unstructured) *copied {
 	if err != nil {
 		return nil // not JSON: no API server sent it
 	}
-	return &copied{
+	out := &copied{
 		object: data, version: obj.GetResourceVersion(), owner: syncrules.Owner(obj), rules: syncrules.MadeBy(obj), forms: syncrules.Selections(obj),
 		fate: syncrules.RuleDeletion(obj), orphaned: syncrules.Orphaned(obj), disabled: syncrules.Disabled(obj),
 	}
+	from := syncrules.Source(obj)
+	if k := (Key{from.GroupKind(), from.Namespace, from.Name}); k != keyOf(obj.GroupVersionKind().GroupKind(), obj) {
+		out.moved = &k
+	}
+	return out
+}
+
+// source is the place that the copy at k was made from.
+func (c *copied) source(k Key) Key {
+	if c.moved != nil {
+		return *c.moved
+	}
+	return k
 }
 
 // ruled says that rules decide about the copy: it was made by one and is neither let go nor set aside.
@@ -199,9 +213,12 @@ func (f *copyFeed) Health(err error) {
 	if w.feed != f {
 		return
 	}
-	w.err = err
 	if err == nil {
+		if w.err != nil && f.e.classify(w.err) == classKindUnknown {
+			f.e.unlearn(w.scope.GVK)
+		}
 		f.e.retryFailed(f.kind())
 	}
+	w.err = err
 	f.e.kindDirty(f.kind())
 }

@@ -16,8 +16,28 @@
 // is known at that moment; so the order of events of one object does not matter, and any number of them
 // costs one write. The one mutex of Engine guards all state and is never held across a call outward. What is done
 // under it follows what an event is about, not how many peers, views and copies there are: by indexes of entries
-// by place and of copies by owner (index.go). A decision asks the copy's owner and the peers that have an entry
-// for the place, nobody else.
+// by the place of their copies and of copies by owner (index.go). A decision asks the copy's owner and the peers
+// that have an entry for the place, nobody else.
+//
+// # Where a copy belongs
+//
+// A Key is the place of a copy. Views are kept by the places of sources, and rules are found by the kind of their
+// sources (readers of a kind) and by the kinds of their copies (writers). Where a rule may rename, move or change
+// the kind of what it copies, each entry knows where its copies belong (aim), and each copy where its source is
+// (copied.moved), from its own marks; both are nil for everything that stays in its place. find joins the two. A
+// source that is there, but whose copy belongs elsewhere, is proof that it is gone from here: the old copy is
+// deleted and the new one is made, each on its own.
+//
+//   - Of several sources of one cluster for one place, the one that the copy was made from keeps it, else the
+//     first by kind, namespace and name has it. The others are a conflict, and change nothing.
+//   - A source of which it cannot be told where its copy belongs leaves the copies that it has as they are.
+//   - Only the local watches of the kinds and namespaces that rules may write are looked at, and there only what
+//     carries the marks of a rule.
+//   - Whether a kind is in namespaces here decides on the place of a copy. It is asked for (scoping.go) before a
+//     rule that moves anything is obeyed. That a rule selects a kind outside namespaces by namespaces alone is an
+//     error of the rule.
+//   - What templates may see of Cluster objects (sight.go) is part of what makes a copy. When it changes, places
+//     and copies are worked out anew, by rules that read it.
 //
 // # What is known, and what is not
 //
@@ -47,7 +67,7 @@
 //
 // An object without the marks of a copy is never touched. Where it has what the copies would bring, all is well;
 // that is how it is in clusters which get the same objects from the same place. Such objects are watched, one by
-// one or, where a kind has many, in the scopes of its rules, and of each only a hash is kept. It is read once for
+// one or, where a kind has many, in the scopes of those rules that move nothing, and of each only a hash is kept. It is read once for
 // each form of it, and of what is offered in its place (foreign.go).
 //
 // # What was written, and what was not

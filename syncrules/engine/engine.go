@@ -35,9 +35,12 @@ type Options struct {
 	Local Source
 	// Target is the local API server, written to.
 	Target Target
-	// Cluster returns the local Cluster object, for targets; nil when it is not known now. ClusterChanged
-	// says that the answer may have changed.
+	// Cluster returns the local Cluster object, for targets and templates; nil when it is not known now. It is
+	// not changed later: another state is another object. ClusterChanged says that the answer may have changed.
 	Cluster func() *v1alpha1.Cluster
+	// Namespaced says whether objects of a kind are in namespaces here. It may block: it is asked once for a kind,
+	// and again after an error. Without it, copies are in a namespace if their source is.
+	Namespaced func(context.Context, schema.GroupVersionKind) (bool, error)
 	// Event is told what happened to copies of a rule, summed up, from the goroutine of Report. The rule may be
 	// gone already.
 	Event func(rule string, event Event)
@@ -77,21 +80,26 @@ type Engine struct {
 	wake, reportWake, reviewWake chan struct{}
 
 	// mu guards everything below. No call leaves the package while it is held.
-	mu       sync.Mutex
-	ready    bool
-	cluster  *v1alpha1.Cluster
-	rules    map[string]*rule
-	kinds    map[schema.GroupKind]*kind
-	peers    map[string]*peer
-	peerIDs  []string                   // of peers, sorted
-	burdens  map[string]*burden         // by peer
-	views    map[string]map[Scope]*view // by peer
-	locals   map[Scope]*localWatch
-	draining bool // some of locals are kept only for copies that are yet to be decided on
-	copies   map[schema.GroupKind]*copySet
-	// holders are the views that have an entry for a place, awaited those that may be about to; both in
-	// the order of their peers.
-	holders map[schema.GroupKind]map[place][]*view
+	mu      sync.Mutex
+	ready   bool
+	cluster *v1alpha1.Cluster
+	seen    sight   // of cluster
+	scoping scoping // of kinds here
+	// namespaced is scoping as a function, nil while nothing is known.
+	namespaced func(schema.GroupVersionKind) (bool, error)
+	asking     map[schema.GroupVersionKind]chan struct{}
+	rules      map[string]*rule
+	kinds      map[schema.GroupKind]*kind
+	peers      map[string]*peer
+	peerIDs    []string                   // of peers, sorted
+	burdens    map[string]*burden         // by peer
+	views      map[string]map[Scope]*view // by peer
+	locals     map[Scope]*localWatch
+	draining   bool // some of locals are kept only for copies that are yet to be decided on
+	copies     map[schema.GroupKind]*copySet
+	// holders are the entries of views by the place of their copies, awaited the views that may be about to
+	// have one; both in the order of their peers.
+	holders map[schema.GroupKind]map[place][]holding
 	awaited map[schema.GroupKind][]*view
 	// stale are the kinds, and stalePeers the peers, whose views and keys must all be looked at again.
 	stale      map[schema.GroupKind]bool
@@ -137,9 +145,9 @@ func New(o Options) (*Engine, error) {
 		o: o, log: o.Log, consent: o.Consent,
 		wake: make(chan struct{}, 1), reportWake: make(chan struct{}, 1),
 		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
-		burdens: map[string]*burden{},
-		views:   map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]*copySet{},
-		holders: map[schema.GroupKind]map[place][]*view{}, awaited: map[schema.GroupKind][]*view{},
+		burdens: map[string]*burden{}, asking: map[schema.GroupVersionKind]chan struct{}{},
+		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]*copySet{},
+		holders: map[schema.GroupKind]map[place][]holding{}, awaited: map[schema.GroupKind][]*view{},
 		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{},
 		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
@@ -197,9 +205,10 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
 	}
 	e.serial++
 	fresh.serial = e.serial
+	fresh.fit(e.scoping)
 	if old != nil {
 		fresh.inherit(old)
-		e.stale[old.kind()] = true
+		e.staleRule(old)
 	}
 	e.rules[r.Name] = fresh
 	if old == nil {
@@ -209,7 +218,7 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
 			}
 		}
 	}
-	e.stale[fresh.kind()] = true
+	e.staleRule(fresh)
 	e.indexKinds()
 	e.mu.Unlock()
 	e.poke()
@@ -221,7 +230,7 @@ func (e *Engine) DeleteRule(name string) {
 	old := e.rules[name]
 	if old != nil {
 		delete(e.rules, name)
-		e.stale[old.kind()] = true
+		e.staleRule(old)
 		e.indexKinds()
 	}
 	e.mu.Unlock()
@@ -238,8 +247,16 @@ func (e *Engine) SetPeer(p Peer) {
 	e.mu.Lock()
 	old := e.peers[p.ClusterID]
 	changed := old == nil || !old.same(p)
+	now := &peer{Peer: p}
+	if old != nil {
+		now.seen = old.seen
+	}
+	if e.look(&now.seen, visible(p.Cluster)) {
+		e.peers[p.ClusterID] = now
+		changed = changed || e.anyReads()
+	}
 	if changed {
-		e.peers[p.ClusterID] = &peer{Peer: p}
+		e.peers[p.ClusterID] = now
 		e.stalePeers[p.ClusterID] = true
 	}
 	if old == nil {
@@ -258,8 +275,8 @@ func (e *Engine) RemovePeer(clusterID string) {
 	e.SetPeer(Peer{ClusterID: clusterID, Left: true})
 }
 
-// ClusterChanged says that Options.Cluster may answer differently now. Unless the labels differ, that is of no
-// consequence.
+// ClusterChanged says that Options.Cluster may answer differently now. Unless the labels differ, or templates see
+// the difference, that is of no consequence.
 func (e *Engine) ClusterChanged() { e.poke() }
 
 func (e *Engine) poke() { poked(e.wake) }
@@ -284,6 +301,11 @@ func (e *Engine) enqueue(k Key) {
 
 // enqueueAfter is enqueue with a delay; the key does not count as pending meanwhile.
 func (e *Engine) enqueueAfter(k Key, d time.Duration) { e.queue.AddAfter(k, d) }
+
+// pendingOf says that copies of the rule may be among the pending keys. mu is held.
+func (e *Engine) pendingOf(r *rule) bool {
+	return slices.ContainsFunc(r.kinds, func(gk schema.GroupKind) bool { return e.pendings[gk] > 0 })
+}
 
 // taken and done bracket the work on a key. mu is held.
 func (e *Engine) taken(k Key) {

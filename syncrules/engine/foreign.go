@@ -51,9 +51,12 @@ func (e *Engine) sumOf(obj *unstructured.Unstructured) uint64 {
 
 // contentOf hashes what a claim brings: what the source has, and the rules, in their present form, that make a
 // copy of it.
-func (e *Engine) contentOf(sum uint64, rules []*rule) uint64 {
+func (e *Engine) contentOf(sum uint64, rules []*rule, p *peer) uint64 {
 	for _, r := range rules {
 		sum = maphash.Comparable(e.seed, [2]uint64{sum, r.serial})
+		if r.reads { // the clusters, one of which is no other peer's
+			sum = maphash.Comparable(e.seed, [3]uint64{sum, p.seen.serial, e.seen.serial})
+		}
 	}
 	return sum
 }
@@ -192,9 +195,9 @@ func (e *Engine) superviseSightings(foreign map[schema.GroupKind]int, start star
 	wanted := map[Scope][]*rule{}
 	for gk, k := range e.kinds {
 		if n := foreign[gk]; n > maxForeign || n > maxForeign/2 && e.sighted(gk) {
-			for _, r := range k.rules {
-				if r.compiled == nil || k.clashes(r) {
-					continue
+			for _, r := range k.writers {
+				if r.moves || r.clash != "" {
+					continue // what moves does not belong where the rule selects
 				}
 				for _, s := range r.scopes {
 					wanted[s] = append(wanted[s], r)

@@ -15,25 +15,20 @@ import (
 // and are acted on at once.
 const guardWindow = time.Minute
 
-// lost counts, with Options.GuardLive, a copy whose source was deleted before our eyes like one that a list
-// lacks. mu is held.
-func (e *Engine) lost(rules []string, owner string, k Key) {
-	c := e.copyAt(k)
-	if c == nil || c.owner != owner {
-		return
-	}
-	for _, name := range rules {
+// lost counts, with Options.GuardLive, the copies of an entry that was deleted before our eyes like those of one
+// that a list lacks. mu is held.
+func (e *Engine) lost(v *view, from place, ent *entry) {
+	for _, name := range ent.rules {
 		r := e.rules[name]
-		if r == nil || r.compiled == nil || !r.judged[owner] || !c.ruled(name) || !c.selectedBy(r) {
+		if r == nil || r.compiled == nil || !r.judged[v.peer] {
 			continue
 		}
-		if r.lacking == nil {
-			r.lacking = map[string]map[place]struct{}{}
+		x, _ := ent.aimOf(name, v.key(from))
+		c := e.copyAt(x.to)
+		if c == nil || c.owner != v.peer || !c.ruled(name) || !c.selectedBy(r) {
+			continue
 		}
-		if r.lacking[owner] == nil {
-			r.lacking[owner] = map[place]struct{}{}
-		}
-		r.lacking[owner][k.place()] = struct{}{}
+		r.lacks(v.peer, from)
 		e.guard(r)
 	}
 }
@@ -65,8 +60,10 @@ func (e *Engine) guard(r *rule) {
 	for _, of := range r.lacking {
 		absent += len(of)
 	}
-	if set := e.copies[r.kind()]; set != nil {
-		copies = set.ruled[r.name]
+	for _, gk := range r.kinds {
+		if set := e.copies[gk]; set != nil {
+			copies += set.ruled[r.name]
+		}
 	}
 	if absent > 0 {
 		lost := r.recent(time.Now())
@@ -81,7 +78,7 @@ func (e *Engine) guard(r *rule) {
 		syncrules.Guarded(r.absent, r.copies) && r.absent > r.confirm
 	if was != r.guarded {
 		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)
-		e.stale[r.kind()] = true
+		e.staleRule(r)
 		e.poke()
 	}
 }

@@ -93,8 +93,8 @@ func (e *Engine) putCopy(k Key, c *copied) {
 		}
 		set.remove(k.place(), old)
 		for _, name := range old.rules {
-			if old.owner != c.owner || !c.ruled(name) {
-				e.lacksNot(name, old.owner, k.place())
+			if from := old.source(k); old.owner != c.owner || !c.ruled(name) || from != c.source(k) {
+				e.lacksNot(name, old.owner, from.place())
 			}
 		}
 	}
@@ -111,12 +111,13 @@ func (e *Engine) dropCopy(k Key) {
 	if len(set.at) == 0 {
 		delete(e.copies, k.GroupKind)
 	}
+	from := old.source(k)
 	for _, name := range old.rules {
-		e.lacksNot(name, old.owner, k.place())
+		e.lacksNot(name, old.owner, from.place())
 	}
 	for s, v := range e.views[old.owner] {
-		if s.GVK.GroupKind() == k.GroupKind {
-			delete(v.gone, k.place())
+		if s.GVK.GroupKind() == from.GroupKind {
+			delete(v.gone, passage{from.place(), k})
 		}
 	}
 	if e.draining {
@@ -124,47 +125,89 @@ func (e *Engine) dropCopy(k Key) {
 	}
 }
 
+// holding is an entry of a view, in the index by the place of its copy.
+type holding struct {
+	v    *view
+	from place // of the entry
+}
+
+// compare orders holdings by peer and source.
+func (h holding) compare(o holding) int {
+	if c := byPeer(h.v, o.v); c != 0 {
+		return c
+	}
+	return compareKeys(h.v.key(h.from), o.v.key(o.from))
+}
+
+// compareKeys is the order in which several sources of one cluster get a place.
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
 // putEntry and dropEntry keep the entries of a view.
-func (e *Engine) putEntry(v *view, at place, ent *entry) {
-	if old := v.entries[at]; old == nil {
-		e.index(v, at)
+func (e *Engine) putEntry(v *view, from place, ent *entry) {
+	old := v.entries[from]
+	switch {
+	case old == nil:
+		e.index(v, from, ent)
 		v.weighs(1, ent.size())
-	} else {
+	case slices.Equal(old.aims, ent.aims):
+		v.weighs(0, ent.size()-old.size())
+	default:
+		e.unindex(v, from, old)
+		e.index(v, from, ent)
 		v.weighs(0, ent.size()-old.size())
 	}
-	v.entries[at] = ent
-	delete(v.gone, at)
+	v.entries[from] = ent
+	for to := range ent.targets(v.key(from)) {
+		delete(v.gone, passage{from, to})
+	}
 	for _, name := range ent.rules {
-		e.lacksNot(name, v.peer, at)
+		e.lacksNot(name, v.peer, from)
 	}
 }
 
-func (e *Engine) dropEntry(v *view, at place) {
-	if old := v.entries[at]; old != nil {
+func (e *Engine) dropEntry(v *view, from place) {
+	if old := v.entries[from]; old != nil {
 		v.weighs(-1, -old.size())
+		e.unindex(v, from, old)
 	}
-	delete(v.entries, at)
-	gk := v.scope.GVK.GroupKind()
-	held := e.holders[gk]
-	held[at] = slices.DeleteFunc(held[at], func(x *view) bool { return x == v })
-	if len(held[at]) == 0 {
-		delete(held, at)
+	delete(v.entries, from)
+}
+
+// index notes that the view has an entry, and unindex that it has it no more.
+func (e *Engine) index(v *view, from place, ent *entry) {
+	h := holding{v, from}
+	for to := range ent.targets(v.key(from)) {
+		held := e.holders[to.GroupKind]
+		if held == nil {
+			held = map[place][]holding{}
+			e.holders[to.GroupKind] = held
+		}
+		at := to.place()
+		i, _ := slices.BinarySearchFunc(held[at], h, holding.compare)
+		held[at] = slices.Insert(held[at], i, h)
 	}
-	if len(held) == 0 {
-		delete(e.holders, gk)
+	if ent.aims != nil {
+		e.tellFaults(v, from, ent)
 	}
 }
 
-// index notes that the view has an entry; holders are in the order of their peers.
-func (e *Engine) index(v *view, at place) {
-	gk := v.scope.GVK.GroupKind()
-	held := e.holders[gk]
-	if held == nil {
-		held = map[place][]*view{}
-		e.holders[gk] = held
+func (e *Engine) unindex(v *view, from place, ent *entry) {
+	for to := range ent.targets(v.key(from)) {
+		held, at := e.holders[to.GroupKind], to.place()
+		held[at] = slices.DeleteFunc(held[at], func(h holding) bool { return h.v == v && h.from == from })
+		if len(held[at]) == 0 {
+			delete(held, at)
+		}
+		if len(held) == 0 {
+			delete(e.holders, to.GroupKind)
+		}
 	}
-	i, _ := slices.BinarySearchFunc(held[at], v, byPeer)
-	held[at] = slices.Insert(held[at], i, v)
+	if ent.aims != nil {
+		e.forget(faultKey(v, from))
+	}
 }
 
 func (v *view) weighs(objects, bytes int64) {
@@ -200,9 +243,38 @@ func (e *Engine) wakeWaiting(peer string) {
 }
 
 // expect notes views that were opened just now, to be waited for.
-func (e *Engine) expect(gk schema.GroupKind, opened []*view) {
-	if len(opened) > 0 {
-		e.awaited[gk] = append(slices.DeleteFunc(e.awaited[gk], func(v *view) bool { return !v.awaited() }), opened...)
+func (e *Engine) expect(opened []*view) {
+	kinds := map[schema.GroupKind]struct{}{}
+	for _, v := range opened {
+		for _, gk := range e.writtenFrom(v.feed.judges) {
+			if _, ok := kinds[gk]; !ok {
+				kinds[gk] = struct{}{}
+				e.awaited[gk] = slices.DeleteFunc(e.awaited[gk], func(v *view) bool { return !v.awaited() })
+			}
+			e.awaited[gk] = append(e.awaited[gk], v)
+		}
+	}
+	for gk := range kinds {
 		slices.SortStableFunc(e.awaited[gk], byPeer)
 	}
+}
+
+// writtenFrom are the kinds of the copies that rules make.
+func (e *Engine) writtenFrom(rules map[string]string) []schema.GroupKind {
+	var kinds []schema.GroupKind
+	for name := range rules {
+		r := e.rules[name]
+		switch {
+		case r == nil:
+		case kinds == nil:
+			kinds = r.kinds
+		default:
+			for _, gk := range r.kinds {
+				if !slices.Contains(kinds, gk) {
+					kinds = append(slices.Clip(kinds), gk)
+				}
+			}
+		}
+	}
+	return kinds
 }

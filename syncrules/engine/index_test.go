@@ -21,28 +21,30 @@ func (w *world) checkIndexes() {
 	e := w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	entries := 0
+	targets := 0
 	for _, views := range e.views {
 		for s, v := range views {
-			entries += len(v.entries)
-			for at := range v.entries {
-				if !slices.Contains(e.holders[s.GVK.GroupKind()][at], v) {
-					w.t.Errorf("the entry %v of %s is in no index", at, v.peer)
+			for at, ent := range v.entries {
+				for to := range ent.targets(v.key(at)) {
+					targets++
+					if !slices.Contains(e.holders[to.GroupKind][to.place()], holding{v, at}) {
+						w.t.Errorf("the entry %v %v of %s is in no index", s.GVK.Kind, at, v.peer)
+					}
 				}
 			}
 		}
 	}
 	for gk, at := range e.holders {
-		for place, views := range at {
-			entries -= len(views)
-			if len(views) == 0 || !slices.IsSortedFunc(views, byPeer) {
-				w.t.Errorf("%s %v is held by %v", gk, place, views)
+		for place, held := range at {
+			targets -= len(held)
+			if len(held) == 0 || !slices.IsSortedFunc(held, holding.compare) {
+				w.t.Errorf("%s %v is held by %v", gk, place, held)
 			}
 		}
 	}
 	w.checkBurdens()
-	if entries != 0 {
-		w.t.Errorf("%d more entries than are indexed", entries)
+	if targets != 0 {
+		w.t.Errorf("%d more copies of entries than are indexed", targets)
 	}
 	for gk, set := range e.copies {
 		owned, ruled := 0, map[string]int{}

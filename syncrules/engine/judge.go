@@ -17,7 +17,7 @@ func (e *Engine) judgeKind(gk schema.GroupKind) {
 	if k == nil {
 		return
 	}
-	for _, r := range k.rules {
+	for _, r := range k.writers {
 		if r.compiled == nil || !e.localsComplete(r) {
 			continue
 		}
@@ -25,10 +25,8 @@ func (e *Engine) judgeKind(gk schema.GroupKind) {
 			e.judgeOwner(r, id)
 		}
 		r.lacking = nil
-		if e.copies[gk] != nil {
-			for owner := range e.copies[gk].by {
-				e.countLacking(r, owner)
-			}
+		for owner := range r.judged {
+			e.countLacking(r, owner)
 		}
 		e.guard(r)
 	}
@@ -37,7 +35,7 @@ func (e *Engine) judgeKind(gk schema.GroupKind) {
 // judgePeer judges what all rules have of one peer.
 func (e *Engine) judgePeer(id string) {
 	for _, k := range e.kinds {
-		for _, r := range k.rules {
+		for _, r := range k.readers {
 			e.judge(r, id)
 		}
 	}
@@ -55,10 +53,10 @@ func (e *Engine) judge(r *rule, owner string) {
 
 // localsComplete says that all local scopes which the rule may have copies in are complete.
 func (e *Engine) localsComplete(r *rule) bool {
-	for _, s := range r.scopes {
+	for _, s := range r.targets {
 		complete := false
 		for _, ns := range [...]string{"", s.Namespace} {
-			w := e.locals[copyScope(r.compiled.TargetKind(), ns)]
+			w := e.locals[copyScope(s.GVK, ns)]
 			complete = complete || w != nil && w.complete
 		}
 		if !complete {
@@ -88,9 +86,11 @@ func (e *Engine) judgeOwner(r *rule, owner string) {
 		return
 	}
 	r.judged[owner] = true
-	for at, c := range e.copies[r.kind()].of(owner) {
-		if c.ruled(r.name) {
-			e.enqueue(Key{r.kind(), at.namespace, at.name})
+	for _, gk := range r.kinds {
+		for at, c := range e.copies[gk].of(owner) {
+			if c.ruled(r.name) {
+				e.enqueue(Key{gk, at.namespace, at.name})
+			}
 		}
 	}
 }
@@ -101,21 +101,29 @@ func (e *Engine) countLacking(r *rule, owner string) {
 	if !r.judged[owner] {
 		return
 	}
-	for at, c := range e.copies[r.kind()].of(owner) {
-		if !c.ruled(r.name) || !c.selectedBy(r) {
-			continue
+	for _, gk := range r.kinds {
+		for at, c := range e.copies[gk].of(owner) {
+			if !c.ruled(r.name) || !c.selectedBy(r) {
+				continue
+			}
+			k := Key{gk, at.namespace, at.name}
+			from := c.source(k)
+			if f, _ := e.find(r, owner, from, k); f != lacking {
+				continue
+			}
+			r.lacks(owner, from.place())
 		}
-		if f, _ := e.find(r, owner, at); f != lacking {
-			continue
-		}
-		if r.lacking == nil {
-			r.lacking = map[string]map[place]struct{}{}
-		}
-		if r.lacking[owner] == nil {
-			r.lacking[owner] = map[place]struct{}{}
-		}
-		r.lacking[owner][at] = struct{}{}
 	}
+}
+
+func (r *rule) lacks(owner string, from place) {
+	if r.lacking == nil {
+		r.lacking = map[string]map[place]struct{}{}
+	}
+	if r.lacking[owner] == nil {
+		r.lacking[owner] = map[place]struct{}{}
+	}
+	r.lacking[owner][from] = struct{}{}
 }
 
 // recount resumes rules that the guard has stopped, when what was lacking came back.

@@ -36,6 +36,7 @@ type server struct {
 	requests   map[string]int  // by verb
 	statuses   map[string]bool // kinds whose status is a subresource
 	admit      func(obj *unstructured.Unstructured) error
+	unserved   map[string]bool // kinds that do not exist
 }
 
 type serverWatch struct {
@@ -163,6 +164,18 @@ func (s *server) cut(err error) {
 	}
 }
 
+// serve makes a kind exist, as its CRD does.
+func (s *server) serve(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unserved, kind)
+	for w := range s.watches {
+		if w.scope.GVK.Kind == kind {
+			w.list(s)
+		}
+	}
+}
+
 // --- Source
 
 func (s *server) Watch(ctx context.Context, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) error {
@@ -171,10 +184,12 @@ func (s *server) Watch(ctx context.Context, scope Scope, keep func(*unstructured
 	s.mu.Lock()
 	s.watches[w] = struct{}{}
 	s.requests["watch"]++
-	if s.down != nil {
-		err := s.down
+	switch err := s.down; {
+	case err != nil:
 		w.events <- func() { sink.Health(err) }
-	} else {
+	case s.unserved[scope.GVK.Kind]:
+		w.events <- func() { sink.Health(ErrKindUnknown) }
+	default:
 		w.list(s)
 	}
 	s.mu.Unlock()
@@ -194,7 +209,7 @@ func (s *server) Watch(ctx context.Context, scope Scope, keep func(*unstructured
 }
 
 func (w *serverWatch) selects(obj *unstructured.Unstructured) bool {
-	if obj.GroupVersionKind() != w.scope.GVK || (w.scope.Namespace != "" && obj.GetNamespace() != w.scope.Namespace) {
+	if obj.GroupVersionKind() != w.scope.GVK || !w.scope.covers(obj.GetNamespace()) {
 		return false
 	}
 	if name, ok := strings.CutPrefix(w.scope.FieldSelector, "metadata.name="); ok && name != obj.GetName() {
@@ -275,6 +290,9 @@ func (s *server) Create(_ context.Context, obj *unstructured.Unstructured) (*uns
 		return nil, err
 	}
 	k := serverKey(obj)
+	if s.unserved[k.Kind] {
+		return nil, ErrKindUnknown
+	}
 	if k.Namespace != "" && !s.namespaces[k.Namespace] {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, k.Namespace)
 	}

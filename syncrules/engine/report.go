@@ -135,7 +135,6 @@ func sameReport(a, b RuleReport) bool {
 func (e *Engine) reportOf(r *rule) RuleReport {
 	t := &r.tally
 	out := RuleReport{ObservedGeneration: r.gen, Matched: t.matched, Synced: t.synced, Failed: t.failed, Conflicts: t.conflicts}
-	k := e.kinds[r.kind()]
 	var troubles []trouble
 	asked := 0
 	for _, id := range e.peerIDs {
@@ -143,7 +142,7 @@ func (e *Engine) reportOf(r *rule) RuleReport {
 		if p.Left || r.compiled == nil {
 			continue
 		}
-		if _, watch, _ := e.relate(k, r, p); !watch {
+		if _, watch, _ := e.relate(r, p); !watch {
 			continue
 		}
 		asked++
@@ -156,7 +155,7 @@ func (e *Engine) reportOf(r *rule) RuleReport {
 	for _, text := range t.texts {
 		out.LastErrors = append(out.LastErrors, text.text)
 	}
-	c := e.readyCondition(k, r, asked, troubles)
+	c := e.readyCondition(r, asked, troubles)
 	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, bounded(c.Message, maxMessage)
 	r.sender.wasReady = c.Status == metav1.ConditionTrue
 	out.Conditions = []metav1.Condition{c}

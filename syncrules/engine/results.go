@@ -47,8 +47,9 @@ type result struct {
 
 // offer is that the rules select an object at an origin.
 type offer struct {
-	origin string
-	rules  []string
+	origin  string
+	rules   []string
+	surplus bool // another object of the origin has the place
 }
 
 // note is what is remembered of a key between attempts.
@@ -170,11 +171,19 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 	r := &result{owner: out.decision.Owner}
 	for i := range j.claims {
 		if c := &j.claims[i]; len(c.rules) > 0 {
-			r.offers = append(r.offers, offer{c.Origin, c.names})
+			r.offers = append(r.offers, offer{origin: c.Origin, rules: c.names})
 			for _, name := range c.names {
 				if !slices.Contains(r.rules, name) {
 					r.rules = append(r.rules, name)
 				}
+			}
+		}
+	}
+	for _, s := range j.surplus {
+		r.offers = append(r.offers, offer{s.origin, s.rules, true})
+		for _, name := range s.rules {
+			if !slices.Contains(r.rules, name) {
+				r.rules = append(r.rules, name)
 			}
 		}
 	}
@@ -207,21 +216,21 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 	switch {
 	case out.problem != nil:
 		r.state, r.reason, r.text = failed, out.problem.reason, out.problem.text
-	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0:
-		r.conflict, r.reason, r.text = true, ReasonConflict, e.conflictText(j.key, out.decision)
+	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0, len(j.surplus) > 0:
+		r.conflict, r.reason, r.text = true, ReasonConflict, e.conflictText(j, out.decision)
 	case out.dropped != "":
 		r.reason, r.text = ReasonSchemaMismatch, oneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}
 	return r
 }
 
-func (e *Engine) conflictText(k Key, d syncrules.Decision) string {
-	text := k.String() + ": "
+func (e *Engine) conflictText(j *job, d syncrules.Decision) string {
+	text := j.key.String() + ": "
 	if d.Action == syncrules.Conflict {
 		text += d.Reason
 	} else {
 		text += "it is a copy from cluster " + e.clusterName(d.Owner)
-		if local := e.copyAt(k); local != nil && len(local.rules) > 0 {
+		if local := e.copyAt(j.key); local != nil && len(local.rules) > 0 {
 			text += ", made by rule " + strings.Join(local.rules, ", ")
 		}
 	}
@@ -231,6 +240,10 @@ func (e *Engine) conflictText(k Key, d syncrules.Decision) string {
 			names[i] = e.clusterName(id)
 		}
 		text += "; other content is in cluster " + strings.Join(names, ", ")
+	}
+	if n := len(j.surplus); n > 0 {
+		text += fmt.Sprintf("; %d more would be copied into the same place, such as %s of cluster %s",
+			n, j.surplus[0].from, e.clusterName(j.surplus[0].origin))
 	}
 	return oneLine(text)
 }
@@ -318,6 +331,7 @@ func (t *tally) add(k Key, rule string, res *result, n int32) {
 		s := t.source(o.origin)
 		s.matched += n
 		switch {
+		case o.surplus:
 		case res.state == synced && (o.origin == res.owner || res.owner == ""):
 			s.synced += n
 		case res.state == failed:
@@ -377,7 +391,10 @@ func (e *Engine) tallyLag(j *job, out outcome) {
 // kindDirty makes all rules of a kind be reported. mu is held.
 func (e *Engine) kindDirty(gk schema.GroupKind) {
 	if k := e.kinds[gk]; k != nil {
-		for _, r := range k.rules {
+		for _, r := range k.readers {
+			r.sender.dirty = true
+		}
+		for _, r := range k.writers {
 			r.sender.dirty = true
 		}
 		poked(e.reportWake)

@@ -77,7 +77,7 @@ func (e *Engine) superviseReviews() {
 		if r.compiled == nil {
 			continue
 		}
-		for _, s := range r.compiled.TargetScopes() {
+		for _, s := range r.targets {
 			if key := (reviewKey{gvk: s.GVK}); e.reviews[key] == nil {
 				e.reviews[key] = &review{verbs: writeVerbs(), next: time.Now()}
 				poked(e.reviewWake)
@@ -97,7 +97,7 @@ func (e *Engine) reviewed(gvk schema.GroupVersionKind) []string {
 		if r.compiled == nil {
 			continue
 		}
-		for _, s := range r.compiled.TargetScopes() {
+		for _, s := range r.targets {
 			if s.GVK == gvk {
 				all[s.Namespace] = true
 			}
@@ -305,7 +305,7 @@ func (e *Engine) lacksHere(r *rule) string {
 	seen := map[schema.GroupVersionKind]bool{}
 	kinds := []schema.GroupVersionKind{}
 	if r.compiled != nil {
-		for _, s := range r.compiled.TargetScopes() {
+		for _, s := range r.targets {
 			kinds = append(kinds, s.GVK)
 		}
 		if r.compiled.CreatesNamespace() && r.tally.reasons[ReasonMissingPermission] > 0 {

@@ -25,13 +25,24 @@ type rule struct {
 	name     string
 	spec     *v1alpha1.ResourceSyncRuleSpec
 	gen      int64
-	compiled *syncrules.Rule // nil when err is set
-	err      error
-	scopes   []Scope // at a source
-	confirm  int     // how many deletions were confirmed
-	serial   uint64  // tells this form of the rule from all others
+	parsed   *syncrules.Rule // nil when parseErr is set
+	parseErr error
+	confirm  int    // how many deletions were confirmed
+	serial   uint64 // tells this form of the rule from all others
 	// selection tells forms of the rule apart by what they select; entries of views are judged by it.
 	selection string
+	// learns are the kinds of which it must be known whether they are in namespaces.
+	learns []schema.GroupVersionKind
+	// moves says that copies may be elsewhere than their sources, reads that they depend on Cluster objects.
+	moves, reads bool
+
+	// What follows when it is known which kinds are in namespaces (fit).
+	compiled *syncrules.Rule // nil when err is set
+	err      error
+	scopes   []Scope            // at a source
+	targets  []Scope            // here, where its copies are
+	kinds    []schema.GroupKind // of targets, each once
+	clash    string             // why it cannot be used beside other rules; "" normally
 
 	// judged are the owners of which it was counted what is lacking, since the rule has had its present
 	// selection. Until then nothing is concluded from what is lacking.
@@ -55,22 +66,53 @@ func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 	if n, err := strconv.Atoi(r.Annotations[syncrules.AnnotationConfirmDeletions]); err == nil {
 		out.confirm = n
 	}
-	out.compiled, out.err = syncrules.Compile(r)
-	if out.err == nil {
-		if out.err = consent.RefuseKind(out.compiled.TargetKind()); out.err != nil {
-			out.compiled = nil
+	parsed, err := syncrules.Compile(r)
+	if err == nil {
+		for _, t := range parsed.TargetScopes() {
+			err = cmp.Or(err, consent.RefuseKind(t.GVK))
 		}
 	}
-	if out.compiled != nil {
-		out.selection = out.compiled.Selection()
-		for _, s := range out.compiled.Scopes() {
-			out.scopes = append(out.scopes, Scope{
-				GVK: out.compiled.Kind(), Namespace: s.Namespace,
-				LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector,
-			})
-		}
+	if err != nil {
+		out.parseErr = err
+	} else {
+		out.parsed, out.selection = parsed, parsed.Selection()
+		out.moves, out.reads, out.learns = parsed.Moves(), parsed.ReadsClusters(), kindsToLearn(parsed)
 	}
+	out.fit(nil)
 	return out
+}
+
+// fit works out what to watch by what is known of kinds. Where it is not known, a kind counts as one in namespaces:
+// that is harmless, since namespaces are ignored for objects outside them.
+func (r *rule) fit(known scoping) {
+	r.compiled, r.err, r.scopes, r.targets = r.parsed, r.parseErr, nil, nil
+	r.kinds = nil
+	if r.compiled == nil {
+		return
+	}
+	gvk, scopes := r.compiled.Kind(), r.compiled.Scopes()
+	if known.outsideNamespaces(gvk) {
+		if r.err = r.compiled.CheckClusterScoped(); r.err != nil {
+			r.compiled = nil
+			return
+		}
+		scopes = r.compiled.ClusterScopes()
+	}
+	for _, s := range scopes {
+		r.scopes = append(r.scopes, Scope{GVK: gvk, Namespace: s.Namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector})
+	}
+	for _, t := range r.compiled.TargetScopes() {
+		s := Scope{GVK: t.GVK, Namespace: t.Namespace}
+		if known.outsideNamespaces(t.GVK) {
+			s.Namespace = ""
+		}
+		if !slices.Contains(r.targets, s) {
+			r.targets = append(r.targets, s)
+		}
+		if gk := t.GVK.GroupKind(); !slices.Contains(r.kinds, gk) {
+			r.kinds = append(r.kinds, gk)
+		}
+	}
 }
 
 // same says that the edit, if there was one, is of no consequence: of the status, say.
@@ -88,36 +130,77 @@ func (r *rule) inherit(old *rule) {
 	}
 }
 
+// kind is the kind of the rule's sources.
 func (r *rule) kind() schema.GroupKind { return r.spec.GVK.Schema().GroupKind() }
+
+// makes says that the rule may make the copy at a place.
+func (r *rule) makes(k Key) bool {
+	return slices.ContainsFunc(r.targets, func(s Scope) bool { return s.GVK.GroupKind() == k.GroupKind && s.covers(k.Namespace) })
+}
 
 // kind is what the rules about one kind share.
 type kind struct {
-	gvk   schema.GroupVersionKind // of the first usable rule: it decides on the version
-	rules []*rule                 // by name
+	// read and written are the versions that sources and copies of the kind are looked at in: those of the
+	// first usable rule.
+	read, written schema.GroupVersionKind
+	// readers have sources of the kind, writers copies; both by name. A rule that does not move is in both.
+	readers, writers []*rule
 }
-
-// clashes says that the rule wants another version than the one that the kind is written in.
-func (k *kind) clashes(r *rule) bool { return r.compiled != nil && r.compiled.TargetKind() != k.gvk }
 
 // indexKinds makes kinds from rules. mu is held.
 func (e *Engine) indexKinds() {
 	clear(e.kinds)
+	of := func(gk schema.GroupKind) *kind {
+		if e.kinds[gk] == nil {
+			e.kinds[gk] = &kind{}
+		}
+		return e.kinds[gk]
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.rules)) {
 		r := e.rules[name]
-		k := e.kinds[r.kind()]
-		if k == nil {
-			k = &kind{}
-			e.kinds[r.kind()] = k
+		source := of(r.kind())
+		source.readers = append(source.readers, r)
+		if r.clash = ""; r.compiled == nil {
+			continue
 		}
-		if k.gvk.Empty() && r.compiled != nil {
-			k.gvk = r.compiled.TargetKind()
+		versions := map[*schema.GroupVersionKind]schema.GroupVersionKind{&source.read: r.compiled.Kind()}
+		for _, s := range r.targets {
+			versions[&of(s.GVK.GroupKind()).written] = s.GVK
 		}
-		k.rules = append(k.rules, r)
+		for have, want := range versions {
+			if !have.Empty() && *have != want {
+				r.clash = fmt.Sprintf("it is about version %s of %s, another rule about %s; use one version for all", want.Version, want.GroupKind(), have.Version)
+			}
+		}
+		for have, want := range versions {
+			if r.clash == "" {
+				*have = want
+			}
+		}
+		for _, gk := range r.kinds {
+			of(gk).writers = append(of(gk).writers, r)
+		}
+	}
+}
+
+// staleRule makes everything that is about the rule be looked at again. mu is held.
+func (e *Engine) staleRule(r *rule) {
+	e.stale[r.kind()] = true
+	for _, gk := range r.kinds {
+		e.stale[gk] = true
+	}
+	for gk, set := range e.copies { // that it made in an earlier form
+		if set.ruled[r.name] > 0 {
+			e.stale[gk] = true
+		}
 	}
 }
 
 // peer is a cluster of the group, or one that has left it.
-type peer struct{ Peer }
+type peer struct {
+	Peer
+	seen sight // of its Cluster object
+}
 
 func (p *peer) same(o Peer) bool {
 	return p.Source == o.Source && p.Name == o.Name && p.Why == o.Why && p.Left == o.Left && p.FeaturesKnown == o.FeaturesKnown &&
@@ -140,12 +223,12 @@ const (
 
 // relate says what a rule wants of a peer, and why not if it does not ask. watch says that what the peer has
 // should be known all the same. mu is held.
-func (e *Engine) relate(k *kind, r *rule, p *peer) (rel relation, watch bool, why string) {
+func (e *Engine) relate(r *rule, p *peer) (rel relation, watch bool, why string) {
 	switch {
 	case r.err != nil:
 		return holds, false, "rule " + r.name + " cannot be used"
-	case k.clashes(r):
-		return holds, false, fmt.Sprintf("rule %s asks for version %s, another rule for %s", r.name, r.compiled.TargetKind().Version, k.gvk.Version)
+	case r.clash != "":
+		return holds, false, "rule " + r.name + ": " + r.clash
 	case r.compiled.HasTargets() && e.cluster == nil:
 		return holds, false, "the labels of this cluster are not known yet"
 	case r.compiled.HasTargets() && !r.compiled.Targets(e.cluster.Labels):
@@ -154,6 +237,10 @@ func (e *Engine) relate(k *kind, r *rule, p *peer) (rel relation, watch bool, wh
 		return holds, false, "the features of cluster " + p.name() + " are not known yet"
 	case r.compiled.HasFeatures() && !r.compiled.FeaturesMatch(p.Features):
 		return asksNot, false, "cluster " + p.name() + " lacks the features that rule " + r.name + " asks for"
+	case r.moves && !e.fitted(r):
+		return holds, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
+	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
+		return holds, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
 	case r.compiled.Paused():
 		return holds, true, "rule " + r.name + " is paused"
 	case r.guarded:

@@ -86,6 +86,8 @@ type Peer struct {
 	ClusterID string
 	// Name is the name of its Cluster object, for people; it may be empty.
 	Name string
+	// Cluster is its Cluster object here, for templates; nil when it is not known. It is not changed later.
+	Cluster *v1alpha1.Cluster
 	// Features are the ClusterFeatures of the cluster, complete if FeaturesKnown. Until they are, rules
 	// with clusterFeatureMatch leave its copies as they are.
 	Features      []*v1alpha1.ClusterFeature

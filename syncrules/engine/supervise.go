@@ -33,6 +33,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 		})
 		return cancel
 	}
+	e.superviseScoping(start)
 	scopes, changed := e.superviseLocals(start)
 	e.superviseViews(start)
 	e.superviseForeign(start)
@@ -42,22 +43,6 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	e.mu.Unlock()
 	if changed && e.o.ScopesChanged != nil {
 		e.o.ScopesChanged(scopes)
-	}
-}
-
-// setCluster takes in the local Cluster object: targets look at its labels alone.
-func (e *Engine) setCluster(now *v1alpha1.Cluster) {
-	was := e.cluster
-	e.cluster = now
-	if (was == nil) == (now == nil) && (now == nil || maps.Equal(was.Labels, now.Labels)) {
-		return
-	}
-	for gk, k := range e.kinds {
-		for _, r := range k.rules {
-			if r.compiled != nil && r.compiled.HasTargets() {
-				e.stale[gk] = true
-			}
-		}
 	}
 }
 
@@ -152,19 +137,18 @@ func (e *Engine) wantedLocals() map[Scope]bool {
 	wanted := map[Scope]bool{}
 	for _, k := range e.kinds {
 		namespaces := map[string]bool{}
-		for _, r := range k.rules {
-			if r.compiled == nil || k.clashes(r) {
-				continue
-			}
-			for _, s := range r.scopes {
-				namespaces[s.Namespace] = true
+		for _, r := range k.writers {
+			for _, s := range r.targets {
+				if s.GVK == k.written && r.clash == "" {
+					namespaces[s.Namespace] = true
+				}
 			}
 		}
 		if namespaces[""] {
 			namespaces = map[string]bool{"": true}
 		}
 		for ns := range namespaces {
-			wanted[copyScope(k.gvk, ns)] = true
+			wanted[copyScope(k.written, ns)] = true
 		}
 	}
 	return wanted

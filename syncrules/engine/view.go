@@ -39,7 +39,7 @@ type view struct {
 	since        time.Time
 	err          error
 	// gone are the deletions that were seen live and not yet acted on.
-	gone map[place]struct{}
+	gone map[passage]struct{}
 	// held is the size of entries; burden that of all views of the peer.
 	held   load
 	burden *burden
@@ -51,6 +51,7 @@ type entry struct {
 	object  packed
 	sum     uint64   // of object; as Engine.sumOf unless rules may read fields that no copy has
 	rules   []string // that select it, by name; shared, not to be changed
+	aims    []aim    // where the copies of these rules belong; nil when all of them are in the place of the entry
 	held    string   // why copies stay as they are; "" normally
 	arrived time.Time
 }
@@ -58,7 +59,7 @@ type entry struct {
 func (a *entry) size() int64 { return int64(len(a.object)) }
 
 func (a *entry) same(b *entry) bool {
-	return a.held == b.held && slices.Equal(a.rules, b.rules) && bytes.Equal(a.object, b.object)
+	return a.held == b.held && slices.Equal(a.rules, b.rules) && slices.Equal(a.aims, b.aims) && bytes.Equal(a.object, b.object)
 }
 
 // feed is the Sink of a view for as long as its watch runs. Its rules never change: another set of rules is
@@ -71,26 +72,34 @@ type feed struct {
 	names  [][]string        // of each rule alone, so that entries can share them
 	judges map[string]string
 	whole  bool // rules may read fields that no copy has
-	stop   func()
+	// moves says that rules may put copies elsewhere, reads that this depends on the Cluster objects of input.
+	moves, reads bool
+	input        syncrules.Input
+	stop         func()
 
 	coming  coming
 	tripped atomic.Bool // it is too much: the attempt is being ended
 	attempt atomic.Pointer[context.CancelFunc]
 }
 
-func newFeed(e *Engine, v *view, source Source, rules []*rule) *feed {
-	f := &feed{e: e, v: v, source: source, judges: map[string]string{}}
+func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
+	f := &feed{e: e, v: v, source: p.Source, judges: map[string]string{}, input: e.inputOf(p)}
 	for _, r := range rules {
 		f.rules = append(f.rules, r.compiled)
 		f.names = append(f.names, []string{r.name})
 		f.judges[r.name] = r.selection
 		f.whole = f.whole || r.compiled.ReadsContent()
+		f.moves = f.moves || r.moves
+		f.reads = f.reads || r.moves && r.reads
 	}
 	return f
 }
 
 // serves says that the feed is the one for these rules as they are now.
-func (f *feed) serves(rules []*rule) bool {
+func (f *feed) serves(p *peer, rules []*rule) bool {
+	if f.source != p.Source || f.reads && (f.input.Cluster != p.seen.cluster || f.input.LocalCluster != f.e.seen.cluster) {
+		return false
+	}
 	return len(rules) == len(f.judges) && !slices.ContainsFunc(rules, func(r *rule) bool {
 		selection, ok := f.judges[r.name]
 		return !ok || selection != r.selection
@@ -114,19 +123,24 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 		return nil
 	}
 	var names []string
+	var aims []aim
 	for i, r := range f.rules {
-		switch {
-		case !r.Match(obj):
-		case names == nil:
+		if !r.Match(obj) {
+			continue
+		}
+		if names == nil {
 			names = f.names[i]
-		default:
+		} else {
 			names = append(slices.Clip(names), r.Name())
+		}
+		if f.moves {
+			aims = append(aims, f.aim(r, obj))
 		}
 	}
 	if names == nil {
 		return nil
 	}
-	out := &entry{rules: names, arrived: time.Now()}
+	out := &entry{rules: names, aims: settled(aims, keyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
 	switch {
 	case syncrules.Disabled(obj):
 		out.held = "its source is withdrawn"
@@ -164,15 +178,15 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	if v.feed != f || f.tripped.Load() || !f.fits(int64(len(entries))-v.held.objects.Load(), bytes-v.held.bytes.Load()) {
 		return
 	}
-	for at := range v.entries {
+	for at, old := range v.entries {
 		if entries[at] == nil {
 			f.e.dropEntry(v, at)
-			f.touch(at)
+			f.touch(at, old)
 		}
 	}
 	for at, ent := range entries {
 		if old := v.entries[at]; old == nil || !old.same(ent) {
-			f.touch(at)
+			f.touch(at, old, ent)
 		} else {
 			ent.arrived = old.arrived
 		}
@@ -210,7 +224,7 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 		return
 	}
 	f.e.putEntry(f.v, at, ent)
-	f.touch(at)
+	f.touch(at, old, ent)
 	f.e.recount(ent.rules)
 }
 
@@ -230,17 +244,39 @@ func (f *feed) remove(at place) {
 		return
 	}
 	f.e.dropEntry(f.v, at)
-	gk := f.v.scope.GVK.GroupKind()
 	if f.e.o.GuardLive {
-		f.e.lost(old.rules, f.v.peer, Key{gk, at.namespace, at.name})
-	} else if f.e.copies[gk].find(at) != nil || !f.e.localComplete(gk, at.namespace) {
-		f.v.gone[at] = struct{}{}
+		f.e.lost(f.v, at, old)
+	} else {
+		for to := range old.targets(f.v.key(at)) {
+			if f.e.copyAt(to) != nil || !f.e.localComplete(to.GroupKind, to.Namespace) {
+				f.v.gone[passage{at, to}] = struct{}{}
+			}
+		}
 	}
-	f.touch(at)
+	f.touch(at, old)
 }
 
-func (f *feed) touch(at place) {
-	f.e.enqueue(Key{GroupKind: f.v.scope.GVK.GroupKind(), Namespace: at.namespace, Name: at.name})
+// touch puts up the keys of the copies of entries. Where one belonged before it could not be told is to be searched.
+func (f *feed) touch(at place, entries ...*entry) {
+	from := f.v.key(at)
+	for _, ent := range entries {
+		if ent == nil {
+			continue
+		}
+		for to := range ent.targets(from) {
+			f.e.enqueue(to)
+		}
+		if !ent.faulty() {
+			continue
+		}
+		for _, gk := range f.e.writtenFrom(f.judges) {
+			for to, c := range f.e.copies[gk].of(f.v.peer) {
+				if k := (Key{gk, to.namespace, to.name}); c.source(k) == from {
+					f.e.enqueue(k)
+				}
+			}
+		}
+	}
 }
 
 // Health implements Sink.
@@ -279,55 +315,12 @@ func (e *Engine) turnedLive(v *view) {
 			e.judge(r, v.peer)
 		}
 	}
-	for at := range e.copies[gk].of(v.peer) {
-		if v.scope.covers(at.namespace) {
-			e.enqueue(Key{GroupKind: gk, Namespace: at.namespace, Name: at.name})
-		}
-	}
-}
-
-// found is what the views of a peer say about one place and one rule.
-type found uint8
-
-const (
-	unknown found = iota
-	awaited
-	lacking // the view is complete and does not have it
-	deleted // the same, and the deletion was seen
-	present
-)
-
-// find asks the views of a peer for the object of a rule. mu is held.
-func (e *Engine) find(r *rule, peer string, at place) (found, *entry) {
-	best := deleted
-	covered := false
-	for _, s := range r.scopes {
-		if !s.covers(at.namespace) {
-			continue
-		}
-		covered = true
-		v := e.views[peer][s]
-		if v == nil {
-			return unknown, nil
-		}
-		if selection, ok := v.judges[r.name]; ok && selection == r.selection {
-			if ent := v.entries[at]; ent != nil && slices.Contains(ent.rules, r.name) {
-				return present, ent
-			}
-			if v.live {
-				if _, seen := v.gone[at]; !seen {
-					best = min(best, lacking)
-				}
-				continue
+	for _, to := range e.writtenFrom(v.judges) {
+		for at, c := range e.copies[to].of(v.peer) {
+			k := Key{to, at.namespace, at.name}
+			if from := c.source(k); from.GroupKind == gk && v.scope.covers(from.Namespace) {
+				e.enqueue(k)
 			}
 		}
-		best = unknown
-		if v.awaited() {
-			best = awaited
-		}
 	}
-	if !covered {
-		best = lacking
-	}
-	return best, nil
 }

@@ -14,23 +14,21 @@ import (
 // peers that changed. A view whose rules changed is delivered anew, since what did not match before was not
 // kept. mu is held.
 func (e *Engine) superviseViews(start starter) {
+	var opened []*view
 	for gk := range e.stale {
-		var opened []*view
 		for _, p := range e.peers {
 			opened = append(opened, e.superviseSource(gk, p, start)...)
 		}
-		e.expect(gk, opened)
 	}
 	for gk := range e.kinds {
 		if e.stale[gk] {
 			continue
 		}
-		var opened []*view
 		for id := range e.stalePeers {
 			opened = append(opened, e.superviseSource(gk, e.peers[id], start)...)
 		}
-		e.expect(gk, opened)
 	}
+	e.expect(opened)
 }
 
 // superviseSource does it for one kind at one peer, and returns the views that were opened.
@@ -50,19 +48,19 @@ func (e *Engine) superviseSource(gk schema.GroupKind, p *peer, start starter) (o
 		v := views[s]
 		if v == nil {
 			v = &view{
-				viewKey: viewKey{p.ClusterID, s}, entries: map[place]*entry{}, gone: map[place]struct{}{},
+				viewKey: viewKey{p.ClusterID, s}, entries: map[place]*entry{}, gone: map[passage]struct{}{},
 				since: time.Now(), burden: e.burdenOf(p.ClusterID),
 			}
 			views[s] = v
 		}
-		if v.feed != nil && v.feed.source == p.Source && v.feed.serves(rules) {
+		if v.feed != nil && v.feed.serves(p, rules) {
 			continue
 		}
 		e.closeView(v)
 		if p.Source == nil {
 			continue // what is known stays known, and is not live
 		}
-		f := newFeed(e, v, p.Source, rules)
+		f := newFeed(e, v, p, rules)
 		v.feed, v.since, v.spoken = f, time.Now(), false
 		f.stop = start(func(ctx context.Context) { e.watchView(ctx, f) })
 		opened = append(opened, v)
@@ -105,9 +103,9 @@ func (e *Engine) wantedViews(gk schema.GroupKind, p *peer) map[Scope][]*rule {
 	if p.Left || k == nil {
 		return nil
 	}
-	wanted := make(map[Scope][]*rule, len(k.rules))
-	for _, r := range k.rules {
-		if _, watch, _ := e.relate(k, r, p); watch {
+	wanted := make(map[Scope][]*rule, len(k.readers))
+	for _, r := range k.readers {
+		if _, watch, _ := e.relate(r, p); watch {
 			for _, s := range r.scopes {
 				wanted[s] = append(wanted[s], r)
 			}
@@ -118,9 +116,10 @@ func (e *Engine) wantedViews(gk schema.GroupKind, p *peer) map[Scope][]*rule {
 
 // enqueueView puts up everything that is in a view. mu is held.
 func (e *Engine) enqueueView(v *view) {
-	gk := v.scope.GVK.GroupKind()
-	for at := range v.entries {
-		e.enqueue(Key{GroupKind: gk, Namespace: at.namespace, Name: at.name})
+	for at, ent := range v.entries {
+		for to := range ent.targets(v.key(at)) {
+			e.enqueue(to)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -64,6 +66,14 @@ func (w *world) prepare() {
 	o := Options{
 		LocalClusterID: here, Namespace: "cluster-registry", Local: w.local, Target: w.local,
 		Cluster: func() *v1alpha1.Cluster { return w.cluster },
+		Namespaced: func(_ context.Context, gvk schema.GroupVersionKind) (bool, error) {
+			w.local.mu.Lock()
+			defer w.local.mu.Unlock()
+			if w.local.unserved[gvk.Kind] {
+				return false, ErrKindUnknown
+			}
+			return !strings.HasPrefix(gvk.Kind, "Cluster"), nil
+		},
 		Report: func(rule string, r RuleReport) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

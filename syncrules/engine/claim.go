@@ -1,0 +1,271 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// claim is a syncrules.Claim in the making.
+type claim struct {
+	syncrules.Claim
+	rules   []*syncrules.Rule
+	names   []string
+	object  packed
+	content uint64 // of what a copy would be but for the owner's mark
+	cluster *v1alpha1.Cluster
+	arrived time.Time
+}
+
+// surplus is a source that does not get the place that a rule has for its copy: another one of its cluster has it.
+type surplus struct {
+	origin string
+	from   Key
+	rules  []string
+}
+
+// gatherClaims asks the peers whose claims can matter, in order: the owner of the copy, and those that have an
+// entry for the place. mu is held.
+func (e *Engine) gatherClaims(j *job) {
+	owner := ""
+	if j.local != nil {
+		owner = j.local.owner
+	}
+	held := e.holders[j.key.GroupKind][j.key.place()]
+	for owner != "" || len(held) > 0 {
+		id := owner
+		if len(held) > 0 && (owner == "" || held[0].v.peer <= owner) {
+			id = held[0].v.peer
+		}
+		n := 0
+		for n < len(held) && held[n].v.peer == id {
+			n++
+		}
+		var mine *copied
+		if id == owner {
+			mine, owner = j.local, ""
+		}
+		if p := e.peers[id]; p != nil && !p.Left {
+			if c, ok := e.claimOfPeer(j, p, held[:n], mine); ok {
+				j.claims = append(j.claims, c)
+			}
+		}
+		held = held[n:]
+	}
+}
+
+// claimOfPeer is the claim of one peer, which may have several sources for the place: that of the copy which is
+// here, if it is the peer's, keeps it for as long as it asks for it; else the first one has it.
+func (e *Engine) claimOfPeer(j *job, p *peer, held []holding, mine *copied) (best claim, found bool) {
+	if mine != nil {
+		from := mine.source(j.key)
+		first, n := sourceIn(held, from)
+		best, found = e.claimOf(j.key, p, from, held[first:first+n], mine)
+		if n == len(held) {
+			return best, found
+		}
+		held = slices.Concat(held[:first], held[first+n:])
+	}
+	for len(held) > 0 {
+		from := held[0].v.key(held[0].from)
+		_, n := sourceIn(held, from)
+		c, ok := e.claimOf(j.key, p, from, held[:n], nil)
+		held = held[n:]
+		switch {
+		case !ok:
+		case !found, c.Standing == syncrules.Offered && (best.Standing == syncrules.Gone || best.Standing == syncrules.Released || mine == nil && best.Standing != syncrules.Offered):
+			best, found = c, true
+		case c.Standing == syncrules.Offered:
+			j.surplus = append(j.surplus, surplus{p.ClusterID, from, c.names})
+		}
+	}
+	return best, found
+}
+
+// sourceIn are the n holdings, from the first on, of one source.
+func sourceIn(held []holding, from Key) (first, n int) {
+	for first < len(held) && held[first].v.key(held[first].from) != from {
+		first++
+	}
+	for first+n < len(held) && held[first+n].v.key(held[first+n].from) == from {
+		n++
+	}
+	return first, n
+}
+
+// claimOf sums up what rules say about one source of a peer: those that select it for the place, and those that
+// made the copy of it which is here. Several may: then the copy is as all of them want it, and it stays as it is
+// while one of those that made it has nothing to say.
+func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copied) (claim, bool) {
+	c := claim{Claim: syncrules.Claim{Origin: p.ClusterID, Standing: syncrules.Unknown}, cluster: p.seen.cluster}
+	var s summary
+	rules := e.selecting(held, key)
+	if mine != nil {
+		for _, name := range mine.rules {
+			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
+			if r := e.rules[name]; r == nil {
+				s.release(mine.fate, "rule "+name+" is gone")
+			} else if !ok {
+				rules = slices.Insert(rules, i, r)
+			}
+		}
+	}
+	offering := rules[:0] // no more are written than were read
+	for _, r := range rules {
+		maker := mine
+		if mine != nil && !slices.Contains(mine.rules, r.name) {
+			maker = nil
+		}
+		rel, _, why := e.relate(r, p)
+		switch {
+		case rel == asks:
+			if ent := s.ask(e, r, p, from, key, maker); ent != nil && ent.held == "" {
+				c.rules, c.names = append(c.rules, r.compiled), ent.rules
+				c.object, c.arrived, c.content = ent.object, ent.arrived, ent.sum
+				offering = append(offering, r)
+			}
+		case rel == holds && maker != nil:
+			s.hold(syncrules.Held, why)
+		case rel == asksNot && maker != nil:
+			s.release(r.compiled.RuleDeletion(), why)
+		}
+	}
+	c.content = e.contentOf(c.content, offering, p)
+	if !namesOf(c.names, offering) {
+		c.names = make([]string, len(offering)) // some of the rules that select it do not ask for this copy
+		for i, r := range offering {
+			c.names[i] = r.name
+		}
+	}
+	return s.conclude(c, len(c.rules) > 0)
+}
+
+// namesOf says that the names are those of the rules.
+func namesOf(names []string, rules []*rule) bool {
+	if len(names) != len(rules) {
+		return false
+	}
+	for i, r := range rules {
+		if names[i] != r.name {
+			return false
+		}
+	}
+	return true
+}
+
+// selecting are the rules that select entries of one source for a place, by name.
+func (e *Engine) selecting(held []holding, key Key) []*rule {
+	var rules []*rule
+	for n, h := range held {
+		ent := h.v.entries[h.from]
+		if n == 0 {
+			rules = make([]*rule, 0, len(ent.rules))
+		}
+		for i, name := range ent.rules {
+			if ent.aims != nil && ent.aims[i].to != key {
+				continue
+			}
+			if r := e.rules[name]; r != nil && r.kind() == h.v.scope.GVK.GroupKind() {
+				rules = append(rules, r)
+			}
+		}
+	}
+	if len(held) > 1 {
+		slices.SortFunc(rules, func(a, b *rule) int { return strings.Compare(a.name, b.name) })
+		rules = slices.Compact(rules)
+	}
+	return rules
+}
+
+// summary weighs what several rules say about one object of a peer.
+type summary struct {
+	held, unknown     bool // by a rule that made the copy, or by the source itself
+	gone, released    bool
+	standing          syncrules.Standing // of held or unknown
+	goneFate, relFate v1alpha1.DeletionPolicy
+	why, goneWhy      string
+}
+
+// hold notes that the copy must stay as it is.
+func (s *summary) hold(standing syncrules.Standing, why string) {
+	s.held, s.standing, s.why = true, max(s.standing, standing), cmp.Or(s.why, why)
+}
+
+// release and lose note the fate of the copy; of several, orphaning wins.
+func (s *summary) release(fate v1alpha1.DeletionPolicy, why string) {
+	s.released, s.why = true, cmp.Or(s.why, why)
+	if s.relFate != v1alpha1.DeletionOrphan {
+		s.relFate = fate
+	}
+}
+
+func (s *summary) lose(fate v1alpha1.DeletionPolicy, why string) {
+	s.gone, s.goneWhy = true, why
+	if s.goneFate != v1alpha1.DeletionOrphan {
+		s.goneFate = fate
+	}
+}
+
+// ask looks for the source of a rule that asks for it; mine is the local copy if the rule made it.
+func (s *summary) ask(e *Engine, r *rule, p *peer, from, to Key, mine *copied) *entry {
+	state, ent := e.find(r, p.ClusterID, from, to)
+	switch state {
+	case present:
+		if ent.held != "" {
+			s.hold(syncrules.Held, ent.held)
+		}
+		return ent
+	case awaited:
+		s.unknown, s.standing = true, max(s.standing, syncrules.Awaited)
+		if mine != nil {
+			s.hold(syncrules.Awaited, "cluster "+p.name()+" was asked just now")
+		}
+	case unknown:
+		s.unknown = true
+		if mine != nil {
+			s.hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
+		}
+	case faulty:
+		s.unknown = true
+		if mine != nil {
+			s.hold(syncrules.Held, "where it belongs cannot be told: see the rule")
+		}
+	case lacking, deleted, elsewhere:
+		switch {
+		case mine == nil:
+		case !mine.selectedBy(r):
+			s.release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
+		case !r.judged[p.ClusterID], !e.localsComplete(r):
+			s.hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
+		default:
+			s.lose(r.compiled.Deletion(), "it is gone, or belongs elsewhere, in cluster "+p.name())
+		}
+	}
+	return nil
+}
+
+func (s *summary) conclude(c claim, offered bool) (claim, bool) {
+	c.Reason = s.why
+	switch {
+	case s.held:
+		c.Standing = s.standing
+	case offered:
+		c.Standing = syncrules.Offered
+	case s.gone:
+		c.Standing, c.Fate, c.Reason = syncrules.Gone, s.goneFate, s.goneWhy
+	case s.released:
+		c.Standing, c.Fate = syncrules.Released, s.relFate
+	case s.unknown:
+		c.Standing = s.standing
+	default:
+		return c, false
+	}
+	return c, true
+}

@@ -1,0 +1,172 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// A rule may put a copy into another place than its source: of another kind, name or namespace. Every entry of a
+// view knows where the copies of it belong, and every copy where it came from. Both are nil where that is the same
+// place, as nearly always.
+
+// aim is where the copy that one rule makes of an entry belongs.
+type aim struct {
+	to    Key
+	fault string // why that cannot be told, for people; "" normally
+}
+
+// passage is a copy and its source.
+type passage struct {
+	from place
+	to   Key
+}
+
+// aim asks the rule. It is called without mu.
+func (f *feed) aim(r *syncrules.Rule, obj *unstructured.Unstructured) aim {
+	gk := f.v.scope.GVK.GroupKind()
+	if !r.Moves() {
+		return aim{to: keyOf(gk, obj)}
+	}
+	to, err := r.Target(obj, f.input)
+	if err != nil {
+		return aim{fault: describe(err, gk.Kind == "Secret" && gk.Group == "")}
+	}
+	return aim{to: Key{to.GroupKind(), to.Namespace, to.Name}}
+}
+
+// settled is nil where all copies are in the place of their source.
+func settled(aims []aim, home Key) []aim {
+	if slices.ContainsFunc(aims, func(a aim) bool { return a != aim{to: home} }) {
+		return aims
+	}
+	return nil
+}
+
+// targets are the places of the copies, each once; home is that of the entry.
+func (a *entry) targets(home Key) iter.Seq[Key] {
+	return func(yield func(Key) bool) {
+		if a.aims == nil {
+			yield(home)
+			return
+		}
+		for i, x := range a.aims {
+			if x.fault == "" && !slices.Contains(a.aims[:i], x) && !yield(x.to) {
+				return
+			}
+		}
+	}
+}
+
+// faulty says that where some copy of it belongs cannot be told.
+func (a *entry) faulty() bool {
+	return slices.ContainsFunc(a.aims, func(x aim) bool { return x.fault != "" })
+}
+
+// aimOf is where the copy that a rule makes belongs; false when the rule does not select the entry.
+func (a *entry) aimOf(rule string, home Key) (aim, bool) {
+	i := slices.Index(a.rules, rule)
+	switch {
+	case i < 0:
+		return aim{}, false
+	case a.aims == nil:
+		return aim{to: home}, true
+	}
+	return a.aims[i], true
+}
+
+func (v *view) key(at place) Key {
+	return Key{GroupKind: v.scope.GVK.GroupKind(), Namespace: at.namespace, Name: at.name}
+}
+
+// faultKey is the key under which it is recorded that the copies of an entry have no place. No copy has it: there
+// is no such kind.
+func faultKey(v *view, at place) Key {
+	k := v.key(at)
+	k.Kind += " of cluster " + v.peer
+	return k
+}
+
+// tellFaults records what is wrong with an entry. mu is held.
+func (e *Engine) tellFaults(v *view, at place, ent *entry) {
+	r := &result{state: failed, reason: ReasonSourceObject}
+	for i, a := range ent.aims {
+		if a.fault == "" {
+			continue
+		}
+		if r.text == "" {
+			r.text = v.key(at).String() + " of cluster " + e.clusterName(v.peer) + ": " + a.fault
+		}
+		r.rules = append(r.rules, ent.rules[i])
+	}
+	if len(r.rules) > 0 {
+		r.offers = []offer{{origin: v.peer, rules: r.rules}}
+		e.replace(faultKey(v, at), r)
+	}
+}
+
+// found is what the views of a peer say about one place and one rule.
+type found uint8
+
+const (
+	unknown found = iota
+	awaited
+	lacking   // the view is complete and does not have it
+	deleted   // the same, and the deletion was seen
+	elsewhere // it is there, and its copy belongs into another place
+	faulty    // it is there, and where its copy belongs cannot be told
+	present
+)
+
+// find asks the views of a peer for the source that a rule makes a copy of. mu is held.
+func (e *Engine) find(r *rule, peer string, from, to Key) (found, *entry) {
+	if r.kind() != from.GroupKind {
+		return elsewhere, nil
+	}
+	at := from.place()
+	best := deleted
+	covered := false
+	for _, s := range r.scopes {
+		if !s.covers(at.namespace) {
+			continue
+		}
+		covered = true
+		v := e.views[peer][s]
+		if v == nil {
+			return unknown, nil
+		}
+		if selection, ok := v.judges[r.name]; ok && selection == r.selection {
+			if ent := v.entries[at]; ent != nil {
+				switch x, ok := ent.aimOf(r.name, from); {
+				case !ok:
+				case x.fault != "":
+					return faulty, ent
+				case x.to == to:
+					return present, ent
+				case v.live:
+					return elsewhere, ent
+				}
+			}
+			if v.live {
+				if _, seen := v.gone[passage{at, to}]; !seen {
+					best = min(best, lacking)
+				}
+				continue
+			}
+		}
+		best = unknown
+		if v.awaited() {
+			best = awaited
+		}
+	}
+	if !covered {
+		best = lacking
+	}
+	return best, nil
+}

@@ -1,0 +1,155 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// scoping is which kinds are in namespaces here, as far as that is known. It is never changed: what is learned
+// makes a new one.
+type scoping map[schema.GroupVersionKind]bool
+
+var errScopeUnknown = errors.New("not known yet")
+
+func (s scoping) outsideNamespaces(gvk schema.GroupVersionKind) bool {
+	namespaced, known := s[gvk]
+	return known && !namespaced
+}
+
+func (s scoping) namespaced(gvk schema.GroupVersionKind) (bool, error) {
+	namespaced, known := s[gvk]
+	if !known {
+		return false, errScopeUnknown
+	}
+	return namespaced, nil
+}
+
+// kindsToLearn are the kinds of which a rule needs to know whether they are in namespaces: those of its copies
+// where it may move them, and that of its sources where it names namespaces.
+func kindsToLearn(r *syncrules.Rule) (out []schema.GroupVersionKind) {
+	if slices.ContainsFunc(r.Scopes(), func(s syncrules.Scope) bool { return s.Namespace != "" }) {
+		out = append(out, r.Kind())
+	}
+	if r.Moves() {
+		for _, t := range r.TargetScopes() {
+			if !slices.Contains(out, t.GVK) {
+				out = append(out, t.GVK)
+			}
+		}
+	}
+	return out
+}
+
+// fitted says that what a rule that moves needs to know of its kinds is known. mu is held.
+func (e *Engine) fitted(r *rule) bool {
+	return e.o.Namespaced == nil || !slices.ContainsFunc(r.targets, func(s Scope) bool {
+		_, known := e.scoping[s.GVK]
+		return !known
+	})
+}
+
+// superviseScoping finds out what rules need to know of their kinds. mu is held.
+func (e *Engine) superviseScoping(start starter) {
+	if e.o.Namespaced == nil {
+		return
+	}
+	for _, r := range e.rules {
+		for _, gvk := range r.learns {
+			if _, known := e.scoping[gvk]; known || e.asking[gvk] != nil {
+				continue
+			}
+			again := make(chan struct{}, 1)
+			e.asking[gvk] = again
+			start(func(ctx context.Context) { e.askScoping(ctx, gvk, again) })
+		}
+	}
+}
+
+// Back-off of asking for a kind that is not served; it is asked for at once when its watch comes to life.
+const (
+	scopingRetry    = time.Second
+	scopingRetryCap = 5 * time.Minute
+)
+
+// askScoping asks for one kind until there is an answer or no rule needs one.
+func (e *Engine) askScoping(ctx context.Context, gvk schema.GroupVersionKind, again <-chan struct{}) {
+	for wait := scopingRetry; ctx.Err() == nil; wait = min(2*wait, scopingRetryCap) {
+		namespaced, err := e.o.Namespaced(ctx, gvk)
+		if e.answered(gvk, namespaced, err) {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-again:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// answered takes in an answer, and says that none is needed any more.
+func (e *Engine) answered(gvk schema.GroupVersionKind, namespaced bool, err error) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	needed := false
+	for _, r := range e.rules {
+		needed = needed || slices.Contains(r.learns, gvk)
+	}
+	if err != nil && needed {
+		return false
+	}
+	delete(e.asking, gvk)
+	if err == nil {
+		next := maps.Clone(e.scoping)
+		if next == nil {
+			next = scoping{}
+		}
+		next[gvk] = namespaced
+		e.refit(next, gvk, !namespaced)
+	}
+	return true
+}
+
+// unlearn makes a kind that was not served for a time be asked for again: it may be another one now. mu is held.
+func (e *Engine) unlearn(gvk schema.GroupVersionKind) {
+	if again := e.asking[gvk]; again != nil {
+		poked(again)
+		return
+	}
+	if namespaced, known := e.scoping[gvk]; known {
+		next := maps.Clone(e.scoping)
+		delete(next, gvk)
+		e.refit(next, gvk, !namespaced)
+	}
+}
+
+// refit takes in what is known of kinds, of which one is new; it matters to all rules about that kind, or to those
+// alone that may move copies. mu is held.
+func (e *Engine) refit(known scoping, gvk schema.GroupVersionKind, all bool) {
+	e.scoping, e.namespaced = known, known.namespaced
+	for _, r := range e.rules {
+		if slices.Contains(r.learns, gvk) && (all || r.moves) {
+			e.staleRule(r)
+			r.fit(known)
+			e.staleRule(r)
+		}
+	}
+	e.indexKinds()
+	e.poke()
+}
+
+// inputOf is what copies of a peer's objects depend on beside these. mu is held.
+func (e *Engine) inputOf(p *peer) syncrules.Input {
+	return syncrules.Input{Owner: p.ClusterID, Cluster: p.seen.cluster, LocalCluster: e.seen.cluster, Namespaced: e.namespaced}
+}

@@ -1,0 +1,71 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// sight is a Cluster object as templates see it. The serial tells one from all others.
+type sight struct {
+	cluster *v1alpha1.Cluster // nil when it is not known; never changed
+	serial  uint64
+}
+
+// visible is what templates see of a Cluster object: not where its credential is, nor what comes and goes with
+// connections, as copies would change with them. What it shares with the object is not to be changed.
+func visible(c *v1alpha1.Cluster) *v1alpha1.Cluster {
+	if c == nil {
+		return nil
+	}
+	out := &v1alpha1.Cluster{
+		TypeMeta:   c.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: c.Labels, Annotations: c.Annotations},
+		Spec:       c.Spec, Status: c.Status,
+	}
+	out.Spec.AuthInfo = v1alpha1.AuthInfo{}
+	out.Status.State, out.Status.Message, out.Status.Leader, out.Status.Conditions = "", "", false, nil
+	return out
+}
+
+// look takes in a Cluster object, and says whether templates see it differently now. mu is held.
+func (e *Engine) look(s *sight, now *v1alpha1.Cluster) bool {
+	if equality.Semantic.DeepEqual(s.cluster, now) {
+		return false
+	}
+	e.serial++
+	*s = sight{now, e.serial}
+	return true
+}
+
+// setCluster takes in the local Cluster object: targets look at its labels, templates at most of it. mu is held.
+func (e *Engine) setCluster(now *v1alpha1.Cluster) {
+	was := e.cluster
+	if was == now {
+		return
+	}
+	e.cluster = now
+	labels := was == nil || now == nil || !maps.Equal(was.Labels, now.Labels)
+	seen := e.look(&e.seen, visible(now))
+	for _, r := range e.rules {
+		if labels && r.compiled != nil && r.compiled.HasTargets() || seen && r.reads {
+			e.staleRule(r)
+		}
+	}
+}
+
+// anyReads says that copies of some rule depend on Cluster objects. mu is held.
+func (e *Engine) anyReads() bool {
+	for _, r := range e.rules {
+		if r.reads {
+			return true
+		}
+	}
+	return false
+}
