@@ -42,6 +42,7 @@ type api struct {
 	bodies   []string
 
 	widgets     bool           // whether the kind Widget is served
+	definitions bool           // whether CRDs may be watched
 	noWatchList bool           // whether streamed lists are refused
 	deny        map[string]int // status code by verb
 	handle      http.Handler   // takes paths that nothing else does
@@ -184,11 +185,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		a.requests = append(a.requests, r.URL.Path)
 	}
-	code, widgets, noWatchList := a.deny[verb], a.widgets, a.noWatchList
+	code, widgets, noWatchList, definitions := a.deny[verb], a.widgets, a.noWatchList, a.definitions
 	a.mu.Unlock()
 	switch {
 	case kind == "Widget" && !widgets, kind == "" && r.URL.Path == "/apis/example.com/v1" && !widgets:
 		http.Error(w, "404 page not found", http.StatusNotFound)
+	case kind == "CustomResourceDefinition" && !definitions:
+		writeStatus(w, refusal(http.StatusForbidden))
 	case kind == "":
 		a.other(w, r)
 	case code != 0:
@@ -210,6 +213,9 @@ func route(path string) (kind, namespace, name string) {
 	if !ok {
 		rest, ok = strings.CutPrefix(path, "/apis/example.com/v1/")
 	}
+	if !ok {
+		rest, ok = strings.CutPrefix(path, "/apis/apiextensions.k8s.io/v1/")
+	}
 	parts := strings.Split(rest, "/")
 	if !ok || rest == "" {
 		return "", "", ""
@@ -217,7 +223,7 @@ func route(path string) (kind, namespace, name string) {
 	if parts[0] == "namespaces" && len(parts) > 2 {
 		namespace, parts = parts[1], parts[2:]
 	}
-	kind = map[string]string{"secrets": "Secret", "nodes": "Node", "widgets": "Widget", "namespaces": "Namespace"}[parts[0]]
+	kind = map[string]string{"secrets": "Secret", "nodes": "Node", "widgets": "Widget", "customresourcedefinitions": "CustomResourceDefinition", "namespaces": "Namespace"}[parts[0]]
 	if len(parts) > 1 {
 		name = parts[1]
 	}

@@ -80,8 +80,8 @@ const (
 // Where the client was given Positions, an API server that was restored from a backup is reported as
 // ErrRestored, and nothing of what it says is stated to the sink until that is confirmed.
 //
-// A kind that is not served is reported as ErrKindUnknown and looked for again with a longer
-// back-off, also when it goes away later.
+// A kind that is not served, also one that goes away later, is reported as ErrKindUnknown, and
+// watched as soon as its CRD is there; with a longer back-off where CRDs may not be watched.
 func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
 	if o.GVK.Kind == "" || o.GVK.Version == "" {
 		return fmt.Errorf("watch %q: version and kind are needed", o.GVK.String())
@@ -105,6 +105,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
 		switch {
 		case errors.Is(err, ErrKindUnknown):
 			c.kinds.forget(o.GVK)
+			c.awaitKind(ctx, o.GVK)
 		case errors.Is(err, ErrRestored):
 			c.Positions.await(ctx, o.GVK)
 		}
@@ -170,10 +171,14 @@ func (b *backoff) reset() { b.next = 0 }
 func (b *backoff) wait(ctx context.Context, limit time.Duration) {
 	now := min(b.next, limit)
 	b.next = min(max(2*b.next, backoffBase), limit)
-	timer := time.NewTimer(now + time.Duration(rand.Float64()*backoffJitter*float64(now)))
+	timer := time.NewTimer(jittered(now))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+func jittered(d time.Duration) time.Duration {
+	return d + time.Duration(rand.Float64()*backoffJitter*float64(d))
 }

@@ -361,6 +361,38 @@ func TestWatchFindsAKindThatComesAndGoes(t *testing.T) {
 	})
 }
 
+// The watch of CRDs tells at once of a kind that arrives, however long it was missed.
+func TestWatchFindsAKindAsItsDefinitionArrives(t *testing.T) {
+	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	watching(t, func(a *api) WatchOptions {
+		a.definitions = true
+		return WatchOptions{GVK: widget}
+	}, func(a *api, j *journal) {
+		time.Sleep(time.Hour)
+		if n := len(a.seen()); n > 130 {
+			t.Errorf("%d requests in an hour for a kind that is not served", n)
+		}
+		definition := func(name string) {
+			crd := secret(name, "")
+			crd.SetNamespace("")
+			crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+			a.put(crd)
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		a.seen()
+		definition("others.another-example.com")
+		if n := len(a.seen()); n > 0 {
+			t.Errorf("%d requests about another group", n)
+		}
+		definition("widgets.example.com")
+		a.set(func() { a.widgets = true }) // served a moment after it was defined
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		j.want(t, "health kind not served: Widget in example.com/v1", "replace 102: ", "health <nil>")
+	})
+}
+
 func TestWatchDropsWhatTheServerShouldNotHaveSent(t *testing.T) {
 	watching(t, func(a *api) WatchOptions {
 		elsewhere := secret("elsewhere", "yes")
