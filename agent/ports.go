@@ -131,6 +131,9 @@ func (s *session) enginePeer(id string) engine.Peer {
 	if known.source != nil {
 		peer.Source = known.source
 	}
+	if clusters := s.registry.byID(id); len(clusters) > 0 {
+		peer.Cluster = clusters[0]
+	}
 	for _, e := range s.replica.EntriesOf(id, replica.KindFeature) {
 		if e.Status != replica.Live {
 			continue
@@ -170,6 +173,7 @@ func (s *session) newEngine(metrics prometheus.Registerer) (*engine.Engine, erro
 		Local:          &localSource{s.client},
 		Target:         s.client,
 		Cluster:        s.ownClusterNow,
+		Namespaced:     s.client.Namespaced,
 		Report:         s.reported,
 		Event:          s.ruleEvent,
 		Review:         s.review,
@@ -197,5 +201,5 @@ func (s *session) review(ctx context.Context, cluster string, gvk schema.GroupVe
 	return engine.Lack{Resource: resource, Verbs: missing, Namespaces: in}, err
 }
 
-// ownClusterNow is what rules' targets are matched against.
+// ownClusterNow is what rules' targets are matched against, and what their templates read.
 func (s *session) ownClusterNow() *v1alpha1.Cluster { return s.registry.ownCluster() }

@@ -169,6 +169,9 @@ func (r *registry) clusterChanged(before, now any) {
 	if was != nil && was.UID == c.UID && was.Generation == c.Generation && sameMeta(was, c) {
 		if id == s.clusterID {
 			s.publish.add(clusterKey(id)) // what the cluster reports of itself is published too
+			s.engine.ClusterChanged()     // and rules' templates may read it
+		} else {
+			s.offers.add(id)
 		}
 		return // its status alone: nothing else depends on that
 	}
