@@ -23,6 +23,7 @@ const (
 // will cost is spent before they run.
 func costs() map[string]func(*meter, []any) error {
 	out := map[string]func(*meter, []any) error{
+		"trimAll": trimCost, "trimall": trimCost,
 		"repeat": func(m *meter, a []any) error { return m.product(number(a[0]), len(text(a[1]))) },
 		"indent": indentCost, "nindent": indentCost,
 		"replace": func(m *meter, a []any) error {
@@ -99,6 +100,9 @@ func times(m *meter, n int, args ...any) error {
 func indentCost(m *meter, a []any) error {
 	return m.product(strings.Count(text(a[1]), "\n")+1, number(a[0]))
 }
+
+// trimCost: each character may be looked for in the whole of the other text.
+func trimCost(m *meter, a []any) error { return m.product(len(text(a[0])), len(text(a[1]))) }
 
 func splitCost(m *meter, a []any) error {
 	return m.product(strings.Count(text(a[len(a)-1]), text(a[0]))+1, 4*costNode) // a map in the case of split
@@ -195,7 +199,7 @@ func regexCost(m *meter, a []any) error {
 	if err := m.product(steps, 128); err != nil {
 		return err
 	}
-	if err := m.product(len(input)+1, steps/2+16); err != nil {
+	if err := m.product(len(input)+1, steps/2+96); err != nil {
 		return err
 	}
 	if err := m.product(len(input)+1, len(replacement)); err != nil {

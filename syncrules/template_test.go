@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,18 +25,26 @@ const (
 	maxAlloc = 64 << 20
 )
 
-// bounded runs f, which must not take more.
+// bounded runs f, which must not take more. The time is that of the process, since the machine has others.
 func bounded(t testing.TB, what string, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start := time.Now()
+	start := processTime(t)
 	f()
-	took := time.Since(start)
+	took := processTime(t) - start
 	runtime.ReadMemStats(&after)
 	if made := after.TotalAlloc - before.TotalAlloc; took > maxTime || made > maxAlloc {
 		t.Errorf("%s: %s, %d MiB", what, took, made>>20)
 	}
+}
+
+func processTime(t testing.TB) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func templateRule(t testing.TB, kind string, values ...string) *Rule {
@@ -55,18 +64,22 @@ func templateRule(t testing.TB, kind string, values ...string) *Rule {
 	return rule
 }
 
-// TestTemplatesEnd: what does not end, or grows without end, is stopped soon.
-func TestTemplatesEnd(t *testing.T) {
+// largeObject is one of about the largest that a server takes.
+func largeObject() *unstructured.Unstructured {
 	data := map[string]any{}
 	for i := range 20_000 {
 		data[fmt.Sprintf("key-%05d", i)] = "some value of a few bytes"
 	}
-	source := &unstructured.Unstructured{Object: map[string]any{
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "x"},
 		"data": data, "big": strings.Repeat("x ", 500_000), "list": make([]any, 100_000),
 	}}
+}
+
+// endless are templates that do not end, or grow without end.
+func endless() []string {
 	const grow = `{{ $x := "xxxxxxxxxxxxxxxx" }}{{ range until 10000 }}{{ $x = %s }}{{ end }}`
-	for _, value := range []string{
+	return []string{
 		`{{ range until 1000000000 }}{{ end }}`,
 		`{{ range 1000000000 }}{{ end }}`,
 		`{{ range $i := 1000000000 }}{{ end }}`,
@@ -111,17 +124,47 @@ func TestTemplatesEnd(t *testing.T) {
 		`{{ mulf 1e308 ` + strings.Repeat("1e308 ", 1000) + `}}`, `{{ chunk 0 .Object.list }}{{ chunk -1 .Object.list }}`,
 		`{{ repeat -1 "x" }}`, `{{ indent 1000000000 "x" }}`, `{{ until -1000000000 }}`, `{{ toDecimal .Object.big }}{{ atoi .Object.big }}`,
 		`{{ ` + strings.Repeat("(", 4000) + `1` + strings.Repeat(")", 4000) + ` }}`, strings.Repeat(`{{ if 1 }}`, 500) + strings.Repeat(`{{ end }}`, 500),
-	} {
+		`{{ trimAll (repeat 100000 "é") (repeat 100000 "é") }}`, `{{ trimAll (print (repeat 100000 "a") "é") (repeat 100000 "é") }}`,
+	}
+}
+
+func TestTemplatesEnd(t *testing.T) {
+	source := largeObject()
+	in := Input{Owner: origin, Cluster: cluster(origin, "a"), LocalCluster: cluster(self, "b")}
+	for _, value := range endless() {
 		t.Run(value[:min(len(value), 100)], func(t *testing.T) {
+			rule := templateRule(t, "ConfigMap", value, value, value)
 			bounded(t, "rendering", func() {
-				rule := templateRule(t, "ConfigMap", value, value, value)
-				_, err := Render([]*Rule{rule}, source, Input{Owner: origin, Cluster: cluster(origin, "a"), LocalCluster: cluster(self, "b")})
-				if err != nil && !errors.Is(err, ErrSource) {
+				if _, err := Render([]*Rule{rule}, source, in); err != nil && !errors.Is(err, ErrSource) {
 					t.Error(err)
 				}
 			})
 		})
 	}
+}
+
+// FuzzTemplate: no template takes long, or comes out different when it is executed again.
+func FuzzTemplate(f *testing.F) {
+	for _, value := range endless() {
+		f.Add(value)
+	}
+	source := largeObject()
+	in := Input{Owner: origin, Cluster: cluster(origin, "a"), LocalCluster: cluster(self, "b")}
+	f.Fuzz(func(t *testing.T, value string) {
+		var p *program
+		var errs []error
+		bounded(t, "compiling", func() { p, errs = (&compiler{}).template(value) })
+		if len(errs) > 0 {
+			return
+		}
+		var first, second string
+		var err, again error
+		bounded(t, "executing", func() { first, err = p.execute(newRendering(source, in)) })
+		second, again = p.execute(newRendering(source, in))
+		if first != second || fmt.Sprint(err) != fmt.Sprint(again) {
+			t.Errorf("%q (%v), then %q (%v)", first, err, second, again)
+		}
+	})
 }
 
 // TestEveryFunctionIsDecidedOn: a function that comes with another version of Sprig is neither forgotten nor let
