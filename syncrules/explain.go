@@ -1,0 +1,279 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Explanation says why a rule selects an object, or why it does not. Its Matched is what Match says. It is for
+// people: its texts repeat names, labels and annotations of the object, never what a Secret holds.
+type Explanation struct {
+	Matched bool            `json:"matched"`
+	Clauses []ClauseVerdict `json:"clauses"` // ORed; none: the rule selects nothing
+}
+
+// ClauseVerdict is about one entry of spec.rules.
+type ClauseVerdict struct {
+	Path    string         `json:"path"`
+	Matched bool           `json:"matched"`
+	Entries []EntryVerdict `json:"match,omitempty"` // ORed; none: the clause selects everything
+}
+
+// EntryVerdict is about one match entry.
+type EntryVerdict struct {
+	Path    string         `json:"path"`
+	Matched bool           `json:"matched"`
+	Fields  []FieldVerdict `json:"fields"` // ANDed, but for the selectors of one list, which are ORed
+}
+
+// FieldVerdict is about one field, or one selector of a list. Text says what it asks for and, where the object
+// does not have that, what it has.
+type FieldVerdict struct {
+	Path    string `json:"path"`
+	Matched bool   `json:"matched"`
+	Text    string `json:"text"`
+}
+
+// Explain says of every clause, entry and field whether the object has what it asks for.
+func (r *Rule) Explain(obj *unstructured.Unstructured) Explanation {
+	o := subject{obj: obj}
+	var out Explanation
+	for i := range r.clauses {
+		v := ClauseVerdict{Path: fmt.Sprintf("spec.rules[%d]", i), Matched: len(r.clauses[i].entries) == 0}
+		for j := range r.clauses[i].entries {
+			e := r.clauses[i].entries[j].explain(&o, fmt.Sprintf("%s.match[%d]", v.Path, j))
+			v.Entries = append(v.Entries, e)
+			v.Matched = v.Matched || e.Matched
+		}
+		out.Clauses = append(out.Clauses, v)
+		out.Matched = out.Matched || v.Matched
+	}
+	return out
+}
+
+// verdicts collects those of one entry.
+type verdicts struct {
+	path string
+	all  []FieldVerdict
+	ok   bool // so far, of those that are ANDed
+}
+
+// add notes one verdict; has is what the object has instead.
+func (v *verdicts) add(ok bool, path, wants, has string) bool {
+	if !ok && has != "" {
+		wants += ": object has " + has
+	}
+	v.all = append(v.all, FieldVerdict{Path: v.path + "." + path, Matched: ok, Text: wants})
+	return ok
+}
+
+// and takes a field, or the selectors of one list together, into the entry's verdict.
+func (v *verdicts) and(ok bool) { v.ok = v.ok && ok }
+
+func (m *matcher) explain(o *subject, path string) EntryVerdict {
+	v := verdicts{path: path, ok: true}
+	ns := o.obj.GetNamespace()
+	if m.name != "" {
+		v.and(v.add(m.name == o.obj.GetName(), "objectKey.name", m.name, brief(o.obj.GetName())))
+	}
+	if m.namespace != "" {
+		v.and(v.add(m.namespace == ns, "objectKey.namespace", m.namespace, cmp.Or(brief(ns), "no namespace")))
+	}
+	if len(m.namespaces) > 0 {
+		wants := "one of " + strings.Join(m.namespaces, ", ")
+		v.and(v.add(ns == "" || slices.Contains(m.namespaces, ns), "namespaces", wants, brief(ns)))
+	}
+	if len(m.labels) > 0 {
+		met := false
+		for i, s := range m.labels {
+			lacks := labelLacks(s, o.obj.GetLabels())
+			met = v.add(s.Matches(labels.Set(o.obj.GetLabels())), fmt.Sprintf("labels[%d]", i), cmp.Or(s.String(), "anything"), lacks) || met
+		}
+		v.and(met)
+	}
+	if len(m.annotations) > 0 {
+		met := false
+		for i := range m.annotations {
+			s := &m.annotations[i]
+			met = v.add(s.match(o.obj.GetAnnotations()), fmt.Sprintf("annotations[%d]", i), s.text(), s.lacks(o.obj.GetAnnotations())) || met
+		}
+		v.and(met)
+	}
+	for i, c := range m.content {
+		wants := c.Key + " = " + strconv.Quote(brief(c.Value.StrVal))
+		if c.Value.Type == intstr.Int {
+			wants = fmt.Sprintf("%s = %d", c.Key, c.Value.IntVal)
+		}
+		ok := o.has(c)
+		v.and(v.add(ok, fmt.Sprintf("content[%d]", i), wants, o.there(c.Key)))
+	}
+	return EntryVerdict{Path: path, Matched: v.ok, Fields: v.all}
+}
+
+// there says what an object has in a place that was looked at.
+func (o *subject) there(key string) string {
+	got := gjson.GetBytes(o.json, key)
+	switch {
+	case !got.Exists():
+		return "nothing there"
+	case o.obj.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}):
+		return fmt.Sprintf("another value there, of %d bytes", len(got.String()))
+	}
+	return brief(got.Raw)
+}
+
+// labelLacks is what a set of labels has where a selector asks for something else.
+func labelLacks(s labels.Selector, set labels.Set) string {
+	var out []string
+	requirements, _ := s.Requirements()
+	for i := range requirements {
+		if r := &requirements[i]; !r.Matches(set) {
+			out = append(out, has("label", r.Key(), set, r.Operator() == selection.DoesNotExist))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// lacks is the same for annotations.
+func (s *annotationSelector) lacks(annotations map[string]string) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(s.equal)) {
+		if got, ok := annotations[key]; !ok || got != s.equal[key] {
+			out = append(out, has("annotation", key, annotations, false))
+		}
+	}
+	for _, e := range s.expressions {
+		one := annotationSelector{expressions: []v1alpha1.AnnotationSelectorRequirement{e}}
+		if !one.match(annotations) {
+			out = append(out, has("annotation", e.Key, annotations, e.Operator == metav1.LabelSelectorOpDoesNotExist))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// has says what is there under a key. What a tool keeps of an object as a whole is not repeated.
+func has(what, key string, set map[string]string, keyOnly bool) string {
+	value, ok := set[key]
+	switch {
+	case !ok:
+		return "no " + what + " " + key
+	case keyOnly, strings.Contains(key, "last-applied"), strings.HasPrefix(key, "objectset.rio.cattle.io/"):
+		return what + " " + key
+	}
+	return key + "=" + brief(value)
+}
+
+func (s *annotationSelector) text() string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(s.equal)) {
+		out = append(out, key+"="+brief(s.equal[key]))
+	}
+	for _, e := range s.expressions {
+		text := string(e.Operator) + " " + e.Key
+		if len(e.Values) > 0 {
+			text = e.Key + " " + string(e.Operator) + " (" + brief(strings.Join(e.Values, ", ")) + ")"
+		}
+		out = append(out, text)
+	}
+	return cmp.Or(strings.Join(out, ","), "anything")
+}
+
+// ExplainTargets says whether copies are wanted in the cluster whose Cluster object has these labels, as
+// Targets does.
+func (r *Rule) ExplainTargets(cluster map[string]string) FieldVerdict {
+	v := FieldVerdict{Path: "spec.targets", Matched: r.Targets(cluster), Text: "every cluster"}
+	if r.targets == nil {
+		return v
+	}
+	v.Text = cmp.Or(r.targets.String(), "every cluster")
+	if !v.Matched {
+		v.Text += ": its Cluster object has " + labelLacks(r.targets, cluster)
+	}
+	return v
+}
+
+// ExplainFeatures says of each entry of clusterFeatureMatch which feature meets it, or that none does.
+// FeaturesMatch is true when all are met.
+func (r *Rule) ExplainFeatures(features []*v1alpha1.ClusterFeature) []FieldVerdict {
+	var out []FieldVerdict
+	for i, entry := range r.features {
+		v := FieldVerdict{Path: fmt.Sprintf("spec.clusterFeatureMatch[%d]", i), Text: entry.text()}
+		if met := slices.IndexFunc(features, entry.meets); met >= 0 {
+			v.Matched = true
+			v.Text += ": met by ClusterFeature " + features[met].Name
+		} else {
+			v.Text += ": " + entry.lacks(features)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (m featureMatch) text() string {
+	var out []string
+	if m.name != "" {
+		out = append(out, "featureName "+m.name)
+	}
+	if text := m.labels.String(); text != "" {
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+// lacks says what is nearest to meeting the entry.
+func (m featureMatch) lacks(features []*v1alpha1.ClusterFeature) string {
+	var named []string
+	for _, f := range features {
+		if f != nil && (m.name == "" || f.Spec.FeatureName == m.name) {
+			named = append(named, fmt.Sprintf("ClusterFeature %s has %s", f.Name, labelLacks(m.labels, f.Labels)))
+		}
+	}
+	if len(named) == 0 {
+		return "the cluster has no such ClusterFeature"
+	}
+	return brief(strings.Join(named, "; "))
+}
+
+// Obstacle says why an object is not copied now although rules may select it, "" where nothing stands in the
+// way. Copies of an object that is held stay as they are; one that is not held is no source at all.
+func Obstacle(obj *unstructured.Unstructured) (why string, held bool) {
+	switch {
+	case IsCopy(obj):
+		return "it is a copy, and a copy is never a source", false
+	case IsNative(obj):
+		return "every cluster makes this object for itself", false
+	case Disabled(obj):
+		return "it is withdrawn by the annotation " + v1alpha1.AnnotationSyncDisabled, true
+	case obj.GetDeletionTimestamp() != nil:
+		return "it is being deleted", true
+	}
+	return "", false
+}
+
+// maxBrief bounds what is repeated of one value.
+const maxBrief = 96
+
+// brief is a text as a person wants to see it in a sentence.
+func brief(s string) string {
+	if len(s) <= maxBrief {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxBrief], "") + "…"
+}
