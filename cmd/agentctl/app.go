@@ -39,18 +39,30 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			joinCommand(g),
 			membersCommand(g),
 			clustersCommand(g),
+			rulesCommand(g),
 			versionCommand(g),
 			completionCommand(),
 		},
 	}
 	for _, c := range app.Commands {
-		// The same flags once more, bound to the same values: this is what lets them stand on either
-		// side of the command's name.
-		c.Flags = append(c.Flags, g.flags()...)
-		c.OnUsageError = onUsageError
-		c.HideHelpCommand = true
+		g.addTo(c)
 	}
 	return app
+}
+
+// addTo gives a command and what is below it the same flags once more, bound to the same values: this is what
+// lets them stand on either side of the command's name.
+func (g *globals) addTo(c *cli.Command) {
+	for _, f := range g.flags() {
+		if !slices.ContainsFunc(c.Flags, func(own cli.Flag) bool { return own.Names()[0] == f.Names()[0] }) {
+			c.Flags = append(c.Flags, f)
+		}
+	}
+	c.OnUsageError = onUsageError
+	c.HideHelpCommand = true
+	for _, sub := range c.Subcommands {
+		g.addTo(sub)
+	}
 }
 
 func onUsageError(_ *cli.Context, err error, _ bool) error {
@@ -64,7 +76,7 @@ func onUsageError(_ *cli.Context, err error, _ bool) error {
 // noArguments is the first thing that a command without arguments does.
 func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
-		return usagef("%s takes no argument, and %q is one (flags go before arguments)", c.Command.Name, c.Args().First())
+		return usagef("%s takes no argument, and %q is one", c.Command.Name, c.Args().First())
 	}
 	return nil
 }

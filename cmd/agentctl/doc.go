@@ -5,7 +5,7 @@
 //
 // It is a client of the clusters' API servers only: it never talks to an agent. Everything that it
 // shows an agent has written into an object, so kubectl shows the same. Its flags may stand before or
-// after the command's name.
+// after the command's name, and after its arguments.
 //
 // Exit codes:
 //
@@ -14,4 +14,11 @@
 //	2  the command line is wrong: one line names the flag or command
 //	3  what was asked has been written, but the agents did not finish within --timeout:
 //	   standard error says what is missing
+//
+// The rules commands answer a question, and the answer is in the exit code too:
+//
+//	0  synced, or would be: list: every rule is Ready; explain: at least one copy, and nothing in the way
+//	4  explain: no rule selects the object, or the rule selects nothing
+//	5  list: a rule is not Ready; explain: something is in the way of a copy, standard output says what
+//	6  explain: cannot be told, because a cluster that matters cannot be asked
 package main

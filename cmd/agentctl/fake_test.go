@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -27,7 +28,9 @@ type apiServer struct {
 	noCRDs  bool
 	// agent plays the agent: it sees each Cluster that is written and may set its status.
 	agent func(cluster *unstructured.Unstructured)
-	// writes are the requests that were not reads.
+	// forbidden is a part of the paths that nobody may use; refuses is why no write on trial is taken.
+	forbidden, refuses string
+	// writes are the requests that were not reads, and not on trial.
 	writes []string
 }
 
@@ -37,23 +40,94 @@ func newAPIServer() *apiServer {
 	return s
 }
 
-const clustersPath = "/apis/clusterregistry.k8s.cisco.com/v1alpha1/clusters"
+const (
+	registryPath = "/apis/clusterregistry.k8s.cisco.com/v1alpha1"
+	clustersPath = registryPath + "/clusters"
+)
 
+// collection is the path of the objects of a kind.
 func collection(u *unstructured.Unstructured) string {
-	switch u.GetKind() {
-	case "Cluster":
-		return clustersPath
-	case "Secret":
-		return "/api/v1/namespaces/" + u.GetNamespace() + "/secrets"
-	default:
-		return "/api/v1/namespaces"
+	for _, k := range kinds() {
+		if k.Kind == u.GetKind() {
+			path := k.path
+			if k.Namespaced {
+				path += "/namespaces/" + u.GetNamespace()
+			}
+			return path + "/" + k.Name
+		}
 	}
+	panic("the fake API server does not serve " + u.GetKind())
+}
+
+type kind struct {
+	metav1.APIResource
+	path string // of the group and version
+}
+
+// kinds are those that the fake API server serves.
+func kinds() []kind {
+	core := func(kind, name, short string, namespaced bool) kindOf {
+		return kindOf{"/api/v1", kind, name, short, namespaced}
+	}
+	registry := func(kind, name, short string) kindOf { return kindOf{registryPath, kind, name, short, false} }
+	var out []kind
+	for _, k := range []kindOf{
+		core("Namespace", "namespaces", "ns", false), core("Secret", "secrets", "", true), core("ConfigMap", "configmaps", "cm", true),
+		registry("Cluster", "clusters", ""), registry("ResourceSyncRule", "resourcesyncrules", "rsr"), registry("ClusterFeature", "clusterfeatures", "cf"),
+	} {
+		r := metav1.APIResource{Kind: k.kind, Name: k.name, SingularName: strings.ToLower(k.kind), Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "list"}}
+		if k.short != "" {
+			r.ShortNames = []string{k.short}
+		}
+		out = append(out, kind{r, k.path})
+	}
+	return out
+}
+
+type kindOf struct {
+	path, kind, name, short string
+	namespaced              bool
+}
+
+// discover answers what kinds there are; false when the path is about something else.
+func discover(w http.ResponseWriter, path string) bool {
+	group := "clusterregistry.k8s.cisco.com"
+	version := metav1.GroupVersionForDiscovery{GroupVersion: group + "/v1alpha1", Version: "v1alpha1"}
+	switch path {
+	case "/api":
+		answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+	case "/apis":
+		answer(w, http.StatusOK, metav1.APIGroupList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups:   []metav1.APIGroup{{Name: group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}},
+		})
+	case "/api/v1", registryPath:
+		list := metav1.APIResourceList{
+			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/"),
+		}
+		for _, k := range kinds() {
+			if k.path == path {
+				list.APIResources = append(list.APIResources, k.APIResource)
+			}
+		}
+		answer(w, http.StatusOK, list)
+	default:
+		return false
+	}
+	return true
 }
 
 func (s *apiServer) put(u *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store(u)
+}
+
+func (s *apiServer) set(forbidden, refuses string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forbidden, s.refuses = forbidden, refuses
 }
 
 func (s *apiServer) store(u *unstructured.Unstructured) {
@@ -72,12 +146,19 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		status(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
 		return
 	}
-	if r.Method != http.MethodGet {
+	if discover(w, r.URL.Path) {
+		return
+	}
+	if s.forbidden != "" && strings.Contains(r.URL.Path, s.forbidden) {
+		status(w, http.StatusForbidden, "Forbidden", "you may not read "+s.forbidden)
+		return
+	}
+	if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == "" {
 		s.writes = append(s.writes, r.Method+" "+r.URL.Path)
 	}
 	switch r.Method {
 	case http.MethodGet:
-		s.read(w, r.URL.Path)
+		s.read(w, r)
 	case http.MethodPost:
 		s.write(w, r, func(u *unstructured.Unstructured, there bool) bool {
 			if there {
@@ -97,23 +178,13 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *apiServer) read(w http.ResponseWriter, path string) {
-	if path == clustersPath {
-		list := map[string]any{"apiVersion": "clusterregistry.k8s.cisco.com/v1alpha1", "kind": "ClusterList", "metadata": map[string]any{}}
-		items := []any{}
-		var names []string
-		for p := range s.objects {
-			if strings.HasPrefix(p, clustersPath+"/") {
-				names = append(names, p)
-			}
+func (s *apiServer) read(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	for _, k := range kinds() {
+		if strings.HasPrefix(path, k.path+"/") && strings.HasSuffix(path, "/"+k.Name) {
+			s.list(w, r, k)
+			return
 		}
-		sort.Sort(sort.Reverse(sort.StringSlice(names))) // agentctl sorts by itself
-		for _, p := range names {
-			items = append(items, s.objects[p].Object)
-		}
-		list["items"] = items
-		answer(w, http.StatusOK, list)
-		return
 	}
 	u, found := s.objects[path]
 	if !found {
@@ -121,6 +192,35 @@ func (s *apiServer) read(w http.ResponseWriter, path string) {
 		return
 	}
 	answer(w, http.StatusOK, u.Object)
+}
+
+// list knows selectors by the presence of a label and by name, and pages.
+func (s *apiServer) list(w http.ResponseWriter, r *http.Request, k kind) {
+	var paths []string
+	for p, u := range s.objects {
+		_, labelled := u.GetLabels()[r.URL.Query().Get("labelSelector")]
+		name, byName := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+		switch {
+		case u.GetKind() != k.Kind, !strings.HasPrefix(p, r.URL.Path+"/") && r.URL.Path != k.path+"/"+k.Name,
+			r.URL.Query().Get("labelSelector") != "" && !labelled, byName && name != u.GetName():
+		default:
+			paths = append(paths, p)
+		}
+	}
+	sort.Sort(sort.Reverse(sort.StringSlice(paths))) // agentctl sorts by itself
+	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	to, metadata := len(paths), map[string]any{}
+	if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && from+limit < to {
+		to = from + limit
+		metadata["continue"] = strconv.Itoa(to)
+	}
+	items := []any{}
+	for _, p := range paths[from:to] {
+		items = append(items, s.objects[p].Object)
+	}
+	answer(w, http.StatusOK, map[string]any{
+		"apiVersion": strings.TrimPrefix(strings.TrimPrefix(k.path, "/apis/"), "/api/"), "kind": k.Kind + "List", "metadata": metadata, "items": items,
+	})
 }
 
 func (s *apiServer) write(w http.ResponseWriter, r *http.Request, check func(u *unstructured.Unstructured, there bool) bool) {
@@ -131,6 +231,15 @@ func (s *apiServer) write(w http.ResponseWriter, r *http.Request, check func(u *
 	}
 	_, there := s.objects[collection(u)+"/"+u.GetName()]
 	if !check(u, there) {
+		return
+	}
+	if r.URL.Query().Get("dryRun") != "" {
+		if s.refuses != "" {
+			status(w, http.StatusUnprocessableEntity, "Invalid", s.refuses)
+			return
+		}
+		unstructured.RemoveNestedField(u.Object, "data", "pruned") // as a server does with what its schema lacks
+		answer(w, http.StatusOK, u.Object)
 		return
 	}
 	if u.GetKind() == "Cluster" {

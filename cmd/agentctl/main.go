@@ -19,6 +19,8 @@ const (
 	exitFailed  = 1
 	exitUsage   = 2
 	exitTimeout = 3
+	// Of the rules commands, see doc.go.
+	exitBlocked = 5
 )
 
 func main() {
@@ -30,7 +32,8 @@ func main() {
 
 // run is main without the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := newApp(stdout, stderr).RunContext(ctx, args)
+	app := newApp(stdout, stderr)
+	err := app.RunContext(ctx, flagsFirst(app, args))
 	if err == nil {
 		return exitOK
 	}
@@ -38,6 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fmt.Fprintln(stderr, "agentctl: "+oneLine(err.Error()))
 	var usage usageError
 	var waited *waitError
+	var found finding
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
@@ -46,6 +50,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stderr, "  "+line)
 		}
 		return exitTimeout
+	case errors.As(err, &found):
+		return found.code
 	default:
 		return exitFailed
 	}

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 //	nocrds CONTEXT        as if the chart had not been installed
 //	object CONTEXT PATH   print an object that is there
 //	writes CONTEXT        print the writing requests so far
+//	forbid CONTEXT PART   answer requests whose path has this part with Forbidden
+//	refuse CONTEXT TEXT   answer writes on trial with this refusal
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -77,6 +79,8 @@ func TestScripts(t *testing.T) {
 				ts.Check(err)
 				ts.Check(os.WriteFile(ts.MkAbs("object"), data, 0o600))
 			},
+			"forbid": func(ts *testscript.TestScript, _ bool, args []string) { server(ts, args[0]).set(args[1], "") },
+			"refuse": func(ts *testscript.TestScript, _ bool, args []string) { server(ts, args[0]).set("", args[1]) },
 			"writes": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(os.WriteFile(ts.MkAbs("writes"), []byte(server(ts, args[0]).dump()), 0o600))
 			},

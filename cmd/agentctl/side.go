@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -28,8 +29,10 @@ const requestTimeout = 15 * time.Second
 // side is one cluster as agentctl reaches it. Objects are kept unstructured: an agentctl that is older
 // than the CRDs must not drop the fields that it does not know.
 type side struct {
-	Context string // as the user calls it, for messages
-	client  dynamic.Interface
+	Context   string // as the user calls it, for messages
+	namespace string // of the context, "" where it names none
+	client    dynamic.Interface
+	config    *rest.Config
 }
 
 func clusterResource() schema.GroupVersionResource {
@@ -54,18 +57,27 @@ func openSide(kubeconfig, contextName string) (*side, error) {
 	if _, found := config.Contexts[contextName]; !found {
 		return nil, unknownContext(contextName, kubeconfig, keys(config.Contexts))
 	}
-	rest, err := clientcmd.NewNonInteractiveClientConfig(*config, contextName, nil, rules).ClientConfig()
+	access, err := clientcmd.NewNonInteractiveClientConfig(*config, contextName, nil, rules).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("context %s: %w", contextName, err)
 	}
-	rest.Timeout = requestTimeout
-	rest.QPS = -1 // the API server's own fairness decides
-	rest.UserAgent = "agentctl"
-	client, err := dynamic.NewForConfig(rest)
+	s, err := newSide(contextName, access)
 	if err != nil {
-		return nil, fmt.Errorf("context %s: %w", contextName, err)
+		return nil, err
 	}
-	return &side{Context: contextName, client: client}, nil
+	s.namespace = config.Contexts[contextName].Namespace
+	return s, nil
+}
+
+func newSide(name string, config *rest.Config) (*side, error) {
+	config.Timeout = requestTimeout
+	config.QPS = -1 // the API server's own fairness decides
+	config.UserAgent = "agentctl"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("context %s: %w", name, err)
+	}
+	return &side{Context: name, client: client, config: config}, nil
 }
 
 func unknownContext(name, kubeconfig string, known []string) error {

@@ -48,7 +48,7 @@ func rules() map[string]rule {
 				"k8s.io/client-go/testing", "k8s.io/apimachinery/pkg/util/strategicpatch", "github.com/google/gnostic-models",
 			},
 		},
-		"cmd/agentctl/...": {deny: []string{"/"}, allow: []string{"/cmd/agentctl", "/kube"}},
+		"cmd/agentctl/...": {deny: []string{"/", "/syncrules/engine"}, allow: []string{"/cmd/agentctl", "/kube", "/syncrules"}},
 	}
 }
 

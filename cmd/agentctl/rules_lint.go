@@ -1,0 +1,256 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/json"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+func rulesLintCommand(g *globals) *cli.Command {
+	return &cli.Command{
+		Name:      "lint",
+		Usage:     "check the rules in files, without any cluster",
+		ArgsUsage: "FILE|FOLDER|- ...",
+		Description: `Reads YAML or JSON, several documents to a file, folders with all files below them, and - for
+standard input. Each ResourceSyncRule is compiled as an agent would; other kinds are ignored with a note.
+All errors are shown at once:
+
+  rules.yaml:12: error: spec.rules[0].match[0]: Required value: must select by something
+
+Warnings are about what is right but perhaps not meant. For each rule the rights are printed that it
+needs beyond what the chart grants, as ClusterRoles to apply.
+
+Exit code: 0 no error (there may be warnings), 1 errors, or a file that cannot be read.`,
+		Flags: consentFlags(),
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return usagef("rules lint needs a file, a folder, or - for standard input")
+			}
+			consent, err := consentOf(c)
+			if err != nil {
+				return err
+			}
+			docs, err := readDocuments(c.App.Reader, c.Args().Slice())
+			if err != nil {
+				return err
+			}
+			result := lint(docs, consent)
+			if g.output.text == "table" {
+				result.print(printable{c.App.Writer})
+			} else if err := printDocument(c.App.Writer, g.output.text, result); err != nil {
+				return err
+			}
+			if result.Errors > 0 {
+				return findingf(exitFailed, "%s in %s", plural(result.Errors, "error"), strings.Join(c.Args().Slice(), " "))
+			}
+			return nil
+		},
+	}
+}
+
+// lintResult is what lint prints. Its JSON is stable: fields are only ever added.
+type lintResult struct {
+	Findings []lintFinding `json:"findings"`
+	Rules    []lintedRule  `json:"rules"`
+	Errors   int           `json:"errors"`
+	Warnings int           `json:"warnings"`
+}
+
+// lintFinding is about one field of one document.
+type lintFinding struct {
+	File     string `json:"file"`
+	Line     int    `json:"line,omitempty"`
+	Rule     string `json:"rule,omitempty"`
+	Severity string `json:"severity"` // error, warning or note
+	Field    string `json:"field,omitempty"`
+	Message  string `json:"message"`
+}
+
+// lintedRule is a rule without errors, with the rights that it needs beyond the default.
+type lintedRule struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Name   string `json:"name"`
+	Reader string `json:"readerClusterRole,omitempty"` // YAML, for the sources
+	Writer string `json:"agentClusterRole,omitempty"`  // YAML, for the targets
+}
+
+const (
+	severityError   = "error"
+	severityWarning = "warning"
+	severityNote    = "note"
+)
+
+// lint checks documents; consent tells what a cluster refuses unless told otherwise.
+func lint(docs []*document, consent syncrules.Consent) *lintResult {
+	out := &lintResult{Findings: []lintFinding{}, Rules: []lintedRule{}}
+	for _, d := range docs {
+		if d.err != nil {
+			out.add(d, severityError, "", d.err.Error())
+			continue
+		}
+		switch gvk := d.object.GroupVersionKind(); {
+		case !isRule(d):
+			out.add(d, severityNote, "", fmt.Sprintf("a %s, not a ResourceSyncRule: ignored", cmp.Or(gvk.Kind, "document without kind")))
+		default:
+			out.rule(d, consent)
+		}
+	}
+	return out
+}
+
+func isRule(d *document) bool {
+	gvk := d.object.GroupVersionKind()
+	return gvk.Kind == "ResourceSyncRule" && (gvk.Group == v1alpha1.GroupName || gvk.Group == "")
+}
+
+func (l *lintResult) rule(d *document, consent syncrules.Consent) {
+	before := l.Errors
+	rule, errs := decodeRule(d)
+	for _, e := range errs {
+		l.add(d, severityError, e.Field, e.ErrorBody())
+	}
+	if rule == nil {
+		return
+	}
+	compiled, err := syncrules.Compile(rule)
+	for _, e := range fieldErrors(err) {
+		l.add(d, severityError, e.Field, e.ErrorBody())
+	}
+	if compiled == nil {
+		return
+	}
+	for _, w := range advise(rule, compiled, consent) {
+		l.add(d, severityWarning, w.path, w.text)
+	}
+	if l.Errors == before {
+		reader, writer := rightsOf(rule, compiled, consent.Namespace)
+		l.Rules = append(l.Rules, lintedRule{File: d.File, Line: d.Line, Name: rule.Name, Reader: reader, Writer: writer})
+	}
+}
+
+// decodeRule reads a rule strictly. The rule is nil when it cannot be read at all.
+func decodeRule(d *document) (*v1alpha1.ResourceSyncRule, field.ErrorList) {
+	var errs field.ErrorList
+	if v := d.object.GetAPIVersion(); v != v1alpha1.SchemeGroupVersion.String() {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), v, []string{v1alpha1.SchemeGroupVersion.String()}))
+	}
+	var rule v1alpha1.ResourceSyncRule
+	unknown, err := json.UnmarshalStrict(d.json, &rule, json.DisallowUnknownFields)
+	for _, u := range unknown {
+		if f, ok := errors.AsType[json.FieldError](u); ok {
+			errs = append(errs, field.Forbidden(field.NewPath(f.FieldPath()), "no such field"))
+		}
+	}
+	if err != nil {
+		return nil, append(errs, typeError(err))
+	}
+	if rule.Name == "" && rule.GenerateName == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "the name of the rule"))
+	}
+	if msgs := validation.NameIsDNSSubdomain(rule.Name, false); rule.Name != "" && len(msgs) > 0 {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), rule.Name, msgs[0]))
+	}
+	return &rule, errs
+}
+
+// typeError is about a field that holds something of another type.
+func typeError(err error) *field.Error {
+	if wrong, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
+		return field.TypeInvalid(field.NewPath(cmp.Or(wrong.Field, "spec")), field.OmitValueType{}, "cannot be a "+wrong.Value)
+	}
+	return field.TypeInvalid(field.NewPath("spec"), field.OmitValueType{}, oneLine(err.Error()))
+}
+
+// fieldErrors takes apart what Compile returns.
+func fieldErrors(err error) field.ErrorList {
+	var one *field.Error
+	var many interface{ Errors() []error }
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &many):
+		var out field.ErrorList
+		for _, e := range many.Errors() {
+			out = append(out, fieldErrors(e)...)
+		}
+		return out
+	case errors.As(err, &one):
+		return field.ErrorList{one}
+	}
+	return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
+}
+
+func (l *lintResult) add(d *document, severity, path, text string) {
+	f := lintFinding{File: d.File, Line: d.Line, Severity: severity, Field: path, Message: oneLine(text)}
+	if d.object != nil && isRule(d) {
+		f.Rule = d.object.GetName()
+	}
+	if path != "" {
+		f.Line = d.lineOf(path)
+	}
+	switch severity {
+	case severityError:
+		l.Errors++
+	case severityWarning:
+		l.Warnings++
+	}
+	l.Findings = append(l.Findings, f)
+}
+
+func (l *lintResult) print(w io.Writer) {
+	for _, f := range l.Findings {
+		text := f.Message
+		if f.Field != "" {
+			text = f.Field + ": " + text
+		}
+		fmt.Fprintf(w, "%s:%d: %s: %s\n", f.File, f.Line, f.Severity, text)
+	}
+	for _, r := range l.Rules {
+		for _, role := range []struct{ text, where string }{
+			{r.Reader, "in each cluster that is a source, to let the others read"},
+			{r.Writer, "in each cluster that is a target, to let its agent write"},
+		} {
+			if role.text != "" {
+				fmt.Fprintf(w, "\n# Rule %s needs, %s:\n%s", r.Name, role.where, role.text)
+			}
+		}
+	}
+	files := []string{}
+	for _, r := range l.Rules {
+		files = append(files, r.Name)
+	}
+	if len(l.Findings)+len(l.Rules) > 0 {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s without errors%s, %s, %s\n", plural(len(l.Rules), "rule"), parenthesis(slices.Compact(files)), plural(l.Errors, "error"), plural(l.Warnings, "warning"))
+}
+
+func parenthesis(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(names, ", ") + ")"
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
