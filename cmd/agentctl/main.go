@@ -20,7 +20,9 @@ const (
 	exitUsage   = 2
 	exitTimeout = 3
 	// Of the rules commands, see doc.go.
-	exitBlocked = 5
+	exitUnmatched = 4
+	exitBlocked   = 5
+	exitUnknown   = 6
 )
 
 func main() {

@@ -21,6 +21,7 @@ func rulesCommand(g *globals) *cli.Command {
 		Subcommands: []*cli.Command{
 			rulesListCommand(g),
 			rulesLintCommand(g),
+			rulesExplainCommand(g),
 		},
 		// Reached only when no subcommand of the given name exists.
 		Action: func(c *cli.Context) error {

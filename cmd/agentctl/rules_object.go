@@ -1,0 +1,222 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// explainObject explains one object: where it is, which rules select it, and how its copies stand everywhere.
+// given is an object of a file, taken as one of the cluster from; nil for what is there.
+func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *unstructured.Unstructured, from *reached, r *report) error {
+	if r.Object == nil {
+		r.Object = &objectReport{}
+	}
+	r.Object.objectRef = refOf(at)
+	here, err := q.local().api.get(ctx, at)
+	if err != nil {
+		return q.local().api.side.errorf("read %s: %w", r.Object, err)
+	}
+	source := at
+	if given == nil && here != nil && syncrules.IsCopy(here) {
+		source = syncrules.Source(here)
+	}
+	if version := q.version(source.GroupKind()); given == nil && version != "" && version != source.Version {
+		source.Version = version // it is judged as rules read it
+		if source.GroupKind() == at.GroupKind() {
+			at.Version = version
+		}
+		if here, err = q.local().api.get(ctx, at); err != nil {
+			return q.local().api.side.errorf("read %s: %w", r.Object, err)
+		}
+	}
+	objects := q.sources(ctx, at, source, here, given, from, r)
+	q.ruleVerdicts(source, objects, r)
+	q.copies(ctx, at, here, objects, r)
+	if len(r.Object.Where) > 0 && len(objects) == 0 && here == nil && len(r.Blind) == 0 {
+		return q.local().api.side.errorf("%s is in no cluster of the group", r.Object)
+	}
+	return nil
+}
+
+// origins are the objects that copies could be made of, by the cluster that they are in, in the order of clusters.
+type origins []origin
+
+type origin struct {
+	from *reached
+	obj  *unstructured.Unstructured
+}
+
+// sources reads the object in every cluster.
+func (q *inquiry) sources(ctx context.Context, at, source syncrules.Place, here, given *unstructured.Unstructured, from *reached, r *report) origins {
+	var out origins
+	say := func(c *reached, is, text string) {
+		r.Object.Where = append(r.Object.Where, presence{c.title(), is, text})
+	}
+	for _, c := range q.clusters {
+		obj, where := here, refOf(at)
+		switch {
+		case c == from:
+			obj = given
+		case c.api == nil:
+			say(c, verdictUnknown, "not known: "+c.why)
+			r.Blind = append(r.Blind, clusterReason{c.title(), c.why})
+			continue
+		case !c.local:
+			var err error
+			where = refOf(source)
+			if obj, err = c.api.get(ctx, source); err != nil {
+				say(c, verdictUnknown, "not known: "+reasonOf(err))
+				r.Blind = append(r.Blind, clusterReason{c.title(), reasonOf(err)})
+				continue
+			}
+		}
+		is, text := q.describe(obj)
+		if where != r.Object.objectRef {
+			text = where.String() + ": " + text
+		}
+		if c == from {
+			text = "taken from " + r.Object.File + ": " + text
+		}
+		say(c, is, text)
+		if obj != nil && is != "copy" {
+			out = append(out, origin{c, obj})
+		}
+	}
+	return out
+}
+
+// describe says what an object is to the agents.
+func (q *inquiry) describe(obj *unstructured.Unstructured) (is, text string) {
+	switch {
+	case obj == nil:
+		return "absent", "not there"
+	case syncrules.IsCopy(obj):
+		text = "a copy, owned by " + q.title(syncrules.Owner(obj))
+		if made := syncrules.MadeBy(obj); len(made) > 0 {
+			text += ", made by rule " + strings.Join(made, ", ")
+		}
+		if syncrules.Orphaned(obj) {
+			text += "; an orphan: nobody maintains it"
+		}
+		if syncrules.Disabled(obj) {
+			text += "; left alone by its annotation"
+		}
+		return "copy", text
+	}
+	if why, _ := syncrules.Obstacle(obj); why != "" {
+		return "source", "an object of its own, but " + why
+	}
+	return "source", "an object of its own"
+}
+
+// ruleVerdicts says of every rule about the kind whether it selects the object, in each cluster that has it.
+func (q *inquiry) ruleVerdicts(source syncrules.Place, objects origins, r *report) {
+	for _, rule := range q.rules {
+		if rule.api.Spec.GVK.Schema().GroupKind() != source.GroupKind() {
+			continue
+		}
+		out := q.ruleReport(rule)
+		r.Rules = append(r.Rules, out)
+		if rule.compiled == nil {
+			continue
+		}
+		if rule.compiled.Kind() != source.GroupVersionKind {
+			r.Notes = append(r.Notes, fmt.Sprintf("rule %s is about version %s, and what was read is in %s: it is not judged by that rule",
+				rule.api.Name, rule.compiled.Kind().Version, source.Version))
+			continue
+		}
+		for _, o := range objects {
+			e := rule.compiled.Explain(o.obj)
+			out.Objects = append(out.Objects, objectVerdict{o.from.title(), refOf(syncrules.PlaceOf(o.obj)), e})
+			if e.Matched {
+				out.Targets = append(out.Targets, q.directions(rule, o.from)...)
+			}
+		}
+	}
+	if len(r.Rules) == 0 {
+		r.Notes = append(r.Notes, "no rule is about "+kindText(source.GroupKind()))
+	}
+}
+
+// directions says to which clusters a rule copies what it selects in one.
+func (q *inquiry) directions(rule *ruleInForce, from *reached) []clusterVerdict {
+	var out []clusterVerdict
+	for _, to := range q.clusters {
+		if to == from {
+			continue
+		}
+		v := clusterVerdict{Cluster: to.title()}
+		v.Verdict, v.Reason = q.relate(rule, from, to)
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// copies decides about every place that a copy of the object is in, or would be, and about the object here if
+// it is a copy itself.
+func (q *inquiry) copies(ctx context.Context, at syncrules.Place, here *unstructured.Unstructured, objects origins, r *report) {
+	for _, to := range q.clusters {
+		found := places{}
+		if to.local && here != nil && syncrules.IsCopy(here) {
+			found[at] = nil
+		}
+		for _, o := range objects {
+			if o.from == to {
+				continue
+			}
+			q.offered(o, to, found, r)
+		}
+		var order []syncrules.Place
+		for place := range found {
+			order = append(order, place)
+		}
+		slices.SortFunc(order, func(a, b syncrules.Place) int { return strings.Compare(refOf(a).String(), refOf(b).String()) })
+		for _, place := range order {
+			c := q.copyAt(ctx, to, place, found[place])
+			r.Counts[c.State]++
+			r.Copies = append(r.Copies, c)
+		}
+	}
+}
+
+// offered collects what one object is offered as to one cluster.
+func (q *inquiry) offered(o origin, to *reached, found places, r *report) {
+	offers, problems := q.offers(o.from, to, o.obj)
+	for place, one := range offers {
+		found[place] = append(found[place], one)
+	}
+	r.problems(to, o, problems)
+}
+
+// problems reports what keeps rules from saying where a copy belongs.
+func (r *report) problems(to *reached, o origin, problems []string) {
+	for _, p := range problems {
+		r.Counts[stateBlocked]++
+		r.Copies = append(r.Copies, &copyReport{
+			Cluster: to.name, ClusterID: to.id, Object: refOf(syncrules.PlaceOf(o.obj)), Rules: []string{}, State: stateBlocked,
+			Reason: "where the copy of cluster " + o.from.name + " belongs cannot be told: " + p,
+		})
+	}
+}
+
+func (q *inquiry) copyAt(ctx context.Context, to *reached, at syncrules.Place, offers []*offer) *copyReport {
+	if to.api == nil {
+		return q.weigh(ctx, to, at, nil, offers)
+	}
+	local, err := to.api.get(ctx, at)
+	if err != nil {
+		return unreadable(to, at, err)
+	}
+	return q.weigh(ctx, to, at, local, offers)
+}

@@ -1,0 +1,288 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// report is what explain prints. Its JSON is stable: fields are only ever added.
+type report struct {
+	Context   string `json:"context"`
+	Cluster   string `json:"cluster"`
+	ClusterID string `json:"clusterID"`
+	// Answer is synced, unmatched, blocked or unknown; the exit code says the same.
+	Answer string          `json:"answer"`
+	Rules  []*ruleReport   `json:"rules"`
+	Object *objectReport   `json:"object,omitempty"`
+	Copies []*copyReport   `json:"copies"`
+	Counts map[string]int  `json:"counts"` // of copies by state, also of those that are not in copies
+	Blind  []clusterReason `json:"unknown"`
+	Notes  []string        `json:"notes"`
+}
+
+type clusterReason struct {
+	Cluster string `json:"cluster"`
+	Reason  string `json:"reason"`
+}
+
+// ruleReport is about one rule: the one that was asked for, or one about the kind of the object.
+type ruleReport struct {
+	Name       string           `json:"name"`
+	File       string           `json:"file,omitempty"`
+	Generation int64            `json:"generation,omitempty"`
+	Kind       string           `json:"kind"`
+	Error      string           `json:"error,omitempty"`
+	Ready      *readiness       `json:"ready,omitempty"` // absent for one from a file
+	Orphans    string           `json:"orphans,omitempty"`
+	LastErrors []string         `json:"lastErrors,omitempty"`
+	Targets    []clusterVerdict `json:"targets,omitempty"`
+	Sources    []clusterVerdict `json:"sources,omitempty"`
+	Objects    []objectVerdict  `json:"objects,omitempty"`
+}
+
+// clusterVerdict says whether a rule goes to, or comes from, a cluster.
+type clusterVerdict struct {
+	Cluster  string `json:"cluster"`
+	Verdict  string `json:"verdict"` // yes, no, held or unknown
+	Reason   string `json:"reason,omitempty"`
+	Selected *int   `json:"selected,omitempty"` // objects there; absent when they were not looked at
+}
+
+// objectVerdict says whether a rule selects an object of a cluster.
+type objectVerdict struct {
+	Cluster     string                `json:"cluster"`
+	Object      objectRef             `json:"object"`
+	Explanation syncrules.Explanation `json:"explanation"`
+}
+
+type objectRef struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+func refOf(at syncrules.Place) objectRef {
+	v, kind := at.ToAPIVersionAndKind()
+	return objectRef{v, kind, at.Namespace, at.Name}
+}
+
+func (o objectRef) String() string {
+	kind := o.Kind
+	if group, _, found := strings.Cut(o.APIVersion, "/"); found {
+		kind += "." + group
+	}
+	if o.Namespace == "" {
+		return kind + " " + o.Name
+	}
+	return kind + " " + o.Namespace + "/" + o.Name
+}
+
+// objectReport says where the object is that was asked for.
+type objectReport struct {
+	objectRef `json:",inline"`
+	File      string     `json:"file,omitempty"`
+	Where     []presence `json:"where"`
+}
+
+// presence says what of the object a cluster has: a source, a copy, nothing, or unknown.
+type presence struct {
+	Cluster string `json:"cluster"`
+	Is      string `json:"is"`
+	Text    string `json:"text"`
+}
+
+// copyReport is about one place in one cluster.
+type copyReport struct {
+	Cluster   string    `json:"cluster"`
+	ClusterID string    `json:"clusterID"`
+	Object    objectRef `json:"object"`
+	Rules     []string  `json:"rules"`
+	State     string    `json:"state"`
+	Action    string    `json:"action,omitempty"` // what an agent would do
+	Reason    string    `json:"reason,omitempty"`
+	Owner     string    `json:"owner,omitempty"`
+	OwnerID   string    `json:"ownerID,omitempty"`
+	Rivals    []string  `json:"rivals,omitempty"`
+	Diff      string    `json:"diff,omitempty"`
+	DiffBy    string    `json:"diffBy,omitempty"`
+	DiffNote  string    `json:"diffNote,omitempty"`
+}
+
+// The answers, each with its exit code.
+const (
+	answerSynced    = "synced"
+	answerUnmatched = "unmatched"
+	answerBlocked   = "blocked"
+	answerUnknown   = "unknown"
+)
+
+// conclude finds the answer: what is in the way comes first, then what is well; what is not known counts only
+// where nothing else does.
+func (r *report) conclude() {
+	switch {
+	case r.Counts[stateBlocked] > 0:
+		r.Answer = answerBlocked
+	case r.Counts[stateInSync]+r.Counts[statePending]+r.Counts[stateOffered] > 0:
+		r.Answer = answerSynced
+	case r.Counts[stateUnknown] > 0 || len(r.Blind) > 0:
+		r.Answer = answerUnknown
+	default:
+		r.Answer = answerUnmatched
+	}
+	for _, rule := range r.Rules {
+		if rule.Error != "" && r.Answer != answerSynced {
+			r.Answer = answerBlocked
+		}
+	}
+}
+
+// err is the exit code.
+func (r *report) err() error {
+	switch r.Answer {
+	case answerUnmatched:
+		return findingf(exitUnmatched, "nothing is copied: no rule selects anything")
+	case answerBlocked:
+		return findingf(exitBlocked, "something is in the way")
+	case answerUnknown:
+		return findingf(exitUnknown, "cannot be told: a cluster that matters cannot be asked")
+	}
+	return nil
+}
+
+func (r *report) print(w io.Writer) {
+	if r.Object != nil {
+		r.Object.print(w)
+	}
+	for _, rule := range r.Rules {
+		rule.print(w)
+	}
+	for _, c := range r.Copies {
+		c.print(w)
+	}
+	if total := r.Counts[stateInSync] + r.Counts[statePending] + r.Counts[stateGone] + r.Counts[stateBlocked] + r.Counts[stateUnknown]; total > 0 {
+		fmt.Fprintf(w, "\ncopies: %d in sync, %d to be written, %d whose source is gone, %d blocked, %d not known\n", r.Counts[stateInSync],
+			r.Counts[statePending], r.Counts[stateGone], r.Counts[stateBlocked], r.Counts[stateUnknown])
+	}
+	for _, b := range r.Blind {
+		fmt.Fprintf(w, "not known: cluster %s: %s\n", b.Cluster, b.Reason)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "note: %s\n", note)
+	}
+}
+
+func (o *objectReport) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n", o.objectRef)
+	for _, p := range o.Where {
+		fmt.Fprintf(w, "  in %s: %s\n", p.Cluster, p.Text)
+	}
+}
+
+func (r *ruleReport) print(w io.Writer) {
+	fmt.Fprintf(w, "\nrule %s", r.Name)
+	if r.File != "" {
+		fmt.Fprintf(w, " (from %s)", r.File)
+	}
+	fmt.Fprintf(w, ", about %s\n", r.Kind)
+	if r.Error != "" {
+		fmt.Fprintf(w, "  cannot be used: %s\n", r.Error)
+	}
+	if r.Ready != nil {
+		fmt.Fprintf(w, "  the agent here says: Ready=%s (%s): %s\n", r.Ready.Status, r.Ready.Reason, r.Ready.Message)
+	}
+	if r.Orphans != "" {
+		fmt.Fprintf(w, "  orphans: %s\n", r.Orphans)
+	}
+	for _, text := range r.LastErrors {
+		fmt.Fprintf(w, "  last error: %s\n", oneLine(text))
+	}
+	for _, of := range []struct {
+		word string
+		list []clusterVerdict
+	}{{"to", r.Targets}, {"from", r.Sources}} {
+		for _, v := range of.list {
+			fmt.Fprintf(w, "  %-4s %s: %s%s\n", of.word, v.Cluster, v.Verdict, v.tail())
+		}
+	}
+	for _, o := range r.Objects {
+		o.print(w)
+	}
+}
+
+func (v clusterVerdict) tail() string {
+	out := ""
+	if v.Selected != nil {
+		out = ", selects " + plural(*v.Selected, "object") + " there"
+	}
+	if v.Reason != "" {
+		out += ": " + v.Reason
+	}
+	return out
+}
+
+// print shows what matched, or else every field that did not.
+func (o objectVerdict) print(w io.Writer) {
+	word := "does not select"
+	if o.Explanation.Matched {
+		word = "selects"
+	}
+	fmt.Fprintf(w, "  %s %s in %s\n", word, o.Object, o.Cluster)
+	if len(o.Explanation.Clauses) == 0 {
+		fmt.Fprintln(w, "    spec.rules: is empty")
+	}
+	for _, c := range o.Explanation.Clauses {
+		if c.Matched && len(c.Entries) == 0 {
+			fmt.Fprintf(w, "    %s: has no match and selects everything\n", c.Path)
+		}
+		for _, e := range c.Entries {
+			if e.Matched {
+				fmt.Fprintf(w, "    %s: selects it\n", e.Path)
+			}
+			for _, f := range e.Fields {
+				if !e.Matched && !f.Matched {
+					fmt.Fprintf(w, "    %s\n", fieldText(f))
+				}
+			}
+		}
+	}
+}
+
+func (c *copyReport) print(w io.Writer) {
+	words := map[string]string{
+		stateInSync: "in sync", stateBlocked: "blocked", stateUnknown: "not known", stateNone: "no copy",
+		statePending: "would be updated", stateGone: "would be deleted",
+	}
+	if c.Action == syncrules.Create.String() {
+		words[statePending] = "would be created"
+	}
+	if c.Action == syncrules.MarkOrphan.String() {
+		words[stateGone] = "would become an orphan"
+	}
+	fmt.Fprintf(w, "\n%s in %s: %s", c.Object, c.Cluster, words[c.State])
+	if c.Reason != "" {
+		fmt.Fprintf(w, ": %s", c.Reason)
+	}
+	fmt.Fprintln(w)
+	if c.Owner != "" {
+		fmt.Fprintf(w, "  owner: %s, clusterID %s\n", c.Owner, c.OwnerID)
+	}
+	if len(c.Rules) > 0 {
+		fmt.Fprintf(w, "  by rule %s\n", strings.Join(c.Rules, ", "))
+	}
+	if len(c.Rivals) > 0 {
+		fmt.Fprintf(w, "  offered with other content by: %s\n", strings.Join(c.Rivals, ", "))
+	}
+	if c.DiffNote != "" {
+		fmt.Fprintf(w, "  %s\n", c.DiffNote)
+	}
+	for line := range strings.Lines(c.Diff) {
+		fmt.Fprintf(w, "  %s", line)
+	}
+}

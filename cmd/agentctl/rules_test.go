@@ -1,0 +1,238 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"pgregory.net/rapid"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// Whatever is in a Secret, and wherever a copy of it carries that, none of it is shown.
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		token := "tok" + rapid.StringMatching(`[a-zA-Z0-9]{8,24}`).Draw(t, "token")
+		encoded := base64.StdEncoding.EncodeToString([]byte(token))
+		secret := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+			"metadata": map[string]any{"name": "x", "namespace": "y", "labels": map[string]any{"app": "web"}},
+			"data":     map[string]any{"v": encoded},
+		}}
+		carried := rapid.SampledFrom([]any{
+			token, encoded, "x" + token + "y", []any{token}, map[string]any{"a": map[string]any{"b": token}}, []any{map[string]any{"c": encoded}},
+		})
+		other := secret.DeepCopy()
+		if rapid.Bool().Draw(t, "another kind") {
+			other.SetKind("ConfigMap")
+		}
+		for _, field := range []string{"data", "spec", "type", "stringData", "status"} {
+			if rapid.Bool().Draw(t, field) {
+				other.Object[field] = carried.Draw(t, "value of "+field)
+			}
+		}
+		other.SetLabels(map[string]string{"app": "web", "l": rapid.SampledFrom([]string{"", token}).Draw(t, "label")})
+		other.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": token, "a": token})
+		local, wanted := other, secret
+		if rapid.Bool().Draw(t, "the other way") {
+			local, wanted = secret, other
+		}
+		q := &inquiry{}
+		hide := q.redaction(syncrules.Facts{Local: local}, syncrules.Decision{Object: wanted}, []*offer{{obj: secret}})
+		text, err := unifiedDiff(local, wanted, hide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refusal := &apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason: metav1.StatusReasonInvalid, Message: "bad: " + token,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "FieldValueInvalid", Field: "data", Message: token}}},
+		}}
+		text += hide.error(refusal) + hide.error(errors.New(token)) + safeError(fmt.Errorf("atoi %q, %s", token, encoded), secret)
+		if strings.Contains(text, token) || strings.Contains(text, encoded) {
+			t.Fatalf("shown:\n%s", text)
+		}
+		if !strings.Contains(text, "Invalid data (FieldValueInvalid)") {
+			t.Fatalf("the refusal says %s", text)
+		}
+	})
+}
+
+// An object without Secrets is shown as it is.
+func TestDiffShowsTheRest(t *testing.T) {
+	t.Parallel()
+	there := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, uid: u, resourceVersion: '4', managedFields: [{}]}, data: {a: one}}")
+	wanted := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, uid: v}, data: {a: two}}")
+	got, err := unifiedDiff(there, wanted, redaction{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "--- there\n+++ wanted\n@@ -1,6 +1,6 @@\n apiVersion: v1\n data:\n-  a: one\n+  a: two\n kind: ConfigMap\n metadata:\n   name: x\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := unifiedDiff(there, there, redaction{}); err != nil || got != "" {
+		t.Errorf("no difference is shown as %q, %v", got, err)
+	}
+}
+
+// peerSecret is the credential of an API server that speaks TLS, as an agent keeps it.
+func peerSecret(t *testing.T, url string, ca []byte) *unstructured.Unstructured {
+	t.Helper()
+	kubeconfig, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": url, "certificate-authority-data": ca}}},
+		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
+		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": "t"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": v1alpha1.SecretType,
+		"metadata": map[string]any{"name": "beta", "namespace": "private"},
+		"data":     map[string]any{"kubeconfig": base64.StdEncoding.EncodeToString(kubeconfig)},
+	}}
+}
+
+// A peer is read with the credential that the local cluster holds, if it is the peer.
+func TestPeerByCredential(t *testing.T) {
+	t.Parallel()
+	local, peer := newAPIServer(), newAPIServer()
+	defer local.Close()
+	secure := httptest.NewTLSServer(http.HandlerFunc(peer.serve))
+	defer secure.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	local.put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
+	local.put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}}"))
+	local.put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: beta, namespace: private}}}}"))
+	peer.put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: ClusterFeature, metadata: {name: f}, spec: {featureName: x}}"))
+	beta := func() *reached {
+		s, err := newSide("local", &rest.Config{Host: local.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := (&reach{local: s, network: "default"}).clusters(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(all, func(c *reached) bool { return c.name == "beta" })
+		if !all[0].local || all[i].cluster.Spec.AuthInfo != (v1alpha1.AuthInfo{}) {
+			t.Fatalf("clusters %+v", all)
+		}
+		return all[i]
+	}
+	if c := beta(); c.api != nil || !strings.Contains(c.why, "Secret private/beta here, cannot be read") {
+		t.Errorf("without its credential: %q", c.why)
+	}
+	local.put(peerSecret(t, secure.URL, ca))
+	peer.put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-other}}"))
+	if c := beta(); c.api != nil || !strings.Contains(c.why, "endpoint leads to another cluster") {
+		t.Errorf("where another cluster answers: %q", c.why)
+	}
+	peer.put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-beta}}"))
+	c := beta()
+	if c.api == nil || c.api.mayWrite || len(c.features) != 1 {
+		t.Fatalf("with its credential: %q, features %v (%s)", c.why, c.features, c.featuresWhy)
+	}
+	peer.set("clusterfeatures", "")
+	if c := beta(); c.api == nil || !strings.Contains(c.featuresWhy, "you may not read clusterfeatures") {
+		t.Errorf("without the right to read features: %q", c.featuresWhy)
+	}
+}
+
+// Another cluster's answer is cut off where it is too large, and a list stops being read.
+func TestPeerIsBounded(t *testing.T) {
+	t.Parallel()
+	if _, err := (&maxReader{strings.NewReader("abc"), 2}).Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := out.ReadFrom(&maxReader{strings.NewReader("abc"), 2}); err == nil || out.String() != "ab" {
+		t.Errorf("read %q, %v", out.String(), err)
+	}
+	s := newAPIServer()
+	defer s.Close()
+	for i := range maxListed + pageSize + 1 {
+		s.put(&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint("x", i), "namespace": "shop"},
+		}})
+	}
+	side, err := newSide("s", &rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := newAPI(side, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gvk := parse(t, "{apiVersion: v1, kind: ConfigMap}").GroupVersionKind()
+	got, whole, err := a.list(context.Background(), gvk, syncrules.Scope{Namespace: "shop"})
+	if err != nil || whole || len(got) != maxListed {
+		t.Errorf("listed %d, whole %v, %v", len(got), whole, err)
+	}
+}
+
+func TestFlagsFirst(t *testing.T) {
+	t.Parallel()
+	app := newApp(nil, nil)
+	for in, want := range map[string]string{
+		"agentctl":                                          "agentctl",
+		"agentctl rules explain secret x -n y":              "agentctl rules explain -n y secret x",
+		"agentctl rules explain secret x -n=y --help":       "agentctl rules explain -n=y --help secret x",
+		"agentctl --context c rules lint a -o json -":       "agentctl --context c rules lint -o json a -",
+		"agentctl rules explain x --no-dry-run -f":          "agentctl rules explain --no-dry-run -f x",
+		"agentctl rules lint a -- -b --context":             "agentctl rules lint -- a -b --context",
+		"agentctl rules explain --generate-bash-completion": "agentctl rules explain --generate-bash-completion",
+		"agentctl rules list rules list":                    "agentctl rules list rules list",
+		"agentctl join --peer-context b":                    "agentctl join --peer-context b",
+	} {
+		if diff := cmp.Diff(want, strings.Join(flagsFirst(app, strings.Fields(in)), " ")); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if _, err := fmt.Fprint(printable{&out}, "grün\t\x1b[31m\u202e\r\n"); err != nil || out.String() != "grün\t?[31m??\n" {
+		t.Errorf("printed %q, %v", out.String(), err)
+	}
+}
+
+// FuzzLint: no file makes lint panic, and each finding has a line of the file.
+func FuzzLint(f *testing.F) {
+	f.Add([]byte("apiVersion: clusterregistry.k8s.cisco.com/v1alpha1\nkind: ResourceSyncRule\nmetadata: {name: x}\nspec:\n  rules: [{match: [{}]}]\n---\na: &a [*a]\n--- # x\n- 1\n"))
+	f.Add([]byte(`{"kind":"List","items":[{"kind":"ResourceSyncRule","spec":{"rules":{"a":1}}},3]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs, err := splitDocuments("f", data)
+		if err != nil {
+			return
+		}
+		for _, found := range lint(docs, syncrules.Consent{Namespace: "n"}).Findings {
+			if found.Line < 1 || found.Line > bytes.Count(data, []byte("\n"))+2 {
+				t.Fatalf("line %d of %q: %s", found.Line, data, found.Message)
+			}
+		}
+	})
+}
