@@ -221,24 +221,31 @@ func knows(ctx context.Context, c *harness.Cluster, n int) error {
 // settled waits until no agent has written anything for a while: the statuses of rules follow their copies.
 func (b *bed) settled(ctx context.Context) error {
 	var before []usage
-	_, err := harness.Wait(ctx, "agents at rest", within, func(ctx context.Context) error {
+	_, err := harness.Wait(ctx, "agents at rest", 2*within, func(ctx context.Context) error {
 		now, err := readUsages(ctx, b.fleet.Clusters)
 		if err != nil {
 			return err
 		}
-		defer func() { before = now }()
+		last := before
+		before = now
+		if last == nil {
+			return errors.Join(errBusy, pause(ctx, restful))
+		}
 		for i, c := range b.fleet.Clusters {
-			if before == nil || len(now[i].requests.minus(before[i].requests).writes()) > 0 {
-				if err := pause(ctx, 2500*time.Millisecond); err != nil {
-					return err
-				}
-				return fmt.Errorf("%s is written to", c.Name)
+			if writes := now[i].requests.minus(last[i].requests).writes(); len(writes) > 0 {
+				return errors.Join(fmt.Errorf("%w: %s: %s", errBusy, c.Name, writes.over(1)), pause(ctx, restful))
 			}
 		}
 		return nil
 	})
 	return err
 }
+
+// restful is longer than the time between two reports of a rule.
+const restful = 2500 * time.Millisecond
+
+// errBusy is returned while an agent writes.
+var errBusy = errors.New("something is written")
 
 // pause waits for d or the end of ctx.
 func pause(ctx context.Context, d time.Duration) error {

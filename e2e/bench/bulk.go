@@ -90,7 +90,7 @@ func newMass(ctx context.Context, b *bed, objects int) (*mass, error) {
 		return nil, err
 	}
 	for _, c := range b.targets() {
-		to, err := dial(c)
+		to, err := dialAsAgent(c)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/roster-mesh/roster/e2e/harness"
 )
@@ -68,8 +71,21 @@ type conn struct {
 	secrets typedcorev1.SecretInterface
 }
 
-func dial(c *harness.Cluster) (*conn, error) {
-	cfg := rest.CopyConfig(c.Config)
+// dial speaks as the cluster's administrator, as people and pipelines do.
+func dial(c *harness.Cluster) (*conn, error) { return connect(rest.CopyConfig(c.Config)) }
+
+// dialAsAgent speaks with the agent's own credential: what the API server does to check a token and its rights is
+// part of what a copy takes, and an administrator is spared it.
+func dialAsAgent(c *harness.Cluster) (*conn, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.AgentKubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1
+	return connect(cfg)
+}
+
+func connect(cfg *rest.Config) (*conn, error) {
 	cfg.Dial = (&net.Dialer{}).DialContext // another dialer is another connection pool
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -93,6 +109,21 @@ func (c *conn) do(ctx context.Context, v verb, w way, name, value string) error 
 		return fmt.Errorf("%s %s: %w", v, name, err)
 	}
 	return nil
+}
+
+// watch tells of everything from now on that a selector lets through. On a busy machine an API server drops
+// watchers that are slow; it is taken up again where it ended.
+func (c *conn) watch(ctx context.Context, selector string) (watch.Interface, error) {
+	list, err := c.secrets.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	return watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = selector
+			return c.secrets.Watch(ctx, o)
+		},
+	})
 }
 
 // secret has 1 KiB of data, which begins with value.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/roster-mesh/roster/e2e/harness"
@@ -45,11 +44,7 @@ func openEye(ctx context.Context, c *harness.Cluster) (*eye, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := conn.secrets.List(ctx, metav1.ListOptions{LabelSelector: "bench", Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	stream, err := conn.secrets.Watch(ctx, metav1.ListOptions{LabelSelector: "bench", ResourceVersion: list.ResourceVersion})
+	stream, err := conn.watch(ctx, "bench")
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +111,7 @@ func (e *eye) awaitCount(ctx context.Context, v verb, w way, n int) (time.Time, 
 		return got >= n
 	})
 	if err != nil {
-		return at, fmt.Errorf("in %s: %d of %d %s: %w", e.name, got, n, v.event(), err)
+		return at, fmt.Errorf("in %s, %s: %d of %d %s: %w", e.name, w, got, n, v.event(), err)
 	}
 	return at, nil
 }

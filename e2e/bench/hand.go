@@ -44,20 +44,15 @@ func startHand(ctx context.Context, source *harness.Cluster, targets []*harness.
 
 // carry serves one target. Events of one object stay in order.
 func (h *hand) carry(ctx context.Context, source, target *harness.Cluster) error {
-	from, err := dial(source)
+	from, err := dialAsAgent(source)
 	if err != nil {
 		return err
 	}
-	to, err := dial(target)
+	to, err := dialAsAgent(target)
 	if err != nil {
 		return err
 	}
-	only := "bench=" + string(wayHand)
-	list, err := from.secrets.List(ctx, metav1.ListOptions{LabelSelector: only, Limit: 1})
-	if err != nil {
-		return err
-	}
-	stream, err := from.secrets.Watch(ctx, metav1.ListOptions{LabelSelector: only, ResourceVersion: list.ResourceVersion})
+	stream, err := from.watch(ctx, "bench="+string(wayHand))
 	if err != nil {
 		return err
 	}

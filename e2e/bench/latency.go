@@ -83,7 +83,7 @@ func newLap(ctx context.Context, b *bed) (*lap, error) {
 	l := &lap{b: b, times: map[string][]time.Duration{}}
 	var errs [4]error
 	l.source, errs[0] = dial(b.source())
-	l.target, errs[1] = dial(b.first())
+	l.target, errs[1] = dialAsAgent(b.first())
 	l.atSource, errs[2] = openEye(ctx, b.source())
 	l.atTarget, errs[3] = openEye(ctx, b.first())
 	return l, errors.Join(errs[:]...)
