@@ -1,0 +1,76 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// A member's rule does not write here what gives power, although every right for it was given to the agent.
+func TestParityC17_PowerNeedsConsent(t *testing.T) {
+	r := newRoom(t)
+	for _, c := range r.Clusters[:3] {
+		grant(t, c, r.name, []string{roles.Group}, []string{roles.Resource})
+	}
+	role := &unstructured.Unstructured{Object: map[string]any{"rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}}}
+	role.SetAPIVersion(roles.GroupVersion().String())
+	role.SetKind("Role")
+	role.SetNamespace(r.name)
+	role.SetName("power")
+	put(t, r.gamma, roles, role)
+	for name, kind := range map[string]string{
+		"token": "bootstrap.kubernetes.io/token", "release": "helm.sh/release.v1", "credential": v1alpha1.SecretType, "plain": "Opaque",
+	} {
+		secret := r.object(harness.Secrets(), name, "all", "one")
+		secret.Object["type"] = kind
+		put(t, r.gamma, harness.Secrets(), secret)
+	}
+	system := r.object(widgets, r.name, "all", "one")
+	system.SetNamespace(metav1.NamespaceSystem)
+	put(t, r.gamma, widgets, system)
+	t.Cleanup(func() {
+		if err := remove(lasting(t), r.gamma, widgets, metav1.NamespaceSystem, r.name); err != nil {
+			t.Error(err)
+		}
+	})
+
+	r.rule(t, r.gamma, "roles", "groupVersionKind: {group: rbac.authorization.k8s.io, version: v1, kind: Role}, rules: [{match: [{namespaces: [NS]}]}]")
+	r.rule(t, r.gamma, "secrets", "groupVersionKind: {version: v1, kind: Secret}, rules: [{"+forLabel("all")+"}]")
+	r.rule(t, r.gamma, "system", ofWidgets+"rules: [{match: [{namespaces: [kube-system]}]}]")
+	for _, c := range []*harness.Cluster{r.alpha, r.beta} {
+		eventually(t, "the plain Secret is in "+c.Name, within, copied(c, r.gamma, harness.Secrets(), r.name, "plain", "one"))
+		for _, suffix := range []string{"roles", "secrets", "system"} {
+			eventually(t, fmt.Sprintf("rule %s says in %s what it lacks", suffix, c.Name), within, r.ruleSays(c, suffix, "False", "ConsentRequired"))
+		}
+		for _, name := range []string{"token", "release", "credential"} {
+			if err := absent(c, harness.Secrets(), r.name, name)(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := absent(c, roles, r.name, "power")(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := absent(c, widgets, metav1.NamespaceSystem, r.name)(t.Context()); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "three Secrets are refused in "+c.Name, within, func(ctx context.Context) error {
+			u, err := get(ctx, c, harness.Rules(), "", r.name+"-secrets")
+			if err != nil {
+				return err
+			}
+			if n, _, _ := unstructured.NestedInt64(u.Object, "status", "failed"); n != 3 {
+				return fmt.Errorf("%d are: %v", n, u.Object["status"])
+			}
+			return nil
+		})
+	}
+}
