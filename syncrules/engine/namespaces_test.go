@@ -51,12 +51,12 @@ func TestNamespaceIsCreated(t *testing.T) {
 
 func TestNamespaceMayNotBeCreated(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.local.admit = func(o *unstructured.Unstructured) error {
+		w.local.admits(func(o *unstructured.Unstructured) error {
 			if o.GetKind() == "Namespace" {
 				return statusError(403, metav1.StatusReasonForbidden, `namespaces is forbidden: User "agent" cannot create resource "namespaces"`)
 			}
 			return nil
-		}
+		})
 		r, obj := lateRule(true)
 		w.setRule(r)
 		w.peers[a].put(obj)
@@ -80,12 +80,12 @@ func TestNamespaceInDeletion(t *testing.T) {
 					"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "late", "deletionTimestamp": "2026-01-01T00:00:00Z"},
 				}}
 				w.local.put(going)
-				w.local.admit = func(o *unstructured.Unstructured) error {
+				w.local.admits(func(o *unstructured.Unstructured) error {
 					if ns := w.local.objects[namespaceNamed("late")]; o.GetNamespace() == "late" && ns.GetDeletionTimestamp() != nil {
 						return statusError(403, metav1.StatusReasonForbidden, "because it is being terminated", metav1.StatusCause{Type: "NamespaceTerminating"})
 					}
 					return nil
-				}
+				})
 				r, obj := lateRule(create)
 				w.setRule(r)
 				w.peers[a].put(obj)

@@ -26,6 +26,12 @@ func (w *world) eventsOf(reason string) []ruleEvent {
 	return slices.DeleteFunc(slices.Clone(w.events), func(e ruleEvent) bool { return e.Reason != reason })
 }
 
+func (w *world) sentReports() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sent
+}
+
 func (w *world) condition(rule, kind string) metav1.Condition {
 	for _, c := range w.report(rule).Conditions {
 		if c.Type == kind {
@@ -135,14 +141,14 @@ func TestLagAloneIsNotReported(t *testing.T) {
 		if r := w.report("r"); len(r.Sources) != 2 || r.Sources[0].Synced != 1 || r.Sources[1].Matched != 0 {
 			t.Errorf("sources %+v", r.Sources)
 		}
-		sent := w.sent
+		sent := w.sentReports()
 		for i := range 20 {
 			w.peers[a].put(configMap("x", fmt.Sprint(i)))
 			time.Sleep(3 * time.Second)
 		}
 		w.wantValue(cm("x"), "19")
-		if w.sent != sent {
-			t.Errorf("%d reports", w.sent-sent)
+		if n := w.sentReports() - sent; n != 0 {
+			t.Errorf("%d reports", n)
 		}
 	})
 }
@@ -235,7 +241,7 @@ func TestReviewsOfRefusedWritesBackOff(t *testing.T) {
 		refuse := func(o *unstructured.Unstructured) error {
 			return errForbidden(o, `User "agent" cannot create resource "configmaps"`)
 		}
-		w.local.admit = refuse
+		w.local.admits(refuse)
 		r.set("/ConfigMap", "create")
 		for i := range 50 {
 			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
@@ -252,7 +258,7 @@ func TestReviewsOfRefusedWritesBackOff(t *testing.T) {
 		if n := w.local.count("create"); n > 50*40 {
 			t.Errorf("%d creates", n)
 		}
-		w.local.admit = nil
+		w.local.admits(nil)
 		r.set("/ConfigMap")
 		time.Sleep(reviewMost)
 		w.settle()

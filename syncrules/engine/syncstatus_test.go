@@ -68,12 +68,12 @@ func TestStatusIsSynced(t *testing.T) {
 func TestStatusMayNotBeWritten(t *testing.T) {
 	inReviewedWorld(t, func(w *world, rights *reviewer) {
 		w.local.statuses = map[string]bool{"Deployment": true}
-		w.local.admit = func(o *unstructured.Unstructured) error {
+		w.local.admits(func(o *unstructured.Unstructured) error {
 			if o.Object["status"] != nil && w.local.requests["status"] > 0 {
 				return errForbidden(o, `User "agent" cannot update resource "deployments/status"`)
 			}
 			return nil
-		}
+		})
 		rights.set("/Deployment", updateStatus)
 		r := workloadRule("Deployment")
 		r.Spec.Rules[0].Mutations.SyncStatus = true

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,14 +66,14 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				tries := 0
-				w.local.admit = func(o *unstructured.Unstructured) error {
+				var tries atomic.Int32
+				w.local.admits(func(o *unstructured.Unstructured) error {
 					if o.GetName() != "x" {
 						return nil
 					}
-					tries++
+					tries.Add(1)
 					return c.err
-				}
+				})
 				w.setRule(testRule("r"))
 				for _, name := range []string{"x", "y", "z"} {
 					w.peers[a].put(configMap(name, "1"))
@@ -89,10 +89,10 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 					t.Errorf("report %+v", r)
 				}
 				time.Sleep(10 * time.Minute)
-				if tries > c.tries {
-					t.Errorf("%d tries in ten minutes, want at most %d", tries, c.tries)
+				if n := int(tries.Load()); n > c.tries {
+					t.Errorf("%d tries in ten minutes, want at most %d", n, c.tries)
 				}
-				w.local.admit = nil
+				w.local.admits(nil)
 				w.peers[a].put(configMap("x", "2"))
 				w.settle()
 				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
@@ -118,6 +118,13 @@ func TestRefusalsOfSecretsTellNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// admits sets what the server lets in.
+func (s *server) admits(admit func(*unstructured.Unstructured) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admit = admit
 }
 
 func workload(kind, name, selector string) *unstructured.Unstructured {
@@ -150,7 +157,7 @@ func workloadRule(kind string) *v1alpha1.ResourceSyncRule {
 
 func TestImmutableFieldIsMadeAnew(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.local.admit = immutableSelector(w.local)
+		w.local.admits(immutableSelector(w.local))
 		w.setRule(workloadRule("Deployment"))
 		w.peers[a].put(workload("Deployment", "d", "one"))
 		w.settle()
@@ -200,7 +207,7 @@ func TestServiceThatTurnsHeadlessIsMadeAnew(t *testing.T) {
 // A finalizer holds the old copy; the new one follows when it is gone.
 func TestImmutableFieldOfWhatHasAFinalizer(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.local.admit = immutableSelector(w.local)
+		w.local.admits(immutableSelector(w.local))
 		w.setRule(workloadRule("StatefulSet"))
 		w.peers[a].put(workload("StatefulSet", "d", "one"))
 		w.settle()
@@ -225,13 +232,13 @@ func TestImmutableFieldOfWhatHasAFinalizer(t *testing.T) {
 func TestImmutableFieldIsMadeAnewOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		immutable := immutableSelector(w.local)
-		w.local.admit = func(o *unstructured.Unstructured) error {
+		w.local.admits(func(o *unstructured.Unstructured) error {
 			if err := immutable(o); err != nil {
 				return err
 			}
 			unstructured.RemoveNestedField(o.Object, "metadata", "annotations", syncrules.AnnotationShape) // no answer is as before
 			return unstructured.SetNestedField(o.Object, fmt.Sprintf("own-%d", w.local.version), "spec", "selector")
-		}
+		})
 		w.setRule(workloadRule("DaemonSet"))
 		w.peers[a].put(workload("DaemonSet", "d", "one"))
 		w.settle()
@@ -250,14 +257,14 @@ func TestImmutableFieldIsMadeAnewOnce(t *testing.T) {
 
 func TestImmutableObjectIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.local.admit = func(o *unstructured.Unstructured) error {
+		w.local.admits(func(o *unstructured.Unstructured) error {
 			if o.GetName() == "x" && w.local.objects[serverKey(o)] != nil {
 				return statusError(422, metav1.StatusReasonInvalid, "invalid", metav1.StatusCause{
 					Type: metav1.CauseTypeForbidden, Field: "data", Message: "Forbidden: field is immutable when `immutable` is set",
 				})
 			}
 			return nil
-		}
+		})
 		w.setRule(testRule("r"))
 		w.peers[a].put(configMap("x", "1"))
 		w.peers[a].put(configMap("y", "1"))
@@ -279,10 +286,10 @@ func TestImmutableObjectIsReported(t *testing.T) {
 
 func TestDroppedFieldsAreReported(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.local.admit = func(o *unstructured.Unstructured) error {
+		w.local.admits(func(o *unstructured.Unstructured) error {
 			unstructured.RemoveNestedField(o.Object, "spec", "selector")
 			return nil
-		}
+		})
 		w.setRule(workloadRule("Deployment"))
 		w.peers[a].put(workload("Deployment", "d", "one"))
 		w.settle()
@@ -300,7 +307,7 @@ func TestDroppedFieldsAreReported(t *testing.T) {
 		if n := w.local.writes() - writes; n != 0 || writes != 2 {
 			t.Errorf("%d writes, and %d more", writes, n)
 		}
-		w.local.admit = nil
+		w.local.admits(nil)
 		w.peers[a].put(workload("Deployment", "d", "two"))
 		w.settle()
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
@@ -313,7 +320,7 @@ func TestSlowDownIsReported(t *testing.T) {
 		w.setRule(testRule("r"))
 		w.peers[a].put(configMap("x", "0"))
 		w.settle()
-		sent := w.sent
+		sent := w.sentReports()
 		for i := range 400 {
 			w.peers[a].put(configMap("x", fmt.Sprint(i)))
 			time.Sleep(50 * time.Millisecond)
@@ -322,15 +329,15 @@ func TestSlowDownIsReported(t *testing.T) {
 			t.Errorf("%d writes in 20 s", n)
 		}
 		w.wantReady("r", metav1.ConditionTrue, ReasonSlowed)
-		if n := w.sent - sent; n > 3 {
+		if n := w.sentReports() - sent; n > 3 {
 			t.Errorf("%d reports in 20 s of one object that changes", n)
 		}
 		w.settle()
 		w.wantValue(cm("x"), "399")
 		time.Sleep(2 * slowFor)
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
-		if !slices.ContainsFunc(w.events, func(e ruleEvent) bool { return e.Reason == EventRateLimited }) {
-			t.Errorf("events %v lack %s", w.events, EventRateLimited)
+		if len(w.eventsOf(EventRateLimited)) == 0 {
+			t.Errorf("there is no event %s", EventRateLimited)
 		}
 	})
 }
