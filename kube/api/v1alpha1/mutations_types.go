@@ -3,7 +3,9 @@
 
 package v1alpha1
 
-// Mutations change a copy after it was made from its source.
+// Mutations change a copy after it was made from its source, in the order of these fields.
+//
+// +kubebuilder:validation:XValidation:rule=`has(self.syncStatus) && self.syncStatus || !has(self.overrides) || !self.overrides.exists(o, o.path in ["/status", "/status?"] || o.path.startsWith("/status/") || o.path.startsWith("/status?/"))`,message="a copy has a status only with syncStatus; without it no override can change one"
 type Mutations struct {
 	// annotations adds and removes annotations.
 	// +optional
@@ -13,13 +15,15 @@ type Mutations struct {
 	Labels *LabelMutations `json:"labels,omitempty"`
 	// groupVersionKind makes the copy an object of another kind; parts that are empty stay.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.?group.orValue("") != "clusterregistry.k8s.cisco.com"`,message="clusters, rules and features spread by themselves; no rule may make them"
 	GVK *GroupVersionKind `json:"groupVersionKind,omitempty"`
-	// overrides replace or remove parts of the object, in order.
+	// overrides replace or remove parts of the object, in order. Those of /metadata/name and
+	// /metadata/namespace rename and move the copy.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	Overrides []Override `json:"overrides,omitempty"`
-	// syncStatus copies the status as well.
+	// syncStatus copies the status as well, as it is written to the status subresource.
 	// +optional
 	SyncStatus bool `json:"syncStatus,omitempty"`
 }
@@ -53,18 +57,24 @@ type LabelMutations struct {
 }
 
 // Override replaces or removes one part of an object.
+//
+// +kubebuilder:validation:XValidation:rule=`self.path.startsWith("/") && !self.path.endsWith("/") && !self.path.contains("//")`,message="path must start with /, and none of its parts may be empty"
+// +kubebuilder:validation:XValidation:rule=`!(self.path in ["/apiVersion", "/apiVersion?"] || self.path.startsWith("/apiVersion/") || self.path.startsWith("/apiVersion?/") || self.path in ["/kind", "/kind?"] || self.path.startsWith("/kind/") || self.path.startsWith("/kind?/"))`,message="use mutations.groupVersionKind to change the kind"
+// +kubebuilder:validation:XValidation:rule=`!(self.path in ["/metadata", "/metadata?"] || self.path.startsWith("/metadata/") || self.path.startsWith("/metadata?/")) || self.path in ["/metadata/name", "/metadata/name?", "/metadata?/name", "/metadata?/name?", "/metadata/namespace", "/metadata/namespace?", "/metadata?/namespace", "/metadata?/namespace?"] || self.path.startsWith("/metadata/labels") || self.path.startsWith("/metadata?/labels") || self.path.startsWith("/metadata/annotations") || self.path.startsWith("/metadata?/annotations")`,message="of the metadata only name, namespace, labels and annotations can be changed"
+// +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "remove" || !(self.path in ["/metadata/name", "/metadata?/name", "/metadata/name?", "/metadata?/name?"])`,message="an object must have a name"
 type Override struct {
 	// type is replace (which also adds) or remove. Empty means replace.
 	// +optional
 	Type OverrideType `json:"type,omitempty"`
 	// path of the part, in the path language of github.com/cppforlife/go-patch: /spec/ports/name=http/port,
-	// /items/-, /metadata/labels?/app.
+	// /items/-, /metadata/labels?/app. What the path names must be there, but for parts from one that ends in ?.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path"`
-	// value is a text template with the Sprig text functions over .Object, .Cluster (the owner) and
-	// .LocalCluster. It is not read for remove.
+	// value is a text template with the Sprig text functions over .Object (the source), .Cluster (the owner)
+	// and .LocalCluster. Functions that depend on the clock, on chance or on the machine are refused, and so
+	// is printing a value that is not there. It is not read for remove.
 	// +optional
 	// +kubebuilder:validation:MaxLength=262144
 	Value string `json:"value,omitempty"`
