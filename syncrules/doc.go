@@ -4,9 +4,10 @@
 // Package syncrules is what a ResourceSyncRule means: pure functions on values, without context, clock,
 // lock, log or client. Package engine is its shell.
 //
-//	rule ── Compile ──► Rule ── Scopes ──► what to watch at a source
+//	rule ── Compile ──► Rule ── Scopes ──► what to watch at a source; TargetScopes ──► and here
 //	                     │
 //	source object ─ Match ─┤
+//	                     ├─ Target ──► the place of the copy; Source leads back from it
 //	                     └─ Render ──► desired copy ─ Refuse (consent) ─┐
 //	                                                                    ├─ Plan ──► Decision
 //	local copy ── Owner, Rules, Disabled, Orphaned ─────────────────────┘
@@ -17,10 +18,26 @@
 // # The copy
 //
 // Render starts from nothing and takes over: name, namespace, labels, annotations and every field beside
-// metadata and status. So nothing that a server has set can reach another one. Marks of tools that prune
+// metadata and, unless a clause says syncStatus, status. So nothing that a server has set can reach another one. Marks of tools that prune
 // what they do not know (Argo CD, Flux, Helm and others) are left out, and so is everything under the local
 // prefix. A copy carries its owner as label and annotation, the names of the rules that made it, and the
 // shape of what was written.
+//
+// # Where a copy is
+//
+// Each rule by itself decides on the place (kind, namespace and name) of the copy of a source: by the kinds that
+// its clauses set, and by their overrides of /metadata/name and /metadata/namespace. Neither depends on other
+// mutations or other rules. Rules whose targets are the same place make one copy together. A copy that is
+// elsewhere than its source says in its marks where that is; labels hold the same, or a hash, to list by.
+//
+// # Overrides
+//
+// Paths are parsed by go-patch and mean what they mean there; put and take apply them to JSON values. Values are
+// templates over the source as it was read, never over what other mutations made of it: so a copy does not
+// depend on their order, and is the same each time. A rule may come from a hostile peer and meet a hostile
+// object, so everything that overrides do for one copy comes out of one budget (meter): see rewriter for how
+// templates are made to pay, and functions for what they can call. What a template reads (reading) decides on
+// what must be kept of sources and on what makes its copies out of date.
 //
 // # Is a copy as it should be?
 //

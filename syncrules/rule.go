@@ -40,9 +40,6 @@ func (r *Rule) Generation() int64 { return r.generation }
 // Kind is the kind that is read at the sources.
 func (r *Rule) Kind() schema.GroupVersionKind { return r.gvk }
 
-// TargetKind is the kind that is written here where no clause changes it: see TargetKinds.
-func (r *Rule) TargetKind() schema.GroupVersionKind { return r.gvk }
-
 // CreatesNamespace says that the namespace of a copy is made where it is missing.
 func (r *Rule) CreatesNamespace() bool { return r.createNamespace }
 
