@@ -41,12 +41,7 @@ func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error
 		return nil
 	}
 	for _, c := range q.clusters {
-		v := rule.compiled.ExplainTargets(c.cluster.Labels)
-		verdict := clusterVerdict{Cluster: c.title(), Verdict: verdictYes}
-		if !v.Matched {
-			verdict.Verdict, verdict.Reason = verdictNo, fieldText(v)
-		}
-		out.Targets = append(out.Targets, verdict)
+		out.Targets = append(out.Targets, q.target(rule, c))
 	}
 	found := places{}
 	for _, c := range q.clusters {
@@ -59,6 +54,21 @@ func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error
 	}
 	q.ruleCopies(ctx, rule, found, copies, r)
 	return nil
+}
+
+// target says whether copies of the rule are wanted in a cluster, whatever they are made of.
+func (q *inquiry) target(rule *ruleInForce, to *reached) clusterVerdict {
+	out := clusterVerdict{Cluster: to.title(), Verdict: verdictYes}
+	switch v := rule.compiled.ExplainTargets(to.cluster.Labels); {
+	case !v.Matched:
+		out.Verdict, out.Reason = verdictNo, fieldText(v)
+	case to.local || rule.file != "":
+	case to.rulesWhy != "":
+		out.Verdict, out.Reason = verdictUnknown, "whether the rule is there is not known: "+to.rulesWhy
+	case !to.rules[rule.api.Name]:
+		out.Verdict, out.Reason = verdictNo, "the rule is not there"
+	}
+	return out
 }
 
 // places collects offers by where their copies would be.

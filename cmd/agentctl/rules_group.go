@@ -35,6 +35,9 @@ type reached struct {
 	// features are its ClusterFeatures; unknown when featuresWhy says why.
 	features    []*v1alpha1.ClusterFeature
 	featuresWhy string
+	// rules are the names of the rules that are there; unknown when rulesWhy says why.
+	rules    map[string]bool
+	rulesWhy string
 }
 
 // title is what people call the cluster.
@@ -108,9 +111,14 @@ func (r *reach) open(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 	}
 	if err != nil {
 		c.api, c.why = nil, reasonOf(err)
-		c.featuresWhy = c.why
+		c.featuresWhy, c.rulesWhy = c.why, c.why
 		return
 	}
+	c.readFeatures(ctx, s)
+	c.readRules(ctx, s)
+}
+
+func (c *reached) readFeatures(ctx context.Context, s *side) {
 	list, err := s.client.Resource(v1alpha1.SchemeGroupVersion.WithResource("clusterfeatures")).List(ctx, metav1.ListOptions{Limit: maxListed})
 	if err != nil {
 		c.featuresWhy = "its ClusterFeatures cannot be read: " + reasonOf(err)
@@ -121,6 +129,19 @@ func (r *reach) open(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &f); err == nil {
 			c.features = append(c.features, &f)
 		}
+	}
+}
+
+// readRules reads which rules are there: a rule may have been withdrawn and deleted in some clusters.
+func (c *reached) readRules(ctx context.Context, s *side) {
+	list, err := s.client.Resource(ruleResource()).List(ctx, metav1.ListOptions{Limit: maxListed})
+	if err != nil {
+		c.rulesWhy = "its rules cannot be read: " + reasonOf(err)
+		return
+	}
+	c.rules = map[string]bool{}
+	for i := range list.Items {
+		c.rules[list.Items[i].GetName()] = true
 	}
 }
 

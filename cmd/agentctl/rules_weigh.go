@@ -96,6 +96,10 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 		return verdictHeld, fmt.Sprintf("%s asks for version %s, another rule for %s", name, kind.Version, version)
 	case !r.compiled.Targets(to.cluster.Labels):
 		return verdictNo, name + ": " + fieldText(r.compiled.ExplainTargets(to.cluster.Labels))
+	case !to.local && r.file == "" && to.rulesWhy != "":
+		return verdictUnknown, "whether " + name + " is in cluster " + to.name + " is not known: " + to.rulesWhy
+	case !to.local && r.file == "" && !to.rules[r.api.Name]:
+		return verdictNo, name + " is not in cluster " + to.name
 	case r.compiled.HasFeatures() && from.featuresWhy != "":
 		return verdictUnknown, "the features of cluster " + from.name + " are not known: " + from.featuresWhy
 	case !r.compiled.FeaturesMatch(from.features):
