@@ -79,6 +79,7 @@ func classify(err error) error {
 		kube.ErrUnauthorized: engine.ErrForbidden,
 		kube.ErrForbidden:    engine.ErrForbidden,
 		kube.ErrKindUnknown:  engine.ErrKindUnknown,
+		kube.ErrRestored:     engine.ErrRestored,
 	} {
 		if errors.Is(err, is) {
 			return class

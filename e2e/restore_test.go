@@ -29,6 +29,11 @@ func restoreGamma(t *testing.T, g *group, agentDown bool) {
 	if err := g.gamma.Backup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if agentDown { // a start is what a backup does not know of
+		if err := g.gamma.RestartAgent(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	g.eventuallyWhole(t, afterFault)
 	apply(t, g.gamma, rule("born-later", "old"))
 	g.share(t, "later", "one")
@@ -63,6 +68,16 @@ func restoreGamma(t *testing.T, g *group, agentDown bool) {
 			return err
 		}
 		return hasCopy(g.alpha, g.gamma, "later", "one")(ctx)
+	})
+	eventually(t, "the rule in alpha says what its copies wait for", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, g.alpha, harness.Rules(), "", "later")
+		if err != nil {
+			return err
+		}
+		if c := harness.Condition(u, "Ready"); c["reason"] != "SourceRestored" {
+			return fmt.Errorf("Ready is %v, %v: %v", c["status"], c["reason"], c["message"])
+		}
+		return nil
 	})
 
 	kubectl(t, g.gamma, "annotate", "--overwrite", "cluster", g.gamma.Name, v1alpha1.AnnotationConfirmRestore+"="+strings.ReplaceAll(t.Name(), "/", "."))

@@ -99,7 +99,7 @@ func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
 			return no(ReasonMissingPermission, e.permissionText(r, w.scope.GVK)), true
 		case classKindUnknown:
 			return no(ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", w.scope.GVK)), true
-		case classUnreachable, classOther:
+		case classUnreachable, classRestored, classOther:
 		}
 		return no(ReasonLocalUnreachable, "the copies here cannot be watched: "+w.err.Error()), true
 	}
@@ -240,6 +240,10 @@ func (e *Engine) sourceTrouble(cluster, peer string, s Scope, err error) trouble
 			cluster, s.GVK.GroupKind(), where, v1alpha1.LabelReaderAggregated)}
 	case classKindUnknown:
 		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
+	case classRestored:
+		return trouble{reason: ReasonSourceRestored, text: fmt.Sprintf(
+			`cluster %s went back in time, as after a restore; its copies stay as they are until this is run there: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
+			cluster, cluster, v1alpha1.AnnotationConfirmRestore)}
 	case classUnreachable, classOther:
 	}
 	return trouble{reason: ReasonSourceUnreachable, text: text + "; its copies stay as they are"}

@@ -36,6 +36,7 @@ const (
 	ReasonSourcePermission  = "SourceMissingPermission"
 	ReasonSourceKindUnknown = "SourceKindUnknown"
 	ReasonSourceTooLarge    = "SourceTooLarge"
+	ReasonSourceRestored    = "SourceRestored"
 	ReasonLocalUnreachable  = "LocalUnreachable"
 	ReasonNamespaceMissing  = "NamespaceMissing"
 	ReasonConflict          = "Conflict"
@@ -250,6 +251,7 @@ const (
 	classUnreachable
 	classForbidden
 	classKindUnknown
+	classRestored
 )
 
 // classify asks Options.Classify first, and then looks for itself.
@@ -258,6 +260,8 @@ func (e *Engine) classify(err error) class {
 		err = named
 	}
 	switch {
+	case errors.Is(err, ErrRestored):
+		return classRestored
 	case errors.Is(err, ErrKindUnknown), meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		return classKindUnknown
 	case errors.Is(err, ErrForbidden), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):

@@ -21,6 +21,8 @@ var (
 	ErrForbidden = errors.New("forbidden")
 	// ErrKindUnknown is returned when the kind is not served.
 	ErrKindUnknown = errors.New("kind not served")
+	// ErrRestored is returned when a source went back in time and its owner has not confirmed that.
+	ErrRestored = errors.New("restored from a backup")
 )
 
 // Scope is one watch. It is comparable: rules that need the same scope share the watch.
