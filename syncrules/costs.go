@@ -48,6 +48,9 @@ func costs() map[string]func(*meter, []any) error {
 	for _, name := range []string{"toPrettyJson", "mustToPrettyJson"} { // two spaces for each level
 		out[name] = func(m *meter, a []any) error { return times(m, 8, a[0]) }
 	}
+	for _, name := range []string{"toJson", "mustToJson", "toRawJson", "mustToRawJson", "quote", "html", "js", "urlquery"} { // escapes
+		out[name] = func(m *meter, a []any) error { return times(m, 4, a...) }
+	}
 	for _, name := range []string{"fromJson", "mustFromJson"} {
 		out[name] = func(m *meter, a []any) error { return m.product(len(text(a[0])), costNode) }
 	}

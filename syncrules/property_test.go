@@ -312,12 +312,15 @@ func FuzzCompileRender(f *testing.F) {
 		if utiljson.Unmarshal(sourceJSON, &source.Object) != nil || source.Object == nil {
 			return
 		}
-		bounded(t, "a rule and an object", func() { compileAndRender(t, &api, source) })
+		compileAndRender(t, &api, source)
 	})
 }
 
 func compileAndRender(t *testing.T, api *v1alpha1.ResourceSyncRule, source *unstructured.Unstructured) {
-	rule, err := Compile(api)
+	var rule *Rule
+	var desired *unstructured.Unstructured
+	var err error
+	bounded(t, "compiling", func() { rule, err = Compile(api) })
 	if err != nil {
 		return
 	}
@@ -328,7 +331,7 @@ func compileAndRender(t *testing.T, api *v1alpha1.ResourceSyncRule, source *unst
 	}
 	in := input(origin)
 	in.Namespaced = namespaced
-	desired, err := Render([]*Rule{rule}, source, in)
+	bounded(t, "rendering", func() { desired, err = Render([]*Rule{rule}, source, in) })
 	if err != nil {
 		return
 	}
