@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -32,7 +33,15 @@ const (
 // errUsage marks what is wrong with the command line, the environment or the configuration file.
 var errUsage = errors.New("usage")
 
+// gcPercent is how much garbage may be made, over what is in use, before it is collected; GOGC, where it is set,
+// wins. What is in use are the copies, and what is garbage are the 40 KiB that decoding and writing one takes: less
+// than Go's default of 100 lowers the peak more than it costs.
+const gcPercent = 70
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()
