@@ -65,13 +65,14 @@ func full() settings {
 }
 
 func quick() settings {
-	return settings{clusters: []int{3}, samples: 60, bulk: []int{500}, rounds: 1, idle: 10 * time.Second, within: 5 * time.Minute}
+	return settings{clusters: []int{3}, samples: 60, bulk: []int{500}, rounds: 1, idle: 10 * time.Second, within: 10 * time.Minute}
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	short := flags.Bool("quick", false, "a subset in two minutes: 3 clusters, fewer and smaller samples")
 	clusters := flags.String("clusters", "", "how many clusters, one group after the other (default 2,3,5; with --quick 3)")
+	objects := flags.String("objects", "", "how many objects at once, several separated by commas (default 1000,5000; with --quick 500)")
 	file := flags.String("json", "", "write the figures to this file, too")
 	only := flags.String("only", "", "one part: "+strings.Join(partNames(), ", "))
 	profile := flags.String("profile", "", "write CPU and heap profiles of the agents into this folder")
@@ -93,28 +94,31 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if s.only != "" && !slices.Contains(partNames(), s.only) {
 		return fmt.Errorf("--only: %q is none of %s", s.only, strings.Join(partNames(), ", "))
 	}
-	if *clusters != "" {
-		var err error
-		if s.clusters, err = parseClusters(*clusters); err != nil {
-			return err
-		}
+	err := errors.Join(parseCounts("clusters", *clusters, 2, 20, &s.clusters), parseCounts("objects", *objects, 10, 100_000, &s.bulk))
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.within, fmt.Errorf("not done within %s", s.within))
 	defer cancel()
 	return measure(ctx, s, out, progress)
 }
 
-func parseClusters(list string) ([]int, error) {
+// parseCounts reads a flag with a list of numbers; without one, the default stays.
+func parseCounts(flag, list string, least, most int, to *[]int) error {
+	if list == "" {
+		return nil
+	}
 	var out []int
 	for part := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(part)
-		if err != nil || n < 2 || n > 20 {
-			return nil, fmt.Errorf("--clusters: %q is not a number from 2 to 20", part)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("--%s: %q is not a number from %d to %d", flag, part, least, most)
 		}
 		out = append(out, n)
 	}
 	slices.Sort(out)
-	return slices.Compact(out), nil
+	*to = slices.Compact(out)
+	return nil
 }
 
 // measure takes all figures. What was measured is printed also when something fails on the way.
