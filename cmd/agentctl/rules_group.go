@@ -23,7 +23,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// member is one cluster of the group, as far as the user can see it: what its Cluster object in the local
+// reached is one cluster of the group, as far as the user can see it: what its Cluster object in the local
 // cluster says and, where there is a way to its API server, what is there.
 type reached struct {
 	name, id string
@@ -41,11 +41,11 @@ type reached struct {
 }
 
 // title is what people call the cluster.
-func (r *reached) title() string {
-	if r.local {
-		return r.name + " (this cluster)"
+func (c *reached) title() string {
+	if c.local {
+		return c.name + " (this cluster)"
 	}
-	return r.name
+	return c.name
 }
 
 // reach says how the clusters of the group are found.

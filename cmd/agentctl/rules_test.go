@@ -160,6 +160,50 @@ func TestPeerByCredential(t *testing.T) {
 	}
 }
 
+// A copy whose source is lacking went with its source, if the rule had selected that in its present form; else it is
+// put down to the edit, or to the end of the rule.
+func TestFateOfWhatIsLost(t *testing.T) {
+	t.Parallel()
+	api := &v1alpha1.ResourceSyncRule{}
+	api.Name = "r"
+	api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	api.Spec.Rules = []v1alpha1.SyncRule{{Matches: []v1alpha1.SyncRuleMatch{{Name: "x"}}}}
+	edited := api.DeepCopy()
+	edited.Spec.Rules[0].Matches[0].Name = "y"
+	paused := api.DeepCopy()
+	paused.Spec.Paused = true
+	source := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}}")
+	owner, to := &reached{name: "beta", id: "b", cluster: &v1alpha1.Cluster{}}, &reached{name: "alpha", id: "a", local: true, cluster: &v1alpha1.Cluster{}}
+	compile := func(rule *v1alpha1.ResourceSyncRule) *ruleInForce {
+		compiled, err := syncrules.Compile(rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &ruleInForce{api: rule, compiled: compiled}
+	}
+	copied, err := syncrules.Render([]*syncrules.Rule{compile(api).compiled}, source, syncrules.Input{Owner: owner.id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name     string
+		rules    []*ruleInForce
+		standing syncrules.Standing
+		fate     v1alpha1.DeletionPolicy
+	}{
+		{"source gone", []*ruleInForce{compile(api)}, syncrules.Gone, v1alpha1.DeletionDelete},
+		{"rule edited", []*ruleInForce{compile(edited)}, syncrules.Released, v1alpha1.DeletionOrphan},
+		{"rule gone", nil, syncrules.Released, v1alpha1.DeletionOrphan},
+		{"rule paused", []*ruleInForce{compile(paused)}, syncrules.Held, ""},
+	} {
+		q := &inquiry{clusters: []*reached{to, owner}, rules: c.rules}
+		got := q.lostClaim(syncrules.Claim{Origin: owner.id}, copied, nil, owner, to)
+		if got.Standing != c.standing || got.Fate != c.fate || got.Reason == "" {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
 // Another cluster's answer is cut off where it is too large, and a list stops being read.
 func TestPeerIsBounded(t *testing.T) {
 	t.Parallel()

@@ -214,7 +214,8 @@ func (q *inquiry) lostClaim(c syncrules.Claim, copied, source *unstructured.Unst
 		}
 	}
 	c.Standing = syncrules.Released
-	for _, name := range syncrules.MadeBy(copied) {
+	forms := syncrules.Selections(copied)
+	for i, name := range syncrules.MadeBy(copied) {
 		r := q.rule(name)
 		if r == nil {
 			fate(syncrules.RuleDeletion(copied), "rule "+name+" is gone")
@@ -227,6 +228,12 @@ func (q *inquiry) lostClaim(c syncrules.Claim, copied, source *unstructured.Unst
 		case verdictNo:
 			fate(r.compiled.RuleDeletion(), why)
 		case verdictYes:
+			// As with an agent: unless the rule had selected the source in its present form, it is put down to
+			// the edit.
+			if i >= len(forms) || forms[i] != r.compiled.Selection() {
+				fate(r.compiled.RuleDeletion(), "rule "+name+" was edited and does not select its source any more")
+				continue
+			}
 			c.Standing = syncrules.Gone
 			why = "rule " + name + " does not select its source in cluster " + owner.name + " any more"
 			if source == nil {
