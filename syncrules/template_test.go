@@ -142,7 +142,7 @@ func TestTemplatesEnd(t *testing.T) {
 	in := Input{Owner: origin, Cluster: cluster(origin, "a"), LocalCluster: cluster(self, "b")}
 	for _, value := range endless() {
 		t.Run(value[:min(len(value), 100)], func(t *testing.T) {
-			rule := templateRule(t, "ConfigMap", value, value, value)
+			rule := templateRule(t, "ConfigMap", value)
 			bounded(t, "rendering", func() {
 				if _, err := Render([]*Rule{rule}, source, in); err != nil && !errors.Is(err, ErrSource) {
 					t.Error(err)
