@@ -23,7 +23,7 @@ var ErrConsent = errors.New("needs this cluster's consent")
 // Consent is what this cluster lets rules of others write. The zero value but for Namespace allows nothing
 // of what gives power. What it lists is compared letter by letter: there is no way to allow everything.
 type Consent struct {
-	// Namespace is the agent's; its -private and -readers namespaces are closed to copies.
+	// Namespace is the agent's, closed to workloads; its -private and -readers namespaces are closed to all copies.
 	Namespace string
 	// Kinds that give power and are allowed all the same: Kind.group (ClusterRole.rbac.authorization.k8s.io),
 	// Node, or a group for all of its kinds.
@@ -70,7 +70,7 @@ func (c Consent) Check() error {
 		}
 	}
 	for _, entry := range c.Namespaces {
-		if len(apivalidation.ValidateNamespaceName(entry, false)) > 0 || !c.closed(entry) {
+		if len(apivalidation.ValidateNamespaceName(entry, false)) > 0 || !c.closed(entry, schema.GroupKind{Kind: "Pod"}) {
 			bad("namespaces", entry, "a namespace that is closed to copies; others need no consent")
 		}
 	}
@@ -97,8 +97,8 @@ func (c Consent) Refuse(desired *unstructured.Unstructured) error {
 	if gvk.GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
 		namespace = desired.GetName()
 	}
-	if c.closed(namespace) && !slices.Contains(c.Namespaces, namespace) {
-		return refuse("namespace "+namespace+" takes no copies", "namespaces", namespace)
+	if c.closed(namespace, gvk.GroupKind()) && !slices.Contains(c.Namespaces, namespace) {
+		return refuse("namespace "+namespace+" takes no copies"+c.which(namespace), "namespaces", namespace)
 	}
 	if gvk.GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
 		return nil
@@ -115,7 +115,27 @@ func refuse(why, value, entry string) error {
 	return fmt.Errorf("%w: %s; to allow it here add %q to the chart value consent.allow.%s", ErrConsent, why, entry, value)
 }
 
-func (c Consent) closed(namespace string) bool {
+// closed says whether a namespace takes no copies of a kind. In the agent's own a pod could run as the agent.
+func (c Consent) closed(namespace string, kind schema.GroupKind) bool {
 	return strings.HasPrefix(namespace, "kube-") || c.Namespace != "" &&
-		(namespace == v1alpha1.PrivateNamespace(c.Namespace) || namespace == v1alpha1.ReadersNamespace(c.Namespace))
+		(namespace == v1alpha1.PrivateNamespace(c.Namespace) || namespace == v1alpha1.ReadersNamespace(c.Namespace) ||
+			namespace == c.Namespace && runsPods(kind))
+}
+
+func (c Consent) which(namespace string) string {
+	if namespace == c.Namespace {
+		return " of workloads, which could run as the agent"
+	}
+	return ""
+}
+
+// runsPods says whether objects of a kind are, or make, pods.
+func runsPods(kind schema.GroupKind) bool {
+	switch kind.Group {
+	case "apps", "batch":
+		return true
+	case "":
+		return kind.Kind == "Pod" || kind.Kind == "ReplicationController"
+	}
+	return false
 }
