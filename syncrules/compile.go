@@ -23,6 +23,9 @@ import (
 const (
 	maxClauses    = 32
 	maxEntries    = 256
+	maxNamespaces = 256 // of one entry; and of a rule, each of which is a watch at each source
+	maxSelectors  = 8   // of labels and of annotations, of one entry
+	maxContents   = 32  // content selectors of one entry
 	maxFeatures   = 32
 	maxContentKey = 1024    // the gjson path of a content selector
 	maxValues     = 1 << 20 // the values of all overrides
@@ -59,6 +62,9 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 		if r.targets, err = selector(spec.Targets); err != nil {
 			c.invalid(path.Child("targets"), err)
 		}
+	}
+	if scopes := r.Scopes(); len(scopes) > maxNamespaces {
+		c.invalid(path.Child("rules"), fmt.Errorf("name %d namespaces together, and each is watched on its own; the most is %d", len(scopes), maxNamespaces))
 	}
 	if len(c.errs) > 0 {
 		return nil, c.errs.ToAggregate()
@@ -181,6 +187,13 @@ func (c *compiler) entry(path *field.Path, m *v1alpha1.SyncRuleMatch) matcher {
 	if key.Name != "" && fields.EscapeValue(key.Name) != key.Name {
 		c.add(field.Invalid(path.Child("objectKey", "name"), key.Name, "is not the name of an object"))
 	}
+	c.few(path.Child("namespaces"), len(m.Namespaces), maxNamespaces)
+	c.few(path.Child("labels"), len(m.Labels), maxSelectors)
+	c.few(path.Child("annotations"), len(m.Annotations), maxSelectors)
+	c.few(path.Child("content"), len(m.Content), maxContents)
+	if len(m.Namespaces) > maxNamespaces || max(len(m.Labels), len(m.Annotations)) > maxSelectors || len(m.Content) > maxContents {
+		return out // thousands of errors would tell no more
+	}
 	for i, ns := range m.Namespaces {
 		if msgs := apivalidation.ValidateNamespaceName(ns, false); len(msgs) > 0 {
 			c.add(field.Invalid(path.Child("namespaces").Index(i), ns, msgs[0]))
@@ -203,9 +216,35 @@ func (c *compiler) entry(path *field.Path, m *v1alpha1.SyncRuleMatch) matcher {
 		if s.Key == "" || len(s.Key) > maxContentKey {
 			c.add(field.Invalid(path.Child("content").Index(i).Child("key"), field.OmitValueType{}, "must have 1 to 1024 characters"))
 		}
+		if computes(s.Key) {
+			c.add(field.Invalid(path.Child("content").Index(i).Child("key"), field.OmitValueType{}, "can name a place and nothing else: no part of it can begin with @, !, [ or {"))
+		}
 		out.content = append(out.content, s)
 	}
 	return out
+}
+
+// computes says that a gjson path has what does not look for a value but makes one: modifiers, literals and
+// multipaths. A few of them in a row make more than any memory holds ("@tostr|@tostr|..." doubles it each time), for
+// every object that is looked at. Where a part of a path begins is told without its quotes and escapes, so nothing
+// can hide in these.
+func computes(key string) bool {
+	begins := true
+	for _, c := range key {
+		switch c {
+		case '@', '!', '[', '{':
+			if begins {
+				return true
+			}
+			begins = false
+		case '.', '|', '(':
+			begins = true
+		case ' ', '\t', '\n', '\r':
+		default:
+			begins = false
+		}
+	}
+	return false
 }
 
 func (c *compiler) annotations(path *field.Path, s *v1alpha1.AnnotationSelector) annotationSelector {

@@ -17,6 +17,7 @@ const (
 	maxPattern = 1 << 10 // characters of a regular expression
 	maxProgram = 5000    // and its steps
 	maxVersion = 256
+	costNumber = 320 // the longest text of a number, without a width
 )
 
 // costs are the functions of which the work or the result can be out of proportion to the arguments: what they
@@ -141,7 +142,8 @@ func seqCost(m *meter, a []any) error {
 	return rangeCost(m, start, stop+step, step)
 }
 
-// printfCost: each verb may print any of the arguments, as wide as the format says, up to a million.
+// printfCost: each verb may print any of the arguments, and each item of one that is a list, as wide as the format
+// says, up to a million.
 func printfCost(m *meter, a []any) error {
 	format := text(a[0])
 	width, run := 0, 0
@@ -155,10 +157,35 @@ func printfCost(m *meter, a []any) error {
 			width, run = width+run, 0
 		}
 	}
-	if err := m.product(width+run, 1); err != nil {
+	values := nodes(a[1:], maxDepth) // a verb is for each item of a list, with its width
+	if err := m.product(width+run, values); err != nil {
 		return err
 	}
-	return times(m, strings.Count(format, "%"), a[1:]...)
+	verbs := strings.Count(format, "%")
+	if err := m.product(verbs*values, costNumber); err != nil {
+		return err
+	}
+	return times(m, verbs, a[1:]...)
+}
+
+// nodes is how many values are in a value, itself counted.
+func nodes(v any, depth int) int {
+	n := 1
+	r := reflect.ValueOf(v)
+	switch r.Kind() {
+	case reflect.Slice:
+		for i := 0; i < r.Len() && depth > 0; i++ {
+			n += nodes(r.Index(i).Interface(), depth-1)
+		}
+	case reflect.Map:
+		for _, item := range r.Seq2() {
+			if depth > 0 {
+				n += 1 + nodes(item.Interface(), depth-1)
+			}
+		}
+	default:
+	}
+	return n
 }
 
 func squareCost(m *meter, a []any) error { return times(m, length(a[0]), a[0]) }
