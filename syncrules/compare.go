@@ -4,7 +4,6 @@
 package syncrules
 
 import (
-	"hash/fnv"
 	"maps"
 	"strconv"
 	"strings"
@@ -187,28 +186,39 @@ func shape(obj *unstructured.Unstructured) string {
 	var sum uint64
 	for k, v := range obj.Object {
 		if k != "status" { // it is written on its own
-			sum += pathsOf(k, v)
+			sum += pathsOf(fnvStart.add(k), v)
 		}
 	}
 	return strconv.FormatUint(sum, 16)
 }
 
-func pathsOf(path string, v any) uint64 {
+// pathHash is the FNV-1a hash of a path so far. Going down adds to it: a path that was written out at each field
+// would make a deep object cost the square of its size.
+type pathHash uint64
+
+const fnvStart pathHash = 14695981039346656037
+
+func (h pathHash) add(text string) pathHash {
+	for i := range len(text) {
+		h = (h ^ pathHash(text[i])) * 1099511628211
+	}
+	return h
+}
+
+func pathsOf(path pathHash, v any) uint64 {
 	var sum uint64
 	switch v := v.(type) {
 	case map[string]any:
 		for k, c := range v {
-			sum += pathsOf(path+"\x00"+k, c)
+			sum += pathsOf(path.add("\x00").add(k), c)
 		}
 	case []any:
 		for i, c := range v {
-			sum += pathsOf(path+"\x00"+strconv.Itoa(i), c)
+			sum += pathsOf(path.add("\x00").add(strconv.Itoa(i)), c)
 		}
 	}
 	if _, isMap := v.(map[string]any); isMap || !empty(v) {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(path)) // never fails
-		sum += h.Sum64()
+		sum += uint64(path)
 	}
 	return sum
 }

@@ -4,7 +4,11 @@
 package syncrules
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -214,5 +218,28 @@ func TestGuarded(t *testing.T) {
 		if got := Guarded(c.absent, c.copies); got != c.want {
 			t.Errorf("Guarded(%d, %d) = %t", c.absent, c.copies, got)
 		}
+	}
+}
+
+// An object that is nested as deeply as a server takes it must cost what it is long, not the square of that: it is
+// looked at for each decision.
+func TestDeepObjectsCostTheirLength(t *testing.T) {
+	leaves := map[string]any{}
+	for i := range 20_000 {
+		leaves[strconv.Itoa(i)] = int64(1)
+	}
+	var deep any = leaves
+	for range 9_000 {
+		deep = map[string]any{strings.Repeat("k", 60): deep}
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "g/v1", "kind": "K", "spec": deep}}
+	less := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "g/v1", "kind": "K", "spec": deep, "other": "x"}}
+	began := time.Now()
+	shape(obj)
+	if got := Dropped(less, obj); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("dropped %q", got)
+	}
+	if took := time.Since(began); took > 10*time.Second { // milliseconds, or a minute
+		t.Errorf("it took %s", took)
 	}
 }

@@ -29,6 +29,15 @@ func Dropped(given, kept *unstructured.Unstructured) []string {
 	return out
 }
 
+// below goes on with a path for as long as it is shown: one that grew with each level would make a deep object cost
+// the square of its size.
+func below(path, step string) string {
+	if len(path) > maxDroppedPath {
+		return path
+	}
+	return path + step
+}
+
 func dropped(out []string, path string, given, kept any) []string {
 	if len(out) >= maxDropped || empty(given) || given == false || given == "" || scalar(given) == int64(0) {
 		return out
@@ -43,13 +52,13 @@ func dropped(out []string, path string, given, kept any) []string {
 	case map[string]any:
 		if k, ok := kept.(map[string]any); ok {
 			for _, key := range slices.Sorted(maps.Keys(g)) {
-				out = dropped(out, path+"."+key, g[key], k[key])
+				out = dropped(out, below(path, "."+key), g[key], k[key])
 			}
 		}
 	case []any:
 		if k, ok := kept.([]any); ok && len(k) == len(g) {
 			for i := range g {
-				out = dropped(out, path+"["+strconv.Itoa(i)+"]", g[i], k[i])
+				out = dropped(out, below(path, "["+strconv.Itoa(i)+"]"), g[i], k[i])
 			}
 		}
 	}

@@ -98,7 +98,8 @@ func (m *matcher) explain(o *subject, path string) EntryVerdict {
 	}
 	if len(m.namespaces) > 0 {
 		wants := "one of " + strings.Join(m.namespaces, ", ")
-		v.and(v.add(ns == "" || slices.Contains(m.namespaces, ns), "namespaces", wants, brief(ns)))
+		ok := ns == "" && !m.namespacesAlone() || ns != "" && slices.Contains(m.namespaces, ns)
+		v.and(v.add(ok, "namespaces", wants, cmp.Or(brief(ns), "no namespace")))
 	}
 	if len(m.labels) > 0 {
 		met := false

@@ -66,6 +66,9 @@ func matches() *rapid.Generator[v1alpha1.SyncRuleMatch] {
 func TestExplainAgreesWithMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		obj := objects().Draw(t, "object")
+		if rapid.Bool().Draw(t, "outside namespaces") {
+			obj.SetNamespace("")
+		}
 		api := &v1alpha1.ResourceSyncRule{}
 		api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: obj.GetKind()}
 		for range rapid.IntRange(0, 3).Draw(t, "clauses") {
