@@ -169,6 +169,9 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 	s.issuer = kube.NewIssuer(client, o.Namespace, s.server, own.Name)
 	s.events = kube.NewRecorder(client, "roster-agent", a.log)
 	s.registry = newRegistry(s)
+	if s.restore.frozen, err = s.private.freeze(ctx); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -236,7 +239,11 @@ func (s *session) run(ctx context.Context) error {
 		return cmp.Or(group.Wait(), err)
 	}
 	s.log.Info("caught up with the local API server", "cluster", s.ownName(), "clusterID", s.clusterID, "mesh", s.meshAddress(), "version", s.options.Version)
-	s.engine.Ready()
+	if s.restore.isFrozen() {
+		s.sayFrozen() // rules that the API server lacks are not gone: nothing is decided before the confirmation
+	} else {
+		s.engine.Ready()
+	}
 	group.Go(func() error { return s.mesh.Run(ctx) })
 	group.Go(func() error { return s.engine.Run(ctx) })
 	group.Go(func() error { return s.publish.run(ctx, 1) })

@@ -22,12 +22,13 @@ const (
 	choreBootstrap chore = "bootstrap credential"
 	chorePins      chore = "pins"
 	choreEpoch     chore = "epoch"
+	choreFreeze    chore = "record of a restore"
 )
 
 func (s *session) doChore(ctx context.Context, c chore) error {
 	switch c {
 	case choreAnnounce:
-		return s.publishAll()
+		return s.publishAll(ctx)
 	case choreVersion:
 		version, err := s.client.ServerVersion(ctx)
 		if err != nil {
@@ -47,6 +48,8 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 		return s.private.recordPins(ctx, s.trust.Pins())
 	case choreEpoch:
 		return s.reopen(ctx)
+	case choreFreeze:
+		return s.private.recordFreeze(ctx, s.restore.state())
 	}
 	return nil
 }

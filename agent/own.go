@@ -146,6 +146,7 @@ func (s *session) bornCluster() *v1alpha1.Cluster {
 	if e, ok := s.replica.Lookup(clusterKey(s.clusterID), s.clusterID); ok {
 		if p, err := decodeCluster(e.Origin, e.Payload); err == nil {
 			c.Labels, c.Annotations, c.Spec = p.Labels, p.Annotations, p.Spec
+			delete(c.Annotations, v1alpha1.AnnotationConfirmRestore) // a confirmation is a person's word, once
 		}
 	}
 	return c

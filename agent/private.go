@@ -28,6 +28,7 @@ const (
 	identitySecret = "roster-identity"
 	identityKey    = "ed25519.key" // PEM, PKCS#8
 	epochKey       = "epoch"       // decimal
+	freezeKey      = "restored"    // freeze, while a restore waits for its confirmation
 	trustSecret    = "roster-trust"
 	peerSecret     = "peer-" // + clusterID
 )
@@ -110,6 +111,50 @@ func (p *private) openEpoch(ctx context.Context, floor uint64) (uint64, error) {
 		return 0, fmt.Errorf("record epoch in Secret %s/%s: %w", p.namespace, identitySecret, err)
 	}
 	return epoch, nil
+}
+
+// freeze reads whether a restore was waiting for its confirmation when the agent ended; nil when none was. A record
+// that cannot be read was one.
+func (p *private) freeze(ctx context.Context) (*freeze, error) {
+	secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", p.namespace, identitySecret, err)
+	}
+	data := secret.Data[freezeKey]
+	if len(data) == 0 {
+		return nil, nil
+	}
+	out := &freeze{}
+	if err := json.Unmarshal(data, out); err != nil {
+		return &freeze{}, nil //nolint:nilerr // what was there before it must be looked up again
+	}
+	return out, nil
+}
+
+// recordFreeze keeps what freeze reads; it writes only when that changes.
+func (p *private) recordFreeze(ctx context.Context, now *freeze) error {
+	var data []byte
+	if now != nil {
+		var err error
+		if data, err = json.Marshal(now); err != nil {
+			return fmt.Errorf("encode the record of a restore: %w", err)
+		}
+	}
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
+		if err != nil || string(secret.Data[freezeKey]) == string(data) {
+			return err
+		}
+		if secret.Data[freezeKey] = data; now == nil {
+			delete(secret.Data, freezeKey)
+		}
+		_, err = p.client.Secrets(p.namespace).Update(ctx, secret)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record a restore in Secret %s/%s: %w", p.namespace, identitySecret, err)
+	}
+	return nil
 }
 
 // pinRecord is one pin as the trust Secret keeps it, under its clusterID.

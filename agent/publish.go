@@ -20,9 +20,9 @@ import (
 
 // publishAll hands everything that this cluster owns to the replica and then marks the epoch complete:
 // from there on, what an earlier epoch held and this one does not is known to be gone.
-func (s *session) publishAll() error {
-	if s.restore.isFrozen() {
-		return nil
+func (s *session) publishAll(ctx context.Context) error {
+	if frozen, err := s.restored(ctx); frozen || err != nil {
+		return err
 	}
 	var errs []error
 	put := func(kind replica.Kind, name string) {
@@ -62,10 +62,12 @@ func (s *session) publishKey(ctx context.Context, key replica.Key) error {
 				return err
 			}
 		}
-		if s.confirmed() {
-			if err := s.publishAgain(); err != nil {
-				return err
-			}
+		confirmed, err := s.confirmed(ctx)
+		if err == nil && confirmed {
+			err = s.publishAgain()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	frozen, err := s.restored(ctx)

@@ -113,14 +113,21 @@ func (v *versions) accept() {
 	v.highest, v.doubt = nil, nil
 }
 
+// freeze is what is recorded while this cluster waits for the confirmation of a restore.
+type freeze struct {
+	// Known says that the API server has been asked what the annotation is since; Token is that: another one
+	// confirms.
+	Known bool   `json:"known"`
+	Token string `json:"token"`
+}
+
 // restore is whether this cluster waits for the confirmation of a restore. The zero value does not.
 type restore struct {
 	versions versions
 
 	mu      sync.Mutex
-	frozen  bool
-	token   string // the annotation's value when it froze: another one confirms
-	reopens bool   // confirmed: a higher epoch may be opened, once
+	frozen  *freeze // nil when it does not
+	reopens bool    // confirmed: a higher epoch may be opened, once
 	// unsettled are the rules, with their owners, of which the engine was not told yet that they are gone or older.
 	unsettled map[string]string
 }
@@ -128,7 +135,36 @@ type restore struct {
 func (r *restore) isFrozen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.frozen
+	return r.frozen != nil
+}
+
+// state is what to record of it.
+func (r *restore) state() *freeze {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.frozen == nil {
+		return nil
+	}
+	now := *r.frozen
+	return &now
+}
+
+// hear takes in what the annotation is now, as read from the API server: the first time, what was there before
+// anybody could know, and then, when it is another one, the confirmation. It says which of these it was.
+func (r *restore) hear(token string) (first, ends bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.frozen == nil:
+		return false, false
+	case !r.frozen.Known:
+		r.frozen = &freeze{Known: true, Token: token}
+		return true, false
+	case token == "" || token == r.frozen.Token:
+		return false, false
+	}
+	r.frozen, r.reopens = nil, true
+	return false, true
 }
 
 // mayReopen says whether a person has confirmed, since it was last asked, that an epoch which members know of and
@@ -167,37 +203,46 @@ func (s *session) restored(ctx context.Context) (bool, error) {
 	return back, err
 }
 
-// freeze stops publishing until the annotation on the Cluster object changes.
+// freeze stops publishing until the annotation on the Cluster object changes. That is recorded, since to start
+// again is no confirmation.
 func (s *session) freeze() {
 	s.restore.mu.Lock()
-	was := s.restore.frozen
-	s.restore.frozen = true
-	if own := s.registry.ownCluster(); own != nil && !was {
-		s.restore.token = own.Annotations[v1alpha1.AnnotationConfirmRestore]
+	was := s.restore.frozen != nil
+	if !was {
+		s.restore.frozen = &freeze{}
 	}
 	s.restore.mu.Unlock()
 	if !was {
 		s.log.Error("the local API server went back in time: nothing is published until that is confirmed")
-		_ = s.problems.set(problemRestored, fmt.Errorf(`%w: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
-			errRestored, s.ownName(), v1alpha1.AnnotationConfirmRestore))
+		s.chores.add(choreFreeze)
+		s.sayFrozen()
 	}
 }
 
-// confirmed ends the freeze when the person in charge has said so, and tells whether it did.
-func (s *session) confirmed() bool {
-	own := s.registry.ownCluster()
-	if own == nil {
-		return false
+// sayFrozen says what to do, and has it looked up what the annotation is.
+func (s *session) sayFrozen() {
+	s.publish.add(clusterKey(s.clusterID))
+	_ = s.problems.set(problemRestored, fmt.Errorf(`%w: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
+		errRestored, s.ownName(), v1alpha1.AnnotationConfirmRestore))
+}
+
+// confirmed ends the freeze when the person in charge has said so, and tells whether it did. It asks the API
+// server itself: what was read before the restore is no word of anybody's on it.
+func (s *session) confirmed(ctx context.Context) (bool, error) {
+	if !s.restore.isFrozen() {
+		return false, nil
+	}
+	own, err := s.client.Clusters().Read(ctx, s.ownName())
+	if err != nil {
+		return false, fmt.Errorf("read whether the restore is confirmed: %w", err)
 	}
 	token := own.Annotations[v1alpha1.AnnotationConfirmRestore]
-	s.restore.mu.Lock()
-	ends := s.restore.frozen && token != "" && token != s.restore.token
-	if ends {
-		s.restore.frozen, s.restore.reopens = false, true
+	first, ends := s.restore.hear(token)
+	if first || ends {
+		s.chores.add(choreFreeze)
 	}
-	s.restore.mu.Unlock()
 	if !ends {
-		return false
+		return false, nil
 	}
 	s.restore.versions.accept()
 	s.log.Warn("the restore of the local API server was confirmed: going on from what it has", "confirmation", token)
@@ -205,7 +250,8 @@ func (s *session) confirmed() bool {
 	for _, name := range s.restore.names() {
 		s.settleRule(name, true)
 	}
-	return true
+	s.engine.Ready() // where the agent was started meanwhile, it was not
+	return true, nil
 }
 
 // unsettle takes in that the local API server has no rule of that name any more, or an older one than last was
@@ -242,7 +288,7 @@ func (r *restore) names() []string {
 func (s *session) settleRule(name string, own bool) {
 	s.restore.mu.Lock()
 	owner, unsettled := s.restore.unsettled[name]
-	frozen := s.restore.frozen
+	frozen := s.restore.frozen != nil
 	s.restore.mu.Unlock()
 	if !unsettled || own != (owner == "") || own && frozen {
 		return
