@@ -4,6 +4,8 @@
 package agent
 
 import (
+	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -11,12 +13,19 @@ import (
 	"net/http/httptest"
 	"path"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	listers "github.com/roster-mesh/roster/kube/client/listers/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
 // TestOnlyANewWordConfirms: what was on the Cluster object when the restore was noticed confirms nothing, whatever
@@ -77,6 +86,82 @@ func TestAFreezeIsConfirmedByTheServer(t *testing.T) {
 		t.Errorf("after the confirmation: %+v, %v", again, err)
 	}
 }
+
+// TestARuleMadeAgainIsNotTakenForGone: a rule may come back just as the engine is to be told that it is gone.
+func TestARuleMadeAgainIsNotTakenForGone(t *testing.T) {
+	_, client := objectServer(t, map[string]map[string]any{})
+	reported := make(chan string, 16)
+	nobody := func() *v1alpha1.Cluster { return nil }
+	e, err := engine.New(engine.Options{
+		LocalClusterID: "me", Local: nothing{}, Target: client, Cluster: nobody, Report: func(rule string, _ engine.RuleReport) { reported <- rule },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{client: client, engine: e, log: slog.New(slog.DiscardHandler), clusterID: "me"}
+	s.newLoops()
+	s.registry = &registry{session: s}
+	rule := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	told := make(chan struct{})
+	lister := &comingBack{rule: rule, back: func() {
+		go func() {
+			defer close(told)
+			s.registry.ruleChanged(nil, rule)
+		}()
+		select { // until the engine was told, which must not be now
+		case <-told:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}}
+	s.registry.rules = lister
+	s.unsettle(rule)
+	if s.replica, err = replica.New(replica.Options{Self: "me", PrivateKey: ed25519.NewKeyFromSeed(make([]byte, 32)), Epoch: 1, Keyring: nobodyElse{}}); err != nil {
+		t.Fatal(err)
+	}
+	s.settleRule("r", true)
+	<-told
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	e.Ready()
+	go func() { ended <- e.Run(ctx) }()
+	select {
+	case <-reported:
+	case <-time.After(60 * time.Second):
+		t.Error("the engine does not know of the rule")
+	}
+	cancel()
+	<-ended
+}
+
+// comingBack has no rule when it is asked first, and one from then on.
+type comingBack struct {
+	listers.ResourceSyncRuleLister
+	rule  *v1alpha1.ResourceSyncRule
+	back  func()
+	asked atomic.Bool
+}
+
+func (c *comingBack) Get(string) (*v1alpha1.ResourceSyncRule, error) {
+	if c.asked.Swap(true) {
+		return c.rule, nil
+	}
+	c.back()
+	return nil, errGone
+}
+
+// nothing is an API server that says nothing.
+type nothing struct{}
+
+func (nothing) Watch(ctx context.Context, _ engine.Scope, _ func(*unstructured.Unstructured) bool, _ engine.Sink) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// nobodyElse knows no key.
+type nobodyElse struct{}
+
+func (nobodyElse) Key(string) (ed25519.PublicKey, bool)              { return nil, false }
+func (nobodyElse) Introduce(string, ed25519.PublicKey, string) error { return errGone }
 
 func clusterWith(confirmation string) map[string]any {
 	return map[string]any{

@@ -193,15 +193,22 @@ func (r *registry) ruleChanged(before, o any) {
 	}
 	key := replica.Key{Kind: replica.KindRule, Name: rule.Name}
 	was, _ := before.(*v1alpha1.ResourceSyncRule)
+	r.tellRule(rule, was)
+	r.session.publish.add(key)
+	r.session.incoming.add(key)
+}
+
+// tellRule tells the engine of a rule that changed.
+func (r *registry) tellRule(rule, was *v1alpha1.ResourceSyncRule) {
+	r.session.restore.telling.Lock()
+	defer r.session.restore.telling.Unlock()
 	current, err := r.rules.Get(rule.Name)
 	if err != nil || was != nil && older(rule, was) {
 		r.session.unsettle(rule) // the engine is told when it is certain: settleRule
-	} else {
-		r.session.settled(rule.Name)
-		r.session.engine.SetRule(current)
+		return
 	}
-	r.session.publish.add(key)
-	r.session.incoming.add(key)
+	r.session.settled(rule.Name)
+	r.session.engine.SetRule(current)
 }
 
 func (r *registry) featureChanged(_, o any) {

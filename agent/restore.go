@@ -128,6 +128,9 @@ type restore struct {
 	mu      sync.Mutex
 	frozen  *freeze // nil when it does not
 	reopens bool    // confirmed: a higher epoch may be opened, once
+
+	// telling is held from reading a rule to telling the engine of it, or what was read first might be told last.
+	telling sync.Mutex
 	// unsettled are the rules, with their owners, of which the engine was not told yet that they are gone or older.
 	unsettled map[string]string
 }
@@ -286,6 +289,8 @@ func (r *restore) names() []string {
 // own the API server says so, unless that went back in time: the publisher, which finds that out, asks about them.
 // A copy is on its way back while a member publishes the rule: the importer asks about those.
 func (s *session) settleRule(name string, own bool) {
+	s.restore.telling.Lock()
+	defer s.restore.telling.Unlock()
 	s.restore.mu.Lock()
 	owner, unsettled := s.restore.unsettled[name]
 	frozen := s.restore.frozen != nil
