@@ -130,7 +130,9 @@ func TestARuleMadeAgainIsNotTakenForGone(t *testing.T) {
 		t.Error("the engine does not know of the rule")
 	}
 	cancel()
-	<-ended
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // comingBack has no rule when it is asked first, and one from then on.

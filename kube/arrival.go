@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,8 @@ const (
 	// A CRD may be 1 MiB, and its name is all that is asked for.
 	metadataOnly     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	metadataListOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-	// definitionsRetry is how often the right to watch CRDs is tried for, where it lacks.
+	// definitionsRetry is how often the right to watch CRDs is tried for, where it lacks, and how often a kind is
+	// asked for while the watch stands, since a kind may come by other ways.
 	definitionsRetry = 5 * time.Minute
 )
 
@@ -32,20 +34,20 @@ func (c *Client) Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (b
 }
 
 // awaitKind returns when a kind that was not served is, or when that cannot be told. It watches CRDs meanwhile,
-// where it may: then it returns as soon as the kind is there. Else, and for kinds that come by other ways, it
-// asks with back-off.
+// where it may: then it returns as soon as the kind is there. Else it asks with back-off.
 func (c *Client) awaitKind(ctx context.Context, gvk schema.GroupVersionKind) {
 	ctx, cancel := context.WithCancel(ctx)
 	changed, ended := make(chan struct{}, 1), make(chan struct{})
+	var stands atomic.Bool
 	go func() {
 		defer close(ended)
-		c.watchDefinitions(ctx, gvk.Group, changed)
+		c.watchDefinitions(ctx, gvk.Group, changed, &stands)
 	}()
 	defer func() {
 		cancel()
 		<-ended
 	}()
-	for wait := backoffBase; ; wait = min(2*wait, backoffCapRefused) {
+	for wait := backoffBase; ; {
 		if _, err := c.kinds.find(ctx, gvk); ctx.Err() != nil || !errors.Is(err, ErrKindUnknown) {
 			return
 		}
@@ -54,14 +56,31 @@ func (c *Client) awaitKind(ctx context.Context, gvk schema.GroupVersionKind) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-changed:
-			wait = backoffBase / 2 // discovery follows a CRD with a delay
+			wait = backoffBase / 4
+			pause(ctx, wait) // discovery follows a CRD with a delay, and however often one changes, it is asked in peace
 		}
 		timer.Stop()
+		most := backoffCapRefused
+		if stands.Load() {
+			most = definitionsRetry
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+// pause waits, or returns when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
 // watchDefinitions tells when a CRD of the group was made or changed, and when it begins to look, until ctx ends.
-func (c *Client) watchDefinitions(ctx context.Context, group string, changed chan<- struct{}) {
+// stands is whether it is looking.
+func (c *Client) watchDefinitions(ctx context.Context, group string, changed chan<- struct{}, stands *atomic.Bool) {
 	if !strings.Contains(group, ".") {
 		return // the group of a CRD is a domain
 	}
@@ -74,6 +93,7 @@ func (c *Client) watchDefinitions(ctx context.Context, group string, changed cha
 	for ctx.Err() == nil {
 		w, err := c.openDefinitions(ctx)
 		if err == nil {
+			stands.Store(true)
 			tell()
 			for event := range w.ResultChan() {
 				crd, ok := event.Object.(*unstructured.Unstructured)
@@ -82,17 +102,13 @@ func (c *Client) watchDefinitions(ctx context.Context, group string, changed cha
 				}
 			}
 			w.Stop()
+			stands.Store(false)
 		}
-		pause := backoffCap
+		again := backoffCap
 		if err != nil {
-			pause = definitionsRetry
+			again = definitionsRetry
 		}
-		timer := time.NewTimer(jittered(pause))
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		pause(ctx, jittered(again))
 	}
 }
 

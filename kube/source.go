@@ -171,12 +171,7 @@ func (b *backoff) reset() { b.next = 0 }
 func (b *backoff) wait(ctx context.Context, limit time.Duration) {
 	now := min(b.next, limit)
 	b.next = min(max(2*b.next, backoffBase), limit)
-	timer := time.NewTimer(jittered(now))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	pause(ctx, jittered(now))
 }
 
 func jittered(d time.Duration) time.Duration {

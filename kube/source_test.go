@@ -369,8 +369,8 @@ func TestWatchFindsAKindAsItsDefinitionArrives(t *testing.T) {
 		return WatchOptions{GVK: widget}
 	}, func(a *api, j *journal) {
 		time.Sleep(time.Hour)
-		if n := len(a.seen()); n > 130 {
-			t.Errorf("%d requests in an hour for a kind that is not served", n)
+		if n := len(a.seen()); n > 40 {
+			t.Errorf("%d requests in an hour for a kind that is not served, while its definition is watched for", n)
 		}
 		definition := func(name string) {
 			crd := secret(name, "")
@@ -385,11 +385,18 @@ func TestWatchFindsAKindAsItsDefinitionArrives(t *testing.T) {
 		if n := len(a.seen()); n > 0 {
 			t.Errorf("%d requests about another group", n)
 		}
+		for range 1000 {
+			definition("gadgets.example.com")
+		}
+		if n := len(a.seen()); n > 25 {
+			t.Errorf("%d requests about a definition that changed a thousand times in a second", n)
+		}
+		time.Sleep(time.Minute)
 		definition("widgets.example.com")
 		a.set(func() { a.widgets = true }) // served a moment after it was defined
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
-		j.want(t, "health kind not served: Widget in example.com/v1", "replace 102: ", "health <nil>")
+		j.want(t, "health kind not served: Widget in example.com/v1", "replace 1102: ", "health <nil>")
 	})
 }
 
