@@ -28,6 +28,8 @@ const (
 	// mendMost is the longest wait between tries where only a change can help, which wakes us, and the
 	// tries are for what we were not told.
 	mendMost = 5 * time.Minute
+	// triesAfterChange is from where the waits grow again when access fails in another way: two thirds of a second.
+	triesAfterChange = 5
 )
 
 // errGone is returned when no Cluster object of a peer is there any more.
@@ -140,7 +142,7 @@ func (l *peerLink) failed(err error) time.Duration {
 		}
 	}
 	if before := l.session.peers.look(l.id).state.access; before != how {
-		l.tries = 0 // what took long to end has ended
+		l.tries = min(l.tries, triesAfterChange) // what took long to end has ended, or it fails in two ways in turn
 	}
 	l.session.peers.report(l.id, how, err.Error())
 	switch how {

@@ -130,6 +130,20 @@ func TestForbiddenIsDoubtedFirst(t *testing.T) {
 	}
 }
 
+// A peer that fails in two ways in turn is not asked, and its status not written, many times a second.
+func TestFailuresInTurnAreBackedOffFrom(t *testing.T) {
+	s := &session{clusterID: idA, statuses: newLoop[string]("", nil, nil), offers: newLoop[string]("", nil, nil)}
+	s.peers = newPeers(s)
+	link := &peerLink{session: s, id: idB}
+	var wait time.Duration
+	for i := range 20 {
+		wait = link.failed([]error{kube.ErrUnreachable, kube.ErrWrongCluster}[i%2])
+	}
+	if wait < retryFirst<<triesAfterChange {
+		t.Errorf("after 20 failures the wait is %v", wait)
+	}
+}
+
 func TestManyProblemsStayShort(t *testing.T) {
 	p := &problems{changed: func() {}}
 	for i := range 1000 {
