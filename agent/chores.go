@@ -28,6 +28,9 @@ const (
 func (s *session) doChore(ctx context.Context, c chore) error {
 	switch c {
 	case choreAnnounce:
+		if err := s.reopen(ctx); err != nil {
+			return err
+		}
 		return s.publishAll(ctx)
 	case choreVersion:
 		version, err := s.client.ServerVersion(ctx)

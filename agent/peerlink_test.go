@@ -81,12 +81,12 @@ func TestProblemsTellOnlyNews(t *testing.T) {
 	p := &problems{changed: func() { told++ }}
 	_ = p.set(problemCredential, errGone)
 	_ = p.set(problemCredential, errGone)
-	_ = p.set(problemCloned, errCloned)
-	if told != 2 || p.String() != errGone.Error()+"; "+errCloned.Error() {
+	_ = p.set(problemRestored, errRestored)
+	if told != 2 || p.String() != errGone.Error()+"; "+errRestored.Error() {
 		t.Errorf("told %d times, %q", told, p)
 	}
 	_ = p.set(problemCredential, nil)
-	_ = p.set(problemCloned, nil)
+	_ = p.set(problemRestored, nil)
 	if told != 4 || p.String() != "" {
 		t.Errorf("told %d times, %q", told, p)
 	}

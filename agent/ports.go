@@ -74,16 +74,15 @@ func (p *peerSink) Health(err error) {
 
 // classify tells the engine, in its own words, what an API server's answer means.
 func classify(err error) error {
-	for is, class := range map[error]error{
-		kube.ErrUnreachable:  engine.ErrUnreachable,
-		kube.ErrUnauthorized: engine.ErrForbidden,
-		kube.ErrForbidden:    engine.ErrForbidden,
-		kube.ErrKindUnknown:  engine.ErrKindUnknown,
-		kube.ErrRestored:     engine.ErrRestored,
-	} {
-		if errors.Is(err, is) {
-			return class
-		}
+	switch {
+	case errors.Is(err, kube.ErrRestored):
+		return engine.ErrRestored
+	case errors.Is(err, kube.ErrKindUnknown):
+		return engine.ErrKindUnknown
+	case errors.Is(err, kube.ErrUnauthorized), errors.Is(err, kube.ErrForbidden):
+		return engine.ErrForbidden
+	case errors.Is(err, kube.ErrUnreachable):
+		return engine.ErrUnreachable
 	}
 	return nil
 }

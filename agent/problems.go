@@ -13,7 +13,6 @@ import (
 
 // Parts of this cluster's own that can have a problem.
 const (
-	problemCloned     = "identity"
 	problemRestored   = "history"
 	problemCredential = "credential"
 	problemRoom       = "room for " // + the object that cannot be published

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,9 +85,6 @@ func (s *session) publishKey(ctx context.Context, key replica.Key) error {
 // publishLocal reads the watched object and hands it to the replica. An object with an owner is a copy and
 // never published.
 func (s *session) publishLocal(key replica.Key) error {
-	if s.cloned() {
-		return s.problems.set(problemCloned, errCloned)
-	}
 	s.publishing.Lock() // or what was read first might be published last
 	defer s.publishing.Unlock()
 	status, payload, err := s.local(key)
@@ -156,8 +152,8 @@ func (s *session) withheld(o metav1.Object) bool {
 }
 
 // reopen starts a higher epoch when a peer holds entries of ours that we do not remember having signed: our
-// recorded epoch was restored from a backup, and what else we have may be as old. So a person has to agree. The
-// new epoch is recorded before it is used.
+// recorded epoch was restored from a backup, and what else we have may be as old, or another agent signs with this
+// cluster's key. So a person has to agree. The new epoch is recorded before it is used.
 func (s *session) reopen(ctx context.Context) error {
 	seen := s.replica.OwnEpochSeen()
 	if seen == 0 {
@@ -178,12 +174,4 @@ func (s *session) reopen(ctx context.Context) error {
 	}
 	s.mesh.Broadcast(messages...)
 	return nil
-}
-
-// errCloned is what the Cluster object says when two agents publish as one cluster. Both stop.
-var errCloned = errors.New("another agent publishes as this cluster: was it cloned, or is an old agent still running? Nothing is published from here until only one is left and this agent is restarted")
-
-// cloned tells whether this cluster's own entries show a second author.
-func (s *session) cloned() bool {
-	return slices.ContainsFunc(s.replica.Clones(), func(c replica.Clone) bool { return c.Origin == s.clusterID })
 }

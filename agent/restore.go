@@ -26,7 +26,7 @@ import (
 // no rule is taken for deleted or edited until a person confirms that this is how things are now.
 
 // errRestored is what the Cluster object says meanwhile.
-var errRestored = errors.New("the API server of this cluster went back in time, as after a restore: nothing is published from here until you have brought back what is missing, or confirm that this is the state to go on from")
+var errRestored = errors.New("the API server of this cluster went back in time, as after a restore, or another agent publishes as this cluster: nothing is published from here until you have brought back what is missing, stopped the other agent if there is one, and confirm that this is the state to go on from")
 
 // versions are the highest resourceVersions that were read, by kind. Kinds may be stored apart, and so are not
 // compared with each other.
@@ -338,7 +338,6 @@ func (s *session) publishAgain() error {
 	for _, f := range features {
 		s.publish.add(replica.Key{Kind: replica.KindFeature, Name: f.Name})
 	}
-	s.chores.add(choreEpoch)
-	s.chores.add(choreAnnounce)
+	s.chores.add(choreAnnounce) // in a new epoch, if members know of a later one
 	return nil
 }

@@ -254,7 +254,7 @@ func TestParityC23_IdleWritesNothing(t *testing.T) {
 		return out, nil
 	}
 	before, since := map[string]float64{}, time.Now()
-	eventually(t, "control planes and agents are at rest", afterFault, func(ctx context.Context) error {
+	eventually(t, "control planes and agents are at rest", 3*afterFault, func(ctx context.Context) error {
 		now, err := writes(ctx)
 		if err != nil {
 			return err
@@ -262,7 +262,7 @@ func TestParityC23_IdleWritesNothing(t *testing.T) {
 		if !maps.Equal(before, now) {
 			before, since = now, time.Now()
 		}
-		if time.Since(since) < 5*time.Second {
+		if time.Since(since) < 35*time.Second { // events sum up what happened within 30 s
 			return errors.New("something was written a moment ago")
 		}
 		return nil
