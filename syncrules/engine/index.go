@@ -22,6 +22,13 @@ type copySet struct {
 	ruled map[string]int               // how many of them each rule decides about
 
 	orphans map[string]map[place]struct{} // of each rule that made them
+	moved   map[origin]map[place]struct{} // those that are in another place than their source
+}
+
+// origin is the source of a copy.
+type origin struct {
+	owner string
+	from  Key
 }
 
 // find is safe on nil.
@@ -55,6 +62,13 @@ func (s *copySet) add(at place, c *copied) {
 	s.by[c.owner][at] = c
 	s.tally(c, 1)
 	s.orphaned(at, c, true)
+	if c.moved != nil {
+		from := origin{c.owner, *c.moved}
+		if s.moved[from] == nil {
+			s.moved[from] = map[place]struct{}{}
+		}
+		s.moved[from][at] = struct{}{}
+	}
 }
 
 func (s *copySet) remove(at place, c *copied) {
@@ -65,6 +79,21 @@ func (s *copySet) remove(at place, c *copied) {
 	}
 	s.tally(c, -1)
 	s.orphaned(at, c, false)
+	if c.moved != nil {
+		from := origin{c.owner, *c.moved}
+		delete(s.moved[from], at)
+		if len(s.moved[from]) == 0 {
+			delete(s.moved, from)
+		}
+	}
+}
+
+// movedFrom are the places of the copies that were made from a source and are elsewhere; safe on nil.
+func (s *copySet) movedFrom(from origin) map[place]struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.moved[from]
 }
 
 func (s *copySet) tally(c *copied, n int) {
@@ -83,7 +112,7 @@ func (e *Engine) copyAt(k Key) *copied { return e.copies[k.GroupKind].find(k.pla
 func (e *Engine) putCopy(k Key, c *copied) {
 	set := e.copies[k.GroupKind]
 	if set == nil {
-		set = &copySet{at: map[place]*copied{}, by: map[string]map[place]*copied{}, ruled: map[string]int{}}
+		set = &copySet{at: map[place]*copied{}, by: map[string]map[place]*copied{}, ruled: map[string]int{}, moved: map[origin]map[place]struct{}{}}
 		e.copies[k.GroupKind] = set
 	}
 	if old := set.find(k.place()); old != nil {

@@ -47,12 +47,23 @@ func (w *world) checkIndexes() {
 		w.t.Errorf("%d more copies of entries than are indexed", targets)
 	}
 	for gk, set := range e.copies {
-		owned, ruled := 0, map[string]int{}
+		owned, ruled, moved := 0, map[string]int{}, 0
+		for from, places := range set.moved {
+			for at := range places {
+				moved++
+				if c := set.at[at]; c == nil || c.owner != from.owner || c.moved == nil || *c.moved != from.from {
+					w.t.Errorf("%s %v is in the index of what was made from %v", gk, at, from)
+				}
+			}
+		}
 		for owner, copies := range set.by {
 			owned += len(copies)
 			for at, c := range copies {
 				if set.at[at] != c || c.owner != owner {
 					w.t.Errorf("%s %v is a copy of %s in the index of %s", gk, at, c.owner, owner)
+				}
+				if c.moved != nil {
+					moved--
 				}
 				for _, name := range c.rules {
 					if c.ruled(name) {
@@ -61,7 +72,7 @@ func (w *world) checkIndexes() {
 				}
 			}
 		}
-		if owned != len(set.at) || fmt.Sprint(ruled) != fmt.Sprint(set.ruled) {
+		if moved != 0 || owned != len(set.at) || fmt.Sprint(ruled) != fmt.Sprint(set.ruled) {
 			w.t.Errorf("%s: %d of %d copies are indexed, the rules have %v, counted %v", gk, owned, len(set.at), ruled, set.ruled)
 		}
 	}

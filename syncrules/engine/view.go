@@ -22,6 +22,10 @@ import (
 // smallest clusterID is to get the copy, not the fastest one.
 const settle = time.Second
 
+// maxGone is how many deletions of a view are remembered. Where the kind of the copies is not served here, none is
+// ever acted on. One that is forgotten counts for the guard like one that a list lacks.
+const maxGone = 10_000
+
 type viewKey struct {
 	peer  string
 	scope Scope
@@ -248,7 +252,11 @@ func (f *feed) remove(at place) {
 		f.e.lost(f.v, at, old)
 	} else {
 		for to := range old.targets(f.v.key(at)) {
-			if f.e.copyAt(to) != nil || !f.e.localComplete(to.GroupKind, to.Namespace) {
+			c := f.e.copyAt(to)
+			if c != nil && c.owner != f.v.peer || len(f.v.gone) >= maxGone {
+				continue
+			}
+			if c != nil || !f.e.localComplete(to.GroupKind, to.Namespace) {
 				f.v.gone[passage{at, to}] = struct{}{}
 			}
 		}
@@ -269,11 +277,10 @@ func (f *feed) touch(at place, entries ...*entry) {
 		if !ent.faulty() {
 			continue
 		}
+		f.e.enqueue(from) // its copy may be in its own place
 		for _, gk := range f.e.writtenFrom(f.judges) {
-			for to, c := range f.e.copies[gk].of(f.v.peer) {
-				if k := (Key{gk, to.namespace, to.name}); c.source(k) == from {
-					f.e.enqueue(k)
-				}
+			for to := range f.e.copies[gk].movedFrom(origin{f.v.peer, from}) {
+				f.e.enqueue(Key{gk, to.namespace, to.name})
 			}
 		}
 	}
