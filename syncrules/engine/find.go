@@ -89,7 +89,7 @@ func (v *view) key(at place) Key {
 // is no such kind.
 func faultKey(v *view, at place) Key {
 	k := v.key(at)
-	k.Kind += " of cluster " + v.peer
+	k.Kind += " of cluster " + v.peer + " in " + v.scope.Namespace + " " + v.scope.LabelSelector + " " + v.scope.FieldSelector
 	return k
 }
 

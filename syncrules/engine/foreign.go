@@ -230,8 +230,9 @@ func (e *Engine) sighted(gk schema.GroupKind) bool {
 	return false
 }
 
+// keep is called without mu: compiled may be taken away meanwhile, parsed stays.
 func (g *sighting) keep(obj *unstructured.Unstructured) bool {
-	return isSource(obj) && slices.ContainsFunc(g.rules, func(r *rule) bool { return r.compiled.Match(obj) })
+	return isSource(obj) && slices.ContainsFunc(g.rules, func(r *rule) bool { return r.parsed.Match(obj) })
 }
 
 // saw notes what a place has, 0 for nothing. mu is held.

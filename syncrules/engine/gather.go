@@ -36,6 +36,21 @@ type job struct {
 	namespaced func(schema.GroupVersionKind) (bool, error)
 }
 
+// secret says that the copy or a source of it is a Secret: what a server says about one may repeat its content, also
+// where a rule makes something else of it.
+func (j *job) secret() bool {
+	kind := schema.GroupKind{Kind: "Secret"}
+	if j.key.GroupKind == kind || j.local != nil && j.local.source(j.key).GroupKind == kind {
+		return true
+	}
+	for i := range j.claims {
+		if rules := j.claims[i].rules; len(rules) > 0 && rules[0].Kind().GroupKind() == kind {
+			return true
+		}
+	}
+	return false
+}
+
 // gather collects what is known about a key; nil when nothing may be decided yet. mu is held.
 func (e *Engine) gather(key Key) *job {
 	if !e.ready || !e.localComplete(key.GroupKind, key.Namespace) {
@@ -150,7 +165,7 @@ func (e *Engine) weigh(j *job) (*weighed, error) {
 	for i := range j.claims {
 		c := &j.claims[i]
 		if r := e.renderOnce(made, j, c); r != nil && r.err != nil {
-			p := e.problemOf(r.err, j.key)
+			p := e.problemOf(r.err, j.key, j.secret())
 			w.problem, c.Standing, c.Reason = &p, syncrules.Held, p.text
 		} else if r != nil {
 			c.Desired = r.object

@@ -129,7 +129,7 @@ func (r *rule) lacks(owner string, from place) {
 // recount resumes rules that the guard has stopped, when what was lacking came back.
 func (e *Engine) recount(rules []string) {
 	for _, name := range rules {
-		if r := e.rules[name]; r != nil && r.guarded {
+		if r := e.rules[name]; r != nil && r.guarded && r.compiled != nil {
 			e.guard(r)
 		}
 	}

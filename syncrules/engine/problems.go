@@ -87,10 +87,9 @@ func (p *problem) final() bool {
 	return p.reason == ReasonConsentRequired || p.reason == ReasonSourceObject
 }
 
-// problemOf says what is wrong with the write of a copy.
-func (e *Engine) problemOf(err error, k Key) problem {
+// problemOf says what is wrong with the write of a copy; secret is job.secret.
+func (e *Engine) problemOf(err error, k Key, secret bool) problem {
 	p := problem{reason: e.reasonOf(err)}
-	secret := k.Kind == "Secret" && k.Group == ""
 	said := describe(err, secret)
 	switch p.reason {
 	case ReasonNamespaceMissing:
@@ -104,7 +103,7 @@ func (e *Engine) problemOf(err error, k Key) problem {
 		case errors.Is(err, errNamespace):
 			p.namespace, said = true, "namespace "+k.Namespace+" does not exist, and the agent may not create namespaces"
 		case secret:
-			said = "the agent may not write Secrets in namespace " + k.Namespace
+			said = "the agent may not write " + k.Kind + "s in namespace " + k.Namespace
 		}
 	case ReasonAdmissionRefused:
 		if secret {

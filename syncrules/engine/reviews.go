@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -291,6 +292,11 @@ func (l Lack) where() string {
 
 // grant is the command that a person with the right to do so can paste.
 func (l Lack) grant(name, label string, verbs []string) string {
+	for _, word := range []string{l.Resource.Resource, l.Resource.Group} {
+		if word != "" && len(validation.IsDNS1123Subdomain(word)) > 0 {
+			return "a ClusterRole with the label " + label + "=true" // the peer has it named so: no shell is to see that
+		}
+	}
 	resources := l.Resource.Resource
 	if i := slices.Index(verbs, updateStatus); i >= 0 {
 		verbs, resources = slices.Delete(slices.Clone(verbs), i, i+1), resources+", "+resources+"/status"

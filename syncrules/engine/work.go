@@ -78,7 +78,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	}
 	w, err := e.weigh(j)
 	if err != nil {
-		p := e.problemOf(err, j.key)
+		p := e.problemOf(err, j.key, j.secret())
 		return outcome{problem: &p}
 	}
 	if j.foreign && j.local == nil {
@@ -98,17 +98,20 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
+	action := out.decision.Action
 	err = e.write(ctx, j, w, &out)
 	switch {
 	case errors.Is(err, errRace):
 		out.again = raceRetry
 	case err != nil:
-		p := e.problemOf(err, j.key)
+		p := e.problemOf(err, j.key, j.secret())
 		out.problem = &p
+	case out.decision.Action != action:
+		err = errRace // something was in the way: nothing was written
 	default:
 		out.wrote = true
 	}
-	e.metrics.write(out.decision.Action, err)
+	e.metrics.write(action, err)
 	return out
 }
 
@@ -156,7 +159,7 @@ func (e *Engine) lookAtForeign(ctx context.Context, j *job, w *weighed) (done bo
 			return true, out
 		}
 		if !errors.Is(err, errRace) {
-			p := e.problemOf(err, j.key)
+			p := e.problemOf(err, j.key, j.secret())
 			out.problem = &p
 			return true, out
 		}

@@ -1,0 +1,107 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// A rule that the guard has stopped, and that an edit then spoils, must not end the agent when an event of its old
+// watch comes.
+func TestSpoiledRuleThatWasGuarded(t *testing.T) {
+	e := &Engine{rules: map[string]*rule{"r": {name: "r", guarded: true}}}
+	e.recount([]string{"r"})
+}
+
+// A sighting is called without the lock: the rule that it is for may have become unusable by then.
+func TestSightingOfASpoiledRule(t *testing.T) {
+	r := newRule(testRule("r"), Options{}.Consent)
+	g := &sighting{rules: []*rule{r}}
+	r.compiled = nil
+	if !g.keep(configMap("x", "1")) {
+		t.Error("the rule that the sighting was opened for is not asked")
+	}
+}
+
+// The content of a Secret is no less secret where a rule makes something else of it.
+func TestRefusalOfWhatWasASecret(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.admits(func(o *unstructured.Unstructured) error {
+			return errInvalidCause("Invalid value: " + fmt.Sprint(o.Object["data"]))
+		})
+		r := toKind(testRule("r"), "Thing")
+		r.Spec.GVK.Kind = "Secret"
+		w.setRule(r)
+		w.peers[a].put(&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "s", "namespace": "default"},
+			"data": map[string]any{"v": "aHVudGVyMg=="},
+		}})
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonInvalidObject)
+		if text := fmt.Sprint(w.report("r"), w.events); strings.Contains(text, "aHVudGVyMg") {
+			t.Errorf("the report tells of the content: %s", text)
+		}
+	})
+}
+
+// Nothing was written where an object is in the way, and so nothing was brought up to date.
+func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.put(configMap("x", "mine"))
+		w.peers[a].put(configMap("x", "1"))
+		w.setRule(testRule("r"))
+		w.settle()
+		time.Sleep(eventEvery)
+		w.settle()
+		if done := w.eventsOf(EventReconciled); len(done) > 0 {
+			t.Errorf("events %v", done)
+		}
+		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+	})
+}
+
+// Deletions of a kind that is not served here are proof of nothing that will ever be decided.
+func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
+	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[place]*entry{}, gone: map[passage]struct{}{}, burden: &burden{}}
+	e := &Engine{
+		copies: map[schema.GroupKind]*copySet{}, holders: map[schema.GroupKind]map[place][]holding{}, pending: map[Key]bool{},
+		pendings: map[schema.GroupKind]int{}, rules: map[string]*rule{}, queue: workqueue.NewTypedDelayingQueue[Key](),
+	}
+	defer e.queue.ShutDown()
+	f := &feed{e: e, v: v}
+	v.feed = f
+	for i := range maxGone + 100 {
+		at := place{"default", fmt.Sprint("x", i)}
+		e.putEntry(v, at, &entry{})
+		f.Delete(at.namespace, at.name, nil)
+	}
+	if len(v.gone) != maxGone {
+		t.Errorf("%d deletions are remembered", len(v.gone))
+	}
+}
+
+// What a peer calls a kind must not reach a shell.
+func TestGrantTakesNoWordOfAPeer(t *testing.T) {
+	for _, l := range []Lack{
+		{Resource: schema.GroupResource{Group: "example.com", Resource: "x}' ; reboot; '"}},
+		{Resource: schema.GroupResource{Group: "'$(reboot)'", Resource: "things"}},
+	} {
+		if text := l.grant("read", v1alpha1.LabelReaderAggregated, readVerbs()); strings.Contains(text, "reboot") {
+			t.Error(text)
+		}
+	}
+	if text := (Lack{Resource: schema.GroupResource{Resource: "secrets"}}).grant("read", "l", readVerbs()); !strings.HasPrefix(text, "kubectl apply") {
+		t.Error(text)
+	}
+}
