@@ -240,7 +240,10 @@ func (s *summary) ask(e *Engine, r *rule, p *peer, from, to Key, mine *copied) *
 	case lacking, deleted, elsewhere:
 		switch {
 		case mine == nil:
-		case !mine.selectedBy(r):
+		case !r.covers(from) && !e.viewsLive(r, p.ClusterID):
+			// Its marks name a source that the rule does not read. They may have been changed here.
+			s.hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
+		case !mine.selectedBy(r) && (!r.suspect || r.judged[p.ClusterID]):
 			s.release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
 		case !r.judged[p.ClusterID], !e.localsComplete(r):
 			s.hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")

@@ -124,6 +124,11 @@ const (
 	present
 )
 
+// covers says that the rule reads objects of the place at its sources.
+func (r *rule) covers(from Key) bool {
+	return r.kind() == from.GroupKind && slices.ContainsFunc(r.scopes, func(s Scope) bool { return s.covers(from.Namespace) })
+}
+
 // find asks the views of a peer for the source that a rule makes a copy of. mu is held.
 func (e *Engine) find(r *rule, peer string, from, to Key) (found, *entry) {
 	if r.kind() != from.GroupKind {

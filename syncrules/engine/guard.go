@@ -74,7 +74,8 @@ func (e *Engine) guard(r *rule) {
 		r.sender.dirty = r.sender.dirty || r.guarded // its condition tells of them
 	}
 	was := r.guarded
-	r.guarded = r.compiled.Deletion() == v1alpha1.DeletionDelete &&
+	deletes := r.compiled.Deletion() == v1alpha1.DeletionDelete || r.suspect && r.compiled.RuleDeletion() == v1alpha1.DeletionDelete
+	r.guarded = deletes &&
 		syncrules.Guarded(r.absent, r.copies) && r.absent > r.confirm
 	if was != r.guarded {
 		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)

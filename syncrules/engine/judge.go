@@ -103,7 +103,7 @@ func (e *Engine) countLacking(r *rule, owner string) {
 	}
 	for _, gk := range r.kinds {
 		for at, c := range e.copies[gk].of(owner) {
-			if !c.ruled(r.name) || !c.selectedBy(r) {
+			if !c.ruled(r.name) || !c.selectedBy(r) && !r.suspect {
 				continue
 			}
 			k := Key{gk, at.namespace, at.name}

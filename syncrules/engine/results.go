@@ -56,6 +56,10 @@ type note struct {
 	pace      *rate.Limiter
 	failures  int
 	recreated uint64 // the content that the copy was made anew for
+	// content was written last, at wrote, and repeats times in a row.
+	content uint64
+	wrote   time.Time
+	repeats int
 }
 
 // calm ends the back-off; safe on nil.
@@ -70,7 +74,7 @@ func (e *Engine) note(k Key) *note {
 	if n == nil {
 		if len(e.notes) >= 4096 && len(e.notes)&(len(e.notes)-1) == 0 { // at powers of two
 			for old, n := range e.notes {
-				if n.failures == 0 && n.recreated == 0 && (n.pace == nil || n.pace.Tokens() >= PaceBurst) {
+				if n.failures == 0 && n.recreated == 0 && n.repeats <= PaceBurst && (n.pace == nil || n.pace.Tokens() >= PaceBurst) {
 					delete(e.notes, old)
 				}
 			}
@@ -82,21 +86,52 @@ func (e *Engine) note(k Key) *note {
 }
 
 // pace is how long the write must wait. Labels or annotations that come back as fast as that are somebody
-// else's: they are left alone from then on.
-func (e *Engine) pace(k Key, d syncrules.Decision) time.Duration {
+// else's: they are left alone from then on. Anything else that does is fought over ever more slowly.
+func (e *Engine) pace(j *job, d syncrules.Decision) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := e.note(k)
+	n, now := e.note(j.key), time.Now()
+	if wait := n.spacing() - now.Sub(n.wrote); n.repeats > 0 && wait > 0 && j.content(d.Owner) == n.content {
+		return wait
+	}
 	if n.pace == nil {
 		n.pace = rate.NewLimiter(PaceRate, PaceBurst)
 	}
 	if n.pace.Allow() {
+		if content := j.content(d.Owner); content != n.content || now.Sub(n.wrote) > time.Second+2*n.spacing() {
+			n.content, n.repeats = content, 0
+		} else {
+			n.repeats++
+		}
+		n.wrote = now
 		return 0
 	}
-	if c := e.copyAt(k); c != nil && d.Difference == syncrules.Extra {
+	if c := e.copyAt(j.key); c != nil && d.Difference == syncrules.Extra {
 		c.tolerated = true
 	}
 	return time.Second / PaceRate
+}
+
+// paceLongest is how long the same content waits in the end, where something changes it back each time.
+const paceLongest = 5 * time.Minute
+
+// spacing is the time between two writes of the same content that follow each other: none for a burst, and then
+// twice as long after every few.
+func (n *note) spacing() time.Duration {
+	if n.repeats <= PaceBurst {
+		return 0
+	}
+	return min(time.Second/PaceRate<<min((n.repeats-PaceBurst)/PaceRate, 16), paceLongest)
+}
+
+// content tells what an origin offers for the key from what it offered before; 0 for nothing.
+func (j *job) content(origin string) uint64 {
+	for i := range j.claims {
+		if j.claims[i].Origin == origin {
+			return j.claims[i].content
+		}
+	}
+	return 0
 }
 
 // record takes in what became of a key. mu is held.

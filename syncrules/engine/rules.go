@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -49,8 +50,11 @@ type rule struct {
 	judged map[string]bool
 	// lacking are the copies, by owner, that are lacking without a deletion having been seen: absent of
 	// copies; guarded when they are too many.
-	lacking        map[string]map[place]struct{}
-	guarded        bool
+	lacking map[string]map[place]struct{}
+	guarded bool
+	// suspect says that the guard had stopped the rule when its selection was edited: then the edit is no reason to
+	// believe what was missing, and the copies that it lets go of count, too.
+	suspect        bool
 	absent, copies int
 	lost           []time.Time // copies deleted lately, with Options.GuardLive
 
@@ -127,6 +131,8 @@ func (r *rule) inherit(old *rule) {
 	r.guarded, r.absent, r.copies, r.lost = old.guarded, old.absent, old.copies, old.lost // until they are counted again
 	if r.selection == old.selection {
 		r.judged = old.judged
+	} else {
+		r.suspect = old.guarded
 	}
 }
 
@@ -163,18 +169,21 @@ func (e *Engine) indexKinds() {
 		if r.clash = ""; r.compiled == nil {
 			continue
 		}
-		versions := map[*schema.GroupVersionKind]schema.GroupVersionKind{&source.read: r.compiled.Kind()}
-		for _, s := range r.targets {
-			versions[&of(s.GVK.GroupKind()).written] = s.GVK
+		type version struct{ have, want *schema.GroupVersionKind }
+		read := r.compiled.Kind()
+		versions := []version{{&source.read, &read}}
+		for i := range r.targets {
+			gvk := &r.targets[i].GVK
+			versions = append(versions, version{&of(gvk.GroupKind()).written, gvk})
 		}
-		for have, want := range versions {
-			if !have.Empty() && *have != want {
-				r.clash = fmt.Sprintf("it is about version %s of %s, another rule about %s; use one version for all", want.Version, want.GroupKind(), have.Version)
+		for _, v := range versions {
+			if r.clash == "" && !v.have.Empty() && *v.have != *v.want {
+				r.clash = fmt.Sprintf("it is about version %s of %s, another rule about %s; use one version for all", v.want.Version, v.want.GroupKind(), v.have.Version)
 			}
 		}
-		for have, want := range versions {
+		for _, v := range versions {
 			if r.clash == "" {
-				*have = want
+				*v.have = *v.want
 			}
 		}
 		for _, gk := range r.kinds {
@@ -252,6 +261,11 @@ func (e *Engine) relate(r *rule, p *peer) (rel relation, watch bool, why string)
 // covers says whether objects of a namespace are in the scope; "" stands for a kind outside namespaces.
 func (s Scope) covers(namespace string) bool {
 	return s.Namespace == "" || namespace == "" || s.Namespace == namespace
+}
+
+// holds says that an API server which answers truly may return the object for the scope.
+func (s Scope) holds(obj *unstructured.Unstructured) bool {
+	return obj.GroupVersionKind() == s.GVK && obj.GetName() != "" && (s.Namespace == "" || obj.GetNamespace() == s.Namespace)
 }
 
 func sortScopes(scopes []Scope) {

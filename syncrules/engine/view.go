@@ -113,7 +113,7 @@ func (f *feed) serves(p *peer, rules []*rule) bool {
 // keep is what the source is asked for: objects that a rule selects and that are nobody's copies, unless they
 // are too many.
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
-	return isSource(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) }) && f.admit(obj)
+	return isSource(obj) && f.v.scope.holds(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) }) && f.admit(obj)
 }
 
 // isSource says that the object is of the cluster that it is in.
@@ -123,7 +123,7 @@ func isSource(obj *unstructured.Unstructured) bool {
 
 // judge is the entry of an object, nil when no rule selects it.
 func (f *feed) judge(obj *unstructured.Unstructured) *entry {
-	if !isSource(obj) {
+	if !isSource(obj) || !f.v.scope.holds(obj) {
 		return nil
 	}
 	var names []string
@@ -325,7 +325,8 @@ func (e *Engine) turnedLive(v *view) {
 	for _, to := range e.writtenFrom(v.judges) {
 		for at, c := range e.copies[to].of(v.peer) {
 			k := Key{to, at.namespace, at.name}
-			if from := c.source(k); from.GroupKind == gk && v.scope.covers(from.Namespace) {
+			// The marks of a copy that moved may have been changed here, and lead anywhere.
+			if from := c.source(k); c.moved != nil || from.GroupKind == gk && v.scope.covers(from.Namespace) {
 				e.enqueue(k)
 			}
 		}

@@ -92,7 +92,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	default:
 		return out
 	}
-	if wait := e.pace(j.key, out.decision); wait > 0 {
+	if wait := e.pace(j, out.decision); wait > 0 {
 		out.slowed, out.again = true, wait
 		return out
 	}
