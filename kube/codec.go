@@ -6,6 +6,7 @@ package kube
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +47,23 @@ func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 		}
 	}
 	return out
+}
+
+// EncoderForVersion implements runtime.NegotiatedSerializer.
+func (c codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
+	return objectEncoder{c.NegotiatedSerializer.EncoderForVersion(e, gv)}
+}
+
+// objectEncoder encodes an object once; the library's own encodes it and then goes over the result again.
+type objectEncoder struct{ runtime.Encoder }
+
+// Encode implements runtime.Encoder.
+func (e objectEncoder) Encode(obj runtime.Object, w io.Writer) error {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return e.Encoder.Encode(obj, w)
+	}
+	return json.NewEncoder(w).Encode(u.Object)
 }
 
 // objectCodec decodes one object.

@@ -68,6 +68,27 @@ func TestCodecDecodesAsTheDynamicClient(t *testing.T) {
 	}
 }
 
+// What is sent is the same, byte for byte.
+func TestCodecEncodesAsTheDynamicClient(t *testing.T) {
+	t.Parallel()
+	next := dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer
+	theirs, ours := serializers(t)
+	for _, data := range []string{oneSecret, oneStatus} {
+		obj, _, err := theirs.Serializer.Decode([]byte(data), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, wantErr := runtime.Encode(next.EncoderForVersion(theirs.Serializer, nil), obj)
+		got, gotErr := runtime.Encode(newCodec(next).EncoderForVersion(ours.Serializer, nil), obj)
+		if wantErr != nil || gotErr != nil {
+			t.Fatal(wantErr, gotErr)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // events reads a stream to its end.
 func events(info runtime.SerializerInfo, r io.Reader) (out []string, err error) {
 	frames := info.StreamSerializer.NewFrameReader(io.NopCloser(r))
