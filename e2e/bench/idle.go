@@ -73,6 +73,9 @@ func firstCopyOnce(ctx context.Context, b *bed, source *conn, w way, name string
 	return took, b.deleteRule(ctx, w)
 }
 
+// untilTold is a little more than agents take to sum up in events what happened.
+const untilTold = 35 * time.Second
+
 // idle watches agents while nothing changes. 100 copies are in every cluster but the source.
 func idle(ctx context.Context, b *bed) error {
 	names, drop, err := b.populate(ctx, 100)
@@ -80,6 +83,9 @@ func idle(ctx context.Context, b *bed) error {
 		return err
 	}
 	if err := b.settled(ctx); err != nil {
+		return err
+	}
+	if err := pause(ctx, untilTold); err != nil {
 		return err
 	}
 	before, err := readUsages(ctx, b.fleet.Clusters)
