@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -33,23 +32,23 @@ func (e *Engine) lost(v *view, from place, ent *entry) {
 	}
 }
 
-// lostCopy remembers that a copy of the rules was deleted because its source is gone. mu is held.
-func (e *Engine) lostCopy(rules []string) {
-	if !e.o.GuardLive {
+// lostCopy says that a copy is gone; if it was counted as lacking, it goes on counting, for a while, as lost. So every
+// copy counts once, from when its source was gone. mu is held.
+func (e *Engine) lostCopy(rule, owner string, from place) {
+	r := e.rules[rule]
+	if r == nil {
 		return
 	}
-	for _, name := range rules {
-		if r := e.rules[name]; r != nil {
-			r.lost = append(r.lost, time.Now())
-		}
+	if _, counted := r.lacking[owner][from]; counted && e.o.GuardLive {
+		r.lost = append(r.lost, time.Now())
 	}
+	e.lacksNot(rule, owner, from)
 }
 
-// recent is how many copies of the rule were deleted within the window; while the rule is stopped they go on
-// counting.
+// recent is how many copies of the rule were lost within the window; while the rule is stopped they go on counting.
 func (r *rule) recent(now time.Time) int {
-	if !r.guarded {
-		r.lost = slices.DeleteFunc(r.lost, func(at time.Time) bool { return now.Sub(at) > guardWindow })
+	for !r.guarded && len(r.lost) > 0 && now.Sub(r.lost[0]) > guardWindow {
+		r.lost = r.lost[1:]
 	}
 	return len(r.lost)
 }

@@ -142,7 +142,7 @@ func (e *Engine) dropCopy(k Key) {
 	}
 	from := old.source(k)
 	for _, name := range old.rules {
-		e.lacksNot(name, old.owner, from.place())
+		e.lostCopy(name, old.owner, from.place())
 	}
 	for s, v := range e.views[old.owner] {
 		if s.GVK.GroupKind() == from.GroupKind {

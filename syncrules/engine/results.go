@@ -144,9 +144,6 @@ func (e *Engine) record(j *job, out outcome) {
 		e.suspectWrite(out.decision, out.problem)
 	}
 	e.replace(k, r)
-	if out.wrote && out.decision.Action == syncrules.Delete {
-		e.lostCopy(j.local.rules)
-	}
 	if out.wrote && e.draining && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
 		e.poke()
 	}

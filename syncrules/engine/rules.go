@@ -56,7 +56,7 @@ type rule struct {
 	// believe what was missing, and the copies that it lets go of count, too.
 	suspect        bool
 	absent, copies int
-	lost           []time.Time // copies deleted lately, with Options.GuardLive
+	lost           []time.Time // when copies that were lacking went, with Options.GuardLive
 
 	tally  tally
 	sender sender
