@@ -78,6 +78,7 @@ type session struct {
 	hears        *loop[string]      // members to be asked for all that they published
 	chores       *loop[chore]       // what the agent does for itself
 
+	reopening  sync.Mutex // from seeing an unknown epoch of this cluster to having opened one after it
 	publishing sync.Mutex // from reading an object to handing it to the replica
 
 	refusedMu sync.Mutex
@@ -135,6 +136,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 		options: o, log: a.log, client: client, health: health,
 		refused: map[refusal]entryNumber{}, private: &private{client: client, namespace: o.privateNamespace()},
 	}
+	client.Positions = kube.TrustingPositions(s.freeze)
 	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
 		return nil, s.explain(err)
 	}

@@ -31,7 +31,7 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 		if err := s.reopen(ctx); err != nil {
 			return err
 		}
-		return s.publishAll(ctx)
+		return s.publishAll()
 	case choreVersion:
 		version, err := s.client.ServerVersion(ctx)
 		if err != nil {

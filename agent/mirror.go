@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,16 +27,12 @@ type mirror struct {
 
 	index  cache.Indexer
 	synced chan struct{} // closed when the observer has seen the first complete list
-	isNot  bool          // synced yet
+	once   sync.Once     // closes it
 }
 
-// observer is told of what the index holds already.
-type observer struct {
-	// added is told whether the object is part of the first list.
-	added   func(o any, first bool)
-	changed func(before, now any)
-	gone    func(last any)
-}
+// observer is told of what the index holds already: what was there, nil for a new object, and what is; or nil and the
+// last state of an object that is gone.
+type observer func(before, now any)
 
 func newMirror[T any, P interface {
 	*T
@@ -50,7 +47,7 @@ func newMirror[T any, P interface {
 			}
 			return trim(o), nil
 		},
-		index: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), synced: make(chan struct{}), isNot: true,
+		index: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), synced: make(chan struct{}),
 	}
 }
 
@@ -74,10 +71,7 @@ func (m *mirror) Replace(objs []*unstructured.Unstructured, _ string) {
 	for _, o := range gone {
 		m.remove(o, o)
 	}
-	if m.isNot {
-		m.isNot = false
-		close(m.synced)
-	}
+	m.once.Do(func() { close(m.synced) })
 }
 
 func (m *mirror) Upsert(u *unstructured.Unstructured) {
@@ -86,7 +80,7 @@ func (m *mirror) Upsert(u *unstructured.Unstructured) {
 		m.log.Error("an object of the local API server cannot be read and stays as it was", "error", err)
 		return
 	}
-	before, known, _ := m.index.GetByKey(keyOf(now)) // this index returns no error
+	before, _, _ := m.index.GetByKey(keyOf(now)) // this index returns no error
 	if was, ok := before.(metav1.Object); ok && was.GetUID() == now.GetUID() && was.GetResourceVersion() == now.GetResourceVersion() {
 		return // a new list
 	}
@@ -94,11 +88,7 @@ func (m *mirror) Upsert(u *unstructured.Unstructured) {
 		m.log.Error("an object cannot be kept", "error", err)
 		return
 	}
-	if known {
-		m.told.changed(before, now)
-	} else {
-		m.told.added(now, m.isNot)
-	}
+	m.told(before, now)
 }
 
 func (m *mirror) Delete(_, _ string, u *unstructured.Unstructured) {
@@ -118,7 +108,7 @@ func (m *mirror) remove(known, last any) {
 		m.log.Error("an object cannot be dropped", "error", err)
 		return
 	}
-	m.told.gone(last)
+	m.told(nil, last)
 }
 
 // Health is for the log alone: the registry is as it was last known while the API server is away, and what needs

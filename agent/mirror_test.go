@@ -26,10 +26,12 @@ func TestMirror(t *testing.T) {
 		_, there, _ := m.index.GetByKey(c.GetName())
 		told = append(told, fmt.Sprintf("%s %s=%s there %t", what, c.GetName(), c.GetResourceVersion(), there))
 	}
-	m = newMirror(kube.WatchOptions{}, whole[v1alpha1.Cluster], nil, observer{
-		added:   func(o any, first bool) { say(fmt.Sprintf("added, first %t,", first), o) },
-		changed: func(before, now any) { say("from "+before.(metav1.Object).GetResourceVersion(), now) },
-		gone:    func(last any) { say("gone", last) },
+	m = newMirror(kube.WatchOptions{}, whole[v1alpha1.Cluster], nil, func(before, now any) {
+		if was, ok := before.(metav1.Object); ok {
+			say("from "+was.GetResourceVersion(), now)
+		} else {
+			say("new or gone:", now)
+		}
 	}, slog.New(slog.DiscardHandler))
 	object := func(name, version string) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterID": "id-" + name}}}
@@ -52,16 +54,16 @@ func TestMirror(t *testing.T) {
 		told = nil
 	}
 	m.Replace([]*unstructured.Unstructured{object("a", "1"), object("b", "2")}, "2")
-	want("added, first true, a=1 there true", "added, first true, b=2 there true")
+	want("new or gone: a=1 there true", "new or gone: b=2 there true")
 	<-m.synced
 	m.Upsert(object("c", "3"))
 	m.Upsert(object("a", "4"))
 	m.Delete("", "b", object("b", "5"))
 	m.Delete("", "b", object("b", "6"))
-	want("added, first false, c=3 there true", "from 1 a=4 there true", "gone b=5 there false")
+	want("new or gone: c=3 there true", "from 1 a=4 there true", "new or gone: b=5 there false")
 	m.Upsert(broken("a", "7"))
 	m.Replace([]*unstructured.Unstructured{broken("a", "7"), object("d", "8")}, "8")
-	want("added, first false, d=8 there true", "gone c=3 there false")
+	want("new or gone: d=8 there true", "new or gone: c=3 there false")
 	m.Replace([]*unstructured.Unstructured{object("a", "4"), object("d", "6")}, "6")
 	want("from 8 d=6 there true")
 }

@@ -19,10 +19,7 @@ import (
 
 // publishAll hands everything that this cluster owns to the replica and then marks the epoch complete:
 // from there on, what an earlier epoch held and this one does not is known to be gone.
-func (s *session) publishAll(ctx context.Context) error {
-	if frozen, err := s.restored(ctx); frozen || err != nil {
-		return err
-	}
+func (s *session) publishAll() error {
 	var errs []error
 	put := func(kind replica.Kind, name string) {
 		if err := s.publishLocal(replica.Key{Kind: kind, Name: name}); err != nil {
@@ -42,6 +39,9 @@ func (s *session) publishAll(ctx context.Context) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err // not complete: nobody may take what is missing for deleted
+	}
+	if s.restore.isFrozen() {
+		return nil // nor what was not put; once it is confirmed, everything is put up again
 	}
 	s.mesh.Broadcast(s.replica.Complete()...)
 	return nil
@@ -69,15 +69,8 @@ func (s *session) publishKey(ctx context.Context, key replica.Key) error {
 			return err
 		}
 	}
-	frozen, err := s.restored(ctx)
-	if err != nil {
-		return err
-	}
 	if key.Kind == replica.KindRule {
 		s.settleRule(key.Name, true)
-	}
-	if frozen {
-		return nil // until it is confirmed; then everything is put up again
 	}
 	return s.publishLocal(key)
 }
@@ -88,6 +81,9 @@ func (s *session) publishLocal(key replica.Key) error {
 	s.publishing.Lock() // or what was read first might be published last
 	defer s.publishing.Unlock()
 	status, payload, err := s.local(key)
+	if s.restore.isFrozen() {
+		return nil // until it is confirmed; then everything is put up again
+	}
 	if err != nil {
 		return fmt.Errorf("encode %s %s: %w", kindName(key.Kind), key.Name, err)
 	}
@@ -155,6 +151,8 @@ func (s *session) withheld(o metav1.Object) bool {
 // recorded epoch was restored from a backup, and what else we have may be as old, or another agent signs with this
 // cluster's key. So a person has to agree. The new epoch is recorded before it is used.
 func (s *session) reopen(ctx context.Context) error {
+	s.reopening.Lock() // what is being met already is no news
+	defer s.reopening.Unlock()
 	seen := s.replica.OwnEpochSeen()
 	if seen == 0 {
 		return nil
@@ -172,6 +170,7 @@ func (s *session) reopen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open epoch %d: %w", epoch, err)
 	}
+	s.restore.reopened()
 	s.mesh.Broadcast(messages...)
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,14 +45,14 @@ func newRegistry(s *session) *registry {
 		return nil, nil
 	}}
 	watched := func(kind schema.GroupVersionKind) kube.WatchOptions { return kube.WatchOptions{GVK: kind} }
-	clusters := newMirror(watched(s.client.Clusters().Kind()), whole[v1alpha1.Cluster], byClusterID, r.observer(r.clusterChanged), s.log)
-	rules := newMirror(watched(s.client.Rules().Kind()), whole[v1alpha1.ResourceSyncRule], nil, r.observer(r.ruleChanged), s.log)
-	features := newMirror(watched(s.client.Features().Kind()), whole[v1alpha1.ClusterFeature], nil, r.observer(r.featureChanged), s.log)
+	clusters := newMirror(watched(s.client.Clusters().Kind()), whole[v1alpha1.Cluster], byClusterID, r.clusterChanged, s.log)
+	rules := newMirror(watched(s.client.Rules().Kind()), whole[v1alpha1.ResourceSyncRule], nil, r.ruleChanged, s.log)
+	features := newMirror(watched(s.client.Features().Kind()), whole[v1alpha1.ClusterFeature], nil, r.featureChanged, s.log)
 	credentials := s.client.Secrets(s.options.Namespace)
 	secrets := newMirror(kube.WatchOptions{
 		GVK: credentials.Kind(), Namespace: s.options.Namespace,
 		FieldSelector: fields.OneTermEqualSelector("type", v1alpha1.SecretType).String(),
-	}, withoutData, nil, r.observer(r.secretChanged), s.log)
+	}, withoutData, nil, r.secretChanged, s.log)
 
 	r.mirrors = []*mirror{clusters, rules, features, secrets}
 	r.clusterIndex, r.secrets = clusters.index, secrets.index
@@ -61,45 +60,6 @@ func newRegistry(s *session) *registry {
 	r.rules = listers.NewResourceSyncRuleLister(rules.index)
 	r.features = listers.NewClusterFeatureLister(features.index)
 	return r
-}
-
-// observer hands on to changed what happens to the objects of a kind.
-func (r *registry) observer(changed func(before, now any)) observer {
-	return observer{
-		added: func(o any, first bool) {
-			if first {
-				r.saw(o, (*versions).listed)
-			} else {
-				r.saw(o, (*versions).saw)
-			}
-			changed(nil, o)
-		},
-		changed: func(before, now any) {
-			r.saw(now, (*versions).saw)
-			changed(before, now)
-		},
-		gone: func(last any) {
-			r.saw(last, (*versions).sawGone)
-			changed(nil, last)
-		},
-	}
-}
-
-// saw hands the version of an object to what watches over their order.
-func (r *registry) saw(o any, take func(*versions, replica.Kind, string)) {
-	kind := replica.KindCluster
-	switch o.(type) {
-	case *v1alpha1.Cluster:
-	case *v1alpha1.ResourceSyncRule:
-		kind = replica.KindRule
-	case *v1alpha1.ClusterFeature:
-		kind = replica.KindFeature
-	default:
-		return
-	}
-	if object, err := meta.Accessor(o); err == nil {
-		take(&r.session.restore.versions, kind, object.GetResourceVersion())
-	}
 }
 
 // start keeps the registry until ctx ends, in group, and returns when every handler has seen the first complete

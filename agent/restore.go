@@ -21,96 +21,20 @@ import (
 )
 
 // A local API server that was restored from a backup says that what was made since then does not exist, and means
-// nothing by it. There are two signs: an object or a list older than what was read before, and, after a restart,
+// nothing by it. There are two signs: a history without what was read before (kube.Positions), and, after a restart,
 // members that hold entries of an epoch which this cluster has no record of. On either, nothing is published and
 // no rule is taken for deleted or edited until a person confirms that this is how things are now.
+//
+// The freeze begins before the registry takes in anything of the new history. So whoever reads the registry and asks
+// after that whether there is a freeze acts on nothing that a restore has brought.
 
 // errRestored is what the Cluster object says meanwhile.
 var errRestored = errors.New("the API server of this cluster went back in time, as after a restore, or another agent publishes as this cluster: nothing is published from here until you have brought back what is missing, stopped the other agent if there is one, and confirm that this is the state to go on from")
-
-// versions are the highest resourceVersions that were read, by kind. Kinds may be stored apart, and so are not
-// compared with each other.
-type versions struct {
-	mu      sync.Mutex
-	highest map[replica.Kind]string
-	doubt   map[replica.Kind]bool // something older was read since
-}
-
-// listed takes in the version of an object of the first list, which has no order.
-func (v *versions) listed(kind replica.Kind, version string) {
-	v.saw(kind, version)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.doubt, kind)
-}
-
-// saw takes in the version of an object that was read. A watch brings them in order; a list that replaces what was
-// known does not, and is compared.
-func (v *versions) saw(kind replica.Kind, version string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.highest == nil {
-		v.highest, v.doubt = map[replica.Kind]string{}, map[replica.Kind]bool{}
-	}
-	switch order, err := resourceversion.CompareResourceVersion(version, v.highest[kind]); {
-	case v.highest[kind] == "", err == nil && order > 0:
-		v.highest[kind] = version
-	case err == nil && order < 0:
-		v.doubt[kind] = true
-	}
-}
-
-// sawGone takes in a deletion. One that was seen live carries the version of the deletion; one that was concluded
-// from a list carries what was known before.
-func (v *versions) sawGone(kind replica.Kind, version string) {
-	v.mu.Lock()
-	order, err := resourceversion.CompareResourceVersion(version, v.highest[kind])
-	if v.doubt != nil && err == nil && order <= 0 {
-		v.doubt[kind] = true
-	}
-	v.mu.Unlock()
-	v.saw(kind, version)
-}
-
-// wentBack asks the API server, once for each kind in doubt, whether its present is before what was read.
-func (v *versions) wentBack(present func(replica.Kind) (string, error)) (bool, error) {
-	for _, kind := range [...]replica.Kind{replica.KindCluster, replica.KindRule, replica.KindFeature} {
-		v.mu.Lock()
-		doubt, highest := v.doubt[kind], v.highest[kind]
-		delete(v.doubt, kind) // what comes from here on is doubted anew
-		v.mu.Unlock()
-		if !doubt {
-			continue
-		}
-		now, err := present(kind)
-		if err == nil {
-			var order int
-			order, err = resourceversion.CompareResourceVersion(now, highest)
-			if err == nil && order < 0 {
-				return true, nil
-			}
-		}
-		if err != nil {
-			v.mu.Lock()
-			v.doubt[kind] = true
-			v.mu.Unlock()
-			return false, fmt.Errorf("compare what the API server has with what it had: %w", err)
-		}
-	}
-	return false, nil
-}
 
 // older says that an API server which only goes forward could not follow was with now.
 func older(now, was metav1.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(now.GetResourceVersion(), was.GetResourceVersion())
 	return err == nil && order < 0
-}
-
-// accept makes the present the highest again.
-func (v *versions) accept() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.highest, v.doubt = nil, nil
 }
 
 // freeze is what is recorded while this cluster waits for the confirmation of a restore.
@@ -123,8 +47,6 @@ type freeze struct {
 
 // restore is whether this cluster waits for the confirmation of a restore. The zero value does not.
 type restore struct {
-	versions versions
-
 	mu      sync.Mutex
 	frozen  *freeze // nil when it does not
 	reopens bool    // confirmed: a higher epoch may be opened, once
@@ -170,44 +92,22 @@ func (r *restore) hear(token string) (first, ends bool) {
 	return false, true
 }
 
-// mayReopen says whether a person has confirmed, since it was last asked, that an epoch which members know of and
-// this cluster does not is to be followed by another one.
+// mayReopen says whether a person has confirmed that an epoch which members know of and this cluster does not is to
+// be followed by another one. That holds until reopened.
 func (r *restore) mayReopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	may := r.reopens
+	return r.reopens
+}
+
+func (r *restore) reopened() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.reopens = false
-	return may
-}
-
-// presentVersion is the version that the API server is at, for one kind.
-func (s *session) presentVersion(ctx context.Context, kind replica.Kind) (string, error) {
-	switch kind {
-	case replica.KindCluster:
-		return s.client.Clusters().Position(ctx)
-	case replica.KindRule:
-		return s.client.Rules().Position(ctx)
-	case replica.KindFeature:
-		return s.client.Features().Position(ctx)
-	}
-	return "", fmt.Errorf("kind %d is not watched", kind)
-}
-
-// restored says whether what the local API server says must not be published. It is asked before everything that
-// is published.
-func (s *session) restored(ctx context.Context) (bool, error) {
-	if s.restore.isFrozen() {
-		return true, nil
-	}
-	back, err := s.restore.versions.wentBack(func(kind replica.Kind) (string, error) { return s.presentVersion(ctx, kind) })
-	if back {
-		s.freeze()
-	}
-	return back, err
 }
 
 // freeze stops publishing until the annotation on the Cluster object changes. That is recorded, since to start
-// again is no confirmation.
+// again is no confirmation. It does not block: a watch of the local API server waits for it.
 func (s *session) freeze() {
 	s.restore.mu.Lock()
 	was := s.restore.frozen != nil
@@ -247,7 +147,6 @@ func (s *session) confirmed(ctx context.Context) (bool, error) {
 	if !ends {
 		return false, nil
 	}
-	s.restore.versions.accept()
 	s.log.Warn("the restore of the local API server was confirmed: going on from what it has", "confirmation", token)
 	_ = s.problems.set(problemRestored, nil)
 	for _, name := range s.restore.names() {
@@ -291,6 +190,7 @@ func (r *restore) names() []string {
 func (s *session) settleRule(name string, own bool) {
 	s.restore.telling.Lock()
 	defer s.restore.telling.Unlock()
+	current, err := s.registry.rules.Get(name)
 	s.restore.mu.Lock()
 	owner, unsettled := s.restore.unsettled[name]
 	frozen := s.restore.frozen != nil
@@ -299,7 +199,6 @@ func (s *session) settleRule(name string, own bool) {
 		return
 	}
 	key := replica.Key{Kind: replica.KindRule, Name: name}
-	current, err := s.registry.rules.Get(name)
 	if err == nil {
 		if e, ok := s.replica.Lookup(key, owner); ok && !own {
 			if p, err := decodeRule(owner, name, e.Payload); err == nil && !equality.Semantic.DeepEqual(p.Spec, current.Spec) {

@@ -26,8 +26,9 @@ const requestTimeout = 30 * time.Second
 // into the program, which is half of an idle agent's memory.
 type Client struct {
 	Config *rest.Config
-	// Positions of NewPositions, when set before the first Watch, make it refuse the lists of an API
-	// server that was restored from a backup. As it comes, a client believes the server.
+	// Positions, when set before the first Watch, say what becomes of the lists of an API server that
+	// was restored from a backup: those of NewPositions refuse them, those of TrustingPositions tell of
+	// it. As it comes, a client believes the server.
 	Positions *Positions
 
 	requests rest.Interface
@@ -55,7 +56,7 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 		return nil, fmt.Errorf("API server address: %w", err)
 	}
 	return &Client{
-		Config: cfg, Positions: trustingPositions(),
+		Config: cfg, Positions: TrustingPositions(nil),
 		requests: requests, dynamic: dynamic.New(requests), kinds: newKinds(requests), pool: pool,
 	}, nil
 }

@@ -41,6 +41,9 @@ type listWatch struct {
 	// cut says that the watch was cut since the last list, and until is when it ends by itself.
 	cut   bool
 	until time.Time
+	// compared says that the history was, for the stream that could not be opened and that a list
+	// replaces.
+	compared bool
 }
 
 // list reads one page; the reflector calls it where WatchList did not work.
@@ -49,10 +52,10 @@ func (l *listWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.
 		return nil, err
 	}
 	if opts.Continue == "" {
+		if err := l.compareBeforeList(ctx); err != nil {
+			return nil, err
+		}
 		l.feed.ask(false)
-	}
-	if refused, _ := l.feed.positions.refuses(l.options.GVK); refused {
-		return nil, &fault{class: ErrRestored} // it would be what was just streamed
 	}
 	l.cut, l.until = false, time.Time{}
 	opts.LabelSelector, opts.FieldSelector = l.options.LabelSelector, l.options.FieldSelector
@@ -82,13 +85,16 @@ func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	opts.LabelSelector, opts.FieldSelector = l.options.LabelSelector, l.options.FieldSelector
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	if initial {
+		if err := l.compareBeforeList(ctx); err != nil {
+			return nil, l.refusedInitial(err)
+		}
 		opts.ResourceVersion = "" // as with list
 		l.feed.ask(true)
-	} else if err := l.comparePosition(ctx); err != nil {
+	} else if err := l.compareBeforeResume(ctx); err != nil {
 		return nil, err
 	}
 	w, err := l.objects.Watch(ctx, opts)
-	l.cut, l.until = err != nil, time.Time{}
+	l.cut, l.until, l.compared = err != nil, time.Time{}, err != nil && initial
 	if err == nil && opts.TimeoutSeconds != nil {
 		l.until = time.Now().Add(time.Duration(*opts.TimeoutSeconds)*time.Second - cutMargin)
 	}

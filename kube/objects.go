@@ -93,17 +93,6 @@ func (o Objects[T]) List(ctx context.Context) ([]*T, error) {
 // Kind is the kind of the objects.
 func (o Objects[T]) Kind() schema.GroupVersionKind { return o.kind }
 
-// Position reads the resourceVersion that the API server is at.
-func (o Objects[T]) Position(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	list, err := o.client.at(o.at, o.namespace).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", classify(err)
-	}
-	return list.GetResourceVersion(), nil
-}
-
 // Create creates obj and returns it as stored.
 func (o Objects[T]) Create(ctx context.Context, obj *T) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -31,9 +31,11 @@ const maxConfirmations = 1024
 // apart, and so are not compared with each other. Nothing is kept on disk. Positions are safe for
 // concurrent use.
 type Positions struct {
-	trusting bool // a list from before is taken as it comes
+	trusting bool   // a list from before is taken as it comes
+	noticed  func() // told that the server went back; nil where nobody asked
 
 	mu      sync.Mutex
+	backs   int // how often it was noticed
 	kinds   map[schema.GroupVersionKind]*position
 	texts   map[string]struct{} // the confirmations that were heard
 	changed chan struct{}       // closed, and made anew, with each new one
@@ -45,6 +47,7 @@ type position struct {
 	confirmed int  // how many confirmations were known when it was seen
 	back      bool // a list from before it was read since
 	era       int  // how often it was set back
+	checked   int  // how often any kind had gone back when it was last right
 }
 
 // NewPositions makes positions that know nothing yet.
@@ -54,11 +57,12 @@ func NewPositions() *Positions {
 	}
 }
 
-// trustingPositions are for an API server that is believed whatever it says; they serve to notice
-// that a watch cannot be resumed where it was.
-func trustingPositions() *Positions {
+// TrustingPositions are for an API server that is believed whatever it says, the local one. When it
+// went back, noticed is called, once for all kinds, on the goroutine of a Watch and before that
+// Watch states anything of the new history to its sink. It must not block.
+func TrustingPositions(noticed func()) *Positions {
 	p := NewPositions()
-	p.trusting = true
+	p.trusting, p.noticed = true, noticed
 	return p
 }
 
@@ -102,7 +106,7 @@ func (p *Positions) take(kind schema.GroupVersionKind, asked position, version s
 	defer p.mu.Unlock()
 	at := p.of(kind)
 	if at.back || at.era == asked.era && before(version, asked.highest) {
-		at.back = true
+		p.setBack(at)
 		if p.refusing(at) {
 			return position{}, &fault{class: ErrRestored}
 		}
@@ -111,7 +115,7 @@ func (p *Positions) take(kind schema.GroupVersionKind, asked position, version s
 	if before(at.highest, version) || at.highest == "" {
 		at.highest = version
 	}
-	at.confirmed = len(p.texts)
+	at.confirmed, at.checked = len(p.texts), p.backs
 	return *at, nil
 }
 
@@ -120,7 +124,20 @@ func (p *Positions) wentBack(kind schema.GroupVersionKind, era int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); at.era == era {
-		at.back = true
+		p.setBack(at)
+	}
+}
+
+// setBack marks a position, and tells it where it is news: another kind may have gone back since this
+// one was right last, and then it is the same restore. mu is held.
+func (p *Positions) setBack(at *position) {
+	news := !at.back && at.checked == p.backs
+	at.back = true
+	if news {
+		p.backs++
+		if p.noticed != nil {
+			p.noticed()
+		}
 	}
 }
 
@@ -129,7 +146,7 @@ func (p *Positions) raise(kind schema.GroupVersionKind, era int, version string)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); !at.back && at.era == era && before(at.highest, version) {
-		at.highest, at.confirmed = version, len(p.texts)
+		at.highest, at.confirmed, at.checked = version, len(p.texts), p.backs
 	}
 }
 

@@ -6,6 +6,8 @@ package kube
 import (
 	"context"
 	"errors"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,31 +107,43 @@ func TestARestoredServerIsNotTakenAtItsWord(t *testing.T) {
 	}
 }
 
-// A server that was written to since, past where it was, has another history.
+// A server that was written to since, past where it was, has another history; also to a watch that
+// cannot be resumed, because a server that starts forbids for a moment what it allows.
 func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *Positions) {
-		time.Sleep(time.Second)
-		j.take()
-		a.restore(101, secret("one", "yes"))
-		for range 10 {
-			a.put(secret("later", "yes"))
-		}
-		if diff := cmp.Diff([]string{restoredLine}, j.settle()); diff != "" {
-			t.Fatalf("after the restore (-want +got):\n%s", diff)
-		}
-		p.Confirm("new")
-		if diff := cmp.Diff([]string{"replace 111: later=yes one=yes", "health <nil>"}, j.settle()); diff != "" {
-			t.Fatalf("confirmed (-want +got):\n%s", diff)
-		}
-		// What etcd does not remember proves nothing.
-		a.seen()
-		a.set(func() { a.oldest = 1000 })
-		a.net.cutConnections()
-		if lines := j.settle(); j.lastError() != nil {
-			t.Errorf("after a compaction: %v", lines)
-		}
-	})
+	forbidden := map[string]int{"stream": http.StatusForbidden, "list": http.StatusForbidden, "watch": http.StatusForbidden}
+	for name, deny := range map[string]map[string]int{"resumed": nil, "listed again": forbidden} {
+		t.Run(name, func(t *testing.T) {
+			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *Positions) {
+				time.Sleep(time.Second)
+				j.take()
+				a.set(func() { a.deny = deny })
+				a.restore(101, secret("one", "yes"))
+				for range 10 {
+					a.put(secret("later", "yes"))
+				}
+				time.Sleep(10 * time.Second)
+				a.set(func() { a.deny = nil })
+				if lines := j.settle(); lines[len(lines)-1] != restoredLine || slices.ContainsFunc(lines, isStatement) {
+					t.Fatalf("after the restore: %v", lines)
+				}
+				p.Confirm("new")
+				if diff := cmp.Diff([]string{"replace 111: later=yes one=yes", "health <nil>"}, j.settle()); diff != "" {
+					t.Fatalf("confirmed (-want +got):\n%s", diff)
+				}
+				// What etcd does not remember proves nothing.
+				a.seen()
+				a.set(func() { a.oldest = 1000 })
+				a.net.cutConnections()
+				if lines := j.settle(); j.lastError() != nil {
+					t.Errorf("after a compaction: %v", lines)
+				}
+			})
+		})
+	}
 }
+
+// isStatement tells what the sink was told of objects.
+func isStatement(line string) bool { return !strings.HasPrefix(line, "health ") }
 
 func TestPositionsOutliveAClient(t *testing.T) {
 	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *Positions) {
@@ -158,27 +172,62 @@ func TestAnOrdinaryOutageIsResumed(t *testing.T) {
 		if diff := cmp.Diff([]string{"delete a/one one=yes"}, j.settle()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"list", "watch"}, a.seen()); diff != "" {
+		if diff := cmp.Diff([]string{"list", "list", "watch"}, a.seen()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A client without positions of its own takes what there is, and does not wait for what was.
-func TestWithoutPositionsARestoredServerIsBelieved(t *testing.T) {
+// A server that is trusted is believed at once; that it went back is told first, and once.
+func TestATrustedServerThatWentBackIsBelievedAndTold(t *testing.T) {
 	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, _ *Positions) {
 		j := &journal{}
-		stop := a.watchFrom(t, a.client(t).Positions, threeSecrets(a), j)
+		p := TrustingPositions(func() { j.add("noticed") })
+		stop := a.watchFrom(t, p, threeSecrets(a), j)
 		defer stop()
+		time.Sleep(time.Second)
 		j.take()
 		a.restore(50, secret("one", "yes"))
-		if diff := cmp.Diff([]string{"replace 50: one=yes", "health <nil>"}, j.settle()); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
+		if diff := cmp.Diff([]string{"noticed", "replace 50: one=yes", "health <nil>"}, j.settle()); diff != "" {
+			t.Fatalf("behind (-want +got):\n%s", diff)
 		}
 		a.put(secret("two", "yes"))
 		synctest.Wait()
 		j.want(t, "upsert two=yes")
+		a.restore(40)
+		for range 20 {
+			a.put(secret("later", "yes"))
+		}
+		if diff := cmp.Diff([]string{"noticed", "replace 60: later=yes", "health <nil>"}, j.settle()); diff != "" {
+			t.Fatalf("caught up (-want +got):\n%s", diff)
+		}
+		a.net.cutConnections()
+		if lines := j.settle(); slices.Contains(lines, "noticed") {
+			t.Errorf("an outage was taken for a restore: %v", lines)
+		}
 	})
+}
+
+// One restore is told once, however late the other kinds are read.
+func TestARestoreIsToldOnceForAllKinds(t *testing.T) {
+	told := 0
+	p := TrustingPositions(func() { told++ })
+	node := schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+	list := func(kind schema.GroupVersionKind, version string, want int) {
+		t.Helper()
+		if _, err := p.take(kind, p.now(kind), version); err != nil || told != want {
+			t.Errorf("%s at %s: %v, told %d times, want %d", kind.Kind, version, err, told, want)
+		}
+	}
+	list(secretKind, "100", 0)
+	list(node, "100", 0)
+	list(secretKind, "50", 1)
+	p.wentBack(node, 0)
+	list(node, "50", 1)
+	p.wentBack(node, p.now(node).era) // another one
+	list(node, "60", 2)
+	list(secretKind, "40", 2)
+	list(secretKind, "30", 3)
 }
 
 // Two watches of one kind, whose lists and events arrive in any order, do not take each other for a

@@ -35,11 +35,11 @@ func (w *witness) saw(obj *unstructured.Unstructured) {
 	}
 }
 
-// comparePosition asks the API server, before a watch that was cut is resumed, whether it is the one
-// that it was, and as far. One that was restored from a backup since would take the position for one
-// to come and send nothing until it is reached again, or, when it has been, would not tell what is
-// different. An error is for the reflector.
-func (l *listWatch) comparePosition(ctx context.Context) error {
+// compareBeforeResume asks the API server, before a watch that was cut is resumed, whether it is the
+// one that it was, and as far. One that was restored from a backup since would take the position for
+// one to come and send nothing until it is reached again, or, when it has been, would not tell what
+// is different. An error is for the reflector.
+func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 	if !l.cut && !time.Now().Before(l.until) {
 		return nil
 	}
@@ -47,64 +47,77 @@ func (l *listWatch) comparePosition(ctx context.Context) error {
 	if at.back || at.era != l.feed.era {
 		return &fault{class: ErrRelisting}
 	}
-	asking, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	same, known, err := l.hearWitness(asking)
+	same, err := l.compareHistory(ctx, at)
 	switch {
-	case err != nil:
-		return l.notCompared(ctx, err)
-	case known && !same:
-		l.feed.positions.wentBack(l.options.GVK, at.era)
+	case err != nil && (ctx.Err() != nil || kindGone(err)):
+		return err
+	case err != nil: // it does not answer
+		l.cut = true
+		l.feed.unhealthy(err)
+		return resumable(err)
+	case !same:
 		return &fault{class: ErrRelisting}
-	case known && l.feed.witness.version == at.highest:
-		return nil
 	}
-	list, err := l.objects.List(asking, metav1.ListOptions{
-		ResourceVersion: at.highest, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", noName).String(), Limit: 1,
-	})
-	switch {
-	case err == nil && !before(list.GetResourceVersion(), at.highest):
-		return nil
-	case err == nil, apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
-		return &fault{class: ErrRelisting} // the list, which is of the newest state, decides
-	}
-	return l.notCompared(ctx, err)
+	return nil
 }
 
-// hearWitness looks whether the server's history has the newest object that it told of. It is not
-// known when there was none, or when that history is not there any more, or not yet.
-func (l *listWatch) hearWitness(ctx context.Context) (same, known bool, err error) {
-	w := l.feed.witness
-	if w.version == "" {
-		return false, false, nil
+// compareBeforeList asks the same before a list that follows another one: the version of a list does
+// not tell of a restore when the server has been written to since.
+func (l *listWatch) compareBeforeList(ctx context.Context) error {
+	at, compared := l.feed.positions.now(l.options.GVK), l.compared
+	if l.compared = false; !compared && !at.back && at.era == l.feed.era && at.highest != "" {
+		if _, err := l.compareHistory(ctx, at); err != nil {
+			return err
+		}
 	}
-	selector := fields.Set{"metadata.name": w.key.Name}
-	if w.key.Namespace != "" {
-		selector["metadata.namespace"] = w.key.Namespace
+	if refused, _ := l.feed.positions.refuses(l.options.GVK); refused {
+		return &fault{class: ErrRestored}
 	}
-	list, err := l.objects.List(ctx, metav1.ListOptions{
-		ResourceVersion: w.version, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
-		FieldSelector: selector.AsSelector().String(), Limit: 1,
-	})
+	return nil
+}
+
+// compareHistory looks whether the server is as far as it was, and whether its history has the newest
+// object that it told of. The order matters: what a server that is behind does not know yet is no
+// proof, and it may catch up in between.
+func (l *listWatch) compareHistory(ctx context.Context, at position) (same bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	name, w := fields.Set{"metadata.name": noName}, l.feed.witness
+	if w.version != "" {
+		name["metadata.name"] = w.key.Name
+		if w.key.Namespace != "" {
+			name["metadata.namespace"] = w.key.Namespace
+		}
+	}
+	one := metav1.ListOptions{FieldSelector: name.AsSelector().String(), Limit: 1}
+	list, err := l.objects.List(ctx, one)
+	if err != nil {
+		return false, err
+	}
+	same = !before(list.GetResourceVersion(), at.highest)
+	if same && w.version != "" {
+		one.ResourceVersion, one.ResourceVersionMatch = w.version, metav1.ResourceVersionMatchExact
+		if same, err = w.isIn(l.objects.List(ctx, one)); err != nil {
+			return false, err
+		}
+	}
+	if !same {
+		l.feed.positions.wentBack(l.options.GVK, at.era)
+	}
+	return same, nil
+}
+
+// isIn judges what the server says of its state when the object was the newest. It says yes, too,
+// where that is not known: the history is not there any more, or the server keeps none.
+func (w witness) isIn(then *unstructured.UnstructuredList, err error) (bool, error) {
 	switch {
-	case err == nil && list.GetResourceVersion() != w.version:
-		return false, false, nil // it is not on etcd, and has no history
+	case err == nil && then.GetResourceVersion() != w.version: // it is not on etcd
+		return true, nil
 	case err == nil:
-		return len(list.Items) == 1 && list.Items[0].GetResourceVersion() == w.version, true, nil
+		return len(then.Items) == 1 && then.Items[0].GetResourceVersion() == w.version, nil
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInternalError(err), apierrors.IsBadRequest(err),
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
-		return false, false, nil
+		return true, nil
 	}
-	return false, false, err
-}
-
-// notCompared is for a server that does not answer.
-func (l *listWatch) notCompared(ctx context.Context, err error) error {
-	if ctx.Err() != nil || kindGone(err) {
-		return err
-	}
-	l.cut = true
-	l.feed.unhealthy(err)
-	return resumable(err)
+	return false, err
 }

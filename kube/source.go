@@ -147,6 +147,9 @@ func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
 	if err != nil && kindGone(err) {
 		return &fault{ErrKindUnknown, describeKind(o.GVK), err}
 	}
+	if known, ok := errors.AsType[*fault](err); ok {
+		return known // without the reflector's words
+	}
 	return classify(err)
 }
 
