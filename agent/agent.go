@@ -136,7 +136,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 		options: o, log: a.log, client: client, health: health,
 		refused: map[refusal]entryNumber{}, private: &private{client: client, namespace: o.privateNamespace()},
 	}
-	client.Positions = kube.TrustingPositions(s.freeze)
+	client.Positions = kube.TrustingPositions(s.wentBack)
 	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
 		return nil, s.explain(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -104,6 +105,16 @@ func (r *restore) reopened() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reopens = false
+}
+
+// wentBack hears that the local API server went back. It goes by the kinds that are stored with the registry: an
+// API of another program may forget where it was whenever that starts.
+func (s *session) wentBack(kind schema.GroupVersionKind) bool {
+	if kind.Group != "" && kind.Group != v1alpha1.GroupName {
+		return false
+	}
+	s.freeze()
+	return true
 }
 
 // freeze stops publishing until the annotation on the Cluster object changes. That is recorded, since to start

@@ -31,8 +31,8 @@ const maxConfirmations = 1024
 // apart, and so are not compared with each other. Nothing is kept on disk. Positions are safe for
 // concurrent use.
 type Positions struct {
-	trusting bool   // a list from before is taken as it comes
-	noticed  func() // told that the server went back; nil where nobody asked
+	trusting bool                               // a list from before is taken as it comes
+	noticed  func(schema.GroupVersionKind) bool // told that the server went back; nil where nobody asked
 
 	mu      sync.Mutex
 	backs   int // how often it was noticed
@@ -58,9 +58,10 @@ func NewPositions() *Positions {
 }
 
 // TrustingPositions are for an API server that is believed whatever it says, the local one. When it
-// went back, noticed is called, once for all kinds, on the goroutine of a Watch and before that
-// Watch states anything of the new history to its sink. It must not block.
-func TrustingPositions(noticed func()) *Positions {
+// went back, noticed is called with the kind that tells, on the goroutine of a Watch and before that
+// Watch states anything of the new history to its sink. It must not block, and says whether the kind
+// is one to go by: then the other kinds are of the same restore, and it is not called for them.
+func TrustingPositions(noticed func(schema.GroupVersionKind) bool) *Positions {
 	p := NewPositions()
 	p.trusting, p.noticed = true, noticed
 	return p
@@ -106,7 +107,7 @@ func (p *Positions) take(kind schema.GroupVersionKind, asked position, version s
 	defer p.mu.Unlock()
 	at := p.of(kind)
 	if at.back || at.era == asked.era && before(version, asked.highest) {
-		p.setBack(at)
+		p.setBack(kind, at)
 		if p.refusing(at) {
 			return position{}, &fault{class: ErrRestored}
 		}
@@ -124,20 +125,17 @@ func (p *Positions) wentBack(kind schema.GroupVersionKind, era int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); at.era == era {
-		p.setBack(at)
+		p.setBack(kind, at)
 	}
 }
 
 // setBack marks a position, and tells it where it is news: another kind may have gone back since this
 // one was right last, and then it is the same restore. mu is held.
-func (p *Positions) setBack(at *position) {
+func (p *Positions) setBack(kind schema.GroupVersionKind, at *position) {
 	news := !at.back && at.checked == p.backs
 	at.back = true
-	if news {
+	if news && p.noticed != nil && p.noticed(kind) {
 		p.backs++
-		if p.noticed != nil {
-			p.noticed()
-		}
 	}
 }
 

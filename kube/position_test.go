@@ -182,7 +182,7 @@ func TestAnOrdinaryOutageIsResumed(t *testing.T) {
 func TestATrustedServerThatWentBackIsBelievedAndTold(t *testing.T) {
 	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, _ *Positions) {
 		j := &journal{}
-		p := TrustingPositions(func() { j.add("noticed") })
+		p := TrustingPositions(func(schema.GroupVersionKind) bool { j.add("noticed"); return true })
 		stop := a.watchFrom(t, p, threeSecrets(a), j)
 		defer stop()
 		time.Sleep(time.Second)
@@ -211,7 +211,11 @@ func TestATrustedServerThatWentBackIsBelievedAndTold(t *testing.T) {
 // One restore is told once, however late the other kinds are read.
 func TestARestoreIsToldOnceForAllKinds(t *testing.T) {
 	told := 0
-	p := TrustingPositions(func() { told++ })
+	p := TrustingPositions(func(kind schema.GroupVersionKind) bool {
+		told++
+		return kind.Group == ""
+	})
+	other := schema.GroupVersionKind{Group: "of-its-own", Version: "v1", Kind: "Thing"}
 	node := schema.GroupVersionKind{Version: "v1", Kind: "Node"}
 	list := func(kind schema.GroupVersionKind, version string, want int) {
 		t.Helper()
@@ -228,6 +232,10 @@ func TestARestoreIsToldOnceForAllKinds(t *testing.T) {
 	list(node, "60", 2)
 	list(secretKind, "40", 2)
 	list(secretKind, "30", 3)
+	list(other, "9", 3)
+	list(other, "8", 4) // which is not to go by
+	list(node, "20", 4) // of the third
+	list(secretKind, "20", 5)
 }
 
 // Two watches of one kind, whose lists and events arrive in any order, do not take each other for a
