@@ -27,6 +27,7 @@ type rule struct {
 	spec     *v1alpha1.ResourceSyncRuleSpec
 	gen      int64
 	parsed   *syncrules.Rule // nil when parseErr is set
+	born     time.Time       // in this cluster
 	parseErr error
 	confirm  int    // how many deletions were confirmed
 	serial   uint64 // tells this form of the rule from all others
@@ -64,7 +65,7 @@ type rule struct {
 
 func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 	out := &rule{
-		name: r.Name, spec: r.Spec.DeepCopy(), gen: r.Generation,
+		name: r.Name, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
 		judged: map[string]bool{},
 	}
 	if n, err := strconv.Atoi(r.Annotations[syncrules.AnnotationConfirmDeletions]); err == nil {
@@ -147,7 +148,7 @@ func (r *rule) makes(k Key) bool {
 // kind is what the rules about one kind share.
 type kind struct {
 	// read and written are the versions that sources and copies of the kind are looked at in: those of the
-	// first usable rule.
+	// oldest usable rule.
 	read, written schema.GroupVersionKind
 	// readers have sources of the kind, writers copies; both by name. A rule that does not move is in both.
 	readers, writers []*rule
@@ -162,33 +163,43 @@ func (e *Engine) indexKinds() {
 		}
 		return e.kinds[gk]
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.rules)) {
-		r := e.rules[name]
+	byName := slices.SortedFunc(maps.Values(e.rules), func(a, b *rule) int { return cmp.Compare(a.name, b.name) })
+	// A newcomer, which may be any member's, takes no version away from the rules that are at work.
+	for _, r := range slices.SortedStableFunc(slices.Values(byName), func(a, b *rule) int { return a.born.Compare(b.born) }) {
+		r.settleVersions(of)
+	}
+	for _, r := range byName {
 		source := of(r.kind())
 		source.readers = append(source.readers, r)
-		if r.clash = ""; r.compiled == nil {
+		if r.compiled == nil {
 			continue
-		}
-		type version struct{ have, want *schema.GroupVersionKind }
-		read := r.compiled.Kind()
-		versions := []version{{&source.read, &read}}
-		for i := range r.targets {
-			gvk := &r.targets[i].GVK
-			versions = append(versions, version{&of(gvk.GroupKind()).written, gvk})
-		}
-		for _, v := range versions {
-			if r.clash == "" && !v.have.Empty() && *v.have != *v.want {
-				r.clash = fmt.Sprintf("it is about version %s of %s, another rule about %s; use one version for all", v.want.Version, v.want.GroupKind(), v.have.Version)
-			}
-		}
-		for _, v := range versions {
-			if r.clash == "" {
-				*v.have = *v.want
-			}
 		}
 		for _, gk := range r.kinds {
 			of(gk).writers = append(of(gk).writers, r)
 		}
+	}
+}
+
+// settleVersions gives the rule's kinds its versions where they have none, or says which one is in the way.
+func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {
+	if r.clash = ""; r.compiled == nil {
+		return
+	}
+	type version struct{ have, want *schema.GroupVersionKind }
+	read := r.compiled.Kind()
+	versions := []version{{&of(r.kind()).read, &read}}
+	for i := range r.targets {
+		gvk := &r.targets[i].GVK
+		versions = append(versions, version{&of(gvk.GroupKind()).written, gvk})
+	}
+	for _, v := range versions {
+		if !v.have.Empty() && *v.have != *v.want {
+			r.clash = fmt.Sprintf("it is about version %s of %s, an older rule about %s; use one version for all", v.want.Version, v.want.GroupKind(), v.have.Version)
+			return
+		}
+	}
+	for _, v := range versions {
+		*v.have = *v.want
 	}
 }
 
