@@ -19,7 +19,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -139,11 +141,7 @@ func TestARuleMadeAgainIsNotTakenForGone(t *testing.T) {
 // TestWhatIsReadAfterAFreezeIsNotPublished: the registry may take in what a restore has brought while the publisher is
 // at work.
 func TestWhatIsReadAfterAFreezeIsNotPublished(t *testing.T) {
-	s := &session{log: slog.New(slog.DiscardHandler), clusterID: "me", replica: ownReplica(t)}
-	s.newLoops()
-	name := "own"
-	s.name.Store(&name)
-	s.problems.changed = func() {}
+	s := quietSession(t)
 	key := replica.Key{Kind: replica.KindRule, Name: "r"}
 	if _, err := s.replica.Publish(key, replica.Live, []byte("{}")); err != nil {
 		t.Fatal(err)
@@ -155,6 +153,67 @@ func TestWhatIsReadAfterAFreezeIsNotPublished(t *testing.T) {
 	if e, ok := s.replica.Lookup(key, "me"); !ok || e.Status != replica.Live {
 		t.Errorf("the rule is published as %v, %t", e.Status, ok)
 	}
+}
+
+// TestAllIsNotCompleteAcrossAConfirmation: what was left out while the cluster was frozen is not known to be gone
+// because the freeze ends just then.
+func TestAllIsNotCompleteAcrossAConfirmation(t *testing.T) {
+	s := quietSession(t)
+	empty := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	s.registry = &registry{
+		session: s, rules: listers.NewResourceSyncRuleLister(empty), clusters: listers.NewClusterLister(empty),
+		features: confirming{listers.NewClusterFeatureLister(empty), func() {
+			if _, ends := s.restore.hear("new"); !ends {
+				t.Error("it was not confirmed")
+			}
+		}},
+	}
+	s.restore.frozen = &freeze{Known: true, Token: "old"}
+	if err := s.publishAll(); err != nil {
+		t.Fatal(err)
+	}
+	if s.replica.Absent(replica.Key{Kind: replica.KindRule, Name: "r"}, "me") {
+		t.Error("a rule that was not published counts as gone")
+	}
+}
+
+// TestAnOwnRuleWaitsWhileFrozen: a restored rule may be written to, by the agent's own status too, and is newer then.
+func TestAnOwnRuleWaitsWhileFrozen(t *testing.T) {
+	s := quietSession(t)
+	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	s.registry = &registry{session: s, rules: listers.NewResourceSyncRuleLister(index)}
+	s.freeze()
+	before := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r", ResourceVersion: "900"}}
+	now := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r", ResourceVersion: "1210"}}
+	if err := index.Add(now); err != nil {
+		t.Fatal(err)
+	}
+	s.registry.ruleChanged(before, now) // without an engine to tell
+	if names := s.restore.names(); len(names) != 1 {
+		t.Errorf("unsettled: %v", names)
+	}
+}
+
+// confirming has no features, and hears a confirmation when it is asked.
+type confirming struct {
+	listers.ClusterFeatureLister
+	hear func()
+}
+
+func (c confirming) List(selector labels.Selector) ([]*v1alpha1.ClusterFeature, error) {
+	c.hear()
+	return c.ClusterFeatureLister.List(selector)
+}
+
+// quietSession has a name and a replica, and nothing that runs.
+func quietSession(t *testing.T) *session {
+	t.Helper()
+	s := &session{log: slog.New(slog.DiscardHandler), clusterID: "me", replica: ownReplica(t)}
+	s.newLoops()
+	name := "own"
+	s.name.Store(&name)
+	s.problems.changed = func() {}
+	return s
 }
 
 // ownReplica has no entries and knows no member.

@@ -20,6 +20,7 @@ import (
 // publishAll hands everything that this cluster owns to the replica and then marks the epoch complete:
 // from there on, what an earlier epoch held and this one does not is known to be gone.
 func (s *session) publishAll() error {
+	began, going := s.restore.going()
 	var errs []error
 	put := func(kind replica.Kind, name string) {
 		if err := s.publishLocal(replica.Key{Kind: kind, Name: name}); err != nil {
@@ -40,8 +41,8 @@ func (s *session) publishAll() error {
 	if err := errors.Join(errs...); err != nil {
 		return err // not complete: nobody may take what is missing for deleted
 	}
-	if s.restore.isFrozen() {
-		return nil // nor what was not put; once it is confirmed, everything is put up again
+	if ended, _ := s.restore.going(); !going || ended != began {
+		return nil // nor what was not put; once a freeze is confirmed, everything is put up again
 	}
 	s.mesh.Broadcast(s.replica.Complete()...)
 	return nil

@@ -163,7 +163,8 @@ func (r *registry) tellRule(rule, was *v1alpha1.ResourceSyncRule) {
 	r.session.restore.telling.Lock()
 	defer r.session.restore.telling.Unlock()
 	current, err := r.rules.Get(rule.Name)
-	if err != nil || was != nil && older(rule, was) {
+	own := syncrules.Owner(rule) == ""
+	if err != nil || was != nil && older(rule, was) || own && r.session.restore.isFrozen() {
 		r.session.unsettle(rule) // the engine is told when it is certain: settleRule
 		return
 	}

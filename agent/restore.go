@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,8 +50,9 @@ type freeze struct {
 // restore is whether this cluster waits for the confirmation of a restore. The zero value does not.
 type restore struct {
 	mu      sync.Mutex
-	frozen  *freeze // nil when it does not
-	reopens bool    // confirmed: a higher epoch may be opened, once
+	frozen  *freeze   // nil when it does not
+	freezes int       // how often it began or ended
+	reopens time.Time // confirmed: until then a higher epoch may be opened, once
 
 	// telling is held from reading a rule to telling the engine of it, or what was read first might be told last.
 	telling sync.Mutex
@@ -62,6 +64,13 @@ func (r *restore) isFrozen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.frozen != nil
+}
+
+// going tells a time without a freeze from others.
+func (r *restore) going() (freezes int, going bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.freezes, r.frozen == nil
 }
 
 // state is what to record of it.
@@ -89,28 +98,32 @@ func (r *restore) hear(token string) (first, ends bool) {
 	case token == "" || token == r.frozen.Token:
 		return false, false
 	}
-	r.frozen, r.reopens = nil, true
+	r.frozen, r.reopens = nil, time.Now().Add(reopenTime)
+	r.freezes++
 	return false, true
 }
 
+// reopenTime is for how long a confirmation also speaks for an epoch that a member tells of only later.
+const reopenTime = time.Hour
+
 // mayReopen says whether a person has confirmed that an epoch which members know of and this cluster does not is to
-// be followed by another one. That holds until reopened.
+// be followed by another one. That holds until reopened, and for reopenTime.
 func (r *restore) mayReopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.reopens
+	return time.Now().Before(r.reopens)
 }
 
 func (r *restore) reopened() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.reopens = false
+	r.reopens = time.Time{}
 }
 
-// wentBack hears that the local API server went back. It goes by the kinds that are stored with the registry: an
-// API of another program may forget where it was whenever that starts.
+// wentBack hears that the local API server went back. It goes by the registry's kinds and Secrets: others may be
+// stored apart, as events often are, or forget where they were whenever the program that serves them starts.
 func (s *session) wentBack(kind schema.GroupVersionKind) bool {
-	if kind.Group != "" && kind.Group != v1alpha1.GroupName {
+	if kind.Group != v1alpha1.GroupName && kind != s.client.Secrets("").Kind() {
 		return false
 	}
 	s.freeze()
@@ -124,6 +137,7 @@ func (s *session) freeze() {
 	was := s.restore.frozen != nil
 	if !was {
 		s.restore.frozen = &freeze{}
+		s.restore.freezes++
 	}
 	s.restore.mu.Unlock()
 	if !was {
@@ -159,7 +173,9 @@ func (s *session) confirmed(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	s.log.Warn("the restore of the local API server was confirmed: going on from what it has", "confirmation", token)
-	_ = s.problems.set(problemRestored, nil)
+	if _ = s.problems.set(problemRestored, nil); s.restore.isFrozen() {
+		s.sayFrozen() // again, meanwhile
+	}
 	for _, name := range s.restore.names() {
 		s.settleRule(name, true)
 	}

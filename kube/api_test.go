@@ -46,6 +46,8 @@ type api struct {
 	noWatchList bool           // whether streamed lists are refused
 	deny        map[string]int // status code by verb
 	handle      http.Handler   // takes paths that nothing else does
+	flat        bool           // whether Widget is outside namespaces
+	hook        func(verb string) (cut bool)
 
 	net    *fakeNet
 	server *httptest.Server
@@ -186,7 +188,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.requests = append(a.requests, r.URL.Path)
 	}
 	code, widgets, noWatchList, definitions := a.deny[verb], a.widgets, a.noWatchList, a.definitions
+	hook := a.hook
 	a.mu.Unlock()
+	if hook != nil && hook(verb) {
+		panic(http.ErrAbortHandler)
+	}
 	switch {
 	case kind == "Widget" && !widgets, kind == "" && r.URL.Path == "/apis/example.com/v1" && !widgets:
 		http.Error(w, "404 page not found", http.StatusNotFound)
@@ -243,6 +249,9 @@ func (a *api) other(w http.ResponseWriter, r *http.Request) {
 		"/version": `{"gitVersion":"v1.36.3"}`,
 	}
 	if body, ok := resources[r.URL.Path]; ok {
+		if a.flat {
+			body = strings.ReplaceAll(body, `"Widget","namespaced":true`, `"Widget"`)
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, body)
 		return
@@ -289,10 +298,14 @@ func (a *api) past(kind, namespace string, position int, selector fields.Selecto
 }
 
 func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace string) {
+	if a.flat && strings.Contains(r.URL.Query().Get("fieldSelector"), "metadata.namespace") {
+		writeStatus(w, apierrors.NewBadRequest("field label not supported: metadata.namespace"))
+		return
+	}
+	position, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	a.mu.Lock()
 	items, rv := a.matching(kind, namespace), a.rv
 	a.mu.Unlock()
-	position, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	if r.URL.Query().Get("resourceVersionMatch") == "Exact" {
 		if position < a.oldest {
 			writeStatus(w, apierrors.NewResourceExpired("compacted"))

@@ -44,9 +44,8 @@ type feed struct {
 	// list that the watch continues.
 	asked position
 	era   int
-	// newest is of what the list that is being read has, and witness of what was accepted.
-	newest  witness
-	witness witness
+	// newest is of what the list that is being read has.
+	newest witness
 	// refused says that Replace did not take a list; the reflector does not pass its error on.
 	refused bool
 
@@ -104,7 +103,7 @@ func (f *feed) preview(obj *unstructured.Unstructured) verdict {
 	}
 	_, what := f.judge(obj)
 	f.mu.Lock()
-	f.newest.saw(obj)
+	f.newest = f.newest.newer(witnessOf(obj))
 	f.mu.Unlock()
 	return what
 }
@@ -134,12 +133,12 @@ func (f *feed) Replace(list []any, resourceVersion string) error {
 	f.mu.Lock()
 	before, streaming, asked, newest := f.kept, f.streaming, f.asked, f.newest
 	f.mu.Unlock()
-	at, err := f.positions.take(f.options.GVK, asked, resourceVersion)
+	at, err := f.positions.take(f.options.GVK, asked, f.options.Namespace, resourceVersion, newest)
 	if err != nil {
 		f.refused = true
 		return err
 	}
-	f.era, f.witness = at.era, newest
+	f.era = at.era
 	objs := make([]*unstructured.Unstructured, 0, len(list))
 	kept := make(map[types.NamespacedName]struct{}, len(list))
 	for _, item := range list {
@@ -172,7 +171,7 @@ func (f *feed) Update(item any) error {
 	if !ok {
 		return nil
 	}
-	f.witness.saw(obj)
+	f.positions.tell(f.options.GVK, f.era, f.options.Namespace, witnessOf(obj))
 	key, what := f.judge(obj)
 	if what == dropped {
 		return nil

@@ -49,6 +49,7 @@ type listWatch struct {
 // list reads one page; the reflector calls it where WatchList did not work.
 func (l *listWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if err := l.down; err != nil {
+		l.compared = false
 		return nil, err
 	}
 	if opts.Continue == "" {

@@ -5,10 +5,24 @@ package kube
 
 import (
 	"context"
+	"strconv"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// A restore for Kubernetes moves etcd's revision ahead, by 1,000,000,000 as a rule (etcdutl snapshot restore
+// --bump-revision), so that no watch sees it go back. No etcd is written to that fast: leapAlways and
+// leapPerSecond bound what it may advance while nobody looks. Versions from notRevision on are counted
+// in other ways, by a clock for example.
+const (
+	leapAlways    = 10_000_000
+	leapPerSecond = 10_000
+	notRevision   = 100_000_000_000_000
 )
 
 // maxConfirmations bounds how many confirmations of one cluster are remembered. A cluster that had
@@ -16,12 +30,12 @@ import (
 const maxConfirmations = 1024
 
 // Positions remember how far one cluster's API server was, for each kind, by the highest
-// resourceVersion that was read. A list from before that comes from a server that was restored from
-// a backup: what it lacks was lost, and not deleted. Such a list is refused until the cluster's
-// owner confirms the restore.
+// resourceVersion and the newest object that were read. A list from before, or from a history that
+// does not have that object, comes from a server that was restored from a backup: what it lacks was
+// lost, and not deleted. Such a list is refused until the cluster's owner confirms the restore.
 //
-//	         a list from before the highest,
-//	         or a history without what was read
+//	         a list from before the highest, or too far
+//	         ahead, or a history without what was read
 //	going ─────────────────────────────────► back: every list is refused, also when
 //	  ▲                                       │     the server has caught up since
 //	  └───────────────────────────────────────┘
@@ -44,10 +58,40 @@ type Positions struct {
 // position is how far the server was for one kind.
 type position struct {
 	highest   string
-	confirmed int  // how many confirmations were known when it was seen
-	back      bool // a list from before it was read since
-	era       int  // how often it was set back
-	checked   int  // how often any kind had gone back when it was last right
+	seen      time.Time          // when that was
+	witnesses map[string]witness // by the namespace that was watched, "" for all
+	confirmed int                // how many confirmations were known when it was seen
+	back      bool               // a list from before it was read since
+	era       int                // how often it was set back
+	checked   int                // how often any kind had gone back when it was last right
+}
+
+// witness is the newest object that watches were told of, whether it was wanted or not, and the
+// version that it had: in the history of the same server it is there for as long as etcd keeps that.
+type witness struct {
+	key     types.NamespacedName
+	version string
+}
+
+// witnessOf is the object as a witness.
+func witnessOf(obj *unstructured.Unstructured) witness {
+	return witness{types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj.GetResourceVersion()}
+}
+
+// newer is the newer one.
+func (w witness) newer(o witness) witness {
+	if w.version == "" || before(w.version, o.version) {
+		return o
+	}
+	return w
+}
+
+// leapt says that a version is further ahead than an API server gets by being written to.
+func (at position) leapt(version string) bool {
+	is, err := strconv.ParseInt(version, 10, 64)
+	was, err2 := strconv.ParseInt(at.highest, 10, 64)
+	return err == nil && err2 == nil && is < notRevision &&
+		float64(is-was) > leapAlways+leapPerSecond*time.Since(at.seen).Seconds()
 }
 
 // NewPositions makes positions that know nothing yet.
@@ -100,13 +144,20 @@ func (p *Positions) now(kind schema.GroupVersionKind) position {
 	return *p.of(kind)
 }
 
-// take judges a list that was asked for when the position was asked. It returns the position that
-// holds from here on, or ErrRestored.
-func (p *Positions) take(kind schema.GroupVersionKind, asked position, version string) (position, error) {
+// witness is the newest object of a kind that watches of a namespace were told of.
+func (p *Positions) witness(kind schema.GroupVersionKind, namespace string) witness {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of(kind).witnesses[namespace]
+}
+
+// take judges a list of a namespace, with its newest object, that was asked for when the position was
+// asked. It returns the position that holds from here on, or ErrRestored.
+func (p *Positions) take(kind schema.GroupVersionKind, asked position, namespace, version string, newest witness) (position, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := p.of(kind)
-	if at.back || at.era == asked.era && before(version, asked.highest) {
+	if at.back || at.era == asked.era && (before(version, asked.highest) || asked.leapt(version)) {
 		p.setBack(kind, at)
 		if p.refusing(at) {
 			return position{}, &fault{class: ErrRestored}
@@ -116,8 +167,26 @@ func (p *Positions) take(kind schema.GroupVersionKind, asked position, version s
 	if before(at.highest, version) || at.highest == "" {
 		at.highest = version
 	}
-	at.confirmed, at.checked = len(p.texts), p.backs
+	at.seen, at.confirmed, at.checked = time.Now(), len(p.texts), p.backs
+	at.saw(namespace, newest)
 	return *at, nil
+}
+
+// saw keeps the newest witness of a namespace. Positions.mu is held.
+func (at *position) saw(namespace string, w witness) {
+	if at.witnesses == nil {
+		at.witnesses = map[string]witness{}
+	}
+	at.witnesses[namespace] = at.witnesses[namespace].newer(w)
+}
+
+// tell takes in an object of a watch of a namespace that continues a list of era.
+func (p *Positions) tell(kind schema.GroupVersionKind, era int, namespace string, w witness) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.of(kind); !at.back && at.era == era {
+		at.saw(namespace, w)
+	}
 }
 
 // wentBack takes in a proof that the server's history is not the one that was read in an era.
@@ -144,7 +213,7 @@ func (p *Positions) raise(kind schema.GroupVersionKind, era int, version string)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); !at.back && at.era == era && before(at.highest, version) {
-		at.highest, at.confirmed, at.checked = version, len(p.texts), p.backs
+		at.highest, at.seen, at.confirmed, at.checked = version, time.Now(), len(p.texts), p.backs
 	}
 }
 

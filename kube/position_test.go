@@ -172,7 +172,7 @@ func TestAnOrdinaryOutageIsResumed(t *testing.T) {
 		if diff := cmp.Diff([]string{"delete a/one one=yes"}, j.settle()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"list", "list", "watch"}, a.seen()); diff != "" {
+		if diff := cmp.Diff([]string{"list", "watch"}, a.seen()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
@@ -219,7 +219,7 @@ func TestARestoreIsToldOnceForAllKinds(t *testing.T) {
 	node := schema.GroupVersionKind{Version: "v1", Kind: "Node"}
 	list := func(kind schema.GroupVersionKind, version string, want int) {
 		t.Helper()
-		if _, err := p.take(kind, p.now(kind), version); err != nil || told != want {
+		if _, err := p.take(kind, p.now(kind), "", version, witness{}); err != nil || told != want {
 			t.Errorf("%s at %s: %v, told %d times, want %d", kind.Kind, version, err, told, want)
 		}
 	}
@@ -244,7 +244,7 @@ func TestPositionsOfSeveralWatches(t *testing.T) {
 	p := NewPositions()
 	take := func(asked position, version string, refused bool) position {
 		t.Helper()
-		at, err := p.take(secretKind, asked, version)
+		at, err := p.take(secretKind, asked, "", version, witness{})
 		if errors.Is(err, ErrRestored) != refused {
 			t.Errorf("a list of %s: %v", version, err)
 		}

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -19,21 +18,9 @@ const (
 	noName = "roster-position"
 	// cutMargin is how much before its time a watch may end without that being a sign of anything.
 	cutMargin = 2 * time.Second
+	// lagTime is for how long an API server may be behind another one that serves the same cluster.
+	lagTime = 3 * time.Second
 )
-
-// witness is the newest object that a watch was told of, whether it was wanted or not, and the
-// version that it had: in the history of the same server it is there for as long as etcd keeps that.
-type witness struct {
-	key     types.NamespacedName
-	version string
-}
-
-// saw makes an object the witness when it is newer.
-func (w *witness) saw(obj *unstructured.Unstructured) {
-	if version := obj.GetResourceVersion(); w.version == "" || before(w.version, version) {
-		*w = witness{types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, version}
-	}
-}
 
 // compareBeforeResume asks the API server, before a watch that was cut is resumed, whether it is the
 // one that it was, and as far. One that was restored from a backup since would take the position for
@@ -44,7 +31,7 @@ func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 		return nil
 	}
 	at := l.feed.positions.now(l.options.GVK)
-	if at.back || at.era != l.feed.era {
+	if at.back || at.era != l.feed.era || at.highest == "" {
 		return &fault{class: ErrRelisting}
 	}
 	same, err := l.compareHistory(ctx, at)
@@ -61,11 +48,12 @@ func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 	return nil
 }
 
-// compareBeforeList asks the same before a list that follows another one: the version of a list does
-// not tell of a restore when the server has been written to since.
+// compareBeforeList asks the same before a list where others were read before, by this watch or
+// another one: the version of a list does not tell of a restore when the server has been written to
+// since.
 func (l *listWatch) compareBeforeList(ctx context.Context) error {
 	at, compared := l.feed.positions.now(l.options.GVK), l.compared
-	if l.compared = false; !compared && !at.back && at.era == l.feed.era && at.highest != "" {
+	if l.compared = false; !compared && !at.back && at.highest != "" && l.witness().version != "" {
 		if _, err := l.compareHistory(ctx, at); err != nil {
 			return err
 		}
@@ -76,28 +64,38 @@ func (l *listWatch) compareBeforeList(ctx context.Context) error {
 	return nil
 }
 
+// witness is what the server is asked about; nothing where the kind was in namespaces before and is
+// not now, or the other way around.
+func (l *listWatch) witness() witness {
+	w := l.feed.positions.witness(l.options.GVK, l.options.Namespace)
+	if l.feed.resource.namespaced != (w.key.Namespace != "") {
+		return witness{}
+	}
+	return w
+}
+
 // compareHistory looks whether the server is as far as it was, and whether its history has the newest
 // object that it told of. The order matters: what a server that is behind does not know yet is no
 // proof, and it may catch up in between.
 func (l *listWatch) compareHistory(ctx context.Context, at position) (same bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	name, w := fields.Set{"metadata.name": noName}, l.feed.witness
-	if w.version != "" {
-		name["metadata.name"] = w.key.Name
-		if w.key.Namespace != "" {
-			name["metadata.namespace"] = w.key.Namespace
-		}
+	w := l.witness()
+	now, err := l.one(ctx, w, "", "")
+	if err == nil && before(now.GetResourceVersion(), at.highest) {
+		pause(ctx, lagTime)
+		now, err = l.one(ctx, w, "", "")
 	}
-	one := metav1.ListOptions{FieldSelector: name.AsSelector().String(), Limit: 1}
-	list, err := l.objects.List(ctx, one)
-	if err != nil {
+	switch {
+	case err != nil && unanswerable(err):
+		return true, nil
+	case err != nil:
 		return false, err
-	}
-	same = !before(list.GetResourceVersion(), at.highest)
-	if same && w.version != "" {
-		one.ResourceVersion, one.ResourceVersionMatch = w.version, metav1.ResourceVersionMatchExact
-		if same, err = w.isIn(l.objects.List(ctx, one)); err != nil {
+	case before(now.GetResourceVersion(), at.highest), at.leapt(now.GetResourceVersion()):
+	case w.version == "" || w.isIn(now):
+		same = true
+	default:
+		if same, err = l.wasThere(ctx, w); err != nil {
 			return false, err
 		}
 	}
@@ -107,17 +105,42 @@ func (l *listWatch) compareHistory(ctx context.Context, at position) (same bool,
 	return same, nil
 }
 
-// isIn judges what the server says of its state when the object was the newest. It says yes, too,
-// where that is not known: the history is not there any more, or the server keeps none.
-func (w witness) isIn(then *unstructured.UnstructuredList, err error) (bool, error) {
+// wasThere looks whether the server's history has the witness, which is not there any more. It says yes,
+// too, where that is not known: the history is gone, or the server keeps none.
+func (l *listWatch) wasThere(ctx context.Context, w witness) (bool, error) {
+	then, err := l.one(ctx, w, w.version, metav1.ResourceVersionMatchExact)
 	switch {
-	case err == nil && then.GetResourceVersion() != w.version: // it is not on etcd
+	case err != nil && (unanswerable(err) || apierrors.IsInternalError(err)):
 		return true, nil
-	case err == nil:
-		return len(then.Items) == 1 && then.Items[0].GetResourceVersion() == w.version, nil
-	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInternalError(err), apierrors.IsBadRequest(err),
-		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
-		return true, nil
+	case err != nil:
+		return false, err
 	}
-	return false, err
+	return then.GetResourceVersion() != w.version || w.isIn(then), nil
+}
+
+// one lists the witness, or nothing, as of a version, or of now.
+func (l *listWatch) one(ctx context.Context, w witness, version string, match metav1.ResourceVersionMatch) (*unstructured.UnstructuredList, error) {
+	name := fields.Set{"metadata.name": noName}
+	if w.version != "" {
+		name["metadata.name"] = w.key.Name
+		if w.key.Namespace != "" {
+			name["metadata.namespace"] = w.key.Namespace
+		}
+	}
+	return l.objects.List(ctx, metav1.ListOptions{
+		FieldSelector: name.AsSelector().String(), Limit: 1, ResourceVersion: version, ResourceVersionMatch: match,
+	})
+}
+
+// isIn says that a list has the object as it was.
+func (w witness) isIn(list *unstructured.UnstructuredList) bool {
+	return len(list.Items) == 1 && witnessOf(&list.Items[0]) == w
+}
+
+// unanswerable tells what a server says that cannot know, and will not: the history is not there any
+// more, or it does not take such questions.
+func unanswerable(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

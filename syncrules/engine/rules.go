@@ -122,7 +122,7 @@ func (r *rule) fit(known scoping) {
 
 // same says that the edit, if there was one, is of no consequence: of the status, say.
 func (r *rule) same(o *rule) bool {
-	return r.gen == o.gen && r.confirm == o.confirm && equality.Semantic.DeepEqual(r.spec, o.spec)
+	return r.gen == o.gen && r.born.Equal(o.born) && r.confirm == o.confirm && equality.Semantic.DeepEqual(r.spec, o.spec)
 }
 
 // inherit takes over from the rule as it was before what an edit leaves valid.
