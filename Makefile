@@ -9,10 +9,15 @@ export GOWORK := off
 GO ?= go
 BIN := $(CURDIR)/bin
 TESTBED_BIN := $(CURDIR)/e2e/testbed/bin
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+# The version is written down once, in the chart; a tag says the same. Commit and date are those of the
+# commit, so that it builds the same again tomorrow.
+VERSION ?= $(shell sed -n 's/^appVersion: *//p' charts/agent/Chart.yaml)
+COMMIT ?= $(shell git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || echo unknown)
+DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 # Without gRPC's request pages and the generator of manual pages, which nobody here uses.
 TAGS := grpcnotrace,urfave_cli_no_docs
+BUILD_FLAGS := -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)'
 
 # How long each fuzz target runs, and flags for the tests, the demo and the benchmark.
 FUZZTIME ?= 5s
@@ -36,7 +41,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/agent and bin/agentctl
-	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o $(BIN)/ ./cmd/agent ./cmd/agentctl
 
 .PHONY: testbed
 testbed: ## build bin/testbed and the control planes that it runs (about 8 minutes, once per version)
