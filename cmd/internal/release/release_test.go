@@ -22,8 +22,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"sigs.k8s.io/yaml"
@@ -107,10 +109,6 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var old []legacyImage
-	if err := json.Unmarshal(files["manifest.json"], &old); err != nil || len(old) != 2 {
-		t.Fatalf("manifest.json: %v: %s", err, files["manifest.json"])
-	}
 	for i, d := range manifests(t, index) {
 		arch := []string{"amd64", "arm64"}[i]
 		if d.Platform == nil || d.Platform.String() != "linux/"+arch {
@@ -121,7 +119,7 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkImage(t, img, arch)
-		checkLegacy(t, old[i], files, arch)
+		checkLegacy(t, filepath.Join(r.out, "roster-agent-1.2.3.tar"), img, arch)
 	}
 }
 
@@ -167,15 +165,26 @@ func checkImage(t *testing.T, img v1.Image, arch string) {
 	}
 }
 
-func checkLegacy(t *testing.T, old legacyImage, files map[string][]byte, arch string) {
+// checkLegacy reads the tar as Docker's older store does, by its manifest.json.
+func checkLegacy(t *testing.T, path string, want v1.Image, arch string) {
 	t.Helper()
-	if !slices.Equal(old.RepoTags, []string{"docker.io/roster-mesh/agent:1.2.3-" + arch}) || len(old.Layers) != 2 {
-		t.Errorf("manifest.json: %+v", old)
+	tag, err := name.NewTag("docker.io/roster-mesh/agent:1.2.3-" + arch)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range append(old.Layers, old.Config) {
-		if len(files[name]) == 0 {
-			t.Errorf("manifest.json: no file %s", name)
-		}
+	img, err := tarball.ImageFromPath(path, &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(img); err != nil {
+		t.Error(err)
+	}
+	got, err := img.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config, err := want.ConfigName(); err != nil || got != config {
+		t.Errorf("%s is the image %s, want %s (%v)", tag, got, config, err)
 	}
 }
 
@@ -259,12 +268,12 @@ func TestChart(t *testing.T) {
 	if want := "apiVersion: v2\nname: agent\nversion: 1.2.3\nappVersion: 1.2.3\n"; string(got["agent/Chart.yaml"]) != want {
 		t.Errorf("Chart.yaml:\n%s", got["agent/Chart.yaml"])
 	}
-	for name, text := range map[string]string{"Chart.yaml": "version: 1\n", ".helmignore": "!x\n"} {
-		if err := os.WriteFile(filepath.Join(r.chart, name), []byte(text), 0o600); err != nil {
+	for _, bad := range []struct{ name, text string }{{"Chart.yaml", "version: 1\n"}, {".helmignore", "!x\n"}} {
+		if err := os.WriteFile(filepath.Join(r.chart, bad.name), []byte(bad.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.writeChart(); !errors.Is(err, errChart) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s with %q: err = %v", name, text, err)
+		if err := r.writeChart(); !errors.Is(err, errChart) || !strings.Contains(err.Error(), bad.name) {
+			t.Errorf("%s with %q: err = %v", bad.name, bad.text, err)
 		}
 	}
 }
