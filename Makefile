@@ -8,11 +8,17 @@ export GOWORK := off
 
 GO ?= go
 BIN := $(CURDIR)/bin
+DIST := $(CURDIR)/dist
 TESTBED_BIN := $(CURDIR)/e2e/testbed/bin
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+# The version is written down once, in the chart; a tag says the same. Commit and date are those of the
+# commit, so that it builds the same again tomorrow.
+VERSION ?= $(shell sed -n 's/^appVersion: *//p' charts/agent/Chart.yaml)
+COMMIT ?= $(shell git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || echo unknown)
+DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 # Without gRPC's request pages and the generator of manual pages, which nobody here uses.
 TAGS := grpcnotrace,urfave_cli_no_docs
+BUILD_FLAGS := -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)'
 
 # How long each fuzz target runs, and flags for the tests, the demo and the benchmark.
 FUZZTIME ?= 5s
@@ -36,7 +42,34 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/agent and bin/agentctl
-	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o $(BIN)/ ./cmd/agent ./cmd/agentctl
+
+# The platforms of the image, and those of agentctl alone.
+IMAGE_PLATFORMS := linux/amd64 linux/arm64
+CLIENT_PLATFORMS := darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+CROSS_BUILDS := $(addprefix build/,$(IMAGE_PLATFORMS) $(CLIENT_PLATFORMS))
+# What the image is called, without a tag. The chart asks for this one.
+IMAGE ?= docker.io/roster-mesh/agent
+RELEASE := $(GO) run ./cmd/internal/release -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)' -image '$(IMAGE)'
+
+.PHONY: image
+image: $(addprefix build/,$(IMAGE_PLATFORMS)) ## write the image as a tar to dist/, with a list of what is in it
+	@$(RELEASE) image
+
+.PHONY: release
+release: build $(CROSS_BUILDS) ## write all that people install to dist/: image, archives, chart, checksums
+	@rm -rf $(DIST)
+	@$(RELEASE) all
+
+.PHONY: release-check
+release-check: ## check that the image is the same, byte for byte, when it is built elsewhere
+	@.ci/release-check image
+
+# The settings that a machine could have for the code of a processor are named, so that all build the same.
+.PHONY: $(CROSS_BUILDS)
+$(CROSS_BUILDS): build/%:
+	CGO_ENABLED=0 GOOS=$(*D) GOARCH=$(*F) GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off \
+		$(GO) build $(BUILD_FLAGS) -o $(BIN)/release/$(*D)_$(*F)/ $(if $(filter linux,$(*D)),./cmd/agent) ./cmd/agentctl
 
 .PHONY: testbed
 testbed: ## build bin/testbed and the control planes that it runs (about 8 minutes, once per version)
@@ -54,7 +87,7 @@ fmt: $(GOLANGCI_LINT) ## format the code
 
 .PHONY: clean
 clean: ## remove everything that was built
-	rm -rf $(BIN) $(TESTBED_BIN)
+	rm -rf $(BIN) $(DIST) $(TESTBED_BIN)
 
 .PHONY: demo
 demo: build testbed ## three clusters on this machine, the quickstart step by step (DEMO_ARGS=--once ends it)

@@ -43,6 +43,7 @@ type clusterPayload struct {
 	Provider          string               `json:"provider,omitempty"`
 	Distribution      string               `json:"distribution,omitempty"`
 	Version           string               `json:"version,omitempty"`
+	AgentVersion      string               `json:"agentVersion,omitempty"`
 	KubeletVersions   []string             `json:"kubeletVersions,omitempty"`
 	KubeProxyVersions []string             `json:"kubeProxyVersions,omitempty"`
 	Locality          *v1alpha1.Locality   `json:"locality,omitempty"`
@@ -66,6 +67,7 @@ func encodeCluster(c *v1alpha1.Cluster) ([]byte, error) {
 		objectMeta: published(c),
 		Spec:       *spec,
 		Provider:   c.Status.Provider, Distribution: c.Status.Distribution, Version: c.Status.Version,
+		AgentVersion:    c.Status.AgentVersion,
 		KubeletVersions: c.Status.KubeletVersions, KubeProxyVersions: c.Status.KubeProxyVersions,
 		Locality: c.Status.Locality,
 	})
@@ -154,6 +156,7 @@ const (
 // report copies what the origin says of itself into a status, as far as the status has room for it.
 func (p *clusterPayload) report(s *v1alpha1.ClusterStatus) {
 	s.Provider, s.Distribution, s.Version = clip(p.Provider), clip(p.Distribution), clip(p.Version)
+	s.AgentVersion = clip(p.AgentVersion)
 	s.KubeletVersions, s.KubeProxyVersions = clipAll(p.KubeletVersions, maxWords), clipAll(p.KubeProxyVersions, maxWords)
 	s.Locality = nil
 	if l := p.Locality; l != nil {

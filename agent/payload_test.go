@@ -36,7 +36,7 @@ func TestClusterPayloadLeavesLocalPartsOut(t *testing.T) {
 			AuthInfo:  v1alpha1.AuthInfo{SecretRef: v1alpha1.NamespacedName{Name: "secret-name", Namespace: "n"}},
 			Mesh:      &v1alpha1.ClusterMesh{Endpoints: []string{"a:1"}},
 		},
-		Status: v1alpha1.ClusterStatus{State: v1alpha1.ClusterStateReady, Message: "local-message", Version: "v1.36.3"},
+		Status: v1alpha1.ClusterStatus{State: v1alpha1.ClusterStateReady, Message: "local-message", Version: "v1.36.3", AgentVersion: "0.1.0"},
 	}
 	payload, err := encodeCluster(c)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestClusterPayloadLeavesLocalPartsOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := objectMeta{Labels: map[string]string{"env": "prod"}, Annotations: map[string]string{"note": "kept"}}
-	if diff := cmp.Diff(want, p.objectMeta); diff != "" || p.Name != "a" || p.Version != "v1.36.3" || p.Spec.Mesh.Endpoints[0] != "a:1" {
+	if diff := cmp.Diff(want, p.objectMeta); diff != "" || p.Name != "a" || p.Version != "v1.36.3" || p.AgentVersion != "0.1.0" || p.Spec.Mesh.Endpoints[0] != "a:1" {
 		t.Errorf("decoded %+v\n%s", p, diff)
 	}
 }

@@ -228,7 +228,10 @@ func (s *session) view(id string, have *v1alpha1.Cluster) view {
 	v := view{now: time.Now(), local: id == s.clusterID, claims: len(s.registry.byID(id))}
 	if v.local {
 		v.problem = s.problems.String()
-		v.described = s.metadata.describe
+		v.described = func(status *v1alpha1.ClusterStatus) {
+			status.AgentVersion = clip(s.options.Version)
+			s.metadata.describe(status)
+		}
 		all, err := s.registry.clusters.List(labels.Everything())
 		if err != nil {
 			return v

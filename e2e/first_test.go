@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -198,6 +199,18 @@ func TestMetadata(t *testing.T) {
 	for name, state := range map[string]string{"alpha": "Alive", "beta": "Local", "gamma": "Alive"} {
 		if !memberIs(out, name, state) {
 			t.Errorf("agentctl members does not say that %s is %s:\n%s", name, state, out)
+		}
+	}
+	out, err = g.Agentctl(t.Context(), "version", "--context", "beta")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := strings.Fields(out)[1]
+	for _, name := range []string{"alpha", "beta", "gamma"} {
+		if !slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+			return slices.Equal(strings.Fields(line), []string{name, own, "none"})
+		}) {
+			t.Errorf("agentctl version does not say that the agent of %s has its own version:\n%s", name, out)
 		}
 	}
 }

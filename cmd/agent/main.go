@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -21,8 +22,14 @@ import (
 	"github.com/roster-mesh/roster/agent"
 )
 
-// version is set by the linker.
-var version = "dev"
+// What the linker sets: the version, the commit and the commit's date.
+//
+//nolint:gochecknoglobals // the linker sets nothing else
+var (
+	version = "dev"
+	commit  = "unknown"
+	date    = "unknown"
+)
 
 // Exit codes: 0 after a signal, 1 when the agent cannot go on, 2 when the command line is wrong.
 const (
@@ -76,7 +83,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		OnUsageError:    usage,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return fmt.Errorf("%w: there is no command %q; the command is run", errUsage, c.Args().First())
+				return fmt.Errorf("%w: there is no command %q; the commands are run and version", errUsage, c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -87,8 +94,21 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			Before:       fromFile,
 			OnUsageError: usage,
 			Action:       func(c *cli.Context) error { return runAgent(c, stderr) },
+		}, {
+			Name:         "version",
+			Usage:        "print the version, and the commit that it was built from",
+			OnUsageError: usage,
+			Action:       printVersion,
 		}},
 	}
+}
+
+func printVersion(c *cli.Context) error {
+	if c.Args().Present() {
+		return fmt.Errorf("%w: version takes no argument, and %q is one", errUsage, c.Args().First())
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "agent %s (commit %s of %s, %s, %s/%s)\n", version, commit, date, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }
 
 func runAgent(c *cli.Context, stderr io.Writer) error {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -28,6 +29,7 @@ func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
 	}{
 		"unknown flag":         {args: []string{"run", "--no-such"}, code: exitUsage, want: "no-such"},
 		"unknown command":      {args: []string{"start"}, code: exitUsage, want: `"start"`},
+		"argument to version":  {args: []string{"version", "now"}, code: exitUsage, want: `"now"`},
 		"argument":             {args: []string{"run", "cluster-1"}, code: exitUsage, want: `"cluster-1"`},
 		"log level":            {args: []string{"run", "--log-level", "loud"}, code: exitUsage, want: "--log-level"},
 		"log format":           {args: []string{"run", "--log-format", "xml"}, code: exitUsage, want: "--log-format"},
@@ -66,5 +68,18 @@ func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
 				t.Errorf("exit %d (want %d), stderr %q (want one line with %q), stdout %q", code, tt.code, said, tt.want, stdout.String())
 			}
 		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for command, want := range map[string]string{
+		"version":   `^agent dev \(commit unknown of unknown, go\S+, \w+/\w+\)\n$`,
+		"--version": `^agent version dev\n$`,
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), []string{"agent", command}, &stdout, &stderr)
+		if code != 0 || !regexp.MustCompile(want).MatchString(stdout.String()) || stderr.Len() > 0 {
+			t.Errorf("agent %s: exit %d, stdout %q (want %s), stderr %q", command, code, stdout.String(), want, stderr.String())
+		}
 	}
 }

@@ -18,7 +18,10 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"agentctl": func() { os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr)) },
+		"agentctl": func() {
+			version, commit, date = "1.4.2", "0123abc", "2026-01-02T03:04:05Z"
+			os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr))
+		},
 	})
 }
 

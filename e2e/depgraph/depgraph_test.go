@@ -46,9 +46,11 @@ func rules() map[string]rule {
 			deny: []string{
 				"k8s.io/api", "k8s.io/client-go/kubernetes", "k8s.io/client-go/discovery", "k8s.io/client-go/gentype",
 				"k8s.io/client-go/testing", "k8s.io/apimachinery/pkg/util/strategicpatch", "github.com/google/gnostic-models",
+				"github.com/google/go-containerregistry",
 			},
 		},
-		"cmd/agentctl/...": {deny: []string{"/", "/syncrules/engine"}, allow: []string{"/cmd/agentctl", "/kube", "/syncrules"}},
+		"cmd/internal/...": {deny: []string{"/", "k8s.io"}, allow: []string{"/cmd/internal"}},
+		"cmd/agentctl/...": {deny: []string{"/", "/syncrules/engine", "github.com/google/go-containerregistry"}, allow: []string{"/cmd/agentctl", "/kube", "/syncrules"}},
 	}
 }
 

@@ -190,6 +190,10 @@ type ClusterStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Version string `json:"version,omitempty"`
+	// agentVersion is the version of the cluster's agent.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	AgentVersion string `json:"agentVersion,omitempty"`
 	// locality is where the nodes are.
 	// +optional
 	Locality *Locality `json:"locality,omitempty"`

@@ -1,0 +1,165 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// entry is a file of an archive, or a directory when its name ends with a slash.
+type entry struct {
+	name  string
+	mode  int64
+	owner int
+	data  []byte
+}
+
+// writeTar leaves nothing to the machine: owners, modes and times are said, and the order is that of entries.
+func writeTar(w io.Writer, date time.Time, entries []entry) error {
+	tw := tar.NewWriter(w)
+	for _, e := range entries {
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: e.name, Mode: e.mode, Uid: e.owner, Gid: e.owner, Size: int64(len(e.data)), ModTime: date,
+		}
+		if strings.HasSuffix(e.name, "/") {
+			header.Typeflag = tar.TypeDir
+		}
+		if err := tw.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := tw.Write(e.data); err != nil {
+			return err
+		}
+	}
+	return tw.Close()
+}
+
+func writeTarGz(w io.Writer, date time.Time, entries []entry) error {
+	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeTar(zw, date, entries), zw.Close())
+}
+
+func writeZip(w io.Writer, date time.Time, entries []entry) error {
+	if first := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC); date.Before(first) {
+		date = first // the format knows no earlier day
+	}
+	zw := zip.NewWriter(w)
+	for _, e := range entries {
+		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: date}
+		header.SetMode(os.FileMode(e.mode))
+		f, err := zw.CreateHeader(header)
+		if err != nil {
+			return err
+		}
+		if _, err := f.Write(e.data); err != nil {
+			return err
+		}
+	}
+	return zw.Close()
+}
+
+// writeArchives writes agentctl and agent for those who run them without the image.
+func (r *release) writeArchives() error {
+	licence, err := os.ReadFile(r.license)
+	if err != nil {
+		return err
+	}
+	common := []entry{{name: "LICENSE", mode: 0o644, data: licence}}
+	completions, err := r.completions()
+	if err != nil {
+		return err
+	}
+	var clients []*binary
+	for _, p := range clientPlatforms() {
+		b, err := r.binary("agentctl", p)
+		if err != nil {
+			return err
+		}
+		more := common
+		if p.os != "windows" { // its shells are none of those
+			more = append(slices.Clone(common), completions...)
+		}
+		if err := r.writeArchive(b, more); err != nil {
+			return err
+		}
+		clients = append(clients, b)
+	}
+	for _, p := range imagePlatforms() {
+		b, err := r.binary("agent", p)
+		if err != nil {
+			return err
+		}
+		if err := r.writeArchive(b, common); err != nil {
+			return err
+		}
+	}
+	return r.writeSBOM("agentctl-"+r.version, clients)
+}
+
+// writeArchive puts everything below one directory, so that unpacking it spoils none.
+func (r *release) writeArchive(b *binary, more []entry) error {
+	dir := strings.Join([]string{b.name, r.version, b.platform.os, b.platform.arch}, "-")
+	program, kind, write := b.name, ".tar.gz", writeTarGz
+	if b.platform.os == "windows" {
+		program, kind, write = b.name+".exe", ".zip", writeZip
+	}
+	files := append([]entry{{name: program, mode: 0o755, data: b.data}}, more...)
+	for i := range files {
+		files[i].name = dir + "/" + files[i].name
+	}
+	return r.create(dir+kind, func(w io.Writer) error { return write(w, r.date, files) })
+}
+
+// completions asks agentctl for the scripts; their names are those that the shells look for.
+func (r *release) completions() ([]entry, error) {
+	var out []entry
+	for _, c := range []struct{ shell, file string }{{"bash", "agentctl.bash"}, {"zsh", "_agentctl"}, {"fish", "agentctl.fish"}} {
+		host, err := filepath.Abs(r.host) // a name without a slash would be looked for in PATH
+		if err != nil {
+			return nil, err
+		}
+		var stderr bytes.Buffer
+		cmd := exec.Command(host, "completion", c.shell) //nolint:noctx // it prints and ends
+		cmd.Stderr = &stderr
+		script, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("completion of %s: %w: %s", c.shell, err, strings.TrimSpace(stderr.String()))
+		}
+		out = append(out, entry{name: "completion/" + c.file, mode: 0o644, data: script})
+	}
+	return out, nil
+}
+
+// writeSums is for sha256sum -c.
+func (r *release) writeSums() error {
+	slices.Sort(r.written)
+	var lines strings.Builder
+	for _, name := range r.written {
+		data, err := os.ReadFile(filepath.Join(r.out, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(data), name)
+	}
+	return r.create("SHA256SUMS", func(w io.Writer) error {
+		_, err := io.WriteString(w, lines.String())
+		return err
+	})
+}

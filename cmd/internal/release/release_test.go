@@ -1,0 +1,427 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"sigs.k8s.io/yaml"
+)
+
+// newRelease is a release of small binaries into a directory of its own.
+func newRelease(t *testing.T) *release {
+	t.Helper()
+	dir := t.TempDir()
+	host := filepath.Join(dir, "agentctl")
+	if err := os.WriteFile(host, []byte("#!/bin/sh\necho \"$1 of $2\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return &release{
+		version: "1.2.3", commit: "0123abcd", date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), image: defaultImage, limit: maxImage,
+		chart: "../../../charts/agent", license: "../../../LICENSE", host: host, out: dir,
+		binary: func(name string, p platform) (*binary, error) {
+			data := []byte(name + " for " + p.String())
+			return &binary{name, p, data, sha256.Sum256(data), &debug.BuildInfo{
+				GoVersion: "go1.26.8 X:some", Main: debug.Module{Path: "github.com/roster-mesh/roster"},
+				Deps: []*debug.Module{
+					{Path: "example.com/A_b", Version: "v1.0.0+incompatible", Sum: "h1:x"},
+					{Path: "example.com/" + p.os, Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v2.0.0"}},
+				},
+			}}, nil
+		},
+	}
+}
+
+func (r *release) everything() error {
+	for _, step := range []func() error{func() error { return r.writeImage(io.Discard) }, r.writeArchives, r.writeChart, r.writeSums} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestTheSameTwice(t *testing.T) {
+	t.Parallel()
+	var sums [2]string
+	for i := range sums {
+		r := newRelease(t)
+		if err := r.everything(); err != nil {
+			t.Fatal(err)
+		}
+		sums[i] = string(contents(t, r, "SHA256SUMS"))
+	}
+	if diff := cmp.Diff(sums[0], sums[1]); diff != "" || strings.Count(sums[0], "\n") != 12 {
+		t.Errorf("two releases of one commit:\n%s\n%s", sums[0], diff)
+	}
+}
+
+func TestImage(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	if err := r.writeImage(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := untar(t, bytes.NewReader(contents(t, r, "roster-agent-1.2.3.tar")))
+	for name, data := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(root); err != nil {
+		t.Error(err)
+	}
+	top := manifests(t, root)
+	want := map[string]string{"io.containerd.image.name": "docker.io/roster-mesh/agent:1.2.3", "org.opencontainers.image.ref.name": "1.2.3"}
+	if diff := cmp.Diff(want, top[0].Annotations); diff != "" || len(top) != 1 || top[0].MediaType != types.OCIImageIndex {
+		t.Fatalf("index.json %+v\n%s", top, diff)
+	}
+	index, err := root.ImageIndex(top[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range manifests(t, index) {
+		arch := []string{"amd64", "arm64"}[i]
+		if d.Platform == nil || d.Platform.String() != "linux/"+arch {
+			t.Errorf("manifest %d is for %v, want %s", i, d.Platform, arch)
+		}
+		img, err := index.Image(d.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkImage(t, img, arch)
+		checkLegacy(t, filepath.Join(r.out, "roster-agent-1.2.3.tar"), img, arch)
+	}
+}
+
+func checkImage(t *testing.T, img v1.Image, arch string) {
+	t.Helper()
+	manifest, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, said := range []map[string]string{manifest.Annotations, config.Config.Labels} {
+		for key, want := range map[string]string{
+			"version": "1.2.3", "revision": "0123abcd", "created": "2026-01-02T03:04:05Z", "licenses": "Apache-2.0",
+		} {
+			if got := said["org.opencontainers.image."+key]; got != want {
+				t.Errorf("%s: %s is %q, want %q", arch, key, got, want)
+			}
+		}
+	}
+	if config.OS != "linux" || config.Architecture != arch || config.Config.User != "65532:65532" ||
+		!slices.Equal(config.Config.Entrypoint, []string{"/agent"}) || manifest.MediaType != types.OCIManifestSchema1 {
+		t.Errorf("%s: config %+v", arch, config)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, layer := range layers {
+		content, err := layer.Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, data := range untar(t, content) {
+			got[name] = string(data)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"agent": "agent for linux/" + arch, "agentctl": "agentctl for linux/" + arch}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// checkLegacy reads the tar as Docker's older store does, by its manifest.json.
+func checkLegacy(t *testing.T, path string, want v1.Image, arch string) {
+	t.Helper()
+	tag, err := name.NewTag("docker.io/roster-mesh/agent:1.2.3-" + arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := tarball.ImageFromPath(path, &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(img); err != nil {
+		t.Error(err)
+	}
+	got, err := img.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config, err := want.ConfigName(); err != nil || got != config {
+		t.Errorf("%s is the image %s, want %s (%v)", tag, got, config, err)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	r.limit = 100
+	if err := r.writeImage(io.Discard); !errors.Is(err, errTooLarge) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// The chart asks for the image under the name that it is built with.
+func TestTheChartAsksForTheImage(t *testing.T) {
+	t.Parallel()
+	var values struct {
+		Image              struct{ Repository string }
+		PodSecurityContext struct{ RunAsUser, RunAsGroup int }
+	}
+	data, err := os.ReadFile("../../../charts/agent/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		t.Fatal(err)
+	}
+	if "docker.io/"+strings.TrimPrefix(values.Image.Repository, "docker.io/") != defaultImage {
+		t.Errorf("image.repository is %s, the image is built as %s", values.Image.Repository, defaultImage)
+	}
+	if u := values.PodSecurityContext; u.RunAsUser != user || u.RunAsGroup != user {
+		t.Errorf("podSecurityContext runs as %d:%d, the image is for %d", u.RunAsUser, u.RunAsGroup, user)
+	}
+}
+
+func TestArchives(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	if err := r.writeArchives(); err != nil {
+		t.Fatal(err)
+	}
+	const darwin = "agentctl-1.2.3-darwin-arm64/"
+	got := gunzip(t, contents(t, r, "agentctl-1.2.3-darwin-arm64.tar.gz"))
+	if string(got[darwin+"agentctl"]) != "agentctl for darwin/arm64" || string(got[darwin+"completion/_agentctl"]) != "completion of zsh\n" ||
+		!strings.Contains(string(got[darwin+"LICENSE"]), "Apache License") || len(got) != 5 {
+		t.Errorf("darwin: %v", names(got))
+	}
+	got = gunzip(t, contents(t, r, "agent-1.2.3-linux-arm64.tar.gz"))
+	if string(got["agent-1.2.3-linux-arm64/agent"]) != "agent for linux/arm64" || len(got) != 2 {
+		t.Errorf("agent: %v", names(got))
+	}
+	zipped := contents(t, r, "agentctl-1.2.3-windows-amd64.zip")
+	zr, err := zip.NewReader(bytes.NewReader(zipped), int64(len(zipped)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(zr.File) != 2 || zr.File[0].Name != "agentctl-1.2.3-windows-amd64/agentctl.exe" || !zr.File[0].Modified.Equal(r.date) {
+		t.Errorf("windows: %d files, the first %+v", len(zr.File), zr.File[0].FileHeader)
+	}
+}
+
+func TestChart(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	r.chart = t.TempDir()
+	for name, text := range map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: agent\nversion: 0.1.0\nappVersion: 0.1.0\n", "values.yaml": "a: 1\n",
+		".helmignore": "# not for users\n*.golden\ntests/\n/docs/a.md\n", "x.golden": "x", "tests/a.yaml": "x", "docs/a.md": "x", "docs/b.md": "x",
+	} {
+		path := filepath.Join(r.chart, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.writeChart(); err != nil {
+		t.Fatal(err)
+	}
+	got := gunzip(t, contents(t, r, "agent-1.2.3.tgz"))
+	if want := []string{"agent/Chart.yaml", "agent/docs/b.md", "agent/values.yaml"}; !slices.Equal(names(got), want) {
+		t.Errorf("packed %v, want %v", names(got), want)
+	}
+	if want := "apiVersion: v2\nname: agent\nversion: 1.2.3\nappVersion: 1.2.3\n"; string(got["agent/Chart.yaml"]) != want {
+		t.Errorf("Chart.yaml:\n%s", got["agent/Chart.yaml"])
+	}
+	for _, bad := range []struct{ name, text string }{{"Chart.yaml", "version: 1\n"}, {".helmignore", "!x\n"}} {
+		if err := os.WriteFile(filepath.Join(r.chart, bad.name), []byte(bad.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.writeChart(); !errors.Is(err, errChart) || !strings.Contains(err.Error(), bad.name) {
+			t.Errorf("%s with %q: err = %v", bad.name, bad.text, err)
+		}
+	}
+}
+
+func TestSBOM(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	if err := r.writeArchives(); err != nil {
+		t.Fatal(err)
+	}
+	var doc spdxDocument
+	if err := json.Unmarshal(contents(t, r, "agentctl-1.2.3.spdx.json"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]spdxPackage{"SPDXRef-DOCUMENT": {}}
+	for _, p := range doc.Packages {
+		if _, twice := ids[p.ID]; twice {
+			t.Errorf("%s is there twice", p.ID)
+		}
+		ids[p.ID] = p
+	}
+	described := 0
+	for _, rel := range doc.Relationships {
+		if _, from := ids[rel.From]; !from || ids[rel.To].ID == "" {
+			t.Errorf("%+v names what is not there", rel)
+		}
+		if rel.Type == "DESCRIBES" {
+			described++
+		}
+	}
+	if described != 6 || len(ids) != 1+6+3 {
+		t.Errorf("%d binaries are described, %d packages are listed", described, len(ids)-1)
+	}
+	for id, purl := range map[string]string{
+		"SPDXRef-Module-stdlib-1.26.8":                             "pkg:golang/stdlib@1.26.8",
+		"SPDXRef-Module-example.com-A-x5fb-v1.0.0-x2bincompatible": "pkg:golang/example.com/a_b@v1.0.0%2Bincompatible",
+		"SPDXRef-Module-example.com-fork-v2.0.0":                   "pkg:golang/example.com/fork@v2.0.0",
+	} {
+		if p, ok := ids[id]; !ok || p.Refs[0].Locator != purl {
+			t.Errorf("%s: %+v", id, p)
+		}
+	}
+	windows := ids["SPDXRef-Binary-agentctl-windows-amd64"]
+	if want := fmt.Sprintf("%x", sha256.Sum256([]byte("agentctl for windows/amd64"))); windows.Checksums[0].Value != want {
+		t.Errorf("checksum %s, want %s", windows.Checksums[0].Value, want)
+	}
+}
+
+func TestBadCommandLineNamesTheFlag(t *testing.T) {
+	t.Parallel()
+	const date = "-date=2026-01-02T03:04:05Z"
+	for want, args := range map[string][]string{
+		"no-such":      {"-no-such", "image"},
+		"image or all": {"-version=1.2.3", date},
+		"-version":     {"-version=v1.2", date, "image"},
+		"1.2.3+x":      {"-version=1.2.3+x", date, "image"},
+		"-date":        {"-version=1.2.3", "-date=today", "image"},
+		"-image":       {"-version=1.2.3", date, "-image=roster-mesh/agent:tag", "image"},
+		"host first":   {"-version=1.2.3", date, "-image=roster-mesh/agent", "image"},
+	} {
+		if err := run(args, io.Discard); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: err = %v, want one with %q", args, err, want)
+		}
+	}
+	dir := t.TempDir()
+	if err := run([]string{"-version=1.2.3", date, "-binaries=" + dir, "-out=" + dir, "image"}, io.Discard); !errors.Is(err, errNotBuilt) {
+		t.Errorf("no binaries: err = %v", err)
+	}
+}
+
+func TestForeignBinaryIsRefused(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range map[string][]byte{"agent": data, "agentctl": []byte("#!/bin/sh\n")} {
+		path := filepath.Join(dir, "plan9_arm", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readBinary(dir, name, platform{"plan9", "arm"}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: err = %v", name, err)
+		}
+	}
+}
+
+func manifests(t *testing.T, index v1.ImageIndex) []v1.Descriptor {
+	t.Helper()
+	m, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Manifests
+}
+
+func contents(t *testing.T, r *release, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(r.out, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func gunzip(t *testing.T, data []byte) map[string][]byte {
+	t.Helper()
+	zr, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return untar(t, zr)
+}
+
+// untar also checks that nothing of this machine is in the tar.
+func untar(t *testing.T, r io.Reader) map[string][]byte {
+	t.Helper()
+	out := map[string][]byte{}
+	for tr := tar.NewReader(r); ; {
+		header, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Uname != "" || header.ModTime.Unix() != 1767323045 || header.Uid != 0 && header.Name != "var/lib/roster/" {
+			t.Errorf("%s: of %q (%d), %s", header.Name, header.Uname, header.Uid, header.ModTime)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if out[header.Name], err = io.ReadAll(tr); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func names(files map[string][]byte) []string {
+	out := make([]string, 0, len(files))
+	for name := range files {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
