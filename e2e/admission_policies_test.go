@@ -183,8 +183,7 @@ func policies(t *testing.T, flags ...string) string {
 	cmd := exec.CommandContext(lasting(t), bin.Helm, append([]string{"template", bin.Chart, "-n", harness.Namespace}, flags...)...)
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("helm template: %v: %s", err, exit.Stderr)
 		}
 		t.Fatal(err)
