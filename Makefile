@@ -34,11 +34,14 @@ UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph
 # The packages that test against real control planes.
 E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim)
 
+# What tells versions of Kubernetes apart: admission, CRDs, RBAC, watches and their resumption, Secrets and tokens.
+OLDEST = ^Test(Quickstart|Admission|ClusterRefused|Sync|Source|CopyIsRestored|Metadata|OtherKind|KindThatArrives|Restored|ParityC17)
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/agent and bin/agentctl
@@ -76,6 +79,10 @@ testbed: ## build bin/testbed and the control planes that it runs (about 8 minut
 	@GO='$(GO)' e2e/testbed/build.sh
 	@CGO_ENABLED=0 $(GO) -C e2e/testbed build -trimpath -o $(BIN)/testbed .
 
+.PHONY: testbed-oldest
+testbed-oldest: testbed ## build the API server of the oldest Kubernetes that is supported, too (about 5 minutes, once)
+	@GO='$(GO)' e2e/testbed/build.sh oldest
+
 .PHONY: generate
 generate: ## write the generated code, CRDs and API reference
 	@for script in $(wildcard */generate.sh */*/generate.sh); do echo "$$script" && "$$script" || exit 1; done
@@ -95,7 +102,7 @@ demo: build testbed ## three clusters on this machine, the quickstart step by st
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-unit test-race sim fuzz e2e demo-once
+	@.ci/summary lint verify test-unit test-race sim fuzz e2e e2e-oldest demo-once
 
 .PHONY: prereqs
 prereqs: ## check that the tools that make test needs are installed
@@ -130,6 +137,10 @@ fuzz: ## run each fuzz target for FUZZTIME (5s)
 e2e: build testbed ## test the binaries against real control planes
 	$(GO) -C e2e/testbed test -count=1 $(TESTFLAGS) ./...
 	$(GO) test -count=1 -timeout=40m -p=1 $(TESTFLAGS) $(E2E)
+
+.PHONY: e2e-oldest
+e2e-oldest: build testbed-oldest ## test against the oldest Kubernetes that is supported, what differs between versions
+	ROSTER_E2E_KUBERNETES=oldest $(GO) test -count=1 -timeout=20m $(TESTFLAGS) -run '$(OLDEST)' ./e2e
 
 .PHONY: bench
 bench: build testbed ## measure beside the API servers' own limit and the budgets (BENCH_ARGS=--quick for 2 minutes)

@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -20,7 +21,12 @@ type Binaries struct {
 	Testbed, Kubectl, Helm string
 	Agent, Agentctl        string
 	Chart                  string // a folder
+	// Kubernetes is the version of the API servers, newest or oldest.
+	Kubernetes string
 }
+
+// EnvKubernetes is the environment variable that chooses the version; without it the newest is run.
+const EnvKubernetes = "ROSTER_E2E_KUBERNETES"
 
 // FindBinaries looks in the checkout that holds the working directory.
 func FindBinaries() (Binaries, error) {
@@ -36,6 +42,8 @@ func FindBinaries() (Binaries, error) {
 		Agent:    filepath.Join(root, "bin", "agent"),
 		Agentctl: filepath.Join(root, "bin", "agentctl"),
 		Chart:    filepath.Join(root, "charts", "agent"),
+
+		Kubernetes: cmp.Or(os.Getenv(EnvKubernetes), "newest"),
 	}
 	var missing []string
 	for _, path := range []string{b.Testbed, b.Kubectl, b.Helm, b.Agent, b.Agentctl} {

@@ -79,7 +79,8 @@ func (f *Fleet) testbedDir() string { return filepath.Join(f.Dir, "testbed") }
 
 func (f *Fleet) startTestbed(ctx context.Context, clusters int) error {
 	//nolint:noctx // It outlives ctx, which bounds only the start, and is ended by Close.
-	cmd := exec.Command(f.bin.Testbed, "up", "--wait", "--clusters", strconv.Itoa(clusters), "--dir", f.testbedDir(), "--bin", filepath.Dir(f.bin.Kubectl))
+	cmd := exec.Command(f.bin.Testbed, "up", "--wait", "--clusters", strconv.Itoa(clusters), "--dir", f.testbedDir(),
+		"--bin", filepath.Dir(f.bin.Kubectl), "--kubernetes", f.bin.Kubernetes)
 	var stderr tail
 	cmd.Stderr = &stderr
 	stdout, writer, err := os.Pipe()

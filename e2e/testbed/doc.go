@@ -5,6 +5,7 @@
 // that must not believe a fake.
 //
 // A plane is one etcd, one kube-apiserver and one kube-controller-manager, each its own process.
+// With "--kubernetes oldest" the API servers are of the oldest version that Roster supports, and the rest as always.
 // There are no nodes and no pods. RBAC is on, ServiceAccount tokens work, and the controllers for
 // ServiceAccounts, their tokens, the root CA, namespaces, garbage collection and ClusterRole
 // aggregation run.

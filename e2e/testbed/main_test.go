@@ -37,6 +37,8 @@ func TestBadInputIsOneLine(t *testing.T) {
 		{"up --clusters two", 2, `invalid value "two"`},
 		{"up", 1, "--dir is required"},
 		{"up --frobnicate", 2, "-frobnicate"},
+		{"up --kubernetes v1.30.0 --dir " + empty, 1, `--kubernetes must be newest or oldest, not "v1.30.0"`},
+		{"up --kubernetes oldest --dir " + empty + " --bin " + withoutOldest(t), 1, "run `make testbed-oldest`"},
 		{"up now", 2, `unexpected argument "now"`},
 		{"up --dir " + empty + " --bin " + empty, 1, "run `make testbed`"},
 		{"up --dir " + foreign + " --bin " + binaries(t), 1, "choose another --dir"},
@@ -63,6 +65,18 @@ func TestHelp(t *testing.T) {
 	if status := run(t.Context(), []string{"help"}, &stdout, &stderr); status != 0 || stdout.String() != usage {
 		t.Errorf("status %d, output %q", status, stdout.String())
 	}
+}
+
+// withoutOldest returns a folder with what `make testbed` builds, by name.
+func withoutOldest(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil { //nolint:gosec // It stands for a program.
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // binaries returns the folder that `make testbed` fills.

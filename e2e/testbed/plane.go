@@ -58,7 +58,7 @@ func newPlane(ctx context.Context, o Options, number int, chosen *chooser) (*pla
 	}
 	p.components = []*component{
 		p.component(o, kindEtcd, "etcd", p.etcdArgs(o.Fsync), always(p.etcdReady)),
-		p.component(o, kindAPIServer, "kube-apiserver", p.apiserverArgs(), always(p.apiserverReady)),
+		p.component(o, kindAPIServer, o.apiserver(), p.apiserverArgs(), always(p.apiserverReady)),
 		p.component(o, kindControllerManager, "kube-controller-manager", p.controllerArgs(), p.controllersReady),
 	}
 	return p, nil

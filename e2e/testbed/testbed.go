@@ -30,6 +30,7 @@ type Options struct {
 	Clusters        int
 	Dir             string    // new, empty, or a testbed's
 	Bin             string    // folder of the binaries
+	Kubernetes      string    // newest or oldest: the version of the API servers
 	Fsync           bool      // whether etcd waits for the disk; latencies depend on it
 	WaitControllers bool      // whether ready includes the controllers
 	Out             io.Writer // progress
@@ -93,12 +94,28 @@ func (o *Options) check() error {
 	if o.Bin, err = filepath.Abs(o.Bin); err != nil {
 		return err
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+	target := "testbed"
+	switch o.Kubernetes {
+	case "newest":
+	case "oldest":
+		target = "testbed-oldest"
+	default:
+		return fmt.Errorf("--kubernetes must be newest or oldest, not %q", o.Kubernetes)
+	}
+	for _, name := range []string{"etcd", o.apiserver(), "kube-controller-manager"} {
 		if info, err := os.Stat(filepath.Join(o.Bin, name)); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-			return fmt.Errorf("%s is not in %s: run `make testbed`", name, o.Bin)
+			return fmt.Errorf("%s is not in %s: run `make %s`", name, o.Bin, target)
 		}
 	}
 	return nil
+}
+
+// apiserver is the name of the API server's binary.
+func (o *Options) apiserver() string {
+	if o.Kubernetes == "oldest" {
+		return "kube-apiserver-oldest"
+	}
+	return "kube-apiserver"
 }
 
 // claim takes the directory for this process. The lock ends with the process, however that ends.

@@ -57,7 +57,7 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is the identity of the cluster and cannot be changed; create a new Cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is the identity of the cluster and cannot be changed; another cluster needs a Cluster object of another name"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="clusterID must be the UID of the cluster's kube-system namespace"
 	ClusterID types.UID `json:"clusterID"`
 
