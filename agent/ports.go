@@ -96,10 +96,20 @@ func (s *session) offer(id string, source *peerSource) {
 
 // offerPeer tells the engine what is known of a peer now: the connection, and the features that it published.
 func (s *session) offerPeer(_ context.Context, id string) error {
-	if id != s.clusterID {
+	switch {
+	case id == s.clusterID:
+	case len(s.registry.byID(id)) == 0 && !s.spoke(id):
+		s.engine.RemovePeer(id) // its Cluster object was put here by hand, and is gone: no member tells of it
+	default:
 		s.engine.SetPeer(s.enginePeer(id))
 	}
 	return nil
+}
+
+// spoke says that anything that the cluster itself published is known.
+func (s *session) spoke(id string) bool {
+	_, ok := s.replica.Lookup(clusterKey(id), id)
+	return ok || s.replica.Progress(id).Completed > 0
 }
 
 // hearPeer asks a member itself, once, for all that it published. Until then what others hold of it may be
