@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
@@ -45,20 +44,7 @@ func (s *session) remedy() string {
 // checkRights names, in one line, the rights that a wrong identity lacks first: those that the chart gives its
 // ServiceAccount.
 func (s *session) checkRights(ctx context.Context) error {
-	var need []kube.Attributes
-	add := func(gvk schema.GroupVersionKind, namespace string, verbs ...string) {
-		for _, verb := range verbs {
-			need = append(need, kube.Attributes{Verb: verb, GVK: gvk, Namespace: namespace})
-		}
-	}
-	add(v1alpha1.SchemeGroupVersion.WithKind("Cluster"), "", "list", "watch", "create", "update", "delete")
-	add(v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), "", "list", "watch", "create", "update", "delete")
-	add(v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), "", "list", "watch")
-	add(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, v1alpha1.ReadersNamespace(s.options.Namespace), "create")
-	secrets := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
-	add(secrets, s.options.Namespace, "get", "list", "watch", "create", "update")
-	add(secrets, s.options.privateNamespace(), "get", "create", "update")
-	missing, err := s.client.Allowed(ctx, need)
+	missing, err := s.client.Allowed(ctx, kube.AgentRights(s.options.Namespace))
 	if errors.Is(err, kube.ErrKindUnknown) {
 		return fmt.Errorf("the API server does not serve a kind that the agent keeps: install the CRDs of charts/agent first: %w", err)
 	}
