@@ -175,6 +175,7 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 	default:
 		if _, err := kube.ParseKubeconfig(have.Data[v1alpha1.SecretKubeconfigKey]); err == nil {
 			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 {
+				s.ownExpires(have.Data[v1alpha1.SecretKubeconfigKey])
 				return left, s.problems.set(problemCredential, nil)
 			}
 		}
@@ -191,5 +192,13 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 	if err != nil {
 		return 0, s.problems.set(problemCredential, fmt.Errorf("write Secret %s: %w", name, err))
 	}
+	s.ownExpires(credential.Kubeconfig)
 	return max(renewIn(credential.Kubeconfig), 1), s.problems.set(problemCredential, nil)
+}
+
+// ownExpires remembers, for the metrics, how long the credential lives that peers are given.
+func (s *session) ownExpires(kubeconfig []byte) {
+	if _, until, ok := kube.KubeconfigValidity(kubeconfig); ok {
+		s.ownUntil.Store(until.Unix())
+	}
 }

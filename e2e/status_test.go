@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -205,4 +206,72 @@ func (l *locked) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// With --log-format json every line of an agent is one, also those of the client libraries and of memberlist, and
+// what /metrics shows is what docs/metrics.md lists.
+func TestLogsAndMetrics(t *testing.T) {
+	g := joined(t)
+	restart := func(flags ...string) {
+		t.Helper()
+		if err := g.gamma.StopAgent(); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.gamma.StartAgent(lasting(t), flags...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.gamma.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	before := len(g.gamma.Log())
+	t.Cleanup(func() {
+		restart()
+		g.eventuallyWhole(t, afterFault)
+	})
+	restart("--log-format", "json", "--log-level", "debug", "--pprof")
+	g.eventuallyWhole(t, afterFault)
+	eventually(t, "memberlist has said something", afterFault, func(context.Context) error {
+		if !strings.Contains(g.gamma.Log()[before:], `"msg":"memberlist"`) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if _, err := g.gamma.AgentHTTP(t.Context(), "/debug/pprof/goroutine?debug=1"); err != nil {
+		t.Error(err)
+	}
+	listed, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := g.gamma.AgentHTTP(t.Context(), "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(page) {
+		name, found := strings.CutPrefix(line, "# HELP roster_")
+		if name, _, _ = strings.Cut(name, " "); found && !strings.Contains(string(listed), "`roster_"+name+"`") {
+			t.Errorf("docs/metrics.md does not list roster_%s", name)
+		}
+	}
+	for _, sample := range []string{
+		`roster_mesh_members{state="Alive"} 2`, `roster_peers{access="Connected"} 2`, "roster_ready 1", `roster_credential_expiry_timestamp_seconds{credential="own"} `,
+		`roster_credential_expiry_timestamp_seconds{credential="peer"} `, `roster_replica_missing_entries 0`, `roster_import_oldest_seconds 0`,
+	} {
+		if !strings.Contains(page, "\n"+sample) {
+			t.Errorf("/metrics has no line %s:\n%s", sample, page)
+		}
+	}
+	if err := g.gamma.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(g.gamma.Log()[before:]) {
+		var keys struct {
+			Time       time.Time
+			Level, Msg string
+		}
+		if err := json.Unmarshal([]byte(line), &keys); err != nil || keys.Time.IsZero() || keys.Level == "" || keys.Msg == "" {
+			t.Errorf("not a line with time, level and msg (%v): %s", err, line)
+		}
+	}
 }
