@@ -11,31 +11,26 @@ import (
 	"testing"
 
 	"k8s.io/klog/v2"
-
-	"github.com/roster-mesh/roster/kube"
 )
 
 // What the client libraries log by themselves has the keys of all other lines, and so has the line with which an
 // agent ends.
 func TestJSONLines(t *testing.T) {
-	var out bytes.Buffer
-	log, err := newLogger(&out, "json", "debug")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kube.RouteClientLogs(log)
-	klog.InfoS("structured", "object", klog.KRef("a", "b"), "text", "two\nlines")
-	klog.ErrorS(errors.New("broken"), "failed")
-	klog.Warningf("plain %d", 1)
-	log.Warn("ours", "cluster", "alpha", "clusterID", "id")
-	var stdout bytes.Buffer
-	code := run(t.Context(), []string{"agent", "run", "--log-format", "json", "--kubeconfig", "/nowhere", "--http-listen", "127.0.0.1:0", "--mesh-listen", "127.0.0.1:0"}, &stdout, &out)
+	var stdout, out bytes.Buffer
+	code := run(t.Context(), []string{
+		"agent", "run", "--log-format", "json", "--log-level", "debug",
+		"--kubeconfig", "/nowhere", "--http-listen", "127.0.0.1:0", "--mesh-listen", "127.0.0.1:0",
+	}, &stdout, &out)
 	if code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
+	// The agent has given the libraries, of which there is one in a process, its log.
+	klog.InfoS("structured", "object", klog.KRef("a", "b"), "text", "two\nlines")
+	klog.ErrorS(errors.New("broken"), "failed")
+	klog.Warningf("plain %d", 1)
 	klog.Flush()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 5 {
+	if len(lines) != 4 {
 		t.Errorf("%d lines:\n%s", len(lines), &out)
 	}
 	for _, line := range lines {

@@ -145,6 +145,7 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		GuardLive:          c.Bool("guard-live"),
 		Pprof:              c.Bool("pprof"),
 		Version:            version,
+		Commit:             commit,
 		Log:                log,
 	})
 	if err != nil {
@@ -152,7 +153,7 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 	}
 	err = a.Run(c.Context)
 	if err != nil && c.String("log-format") == "json" {
-		log.Error("the agent ends: " + err.Error())
+		log.Error("the agent ends", "error", err)
 		return fmt.Errorf("%w: %w", errLogged, err)
 	}
 	return err

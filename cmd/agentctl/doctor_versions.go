@@ -34,6 +34,7 @@ func checkVersions(_ context.Context, x *examination) []diagnosis {
 			newest = v
 		}
 	}
+	out = append(out, x.agentVersions(members)...)
 	for i, c := range members {
 		if v := parsed[i]; v != nil {
 			out = append(out, x.judgeVersion(c, v, newest)...)
@@ -57,6 +58,29 @@ func (x *examination) judgeVersion(c *v1alpha1.Cluster, v, newest *kubeversion.V
 				Severity: isWarning, Cluster: c.Name, Message: fmt.Sprintf("a kubelet of version %s is newer than the API server, %s, which Kubernetes does not support", kubelet, v),
 				Fix: x.kubectlIn(c, "get", "nodes"),
 			})
+		}
+	}
+	return out
+}
+
+// agentVersions says which agents do not work together by the promise of their versions, see agentctl version.
+// Versions that say nothing, as those of a build by hand, are not judged.
+func (x *examination) agentVersions(members []*v1alpha1.Cluster) []diagnosis {
+	var out []diagnosis
+	for _, c := range members {
+		mine := parseVersion(c.Status.AgentVersion)
+		for _, other := range members {
+			theirs := parseVersion(other.Status.AgentVersion)
+			if skew(mine, theirs) != skewExceeded || !mine.LessThan(theirs) {
+				continue
+			}
+			out = append(out, diagnosis{
+				Severity: isWarning, Cluster: c.Name,
+				Message: fmt.Sprintf("its agent %s is too much older than that of %s, %s: upgrade it", mine, other.Name, theirs),
+				Fix: fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values  # of version %s, in cluster %s",
+					v1alpha1.DefaultServiceAccount, shellWord(x.namespace), theirs, shellWord(c.Name)),
+			})
+			break
 		}
 	}
 	return out
