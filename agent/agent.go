@@ -30,6 +30,7 @@ type Agent struct {
 	options Options
 	log     *slog.Logger
 	metrics *prometheus.Registry
+	meter   *requestMeter
 }
 
 // New checks the options and starts nothing.
@@ -39,7 +40,9 @@ func New(o Options) (*Agent, error) {
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &Agent{options: o, log: o.Log, metrics: metrics}, nil
+	meter := newRequestMeter()
+	metrics.MustRegister(meter.requests, newBuildInfo(o.Version, o.Commit))
+	return &Agent{options: o, log: o.Log, metrics: metrics, meter: meter}, nil
 }
 
 // session is the agent once it knows which cluster it is in: everything that the loops share.
@@ -66,7 +69,9 @@ type session struct {
 	name     atomic.Pointer[string] // of this cluster's Cluster object
 	problems problems               // what is wrong with this cluster's own part
 	refusals prometheus.Counter     // what members published and could not be used
-	restore  restore                // what the local API server says may be old
+	meter    *requestMeter
+	ownUntil atomic.Int64 // Unix time at which the credential expires that peers are given; 0 is not known
+	restore  restore      // what the local API server says may be old
 	metadata metadataCell
 	reports  reports
 
@@ -96,7 +101,7 @@ func (s *session) ownName() string {
 // Run is the agent: it blocks until ctx ends or something that it cannot mend goes wrong, which it returns
 // as one line that says what to do.
 func (a *Agent) Run(ctx context.Context) error {
-	health := newHealth(a.metrics)
+	health := newHealth(a.metrics, a.options.Pprof)
 	server, err := health.listen(ctx, a.options.HTTPListen)
 	if err != nil {
 		return err
@@ -128,12 +133,13 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 		return nil, err
 	}
 	o.pace(config)
+	config.Wrap(a.meter.side(sideLocal))
 	client, err := kube.NewClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the local API server: %w", err)
 	}
 	s := &session{
-		options: o, log: a.log, client: client, health: health,
+		options: o, log: a.log, client: client, health: health, meter: a.meter,
 		refused: map[refusal]entryNumber{}, private: &private{client: client, namespace: o.privateNamespace()},
 	}
 	client.Positions = kube.TrustingPositions(s.wentBack)
@@ -215,16 +221,15 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	if err != nil {
 		return err
 	}
-	s.refusals = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "roster_refused_objects_total", Help: "Objects that members published and that could not be used here.",
-	})
-	metrics.MustRegister(s.refusals, newReplicaCollector(s.replica, epoch))
+	s.refusals = newRefusals()
+	metrics.MustRegister(s.refusals, newReplicaCollector(s.replica, s.origins, epoch), newAccessCollector(s))
 	return nil
 }
 
 func (s *session) newLoops() {
 	s.publish = newLoop("publish", s.log, s.publishKey)
 	s.incoming = newLoop("import", s.log, s.importKey)
+	s.incoming.waiting = map[replica.Key]time.Time{}
 	s.statuses = newLoop("cluster status", s.log, s.writeClusterStatus)
 	s.ruleStatuses = newLoop("rule status", s.log, s.writeRuleStatus)
 	s.offers = newLoop("offers", s.log, s.offerPeer)

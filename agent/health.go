@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync/atomic"
 	"time"
 
@@ -20,10 +21,22 @@ import (
 // serving. It does not mean joined: a cluster that is alone, or cut off, is no reason to restart a pod.
 type health struct {
 	metrics *prometheus.Registry
+	pprof   bool
 	isReady atomic.Bool
 }
 
-func newHealth(metrics *prometheus.Registry) *health { return &health{metrics: metrics} }
+func newHealth(metrics *prometheus.Registry, pprof bool) *health {
+	h := &health{metrics: metrics, pprof: pprof}
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "roster_ready", Help: "1 once the agent has caught up with the local API server, as /readyz says.",
+	}, func() float64 {
+		if h.isReady.Load() {
+			return 1
+		}
+		return 0
+	}))
+	return h
+}
 
 func (h *health) ready() { h.isReady.Store(true) }
 
@@ -52,8 +65,20 @@ func (h *health) listen(ctx context.Context, address string) (*httpServer, error
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	return &httpServer{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}, nil
+	writeTimeout := 30 * time.Second
+	if h.pprof {
+		writeTimeout = profileTimeout
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return &httpServer{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}, nil
 }
+
+// profileTimeout is longer than any profile that is worth taking.
+const profileTimeout = 5 * time.Minute
 
 // run serves until ctx ends.
 func (s *httpServer) run(ctx context.Context) error {

@@ -26,6 +26,9 @@ type loop[K comparable] struct {
 	queue     workqueue.TypedRateLimitingInterface[K]
 	reconcile func(context.Context, K) error
 	log       *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[K]time.Time // since when a key waits to be reconciled; nil where nobody asks
 }
 
 func newLoop[K comparable](name string, log *slog.Logger, reconcile func(context.Context, K) error) *loop[K] {
@@ -33,7 +36,25 @@ func newLoop[K comparable](name string, log *slog.Logger, reconcile func(context
 	return &loop[K]{name: name, queue: workqueue.NewTypedRateLimitingQueue(limiter), reconcile: reconcile, log: log}
 }
 
-func (l *loop[K]) add(key K) { l.queue.Add(key) }
+func (l *loop[K]) add(key K) {
+	l.mu.Lock()
+	if _, waits := l.waiting[key]; l.waiting != nil && !waits {
+		l.waiting[key] = time.Now()
+	}
+	l.mu.Unlock()
+	l.queue.Add(key)
+}
+
+// oldest is how long the key has waited that has waited the longest.
+func (l *loop[K]) oldest(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var longest time.Duration
+	for _, since := range l.waiting {
+		longest = max(longest, now.Sub(since))
+	}
+	return longest
+}
 
 // addAfter looks at the key again when d has passed, for what becomes true by waiting alone.
 func (l *loop[K]) addAfter(key K, d time.Duration) { l.queue.AddAfter(key, d) }
@@ -59,7 +80,16 @@ func (l *loop[K]) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(key)
+	l.mu.Lock()
+	since, waits := l.waiting[key]
+	delete(l.waiting, key) // what is added from here on is another look
+	l.mu.Unlock()
 	err := l.reconcile(ctx, key)
+	if err != nil && waits {
+		l.mu.Lock()
+		l.waiting[key] = since
+		l.mu.Unlock()
+	}
 	if err == nil || ctx.Err() != nil {
 		l.queue.Forget(key)
 		return true

@@ -9,20 +9,30 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
+func newRefusals() prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "roster_refused_objects_total", Help: "Objects that members published and that could not be used here.",
+	})
+}
+
 // replicaCollector shows what the replica holds, counted when somebody asks.
 type replicaCollector struct {
 	replica *replica.Replica
+	known   func() []string // the clusters that something may be missing of
 	epoch   uint64
 
-	entries, bytes, origins, clones, started *prometheus.Desc
+	entries, missing, bytes, origins, clones, full, refused, started *prometheus.Desc
 }
 
-func newReplicaCollector(r *replica.Replica, epoch uint64) *replicaCollector {
+func newReplicaCollector(r *replica.Replica, known func() []string, epoch uint64) *replicaCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("roster_replica_"+name, help, labels, nil)
 	}
 	return &replicaCollector{
-		replica: r, epoch: epoch,
+		replica: r, known: known, epoch: epoch,
+		missing: desc("missing_entries", "Entries that other clusters have published, as far as is known, and that are not held yet."),
+		full:    desc("full_origins", "Clusters of which something finds no room here."),
+		refused: desc("refused_total", "Times that something found no room here."),
 		entries: desc("entries", "Entries held, by status.", "status"),
 		bytes:   desc("bytes", "Size of the messages held."),
 		origins: desc("origins", "Clusters that entries are held of."),
@@ -33,7 +43,7 @@ func newReplicaCollector(r *replica.Replica, epoch uint64) *replicaCollector {
 
 // Describe implements prometheus.Collector.
 func (c *replicaCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.entries, c.bytes, c.origins, c.clones, c.started} {
+	for _, d := range []*prometheus.Desc{c.entries, c.missing, c.bytes, c.origins, c.clones, c.full, c.refused, c.started} {
 		out <- d
 	}
 }
@@ -47,6 +57,15 @@ func (c *replicaCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.entries, stats.Entries, "live")
 	gauge(c.entries, stats.Withdrawn, "withdrawn")
 	gauge(c.entries, stats.Tombstones, "tombstone")
+	missing := 0
+	for _, origin := range c.known() {
+		if p := c.replica.Progress(origin); p.HeadSequence > p.Sequence {
+			missing += int(p.HeadSequence - p.Sequence)
+		}
+	}
+	gauge(c.missing, missing)
+	gauge(c.full, stats.Full)
+	out <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(stats.Refused))
 	gauge(c.bytes, stats.Bytes)
 	gauge(c.origins, stats.Origins)
 	gauge(c.clones, stats.Clones)

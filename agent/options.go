@@ -59,8 +59,10 @@ type Options struct {
 	ConsentKinds, ConsentSecretTypes, ConsentNamespaces []string
 	// GuardLive puts deletions that are seen live under the deletion guard of rules.
 	GuardLive bool
-	// Version is the agent's version, for logs, metrics and the user agent.
-	Version string
+	// Pprof serves Go's profiles on the HTTP port: whoever reaches it can read what is in memory.
+	Pprof bool
+	// Version is the agent's version, for logs, metrics and the user agent; Commit is for metrics.
+	Version, Commit string
 	// Log receives everything that the agent says.
 	Log *slog.Logger
 }
@@ -95,6 +97,9 @@ func (o *Options) Validate() error {
 		} else if o.HTTPListen == o.MeshListen && !strings.HasSuffix(o.HTTPListen, ":0") {
 			bad("http-listen", "%s is the same address as --mesh-listen; give one of them another port", o.HTTPListen)
 		}
+	}
+	if o.Pprof && o.HTTPListen == "" {
+		bad("pprof", "needs --http-listen, which is empty")
 	}
 	if o.APIServerEndpoint != "" {
 		if u, err := url.Parse(o.APIServerEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {

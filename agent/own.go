@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
@@ -45,20 +44,7 @@ func (s *session) remedy() string {
 // checkRights names, in one line, the rights that a wrong identity lacks first: those that the chart gives its
 // ServiceAccount.
 func (s *session) checkRights(ctx context.Context) error {
-	var need []kube.Attributes
-	add := func(gvk schema.GroupVersionKind, namespace string, verbs ...string) {
-		for _, verb := range verbs {
-			need = append(need, kube.Attributes{Verb: verb, GVK: gvk, Namespace: namespace})
-		}
-	}
-	add(v1alpha1.SchemeGroupVersion.WithKind("Cluster"), "", "list", "watch", "create", "update", "delete")
-	add(v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), "", "list", "watch", "create", "update", "delete")
-	add(v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), "", "list", "watch")
-	add(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, v1alpha1.ReadersNamespace(s.options.Namespace), "create")
-	secrets := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
-	add(secrets, s.options.Namespace, "get", "list", "watch", "create", "update")
-	add(secrets, s.options.privateNamespace(), "get", "create", "update")
-	missing, err := s.client.Allowed(ctx, need)
+	missing, err := s.client.Allowed(ctx, kube.AgentRights(s.options.Namespace))
 	if errors.Is(err, kube.ErrKindUnknown) {
 		return fmt.Errorf("the API server does not serve a kind that the agent keeps: install the CRDs of charts/agent first: %w", err)
 	}
@@ -189,6 +175,7 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 	default:
 		if _, err := kube.ParseKubeconfig(have.Data[v1alpha1.SecretKubeconfigKey]); err == nil {
 			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 {
+				s.ownExpires(have.Data[v1alpha1.SecretKubeconfigKey])
 				return left, s.problems.set(problemCredential, nil)
 			}
 		}
@@ -205,5 +192,13 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 	if err != nil {
 		return 0, s.problems.set(problemCredential, fmt.Errorf("write Secret %s: %w", name, err))
 	}
+	s.ownExpires(credential.Kubeconfig)
 	return max(renewIn(credential.Kubeconfig), 1), s.problems.set(problemCredential, nil)
+}
+
+// ownExpires remembers, for the metrics, how long the credential lives that peers are given.
+func (s *session) ownExpires(kubeconfig []byte) {
+	if _, until, ok := kube.KubeconfigValidity(kubeconfig); ok {
+		s.ownUntil.Store(until.Unix())
+	}
 }

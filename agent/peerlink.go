@@ -116,6 +116,8 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	l.used, l.forbidden = in, time.Time{}
+	_, until, _ := kube.KubeconfigValidity(kubeconfig)
+	s.peers.set(l.id, func(p *peer) { p.expires = until })
 	if s.peers.set(l.id, func(p *peer) { p.issued = issued }) {
 		s.incoming.add(clusterKey(l.id)) // the local Cluster object says where the credential is
 	}
@@ -297,6 +299,7 @@ func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte
 		return &accessError{accessInvalid, err}
 	}
 	s.options.pace(config)
+	config.Wrap(s.meter.side(sidePeer))
 	replaceable := same && l.source.token != nil && config.BearerToken != "" &&
 		l.source.host == config.Host && bytes.Equal(l.source.ca, config.CAData)
 	if same && bytes.Equal(kubeconfig, l.kubeconfig) || replaceable {

@@ -50,6 +50,7 @@ type peer struct {
 	issued  bool // the credential in use was issued to us by the peer's agent, and is kept privately
 	heard   bool // the peer itself was asked for all that it published since this agent started
 	source  *peerSource
+	expires time.Time // of the credential in use; zero for not known, or none in use
 }
 
 func newPeers(s *session) *peers {

@@ -89,7 +89,12 @@ func classify(err error) error {
 
 // offer hands the engine a connection to a peer, or takes it away.
 func (s *session) offer(id string, source *peerSource) {
-	if s.peers.set(id, func(p *peer) { p.source = source }) {
+	changed := s.peers.set(id, func(p *peer) {
+		if p.source = source; source == nil {
+			p.expires = time.Time{}
+		}
+	})
+	if changed {
 		s.offers.add(id)
 	}
 }

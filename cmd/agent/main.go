@@ -37,6 +37,9 @@ const (
 	exitUsage  = 2
 )
 
+// errLogged marks what the log has told already.
+var errLogged = errors.New("logged")
+
 // errUsage marks what is wrong with the command line, the environment or the configuration file.
 var errUsage = errors.New("usage")
 
@@ -60,6 +63,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := newApp(stdout, stderr).RunContext(ctx, args)
 	if err == nil {
 		return 0
+	}
+	if errors.Is(err, errLogged) {
+		return exitFailed
 	}
 	fmt.Fprintf(stderr, "agent: %s\n", strings.ReplaceAll(strings.TrimPrefix(err.Error(), errUsage.Error()+": "), "\n", "; "))
 	if errors.Is(err, errUsage) {
@@ -137,13 +143,20 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		ConsentSecretTypes: c.StringSlice("consent-secret-types"),
 		ConsentNamespaces:  c.StringSlice("consent-namespaces"),
 		GuardLive:          c.Bool("guard-live"),
+		Pprof:              c.Bool("pprof"),
 		Version:            version,
+		Commit:             commit,
 		Log:                log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	return a.Run(c.Context)
+	err = a.Run(c.Context)
+	if err != nil && c.String("log-format") == "json" {
+		log.Error("the agent ends", "error", err)
+		return fmt.Errorf("%w: %w", errLogged, err)
+	}
+	return err
 }
 
 // runFlags are the flags of DESIGN section 9; each is also ROSTER_… in the environment and a key of --config.
@@ -175,6 +188,7 @@ func runFlags() []cli.Flag {
 		&cli.IntFlag{Name: "workers", Value: 16, Usage: "how many copies are written at the same time", EnvVars: env("workers")},
 		&cli.IntFlag{Name: "kube-api-qps", Usage: "how many requests a second are sent to one API server; 0 is no limit", EnvVars: env("kube-api-qps")},
 		&cli.BoolFlag{Name: "guard-live", Usage: "stop a rule also when sources of most of its copies are deleted before the agent's eyes", EnvVars: env("guard-live")},
+		&cli.BoolFlag{Name: "pprof", Usage: "serve Go's profiles under /debug/pprof/ of --http-listen, for those who may see this agent's memory", EnvVars: env("pprof")},
 		list("consent-kinds", "`KIND.GROUP` that gives power over the cluster and that rules may write here all the same"),
 		list("consent-secret-types", "`TYPE` of Secrets with credentials that rules may write here"),
 		list("consent-namespaces", "`NAMESPACE` that is closed to copies and that rules may write into"),

@@ -39,6 +39,8 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			joinCommand(g),
 			membersCommand(g),
 			clustersCommand(g),
+			statusCommand(g),
+			doctorCommand(g),
 			rulesCommand(g),
 			versionCommand(g),
 			completionCommand(),

@@ -3,8 +3,8 @@
 
 // Agentctl looks at a group of clusters and lets clusters join it.
 //
-// It is a client of the clusters' API servers only: it never talks to an agent. Everything that it
-// shows an agent has written into an object, so kubectl shows the same. Its flags may stand before or
+// It is a client of the clusters' API servers: what it shows an agent has written into an object, so
+// kubectl shows the same. Only doctor goes to an agent itself, and no further than to see its key. Its flags may stand before or
 // after the command's name, and after its arguments.
 //
 // Exit codes:
@@ -21,4 +21,11 @@
 //	4  explain: no rule selects the object, or the rule selects nothing
 //	5  list: a rule is not Ready; explain: something is in the way of a copy, standard output says what
 //	6  explain: cannot be told, because a cluster that matters cannot be asked
+//
+// So is that of status and doctor:
+//
+//	0  healthy; nothing found
+//	4  doctor: warnings
+//	5  status: problems; doctor: errors
+//	6  nothing worse than that something is not known
 package main

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,6 +31,9 @@ type apiServer struct {
 	agent func(cluster *unstructured.Unstructured)
 	// forbidden is a part of the paths that nobody may use; refuses is why no write on trial is taken.
 	forbidden, refuses string
+	// denied is a right that no account has, ahead how much the clock is wrong.
+	denied string
+	ahead  time.Duration
 	// writes are the requests that were not reads, and not on trial.
 	writes []string
 }
@@ -73,6 +77,8 @@ func kinds() []kind {
 	var out []kind
 	for _, k := range []kindOf{
 		core("Namespace", "namespaces", "ns", false), core("Secret", "secrets", "", true), core("ConfigMap", "configmaps", "cm", true),
+		core("ServiceAccount", "serviceaccounts", "sa", true),
+		{"/apis/apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "crd", false},
 		registry("Cluster", "clusters", ""), registry("ResourceSyncRule", "resourcesyncrules", "rsr"), registry("ClusterFeature", "clusterfeatures", "cf"),
 	} {
 		r := metav1.APIResource{Kind: k.kind, Name: k.name, SingularName: strings.ToLower(k.kind), Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "list"}}
@@ -146,7 +152,7 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		status(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
 		return
 	}
-	if discover(w, r.URL.Path) {
+	if discover(w, r.URL.Path) || s.review(w, r) {
 		return
 	}
 	if s.forbidden != "" && strings.Contains(r.URL.Path, s.forbidden) {
@@ -176,6 +182,32 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			return same
 		})
 	}
+}
+
+// review answers what doctor asks of an API server itself; false when the path is about something else. denied is
+// the one right, as verb and resource, that nobody has.
+func (s *apiServer) review(w http.ResponseWriter, r *http.Request) bool {
+	var asked struct {
+		Spec struct {
+			ResourceAttributes struct{ Verb, Resource string }
+		}
+	}
+	switch r.URL.Path {
+	case "/version":
+		w.Header().Set("Date", time.Now().Add(s.ahead).UTC().Format(http.TimeFormat))
+		answer(w, http.StatusOK, map[string]any{"gitVersion": "v1.36.3"})
+	case "/apis/authentication.k8s.io/v1/selfsubjectreviews":
+		answer(w, http.StatusCreated, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "status": map[string]any{"userInfo": map[string]any{"username": "admin"}}})
+	case "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			panic(err)
+		}
+		a := asked.Spec.ResourceAttributes
+		answer(w, http.StatusCreated, map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "status": map[string]any{"allowed": s.denied != a.Verb+" "+a.Resource}})
+	default:
+		return false
+	}
+	return true
 }
 
 func (s *apiServer) read(w http.ResponseWriter, r *http.Request) {

@@ -24,8 +24,9 @@ import (
 
 // The conditions that agents set on a rule.
 const (
-	conditionReady   = "Ready"
-	conditionOrphans = "Orphans"
+	conditionReady     = "Ready"
+	conditionOrphans   = "Orphans"
+	conditionNameClash = "NameClash"
 )
 
 func ruleResource() schema.GroupVersionResource {
@@ -98,6 +99,9 @@ func named(s *side, rules []*v1alpha1.ResourceSyncRule, names []string) ([]*v1al
 	return out, nil
 }
 
+// notLookedAt is the reason that no agent gave.
+const notLookedAt = "NotLookedAt"
+
 // readiness is what the agent says of a rule; Status is Unknown while it has not looked at the present spec.
 type readiness struct {
 	Status  string `json:"status"`
@@ -109,9 +113,9 @@ func readinessOf(rule *v1alpha1.ResourceSyncRule) readiness {
 	cond := meta.FindStatusCondition(rule.Status.Conditions, conditionReady)
 	switch {
 	case cond == nil:
-		return readiness{Status: "Unknown", Reason: "NotLookedAt", Message: "no agent has looked at the rule yet; is the agent of this cluster running?"}
+		return readiness{Status: "Unknown", Reason: notLookedAt, Message: "no agent has looked at the rule yet; is the agent of this cluster running?"}
 	case cond.ObservedGeneration != 0 && cond.ObservedGeneration < rule.Generation:
-		return readiness{Status: "Unknown", Reason: "NotLookedAt", Message: "the agent has not looked at the last edit yet"}
+		return readiness{Status: "Unknown", Reason: notLookedAt, Message: "the agent has not looked at the last edit yet"}
 	}
 	return readiness{Status: string(cond.Status), Reason: cond.Reason, Message: oneLine(cond.Message)}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +35,9 @@ func TestMain(m *testing.M) {
 //	object CONTEXT PATH   print an object that is there
 //	writes CONTEXT        print the writing requests so far
 //	forbid CONTEXT PART   answer requests whose path has this part with Forbidden
+//	crds CONTEXT          put the chart's CRDs there
+//	deny CONTEXT RIGHT    let no account have this right, such as "list secrets"
+//	ahead CONTEXT TIME    let the clock there be wrong
 //	refuse CONTEXT TEXT   answer writes on trial with this refusal
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -63,6 +67,31 @@ func TestScripts(t *testing.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.agent = says(args[1], args[2], args[3], args[4])
+			},
+			"crds": func(ts *testscript.TestScript, _ bool, args []string) {
+				files, err := filepath.Glob("../../charts/agent/crds/*.yaml")
+				ts.Check(err)
+				for _, path := range files {
+					data, err := os.ReadFile(path)
+					ts.Check(err)
+					u := &unstructured.Unstructured{}
+					ts.Check(yaml.Unmarshal(data, &u.Object))
+					server(ts, args[0]).put(u)
+				}
+			},
+			"deny": func(ts *testscript.TestScript, _ bool, args []string) {
+				s := server(ts, args[0])
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.denied = args[1]
+			},
+			"ahead": func(ts *testscript.TestScript, _ bool, args []string) {
+				s := server(ts, args[0])
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				var err error
+				s.ahead, err = time.ParseDuration(args[1])
+				ts.Check(err)
 			},
 			"nocrds": func(ts *testscript.TestScript, _ bool, args []string) {
 				s := server(ts, args[0])

@@ -31,6 +31,7 @@ const requestTimeout = 15 * time.Second
 type side struct {
 	Context   string // as the user calls it, for messages
 	namespace string // of the context, "" where it names none
+	inside    bool   // the cluster of the pod that agentctl runs in, which has no context
 	client    dynamic.Interface
 	config    *rest.Config
 }
@@ -50,6 +51,15 @@ func openSide(kubeconfig, contextName string) (*side, error) {
 	config, err := rules.Load()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if contextName == "" && kubeconfig == "" && len(config.Contexts) == 0 {
+		if access, err := rest.InClusterConfig(); err == nil {
+			s, err := newSide("in-cluster", access)
+			if err == nil {
+				s.inside = true
+			}
+			return s, err
+		}
 	}
 	if contextName == "" {
 		contextName = config.CurrentContext

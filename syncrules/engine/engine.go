@@ -158,7 +158,9 @@ func New(o Options) (*Engine, error) {
 		e.locals[s] = &localWatch{scope: s}
 	}
 	var err error
-	e.metrics, err = newMetrics(o.Metrics)
+	if e.metrics, err = newMetrics(o.Metrics); err == nil && o.Metrics != nil {
+		err = o.Metrics.Register(newRuleCollector(e))
+	}
 	return e, err
 }
 
@@ -230,6 +232,7 @@ func (e *Engine) DeleteRule(name string) {
 	old := e.rules[name]
 	if old != nil {
 		delete(e.rules, name)
+		e.metrics.forget(name)
 		e.staleRule(old)
 		e.indexKinds()
 	}

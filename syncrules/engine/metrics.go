@@ -6,6 +6,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,7 +17,14 @@ type metrics struct {
 	writes    *prometheus.CounterVec
 	decisions prometheus.Counter
 	slow      prometheus.Counter
+	lags      *prometheus.HistogramVec
+	labels    map[string]prometheus.Observer // of the rules that have a label of their own; Engine.mu guards it
 }
+
+// maxLabels is how many rules have a label of their own: what comes after is summed up as otherRules.
+const maxLabels = 200
+
+const otherRules = "other rules" // no object can have that name
 
 // newMetrics registers with r, if it is not nil.
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -33,11 +41,17 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "roster_sync_slowed_total",
 			Help: "Writes that were put off because an object changed too often.",
 		}),
+		lags: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "roster_rule_lag_seconds",
+			Help:    "Time from a source's event to the applied copy, by rule.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{"rule"}),
+		labels: map[string]prometheus.Observer{},
 	}
 	if r == nil {
 		return m, nil
 	}
-	if err := errors.Join(r.Register(m.writes), r.Register(m.decisions), r.Register(m.slow)); err != nil {
+	if err := errors.Join(r.Register(m.writes), r.Register(m.decisions), r.Register(m.slow), r.Register(m.lags)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return m, nil
@@ -55,3 +69,25 @@ func (m *metrics) write(action syncrules.Action, err error) {
 }
 
 func (m *metrics) slowed() { m.slow.Inc() }
+
+// lag takes in how long a change of a rule's copy took. Engine.mu is held.
+func (m *metrics) lag(rule string, took time.Duration) {
+	o := m.labels[rule]
+	if o == nil && len(m.labels) >= maxLabels {
+		rule = otherRules
+		o = m.labels[rule]
+	}
+	if o == nil {
+		o = m.lags.WithLabelValues(rule)
+		m.labels[rule] = o
+	}
+	o.Observe(took.Seconds())
+}
+
+// forget ends the label of a rule. Engine.mu is held.
+func (m *metrics) forget(rule string) {
+	if _, found := m.labels[rule]; found {
+		delete(m.labels, rule)
+		m.lags.DeleteLabelValues(rule)
+	}
+}

@@ -114,7 +114,9 @@ func (e *Engine) tallyLag(j *job, out outcome) {
 		}
 		for _, name := range c.names {
 			if r := e.rules[name]; r != nil {
-				r.tally.source(c.Origin).lag = time.Since(c.arrived)
+				lag := time.Since(c.arrived)
+				r.tally.source(c.Origin).lag = lag
+				e.metrics.lag(name, lag)
 			}
 		}
 	}

@@ -1,0 +1,179 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+const (
+	// meshPatience bounds the dialling of one address.
+	meshPatience = 5 * time.Second
+	// maxAddresses of one member are dialled: the list comes from that member.
+	maxAddresses = 8
+	// meshProtocol is a protocol of the mesh port.
+	meshProtocol = "roster-packet/1"
+)
+
+// errNoMeshPort is returned when a connection is taken, and what follows is not the mesh's.
+var errNoMeshPort = errors.New("something answers that is no mesh port")
+
+// checkMesh dials the mesh port of each member from here, and compares the key that it shows with the one that
+// its Cluster object records. The other directions are checkMembers': what the agents say of each other.
+func checkMesh(ctx context.Context, x *examination) []diagnosis {
+	var mu sync.Mutex
+	var out []diagnosis
+	var group errgroup.Group
+	group.SetLimit(16)
+	for _, c := range x.members() {
+		group.Go(func() error {
+			if d := x.checkPort(ctx, c); d != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				out = append(out, *d)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no error is returned
+	return out
+}
+
+// members are the clusters that any patient lists, once each; of itself a patient knows best.
+func (x *examination) members() []*v1alpha1.Cluster {
+	var out []*v1alpha1.Cluster
+	seen := map[string]bool{}
+	add := func(c *v1alpha1.Cluster) {
+		if id := string(c.Spec.ClusterID); !seen[id] {
+			seen[id] = true
+			out = append(out, c)
+		}
+	}
+	for _, p := range x.patients {
+		if c := p.local(); c != nil {
+			add(c)
+		}
+	}
+	for _, p := range x.patients {
+		for _, c := range p.clusters {
+			if p.isPeer(c) {
+				add(c)
+			}
+		}
+	}
+	return out
+}
+
+func (x *examination) checkPort(ctx context.Context, c *v1alpha1.Cluster) *diagnosis {
+	m := c.Spec.Mesh
+	d := &diagnosis{Severity: isError, Cluster: c.Name}
+	switch {
+	case m == nil || len(m.PublicKey) == 0:
+		return nil // checkMembers says so
+	case len(m.Endpoints) == 0:
+		d.Message = "it advertises no address of its mesh port"
+		d.Fix = "helm upgrade cluster-registry-controller charts/agent --namespace " + shellWord(x.namespace) + " --reuse-values --set mesh.advertise=HOST:PORT  # in cluster " + shellWord(c.Name)
+		return d
+	}
+	var failed []error
+	for _, address := range m.Endpoints[:min(len(m.Endpoints), maxAddresses)] {
+		key, err := shownKey(ctx, address)
+		switch {
+		case err != nil:
+			failed = append(failed, fmt.Errorf("%s: %w", address, err))
+		case key.Equal(ed25519.PublicKey(m.PublicKey)):
+			return nil
+		default:
+			d.Message = fmt.Sprintf("at its mesh address %s answers somebody with another key than its Cluster object records", address)
+			d.Fix = x.kubectlIn(c, "get", "cluster", c.Name, "-o", "yaml")
+			return d
+		}
+	}
+	return x.judgePort(c, errors.Join(failed...))
+}
+
+// judgePort says what it means that nobody answers here: from where one stands alone, only that it is not known.
+func (x *examination) judgePort(c *v1alpha1.Cluster, err error) *diagnosis {
+	reason := reasonOf(errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	d := &diagnosis{Severity: isUnknown, Cluster: c.Name, Fix: x.restart(c)}
+	met, missed := x.opinions(c)
+	switch {
+	case len(met) == 0 && errors.Is(err, errNoMeshPort):
+		d.Severity, d.Message = isError, "at its mesh address "+reason
+		d.Fix = x.kubectlIn(c, "-n", x.namespace, "get", "services,endpoints")
+	case len(met) > 0:
+		d.Message = fmt.Sprintf("its mesh port is not reached from here (%s), while agents in %s reach it", reason, briefly(met))
+		d.Fix = "agentctl doctor  # on a machine, or in a pod, from which that address is reached"
+	case len(missed) > 0, errors.Is(err, syscall.ECONNREFUSED):
+		d.Severity = isError
+		d.Message = "its mesh port does not answer: is its agent running? " + reason
+		if len(missed) > 0 {
+			d.Message = fmt.Sprintf("its mesh port does not answer, neither here nor to the agents in %s: is its agent running? %s", briefly(missed), reason)
+		}
+	default:
+		d.Message = "its mesh port is not reached from here, and no agent says whether it is from elsewhere: " + reason
+	}
+	return d
+}
+
+// opinions are the names of the patients whose agents reach a cluster's agent, and of those whose do not.
+func (x *examination) opinions(c *v1alpha1.Cluster) (met, missed []string) {
+	for _, p := range x.patients {
+		if p.id == string(c.Spec.ClusterID) {
+			continue
+		}
+		for _, other := range p.clusters {
+			if other.Spec.ClusterID != c.Spec.ClusterID {
+				continue
+			}
+			cond := condition(other, v1alpha1.ConditionMember)
+			switch {
+			case cond == nil:
+			case cond.Status == metav1.ConditionTrue:
+				met = append(met, p.name())
+			case cond.Status == metav1.ConditionFalse:
+				missed = append(missed, p.name())
+			}
+		}
+	}
+	return met, missed
+}
+
+// shownKey is the key whose possession the server at an address proves. For that no credential is needed: in
+// TLS 1.3 the server goes first, and refuses us only afterwards.
+func shownKey(ctx context.Context, address string) (ed25519.PublicKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, meshPatience)
+	defer cancel()
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	conn := tls.Client(raw, &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // the key itself is compared, there is no authority
+		MinVersion:         tls.VersionTLS13, NextProtos: []string{meshProtocol},
+	})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoMeshPort, err)
+	}
+	key, ok := conn.ConnectionState().PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%w: its key is of another kind", errNoMeshPort)
+	}
+	return key, nil
+}

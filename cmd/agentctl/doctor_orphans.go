@@ -1,0 +1,39 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// checkOrphans finds the copies that the agents say nobody maintains any more.
+func checkOrphans(_ context.Context, x *examination) []diagnosis {
+	var out []diagnosis
+	for _, p := range x.patients {
+		for _, rule := range p.rules {
+			cond := meta.FindStatusCondition(rule.Status.Conditions, conditionOrphans)
+			if cond == nil || cond.Status != metav1.ConditionTrue {
+				continue
+			}
+			kind := strings.ToLower(rule.Spec.GVK.Kind)
+			if rule.Spec.GVK.Group != "" {
+				kind += "." + rule.Spec.GVK.Group
+			}
+			out = append(out, diagnosis{
+				Severity: isWarning, Cluster: p.name(),
+				Message: fmt.Sprintf("rule %s has copies that nobody maintains any more; keep them, or delete those that are not needed: %s", rule.Name, oneLine(cond.Message)),
+				Fix: p.kubectl("get", kind, "--all-namespaces", "--selector", v1alpha1.LabelOwnerClusterID, "-o",
+					`custom-columns=NAMESPACE:.metadata.namespace,NAME:.metadata.name,ORPHANED:.metadata.annotations.`+strings.ReplaceAll(v1alpha1.AnnotationOrphaned, ".", `\.`)),
+			})
+		}
+	}
+	return out
+}

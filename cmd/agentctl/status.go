@@ -1,0 +1,179 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+func statusCommand(g *globals) *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show the group on one screen: members, lag, rules with problems",
+		Description: `Shows what the agent of one cluster has written about the group: each member with the state of its
+agent in the mesh and how long the last change took from there (LAG), the rules that are not Ready, and
+this cluster's own problems. What nobody wrote yet is unknown, not fine. An agent that is dead cannot say
+so: agentctl doctor looks from outside.
+
+--watch keeps it live until it is interrupted: in place on a terminal, else a line for each change; with
+-o json one document per line, with -o yaml documents after ---.
+
+Exit code: 0 healthy; 5 there are problems; 6 nothing worse than that something is not known, or settles
+by itself; 1 it cannot be read. With --watch, that of what was shown last.`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "keep it live until interrupted"}},
+		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			s, err := openSide(g.kubeconfig.text, g.context.text)
+			if err != nil {
+				return err
+			}
+			return showStatus(c, s, g.output.text)
+		},
+	}
+}
+
+func showStatus(c *cli.Context, s *side, format string) error {
+	v, err := s.view(c.Context)
+	if err != nil {
+		return err
+	}
+	if c.Bool("watch") {
+		show, tick := presenter(c.App.Writer, format)
+		if v, err = watchStatus(c.Context, s, v, show, tick); err != nil {
+			return err
+		}
+	} else if format != "table" {
+		err = printDocument(c.App.Writer, format, v)
+	} else {
+		err = printStatus(c.App.Writer, v, time.Now())
+	}
+	if err != nil {
+		return err
+	}
+	return v.verdict()
+}
+
+// view reads what status shows, once.
+func (s *side) view(ctx context.Context) (groupView, error) {
+	clusters, err := s.typedClusters(ctx)
+	if err != nil {
+		return groupView{}, err
+	}
+	rules, err := s.rules(ctx)
+	if err != nil {
+		return groupView{}, err
+	}
+	return viewOf(s.Context, clusters, rules), nil
+}
+
+// verdict is the exit code.
+func (v groupView) verdict() error {
+	switch v.Health {
+	case broken:
+		return findingf(exitBlocked, "not healthy: %s", first(v.Problems))
+	case unclear:
+		return findingf(exitUnknown, "not known to be healthy: %s", first(v.Problems))
+	case healthy:
+	}
+	return nil
+}
+
+// first is the first of some lines, and how many more there are.
+func first(lines []string) string {
+	if len(lines) > 1 {
+		return fmt.Sprintf("%s (and %d more)", lines[0], len(lines)-1)
+	}
+	return strings.Join(lines, "")
+}
+
+func printStatus(w io.Writer, v groupView, now time.Time) error {
+	w = printable{w}
+	well := 0
+	rows := make([][]string, 0, len(v.Members))
+	for _, m := range v.Members {
+		if m.Health == healthy {
+			well++
+		}
+		rows = append(rows, []string{m.Name, m.Type, m.State, ago(m.since, now), m.Status, m.Synced, m.Lag, m.Version, m.Message})
+	}
+	name := v.Cluster
+	if name == "" {
+		name = "context " + v.Context
+	}
+	n := v.Rules
+	fmt.Fprintf(w, "%s: %s\nclusters: %d, %d well; rules: %d, %d ready; copies: %d of %d synced, %d failed, %d conflicts\n\n",
+		name, v.Health, len(v.Members), well, n.Total, n.Ready, n.Synced, n.Matched, n.Failed, n.Conflicts)
+	if err := printTable(w, []string{"CLUSTER", "TYPE", "MEMBER", "SINCE", "STATUS", "SYNCED", "LAG", "VERSION", "MESSAGE"}, rows); err != nil {
+		return err
+	}
+	if len(v.Unready) == 0 {
+		return nil
+	}
+	rows = rows[:0]
+	for _, r := range v.Unready {
+		rows = append(rows, []string{r.Name, r.Kind, r.Ready.Status, ago(r.since, now), r.Ready.Reason + ": " + r.Ready.Message})
+	}
+	fmt.Fprintln(w)
+	return printTable(w, []string{"RULE", "KIND", "READY", "SINCE", "MESSAGE"}, rows)
+}
+
+func ago(since, now time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(now.Sub(since))
+}
+
+// presenter is how changes are shown, and how often what is shown grows old by itself: only a terminal
+// shows ages.
+func presenter(w io.Writer, format string) (show func(groupView) error, tick time.Duration) {
+	if format != "table" {
+		return documents(w, format), 0
+	}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return func(v groupView) error {
+			width, height, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				width, height = 80, 24
+			}
+			return redraw(w, v, time.Now(), width, height)
+		}, 5 * time.Second
+	}
+	return follow(w), 0
+}
+
+// redraw shows a view from the upper left corner on, over what was there.
+func redraw(w io.Writer, v groupView, now time.Time, width, height int) error {
+	var text strings.Builder
+	if err := printStatus(&text, v, now); err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	if len(lines) >= height && height > 1 {
+		lines = append(lines[:height-2], "… "+strconv.Itoa(len(lines)-height+2)+" more lines")
+	}
+	var out strings.Builder
+	out.WriteString("\x1b[H")
+	for _, line := range lines {
+		if runes := []rune(line); len(runes) > width {
+			line = string(runes[:max(width-1, 0)]) + "…"
+		}
+		out.WriteString(line + "\x1b[K\n")
+	}
+	out.WriteString("\x1b[J")
+	_, err := io.WriteString(w, out.String())
+	return err
+}

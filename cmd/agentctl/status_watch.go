@@ -1,0 +1,268 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// watchCalm sums up changes that come together: an agent that starts writes several.
+const watchCalm = 100 * time.Millisecond
+
+// watched are two watches and what they last said of themselves.
+type watched struct {
+	clusters, rules cache.GenericLister
+	changed         chan struct{} // of one place
+
+	mu      sync.Mutex
+	trouble string
+}
+
+// watchStatus shows v and then every change of it, until ctx ends, and returns what it showed last. Every
+// tick, if there is one, it shows the same again.
+func watchStatus(ctx context.Context, s *side, v groupView, show func(groupView) error, tick time.Duration) (groupView, error) {
+	if err := show(v); err != nil {
+		return v, err
+	}
+	w, stop, err := startWatches(ctx, s)
+	if err != nil {
+		return v, err
+	}
+	defer stop()
+	var ticks <-chan time.Time
+	if tick > 0 {
+		ticker := time.NewTicker(tick)
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return v, nil
+		case <-ticks:
+			if err := show(v); err != nil {
+				return v, err
+			}
+			continue
+		case <-w.changed:
+		}
+		select {
+		case <-ctx.Done():
+			return v, nil
+		case <-time.After(watchCalm):
+		}
+		next, err := w.view(s.Context)
+		if err != nil {
+			return v, err
+		}
+		if reflect.DeepEqual(next, v) {
+			continue
+		}
+		if v = next; show(v) != nil {
+			return v, nil
+		}
+	}
+}
+
+// startWatches returns when both kinds have been listed, or cannot be for now.
+func startWatches(ctx context.Context, s *side) (*watched, func(), error) {
+	kube.RouteClientLogs(slog.New(slog.DiscardHandler)) // it would draw over the screen what is shown as a problem
+	config := rest.CopyConfig(s.config)
+	config.Timeout = 0 // it would end the watches
+	w := &watched{changed: make(chan struct{}, 1)}
+	// The informers try again by themselves, and tell of some failures nobody.
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &overheard{next, w.say} })
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, s.errorf("%w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	clusters, rules := factory.ForResource(clusterResource()), factory.ForResource(ruleResource())
+	w.clusters, w.rules = clusters.Lister(), rules.Lister()
+	stop := func() { cancel(); factory.Shutdown() }
+	for _, informer := range []cache.SharedIndexInformer{clusters.Informer(), rules.Informer()} {
+		poke := func(any) { w.poke() }
+		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: poke, DeleteFunc: poke, UpdateFunc: func(_, _ any) { w.poke() },
+		})
+		if err != nil {
+			stop()
+			return nil, nil, s.errorf("%w", err)
+		}
+	}
+	factory.Start(ctx.Done())
+	cache.WaitForCacheSync(ctx.Done(), clusters.Informer().HasSynced, rules.Informer().HasSynced)
+	return w, stop, nil
+}
+
+// overheard tells how each request fares, "" for well.
+type overheard struct {
+	next http.RoundTripper
+	say  func(trouble string)
+}
+
+func (o *overheard) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := o.next.RoundTrip(r)
+	switch {
+	case err == nil && response.StatusCode < http.StatusBadRequest:
+		o.say("")
+	case err == nil:
+		o.say(response.Status)
+	case r.Context().Err() == nil:
+		o.say(reasonOf(err))
+	}
+	return response, err
+}
+
+// say takes in how a request fared.
+func (w *watched) say(trouble string) {
+	w.mu.Lock()
+	news := w.trouble != trouble
+	w.trouble = trouble
+	w.mu.Unlock()
+	if news {
+		w.poke()
+	}
+}
+
+func (w *watched) poke() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // it will be looked at anyway
+	}
+}
+
+func (w *watched) view(contextName string) (groupView, error) {
+	clusters, err := readAll[v1alpha1.Cluster](w.clusters)
+	if err != nil {
+		return groupView{}, err
+	}
+	rules, err := readAll[v1alpha1.ResourceSyncRule](w.rules)
+	if err != nil {
+		return groupView{}, err
+	}
+	v := viewOf(contextName, clusters, rules)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.trouble != "" {
+		v.Health = max(v.Health, unclear)
+		v.Problems = append(v.Problems, "the API server of context "+contextName+" cannot be watched, this may be old: "+w.trouble)
+	}
+	return v, nil
+}
+
+// readAll are the objects of a watch, in name order.
+func readAll[T any](lister cache.GenericLister) ([]*T, error) {
+	all, err := lister.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]*unstructured.Unstructured, 0, len(all))
+	for _, o := range all {
+		if u, ok := o.(*unstructured.Unstructured); ok {
+			objects = append(objects, u)
+		}
+	}
+	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	out := make([]*T, 0, len(objects))
+	for _, u := range objects {
+		item := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, item); err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+		out = append(out, item)
+	}
+	return out, nil
+}
+
+// documents prints each view as one document of a stream.
+func documents(w io.Writer, format string) func(groupView) error {
+	return func(v groupView) error {
+		if format == "json" {
+			return json.NewEncoder(w).Encode(v)
+		}
+		data, err := yaml.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "---\n%s", data)
+		return err
+	}
+}
+
+// follow prints a line for everything that changed, with the time: what a log or a pipe can use.
+func follow(w io.Writer) func(groupView) error {
+	w = printable{w}
+	before := map[string]string{}
+	return func(v groupView) error {
+		now := v.lines()
+		at := time.Now().UTC().Format(time.RFC3339)
+		for _, what := range keys(now) {
+			if now[what] != before[what] {
+				if _, err := fmt.Fprintf(w, "%s %s: %s\n", at, what, now[what]); err != nil {
+					return err
+				}
+			}
+		}
+		for _, what := range keys(before) {
+			if _, there := now[what]; !there {
+				after := "gone"
+				if strings.HasPrefix(what, "rule ") { // only those with problems are told
+					after = "no problem any more"
+				}
+				if _, err := fmt.Fprintf(w, "%s %s: %s\n", at, what, after); err != nil {
+					return err
+				}
+			}
+		}
+		before = now
+		return nil
+	}
+}
+
+// lines is a view as text for each thing in it, without what changes all the time.
+func (v groupView) lines() map[string]string {
+	out := map[string]string{"group": fmt.Sprintf("%s, %d clusters, %d of %d rules ready", v.Health, len(v.Members), v.Rules.Ready, v.Rules.Total)}
+	for _, m := range v.Members {
+		text := fmt.Sprintf("%s, synced %s", m.State, dash(m.Synced))
+		if m.Message != "" {
+			text += ", " + m.Message
+		}
+		out["cluster "+m.Name] = text
+	}
+	for _, r := range v.Unready {
+		out["rule "+r.Name] = r.Ready.Reason + ": " + r.Ready.Message
+	}
+	return out
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
