@@ -45,6 +45,9 @@ func (c *Cluster) Install(ctx context.Context) error {
 	if _, err := c.Apply(ctx, manifest); err != nil {
 		return err
 	}
+	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
+		return err
+	}
 	token, err := c.Token(ctx, Namespace, ServiceAccount)
 	if err != nil {
 		return err
