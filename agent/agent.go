@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/engine"
@@ -38,11 +38,17 @@ func New(o Options) (*Agent, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	a := &Agent{options: o, log: o.Log, meter: newRequestMeter()}
+	a.metrics = a.newMetrics()
+	return a, nil
+}
+
+// newMetrics is what does not depend on a start; each start adds its own.
+func (a *Agent) newMetrics() *prometheus.Registry {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	meter := newRequestMeter()
-	metrics.MustRegister(meter.requests, newBuildInfo(o.Version, o.Commit))
-	return &Agent{options: o, log: o.Log, metrics: metrics, meter: meter}, nil
+	metrics.MustRegister(a.meter.requests, newBuildInfo(a.options.Version, a.options.Commit))
+	return metrics
 }
 
 // session is the agent once it knows which cluster it is in: everything that the loops share.
@@ -73,6 +79,7 @@ type session struct {
 	ownUntil atomic.Int64 // Unix time at which the credential expires that peers are given; 0 is not known
 	restore  restore      // what the local API server says may be old
 	metadata metadataCell
+	address  address // where other clusters dial this one
 	reports  reports
 
 	publish      *loop[replica.Key] // local objects that changed
@@ -111,7 +118,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.run(ctx) })
 	group.Go(func() error {
-		s, err := a.start(ctx, health)
+		s, err := a.begin(ctx, health)
 		if err != nil {
 			return err
 		}
@@ -142,11 +149,17 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 		options: o, log: a.log, client: client, health: health, meter: a.meter,
 		refused: map[refusal]entryNumber{}, private: &private{client: client, namespace: o.privateNamespace()},
 	}
+	defer func() {
+		if err != nil {
+			s.reportStart(ctx, err)
+			client.Close()
+		}
+	}()
 	client.Positions = kube.TrustingPositions(s.wentBack)
 	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
 		return nil, s.explain(err)
 	}
-	if err := s.checkRights(ctx); err != nil {
+	if err := s.checkInstallation(ctx); err != nil {
 		return nil, err
 	}
 	if s.server, err = kube.FindServer(ctx, client, o.APIServerEndpoint); err != nil {
@@ -156,11 +169,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 	if err != nil {
 		return nil, err
 	}
-	var recorded []byte
-	if own != nil && own.Spec.Mesh != nil {
-		recorded = own.Spec.Mesh.PublicKey
-	}
-	if s.key, err = s.private.identity(ctx, s.clusterID, recorded); err != nil {
+	if s.key, err = s.private.identity(ctx, s.clusterID, recordedKey(own)); err != nil {
 		return nil, err
 	}
 	if err := s.join(ctx, a.metrics); err != nil {
@@ -181,6 +190,14 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 		return nil, err
 	}
 	return s, nil
+}
+
+// recordedKey is the public key in a Cluster object; nil when there is none.
+func recordedKey(c *v1alpha1.Cluster) []byte {
+	if c == nil || c.Spec.Mesh == nil {
+		return nil
+	}
+	return c.Spec.Mesh.PublicKey
 }
 
 // join opens the mesh port and prepares trust, replica, engine and loops.
@@ -245,7 +262,7 @@ func (s *session) run(ctx context.Context) error {
 	if err := s.registry.start(ctx, group); err != nil {
 		return cmp.Or(group.Wait(), err)
 	}
-	s.log.Info("caught up with the local API server", "cluster", s.ownName(), "clusterID", s.clusterID, "mesh", s.meshAddress(), "version", s.options.Version)
+	s.log.Info("caught up with the local API server", "cluster", s.ownName(), "clusterID", s.clusterID, "mesh", s.meshEndpoints(nil), "version", s.options.Version)
 	if s.restore.isFrozen() {
 		s.sayFrozen() // rules that the API server lacks are not gone: nothing is decided before the confirmation
 	} else {
@@ -262,41 +279,17 @@ func (s *session) run(ctx context.Context) error {
 	group.Go(func() error { return s.chores.run(ctx, 2) })
 	group.Go(func() error { return s.peers.run(ctx) })
 	group.Go(func() error { return s.watchNodes(ctx) })
+	group.Go(func() error { return s.watchMeshService(ctx) })
 	group.Go(func() error { return s.events.Run(ctx) })
 	s.chores.add(choreAnnounce)
 	s.chores.add(choreVersion)
 	s.chores.add(choreBootstrap)
 	s.chores.add(chorePins)
+	if s.options.MeshService != "" {
+		s.health.waitFor("the Service " + s.options.MeshService + " has not been read yet")
+	}
 	s.health.ready()
 	return group.Wait()
-}
-
-// meshAddress is the host:port that members dial.
-func (s *session) meshAddress() string {
-	if s.options.MeshAdvertise != "" {
-		return s.options.MeshAdvertise
-	}
-	host, port, err := net.SplitHostPort(s.mesh.Addr().String())
-	if err != nil {
-		return s.mesh.Addr().String()
-	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
-		return net.JoinHostPort(host, port)
-	}
-	return net.JoinHostPort(firstGlobalAddress(), port)
-}
-
-// firstGlobalAddress is the first address of this machine that is not its own alone; in a pod there is one.
-func firstGlobalAddress() string {
-	addresses, err := net.InterfaceAddrs()
-	if err == nil {
-		for _, a := range addresses {
-			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-				return n.IP.String()
-			}
-		}
-	}
-	return "127.0.0.1"
 }
 
 // awaitClusterID asks who this cluster is; an API server that is merely away is waited for, with one line.

@@ -23,6 +23,7 @@ const (
 	chorePins      chore = "pins"
 	choreEpoch     chore = "epoch"
 	choreFreeze    chore = "record of a restore"
+	choreAddress   chore = "address of the mesh"
 )
 
 func (s *session) doChore(ctx context.Context, c chore) error {
@@ -53,6 +54,8 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 		return s.reopen(ctx)
 	case choreFreeze:
 		return s.private.recordFreeze(ctx, s.restore.state())
+	case choreAddress:
+		s.judgeAddress(time.Now())
 	}
 	return nil
 }
@@ -62,6 +65,7 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 // is read again here and not by a timer.
 func (s *session) nodesChanged(nodes []*kube.Node) {
 	s.metadata.setNodes(nodes)
+	s.learnAddress(func(a *address) { a.nodes = nodes })
 	s.chores.add(choreVersion)
 }
 

@@ -18,27 +18,49 @@ import (
 )
 
 // health serves /metrics, /healthz and /readyz. Ready means: caught up with the local API server and
-// serving. It does not mean joined: a cluster that is alone, or cut off, is no reason to restart a pod.
+// serving, at an address that other clusters can be told. It does not mean joined: a cluster that is alone,
+// or cut off, is no reason to restart a pod.
 type health struct {
-	metrics *prometheus.Registry
-	pprof   bool
-	isReady atomic.Bool
+	metrics  atomic.Pointer[prometheus.Registry] // of the start that is under way
+	pprof    bool
+	isReady  atomic.Bool
+	waitsFor atomic.Value // string
 }
 
 func newHealth(metrics *prometheus.Registry, pprof bool) *health {
-	h := &health{metrics: metrics, pprof: pprof}
+	h := &health{pprof: pprof}
+	h.serve(metrics)
+	return h
+}
+
+// serve makes /metrics those of another start.
+func (h *health) serve(metrics *prometheus.Registry) {
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "roster_ready", Help: "1 once the agent has caught up with the local API server, as /readyz says.",
+		Name: "roster_ready", Help: "1 while the agent is ready, as /readyz says.",
 	}, func() float64 {
-		if h.isReady.Load() {
+		if h.notReady() == "" {
 			return 1
 		}
 		return 0
 	}))
-	return h
+	h.metrics.Store(metrics)
 }
 
 func (h *health) ready() { h.isReady.Store(true) }
+
+// waitFor is the line that says why the agent is not ready; "" when nothing is in its way any more.
+func (h *health) waitFor(line string) { h.waitsFor.Store(line) }
+
+// notReady is the line that /readyz answers with, "" when the agent is ready.
+func (h *health) notReady() string {
+	if line, ok := h.waitsFor.Load().(string); ok && line != "" {
+		return line
+	}
+	if !h.isReady.Load() {
+		return "not caught up with the local API server yet"
+	}
+	return ""
+}
 
 type httpServer struct {
 	listener net.Listener
@@ -56,11 +78,13 @@ func (h *health) listen(ctx context.Context, address string) (*httpServer, error
 		return nil, fmt.Errorf("--http-listen: cannot listen on %s: %w; choose another port or stop what uses it", address, err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		promhttp.HandlerFor(h.metrics.Load(), promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !h.isReady.Load() {
-			http.Error(w, "not caught up with the local API server yet", http.StatusServiceUnavailable)
+		if line := h.notReady(); line != "" {
+			http.Error(w, line, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

@@ -34,9 +34,15 @@ type Options struct {
 	DataDir string
 	// MeshListen is the host:port that the mesh listens on; port 0 picks a free one.
 	MeshListen string
-	// MeshAdvertise is the host:port that members dial; empty means the listening address, or the
-	// machine's first global one when it listens on all.
+	// MeshAdvertise is the host:port that members dial; empty means that of MeshService, else the listening
+	// address, or the machine's first global one when it listens on all.
 	MeshAdvertise string
+	// MeshService is the NAMESPACE/NAME of the Service that leads other clusters to the mesh port, whose external
+	// address is then advertised; it excludes MeshAdvertise. Empty means no Service.
+	MeshService string
+	// KeepTrying makes Run try again what a person can mend without starting the agent again, such as missing
+	// rights; meanwhile the agent is not ready and says why. Else Run returns it.
+	KeepTrying bool
 	// HTTPListen is the host:port of /metrics, /healthz and /readyz; empty turns them off.
 	HTTPListen string
 	// APIServerEndpoint is the https:// URL under which peers reach the local API server; empty means
@@ -91,6 +97,9 @@ func (o *Options) Validate() error {
 			bad("mesh-advertise", "%v", err)
 		}
 	}
+	if err := o.checkMeshService(); err != nil {
+		bad("mesh-service", "%v", err)
+	}
 	if o.HTTPListen != "" {
 		if err := checkHostPort(o.HTTPListen, true); err != nil {
 			bad("http-listen", "%v", err)
@@ -122,6 +131,19 @@ func (o *Options) Validate() error {
 		errs = append(errs, errors.New("options: no logger"))
 	}
 	return errors.Join(errs...)
+}
+
+func (o *Options) checkMeshService() error {
+	name := parseNamespacedName(o.MeshService)
+	switch {
+	case o.MeshService == "":
+		return nil
+	case len(validation.IsDNS1123Label(name.Namespace)) > 0, len(validation.IsDNS1123Label(name.Name)) > 0:
+		return fmt.Errorf("%q is not NAMESPACE/NAME of a Service", o.MeshService)
+	case o.MeshAdvertise != "":
+		return errors.New("is of no use beside --mesh-advertise: leave one of them out")
+	}
+	return nil
 }
 
 // checkHostPort accepts what net.Listen does; for an address that others dial, a host and a port must be named.

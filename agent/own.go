@@ -9,7 +9,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,38 +23,6 @@ import (
 
 // ErrClusterName is returned when this cluster cannot have the name that it was given.
 var ErrClusterName = errors.New("cluster name")
-
-// explain says what to do about an API server that does not let the agent in.
-func (s *session) explain(err error) error {
-	switch {
-	case errors.Is(err, kube.ErrUnauthorized):
-		return fmt.Errorf("%s: %w: give --kubeconfig a kubeconfig with a valid token, of the ServiceAccount that charts/agent made", s.client.Config.Host, err)
-	case errors.Is(err, kube.ErrForbidden):
-		return fmt.Errorf("this identity may not read namespace kube-system; %s: %w", s.remedy(), err)
-	}
-	return err
-}
-
-// remedy is how an agent gets the rights that it needs.
-func (s *session) remedy() string {
-	return fmt.Sprintf("install charts/agent into namespace %s, or run the agent with the token of its ServiceAccount", s.options.Namespace)
-}
-
-// checkRights names, in one line, the rights that a wrong identity lacks first: those that the chart gives its
-// ServiceAccount.
-func (s *session) checkRights(ctx context.Context) error {
-	missing, err := s.client.Allowed(ctx, kube.AgentRights(s.options.Namespace))
-	if errors.Is(err, kube.ErrKindUnknown) {
-		return fmt.Errorf("the API server does not serve a kind that the agent keeps: install the CRDs of charts/agent first: %w", err)
-	}
-	if err != nil {
-		return fmt.Errorf("review the agent's rights: %w", err)
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("--namespace %s: this identity may not %s; %s", s.options.Namespace, strings.Join(missing, ", "), s.remedy())
-	}
-	return nil
-}
 
 // findOwnCluster returns this cluster's Cluster object, or nil when it may be created under the name that it
 // had, or that the flag gives. Of several the one with that name counts, else the oldest; the others show
@@ -144,7 +111,7 @@ func (s *session) fillOwn(c *v1alpha1.Cluster) {
 		c.Spec.Mesh = &v1alpha1.ClusterMesh{}
 	}
 	c.Spec.Mesh.PublicKey = s.key.Public().(ed25519.PublicKey)
-	c.Spec.Mesh.Endpoints = []string{s.meshAddress()}
+	c.Spec.Mesh.Endpoints = s.meshEndpoints(c.Spec.Mesh.Endpoints)
 	if s.options.ManageSecret {
 		c.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Name: c.Name, Namespace: s.options.Namespace}
 	}

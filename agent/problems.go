@@ -13,6 +13,7 @@ import (
 
 // Parts of this cluster's own that can have a problem.
 const (
+	problemAddress    = "address"
 	problemRestored   = "history"
 	problemCredential = "credential"
 	problemRoom       = "room for " // + the object that cannot be published

@@ -162,14 +162,17 @@ func DescribeCluster(nodes []*Node, serverVersion string) Metadata {
 	return m
 }
 
-// Node is what DescribeCluster reads of a node, which is 20 KiB and more, mostly images and
-// heartbeats.
+// Node is what is read of a node, which is 20 KiB and more, mostly images and heartbeats:
+// DescribeCluster needs it, and who looks for an address of the cluster.
 type Node struct {
 	Name, ProviderID    string
 	Labels, Annotations map[string]string
 	KubeletVersion      string
 	KubeProxyVersion    string // filled until Kubernetes 1.33
 	OSImage             string
+
+	Ready                    bool
+	ExternalIPs, InternalIPs []string
 }
 
 func nodeOf(obj *unstructured.Unstructured) *Node {
@@ -182,6 +185,18 @@ func nodeOf(obj *unstructured.Unstructured) *Node {
 		KubeletVersion:   at("status", "nodeInfo", "kubeletVersion"),
 		KubeProxyVersion: at("status", "nodeInfo", "kubeProxyVersion"),
 		OSImage:          at("status", "nodeInfo", "osImage"),
+	}
+	for _, c := range listAt(obj, "status", "conditions") {
+		out.Ready = out.Ready || c["type"] == "Ready" && c["status"] == "True"
+	}
+	for _, a := range listAt(obj, "status", "addresses") {
+		address, _ := a["address"].(string)
+		switch a["type"] {
+		case "ExternalIP":
+			out.ExternalIPs = append(out.ExternalIPs, address)
+		case "InternalIP":
+			out.InternalIPs = append(out.InternalIPs, address)
+		}
 	}
 	labels := obj.GetLabels()
 	for _, key := range []string{
@@ -200,6 +215,19 @@ func nodeOf(obj *unstructured.Unstructured) *Node {
 			strings.HasPrefix(key, prefixK3S), strings.HasPrefix(key, prefixTalos):
 			// Only that they exist is read, and some change.
 			setIn(&out.Annotations, key, "")
+		}
+	}
+	return out
+}
+
+// listAt is a list of objects in obj.
+func listAt(obj *unstructured.Unstructured, fields ...string) []map[string]any {
+	list, _, _ := unstructured.NestedFieldNoCopy(obj.Object, fields...)
+	items, _ := list.([]any)
+	out := make([]map[string]any, 0, len(items))
+	for _, item := range items {
+		if m, ok := item.(map[string]any); ok {
+			out = append(out, m)
 		}
 	}
 	return out

@@ -99,6 +99,27 @@ func TestDescribeClusterTellsDistributions(t *testing.T) {
 	}
 }
 
+// What is read of a node is what a trimmed node still has.
+func TestTrimNodeKeepsAddresses(t *testing.T) {
+	n := node("", nil, nil, corev1.NodeSystemInfo{})
+	n.Name = "n"
+	n.Status.Conditions = []corev1.NodeCondition{{Type: "DiskPressure", Status: "False"}, {Type: "Ready", Status: "True"}}
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: "n"},
+		{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+		{Type: corev1.NodeInternalIP, Address: "fd00::1"},
+		{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
+	}
+	want := &Node{Name: "n", Ready: true, ExternalIPs: []string{"203.0.113.1"}, InternalIPs: []string{"10.0.0.1", "fd00::1"}}
+	obj := asSent(t, n)
+	for range 2 {
+		if diff := cmp.Diff(want, nodeOf(obj)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		trimNode(obj)
+	}
+}
+
 func TestDescribeClusterReadsAllNodes(t *testing.T) {
 	in := func(region, zone, kubelet, providerID string) *Node {
 		return &Node{

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// WatchNodes calls changed with all nodes, reduced to what DescribeCluster reads, once they have
+// WatchNodes calls changed with all nodes, reduced to the fields of Node, once they have
 // been listed and whenever one of those fields changes; the nodes' heartbeats do not count. Calls
 // come from one goroutine, and the nodes must not be changed.
 //
@@ -81,11 +81,25 @@ func (s *nodeSink) tell() { s.changed(slices.Collect(maps.Values(s.nodes))) }
 func trimNode(obj *unstructured.Unstructured) {
 	n := nodeOf(obj)
 	gvk, resourceVersion := obj.GroupVersionKind(), obj.GetResourceVersion()
+	var addresses, conditions []any
+	add := func(kind string, ips []string) {
+		for _, ip := range ips {
+			addresses = append(addresses, map[string]any{"type": kind, "address": ip})
+		}
+	}
+	add("ExternalIP", n.ExternalIPs)
+	add("InternalIP", n.InternalIPs)
+	if n.Ready {
+		conditions = append(conditions, map[string]any{"type": "Ready", "status": "True"})
+	}
 	obj.Object = map[string]any{
 		"spec": map[string]any{"providerID": n.ProviderID},
-		"status": map[string]any{"nodeInfo": map[string]any{
-			"kubeletVersion": n.KubeletVersion, "kubeProxyVersion": n.KubeProxyVersion, "osImage": n.OSImage,
-		}},
+		"status": map[string]any{
+			"nodeInfo": map[string]any{
+				"kubeletVersion": n.KubeletVersion, "kubeProxyVersion": n.KubeProxyVersion, "osImage": n.OSImage,
+			},
+			"addresses": addresses, "conditions": conditions,
+		},
 	}
 	obj.SetGroupVersionKind(gvk)
 	obj.SetResourceVersion(resourceVersion)

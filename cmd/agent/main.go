@@ -89,7 +89,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		OnUsageError:    usage,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return fmt.Errorf("%w: there is no command %q; the commands are run and version", errUsage, c.Args().First())
+				return fmt.Errorf("%w: there is no command %q; the commands are run, crds apply, probe and version", errUsage, c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -100,7 +100,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			Before:       fromFile,
 			OnUsageError: usage,
 			Action:       func(c *cli.Context) error { return runAgent(c, stderr) },
-		}, {
+		}, crdsCommand(stderr, usage), probeCommand(stdout, usage), {
 			Name:         "version",
 			Usage:        "print the version, and the commit that it was built from",
 			OnUsageError: usage,
@@ -132,6 +132,8 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		DataDir:            c.String("data-dir"),
 		MeshListen:         c.String("mesh-listen"),
 		MeshAdvertise:      c.String("mesh-advertise"),
+		MeshService:        c.String("mesh-service"),
+		KeepTrying:         c.Bool("keep-trying"),
 		HTTPListen:         c.String("http-listen"),
 		APIServerEndpoint:  c.String("apiserver-endpoint"),
 		NetworkName:        c.String("network-name"),
@@ -178,6 +180,7 @@ func runFlags() []cli.Flag {
 		text("data-dir", "/var/lib/roster", "`DIR` for what the agent may lose"),
 		text("mesh-listen", ":7946", "`HOST:PORT` that the mesh listens on"),
 		text("mesh-advertise", "", "`HOST:PORT` that members dial; without it, the listening address"),
+		text("mesh-service", "", "`NAMESPACE/NAME` of the Service whose external address members dial, instead of --mesh-advertise"),
 		text("http-listen", ":8080", "`HOST:PORT` of /metrics, /healthz and /readyz; empty turns them off"),
 		text("apiserver-endpoint", "", "https `URL` at which peers reach the local API server; without it, found out"),
 		text("network-name", "default", "`NETWORK` of this cluster, for peers that have an endpoint per network"),
@@ -185,6 +188,7 @@ func runFlags() []cli.Flag {
 		text("log-level", "info", "debug, info, warn or error"),
 		truth("manage-secret", "keep a Secret with a reader credential that can be swapped"),
 		truth("core-resource-source", "publish this cluster's rules and features; false only receives"),
+		&cli.BoolFlag{Name: "keep-trying", Usage: "stay up, not ready, when the start fails for what a person can mend, such as missing rights", EnvVars: env("keep-trying")},
 		&cli.IntFlag{Name: "workers", Value: 16, Usage: "how many copies are written at the same time", EnvVars: env("workers")},
 		&cli.IntFlag{Name: "kube-api-qps", Usage: "how many requests a second are sent to one API server; 0 is no limit", EnvVars: env("kube-api-qps")},
 		&cli.BoolFlag{Name: "guard-live", Usage: "stop a rule also when sources of most of its copies are deleted before the agent's eyes", EnvVars: env("guard-live")},

@@ -39,6 +39,18 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* NAMESPACE/NAME of the Service whose address the agent advertises, or nothing. */}}
+{{- define "agent.meshService" -}}
+{{- if not (or .Values.mesh.advertise (eq .Values.mesh.service.type "ClusterIP")) -}}
+{{ .Release.Namespace }}/{{ include "agent.name" . }}-mesh
+{{- end -}}
+{{- end }}
+
+{{/* The image, with its tag. */}}
+{{- define "agent.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
 {{- define "agent.logLevel" -}}
 {{ .Values.controller.log.level | default (gt (int .Values.controller.log.verbosity) 0 | ternary "debug" "info") }}
 {{- end }}
@@ -48,6 +60,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- $name := .Values.localCluster.name }}
 {{- if and .Values.replicas $name (not (regexMatch "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" $name)) }}
 {{- fail (printf "localCluster.name %s is not a name that an object can have: use lower case letters, digits, - and ." $name) }}
+{{- end }}
+{{- $service := .Values.mesh.service }}
+{{- if and $service.nodePort (eq $service.type "ClusterIP") }}
+{{- fail (printf "mesh.service.nodePort %v has no effect with mesh.service.type ClusterIP: set the type to NodePort or LoadBalancer, or leave the port out" $service.nodePort) }}
+{{- end }}
+{{- if eq (int .Values.mesh.port) (int .Values.health.port) }}
+{{- fail (printf "mesh.port and health.port are both %v: give one of them another port" .Values.mesh.port) }}
+{{- end }}
+{{- if not (or .Values.networkPolicy.enabled (and (empty .Values.networkPolicy.metricsNamespaces) (empty .Values.networkPolicy.egress))) }}
+{{- fail "networkPolicy.metricsNamespaces and networkPolicy.egress have no effect without networkPolicy.enabled=true" }}
+{{- end }}
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" }}
+{{- if hasKey ($.Values.podLabels | default dict) $label }}
+{{- fail (printf "podLabels must not set %s, which selects the agent's pods" $label) }}
+{{- end }}
 {{- end }}
 {{- if gt (len .Release.Namespace) 55 }}
 {{- fail (printf "namespace %s is too long: %s-readers and %s-private must be names of namespaces too" .Release.Namespace .Release.Namespace .Release.Namespace) }}

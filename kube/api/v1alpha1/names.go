@@ -58,6 +58,21 @@ const (
 	LabelReaderAggregated = Prefix + "reader-aggregated"
 )
 
+// Versions of the CRDs.
+const (
+	// AnnotationSchemaVersion is, on a CRD, the SchemaVersion that it was generated from.
+	AnnotationSchemaVersion = Prefix + "schema-version"
+	// AnnotationSchemaOldestAgent is the oldest SchemaVersion whose agents may work with this CRD.
+	AnnotationSchemaOldestAgent = Prefix + "schema-oldest-agent"
+
+	// SchemaVersion is raised by one with every change of the CRDs, so that those in a cluster can be told to
+	// be older or newer than a program.
+	SchemaVersion = 1
+	// SchemaOldestAgent is raised to SchemaVersion by a change that an agent without it would do harm to, such as a
+	// field that it would drop when it writes the object back.
+	SchemaOldestAgent = 1
+)
+
 // The Secret that carries a credential for a cluster.
 const (
 	SecretType          = "k8s.cisco.com/cluster-registry-secret"

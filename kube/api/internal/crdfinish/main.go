@@ -60,6 +60,9 @@ func finish(file string) (crd apiextensionsv1.CustomResourceDefinition, err erro
 	if err := yaml.UnmarshalStrict(data, &tree); err != nil {
 		return crd, err
 	}
+	if err := addVersions(tree); err != nil {
+		return crd, err
+	}
 	completeSelectors(tree)
 	acceptHeartbeats(tree)
 	data, err = yaml.Marshal(tree)

@@ -1,0 +1,99 @@
+{{/*
+The rules that files/rights.yaml gives: who is agent, reader or crds, in is the place.
+*/}}
+{{- define "agent.rights" -}}
+{{- $when := dict "mesh.service" (include "agent.meshService" .root) "rbac.broadSecretRead" .root.Values.rbac.broadSecretRead -}}
+{{- range index (.root.Files.Get "files/rights.yaml" | fromYaml) .who .in }}
+{{- if or (not .when) (index $when .when) }}
+# {{ .why }}
+- apiGroups: {{ toJson .apiGroups }}
+  resources: {{ toJson .resources }}
+  {{- with .resourceNames }}
+  resourceNames: {{ toJson . }}
+  {{- end }}
+  verbs: {{ toJson .verbs }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+A Role with the rights of who in a place, and its binding: name, namespace, subject.
+*/}}
+{{- define "agent.role" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "agent.labels" .root | nindent 4 }}
+rules:
+{{- include "agent.rights" . }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "agent.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ .name }}
+subjects:
+{{ include (printf "agent.subject.%s" .who) .root }}
+{{- end }}
+
+{{/*
+The ClusterRole that is the sum of those with a label, the one of the chart's own rights, and the binding:
+name, label.
+*/}}
+{{- define "agent.clusterRole" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ .name }}-aggregated
+  labels:
+    {{- include "agent.labels" .root | nindent 4 }}
+aggregationRule:
+  clusterRoleSelectors:
+  - matchLabels:
+      cluster-registry.k8s.cisco.com/{{ .label }}: "true"
+# rules are filled in by Kubernetes
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "agent.labels" .root | nindent 4 }}
+    cluster-registry.k8s.cisco.com/{{ .label }}: "true"
+rules:
+{{- include "agent.rights" (merge (dict "in" "cluster") .) }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "agent.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ .name }}-aggregated
+subjects:
+{{ include (printf "agent.subject.%s" .who) .root }}
+{{- end }}
+
+{{- define "agent.subject.agent" -}}
+- kind: ServiceAccount
+  name: {{ include "agent.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{- define "agent.subject.reader" -}}
+- apiGroup: rbac.authorization.k8s.io
+  kind: Group
+  name: system:serviceaccounts:{{ include "agent.readersNamespace" . }}
+{{- end }}

@@ -1,0 +1,211 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+)
+
+// standard is the set of values that the others are compared with.
+const standard = "default"
+
+// release is what helm calls it where nothing is said, as in what harness.Install applies.
+const release = "release-name"
+
+func binaries(t *testing.T) harness.Binaries {
+	t.Helper()
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+// helm runs helm without any cluster but the one that a flag names.
+func helm(ctx context.Context, t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, binaries(t).Helm, args...)
+	home := t.TempDir()
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, &stderr)
+	}
+	return stdout.String(), err
+}
+
+// render is `helm template`.
+func render(t *testing.T, flags ...string) (string, error) {
+	t.Helper()
+	return helm(t.Context(), t, append([]string{"template", release, binaries(t).Chart, "-n", harness.Namespace}, flags...)...)
+}
+
+// sets are the names of the sets of values, the standard one first.
+func sets(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(binaries(t).Chart, "testdata", "*.values.yaml"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d sets of values: %v", len(files), err)
+	}
+	names := []string{standard}
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".values.yaml"); name != standard {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func valuesOf(t *testing.T, set string) string {
+	t.Helper()
+	return filepath.Join(binaries(t).Chart, "testdata", set+".values.yaml")
+}
+
+// documents splits what helm rendered.
+func documents(rendered string) []string {
+	var out []string
+	for document := range strings.SplitSeq(rendered, "\n---\n") {
+		if document = strings.TrimSpace(strings.TrimPrefix(document, "---\n")); document != "" {
+			out = append(out, document)
+		}
+	}
+	return out
+}
+
+// title is the template of a document and what it makes.
+func title(document string) string {
+	var template, kind, name, namespace string
+	for line := range strings.Lines(document) {
+		line = strings.TrimRight(line, "\n")
+		set := func(to *string, prefix string) {
+			if *to == "" && strings.HasPrefix(line, prefix) {
+				*to = strings.TrimPrefix(line, prefix)
+			}
+		}
+		set(&template, "# Source: ")
+		set(&kind, "kind: ")
+		set(&name, "  name: ")
+		set(&namespace, "  namespace: ")
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", template, kind, name, namespace))
+}
+
+// beside is what differs from the standard documents, with the titles of what is missing.
+func beside(all, standard []string) string {
+	var b strings.Builder
+	titles := make([]string, 0, len(all))
+	for _, document := range all {
+		titles = append(titles, title(document))
+		if !slices.Contains(standard, document) {
+			b.WriteString("---\n" + document + "\n")
+		}
+	}
+	for _, document := range standard {
+		if name := title(document); !slices.Contains(titles, name) {
+			b.WriteString("# not: " + name + "\n")
+		}
+	}
+	return b.String()
+}
+
+func TestGolden(t *testing.T) {
+	var first []string
+	for _, set := range sets(t) {
+		out, err := render(t, "--values", valuesOf(t, set))
+		if err != nil {
+			t.Errorf("%s: %v", set, err)
+			continue
+		}
+		got := beside(documents(out), first)
+		if set == standard {
+			first = documents(out)
+		}
+		path := filepath.Join(binaries(t).Chart, "testdata", set+".golden.yaml")
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s: if this is as it should be, write it with UPDATE_GOLDEN=1 (-golden +rendered):\n%s", set, diff)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	for _, set := range sets(t) {
+		out, err := helm(t.Context(), t, "lint", "--strict", binaries(t).Chart, "--values", valuesOf(t, set))
+		if err != nil {
+			t.Errorf("%s: %v\n%s", set, err, out)
+		}
+	}
+}
+
+// What is of the wrong type, unknown, or contradicts another value is refused with the value's name.
+func TestRefuses(t *testing.T) {
+	for _, test := range []struct{ flag, want string }{
+		{"--set=replicas=2", "replicas"},
+		{"--set-string=replicas=1", "replicas"},
+		{"--set=replica=1", "replica"},
+		{"--set=localCluster.nme=a", "nme"},
+		{"--set=localCluster.name=A_b", "localCluster.name"},
+		{"--set=localCluster.manageSecret=maybe", "manageSecret"},
+		{"--set=mesh.port=70000", "port"},
+		{"--set=mesh.advertise=nowhere", "advertise"},
+		{"--set=mesh.service.type=ExternalName", "type"},
+		{"--set=mesh.service.nodePort=31946", "mesh.service.nodePort"},
+		{"--set=mesh.service.annotations.a=1", "annotations"},
+		{"--set=mesh.port=8080", "health.port"},
+		{"--set=apiServerEndpointAddress=http://x", "apiServerEndpointAddress"},
+		{"--set=controller.log.level=loud", "level"},
+		{"--set=controller.workers=0", "workers"},
+		{"--set=controller.kubeAPIQPS=-1", "kubeAPIQPS"},
+		{"--set=consent.allow.kinds={Deployment.apps}", "kinds"},
+		{"--set=consent.allow.secretTypes={Opaque}", "secretTypes"},
+		{"--set=rbac.broadSecretRead=yes please", "broadSecretRead"},
+		{"--set=crds.upgrade=sometimes", "upgrade"},
+		{"--set=image.pullPolicy=Maybe", "pullPolicy"},
+		{"--set=image.tag=1", "tag"},
+		{"--set=imagePullSecrets={a}", "imagePullSecrets"},
+		{"--set=podLabels.a=1", "podLabels"},
+		{"--set-string=podLabels.app\\.kubernetes\\.io/name=x", "podLabels"},
+		{"--set=resources.limit.memory=1", "limit"},
+		{"--set=topologySpreadConstraints={a}", "topologySpreadConstraints"},
+		{"--set=priorityClassName=A B", "priorityClassName"},
+		{"--set=terminationGracePeriodSeconds=0", "terminationGracePeriodSeconds"},
+		{"--set=networkPolicy.metricsNamespaces={monitoring}", "networkPolicy.enabled"},
+		{"--set=networkPolicy.enabled=1", "enabled"},
+		{"--set=monitoring.serviceMonitor.interval=soon", "interval"},
+		{"--set=monitoring.alerts=true", "alerts"},
+		{"--namespace=" + strings.Repeat("n", 60), "namespace"},
+	} {
+		out, err := render(t, test.flag)
+		if err == nil {
+			t.Errorf("%s: is taken:\n%.500s", test.flag, out)
+			continue
+		}
+		if !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: the error does not name %s: %v", test.flag, test.want, err)
+		}
+	}
+}

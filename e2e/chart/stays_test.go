@@ -1,0 +1,109 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+)
+
+// agentStaysUp: what a person must mend is no end of the agent in a pod. It is one line in /readyz and in the log, and
+// where the cluster's object can be written, in its status; and it is over as soon as it is mended.
+func agentStaysUp(t *testing.T, c *harness.Cluster) {
+	used, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	const binding = harness.ServiceAccount
+	for _, test := range []struct {
+		name   string
+		flags  []string
+		breaks func()
+		want   string
+		mends  func()
+		status bool
+	}{
+		{
+			name: "the mesh port is taken", flags: []string{"--mesh-listen", used.Addr().String()},
+			want: used.Addr().String(), mends: func() { _ = used.Close() }, status: true,
+		},
+		{
+			name:   "a right is missing",
+			breaks: func() { kubectl(t, c, "delete", "rolebinding", binding, "-n", harness.Namespace) },
+			want:   "may not get secrets in namespace " + harness.Namespace,
+			mends: func() {
+				kubectl(t, c, "create", "rolebinding", binding, "-n", harness.Namespace, "--role="+binding, "--serviceaccount="+harness.Namespace+":"+harness.ServiceAccount)
+			},
+			status: true,
+		},
+	} {
+		if err := c.StopAgent(); err != nil {
+			t.Fatal(err)
+		}
+		if test.breaks != nil {
+			test.breaks()
+		}
+		before := len(c.Log())
+		if err := c.LaunchAgent(append(test.flags, "--keep-trying")...); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, test.name+": it is not ready", notReady(c, test.want))
+		if test.status {
+			eventually(t, test.name+": the status says the same", func(context.Context) error {
+				if status := kubectl(t, c, "get", "clusters.clusterregistry.k8s.cisco.com", "alpha", "-o=jsonpath={.status.message}"); !strings.Contains(status, test.want) {
+					return fmt.Errorf("it says %q", status)
+				}
+				return nil
+			})
+		}
+		test.mends()
+		eventually(t, test.name+": it is ready when that is mended", c.AgentReady)
+		if n := strings.Count(c.Log()[before:], `msg="not ready"`); n != 1 {
+			t.Errorf("%s: the log says so %d times", test.name, n)
+		}
+		eventually(t, test.name+": the status, too", func(context.Context) error {
+			if state := kubectl(t, c, "get", "clusters.clusterregistry.k8s.cisco.com", "alpha", "-o=jsonpath={.status.message}"); state != "" {
+				return fmt.Errorf("it says %q", state)
+			}
+			return nil
+		})
+	}
+}
+
+// chartComesAndGoes: what helm leaves when it uninstalls is taken over when it installs again.
+func chartComesAndGoes(t *testing.T, c *harness.Cluster) {
+	ctx := t.Context()
+	admin := adminOf(t, c)
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := helm(ctx, t, append(args, "-n", "elsewhere", "--kubeconfig", admin)...)
+		if err != nil {
+			t.Fatalf("helm %v: %v", args, err)
+		}
+		return out
+	}
+	kubectl(t, c, "delete", "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding", "-l", "app.kubernetes.io/part-of=roster")
+	kubectl(t, c, "delete", "role,rolebinding", "-n", "default", "-l", "app.kubernetes.io/part-of=roster")
+	chart := binaries(t).Chart
+	out := run("install", "roster", chart, "--create-namespace", "--set", "localCluster.name=alpha,replicas=0")
+	if !strings.Contains(out, "agentctl join") {
+		t.Errorf("the notes do not name the next step:\n%s", out)
+	}
+	if _, err := c.Apply(ctx, "apiVersion: clusterregistry.k8s.cisco.com/v1alpha1\nkind: Cluster\nmetadata: {name: left}\nspec: {clusterID: 8f6b1a0e-63f4-4a0c-8ad5-0a9ad2b3c999}\n"); err != nil {
+		t.Fatal(err)
+	}
+	run("upgrade", "roster", chart, "--set", "localCluster.name=alpha,replicas=0,mesh.service.type=NodePort")
+	run("rollback", "roster", "1")
+	run("uninstall", "roster")
+	for _, kept := range []string{"crd/" + crdOfClusters, "namespace/elsewhere-private", "namespace/elsewhere-readers", "clusters.clusterregistry.k8s.cisco.com/left"} {
+		kubectl(t, c, "get", kept)
+	}
+	run("install", "roster", chart, "--set", "localCluster.name=alpha,replicas=0")
+}

@@ -1,0 +1,45 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Definition reads the annotations of a CRD; found is false when there is none of that name. The right to list
+// CRDs is enough.
+func (c *Client) Definition(ctx context.Context, name string) (annotations map[string]string, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var list metav1.PartialObjectMetadataList
+	request := c.requests.Get().AbsPath(definitionsPath).SetHeader("Accept", metadataListOnly)
+	request.Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", name).String())
+	if err := answer(request.Do(ctx), &list); err != nil {
+		return nil, false, classify(err)
+	}
+	if len(list.Items) == 0 {
+		return nil, false, nil
+	}
+	return list.Items[0].Annotations, true, nil
+}
+
+// ApplyDefinition makes a CRD what crd says, whoever wrote its fields before. It is a server-side apply: what others
+// added, such as labels, stays.
+func (c *Client) ApplyDefinition(ctx context.Context, crd *unstructured.Unstructured) error {
+	data, err := crd.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", crd.GetName(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request := c.requests.Patch(types.ApplyPatchType).AbsPath(definitionsPath, crd.GetName())
+	request.Param("fieldManager", fieldManager).Param("force", "true")
+	return classify(request.Body(data).Do(ctx).Error())
+}
