@@ -97,7 +97,7 @@ func crash(m *member) error {
 const hogging = "ROSTER_PODS_HOG"
 
 // outOfMemory moves a process into the agent's container that takes memory until the kernel has to end one: the
-// agent, since that process is protected.
+// agent, since the kubelet marks what asked for little memory as the first to go.
 func outOfMemory(m *member) error {
 	p, err := m.pod(shared.ctx)
 	if err != nil {
@@ -118,6 +118,7 @@ func outOfMemory(m *member) error {
 	ctx, cancel := context.WithTimeout(shared.ctx, within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Stderr = os.Stderr
 	cmd.Env = []string{hogging + "=" + strings.TrimSpace(string(limit)), "CGROUP=" + cgroup}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -150,10 +151,6 @@ func hog() {
 }
 
 func takeMemory(cgroup string, bytes int) error {
-	const protected = "-1000"
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(protected), 0o600); err != nil {
-		return err
-	}
 	if err := os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		return err
 	}

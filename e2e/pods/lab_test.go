@@ -94,13 +94,26 @@ func clusters(t *testing.T) *lab {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, m := range shared.lab.members() {
-				out, err := m.Kubectl(shared.ctx, "-n", harness.Namespace, "logs", "deployment/"+harness.ServiceAccount, "--tail=25")
-				t.Logf("last lines of the agent of %s: %v\n%s", m.Name, err, out)
-			}
+			shared.lab.explain(t)
 		}
 	})
 	return shared.lab
+}
+
+// explain shows what a failed test left.
+func (l *lab) explain(t *testing.T) {
+	t.Helper()
+	for _, m := range l.members() {
+		for _, args := range []string{
+			"get pods -A -o wide", "get clusters -o wide", "get resourcesyncrules -o wide",
+			"-n " + harness.Namespace + " logs deployment/" + harness.ServiceAccount + " --tail=15",
+		} {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(shared.ctx), 10*time.Second)
+			out, err := m.Kubectl(ctx, strings.Fields(args)...)
+			cancel()
+			t.Logf("%s: kubectl %s: %v\n%s", m.Name, args, err, out)
+		}
+	}
 }
 
 func (s *sharedLab) up(bin harness.Binaries) error {

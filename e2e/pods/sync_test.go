@@ -51,8 +51,9 @@ spec:
   groupVersionKind: {version: v1, kind: Secret}
   rules:
   - match:
-    - labels: [{matchLabels: {test: %[1]s}}]
-`, name))
+    - namespaces: [%[2]s]
+      labels: [{matchLabels: {test: %[1]s}}]
+`, name, harness.Namespace))
 	must(t, err)
 	r := &running{lab: l, name: name, last: map[string]string{}}
 	writing, endWriting := context.WithCancel(shared.ctx)

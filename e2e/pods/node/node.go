@@ -188,9 +188,11 @@ func (n *Node) Crash(ctx context.Context) error {
 	if n.init == nil {
 		return nil
 	}
-	err := n.init.kill()
+	// First the network: processes that are killed still say goodbye to their connections.
+	err := n.unplug(ctx)
+	err = errors.Join(err, n.init.kill())
 	n.init = nil
-	return errors.Join(err, n.unplug(ctx))
+	return err
 }
 
 func (n *Node) close() error {
