@@ -60,26 +60,18 @@ func (m *member) runs(tag string) error {
 	return err
 }
 
-// previous gives every node the image of the previous commit, and returns its chart. Without a history, as in a shallow
-// clone, it is this commit's under another name.
+// previous gives every node the image of the previous commit, and returns its chart. Where there is none, as in a
+// shallow clone, this commit stands for it under another name.
 func (l *lab) previous(t *testing.T) (chart, tag string) {
 	t.Helper()
 	tag = "previous"
-	dir := filepath.Join(l.site.Dir, tag)
-	if _, err := os.Stat(dir); err == nil {
-		return filepath.Join(dir, "charts", "agent"), tag
-	}
-	must(t, os.MkdirAll(dir, 0o755))
-	_, err := l.sh(shared.ctx, nil, fmt.Sprintf(`git rev-parse --verify --quiet HEAD~1 >&2
-git archive HEAD~1 | tar -x -C %[1]s
-cd %[1]s && CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false -tags grpcnotrace,urfave_cli_no_docs \
-	-ldflags '-s -w -X main.version=previous' -o %[1]s/bin/ ./cmd/agent`, dir))
-	if err != nil {
-		t.Logf("no previous commit to upgrade from, this one takes its place: %v", err)
+	dir := filepath.Join(l.bin.Root, "e2e", "pods", "bin", tag)
+	if _, err := os.Stat(filepath.Join(dir, "commit")); err != nil {
+		t.Log("no previous commit was built: the upgrade is from this one to itself")
 		must(t, l.load(shared.ctx, tag, l.bin.Agent, l.bin.Agentctl))
 		return l.bin.Chart, tag
 	}
-	must(t, l.load(shared.ctx, tag, filepath.Join(dir, "bin", "agent")))
+	must(t, l.load(shared.ctx, tag, filepath.Join(dir, "agent")))
 	return filepath.Join(dir, "charts", "agent"), tag
 }
 
