@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -218,7 +219,7 @@ func (l *lab) sh(ctx context.Context, m *member, block string) (string, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-euc", block)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = l.bin.Root, l.env, time.Second
 	if m != nil {
-		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "KUBECONFIG="+m.node.Kubeconfig(), "PLACE="+l.valuesPath(m.Index-1))
+		cmd.Env = append(slices.Clip(cmd.Env), "KUBECONFIG="+m.node.Kubeconfig(), "PLACE="+l.valuesPath(m.Index-1))
 	}
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -25,11 +25,12 @@ func TestMain(m *testing.M) {
 	}
 	shared.isolated = isolated
 	// A signal ends the tests by their context, and then what they started.
-	var stop context.CancelFunc
-	shared.ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	shared.ctx = ctx //nolint:fatcontext // Once, before all tests.
 	code := m.Run()
+	interrupted := ctx.Err() != nil
 	stop()
-	if err := shared.close(code == 0); err != nil {
+	if err := shared.close(code == 0 || interrupted); err != nil {
 		fmt.Fprintln(os.Stderr, "pods: end the clusters:", err)
 		code = max(code, 1)
 	}

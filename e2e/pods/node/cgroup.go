@@ -26,9 +26,7 @@ func cgroupRoots() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(cgroupFS, "memory", "memory.limit_in_bytes")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	} else if err != nil {
+	if !exists(filepath.Join(cgroupFS, "memory", "memory.limit_in_bytes")) {
 		return nil, nil // v2 alone
 	}
 	var roots []string
@@ -148,7 +146,7 @@ func cgroupProcesses(name, word string) ([]int, error) {
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return nil //nolint:nilerr // The same.
+			return nil // the same
 		}
 		for field := range strings.FieldsSeq(string(data)) {
 			pid, err := strconv.Atoi(field)

@@ -15,7 +15,7 @@ import (
 )
 
 //go:embed files
-var files embed.FS //nolint:gochecknoglobals // As embedding has it.
+var files embed.FS
 
 // values are what the templates in files are filled with.
 type values struct {

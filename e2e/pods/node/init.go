@@ -171,7 +171,7 @@ func (s *spec) hideSysctls() error {
 
 // network gives the node its address. It runs before children are collected in the background.
 func (s *spec) network() error {
-	ctx := context.Background() //nolint:forbidigo // It is a main.
+	ctx := context.Background()
 	for _, args := range []string{
 		"link set lo up", "addr add " + s.Address + " dev eth0", "link set eth0 up", "route add default via " + s.Gateway,
 	} {
