@@ -142,16 +142,34 @@ func (s *sharedLab) up(bin harness.Binaries) error {
 // progress prints what a person at the terminal and the reader of a CI log want to see, also of tests that pass.
 func progress(format string, args ...any) { fmt.Printf("pods: "+format+"\n", args...) }
 
-// image is the tag of the image of this checkout's programs.
-const (
-	repository = "roster.local/agent"
-	thisTag    = "this"
-)
+// repository is the image's name in full, as the chart means it when it says less.
+const repository = "docker.io/roster-mesh/agent"
+
+// version is that of the chart, which is the tag of the image that it asks for.
+func (l *lab) version() (string, error) {
+	data, err := os.ReadFile(filepath.Join(l.bin.Chart, "Chart.yaml"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(data)) {
+		if version, found := strings.CutPrefix(line, "appVersion:"); found {
+			return strings.Trim(strings.TrimSpace(version), `"`), nil
+		}
+	}
+	return "", errors.New("Chart.yaml has no appVersion")
+}
 
 // prepare gives each node the agent's image, and makes a user's environment.
 func (l *lab) prepare(ctx context.Context) error {
-	if err := l.load(ctx, thisTag, l.bin.Agent, l.bin.Agentctl); err != nil {
+	version, err := l.version()
+	if err != nil {
 		return err
+	}
+	// What `make image` wrote.
+	for _, n := range l.site.Nodes {
+		if err := n.Import(ctx, filepath.Join(l.bin.Root, "dist", "roster-agent-"+version+".tar")); err != nil {
+			return err
+		}
 	}
 	shims := filepath.Join(l.site.Dir, "shims")
 	if err := os.MkdirAll(shims, 0o755); err != nil {
@@ -176,8 +194,8 @@ func (l *lab) prepare(ctx context.Context) error {
 	return nil
 }
 
-// helmShim adds what the documentation leaves to the reader, since it is different in every place: where the image
-// is, and how other clusters reach this one.
+// helmShim adds what the documentation leaves to the reader, since it is different in every place: how other clusters
+// reach this one.
 const helmShim = `#!/bin/sh
 case "$1" in
 install | upgrade) exec %[1]s "$@" --values "$PLACE" ;;
@@ -192,17 +210,14 @@ func (l *lab) valuesPath(i int) string {
 const meshNodePort = 30946
 
 func (l *lab) values(n *node.Node) string {
-	return fmt.Sprintf(`image: {repository: %s, tag: %s, pullPolicy: Never}
-mesh:
-  advertise: %s:%d
-  service: {type: NodePort, nodePort: %d}
-`, repository, thisTag, n.IP, meshNodePort, meshNodePort)
+	return fmt.Sprintf("mesh: {advertise: %q, service: {type: NodePort, nodePort: %d}}\n",
+		fmt.Sprintf("%s:%d", n.IP, meshNodePort), meshNodePort)
 }
 
-// load writes an image and gives it to every node.
-func (l *lab) load(ctx context.Context, tag string, programs ...string) error {
+// load writes an image of the agent under a tag and gives it to every node.
+func (l *lab) load(ctx context.Context, tag, agent string) error {
 	path := filepath.Join(l.site.Dir, "agent-"+tag+".tar")
-	if err := node.WriteImage(path, repository+":"+tag, programs...); err != nil {
+	if err := node.WriteImage(path, repository+":"+tag, agent); err != nil {
 		return err
 	}
 	for _, n := range l.site.Nodes {

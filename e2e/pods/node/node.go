@@ -203,7 +203,7 @@ func (n *Node) close() error {
 
 // Import gives the node a container image: a docker archive or an OCI layout in a tar.
 func (n *Node) Import(ctx context.Context, path string) error {
-	return n.ctr(ctx, "images", "import", "--all-platforms", path)
+	return n.ctr(ctx, "images", "import", path)
 }
 
 func (n *Node) ctr(ctx context.Context, args ...string) error {
