@@ -175,6 +175,14 @@ func (m *member) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p, err := m.pod(ctx)
+	if err != nil {
+		return err
+	}
+	// The Deployment's own count lags behind the end of a pod or a container.
+	if !p.Status.ContainerStatuses[0].Ready {
+		return fmt.Errorf("pod %s is not ready", p.Name)
+	}
 	return rolledOut(d)
 }
 
