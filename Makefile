@@ -10,6 +10,7 @@ GO ?= go
 BIN := $(CURDIR)/bin
 DIST := $(CURDIR)/dist
 TESTBED_BIN := $(CURDIR)/e2e/testbed/bin
+PODS_BIN := $(CURDIR)/e2e/pods/bin
 # The version is written down once, in the chart; a tag says the same. Commit and date are those of the
 # commit, so that it builds the same again tomorrow.
 VERSION ?= $(shell sed -n 's/^appVersion: *//p' charts/agent/Chart.yaml)
@@ -32,7 +33,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 # The packages whose tests need neither a control plane nor much time.
 UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph
 # The packages that test against real control planes.
-E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim)
+E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim -e /e2e/pods)
 
 # What tells versions of Kubernetes apart: admission, CRDs, RBAC, watches and their resumption, Secrets and tokens.
 OLDEST = ^Test(Quickstart|Admission|ClusterRefused|Sync|Source|CopyIsRestored|Metadata|OtherKind|KindThatArrives|Restored|ParityC17)
@@ -83,6 +84,11 @@ testbed: ## build bin/testbed and the control planes that it runs (about 8 minut
 testbed-oldest: testbed ## build the API server of the oldest Kubernetes that is supported, too (about 5 minutes, once)
 	@GO='$(GO)' e2e/testbed/build.sh oldest
 
+.PHONY: pods-build
+pods-build: ## build what a node runs: kubelet, containerd, CoreDNS … (about 10 minutes, once per version)
+	@GO='$(GO)' e2e/pods/build/build.sh
+	@GO='$(GO)' e2e/pods/build/previous.sh
+
 .PHONY: generate
 generate: ## write the generated code, CRDs and API reference
 	@for script in $(wildcard */generate.sh */*/generate.sh); do echo "$$script" && "$$script" || exit 1; done
@@ -94,7 +100,7 @@ fmt: $(GOLANGCI_LINT) ## format the code
 
 .PHONY: clean
 clean: ## remove everything that was built
-	rm -rf $(BIN) $(DIST) $(TESTBED_BIN)
+	rm -rf $(BIN) $(DIST) $(TESTBED_BIN) $(PODS_BIN)
 
 .PHONY: demo
 demo: build testbed ## three clusters on this machine, the quickstart step by step (DEMO_ARGS=--once ends it)
@@ -102,7 +108,7 @@ demo: build testbed ## three clusters on this machine, the quickstart step by st
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-unit test-race sim fuzz e2e e2e-oldest demo-once
+	@.ci/summary lint verify test-unit test-race sim fuzz e2e e2e-oldest e2e-pods demo-once
 
 .PHONY: prereqs
 prereqs: ## check that the tools that make test needs are installed
@@ -141,6 +147,10 @@ e2e: build testbed ## test the binaries against real control planes
 .PHONY: e2e-oldest
 e2e-oldest: build testbed-oldest ## test against the oldest Kubernetes that is supported, what differs between versions
 	ROSTER_E2E_KUBERNETES=oldest $(GO) test -count=1 -timeout=20m $(TESTFLAGS) -run '$(OLDEST)' ./e2e
+
+.PHONY: e2e-pods
+e2e-pods: ## test chart, image and README in three real clusters with pods (Linux, root)
+	@GO='$(GO)' .ci/e2e-pods $(TESTFLAGS)
 
 .PHONY: bench
 bench: build testbed ## measure beside the API servers' own limit and the budgets (BENCH_ARGS=--quick for 2 minutes)

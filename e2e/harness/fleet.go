@@ -164,7 +164,7 @@ func (f *Fleet) prepare(ctx context.Context, o Options) error {
 func addContext(to, from *clientcmdapi.Config, name string) error {
 	current, found := from.Contexts[from.CurrentContext]
 	if !found || from.Clusters[current.Cluster] == nil || from.AuthInfos[current.AuthInfo] == nil {
-		return errors.New("the testbed's kubeconfig has no usable current context")
+		return errors.New("a kubeconfig has no usable current context")
 	}
 	to.Clusters[name] = from.Clusters[current.Cluster]
 	to.AuthInfos[name] = from.AuthInfos[current.AuthInfo]
