@@ -146,7 +146,7 @@ func hog() {
 		fmt.Fprintln(os.Stderr, "pods: hog:", err)
 		os.Exit(1)
 	}
-	time.Sleep(within)
+	time.Sleep(within) // what was waited for is that the kernel ends this program before
 	os.Exit(0)
 }
 
