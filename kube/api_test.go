@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
@@ -179,6 +180,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	body, _ := io.ReadAll(r.Body)
+	body = inJSON(body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	a.mu.Lock()
 	if kind != "" {
@@ -436,4 +438,28 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v)
+}
+
+// inJSON is the body of a request in JSON, whatever it came in.
+func inJSON(body []byte) []byte {
+	if !bytes.HasPrefix(body, []byte(protobufPrefix)) {
+		return body
+	}
+	var envelope runtime.Unknown
+	var obj any
+	err := envelope.Unmarshal(body[len(protobufPrefix):])
+	if err == nil && envelope.Kind == "DeleteOptions" {
+		options := &metav1.DeleteOptions{}
+		obj, err = options, options.Unmarshal(envelope.Raw)
+	} else if err == nil {
+		obj, err = decodeObject(envelope.Kind, envelope.Raw)
+	}
+	if err != nil {
+		panic(err)
+	}
+	out, err := json.Marshal(obj)
+	if err != nil {
+		panic(err)
+	}
+	return out
 }

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // requestTimeout bounds one request that is not a watch.
@@ -32,7 +34,8 @@ type Client struct {
 	Positions *Positions
 
 	requests rest.Interface
-	dynamic  dynamic.Interface
+	dynamic  dynamic.Interface // in JSON
+	protobuf dynamic.Interface
 	kinds    *kinds
 	pool     *http.Transport
 }
@@ -51,13 +54,21 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	all := dynamic.ConfigFor(cfg)
 	all.APIPath, all.GroupVersion = "/", nil // every request has its whole path
 	all.NegotiatedSerializer = newCodec(all.NegotiatedSerializer)
+	if all.QPS > 0 && all.RateLimiter == nil {
+		all.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(all.QPS, all.Burst)
+	}
 	requests, err := rest.UnversionedRESTClientForConfigAndClient(all, client)
+	if err != nil {
+		return nil, fmt.Errorf("API server address: %w", err)
+	}
+	all.ContentType, all.AcceptContentTypes = runtime.ContentTypeProtobuf, protobufFirst
+	inProtobuf, err := rest.UnversionedRESTClientForConfigAndClient(all, client)
 	if err != nil {
 		return nil, fmt.Errorf("API server address: %w", err)
 	}
 	return &Client{
 		Config: cfg, Positions: TrustingPositions(nil),
-		requests: requests, dynamic: dynamic.New(requests), kinds: newKinds(requests), pool: pool,
+		requests: requests, dynamic: dynamic.New(requests), protobuf: dynamic.New(inProtobuf), kinds: newKinds(requests), pool: pool,
 	}, nil
 }
 

@@ -46,12 +46,23 @@ func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 			out[i].StreamSerializer = &stream
 		}
 	}
-	return out
+	return append(out, protobufInfo())
 }
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.
 func (c codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
+	if p, ok := e.(protobufCodec); ok {
+		return p
+	}
 	return objectEncoder{c.NegotiatedSerializer.EncoderForVersion(e, gv)}
+}
+
+// DecoderToVersion implements runtime.NegotiatedSerializer.
+func (c codec) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	if p, ok := d.(protobufCodec); ok {
+		return p
+	}
+	return c.NegotiatedSerializer.DecoderToVersion(d, gv)
 }
 
 // objectEncoder encodes an object once; the library's own encodes it and then goes over the result again.

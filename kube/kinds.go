@@ -5,12 +5,14 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -94,8 +96,38 @@ func (c *Client) objects(ctx context.Context, gvk schema.GroupVersionKind, names
 }
 
 func (c *Client) at(res resource, namespace string) dynamic.ResourceInterface {
-	if res.namespaced {
-		return c.dynamic.Resource(res.GroupVersionResource).Namespace(namespace)
+	client := c.dynamic.Resource(res.GroupVersionResource)
+	switch {
+	case inProtobuf(res.GroupVersionResource):
+		short := c.protobuf.Resource(res.GroupVersionResource)
+		return preferProtobuf{short.Namespace(namespace), client.Namespace(namespace)}
+	case res.namespaced:
+		return client.Namespace(namespace)
 	}
-	return c.dynamic.Resource(res.GroupVersionResource)
+	return client
+}
+
+// preferProtobuf writes in JSON what cannot be said in protobuf.
+type preferProtobuf struct {
+	dynamic.ResourceInterface
+
+	json dynamic.ResourceInterface
+}
+
+// Create implements dynamic.ResourceInterface.
+func (p preferProtobuf) Create(ctx context.Context, obj *unstructured.Unstructured, o metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error) {
+	out, err := p.ResourceInterface.Create(ctx, obj, o, subresources...)
+	if errors.Is(err, errNotInProtobuf) {
+		return p.json.Create(ctx, obj, o, subresources...)
+	}
+	return out, err
+}
+
+// Update implements dynamic.ResourceInterface.
+func (p preferProtobuf) Update(ctx context.Context, obj *unstructured.Unstructured, o metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error) {
+	out, err := p.ResourceInterface.Update(ctx, obj, o, subresources...)
+	if errors.Is(err, errNotInProtobuf) {
+		return p.json.Update(ctx, obj, o, subresources...)
+	}
+	return out, err
 }

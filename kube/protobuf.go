@@ -1,0 +1,372 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+)
+
+// Secrets and ConfigMaps, which are most of what is copied, travel in Kubernetes' protobuf: it costs the API server
+// and the agent less than JSON (decision 015). The generated types would bring every kind of Kubernetes into the
+// program; of these two the few fields are read and written here, and what all kinds share by apimachinery.
+//
+// The wire format is that of k8s.io/api/core/v1/generated.proto, in the envelope runtime.Unknown behind four bytes.
+// An object comes out of it without managedFields.
+
+// protobufPrefix begins every object.
+const protobufPrefix = "k8s\x00"
+
+// protobufFirst is what is asked for where an API server may answer in protobuf.
+const protobufFirst = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+
+// errNotInProtobuf: the object has fields that its kind has not, or values of another type. In JSON the API server
+// gets to say so.
+var errNotInProtobuf = errors.New("not an object that protobuf can carry")
+
+// Fields of a message. Those of the two kinds differ from the third on.
+const (
+	fieldMetadata  protowire.Number = 1
+	fieldData      protowire.Number = 2
+	fieldItems     protowire.Number = 2 // of a list
+	secretType     protowire.Number = 3
+	secretFixed    protowire.Number = 5
+	configBinary   protowire.Number = 3
+	configFixed    protowire.Number = 4
+	eventType      protowire.Number = 1 // of a WatchEvent
+	eventObject    protowire.Number = 2
+	extensionRaw   protowire.Number = 1 // of the object in it
+	mapKey         protowire.Number = 1
+	mapValue       protowire.Number = 2
+	kindSecret                      = "Secret"
+	kindConfigMap                   = "ConfigMap"
+	kindListSuffix                  = "List"
+)
+
+// inProtobuf says whether the objects of a resource are exchanged in protobuf.
+func inProtobuf(r schema.GroupVersionResource) bool {
+	return r.Group == "" && r.Version == "v1" && (r.Resource == "secrets" || r.Resource == "configmaps")
+}
+
+// protobufInfo is the serializer of the two kinds.
+func protobufInfo() runtime.SerializerInfo {
+	return runtime.SerializerInfo{
+		MediaType: runtime.ContentTypeProtobuf, MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
+		Serializer:       protobufCodec{},
+		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: protobufEvents{}, Framer: protobuf.LengthDelimitedFramer},
+	}
+}
+
+// protobufCodec decodes objects as the dynamic client does those in JSON, and encodes them.
+type protobufCodec struct{}
+
+// Identifier implements runtime.Encoder.
+func (protobufCodec) Identifier() runtime.Identifier { return "roster-protobuf" }
+
+// Decode implements runtime.Decoder.
+func (protobufCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	rest, ok := bytes.CutPrefix(data, []byte(protobufPrefix))
+	if !ok {
+		return nil, nil, errors.New("decode object: not Kubernetes' protobuf")
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(rest); err != nil {
+		return nil, nil, fmt.Errorf("decode object: %w", err)
+	}
+	gvk := envelope.GroupVersionKind()
+	obj, err := decodeProtobuf(gvk.Kind, envelope.Raw, into)
+	if err != nil {
+		return nil, &gvk, fmt.Errorf("decode %s: %w", oneLine(gvk.Kind), err)
+	}
+	return obj, &gvk, nil
+}
+
+func decodeProtobuf(kind string, raw []byte, into runtime.Object) (runtime.Object, error) {
+	if kind == "Status" {
+		status, ok := into.(*metav1.Status)
+		if into != nil && !ok {
+			return nil, fmt.Errorf("the answer is a Status, not a %T", into)
+		}
+		status = &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: kind, APIVersion: "v1"}}
+		return status, status.Unmarshal(raw)
+	}
+	if one, isList := strings.CutSuffix(kind, kindListSuffix); isList {
+		list, ok := into.(*unstructured.UnstructuredList)
+		if into != nil && !ok {
+			return nil, fmt.Errorf("the answer is a list, not a %T", into)
+		}
+		if list == nil {
+			list = &unstructured.UnstructuredList{}
+		}
+		return list, decodeList(one, raw, list)
+	}
+	out, ok := into.(*unstructured.Unstructured)
+	if into != nil && !ok {
+		return nil, fmt.Errorf("the answer is an object, not a %T", into)
+	}
+	content, err := decodeObject(kind, raw)
+	if out == nil {
+		out = &unstructured.Unstructured{}
+	}
+	out.Object = content
+	return out, err
+}
+
+func decodeList(kind string, raw []byte, list *unstructured.UnstructuredList) error {
+	var meta metav1.ListMeta
+	err := eachField(raw, func(field protowire.Number, value []byte, _ uint64) error {
+		switch field {
+		case fieldMetadata:
+			return meta.Unmarshal(value)
+		case fieldItems:
+			content, err := decodeObject(kind, value)
+			list.Items = append(list.Items, unstructured.Unstructured{Object: content})
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&meta)
+	list.Object = map[string]any{"apiVersion": "v1", "kind": kind + kindListSuffix, "metadata": metadata}
+	return err
+}
+
+func decodeObject(kind string, raw []byte) (map[string]any, error) {
+	if kind != kindSecret && kind != kindConfigMap {
+		return nil, errors.New("nobody asked for that kind in protobuf")
+	}
+	content := map[string]any{"apiVersion": "v1", "kind": kind}
+	var meta metav1.ObjectMeta
+	err := eachField(raw, func(field protowire.Number, value []byte, number uint64) error {
+		switch {
+		case field == fieldMetadata:
+			return meta.Unmarshal(value)
+		case field == fieldData && kind == kindConfigMap:
+			return addEntry(content, "data", value, func(v []byte) any { return strings.ToValidUTF8(string(v), "\uFFFD") })
+		case field == fieldData:
+			return addEntry(content, "data", value, encodeBase64)
+		case field == configBinary && kind == kindConfigMap:
+			return addEntry(content, "binaryData", value, encodeBase64)
+		case field == secretType && kind == kindSecret && len(value) > 0:
+			content["type"] = strings.ToValidUTF8(string(value), "\uFFFD")
+		case field == secretFixed && kind == kindSecret, field == configFixed && kind == kindConfigMap:
+			content["immutable"] = number != 0
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	content["metadata"], err = metadataOf(&meta)
+	return content, err
+}
+
+func encodeBase64(v []byte) any { return base64.StdEncoding.EncodeToString(v) }
+
+// addEntry adds one entry of a map to the field of that name.
+func addEntry(content map[string]any, name string, entry []byte, text func([]byte) any) error {
+	var key, value []byte
+	err := eachField(entry, func(field protowire.Number, v []byte, _ uint64) error {
+		switch field {
+		case mapKey:
+			key = v
+		case mapValue:
+			value = v
+		}
+		return nil
+	})
+	all, ok := content[name].(map[string]any)
+	if !ok {
+		all = map[string]any{}
+		content[name] = all
+	}
+	all[strings.ToValidUTF8(string(key), "\uFFFD")] = text(value)
+	return err
+}
+
+// eachField goes through the fields of a message. A field has a value or a number.
+func eachField(message []byte, take func(field protowire.Number, value []byte, number uint64) error) error {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		message = message[n:]
+		var value []byte
+		var number uint64
+		switch kind {
+		case protowire.BytesType:
+			value, n = protowire.ConsumeBytes(message)
+		case protowire.VarintType:
+			number, n = protowire.ConsumeVarint(message)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, message)
+		}
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		message = message[n:]
+		if kind != protowire.BytesType && kind != protowire.VarintType {
+			continue
+		}
+		if err := take(field, value, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Encode implements runtime.Encoder. The error is errNotInProtobuf where JSON would do.
+func (protobufCodec) Encode(obj runtime.Object, w io.Writer) error {
+	envelope := runtime.Unknown{}
+	var err error
+	switch o := obj.(type) {
+	case *unstructured.Unstructured:
+		envelope.TypeMeta = runtime.TypeMeta{APIVersion: "v1", Kind: o.GetKind()}
+		envelope.Raw, err = encodeObject(o)
+	case *metav1.DeleteOptions:
+		envelope.TypeMeta = runtime.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
+		envelope.Raw, err = o.Marshal()
+	default:
+		err = errNotInProtobuf
+	}
+	if err != nil {
+		return err
+	}
+	out := make([]byte, len(protobufPrefix)+envelope.Size())
+	copy(out, protobufPrefix)
+	if _, err := envelope.MarshalToSizedBuffer(out[len(protobufPrefix):]); err != nil {
+		return fmt.Errorf("encode object: %w", err)
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+func encodeObject(u *unstructured.Unstructured) ([]byte, error) {
+	kind := u.GetKind()
+	if u.GetAPIVersion() != "v1" || kind != kindSecret && kind != kindConfigMap {
+		return nil, errNotInProtobuf
+	}
+	metadata, ok := u.Object["metadata"].(map[string]any)
+	if !ok {
+		return nil, errNotInProtobuf
+	}
+	meta, err := metaOf(metadata)
+	if err != nil {
+		return nil, errNotInProtobuf
+	}
+	out, err := appendMessage(nil, fieldMetadata, meta)
+	if err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	for name, value := range u.Object {
+		ok := true
+		switch {
+		case name == "apiVersion" || name == "kind" || name == "metadata" || value == nil:
+		case name == "data" && kind == kindConfigMap:
+			out, ok = appendEntries(out, fieldData, value, func(text string) ([]byte, error) { return []byte(text), nil })
+		case name == "data":
+			out, ok = appendEntries(out, fieldData, value, base64.StdEncoding.DecodeString)
+		case name == "binaryData" && kind == kindConfigMap:
+			out, ok = appendEntries(out, configBinary, value, base64.StdEncoding.DecodeString)
+		case name == "type" && kind == kindSecret:
+			out, ok = appendText(out, secretType, value)
+		case name == "immutable" && kind == kindSecret:
+			out, ok = appendBool(out, secretFixed, value)
+		case name == "immutable":
+			out, ok = appendBool(out, configFixed, value)
+		default:
+			ok = false
+		}
+		if !ok {
+			return nil, errNotInProtobuf
+		}
+	}
+	return out, nil
+}
+
+func appendMessage(out []byte, field protowire.Number, m interface{ Marshal() ([]byte, error) }) ([]byte, error) {
+	data, err := m.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), data), nil
+}
+
+func appendText(out []byte, field protowire.Number, value any) ([]byte, bool) {
+	text, ok := value.(string)
+	return protowire.AppendString(protowire.AppendTag(out, field, protowire.BytesType), text), ok
+}
+
+func appendBool(out []byte, field protowire.Number, value any) ([]byte, bool) {
+	yes, ok := value.(bool)
+	return protowire.AppendVarint(protowire.AppendTag(out, field, protowire.VarintType), protowire.EncodeBool(yes)), ok
+}
+
+// appendEntries appends a map, in the order of its keys: the same object is the same bytes.
+func appendEntries(out []byte, field protowire.Number, value any, decode func(string) ([]byte, error)) ([]byte, bool) {
+	all, ok := value.(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		text, ok := all[key].(string)
+		if !ok {
+			return nil, false
+		}
+		data, err := decode(text)
+		if err != nil {
+			return nil, false
+		}
+		entry := protowire.AppendString(protowire.AppendTag(nil, mapKey, protowire.BytesType), key)
+		entry = protowire.AppendBytes(protowire.AppendTag(entry, mapValue, protowire.BytesType), data)
+		out = protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), entry)
+	}
+	return out, true
+}
+
+// protobufEvents takes the envelope off the events of a watch. What it returns is valid until the next one is read.
+type protobufEvents struct{ protobufCodec }
+
+// Decode implements runtime.Decoder.
+func (protobufEvents) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	event, ok := into.(*metav1.WatchEvent)
+	if !ok {
+		return nil, nil, fmt.Errorf("decode event: into a %T", into)
+	}
+	*event = metav1.WatchEvent{}
+	err := eachField(data, func(field protowire.Number, value []byte, _ uint64) error {
+		switch field {
+		case eventType:
+			event.Type = string(value)
+		case eventObject:
+			return eachField(value, func(field protowire.Number, raw []byte, _ uint64) error {
+				if field == extensionRaw {
+					event.Object.Raw = raw
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("decode event: %w", err)
+	}
+	return event, &schema.GroupVersionKind{Version: "v1", Kind: "WatchEvent"}, nil
+}
