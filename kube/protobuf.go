@@ -158,13 +158,13 @@ func decodeObject(kind string, raw []byte) (map[string]any, error) {
 		case field == fieldMetadata:
 			return meta.Unmarshal(value)
 		case field == fieldData && kind == kindConfigMap:
-			return addEntry(content, "data", value, func(v []byte) any { return strings.ToValidUTF8(string(v), "\uFFFD") })
+			return addEntry(content, "data", value, func(v []byte) any { return validText(string(v)) })
 		case field == fieldData:
 			return addEntry(content, "data", value, encodeBase64)
 		case field == configBinary && kind == kindConfigMap:
 			return addEntry(content, "binaryData", value, encodeBase64)
 		case field == secretType && kind == kindSecret && len(value) > 0:
-			content["type"] = strings.ToValidUTF8(string(value), "\uFFFD")
+			content["type"] = validText(string(value))
 		case field == secretFixed && kind == kindSecret, field == configFixed && kind == kindConfigMap:
 			content["immutable"] = number != 0
 		}
@@ -196,7 +196,7 @@ func addEntry(content map[string]any, name string, entry []byte, text func([]byt
 		all = map[string]any{}
 		content[name] = all
 	}
-	all[strings.ToValidUTF8(string(key), "\uFFFD")] = text(value)
+	all[validText(string(key))] = text(value)
 	return err
 }
 

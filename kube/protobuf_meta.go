@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +26,7 @@ func metadataOf(m *metav1.ObjectMeta) (map[string]any, error) {
 	out := make(map[string]any, 8)
 	put := func(name, value string) {
 		if value != "" {
-			out[name] = value
+			out[name] = validText(value)
 		}
 	}
 	put("name", m.Name)
@@ -48,7 +49,7 @@ func metadataOf(m *metav1.ObjectMeta) (map[string]any, error) {
 	if len(m.Finalizers) > 0 {
 		all := make([]any, len(m.Finalizers))
 		for i, name := range m.Finalizers {
-			all[i] = name
+			all[i] = validText(name)
 		}
 		out["finalizers"] = all
 	}
@@ -58,10 +59,13 @@ func metadataOf(m *metav1.ObjectMeta) (map[string]any, error) {
 func textsOf(texts map[string]string) map[string]any {
 	out := make(map[string]any, len(texts))
 	for name, text := range texts {
-		out[name] = text
+		out[validText(name)] = validText(text)
 	}
 	return out
 }
+
+// validText is a text as JSON would have it.
+func validText(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // metaOf is the reverse of metadataOf.
 func metaOf(metadata map[string]any) (*metav1.ObjectMeta, error) {

@@ -43,7 +43,7 @@ type copied struct {
 func newCopied(obj *unstructured.Unstructured) *copied {
 	data, err := pack(obj)
 	if err != nil {
-		return nil // not JSON: no API server sent it
+		return nil // no API server sent it
 	}
 	out := &copied{
 		object: data, version: obj.GetResourceVersion(), owner: syncrules.Owner(obj), rules: syncrules.MadeBy(obj), forms: syncrules.Selections(obj),

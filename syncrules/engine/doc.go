@@ -79,7 +79,7 @@
 //
 // # Speed and memory
 //
-// Objects are kept as compact JSON, only those that match, and are decoded for the moment of a decision. What
+// Objects are kept as compact CBOR, only those that match, and are decoded for the moment of a decision. What
 // one peer may have us hold is bounded, for one view and for all (Options.View, Options.Peer), counted also while a
 // Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live,
 // so its copies stay as they are, and the rule says SourceTooLarge (limits.go).

@@ -44,7 +44,7 @@ func (e *Engine) sumOf(obj *unstructured.Unstructured) uint64 {
 	syncrules.Trim(&unstructured.Unstructured{Object: content})
 	data, err := json.Marshal(content)
 	if err != nil {
-		return 0 // not JSON: no API server sent it
+		return 0 // no API server sent it
 	}
 	return maphash.Bytes(e.seed, data)
 }

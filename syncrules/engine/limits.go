@@ -22,7 +22,7 @@ var ErrTooMuch = errors.New("more than may be held")
 // Limits bound what is held of other clusters. Zero fields mean the defaults.
 type Limits struct {
 	Objects int64
-	Bytes   int64 // as compact JSON
+	Bytes   int64 // as CBOR
 }
 
 const (
@@ -158,7 +158,7 @@ func (e *Engine) watchView(ctx context.Context, f *feed) {
 	}
 }
 
-// sizeOf is about how long the value is as JSON.
+// sizeOf is about how long the value is in CBOR or JSON.
 func sizeOf(v any) int64 {
 	switch v := v.(type) {
 	case string:

@@ -156,7 +156,7 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 	}
 	var err error
 	if out.object, err = pack(obj); err != nil {
-		return nil // not JSON: no API server sent it
+		return nil // no API server sent it
 	}
 	out.sum = maphash.Bytes(f.e.seed, out.object)
 	return out
