@@ -97,11 +97,10 @@ func (protobufCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runtim
 
 func decodeProtobuf(kind string, raw []byte, into runtime.Object) (runtime.Object, error) {
 	if kind == "Status" {
-		status, ok := into.(*metav1.Status)
-		if into != nil && !ok {
+		if into != nil {
 			return nil, fmt.Errorf("the answer is a Status, not a %T", into)
 		}
-		status = &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: kind, APIVersion: "v1"}}
+		status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: kind, APIVersion: "v1"}}
 		return status, status.Unmarshal(raw)
 	}
 	if one, isList := strings.CutSuffix(kind, kindListSuffix); isList {
@@ -129,15 +128,15 @@ func decodeProtobuf(kind string, raw []byte, into runtime.Object) (runtime.Objec
 func decodeList(kind string, raw []byte, list *unstructured.UnstructuredList) error {
 	var meta metav1.ListMeta
 	err := eachField(raw, func(field protowire.Number, value []byte, _ uint64) error {
-		switch field {
-		case fieldMetadata:
+		if field == fieldMetadata {
 			return meta.Unmarshal(value)
-		case fieldItems:
-			content, err := decodeObject(kind, value)
-			list.Items = append(list.Items, unstructured.Unstructured{Object: content})
-			return err
 		}
-		return nil
+		if field != fieldItems {
+			return nil
+		}
+		content, err := decodeObject(kind, value)
+		list.Items = append(list.Items, unstructured.Unstructured{Object: content})
+		return err
 	})
 	if err != nil {
 		return err
@@ -183,10 +182,10 @@ func encodeBase64(v []byte) any { return base64.StdEncoding.EncodeToString(v) }
 func addEntry(content map[string]any, name string, entry []byte, text func([]byte) any) error {
 	var key, value []byte
 	err := eachField(entry, func(field protowire.Number, v []byte, _ uint64) error {
-		switch field {
-		case mapKey:
+		if field == mapKey {
 			key = v
-		case mapValue:
+		}
+		if field == mapValue {
 			value = v
 		}
 		return nil
@@ -352,18 +351,18 @@ func (protobufEvents) Decode(data []byte, _ *schema.GroupVersionKind, into runti
 	}
 	*event = metav1.WatchEvent{}
 	err := eachField(data, func(field protowire.Number, value []byte, _ uint64) error {
-		switch field {
-		case eventType:
+		if field == eventType {
 			event.Type = string(value)
-		case eventObject:
-			return eachField(value, func(field protowire.Number, raw []byte, _ uint64) error {
-				if field == extensionRaw {
-					event.Object.Raw = raw
-				}
-				return nil
-			})
 		}
-		return nil
+		if field != eventObject {
+			return nil
+		}
+		return eachField(value, func(field protowire.Number, raw []byte, _ uint64) error {
+			if field == extensionRaw {
+				event.Object.Raw = raw
+			}
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("decode event: %w", err)

@@ -15,7 +15,7 @@ import (
 // metadataOf is metadata as it is in JSON, without managedFields. What most objects have is done here, in a fifth of
 // the time that the library takes to find it out by reflection.
 func metadataOf(m *metav1.ObjectMeta) (map[string]any, error) {
-	if len(m.OwnerReferences) > 0 || m.DeletionTimestamp != nil || m.DeletionGracePeriodSeconds != nil || m.SelfLink != "" {
+	if len(m.OwnerReferences) > 0 || m.DeletionTimestamp != nil || m.DeletionGracePeriodSeconds != nil {
 		m.ManagedFields = nil
 		out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)
 		if m.CreationTimestamp.IsZero() {

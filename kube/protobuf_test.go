@@ -276,7 +276,7 @@ func BenchmarkDecode(b *testing.B) {
 		Name: "many-1", Namespace: "default", UID: "0b9f0c52-8a0e-4f1c-9a3c-2f4f0f4b3c11", ResourceVersion: "12345",
 		CreationTimestamp: metav1.Now(), Labels: map[string]string{"bench": "roster"},
 	}
-	meta.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{".":{},"f:v":{}},"f:metadata":{"f:labels":{".":{},"f:bench":{}}},"f:type":{}}`)}}}
+	meta.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:v":{}},"f:metadata":{"f:labels":{".":{},"f:bench":{}}},"f:type":{}}`)}}
 	secret := &corev1.Secret{ObjectMeta: meta, Type: "Opaque", Data: map[string][]byte{"v": bytes.Repeat([]byte("x"), 1000)}}
 	next := newCodec(dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer)
 	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
