@@ -200,8 +200,18 @@ func recordedKey(c *v1alpha1.Cluster) []byte {
 	return c.Spec.Mesh.PublicKey
 }
 
-// join opens the mesh port and prepares trust, replica, engine and loops.
+// join opens the mesh port and prepares trust, replica, engine and loops. The port comes first: a start that is
+// tried again because it is taken must not leave an epoch behind each time.
 func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error {
+	port, err := mesh.TCP{}.Listen(ctx, s.options.MeshListen)
+	if err != nil {
+		return fmt.Errorf("--mesh-listen: cannot open the mesh port %s: %w; choose another port or stop what uses it", s.options.MeshListen, err)
+	}
+	defer func() {
+		if s.mesh == nil {
+			_ = port.Close()
+		}
+	}()
 	pins, err := s.private.pins(ctx, s.log)
 	if err != nil {
 		return err
@@ -229,9 +239,9 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	if s.engine, err = s.newEngine(metrics); err != nil {
 		return fmt.Errorf("prepare sync rules: %w", err)
 	}
-	s.mesh, err = mesh.New(mesh.Options{ //nolint:contextcheck // it only opens a port; Run has the context
+	s.mesh, err = mesh.New(mesh.Options{ //nolint:contextcheck // it starts nothing; Run has the context
 		Identity: mesh.Identity{ClusterID: s.clusterID, PrivateKey: s.key},
-		Trust:    s.trust, State: ownEpochWatch{s.replica, s}, Listen: s.options.MeshListen,
+		Trust:    s.trust, State: ownEpochWatch{s.replica, s}, Listen: s.options.MeshListen, Listener: port,
 		Endpoints: s.endpoints, Credential: s.issueCredential, MemberChanged: s.memberChanged,
 		Log: s.log, Metrics: metrics,
 	})

@@ -52,8 +52,8 @@ func Probe(ctx context.Context, out io.Writer, url, meshAddress string) error {
 		return fmt.Errorf("%w: %s/metrics: status %d", ErrProbe, url, code)
 	}
 	members := membersByState(body)
-	fmt.Fprintf(out, "members: %d alive, %d suspect, %d failed\n", members["alive"], members["suspect"], members["failed"])
-	if members["alive"] == 0 && members["failed"] > 0 {
+	fmt.Fprintf(out, "members: %d alive, %d suspect, %d failed\n", members["Alive"], members["Suspect"], members["Failed"])
+	if members["Alive"] == 0 && members["Failed"] > 0 {
 		return fmt.Errorf("%w: no other cluster of the group is reached: is this cluster cut off?", ErrProbe)
 	}
 	return nil
@@ -61,7 +61,7 @@ func Probe(ctx context.Context, out io.Writer, url, meshAddress string) error {
 
 // membersByState reads the gauge roster_mesh_members from the text format of metrics.
 func membersByState(metrics string) map[string]int {
-	line := regexp.MustCompile(`^roster_mesh_members\{state="([a-z]+)"\} (\d+)$`)
+	line := regexp.MustCompile(`^roster_mesh_members\{state="([A-Za-z]+)"\} (\d+)$`)
 	out := map[string]int{}
 	for lines := bufio.NewScanner(strings.NewReader(metrics)); lines.Scan(); {
 		if found := line.FindStringSubmatch(lines.Text()); found != nil {

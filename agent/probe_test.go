@@ -4,20 +4,23 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/roster-mesh/roster/mesh"
 )
 
 func TestMembersByState(t *testing.T) {
-	got := membersByState(`# HELP roster_mesh_members Other pinned clusters by state.
+	got := membersByState(fmt.Sprintf(`# HELP roster_mesh_members Other pinned clusters by state.
 # TYPE roster_mesh_members gauge
-roster_mesh_members{state="alive"} 2
-roster_mesh_members{state="failed"} 1
-roster_mesh_members_total{state="suspect"} 7
-roster_mesh_members{state="suspect"} many
-`)
-	if diff := cmp.Diff(map[string]int{"alive": 2, "failed": 1}, got); diff != "" {
+roster_mesh_members{state="%v"} 2
+roster_mesh_members{state="%v"} 1
+roster_mesh_members_total{state="%[3]v"} 7
+roster_mesh_members{state="%[3]v"} many
+`, mesh.Alive, mesh.Failed, mesh.Suspect))
+	if diff := cmp.Diff(map[string]int{"Alive": 2, "Failed": 1}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -49,7 +49,13 @@ type Mesh struct {
 
 // New opens the port, so that one that is in use is reported early, and starts
 // nothing. A mesh that is not run must be closed.
-func New(o Options) (*Mesh, error) {
+func New(o Options) (_ *Mesh, err error) {
+	listener := o.Listener
+	defer func() {
+		if err != nil && listener != nil {
+			_ = listener.Close()
+		}
+	}()
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
@@ -57,13 +63,13 @@ func New(o Options) (*Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := o.Network.Listen(context.Background(), o.Listen) //nolint:forbidigo // takes no time
-	if err != nil {
-		return nil, fmt.Errorf("open mesh port %s: %w", o.Listen, err)
+	if listener == nil {
+		if listener, err = o.Network.Listen(context.Background(), o.Listen); err != nil { //nolint:forbidigo // takes no time
+			return nil, fmt.Errorf("open mesh port %s: %w", o.Listen, err)
+		}
 	}
 	m := &Mesh{options: o, roll: &roll{members: map[string]Member{}}, complaints: map[string]string{}}
 	if m.metrics, err = newMetrics(o.Metrics); err != nil {
-		_ = listener.Close()
 		return nil, err
 	}
 	m.members.Store(1)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -47,6 +48,8 @@ type Options struct {
 	Network Network
 	// Listen is the address of the port, as in ":7946".
 	Listen string
+	// Listener is the port where it is open already; Listen then only names it. New takes it over, also when it fails.
+	Listener net.Listener
 	// Endpoints lists where to dial a member (host:port, the first is tried
 	// first). Call Kick when an answer would change. Must be quick.
 	Endpoints func(clusterID string) []string

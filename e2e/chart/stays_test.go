@@ -7,8 +7,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/e2e/harness"
 )
@@ -50,7 +53,7 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 		if test.breaks != nil {
 			test.breaks()
 		}
-		before := len(c.Log())
+		before, epoch := len(c.Log()), epochOf(t, c)
 		if err := c.LaunchAgent(append(test.flags, "--keep-trying")...); err != nil {
 			t.Fatal(err)
 		}
@@ -68,6 +71,9 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 		if n := strings.Count(c.Log()[before:], `msg="not ready"`); n != 1 {
 			t.Errorf("%s: the log says so %d times", test.name, n)
 		}
+		if got := epochOf(t, c); got != epoch+1 {
+			t.Errorf("%s: epoch %d became %d: a start that failed opened one", test.name, epoch, got)
+		}
 		eventually(t, test.name+": the status, too", func(context.Context) error {
 			if state := kubectl(t, c, "get", "clusters.clusterregistry.k8s.cisco.com", "alpha", "-o=jsonpath={.status.message}"); state != "" {
 				return fmt.Errorf("it says %q", state)
@@ -75,6 +81,20 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 			return nil
 		})
 	}
+}
+
+// epochOf is the last epoch that an agent of the cluster opened.
+func epochOf(t *testing.T, c *harness.Cluster) int {
+	t.Helper()
+	secret, err := c.Kube.CoreV1().Secrets(harness.Namespace+"-private").Get(t.Context(), "roster-identity", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch, err := strconv.Atoi(string(secret.Data["epoch"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return epoch
 }
 
 // chartComesAndGoes: what helm leaves when it uninstalls is taken over when it installs again.
