@@ -54,7 +54,8 @@ CLIENT_PLATFORMS := darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 CROSS_BUILDS := $(addprefix build/,$(IMAGE_PLATFORMS) $(CLIENT_PLATFORMS))
 # What the image is called, without a tag. The chart asks for this one.
 IMAGE ?= docker.io/roster-mesh/agent
-RELEASE := $(GO) run ./cmd/internal/release -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)' -image '$(IMAGE)'
+RELEASE := $(GO) run ./cmd/internal/release -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)' -image '$(IMAGE)' \
+	-modules "$$($(GO) env GOMODCACHE)" -goroot "$$($(GO) env GOROOT)"
 
 .PHONY: image
 image: $(addprefix build/,$(IMAGE_PLATFORMS)) ## write the image as a tar to dist/, with a list of what is in it

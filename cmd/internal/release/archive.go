@@ -77,11 +77,6 @@ func writeZip(w io.Writer, date time.Time, entries []entry) error {
 
 // writeArchives writes agentctl and agent for those who run them without the image.
 func (r *release) writeArchives() error {
-	licence, err := os.ReadFile(r.license)
-	if err != nil {
-		return err
-	}
-	common := []entry{{name: "LICENSE", mode: 0o644, data: licence}}
 	completions, err := r.completions()
 	if err != nil {
 		return err
@@ -92,9 +87,12 @@ func (r *release) writeArchives() error {
 		if err != nil {
 			return err
 		}
-		more := common
+		more, err := r.licences(b)
+		if err != nil {
+			return err
+		}
 		if p.os != "windows" { // its shells are none of those
-			more = append(slices.Clone(common), completions...)
+			more = append(more, completions...)
 		}
 		if err := r.writeArchive(b, more); err != nil {
 			return err
@@ -106,11 +104,25 @@ func (r *release) writeArchives() error {
 		if err != nil {
 			return err
 		}
-		if err := r.writeArchive(b, common); err != nil {
+		more, err := r.licences(b)
+		if err != nil {
+			return err
+		}
+		if err := r.writeArchive(b, more); err != nil {
 			return err
 		}
 	}
 	return r.writeSBOM("agentctl-"+r.version, clients)
+}
+
+// licences are the files that go with some binaries wherever they go.
+func (r *release) licences(binaries ...*binary) ([]entry, error) {
+	own, err := os.ReadFile(r.license)
+	if err != nil {
+		return nil, err
+	}
+	others, err := r.thirdParty(binaries...)
+	return []entry{{name: "LICENSE", mode: 0o644, data: own}, {name: "THIRD-PARTY-LICENSES", mode: 0o644, data: others}}, err
 }
 
 // writeArchive puts everything below one directory, so that unpacking it spoils none.

@@ -125,7 +125,15 @@ func (r *release) platformImage(p platform, agent, agentctl *binary) (v1.Image, 
 	if err != nil {
 		return nil, err
 	}
+	licences, err := r.licences(agent, agentctl)
+	if err != nil {
+		return nil, err
+	}
+	for i := range licences {
+		licences[i].name = "licenses/" + licences[i].name
+	}
 	for _, files := range [][]entry{
+		append([]entry{{name: "licenses/", mode: 0o755}}, licences...),
 		{{name: "agentctl", mode: 0o755, data: agentctl.data}},
 		{
 			// Where the agent keeps what it may lose; the chart mounts a volume there.

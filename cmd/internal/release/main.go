@@ -37,6 +37,8 @@ type release struct {
 	chart   string
 	host    string // an agentctl that runs on this machine, for its completion scripts
 	license string
+	modules string // Go's module cache, where the licences of others are
+	goroot  string // and its own
 	out     string
 
 	binary  func(name string, p platform) (*binary, error)
@@ -81,6 +83,8 @@ func parse(args []string) (*release, string, error) {
 	flags.StringVar(&r.chart, "chart", "charts/agent", "`DIR` of the chart")
 	flags.StringVar(&r.host, "agentctl", "bin/agentctl", "`FILE` of an agentctl that runs here")
 	flags.StringVar(&r.license, "license", "LICENSE", "`FILE` of the licence")
+	flags.StringVar(&r.modules, "modules", "", "`DIR` of Go's module cache (go env GOMODCACHE)")
+	flags.StringVar(&r.goroot, "goroot", "", "`DIR` of Go (go env GOROOT)")
 	flags.StringVar(&r.out, "out", "dist", "`DIR` to write to")
 	if err := flags.Parse(args); err != nil {
 		return nil, "", fmt.Errorf("%w: %w", errUsage, err)

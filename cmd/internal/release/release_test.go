@@ -39,9 +39,24 @@ func newRelease(t *testing.T) *release {
 	if err := os.WriteFile(host, []byte("#!/bin/sh\necho \"$1 of $2\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	for path, text := range map[string]string{
+		"goroot/LICENSE": "Go's terms", "goroot/src/LICENSE": "of no program",
+		"modules/example.com/!a_b@v1.0.0+incompatible/LICENCE.md": "shared terms\r\n", "modules/example.com/fork@v2.0.0/COPYING": "shared terms",
+		"modules/example.com/fork@v2.0.0/inner/NOTICE": "a notice", "modules/example.com/fork@v2.0.0/testdata/LICENSE": "of a test",
+	} {
+		path = filepath.Join(dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(dir, "dist")
+	if err := os.Mkdir(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	return &release{
+		modules: filepath.Join(dir, "modules"), goroot: filepath.Join(dir, "goroot"),
 		version: "1.2.3", commit: "0123abcd", date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), image: defaultImage, limit: maxImage,
-		chart: "../../../charts/agent", license: "../../../LICENSE", host: host, out: dir,
+		chart: "../../../charts/agent", license: "../../../LICENSE", host: host, out: out,
 		binary: func(name string, p platform) (*binary, error) {
 			data := []byte(name + " for " + p.String())
 			return &binary{name, p, data, sha256.Sum256(data), &debug.BuildInfo{
@@ -160,6 +175,12 @@ func checkImage(t *testing.T, img v1.Image, arch string) {
 			got[name] = string(data)
 		}
 	}
+	for _, name := range []string{"licenses/LICENSE", "licenses/THIRD-PARTY-LICENSES"} {
+		if got[name] == "" {
+			t.Errorf("%s: no /%s", arch, name)
+		}
+		delete(got, name)
+	}
 	if diff := cmp.Diff(map[string]string{"agent": "agent for linux/" + arch, "agentctl": "agentctl for linux/" + arch}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -228,11 +249,11 @@ func TestArchives(t *testing.T) {
 	const darwin = "agentctl-1.2.3-darwin-arm64/"
 	got := gunzip(t, contents(t, r, "agentctl-1.2.3-darwin-arm64.tar.gz"))
 	if string(got[darwin+"agentctl"]) != "agentctl for darwin/arm64" || string(got[darwin+"completion/_agentctl"]) != "completion of zsh\n" ||
-		!strings.Contains(string(got[darwin+"LICENSE"]), "Apache License") || len(got) != 5 {
+		!strings.Contains(string(got[darwin+"LICENSE"]), "Apache License") || len(got) != 6 {
 		t.Errorf("darwin: %v", names(got))
 	}
 	got = gunzip(t, contents(t, r, "agent-1.2.3-linux-arm64.tar.gz"))
-	if string(got["agent-1.2.3-linux-arm64/agent"]) != "agent for linux/arm64" || len(got) != 2 {
+	if string(got["agent-1.2.3-linux-arm64/agent"]) != "agent for linux/arm64" || len(got) != 3 {
 		t.Errorf("agent: %v", names(got))
 	}
 	zipped := contents(t, r, "agentctl-1.2.3-windows-amd64.zip")
@@ -240,8 +261,43 @@ func TestArchives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(zr.File) != 2 || zr.File[0].Name != "agentctl-1.2.3-windows-amd64/agentctl.exe" || !zr.File[0].Modified.Equal(r.date) {
+	if len(zr.File) != 3 || zr.File[0].Name != "agentctl-1.2.3-windows-amd64/agentctl.exe" || !zr.File[0].Modified.Equal(r.date) {
 		t.Errorf("windows: %d files, the first %+v", len(zr.File), zr.File[0].FileHeader)
+	}
+}
+
+func TestThirdParty(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	b, err := r.binary("agent", imagePlatforms()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.thirdParty(b, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Repeat("=", 80)
+	want := strings.Join([]string{
+		"What these programs were built from, beside Roster itself, and the terms of each.\n", line,
+		"example.com/A_b v1.0.0+incompatible: LICENCE.md", "example.com/fork v2.0.0: COPYING", "", "shared terms\n", line,
+		"example.com/fork v2.0.0: inner/NOTICE", "", "a notice\n", line,
+		"stdlib 1.26.8: LICENSE", "", "Go's terms\n",
+	}, "\n")
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	if err := os.RemoveAll(filepath.Join(r.modules, "example.com/fork@v2.0.0")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.thirdParty(b); !errors.Is(err, errLicence) || !strings.Contains(err.Error(), "go mod download") {
+		t.Errorf("a module that is not there: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(r.modules, "example.com/fork@v2.0.0"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.thirdParty(b); !errors.Is(err, errLicence) || !strings.Contains(err.Error(), "example.com/fork v2.0.0") {
+		t.Errorf("a module without a licence: %v", err)
 	}
 }
 

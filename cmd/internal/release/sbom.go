@@ -20,6 +20,7 @@ const (
 	license     = "Apache-2.0"
 	authors     = "The Roster Authors"
 	noAssertion = "NOASSERTION"
+	stdlib      = "stdlib" // the module that Go itself is listed as
 )
 
 // The part of SPDX 2.3 that is used here: https://spdx.github.io/spdx-spec/v2.3/
@@ -119,7 +120,7 @@ func (r *release) binaryPackage(b *binary) spdxPackage {
 
 // dependencies are the modules of a binary, and the standard library as one.
 func dependencies(info *debug.BuildInfo) []*debug.Module {
-	out := []*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go")}}
+	out := []*debug.Module{{Path: stdlib, Version: strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go")}}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
