@@ -50,7 +50,7 @@ func (c *Cluster) StartAgent(ctx context.Context, extra ...string) error {
 func (c *Cluster) LaunchAgent(extra ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.agent != nil && !c.agent.ended() {
+	if c.agent != nil && !c.agent.Ended() {
 		return fmt.Errorf("agent %s runs already", c.Name)
 	}
 	data := filepath.Join(c.dir, "data")
@@ -74,24 +74,24 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 		//nolint:gosec // A small positive number.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(c.uid), Gid: uint32(c.uid)}}
 	}
-	c.agent, err = startProcess(cmd)
+	c.agent, err = StartProcess(cmd)
 	return err
 }
 
 func (c *Cluster) agentEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.agent == nil || c.agent.ended()
+	return c.agent == nil || c.agent.Ended()
 }
 
 // AgentPID is the agent's process id, or 0.
 func (c *Cluster) AgentPID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.agent == nil || c.agent.ended() {
+	if c.agent == nil || c.agent.Ended() {
 		return 0
 	}
-	return c.agent.pid()
+	return c.agent.PID()
 }
 
 // AgentReady asks the agent's /readyz.
@@ -132,10 +132,10 @@ func (c *Cluster) endAgent(sig syscall.Signal) error {
 	agent := c.agent
 	c.agent = nil
 	c.mu.Unlock()
-	if agent == nil || agent.ended() {
+	if agent == nil || agent.Ended() {
 		return nil
 	}
-	return agent.signal(sig, stopWithin)
+	return agent.Signal(sig, stopWithin)
 }
 
 // RestartAgent is a crash and a new start.

@@ -47,7 +47,7 @@ type Cluster struct {
 	uid   int // of the agent's process
 
 	mu    sync.Mutex
-	agent *process // nil when not started or stopped
+	agent *Process // nil when not started or stopped
 	id    string
 }
 
@@ -136,6 +136,12 @@ func (c *Cluster) testbed(ctx context.Context, verb, component string, flags ...
 
 // Dir is the folder of the agent: its kubeconfig, data and log.
 func (c *Cluster) Dir() string { return c.dir }
+
+// FreeAddress is a host:port of this machine that nothing listens on.
+func FreeAddress(ctx context.Context) (string, error) {
+	port, err := newPorts().choose(ctx)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
+}
 
 // ports hands out free ports of 127.0.0.1, each once, below the range of outgoing connections.
 type ports struct{ next int }

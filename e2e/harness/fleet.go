@@ -43,7 +43,7 @@ type Fleet struct {
 	Kubeconfig string
 
 	bin     Binaries
-	testbed *process
+	testbed *Process
 	cuts    *cuts // nil without Isolate
 	log     func(string, ...any)
 }
@@ -88,7 +88,7 @@ func (f *Fleet) startTestbed(ctx context.Context, clusters int) error {
 		return err
 	}
 	cmd.Stdout = writer
-	p, err := startProcess(cmd)
+	p, err := StartProcess(cmd)
 	writer.Close() //nolint:errcheck // The child has its own.
 	if err != nil {
 		return errors.Join(err, stdout.Close())
@@ -184,8 +184,8 @@ func (f *Fleet) Close() error {
 	if f.cuts != nil {
 		errs = append(errs, f.cuts.close())
 	}
-	if !f.testbed.ended() {
-		errs = append(errs, f.testbed.signal(syscall.SIGTERM, stopWithin))
+	if !f.testbed.Ended() {
+		errs = append(errs, f.testbed.Signal(syscall.SIGTERM, stopWithin))
 	}
 	return errors.Join(errs...)
 }

@@ -86,21 +86,21 @@ func TestPortsAreDistinct(t *testing.T) {
 
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	p, err := startProcess(exec.Command("sleep", "1000"))
+	p, err := StartProcess(exec.Command("sleep", "1000"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rss, err := ResidentMemory(p.pid()); err != nil || rss <= 0 {
+	if rss, err := ResidentMemory(p.PID()); err != nil || rss <= 0 {
 		t.Errorf("resident memory %d: %v", rss, err)
 	}
-	if _, err := CPUTime(p.pid()); err != nil {
+	if _, err := CPUTime(p.PID()); err != nil {
 		t.Error(err)
 	}
-	if p.ended() {
+	if p.Ended() {
 		t.Error("it has ended by itself")
 	}
-	if err := p.signal(syscall.SIGTERM, time.Minute); err != nil || !p.ended() {
-		t.Errorf("after SIGTERM: ended %v, %v", p.ended(), err)
+	if err := p.Signal(syscall.SIGTERM, time.Minute); err != nil || !p.Ended() {
+		t.Errorf("after SIGTERM: ended %v, %v", p.Ended(), err)
 	}
 	if _, err := ResidentMemory(os.Getpid()); err != nil {
 		t.Error(err)

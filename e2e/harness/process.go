@@ -14,22 +14,23 @@ import (
 	"time"
 )
 
-// process is a child that ends with us.
-type process struct {
+// Process is a child that ends with us.
+type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // of Wait; read after done is closed
 }
 
-// startProcess starts cmd on a thread of its own: the kernel sends the parent-death signal when the thread
-// that forked ends, and Go ends threads as it likes.
-func startProcess(cmd *exec.Cmd) (*process, error) {
+// StartProcess starts cmd on a thread of its own: the kernel sends the parent-death signal when the thread
+// that forked ends, and Go ends threads as it likes. Its group is one of its own, so that a ^C in the terminal is for
+// us; we end children in order.
+func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	cmd.SysProcAttr.Setpgid = true // a ^C in the terminal is for us; we end children in order
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	cmd.SysProcAttr.Setpgid = !cmd.SysProcAttr.Setsid // a session comes with a group
+	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -47,9 +48,14 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
+// PID is the number of the process, also when it has ended.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-func (p *process) ended() bool {
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Ended says whether it has.
+func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
 		return true
@@ -58,8 +64,8 @@ func (p *process) ended() bool {
 	}
 }
 
-// signal sends sig and waits for the end; after grace it kills.
-func (p *process) signal(sig os.Signal, grace time.Duration) error {
+// Signal sends sig and waits for the end; after grace it kills. A process that ended before is no error.
+func (p *Process) Signal(sig os.Signal, grace time.Duration) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}

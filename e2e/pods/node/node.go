@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/roster-mesh/roster/e2e/harness"
 )
 
 const (
@@ -43,7 +45,7 @@ type Node struct {
 
 	site   *Site
 	client kubernetes.Interface
-	init   *process // nil while it is off
+	init   *harness.Process // nil while it is off
 }
 
 func newNode(s *Site, name string, number int) (*Node, error) {
@@ -116,7 +118,7 @@ func (n *Node) up(ctx context.Context, images []string) error {
 func (n *Node) Boot(ctx context.Context) error { return n.boot(ctx, nil) }
 
 func (n *Node) boot(ctx context.Context, images []string) error {
-	if n.init != nil && !n.init.ended() {
+	if n.init != nil && !n.init.Ended() {
 		return errors.New("the node runs already")
 	}
 	// What a reboot would empty. With it go the records of what ran.
@@ -128,7 +130,7 @@ func (n *Node) boot(ctx context.Context, images []string) error {
 		return err
 	}
 	defer gate.Close()
-	if err := n.plug(ctx, n.init.pid()); err != nil {
+	if err := n.plug(ctx, n.init.PID()); err != nil {
 		return err
 	}
 	if _, err := gate.Write([]byte{gateNetwork}); err != nil {
@@ -173,10 +175,9 @@ func (n *Node) launch() (io.WriteCloser, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = reader, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
-		Setsid:     true, // A ^C in the terminal is for us; we end nodes in order.
-		Pdeathsig:  syscall.SIGKILL,
+		Setsid:     true,
 	}
-	n.init, err = startProcess(cmd)
+	n.init, err = harness.StartProcess(cmd)
 	if err != nil {
 		return nil, errors.Join(err, writer.Close())
 	}
@@ -190,7 +191,7 @@ func (n *Node) Crash(ctx context.Context) error {
 	}
 	// First the network: processes that are killed still say goodbye to their connections.
 	err := n.unplug(ctx)
-	err = errors.Join(err, n.init.kill())
+	err = errors.Join(err, n.init.Signal(syscall.SIGKILL, time.Minute))
 	n.init = nil
 	return err
 }
@@ -271,7 +272,7 @@ func (n *Node) wait(ctx context.Context, what string, cond func(context.Context)
 			return nil
 		}
 		select {
-		case <-n.init.done:
+		case <-n.init.Done():
 			return fmt.Errorf("%s of %s: %w: see %s", what, n.Name, ErrNodeEnded, n.LogDir())
 		case <-ctx.Done():
 			return fmt.Errorf("%s of %s is not ready: %w; logs are in %s", what, n.Name, err, n.LogDir())
@@ -288,7 +289,7 @@ func lastLine(text string) string {
 // Kubectl is the console of the node: it runs kubectl there, also when nobody reaches it.
 func (n *Node) Kubectl(ctx context.Context, args ...string) (string, error) {
 	all := append([]string{
-		"--target", strconv.Itoa(n.init.pid()), "--net", n.program("kubectl"), "--kubeconfig", n.Kubeconfig(), "--server", "https://127.0.0.1:6443",
+		"--target", strconv.Itoa(n.init.PID()), "--net", n.program("kubectl"), "--kubeconfig", n.Kubeconfig(), "--server", "https://127.0.0.1:6443",
 	}, args...)
 	out, err := exec.CommandContext(ctx, "nsenter", all...).CombinedOutput()
 	if err != nil {
