@@ -179,6 +179,8 @@ func TestRefuses(t *testing.T) {
 		{"--set=apiServerEndpointAddress=http://x", "apiServerEndpointAddress"},
 		{"--set=controller.log.level=loud", "level"},
 		{"--set=controller.workers=0", "workers"},
+		{"--set=controller.pprof=maybe", "pprof"},
+		{"--set=controller.pprof=true,service.type=NodePort", "controller.pprof"},
 		{"--set=controller.kubeAPIQPS=-1", "kubeAPIQPS"},
 		{"--set=consent.allow.kinds={Deployment.apps}", "kinds"},
 		{"--set=consent.allow.secretTypes={Opaque}", "secretTypes"},

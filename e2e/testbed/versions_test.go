@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// The newest three minor versions of Kubernetes are supported: what the README says is what the tests run.
+// The newest three minor versions of Kubernetes are supported: what the README and the chart say is what the tests run.
 func TestSupportedVersions(t *testing.T) {
 	t.Parallel()
 	newest, oldest := minor(t, "go.mod"), minor(t, filepath.Join("oldest", "go.mod"))
@@ -26,6 +26,13 @@ func TestSupportedVersions(t *testing.T) {
 	}
 	if want := fmt.Sprintf("1.%d to 1.%d", oldest, newest); !strings.Contains(string(readme), want) {
 		t.Errorf("the README does not say that %s are supported", want)
+	}
+	chart, err := os.ReadFile(filepath.Join("..", "..", "charts", "agent", "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(`kubeVersion: ">=1.%d.0-0"`, oldest); !strings.Contains(string(chart), want) {
+		t.Errorf("the chart has no %s", want)
 	}
 }
 

@@ -65,6 +65,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if and $service.nodePort (eq $service.type "ClusterIP") }}
 {{- fail (printf "mesh.service.nodePort %v has no effect with mesh.service.type ClusterIP: set the type to NodePort or LoadBalancer, or leave the port out" $service.nodePort) }}
 {{- end }}
+{{- if and .Values.controller.pprof (ne .Values.service.type "ClusterIP") }}
+{{- fail (printf "controller.pprof would show the agent's memory to everybody who reaches the Service: it does not go with service.type %s" .Values.service.type) }}
+{{- end }}
 {{- if eq (int .Values.mesh.port) (int .Values.health.port) }}
 {{- fail (printf "mesh.port and health.port are both %v: give one of them another port" .Values.mesh.port) }}
 {{- end }}
