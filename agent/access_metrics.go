@@ -23,8 +23,8 @@ func (s *session) origins() []string {
 
 // accessCollector shows how the agent fares with API servers, looked up when somebody asks.
 type accessCollector struct {
-	session               *session
-	peers, expiry, oldest *prometheus.Desc
+	session                        *session
+	peers, expiry, oldest, restore *prometheus.Desc
 }
 
 func newAccessCollector(s *session) *accessCollector {
@@ -35,12 +35,14 @@ func newAccessCollector(s *session) *accessCollector {
 			"When a credential expires: own is the one that peers are given, peer the first to expire of those in use for peers.", []string{"credential"}, nil),
 		oldest: prometheus.NewDesc("roster_import_oldest_seconds",
 			"How long the oldest change that was heard of another cluster's objects has not been applied here; 0 for none.", nil, nil),
+		restore: prometheus.NewDesc("roster_restore_unconfirmed",
+			"1 while this cluster publishes nothing because its API server went back in time and nobody has confirmed that.", nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *accessCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.peers, c.expiry, c.oldest} {
+	for _, d := range []*prometheus.Desc{c.peers, c.expiry, c.oldest, c.restore} {
 		out <- d
 	}
 }
@@ -61,6 +63,11 @@ func (c *accessCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.expiry, float64(first.Unix()), "peer")
 	}
 	gauge(c.oldest, c.session.incoming.oldest(time.Now()).Seconds())
+	restored := 0.0
+	if c.session.restore.isFrozen() {
+		restored = 1
+	}
+	gauge(c.restore, restored)
 }
 
 // count is how many clusters are reached in which way, and when the first credential in use expires.
