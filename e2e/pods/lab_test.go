@@ -175,8 +175,8 @@ func (l *lab) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(shims, 0o755); err != nil {
 		return err
 	}
-	for i, n := range l.site.Nodes {
-		if err := os.WriteFile(l.valuesPath(i), []byte(l.values(n)), 0o644); err != nil {
+	for i := range l.site.Nodes {
+		if err := os.WriteFile(l.valuesPath(i), []byte(l.values()), 0o644); err != nil {
 			return err
 		}
 	}
@@ -209,9 +209,9 @@ func (l *lab) valuesPath(i int) string {
 
 const meshNodePort = 30946
 
-func (l *lab) values(n *node.Node) string {
-	return fmt.Sprintf("mesh: {advertise: %q, service: {type: NodePort, nodePort: %d}}\n",
-		fmt.Sprintf("%s:%d", n.IP, meshNodePort), meshNodePort)
+// values has no address for the mesh: the agent finds it, from the Service and the node.
+func (l *lab) values() string {
+	return fmt.Sprintf("mesh: {service: {type: NodePort, nodePort: %d}}\n", meshNodePort)
 }
 
 // load writes an image of the agent under a tag and gives it to every node.
