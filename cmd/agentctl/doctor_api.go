@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 )
 
 // checkAPI says which API servers do not answer, or answer with no.
-func checkAPI(_ context.Context, x *examination) []diagnosis {
+func checkAPI(ctx context.Context, x *examination) []diagnosis {
 	var out []diagnosis
 	for _, p := range x.patients {
 		if p.apiErr != nil {
@@ -36,7 +37,7 @@ func checkAPI(_ context.Context, x *examination) []diagnosis {
 		}
 		if p.clustersErr == nil && p.idErr == nil && p.local() == nil {
 			out = append(out, diagnosis{
-				Severity: isError, Cluster: p.name(), Message: "no agent has ever written its Cluster object here: it is not installed, or cannot start, which its log says",
+				Severity: isError, Cluster: p.name(), Message: cmp.Or(p.agentSays(ctx, x.namespace), "no agent has ever written its Cluster object here: it is not installed, or cannot start, which its log says"),
 				Fix: p.kubectl("-n", x.namespace, "logs", "deployment/"+v1alpha1.DefaultServiceAccount, "--tail=20"),
 			})
 		}

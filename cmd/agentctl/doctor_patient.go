@@ -60,29 +60,12 @@ func (p *patient) read(ctx context.Context) {
 
 // greet asks for what every API server tells, and hears from the header what time it is there.
 func (p *patient) greet(ctx context.Context) error {
-	client, err := rest.HTTPClientFor(p.side.config)
-	if err != nil {
-		return err
-	}
-	base, _, err := rest.DefaultServerUrlFor(p.side.config)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
-	if err != nil {
-		return err
-	}
 	start := time.Now()
-	answer, err := client.Do(request)
+	answer, body, err := p.fetch(ctx, "version")
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
 	p.asked = time.Since(start)
-	body, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
-	if err != nil {
-		return err
-	}
 	if answer.StatusCode != http.StatusOK {
 		var status struct {
 			Message string `json:"message"`
@@ -100,6 +83,29 @@ func (p *patient) greet(ctx context.Context) error {
 		p.offset = time.Nanosecond // 0 is for not known
 	}
 	return nil
+}
+
+// fetch gets a path of the API server, and reads so much of the answer that a person would, too.
+func (p *patient) fetch(ctx context.Context, path string) (*http.Response, []byte, error) {
+	client, err := rest.HTTPClientFor(p.side.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(p.side.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	return answer, body, err
 }
 
 // refusedError is an answer of an API server that is not what was asked for.

@@ -46,6 +46,18 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 			},
 			status: true,
 		},
+		{
+			name: "another cluster holds the name",
+			breaks: func() {
+				kubectl(t, c, "delete", "clusters.clusterregistry.k8s.cisco.com", "alpha")
+				if _, err := c.Apply(t.Context(), `{"apiVersion":"clusterregistry.k8s.cisco.com/v1alpha1","kind":"Cluster","metadata":{"name":"alpha"},"spec":{"clusterID":"8f6b1a0e-63f4-4a0c-8ad5-0a9ad2b3c999"}}`); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want:  "--cluster-name alpha: the Cluster object of that name belongs to clusterID 8f6b1a0e-63f4-4a0c-8ad5-0a9ad2b3c999",
+			mends: func() { kubectl(t, c, "delete", "clusters.clusterregistry.k8s.cisco.com", "alpha") },
+			// The cluster has no status of its own then; doctor asks the pod, which there is none of here.
+		},
 	} {
 		if err := c.StopAgent(); err != nil {
 			t.Fatal(err)
@@ -66,6 +78,9 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 				return nil
 			})
 		}
+		if test.status {
+			says(t, c, test.want)
+		}
 		test.mends()
 		eventually(t, test.name+": it is ready when that is mended", c.AgentReady)
 		if n := strings.Count(c.Log()[before:], `msg="not ready"`); n != 1 {
@@ -80,6 +95,16 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 			}
 			return nil
 		})
+	}
+}
+
+// says checks that status and doctor have the line that the agent has.
+func says(t *testing.T, c *harness.Cluster, want string) {
+	t.Helper()
+	for _, command := range []string{"status", "doctor"} {
+		if out, err := c.Agentctl(t.Context(), command); err == nil || !strings.Contains(out, want) {
+			t.Errorf("agentctl %s does not say %q: %v\n%s", command, want, err, out)
+		}
 	}
 }
 

@@ -118,6 +118,11 @@ func (c *Cluster) kubectl(ctx context.Context, stdin string, args ...string) (st
 	return run(ctx, cmd)
 }
 
+// Agentctl runs agentctl with this cluster as the one that is looked at.
+func (c *Cluster) Agentctl(ctx context.Context, args ...string) (string, error) {
+	return c.fleet.Agentctl(ctx, append(args, "--context", c.Name)...)
+}
+
 // StopAPIServer kills the cluster's API server; its data and address stay.
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	return c.testbed(ctx, "stop", "apiserver")
