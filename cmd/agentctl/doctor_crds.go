@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,16 +42,17 @@ func checkCRDs(ctx context.Context, x *examination) []diagnosis {
 func (p *patient) checkCRD(ctx context.Context, plural string, known []string) *diagnosis {
 	name := plural + "." + v1alpha1.SchemeGroupVersion.Group
 	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	crd, err := p.side.client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+	// The agent's own account, which doctor has in a pod, may list them and not get one.
+	list, err := p.side.client.Resource(resource).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	d := &diagnosis{Severity: isError, Cluster: p.name(), Fix: p.kubectl("apply", "--server-side", "-f", "charts/agent/crds")}
 	switch {
-	case apierrors.IsNotFound(err):
-		d.Message = "the CRD " + name + " is not installed"
-		return d
 	case err != nil:
 		return &diagnosis{Severity: isUnknown, Cluster: p.name(), Message: "the CRD " + name + " cannot be read: " + reasonOf(err)}
+	case len(list.Items) == 0:
+		d.Message = "the CRD " + name + " is not installed"
+		return d
 	}
-	served, found := servedFields(crd)
+	served, found := servedFields(&list.Items[0])
 	if !found {
 		d.Message = fmt.Sprintf("the CRD %s does not serve version %s", name, v1alpha1.SchemeGroupVersion.Version)
 		return d

@@ -5,7 +5,6 @@ package pods
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -40,7 +39,7 @@ func TestDoctorInside(t *testing.T) {
 			RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: harness.ServiceAccount, AutomountServiceAccountToken: &mount,
 			Containers: []corev1.Container{{
 				Name: "doctor", Image: agent.Spec.Containers[0].Image, ImagePullPolicy: corev1.PullNever,
-				Command: []string{"/agentctl", "doctor", "-o", "json"},
+				Command: []string{"/agentctl", "doctor"},
 			}},
 		},
 	}
@@ -57,18 +56,8 @@ func TestDoctorInside(t *testing.T) {
 	})
 	out, err := pods.GetLogs("doctor", &corev1.PodLogOptions{}).DoRaw(shared.ctx)
 	must(t, err)
-	var report struct {
-		Findings []struct{ Check, Severity, Cluster, Message string }
-		Checks   []string
-	}
-	if err := json.Unmarshal(out, &report); err != nil || len(report.Checks) == 0 {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for _, f := range report.Findings {
-		if f.Severity != "unknown" {
-			t.Errorf("in a group that is well: %+v", f)
-		}
-		t.Logf("%+v", f)
+	if !strings.HasSuffix(strings.TrimSpace(string(out)), ": nothing found") {
+		t.Errorf("in a group that is well it says:\n%s", out)
 	}
 }
 
