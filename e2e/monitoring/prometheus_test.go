@@ -67,7 +67,6 @@ func watch(t *testing.T, clusters []*harness.Cluster, alerts string) *watcher {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	//nolint:noctx // It is ended by a signal.
 	cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = log, log
 	p, err := harness.StartProcess(cmd)
