@@ -30,6 +30,7 @@ func TestOnAControlPlane(t *testing.T) {
 	t.Run("CRDs", func(t *testing.T) { crdsAreUpgraded(t, c) })
 	t.Run("address", func(t *testing.T) { addressIsFound(t, c) })
 	t.Run("the agent stays up", func(t *testing.T) { agentStaysUp(t, c) })
+	t.Run("CRDs change under the agent", func(t *testing.T) { crdsChangeUnderTheAgent(t, c) })
 	t.Run("the chart comes and goes", func(t *testing.T) { chartComesAndGoes(t, c) })
 }
 
