@@ -188,6 +188,7 @@ func TestRefuses(t *testing.T) {
 		{"--set=crds.upgrade=sometimes", "upgrade"},
 		{"--set=image.pullPolicy=Maybe", "pullPolicy"},
 		{"--set=image.tag=1", "tag"},
+		{"--set=image.tag=a/b", "tag"},
 		{"--set=imagePullSecrets={a}", "imagePullSecrets"},
 		{"--set=podLabels.a=1", "podLabels"},
 		{"--set-string=podLabels.app\\.kubernetes\\.io/name=x", "podLabels"},

@@ -25,7 +25,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "agent.labels" -}}
 {{ include "agent.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | splitList "@" | first | trunc 63 | trimAll "-_." | quote }}
 app.kubernetes.io/component: agent
 app.kubernetes.io/part-of: roster
 app.kubernetes.io/managed-by: {{ .Release.Service }}

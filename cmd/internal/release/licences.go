@@ -89,7 +89,7 @@ func (r *release) licencesOf(m *debug.Module) (map[string]string, error) {
 		return nil, fmt.Errorf("%w: the source of %s %s is not in %s: run go mod download", errLicence, m.Path, m.Version, root)
 	}
 	if err == nil && len(texts) == 0 {
-		err = fmt.Errorf("%w: %s %s has none in %s", errLicence, m.Path, m.Version, root)
+		err = fmt.Errorf("%w: %s %s has none in %s; of Go itself, take the one from go.dev", errLicence, m.Path, m.Version, root)
 	}
 	return texts, err
 }
