@@ -58,7 +58,7 @@ func showStatus(c *cli.Context, s *side, format string) error {
 	} else if format != "table" {
 		err = printDocument(c.App.Writer, format, v)
 	} else {
-		err = printStatus(c.App.Writer, v, time.Now())
+		err = printStatus(c.App.Writer, v, time.Now(), false)
 	}
 	if err != nil {
 		return err
@@ -99,13 +99,18 @@ func first(lines []string) string {
 	return strings.Join(lines, "")
 }
 
-func printStatus(w io.Writer, v groupView, now time.Time) error {
+// printStatus prints a view; with brief, of the members that are well only the one that the agent is in.
+func printStatus(w io.Writer, v groupView, now time.Time, brief bool) error {
 	w = printable{w}
-	well := 0
+	well, left := 0, 0
 	rows := make([][]string, 0, len(v.Members))
 	for _, m := range v.Members {
 		if m.Health == healthy {
 			well++
+			if brief && m.ClusterID != v.ClusterID {
+				left++
+				continue
+			}
 		}
 		rows = append(rows, []string{m.Name, m.Type, m.State, ago(m.since, now), m.Status, m.Synced, m.Lag, m.Version, m.Message})
 	}
@@ -118,6 +123,9 @@ func printStatus(w io.Writer, v groupView, now time.Time) error {
 		name, v.Health, len(v.Members), well, n.Total, n.Ready, n.Synced, n.Matched, n.Failed, n.Conflicts)
 	if err := printTable(w, []string{"CLUSTER", "TYPE", "MEMBER", "SINCE", "STATUS", "SYNCED", "LAG", "VERSION", "MESSAGE"}, rows); err != nil {
 		return err
+	}
+	if left > 0 {
+		fmt.Fprintf(w, "and %d more that are well\n", left)
 	}
 	if len(v.Unready) == 0 {
 		return nil
@@ -155,10 +163,14 @@ func presenter(w io.Writer, format string) (show func(groupView) error, tick tim
 	return follow(w), 0
 }
 
+// statusLines are those of a view beside members and rules.
+const statusLines = 6
+
 // redraw shows a view from the upper left corner on, over what was there.
 func redraw(w io.Writer, v groupView, now time.Time, width, height int) error {
 	var text strings.Builder
-	if err := printStatus(&text, v, now); err != nil {
+	// Of a group that is larger than the screen, what is well is not what anybody looks for.
+	if err := printStatus(&text, v, now, len(v.Members)+len(v.Unready)+statusLines >= height); err != nil {
 		return err
 	}
 	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -95,6 +96,24 @@ func TestRedraw(t *testing.T) {
 		if line = strings.TrimSuffix(line, "\x1b[K"); len([]rune(line)) > 30 || strings.Contains(line, "\x1b") {
 			t.Errorf("line %q", line)
 		}
+	}
+}
+
+// Of a group that the screen is too small for, those that are not well are on it.
+func TestRedrawLargeGroup(t *testing.T) {
+	t.Parallel()
+	v := groupView{Cluster: "c-000", ClusterID: "id-000"}
+	for i := range 500 {
+		v.Members = append(v.Members, memberView{Name: fmt.Sprintf("c-%03d", i), ClusterID: fmt.Sprintf("id-%03d", i)})
+	}
+	v.Members[498].Health, v.Members[498].State = broken, "Failed"
+	var out strings.Builder
+	if err := redraw(&out, v, time.Now(), 120, 24); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	if !strings.Contains(text, "c-498") || !strings.Contains(text, "c-000") || !strings.Contains(text, "and 498 more that are well") || strings.Count(text, "\n") > 10 {
+		t.Errorf("got %s", text)
 	}
 }
 
