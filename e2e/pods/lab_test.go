@@ -82,14 +82,10 @@ func clusters(t *testing.T) *lab {
 	if !shared.isolated {
 		t.Skip("Kubernetes nodes take root")
 	}
-	bin, err := harness.FindBinaries()
-	if err != nil {
-		t.Skip(err)
+	shared.start.Do(func() { shared.err = shared.up() })
+	if errors.Is(shared.err, node.ErrUnfit) {
+		t.Skip(shared.err)
 	}
-	if err := node.Check(node.Programs(bin.Root)); err != nil {
-		t.Skip(err)
-	}
-	shared.start.Do(func() { shared.err = shared.up(bin) })
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
@@ -117,9 +113,15 @@ func (l *lab) explain(t *testing.T) {
 	}
 }
 
-func (s *sharedLab) up(bin harness.Binaries) error {
+func (s *sharedLab) up() error {
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		return err
+	}
+	if err = node.Check(node.Programs(bin.Root)); err != nil {
+		return err
+	}
 	began := time.Now()
-	var err error
 	s.site, err = node.Up(s.ctx, node.Options{
 		Bins: node.Programs(bin.Root), Names: []string{"cluster-1", "cluster-2", "cluster-3"}, Log: progress,
 	})

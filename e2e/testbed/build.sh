@@ -2,13 +2,13 @@
 # Copyright The Roster Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the binaries that bin/testbed starts into e2e/testbed/bin, each once per version: a stamp
-# beside it holds the hash of what it was built from. GO names the go command (default: go).
+# Builds the binaries that bin/testbed starts into e2e/testbed/bin. GO names the go command (default: go).
 #
 #	build.sh           everything, of the newest Kubernetes that is supported
 #	build.sh oldest    the API server of the oldest one, as kube-apiserver-oldest
 set -eu
 cd "$(dirname "$0")"
+. ../build-once.sh
 
 GO=${GO:-go}
 BIN=$PWD/bin
@@ -46,44 +46,11 @@ LDFLAGS="-s -w \
 # The build must not depend on the settings of the machine that it runs on.
 export CGO_ENABLED=0 GOFLAGS= GOWORK=off GOOS= GOARCH=
 
-mkdir -p "$BIN/.built"
-key=$({ cat go.mod go.sum; echo "$LDFLAGS"; "$GO" env GOVERSION GOOS GOARCH; } | sha256sum | cut -d' ' -f1)
+hash=$({ cat go.mod go.sum; echo "$LDFLAGS"; "$GO" env GOVERSION GOOS GOARCH; } | sha256sum | cut -d' ' -f1)
+key() { echo "$hash"; }
+build() { # build NAME FILE
+	exec "$GO" build -trimpath -buildvcs=false -o "$2" -ldflags "$LDFLAGS" "$(echo "$targets" | awk -v n="$1" '$1 == n {print $2}')"
+}
 
-missing=
-for name in $(echo "$targets" | awk '{print $1}'); do
-	if [ ! -x "$BIN/$name" ] || [ "$(cat "$BIN/.built/$name" 2>/dev/null)" != "$key" ]; then
-		missing="$missing $name"
-	fi
-done
-if [ -z "$missing" ]; then
-	echo "testbed: binaries are up to date (Kubernetes $KUBERNETES)"
-	exit 0
-fi
-
-total=$(echo $missing | wc -w)
-began=$(date +%s)
-done=0
-echo "testbed: building$missing for Kubernetes $KUBERNETES ($takes)"
-for name in $missing; do
-	done=$((done + 1))
-	package=$(echo "$targets" | awk -v n="$name" '$1 == n {print $2}')
-	started=$(date +%s)
-	echo "testbed: [$done/$total] $name: building"
-	"$GO" build -trimpath -buildvcs=false -o "$BIN/$name.new" -ldflags "$LDFLAGS" "$package" &
-	build=$!
-	# A line every half minute, so that a long link does not look like a hang.
-	trap 'kill "$build" 2>/dev/null; exit 130' INT TERM
-	ticks=0
-	while kill -0 "$build" 2>/dev/null; do
-		sleep 1
-		ticks=$((ticks + 1))
-		if [ $((ticks % 30)) -eq 0 ]; then
-			echo "testbed: [$done/$total] $name: still building after $(($(date +%s) - started)) s"
-		fi
-	done
-	wait "$build"
-	mv "$BIN/$name.new" "$BIN/$name"
-	echo "$key" >"$BIN/.built/$name"
-	echo "testbed: [$done/$total] $name: built in $(($(date +%s) - started)) s"
-done
-echo "testbed: done in $(($(date +%s) - began)) s"
+# shellcheck disable=SC2046 # Several names in one word list.
+build_once testbed "$BIN" "Kubernetes $KUBERNETES" "$takes" $(echo "$targets" | awk '{print $1}')

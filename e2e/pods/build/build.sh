@@ -2,10 +2,11 @@
 # Copyright The Roster Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds what a node of e2e/pods runs beside the testbed's binaries into e2e/pods/bin, each once per version: a
-# stamp beside it holds the hash of what it was built from. GO names the go command (default: go).
+# Builds what a node of e2e/pods runs beside the testbed's binaries into e2e/pods/bin. GO names the go command
+# (default: go).
 set -eu
 cd "$(dirname "$0")"
+. ../../build-once.sh
 
 GO=${GO:-go}
 KUBERNETES=v1.36.3 # as in kubernetes/go.mod
@@ -36,7 +37,6 @@ kube-scheduler          kubernetes k8s.io/kubernetes/cmd/kube-scheduler         
 names=$(echo "$targets" | awk '{print $1}')
 field() { echo "$targets" | awk -v n="$1" -v f="$2" '$1 == n {print $f}'; }
 
-mkdir -p "$BIN/.built"
 key() { # key NAME
 	module=$(field "$1" 2)
 	{
@@ -47,41 +47,11 @@ key() { # key NAME
 	} | sha256sum | cut -d' ' -f1
 }
 
-missing=
-for name in $names; do
-	if [ ! -x "$BIN/$name" ] || [ "$(cat "$BIN/.built/$name" 2>/dev/null)" != "$(key "$name")" ]; then
-		missing="$missing $name"
-	fi
-done
-if [ -z "$missing" ]; then
-	echo "pods: binaries are up to date (Kubernetes $KUBERNETES)"
-	exit 0
-fi
+build() { # build NAME FILE
+	export CGO_ENABLED="$(field "$1" 4)"
+	exec "$GO" -C "$(field "$1" 2)" build -trimpath -buildvcs=false -tags "$(field "$1" 5)" \
+		-ldflags "-s -w $STAMPS $CONTAINERD" -o "$2" "$(field "$1" 3)"
+}
 
-total=$(echo "$missing" | wc -w)
-began=$(date +%s)
-done=0
-echo "pods: building$missing (about 8 minutes from nothing on two cores)"
-for name in $missing; do
-	done=$((done + 1))
-	started=$(date +%s)
-	echo "pods: [$done/$total] $name: building"
-	CGO_ENABLED=$(field "$name" 4) "$GO" -C "$(field "$name" 2)" build -trimpath -buildvcs=false -tags "$(field "$name" 5)" \
-		-ldflags "-s -w $STAMPS $CONTAINERD" -o "$BIN/$name.new" "$(field "$name" 3)" &
-	build=$!
-	# A line every half minute, so that a long link does not look like a hang.
-	trap 'kill "$build" 2>/dev/null; exit 130' INT TERM
-	ticks=0
-	while kill -0 "$build" 2>/dev/null; do
-		sleep 1
-		ticks=$((ticks + 1))
-		if [ $((ticks % 30)) -eq 0 ]; then
-			echo "pods: [$done/$total] $name: still building after $(($(date +%s) - started)) s"
-		fi
-	done
-	wait "$build"
-	mv "$BIN/$name.new" "$BIN/$name"
-	key "$name" >"$BIN/.built/$name"
-	echo "pods: [$done/$total] $name: built in $(($(date +%s) - started)) s"
-done
-echo "pods: done in $(($(date +%s) - began)) s"
+# shellcheck disable=SC2086 # Several names in one word list.
+build_once pods "$BIN" "Kubernetes $KUBERNETES" "about 8 minutes from nothing on two cores" $names

@@ -17,6 +17,9 @@ import (
 // ErrUnfit is returned by Check on a machine that cannot run a node. The text says what is missing.
 var ErrUnfit = errors.New("this machine cannot run Kubernetes nodes")
 
+// ErrNotBuilt is returned by Check on a machine that could run a node and has not got what that takes.
+var ErrNotBuilt = errors.New("Kubernetes nodes cannot be run yet")
+
 // Check says whether nodes can run here with the programs of these folders.
 func Check(bins []string) error {
 	if runtime.GOOS != "linux" {
@@ -41,11 +44,11 @@ func Check(bins []string) error {
 	}
 	if len(packages) > 0 {
 		slices.Sort(packages)
-		return fmt.Errorf("%w: install the packages %s", ErrUnfit, strings.Join(packages, " "))
+		return fmt.Errorf("%w: install the packages %s", ErrNotBuilt, strings.Join(packages, " "))
 	}
 	for _, program := range programs() {
 		if _, err := find(bins, program); err != nil {
-			return fmt.Errorf("%w: run `make testbed pods-build`: %w", ErrUnfit, err)
+			return fmt.Errorf("%w: run `make testbed pods-build`: %w", ErrNotBuilt, err)
 		}
 	}
 	return nil
