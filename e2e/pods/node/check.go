@@ -18,7 +18,7 @@ import (
 var ErrUnfit = errors.New("this machine cannot run Kubernetes nodes")
 
 // ErrNotBuilt is returned by Check on a machine that could run a node and has not got what that takes.
-var ErrNotBuilt = errors.New("Kubernetes nodes cannot be run yet")
+var ErrNotBuilt = errors.New("no Kubernetes node can be run yet")
 
 // Check says whether nodes can run here with the programs of these folders.
 func Check(bins []string) error {
