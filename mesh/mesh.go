@@ -98,8 +98,10 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 		changed: make(chan struct{}, 1),
 	}
 	m.server = newServer(o.State, o.Credential, o.Trust.isPeer, m.metrics)
+	m.server.told = m.told
 	m.funnel = newFunnel(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)
+	m.port.farewell = o.Farewell
 	m.port.handlers[protocolPacket] = m.knocking(packets.accept)
 	m.port.handlers[protocolStream] = m.knocking(m.transport.acceptStream)
 	m.port.handlers[protocolRPC] = m.funnel.put
@@ -239,6 +241,9 @@ func (m *Mesh) other(id string) string {
 }
 
 func (m *Mesh) merge(msg []byte, introducer string) (v verdict, pull bool) {
+	if introducer != "" && !m.options.Trust.isPeer(introducer) {
+		return rejected, false // it was removed while it talked
+	}
 	isFresh, pull, err := m.options.State.Merge(msg, introducer)
 	result := "known"
 	switch {
@@ -262,6 +267,8 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 		if pull {
 			m.pulls.request(peer)
 		}
+	case frameRemoved: // whoever refuses us vouches for the reason
+		m.merge(payload, peer)
 	case frameAnnounce:
 		if theirs, differs := m.differs(payload); differs && !m.spreader.sendDigest(peer, true) {
 			m.pulls.requestFor(peer, theirs)
