@@ -45,6 +45,7 @@ type Mesh struct {
 
 	mu         sync.Mutex
 	complaints map[string]string // what was last logged about a member
+	dismissals map[string]bool   // members that told us that our key was removed
 }
 
 // New opens the port, so that one that is in use is reported early, and starts
@@ -61,7 +62,7 @@ func New(o Options) (*Mesh, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open mesh port %s: %w", o.Listen, err)
 	}
-	m := &Mesh{options: o, roll: &roll{members: map[string]Member{}}, complaints: map[string]string{}}
+	m := &Mesh{options: o, roll: &roll{members: map[string]Member{}}, complaints: map[string]string{}, dismissals: map[string]bool{}}
 	if m.metrics, err = newMetrics(o.Metrics); err != nil {
 		_ = listener.Close()
 		return nil, err
@@ -267,8 +268,8 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 		if pull {
 			m.pulls.request(peer)
 		}
-	case frameRemoved: // whoever refuses us vouches for the reason
-		m.merge(payload, peer)
+	case frameRemoved:
+		m.dismissed(peer, payload)
 	case frameAnnounce:
 		if theirs, differs := m.differs(payload); differs && !m.spreader.sendDigest(peer, true) {
 			m.pulls.requestFor(peer, theirs)

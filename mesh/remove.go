@@ -105,7 +105,26 @@ func (m *Mesh) Tell(ctx context.Context, clusterID string, msg []byte) error {
 	if !m.options.Trust.isPeer(clusterID) {
 		return ErrUnpinned
 	}
-	return m.clients.tell(ctx, clusterID, msg)
+	err := m.clients.tell(ctx, clusterID, msg)
+	if err != nil { // perhaps because it refuses us: then it answers a frame with the reason
+		m.transport.packets.send(clusterID, frameMessage, msg)
+	}
+	return err
+}
+
+// DismissedBy says that a member has told us that our key was removed.
+func (m *Mesh) DismissedBy(clusterID string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dismissals[clusterID]
+}
+
+// dismissed takes a member's reason for refusing us, and its word for it.
+func (m *Mesh) dismissed(peer string, why []byte) {
+	m.mu.Lock()
+	m.dismissals[peer] = true
+	m.mu.Unlock()
+	m.merge(why, peer)
 }
 
 // told takes a message that a peer handed over.
