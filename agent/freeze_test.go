@@ -284,7 +284,7 @@ func objectServer(t *testing.T, have map[string]map[string]any) (*objects, *kube
 		name := path.Base(r.URL.Path)
 		if r.Method == http.MethodPut {
 			var obj map[string]any
-			if data, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(data, &obj) != nil {
+			if data, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(asJSON(data), &obj) != nil {
 				t.Error("not an object")
 			}
 			o.set(name, obj)

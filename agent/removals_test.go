@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube"
@@ -52,7 +54,8 @@ func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer v.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	name := path.Base(r.URL.Path)
-	body, _ := io.ReadAll(r.Body)
+	sent, _ := io.ReadAll(r.Body)
+	body := asJSON(sent)
 	switch r.Method {
 	case http.MethodPost, http.MethodPut:
 		var named struct{ Metadata struct{ Name string } }
@@ -60,7 +63,7 @@ func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		v.largest = max(v.largest, len(body))
+		v.largest = max(v.largest, len(sent))
 		v.secrets[named.Metadata.Name] = body
 	default:
 		if body = v.secrets[name]; body == nil {
@@ -69,6 +72,23 @@ func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, _ = w.Write(body)
+}
+
+// asJSON is an object as JSON, also one that was sent in protobuf.
+func asJSON(body []byte) []byte {
+	if !bytes.HasPrefix(body, []byte("k8s\x00")) {
+		return body
+	}
+	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return nil
+	}
+	object.GetObjectKind().SetGroupVersionKind(*kind)
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil
+	}
+	return data
 }
 
 // someRemovals are by one member, of keys that belong to nobody.
