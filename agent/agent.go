@@ -81,6 +81,11 @@ type session struct {
 	metadata metadataCell
 	address  address // where other clusters dial this one
 	reports  reports
+	removals removals
+
+	reissue    atomic.Bool   // the credential that peers are given is to be replaced
+	startAgain chan struct{} // closed when the key was given up
+	again      sync.Once     // closes it
 
 	publish      *loop[replica.Key] // local objects that changed
 	incoming     *loop[replica.Key] // entries that changed, copies to check
@@ -88,6 +93,8 @@ type session struct {
 	ruleStatuses *loop[string]      // rules whose report changed
 	offers       *loop[string]      // clusterIDs of which the engine must be told
 	hears        *loop[string]      // members to be asked for all that they published
+	orderings    *loop[string]      // Cluster objects on which a removal may be ordered
+	tells        *loop[string]      // members to be told of removals
 	chores       *loop[chore]       // what the agent does for itself
 
 	reopening  sync.Mutex // from seeing an unknown epoch of this cluster to having opened one after it
@@ -118,11 +125,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.run(ctx) })
 	group.Go(func() error {
-		s, err := a.begin(ctx, health)
-		if err != nil {
-			return err
+		for {
+			s, err := a.begin(ctx, health)
+			if err != nil {
+				return err
+			}
+			if err := s.run(ctx); !errors.Is(err, errStartAgain) {
+				return err
+			}
+			a.metrics = a.newMetrics()
+			health.serve(a.metrics)
 		}
-		return s.run(ctx)
 	})
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -147,7 +160,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 	}
 	s := &session{
 		options: o, log: a.log, client: client, health: health, meter: a.meter,
-		refused: map[refusal]entryNumber{}, private: &private{client: client, namespace: o.privateNamespace()},
+		refused: map[refusal]entryNumber{}, startAgain: make(chan struct{}), private: &private{client: client, namespace: o.privateNamespace()},
 	}
 	defer func() {
 		if err != nil {
@@ -169,7 +182,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 	if err != nil {
 		return nil, err
 	}
-	if s.key, err = s.private.identity(ctx, s.clusterID, recordedKey(own)); err != nil {
+	if err := s.identify(ctx, own); err != nil {
 		return nil, err
 	}
 	if err := s.join(ctx, a.metrics); err != nil {
@@ -190,6 +203,19 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 		return nil, err
 	}
 	return s, nil
+}
+
+// identify finds the key that this cluster has now, knowing which ones were removed.
+func (s *session) identify(ctx context.Context, own *v1alpha1.Cluster) (err error) {
+	if err := s.recall(ctx); err != nil {
+		return err
+	}
+	recorded := recordedKey(own)
+	if s.givenUp(own) {
+		recorded = nil
+	}
+	s.key, err = s.private.identity(ctx, s.clusterID, recorded)
+	return err
 }
 
 // recordedKey is the public key in a Cluster object; nil when there is none.
@@ -220,6 +246,12 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	s.problems.changed = func() { s.statuses.add(s.clusterID) }
 	self := mesh.Pin{ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey)}
 	s.trust = mesh.NewTrust(self, s.pinned)
+	known := s.removals.all()
+	removals := make([]replica.Removal, 0, len(known))
+	for _, r := range known {
+		s.trust.Remove(r.PublicKey)
+		removals = append(removals, r.Removal)
+	}
 	for _, p := range pins {
 		if err := s.restorePin(p); err != nil {
 			s.log.Error("a recorded pin is not taken", "cluster", p.ClusterID, "error", err)
@@ -231,6 +263,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	}
 	s.replica, err = replica.New(replica.Options{
 		Self: s.clusterID, PrivateKey: s.key, Epoch: epoch, Keyring: s.trust, Changed: s.entriesChanged,
+		Removed: s.removed, Removals: removals,
 	})
 	if err != nil {
 		return fmt.Errorf("open replica: %w", err)
@@ -242,7 +275,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	s.mesh, err = mesh.New(mesh.Options{ //nolint:contextcheck // it starts nothing; Run has the context
 		Identity: mesh.Identity{ClusterID: s.clusterID, PrivateKey: s.key},
 		Trust:    s.trust, State: ownEpochWatch{s.replica, s}, Listen: s.options.MeshListen, Listener: port,
-		Endpoints: s.endpoints, Credential: s.issueCredential, MemberChanged: s.memberChanged,
+		Endpoints: s.endpoints, Credential: s.issueCredential, Farewell: s.farewell, MemberChanged: s.memberChanged,
 		Log: s.log, Metrics: metrics,
 	})
 	if err != nil {
@@ -261,12 +294,15 @@ func (s *session) newLoops() {
 	s.ruleStatuses = newLoop("rule status", s.log, s.writeRuleStatus)
 	s.offers = newLoop("offers", s.log, s.offerPeer)
 	s.hears = newLoop("hears", s.log, s.hearPeer)
+	s.orderings = newLoop("removals", s.log, s.orderRemoval)
+	s.tells = newLoop("tells", s.log, s.tellMember)
 	s.chores = newLoop("chores", s.log, s.doChore)
 }
 
 // run joins the parts. The order matters once: the local API server is read to the end before anything is
 // published as complete, and before the engine may take "not yet told" for "gone".
 func (s *session) run(ctx context.Context) error {
+	defer s.client.Close()
 	defer s.mesh.Close()
 	group, ctx := errgroup.WithContext(ctx)
 	if err := s.registry.start(ctx, group); err != nil {
@@ -286,11 +322,22 @@ func (s *session) run(ctx context.Context) error {
 	group.Go(func() error { return s.ruleStatuses.run(ctx, 2) })
 	group.Go(func() error { return s.offers.run(ctx, 4) })
 	group.Go(func() error { return s.hears.run(ctx, 8) })
-	group.Go(func() error { return s.chores.run(ctx, 2) })
+	group.Go(func() error { return s.orderings.run(ctx, 1) })
+	group.Go(func() error { return s.tells.run(ctx, 8) })
+	group.Go(func() error { return s.chores.run(ctx, 3) })
 	group.Go(func() error { return s.peers.run(ctx) })
 	group.Go(func() error { return s.watchNodes(ctx) })
 	group.Go(func() error { return s.watchMeshService(ctx) })
 	group.Go(func() error { return s.events.Run(ctx) })
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.startAgain:
+			return errStartAgain
+		}
+	})
+	s.resume()
 	s.chores.add(choreAnnounce)
 	s.chores.add(choreVersion)
 	s.chores.add(choreBootstrap)

@@ -24,6 +24,8 @@ const (
 	choreEpoch     chore = "epoch"
 	choreFreeze    chore = "record of a restore"
 	choreAddress   chore = "address of the mesh"
+	choreRemovals  chore = "removals"
+	choreDepart    chore = "end of the membership"
 )
 
 func (s *session) doChore(ctx context.Context, c chore) error {
@@ -56,6 +58,10 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 		return s.private.recordFreeze(ctx, s.restore.state())
 	case choreAddress:
 		s.judgeAddress(time.Now())
+	case choreRemovals:
+		return s.carryOut(ctx)
+	case choreDepart:
+		return s.depart(ctx)
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 		return fmt.Errorf("read rule %s: %w", key.Name, err)
 	}
 	rules := s.client.Rules()
-	plan, entry := planCopy(s.clusterID, have, s.replica.Find(key), s.provenGone(have))
+	plan, entry := planCopy(s.clusterID, have, s.replica.Find(key), s.provenGone(have), s.gone)
 	if s.reports.clash(key.Name, clashOf(plan, have, entry)) {
 		s.ruleStatuses.add(key.Name)
 	}
@@ -150,8 +150,10 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 			return nil
 		}
 		return err
+	case copyOrphan:
+		return s.orphanRule(ctx, have)
 	case copyWrite:
-		if have != nil && numberOf(entry).before(recordedOn(have)) {
+		if have != nil && syncrules.Owner(have) == entry.Origin && numberOf(entry).before(recordedOn(have)) {
 			return nil // from a member that was away for long; a newer one made the copy
 		}
 	}
@@ -221,6 +223,7 @@ const (
 	copyWrite                    // create it or bring it up to date
 	copyDelete                   // it is proven to be gone
 	copyConflict                 // the name is taken by an object of this cluster's own
+	copyOrphan                   // its owner is not in the group any more
 )
 
 // clashOf is the origin whose rule cannot be copied because this cluster has one of the same name; "" when
@@ -241,7 +244,9 @@ func clashOf(plan copyPlan, have *v1alpha1.ResourceSyncRule, entry replica.Entry
 //   - A local object is never overwritten.
 //   - A copy stays with its owner while that owner may still have the object.
 //   - Where there is no copy, the live entry of the smallest clusterID is written.
-func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.Entry, absent func(replica.Key, string) bool) (copyPlan, replica.Entry) {
+//   - A copy whose owner is gone from the group becomes an orphan, or the copy of another cluster that publishes the
+//     very same rule. An orphan is taken back by its owner, and never deleted.
+func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.Entry, absent func(replica.Key, string) bool, gone func(string) bool) (copyPlan, replica.Entry) {
 	var first, owned *replica.Entry
 	holder := ""
 	if have != nil {
@@ -267,8 +272,18 @@ func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 		return copyConflict, *first
 	case holder == "" || holder == self || has(have, v1alpha1.AnnotationSyncDisabled):
 		return copyKeep, replica.Entry{}
+	case gone(holder):
+		if heir := sameRule(self, have, entries); heir != nil {
+			return copyWrite, *heir
+		}
+		if !has(have, v1alpha1.AnnotationOrphaned) {
+			return copyOrphan, replica.Entry{}
+		}
+		return copyKeep, replica.Entry{}
 	case owned != nil && owned.Status == replica.Live:
 		return copyWrite, *owned
+	case has(have, v1alpha1.AnnotationOrphaned):
+		return copyKeep, replica.Entry{}
 	case owned != nil: // withdrawn: it stays, unmaintained
 		return copyKeep, replica.Entry{}
 	case absent(replica.Key{Kind: replica.KindRule, Name: have.GetName()}, holder):

@@ -24,12 +24,13 @@ func TestPlanCopy(t *testing.T) {
 		return r
 	}
 	entry := func(origin string, status replica.Status) replica.Entry {
-		return replica.Entry{Key: replica.Key{Kind: replica.KindRule, Name: "r"}, Origin: origin, Status: status}
+		return replica.Entry{Key: replica.Key{Kind: replica.KindRule, Name: "r"}, Origin: origin, Status: status, Payload: []byte("{}")}
 	}
 	tests := map[string]struct {
 		have    *v1alpha1.ResourceSyncRule
 		entries []replica.Entry
 		absent  bool
+		gone    bool // C is not in the group any more
 		want    copyPlan
 		origin  string
 	}{
@@ -47,6 +48,12 @@ func TestPlanCopy(t *testing.T) {
 		"owner unknown, another has one":      {have: rule(idC), entries: []replica.Entry{entry(idB, replica.Live)}, want: copyKeep},
 		"proven gone":                         {have: rule(idC), absent: true, want: copyDelete},
 		"proven gone, another has one":        {have: rule(idC), entries: []replica.Entry{entry(idB, replica.Live)}, absent: true, want: copyDelete},
+		"owner gone":                          {have: rule(idC), gone: true, absent: true, want: copyOrphan},
+		"owner gone, an orphan already":       {have: rule(idC, v1alpha1.AnnotationOrphaned), gone: true, want: copyKeep},
+		"owner gone, another has the same":    {have: rule(idC), entries: []replica.Entry{entry(idB, replica.Live)}, gone: true, want: copyWrite, origin: idB},
+		"owner gone, switched off":            {have: rule(idC, v1alpha1.AnnotationSyncDisabled), gone: true, want: copyKeep},
+		"orphan of one who is back":           {have: rule(idC, v1alpha1.AnnotationOrphaned), entries: []replica.Entry{entry(idC, replica.Live)}, want: copyWrite, origin: idC},
+		"orphan is not deleted":               {have: rule(idC, v1alpha1.AnnotationOrphaned), absent: true, want: copyKeep},
 		"switched off on the copy":            {have: rule(idC, v1alpha1.AnnotationSyncDisabled), entries: []replica.Entry{entry(idC, replica.Live)}, want: copyKeep},
 		"switched off on a copy that is gone": {have: rule(idC, v1alpha1.AnnotationSyncDisabled), absent: true, want: copyKeep},
 	}
@@ -54,7 +61,7 @@ func TestPlanCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan, e := planCopy(idA, tt.have, tt.entries, func(k replica.Key, origin string) bool {
 				return tt.absent && origin == idC && k.Name == "r"
-			})
+			}, func(id string) bool { return tt.gone && id == idC })
 			if plan != tt.want || e.Origin != tt.origin {
 				t.Errorf("plan %d from %q, want %d from %q", plan, e.Origin, tt.want, tt.origin)
 			}

@@ -56,8 +56,8 @@ func (s *session) findOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error)
 }
 
 // ensureOwnCluster creates this cluster's Cluster object or brings the fields up to date that the agent
-// answers for; everything else in it is the user's. It is also the repair of an object that was deleted:
-// only leaving the group ends a Cluster.
+// answers for; everything else in it is the user's. It is also the repair of an object that was deleted: only
+// leaving the group ends a Cluster, and then the same object goes on under another key.
 func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
 	clusters := s.client.Clusters()
 	var out *v1alpha1.Cluster
@@ -74,7 +74,7 @@ func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, erro
 		}
 		want := have.DeepCopy()
 		s.fillOwn(want)
-		if out = have; equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+		if out = have; equality.Semantic.DeepEqual(have.Spec, want.Spec) && sameMeta(have, want) {
 			return nil
 		}
 		out, err = clusters.Update(ctx, want)
@@ -112,6 +112,9 @@ func (s *session) fillOwn(c *v1alpha1.Cluster) {
 	}
 	c.Spec.Mesh.PublicKey = s.key.Public().(ed25519.PublicKey)
 	c.Spec.Mesh.Endpoints = s.meshEndpoints(c.Spec.Mesh.Endpoints)
+	if asked, ok := c.Annotations[v1alpha1.AnnotationLeave]; ok && asked != v1alpha1.RequestKey(c.Spec.Mesh.PublicKey) {
+		delete(c.Annotations, v1alpha1.AnnotationLeave) // it was done, or is about another key
+	}
 	if s.options.ManageSecret {
 		c.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Name: c.Name, Namespace: s.options.Namespace}
 	}
@@ -141,7 +144,7 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 		return 0, s.problems.set(problemCredential, fmt.Errorf("the credential of this cluster: Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType))
 	default:
 		if _, err := kube.ParseKubeconfig(have.Data[v1alpha1.SecretKubeconfigKey]); err == nil {
-			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 {
+			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 && !s.reissue.Load() {
 				s.ownExpires(have.Data[v1alpha1.SecretKubeconfigKey])
 				return left, s.problems.set(problemCredential, nil)
 			}
@@ -159,6 +162,7 @@ func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err 
 	if err != nil {
 		return 0, s.problems.set(problemCredential, fmt.Errorf("write Secret %s: %w", name, err))
 	}
+	s.reissue.Store(false)
 	s.ownExpires(credential.Kubeconfig)
 	return max(renewIn(credential.Kubeconfig), 1), s.problems.set(problemCredential, nil)
 }

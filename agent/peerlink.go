@@ -32,7 +32,7 @@ const (
 	triesAfterChange = 5
 )
 
-// errGone is returned when no Cluster object of a peer is there any more.
+// errGone is returned when no Cluster object of a peer is there any more, or the peer is not in the group.
 var errGone = errors.New("its Cluster object is gone")
 
 // runPeer is the access to one peer's API server: find a credential, prove that the right cluster answers,
@@ -169,7 +169,7 @@ func (l *peerLink) pause(most time.Duration) time.Duration {
 // object, which more people may edit than may read credentials.
 func (s *session) linkInputs(id string) (linkInputs, error) {
 	copies := s.registry.byID(id)
-	if len(copies) == 0 {
+	if len(copies) == 0 || s.gone(id) {
 		return linkInputs{}, errGone
 	}
 	in := linkInputs{endpoints: copies[0].Spec.KubernetesAPIEndpoints}

@@ -82,7 +82,7 @@ func (p *peers) changed(id string) {
 	defer p.mu.Unlock()
 	peer := p.peer(id)
 	if !peer.running {
-		if len(p.session.registry.byID(id)) == 0 {
+		if !p.session.listed(id) {
 			return
 		}
 		peer.running = true
@@ -94,12 +94,15 @@ func (p *peers) changed(id string) {
 	}
 }
 
+// listed says that a cluster is to be read from: there is a Cluster object of it, and it is not gone from the group.
+func (s *session) listed(id string) bool { return len(s.registry.byID(id)) > 0 && !s.gone(id) }
+
 // ended says that runPeer is about to return because the cluster is not listed any more; false when it is
 // again.
 func (p *peers) ended(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.peer(id).running = len(p.session.registry.byID(id)) > 0
+	p.peer(id).running = p.session.listed(id)
 	return !p.peer(id).running
 }
 

@@ -103,6 +103,8 @@ func (s *session) offer(id string, source *peerSource) {
 func (s *session) offerPeer(_ context.Context, id string) error {
 	switch {
 	case id == s.clusterID:
+	case s.gone(id):
+		s.engine.RemovePeer(id)
 	case len(s.registry.byID(id)) == 0 && !s.spoke(id):
 		s.engine.RemovePeer(id) // its Cluster object was put here by hand, and is gone: no member tells of it
 	default:

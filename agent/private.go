@@ -48,7 +48,7 @@ func (p *private) identity(ctx context.Context, clusterID string, recorded []byt
 	secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
 	switch {
 	case apierrors.IsNotFound(err) && len(recorded) > 0:
-		return nil, fmt.Errorf("%w: Secret %s/%s is missing, but this cluster's Cluster object records a public key; restore the Secret from a backup", ErrIdentityLost, p.namespace, identitySecret)
+		return nil, fmt.Errorf("%w: Secret %s/%s is missing, but this cluster's Cluster object records a public key; restore the Secret from a backup, or give the key up: agentctl join --replace-key", ErrIdentityLost, p.namespace, identitySecret)
 	case apierrors.IsNotFound(err):
 		return p.mint(ctx, clusterID)
 	case err != nil:
@@ -140,19 +140,29 @@ func (p *private) recordFreeze(ctx context.Context, now *freeze) error {
 			return fmt.Errorf("encode the record of a restore: %w", err)
 		}
 	}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
-		if err != nil || string(secret.Data[freezeKey]) == string(data) {
-			return err
+	return p.changeIdentity(ctx, func(secret *kube.Secret) bool {
+		if string(secret.Data[freezeKey]) == string(data) {
+			return false
 		}
 		if secret.Data[freezeKey] = data; now == nil {
 			delete(secret.Data, freezeKey)
+		}
+		return true
+	})
+}
+
+// changeIdentity alters the Secret with the cluster's key; alter says whether it did.
+func (p *private) changeIdentity(ctx context.Context, alter func(*kube.Secret) bool) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
+		if err != nil || !alter(secret) {
+			return err
 		}
 		_, err = p.client.Secrets(p.namespace).Update(ctx, secret)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("record a restore in Secret %s/%s: %w", p.namespace, identitySecret, err)
+		return fmt.Errorf("change Secret %s/%s: %w", p.namespace, identitySecret, err)
 	}
 	return nil
 }

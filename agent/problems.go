@@ -16,6 +16,8 @@ const (
 	problemAddress    = "address"
 	problemRestored   = "history"
 	problemCredential = "credential"
+	problemRemoval    = "removal"
+	problemLeave      = "leave"
 	problemRoom       = "room for " // + the object that cannot be published
 )
 

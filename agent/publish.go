@@ -52,12 +52,15 @@ func (s *session) publishAll() error {
 func (s *session) publishKey(ctx context.Context, key replica.Key) error {
 	if key.Kind == replica.KindCluster {
 		own := s.registry.ownCluster()
+		if own != nil {
+			s.heed(own)
+		}
 		if own == nil {
 			_, err := s.ensureOwnCluster(ctx)
 			return err
 		}
 		want := own.DeepCopy()
-		if s.fillOwn(want); !equality.Semantic.DeepEqual(own.Spec, want.Spec) {
+		if s.fillOwn(want); !equality.Semantic.DeepEqual(own.Spec, want.Spec) || !sameMeta(own, want) {
 			if _, err := s.ensureOwnCluster(ctx); err != nil {
 				return err
 			}

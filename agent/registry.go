@@ -138,9 +138,15 @@ func (r *registry) clusterChanged(before, now any) {
 	if id == s.clusterID {
 		s.publish.add(clusterKey(id))
 		s.engine.ClusterChanged()
+		if has(c, v1alpha1.AnnotationRemove) {
+			s.orderings.add(c.Name)
+		}
 		return
 	}
 	s.swapped(c)
+	if has(c, v1alpha1.AnnotationRemove) {
+		s.orderings.add(c.Name)
+	}
 	s.incoming.add(clusterKey(id))
 	s.peers.changed(id)
 	s.offers.add(id) // its name may be another
@@ -169,7 +175,7 @@ func (r *registry) tellRule(rule, was *v1alpha1.ResourceSyncRule) {
 		return
 	}
 	r.session.settled(rule.Name)
-	r.session.engine.SetRule(current)
+	r.session.engine.SetRule(inForce(current))
 }
 
 func (r *registry) featureChanged(_, o any) {

@@ -233,7 +233,7 @@ func (s *session) settleRule(name string, own bool) {
 			}
 		}
 		s.settled(name)
-		s.engine.SetRule(current)
+		s.engine.SetRule(inForce(current))
 		return
 	}
 	if slices.ContainsFunc(s.replica.Find(key), func(e replica.Entry) bool { return e.Origin != s.clusterID && e.Status == replica.Live }) {

@@ -88,6 +88,9 @@ func (s *session) writeRuleStatus(ctx context.Context, name string) error {
 	if known {
 		takeReport(&update.Status, status)
 	}
+	if ready := meta.FindStatusCondition(update.Status.Conditions, engine.ConditionReady); ready != nil && ready.Reason == engine.ReasonPaused && isOrphan(have) {
+		ready.Reason, ready.Message = "Orphaned", orphanAdvice(have)
+	}
 	if clash != "" {
 		meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{
 			Type: conditionNameClash, Status: metav1.ConditionTrue, Reason: "SameName", ObservedGeneration: have.Generation,

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -29,10 +30,14 @@ const grace = 60 * time.Second
 type view struct {
 	now       time.Time
 	local     bool
-	claims    int    // Cluster objects here with this clusterID
-	problem   string // what is wrong with this cluster's own part, when local
-	peers     int    // other clusters, when local
-	synced    int    // of those, synced
+	claims    int      // Cluster objects here with this clusterID
+	problem   string   // what is wrong with this cluster's own part, when local
+	removed   string   // that the key in the object was removed from the group, by whom and when
+	left      string   // that this cluster left a group, when local
+	orders    []string // removals that were ordered here, when local
+	confirmed bool     // by all members
+	peers     int      // other clusters, when local
+	synced    int      // of those, synced
 	unsynced  []string
 	pinned    bool // the mesh knows the key, when a peer
 	foreign   bool // the object carries another key than the pinned one
@@ -69,6 +74,15 @@ func clusterStatus(v view, have v1alpha1.ClusterStatus, generation int64) (want 
 	}
 	member := memberCondition(v)
 	set(v1alpha1.ConditionMember, member.Status, member.Reason, member.Message)
+	if len(v.orders) > 0 {
+		reason := "Confirmed"
+		if !v.confirmed {
+			reason = "Waiting"
+		}
+		set(v1alpha1.ConditionRemovalsConfirmed, truth(v.confirmed), reason, v1alpha1.JoinRemovals(v.orders))
+	} else {
+		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsConfirmed)
+	}
 	ready, state := readyCondition(v)
 	set(v1alpha1.ConditionReady, ready.Status, ready.Reason, ready.Message)
 	synced := syncedCondition(v, ready)
@@ -89,6 +103,9 @@ func clusterStatus(v view, have v1alpha1.ClusterStatus, generation int64) (want 
 }
 
 func memberCondition(v view) metav1.Condition {
+	if v.removed != "" {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberRemoved, Message: v.removed}
+	}
 	if v.local {
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.MemberLocal}
 	}
@@ -113,6 +130,9 @@ func memberCondition(v view) metav1.Condition {
 func readyCondition(v view) (metav1.Condition, v1alpha1.ClusterState) {
 	is := func(status metav1.ConditionStatus, reason, message string, state v1alpha1.ClusterState) (metav1.Condition, v1alpha1.ClusterState) {
 		return metav1.Condition{Status: status, Reason: reason, Message: message}, state
+	}
+	if v.removed != "" {
+		return is(metav1.ConditionFalse, v1alpha1.MemberRemoved, v.removed, v1alpha1.ClusterStateFailed)
 	}
 	if v.local {
 		if v.problem != "" {
@@ -160,8 +180,10 @@ func syncedCondition(v view, ready metav1.Condition) metav1.Condition {
 	switch {
 	case v.local && len(v.unsynced) > 0:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: "PeersNotSynced", Message: fmt.Sprintf("%d of %d peers are synced; not: %s", v.synced, v.peers, brief(v.unsynced))}
-	case v.local && v.peers == 0:
-		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Alone", Message: "no other cluster in the group yet"}
+	case v.local && v.peers == 0 && v.removed == "":
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Alone", Message: cmp.Or(v.left, "no other cluster in the group yet")}
+	case v.local && v.removed != "":
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberRemoved, Message: v.removed}
 	case v.local:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced", Message: fmt.Sprintf("%d of %d peers are synced", v.synced, v.peers)}
 	case v.heard && ready.Status == metav1.ConditionTrue && v.member.State == mesh.Alive:
@@ -228,6 +250,7 @@ func (s *session) view(id string, have *v1alpha1.Cluster) view {
 	v := view{now: time.Now(), local: id == s.clusterID, claims: len(s.registry.byID(id))}
 	if v.local {
 		v.problem = s.problems.String()
+		s.viewMembership(&v)
 		v.described = func(status *v1alpha1.ClusterStatus) {
 			status.AgentVersion = clip(s.options.Version)
 			s.metadata.describe(status)
@@ -251,6 +274,11 @@ func (s *session) view(id string, have *v1alpha1.Cluster) view {
 	key, pinned := s.trust.Key(id)
 	v.pinned = pinned
 	v.foreign = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(asKey(have.Spec.Mesh.PublicKey))
+	if have.Spec.Mesh != nil {
+		if r, ok := s.removals.of(asKey(have.Spec.Mesh.PublicKey)); ok {
+			v.removed = "its key in this object is not trusted: the cluster " + told(r.Removal) + "; " + readmission(have.Name)
+		}
+	}
 	known := s.peers.look(id)
 	v.member, v.access = s.mesh.Member(id), known.state
 	v.heard = known.heard && s.replica.Progress(id).Completed > 0

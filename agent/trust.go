@@ -33,12 +33,15 @@ func (s *session) swapped(c *v1alpha1.Cluster) {
 	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || has(c, v1alpha1.AnnotationClusterDisabled) {
 		return
 	}
+	if _, ended := s.removals.of(s.key.Public().(ed25519.PublicKey)); ended {
+		return // nobody would talk to us; under a new key it is a swap
+	}
 	pinned, known := s.trust.Key(id)
 	if known && syncrules.Owner(c) == id && pinned.Equal(asKey(c.Spec.Mesh.PublicKey)) {
 		return // our own copy of it, which is no swap
 	}
 	if err := s.trust.Pin(id, asKey(c.Spec.Mesh.PublicKey)); err != nil {
-		if !errors.Is(err, mesh.ErrPinned) { // another key: the object's status says so
+		if !errors.Is(err, mesh.ErrPinned) && !errors.Is(err, mesh.ErrRemoved) { // the object's status says so
 			s.log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)
 		}
 		return
@@ -61,6 +64,7 @@ func (s *session) pinned(p mesh.Pin) {
 	s.log.Info("cluster is trusted", "clusterID", p.ClusterID, "introducer", p.Introducer)
 	s.chores.add(chorePins)
 	s.statuses.add(p.ClusterID)
+	s.offers.add(p.ClusterID) // it may have been gone
 }
 
 // endpoints are the addresses at which a member's mesh port may be found: what it says of itself, then what
@@ -94,6 +98,7 @@ func (s *session) memberChanged(m mesh.Member) {
 	if m.State == mesh.Alive {
 		s.hears.add(m.ClusterID)
 		s.peers.changed(m.ClusterID)
+		s.tells.add(m.ClusterID)
 	}
 }
 
@@ -104,10 +109,14 @@ func (s *session) issueCredential(ctx context.Context, member string) ([]byte, e
 			return nil, errors.New("this cluster is disabled there")
 		}
 	}
-	credential, err := s.issuer.Issue(ctx, readerAccount, peerLife)
+	account := readerAccount + "-" + member // its own, so that it ends with the membership
+	credential, err := s.issuer.Issue(ctx, account, peerLife)
 	if err != nil {
 		s.log.Warn("no credential is issued", "member", member, "error", err)
 		return nil, errors.New("the agent could not issue a credential; its log says why")
+	}
+	if _, pinned := s.trust.Key(member); !pinned { // it was removed meanwhile
+		return nil, errors.Join(errors.New("not a member any more"), s.issuer.Revoke(ctx, account))
 	}
 	return credential.Kubeconfig, nil
 }

@@ -62,6 +62,18 @@ func (i *Issuer) Issue(ctx context.Context, account string, ttl time.Duration) (
 	return Credential{Kubeconfig: kubeconfig, Expires: token.ExpirationTimestamp.Time}, nil
 }
 
+// Revoke ends every credential of an account: the API server accepts its tokens for the ten seconds that it remembers
+// them, and an open watch until its connection ends. An account that does not exist has none.
+func (i *Issuer) Revoke(ctx context.Context, account string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := i.client.requests.Delete().AbsPath(i.accounts(), account).Do(ctx).Error()
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("revoke credentials of ServiceAccount %s/%s: %w", i.readers, account, classify(err))
+}
+
 // grant is the status of a TokenRequest.
 type grant struct {
 	Token               string      `json:"token"`

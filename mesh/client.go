@@ -168,6 +168,21 @@ func (c *clients) credential(ctx context.Context, id string) ([]byte, error) {
 	return credential, nil
 }
 
+// tell hands a message to a member.
+func (c *clients) tell(ctx context.Context, id string, msg []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	channel, err := c.channel(id)
+	if err != nil {
+		return err
+	}
+	var nothing []byte
+	if err := channel.Invoke(ctx, "/"+rpcService+"/"+rpcTell, msg, &nothing, grpc.MaxCallRecvMsgSize(maxFarewell)); err != nil {
+		return fmt.Errorf("tell %s: %w", id, err)
+	}
+	return nil
+}
+
 // retryNow ends the waits between connection attempts.
 func (c *clients) retryNow() {
 	c.mu.Lock()

@@ -13,11 +13,12 @@
 // authenticated; a peer is accepted if its key is pinned, and a dialled peer
 // only if its key is pinned for the clusterID that was dialled. Removing one
 // pin therefore locks out one cluster, also from the connections that it has:
-// every frame and call is checked again. ALPN selects what is spoken:
+// they are closed, and every frame and call is checked again. Who comes back
+// with a removed key is told by whom it was removed, see remove.go. ALPN selects what is spoken:
 //
 //	roster-packet/1  frames: memberlist packets, messages, announcements
 //	roster-stream/1  one memberlist push/pull or fallback ping
-//	h2               gRPC: Pull and Credential
+//	h2               gRPC: Pull, Credential and Tell
 //
 // A peer is hostile until proven otherwise, and then still: every length is
 // checked before memory is spent on it, every queue and table has a bound,

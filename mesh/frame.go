@@ -23,6 +23,7 @@ const (
 	frameAnnounce             // summary of the sender's digest: if yours differs, send it
 	frameDigest               // one byte (1: send me yours), then the sender's digest
 	frameDiffer               // answers an announcement or digest where ours fits no frame: our summary
+	frameRemoved              // the last one: the message by which your key was removed
 )
 
 const (

@@ -4,6 +4,8 @@
 package mesh
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -60,11 +62,15 @@ type roll struct {
 }
 
 // update takes over what memberlist knows, keyed by clusterID, for all pinned
-// clusters, and returns those whose state changed.
+// clusters (in order), forgets the others, and returns those whose state changed.
 func (r *roll) update(pins []Pin, known map[string]memberlist.NodeStateType, now time.Time) []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var changed []Member
+	maps.DeleteFunc(r.members, func(id string, _ Member) bool {
+		_, pinned := slices.BinarySearchFunc(pins, id, func(p Pin, id string) int { return cmp.Compare(p.ClusterID, id) })
+		return !pinned
+	})
 	for _, pin := range pins {
 		m, met := r.members[pin.ClusterID]
 		state, ok := known[pin.ClusterID]

@@ -45,6 +45,7 @@ type Mesh struct {
 
 	mu         sync.Mutex
 	complaints map[string]string // what was last logged about a member
+	dismissals map[string]bool   // members that told us that our key was removed
 }
 
 // New opens the port, so that one that is in use is reported early, and starts
@@ -68,7 +69,7 @@ func New(o Options) (_ *Mesh, err error) {
 			return nil, fmt.Errorf("open mesh port %s: %w", o.Listen, err)
 		}
 	}
-	m := &Mesh{options: o, roll: &roll{members: map[string]Member{}}, complaints: map[string]string{}}
+	m := &Mesh{options: o, roll: &roll{members: map[string]Member{}}, complaints: map[string]string{}, dismissals: map[string]bool{}}
 	if m.metrics, err = newMetrics(o.Metrics); err != nil {
 		return nil, err
 	}
@@ -104,8 +105,10 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 		changed: make(chan struct{}, 1),
 	}
 	m.server = newServer(o.State, o.Credential, o.Trust.isPeer, m.metrics)
+	m.server.told = m.told
 	m.funnel = newFunnel(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)
+	m.port.farewell = o.Farewell
 	m.port.handlers[protocolPacket] = m.knocking(packets.accept)
 	m.port.handlers[protocolStream] = m.knocking(m.transport.acceptStream)
 	m.port.handlers[protocolRPC] = m.funnel.put
@@ -245,6 +248,9 @@ func (m *Mesh) other(id string) string {
 }
 
 func (m *Mesh) merge(msg []byte, introducer string) (v verdict, pull bool) {
+	if introducer != "" && !m.options.Trust.isPeer(introducer) {
+		return rejected, false // it was removed while it talked
+	}
 	isFresh, pull, err := m.options.State.Merge(msg, introducer)
 	result := "known"
 	switch {
@@ -268,6 +274,8 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 		if pull {
 			m.pulls.request(peer)
 		}
+	case frameRemoved:
+		m.dismissed(peer, payload)
 	case frameAnnounce:
 		if theirs, differs := m.differs(payload); differs && !m.spreader.sendDigest(peer, true) {
 			m.pulls.requestFor(peer, theirs)

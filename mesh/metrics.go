@@ -19,6 +19,7 @@ const (
 	dropGarbage     = "garbage"     // not TLS
 	dropHandshake   = "handshake"   // TLS, but not ours: version, protocol, certificate
 	dropUnpinned    = "unpinned"    // a key that no pin knows
+	dropRemoved     = "removed"     // a key that was removed
 	dropTimeout     = "timeout"     // a handshake that did not finish in time
 	dropGone        = "gone"        // the other end went away during the handshake
 	dropEvicted     = "evicted"     // a handshake that gave way to a newer one

@@ -5,6 +5,7 @@ package mesh
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,6 +57,9 @@ type Options struct {
 	// Credential makes what is handed to a pinned peer that asks for a
 	// credential to this cluster, at most 64 KiB.
 	Credential func(ctx context.Context, peer string) ([]byte, error)
+	// Farewell is the message by which a key was removed, nil when there is
+	// none; its owner is told when it comes back.
+	Farewell func(key ed25519.PublicKey) []byte
 	// MemberChanged is called for every change of a member's state, in order,
 	// from one goroutine.
 	MemberChanged func(Member)
@@ -87,6 +91,9 @@ func (o *Options) complete() error {
 	}
 	if o.Credential == nil {
 		o.Credential = func(context.Context, string) ([]byte, error) { return nil, errNoCredentials }
+	}
+	if o.Farewell == nil {
+		o.Farewell = func(ed25519.PublicKey) []byte { return nil }
 	}
 	if o.MemberChanged == nil {
 		o.MemberChanged = func(Member) {}

@@ -230,7 +230,9 @@ func (p *packets) read(l *line, c *packetConn) {
 			p.metrics.dropped(err)
 			return
 		}
-		l.hear(c, kind == frameIdle)
+		if kind != frameRemoved { // which is no reason to dial again soon
+			l.hear(c, kind == frameIdle)
+		}
 		if !p.trusted(l.id) { // the pin was removed meanwhile
 			return
 		}

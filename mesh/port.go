@@ -6,6 +6,7 @@ package mesh
 import (
 	"container/list"
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type port struct {
 	config   *tls.Config
 	auth     *authenticator
 	handlers map[string]handler
+	farewell func(key ed25519.PublicKey) []byte
 	metrics  *metrics
 
 	mu         sync.Mutex
@@ -52,6 +54,7 @@ func newPort(l net.Listener, auth *authenticator, m *metrics) *port {
 		config:   auth.server(),
 		auth:     auth,
 		handlers: map[string]handler{},
+		farewell: func(ed25519.PublicKey) []byte { return nil },
 		metrics:  m,
 		peers:    map[string]int{},
 		conns:    map[*peerConn]struct{}{},
@@ -117,6 +120,13 @@ func (p *port) admit(ctx context.Context, raw net.Conn) {
 	var id string
 	if err == nil {
 		id, err = p.auth.peer(conn.ConnectionState())
+	}
+	if errors.Is(err, ErrRemoved) && !evicted {
+		p.metrics.drop(dropRemoved)
+		if key, err := peerKey(conn.ConnectionState()); err == nil {
+			p.bidFarewell(conn, key)
+			return
+		}
 	}
 	if err != nil {
 		_ = raw.Close()

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The service has two methods and no message structure of its own: requests
+// The service has three methods and no message structure of its own: requests
 // and answers are opaque bytes (a digest, signed messages, a kubeconfig), so
 // there is no schema to generate code from. Any change of meaning is a new
 // method.
@@ -29,6 +29,7 @@ const (
 	rpcService    = "roster.mesh.v1.Mesh"
 	rpcPull       = "Pull"       // digest → stream of messages that it lacks
 	rpcCredential = "Credential" // nothing → credential for the caller
+	rpcTell       = "Tell"       // message → nothing, once it is merged
 
 	// maxMessage bounds one replicated message: a payload of 1 MiB, its key,
 	// numbers and signature.
@@ -106,6 +107,7 @@ type server struct {
 	state      State
 	credential func(ctx context.Context, peer string) ([]byte, error)
 	trusted    func(peer string) bool
+	told       func(peer string, msg []byte) error
 	metrics    *metrics
 
 	mu      sync.Mutex
@@ -138,7 +140,7 @@ func (s *server) grpc() *grpc.Server {
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rpcService,
 		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: rpcCredential, Handler: handleCredential}},
+		Methods:     []grpc.MethodDesc{{MethodName: rpcCredential, Handler: handleCredential}, {MethodName: rpcTell, Handler: handleTell}},
 		Streams:     []grpc.StreamDesc{{StreamName: rpcPull, Handler: handlePull, ServerStreams: true}},
 	}, s)
 	return g
@@ -233,6 +235,23 @@ func handleCredential(srv any, ctx context.Context, decode func(any) error, _ gr
 		return nil, status.Error(codes.Internal, "credential is too large")
 	}
 	return credential, nil
+}
+
+func handleTell(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc.MethodHandler's order of arguments
+	s := srv.(*server)
+	id, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var msg []byte
+	if err := decode(&msg); err != nil {
+		return nil, err
+	}
+	if err := s.told(id, msg); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, "the message is not taken")
+	}
+	return []byte{}, nil
 }
 
 // ticket allows a peer five credentials, then one every ten seconds: each is a

@@ -35,7 +35,8 @@ type authenticator struct {
 	trust       *Trust
 }
 
-// server accepts every pinned key but our own.
+// server accepts every pinned key but our own, and lets removed ones in as far
+// as the farewell.
 func (a *authenticator) server() *tls.Config {
 	return &tls.Config{
 		Certificates:           []tls.Certificate{a.certificate},
@@ -45,6 +46,9 @@ func (a *authenticator) server() *tls.Config {
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			_, err := a.peer(state)
+			if errors.Is(err, ErrRemoved) {
+				return nil // it is told so, and no more
+			}
 			return err
 		},
 	}
@@ -90,6 +94,9 @@ func (a *authenticator) peer(state tls.ConnectionState) (string, error) {
 	key, err := peerKey(state)
 	if err != nil {
 		return "", err
+	}
+	if a.trust.Removed(key) {
+		return "", ErrRemoved
 	}
 	id, ok := a.trust.ClusterID(key)
 	if !ok || !a.trust.isPeer(id) {

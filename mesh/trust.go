@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,8 @@ var (
 	ErrKeyInUse = errors.New("this key is pinned for another cluster")
 	// ErrInvalidPin is returned when a clusterID or a key cannot be one.
 	ErrInvalidPin = errors.New("not a valid cluster ID and Ed25519 public key")
+	// ErrRemoved is returned for a key that was removed.
+	ErrRemoved = errors.New("this key was removed from the group")
 	// ErrTrustFull is returned when an introduction would exceed the table's bound.
 	ErrTrustFull = fmt.Errorf("more than %d clusters are pinned", maxPins)
 )
@@ -41,7 +44,8 @@ type Pin struct {
 }
 
 // Trust is the pin table. The first pin of a clusterID wins, no key speaks for
-// two clusters, and pins ignore names. Its own cluster is in it from the start
+// two clusters, and pins ignore names. A removed key is never pinned again,
+// whatever its clusterID. Its own cluster is in it from the start
 // and is not listed by Pins.
 //
 // All methods are safe for concurrent use.
@@ -51,7 +55,9 @@ type Trust struct {
 
 	mu       sync.RWMutex
 	pins     map[string]Pin
-	owners   map[string]string // public key → clusterID
+	owners   map[string]string   // public key → clusterID
+	removed  map[string]struct{} // public keys
+	ended    map[string]struct{} // clusterIDs whose pins ended, for takeEnded
 	watchers map[chan struct{}]struct{}
 }
 
@@ -64,6 +70,8 @@ func NewTrust(self Pin, changed func(Pin)) *Trust {
 		changed:  changed,
 		pins:     map[string]Pin{self.ClusterID: self},
 		owners:   map[string]string{string(self.PublicKey): self.ClusterID},
+		removed:  map[string]struct{}{},
+		ended:    map[string]struct{}{},
 		watchers: map[chan struct{}]struct{}{},
 	}
 }
@@ -98,6 +106,9 @@ func (t *Trust) add(p Pin, introduced bool) error {
 func (t *Trust) record(p Pin, introduced bool) (fresh bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, ok := t.removed[string(p.PublicKey)]; ok {
+		return false, ErrRemoved
+	}
 	if held, ok := t.pins[p.ClusterID]; ok {
 		if !held.PublicKey.Equal(p.PublicKey) {
 			return false, ErrPinned
@@ -119,6 +130,57 @@ func (t *Trust) record(p Pin, introduced bool) (fresh bool, err error) {
 		signal(w)
 	}
 	return true, nil
+}
+
+// Remove ends the pin of a key for ever: it is pinned no more, whoever vouches
+// for it. The cluster's connections end within moments. Its own key is refused
+// to others from then on, and else stays what it is.
+func (t *Trust) Remove(key ed25519.PublicKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.removed[string(key)] = struct{}{}
+	if id, ok := t.owners[string(key)]; ok {
+		t.unpin(id)
+	}
+}
+
+// Forget ends a cluster's pin, which may be made again.
+func (t *Trust) Forget(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unpin(id)
+}
+
+// unpin is called with the lock held.
+func (t *Trust) unpin(id string) {
+	p, ok := t.pins[id]
+	if !ok || id == t.self {
+		return
+	}
+	delete(t.pins, id)
+	delete(t.owners, string(p.PublicKey))
+	t.ended[id] = struct{}{}
+	for w := range t.watchers {
+		signal(w)
+	}
+}
+
+// Removed says that a key was removed.
+func (t *Trust) Removed(key ed25519.PublicKey) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, ok := t.removed[string(key)]
+	return ok
+}
+
+// takeEnded returns, once, the clusters whose pins ended, even if they were
+// pinned again.
+func (t *Trust) takeEnded() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := slices.Collect(maps.Keys(t.ended))
+	clear(t.ended)
+	return ids
 }
 
 // Key is the key that is pinned for a clusterID. It must not be changed.

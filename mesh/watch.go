@@ -54,6 +54,7 @@ func (m *Mesh) watch(ctx context.Context) {
 			continue
 		case <-timer.C:
 		case <-pins:
+			m.dismiss()
 			m.pulls.reconsider()
 		case <-m.delegate.changed:
 		}
@@ -68,10 +69,11 @@ func (m *Mesh) refresh(ctx context.Context) {
 		m.options.Log.Debug("inspect members", "error", err)
 		return
 	}
+	before := len(m.roll.present())
 	changed := m.roll.update(m.options.Trust.Pins(), known, time.Now())
 	present := m.roll.present()
 	m.members.Store(int64(len(present) + 1))
-	if len(changed) > 0 {
+	if len(changed) > 0 || len(present) != before {
 		m.spreader.setNeighbours(neighbours(m.options.Identity.ClusterID, present))
 	}
 	m.count()

@@ -12,7 +12,7 @@ import (
 // lacks says whether the sender of a digest holds something that we do not. It may
 // err on the side of yes.
 func (s *State) lacks(d *digest) bool {
-	return slices.ContainsFunc(d.origins, func(od originDigest) bool {
+	return s.removals.lacks(&d.removals) || slices.ContainsFunc(d.origins, func(od originDigest) bool {
 		o := s.origins[od.origin]
 		switch {
 		case o == nil:
@@ -110,11 +110,12 @@ func (o *origin) otherHeads(od *originDigest) bool {
 	})
 }
 
-// delta lists the messages that the sender of a digest lacks: per origin its Cluster
-// entry, the other entries in the order of their numbers, then its heads. The Cluster
-// entry goes first because it introduces the origin.
+// delta lists the messages that the sender of a digest lacks: the removals, since they
+// decide whose entries count; then per origin its Cluster entry, the other entries in the
+// order of their numbers, and its heads. The Cluster entry goes first because it introduces
+// the origin.
 func (s *State) delta(d *digest) [][]byte {
-	var msgs [][]byte
+	msgs := s.removals.delta(&d.removals)
 	for _, id := range s.ids() {
 		o := s.origins[id]
 		od := d.of(id)

@@ -23,8 +23,9 @@ const (
 // the contents alone: equal hashes mean equal contents, whatever else (a frontier) the
 // two sides know differently.
 type digest struct {
-	hash    [32]byte
-	origins []originDigest // ascending, unique
+	hash     [32]byte
+	origins  []originDigest // ascending, unique
+	removals [removalBuckets][8]byte
 }
 
 type originDigest struct {
@@ -56,6 +57,7 @@ type summary [16]byte
 const (
 	digestHash protowire.Number = iota + 1
 	digestOrigin
+	digestRemovals // the hashes of all buckets; absent when there are none
 )
 
 const (
@@ -75,7 +77,7 @@ const (
 )
 
 func (s *State) digest() digest {
-	var d digest
+	d := digest{removals: s.removals.digest()}
 	for _, id := range s.ids() {
 		o := s.origins[id]
 		od := originDigest{origin: id, completed: o.completed, held: o.held(), full: o.full()}
@@ -147,7 +149,39 @@ func (d *digest) contents() [32]byte {
 		}
 		h.Write(b)
 	}
+	h.Write(appendBytes(nil, digestRemovals, d.encodeRemovals()))
 	return [32]byte(h.Sum(nil))
+}
+
+func (d *digest) encodeRemovals() []byte {
+	if d.removals == [removalBuckets][8]byte{} {
+		return nil
+	}
+	return bytes.Join(slices.Collect(func(yield func([]byte) bool) {
+		for i := range d.removals {
+			if !yield(d.removals[i][:]) {
+				return
+			}
+		}
+	}), nil)
+}
+
+// takeRemovals is the inverse of encodeRemovals.
+func (d *digest) takeRemovals(r *reader) {
+	b := r.bytes(digestRemovals, removalBuckets*8)
+	if b == nil || r.err != nil {
+		return
+	}
+	if len(b) != removalBuckets*8 {
+		r.err = fmt.Errorf("%w: removals of a digest", ErrMalformed)
+		return
+	}
+	for i := range d.removals {
+		d.removals[i] = [8]byte(b[i*8:])
+	}
+	if d.removals == [removalBuckets][8]byte{} {
+		r.err = fmt.Errorf("%w: removals of a digest", ErrMalformed)
+	}
 }
 
 func (d *digest) encode() []byte {
@@ -169,7 +203,7 @@ func (d *digest) encode() []byte {
 		c = appendUint(c, originFull, flag(o.full))
 		b = appendBytes(b, digestOrigin, c)
 	}
-	return b
+	return appendBytes(b, digestRemovals, d.encodeRemovals())
 }
 
 func decodeDigest(b []byte) (digest, error) {
@@ -194,6 +228,7 @@ func decodeDigest(b []byte) (digest, error) {
 		}
 		d.origins = append(d.origins, o)
 	}
+	d.takeRemovals(&r)
 	if err := r.done(); err != nil {
 		return digest{}, err
 	}

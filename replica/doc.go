@@ -46,11 +46,22 @@
 // repeat is absent and freed, except withdrawn entries: they survive, because their
 // origin may have forgotten them while their copies live on.
 //
+// # Removals
+//
+// A removal says that a key speaks for no cluster any more. It is signed by the member that
+// orders it (by the cluster itself when it leaves), and is in nobody's set: it outlives its
+// author's epochs and its author. The removals that are held are a set that only grows.
+// Nothing takes one back; so two members that remove each other are both removed, and what
+// was removed by a cluster that is removed itself stays removed. What the key published is
+// dropped, whatever arrives later. A removal counts when its author's key is pinned, or when
+// it comes in the delta of a pinned member: nobody can tell whether its author knew of his
+// own removal, and to keep a key out errs on the safe side.
+//
 // # Laws
 //
 // The tests state them; a change that breaks one is wrong.
 //
-//  1. Merge is idempotent, commutative and associative: entries and heads, duplicated
+//  1. Merge is idempotent, commutative and associative: entries, heads and removals, duplicated
 //     and in any order, give the same contents.
 //  2. b.Merge(a.Delta(b.Digest())) holds what a holds; after both directions the digests
 //     are equal.
@@ -58,7 +69,8 @@
 //     change nothing, whenever they arrive.
 //  4. Nothing is deleted that its origin did not delete: [Replica.Absent] answers true
 //     only with signed proof.
-//  5. No entry is held that its origin did not sign.
+//  5. No entry is held that its origin did not sign, nor one of a key that is known to be
+//     removed.
 //
 // Law 1 and law 2 hold within the [Limits]. Of an origin that exceeds them each member keeps
 // what came first, and may keep other entries than its peers. It says so in its digest, is

@@ -19,6 +19,8 @@ type Keyring interface {
 	// Introduce pins the key of an unknown origin, whose self-signed Cluster entry came in
 	// the delta of the pinned member introducer. An error refuses it.
 	Introduce(origin string, key ed25519.PublicKey, introducer string) error
+	// Remove ends the pin of a key, and refuses the key from then on.
+	Remove(key ed25519.PublicKey)
 }
 
 // Options are what a replica starts with.
@@ -31,7 +33,12 @@ type Options struct {
 	// merged. It is called without locks held, from the merging goroutine; calls may
 	// overlap, and it must not block.
 	Changed func([]Change)
-	Limits  Limits
+	// Removed, if set, is told of every removal that was merged, our own ones included, as Changed is; first: nothing
+	// was known of that key's removal before.
+	Removed func(r Removal, first bool)
+	// Removals were recorded by an earlier start. The keyring knows of them already.
+	Removals []Removal
+	Limits   Limits
 }
 
 // Replica is a [State] that is safe for concurrent use, with the key that writes to it.
@@ -40,6 +47,7 @@ type Replica struct {
 	public  ed25519.PublicKey
 	keyring Keyring
 	changed func([]Change)
+	removed func(Removal, bool)
 
 	mu     sync.Mutex
 	state  *State
@@ -60,14 +68,24 @@ func New(o Options) (*Replica, error) {
 	if o.Changed == nil {
 		o.Changed = func([]Change) {}
 	}
+	if o.Removed == nil {
+		o.Removed = func(Removal, bool) {}
+	}
 	state := newState(o.Self, o.Limits)
+	for _, removal := range o.Removals {
+		m, err := decodeMessage(removal.msg)
+		if err != nil || m.removal == nil {
+			return nil, fmt.Errorf("a recorded removal of %s: %w", removal.ClusterID, cmp.Or(err, ErrMalformed))
+		}
+		state.mergeRemoval(m.removal, false)
+	}
 	author, err := newAuthor(state, o.PrivateKey, o.Epoch)
 	if err != nil {
 		return nil, err
 	}
 	return &Replica{
 		self: o.Self, public: o.PrivateKey.Public().(ed25519.PublicKey),
-		keyring: o.Keyring, changed: o.Changed, state: state, author: author,
+		keyring: o.Keyring, changed: o.Changed, removed: o.Removed, state: state, author: author,
 	}, nil
 }
 
@@ -163,9 +181,14 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	if err != nil {
 		return false, false, err
 	}
-	if known := r.known(m); known && (m.entry != nil || introducer == "") {
+	if m.removal != nil {
+		return r.mergeRemoval(m.removal, introducer)
+	}
+	known, removals := r.known(m)
+	if known && (m.entry != nil || introducer == "") {
 		return false, false, nil
-	} else if !known {
+	}
+	if !known {
 		if err := r.authenticate(m, introducer); err != nil {
 			return false, errors.Is(err, ErrUnknownOrigin), err
 		}
@@ -173,6 +196,10 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	}
 
 	r.mu.Lock()
+	if r.state.removals.changes != removals { // its key, perhaps, since it was checked
+		r.mu.Unlock()
+		return r.Merge(msg, introducer)
+	}
 	r.digest = nil
 	out, err := r.merge(m)
 	switch {
@@ -206,10 +233,15 @@ func (r *Replica) merge(m *message) (outcome, error) {
 
 // known spares the signature check of what is held, as most of what gossip brings. Of a head
 // that closes a delta it spares no more than that.
-func (r *Replica) known(m *message) bool {
+// removals tells whether any was merged since.
+func (r *Replica) known(m *message) (known bool, removals uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.state.origins[m.origin()]
+	return r.state.knows(m), r.state.removals.changes
+}
+
+func (s *State) knows(m *message) bool {
+	o := s.origins[m.origin()]
 	if o == nil {
 		return false
 	}

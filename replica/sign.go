@@ -19,12 +19,14 @@ const (
 	headDomain  = "roster/head/v1"
 )
 
-// Fields of a message: one of the two cores, the claim and the signature.
+// Fields of a message: one of the two cores, the claim and the signature; or a removal, which has no claim.
 const (
 	messageEntry protowire.Number = iota + 1
 	messageHead
 	messageClaim
 	messageSignature
+	messageRemoval
+	messageRemovalSignature
 )
 
 // signable is what the key signs; its hash is the identity of the message.
@@ -59,11 +61,12 @@ func encodeMessage(field protowire.Number, core []byte, claim [32]byte, signatur
 	return appendBytes(b, messageSignature, signature)
 }
 
-// message is a decoded message whose signature has not been checked yet: an entry or
-// a head.
+// message is a decoded message whose signature has not been checked yet: an entry, a head
+// or a removal.
 type message struct {
 	entry     *record
 	head      *headRecord
+	removal   *removalRecord
 	signed    []byte
 	signature []byte
 }
@@ -74,6 +77,18 @@ func decodeMessage(msg []byte) (*message, error) {
 		return nil, fmt.Errorf("%w: message of %d bytes, at most %d are allowed", ErrTooLarge, len(msg), MaxMessage)
 	}
 	r := reader{rest: msg}
+	if core := r.bytes(messageRemoval, maxRemoval); core != nil {
+		signature := make([]byte, ed25519.SignatureSize)
+		r.fixed(messageRemovalSignature, signature)
+		if err := r.done(); err != nil {
+			return nil, err
+		}
+		removal, err := decodeRemoval(msg, core, signature)
+		if err != nil {
+			return nil, err
+		}
+		return &message{removal: removal}, nil
+	}
 	entryCore := r.bytes(messageEntry, MaxMessage)
 	headCore := r.bytes(messageHead, MaxMessage)
 	var claim [32]byte

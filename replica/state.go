@@ -33,6 +33,8 @@ type State struct {
 	limits  Limits
 	origins map[string]*origin
 	total   int // bytes of all origins but ourselves
+
+	removals removals
 }
 
 // origin is what is held of one origin.

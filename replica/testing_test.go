@@ -21,10 +21,11 @@ func testKey(id string) ed25519.PrivateKey {
 
 // ring is a Keyring that knows some origins and introduces the others, or refuses to.
 type ring struct {
-	mu     sync.Mutex
-	keys   map[string]ed25519.PublicKey
-	via    map[string]string
-	refuse error
+	mu      sync.Mutex
+	keys    map[string]ed25519.PublicKey
+	via     map[string]string
+	removed map[string]bool
+	refuse  error
 }
 
 func newRing(known ...string) *ring {
@@ -48,8 +49,21 @@ func (r *ring) Introduce(origin string, key ed25519.PublicKey, introducer string
 	if r.refuse != nil {
 		return r.refuse
 	}
+	if r.removed[string(key)] {
+		return ErrRemoved
+	}
 	r.keys[origin], r.via[origin] = key, introducer
 	return nil
+}
+
+func (r *ring) Remove(key ed25519.PublicKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.removed == nil {
+		r.removed = map[string]bool{}
+	}
+	r.removed[string(key)] = true
+	maps.DeleteFunc(r.keys, func(_ string, held ed25519.PublicKey) bool { return held.Equal(key) })
 }
 
 func newReplica(t testing.TB, id string, epoch uint64, known ...string) *Replica {

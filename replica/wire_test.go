@@ -32,6 +32,9 @@ func samples(t testing.TB) map[string][]byte {
 	publish(t, b, Key{KindRule, "r"}, Live, "x")
 	samples["digest"] = a.Digest()
 	samples["digest-of-two"] = b.Digest()
+	removal := removalOf(t, a, "c", 1)
+	merge(t, b, removal)
+	samples["removal"], samples["digest-with-removal"] = removal, b.Digest()
 	return samples
 }
 
@@ -198,9 +201,12 @@ func FuzzDecodeMessage(f *testing.F) {
 			return
 		}
 		var again []byte
-		if m.entry != nil {
+		switch {
+		case m.removal != nil:
+			again = appendBytes(appendBytes(nil, messageRemoval, encodeRemoval(&m.removal.Removal)), messageRemovalSignature, m.removal.signature)
+		case m.entry != nil:
 			again = encodeMessage(messageEntry, encodeEntry(&m.entry.Entry), m.entry.claim, m.signature)
-		} else {
+		default:
 			again = encodeMessage(messageHead, encodeHead(&m.head.Head), m.head.Set, m.signature)
 		}
 		if !bytes.Equal(again, b) {

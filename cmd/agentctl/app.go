@@ -37,6 +37,8 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		},
 		Commands: []*cli.Command{
 			joinCommand(g),
+			leaveCommand(g),
+			removeCommand(g),
 			membersCommand(g),
 			clustersCommand(g),
 			statusCommand(g),

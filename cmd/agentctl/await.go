@@ -23,9 +23,13 @@ const waitPeriod = 200 * time.Millisecond
 type waitError struct {
 	After   time.Duration
 	Missing []string // one line each
+	Text    string   // "" for that of a swap
 }
 
 func (e *waitError) Error() string {
+	if e.Text != "" {
+		return e.Text
+	}
 	return fmt.Sprintf("the swap is done, but after %s the clusters are not synced:", e.After)
 }
 
@@ -49,6 +53,9 @@ func awaitSynced(ctx context.Context, halves [2]*half, pastes [2]*paste, timeout
 				progress("cluster %s on %s: %s", halves[i].name(), pastes[i].cluster.GetName(), v.short)
 			}
 			last[i] = v
+			if v.refused != "" {
+				return pastes[i].to.errorf("cluster %s is refused: %s", pastes[i].cluster.GetName(), v.refused)
+			}
 		}
 		if last[0].ok && last[1].ok {
 			return nil
@@ -81,6 +88,7 @@ type view struct {
 	ok      bool
 	short   string   // for progress
 	reasons []string // when not ok: everything, never empty
+	refused string   // that waiting is of no use, because its key was removed
 }
 
 func unsynced(short string, reasons ...string) view { return view{short: short, reasons: reasons} }
@@ -105,6 +113,8 @@ func synced(u *unstructured.Unstructured) view {
 		cond := condition(c, kind)
 		switch {
 		case cond == nil, cond.ObservedGeneration != 0 && cond.ObservedGeneration < c.Generation:
+		case cond.Reason == v1alpha1.MemberRemoved:
+			return view{short: "refused", reasons: []string{explain(cond)}, refused: oneLine(cond.Message)}
 		case cond.Status != metav1.ConditionTrue:
 			reasons = append(reasons, explain(cond))
 			words = append(words, kind+"="+cond.Reason)

@@ -19,6 +19,13 @@ func checkOrphans(_ context.Context, x *examination) []diagnosis {
 	var out []diagnosis
 	for _, p := range x.patients {
 		for _, rule := range p.rules {
+			if _, orphaned := rule.Annotations[v1alpha1.AnnotationOrphaned]; orphaned {
+				out = append(out, diagnosis{
+					Severity: isWarning, Cluster: p.name(),
+					Message: fmt.Sprintf("rule %s is an orphan: the cluster that it is from left the group or was removed, and the rule is paused; take it over, or delete it", rule.Name),
+					Fix:     p.kubectl("annotate", "resourcesyncrule", rule.Name, v1alpha1.AnnotationOwnerClusterID+"-", v1alpha1.AnnotationOrphaned+"-") + " && " + p.kubectl("label", "resourcesyncrule", rule.Name, v1alpha1.LabelOwnerClusterID+"-"),
+				})
+			}
 			cond := meta.FindStatusCondition(rule.Status.Conditions, conditionOrphans)
 			if cond == nil || cond.Status != metav1.ConditionTrue {
 				continue

@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // apiServer answers the few requests that agentctl makes, over HTTP, so that the real client is
@@ -226,15 +227,19 @@ func (s *apiServer) read(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, u.Object)
 }
 
-// list knows selectors by the presence of a label and by name, and pages.
+// list knows selectors by labels and by name, and pages.
 func (s *apiServer) list(w http.ResponseWriter, r *http.Request, k kind) {
 	var paths []string
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		status(w, http.StatusBadRequest, "BadRequest", err.Error())
+		return
+	}
 	for p, u := range s.objects {
-		_, labelled := u.GetLabels()[r.URL.Query().Get("labelSelector")]
 		name, byName := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 		switch {
 		case u.GetKind() != k.Kind, !strings.HasPrefix(p, r.URL.Path+"/") && r.URL.Path != k.path+"/"+k.Name,
-			r.URL.Query().Get("labelSelector") != "" && !labelled, byName && name != u.GetName():
+			!selector.Matches(labels.Set(u.GetLabels())), byName && name != u.GetName():
 		default:
 			paths = append(paths, p)
 		}

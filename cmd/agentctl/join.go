@@ -25,6 +25,7 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 			&cli.StringFlag{Name: "peer-context", Usage: "`CONTEXT` that leads to the other cluster"},
 			&cli.StringFlag{Name: "peer-kubeconfig", Usage: "kubeconfig `FILE` of the other cluster, when it is another file"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what would be written, and write nothing"},
+			&cli.BoolFlag{Name: "replace-key", Usage: "give the cluster of --context a new key first: its own was removed from the group, or is lost"},
 			&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until both clusters are synced"},
 		},
 		Action: func(c *cli.Context) error {
@@ -34,7 +35,7 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 			o := joinOptions{
 				kubeconfig: g.kubeconfig.text, context: g.context.text, namespace: g.namespace.text, output: g.output.text,
 				peerKubeconfig: c.String("peer-kubeconfig"), peerContext: c.String("peer-context"),
-				dryRun: c.Bool("dry-run"), timeout: c.Duration("timeout"),
+				dryRun: c.Bool("dry-run"), replaceKey: c.Bool("replace-key"), timeout: c.Duration("timeout"),
 			}
 			return o.run(c.Context, c.App.Writer, c.App.ErrWriter)
 		},
@@ -44,7 +45,7 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 type joinOptions struct {
 	kubeconfig, context, peerKubeconfig, peerContext string
 	namespace, output                                string
-	dryRun                                           bool
+	dryRun, replaceKey                               bool
 	timeout                                          time.Duration
 }
 
@@ -54,6 +55,15 @@ func (o joinOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	a, b, err := o.open()
 	if err != nil {
 		return err
+	}
+	if o.replaceKey {
+		if o.dryRun {
+			return usagef("--replace-key and --dry-run do not go together: what would be swapped has the key that is not made yet")
+		}
+		end := endOptions{side: a, output: o.output, timeout: o.timeout, stdout: stdout, stderr: stderr}
+		if err := end.replaceKey(ctx, b, progress); err != nil {
+			return err
+		}
 	}
 	halves, pastes, err := o.prepareSwap(ctx, a, b)
 	if err != nil {
@@ -110,6 +120,9 @@ func (o joinOptions) prepareSwap(ctx context.Context, a, b *side) ([2]*half, [2]
 		var err error
 		if halves[i], err = readSettled(ctx, s, o.namespace, o.timeout); err != nil {
 			return halves, pastes, err
+		}
+		if why := removedFrom(halves[i].cluster); why != "" {
+			return halves, pastes, s.errorf("%s", why)
 		}
 	}
 	if halves[0].id() == halves[1].id() {

@@ -168,7 +168,7 @@ func sameKey(there *unstructured.Unstructured, h *half) error {
 	old, _, _ := unstructured.NestedString(there.Object, "spec", "mesh", "publicKey")
 	offered, _, _ := unstructured.NestedString(h.cluster.Object, "spec", "mesh", "publicKey")
 	if old != "" && old != offered {
-		return fmt.Errorf("cluster %s (%s) is known there with another mesh key; a group never changes the key of a member by a swap", there.GetName(), h.id())
+		return fmt.Errorf("cluster %s (%s) is known there with another mesh key; a group never changes the key of a member by a swap; end the old key with agentctl join --replace-key, or agentctl remove there", there.GetName(), h.id())
 	}
 	return nil
 }

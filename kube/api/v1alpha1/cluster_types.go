@@ -266,6 +266,9 @@ const (
 	ConditionClustersSynced = "ClustersSynced"
 	// ConditionMember: the mesh has contact with the cluster's agent; the reason is one of Member….
 	ConditionMember = "Member"
+	// ConditionRemovalsConfirmed, on the Local Cluster: every member has confirmed the removals that were ordered
+	// here; the message has a RemovalLine for each.
+	ConditionRemovalsConfirmed = "RemovalsConfirmed"
 )
 
 // The reasons of ConditionMember.
@@ -276,4 +279,5 @@ const (
 	MemberFailed  = "Failed"
 	MemberLeft    = "Left"
 	MemberUnknown = "Unknown"
+	MemberRemoved = "Removed"
 )

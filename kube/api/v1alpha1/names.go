@@ -48,6 +48,13 @@ const (
 	// from what it has now.
 	AnnotationConfirmRestore = Prefix + "confirm-restore"
 
+	// AnnotationLeave on a cluster's own Cluster object, set by a person in that cluster, makes its agent leave the
+	// group and go on alone under a new key. The value is the public key that is given up (RequestKey).
+	AnnotationLeave = LocalPrefix + "leave"
+	// AnnotationRemove on the Cluster object of another cluster, set by a person, removes that cluster from the
+	// group for all its members. The value is the public key that is removed (RequestKey).
+	AnnotationRemove = LocalPrefix + "remove"
+
 	// LabelCoreSyncResource marks the ResourceSyncRules that the existing controller makes for its
 	// own core resources. They describe what Roster does without a rule.
 	LabelCoreSyncResource = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"

@@ -1,0 +1,290 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica"
+)
+
+const (
+	// removalsSecret is the first of the Secrets that keep removals; the others have -2, -3, … after it. A Secret
+	// holds 1 MiB, and a removal takes some 450 bytes.
+	removalsSecret = "roster-removals"
+	removalsEach   = 1000
+	departedKey    = "departed" // in identitySecret: the clusterIDs that were members when this cluster left
+)
+
+// removal is one that is held, and how far it has been carried out here.
+type removal struct {
+	replica.Removal
+	ended   bool     // what that cluster had here has ended; what turns up later was put there by somebody
+	ordered bool     // by a person in this cluster
+	waiting []string // of an ordered one: clusterIDs of the members that have not confirmed it
+}
+
+// removals are those that are held here, in the order in which they are recorded. The zero value holds none.
+type removals struct {
+	recording sync.Mutex // from reading what to record to having recorded it
+
+	mu       sync.Mutex
+	list     []*removal
+	departed map[string]struct{} // who was a member of a group that this cluster left
+}
+
+func (r *removals) find(id string, key ed25519.PublicKey) *removal {
+	for _, held := range r.list {
+		if held.ClusterID == id && held.PublicKey.Equal(key) {
+			return held
+		}
+	}
+	return nil
+}
+
+// take adds a removal, or another statement of the same.
+func (r *removals) take(now replica.Removal, ordered bool, waiting []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held := r.find(now.ClusterID, now.PublicKey); held != nil {
+		held.Removal = now
+		return
+	}
+	r.list = append(r.list, &removal{Removal: now, ordered: ordered, waiting: waiting})
+}
+
+// mentions says that the cluster was removed, or was in a group that this one left.
+func (r *removals) mentions(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.departed[id]; ok {
+		return true
+	}
+	return slices.ContainsFunc(r.list, func(held *removal) bool { return held.ClusterID == id })
+}
+
+// mentioned lists the clusters that mentions is true of.
+func (r *removals) mentioned() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := maps.Clone(r.departed)
+	if ids == nil {
+		ids = map[string]struct{}{}
+	}
+	for _, held := range r.list {
+		ids[held.ClusterID] = struct{}{}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// of returns the removal of a key, whatever the cluster.
+func (r *removals) of(key ed25519.PublicKey) (removal, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, held := range r.list {
+		if held.PublicKey.Equal(key) {
+			return *held, true
+		}
+	}
+	return removal{}, false
+}
+
+func (r *removals) all() []removal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]removal, 0, len(r.list))
+	for _, held := range r.list {
+		copied := *held
+		copied.waiting = slices.Clone(held.waiting)
+		out = append(out, copied)
+	}
+	return out
+}
+
+// change alters one that is held.
+func (r *removals) change(of replica.Removal, alter func(*removal)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held := r.find(of.ClusterID, of.PublicKey); held != nil {
+		alter(held)
+	}
+}
+
+// depart adds clusters that this one leaves.
+func (r *removals) depart(ids []string) (all []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.departed == nil {
+		r.departed = map[string]struct{}{}
+	}
+	for _, id := range ids {
+		r.departed[id] = struct{}{}
+	}
+	return slices.Sorted(maps.Keys(r.departed))
+}
+
+// gone says that a cluster is not in the group any more: it left, was removed, or this cluster left the group that it
+// is in; and was not admitted again since.
+func (s *session) gone(id string) bool {
+	if id == s.clusterID || !s.removals.mentions(id) {
+		return false
+	}
+	_, pinned := s.trust.Key(id)
+	return !pinned
+}
+
+// removalRecord is a removal as it is kept.
+type removalRecord struct {
+	Message []byte   `json:"message"` // as it was signed
+	Ended   bool     `json:"ended,omitempty"`
+	Ordered bool     `json:"ordered,omitempty"`
+	Waiting []string `json:"waiting,omitempty"`
+}
+
+func removalsName(i int) string {
+	if i == 0 {
+		return removalsSecret
+	}
+	return fmt.Sprintf("%s-%d", removalsSecret, i+1)
+}
+
+// removals reads what was recorded. What cannot be read is an error: to go on without it would trust a removed key.
+func (p *private) removals(ctx context.Context, log *slog.Logger) ([]*removal, error) {
+	var out []*removal
+	for i := 0; ; i++ {
+		name := removalsName(i)
+		secret, err := p.client.Secrets(p.namespace).Read(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read Secret %s/%s: %w", p.namespace, name, err)
+		}
+		for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
+			var record removalRecord
+			err := json.Unmarshal(secret.Data[key], &record)
+			var held replica.Removal
+			if err == nil {
+				held, err = replica.ParseRemoval(record.Message)
+			}
+			if err != nil {
+				log.Error("a recorded removal cannot be read and is ignored; members tell of it again", "secret", p.namespace+"/"+name, "key", key, "error", err)
+				continue
+			}
+			out = append(out, &removal{Removal: held, ended: record.Ended, ordered: record.Ordered, waiting: record.Waiting})
+		}
+	}
+}
+
+// recordRemovals makes the Secrets hold these removals. Where they are does not matter.
+func (p *private) recordRemovals(ctx context.Context, all []removal) error {
+	for i, chunk := range slices.Collect(slices.Chunk(all, removalsEach)) {
+		data := make(map[string][]byte, len(chunk))
+		for _, held := range chunk {
+			record, err := json.Marshal(removalRecord{Message: held.Message(), Ended: held.ended, Ordered: held.ordered, Waiting: held.waiting})
+			if err != nil {
+				return fmt.Errorf("encode removal: %w", err)
+			}
+			sum := sha256.Sum256(held.PublicKey)
+			data[held.ClusterID+"."+hex.EncodeToString(sum[:8])] = record
+		}
+		err := p.record(ctx, &kube.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: removalsName(i), Namespace: p.namespace, Labels: managedLabels()},
+			Data:       data,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordRemovals keeps what is held now.
+func (s *session) recordRemovals(ctx context.Context) error {
+	s.removals.recording.Lock()
+	defer s.removals.recording.Unlock()
+	return s.private.recordRemovals(ctx, s.removals.all())
+}
+
+// recall takes in what an earlier start recorded, before any key is trusted.
+func (s *session) recall(ctx context.Context) error {
+	list, err := s.private.removals(ctx, s.log)
+	if err != nil {
+		return err
+	}
+	departed, err := s.private.departed(ctx)
+	if err != nil {
+		return err
+	}
+	s.removals.list = list
+	s.removals.depart(departed)
+	return nil
+}
+
+// givenUp says that the key which this cluster's Cluster object records is no longer the cluster's: it left under it,
+// or a person has asked for another one.
+func (s *session) givenUp(own *v1alpha1.Cluster) bool {
+	key := recordedKey(own)
+	if key == nil {
+		return false
+	}
+	_, removed := s.removals.of(key)
+	return removed || own.Annotations[v1alpha1.AnnotationLeave] == v1alpha1.RequestKey(key)
+}
+
+// departed reads which clusters this one has left.
+func (p *private) departed(ctx context.Context) ([]string, error) {
+	secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", p.namespace, identitySecret, err)
+	}
+	var ids []string
+	if data := secret.Data[departedKey]; len(data) > 0 {
+		if err := json.Unmarshal(data, &ids); err != nil {
+			return nil, fmt.Errorf("read Secret %s/%s, key %s: %w", p.namespace, identitySecret, departedKey, err)
+		}
+	}
+	return ids, nil
+}
+
+func (p *private) recordDeparted(ctx context.Context, ids []string) error {
+	data, err := json.Marshal(ids)
+	if err != nil {
+		return fmt.Errorf("encode the clusters that were left: %w", err)
+	}
+	return p.changeIdentity(ctx, func(secret *kube.Secret) bool {
+		if bytes.Equal(secret.Data[departedKey], data) {
+			return false
+		}
+		secret.Data[departedKey] = data
+		return true
+	})
+}
+
+// forgetPeer deletes the credential for a peer.
+func (p *private) forgetPeer(ctx context.Context, clusterID string) error {
+	err := p.client.Secrets(p.namespace).Delete(ctx, peerSecret+clusterID, nil)
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("delete Secret %s/%s: %w", p.namespace, peerSecret+clusterID, err)
+}

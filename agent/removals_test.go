@@ -1,0 +1,215 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica"
+)
+
+// vault is an API server that keeps Secrets and refuses what is too large for etcd.
+type vault struct {
+	mu      sync.Mutex
+	secrets map[string][]byte
+	largest int
+}
+
+func newVault(t *testing.T) (*vault, *kube.Client) {
+	t.Helper()
+	v := &vault{secrets: map[string][]byte{}}
+	server := httptest.NewServer(v)
+	t.Cleanup(server.Close)
+	client, err := kube.NewClient(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return v, client
+}
+
+func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	name := path.Base(r.URL.Path)
+	sent, _ := io.ReadAll(r.Body)
+	body := asJSON(sent)
+	switch r.Method {
+	case http.MethodPost, http.MethodPut:
+		var named struct{ Metadata struct{ Name string } }
+		if err := json.Unmarshal(body, &named); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		v.largest = max(v.largest, len(sent))
+		v.secrets[named.Metadata.Name] = body
+	default:
+		if body = v.secrets[name]; body == nil {
+			w.WriteHeader(http.StatusNotFound)
+			body, _ = json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404})
+		}
+	}
+	_, _ = w.Write(body)
+}
+
+// asJSON is an object as JSON, also one that was sent in protobuf.
+func asJSON(body []byte) []byte {
+	if !bytes.HasPrefix(body, []byte("k8s\x00")) {
+		return body
+	}
+	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return nil
+	}
+	object.GetObjectKind().SetGroupVersionKind(*kind)
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// someRemovals are by one member, of keys that belong to nobody.
+func someRemovals(t *testing.T, n int) []removal {
+	t.Helper()
+	r := ownReplica(t)
+	out := make([]removal, n)
+	for i := range out {
+		key := sha256.Sum256(fmt.Append(nil, i))
+		signed, err := r.SignRemoval(fmt.Sprintf("00000000-0000-0000-0000-%012d", i), key[:], strings.Repeat("n", 60), strings.Repeat("m", 60), 1767323045)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[i] = removal{Removal: signed, ended: i%2 == 0, ordered: i == 0, waiting: map[bool][]string{true: {"x"}}[i == 0]}
+	}
+	return out
+}
+
+// TestRemovalsAreRecorded: more than fit into one Secret come back as they were, and no Secret is too large.
+func TestRemovalsAreRecorded(t *testing.T) {
+	v, client := newVault(t)
+	p := &private{client: client, namespace: "p"}
+	want := someRemovals(t, 2*removalsEach+7)
+	if err := p.recordRemovals(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if len(v.secrets) != 3 || v.largest > 1<<20 {
+		t.Errorf("%d Secrets, the largest with %d bytes", len(v.secrets), v.largest)
+	}
+	t.Logf("%d removals take %d bytes at most in a Secret", removalsEach, v.largest)
+	got, err := p.removals(t.Context(), slog.New(slog.DiscardHandler))
+	if err != nil || len(got) != len(want) {
+		t.Fatal(len(got), err)
+	}
+	for _, w := range want {
+		i := slices.IndexFunc(got, func(g *removal) bool { return g.ClusterID == w.ClusterID })
+		if i < 0 || !slices.Equal(got[i].Message(), w.Message()) || got[i].ended != w.ended || got[i].ordered != w.ordered || !slices.Equal(got[i].waiting, w.waiting) {
+			t.Fatalf("%s came back as %+v", w.ClusterID, got[max(i, 0)])
+		}
+	}
+}
+
+// TestGone: a cluster is gone while it was removed, or left behind, and not admitted again.
+func TestGone(t *testing.T) {
+	keys := [3]ed25519.PublicKey{}
+	for i := range keys {
+		seed := sha256.Sum256([]byte{byte(i)})
+		keys[i] = ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)
+	}
+	s := &session{clusterID: idA, trust: mesh.NewTrust(mesh.Pin{ClusterID: idA, PublicKey: keys[0]}, nil)}
+	if err := s.trust.Pin(idB, keys[1]); err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string, gone bool) {
+		t.Helper()
+		if s.gone(idB) != gone {
+			t.Errorf("%s: gone is %t", what, !gone)
+		}
+	}
+	is("a member", false)
+	s.removals.take(replica.Removal{ClusterID: idB, PublicKey: keys[1], By: idC}, false, nil)
+	s.trust.Remove(keys[1])
+	is("removed", true)
+	if err := s.trust.Pin(idB, keys[2]); err != nil {
+		t.Fatal(err)
+	}
+	is("admitted again", false)
+	s.removals.depart([]string{idB})
+	s.trust.Forget(idB)
+	is("left behind", true)
+	if s.gone(idA) || s.gone(idC) {
+		t.Error("others are gone, too")
+	}
+}
+
+// TestStatusOfTheRemoved: the reason stands before every other, in the removed cluster and of an object with its key.
+func TestStatusOfTheRemoved(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		want, _ := clusterStatus(view{local: local, removed: "was removed by X", problem: "another", peers: 1}, v1alpha1.ClusterStatus{}, 1)
+		if want.State != v1alpha1.ClusterStateFailed || want.Message != "was removed by X" {
+			t.Errorf("local %t: %s, %q", local, want.State, want.Message)
+		}
+		for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionMember} {
+			i := slices.IndexFunc(want.Conditions, func(c metav1.Condition) bool { return c.Type == kind })
+			if c := want.Conditions[i]; c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.MemberRemoved {
+				t.Errorf("local %t: %+v", local, c)
+			}
+		}
+	}
+	want, _ := clusterStatus(view{local: true, left: "left on Monday"}, v1alpha1.ClusterStatus{}, 1)
+	if i := slices.IndexFunc(want.Conditions, func(c metav1.Condition) bool { return c.Message == "left on Monday" }); i < 0 {
+		t.Errorf("it does not say that it left: %+v", want.Conditions)
+	}
+}
+
+// TestKeyIsReplacedOnce: a crash after the key was replaced does not cost it another one, and the epoch goes on.
+func TestKeyIsReplacedOnce(t *testing.T) {
+	_, client := newVault(t)
+	p := &private{client: client, namespace: "p"}
+	old, err := p.identity(t.Context(), idA, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.openEpoch(t.Context(), 6); err != nil {
+		t.Fatal(err)
+	}
+	var keys []ed25519.PrivateKey
+	for range 2 {
+		if err := p.replaceKey(t.Context(), old.Public().(ed25519.PublicKey)); err != nil {
+			t.Fatal(err)
+		}
+		key, err := p.identity(t.Context(), idA, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	if keys[0].Equal(old) || !keys[0].Equal(keys[1]) {
+		t.Error("the key was not replaced once")
+	}
+	if epoch, err := p.openEpoch(t.Context(), 0); err != nil || epoch != 8 {
+		t.Errorf("epoch %d: %v", epoch, err)
+	}
+}

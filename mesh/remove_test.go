@@ -1,0 +1,147 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestRemovedKeyStaysOut: whatever is pinned, introduced, forgotten and removed, in any order, a removed key is pinned
+// for nobody, and its own cluster keeps its own.
+func TestRemovedKeyStaysOut(t *testing.T) {
+	keys := testKeys(4)
+	rapid.Check(t, func(t *rapid.T) {
+		trust := NewTrust(Pin{ClusterID: "self", PublicKey: keys[0]}, nil)
+		removed := map[string]bool{}
+		for range rapid.IntRange(0, 30).Draw(t, "steps") {
+			id := rapid.SampledFrom([]string{"self", "a", "b", "c"}).Draw(t, "id")
+			key := rapid.SampledFrom(keys).Draw(t, "key")
+			before, had := trust.Key(id)
+			var err error
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				err = trust.Pin(id, key)
+			case 1:
+				err = trust.Introduce(id, key, "someone")
+			case 2:
+				trust.Forget(id)
+			case 3:
+				trust.Remove(key)
+				removed[string(key)] = true
+				if had && before.Equal(key) && id != "self" && trust.isPeer(id) {
+					t.Fatalf("%s is still a peer", id)
+				}
+			}
+			if removed[string(key)] && err != nil && !errors.Is(err, ErrRemoved) {
+				t.Fatal(err)
+			}
+			if held, ok := trust.Key("self"); !ok || !held.Equal(keys[0]) {
+				t.Fatal("its own key is gone")
+			}
+			for _, pin := range trust.Pins() {
+				if removed[string(pin.PublicKey)] || !trust.isPeer(pin.ClusterID) {
+					t.Fatalf("%s has a removed key", pin.ClusterID)
+				}
+			}
+		}
+	})
+}
+
+// TestRemovedMember: within moments every connection is closed, nothing is heard or sent any more, and the one who
+// was removed is told why, and no more than that.
+func TestRemovedMember(t *testing.T) {
+	g := newGroup(t, nil)
+	defer g.end()
+	var mu sync.Mutex
+	var farewell []byte
+	tells := func(o *Options) {
+		o.Farewell = func(ed25519.PublicKey) []byte { mu.Lock(); defer mu.Unlock(); return farewell }
+	}
+	a, b, c := g.add("a", tells), g.add("b"), g.add("c", tells)
+	g.swap(a, b)
+	g.swap(b, c)
+	await(t, deadline, "group forms", formed(a, b, c))
+	await(t, deadline, "states converge", equal(a, b, c))
+	if _, err := b.Credential(context.Background(), "a"); err != nil {
+		t.Fatal(err)
+	}
+
+	held := b.Member("a").State
+	began := time.Now()
+	for _, m := range []*member{a, c} {
+		m.trust.Remove(b.state.identity.PublicKey())
+	}
+	mu.Lock()
+	farewell = a.state.publish([]byte("b was removed"))
+	mu.Unlock()
+	await(t, deadline, "no connection of b is left", func() bool {
+		for _, m := range []*member{a, c} {
+			m.port.mu.Lock()
+			n := m.port.peers["b"]
+			m.port.mu.Unlock()
+			m.transport.packets.mu.Lock()
+			l := m.transport.packets.lines["b"]
+			m.transport.packets.mu.Unlock()
+			if n > 0 || l != nil {
+				return false
+			}
+		}
+		return true
+	})
+	t.Logf("connections ended after %v; b saw a %v", time.Since(began), held)
+	await(t, deadline, "b is told why", func() bool {
+		b.state.mu.Lock()
+		defer b.state.mu.Unlock()
+		return b.state.upTo["a"] == 2
+	})
+	if _, err := b.Credential(context.Background(), "a"); err == nil {
+		t.Error("a removed member is given a credential")
+	}
+	if a.Member("b").State != Unknown {
+		t.Error("it is still a member")
+	}
+	before := c.state.rejected()
+	b.Broadcast(b.state.publish([]byte("lies")))
+	await(t, deadline, "a and c go on", func() bool {
+		a.Broadcast(a.state.publish([]byte("go on")))
+		return c.state.Digest() != nil && equal(a, c)()
+	})
+	a.state.mu.Lock()
+	defer a.state.mu.Unlock()
+	if a.state.upTo["b"] != 1 || c.state.rejected() != before {
+		t.Error("what it says is still heard")
+	}
+}
+
+// TestTell: the call returns once the member has merged the message, and what that refuses is an error.
+func TestTell(t *testing.T) {
+	g := newGroup(t, nil)
+	defer g.end()
+	a, b := g.add("a"), g.add("b")
+	g.swap(a, b)
+	await(t, deadline, "group forms", formed(a, b))
+	await(t, deadline, "states converge", equal(a, b))
+	if err := a.Tell(context.Background(), "b", a.state.publish([]byte("news"))); err != nil {
+		t.Fatal(err)
+	}
+	b.state.mu.Lock()
+	got := b.state.upTo["a"]
+	b.state.mu.Unlock()
+	if got != 2 {
+		t.Errorf("b holds a up to %d", got)
+	}
+	if err := a.Tell(context.Background(), "b", []byte("{")); err == nil {
+		t.Error("nonsense is taken")
+	}
+	if err := a.Tell(context.Background(), "stranger", nil); !errors.Is(err, ErrUnpinned) {
+		t.Error(err)
+	}
+}

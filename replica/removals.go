@@ -1,0 +1,240 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Bounds of the removals that are held; about 300 bytes each. One that is about a key which is pinned here is taken
+// beyond maxRemovals, up to twice as many: whoever fills the set with keys that nobody knows must not be safe
+// from being removed.
+const (
+	maxRemovals   = 8192
+	maxRemovalsBy = 2048 // of one author
+)
+
+// removalBuckets are compared apart, so that a difference brings a part of the set only.
+const removalBuckets = 16
+
+// removals is a set that only grows: of several removals of the same key by different members the one with the
+// smallest hash is kept, so that members agree on what to show. Merging it is commutative, associative and
+// idempotent. Nothing takes a removal back, not even the removal of its author: two members that remove each other
+// are both removed. The zero value is empty.
+type removals struct {
+	held    map[removedKey]*removalRecord
+	authors map[string]int // how many of held are by a key
+	sums    *[removalBuckets][8]byte
+	changes uint64 // counts what was added
+}
+
+func bucketOf(about removedKey) int {
+	sum := sha256.Sum256([]byte(about.cluster + "\x00" + about.key))
+	return int(sum[0]) % removalBuckets
+}
+
+// knows says that a removal changes nothing.
+func (s *removals) knows(r *removalRecord) bool {
+	held := s.held[r.about()]
+	return held != nil && bytes.Compare(held.hash[:], r.hash[:]) <= 0
+}
+
+// room refuses what exceeds the bounds; needed says that the key is pinned here.
+func (s *removals) room(r *removalRecord, needed bool) error {
+	most := maxRemovals
+	if needed {
+		most = 2 * maxRemovals
+	}
+	if held := s.held[r.about()]; held != nil && held.ByKey.Equal(r.ByKey) {
+		return nil
+	}
+	if len(s.held) >= most || s.authors[string(r.ByKey)] >= maxRemovalsBy {
+		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d by one cluster", ErrFull, r.ClusterID, r.By, most, maxRemovalsBy)
+	}
+	return nil
+}
+
+// put adds a removal that is not known.
+func (s *removals) put(r *removalRecord) {
+	if s.held == nil {
+		s.held, s.authors = map[removedKey]*removalRecord{}, map[string]int{}
+	}
+	if old := s.held[r.about()]; old != nil {
+		if s.authors[string(old.ByKey)]--; s.authors[string(old.ByKey)] == 0 {
+			delete(s.authors, string(old.ByKey))
+		}
+	}
+	s.held[r.about()] = r
+	s.authors[string(r.ByKey)]++
+	s.sums = nil
+	s.changes++
+}
+
+// list is ordered by hash.
+func (s *removals) list() []*removalRecord {
+	return slices.SortedFunc(maps.Values(s.held), func(a, b *removalRecord) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+}
+
+// digest is one hash for each bucket, zero for an empty one.
+func (s *removals) digest() [removalBuckets][8]byte {
+	if s.sums != nil {
+		return *s.sums
+	}
+	var all [removalBuckets][]byte
+	for _, r := range s.list() {
+		at := bucketOf(r.about())
+		all[at] = append(all[at], r.hash[:]...)
+	}
+	var sums [removalBuckets][8]byte
+	for i, hashes := range all {
+		if len(hashes) > 0 {
+			sum := sha256.Sum256(hashes)
+			sums[i] = [8]byte(sum[:8])
+		}
+	}
+	s.sums = &sums
+	return sums
+}
+
+// lacks says whether the sender of a digest may hold removals that we do not.
+func (s *removals) lacks(theirs *[removalBuckets][8]byte) bool {
+	ours := s.digest()
+	for i := range ours {
+		if theirs[i] != ours[i] && theirs[i] != [8]byte{} {
+			return true
+		}
+	}
+	return false
+}
+
+// delta lists what the sender of a digest may lack.
+func (s *removals) delta(theirs *[removalBuckets][8]byte) (msgs [][]byte) {
+	ours := s.digest()
+	if ours == *theirs {
+		return nil
+	}
+	for _, r := range s.list() {
+		if at := bucketOf(r.about()); ours[at] != theirs[at] {
+			msgs = append(msgs, r.msg)
+		}
+	}
+	return msgs
+}
+
+// mergeRemoval adds a removal that was checked, and drops what its key has published; readmitted says that another
+// key is pinned for the cluster.
+func (s *State) mergeRemoval(r *removalRecord, readmitted bool) (out outcome, first bool) {
+	if s.removals.knows(r) {
+		return outcome{}, false
+	}
+	first = s.removals.held[r.about()] == nil
+	s.removals.put(r)
+	out.fresh = true
+	for _, id := range s.ids() {
+		if o := s.origins[id]; id != s.self && o.publishedBy(r, readmitted) {
+			s.total -= o.counted
+			delete(s.origins, id)
+			out.changes = append(out.changes, Change{Key{KindCluster, id}, id}, Change{Origin: id})
+		}
+	}
+	return out, first
+}
+
+// publishedBy says that what is held of an origin was signed by the removed key.
+func (o *origin) publishedBy(r *removalRecord, readmitted bool) bool {
+	if c := o.effective(Key{KindCluster, o.id}); c != nil {
+		return bytes.Equal(c.PublicKey, r.PublicKey)
+	}
+	return o.id == r.ClusterID && !readmitted
+}
+
+// SignRemoval makes the statement that a key speaks for no cluster any more, under our key. It takes effect once it
+// is merged, like anybody else's: it should be recorded first. name and ours are what the two clusters are called
+// and at is the Unix time, for people.
+func (r *Replica) SignRemoval(clusterID string, key []byte, name, ours string, at int64) (Removal, error) {
+	rec, err := signRemoval(r.author.key, Removal{ClusterID: clusterID, PublicKey: bytes.Clone(key), By: r.self, Name: name, ByName: ours, Time: at})
+	if err != nil {
+		return Removal{}, fmt.Errorf("remove %s: %w", clusterID, err)
+	}
+	return rec.Removal, nil
+}
+
+// Removals lists what is held, ordered by clusterID and key.
+func (r *Replica) Removals() []Removal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Removal, 0, len(r.state.removals.held))
+	for _, rec := range r.state.removals.held {
+		out = append(out, rec.Removal)
+	}
+	slices.SortFunc(out, func(a, b Removal) int {
+		return cmp.Or(cmp.Compare(a.ClusterID, b.ClusterID), bytes.Compare(a.PublicKey, b.PublicKey))
+	})
+	return out
+}
+
+// Removal returns the removal of a cluster's key, if one is held.
+func (r *Replica) Removal(clusterID string, key []byte) (Removal, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec := r.state.removals.held[removedKey{clusterID, string(key)}]; rec != nil {
+		return rec.Removal, true
+	}
+	return Removal{}, false
+}
+
+// mergeRemoval merges a removal from a peer, or of our own. A gossiped one counts if its author is pinned; any
+// other is taken in the delta of a pinned member only, which vouches for it as for an introduction: its author may
+// be gone since.
+func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pull bool, err error) {
+	r.mu.Lock()
+	known := r.state.removals.knows(rec)
+	authorRemoved := r.state.removals.held[removedKey{rec.By, string(rec.ByKey)}] != nil
+	r.mu.Unlock()
+	if known {
+		return false, false, nil
+	}
+	if err := rec.verify(); err != nil {
+		return false, false, err
+	}
+	author, ok := r.keyring.Key(rec.By)
+	if rec.By == r.self {
+		author, ok = r.public, true
+	}
+	if introducer == "" && (!ok || !author.Equal(rec.ByKey)) {
+		if authorRemoved {
+			return false, false, fmt.Errorf("%w: that of %s, which removes %s", ErrRemoved, rec.By, rec.ClusterID)
+		}
+		return false, true, fmt.Errorf("%w: %s, which removes %s", ErrUnknownOrigin, rec.By, rec.ClusterID)
+	}
+	pinned, ok := r.keyring.Key(rec.ClusterID)
+	needed := ok && pinned.Equal(rec.PublicKey)
+	rec.detach()
+
+	r.mu.Lock()
+	if rec.By != r.self {
+		err = r.state.removals.room(rec, needed)
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return false, false, err
+	}
+	r.keyring.Remove(rec.PublicKey) // first: whoever authenticates from here on is refused
+	r.mu.Lock()
+	r.digest = nil
+	out, first := r.state.mergeRemoval(rec, ok && !needed)
+	r.mu.Unlock()
+	if len(out.changes) > 0 {
+		r.changed(out.changes)
+	}
+	if out.fresh {
+		r.removed(rec.Removal, first)
+	}
+	return out.fresh, false, nil
+}
