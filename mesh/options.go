@@ -50,6 +50,9 @@ type Options struct {
 	Listen string
 	// Listener is the port where it is open already; Listen then only names it. New takes it over, also when it fails.
 	Listener net.Listener
+	// Origin names whom a message that State.Merge took for fresh comes from. A
+	// noisy origin is kept from delaying others. Nil: all messages are of one.
+	Origin func(msg []byte) string
 	// Endpoints lists where to dial a member (host:port, the first is tried
 	// first). Call Kick when an answer would change. Must be quick.
 	Endpoints func(clusterID string) []string
@@ -84,6 +87,9 @@ func (o *Options) complete() error {
 	}
 	if o.Endpoints == nil {
 		o.Endpoints = func(string) []string { return nil }
+	}
+	if o.Origin == nil {
+		o.Origin = func([]byte) string { return "" }
 	}
 	if o.Credential == nil {
 		o.Credential = func(context.Context, string) ([]byte, error) { return nil, errNoCredentials }

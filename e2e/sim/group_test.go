@@ -142,7 +142,7 @@ func (a *agent) start(epoch uint64) {
 	a.replica = r
 	a.mesh, err = mesh.New(mesh.Options{
 		Identity: mesh.Identity{ClusterID: a.id, PrivateKey: a.key},
-		Trust:    a.trust, State: r, Network: a.group.network.Host(a.id), Listen: ":7946",
+		Trust:    a.trust, State: r, Network: a.group.network.Host(a.id), Listen: ":7946", Origin: replica.Origin,
 		Endpoints: func(id string) []string { return []string{id + ":7946"} },
 	})
 	if err != nil {
