@@ -104,7 +104,9 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	defer j.mu.Unlock()
 	wait = maxBackoff
 	// Who waited longest goes first, or the members that cannot be reached would
-	// take every slot from those behind them.
+	// take every slot from those behind them. A group that starts as a whole must
+	// not turn to the same few.
+	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
 	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAt(a).Compare(j.retryAt(b)) })
 	for _, id := range missing {
 		s := j.members[id]
