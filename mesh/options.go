@@ -34,7 +34,9 @@ type State interface {
 	// sent and does not change them.
 	Delta(digest []byte, emit func(msg []byte) error) error
 	// Merge takes one message. introducer is the member whose delta carried
-	// it, or empty for gossip. fresh: seen for the first time, so forward it;
+	// it, or empty for news; news whose origin is unknown is handed over once
+	// more with the member that sent it on, who introduces the origin if this
+	// is its own entry. fresh: seen for the first time, so forward it;
 	// pull: it shows that something else is missing. The state may keep msg.
 	Merge(msg []byte, introducer string) (fresh, pull bool, err error)
 }

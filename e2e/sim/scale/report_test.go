@@ -106,8 +106,13 @@ func draw(results []result, path string) error {
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker = agentTicks(results)
 	p.Y.Tick.Marker = plot.ConstantTicks{
-		{Value: 40, Label: "40"}, {Value: 100, Label: "100"}, {Value: 200, Label: "200"}, {Value: 500, Label: "500"},
-		{Value: 1000, Label: "1000"}, {Value: 2000, Label: "2000"}, {Value: 4000, Label: "4000"},
+		{Value: 40, Label: "40"},
+		{Value: 100, Label: "100"},
+		{Value: 200, Label: "200"},
+		{Value: 500, Label: "500"},
+		{Value: 1000, Label: "1000"},
+		{Value: 2000, Label: "2000"},
+		{Value: 4000, Label: "4000"},
 	}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())

@@ -24,7 +24,7 @@ import (
 // roster is a group of agents: real meshes and replicas.
 type roster struct {
 	t       *testing.T
-	ctx     context.Context
+	start   func(*mesh.Mesh) error // runs it until the measurement ends
 	network *meshtest.Network
 	agents  []*agent
 	watched atomic.Pointer[watched]
@@ -50,7 +50,8 @@ func measureRoster(t *testing.T, n, changes int) (r result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		g := &roster{t: t, ctx: ctx, network: meshtest.NewNetwork(latency)}
+		g := &roster{t: t, network: meshtest.NewNetwork(latency)}
+		g.start = func(m *mesh.Mesh) error { return m.Run(ctx) }
 		for i := range n {
 			g.add(i)
 		}
@@ -151,7 +152,7 @@ func (g *roster) run(a *agent) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	go func() { a.stopped <- a.mesh.Run(g.ctx) }()
+	go func() { a.stopped <- g.start(a.mesh) }()
 }
 
 // formed says whether some agents see everybody alive and hold the same.
