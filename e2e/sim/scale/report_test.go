@@ -67,14 +67,14 @@ Time to reach a share of all agents, in milliseconds:
 ![time until all agents know of a change](scale.png)
 
 What it costs. Join is one more agent in a group at rest: until everybody sees it alive and holds what it holds, and
-what all agents together send for it. Memory is Go's heap and stacks, simulated network and TLS buffers included.
+what all agents together send for it, less what they send at rest (0 where that varies by more). Memory is Go's heap and stacks, simulated network and TLS buffers included.
 
 | agents | system | bytes per agent per change | bytes per agent per idle minute | join, s | join, KiB | memory per agent, KiB |
 |---|---|---|---|---|---|---|
 `)
 	for _, r := range results {
 		fmt.Fprintf(&b, "| %d | %s | %d | %d | %.2f | %d | %d |\n",
-			r.Agents, r.System, r.Change, r.Idle, r.Join.Seconds(), r.JoinBytes>>10, r.Memory>>10)
+			r.Agents, r.System, r.Change, r.Idle, r.Join.Seconds(), max(0, r.JoinBytes>>10), r.Memory>>10)
 	}
 	b.WriteString(verdict(results))
 	return b.Bytes()
