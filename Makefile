@@ -140,7 +140,7 @@ SEEDS ?= 1000
 .PHONY: sim
 sim: ## simulate many agents in virtual time, and SEEDS (1000) runs of the replica's state machine
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim/...
-	CGO_ENABLED=0 $(GO) test ./replica -count=1 -timeout=4h -run='^TestMachine$$' -rapid.checks=$(SEEDS)
+	CGO_ENABLED=0 $(GO) test ./replica -count=1 -timeout=4h -run='^TestMachine$$' -rapid.checks=$(SEEDS) -rapid.steps=60
 
 .PHONY: sim-scale
 sim-scale: ## measure groups of up to 500 agents and write docs/scale.md (up to 20 minutes)

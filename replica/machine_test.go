@@ -45,8 +45,13 @@ type cluster struct {
 	api     map[string]object
 	deaths  map[string]int // times that an object of this name was deleted
 	stale   map[string]bool
-	saw     map[seenKey]int // deaths of the newest incarnation that this replica has shown
+	writes  int // versions given out so far
+	saw     map[seenKey]sight
 }
+
+// sight is the newest that a replica has shown of an object: how often the object had been deleted by
+// then, and its version.
+type sight struct{ deaths, version int }
 
 type object struct {
 	payload   string
@@ -67,11 +72,11 @@ func newMachine(t *rapid.T) *machine {
 		m.start(t, i, 1)
 		m.finish(t, i)
 	}
-	m.observer = &cluster{id: "observer", ring: newRing(ids...), saw: map[seenKey]int{}}
+	m.observer = &cluster{id: "observer", ring: newRing(ids...), saw: map[seenKey]sight{}}
 	var err error
 	m.observer.replica, err = New(Options{
 		Self: m.observer.id, PrivateKey: testKey(m.observer.id), Epoch: 1, Keyring: m.observer.ring,
-		Limits: Limits{Entries: 4, Bytes: 1500, TotalBytes: 4000},
+		Limits: Limits{Entries: 5, Bytes: 700, TotalBytes: 2500},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +106,7 @@ func (m *machine) start(t *rapid.T, i int, epoch uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.replica, c.epoch, c.saw = r, epoch, map[seenKey]int{}
+	c.replica, c.epoch, c.saw = r, epoch, map[seenKey]sight{}
 	for name, o := range c.api {
 		o.announced = false
 		c.api[name] = o
@@ -287,7 +292,12 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 	}
 	write := func(t *rapid.T, i int, name string) {
 		c := m.clusters[i]
-		c.api[name] = object{payload: fmt.Sprintf("%d/%d", c.deaths[name], rapid.IntRange(0, 2).Draw(t, "text"))}
+		if o, ok := c.api[name]; ok && rapid.Bool().Draw(t, "same") {
+			c.api[name] = object{payload: o.payload} // at most it is no longer withdrawn
+		} else {
+			c.writes++
+			c.api[name] = object{payload: fmt.Sprintf("%d/%d", c.deaths[name], c.writes)}
+		}
 		m.announce(t, i, name)
 	}
 	return map[string]func(*rapid.T){
@@ -373,16 +383,16 @@ func (m *machine) check(t *rapid.T) {
 					if e.Origin != o.id || e.Status != Live {
 						continue
 					}
-					var deaths int
-					if _, err := fmt.Sscanf(string(e.Payload), "%d/", &deaths); err != nil {
+					var now sight
+					if _, err := fmt.Sscanf(string(e.Payload), "%d/%d", &now.deaths, &now.version); err != nil {
 						t.Fatalf("payload %q: %v", e.Payload, err)
 					}
-					if deaths < last {
-						t.Fatalf("%s shows %s of %s again, deleted %d times, as it was after %d", c.id, name, o.id, last, deaths)
+					if now.version < last.version && c != m.observer { // who has no room falls back to what came first
+						t.Fatalf("%s shows %s of %s as %+v after %+v", c.id, name, o.id, now, last)
 					}
-					c.saw[key] = deaths
+					c.saw[key] = now
 				}
-				if seen && o.deaths[name] <= last && c.replica.Absent(rule(name), o.id) {
+				if seen && o.deaths[name] <= last.deaths && c.replica.Absent(rule(name), o.id) {
 					t.Fatalf("%s calls %s of %s absent, which was not deleted", c.id, name, o.id)
 				}
 			}
