@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,17 +17,22 @@ import (
 // outbox is what a broadcaster sent, as kind and peer.
 type outbox map[byte][]string
 
-func newTestBroadcaster(ours *summary) (*broadcaster, outbox) {
+func newTestBroadcaster(ours func() summary) (*broadcaster, outbox) {
 	out := outbox{}
-	send := func(peer string, kind byte, _ []byte) { out[kind] = append(out[kind], peer) }
-	return newBroadcaster(send, func() summary { return *ours }, func(msg []byte) string { return string(msg[:1]) }), out
+	var mu sync.Mutex
+	send := func(peer string, kind byte, _ []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		out[kind] = append(out[kind], peer)
+	}
+	return newBroadcaster(send, ours, func(msg []byte) string { return string(msg[:1]) }), out
 }
 
 // TestNewsGoesBothWays: to the neighbours that we chose and to those that chose us lately.
 func TestNewsGoesBothWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours := summary{1}
-		b, out := newTestBroadcaster(&ours)
+		b, out := newTestBroadcaster(func() summary { return ours })
 		b.setNeighbours([]string{"a", "b"})
 		b.heard("c", ours)
 		b.heard("a", ours)
@@ -41,6 +48,7 @@ func TestNewsGoesBothWays(t *testing.T) {
 			t.Errorf("%d neighbours when everybody chooses us", n)
 		}
 		time.Sleep(choiceLife + time.Second)
+		synctest.Wait()
 		b.heard("d", ours)
 		if got := b.neighbours(); !slices.Equal(got, []string{"a", "b", "d"}) {
 			t.Errorf("neighbours %v after those that chose us went silent", got)
@@ -52,7 +60,7 @@ func TestNewsGoesBothWays(t *testing.T) {
 func TestNoisyOriginLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours := summary{1}
-		b, out := newTestBroadcaster(&ours)
+		b, out := newTestBroadcaster(func() summary { return ours })
 		b.setNeighbours([]string{"a"})
 		for i := range 10_000 { // ten seconds of a thousand
 			b.spread([][]byte{[]byte("noise")}, "")
@@ -60,26 +68,30 @@ func TestNoisyOriginLeavesRoom(t *testing.T) {
 				b.spread([][]byte{[]byte("quiet")}, "")
 			}
 			time.Sleep(time.Millisecond)
+			synctest.Wait()
 		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := len(out[frameMessage]); n < 10+bulk+10*originRate-5 || n > 10+bulk+10*originRate+5 {
 			t.Errorf("%d messages were sent on", n)
 		}
-		if n := len(out[frameDiffer]); n < 9 || n > 11 {
+		if n := len(out[frameDiffer]); n < 9 || n > 12 {
 			t.Errorf("%d times others were told to pull", n)
 		}
-		time.Sleep(time.Minute)
 	})
 }
 
 // TestDifferencesThatPass: a neighbour that was only ahead by what is on its way is not asked.
 func TestDifferencesThatPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours := summary{1}
-		b, out := newTestBroadcaster(&ours)
+		var held atomic.Uint32
+		b, out := newTestBroadcaster(func() summary { return summary{byte(held.Load())} })
 		b.heard("a", summary{2})
 		time.Sleep(grace / 2)
-		ours = summary{2}
+		synctest.Wait()
+		held.Store(2)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := len(out[frameDiffer]); n != 0 {
 			t.Errorf("asked %d times", n)
 		}
@@ -87,6 +99,7 @@ func TestDifferencesThatPass(t *testing.T) {
 			b.heard("a", summary{3})
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := len(out[frameDiffer]); n != 1 {
 			t.Errorf("asked %d times about a difference that lasts", n)
 		}
