@@ -26,6 +26,8 @@ FUZZTIME ?= 5s
 TESTFLAGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+# The sizes of the groups that are measured.
+SCALE ?= 10,50,200,500
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
@@ -132,9 +134,18 @@ test-unit: ## run the quick tests
 test-race: ## run the quick tests with the race detector (needs gcc)
 	CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) $(UNIT)
 
+# How many runs of the state machine there are; each has a seed of its own, and a failing one prints it.
+SEEDS ?= 1000
+
 .PHONY: sim
-sim: ## simulate many agents in virtual time
+sim: ## simulate many agents in virtual time, and SEEDS (1000) runs of the replica's state machine
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim/...
+	CGO_ENABLED=0 $(GO) test ./replica -count=1 -timeout=4h -run='^TestMachine$$' -rapid.checks=$(SEEDS) -rapid.steps=60
+
+.PHONY: sim-scale
+sim-scale: ## measure groups of up to 500 agents and write docs/scale.md (up to 20 minutes)
+	CGO_ENABLED=0 $(GO) test ./e2e/sim/scale -count=1 -v -timeout=90m -run='^TestScale$$' \
+		-agents=$(SCALE) -changes=20 -write='$(CURDIR)/docs'
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (5s)

@@ -6,60 +6,73 @@ package mesh
 import (
 	"slices"
 	"sync"
+	"time"
 
-	"github.com/hashicorp/memberlist"
+	"golang.org/x/time/rate"
 )
 
 const (
 	// maxInline is the longest message that is sent to neighbours as it is.
 	maxInline = maxFrame - 1
-	// maxGossip is the longest message that is gossiped as it is. It leaves
-	// memberlist half of a packet, or the message would never find room.
-	maxGossip = packetSize / 2
 	// bulk is how many messages at once are announced rather than sent: who
 	// has just pulled a large delta would send it to neighbours that have it.
 	bulk = 64
-	// maxGossipQueue bounds what waits for gossip; the oldest go first.
-	maxGossipQueue = 1024
+	// originRate is how many messages a second of one origin are sent on as they
+	// come, once it has used up bulk of them. What exceeds it is announced, and
+	// pulled with what has superseded it by then.
+	originRate = 20
+	// showInterval is left between two announcements to all.
+	showInterval = time.Second
+	// grace is how long neighbours may differ before one asks: most differences
+	// are news that is on its way.
+	grace = time.Second
+	// choiceLife is how long a member that chose us as its neighbour counts as
+	// one of ours: it says so again at every announceInterval.
+	choiceLife = 3 * announceInterval
+	// maxChoices is how many times the number of our own choices may choose us.
+	maxChoices = 4
 )
 
-// broadcaster spreads messages that were seen for the first time. Each goes at
-// once to the warm neighbours, and once more into memberlist's gossip, which
-// reaches whom a broken neighbour left out. Of what is too long, too much or
-// got lost on the way a neighbour gets our digest, and pulls.
+// broadcaster spreads messages that were seen for the first time: at once, to
+// the neighbours that we chose and to those that chose us, so that each
+// connection carries news both ways. What is too long, too much or got lost on
+// the way is announced, and pulled.
 //
 // Views of who is alive differ for a while, most of all when a group forms, and
 // then the choices of neighbours leave holes. So every few seconds members send
-// their warm neighbours the hash of their contents; if it differs, both look at
-// the other's digest and pull what they lack:
+// the neighbours that they chose the hash of their contents:
 //
 //	a ── announce hash(a) ──▶ b    equal: done
-//	a ◀── digest(b), wanted ─ b    a lacks something: a pulls
-//	a ──── digest(a) ───────▶ b    b lacks something: b pulls
-//
-// Where a digest fits no frame, who announced gets a summary in its place, and
-// both pull.
+//	                          b    waits for news to arrive: equal, done
+//	a ◀── differ hash(b) ──── b
+//	a ──── digest(a) ───────▶ b    a pulls; its digest shows b what b lacks
+//	a ◀─── delta ──────────── b
+//	a ◀── digest(b) ───────── b    then b pulls too
 type broadcaster struct {
 	send   func(peer string, kind byte, payload []byte)
-	digest func() []byte
-	gossip memberlist.TransmitLimitedQueue
+	ours   func() summary
+	origin func(msg []byte) string
 
-	mu   sync.RWMutex
-	warm []string
+	mu     sync.Mutex
+	warm   []string                 // that we chose; never changed in place
+	chose  map[string]time.Time     // members that chose us, and when they last said so
+	doubts map[string]bool          // members to look at again after the grace
+	shares map[string]*rate.Limiter // by origin
+	shown  time.Time                // when all were last told that we hold something else
+	owed   bool                     // they will be told once more
 }
 
-func newBroadcaster(send func(string, byte, []byte), digest func() []byte, members func() int) *broadcaster {
+func newBroadcaster(send func(string, byte, []byte), ours func() summary, origin func([]byte) string) *broadcaster {
 	return &broadcaster{
-		send:   send,
-		digest: digest,
-		gossip: memberlist.TransmitLimitedQueue{NumNodes: members, RetransmitMult: 1},
+		send: send, ours: ours, origin: origin,
+		chose: map[string]time.Time{}, doubts: map[string]bool{}, shares: map[string]*rate.Limiter{},
 	}
 }
 
-// spread forwards messages to everybody but the member that they came from.
+// spread forwards messages to every neighbour but the one that they came from.
 func (b *broadcaster) spread(msgs [][]byte, from string) {
-	warm := b.neighbours()
-	if len(msgs) == 0 || len(warm) == 0 { // who joins later pulls
+	peers := slices.DeleteFunc(b.neighbours(), func(peer string) bool { return peer == from })
+	if len(msgs) == 0 || len(peers) == 0 { // who joins later pulls
 		return
 	}
 	announce := len(msgs) > bulk
@@ -67,112 +80,156 @@ func (b *broadcaster) spread(msgs [][]byte, from string) {
 		msgs = nil
 	}
 	for _, msg := range msgs {
-		if len(msg) > maxInline {
+		if len(msg) > maxInline || !b.allow(b.origin(msg)) {
 			announce = true
 			continue
 		}
-		for _, peer := range warm {
-			if peer != from {
-				b.send(peer, frameMessage, msg)
-			}
-		}
-		if len(msg) <= maxGossip {
-			b.gossip.QueueBroadcast(gossiped(append([]byte{frameMessage}, msg...)))
+		for _, peer := range peers {
+			b.send(peer, frameMessage, msg)
 		}
 	}
 	if announce {
-		for _, peer := range warm {
-			if peer != from {
-				b.show(peer)
-			}
-		}
-	}
-	if b.gossip.NumQueued() > maxGossipQueue {
-		b.gossip.Prune(maxGossipQueue)
+		b.showAll()
 	}
 }
 
-// announce lets a peer find out whether it holds the same as we do.
-func (b *broadcaster) announce(peer string) {
-	sum := summarize(b.digest())
-	b.send(peer, frameAnnounce, sum[:])
+// allow says whether one more message of an origin may be sent on as it is, so
+// that a noisy origin leaves room for the others in every queue. The origin is
+// that of a message whose signature was verified, so it is one of those pinned.
+func (b *broadcaster) allow(origin string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	share := b.shares[origin]
+	if share == nil {
+		share = rate.NewLimiter(originRate, bulk)
+		b.shares[origin] = share
+	}
+	return share.Allow()
 }
 
-// show tells a peer what we hold, or at least that it is something else.
-func (b *broadcaster) show(peer string) {
-	if !b.sendDigest(peer, false) {
-		b.announce(peer)
+// showAll tells all neighbours that we hold something new, now or when the
+// interval has passed.
+func (b *broadcaster) showAll() {
+	b.mu.Lock()
+	wait := time.Until(b.shown.Add(showInterval))
+	later, owed := wait > 0, b.owed
+	if later {
+		b.owed = true
+	} else {
+		b.shown, b.owed = time.Now(), false
+	}
+	b.mu.Unlock()
+	switch {
+	case !later:
+		b.showThese(b.neighbours())
+	case !owed:
+		time.AfterFunc(wait, b.showAll)
 	}
 }
 
-// differ answers a peer that holds something else when our digest fits no
-// frame: it pulls. An announcement would be answered in turn, for ever.
-func (b *broadcaster) differ(peer string) {
-	sum := summarize(b.digest())
-	b.send(peer, frameDiffer, sum[:])
+// show tells a peer what we hold when it is known to be something else.
+func (b *broadcaster) show(peer string) { b.showThese([]string{peer}) }
+
+func (b *broadcaster) showThese(peers []string) {
+	sum := b.ours()
+	for _, peer := range peers {
+		b.send(peer, frameDiffer, sum[:])
+	}
 }
 
-// announceAll does that with all warm neighbours.
-func (b *broadcaster) announceAll() {
-	warm := b.neighbours()
-	if len(warm) == 0 {
+// announceAll lets the neighbours that we chose find out whether they hold the
+// same, and tells them that they were chosen.
+func (b *broadcaster) announceAll() { b.announce(b.choices()) }
+
+func (b *broadcaster) announce(peers []string) {
+	if len(peers) == 0 {
 		return
 	}
-	sum := summarize(b.digest())
-	for _, peer := range warm {
+	sum := b.ours()
+	for _, peer := range peers {
 		b.send(peer, frameAnnounce, sum[:])
 	}
 }
 
-// announceIfWarm is for a new connection: only to warm neighbours is anything
-// sent that the old one can have lost.
-func (b *broadcaster) announceIfWarm(peer string) {
+// connected makes up for what the peer's last connection can have lost.
+func (b *broadcaster) connected(peer string) {
 	if b.isWarm(peer) {
-		b.announce(peer)
+		b.announce([]string{peer})
+		return
+	}
+	if slices.Contains(b.neighbours(), peer) {
+		b.show(peer)
 	}
 }
 
-// sendDigest tells a peer what we hold, and says whether it could: a digest of
-// a thousand origins exceeds a frame, and is exchanged in push/pulls and pulls
-// only.
-func (b *broadcaster) sendDigest(peer string, wanted bool) bool {
-	payload := encodeDigest(b.digest(), wanted)
-	if len(payload) > maxFrame {
-		return false
+// heard takes the announcement of a peer that chose us. If it holds something
+// else, it is told so unless that has passed by then.
+func (b *broadcaster) heard(peer string, theirs summary) {
+	b.mu.Lock()
+	b.choose(peer, time.Now())
+	waiting := b.doubts[peer]
+	b.mu.Unlock()
+	if waiting || b.ours() == theirs {
+		return
 	}
-	b.send(peer, frameDigest, payload)
-	return true
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.doubts[peer] = true
+	time.AfterFunc(grace, func() {
+		b.mu.Lock()
+		delete(b.doubts, peer)
+		b.mu.Unlock()
+		if b.ours() != theirs {
+			b.show(peer)
+		}
+	})
 }
 
-func (b *broadcaster) neighbours() []string {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+// choose notes that a peer chose us. Not all members can: what we forward goes
+// to each of them. The lock is held.
+func (b *broadcaster) choose(peer string, now time.Time) {
+	if _, ok := b.chose[peer]; !ok && len(b.chose) >= maxChoices*max(1, len(b.warm)) {
+		for other, at := range b.chose {
+			if now.Sub(at) > choiceLife {
+				delete(b.chose, other)
+			}
+		}
+		if len(b.chose) >= maxChoices*max(1, len(b.warm)) {
+			return
+		}
+	}
+	b.chose[peer] = now
+}
+
+// choices are the neighbours that we chose. They must not be changed.
+func (b *broadcaster) choices() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return b.warm
 }
 
-// setNeighbours replaces the warm neighbours, and tells new ones what we hold:
-// they were not sent what was spread before. The slice is not changed later.
+// neighbours are those that we chose and those that chose us.
+func (b *broadcaster) neighbours() []string {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := slices.Clone(b.warm)
+	for peer, at := range b.chose {
+		if now.Sub(at) <= choiceLife && !slices.Contains(b.warm, peer) {
+			all = append(all, peer)
+		}
+	}
+	return all
+}
+
+// setNeighbours replaces the neighbours that we choose, and tells new ones what
+// we hold: they were not sent what was spread before.
 func (b *broadcaster) setNeighbours(warm []string) {
 	b.mu.Lock()
 	before := b.warm
 	b.warm = warm
 	b.mu.Unlock()
-	for _, peer := range warm {
-		if !slices.Contains(before, peer) {
-			b.announce(peer)
-		}
-	}
+	b.announce(slices.DeleteFunc(slices.Clone(warm), func(peer string) bool { return slices.Contains(before, peer) }))
 }
 
-func (b *broadcaster) isWarm(peer string) bool { return slices.Contains(b.neighbours(), peer) }
-
-// gossiped is a message in memberlist's queue. Messages do not replace each
-// other: order and age are not visible here.
-type gossiped []byte
-
-func (g gossiped) Invalidates(memberlist.Broadcast) bool { return false }
-func (g gossiped) Message() []byte                       { return g }
-func (g gossiped) Finished()                             {}
-
-// UniqueBroadcast spares the queue the search for what this one replaces.
-func (g gossiped) UniqueBroadcast() {}
+func (b *broadcaster) isWarm(peer string) bool { return slices.Contains(b.choices(), peer) }

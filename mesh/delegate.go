@@ -23,7 +23,6 @@ type delegate struct {
 	self    string
 	trust   *Trust
 	state   State
-	gossip  *memberlist.TransmitLimitedQueue
 	pulls   *puller
 	metrics *metrics
 	changed chan struct{} // of capacity one: members came or went
@@ -58,24 +57,20 @@ func (d *delegate) NodeMeta(int) []byte { return nil }
 // itself, with their sender.
 func (d *delegate) NotifyMsg([]byte) {}
 
-// GetBroadcasts fills memberlist's packets.
-func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
-	return d.gossip.GetBroadcasts(overhead, limit)
+// GetBroadcasts leaves memberlist's packets to memberlist: they go to members
+// chosen at random, and a connection to each costs more than the news.
+func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }
+
+// LocalState is our half of a push/pull: what stands for all that is held.
+func (d *delegate) LocalState(bool) []byte {
+	digest := d.state.Digest()
+	return encodeState(d.self, digest[:min(len(digest), contentsSize)])
 }
 
-// LocalState is our half of a push/pull. A join needs no digest, because both
-// sides pull then anyway.
-func (d *delegate) LocalState(join bool) []byte {
-	if join {
-		return encodeState(d.self, nil)
-	}
-	return encodeState(d.self, d.state.Digest())
-}
-
-// MergeRemoteState looks whether the sender holds something that we lack, and
-// if so has it pulled. The claimed sender may be a lie of another member: then
+// MergeRemoteState looks whether the sender holds something else, and if so has
+// it pulled. The claimed sender may be a lie of another member: then
 // a pull from the claimed one finds nothing.
-func (d *delegate) MergeRemoteState(buf []byte, join bool) {
+func (d *delegate) MergeRemoteState(buf []byte, _ bool) {
 	id, digest, err := decodeState(buf)
 	if err != nil {
 		d.metrics.dropped(err)
@@ -84,20 +79,7 @@ func (d *delegate) MergeRemoteState(buf []byte, join bool) {
 	if !d.trust.isPeer(id) {
 		return
 	}
-	if join {
-		d.pulls.request(id)
-		return
-	}
-	sum := summarize(digest)
-	if sum == summarize(d.state.Digest()) {
-		return
-	}
-	lacks, err := d.state.Lacks(digest)
-	if err != nil {
-		d.metrics.drop(dropMalformed)
-		return
-	}
-	if lacks {
+	if sum := summarize(digest); sum != summarize(d.state.Digest()) {
 		d.pulls.requestFor(id, sum)
 	}
 }

@@ -36,13 +36,20 @@
 //
 // # Spreading
 //
-// What is new, to State.Merge, is sent on at once to ceil(ln N)+1 warm
-// neighbours and once more by gossip; see broadcast.go. What got lost is found
-// by comparing digests (at every new connection, at every push/pull, and when
-// a message shows a gap) and pulled; see sync.go. An origin whose key is not
-// known yet is introduced by the member whose delta carries its own entry.
-// Digests are compared by the hash of the contents with which they open; two
-// members that cannot become equal leave each other alone until one changes.
+// What is new, to State.Merge, is sent on at once to about ln N + 3 neighbours:
+// those that a member chose and those that chose it; see broadcast.go. What got
+// lost is found by comparing the hashes with which digests open (every few
+// seconds between neighbours, at every new connection, at every push/pull, and
+// when a message shows a gap) and pulled; see sync.go. The digest in a pull
+// tells the one who serves it what it lacks itself. An origin whose key is not
+// known yet is introduced by the member whose delta carries its own entry, or
+// who sent it on. Two members that cannot become equal leave each other alone
+// until one changes.
+//
+// No origin and no member can make others work without bound. Of one origin 20
+// messages a second are sent on as they come; the rest is announced, and pulled
+// with what has superseded it. A peer whose messages need more than a thousand
+// signature checks a second is read more slowly.
 //
 // # Life
 //

@@ -20,9 +20,9 @@ const (
 	frameIdle     byte = iota // empty: the connection is alive
 	framePacket               // a memberlist packet
 	frameMessage              // one replicated message, as its origin signed it
-	frameAnnounce             // summary of the sender's digest: if yours differs, send it
-	frameDigest               // one byte (1: send me yours), then the sender's digest
-	frameDiffer               // answers an announcement or digest where ours fits no frame: our summary
+	frameAnnounce             // summary of the sender's digest: if yours differs, say so in a while
+	frameDigest               // not sent any more: earlier agents answer an announcement with their digest
+	frameDiffer               // summary of the sender's digest, which differs: if it still does, pull
 	frameRemoved              // the last one: the message by which your key was removed
 )
 
@@ -87,23 +87,6 @@ func decodeSummary(payload []byte) (summary, error) {
 		return summary{}, errMalformed
 	}
 	return summary(payload), nil
-}
-
-// encodeDigest makes the payload of a frameDigest; wanted asks for an answer.
-func encodeDigest(digest []byte, wanted bool) []byte {
-	b := make([]byte, 1, 1+len(digest))
-	if wanted {
-		b[0] = 1
-	}
-	return append(b, digest...)
-}
-
-// decodeDigest is the inverse of encodeDigest.
-func decodeDigest(payload []byte) (digest []byte, wanted bool, err error) {
-	if len(payload) == 0 || payload[0] > 1 {
-		return nil, false, errMalformed
-	}
-	return payload[1:], payload[0] == 1, nil
 }
 
 // memberlist's message types. The library keeps them private, but they are its

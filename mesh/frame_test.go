@@ -111,16 +111,6 @@ func FuzzPushPullState(f *testing.F) {
 	})
 }
 
-func FuzzDigest(f *testing.F) {
-	f.Add(encodeDigest([]byte("digest"), true))
-	f.Add([]byte{2})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if digest, wanted, err := decodeDigest(data); err == nil && !bytes.Equal(encodeDigest(digest, wanted), data) {
-			t.Fatal("digest changed")
-		}
-	})
-}
-
 func pushPull(t testing.TB, header any) []byte {
 	b := bytes.NewBuffer([]byte{mlPushPull})
 	if err := codec.NewEncoder(b, &codec.MsgpackHandle{}).Encode(header); err != nil {

@@ -5,6 +5,7 @@ package mesh
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,11 @@ const (
 	// minRejoin is left between two attempts, also when a member knocks: two
 	// that cannot join would otherwise wake each other in turn.
 	minRejoin = time.Second
+	// smallGroup is how many members may turn to a newcomer at once. In a larger
+	// group each waits a while, joinSpread for every member: the newcomer joins
+	// somebody, and the others hear of it before it is their turn.
+	smallGroup = 8
+	joinSpread = 40 * time.Millisecond
 )
 
 // joiner keeps trying to reach pinned members that are not alive, each with a
@@ -23,7 +29,7 @@ const (
 type joiner struct {
 	join    func(id string) error
 	missing func() []string     // pinned members that are neither alive nor suspect
-	joined  func(id string)     // called after a success
+	present func() int          // how many members are not missing
 	failed  func(string, error) // called after a failure
 	wake    chan struct{}
 
@@ -98,12 +104,14 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	defer j.mu.Unlock()
 	wait = maxBackoff
 	// Who waited longest goes first, or the members that cannot be reached would
-	// take every slot from those behind them.
+	// take every slot from those behind them. A group that starts as a whole must
+	// not turn to the same few.
+	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
 	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAt(a).Compare(j.retryAt(b)) })
 	for _, id := range missing {
 		s := j.members[id]
 		if s == nil {
-			s = &joining{}
+			s = &joining{retry: now.Add(j.spread())}
 			j.members[id] = s
 		}
 		if s.running || j.running >= maxJoins {
@@ -123,6 +131,14 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	return ready, wait
 }
 
+// spread is how long to leave a newcomer to others.
+func (j *joiner) spread() time.Duration {
+	if n := j.present(); n > smallGroup {
+		return rand.N(time.Duration(n) * joinSpread)
+	}
+	return 0
+}
+
 // retryAt is when a member is due, with the lock held.
 func (j *joiner) retryAt(id string) time.Time {
 	if s := j.members[id]; s != nil {
@@ -132,10 +148,7 @@ func (j *joiner) retryAt(id string) time.Time {
 }
 
 func (j *joiner) perform(id string) {
-	err := j.join(id)
-	if err == nil {
-		j.joined(id)
-	} else {
+	if err := j.join(id); err != nil {
 		j.failed(id, err)
 	}
 	j.mu.Lock()

@@ -95,8 +95,7 @@ func joinError(err error, addr string) error {
 // inspect asks memberlist for the state of every member it knows. The library
 // has no call that tells suspect members from alive ones (Node.State is never
 // set), nor an event for suspicion; but its wire protocol has: a push/pull,
-// which it answers here from memory, over a connection without a network. It
-// claims to be a join so that no digest is computed for it.
+// which it answers here from memory, over a connection without a network.
 func inspect(streams chan<- net.Conn, stopped <-chan struct{}) (map[string]memberlist.NodeStateType, error) {
 	request := bytes.NewBuffer([]byte{mlPushPull})
 	handle := &codec.MsgpackHandle{}

@@ -39,6 +39,7 @@ type Mesh struct {
 	spreader  *broadcaster
 	pulls     *puller
 	joins     *joiner
+	pace      *pace
 	roll      *roll
 	members   atomic.Int64 // live ones, this cluster included
 	ran       atomic.Bool
@@ -85,27 +86,29 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.transport = newTransport(o.Identity.ClusterID, d, m.metrics)
 	m.transport.message = m.receive
 	packets := m.transport.packets
-	m.spreader = newBroadcaster(packets.send, o.State.Digest, func() int { return int(m.members.Load()) })
-	packets.connected, packets.lost = m.spreader.announceIfWarm, m.spreader.show
+	m.spreader = newBroadcaster(packets.send, m.ours, o.Origin)
+	packets.connected, packets.lost = m.spreader.connected, m.spreader.show
 	packets.warm = m.spreader.isWarm
 
 	m.clients = &clients{dial: d.dial, channels: map[string]*grpc.ClientConn{}}
 	m.pulls = newPuller()
 	m.pulls.pull, m.pulls.alive = m.pull, m.roll.present
-	m.pulls.ours = func() summary { return summarize(o.State.Digest()) }
+	m.pulls.ours = m.ours
 	m.pulls.result = func(r string) { m.metrics.pulls.WithLabelValues(r).Inc() }
+	m.pace = newPace()
 	m.joins = newJoiner()
 	m.joins.missing = m.missing
-	m.joins.joined = m.pulls.request
+	m.joins.present = func() int { return int(m.members.Load()) - 1 }
 	m.joins.failed = func(id string, err error) { m.complain(id, "refused", err) }
 
 	m.delegate = &delegate{
 		self: o.Identity.ClusterID, trust: o.Trust, state: o.State,
-		gossip: &m.spreader.gossip, pulls: m.pulls, metrics: m.metrics,
+		pulls: m.pulls, metrics: m.metrics,
 		changed: make(chan struct{}, 1),
 	}
 	m.server = newServer(o.State, o.Credential, o.Trust.isPeer, m.metrics)
 	m.server.told = m.told
+	m.server.behind = m.pulls.requestFor
 	m.funnel = newFunnel(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)
 	m.port.farewell = o.Farewell
@@ -221,7 +224,7 @@ func (m *Mesh) pull(ctx context.Context, id string) (int, error) {
 	count, again := 0, false
 	var news [][]byte
 	err := m.clients.pull(ctx, id, m.options.State.Digest(), func(msg []byte) verdict {
-		v, pull := m.merge(msg, id)
+		v, pull := m.merge(msg, id, id)
 		again = again || pull
 		if v != fresh {
 			return v
@@ -247,7 +250,9 @@ func (m *Mesh) other(id string) string {
 	return others[rand.IntN(len(others))]
 }
 
-func (m *Mesh) merge(msg []byte, introducer string) (v verdict, pull bool) {
+// merge takes a message that a peer sent. Who sends faster than we want to check
+// signatures waits.
+func (m *Mesh) merge(msg []byte, peer, introducer string) (v verdict, pull bool) {
 	if introducer != "" && !m.options.Trust.isPeer(introducer) {
 		return rejected, false // it was removed while it talked
 	}
@@ -260,6 +265,9 @@ func (m *Mesh) merge(msg []byte, introducer string) (v verdict, pull bool) {
 		v, result = fresh, "fresh"
 	}
 	m.metrics.messages.WithLabelValues(result).Inc()
+	if v != known {
+		m.pace.wait(peer)
+	}
 	return v, pull
 }
 
@@ -267,7 +275,10 @@ func (m *Mesh) merge(msg []byte, introducer string) (v verdict, pull bool) {
 func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 	switch kind {
 	case frameMessage:
-		v, pull := m.merge(payload, "")
+		v, pull := m.merge(payload, peer, "")
+		if v == rejected && pull { // of somebody unknown, whom the peer introduces if this is his own entry
+			v, pull = m.merge(payload, peer, peer)
+		}
 		if v == fresh {
 			m.spreader.spread([][]byte{payload}, peer)
 		}
@@ -277,12 +288,11 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 	case frameRemoved:
 		m.dismissed(peer, payload)
 	case frameAnnounce:
-		if theirs, differs := m.differs(payload); differs && !m.spreader.sendDigest(peer, true) {
-			m.pulls.requestFor(peer, theirs)
-			m.spreader.differ(peer)
+		if theirs, ok := m.summary(payload); ok {
+			m.spreader.heard(peer, theirs)
 		}
 	case frameDiffer:
-		if theirs, differs := m.differs(payload); differs {
+		if theirs, ok := m.summary(payload); ok && theirs != m.ours() {
 			m.pulls.requestFor(peer, theirs)
 		}
 	case frameDigest:
@@ -292,36 +302,26 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 	}
 }
 
-// differs decodes a peer's summary and says whether it holds something else.
-func (m *Mesh) differs(payload []byte) (theirs summary, differs bool) {
-	theirs, err := decodeSummary(payload)
-	if err != nil {
-		m.metrics.dropped(err)
-		return summary{}, false
-	}
-	return theirs, theirs != summarize(m.options.State.Digest())
-}
-
-// compare takes a peer's digest.
+// compare takes the digest with which an earlier agent answers an announcement.
 func (m *Mesh) compare(peer string, payload []byte) {
-	theirs, wanted, err := decodeDigest(payload)
-	if err != nil {
-		m.metrics.dropped(err)
-		return
-	}
-	sum := summarize(theirs)
-	if sum == summarize(m.options.State.Digest()) {
-		return
-	}
-	lacks, err := m.options.State.Lacks(theirs)
-	if err != nil {
+	if len(payload) == 0 {
 		m.metrics.drop(dropMalformed)
 		return
 	}
-	if lacks {
-		m.pulls.requestFor(peer, sum)
+	if theirs := summarize(payload[1:]); theirs != m.ours() {
+		m.pulls.requestFor(peer, theirs)
+		m.spreader.show(peer)
 	}
-	if wanted && !m.spreader.sendDigest(peer, false) {
-		m.spreader.differ(peer)
+}
+
+// ours stands for what is held here.
+func (m *Mesh) ours() summary { return summarize(m.options.State.Digest()) }
+
+// summary decodes what a peer says that it holds.
+func (m *Mesh) summary(payload []byte) (theirs summary, ok bool) {
+	theirs, err := decodeSummary(payload)
+	if err != nil {
+		m.metrics.dropped(err)
 	}
+	return theirs, err == nil
 }

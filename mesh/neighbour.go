@@ -11,18 +11,23 @@ import (
 	"slices"
 )
 
-// warmCount is how many warm neighbours a member of a group of n keeps:
-// ceil(ln n) + 1. With random targets, ln n copies each reach everybody with
-// high probability (Kermarrec, Massoulié, Ganesh 2003); the ring makes it
-// certain while nobody fails.
+// ringCount is how many successors on the ring a member chooses: with two the
+// ring outlives a failure that nobody has noticed yet.
+const ringCount = 2
+
+// warmCount is how many neighbours a member of a group of n chooses. It is
+// chosen by as many, and news goes both ways, so that each has about
+// ln n + 3 neighbours: with random targets, ln n copies each reach everybody
+// with high probability (Kermarrec, Massoulié, Ganesh 2003), and docs/scale.md
+// has what the others save in hops.
 func warmCount(n int) int {
 	if n < 2 {
 		return 0
 	}
-	return min(n-1, int(math.Ceil(math.Log(float64(n))))+1)
+	return min(n-1, int(math.Ceil((math.Log(float64(n))+3)/2)))
 }
 
-// neighbours chooses self's warm neighbours among the other live members: half
+// neighbours chooses self's warm neighbours among the other live members: two
 // of them are its successors on a ring ordered by the hash of the clusterID,
 // so that the graph of all choices is connected; the rest are those whose hash
 // together with self is smallest, which is as good as random and yet changes
@@ -35,7 +40,7 @@ func neighbours(self string, others []string) []string {
 		return bytes.Compare(m.hash[:], own[:])
 	})
 	chosen := make([]string, 0, count)
-	for i := range (count + 1) / 2 {
+	for i := range min(ringCount, count) {
 		chosen = append(chosen, ring[(start+i)%len(ring)].id)
 	}
 	for _, m := range byHash(others, self+"\x00") {

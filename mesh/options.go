@@ -35,7 +35,9 @@ type State interface {
 	// sent and does not change them.
 	Delta(digest []byte, emit func(msg []byte) error) error
 	// Merge takes one message. introducer is the member whose delta carried
-	// it, or empty for gossip. fresh: seen for the first time, so forward it;
+	// it, or empty for news; news whose origin is unknown is handed over once
+	// more with the member that sent it on, who introduces the origin if this
+	// is its own entry. fresh: seen for the first time, so forward it;
 	// pull: it shows that something else is missing. The state may keep msg.
 	Merge(msg []byte, introducer string) (fresh, pull bool, err error)
 }
@@ -51,6 +53,9 @@ type Options struct {
 	Listen string
 	// Listener is the port where it is open already; Listen then only names it. New takes it over, also when it fails.
 	Listener net.Listener
+	// Origin names whom a message that State.Merge took for fresh comes from. A
+	// noisy origin is kept from delaying others. Nil: all messages are of one.
+	Origin func(msg []byte) string
 	// Endpoints lists where to dial a member (host:port, the first is tried
 	// first). Call Kick when an answer would change. Must be quick.
 	Endpoints func(clusterID string) []string
@@ -88,6 +93,9 @@ func (o *Options) complete() error {
 	}
 	if o.Endpoints == nil {
 		o.Endpoints = func(string) []string { return nil }
+	}
+	if o.Origin == nil {
+		o.Origin = func([]byte) string { return "" }
 	}
 	if o.Credential == nil {
 		o.Credential = func(context.Context, string) ([]byte, error) { return nil, errNoCredentials }

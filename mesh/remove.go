@@ -124,7 +124,7 @@ func (m *Mesh) dismissed(peer string, why []byte) {
 	m.mu.Lock()
 	m.dismissals[peer] = true
 	m.mu.Unlock()
-	m.merge(why, peer)
+	m.merge(why, peer, peer)
 }
 
 // told takes a message that a peer handed over.

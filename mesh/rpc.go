@@ -109,6 +109,7 @@ type server struct {
 	trusted    func(peer string) bool
 	told       func(peer string, msg []byte) error
 	metrics    *metrics
+	behind     func(peer string, theirs summary) // a caller's digest shows that it holds what we lack
 
 	mu      sync.Mutex
 	calls   map[string]int
@@ -182,7 +183,7 @@ func (s *server) begin(ctx context.Context) (id string, end func(), err error) {
 
 func handlePull(srv any, stream grpc.ServerStream) error {
 	s := srv.(*server)
-	_, end, err := s.begin(stream.Context())
+	id, end, err := s.begin(stream.Context())
 	if err != nil {
 		return err
 	}
@@ -206,6 +207,9 @@ func handlePull(srv any, stream grpc.ServerStream) error {
 		if err := stream.SendMsg(msg); err != nil {
 			return err
 		}
+	}
+	if lacks, err := s.state.Lacks(digest); err == nil && lacks {
+		s.behind(id, summarize(digest))
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 // and come first by name; each of the others gets its turn all the same.
 func TestJoinsTakeTurns(t *testing.T) {
 	j := newJoiner()
+	j.present = func() int { return 0 }
 	now := time.Now()
 	ids := names(10 * maxJoins)
 	tried := map[string]int{}
@@ -47,6 +48,7 @@ func TestJoinsTakeTurns(t *testing.T) {
 
 func TestKnockEndsTheWait(t *testing.T) {
 	j := newJoiner()
+	j.present = func() int { return 0 }
 	j.knock("stranger")
 	now := time.Now()
 	j.members["a"] = &joining{ended: now, retry: now.Add(maxBackoff)}
@@ -104,7 +106,7 @@ func TestPullsAreFirstComeFirstServed(t *testing.T) {
 	for i, id := range ids {
 		p.peer(id).want(now.Add(time.Duration(-i) * time.Second))
 	}
-	ready, _ := p.due(now)
+	ready, _ := p.due(summary{1}, now)
 	slices.Reverse(ids)
 	if !slices.Equal(ready, ids[:maxPulls]) {
 		t.Errorf("first are %v", ready)

@@ -68,7 +68,9 @@ func newPuller() *puller {
 func (p *puller) request(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.peer(id).want(time.Now())
+	s := p.peer(id)
+	s.theirs = summary{} // what it said last does not tell why
+	s.want(time.Now())
 	signal(p.wake)
 }
 
@@ -135,7 +137,7 @@ func (p *puller) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		ready, wait := p.due(time.Now())
+		ready, wait := p.due(p.ours(), time.Now())
 		for _, id := range ready {
 			wg.Go(func() { p.perform(ctx, id) })
 		}
@@ -151,13 +153,22 @@ func (p *puller) run(ctx context.Context) {
 
 // due marks the pulls that may start as running, those that were asked for
 // first before others, and says when to look again.
-func (p *puller) due(now time.Time) (ready []string, wait time.Duration) {
+//
+// What is awaited from one member is not asked of another one as well, and what
+// has come meanwhile is not asked for at all.
+func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = maxBackoff
 	var wanted []string
+	var awaited []summary
 	for id, s := range p.peers {
-		if s.wanted && !s.running {
+		switch {
+		case s.running && s.theirs != summary{}:
+			awaited = append(awaited, s.theirs)
+		case s.wanted && !s.running && s.theirs == ours && ours != summary{}:
+			s.wanted = false
+		case s.wanted && !s.running:
 			wanted = append(wanted, id)
 		}
 	}
@@ -166,6 +177,9 @@ func (p *puller) due(now time.Time) (ready []string, wait time.Duration) {
 		s := p.peers[id]
 		if p.running >= maxPulls {
 			break
+		}
+		if slices.Contains(awaited, s.theirs) {
+			continue // looked at again when that pull has ended
 		}
 		if left := s.retry.Sub(now); left > 0 {
 			wait = min(wait, left)
@@ -180,6 +194,9 @@ func (p *puller) due(now time.Time) (ready []string, wait time.Duration) {
 		}
 		s.wanted, s.running = false, true
 		p.running++
+		if s.theirs != (summary{}) {
+			awaited = append(awaited, s.theirs)
+		}
 		ready = append(ready, id)
 	}
 	return ready, wait

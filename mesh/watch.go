@@ -43,6 +43,7 @@ func (m *Mesh) watch(ctx context.Context) {
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	next := time.Now()
 	announce := time.NewTicker(announceInterval)
 	defer announce.Stop()
 	for ctx.Err() == nil {
@@ -58,8 +59,14 @@ func (m *Mesh) watch(ctx context.Context) {
 			m.pulls.reconsider()
 		case <-m.delegate.changed:
 		}
+		if wait := time.Until(next); wait > 0 { // members come in crowds
+			timer.Reset(wait)
+			continue
+		}
 		m.refresh(ctx)
-		timer.Reset(max(time.Second, 10*time.Millisecond*time.Duration(m.members.Load())))
+		members := time.Duration(m.members.Load())
+		next = time.Now().Add(members * time.Millisecond)
+		timer.Reset(max(time.Second, 10*time.Millisecond*members))
 	}
 }
 
@@ -77,7 +84,7 @@ func (m *Mesh) refresh(ctx context.Context) {
 		m.spreader.setNeighbours(neighbours(m.options.Identity.ClusterID, present))
 	}
 	m.count()
-	for _, id := range m.spreader.neighbours() {
+	for _, id := range m.spreader.choices() {
 		m.transport.packets.ensure(id)
 	}
 	m.joins.look()

@@ -13,7 +13,7 @@ import (
 type Limits struct {
 	Entries    int // of one origin in one epoch, default 20,000
 	Bytes      int // of the messages of one origin in all epochs, default 8 MiB; our own epoch may have half of it
-	TotalBytes int // of the messages of all origins but ourselves, default 64 MiB
+	TotalBytes int // of the messages of all origins but ourselves, default 64 MiB; see [Limits.sure]
 }
 
 func (l Limits) orDefault() Limits {
@@ -29,6 +29,17 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
+// sureOrigins is how many origins have room for themselves: as many as a mesh introduces.
+const sureOrigins = 4096
+
+// sure is how many bytes each origin has for itself, of one half of the total. The other half is
+// shared by those that need more: so clusters that are invented to fill a member's memory take nothing from
+// those that come later.
+func (l Limits) sure() int { return l.TotalBytes / 2 / sureOrigins }
+
+// drawn is how much an origin that uses so many bytes takes of what is shared.
+func (l Limits) drawn(used int) int { return max(0, used-l.sure()) }
+
 // used is how many bytes the origin takes.
 func (o *origin) used() int {
 	n := o.kept
@@ -38,19 +49,24 @@ func (o *origin) used() int {
 	return n
 }
 
-// free is how many more bytes the origin may take.
+// free is how many more bytes the origin may take. Of what is shared none takes more than it
+// leaves, so that there is something left however many there are.
 func (o *origin) free() int {
 	used := o.used()
 	if o.id == o.state.self {
 		return o.limits.Bytes - used
 	}
-	return min(o.limits.Bytes, o.limits.TotalBytes-o.state.total+o.counted) - used
+	shared := o.limits.TotalBytes - sureOrigins*o.limits.sure()
+	left := shared - o.state.drawn + o.limits.drawn(o.counted) - o.limits.drawn(used)
+	fair := max(0, o.limits.sure()-used) + max(0, left-o.limits.drawn(used))/2
+	return min(fair, o.limits.Bytes-used, o.limits.TotalBytes-o.state.total+o.counted-used)
 }
 
-// count brings the total up to date after a merge.
+// count brings the totals up to date after a merge.
 func (s *State) count(o *origin) {
 	if used := o.used(); o.id != s.self {
 		s.total += used - o.counted
+		s.drawn += s.limits.drawn(used) - s.limits.drawn(o.counted)
 		o.counted = used
 	}
 }
@@ -79,7 +95,7 @@ func (o *origin) room(l *layer, r, held *record) error {
 		}
 	}
 	o.refuse(more)
-	return fmt.Errorf("%w: %s may have %d entries and %d bytes, and %d bytes with all others",
+	return fmt.Errorf("%w: %s may have %d entries and %d bytes, and a fair share of %d bytes with all others",
 		ErrFull, o.id, o.limits.Entries, o.limits.Bytes, o.limits.TotalBytes)
 }
 

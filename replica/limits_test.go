@@ -149,6 +149,46 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A pinned member that invents clusters, each of which takes what it can get, leaves room for those
+// that come later.
+func TestInventedOriginsLeaveRoom(t *testing.T) {
+	b := limited(t, "b", Limits{TotalBytes: 4 << 20, Bytes: 1 << 20})
+	invent := func(id string, entries, payload int) (refused int) {
+		a := newReplica(t, id, 1)
+		msgs := publish(t, a, Key{KindCluster, id}, Live, "cluster")
+		for n := range entries {
+			msgs = append(msgs, publish(t, a, rule(fmt.Sprint("r", n)), Live, strings.Repeat("x", payload))...)
+		}
+		for _, msg := range msgs {
+			if _, _, err := b.Merge(msg, "member"); errors.Is(err, ErrFull) {
+				refused++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return refused
+	}
+	cut := 0
+	for n := range 40 {
+		if invent(fmt.Sprintf("invented-%02d", n), 40, 7<<10) > 0 {
+			cut++
+		}
+	}
+	checkInvariants(t, b.state)
+	if cut < 30 {
+		t.Errorf("only %d of 40 were refused anything", cut)
+	}
+	if refused := invent("honest", 10, 200); refused > 0 {
+		t.Errorf("of 11 entries of a newcomer %d find no room", refused)
+	}
+	for n := range 200 {
+		if invent(fmt.Sprintf("late-%03d", n), 0, 0) > 0 {
+			t.Fatalf("late cluster %d finds no room for its Cluster entry", n)
+		}
+	}
+	checkInvariants(t, b.state)
+}
+
 // Withdrawals outlive their epochs, but not without bound; what is let go of them is not
 // taken for absent.
 func TestWithdrawalsAreBounded(t *testing.T) {

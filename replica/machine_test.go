@@ -4,6 +4,9 @@
 package replica
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,12 +16,18 @@ import (
 )
 
 // A machine is a few clusters, their API servers and the packets between them. rapid
-// draws what happens, shrinks what fails, and replays it by seed.
+// draws what happens, shrinks what fails, and prints the seed that replays it:
+//
+//	go test ./replica -run TestMachine -rapid.seed=N
 type machine struct {
 	clusters []*cluster
+	observer *cluster // writes nothing, and has room for little
 	flying   []packet
-	cut      map[[2]int]bool
+	cut      map[[2]int]bool // from, to
 }
+
+// maxFlying keeps what is forwarded from growing for ever.
+const maxFlying = 100
 
 type packet struct {
 	from, to int
@@ -36,8 +45,13 @@ type cluster struct {
 	api     map[string]object
 	deaths  map[string]int // times that an object of this name was deleted
 	stale   map[string]bool
-	saw     map[seenKey]int // deaths of the newest incarnation that this replica has shown
+	writes  int // versions given out so far
+	saw     map[seenKey]sight
 }
+
+// sight is the newest that a replica has shown of an object: how often the object had been deleted by
+// then, and its version.
+type sight struct{ deaths, version int }
 
 type object struct {
 	payload   string
@@ -58,7 +72,32 @@ func newMachine(t *rapid.T) *machine {
 		m.start(t, i, 1)
 		m.finish(t, i)
 	}
+	m.observer = &cluster{id: "observer", ring: newRing(ids...), saw: map[seenKey]sight{}}
+	var err error
+	m.observer.replica, err = New(Options{
+		Self: m.observer.id, PrivateKey: testKey(m.observer.id), Epoch: 1, Keyring: m.observer.ring,
+		Limits: Limits{Entries: 5, Bytes: 700, TotalBytes: 2500},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return m
+}
+
+// join adds a cluster that one member is swapped with and the others hear of.
+func (m *machine) join(t *rapid.T) {
+	if len(m.clusters) > 3 {
+		return
+	}
+	sponsor := m.clusters[m.cluster(t)]
+	c := &cluster{
+		id: "d", ring: newRing(sponsor.id, "d"), api: map[string]object{}, deaths: map[string]int{}, stale: map[string]bool{},
+	}
+	if err := sponsor.ring.Introduce(c.id, testKey(c.id).Public().(ed25519.PublicKey), ""); err != nil {
+		t.Fatal(err)
+	}
+	m.clusters = append(m.clusters, c)
+	m.start(t, len(m.clusters)-1, 1)
 }
 
 func (m *machine) start(t *rapid.T, i int, epoch uint64) {
@@ -67,11 +106,16 @@ func (m *machine) start(t *rapid.T, i int, epoch uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.replica, c.epoch, c.saw = r, epoch, map[seenKey]int{}
+	c.replica, c.epoch, c.saw = r, epoch, map[seenKey]sight{}
 	for name, o := range c.api {
 		o.announced = false
 		c.api[name] = o
 	}
+	msgs, err := r.Publish(Key{KindCluster, c.id}, Live, []byte("cluster"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.broadcast(i, msgs...)
 }
 
 // announce publishes an object as it is in the API server.
@@ -117,13 +161,21 @@ func (m *machine) broadcast(from int, msgs ...[]byte) {
 	}
 }
 
-func (m *machine) connected(i, j int) bool { return !m.cut[[2]int{min(i, j), max(i, j)}] }
+// reaches says whether what one sends arrives at another: the way is free, and both know each
+// other's keys, or they have no connection.
+func (m *machine) reaches(from, to int) bool {
+	_, there := m.clusters[from].ring.Key(m.clusters[to].id)
+	_, back := m.clusters[to].ring.Key(m.clusters[from].id)
+	return there && back && !m.cut[[2]int{from, to}]
+}
 
 func (m *machine) sync(t *rapid.T, to, from int) {
-	if to == from || !m.connected(to, from) {
-		return
+	if to != from && m.reaches(to, from) && m.reaches(from, to) {
+		m.pull(t, m.clusters[to], m.clusters[from])
 	}
-	a, b := m.clusters[to], m.clusters[from]
+}
+
+func (m *machine) pull(t *rapid.T, a, b *cluster) {
 	if lack, err := a.replica.Lacks(b.replica.Digest()); err != nil || !lack {
 		if err != nil {
 			t.Fatal(err)
@@ -132,11 +184,77 @@ func (m *machine) sync(t *rapid.T, to, from int) {
 	}
 	err := b.replica.Delta(a.replica.Digest(), func(msg []byte) error {
 		_, _, err := a.replica.Merge(msg, b.id)
+		if a == m.observer && errors.Is(err, ErrFull) || errors.Is(err, ErrUnknownOrigin) {
+			return nil // whose Cluster entry b does not hold itself
+		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// deliver lets a packet arrive, as a mesh does: what is new is forwarded, and who hears of somebody
+// unknown is introduced by who told it, or asks.
+func (m *machine) deliver(t *rapid.T, p packet) {
+	if !m.reaches(p.from, p.to) {
+		return
+	}
+	to, from := m.clusters[p.to], m.clusters[p.from]
+	fresh, pull, err := to.replica.Merge(p.msg, "")
+	if errors.Is(err, ErrUnknownOrigin) {
+		fresh, pull, err = to.replica.Merge(p.msg, from.id)
+	}
+	if err != nil && !errors.Is(err, ErrUnknownOrigin) {
+		t.Fatal(err)
+	}
+	if fresh && len(m.flying) < maxFlying {
+		m.broadcast(p.to, p.msg)
+	}
+	if pull {
+		m.sync(t, p.to, p.from)
+	}
+}
+
+// refuses hands a member something that the origin has not signed.
+func (m *machine) refuses(t *rapid.T, at *cluster, msg []byte, introducer string, wrong error) {
+	before := string(at.replica.Digest()[:34])
+	_, _, err := at.replica.Merge(msg, introducer)
+	if err != nil && wrong != nil && !errors.Is(err, wrong) { // none: it is of an epoch that is over
+		t.Fatalf("%s refuses a forgery as %v", at.id, err)
+	}
+	if string(at.replica.Digest()[:34]) != before {
+		t.Fatalf("%s was changed by a forgery: %v", at.id, err)
+	}
+}
+
+// forge signs something in another's name.
+func (m *machine) forge(t *rapid.T, names *rapid.Generator[string]) {
+	at, origin := m.clusters[m.cluster(t)], m.clusters[m.cluster(t)]
+	e := Entry{
+		Key: rule(names.Draw(t, "name")), Origin: origin.id, Epoch: origin.epoch + rapid.Uint64Range(0, 1).Draw(t, "epoch"),
+		Sequence: rapid.Uint64Range(1, 20).Draw(t, "sequence"), Status: Deleted,
+	}
+	introducer := rapid.SampledFrom([]string{"", m.clusters[0].id}).Draw(t, "introducer")
+	want := ErrSignature
+	if _, known := at.ring.Key(origin.id); !known {
+		want = ErrUnknownOrigin
+	}
+	r := signEntry(testKey("mallory"), e, func(id [32]byte) [32]byte { return id })
+	m.refuses(t, at, r.msg, introducer, want)
+	h := signHead(testKey("mallory"), Head{Origin: origin.id, Epoch: origin.epoch, Sequence: e.Sequence, Complete: true})
+	m.refuses(t, at, h.msg, introducer, want)
+}
+
+// corrupt changes a byte of a packet on its way.
+func (m *machine) corrupt(t *rapid.T) {
+	if len(m.flying) == 0 {
+		return
+	}
+	p := m.flying[rapid.IntRange(0, len(m.flying)-1).Draw(t, "packet")]
+	msg := bytes.Clone(p.msg)
+	msg[rapid.IntRange(0, len(msg)-1).Draw(t, "byte")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+	m.refuses(t, m.clusters[p.to], msg, rapid.SampledFrom([]string{"", m.clusters[p.from].id}).Draw(t, "introducer"), nil)
 }
 
 // reopen is what an agent does on meeting its own signature above its position.
@@ -170,23 +288,34 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		if !keep {
 			m.flying = slices.Delete(m.flying, at, at+1)
 		}
-		if !m.connected(p.from, p.to) {
-			return
+		m.deliver(t, p)
+	}
+	write := func(t *rapid.T, i int, name string) {
+		c := m.clusters[i]
+		if o, ok := c.api[name]; ok && rapid.Bool().Draw(t, "same") {
+			c.api[name] = object{payload: o.payload} // at most it is no longer withdrawn
+		} else {
+			c.writes++
+			c.api[name] = object{payload: fmt.Sprintf("%d/%d", c.deaths[name], c.writes)}
 		}
-		_, pull, err := m.clusters[p.to].replica.Merge(p.msg, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if pull {
-			m.sync(t, p.to, p.from)
-		}
+		m.announce(t, i, name)
 	}
 	return map[string]func(*rapid.T){
 		"write": func(t *rapid.T) {
-			i, name := m.cluster(t), names.Draw(t, "name")
-			c := m.clusters[i]
-			c.api[name] = object{payload: fmt.Sprintf("%d/%d", c.deaths[name], rapid.IntRange(0, 2).Draw(t, "text"))}
-			m.announce(t, i, name)
+			write(t, m.cluster(t), names.Draw(t, "name"))
+		},
+		"burst": func(t *rapid.T) {
+			i := m.cluster(t)
+			for range rapid.IntRange(2, 8).Draw(t, "writes") {
+				write(t, i, names.Draw(t, "name"))
+			}
+		},
+		"join":    m.join,
+		"forge":   func(t *rapid.T) { m.forge(t, names) },
+		"corrupt": m.corrupt,
+		"observe": func(t *rapid.T) {
+			m.pull(t, m.observer, m.clusters[m.cluster(t)])
+			checkInvariants(t, m.observer.replica.state)
 		},
 		"delete": func(t *rapid.T) {
 			i, name := m.cluster(t), names.Draw(t, "name")
@@ -214,7 +343,8 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		},
 		"cut": func(t *rapid.T) {
 			i, j := m.cluster(t), m.cluster(t)
-			m.cut[[2]int{min(i, j), max(i, j)}] = true
+			m.cut[[2]int{i, j}] = true
+			m.cut[[2]int{j, i}] = rapid.Bool().Draw(t, "both ways")
 		},
 		"heal":   func(*rapid.T) { clear(m.cut) },
 		"sync":   func(t *rapid.T) { m.sync(t, m.cluster(t), m.cluster(t)) },
@@ -241,7 +371,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 // check states what holds at every moment: nothing is shown older than it was shown
 // before, and nothing is called absent that its origin has not deleted.
 func (m *machine) check(t *rapid.T) {
-	for _, c := range m.clusters {
+	for _, c := range append(slices.Clone(m.clusters), m.observer) {
 		for _, o := range m.clusters {
 			if o == c || o.lost {
 				continue
@@ -253,16 +383,16 @@ func (m *machine) check(t *rapid.T) {
 					if e.Origin != o.id || e.Status != Live {
 						continue
 					}
-					var deaths int
-					if _, err := fmt.Sscanf(string(e.Payload), "%d/", &deaths); err != nil {
+					var now sight
+					if _, err := fmt.Sscanf(string(e.Payload), "%d/%d", &now.deaths, &now.version); err != nil {
 						t.Fatalf("payload %q: %v", e.Payload, err)
 					}
-					if deaths < last {
-						t.Fatalf("%s shows %s of %s again, deleted %d times, as it was after %d", c.id, name, o.id, last, deaths)
+					if now.version < last.version && c != m.observer { // who has no room falls back to what came first
+						t.Fatalf("%s shows %s of %s as %+v after %+v", c.id, name, o.id, now, last)
 					}
-					c.saw[key] = deaths
+					c.saw[key] = now
 				}
-				if seen && o.deaths[name] <= last && c.replica.Absent(rule(name), o.id) {
+				if seen && o.deaths[name] <= last.deaths && c.replica.Absent(rule(name), o.id) {
 					t.Fatalf("%s calls %s of %s absent, which was not deleted", c.id, name, o.id)
 				}
 			}
@@ -284,7 +414,7 @@ func (m *machine) settle(t *rapid.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if i != j && lack {
+				if i != j && lack && m.reaches(i, j) {
 					quiet = false
 					m.sync(t, i, j)
 				}
@@ -305,13 +435,31 @@ func (m *machine) settle(t *rapid.T) {
 
 func (m *machine) audit(t *rapid.T) {
 	first := m.clusters[0].replica
+	m.verify(t, m.observer)
 	for _, c := range m.clusters {
+		m.verify(t, c)
 		if string(c.replica.Digest()[:34]) != string(first.Digest()[:34]) {
 			t.Fatalf("%s and %s differ: %v %v", first.self, c.id, contents(first.state), contents(c.replica.state))
 		}
 		for _, o := range m.clusters {
 			for _, name := range []string{"p", "q", "r"} {
 				m.auditKey(t, c, o, name)
+			}
+		}
+	}
+}
+
+// verify checks the signature of everything that is held, and that memory is bounded and counted.
+func (m *machine) verify(t *rapid.T, at *cluster) {
+	checkInvariants(t, at.replica.state)
+	for id, o := range at.replica.state.origins {
+		for _, r := range o.all() {
+			msg, err := decodeMessage(r.msg)
+			if err == nil {
+				err = msg.verify(testKey(id).Public().(ed25519.PublicKey))
+			}
+			if err != nil {
+				t.Fatalf("%s holds of %s as %s: %v", at.id, r.Key.Name, id, err)
 			}
 		}
 	}

@@ -129,6 +129,19 @@ func (m *message) origin() string {
 	return m.head.Origin
 }
 
+// Origin names whom a message comes from, if it is one; it checks nothing else.
+func Origin(msg []byte) string {
+	r := reader{rest: msg}
+	if core := r.bytes(messageEntry, MaxMessage); core != nil {
+		c := reader{rest: core}
+		c.uint(entryKind)
+		c.bytes(entryName, MaxName)
+		return string(c.bytes(entryOrigin, MaxOrigin))
+	}
+	c := reader{rest: r.bytes(messageHead, MaxMessage)}
+	return string(c.bytes(headOrigin, MaxOrigin))
+}
+
 // verify checks the signature, and that a Cluster entry names the key that it is
 // checked with.
 func (m *message) verify(key ed25519.PublicKey) error {

@@ -33,6 +33,7 @@ type State struct {
 	limits  Limits
 	origins map[string]*origin
 	total   int // bytes of all origins but ourselves
+	drawn   int // those of them that are beyond the origins' sure shares
 
 	removals removals
 }

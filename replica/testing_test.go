@@ -180,7 +180,7 @@ type fatal interface {
 }
 
 func checkInvariants(t fatal, s *State) {
-	total := 0
+	total, drawn := 0, 0
 	for _, o := range s.origins {
 		last := uint64(0)
 		for _, l := range o.layers {
@@ -218,12 +218,13 @@ func checkInvariants(t fatal, s *State) {
 		}
 		if o.id != s.self {
 			total += o.used()
+			drawn += s.limits.drawn(o.used())
 			if o.used() > o.limits.Bytes || o.counted != o.used() {
 				t.Fatalf("%s uses %d bytes, counted as %d", o.id, o.used(), o.counted)
 			}
 		}
 	}
-	if total != s.total || total > s.limits.TotalBytes {
-		t.Fatalf("%d bytes in total, counted as %d", total, s.total)
+	if total != s.total || drawn != s.drawn || total > s.limits.TotalBytes {
+		t.Fatalf("%d bytes in total, %d of the shared ones, counted as %d and %d", total, drawn, s.total, s.drawn)
 	}
 }

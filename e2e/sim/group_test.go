@@ -25,7 +25,9 @@ import (
 type group struct {
 	t       *testing.T
 	network *meshtest.Network
-	agents  []*agent
+
+	mu     sync.RWMutex // of agents, for what runs beside the test
+	agents []*agent
 }
 
 // agent is one cluster: a truth that survives restarts, and what runs.
@@ -92,7 +94,7 @@ func bubble(t *testing.T, n int, latency time.Duration, f func(t *testing.T, g *
 }
 
 // add makes a cluster with a few objects.
-func (g *group) add(id string) {
+func (g *group) add(id string) *agent {
 	seed := sha256.Sum256([]byte("simulated " + id))
 	a := &agent{
 		group: g, id: id, key: ed25519.NewKeyFromSeed(seed[:]),
@@ -105,7 +107,16 @@ func (g *group) add(id string) {
 		a.api[a.rule(name)] = object{version: 1}
 	}
 	a.api[replica.Key{Kind: replica.KindFeature, Name: "feature"}] = object{version: 1}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.agents = append(g.agents, a)
+	return a
+}
+
+func (g *group) agent(id string) *agent {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.agents[slices.IndexFunc(g.agents, func(a *agent) bool { return a.id == id })]
 }
 
 func (a *agent) cluster() replica.Key { return replica.Key{Kind: replica.KindCluster, Name: a.id} }
@@ -142,7 +153,7 @@ func (a *agent) start(epoch uint64) {
 	a.replica = r
 	a.mesh, err = mesh.New(mesh.Options{
 		Identity: mesh.Identity{ClusterID: a.id, PrivateKey: a.key},
-		Trust:    a.trust, State: r, Network: a.group.network.Host(a.id), Listen: ":7946",
+		Trust:    a.trust, State: r, Network: a.group.network.Host(a.id), Listen: ":7946", Origin: replica.Origin,
 		Endpoints: func(id string) []string { return []string{id + ":7946"} },
 	})
 	if err != nil {
@@ -281,7 +292,7 @@ func (g *group) check(r *replica.Replica, s *seen, changes []replica.Change) {
 
 func (g *group) checkKey(r *replica.Replica, s *seen, c replica.Change) {
 	last, before := s.at[c]
-	origin := g.agents[slices.IndexFunc(g.agents, func(a *agent) bool { return a.id == c.Origin })]
+	origin := g.agent(c.Origin)
 	for _, e := range r.Find(c.Key) {
 		if e.Origin != c.Origin {
 			continue

@@ -4,9 +4,13 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/roster-mesh/roster/replica"
 )
 
 // TestPartition cuts 50 agents into two sides, changes everything on both, restarts an agent
@@ -78,6 +82,135 @@ func TestChurn(t *testing.T) {
 		}
 		g.await(5*time.Minute, "the group agrees", formed(g.agents...))
 		g.audit(g.agents...)
+	})
+}
+
+// TestStorm has everything go wrong at once: jitter, loss, thin links, ways that are cut in one
+// direction, lost disks, crashes, and members that come and go, while everybody changes things.
+func TestStorm(t *testing.T) {
+	bubble(t, 12, 20*time.Millisecond, func(t *testing.T, g *group) {
+		g.network.SetJitter(200 * time.Millisecond)
+		g.network.SetLoss(0.03)
+		g.network.SetBandwidth(128 << 10)
+		g.await(2*time.Minute, "the group forms", formed(g.agents...))
+		for round := range 5 {
+			for range 10 {
+				g.network.CutOneWay(g.any().id, g.any().id)
+			}
+			down := g.agents[1+2*round : 3+2*round]
+			for i, a := range down {
+				a.kill(i == 0)
+				a.forget(a.rule("goes"))
+			}
+			up := slices.DeleteFunc(slices.Clone(g.agents), func(a *agent) bool { return slices.Contains(down, a) })
+			for range 30 {
+				a := up[rand.IntN(len(up))]
+				a.update(a.rule("changes"))
+				a = up[rand.IntN(len(up))]
+				a.remove(a.rule("returns"))
+				time.Sleep(50 * time.Millisecond)
+				a.update(a.rule("returns"))
+				a.withdraw(a.rule("retires"))
+			}
+			g.network.HealAll()
+			for _, a := range down {
+				a.start(a.epoch + 1) // with an empty replica
+			}
+			if round < 3 {
+				a := g.add(fmt.Sprintf("newcomer-%d", round))
+				g.swap(g.any(), a)
+				a.start(1)
+			}
+			time.Sleep(time.Second)
+		}
+		g.await(5*time.Minute, "the group agrees", formed(g.agents...))
+		g.audit(g.agents...)
+		for _, a := range g.agents {
+			if s := a.replica.Stats(); s.Bytes > 100<<10 || s.Refused > 0 {
+				t.Errorf("%s holds %+v of %d agents", a.id, s, len(g.agents))
+			}
+		}
+	})
+}
+
+// TestBurst changes 10,000 objects at one origin, and looks what they cost.
+func TestBurst(t *testing.T) {
+	const objects = 10_000
+	bubble(t, 8, 20*time.Millisecond, func(t *testing.T, g *group) {
+		g.network.SetBandwidth(10 << 20)
+		g.await(2*time.Minute, "the group forms", formed(g.agents...))
+		time.Sleep(10 * time.Second)
+		before := g.network.Sent()
+		a := g.agents[3]
+		for i := range objects {
+			a.update(a.rule(fmt.Sprintf("burst-%05d", i)))
+		}
+		g.await(time.Minute, "everybody has the burst", equal(g.agents...))
+		held := int64(a.replica.Stats().Bytes)
+		sent := (g.network.Sent() - before) / int64(len(g.agents)-1)
+		t.Logf("%d KiB of entries, %d KiB sent for each agent", held>>10, sent>>10)
+		if sent > 3*held {
+			t.Errorf("%d bytes were sent for each agent, of %d that it lacked", sent, held)
+		}
+		g.audit(g.agents...)
+	})
+}
+
+// TestNoisyOrigin has one member change things as fast as it can, for a while: others' changes arrive as
+// ever, what everybody sends is bounded, and in the end all agree.
+func TestNoisyOrigin(t *testing.T) {
+	const seconds, each = 10, 300
+	bubble(t, 16, 20*time.Millisecond, func(t *testing.T, g *group) {
+		g.network.SetBandwidth(1 << 20)
+		g.await(2*time.Minute, "the group forms", formed(g.agents...))
+		time.Sleep(10 * time.Second)
+		before := g.network.Sent()
+		noisy, quiet := g.agents[2], g.agents[9]
+		stop := make(chan struct{})
+		go func() {
+			defer close(stop)
+			for i := range seconds * each {
+				noisy.update(noisy.rule(fmt.Sprint("noise-", i%20)))
+				time.Sleep(time.Second / each)
+			}
+		}()
+		var slowest time.Duration
+		for range seconds - 1 {
+			time.Sleep(time.Second)
+			start := time.Now()
+			quiet.update(quiet.rule("changes"))
+			version := quiet.api[quiet.rule("changes")].version
+			for !g.shows(quiet.rule("changes"), version) {
+				time.Sleep(5 * time.Millisecond)
+			}
+			slowest = max(slowest, time.Since(start))
+		}
+		<-stop
+		rate := (g.network.Sent() - before) / int64(len(g.agents)) / seconds
+		t.Logf("a change of another took %v at most, while each agent sent %d KiB a second", slowest, rate>>10)
+		if slowest > 300*time.Millisecond {
+			t.Errorf("a quiet member's change took %v", slowest)
+		}
+		if rate > 150<<10 {
+			t.Errorf("each agent sent %d bytes a second", rate)
+		}
+		g.await(time.Minute, "the group agrees", formed(g.agents...))
+		g.audit(g.agents...)
+	})
+}
+
+func (g *group) any() *agent { return g.agents[rand.IntN(len(g.agents))] }
+
+// shows says whether everybody has a key in a version or a later one.
+func (g *group) shows(key replica.Key, version int) bool {
+	return !slices.ContainsFunc(g.agents, func(a *agent) bool {
+		entries := a.replica.Find(key)
+		var at, deaths int
+		if len(entries) == 0 {
+			return true
+		}
+		_, err := fmt.Sscanf(string(entries[0].Payload), "%d/%d", &at, &deaths)
+		return err != nil || at < version
 	})
 }
 

@@ -53,6 +53,7 @@ type half struct {
 	segments []segment
 	buffered int
 	last     time.Time // when the newest segment is due: order is kept
+	free     time.Time // when everything written so far has left
 	finished bool      // the writer closed its end
 	deaf     bool      // the reader closed its end
 	deafAt   time.Time // when the writer can know it
@@ -102,7 +103,11 @@ func (h *half) send(p []byte) (int, error) {
 
 // push is called with the lock held.
 func (h *half) push(payload []byte) {
-	due := time.Now().Add(h.network.delay(h.link))
+	if now := time.Now(); h.free.Before(now) {
+		h.free = now
+	}
+	h.free = h.free.Add(h.network.transmission(len(payload)))
+	due := h.free.Add(h.network.delay(h.link))
 	if due.Before(h.last) {
 		due = h.last
 	}

@@ -6,8 +6,8 @@
 //
 // A Network has named hosts; a host meets mesh.Network. Connections behave
 // like TCP over a path that can be slow, lossy or cut: bytes are delivered in
-// order after the link's latency, a lost segment costs a retransmission delay,
-// and a cut holds bytes back (nobody is told) until it heals. There is no
+// order after the link's latency (with jitter, if set) and as fast as its
+// bandwidth allows, a lost segment costs a retransmission delay, and a cut holds bytes back (nobody is told) until it heals. There is no
 // packet interface, because the mesh has none.
 //
 // Everything that waits, waits on a channel, a timer or a sync.Cond, so that a

@@ -25,7 +25,9 @@ type Network struct {
 	hosts    map[string]*Host
 	latency  map[link]time.Duration
 	standard time.Duration
+	jitter   time.Duration
 	loss     float64
+	rate     float64 // bytes a second of each link; 0 is no bound
 	cut      map[link]bool
 	halves   map[*half]struct{}
 	changed  chan struct{} // closed and replaced when a link opens or closes
@@ -64,6 +66,23 @@ func (n *Network) SetLatency(a, b string, latency time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.latency[link{a, b}], n.latency[link{b, a}] = latency, latency
+}
+
+// SetJitter makes each written segment take up to that much longer, which most
+// take little of: the delay is distributed exponentially, cut off at jitter.
+// Bytes of one connection stay in order; those of different ones do not.
+func (n *Network) SetJitter(jitter time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.jitter = jitter
+}
+
+// SetBandwidth bounds how many bytes a second one direction of a connection
+// carries; 0 is no bound.
+func (n *Network) SetBandwidth(bytes int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rate = float64(bytes)
 }
 
 // SetLoss makes each written segment of every link get lost with this
@@ -164,10 +183,23 @@ func (n *Network) delay(l link) time.Duration {
 	if !ok {
 		d = n.standard
 	}
+	if n.jitter > 0 {
+		d += min(n.jitter, time.Duration(rand.ExpFloat64()*float64(n.jitter)/5))
+	}
 	if n.loss > 0 && rand.Float64() < n.loss {
 		d += 200*time.Millisecond + 2*d // RFC 6298: a retransmission waits for at least one round trip
 	}
 	return d
+}
+
+// transmission is how long a link is busy with so many bytes.
+func (n *Network) transmission(size int) time.Duration {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(size) / n.rate * float64(time.Second))
 }
 
 func (n *Network) forget(h *half) {

@@ -141,3 +141,28 @@ func TestWindow(t *testing.T) {
 		}
 	})
 }
+
+// TestBandwidthAndJitter: bytes leave one after the other, in order whatever their delays are.
+func TestBandwidthAndJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t)
+		n.SetBandwidth(1000)
+		write(t, a, string(make([]byte, 1000)))
+		write(t, a, string(make([]byte, 500)))
+		if took := expect(t, b, string(make([]byte, 1500))); took != 1500*time.Millisecond+latency {
+			t.Errorf("took %v", took)
+		}
+		n.SetBandwidth(0)
+		n.SetJitter(50 * time.Millisecond)
+		start := time.Now()
+		for i := range 100 {
+			write(t, a, string(rune('a'+i%26)))
+		}
+		for i := range 100 {
+			expect(t, b, string(rune('a'+i%26)))
+		}
+		if took := time.Since(start); took <= latency || took > latency+50*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
+}
