@@ -129,6 +129,13 @@ func (m *message) origin() string {
 	return m.head.Origin
 }
 
+func (m *message) bytes() []byte {
+	if m.entry != nil {
+		return m.entry.msg
+	}
+	return m.head.msg
+}
+
 // verify checks the signature, and that a Cluster entry names the key that it is
 // checked with.
 func (m *message) verify(key ed25519.PublicKey) error {

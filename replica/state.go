@@ -32,7 +32,8 @@ type State struct {
 	self    string
 	limits  Limits
 	origins map[string]*origin
-	total   int // bytes of all origins but ourselves
+	total   int    // bytes of all origins but ourselves
+	note    []byte // see [Options]
 
 	removals removals
 }
