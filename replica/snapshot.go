@@ -316,5 +316,5 @@ func (l *layer) read(origin string, msg []byte) error {
 		l.records[r.Key] = r
 		return nil
 	}
-	return fmt.Errorf("%w: message of %s in epoch %d of %s", ErrSnapshot, m.origin(), l.epoch, origin)
+	return fmt.Errorf("%w: message in epoch %d of %s that is not of it", ErrSnapshot, l.epoch, origin)
 }
