@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -24,7 +23,7 @@ func (s *session) openReplica(ctx context.Context, removals []replica.Removal) (
 		s.replica, err = replica.New(replica.Options{
 			Self: s.clusterID, PrivateKey: s.key, Keyring: s.trust, Changed: s.entriesChanged,
 			Removed: s.removed, Removals: removals,
-			Broadcast: func(msgs ...[]byte) { s.mesh.Broadcast(msgs...) }, Note: s.positions,
+			Broadcast: func(msgs ...[]byte) { s.mesh.Broadcast(msgs...) }, Note: s.position,
 		})
 		return s.replica, err
 	}
@@ -47,7 +46,9 @@ func (s *session) openReplica(ctx context.Context, removals []replica.Removal) (
 	if epoch, err = s.private.resumeEpoch(ctx, s.replica.LastEpoch()); err != nil {
 		return 0, err
 	}
-	s.recallPositions(s.replica.Note())
+	if err := s.client.Positions.Recall(s.replica.Note(), s.ownKinds()...); err != nil {
+		return 0, s.dataDir(err)
+	}
 	if err := s.replica.Open(epoch, s.journal); err != nil {
 		return 0, fmt.Errorf("open replica: %w", err)
 	}
@@ -122,33 +123,17 @@ func (s *session) takeStock() {
 	s.entriesChanged(changes)
 }
 
-// ownKinds are the kinds that this cluster publishes, by the names that positions have.
-func (s *session) ownKinds() map[string]schema.GroupVersionKind {
-	return map[string]schema.GroupVersionKind{
-		"clusters": s.client.Clusters().Kind(), "rules": s.client.Rules().Kind(), "features": s.client.Features().Kind(),
-	}
+// ownKinds are the kinds that this cluster publishes.
+func (s *session) ownKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{s.client.Clusters().Kind(), s.client.Rules().Kind(), s.client.Features().Kind()}
 }
 
-// positions is how far the local API server was when something was published. It is durable with that: one that
-// starts with less was restored from a backup, and what it lacks was not deleted.
-func (s *session) positions() []byte {
-	at := map[string]string{}
-	for name, kind := range s.ownKinds() {
-		at[name] = s.client.Positions.Highest(kind)
-	}
-	note, err := json.Marshal(at)
+// position is how far the local API server was when something was published. It is durable with that: a server that
+// is not as far at the next start was restored from a backup, and what it lacks was not deleted.
+func (s *session) position() []byte {
+	note, err := s.client.Positions.Note(s.ownKinds()...)
 	if err != nil {
-		return nil // strings always can be
+		return nil // it is made of strings, which cannot fail
 	}
 	return note
-}
-
-func (s *session) recallPositions(note []byte) {
-	at := map[string]string{}
-	if err := json.Unmarshal(note, &at); err != nil {
-		return // nothing was published yet
-	}
-	for name, kind := range s.ownKinds() {
-		s.client.Positions.Recall(kind, at[name])
-	}
 }

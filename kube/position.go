@@ -41,8 +41,8 @@ const maxConfirmations = 1024
 //	  └───────────────────────────────────────┘
 //	         a list, after a new confirmation: it sets the highest anew
 //
-// They belong to the cluster and not to a connection, so they outlive a Client. Kinds may be stored
-// apart, and so are not compared with each other. Nothing is kept on disk, but see Recall. Positions
+// They belong to the cluster and not to a connection, so they outlive a Client, and with Note and
+// Recall the program. Kinds may be stored apart, and so are not compared with each other. Positions
 // are safe for concurrent use.
 type Positions struct {
 	trusting bool                               // a list from before is taken as it comes
@@ -124,21 +124,6 @@ func (p *Positions) Confirm(text string) {
 	p.texts[text] = struct{}{}
 	close(p.changed)
 	p.changed = make(chan struct{})
-}
-
-// Highest is the highest resourceVersion of a kind that was read, "" before any.
-func (p *Positions) Highest(kind schema.GroupVersionKind) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.of(kind).highest
-}
-
-// Recall tells, before the first Watch of a kind, the highest resourceVersion of it that was read
-// before the program started.
-func (p *Positions) Recall(kind schema.GroupVersionKind, version string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.of(kind).highest = version
 }
 
 // of finds or makes the position of a kind. mu is held.
