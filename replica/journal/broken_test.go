@@ -73,6 +73,11 @@ func harms(t *testing.T, whole string) map[string]func(dir string) {
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
+	for page := range int64(2) {
+		out[fmt.Sprintf("meta %d is damaged", page)] = func(dir string) {
+			zero(t, filepath.Join(dir, raftDir, "log.db"), page*int64(os.Getpagesize())+metaAt, 8)
+		}
+	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	for path, info := range files(t, filepath.Join(whole, raftDir)) {
 		name, err := filepath.Rel(whole, path)

@@ -67,6 +67,9 @@ func openStores(h home, log *slog.Logger) (_ *stores, err error) {
 }
 
 func (s *stores) openLog(path string) error {
+	if err := checkMetas(path); err != nil {
+		return err
+	}
 	err := guarded(func() (err error) {
 		s.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockWithin}})
 		return err
