@@ -5,6 +5,7 @@ package replica
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"errors"
 	"slices"
 	"testing"
@@ -223,6 +224,35 @@ func TestForget(t *testing.T) {
 			t.Fatal("something is held still")
 		}
 		checkInvariants(t, r.state)
+	}
+}
+
+// TestRemovalOnDisk: what a removed key signed does not come back with the disk. The removal itself is recorded elsewhere.
+func TestRemovalOnDisk(t *testing.T) {
+	o := Options{Self: "b", PrivateKey: testKey("b"), Keyring: newRing("a", "b")}
+	r := restored(t, o, nil, nil)
+	log := &memoryLog{replica: r}
+	if err := r.Open(1, log); err != nil {
+		t.Fatal(err)
+	}
+	a := newReplica(t, "a", 1)
+	merge(t, r, publish(t, a, rule("p"), Live, "1")...)
+	log.commit(t, 9)
+	shot := snapshotOf(t, r)
+	removal, err := r.SignRemoval("a", testKey("a").Public().(ed25519.PublicKey), "a", "b", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merge(t, r, removal.msg)
+	log.commit(t, 9)
+	o.Removals = []Removal{removal}
+	for _, r := range []*Replica{restored(t, o, nil, log.durable), restored(t, o, shot, log.durable[1:])} {
+		if _, held := r.Lookup(rule("p"), "a"); held {
+			t.Error("a removed cluster's rule is back")
+		}
+		if len(r.Removals()) != 1 {
+			t.Error("the removal is gone")
+		}
 	}
 }
 
