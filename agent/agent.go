@@ -22,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/replica/journal"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
@@ -68,6 +69,7 @@ type session struct {
 	trust    *mesh.Trust
 	mesh     *mesh.Mesh
 	replica  *replica.Replica
+	journal  *journal.Journal // nil without --data-dir
 	engine   *engine.Engine
 	peers    *peers
 	health   *health
@@ -165,6 +167,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 	defer func() {
 		if err != nil {
 			s.reportStart(ctx, err)
+			s.closeJournal() // run closes it otherwise
 			client.Close()
 		}
 	}()
@@ -257,16 +260,9 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 			s.log.Error("a recorded pin is not taken", "cluster", p.ClusterID, "error", err)
 		}
 	}
-	epoch, err := s.private.openEpoch(ctx, 0)
+	epoch, err := s.openReplica(ctx, removals)
 	if err != nil {
 		return err
-	}
-	s.replica, err = replica.New(replica.Options{
-		Self: s.clusterID, PrivateKey: s.key, Epoch: epoch, Keyring: s.trust, Changed: s.entriesChanged,
-		Removed: s.removed, Removals: removals,
-	})
-	if err != nil {
-		return fmt.Errorf("open replica: %w", err)
 	}
 	s.peers = newPeers(s)
 	if s.engine, err = s.newEngine(metrics); err != nil {
@@ -303,8 +299,10 @@ func (s *session) newLoops() {
 // published as complete, and before the engine may take "not yet told" for "gone".
 func (s *session) run(ctx context.Context) error {
 	defer s.client.Close()
+	defer s.closeJournal()
 	defer s.mesh.Close()
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.runJournal(ctx) })
 	if err := s.registry.start(ctx, group); err != nil {
 		return cmp.Or(group.Wait(), err)
 	}
@@ -338,6 +336,7 @@ func (s *session) run(ctx context.Context) error {
 		}
 	})
 	s.resume()
+	s.takeStock()
 	s.chores.add(choreAnnounce)
 	s.chores.add(choreVersion)
 	s.chores.add(choreBootstrap)

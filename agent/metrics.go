@@ -37,7 +37,7 @@ func newReplicaCollector(r *replica.Replica, known func() []string, epoch uint64
 		bytes:   desc("bytes", "Size of the messages held."),
 		origins: desc("origins", "Clusters that entries are held of."),
 		clones:  desc("clones", "Clusters that more than one agent writes as."),
-		started: desc("epoch_at_start", "Epoch that this agent opened when it started."),
+		started: desc("epoch_at_start", "Epoch that this agent wrote in when it started."),
 	}
 }
 

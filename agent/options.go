@@ -30,7 +30,8 @@ type Options struct {
 	// ClusterName names the Cluster object that is created when the local API server has none for this
 	// cluster; empty means that it must exist.
 	ClusterName string
-	// DataDir keeps what may be lost: the API server and the peers can rebuild all of it.
+	// DataDir keeps what the agent holds, for the next start: the API server and the peers can rebuild all of it. Empty
+	// means memory alone.
 	DataDir string
 	// MeshListen is the host:port that the mesh listens on; port 0 picks a free one.
 	MeshListen string

@@ -96,11 +96,9 @@ func (p *private) openEpoch(ctx context.Context, floor uint64) (uint64, error) {
 		if err != nil {
 			return err
 		}
-		var last uint64
-		if text := string(secret.Data[epochKey]); text != "" {
-			if last, err = strconv.ParseUint(text, 10, 64); err != nil {
-				return fmt.Errorf("key %s: %q is not a number", epochKey, text)
-			}
+		last, err := lastEpoch(secret)
+		if err != nil {
+			return err
 		}
 		epoch = max(last, floor) + 1
 		secret.Data[epochKey] = []byte(strconv.FormatUint(epoch, 10))
@@ -111,6 +109,45 @@ func (p *private) openEpoch(ctx context.Context, floor uint64) (uint64, error) {
 		return 0, fmt.Errorf("record epoch in Secret %s/%s: %w", p.namespace, identitySecret, err)
 	}
 	return epoch, nil
+}
+
+func lastEpoch(secret *kube.Secret) (uint64, error) {
+	text := string(secret.Data[epochKey])
+	if text == "" {
+		return 0, nil
+	}
+	last, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("key %s: %q is not a number", epochKey, text)
+	}
+	return last, nil
+}
+
+// resumeEpoch returns the epoch to go on in when what the disk holds ends in the epoch held. That is this one, unless
+// another has been recorded since: by an agent with another disk. When the record is the older one the API
+// server was restored from a backup, which is to be confirmed as any other restore.
+func (p *private) resumeEpoch(ctx context.Context, held uint64) (uint64, error) {
+	secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
+	if err != nil {
+		return 0, fmt.Errorf("read Secret %s/%s: %w", p.namespace, identitySecret, err)
+	}
+	last, err := lastEpoch(secret)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read Secret %s/%s: %w", p.namespace, identitySecret, err)
+	case held == 0 || last > held:
+		return p.openEpoch(ctx, held)
+	case last == held:
+		return held, nil
+	}
+	secret.Data[epochKey] = []byte(strconv.FormatUint(held, 10))
+	if len(secret.Data[freezeKey]) == 0 {
+		secret.Data[freezeKey] = []byte("{}")
+	}
+	if _, err := p.client.Secrets(p.namespace).Update(ctx, secret); err != nil {
+		return 0, fmt.Errorf("record epoch in Secret %s/%s: %w", p.namespace, identitySecret, err)
+	}
+	return held, nil
 }
 
 // freeze reads whether a restore was waiting for its confirmation when the agent ended; nil when none was. A record

@@ -17,13 +17,19 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// publishAll hands everything that this cluster owns to the replica and then marks the epoch complete:
-// from there on, what an earlier epoch held and this one does not is known to be gone.
+// publishAll hands everything that this cluster owns to the replica, with what it does not own any more, and then marks
+// the epoch complete: from there on, what an earlier epoch held and this one does not is known to be gone.
 func (s *session) publishAll() error {
 	began, going := s.restore.going()
 	var errs []error
+	done := map[replica.Key]bool{}
 	put := func(kind replica.Kind, name string) {
-		if err := s.publishLocal(replica.Key{Kind: kind, Name: name}); err != nil {
+		key := replica.Key{Kind: kind, Name: name}
+		if done[key] {
+			return
+		}
+		done[key] = true
+		if err := s.publishLocal(key); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -37,6 +43,11 @@ func (s *session) publishAll() error {
 	errs = append(errs, err)
 	for _, f := range features {
 		put(replica.KindFeature, f.Name)
+	}
+	for _, kind := range [...]replica.Kind{replica.KindRule, replica.KindFeature} { // what was deleted while the agent was away
+		for _, e := range s.replica.EntriesOf(s.clusterID, kind) {
+			put(kind, e.Key.Name)
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err // not complete: nobody may take what is missing for deleted

@@ -37,12 +37,6 @@ func restoreGamma(t *testing.T, g *group, agentDown bool, ahead int) {
 	if err := g.gamma.Backup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if agentDown { // a start is what a backup does not know of
-		if err := g.gamma.RestartAgent(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	g.eventuallyWhole(t, afterFault)
 	apply(t, g.gamma, rule("born-later", "old"))
 	g.share(t, "later", "one")
 	eventually(t, "the later rule is in alpha", afterFault, hasRule(g.alpha, "born-later"))

@@ -36,6 +36,13 @@ func TestAgentRefuses(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("{{{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	foreign := filepath.Join(dir, "foreign")
+	if err := os.Mkdir(foreign, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(foreign, "owner.json"), []byte(`{"clusterID":"8f6b1a0e","serverID":"s"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	token, err := g.delta.Token(t.Context(), "default", "default")
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +73,8 @@ func TestAgentRefuses(t *testing.T) {
 		"http port in use":           {[]string{"--http-listen", used.Addr().String()}, []string{used.Addr().String(), "in use"}},
 		"name of another cluster":    {[]string{"--cluster-name", "taken"}, []string{"--cluster-name taken", "8f6b1a0e-63f4-4a0c-8ad5-0a9ad2b3c999"}},
 		"not an address":             {[]string{"--mesh-listen", "nowhere"}, []string{"--mesh-listen", "host:port"}},
+		"data of another cluster":    {[]string{"--data-dir", foreign}, []string{"--data-dir " + foreign, "8f6b1a0e", "a directory of its own"}},
+		"no room for data":           {[]string{"--data-dir", filepath.Join(bad, "data")}, []string{"--data-dir " + bad, "name a directory"}},
 		"a flag that does not exist": {[]string{"--frobnicate"}, []string{"frobnicate"}},
 	}
 	for name, c := range cases {

@@ -41,9 +41,9 @@ const maxConfirmations = 1024
 //	  └───────────────────────────────────────┘
 //	         a list, after a new confirmation: it sets the highest anew
 //
-// They belong to the cluster and not to a connection, so they outlive a Client. Kinds may be stored
-// apart, and so are not compared with each other. Nothing is kept on disk. Positions are safe for
-// concurrent use.
+// They belong to the cluster and not to a connection, so they outlive a Client, and with Note and
+// Recall the program. Kinds may be stored apart, and so are not compared with each other. Positions
+// are safe for concurrent use.
 type Positions struct {
 	trusting bool                               // a list from before is taken as it comes
 	noticed  func(schema.GroupVersionKind) bool // told that the server went back; nil where nobody asked

@@ -26,6 +26,9 @@ type machine struct {
 	cut      map[[2]int]bool // from, to
 }
 
+// disked is the cluster that has a disk.
+const disked = 2
+
 // maxFlying keeps what is forwarded from growing for ever.
 const maxFlying = 100
 
@@ -35,11 +38,13 @@ type packet struct {
 }
 
 // cluster is the truth of one origin, which survives every restart of its agent, and the
-// agent's replica, which survives none.
+// agent's replica, which survives none, but for what is on its disk, if it has one (disked).
 type cluster struct {
 	id      string
 	replica *Replica
 	ring    *ring
+	log     *memoryLog // of a cluster with a disk
+	shot    []byte     // snapshot on it
 	epoch   uint64
 	lost    bool // restarted without knowing its epoch: until it reopens, numbers mean nothing
 	api     map[string]object
@@ -64,11 +69,13 @@ type seenKey struct{ origin, name string }
 func newMachine(t *rapid.T) *machine {
 	m := &machine{cut: map[[2]int]bool{}}
 	ids := []string{"a", "b", "c"}
-	for i, id := range ids {
+	for _, id := range ids {
 		c := &cluster{
 			id: id, ring: newRing(ids...), api: map[string]object{}, deaths: map[string]int{}, stale: map[string]bool{},
 		}
 		m.clusters = append(m.clusters, c)
+	}
+	for i := range m.clusters {
 		m.start(t, i, 1)
 		m.finish(t, i)
 	}
@@ -102,20 +109,59 @@ func (m *machine) join(t *rapid.T) {
 
 func (m *machine) start(t *rapid.T, i int, epoch uint64) {
 	c := m.clusters[i]
-	r, err := New(Options{Self: c.id, PrivateKey: testKey(c.id), Epoch: epoch, Keyring: c.ring})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.replica, c.epoch, c.saw = r, epoch, map[seenKey]sight{}
+	c.shot, c.log = nil, &memoryLog{}
+	m.boot(t, i, epoch)
 	for name, o := range c.api {
 		o.announced = false
 		c.api[name] = o
 	}
-	msgs, err := r.Publish(Key{KindCluster, c.id}, Live, []byte("cluster"))
+	m.introduce(t, i)
+}
+
+// introduce publishes a member's Cluster entry.
+func (m *machine) introduce(t *rapid.T, i int) {
+	c := m.clusters[i]
+	msgs, err := c.replica.Publish(Key{KindCluster, c.id}, Live, []byte("cluster"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.broadcast(i, msgs...)
+}
+
+// boot starts an agent with what is on its disk, if it has one.
+func (m *machine) boot(t *rapid.T, i int, epoch uint64) {
+	c := m.clusters[i]
+	o := Options{Self: c.id, PrivateKey: testKey(c.id), Keyring: c.ring, Broadcast: func(msgs ...[]byte) { m.broadcast(i, msgs...) }}
+	c.replica, c.epoch, c.saw = restored(t, o, c.shot, c.log.durable), epoch, map[seenKey]sight{}
+	var log Log
+	if i == disked {
+		c.log = &memoryLog{replica: c.replica, durable: c.log.durable}
+		log = c.log
+	}
+	if err := c.replica.Open(epoch, log); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crash loses what is not on the disk, and says everything again: what is new.
+func (m *machine) crash(t *rapid.T) {
+	i := disked
+	c := m.clusters[i]
+	held := restored(t, Options{Self: c.id, PrivateKey: testKey(c.id), Keyring: c.ring}, c.shot, c.log.durable).LastEpoch()
+	if held < c.epoch {
+		c.epoch++ // it was recorded, and nothing said in it
+	}
+	m.boot(t, i, c.epoch)
+	m.introduce(t, i)
+	for _, name := range []string{"p", "q", "r"} {
+		m.announce(t, i, name)
+	}
+}
+
+// commit makes durable what waits for it.
+func (m *machine) commit(t *rapid.T, most int) {
+	c := m.clusters[disked]
+	c.log.commit(t, min(most, len(c.log.queue)))
 }
 
 // announce publishes an object as it is in the API server.
@@ -350,6 +396,12 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"sync":   func(t *rapid.T) { m.sync(t, m.cluster(t), m.cluster(t)) },
 		"finish": func(t *rapid.T) { m.finish(t, m.cluster(t)) },
 		"reopen": func(t *rapid.T) { m.reopen(t, m.cluster(t)) },
+		"commit": func(t *rapid.T) { m.commit(t, rapid.IntRange(1, 9).Draw(t, "operations")) },
+		"crash":  m.crash,
+		"snapshot": func(t *rapid.T) {
+			c := m.clusters[disked]
+			c.shot, c.log.durable = snapshotOf(t, c.replica), nil
+		},
 		"restart": func(t *rapid.T) {
 			i := m.cluster(t)
 			m.start(t, i, m.clusters[i].epoch+1)
@@ -408,6 +460,7 @@ func (m *machine) settle(t *rapid.T) {
 	}
 	for range 20 {
 		quiet := true
+		m.commit(t, 1<<20)
 		for i, a := range m.clusters {
 			for j, b := range m.clusters {
 				lack, err := a.replica.Lacks(b.replica.Digest())
@@ -423,7 +476,7 @@ func (m *machine) settle(t *rapid.T) {
 				quiet = false
 			}
 		}
-		if quiet {
+		if quiet && len(m.clusters[disked].log.queue) == 0 {
 			return
 		}
 	}

@@ -30,7 +30,7 @@ type Stats struct {
 func (r *Replica) Progress(origin string) Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.state.origins[origin]
+	o := r.origin(origin)
 	if o == nil {
 		return Progress{}
 	}
@@ -74,7 +74,7 @@ func (r *Replica) Stats() Stats {
 		if o.full() {
 			s.Full++
 		}
-		if o.clone != nil {
+		if r.origin(o.id).clone != nil {
 			s.Clones++
 		}
 	}
@@ -88,7 +88,7 @@ func (r *Replica) Clones() []Clone {
 	defer r.mu.Unlock()
 	var clones []Clone
 	for _, id := range r.state.ids() {
-		if c := r.state.origins[id].clone; c != nil {
+		if c := r.origin(id).clone; c != nil {
 			clones = append(clones, *c)
 		}
 	}

@@ -138,8 +138,7 @@ func (s *State) mergeRemoval(r *removalRecord, readmitted bool) (out outcome, fi
 	out.fresh = true
 	for _, id := range s.ids() {
 		if o := s.origins[id]; id != s.self && o.publishedBy(r, readmitted) {
-			s.total -= o.counted
-			delete(s.origins, id)
+			s.forget(id)
 			out.changes = append(out.changes, Change{Key{KindCluster, id}, id}, Change{Origin: id})
 		}
 	}
@@ -158,7 +157,7 @@ func (o *origin) publishedBy(r *removalRecord, readmitted bool) bool {
 // is merged, like anybody else's: it should be recorded first. name and ours are what the two clusters are called
 // and at is the Unix time, for people.
 func (r *Replica) SignRemoval(clusterID string, key []byte, name, ours string, at int64) (Removal, error) {
-	rec, err := signRemoval(r.author.key, Removal{ClusterID: clusterID, PublicKey: bytes.Clone(key), By: r.self, Name: name, ByName: ours, Time: at})
+	rec, err := signRemoval(r.key, Removal{ClusterID: clusterID, PublicKey: bytes.Clone(key), By: r.self, Name: name, ByName: ours, Time: at})
 	if err != nil {
 		return Removal{}, fmt.Errorf("remove %s: %w", clusterID, err)
 	}
@@ -205,7 +204,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 	}
 	author, ok := r.keyring.Key(rec.By)
 	if rec.By == r.self {
-		author, ok = r.public, true
+		author, ok = r.public(), true
 	}
 	if introducer == "" && (!ok || !author.Equal(rec.ByKey)) {
 		if authorRemoved {
@@ -229,6 +228,11 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 	r.mu.Lock()
 	r.digest = nil
 	out, first := r.state.mergeRemoval(rec, ok && !needed)
+	for _, c := range out.changes { // the removal itself is recorded by whoever is told
+		if r.log != nil && c.Key == (Key{}) {
+			r.log.Append(appendBytes(nil, opForget, []byte(c.Origin)))
+		}
+	}
 	r.mu.Unlock()
 	if len(out.changes) > 0 {
 		r.changed(out.changes)

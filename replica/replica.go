@@ -27,8 +27,10 @@ type Keyring interface {
 type Options struct {
 	Self       string             // our clusterID
 	PrivateKey ed25519.PrivateKey // signs our entries
-	Epoch      uint64             // above every epoch that was used before
-	Keyring    Keyring
+	// Epoch, above every one that was used before, opens the replica without a log; 0 leaves that
+	// to [Replica.Open].
+	Epoch   uint64
+	Keyring Keyring
 	// Changed, if set, is told what to read again after entries of other origins were
 	// merged. It is called without locks held, from the merging goroutine; calls may
 	// overlap, and it must not block.
@@ -38,21 +40,31 @@ type Options struct {
 	Removed func(r Removal, first bool)
 	// Removals were recorded by an earlier start. The keyring knows of them already.
 	Removals []Removal
-	Limits   Limits
+	// Broadcast, if set, gets own messages of a replica with a [Log] once they are durable. It is
+	// called without locks held, from the goroutine that applies, and must not block.
+	Broadcast func(msgs ...[]byte)
+	// Note, if set, makes what is to be durable with own entries beside them, at most 4 KiB. It is
+	// called with locks held.
+	Note   func() []byte
+	Limits Limits
 }
 
 // Replica is a [State] that is safe for concurrent use, with the key that writes to it.
 type Replica struct {
-	self    string
-	public  ed25519.PublicKey
-	keyring Keyring
-	changed func([]Change)
-	removed func(Removal, bool)
+	self      string
+	key       ed25519.PrivateKey
+	keyring   Keyring
+	changed   func([]Change)
+	removed   func(Removal, bool)
+	broadcast func(msgs ...[]byte)
+	note      func() []byte
 
 	mu     sync.Mutex
-	state  *State
-	author *author
-	digest []byte // of state; nil when it must be made again
+	state  *State  // what peers may know
+	author *author // nil before Open
+	log    Log     // nil when nothing is durable
+	noted  []byte  // the last note that was appended
+	digest []byte  // of state; nil when it must be made again
 }
 
 // New returns a replica that holds nothing yet.
@@ -71,45 +83,56 @@ func New(o Options) (*Replica, error) {
 	if o.Removed == nil {
 		o.Removed = func(Removal, bool) {}
 	}
-	state := newState(o.Self, o.Limits)
+	if o.Broadcast == nil {
+		o.Broadcast = func(...[]byte) {}
+	}
+	if o.Note == nil {
+		o.Note = func() []byte { return nil }
+	}
+	r := &Replica{
+		self: o.Self, key: o.PrivateKey, keyring: o.Keyring, changed: o.Changed, removed: o.Removed,
+		broadcast: o.Broadcast, note: o.Note, state: newState(o.Self, o.Limits),
+	}
 	for _, removal := range o.Removals {
 		m, err := decodeMessage(removal.msg)
 		if err != nil || m.removal == nil {
 			return nil, fmt.Errorf("a recorded removal of %s: %w", removal.ClusterID, cmp.Or(err, ErrMalformed))
 		}
-		state.mergeRemoval(m.removal, false)
+		r.state.mergeRemoval(m.removal, false)
 	}
-	author, err := newAuthor(state, o.PrivateKey, o.Epoch)
-	if err != nil {
-		return nil, err
+	if o.Epoch > 0 {
+		if err := r.Open(o.Epoch, nil); err != nil {
+			return nil, err
+		}
 	}
-	return &Replica{
-		self: o.Self, public: o.PrivateKey.Public().(ed25519.PublicKey),
-		keyring: o.Keyring, changed: o.Changed, removed: o.Removed, state: state, author: author,
-	}, nil
+	return r, nil
 }
 
 // Publish says something new of an own object and returns the messages to broadcast: none
-// when nothing changed. Deleting what is not published, or is withdrawn, changes nothing.
-// The payload is copied.
+// when nothing changed, or when a [Log] must have them first. Deleting what is not published, or is
+// withdrawn, changes nothing. The payload is copied.
 func (r *Replica) Publish(key Key, status Status, payload []byte) ([][]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.digest = nil
+	if r.author == nil {
+		return nil, ErrNotOpen
+	}
 	msgs, err := r.author.publish(key, status, payload)
 	if err != nil {
 		return nil, fmt.Errorf("publish %q: %w", key.Name, err)
 	}
-	return msgs, nil
+	return r.say(msgs), nil
 }
 
 // Complete says that the whole own set has been announced in this epoch: what was not
-// announced, and not withdrawn, is gone. It returns nothing the second time.
+// announced, and not withdrawn, is gone. It says nothing the second time.
 func (r *Replica) Complete() [][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.digest = nil
-	return r.author.complete()
+	if r.author == nil {
+		return nil
+	}
+	return r.say(r.author.complete())
 }
 
 // Reopen opens a higher epoch and announces the whole own set again, with its
@@ -117,8 +140,11 @@ func (r *Replica) Complete() [][]byte {
 func (r *Replica) Reopen(epoch uint64) ([][]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.digest = nil
-	return r.author.reopen(epoch)
+	if r.author == nil {
+		return nil, ErrNotOpen
+	}
+	msgs, err := r.author.reopen(epoch)
+	return r.say(msgs), err
 }
 
 // OwnEpochSeen returns the highest own epoch that a peer has shown, validly signed, at or
@@ -127,6 +153,9 @@ func (r *Replica) Reopen(epoch uint64) ([][]byte, error) {
 func (r *Replica) OwnEpochSeen() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.author == nil {
+		return 0
+	}
 	return r.author.seen
 }
 
@@ -194,6 +223,9 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 		}
 		m.detach()
 	}
+	if err := r.wait(); err != nil {
+		return false, false, err
+	}
 
 	r.mu.Lock()
 	if r.state.removals.changes != removals { // its key, perhaps, since it was checked
@@ -201,7 +233,11 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 		return r.Merge(msg, introducer)
 	}
 	r.digest = nil
+	before := r.state.knowledge(m)
 	out, err := r.merge(m)
+	if r.log != nil && (out.fresh || r.state.knowledge(m) != before) {
+		r.log.Append(appendBytes(nil, opMessage, m.bytes()))
+	}
 	switch {
 	case introducer == "":
 	case m.head != nil:
@@ -220,8 +256,21 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	return out.fresh, pull, nil
 }
 
+// wait lets a disk that is slow slow down those who send.
+func (r *Replica) wait() error {
+	r.mu.Lock()
+	log := r.log
+	r.mu.Unlock()
+	if log == nil {
+		return nil
+	}
+	return log.Wait()
+}
+
 func (r *Replica) merge(m *message) (outcome, error) {
 	switch {
+	case m.origin() == r.self && r.author == nil:
+		return outcome{}, ErrNotOpen
 	case m.origin() == r.self:
 		return r.author.meet(m), nil
 	case m.entry != nil:
@@ -266,7 +315,7 @@ func (s *State) knows(m *message) bool {
 func (r *Replica) authenticate(m *message, introducer string) error {
 	origin := m.origin()
 	if origin == r.self {
-		return m.verify(r.public)
+		return m.verify(r.public())
 	}
 	if key, ok := r.keyring.Key(origin); ok {
 		return m.verify(key)
@@ -307,7 +356,7 @@ func (r *Replica) Entries(kind Kind) []Entry {
 func (r *Replica) EntriesOf(origin string, kind Kind) []Entry {
 	r.mu.Lock()
 	var entries []Entry
-	if o := r.state.origins[origin]; o != nil {
+	if o := r.origin(origin); o != nil {
 		for _, rec := range o.inForce() {
 			if rec.Key.Kind == kind && rec.Status != Deleted {
 				entries = append(entries, rec.Entry)
@@ -323,7 +372,7 @@ func (r *Replica) EntriesOf(origin string, kind Kind) []Entry {
 func (r *Replica) Lookup(key Key, origin string) (Entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o := r.state.origins[origin]; o != nil {
+	if o := r.origin(origin); o != nil {
 		if rec := o.effective(key); rec != nil && rec.Status != Deleted {
 			return rec.Entry, true
 		}

@@ -142,6 +142,13 @@ func Origin(msg []byte) string {
 	return string(c.bytes(headOrigin, MaxOrigin))
 }
 
+func (m *message) bytes() []byte {
+	if m.entry != nil {
+		return m.entry.msg
+	}
+	return m.head.msg
+}
+
 // verify checks the signature, and that a Cluster entry names the key that it is
 // checked with.
 func (m *message) verify(key ed25519.PublicKey) error {

@@ -32,8 +32,9 @@ type State struct {
 	self    string
 	limits  Limits
 	origins map[string]*origin
-	total   int // bytes of all origins but ourselves
-	drawn   int // those of them that are beyond the origins' sure shares
+	total   int    // bytes of all origins but ourselves
+	drawn   int    // those of them that are beyond the origins' sure shares
+	note    []byte // see [Options]
 
 	removals removals
 }

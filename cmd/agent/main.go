@@ -177,7 +177,7 @@ func runFlags() []cli.Flag {
 		text("kubeconfig", "", "`FILE` for the local cluster; without one, the in-cluster configuration"),
 		text("namespace", "cluster-registry", "the agent's own `NAMESPACE`"),
 		text("cluster-name", "", "`NAME` of the Cluster object that is created when this cluster has none"),
-		text("data-dir", "/var/lib/roster", "`DIR` for what the agent may lose"),
+		text("data-dir", "/var/lib/roster", "`DIR` where the agent keeps what it knows of all clusters, to go on from there when it starts again; empty keeps it in memory"),
 		text("mesh-listen", ":7946", "`HOST:PORT` that the mesh listens on"),
 		text("mesh-advertise", "", "`HOST:PORT` that members dial; without it, the listening address"),
 		text("mesh-service", "", "`NAMESPACE/NAME` of the Service whose external address members dial, instead of --mesh-advertise"),

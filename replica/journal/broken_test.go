@@ -1,0 +1,135 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBrokenFiles: whatever becomes of the files, the journal opens: with all that was there, or with nothing, which it
+// says in one line.
+func TestBrokenFiles(t *testing.T) {
+	whole := t.TempDir()
+	o := openDir(t, whole)
+	fill := func(from, to int) {
+		for i := from; i < to; i++ {
+			o.Append(append([]byte{byte(i % 9)}, make([]byte, 1000+i)...))
+		}
+	}
+	fill(0, 50)
+	o.await(t, 50)
+	o.takeSnapshot()
+	fill(50, 80)
+	o.close(t)
+	want := o.table.values
+	for name, harm := range harms(t, whole) {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			harm(dir)
+			for again := range 2 {
+				o := openDir(t, dir)
+				got, said := o.table.values, strings.Count(o.said.String(), "cannot be used")
+				empty := len(got) == 0 && said == 1 && again == 0 || again == 1 && said == 0 && len(got) == 0
+				if !empty && (!maps.Equal(got, want) || said > 0) {
+					t.Errorf("%d keys of %d are there, and it said: %s", len(got), len(want), o.said)
+				}
+				o.close(t)
+				if aside, _ := filepath.Glob(filepath.Join(dir, asidePrefix+"*")); len(aside) > 1 {
+					t.Errorf("left lying about: %v", aside)
+				}
+			}
+		})
+	}
+}
+
+// harms are things that happen to a directory like whole.
+func harms(t *testing.T, whole string) map[string]func(dir string) {
+	t.Helper()
+	out := map[string]func(string){
+		"nothing":       func(string) {},
+		"killed thrice": func(dir string) { overwrite(t, filepath.Join(dir, attemptsFile), []byte("3")) },
+		"killed twice":  func(dir string) { overwrite(t, filepath.Join(dir, attemptsFile), []byte("2")) },
+		"odd attempts":  func(dir string) { overwrite(t, filepath.Join(dir, attemptsFile), []byte("x")) },
+		"no raft":       func(dir string) { remove(t, filepath.Join(dir, raftDir)); said(t, dir) },
+		"no owner":      func(dir string) { remove(t, filepath.Join(dir, ownerFile)) },
+		"odd owner":     func(dir string) { overwrite(t, filepath.Join(dir, ownerFile), []byte("{")) },
+		"half a snapshot": func(dir string) {
+			remove(t, filepath.Join(dir, raftDir, "snapshots", "9-9-9.tmp"))
+			if err := os.MkdirAll(filepath.Join(dir, raftDir, "snapshots", "9-9-9.tmp"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for page := range int64(2) {
+		out[fmt.Sprintf("meta %d is damaged", page)] = func(dir string) {
+			zero(t, filepath.Join(dir, raftDir, "log.db"), page*int64(os.Getpagesize())+metaAt, 8)
+		}
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	for path, info := range files(t, filepath.Join(whole, raftDir)) {
+		name, err := filepath.Rel(whole, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := info.Size()
+		out["no "+name] = func(dir string) { remove(t, filepath.Join(dir, name)) }
+		for range 12 {
+			at := random.Int64N(size)
+			out[fmt.Sprintf("%s ends at %d", name, at)] = func(dir string) {
+				if err := os.Truncate(filepath.Join(dir, name), at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out[fmt.Sprintf("%s has zeros at %d", name, at)] = func(dir string) {
+				zero(t, filepath.Join(dir, name), at, 4096)
+			}
+		}
+	}
+	return out
+}
+
+// said puts a mark where an empty directory is expected without a word.
+func said(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, raftDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	overwrite(t, filepath.Join(dir, raftDir, "log.db"), []byte("no database"))
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func overwrite(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func zero(t *testing.T, path string, at int64, size int) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(data[at:min(at+int64(size), int64(len(data)))])
+	overwrite(t, path, data)
+}

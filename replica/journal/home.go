@@ -1,0 +1,147 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Files of the directory.
+const (
+	ownerFile    = "owner.json"
+	attemptsFile = "attempts"
+	raftDir      = "raft"
+	asidePrefix  = "set-aside-"
+)
+
+// maxAttempts is how many starts in a row may end before there is a leader. A process that is killed while it
+// starts counts, too; what that costs is what a lost disk costs.
+const maxAttempts = 3
+
+// home is the directory, apart from what raft keeps in it.
+type home struct {
+	dir   string
+	owner owner
+	log   *slog.Logger
+}
+
+// owner says whose the directory is.
+type owner struct {
+	ClusterID string `json:"clusterID"`
+	PublicKey []byte `json:"publicKey"`
+	ServerID  string `json:"serverID"`
+}
+
+func (h *home) path(name ...string) string {
+	return filepath.Join(append([]string{h.dir}, name...)...)
+}
+
+// claim makes the directory this cluster's, or finds that it is.
+func (h *home) claim(clusterID string, key []byte) error {
+	if err := os.MkdirAll(h.dir, 0o700); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(h.path(ownerFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case json.Unmarshal(data, &h.owner) != nil || h.owner.ServerID == "":
+		h.owner = owner{}
+	case h.owner.ClusterID != clusterID:
+		return fmt.Errorf("%w, with clusterID %s", ErrOtherCluster, h.owner.ClusterID)
+	}
+	if h.owner.ClusterID != "" && bytes.Equal(h.owner.PublicKey, key) {
+		return nil
+	}
+	// What another key signed is of no use, and what has no owner may be anybody's.
+	if _, err := os.Stat(h.path(raftDir)); err == nil {
+		if err := h.setAside(errors.New("it was written under another key, or its owner.json is gone")); err != nil {
+			return err
+		}
+	}
+	h.owner = owner{ClusterID: clusterID, PublicKey: key, ServerID: strings.ToLower(rand.Text())}
+	if data, err = json.Marshal(h.owner); err != nil {
+		return err
+	}
+	return h.replace(ownerFile, data)
+}
+
+// attempt counts this start, and sets aside what earlier ones did not survive.
+func (h *home) attempt() error {
+	data, err := os.ReadFile(h.path(attemptsFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	n, err := strconv.Atoi(string(data))
+	if len(data) > 0 && (err != nil || n >= maxAttempts) {
+		if err := h.setAside(fmt.Errorf("%s starts in a row did not get past reading it", data)); err != nil {
+			return err
+		}
+		n = 0
+	}
+	return h.replace(attemptsFile, strconv.AppendInt(nil, int64(n+1), 10))
+}
+
+// survive ends the count: the process is still there.
+func (h *home) survive() error { return os.Remove(h.path(attemptsFile)) }
+
+// setAside puts away what raft keeps, in place of what was put away before.
+func (h *home) setAside(why error) error {
+	old, err := filepath.Glob(h.path(asidePrefix + "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range old {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	to := h.path(asidePrefix + time.Now().UTC().Format("20060102T150405Z"))
+	if err := os.Rename(h.path(raftDir), to); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	h.log.Error("what this agent kept on disk cannot be used: going on without it, as with an empty disk", "reason", why, "movedTo", to)
+	return syncDir(h.dir)
+}
+
+// replace writes a file in one step that survives a crash.
+func (h *home) replace(name string, data []byte) (err error) {
+	temporary := h.path(name + ".new")
+	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, h.path(name)); err != nil {
+		return err
+	}
+	return syncDir(h.dir)
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,278 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"maps"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Log makes operations durable, in the order in which they are appended, and then hands them to
+// [Replica.Apply]. It must hand over all that an earlier run appended before [Replica.Open].
+//
+// An operation is a message as its origin signed it, so that applying it takes no key, and
+// applying it twice changes nothing. What a peer sent is merged, and forwarded, before it is
+// durable: its origin has it. What we sign is told to nobody before it is durable, so that a
+// number is used once, whatever line the process dies at.
+//
+//	peer's message ──► merge ──► forward, append ─ ─ ─► durable
+//	own change ──► sign ──► append ──► durable ──► merge, broadcast
+type Log interface {
+	// Append hands over an operation. It is called with locks held, and must not block.
+	Append(op []byte)
+	// Wait blocks while too much waits for the disk, and returns the error after which nothing gets
+	// there any more.
+	Wait() error
+}
+
+// ErrNotOpen is returned for an own entry before [Replica.Open].
+var ErrNotOpen = errors.New("replica is not open for own entries yet")
+
+// Fields of an operation: one of them.
+const (
+	opMessage protowire.Number = iota + 1
+	opForget
+	opNote
+)
+
+// maxNote bounds a note.
+const maxNote = 4 << 10
+
+// Open begins an epoch of our own, or goes on with the newest that is held. Without a log nothing
+// outlives the process.
+func (r *Replica) Open(epoch uint64, log Log) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last := r.state.lastEpoch(); epoch < last {
+		return fmt.Errorf("%w: %d after %d", ErrEpoch, epoch, last)
+	}
+	draft := r.state
+	if log != nil {
+		draft = r.state.draft()
+	}
+	author, err := newAuthor(draft, r.key, epoch)
+	if err != nil {
+		return err
+	}
+	r.state.origin(r.self).open(epoch)
+	r.author, r.log, r.digest, r.noted = author, log, nil, r.state.note
+	return nil
+}
+
+// LastEpoch returns the newest epoch of our own of which something is held; 0 is none.
+func (r *Replica) LastEpoch() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.lastEpoch()
+}
+
+func (s *State) lastEpoch() uint64 {
+	o := s.origins[s.self]
+	if o == nil || len(o.layers) == 0 {
+		return 0
+	}
+	return o.layers[len(o.layers)-1].epoch
+}
+
+// draft is a state with our own entries alone, to sign further ones in: they are in the other
+// state once they are durable.
+func (s *State) draft() *State {
+	d := newState(s.self, s.limits)
+	o := s.origins[s.self]
+	if o == nil {
+		return d
+	}
+	c := *o
+	c.state, c.summary, c.withdrawn = d, nil, maps.Clone(o.withdrawn)
+	c.layers = make([]*layer, 0, len(o.layers))
+	for _, l := range o.layers {
+		layer := *l
+		layer.records, layer.pending = maps.Clone(l.records), maps.Clone(l.pending)
+		c.layers = append(c.layers, &layer)
+	}
+	d.origins[s.self] = &c
+	return d
+}
+
+// Origins returns the clusters that anything is held of, in order.
+func (r *Replica) Origins() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.ids()
+}
+
+// say hands own messages to the log, or returns them for broadcast when there is none. The caller
+// holds the lock.
+func (r *Replica) say(msgs [][]byte) [][]byte {
+	r.digest = nil
+	if r.log == nil {
+		return msgs
+	}
+	for _, msg := range msgs {
+		r.log.Append(appendBytes(nil, opMessage, msg))
+	}
+	if note := r.note(); len(msgs) > 0 && len(note) <= maxNote && !bytes.Equal(note, r.noted) {
+		r.noted = note
+		r.log.Append(appendBytes(nil, opNote, note))
+	}
+	return nil
+}
+
+// Note returns the last note that is durable, see [Options].
+func (r *Replica) Note() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.note
+}
+
+// Forget lets go of all that is held of another origin, as if it had never been heard of.
+func (r *Replica) Forget(origin string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.origins[origin] == nil || origin == r.self {
+		return
+	}
+	r.state.forget(origin)
+	r.digest = nil
+	if r.log != nil {
+		r.log.Append(appendBytes(nil, opForget, []byte(origin)))
+	}
+}
+
+func (s *State) forget(origin string) {
+	if o := s.origins[origin]; o != nil {
+		s.total -= o.counted
+		s.drawn -= s.limits.drawn(o.counted)
+		delete(s.origins, origin)
+	}
+}
+
+// Apply takes operations that are durable now, from one goroutine. mine says that this run appended
+// them; then what peers sent is merged already, and what we signed is broadcast. Its error says
+// that the log was not written by this version.
+func (r *Replica) Apply(ops [][]byte, mine bool) error {
+	var own [][]byte
+	r.mu.Lock()
+	for _, op := range ops {
+		msg, err := r.apply(op, mine)
+		if err != nil {
+			r.mu.Unlock()
+			return err
+		}
+		if msg != nil {
+			own = append(own, msg)
+		}
+	}
+	r.digest = nil
+	r.mu.Unlock()
+	if len(own) > 0 {
+		r.broadcast(own...)
+	}
+	return nil
+}
+
+// apply returns the message when it is to be broadcast.
+func (r *Replica) apply(op []byte, mine bool) ([]byte, error) {
+	f := reader{rest: op}
+	msg, forget, note := f.bytes(opMessage, MaxMessage), f.bytes(opForget, MaxOrigin), f.bytes(opNote, maxNote)
+	if err := f.done(); err != nil {
+		return nil, fmt.Errorf("operation: %w", err)
+	}
+	switch {
+	case note != nil:
+		r.state.note = bytes.Clone(note)
+		return nil, nil
+	case msg == nil:
+		if !mine {
+			r.state.forget(string(forget))
+		}
+		return nil, nil
+	}
+	m, err := decodeMessage(msg)
+	if err == nil && m.removal != nil {
+		err = fmt.Errorf("%w: removal", ErrMalformed) // they are kept elsewhere
+	}
+	if err != nil {
+		return nil, fmt.Errorf("operation: %w", err)
+	}
+	own := m.origin() == r.self
+	if mine && !own {
+		return nil, nil
+	}
+	if held := r.drafted(m); held != nil {
+		m.entry = held
+	} else {
+		m.detach()
+	}
+	if m.head != nil {
+		r.state.mergeHead(m.head)
+	} else if _, err := r.state.mergeEntry(m.entry); err != nil && !errors.Is(err, ErrFull) {
+		return nil, err
+	}
+	if !mine {
+		return nil, nil
+	}
+	return msg, nil
+}
+
+// drafted is the record that an own message was made from, which need not be kept twice.
+func (r *Replica) drafted(m *message) *record {
+	if r.author == nil || m.entry == nil || m.entry.Origin != r.self {
+		return nil
+	}
+	l := r.author.origin().layer(m.entry.Epoch)
+	if l == nil {
+		return nil
+	}
+	if held := l.records[m.entry.Key]; held != nil && held.hash == m.entry.hash && bytes.Equal(held.msg, m.entry.msg) {
+		return held
+	}
+	return nil
+}
+
+// own is what we say of ourselves, durable or not.
+func (r *Replica) own() *origin {
+	if r.author != nil {
+		return r.author.origin()
+	}
+	return r.state.origins[r.self]
+}
+
+// origin is what is held of an origin, of ourselves what we say now.
+func (r *Replica) origin(id string) *origin {
+	if id == r.self {
+		return r.own()
+	}
+	return r.state.origins[id]
+}
+
+// knowledge is what a message may change, beside the contents, that is worth to be durable.
+type knowledge struct {
+	forgotten, frontier uint64
+	clone               Clone
+}
+
+func (s *State) knowledge(m *message) (k knowledge) {
+	o := s.origins[m.origin()]
+	if o == nil {
+		return k
+	}
+	k.forgotten = o.forgotten
+	if o.clone != nil {
+		k.clone = *o.clone
+	}
+	if m.entry != nil {
+		if l := o.layer(m.entry.Epoch); l != nil {
+			k.frontier = l.frontier
+		}
+	}
+	return k
+}
+
+func (r *Replica) public() ed25519.PublicKey { return r.key.Public().(ed25519.PublicKey) }
