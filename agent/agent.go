@@ -86,8 +86,10 @@ type session struct {
 	removals removals
 
 	reissue    atomic.Bool   // the credential that peers are given is to be replaced
+	issuing    sync.Mutex    // from issuing that credential to having written it
 	startAgain chan struct{} // closed when the key was given up
 	again      sync.Once     // closes it
+	forgetting atomic.Bool   // the group that this cluster left has something here still
 
 	publish      *loop[replica.Key] // local objects that changed
 	incoming     *loop[replica.Key] // entries that changed, copies to check

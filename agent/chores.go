@@ -51,7 +51,7 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 			s.chores.addAfter(c, max(next, time.Minute)) // however short the API server keeps the life of tokens
 		}
 	case chorePins:
-		return s.private.recordPins(ctx, s.trust.Pins())
+		return s.recordPins(ctx)
 	case choreEpoch:
 		return s.reopen(ctx)
 	case choreFreeze:

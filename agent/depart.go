@@ -162,19 +162,23 @@ func (s *session) forgetGroup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.private.recordDeparted(ctx, s.removals.depart(members)); err != nil {
+	departed := s.removals.depart(members)
+	if err := s.private.recordDeparted(ctx, departed); err != nil {
 		return err
 	}
-	if len(members) == 0 {
+	if len(members) == 0 && !s.forgetting.Load() {
 		return s.private.recordPins(ctx, nil)
 	}
+	s.forgetting.Store(true) // what fails is tried again, when nothing else tells of those members any more
 	for _, id := range members {
 		s.trust.Forget(id)
 		s.leaveBehind(id)
 	}
 	errs := []error{s.reissueBootstrap(ctx)}
-	for _, id := range members {
+	for _, id := range departed {
 		errs = append(errs, s.endAccess(ctx, id))
+	}
+	for _, id := range members {
 		for _, c := range s.registry.byID(id) {
 			errs = append(errs, s.deleteCluster(ctx, c))
 		}
@@ -182,10 +186,21 @@ func (s *session) forgetGroup(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	s.forgetting.Store(false)
 	for _, pin := range s.trust.Pins() { // introduced by a member that was not forgotten yet
 		s.trust.Forget(pin.ClusterID)
 	}
 	return s.private.recordPins(ctx, nil) // last: with the pins, a restart begins again
+}
+
+// recordPins keeps what is pinned now; of a group that is being forgotten it keeps what was pinned, from which a restart
+// begins again.
+func (s *session) recordPins(ctx context.Context) error {
+	pins := s.trust.Pins()
+	if s.forgetting.Load() {
+		return nil
+	}
+	return s.private.recordPins(ctx, pins)
 }
 
 // others are the clusters that this one knows of: those pinned, and those of which it has a Cluster object that was

@@ -131,6 +131,14 @@ func (s *session) fillOwn(c *v1alpha1.Cluster) {
 // ensureBootstrap keeps the Secret that a person swaps: a kubeconfig with a short-lived token of an account
 // of its own. It returns when it wants to be called again.
 func (s *session) ensureBootstrap(ctx context.Context) (next time.Duration, err error) {
+	s.issuing.Lock()
+	defer s.issuing.Unlock()
+	return s.ensureBootstrapLocked(ctx)
+}
+
+// ensureBootstrapLocked is called with issuing held: a token that was issued before its account was revoked must not
+// be what is kept in the end.
+func (s *session) ensureBootstrapLocked(ctx context.Context) (next time.Duration, err error) {
 	if !s.options.ManageSecret {
 		return 0, nil
 	}

@@ -26,9 +26,10 @@ import (
 
 const (
 	// removalsSecret is the first of the Secrets that keep removals; the others have -2, -3, … after it. A Secret
-	// holds 1 MiB, and a removal takes some 450 bytes.
+	// holds 1 MiB. A removal takes some 450 bytes, and 1.1 KiB where its author chose the longest names; an ordered one
+	// 40 bytes more for each member that has not confirmed it.
 	removalsSecret = "roster-removals"
-	removalsEach   = 1000
+	removalsEach   = 500
 	departedKey    = "departed" // in identitySecret: the clusterIDs that were members when this cluster left
 )
 
@@ -77,6 +78,13 @@ func (r *removals) mentions(id string) bool {
 		return true
 	}
 	return slices.ContainsFunc(r.list, func(held *removal) bool { return held.ClusterID == id })
+}
+
+// awaits says that a removal which was ordered here is to be confirmed by a cluster.
+func (r *removals) awaits(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.list, func(held *removal) bool { return slices.Contains(held.waiting, id) })
 }
 
 // mentioned lists the clusters that mentions is true of.

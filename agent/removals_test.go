@@ -98,7 +98,7 @@ func someRemovals(t *testing.T, n int) []removal {
 	out := make([]removal, n)
 	for i := range out {
 		key := sha256.Sum256(fmt.Append(nil, i))
-		signed, err := r.SignRemoval(fmt.Sprintf("00000000-0000-0000-0000-%012d", i), key[:], strings.Repeat("n", 60), strings.Repeat("m", 60), 1767323045)
+		signed, err := r.SignRemoval(fmt.Sprintf("%0*d", replica.MaxOrigin, i), key[:], strings.Repeat("n", replica.MaxName), strings.Repeat("m", replica.MaxName), 1767323045)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -38,7 +39,7 @@ const (
 
 // removed is called by the replica for every removal that is merged, our own included.
 func (s *session) removed(r replica.Removal, first bool) {
-	ordered := r.By == s.clusterID && !r.Left()
+	ordered := s.orderedHere(r)
 	waiting := s.toConfirm(r)
 	s.removals.take(r, ordered, waiting)
 	if first {
@@ -56,11 +57,20 @@ func (s *session) removed(r replica.Removal, first bool) {
 	for _, id := range waiting {
 		s.tells.add(id)
 	}
+	if s.removals.awaits(r.ClusterID) {
+		s.tells.add(r.ClusterID) // it confirms nothing any more
+	}
+}
+
+// orderedHere says that a removal of another cluster is signed by this one. Its name alone says nothing: a member may
+// vouch for what anybody signed.
+func (s *session) orderedHere(r replica.Removal) bool {
+	return r.By == s.clusterID && r.ByKey.Equal(s.key.Public()) && !r.Left()
 }
 
 // toConfirm are the members that are to confirm a removal: all others, of one that is ordered here.
 func (s *session) toConfirm(r replica.Removal) (ids []string) {
-	if r.By != s.clusterID || r.Left() {
+	if !s.orderedHere(r) {
 		return nil
 	}
 	for _, pin := range s.trust.Pins() {
@@ -114,16 +124,17 @@ func (s *session) carryOut(ctx context.Context) error {
 		for _, r := range done {
 			s.removals.change(r.Removal, func(r *removal) { r.ended = true })
 		}
-		errs = append(errs, s.recordRemovals(ctx), s.private.recordPins(ctx, s.trust.Pins()))
+		errs = append(errs, s.recordRemovals(ctx), s.recordPins(ctx))
 	}
 	return s.problems.set(problemRemoval, errors.Join(errs...))
 }
 
-// carryOutOne does that for one removal. A cluster that was admitted again under another key keeps what it has.
+// carryOutOne does that for one removal. Of a cluster that was admitted again under another key before, as when both
+// arrive at once, the tokens end nevertheless: whoever has the old key may have them. It asks for another one.
 func (s *session) carryOutOne(ctx context.Context, r removal) error {
-	var errs []error
+	errs := []error{s.issuer.Revoke(ctx, readerAccount+"-"+r.ClusterID)}
 	if s.gone(r.ClusterID) {
-		errs = append(errs, s.endAccess(ctx, r.ClusterID))
+		errs = append(errs, s.private.forgetPeer(ctx, r.ClusterID))
 	}
 	for _, c := range s.registry.byID(r.ClusterID) {
 		if key := recordedKey(c); !r.PublicKey.Equal(asKey(key)) && (len(key) > 0 || syncrules.Owner(c) != r.ClusterID) {
@@ -150,11 +161,13 @@ func (s *session) deleteCluster(ctx context.Context, c *v1alpha1.Cluster) error 
 // reissueBootstrap ends the credential that is swapped, which a removed cluster may know, and issues another one. The
 // account that all members shared before each had its own ends with it.
 func (s *session) reissueBootstrap(ctx context.Context) error {
+	s.issuing.Lock()
+	defer s.issuing.Unlock()
 	if err := errors.Join(s.issuer.Revoke(ctx, bootstrapAccount), s.issuer.Revoke(ctx, readerAccount)); err != nil {
 		return err
 	}
 	s.reissue.Store(true)
-	_, err := s.ensureBootstrap(ctx)
+	_, err := s.ensureBootstrapLocked(ctx)
 	return err
 }
 
@@ -201,7 +214,7 @@ func (s *session) orderRemoval(ctx context.Context, name string) error {
 func (s *session) proclaim(ctx context.Context, r replica.Removal) error {
 	s.removals.recording.Lock()
 	defer s.removals.recording.Unlock()
-	if err := s.private.recordRemovals(ctx, append(s.removals.all(), removal{Removal: r, ordered: !r.Left(), waiting: s.toConfirm(r)})); err != nil {
+	if err := s.private.recordRemovals(ctx, append(s.removals.all(), removal{Removal: r, ordered: s.orderedHere(r), waiting: s.toConfirm(r)})); err != nil {
 		return err
 	}
 	if _, _, err := s.replica.Merge(r.Message(), ""); err != nil {
@@ -242,11 +255,15 @@ func (s *session) tell(ctx context.Context, id string, r replica.Removal) error 
 	return s.mesh.Tell(ctx, id, r.Message())
 }
 
-// orders are the lines of ConditionRemovalsConfirmed: the removals that wait, or else the last one.
+// orders are the lines of ConditionRemovalsConfirmed: the last removal, and the others that wait, newest first.
 func (s *session) orders() (lines []string, confirmed bool) {
-	var last string
-	for _, r := range s.removals.all() {
-		if !r.ordered {
+	all := slices.DeleteFunc(s.removals.all(), func(r removal) bool { return !r.ordered })
+	slices.Reverse(all)
+	slices.SortStableFunc(all, func(a, b removal) int { return cmp.Compare(b.Time, a.Time) })
+	confirmed = true
+	for i, r := range all {
+		confirmed = confirmed && len(r.waiting) == 0
+		if len(lines) == maxOrders || i > 0 && len(r.waiting) == 0 {
 			continue
 		}
 		var names []string
@@ -257,15 +274,9 @@ func (s *session) orders() (lines []string, confirmed bool) {
 			}
 			names = append(names, name)
 		}
-		line := v1alpha1.RemovalLine(r.Name, r.ClusterID, names)
-		if last = line; len(names) > 0 && len(lines) < maxOrders {
-			lines = append(lines, line)
-		}
+		lines = append(lines, v1alpha1.RemovalLine(r.Name, r.ClusterID, names))
 	}
-	if len(lines) == 0 && last != "" {
-		return []string{last}, true
-	}
-	return lines, len(lines) == 0
+	return lines, confirmed
 }
 
 // viewMembership says of this cluster whether it is in a group still, and what it has ordered.

@@ -129,6 +129,9 @@ func (m *Mesh) dismissed(peer string, why []byte) {
 
 // told takes a message that a peer handed over.
 func (m *Mesh) told(peer string, msg []byte) error {
+	if !m.options.Trust.isPeer(peer) { // it was removed between its call and its message
+		return ErrUnpinned
+	}
 	isFresh, pull, err := m.options.State.Merge(msg, peer)
 	if err != nil {
 		m.metrics.messages.WithLabelValues("rejected").Inc()

@@ -55,6 +55,19 @@ func TestRemovedKeyStaysOut(t *testing.T) {
 	})
 }
 
+// TestToldByTheRemoved: a call that was admitted before its peer was removed brings nothing afterwards.
+func TestToldByTheRemoved(t *testing.T) {
+	keys := testKeys(2)
+	m := &Mesh{options: Options{Trust: NewTrust(Pin{ClusterID: "self", PublicKey: keys[0]}, nil)}}
+	if err := m.options.Trust.Pin("a", keys[1]); err != nil {
+		t.Fatal(err)
+	}
+	m.options.Trust.Remove(keys[1])
+	if err := m.told("a", []byte("anything")); !errors.Is(err, ErrUnpinned) {
+		t.Fatal(err)
+	}
+}
+
 // TestRemovedMember: within moments every connection is closed, nothing is heard or sent any more, and the one who
 // was removed is told why, and no more than that.
 func TestRemovedMember(t *testing.T) {

@@ -115,7 +115,10 @@ func (o *origin) otherHeads(od *originDigest) bool {
 // order of their numbers, and its heads. The Cluster entry goes first because it introduces
 // the origin.
 func (s *State) delta(d *digest) [][]byte {
-	msgs := s.removals.delta(&d.removals)
+	removals, msgs := s.removals.delta(&d.removals), [][]byte(nil)
+	if len(removals) <= removalsFirst {
+		removals, msgs = nil, removals
+	}
 	for _, id := range s.ids() {
 		o := s.origins[id]
 		od := d.of(id)
@@ -140,7 +143,7 @@ func (s *State) delta(d *digest) [][]byte {
 			}
 		}
 	}
-	return msgs
+	return append(msgs, removals...)
 }
 
 // inDelta orders records; the hash decides between those of a clone.

@@ -168,6 +168,77 @@ func TestRemovalsFloodIsBounded(t *testing.T) {
 	}
 }
 
+// junkRemoval is a removal, in by's name and signed by a key that is made up, of a key that nobody has.
+func junkRemoval(t fatal, by, author string, i int) []byte {
+	key := sha256.Sum256(fmt.Append(nil, i))
+	r, err := signRemoval(testKey(author), Removal{ClusterID: fmt.Sprint("junk", i), PublicKey: key[:], By: by})
+	if err != nil {
+		t.Fatalf("sign removal: %v", err)
+	}
+	return r.msg
+}
+
+// What a peer vouches for in our own name, signed by another key, is bounded as what is in anybody's name.
+func TestRemovalsInOurNameAreBounded(t *testing.T) {
+	c := newReplica(t, "c", 1, "a")
+	var err error
+	for i := 0; i <= maxRemovalsBy && err == nil; i++ {
+		_, _, err = c.Merge(junkRemoval(t, "c", "x", i), "a")
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("%d are held: %v", len(c.Removals()), err)
+	}
+	r, err := c.SignRemoval("a", keyOf("a"), "", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh, _ := merge(t, c, r.Message()); !fresh {
+		t.Fatal("our own removal is not taken")
+	}
+}
+
+// A set that is full still agrees on who removed a key.
+func TestFullSetTakesTheSmallerHash(t *testing.T) {
+	c := newReplica(t, "c", 1, "a")
+	about := junkRemoval(t, "x", "x", 0)
+	other := junkRemoval(t, "y", "y", 0)
+	if first, _ := decodeMessage(about); bytes.Compare(first.removal.hash[:], func() []byte { m, _ := decodeMessage(other); return m.removal.hash[:] }()) < 0 {
+		about, other = other, about
+	}
+	for i, msg := 0, about; i < maxRemovals; {
+		if _, _, err := c.Merge(msg, "a"); err != nil {
+			t.Fatal(err)
+		}
+		i++
+		by := fmt.Sprint("x", i/maxRemovalsBy)
+		msg = junkRemoval(t, by, by, i)
+	}
+	if _, _, err := c.Merge(junkRemoval(t, "z", "z", maxRemovals+1), "a"); !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	if fresh, _, err := c.Merge(other, "a"); err != nil || !fresh {
+		t.Fatal(fresh, err)
+	}
+}
+
+// Of a flood a reader refuses so much that it ends the delta: entries come before.
+func TestFloodOfRemovalsComesLast(t *testing.T) {
+	c := newReplica(t, "c", 1, "a")
+	publish(t, c, rule("p"), Live, "1")
+	for i := range removalsFirst + 1 {
+		if _, _, err := c.Merge(junkRemoval(t, "a", "a", i), ""); err != nil {
+			t.Fatal(err)
+		}
+		m, err := decodeMessage(c.state.delta(&digest{})[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first := m.removal != nil; first != (i < removalsFirst) {
+			t.Fatalf("%d removals: first is %t", i+1, first)
+		}
+	}
+}
+
 func TestRemovalsOfAnEarlierStart(t *testing.T) {
 	msg := removalOf(t, newReplica(t, "a", 1), "b", 3)
 	parsed, err := ParseRemoval(msg)

@@ -20,6 +20,10 @@ const (
 	maxRemovalsBy = 2048 // of one author
 )
 
+// removalsFirst is how many removals a delta begins with at most. Beyond that they go last: of a flood a reader may
+// refuse so many that it ends the delta, and it is to have the entries by then.
+const removalsFirst = 500
+
 // removalBuckets are compared apart, so that a difference brings a part of the set only.
 const removalBuckets = 16
 
@@ -51,10 +55,11 @@ func (s *removals) room(r *removalRecord, needed bool) error {
 	if needed {
 		most = 2 * maxRemovals
 	}
-	if held := s.held[r.about()]; held != nil && held.ByKey.Equal(r.ByKey) {
+	held := s.held[r.about()]
+	if held != nil && held.ByKey.Equal(r.ByKey) {
 		return nil
 	}
-	if len(s.held) >= most || s.authors[string(r.ByKey)] >= maxRemovalsBy {
+	if held == nil && len(s.held) >= most || s.authors[string(r.ByKey)] >= maxRemovalsBy {
 		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d by one cluster", ErrFull, r.ClusterID, r.By, most, maxRemovalsBy)
 	}
 	return nil
@@ -203,6 +208,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 		return false, false, err
 	}
 	author, ok := r.keyring.Key(rec.By)
+	ours := rec.By == r.self && rec.ByKey.Equal(r.public)
 	if rec.By == r.self {
 		author, ok = r.public(), true
 	}
@@ -217,7 +223,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 	rec.detach()
 
 	r.mu.Lock()
-	if rec.By != r.self {
+	if !ours { // whatever name it bears: a peer vouches for what anybody signed
 		err = r.state.removals.room(rec, needed)
 	}
 	r.mu.Unlock()
