@@ -152,7 +152,8 @@ func (j *Journal) lead(ctx context.Context) error {
 	return nil
 }
 
-// await is the future's error, or that of the disk, which raft may wait for without an end.
+// await is the future's error, or that of the disk, which raft may wait for without an end: then one goroutine is
+// left behind, for each start over a disk that fails.
 func (j *Journal) await(f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
