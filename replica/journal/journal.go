@@ -146,17 +146,17 @@ func (j *Journal) lead(ctx context.Context) error {
 	case <-time.After(leadWithin):
 		return fmt.Errorf("%w: it elects no leader", errBroken)
 	}
-	if err := j.await(j.raft.Barrier(0)); err != nil {
+	if err := j.await(func() error { return j.raft.Barrier(0).Error() }); err != nil {
 		return fmt.Errorf("apply the log: %w", err)
 	}
 	return nil
 }
 
-// await is the future's error, or that of the disk, which raft may wait for without an end: then one goroutine is
-// left behind, for each start over a disk that fails.
-func (j *Journal) await(f raft.Future) error {
+// await is the error of something asked of raft, or that of the disk: raft may wait for that one without an end, and
+// take no question meanwhile. Then one goroutine is left behind, for each start over a disk that fails.
+func (j *Journal) await(ask func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
+	go func() { done <- ask() }()
 	select {
 	case err := <-done:
 		return errors.Join(err, j.stores.err())
@@ -287,11 +287,20 @@ func (j *Journal) take() [][]byte {
 
 func (j *Journal) append(ops [][]byte) error {
 	command := encodeBatch(j.run, ops)
-	future := j.raft.Apply(command, 0)
-	if err := j.await(future); err != nil {
+	refused := make(chan error, 1)
+	err := j.await(func() error {
+		future := j.raft.Apply(command, 0)
+		if err := future.Error(); err != nil {
+			return err
+		}
+		err, _ := future.Response().(error)
+		refused <- err
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
-	if err, ok := future.Response().(error); ok {
+	if err := <-refused; err != nil {
 		return err
 	}
 	j.grown += len(command)
