@@ -250,7 +250,7 @@ func (t *transport) receive(peer string, kind byte, payload []byte) {
 	}
 	for _, part := range parts {
 		part = bytes.Clone(part) // who keeps a part must not keep the frame
-		if part[0] == mlUser {   // gossip: type, our frame kind, payload
+		if part[0] == mlUser {   // of earlier agents, which gossiped: type, our frame kind, payload
 			t.message(peer, part[1], part[2:])
 			continue
 		}

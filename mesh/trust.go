@@ -38,8 +38,8 @@ var (
 type Pin struct {
 	ClusterID string
 	PublicKey ed25519.PublicKey
-	// Introducer is the member whose delta carried the cluster's self-signed
-	// entry; empty when a swap made the pin.
+	// Introducer is the member that sent us the cluster's self-signed entry;
+	// empty when a swap made the pin.
 	Introducer string
 }
 

@@ -16,8 +16,8 @@ import (
 type Keyring interface {
 	// Key returns the pinned key of an origin.
 	Key(origin string) (ed25519.PublicKey, bool)
-	// Introduce pins the key of an unknown origin, whose self-signed Cluster entry came in
-	// the delta of the pinned member introducer. An error refuses it.
+	// Introduce pins the key of an unknown origin, whose self-signed Cluster entry came from
+	// the pinned member introducer. An error refuses it.
 	Introduce(origin string, key ed25519.PublicKey, introducer string) error
 	// Remove ends the pin of a key, and refuses the key from then on.
 	Remove(key ed25519.PublicKey)
@@ -202,7 +202,7 @@ func (r *Replica) Delta(digest []byte, emit func(msg []byte) error) error {
 }
 
 // Merge merges a message from a peer; msg is not kept. introducer is the pinned member
-// whose delta carried it, "" for gossip. fresh says that it was new here and is worth
+// that vouches for it, as for all of its delta, "" for news. fresh says that it was new here and is worth
 // forwarding; pull, that something is known to be missing. In a delta only a head asks for
 // a pull, since the numbers of its entries have gaps by nature.
 func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err error) {

@@ -87,9 +87,9 @@
 // Each object has its own pace (PaceRate, PaceBurst) and its own back-off; nothing limits all of them together but
 // the number of workers.
 //
-// # Not handled yet
+// # A restored API server
 //
-// A peer whose API server was restored from a backup is not told apart from one whose users went back: copies
-// follow it, and what the backup lacks counts as absent, which only the guard stands in the way of. The same
-// goes for a restore of the local API server, after which rules and copies are those of the backup.
+// The engine does not look for it. A Source that finds that its API server went back in time says so as an error of
+// Health and states nothing of the new history until that is confirmed; for the engine the view is not live, and its
+// copies are frozen. A rule that a restore of the local API server may have undone is not set until it is certain.
 package engine

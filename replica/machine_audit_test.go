@@ -1,0 +1,144 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// check states what holds at every moment: nothing is shown older than it was shown
+// before, and nothing is called absent that its origin has not deleted.
+func (m *machine) check(t *rapid.T) {
+	for _, c := range append(slices.Clone(m.clusters), m.observer) {
+		for _, o := range m.clusters {
+			if o == c || o.lost {
+				continue
+			}
+			for _, name := range []string{"p", "q", "r"} {
+				key := seenKey{o.id, name}
+				last, seen := c.saw[key]
+				for _, e := range c.replica.Find(rule(name)) {
+					if e.Origin != o.id || e.Status != Live {
+						continue
+					}
+					var now sight
+					if _, err := fmt.Sscanf(string(e.Payload), "%d/%d", &now.deaths, &now.version); err != nil {
+						t.Fatalf("payload %q: %v", e.Payload, err)
+					}
+					if now.version < last.version && c != m.observer { // who has no room falls back to what came first
+						t.Fatalf("%s shows %s of %s as %+v after %+v", c.id, name, o.id, now, last)
+					}
+					c.saw[key] = now
+				}
+				if seen && o.deaths[name] <= last.deaths && c.replica.Absent(rule(name), o.id) {
+					t.Fatalf("%s calls %s of %s absent, which was not deleted", c.id, name, o.id)
+				}
+			}
+		}
+	}
+}
+
+// settle ends all trouble and lets the members talk until they are quiet.
+func (m *machine) settle(t *rapid.T) {
+	clear(m.cut)
+	for i := range m.clusters {
+		m.finish(t, i)
+	}
+	for range 20 {
+		quiet := true
+		m.commit(t, 1<<20)
+		for i, a := range m.clusters {
+			for j, b := range m.clusters {
+				lack, err := a.replica.Lacks(b.replica.Digest())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i != j && lack && m.reaches(i, j) {
+					quiet = false
+					m.sync(t, i, j)
+				}
+			}
+			if m.reopen(t, i) {
+				quiet = false
+			}
+		}
+		if quiet && len(m.clusters[disked].log.queue) == 0 {
+			return
+		}
+	}
+	for _, c := range m.clusters {
+		t.Logf("%s holds %v", c.id, contents(c.replica.state))
+	}
+	t.Fatal("members never stop pulling")
+}
+
+func (m *machine) audit(t *rapid.T) {
+	first := m.clusters[0].replica
+	m.verify(t, m.observer)
+	for _, c := range m.clusters {
+		m.verify(t, c)
+		if string(c.replica.Digest()[:34]) != string(first.Digest()[:34]) {
+			t.Fatalf("%s and %s differ: %v %v", first.self, c.id, contents(first.state), contents(c.replica.state))
+		}
+		for _, o := range m.clusters {
+			for _, name := range []string{"p", "q", "r"} {
+				m.auditKey(t, c, o, name)
+			}
+		}
+	}
+}
+
+// verify checks the signature of everything that is held, and that memory is bounded and counted.
+func (m *machine) verify(t *rapid.T, at *cluster) {
+	checkInvariants(t, at.replica.state)
+	for id, o := range at.replica.state.origins {
+		for _, r := range o.all() {
+			msg, err := decodeMessage(r.msg)
+			if err == nil {
+				err = msg.verify(testKey(id).Public().(ed25519.PublicKey))
+			}
+			if err != nil {
+				t.Fatalf("%s holds of %s as %s: %v", at.id, r.Key.Name, id, err)
+			}
+		}
+	}
+}
+
+func (m *machine) auditKey(t *rapid.T, at, origin *cluster, name string) {
+	got := "nothing"
+	for _, e := range at.replica.Find(rule(name)) {
+		if e.Origin == origin.id {
+			got = fmt.Sprint(e.Status, " ", string(e.Payload))
+		}
+	}
+	want := "nothing"
+	if o, ok := origin.api[name]; ok {
+		want = fmt.Sprint(Live, " ", o.payload)
+		if o.withdrawn {
+			want = fmt.Sprint(Withdrawn, " ", o.payload)
+		}
+	} else if origin.stale[name] && got != "nothing" && got[0] == fmt.Sprint(Withdrawn)[0] {
+		return // it was withdrawn once: that may be all that is remembered
+	}
+	if got != want {
+		t.Fatalf("%s holds %q of %s as %s, want %s", at.id, name, origin.id, got, want)
+	}
+	if want == "nothing" && !at.replica.Absent(rule(name), origin.id) {
+		t.Fatalf("%s cannot prove that %s of %s is gone", at.id, name, origin.id)
+	}
+}
+
+func TestMachine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t)
+		t.Repeat(m.actions())
+		m.settle(t)
+		m.audit(t)
+	})
+}
