@@ -21,7 +21,7 @@ const workers = 16
 
 // hand is the least that can carry objects from one API server to another: for each target, one watch of the
 // source whose events are turned into one request each. It knows no rule, takes no decision, keeps nothing,
-// would not survive an outage, and needs no version of what it updates. Nothing that is an agent can be faster.
+// would not survive an outage, and needs no version of what it updates; but what it writes is marked as a copy is. Nothing that is an agent can be faster.
 type hand struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -84,6 +84,7 @@ func (h *hand) carry(ctx context.Context, source, target *harness.Cluster) error
 func (h *hand) write(ctx context.Context, to *conn, event watch.Event) {
 	s, _ := event.Object.(*corev1.Secret)
 	s.ObjectMeta = metav1.ObjectMeta{Name: s.Name, Labels: s.Labels}
+	to.mark(s)
 	var err error
 	switch event.Type {
 	case watch.Added:
