@@ -84,6 +84,7 @@ type session struct {
 	address  address // where other clusters dial this one
 	reports  reports
 	removals removals
+	passing  passing
 
 	reissue    atomic.Bool   // the credential that peers are given is to be replaced
 	issuing    sync.Mutex    // from issuing that credential to having written it

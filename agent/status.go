@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
@@ -214,17 +213,23 @@ func brief(names []string) string {
 }
 
 // writeClusterStatus brings the status of the Cluster objects with a clusterID up to date, with a write
-// only when it changes, and an event for each condition that did.
+// only when it changes, and an event when that is something to know.
 func (s *session) writeClusterStatus(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
 	}
 	for _, have := range s.registry.byID(id) {
-		want, after := clusterStatus(s.view(id, have), have.Status, have.Generation)
+		v := s.view(id, have)
+		want, after := clusterStatus(v, have.Status, have.Generation)
 		if after > 0 {
 			s.statuses.addAfter(id, after)
 		}
 		if equality.Semantic.DeepEqual(have.Status, want) {
+			s.passing.over(have.Name)
+			continue
+		}
+		if wait := s.passing.wait(have.Name, v.lasting() || synced(want), v.now); wait > 0 {
+			s.statuses.addAfter(id, wait)
 			continue
 		}
 		update := have.DeepCopy()
@@ -288,19 +293,4 @@ func (s *session) view(id string, have *v1alpha1.Cluster) view {
 		}
 	}
 	return v
-}
-
-// announce sends an event for each condition that changed its status: what a person would want to know.
-func (s *session) announce(c *v1alpha1.Cluster, now []metav1.Condition) {
-	for _, is := range now {
-		was := meta.FindStatusCondition(c.Status.Conditions, is.Type)
-		if was != nil && was.Status == is.Status || was == nil && is.Status != metav1.ConditionTrue {
-			continue
-		}
-		kind := kube.EventNormal
-		if is.Status != metav1.ConditionTrue && is.Type != v1alpha1.ConditionLocalConflict {
-			kind = kube.EventWarning
-		}
-		s.events.Event(s.client.Clusters().Kind(), c, kind, is.Type+string(is.Status), strings.TrimSuffix(is.Reason+": "+is.Message, ": "))
-	}
 }
