@@ -197,6 +197,26 @@ func TestRemovalsInOurNameAreBounded(t *testing.T) {
 	}
 }
 
+// A member may fill the set to its last bound, with clusters that it introduced first: what is ordered here counts
+// here nevertheless, or nobody could be kept out any more.
+func TestOwnRemovalNeedsNoRoom(t *testing.T) {
+	c := newReplica(t, "c", 1, "a", "b")
+	x, y := keyOf("x"), keyOf("y")
+	for i := range 2 * maxRemovals {
+		id := fmt.Sprint("made-up", i)
+		c.state.removals.put(&removalRecord{Removal: Removal{ClusterID: id, PublicKey: x, By: id, ByKey: y}})
+	}
+	if _, _, err := c.Merge(removalOf(t, newReplica(t, "b", 1), "a", 0), ""); !errors.Is(err, ErrFull) {
+		t.Fatal("not full:", err)
+	}
+	if fresh, _ := merge(t, c, removalOf(t, c, "a", 0)); !fresh {
+		t.Fatal("our own removal is not taken")
+	}
+	if _, pinned := c.keyring.Key("a"); pinned {
+		t.Fatal("it is a member still")
+	}
+}
+
 // A set that is full still agrees on who removed a key.
 func TestFullSetTakesTheSmallerHash(t *testing.T) {
 	c := newReplica(t, "c", 1, "a")

@@ -208,7 +208,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 		return false, false, err
 	}
 	author, ok := r.keyring.Key(rec.By)
-	ours := rec.By == r.self && rec.ByKey.Equal(r.public)
+	ours := rec.By == r.self && rec.ByKey.Equal(r.public())
 	if rec.By == r.self {
 		author, ok = r.public(), true
 	}
