@@ -255,7 +255,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	known := s.removals.all()
 	removals := make([]replica.Removal, 0, len(known))
 	for _, r := range known {
-		s.trust.Remove(r.PublicKey)
+		s.trust.Remove(r.ClusterID, r.PublicKey)
 		removals = append(removals, r.Removal)
 	}
 	for _, p := range pins {

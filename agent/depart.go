@@ -40,7 +40,7 @@ var errStartAgain = errors.New("the agent goes on under a new key")
 
 // expelled returns the removal of this cluster's own present key, by another cluster.
 func (s *session) expelled() (replica.Removal, bool) {
-	r, ok := s.removals.of(s.key.Public().(ed25519.PublicKey))
+	r, ok := s.removals.of(s.clusterID, s.key.Public().(ed25519.PublicKey))
 	return r.Removal, ok && !r.Left()
 }
 
@@ -69,7 +69,7 @@ func (s *session) depart(ctx context.Context) error {
 	key := s.key.Public().(ed25519.PublicKey)
 	own := s.registry.ownCluster()
 	asked := own != nil && own.Annotations[v1alpha1.AnnotationLeave] == v1alpha1.RequestKey(key)
-	held, removed := s.removals.of(key)
+	held, removed := s.removals.of(s.clusterID, key)
 	if !asked && !removed {
 		return nil
 	}

@@ -90,14 +90,20 @@ func grouped(t *testing.T) (*session, *gate) {
 	return s, g
 }
 
-// signedBy is the removal of a cluster's key by another.
-func signedBy(t *testing.T, by, id string, signer ed25519.PrivateKey) replica.Removal {
+// signer is another cluster, that signs.
+func signer(t *testing.T, id string, key ed25519.PrivateKey) *replica.Replica {
 	t.Helper()
-	r, err := replica.New(replica.Options{Self: by, PrivateKey: signer, Epoch: 1, Keyring: mesh.NewTrust(mesh.Pin{ClusterID: by, PublicKey: signer.Public().(ed25519.PublicKey)}, nil)})
+	r, err := replica.New(replica.Options{Self: id, PrivateKey: key, Epoch: 1, Keyring: mesh.NewTrust(mesh.Pin{ClusterID: id, PublicKey: key.Public().(ed25519.PublicKey)}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := r.SignRemoval(id, keyFor(id).Public().(ed25519.PublicKey), id, by, 1)
+	return r
+}
+
+// signedBy is the removal of a cluster's key by another.
+func signedBy(t *testing.T, by, id string, key ed25519.PrivateKey) replica.Removal {
+	t.Helper()
+	signed, err := signer(t, by, key).SignRemoval(id, keyFor(id).Public().(ed25519.PublicKey), id, by, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +177,45 @@ func TestForgettingGoesOn(t *testing.T) {
 	}
 	if err := s.forgetGroup(t.Context()); err != nil || len(g.ended()) > 0 {
 		t.Error("it begins again:", err)
+	}
+}
+
+// TestRemovalUnderAnotherClusterID: a member that names a key of this group beside a cluster that there is not ends no
+// part of a membership: neither that of the key's cluster, which could not be removed any more, nor our own.
+func TestRemovalUnderAnotherClusterID(t *testing.T) {
+	s, g := grouped(t)
+	keyB := keyFor(idB).Public().(ed25519.PublicKey)
+	if err := s.trust.Pin(idB, keyB); err != nil {
+		t.Fatal(err)
+	}
+	liar := signer(t, idC, keyFor(idC))
+	for _, key := range []ed25519.PublicKey{keyB, s.key.Public().(ed25519.PublicKey)} {
+		lie, err := liar.SignRemoval("elsewhere", key, "", "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.replica.Merge(lie.Message(), idB); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, pinned := s.trust.Key(idB); !pinned || s.gone(idB) {
+		t.Errorf("pinned: %t, gone: %t", pinned, s.gone(idB))
+	}
+	if _, expelled := s.expelled(); expelled {
+		t.Error("this cluster takes itself for removed")
+	}
+	ordered := signedBy(t, idA, idB, s.key)
+	if _, _, err := s.replica.Merge(ordered.Message(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, pinned := s.trust.Key(idB); pinned || !s.gone(idB) {
+		t.Errorf("after an order pinned: %t, gone: %t", pinned, s.gone(idB))
+	}
+	if err := s.carryOut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.ended(); !slices.Contains(got, readerAccount+"-"+idB) {
+		t.Errorf("its tokens are left; deleted: %v", got)
 	}
 }
 

@@ -255,7 +255,7 @@ type nobodyElse struct{}
 
 func (nobodyElse) Key(string) (ed25519.PublicKey, bool)              { return nil, false }
 func (nobodyElse) Introduce(string, ed25519.PublicKey, string) error { return errGone }
-func (nobodyElse) Remove(ed25519.PublicKey)                          {}
+func (nobodyElse) Remove(string, ed25519.PublicKey)                  {}
 
 func clusterWith(confirmation string) map[string]any {
 	return map[string]any{

@@ -101,8 +101,18 @@ func (r *removals) mentioned() []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// of returns the removal of a key, whatever the cluster.
-func (r *removals) of(key ed25519.PublicKey) (removal, bool) {
+// of returns the removal of a cluster's key.
+func (r *removals) of(id string, key ed25519.PublicKey) (removal, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held := r.find(id, key); held != nil {
+		return *held, true
+	}
+	return removal{}, false
+}
+
+// ofKey returns a removal of a key, whatever the cluster.
+func (r *removals) ofKey(key ed25519.PublicKey) (removal, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, held := range r.list {
@@ -252,7 +262,7 @@ func (s *session) givenUp(own *v1alpha1.Cluster) bool {
 	if key == nil {
 		return false
 	}
-	_, removed := s.removals.of(key)
+	_, removed := s.removals.of(s.clusterID, key)
 	return removed || own.Annotations[v1alpha1.AnnotationLeave] == v1alpha1.RequestKey(key)
 }
 

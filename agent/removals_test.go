@@ -150,7 +150,7 @@ func TestGone(t *testing.T) {
 	}
 	is("a member", false)
 	s.removals.take(replica.Removal{ClusterID: idB, PublicKey: keys[1], By: idC}, false, nil)
-	s.trust.Remove(keys[1])
+	s.trust.Remove(idB, keys[1])
 	is("removed", true)
 	if err := s.trust.Pin(idB, keys[2]); err != nil {
 		t.Fatal(err)

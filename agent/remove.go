@@ -93,7 +93,7 @@ func (s *session) leaveBehind(id string) {
 
 // farewell is told to the owner of a removed key.
 func (s *session) farewell(key ed25519.PublicKey) []byte {
-	if r, ok := s.removals.of(key); ok {
+	if r, ok := s.removals.ofKey(key); ok {
 		return r.Message()
 	}
 	return nil

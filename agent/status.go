@@ -280,7 +280,7 @@ func (s *session) view(id string, have *v1alpha1.Cluster) view {
 	v.pinned = pinned
 	v.foreign = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(asKey(have.Spec.Mesh.PublicKey))
 	if have.Spec.Mesh != nil {
-		if r, ok := s.removals.of(asKey(have.Spec.Mesh.PublicKey)); ok {
+		if r, ok := s.removals.of(string(have.Spec.ClusterID), asKey(have.Spec.Mesh.PublicKey)); ok {
 			v.removed = "its key in this object is not trusted: the cluster " + told(r.Removal) + "; " + readmission(have.Name)
 		}
 	}

@@ -33,7 +33,7 @@ func (s *session) swapped(c *v1alpha1.Cluster) {
 	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || has(c, v1alpha1.AnnotationClusterDisabled) {
 		return
 	}
-	if _, ended := s.removals.of(s.key.Public().(ed25519.PublicKey)); ended {
+	if _, ended := s.removals.of(s.clusterID, s.key.Public().(ed25519.PublicKey)); ended {
 		return // nobody would talk to us; under a new key it is a swap
 	}
 	pinned, known := s.trust.Key(id)

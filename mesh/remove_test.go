@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRemovedKeyStaysOut: whatever is pinned, introduced, forgotten and removed, in any order, a removed key is pinned
-// for nobody, and its own cluster keeps its own.
+// TestRemovedKeyStaysOut: whatever is pinned, introduced, forgotten and removed, in any order, a removed key is not
+// pinned for its cluster, a removal ends no other pin, and its own cluster keeps its own.
 func TestRemovedKeyStaysOut(t *testing.T) {
 	keys := testKeys(4)
 	rapid.Check(t, func(t *rapid.T) {
@@ -34,20 +34,22 @@ func TestRemovedKeyStaysOut(t *testing.T) {
 			case 2:
 				trust.Forget(id)
 			case 3:
-				trust.Remove(key)
-				removed[string(key)] = true
-				if had && before.Equal(key) && id != "self" && trust.isPeer(id) {
-					t.Fatalf("%s is still a peer", id)
+				pins := len(trust.Pins())
+				trust.Remove(id, key)
+				removed[id+string(key)] = true
+				ends := had && before.Equal(key) && id != "self"
+				if ends && trust.isPeer(id) || !ends && len(trust.Pins()) != pins {
+					t.Fatalf("%s is still a peer, or another one is not", id)
 				}
 			}
-			if removed[string(key)] && err != nil && !errors.Is(err, ErrRemoved) {
+			if removed[id+string(key)] && err != nil && !errors.Is(err, ErrRemoved) {
 				t.Fatal(err)
 			}
 			if held, ok := trust.Key("self"); !ok || !held.Equal(keys[0]) {
 				t.Fatal("its own key is gone")
 			}
 			for _, pin := range trust.Pins() {
-				if removed[string(pin.PublicKey)] || !trust.isPeer(pin.ClusterID) {
+				if removed[pin.ClusterID+string(pin.PublicKey)] || !trust.isPeer(pin.ClusterID) {
 					t.Fatalf("%s has a removed key", pin.ClusterID)
 				}
 			}
@@ -62,7 +64,7 @@ func TestToldByTheRemoved(t *testing.T) {
 	if err := m.options.Trust.Pin("a", keys[1]); err != nil {
 		t.Fatal(err)
 	}
-	m.options.Trust.Remove(keys[1])
+	m.options.Trust.Remove("a", keys[1])
 	if err := m.told("a", []byte("anything")); !errors.Is(err, ErrUnpinned) {
 		t.Fatal(err)
 	}
@@ -90,7 +92,7 @@ func TestRemovedMember(t *testing.T) {
 	held := b.Member("a").State
 	began := time.Now()
 	for _, m := range []*member{a, c} {
-		m.trust.Remove(b.state.identity.PublicKey())
+		m.trust.Remove("b", b.state.identity.PublicKey())
 	}
 	mu.Lock()
 	farewell = a.state.publish([]byte("b was removed"))

@@ -95,14 +95,14 @@ func (a *authenticator) peer(state tls.ConnectionState) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if a.trust.Removed(key) {
+	id, ok := a.trust.ClusterID(key)
+	switch {
+	case ok && a.trust.isPeer(id):
+		return id, nil
+	case !ok && a.trust.Removed(key):
 		return "", ErrRemoved
 	}
-	id, ok := a.trust.ClusterID(key)
-	if !ok || !a.trust.isPeer(id) {
-		return "", ErrUnpinned
-	}
-	return id, nil
+	return "", ErrUnpinned
 }
 
 // peerKey is the key whose possession the handshake proved.

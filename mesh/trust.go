@@ -44,9 +44,9 @@ type Pin struct {
 }
 
 // Trust is the pin table. The first pin of a clusterID wins, no key speaks for
-// two clusters, and pins ignore names. A removed key is never pinned again,
-// whatever its clusterID. Its own cluster is in it from the start
-// and is not listed by Pins.
+// two clusters, and pins ignore names. A removed key is never pinned for its
+// cluster again. Its own cluster is in it from the start and is not listed by
+// Pins.
 //
 // All methods are safe for concurrent use.
 type Trust struct {
@@ -55,9 +55,9 @@ type Trust struct {
 
 	mu       sync.RWMutex
 	pins     map[string]Pin
-	owners   map[string]string   // public key → clusterID
-	removed  map[string]struct{} // public keys
-	ended    map[string]struct{} // clusterIDs whose pins ended, for takeEnded
+	owners   map[string]string              // public key → clusterID
+	removed  map[string]map[string]struct{} // public key → clusterIDs that it was removed of
+	ended    map[string]struct{}            // clusterIDs whose pins ended, for takeEnded
 	watchers map[chan struct{}]struct{}
 }
 
@@ -70,7 +70,7 @@ func NewTrust(self Pin, changed func(Pin)) *Trust {
 		changed:  changed,
 		pins:     map[string]Pin{self.ClusterID: self},
 		owners:   map[string]string{string(self.PublicKey): self.ClusterID},
-		removed:  map[string]struct{}{},
+		removed:  map[string]map[string]struct{}{},
 		ended:    map[string]struct{}{},
 		watchers: map[chan struct{}]struct{}{},
 	}
@@ -106,7 +106,7 @@ func (t *Trust) add(p Pin, introduced bool) error {
 func (t *Trust) record(p Pin, introduced bool) (fresh bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ok := t.removed[string(p.PublicKey)]; ok {
+	if _, ok := t.removed[string(p.PublicKey)][p.ClusterID]; ok {
 		return false, ErrRemoved
 	}
 	if held, ok := t.pins[p.ClusterID]; ok {
@@ -132,14 +132,21 @@ func (t *Trust) record(p Pin, introduced bool) (fresh bool, err error) {
 	return true, nil
 }
 
-// Remove ends the pin of a key for ever: it is pinned no more, whoever vouches
-// for it. The cluster's connections end within moments. Its own key is refused
-// to others from then on, and else stays what it is.
-func (t *Trust) Remove(key ed25519.PublicKey) {
+// Remove ends the pin of a key for a cluster for ever: it is pinned no more,
+// whoever vouches for it. The cluster's connections end within moments. What the
+// key is to another cluster stays as it is, or whoever names a member's key beside
+// a cluster that there is not would remove the member in part. Its own pin stays,
+// too.
+func (t *Trust) Remove(id string, key ed25519.PublicKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.removed[string(key)] = struct{}{}
-	if id, ok := t.owners[string(key)]; ok {
+	of := t.removed[string(key)]
+	if of == nil {
+		of = map[string]struct{}{}
+		t.removed[string(key)] = of
+	}
+	of[id] = struct{}{}
+	if t.owners[string(key)] == id {
 		t.unpin(id)
 	}
 }
@@ -165,7 +172,7 @@ func (t *Trust) unpin(id string) {
 	}
 }
 
-// Removed says that a key was removed.
+// Removed says that a key was removed of some cluster.
 func (t *Trust) Removed(key ed25519.PublicKey) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -48,7 +48,7 @@
 //
 // # Removals
 //
-// A removal says that a key speaks for no cluster any more. It is signed by the member that
+// A removal says that a key does not speak for its cluster any more. It is signed by the member that
 // orders it (by the cluster itself when it leaves), and is in nobody's set: it outlives its
 // author's epochs and its author. The removals that are held are a set that only grows.
 // Nothing takes one back; so two members that remove each other are both removed, and what

@@ -126,10 +126,10 @@ func (f *feud) readmit(t *rapid.T) {
 	m.key += "'"
 	m.ring = newRing()
 	for _, r := range m.replica.Removals() {
-		m.ring.Remove(r.PublicKey)
+		m.ring.Remove(r.ClusterID, r.PublicKey)
 	}
 	f.restart(t, m)
-	if !m.ring.removed[string(keyOf(with.key))] {
+	if !m.ring.removed[with.id+string(keyOf(with.key))] {
 		m.ring.keys[with.id] = keyOf(with.key)
 	}
 	if _, pinned := with.ring.Key(m.id); !pinned {

@@ -21,7 +21,7 @@ const (
 	maxRemoval    = 2 << 10
 )
 
-// Removal says that a key speaks for no cluster any more. It is signed by the member that says so: by the
+// Removal says that a key does not speak for a cluster any more. It is signed by the member that says so: by the
 // cluster itself when it leaves. It is no entry of its author's set: it outlives the epochs of the author, and
 // the author's own removal, for it is kept for ever.
 type Removal struct {

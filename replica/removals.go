@@ -141,24 +141,23 @@ func (s *State) mergeRemoval(r *removalRecord, readmitted bool) (out outcome, fi
 	first = s.removals.held[r.about()] == nil
 	s.removals.put(r)
 	out.fresh = true
-	for _, id := range s.ids() {
-		if o := s.origins[id]; id != s.self && o.publishedBy(r, readmitted) {
-			s.forget(id)
-			out.changes = append(out.changes, Change{Key{KindCluster, id}, id}, Change{Origin: id})
-		}
+	id := r.ClusterID
+	if o := s.origins[id]; o != nil && id != s.self && o.publishedBy(r, readmitted) {
+		s.forget(id)
+		out.changes = []Change{{Key{KindCluster, id}, id}, {Origin: id}}
 	}
 	return out, first
 }
 
-// publishedBy says that what is held of an origin was signed by the removed key.
+// publishedBy says that what is held of the removed cluster was signed by the removed key.
 func (o *origin) publishedBy(r *removalRecord, readmitted bool) bool {
 	if c := o.effective(Key{KindCluster, o.id}); c != nil {
 		return bytes.Equal(c.PublicKey, r.PublicKey)
 	}
-	return o.id == r.ClusterID && !readmitted
+	return !readmitted
 }
 
-// SignRemoval makes the statement that a key speaks for no cluster any more, under our key. It takes effect once it
+// SignRemoval makes the statement that a key does not speak for a cluster any more, under our key. It takes effect once it
 // is merged, like anybody else's: it should be recorded first. name and ours are what the two clusters are called
 // and at is the Unix time, for people.
 func (r *Replica) SignRemoval(clusterID string, key []byte, name, ours string, at int64) (Removal, error) {
@@ -230,7 +229,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 	if err != nil {
 		return false, false, err
 	}
-	r.keyring.Remove(rec.PublicKey) // first: whoever authenticates from here on is refused
+	r.keyring.Remove(rec.ClusterID, rec.PublicKey) // first: whoever authenticates from here on is refused
 	r.mu.Lock()
 	r.digest = nil
 	out, first := r.state.mergeRemoval(rec, ok && !needed)

@@ -19,8 +19,8 @@ type Keyring interface {
 	// Introduce pins the key of an unknown origin, whose self-signed Cluster entry came from
 	// the pinned member introducer. An error refuses it.
 	Introduce(origin string, key ed25519.PublicKey, introducer string) error
-	// Remove ends the pin of a key, and refuses the key from then on.
-	Remove(key ed25519.PublicKey)
+	// Remove ends the pin of a key for an origin, and refuses it from then on.
+	Remove(origin string, key ed25519.PublicKey)
 }
 
 // Options are what a replica starts with.

@@ -49,21 +49,21 @@ func (r *ring) Introduce(origin string, key ed25519.PublicKey, introducer string
 	if r.refuse != nil {
 		return r.refuse
 	}
-	if r.removed[string(key)] {
+	if r.removed[origin+string(key)] {
 		return ErrRemoved
 	}
 	r.keys[origin], r.via[origin] = key, introducer
 	return nil
 }
 
-func (r *ring) Remove(key ed25519.PublicKey) {
+func (r *ring) Remove(origin string, key ed25519.PublicKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.removed == nil {
 		r.removed = map[string]bool{}
 	}
-	r.removed[string(key)] = true
-	maps.DeleteFunc(r.keys, func(_ string, held ed25519.PublicKey) bool { return held.Equal(key) })
+	r.removed[origin+string(key)] = true
+	maps.DeleteFunc(r.keys, func(id string, held ed25519.PublicKey) bool { return id == origin && held.Equal(key) })
 }
 
 func newReplica(t testing.TB, id string, epoch uint64, known ...string) *Replica {
