@@ -325,7 +325,7 @@ func (s *session) run(ctx context.Context) error {
 	group.Go(func() error { return s.hears.run(ctx, 8) })
 	group.Go(func() error { return s.orderings.run(ctx, 1) })
 	group.Go(func() error { return s.tells.run(ctx, 8) })
-	group.Go(func() error { return s.chores.run(ctx, 3) })
+	group.Go(func() error { return s.chores.run(ctx, 5) })
 	group.Go(func() error { return s.peers.run(ctx) })
 	group.Go(func() error { return s.watchNodes(ctx) })
 	group.Go(func() error { return s.watchMeshService(ctx) })

@@ -51,7 +51,7 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 			s.chores.addAfter(c, max(next, time.Minute)) // however short the API server keeps the life of tokens
 		}
 	case chorePins:
-		return s.recordPins(ctx)
+		return unhurried(ctx, s.recordPins)
 	case choreEpoch:
 		return s.reopen(ctx)
 	case choreFreeze:
@@ -59,11 +59,25 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 	case choreAddress:
 		s.judgeAddress(time.Now())
 	case choreRemovals:
-		return s.carryOut(ctx)
+		return unhurried(ctx, s.carryOut)
 	case choreDepart:
 		return s.depart(ctx)
 	}
 	return nil
+}
+
+// recordPause is left after a chore that writes whole Secrets, of up to a megabyte, because of what members say.
+const recordPause = time.Second
+
+// unhurried does a chore, and keeps it for a while: what comes meanwhile is done at once after that. A member can tell
+// of thousands of keys, one by one, and each version of a Secret takes room in etcd until it is compacted.
+func unhurried(ctx context.Context, do func(context.Context) error) error {
+	err := do(ctx)
+	select {
+	case <-ctx.Done():
+	case <-time.After(recordPause):
+	}
+	return err
 }
 
 // nodesChanged is called with all nodes when one of them changed in what describes the cluster. An API

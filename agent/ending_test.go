@@ -4,8 +4,10 @@
 package agent
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,6 +51,12 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g.deleted = append(g.deleted, path.Base(r.URL.Path))
 	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+}
+
+func (g *gate) writes() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.written
 }
 
 // ended takes what was deleted.
@@ -216,6 +225,45 @@ func TestRemovalUnderAnotherClusterID(t *testing.T) {
 	}
 	if got := g.ended(); !slices.Contains(got, readerAccount+"-"+idB) {
 		t.Errorf("its tokens are left; deleted: %v", got)
+	}
+}
+
+// TestFloodOfRemovalsIsRecordedInFewWrites: each write is of a whole Secret, so there are not as many as removals.
+func TestFloodOfRemovalsIsRecordedInFewWrites(t *testing.T) {
+	s, g := grouped(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.chores.run(ctx, 2) }()
+	before, liar, flood := g.writes(), signer(t, idC, keyFor(idC)), 200
+	for i := range flood {
+		key := keyFor(fmt.Sprint(i)).Public().(ed25519.PublicKey)
+		lie, err := liar.SignRemoval(fmt.Sprint("made-up", i), key, "", "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.replica.Merge(lie.Message(), idB); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond) // as they come from a network
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		held, err := s.private.removals(t.Context(), s.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(held) == flood {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d are recorded", len(held))
+		}
+	}
+	if n := g.writes() - before; n > flood/4 {
+		t.Errorf("%d writes for %d removals", n, flood)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -34,6 +34,7 @@ type vault struct {
 	mu      sync.Mutex
 	secrets map[string][]byte
 	largest int
+	written int
 }
 
 func newVault(t *testing.T) (*vault, *kube.Client) {
@@ -64,6 +65,7 @@ func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		v.largest = max(v.largest, len(sent))
+		v.written++
 		v.secrets[named.Metadata.Name] = body
 	default:
 		if body = v.secrets[name]; body == nil {
