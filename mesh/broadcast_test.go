@@ -123,7 +123,6 @@ func TestOnePullForAll(t *testing.T) {
 	for _, s := range p.peers {
 		s.running = false
 	}
-	p.running = 0
 	if ready, _ := p.due(theirs, now); len(ready) != 0 {
 		t.Errorf("pulls from %v what is here", ready)
 	}

@@ -113,6 +113,59 @@ func TestPullsAreFirstComeFirstServed(t *testing.T) {
 	}
 }
 
+// TestPullsDoNotHoldUpOthers: members whose pulls last as long as they may, be it that they say that they hold what
+// others hold or that there are many of them, keep nobody from being pulled from.
+func TestPullsDoNotHoldUpOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		liars int
+		claim byte
+	}{
+		"the same content": {1, 2},
+		"every slot":       {maxPulls, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPuller()
+				var pulled atomic.Bool
+				p.pull = func(ctx context.Context, id string) (int, error) {
+					if id == "honest" {
+						pulled.Store(true)
+						return 1, nil
+					}
+					ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+					defer cancel()
+					<-ctx.Done()
+					return 0, errUseless
+				}
+				p.alive = func() []string { return nil }
+				p.ours = func() summary { return summary{1} }
+				p.result = func(string) {}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); p.run(ctx) }()
+				for _, claim := range []byte{9, c.claim} { // the second one once the pull runs
+					for i, id := range names(c.liars) {
+						p.requestFor(id, summary{claim, byte(i)})
+					}
+					synctest.Wait()
+				}
+				p.requestFor("honest", summary{2})
+				synctest.Wait()
+				if name == "every slot" && pulled.Load() {
+					t.Error("more than maxPulls run at a time")
+				}
+				time.Sleep(maxHold)
+				synctest.Wait()
+				if !pulled.Load() {
+					t.Error("nothing was pulled from an honest member")
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
+}
+
 // deltaStream is a delta of any length.
 type deltaStream struct {
 	grpc.ClientStream

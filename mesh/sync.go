@@ -15,6 +15,10 @@ import (
 const (
 	// maxPulls run at a time; others wait, one per member.
 	maxPulls = 4
+	// maxHold is how long a pull holds up others: a member that sends a little now
+	// and then, or nothing that we lack, must not keep away those that have it. It
+	// may go on, for rpcTimeout in all, and so some thirty run at a time at most.
+	maxHold = 15 * time.Second
 	// maxFruitless caps the wait after a pull that brought nothing: a gap that
 	// no member can fill must not turn into a loop.
 	maxFruitless = 5 * time.Second
@@ -38,9 +42,8 @@ type puller struct {
 	result func(string) // for metrics
 	wake   chan struct{}
 
-	mu      sync.Mutex
-	running int
-	peers   map[string]*pulling
+	mu    sync.Mutex
+	peers map[string]*pulling
 }
 
 // vain is the last pull that brought nothing: what both sides held, and when.
@@ -53,6 +56,8 @@ type vain struct {
 type pulling struct {
 	wanted  bool
 	running bool
+	began   time.Time // the pull that runs,
+	brings  summary   // and what the member had said before that; zero when unknown
 	wait    backoff
 	retry   time.Time
 	asked   time.Time // when it became wanted
@@ -160,22 +165,28 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = maxBackoff
+	running := 0
 	var wanted []string
 	var awaited []summary
 	for id, s := range p.peers {
-		switch {
-		case s.running && s.theirs != summary{}:
-			awaited = append(awaited, s.theirs)
-		case s.wanted && !s.running && s.theirs == ours && ours != summary{}:
+		switch left := maxHold - now.Sub(s.began); {
+		case s.running && left > 0:
+			running++
+			wait = min(wait, left)
+			if s.brings != (summary{}) {
+				awaited = append(awaited, s.brings)
+			}
+		case s.running, !s.wanted:
+		case s.theirs == ours && ours != summary{}:
 			s.wanted = false
-		case s.wanted && !s.running:
+		default:
 			wanted = append(wanted, id)
 		}
 	}
 	slices.SortFunc(wanted, func(a, b string) int { return p.peers[a].asked.Compare(p.peers[b].asked) })
 	for _, id := range wanted {
 		s := p.peers[id]
-		if p.running >= maxPulls {
+		if running >= maxPulls {
 			break
 		}
 		if slices.Contains(awaited, s.theirs) {
@@ -192,8 +203,8 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 		if now.Sub(s.retry) > quiet { // for longer than the last wait
 			s.wait.reset()
 		}
-		s.wanted, s.running = false, true
-		p.running++
+		s.wanted, s.running, s.began, s.brings = false, true, now, s.theirs
+		running++
 		if s.theirs != (summary{}) {
 			awaited = append(awaited, s.theirs)
 		}
@@ -205,7 +216,7 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 func (p *puller) perform(ctx context.Context, id string) {
 	p.mu.Lock()
 	s := p.peers[id]
-	theirs := s.theirs
+	theirs := s.brings
 	p.mu.Unlock()
 	ours := p.ours()
 	fresh, err := p.pull(ctx, id)
@@ -213,7 +224,6 @@ func (p *puller) perform(ctx context.Context, id string) {
 	now := time.Now()
 	p.mu.Lock()
 	s.running = false
-	p.running--
 	first := s.wait.delay == 0
 	var elsewhere string
 	switch {
