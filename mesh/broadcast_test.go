@@ -131,24 +131,53 @@ func TestOnePullForAll(t *testing.T) {
 // TestPace: a peer that makes us check signature after signature waits, and nobody else does.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace()
+		p := newPace(paceRate, paceBurst)
 		start := time.Now()
 		for range paceBurst {
-			p.wait("noisy")
+			p.wait("noisy", 1)
 		}
 		if took := time.Since(start); took > 0 {
 			t.Errorf("a burst waits for %v", took)
 		}
 		for range 10 * paceRate {
-			p.wait("noisy")
+			p.wait("noisy", 1)
 		}
 		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
 			t.Errorf("ten seconds' worth took %v", took)
 		}
 		start = time.Now()
-		p.wait("quiet")
+		p.wait("quiet", 1)
 		if took := time.Since(start); took > 0 {
 			t.Errorf("another peer waits for %v", took)
+		}
+	})
+}
+
+// TestPaceGoesByBytes: what is new is written to disk, wherever it arrives.
+func TestPaceGoesByBytes(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		a, evil := g.add("a"), g.add("evil")
+		g.swap(a, evil)
+		await(t, time.Minute, "they meet", formed(a, evil))
+		ways := map[string]func(msg []byte){
+			"a frame": func(msg []byte) { a.receive("evil", frameMessage, msg) },
+			"a call": func(msg []byte) {
+				if err := a.told("evil", msg); err != nil {
+					t.Error(err)
+				}
+			},
+		}
+		for name, send := range ways {
+			a.pace.wait("evil", paceBurst) // it has used up its burst
+			start, sent := time.Now(), 0
+			for range 100 {
+				msg := evil.state.publish(make([]byte, maxFrame/2))
+				sent += len(msg)
+				send(msg)
+			}
+			if most := paceRate * paceBytes * time.Since(start).Seconds() * 1.1; float64(sent) > most {
+				t.Errorf("by %s %d bytes are taken in %v", name, sent, time.Since(start))
+			}
 		}
 	})
 }
@@ -172,7 +201,7 @@ func TestFloodOfAPinnedMember(t *testing.T) {
 		await(t, time.Minute, "group forms", formed(a, b, evil))
 		await(t, time.Minute, "states converge", equal(a, b, evil))
 		for range paceBurst {
-			a.pace.wait("evil") // it has used up its burst
+			a.pace.wait("evil", 1) // it has used up its burst
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -95,7 +95,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.pulls.pull, m.pulls.alive = m.pull, m.roll.present
 	m.pulls.ours = m.ours
 	m.pulls.result = func(r string) { m.metrics.pulls.WithLabelValues(r).Inc() }
-	m.pace = newPace()
+	m.pace = newPace(paceRate, paceBurst)
 	m.joins = newJoiner()
 	m.joins.missing = m.missing
 	m.joins.present = func() int { return int(m.members.Load()) - 1 }
@@ -266,7 +266,7 @@ func (m *Mesh) merge(msg []byte, peer, introducer string) (v verdict, pull bool)
 	}
 	m.metrics.messages.WithLabelValues(result).Inc()
 	if v != known {
-		m.pace.wait(peer)
+		m.pace.wait(peer, messageCost(msg))
 	}
 	return v, pull
 }

@@ -19,26 +19,41 @@ const (
 	// paceRate is how many it may send a second after that: some six percent of
 	// a processor, per peer.
 	paceRate = 1000
+	// paceBytes of a message count as another one: what is new is hashed, kept
+	// and written to disk. So 8 MB a second are left to a peer.
+	paceBytes = 8 << 10
+	// pullRate is how many pulls a second of one peer are answered, once it has
+	// used up pullBurst of them: each looks at all that is held.
+	pullRate  = 5
+	pullBurst = 50
 )
 
-// pace bounds what the signatures of one peer cost. Messages that are known
-// already cost next to nothing and do not count.
+// pace bounds what one peer costs, by making it wait.
 type pace struct {
+	each  rate.Limit
+	burst int
+
 	mu    sync.Mutex
 	peers map[string]*rate.Limiter
 }
 
-func newPace() *pace { return &pace{peers: map[string]*rate.Limiter{}} }
+func newPace(each rate.Limit, burst int) *pace {
+	return &pace{each: each, burst: burst, peers: map[string]*rate.Limiter{}}
+}
 
-// wait returns when the peer may be read from again. It is called by the
-// readers of that peer alone, which makes the peer itself wait: TCP tells it.
-func (p *pace) wait(peer string) {
+// wait returns when the peer may be served again. It is called by the readers
+// of that peer alone, which makes the peer itself wait: TCP tells it.
+func (p *pace) wait(peer string, cost int) {
 	p.mu.Lock()
 	l := p.peers[peer]
 	if l == nil {
-		l = rate.NewLimiter(paceRate, paceBurst)
+		l = rate.NewLimiter(p.each, p.burst)
 		p.peers[peer] = l
 	}
 	p.mu.Unlock()
-	time.Sleep(l.Reserve().Delay())
+	time.Sleep(l.ReserveN(time.Now(), cost).Delay())
 }
+
+// messageCost is what a message counts that took a look at its signature. One
+// that is known already costs next to nothing and does not count.
+func messageCost(msg []byte) int { return 1 + len(msg)/paceBytes }

@@ -133,6 +133,9 @@ func (m *Mesh) told(peer string, msg []byte) error {
 		return ErrUnpinned
 	}
 	isFresh, pull, err := m.options.State.Merge(msg, peer)
+	if err != nil || isFresh {
+		m.pace.wait(peer, messageCost(msg))
+	}
 	if err != nil {
 		m.metrics.messages.WithLabelValues("rejected").Inc()
 		return err

@@ -114,12 +114,13 @@ type server struct {
 	mu      sync.Mutex
 	calls   map[string]int
 	tickets map[string]*rate.Limiter // for credentials
+	pulls   *pace
 }
 
 func newServer(state State, credential func(context.Context, string) ([]byte, error), trusted func(string) bool, m *metrics) *server {
 	return &server{
 		state: state, credential: credential, trusted: trusted, metrics: m,
-		calls: map[string]int{}, tickets: map[string]*rate.Limiter{},
+		calls: map[string]int{}, tickets: map[string]*rate.Limiter{}, pulls: newPace(pullRate, pullBurst),
 	}
 }
 
@@ -192,6 +193,7 @@ func handlePull(srv any, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(&digest); err != nil {
 		return err
 	}
+	s.pulls.wait(id, 1)
 	// Collected first, so that a slow reader cannot hold the state's locks;
 	// the messages are the state's own bytes, not copies.
 	var msgs [][]byte

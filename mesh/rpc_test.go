@@ -83,6 +83,24 @@ func TestPull(t *testing.T) {
 	}
 }
 
+// TestPullsArePaced: each pull looks at all that is held, so a peer that pulls again and again waits.
+func TestPullsArePaced(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b")
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		start := time.Now()
+		for range pullBurst + 10*pullRate {
+			if err := a.clients.pull(t.Context(), "b", a.state.Digest(), func([]byte) verdict { return known }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); took < 9*time.Second || took > 15*time.Second {
+			t.Errorf("ten seconds' worth took %v", took)
+		}
+	})
+}
+
 // TestCallsAreBounded: a peer that opens pulls and says nothing has two.
 func TestCallsAreBounded(t *testing.T) {
 	s := newServer(nil, nil, func(string) bool { return true }, mustMetrics(t))
