@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ type Client struct {
 	requests rest.Interface
 	dynamic  dynamic.Interface // in JSON
 	protobuf dynamic.Interface
+	later    *atomic.Bool // protobuf cannot read all that this server sends
 	kinds    *kinds
 	pool     *http.Transport
 }
@@ -51,9 +53,9 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := dynamic.ConfigFor(cfg)
+	all, later := dynamic.ConfigFor(cfg), &atomic.Bool{}
 	all.APIPath, all.GroupVersion = "/", nil // every request has its whole path
-	all.NegotiatedSerializer = newCodec(all.NegotiatedSerializer)
+	all.NegotiatedSerializer = newCodec(all.NegotiatedSerializer, later)
 	if all.QPS > 0 && all.RateLimiter == nil {
 		all.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(all.QPS, all.Burst)
 	}
@@ -68,7 +70,8 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	}
 	return &Client{
 		Config: cfg, Positions: TrustingPositions(nil),
-		requests: requests, dynamic: dynamic.New(requests), protobuf: dynamic.New(inProtobuf), kinds: newKinds(requests), pool: pool,
+		requests: requests, dynamic: dynamic.New(requests), protobuf: dynamic.New(inProtobuf), later: later,
+		kinds: newKinds(requests), pool: pool,
 	}, nil
 }
 

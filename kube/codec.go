@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,16 +24,17 @@ import (
 // an agent did for a copy. What is not plain is left to the dynamic client's own.
 type codec struct {
 	runtime.NegotiatedSerializer
-	json runtime.Serializer // the wrapped one
+	json  runtime.Serializer // the wrapped one
+	later *atomic.Bool       // see protobufCodec
 }
 
 // newCodec wraps the serializer of dynamic.ConfigFor.
-func newCodec(next runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
+func newCodec(next runtime.NegotiatedSerializer, later *atomic.Bool) runtime.NegotiatedSerializer {
 	info, ok := runtime.SerializerInfoForMediaType(next.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	if !ok {
 		return next
 	}
-	return codec{next, info.Serializer}
+	return codec{next, info.Serializer, later}
 }
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
@@ -46,7 +48,7 @@ func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 			out[i].StreamSerializer = &stream
 		}
 	}
-	return append(out, protobufInfo())
+	return append(out, protobufInfo(c.later))
 }
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.

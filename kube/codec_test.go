@@ -29,7 +29,7 @@ func serializers(t testing.TB) (theirs, ours runtime.SerializerInfo) {
 	next := dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer
 	var ok [2]bool
 	theirs, ok[0] = runtime.SerializerInfoForMediaType(next.SupportedMediaTypes(), runtime.ContentTypeJSON)
-	ours, ok[1] = runtime.SerializerInfoForMediaType(newCodec(next).SupportedMediaTypes(), runtime.ContentTypeJSON)
+	ours, ok[1] = runtime.SerializerInfoForMediaType(newCodec(next, nil).SupportedMediaTypes(), runtime.ContentTypeJSON)
 	if ok != [2]bool{true, true} {
 		t.Fatal("no serializer for JSON")
 	}
@@ -79,7 +79,7 @@ func TestCodecEncodesAsTheDynamicClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, wantErr := runtime.Encode(next.EncoderForVersion(theirs.Serializer, nil), obj)
-		got, gotErr := runtime.Encode(newCodec(next).EncoderForVersion(ours.Serializer, nil), obj)
+		got, gotErr := runtime.Encode(newCodec(next, nil).EncoderForVersion(ours.Serializer, nil), obj)
 		if wantErr != nil || gotErr != nil {
 			t.Fatal(wantErr, gotErr)
 		}

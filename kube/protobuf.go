@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,23 +63,28 @@ func inProtobuf(r schema.GroupVersionResource) bool {
 	return r.Group == "" && r.Version == "v1" && (r.Resource == "secrets" || r.Resource == "configmaps")
 }
 
-// protobufInfo is the serializer of the two kinds.
-func protobufInfo() runtime.SerializerInfo {
+// protobufInfo is the serializer of the two kinds. later is set when it meets what it cannot read; it may be nil.
+func protobufInfo(later *atomic.Bool) runtime.SerializerInfo {
+	codec := protobufCodec{later}
 	return runtime.SerializerInfo{
 		MediaType: runtime.ContentTypeProtobuf, MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
-		Serializer:       protobufCodec{},
-		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: protobufEvents{}, Framer: protobuf.LengthDelimitedFramer},
+		Serializer:       codec,
+		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: protobufEvents{codec}, Framer: protobuf.LengthDelimitedFramer},
 	}
 }
 
 // protobufCodec decodes objects as the dynamic client does those in JSON, and encodes them.
-type protobufCodec struct{}
+//
+// What a later Kubernetes has added to a kind has no name here, and copies must not lack it: then later is set, and all
+// is read in JSON from there on, see preferProtobuf. An event of a watch, which is decoded into nothing, is an error;
+// what answers a write is taken without that.
+type protobufCodec struct{ later *atomic.Bool }
 
 // Identifier implements runtime.Encoder.
 func (protobufCodec) Identifier() runtime.Identifier { return "roster-protobuf" }
 
 // Decode implements runtime.Decoder.
-func (protobufCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c protobufCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	rest, ok := bytes.CutPrefix(data, []byte(protobufPrefix))
 	if !ok {
 		return nil, nil, errors.New("decode object: not Kubernetes' protobuf")
@@ -89,6 +95,11 @@ func (protobufCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runtim
 	}
 	gvk := envelope.GroupVersionKind()
 	obj, err := decodeProtobuf(gvk.Kind, envelope.Raw, into)
+	if err == nil && c.later != nil && hasLater(gvk.Kind, envelope.Raw) {
+		if c.later.Store(true); into == nil {
+			err = errLater
+		}
+	}
 	if err != nil {
 		return nil, &gvk, fmt.Errorf("decode %s: %w", oneLine(gvk.Kind), err)
 	}

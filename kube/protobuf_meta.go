@@ -67,9 +67,9 @@ func textsOf(texts map[string]string) map[string]any {
 // validText is a text as JSON would have it.
 func validText(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// metaOf is the reverse of metadataOf.
+// metaOf is the reverse of metadataOf. A field that metadata has not is an error.
 func metaOf(metadata map[string]any) (*metav1.ObjectMeta, error) {
-	m := &metav1.ObjectMeta{}
+	m, plain := &metav1.ObjectMeta{}, true
 	for name, value := range metadata {
 		text, isText := value.(string)
 		known := isText
@@ -88,16 +88,23 @@ func metaOf(metadata map[string]any) (*metav1.ObjectMeta, error) {
 			m.Labels, known = textsFrom(value)
 		case "annotations":
 			m.Annotations, known = textsFrom(value)
-		default:
+		case "generation":
+			m.Generation, known = value.(int64)
+		case "creationTimestamp":
+			at, err := time.Parse(time.RFC3339, text)
+			m.CreationTimestamp, known = metav1.NewTime(at), err == nil
+		case "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields", "selfLink":
 			known = false
+		default:
+			return nil, errNotInProtobuf
 		}
-		if !known {
-			m = &metav1.ObjectMeta{}
-			err := runtime.DefaultUnstructuredConverter.FromUnstructured(metadata, m)
-			return m, err
-		}
+		plain = plain && known
 	}
-	return m, nil
+	if plain {
+		return m, nil
+	}
+	m = &metav1.ObjectMeta{}
+	return m, runtime.DefaultUnstructuredConverter.FromUnstructured(metadata, m)
 }
 
 func textsFrom(value any) (map[string]string, bool) {
