@@ -13,6 +13,7 @@
 //
 //	owner.json           whose it is: clusterID, public key, server ID of raft
 //	attempts             how many starts did not get as far as a leader; gone after one that did
+//	lock                 held by the process that has the directory
 //	raft/log.db          log, term and vote
 //	raft/snapshots/      the newest snapshot
 //	set-aside-<time>/    the last raft directory that could not be used

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -22,6 +23,7 @@ import (
 const (
 	ownerFile    = "owner.json"
 	attemptsFile = "attempts"
+	lockFile     = "lock"
 	raftDir      = "raft"
 	asidePrefix  = "set-aside-"
 )
@@ -48,11 +50,31 @@ func (h *home) path(name ...string) string {
 	return filepath.Join(append([]string{h.dir}, name...)...)
 }
 
+// lock makes this process the one that reads and changes the directory, until the file is closed: what another one
+// has open must not be set aside under it. An agent that was just killed may take a moment to let go.
+func (h *home) lock() (*os.File, error) {
+	if err := os.MkdirAll(h.dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(h.path(lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(lockWithin); ; time.Sleep(lockWithin / 20) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return f, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return nil, errors.Join(&fs.PathError{Op: "lock", Path: f.Name(), Err: err}, f.Close())
+		case time.Now().After(deadline):
+			return nil, errors.Join(ErrInUse, f.Close())
+		}
+	}
+}
+
 // claim makes the directory this cluster's, or finds that it is.
 func (h *home) claim(clusterID string, key []byte) error {
-	if err := os.MkdirAll(h.dir, 0o700); err != nil {
-		return err
-	}
 	data, err := os.ReadFile(h.path(ownerFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -60,6 +61,7 @@ type Options struct {
 type Journal struct {
 	log    *slog.Logger
 	home   home
+	lock   *os.File // of the directory
 	stores *stores
 	raft   *raft.Raft
 	run    [runSize]byte // tells our commands from those of earlier runs
@@ -80,8 +82,17 @@ type Journal struct {
 
 // Open reads the directory into a machine and makes this process the one that appends. It says in
 // the log what it could not use. The machine is the one that Options.Machine made last.
-func Open(ctx context.Context, o Options) (*Journal, error) {
+func Open(ctx context.Context, o Options) (_ *Journal, err error) {
 	h := home{dir: o.Dir, log: o.Log}
+	lock, err := h.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
 	if err := h.claim(o.ClusterID, o.PublicKey); err != nil {
 		return nil, err
 	}
@@ -101,6 +112,7 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 	if err := h.survive(); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
+	j.lock = lock
 	return j, nil
 }
 
@@ -212,7 +224,11 @@ func (j *Journal) Run(ctx context.Context) error {
 func (j *Journal) Close() error {
 	j.fail(ErrClosed)
 	<-j.ended
-	return j.stop()
+	err := j.stop()
+	if j.lock != nil {
+		err = errors.Join(err, j.lock.Close())
+	}
+	return err
 }
 
 func (j *Journal) stop() error {

@@ -296,6 +296,37 @@ func TestOneProcess(t *testing.T) {
 	}
 }
 
+// What another process has open is not counted, claimed or set aside.
+func TestInUseIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	o := openDir(t, dir)
+	for what, prepare := range map[string]func(*Options){
+		"after starts that were killed": func(*Options) {
+			if err := os.WriteFile(filepath.Join(dir, attemptsFile), []byte("3"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"under another key": func(o *Options) { o.PublicKey = []byte("other") },
+	} {
+		options, _ := options(dir)
+		prepare(&options)
+		if _, err := Open(t.Context(), options); !errors.Is(err, ErrInUse) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, attemptsFile)); err != nil {
+		t.Fatal(err)
+	}
+	o.Append([]byte("xy"))
+	o.await(t, 1)
+	o.close(t)
+	again := openDir(t, dir)
+	defer again.close(t)
+	if again.table.get('x') != "y" {
+		t.Error("what was written meanwhile is lost")
+	}
+}
+
 func TestOtherCluster(t *testing.T) {
 	dir := t.TempDir()
 	o := openDir(t, dir)
