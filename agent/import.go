@@ -94,7 +94,7 @@ func (s *session) writeClusterCopy(ctx context.Context, entry replica.Entry, pay
 	}
 	want.Annotations[annotationEntry] = numberOf(entry).String()
 	if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, payload.Spec.Mesh.Endpoints) {
-		defer s.mesh.Kick() // it is to be met elsewhere
+		defer s.mesh.Kick(id) // it is to be met elsewhere
 	}
 	if _, err := clusters.Update(ctx, want); err != nil {
 		return fmt.Errorf("update cluster %s: %w", have.Name, err)

@@ -47,7 +47,7 @@ func (s *session) swapped(c *v1alpha1.Cluster) {
 		return
 	}
 	if !known {
-		s.mesh.Kick()
+		s.mesh.Kick(id)
 	}
 }
 

@@ -183,11 +183,11 @@ func (c *clients) tell(ctx context.Context, id string, msg []byte) error {
 	return nil
 }
 
-// retryNow ends the waits between connection attempts.
-func (c *clients) retryNow() {
+// retryNow ends the wait between attempts to connect to a member.
+func (c *clients) retryNow(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, channel := range c.channels {
+	if channel := c.channels[id]; channel != nil {
 		channel.ResetConnectBackoff()
 	}
 }

@@ -52,15 +52,15 @@ func newJoiner() *joiner {
 // look makes run look at the members again.
 func (j *joiner) look() { signal(j.wake) }
 
-// retryNow forgets the waits.
-func (j *joiner) retryNow() {
+// retryNow forgets the wait for a member.
+func (j *joiner) retryNow(id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, s := range j.members {
+	if s := j.members[id]; s != nil {
 		s.wait.reset()
 		s.retry = time.Time{}
+		signal(j.wake)
 	}
-	signal(j.wake)
 }
 
 // knock is called when an authenticated connection of the member arrived: it

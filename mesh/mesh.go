@@ -192,13 +192,14 @@ func (m *Mesh) leave(ctx context.Context, list *memberlist.Memberlist) {
 // Broadcast spreads messages that this cluster has made. It does not block.
 func (m *Mesh) Broadcast(msgs ...[]byte) { m.spreader.spread(msgs, "") }
 
-// Kick tries at once what waits for its next attempt. Call it when endpoints
-// may have changed.
-func (m *Mesh) Kick() {
-	m.transport.packets.retryNow()
-	m.clients.retryNow()
-	m.pulls.retryNow()
-	m.joins.retryNow()
+// Kick tries at once what waits for the next attempt to reach a member. Call it
+// when that member's endpoints may have changed; it says so itself, so that
+// others' waits are none of its business.
+func (m *Mesh) Kick(clusterID string) {
+	m.transport.packets.retryNow(clusterID)
+	m.clients.retryNow(clusterID)
+	m.pulls.retryNow(clusterID)
+	m.joins.retryNow(clusterID)
 }
 
 // Credential asks a cluster's agent for a credential to that cluster.

@@ -125,14 +125,18 @@ func (p *packets) ensure(id string) {
 	}
 }
 
-// retryNow forgets the waits between dials.
-func (p *packets) retryNow() {
-	for _, l := range p.all() {
-		l.mu.Lock()
-		l.retry = time.Time{}
-		l.redial.reset()
-		l.mu.Unlock()
+// retryNow forgets the wait between dials of a peer.
+func (p *packets) retryNow(id string) {
+	p.mu.Lock()
+	l := p.lines[id]
+	p.mu.Unlock()
+	if l == nil {
+		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retry = time.Time{}
+	l.redial.reset()
 }
 
 func (p *packets) connect(l *line) {

@@ -61,6 +61,33 @@ func TestKnockEndsTheWait(t *testing.T) {
 	}
 }
 
+// TestKickIsForOneMember: a member that says every moment that it has moved ends no other wait than its own.
+func TestKickIsForOneMember(t *testing.T) {
+	g := newGroup(t, nil)
+	defer g.end()
+	m, later := g.add("a"), time.Now().Add(time.Hour)
+	waiting := func(id string) [3]bool {
+		l, p, j := m.transport.packets.line(id), m.pulls.peers[id], m.joins.members[id]
+		return [3]bool{l.retry.Equal(later), p.retry.Equal(later) && p.vain != (vain{}), j.retry.Equal(later)}
+	}
+	for _, id := range []string{"moved", "gone"} {
+		m.transport.packets.line(id).retry = later
+		m.pulls.mu.Lock()
+		m.pulls.peers[id] = &pulling{retry: later, vain: vain{at: later}}
+		m.pulls.mu.Unlock()
+		m.joins.mu.Lock()
+		m.joins.members[id] = &joining{retry: later}
+		m.joins.mu.Unlock()
+	}
+	m.Kick("moved")
+	if got := waiting("moved"); got != [3]bool{} {
+		t.Errorf("the member that moved is waited for: %v", got)
+	}
+	if got := waiting("gone"); got != [3]bool{true, true, true} {
+		t.Errorf("another one is not waited for any more: %v", got)
+	}
+}
+
 // TestUnequalForEver: two members that cannot become equal do not pull from
 // each other all the time, and a change is pulled soon.
 func TestUnequalForEver(t *testing.T) {

@@ -123,16 +123,16 @@ func (p *puller) reconsider() {
 	}
 }
 
-// retryNow forgets the waits.
-func (p *puller) retryNow() {
+// retryNow forgets the wait for a member.
+func (p *puller) retryNow(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.peers {
+	if s := p.peers[id]; s != nil {
 		s.wait.reset()
 		s.retry = time.Time{}
 		s.vain = vain{}
+		signal(p.wake)
 	}
-	signal(p.wake)
 }
 
 // run pulls until the context ends.
