@@ -90,6 +90,7 @@ type session struct {
 	issuing    sync.Mutex    // from issuing that credential to having written it
 	startAgain chan struct{} // closed when the key was given up
 	again      sync.Once     // closes it
+	pinning    sync.Mutex    // from reading the pins to having recorded them
 	forgetting atomic.Bool   // the group that this cluster left has something here still
 
 	publish      *loop[replica.Key] // local objects that changed

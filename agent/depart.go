@@ -167,7 +167,7 @@ func (s *session) forgetGroup(ctx context.Context) error {
 		return err
 	}
 	if len(members) == 0 && !s.forgetting.Load() {
-		return s.private.recordPins(ctx, nil)
+		return s.recordNoPins(ctx)
 	}
 	s.forgetting.Store(true) // what fails is tried again, when nothing else tells of those members any more
 	for _, id := range members {
@@ -190,12 +190,21 @@ func (s *session) forgetGroup(ctx context.Context) error {
 	for _, pin := range s.trust.Pins() { // introduced by a member that was not forgotten yet
 		s.trust.Forget(pin.ClusterID)
 	}
-	return s.private.recordPins(ctx, nil) // last: with the pins, a restart begins again
+	return s.recordNoPins(ctx) // last: with the pins, a restart begins again
+}
+
+// recordNoPins waits for what is being recorded, which were the pins of a moment ago.
+func (s *session) recordNoPins(ctx context.Context) error {
+	s.pinning.Lock()
+	defer s.pinning.Unlock()
+	return s.private.recordPins(ctx, nil)
 }
 
 // recordPins keeps what is pinned now; of a group that is being forgotten it keeps what was pinned, from which a restart
 // begins again.
 func (s *session) recordPins(ctx context.Context) error {
+	s.pinning.Lock()
+	defer s.pinning.Unlock()
 	pins := s.trust.Pins()
 	if s.forgetting.Load() {
 		return nil

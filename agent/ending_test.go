@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,9 +36,13 @@ type gate struct {
 	deletes sync.Mutex
 	failing int // how many deletes fail from now on
 	deleted []string
+	put     func(name string) // called before an object is replaced
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPut && g.put != nil {
+		g.put(path.Base(r.URL.Path))
+	}
 	if r.Method != http.MethodDelete {
 		g.vault.ServeHTTP(w, r)
 		return
@@ -264,6 +269,47 @@ func TestFloodOfRemovalsIsRecordedInFewWrites(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPinsOfTheGroupDoNotComeBack: pins that are being recorded while the group is forgotten are not what is recorded
+// in the end.
+func TestPinsOfTheGroupDoNotComeBack(t *testing.T) {
+	s, g := grouped(t)
+	pin := func(id string) {
+		if err := s.trust.Pin(id, keyFor(id).Public().(ed25519.PublicKey)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pin(idB)
+	if err := s.recordPins(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	slow, forgotten := make(chan struct{}), make(chan error, 1)
+	var puts atomic.Int32
+	g.put = func(name string) {
+		if name != trustSecret || puts.Add(1) > 1 {
+			return
+		}
+		close(slow)
+		select {
+		case err := <-forgotten: // meanwhile
+			forgotten <- err
+		case <-time.After(100 * time.Millisecond): // or it waits
+		}
+	}
+	pin(idC)
+	recorded := make(chan error, 1)
+	go func() { recorded <- s.recordPins(t.Context()) }()
+	<-slow
+	go func() { forgotten <- s.forgetGroup(t.Context()) }()
+	for _, done := range []chan error{recorded, forgotten} {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pins, err := s.private.pins(t.Context(), s.log); err != nil || len(pins) != 0 {
+		t.Errorf("%v is pinned still: %v", pins, err)
 	}
 }
 
