@@ -60,6 +60,7 @@ type position struct {
 	highest   string
 	seen      time.Time          // when that was
 	witnesses map[string]witness // by the namespace that was watched, "" for all
+	deletions map[string]witness // the last ones that were seen, with the versions that they made; likewise
 	confirmed int                // how many confirmations were known when it was seen
 	back      bool               // a list from before it was read since
 	era       int                // how often it was set back
@@ -144,11 +145,16 @@ func (p *Positions) now(kind schema.GroupVersionKind) position {
 	return *p.of(kind)
 }
 
-// witness is the newest object of a kind that watches of a namespace were told of.
-func (p *Positions) witness(kind schema.GroupVersionKind, namespace string) witness {
+// witness is the newest object of a kind that watches of a namespace were told of, and gone the last one whose
+// deletion they saw, if that is newer still.
+func (p *Positions) witness(kind schema.GroupVersionKind, namespace string) (newest, gone witness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.of(kind).witnesses[namespace]
+	at := p.of(kind)
+	if newest, gone = at.witnesses[namespace], at.deletions[namespace]; !before(newest.version, gone.version) && newest.version != "" {
+		gone = witness{}
+	}
+	return newest, gone
 }
 
 // take judges a list of a namespace, with its newest object, that was asked for when the position was
@@ -180,13 +186,30 @@ func (at *position) saw(namespace string, w witness) {
 	at.witnesses[namespace] = at.witnesses[namespace].newer(w)
 }
 
-// tell takes in an object of a watch of a namespace that continues a list of era.
+// tell takes in an object of a watch of a namespace that continues a list of era, and tellGone one whose deletion it
+// saw, with the version that the deletion made.
 func (p *Positions) tell(kind schema.GroupVersionKind, era int, namespace string, w witness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); !at.back && at.era == era {
 		at.saw(namespace, w)
 	}
+}
+
+func (p *Positions) tellGone(kind schema.GroupVersionKind, era int, namespace string, w witness) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.of(kind); !at.back && at.era == era {
+		at.missed(namespace, w)
+	}
+}
+
+// missed keeps the last deletion in a namespace. Positions.mu is held.
+func (at *position) missed(namespace string, w witness) {
+	if at.deletions == nil {
+		at.deletions = map[string]witness{}
+	}
+	at.deletions[namespace] = at.deletions[namespace].newer(w)
 }
 
 // wentBack takes in a proof that the server's history is not the one that was read in an era.
