@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +28,6 @@ type rule struct {
 	parsed   *syncrules.Rule // nil when parseErr is set
 	born     time.Time       // in this cluster
 	parseErr error
-	confirm  int    // how many deletions were confirmed
 	serial   uint64 // tells this form of the rule from all others
 	// selection tells forms of the rule apart by what they select; entries of views are judged by it.
 	selection string
@@ -57,6 +55,7 @@ type rule struct {
 	// believe what was missing, and the copies that it lets go of count, too.
 	suspect        bool
 	absent, copies int
+	confirm        confirmation
 	lost           []time.Time // when copies that were lacking went, with Options.GuardLive
 
 	tally  tally
@@ -68,9 +67,7 @@ func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 		name: r.Name, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
 		judged: map[string]bool{},
 	}
-	if n, err := strconv.Atoi(r.Annotations[syncrules.AnnotationConfirmDeletions]); err == nil {
-		out.confirm = n
-	}
+	out.confirm = confirmationOf(r)
 	parsed, err := syncrules.Compile(r)
 	if err == nil {
 		for _, t := range parsed.TargetScopes() {
@@ -122,7 +119,7 @@ func (r *rule) fit(known scoping) {
 
 // same says that the edit, if there was one, is of no consequence: of the status, say.
 func (r *rule) same(o *rule) bool {
-	return r.gen == o.gen && r.born.Equal(o.born) && r.confirm == o.confirm && equality.Semantic.DeepEqual(r.spec, o.spec)
+	return r.gen == o.gen && r.born.Equal(o.born) && r.confirm.count == o.confirm.count && equality.Semantic.DeepEqual(r.spec, o.spec)
 }
 
 // inherit takes over from the rule as it was before what an edit leaves valid.
@@ -130,6 +127,7 @@ func (r *rule) inherit(old *rule) {
 	r.tally, r.sender = old.tally, old.sender
 	r.sender.wasReady, r.sender.dirty = false, true
 	r.guarded, r.absent, r.copies, r.lost = old.guarded, old.absent, old.copies, old.lost // until they are counted again
+	r.confirm = r.confirm.after(old.confirm)
 	if r.selection == old.selection {
 		r.judged = old.judged
 	} else {
