@@ -230,41 +230,30 @@ func (p *peer) same(o Peer) bool {
 // name is what people call the cluster.
 func (p *peer) name() string { return cmp.Or(p.Name, p.ClusterID) }
 
-// relation is what a rule says about objects of a peer.
-type relation uint8
-
-const (
-	asksNot relation = iota // copies are released
-	holds                   // copies stay as they are
-	asks
-)
-
 // relate says what a rule wants of a peer, and why not if it does not ask. watch says that what the peer has
-// should be known all the same. mu is held.
-func (e *Engine) relate(r *rule, p *peer) (rel relation, watch bool, why string) {
-	switch {
-	case r.err != nil:
-		return holds, false, "rule " + r.name + " cannot be used"
-	case r.clash != "":
-		return holds, false, "rule " + r.name + ": " + r.clash
-	case r.compiled.HasTargets() && e.cluster == nil:
-		return holds, false, "the labels of this cluster are not known yet"
-	case r.compiled.HasTargets() && !r.compiled.Targets(e.cluster.Labels):
-		return asksNot, false, "rule " + r.name + " has targets that leave this cluster out"
-	case r.compiled.HasFeatures() && !p.FeaturesKnown:
-		return holds, false, "the features of cluster " + p.name() + " are not known yet"
-	case r.compiled.HasFeatures() && !r.compiled.FeaturesMatch(p.Features):
-		return asksNot, false, "cluster " + p.name() + " lacks the features that rule " + r.name + " asks for"
-	case r.moves && !e.fitted(r):
-		return holds, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
-	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
-		return holds, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
-	case r.compiled.Paused():
-		return holds, true, "rule " + r.name + " is paused"
-	case r.guarded:
-		return holds, true, "rule " + r.name + " was stopped by the deletion guard"
+// should be known. mu is held.
+func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, why string) {
+	if r.err != nil {
+		return syncrules.Unclear, false, "rule " + r.name + " cannot be used"
 	}
-	return asks, true, ""
+	if r.clash != "" {
+		return syncrules.Unclear, false, "rule " + r.name + ": " + r.clash
+	}
+	between := syncrules.Between{From: p.name(), Features: p.Features, FeaturesKnown: p.FeaturesKnown}
+	if e.cluster != nil {
+		between.Labels, between.LabelsKnown = e.cluster.Labels, true
+	}
+	switch rel, why = r.compiled.Relate(between); {
+	case rel < syncrules.Stopped:
+		return rel, false, why
+	case r.moves && !e.fitted(r):
+		return syncrules.Unclear, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
+	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
+		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
+	case rel == syncrules.Asks && r.guarded:
+		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"
+	}
+	return rel, true, why
 }
 
 // covers says whether objects of a namespace are in the scope; "" stands for a kind outside namespaces.
