@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -313,6 +314,9 @@ func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace 
 		a.mu.Unlock()
 		writeStatus(w, apierrors.NewBadRequest("field label not supported: metadata.name"))
 		return
+	}
+	if matching, _ := labels.Parse(r.URL.Query().Get("labelSelector")); matching != nil {
+		items = slices.DeleteFunc(items, func(obj *unstructured.Unstructured) bool { return !matching.Matches(labels.Set(obj.GetLabels())) })
 	}
 	if a.unselective == "" {
 		items = slices.DeleteFunc(items, func(obj *unstructured.Unstructured) bool {

@@ -155,15 +155,25 @@ func (f *feed) Replace(list []any, resourceVersion string) error {
 	f.era = at.era
 	objs := make([]*unstructured.Unstructured, 0, len(list))
 	kept := make(map[types.NamespacedName]struct{}, len(list))
+	refused := map[types.NamespacedName]struct{}{}
 	for _, item := range list {
 		obj, ok := item.(*unstructured.Unstructured)
 		if !ok {
 			continue
 		}
 		objs = append(objs, obj)
-		key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+		key := witnessOf(obj).key
 		if _, known := before[key]; !known || f.options.Keep == nil || f.options.Keep(obj) {
 			kept[key] = struct{}{}
+		} else {
+			refused[key] = struct{}{}
+		}
+	}
+	for key := range before {
+		_, there := kept[key]
+		if _, matched := refused[key]; !there && !matched {
+			f.tellGone(witness{key, resourceVersion})
+			break // one is as good as all of them
 		}
 	}
 	f.mu.Lock()
@@ -212,7 +222,7 @@ func (f *feed) Delete(item any) error {
 		return nil
 	}
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	f.positions.tellGone(f.options.GVK, f.era, f.options.Namespace, witnessOf(obj))
+	f.tellGone(witnessOf(obj))
 	f.mu.Lock()
 	_, known := f.kept[key]
 	delete(f.kept, key)
@@ -228,6 +238,11 @@ func (f *feed) Delete(item any) error {
 // every event, and of bookmarks.
 func (f *feed) UpdateResourceVersion(version string) {
 	f.positions.raise(f.options.GVK, f.era, version)
+}
+
+// tellGone notes that an object is not there any more, or does not match, for a later comparison.
+func (f *feed) tellGone(w witness) {
+	f.positions.tellGone(f.options.GVK, f.era, f.options.Namespace, absence{w, f.options.LabelSelector, f.options.FieldSelector})
 }
 
 // Resync implements cache.ReflectorStore; no resync period is set.

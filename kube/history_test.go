@@ -136,6 +136,51 @@ func TestDeletionsThatWereUndoneAreNoticed(t *testing.T) {
 	}
 }
 
+// Also when it was a list that lacked what is back.
+func TestWhatAListLackedAndIsBackIsNoticed(t *testing.T) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+		there := maps.Clone(a.objects)
+		a.set(func() { a.deny = map[string]int{"watch": http.StatusForbidden} })
+		a.net.cutConnections()
+		a.remove(secret("two", "yes"))
+		time.Sleep(time.Minute)
+		a.set(func() { a.deny = nil })
+		if j.settle(); j.lastError() != nil {
+			t.Fatal(j.lastError())
+		}
+		a.restore(103, slices.Collect(maps.Values(there))...)
+		for range 10 {
+			a.put(secret("later", "yes"))
+		}
+		j.wantRestored(t)
+	})
+}
+
+// What has left the selection of a watch is not back when another one, of another selection, is told of it.
+func TestWhatIsNotSelectedIsNotBack(t *testing.T) {
+	prepare := func(a *api) WatchOptions {
+		o := threeSecrets(a)
+		o.LabelSelector = "app=yes"
+		return o
+	}
+	remembering(t, prepare, func(t *testing.T, a *api, j *journal, p *Positions) {
+		all := &journal{}
+		stop := a.watchFrom(t, p, WatchOptions{GVK: secretKind, Namespace: "a"}, all)
+		defer stop()
+		a.net.cutConnections()
+		a.put(secret("two", "no"))
+		a.expire()
+		for range 3 {
+			time.Sleep(time.Second)
+			a.net.cutConnections()
+			j.settle()
+		}
+		if err := errors.Join(j.lastError(), all.lastError()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What was deleted and made again is newer than its deletion.
 func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
 	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {

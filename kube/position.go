@@ -60,7 +60,7 @@ type position struct {
 	highest   string
 	seen      time.Time          // when that was
 	witnesses map[string]witness // by the namespace that was watched, "" for all
-	deletions map[string]witness // the last ones that were seen, with the versions that they made; likewise
+	absences  map[string]absence // the last ones that were told of; likewise
 	confirmed int                // how many confirmations were known when it was seen
 	back      bool               // a list from before it was read since
 	era       int                // how often it was set back
@@ -72,6 +72,13 @@ type position struct {
 type witness struct {
 	key     types.NamespacedName
 	version string
+}
+
+// absence is that no object of a name was there, or matched the selectors, at a version: it was deleted then, or a list
+// lacked it. One that is there and matches, and that was changed last before that, is from another history.
+type absence struct {
+	witness
+	labels, fields string
 }
 
 // witnessOf is the object as a witness.
@@ -145,14 +152,14 @@ func (p *Positions) now(kind schema.GroupVersionKind) position {
 	return *p.of(kind)
 }
 
-// witness is the newest object of a kind that watches of a namespace were told of, and gone the last one whose
-// deletion they saw, if that is newer still.
-func (p *Positions) witness(kind schema.GroupVersionKind, namespace string) (newest, gone witness) {
+// witness is the newest object of a kind that watches of a namespace were told of, and gone the last one that they were
+// told is not there, if that is newer still.
+func (p *Positions) witness(kind schema.GroupVersionKind, namespace string) (newest witness, gone absence) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := p.of(kind)
-	if newest, gone = at.witnesses[namespace], at.deletions[namespace]; !before(newest.version, gone.version) && newest.version != "" {
-		gone = witness{}
+	if newest, gone = at.witnesses[namespace], at.absences[namespace]; !before(newest.version, gone.version) && newest.version != "" {
+		gone = absence{}
 	}
 	return newest, gone
 }
@@ -186,8 +193,7 @@ func (at *position) saw(namespace string, w witness) {
 	at.witnesses[namespace] = at.witnesses[namespace].newer(w)
 }
 
-// tell takes in an object of a watch of a namespace that continues a list of era, and tellGone one whose deletion it
-// saw, with the version that the deletion made.
+// tell takes in an object of a watch of a namespace that continues a list of era, and tellGone one that is not there.
 func (p *Positions) tell(kind schema.GroupVersionKind, era int, namespace string, w witness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,20 +202,22 @@ func (p *Positions) tell(kind schema.GroupVersionKind, era int, namespace string
 	}
 }
 
-func (p *Positions) tellGone(kind schema.GroupVersionKind, era int, namespace string, w witness) {
+func (p *Positions) tellGone(kind schema.GroupVersionKind, era int, namespace string, gone absence) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); !at.back && at.era == era {
-		at.missed(namespace, w)
+		at.missed(namespace, gone)
 	}
 }
 
-// missed keeps the last deletion in a namespace. Positions.mu is held.
-func (at *position) missed(namespace string, w witness) {
-	if at.deletions == nil {
-		at.deletions = map[string]witness{}
+// missed keeps the last absence in a namespace. Positions.mu is held.
+func (at *position) missed(namespace string, gone absence) {
+	if at.absences == nil {
+		at.absences = map[string]absence{}
 	}
-	at.deletions[namespace] = at.deletions[namespace].newer(w)
+	if was := at.absences[namespace]; was.version == "" || before(was.version, gone.version) {
+		at.absences[namespace] = gone
+	}
 }
 
 // wentBack takes in a proof that the server's history is not the one that was read in an era.

@@ -16,7 +16,7 @@ type pastPosition struct {
 	Version        string `json:"version"`
 	Witness        string `json:"witness,omitempty"` // the newest cluster-scoped object, as its name
 	WitnessVersion string `json:"witnessVersion,omitempty"`
-	Gone           string `json:"gone,omitempty"` // the last one whose deletion was seen, likewise
+	Gone           string `json:"gone,omitempty"` // the last one that was deleted, likewise
 	GoneVersion    string `json:"goneVersion,omitempty"`
 }
 
@@ -27,7 +27,10 @@ func (p *Positions) Note(kinds ...schema.GroupVersionKind) ([]byte, error) {
 	past := map[string]pastPosition{}
 	for _, kind := range kinds {
 		at := p.of(kind)
-		w, gone := at.witnesses[""], at.deletions[""]
+		w, gone := at.witnesses[""], at.absences[""]
+		if gone.labels+gone.fields != "" {
+			gone = absence{}
+		}
 		past[kind.Kind] = pastPosition{
 			Version: at.highest, Witness: w.key.Name, WitnessVersion: w.version, Gone: gone.key.Name, GoneVersion: gone.version,
 		}
@@ -53,7 +56,7 @@ func (p *Positions) Recall(note []byte, kinds ...schema.GroupVersionKind) error 
 			at.saw("", witness{types.NamespacedName{Name: was.Witness}, was.WitnessVersion})
 		}
 		if was.GoneVersion != "" {
-			at.missed("", witness{types.NamespacedName{Name: was.Gone}, was.GoneVersion})
+			at.missed("", absence{witness: witness{types.NamespacedName{Name: was.Gone}, was.GoneVersion}})
 		}
 	}
 	return nil

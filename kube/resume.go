@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 const (
@@ -68,27 +69,29 @@ func (l *listWatch) compareBeforeList(ctx context.Context) error {
 
 // witnesses are what the server is asked about; nothing where the kind was in namespaces before and is
 // not now, or the other way around.
-func (l *listWatch) witnesses() (newest, gone witness) {
+func (l *listWatch) witnesses() (newest witness, gone absence) {
 	newest, gone = l.feed.positions.witness(l.options.GVK, l.options.Namespace)
-	for _, w := range []*witness{&newest, &gone} {
-		if l.feed.resource.namespaced != (w.key.Namespace != "") {
-			*w = witness{}
-		}
+	namespaced := l.feed.resource.namespaced
+	if namespaced != (newest.key.Namespace != "") {
+		newest = witness{}
+	}
+	if namespaced != (gone.key.Namespace != "") {
+		gone = absence{}
 	}
 	return newest, gone
 }
 
 // compareHistory looks whether the server is as far as it was, and whether its history has the newest
-// object that it told of, and the deletion that came after that. The order matters: what a server that
+// object that it told of, and not what is gone since. The order matters: what a server that
 // is behind does not know yet is no proof, and it may catch up in between.
 func (l *listWatch) compareHistory(ctx context.Context, at position) (same bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	newest, gone := l.witnesses()
-	now, err := l.one(ctx, newest)
+	now, err := l.one(ctx, absence{witness: newest})
 	if err == nil && before(now.version, at.highest) {
 		pause(ctx, lagTime)
-		now, err = l.one(ctx, newest)
+		now, err = l.one(ctx, absence{witness: newest})
 	}
 	if err == nil && !before(now.version, at.highest) && !at.leapt(now.version) {
 		if same, err = l.has(ctx, newest, now); same && err == nil {
@@ -120,20 +123,20 @@ func (l *listWatch) has(ctx context.Context, w witness, now answered) (bool, err
 	return l.wasThere(ctx, w)
 }
 
-// isGone looks whether an object that was deleted is back as it was before. One that was made anew since is newer
-// than the deletion.
-func (l *listWatch) isGone(ctx context.Context, w witness) (bool, error) {
-	if w.version == "" {
+// isGone looks whether an object that was not there is back as it was before. One that was made anew since, or changed
+// so that it matches again, is newer than that.
+func (l *listWatch) isGone(ctx context.Context, gone absence) (bool, error) {
+	if gone.version == "" {
 		return true, nil
 	}
-	now, err := l.one(ctx, w)
-	return err != nil || now.there.version == "" || !before(now.there.version, w.version), err
+	now, err := l.one(ctx, gone)
+	return err != nil || now.there.version == "" || !before(now.there.version, gone.version), err
 }
 
 // wasThere looks whether the server's history has the witness, which is not there any more. It says yes,
 // too, where that is not known: the history is gone, or the server keeps none.
 func (l *listWatch) wasThere(ctx context.Context, w witness) (bool, error) {
-	list, err := l.objects.List(ctx, w.selected(w.version, metav1.ResourceVersionMatchExact))
+	list, err := l.objects.List(ctx, absence{witness: w}.selected(w.version, metav1.ResourceVersionMatchExact))
 	switch {
 	case err != nil && (unanswerable(err) || apierrors.IsInternalError(err)):
 		return true, nil
@@ -151,8 +154,8 @@ type answered struct {
 	unselected bool
 }
 
-// one asks for what is there now under the name of a witness, or for the version alone.
-func (l *listWatch) one(ctx context.Context, w witness) (out answered, err error) {
+// one asks for what is there now under a name, and matches the selectors, or for the version alone.
+func (l *listWatch) one(ctx context.Context, w absence) (out answered, err error) {
 	list, err := l.objects.List(ctx, w.selected("", ""))
 	switch {
 	case apierrors.IsBadRequest(err) || err == nil && w.isNot(list.Items):
@@ -168,7 +171,7 @@ func (l *listWatch) one(ctx context.Context, w witness) (out answered, err error
 }
 
 // oneUnselected asks the same of an API that does not select by name: some refuse to, others answer with anything.
-func (l *listWatch) oneUnselected(ctx context.Context, w witness) (answered, error) {
+func (l *listWatch) oneUnselected(ctx context.Context, w absence) (answered, error) {
 	out := answered{unselected: true}
 	list, err := l.objects.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -180,25 +183,29 @@ func (l *listWatch) oneUnselected(ctx context.Context, w witness) (answered, err
 	}
 	obj, err := l.at(w.key.Namespace).Get(ctx, w.key.Name, metav1.GetOptions{})
 	if err == nil {
-		out.there = witnessOf(obj)
+		if matching, _ := labels.Parse(w.labels); matching == nil || matching.Matches(labels.Set(obj.GetLabels())) {
+			out.there = witnessOf(obj)
+		}
 	} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return out, err
 	}
 	return out, nil
 }
 
-// selected asks for the witness, or nothing, as of a version, or of now.
-func (w witness) selected(version string, match metav1.ResourceVersionMatch) metav1.ListOptions {
-	name := fields.Set{"metadata.name": noName}
+// selected asks for the one object, or for none, as of a version, or of now.
+func (w absence) selected(version string, match metav1.ResourceVersionMatch) metav1.ListOptions {
+	selector := fields.OneTermEqualSelector("metadata.name", noName)
 	if w.version != "" {
-		name["metadata.name"] = w.key.Name
+		selector = fields.OneTermEqualSelector("metadata.name", w.key.Name)
 		if w.key.Namespace != "" {
-			name["metadata.namespace"] = w.key.Namespace
+			selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("metadata.namespace", w.key.Namespace))
 		}
 	}
-	return metav1.ListOptions{
-		FieldSelector: name.AsSelector().String(), Limit: 1, ResourceVersion: version, ResourceVersionMatch: match,
+	text := selector.String()
+	if w.fields != "" {
+		text += "," + w.fields
 	}
+	return metav1.ListOptions{LabelSelector: w.labels, FieldSelector: text, Limit: 1, ResourceVersion: version, ResourceVersionMatch: match}
 }
 
 // isNot says that objects are others than the one that was asked for.
