@@ -92,3 +92,36 @@ func restoreGamma(t *testing.T, g *group, agentDown bool, ahead int) {
 	putSecret(t, g.gamma, "old", "two")
 	eventually(t, "gamma is a source again", afterFault, hasCopy(g.alpha, g.gamma, "old", "two"))
 }
+
+// What was deleted in gamma, as alpha saw, is back after a restore: it is not copied again before gamma's owner
+// says that it is meant to be there.
+func TestUndoneDeletion(t *testing.T) {
+	g := joined(t)
+	g.cleanUp(t, "deleted")
+	g.share(t, "deleted", "one")
+	if err := g.gamma.Backup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.eventuallyWhole(t, afterFault)
+	deleteSecret(t, g.gamma, "deleted")
+	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+		eventually(t, "the copy in "+c.Name+" is gone", afterFault, noSecret(c, "deleted"))
+	}
+	if err := g.gamma.Restore(t.Context(), 3000); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the rule in alpha says that gamma went back", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, g.alpha, harness.Rules(), "", "deleted")
+		if err != nil {
+			return err
+		}
+		if c := harness.Condition(u, "Ready"); c["reason"] != "SourceRestored" {
+			return fmt.Errorf("Ready is %v, %v: %v", c["status"], c["reason"], c["message"])
+		}
+		return nil
+	})
+	stays(t, "what is back is not copied", 2*quiet, noSecret(g.alpha, "deleted"))
+	kubectl(t, g.gamma, "annotate", "--overwrite", "cluster", g.gamma.Name, v1alpha1.AnnotationConfirmRestore+"="+time.Now().Format(time.RFC3339Nano))
+	eventually(t, "confirmed, it is", afterFault, hasCopy(g.alpha, g.gamma, "deleted", "one"))
+	g.eventuallyWhole(t, afterFault)
+}

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -48,6 +49,7 @@ type api struct {
 	deny        map[string]int // status code by verb
 	handle      http.Handler   // takes paths that nothing else does
 	flat        bool           // whether Widget is outside namespaces
+	unselective string         // "refuses" or "ignores" field selectors, as some APIs that are aggregated do
 	hook        func(verb string) (cut bool)
 
 	net    *fakeNet
@@ -305,16 +307,31 @@ func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace 
 		return
 	}
 	position, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	selector := fields.ParseSelectorOrDie(r.URL.Query().Get("fieldSelector"))
 	a.mu.Lock()
 	items, rv := a.matching(kind, namespace), a.rv
+	if a.unselective == "refuses" && !selector.Empty() {
+		a.mu.Unlock()
+		writeStatus(w, apierrors.NewBadRequest("field label not supported: metadata.name"))
+		return
+	}
+	if matching, _ := labels.Parse(r.URL.Query().Get("labelSelector")); matching != nil {
+		items = slices.DeleteFunc(items, func(obj *unstructured.Unstructured) bool { return !matching.Matches(labels.Set(obj.GetLabels())) })
+	}
+	if a.unselective == "" {
+		items = slices.DeleteFunc(items, func(obj *unstructured.Unstructured) bool {
+			return !selector.Matches(fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()})
+		})
+	} else {
+		selector = fields.Everything()
+	}
 	a.mu.Unlock()
 	if r.URL.Query().Get("resourceVersionMatch") == "Exact" {
 		if position < a.oldest {
 			writeStatus(w, apierrors.NewResourceExpired("compacted"))
 			return
 		}
-		name := fields.ParseSelectorOrDie(r.URL.Query().Get("fieldSelector"))
-		items, rv = a.past(kind, namespace, position, name), position
+		items, rv = a.past(kind, namespace, position, selector), position
 	}
 	if position > rv {
 		refusal := apierrors.NewTimeoutError("Too large resource version", 1)

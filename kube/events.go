@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Types of events.
@@ -101,7 +103,7 @@ func (r *Recorder) Event(kind schema.GroupVersionKind, obj metav1.Object, eventT
 	}
 	e := event{
 		APIVersion: "v1", Kind: "Event", Type: eventType, Reason: reason, Message: oneLine(message),
-		Metadata: map[string]string{"namespace": namespace, "name": obj.GetName() + "." + strconv.FormatInt(now.UnixNano(), 16)},
+		Metadata: map[string]string{"namespace": namespace, "name": eventName(obj.GetName(), now.Time)},
 		Source:   map[string]string{"component": r.component},
 		First:    now, Last: now, Count: 1,
 	}
@@ -112,6 +114,13 @@ func (r *Recorder) Event(kind schema.GroupVersionKind, obj metav1.Object, eventT
 	case r.queue <- e:
 	default: // the API server is slower than what happens, and events are not worth waiting for
 	}
+}
+
+// eventName is a name that no other event of the object has, cut where it would be longer than names may be.
+func eventName(object string, now time.Time) string {
+	suffix := "." + strconv.FormatInt(now.UnixNano(), 16)
+	room := validation.DNS1123SubdomainMaxLength - len(suffix)
+	return strings.TrimRight(object[:min(len(object), room)], "-.") + suffix
 }
 
 // Run writes what is recorded, until ctx ends.

@@ -33,9 +33,13 @@ type feed struct {
 	gate   sync.RWMutex
 	closed bool
 
-	// mu guards resource, kept, streaming, asked and newest.
+	// mu guards resource, rescoped, kept, streaming, asked and newest.
 	mu       sync.Mutex
 	resource resource
+	// rescoped says that an object was in a namespace and should not be, or the other way around: another
+	// CRD has taken the place of the one that resource is of. end ends the reading from it.
+	rescoped bool
+	end      func()
 	// kept are the objects that the sink was told of and that, as far as it knows, exist and match.
 	kept map[types.NamespacedName]struct{}
 	// streaming says that the list being read is the beginning of a watch, which then stands.
@@ -74,9 +78,10 @@ func (f *feed) judge(obj *unstructured.Unstructured) (types.NamespacedName, verd
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	f.mu.Lock()
 	namespaced := f.resource.namespaced
+	f.rescoped = f.rescoped || namespaced != (key.Namespace != "")
 	_, known := f.kept[key]
 	f.mu.Unlock()
-	if key.Name == "" || obj.GroupVersionKind() != f.options.GVK ||
+	if key.Name == "" || obj.GroupVersionKind() != f.options.GVK || namespaced != (key.Namespace != "") ||
 		(namespaced && f.options.Namespace != "" && key.Namespace != f.options.Namespace) {
 		return key, dropped
 	}
@@ -116,8 +121,14 @@ func (f *feed) close() {
 
 func (f *feed) setResource(res resource) {
 	f.mu.Lock()
-	f.resource = res
+	f.resource, f.rescoped = res, false
 	f.mu.Unlock()
+}
+
+func (f *feed) isRescoped() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rescoped
 }
 
 // ask takes in that a list is about to be asked for.
@@ -131,8 +142,11 @@ func (f *feed) ask(streaming bool) {
 // is in it only where it was kept before.
 func (f *feed) Replace(list []any, resourceVersion string) error {
 	f.mu.Lock()
-	before, streaming, asked, newest := f.kept, f.streaming, f.asked, f.newest
+	before, streaming, asked, newest, rescoped := f.kept, f.streaming, f.asked, f.newest, f.rescoped
 	f.mu.Unlock()
+	if rescoped {
+		return ErrKindUnknown
+	}
 	at, err := f.positions.take(f.options.GVK, asked, f.options.Namespace, resourceVersion, newest)
 	if err != nil {
 		f.refused = true
@@ -141,15 +155,25 @@ func (f *feed) Replace(list []any, resourceVersion string) error {
 	f.era = at.era
 	objs := make([]*unstructured.Unstructured, 0, len(list))
 	kept := make(map[types.NamespacedName]struct{}, len(list))
+	refused := map[types.NamespacedName]struct{}{}
 	for _, item := range list {
 		obj, ok := item.(*unstructured.Unstructured)
 		if !ok {
 			continue
 		}
 		objs = append(objs, obj)
-		key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+		key := witnessOf(obj).key
 		if _, known := before[key]; !known || f.options.Keep == nil || f.options.Keep(obj) {
 			kept[key] = struct{}{}
+		} else {
+			refused[key] = struct{}{}
+		}
+	}
+	for key := range before {
+		_, there := kept[key]
+		if _, matched := refused[key]; !there && !matched {
+			f.tellGone(witness{key, resourceVersion})
+			break // one is as good as all of them
 		}
 	}
 	f.mu.Lock()
@@ -173,6 +197,10 @@ func (f *feed) Update(item any) error {
 	}
 	f.positions.tell(f.options.GVK, f.era, f.options.Namespace, witnessOf(obj))
 	key, what := f.judge(obj)
+	if f.isRescoped() {
+		f.end()
+		return nil
+	}
 	if what == dropped {
 		return nil
 	}
@@ -194,6 +222,7 @@ func (f *feed) Delete(item any) error {
 		return nil
 	}
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	f.tellGone(witnessOf(obj))
 	f.mu.Lock()
 	_, known := f.kept[key]
 	delete(f.kept, key)
@@ -209,6 +238,11 @@ func (f *feed) Delete(item any) error {
 // every event, and of bookmarks.
 func (f *feed) UpdateResourceVersion(version string) {
 	f.positions.raise(f.options.GVK, f.era, version)
+}
+
+// tellGone notes that an object is not there any more, or does not match, for a later comparison.
+func (f *feed) tellGone(w witness) {
+	f.positions.tellGone(f.options.GVK, f.era, f.options.Namespace, absence{w, f.options.LabelSelector, f.options.FieldSelector})
 }
 
 // Resync implements cache.ReflectorStore; no resync period is set.

@@ -5,8 +5,11 @@ package kube
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +117,146 @@ func TestAnAPIWithoutFieldSelectorsIsListedAgain(t *testing.T) {
 	})
 }
 
+// A restore that undoes nothing but a deletion is known by the object that is back as it was.
+func TestDeletionsThatWereUndoneAreNoticed(t *testing.T) {
+	for name, deny := range map[string]map[string]int{"resumed": nil, "listed again": {"watch": http.StatusForbidden}} {
+		t.Run(name, func(t *testing.T) {
+			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+				there := maps.Clone(a.objects)
+				a.remove(secret("two", "yes"))
+				time.Sleep(time.Second)
+				j.take()
+				a.set(func() { a.deny = deny })
+				a.restore(103, slices.Collect(maps.Values(there))...)
+				a.put(secret("later", "yes"))
+				a.put(secret("later", "yes"))
+				j.wantRestored(t)
+			})
+		})
+	}
+}
+
+// Also when it was a list that lacked what is back.
+func TestWhatAListLackedAndIsBackIsNoticed(t *testing.T) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+		there := maps.Clone(a.objects)
+		a.set(func() { a.deny = map[string]int{"watch": http.StatusForbidden} })
+		a.net.cutConnections()
+		a.remove(secret("two", "yes"))
+		time.Sleep(time.Minute)
+		a.set(func() { a.deny = nil })
+		if j.settle(); j.lastError() != nil {
+			t.Fatal(j.lastError())
+		}
+		a.restore(103, slices.Collect(maps.Values(there))...)
+		for range 10 {
+			a.put(secret("later", "yes"))
+		}
+		j.wantRestored(t)
+	})
+}
+
+// What has left the selection of a watch is not back when another one, of another selection, is told of it.
+func TestWhatIsNotSelectedIsNotBack(t *testing.T) {
+	prepare := func(a *api) WatchOptions {
+		o := threeSecrets(a)
+		o.LabelSelector = "app=yes"
+		return o
+	}
+	remembering(t, prepare, func(t *testing.T, a *api, j *journal, p *Positions) {
+		all := &journal{}
+		stop := a.watchFrom(t, p, WatchOptions{GVK: secretKind, Namespace: "a"}, all)
+		defer stop()
+		a.net.cutConnections()
+		a.put(secret("two", "no"))
+		a.expire()
+		for range 3 {
+			time.Sleep(time.Second)
+			a.net.cutConnections()
+			j.settle()
+		}
+		if err := errors.Join(j.lastError(), all.lastError()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What was deleted and made again is newer than its deletion.
+func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+		a.remove(secret("two", "yes"))
+		time.Sleep(time.Second)
+		a.net.cutConnections()
+		a.put(secret("two", "yes"))
+		if j.settle(); j.lastError() != nil {
+			t.Error(j.lastError())
+		}
+	})
+}
+
+// Also by the next start of the program, which is told by its own notes.
+func TestAnUndoneDeletionIsRecalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, j, kind := newAPI(t), &journal{}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+		node := func(name string) *unstructured.Unstructured {
+			u := &unstructured.Unstructured{}
+			u.SetGroupVersionKind(kind)
+			u.SetName(name)
+			return u
+		}
+		a.put(node("x"))
+		a.put(node("y"))
+		there := maps.Clone(a.objects)
+		p := NewPositions()
+		stop := a.watchFrom(t, p, WatchOptions{GVK: kind}, j)
+		a.remove(node("x"))
+		time.Sleep(time.Second)
+		note, err := p.Note(kind)
+		stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.restore(102, slices.Collect(maps.Values(there))...)
+		a.put(node("later"))
+		a.put(node("later"))
+		p, j = NewPositions(), &journal{}
+		if err := p.Recall(note, kind); err != nil {
+			t.Fatal(err)
+		}
+		stop = a.watchFrom(t, p, WatchOptions{GVK: kind}, j)
+		defer stop()
+		j.wantRestored(t)
+	})
+}
+
+// Where names cannot be selected, the object itself is read: it does not freeze, and a restore is noticed where that tells.
+func TestAnAPIThatDoesNotSelectByName(t *testing.T) {
+	for _, how := range []string{"refuses", "ignores"} {
+		t.Run(how, func(t *testing.T) {
+			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+				before := maps.Clone(a.objects)
+				a.set(func() { a.unselective = how })
+				a.put(secret("other", "still not"))
+				a.remove(secret("two", "yes"))
+				for _, change := range []func(){func() {}, func() { a.remove(secret("other", "no")) }, func() { a.put(secret("other", "no")) }} {
+					time.Sleep(time.Second)
+					a.net.cutConnections()
+					change()
+					if j.settle(); j.lastError() != nil {
+						t.Fatalf("cut: %v", j.lastError())
+					}
+				}
+				j.take()
+				a.restore(103, slices.Collect(maps.Values(before))...)
+				for range 10 {
+					a.put(secret("later", "yes"))
+				}
+				j.wantRestored(t)
+			})
+		})
+	}
+}
+
 func TestAKindMadeAgainOutsideNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, j := newAPI(t), &journal{}
@@ -141,4 +284,41 @@ func TestAKindMadeAgainOutsideNamespaces(t *testing.T) {
 			t.Errorf("told the sink %v, last error %v", lines, j.lastError())
 		}
 	})
+}
+
+// The CRD is deleted and made again with another scope before anybody asks.
+func TestAKindMadeAgainAtOnceWithAnotherScope(t *testing.T) {
+	for _, flat := range []bool{true, false} {
+		t.Run(fmt.Sprint(flat), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, j := newAPI(t), &journal{}
+				kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+				widget := func(name string, flat bool) *unstructured.Unstructured {
+					u := &unstructured.Unstructured{}
+					u.SetGroupVersionKind(kind)
+					u.SetName(name)
+					if !flat {
+						u.SetNamespace("a")
+					}
+					return u
+				}
+				a.widgets, a.flat = true, !flat
+				a.put(widget("x", !flat))
+				stop := a.watchFrom(t, NewPositions(), WatchOptions{GVK: kind}, j)
+				defer stop()
+				time.Sleep(time.Second)
+				j.take()
+				a.remove(widget("x", !flat))
+				a.set(func() { a.flat = flat })
+				a.put(widget("y", flat))
+				lines := j.settle()
+				if j.lastError() != nil || !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "replace") && strings.Contains(l, "y=") }) {
+					t.Errorf("told the sink %v, last error %v", lines, j.lastError())
+				}
+				if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, ErrKindUnknown.Error()) }) {
+					t.Errorf("%v does not say that the kind was another one", lines)
+				}
+			})
+		})
+	}
 }

@@ -33,6 +33,8 @@ const pageTimeout = 2 * time.Minute
 //	  └───────────────────────────────┴── cut: watch again from the last position
 type listWatch struct {
 	objects dynamic.ResourceInterface
+	// at is objects in one namespace.
+	at      func(namespace string) dynamic.ResourceInterface
 	options WatchOptions
 	feed    *feed
 	// down is why the stream that came before a list could not be opened, where that holds for the

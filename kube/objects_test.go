@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -82,6 +83,24 @@ func TestStatusIsWrittenApart(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestEventsAboutLongNames(t *testing.T) {
+	now := time.Now()
+	for _, n := range []int{1, 200, 252, 253} {
+		long := strings.Repeat("a", n/2) + "." + strings.Repeat("b", n-n/2-1)
+		if n == 1 {
+			long = "a"
+		}
+		name := eventName(long, now)
+		if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 || name == eventName(long, now.Add(1)) {
+			t.Errorf("an object with a name of %d has the event %s: %v", n, name, bad)
+		}
+	}
+	// It is not cut in a place where names may not end.
+	if bad := validation.IsDNS1123Subdomain(eventName(strings.Repeat("a.", 126)+"a", now)); len(bad) > 0 {
+		t.Error(bad)
+	}
 }
 
 func TestRepeatedEventsAreCounted(t *testing.T) {

@@ -60,6 +60,7 @@ type position struct {
 	highest   string
 	seen      time.Time          // when that was
 	witnesses map[string]witness // by the namespace that was watched, "" for all
+	absences  map[string]absence // the last ones that were told of; likewise
 	confirmed int                // how many confirmations were known when it was seen
 	back      bool               // a list from before it was read since
 	era       int                // how often it was set back
@@ -71,6 +72,13 @@ type position struct {
 type witness struct {
 	key     types.NamespacedName
 	version string
+}
+
+// absence is that no object of a name was there, or matched the selectors, at a version: it was deleted then, or a list
+// lacked it. One that is there and matches, and that was changed last before that, is from another history.
+type absence struct {
+	witness
+	labels, fields string
 }
 
 // witnessOf is the object as a witness.
@@ -144,11 +152,16 @@ func (p *Positions) now(kind schema.GroupVersionKind) position {
 	return *p.of(kind)
 }
 
-// witness is the newest object of a kind that watches of a namespace were told of.
-func (p *Positions) witness(kind schema.GroupVersionKind, namespace string) witness {
+// witness is the newest object of a kind that watches of a namespace were told of, and gone the last one that they were
+// told is not there, if that is newer still.
+func (p *Positions) witness(kind schema.GroupVersionKind, namespace string) (newest witness, gone absence) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.of(kind).witnesses[namespace]
+	at := p.of(kind)
+	if newest, gone = at.witnesses[namespace], at.absences[namespace]; !before(newest.version, gone.version) && newest.version != "" {
+		gone = absence{}
+	}
+	return newest, gone
 }
 
 // take judges a list of a namespace, with its newest object, that was asked for when the position was
@@ -180,12 +193,30 @@ func (at *position) saw(namespace string, w witness) {
 	at.witnesses[namespace] = at.witnesses[namespace].newer(w)
 }
 
-// tell takes in an object of a watch of a namespace that continues a list of era.
+// tell takes in an object of a watch of a namespace that continues a list of era, and tellGone one that is not there.
 func (p *Positions) tell(kind schema.GroupVersionKind, era int, namespace string, w witness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); !at.back && at.era == era {
 		at.saw(namespace, w)
+	}
+}
+
+func (p *Positions) tellGone(kind schema.GroupVersionKind, era int, namespace string, gone absence) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.of(kind); !at.back && at.era == era {
+		at.missed(namespace, gone)
+	}
+}
+
+// missed keeps the last absence in a namespace. Positions.mu is held.
+func (at *position) missed(namespace string, gone absence) {
+	if at.absences == nil {
+		at.absences = map[string]absence{}
+	}
+	if was := at.absences[namespace]; was.version == "" || before(was.version, gone.version) {
+		at.absences[namespace] = gone
 	}
 }
 

@@ -16,6 +16,8 @@ type pastPosition struct {
 	Version        string `json:"version"`
 	Witness        string `json:"witness,omitempty"` // the newest cluster-scoped object, as its name
 	WitnessVersion string `json:"witnessVersion,omitempty"`
+	Gone           string `json:"gone,omitempty"` // the last one that was deleted, likewise
+	GoneVersion    string `json:"goneVersion,omitempty"`
 }
 
 // Note is how far the server was for kinds that are watched cluster-wide, for Recall.
@@ -25,8 +27,13 @@ func (p *Positions) Note(kinds ...schema.GroupVersionKind) ([]byte, error) {
 	past := map[string]pastPosition{}
 	for _, kind := range kinds {
 		at := p.of(kind)
-		w := at.witnesses[""]
-		past[kind.Kind] = pastPosition{Version: at.highest, Witness: w.key.Name, WitnessVersion: w.version}
+		w, gone := at.witnesses[""], at.absences[""]
+		if gone.labels+gone.fields != "" {
+			gone = absence{}
+		}
+		past[kind.Kind] = pastPosition{
+			Version: at.highest, Witness: w.key.Name, WitnessVersion: w.version, Gone: gone.key.Name, GoneVersion: gone.version,
+		}
 	}
 	return json.Marshal(past)
 }
@@ -47,6 +54,9 @@ func (p *Positions) Recall(note []byte, kinds ...schema.GroupVersionKind) error 
 		was, at := past[kind.Kind], p.of(kind)
 		if at.highest = was.Version; was.WitnessVersion != "" {
 			at.saw("", witness{types.NamespacedName{Name: was.Witness}, was.WitnessVersion})
+		}
+		if was.GoneVersion != "" {
+			at.missed("", absence{witness: witness{types.NamespacedName{Name: was.Gone}, was.GoneVersion}})
 		}
 	}
 	return nil

@@ -5,12 +5,14 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 const (
@@ -53,7 +55,8 @@ func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 // since.
 func (l *listWatch) compareBeforeList(ctx context.Context) error {
 	at, compared := l.feed.positions.now(l.options.GVK), l.compared
-	if l.compared = false; !compared && !at.back && at.highest != "" && l.witness().version != "" {
+	newest, gone := l.witnesses()
+	if l.compared = false; !compared && !at.back && at.highest != "" && newest.version+gone.version != "" {
 		if _, err := l.compareHistory(ctx, at); err != nil {
 			return err
 		}
@@ -64,77 +67,152 @@ func (l *listWatch) compareBeforeList(ctx context.Context) error {
 	return nil
 }
 
-// witness is what the server is asked about; nothing where the kind was in namespaces before and is
+// witnesses are what the server is asked about; nothing where the kind was in namespaces before and is
 // not now, or the other way around.
-func (l *listWatch) witness() witness {
-	w := l.feed.positions.witness(l.options.GVK, l.options.Namespace)
-	if l.feed.resource.namespaced != (w.key.Namespace != "") {
-		return witness{}
+func (l *listWatch) witnesses() (newest witness, gone absence) {
+	newest, gone = l.feed.positions.witness(l.options.GVK, l.options.Namespace)
+	namespaced := l.feed.resource.namespaced
+	if namespaced != (newest.key.Namespace != "") {
+		newest = witness{}
 	}
-	return w
+	if namespaced != (gone.key.Namespace != "") {
+		gone = absence{}
+	}
+	return newest, gone
 }
 
 // compareHistory looks whether the server is as far as it was, and whether its history has the newest
-// object that it told of. The order matters: what a server that is behind does not know yet is no
-// proof, and it may catch up in between.
+// object that it told of, and not what is gone since. The order matters: what a server that
+// is behind does not know yet is no proof, and it may catch up in between.
 func (l *listWatch) compareHistory(ctx context.Context, at position) (same bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	w := l.witness()
-	now, err := l.one(ctx, w, "", "")
-	if err == nil && before(now.GetResourceVersion(), at.highest) {
+	newest, gone := l.witnesses()
+	now, err := l.one(ctx, absence{witness: newest})
+	if err == nil && before(now.version, at.highest) {
 		pause(ctx, lagTime)
-		now, err = l.one(ctx, w, "", "")
+		now, err = l.one(ctx, absence{witness: newest})
+	}
+	if err == nil && !before(now.version, at.highest) && !at.leapt(now.version) {
+		if same, err = l.has(ctx, newest, now); same && err == nil {
+			same, err = l.isGone(ctx, gone)
+		}
 	}
 	switch {
 	case err != nil && unanswerable(err):
 		return true, nil
 	case err != nil:
 		return false, err
-	case before(now.GetResourceVersion(), at.highest), at.leapt(now.GetResourceVersion()):
-	case w.version == "" || w.isIn(now):
-		same = true
-	default:
-		if same, err = l.wasThere(ctx, w); err != nil {
-			return false, err
-		}
-	}
-	if !same {
+	case !same:
 		l.feed.positions.wentBack(l.options.GVK, at.era)
 	}
 	return same, nil
 }
 
+// has looks whether the server's history has the witness, of which now tells what is there. It says yes, too, where
+// that is not known.
+func (l *listWatch) has(ctx context.Context, w witness, now answered) (bool, error) {
+	switch {
+	case w.version == "", now.there == w:
+		return true, nil
+	case before(now.there.version, w.version) && now.there.version != "":
+		return false, nil // no object goes back to what it was
+	case now.unselected:
+		return true, nil
+	}
+	return l.wasThere(ctx, w)
+}
+
+// isGone looks whether an object that was not there is back as it was before. One that was made anew since, or changed
+// so that it matches again, is newer than that.
+func (l *listWatch) isGone(ctx context.Context, gone absence) (bool, error) {
+	if gone.version == "" {
+		return true, nil
+	}
+	now, err := l.one(ctx, gone)
+	return err != nil || now.there.version == "" || !before(now.there.version, gone.version), err
+}
+
 // wasThere looks whether the server's history has the witness, which is not there any more. It says yes,
 // too, where that is not known: the history is gone, or the server keeps none.
 func (l *listWatch) wasThere(ctx context.Context, w witness) (bool, error) {
-	then, err := l.one(ctx, w, w.version, metav1.ResourceVersionMatchExact)
+	list, err := l.objects.List(ctx, absence{witness: w}.selected(w.version, metav1.ResourceVersionMatchExact))
 	switch {
 	case err != nil && (unanswerable(err) || apierrors.IsInternalError(err)):
 		return true, nil
 	case err != nil:
 		return false, err
 	}
-	return then.GetResourceVersion() != w.version || w.isIn(then), nil
+	return list.GetResourceVersion() != w.version || len(list.Items) == 1 && witnessOf(&list.Items[0]) == w, nil
 }
 
-// one lists the witness, or nothing, as of a version, or of now.
-func (l *listWatch) one(ctx context.Context, w witness, version string, match metav1.ResourceVersionMatch) (*unstructured.UnstructuredList, error) {
-	name := fields.Set{"metadata.name": noName}
+// answered is what a server says of one name: its version, and what is there, if anything.
+type answered struct {
+	version string
+	there   witness
+	// unselected says that the API cannot select by name, as some that are aggregated: its history cannot be asked.
+	unselected bool
+}
+
+// one asks for what is there now under a name, and matches the selectors, or for the version alone.
+func (l *listWatch) one(ctx context.Context, w absence) (out answered, err error) {
+	list, err := l.objects.List(ctx, w.selected("", ""))
+	switch {
+	case apierrors.IsBadRequest(err) || err == nil && w.isNot(list.Items):
+		return l.oneUnselected(ctx, w)
+	case err != nil:
+		return out, err
+	}
+	out.version = list.GetResourceVersion()
+	if len(list.Items) == 1 {
+		out.there = witnessOf(&list.Items[0])
+	}
+	return out, nil
+}
+
+// oneUnselected asks the same of an API that does not select by name: some refuse to, others answer with anything.
+func (l *listWatch) oneUnselected(ctx context.Context, w absence) (answered, error) {
+	out := answered{unselected: true}
+	list, err := l.objects.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return out, err
+	}
+	out.version = list.GetResourceVersion()
+	if w.version == "" {
+		return out, nil
+	}
+	obj, err := l.at(w.key.Namespace).Get(ctx, w.key.Name, metav1.GetOptions{})
+	if err == nil {
+		if matching, _ := labels.Parse(w.labels); matching == nil || matching.Matches(labels.Set(obj.GetLabels())) {
+			out.there = witnessOf(obj)
+		}
+	} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return out, err
+	}
+	return out, nil
+}
+
+// selected asks for the one object, or for none, as of a version, or of now.
+func (w absence) selected(version string, match metav1.ResourceVersionMatch) metav1.ListOptions {
+	selector := fields.OneTermEqualSelector("metadata.name", noName)
 	if w.version != "" {
-		name["metadata.name"] = w.key.Name
+		selector = fields.OneTermEqualSelector("metadata.name", w.key.Name)
 		if w.key.Namespace != "" {
-			name["metadata.namespace"] = w.key.Namespace
+			selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("metadata.namespace", w.key.Namespace))
 		}
 	}
-	return l.objects.List(ctx, metav1.ListOptions{
-		FieldSelector: name.AsSelector().String(), Limit: 1, ResourceVersion: version, ResourceVersionMatch: match,
-	})
+	text := selector.String()
+	if w.fields != "" {
+		text += "," + w.fields
+	}
+	return metav1.ListOptions{LabelSelector: w.labels, FieldSelector: text, Limit: 1, ResourceVersion: version, ResourceVersionMatch: match}
 }
 
-// isIn says that a list has the object as it was.
-func (w witness) isIn(list *unstructured.UnstructuredList) bool {
-	return len(list.Items) == 1 && witnessOf(&list.Items[0]) == w
+// isNot says that objects are others than the one that was asked for.
+func (w witness) isNot(objs []unstructured.Unstructured) bool {
+	return slices.ContainsFunc(objs, func(obj unstructured.Unstructured) bool {
+		return w.version == "" || witnessOf(&obj).key != w.key
+	})
 }
 
 // unanswerable tells what a server says that cannot know, and will not: the history is not there any

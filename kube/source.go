@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -128,7 +129,8 @@ func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
 		expected := &unstructured.Unstructured{}
 		expected.SetGroupVersionKind(o.GVK)
 		quiet := logr.Discard()
-		l := &listWatch{objects: c.at(res, o.Namespace), options: o, feed: f}
+		at := func(namespace string) dynamic.ResourceInterface { return c.at(res, namespace) }
+		l := &listWatch{objects: at(o.Namespace), at: at, options: o, feed: f}
 		f.reflector = cache.NewReflectorWithOptions(
 			&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, expected, f,
 			cache.ReflectorOptions{Name: o.GVK.String(), Logger: &quiet, Backoff: &wait.Backoff{
@@ -136,13 +138,20 @@ func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
 			}})
 		f.reflector.WatchListPageSize = pageSize
 	}
-	err = f.reflector.ListAndWatchWithContext(ctx)
-	if f.refused {
-		f.refused = false
-		if f.stream != nil {
-			f.stream.Stop()
-		}
+	reading, end := context.WithCancel(ctx)
+	defer end()
+	f.end = end
+	err = f.reflector.ListAndWatchWithContext(reading)
+	refused, rescoped := f.refused, f.isRescoped()
+	if f.refused = false; (refused || rescoped) && f.stream != nil {
+		f.stream.Stop()
+	}
+	switch {
+	case refused:
 		return &fault{class: ErrRestored}
+	case rescoped:
+		f.reflector = nil // it is looked for anew, even where it seems to be the same
+		return &fault{ErrKindUnknown, describeKind(o.GVK), nil}
 	}
 	if err != nil && kindGone(err) {
 		return &fault{ErrKindUnknown, describeKind(o.GVK), err}

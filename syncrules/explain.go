@@ -51,6 +51,9 @@ type FieldVerdict struct {
 	Text    string `json:"text"`
 }
 
+// String is the field and what it asks for.
+func (v FieldVerdict) String() string { return v.Path + ": " + v.Text }
+
 // Explain says of every clause, entry and field whether the object has what it asks for.
 func (r *Rule) Explain(obj *unstructured.Unstructured) Explanation {
 	o := subject{obj: obj}

@@ -19,7 +19,7 @@ import (
 const AnnotationShape = v1alpha1.Prefix + "copied-fields"
 
 // AnnotationConfirmDeletions on a rule confirms that up to so many copies may be deleted there although
-// the guard stopped it. It is local: each cluster confirms for itself.
+// the guard stopped it. It counts once, as the rule's status remembers. It is local: each cluster confirms for itself.
 const AnnotationConfirmDeletions = v1alpha1.LocalPrefix + "confirm-deletions"
 
 // isMark says whether only agents set the label or annotation, or it steers them on the object that it is

@@ -6,6 +6,7 @@ package syncrules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -129,6 +130,19 @@ func (r *Rule) Target(source *unstructured.Unstructured, in Input) (Place, error
 		return place, nil
 	}
 	return r.target(&subject{obj: source}, newRendering(source, in))
+}
+
+// PlaceTells says that the place of a Secret's copy depends on what the Secret holds: it is another one, or none, for a
+// Secret that is the same but empty.
+func (r *Rule) PlaceTells(source *unstructured.Unstructured, in Input, at Place) bool {
+	if !r.moves || source.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
+		return false
+	}
+	empty := &unstructured.Unstructured{Object: maps.Clone(source.Object)}
+	delete(empty.Object, "data")
+	delete(empty.Object, "stringData")
+	other, err := r.target(&subject{obj: source}, newRendering(empty, in)) // selected as it is
+	return err != nil || other != at
 }
 
 // target asks only the mutations that a place depends on. It reads the source alone, so that the place does not

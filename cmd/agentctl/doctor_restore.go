@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,8 +60,12 @@ func (x *examination) waitingRule(p *patient, rule *v1alpha1.ResourceSyncRule) *
 			}
 		}
 	case "DeletionGuard":
-		count, _, _ := strings.Cut(ready.Message, " ")
-		d.Fix = p.kubectl("annotate", "--overwrite", "resourcesyncrule", rule.Name, fmt.Sprintf("%s=%s", syncrules.AnnotationConfirmDeletions, count))
+		_, count, told := strings.Cut(ready.Message, syncrules.AnnotationConfirmDeletions+"=")
+		if !told {
+			count = ready.Message
+		}
+		count, _, _ = strings.Cut(count, " ")
+		d.Fix = p.kubectl("annotate", "--overwrite", "resourcesyncrule", rule.Name, syncrules.AnnotationConfirmDeletions+"="+count)
 	default:
 		return nil
 	}

@@ -61,7 +61,7 @@ func (q *inquiry) target(rule *ruleInForce, to *reached) clusterVerdict {
 	out := clusterVerdict{Cluster: to.title(), Verdict: verdictYes}
 	switch v := rule.compiled.ExplainTargets(to.cluster.Labels); {
 	case !v.Matched:
-		out.Verdict, out.Reason = verdictNo, fieldText(v)
+		out.Verdict, out.Reason = verdictNo, v.String()
 	case to.local || rule.file != "":
 	case to.rulesWhy != "":
 		out.Verdict, out.Reason = verdictUnknown, "whether the rule is there is not known: "+to.rulesWhy

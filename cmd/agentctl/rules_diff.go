@@ -308,7 +308,12 @@ func withoutValues(text string, secret *unstructured.Unstructured) string {
 			}
 		}
 	}
-	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	return withoutTexts(text, values)
+}
+
+// withoutTexts takes texts out of another one.
+func withoutTexts(text string, values []string) string {
+	values = slices.SortedFunc(slices.Values(values), func(a, b string) int { return len(b) - len(a) })
 	for _, v := range values {
 		switch v = oneLine(v); {
 		case v == "":

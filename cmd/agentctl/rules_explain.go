@@ -148,6 +148,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	if err := o.answer(ctx, q, docs, r); err != nil {
 		return err
 	}
+	r.hide(q.telling)
 	r.conclude()
 	if o.output == "table" {
 		r.print(printable{stdout})

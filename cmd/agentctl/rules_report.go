@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/roster-mesh/roster/syncrules"
@@ -156,6 +157,22 @@ func (r *report) err() error {
 	return nil
 }
 
+// hide takes names out that tell what a Secret holds.
+func (r *report) hide(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	for _, c := range r.Copies {
+		for _, name := range []*string{&c.Object.Name, &c.Object.Namespace} {
+			if slices.Contains(names, *name) {
+				*name = "<hidden>"
+			}
+		}
+		c.Reason, c.DiffNote = withoutTexts(c.Reason, names), withoutTexts(c.DiffNote, names)
+		c.Diff = withoutTexts(c.Diff, names)
+	}
+}
+
 func (r *report) print(w io.Writer) {
 	if r.Object != nil {
 		r.Object.print(w)
@@ -247,7 +264,7 @@ func (o objectVerdict) print(w io.Writer) {
 			}
 			for _, f := range e.Fields {
 				if !e.Matched && !f.Matched {
-					fmt.Fprintf(w, "    %s\n", fieldText(f))
+					fmt.Fprintf(w, "    %s\n", f.String())
 				}
 			}
 		}

@@ -16,11 +16,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
 
@@ -197,10 +199,94 @@ func TestFateOfWhatIsLost(t *testing.T) {
 		{"rule paused", []*ruleInForce{compile(paused)}, syncrules.Held, ""},
 	} {
 		q := &inquiry{clusters: []*reached{to, owner}, rules: c.rules}
-		got := q.lostClaim(syncrules.Claim{Origin: owner.id}, copied, nil, owner, to)
+		got := q.lostClaim(copied, nil, owner, to)
 		if got.Standing != c.standing || got.Fate != c.fate || got.Reason == "" {
 			t.Errorf("%s: %+v", c.name, got)
 		}
+	}
+}
+
+// A rule that did not make a copy is in nobody's way; one that did holds it, and lets go of it as agents do.
+func TestClaimsOfSeveralRules(t *testing.T) {
+	t.Parallel()
+	owner := &reached{name: "beta", id: "b", cluster: &v1alpha1.Cluster{}}
+	to := &reached{name: "alpha", id: "a", local: true, cluster: &v1alpha1.Cluster{}}
+	source := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}}")
+	rule := func(name string, change func(*v1alpha1.ResourceSyncRuleSpec)) *ruleInForce {
+		api := &v1alpha1.ResourceSyncRule{}
+		api.Name = name
+		api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		api.Spec.Rules = []v1alpha1.SyncRule{{Matches: []v1alpha1.SyncRuleMatch{{Name: "x"}}}}
+		change(&api.Spec)
+		compiled, err := syncrules.Compile(api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &ruleInForce{api: api, compiled: compiled}
+	}
+	plain := func(*v1alpha1.ResourceSyncRuleSpec) {}
+	paused := rule("paused", func(s *v1alpha1.ResourceSyncRuleSpec) { s.Paused = true })
+	busy, gone := rule("busy", plain), rule("gone", plain)
+	copyBy := func(rules ...*ruleInForce) *unstructured.Unstructured {
+		var compiled []*syncrules.Rule
+		for _, r := range rules {
+			compiled = append(compiled, r.compiled)
+		}
+		out, err := syncrules.Render(compiled, source, syncrules.Input{Owner: owner.id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name     string
+		rules    []*ruleInForce
+		local    *unstructured.Unstructured
+		standing syncrules.Standing
+	}{
+		{"nothing is there", []*ruleInForce{busy, paused}, nil, syncrules.Offered},
+		{"made by the other", []*ruleInForce{busy, paused}, copyBy(busy), syncrules.Offered},
+		{"made by both", []*ruleInForce{busy, paused}, copyBy(busy, paused), syncrules.Held},
+		{"paused alone", []*ruleInForce{paused}, nil, syncrules.Held},
+		{"one of the makers is gone", []*ruleInForce{busy}, copyBy(busy, gone), syncrules.Offered},
+	} {
+		q := &inquiry{clusters: []*reached{to, owner}, rules: c.rules}
+		offers, problems := q.offers(owner, to, source)
+		if len(offers) != 1 || len(problems) > 0 {
+			t.Fatalf("%s: offers %v, problems %v", c.name, offers, problems)
+		}
+		for _, o := range offers {
+			if got := q.claim(o, to, c.local); got.Standing != c.standing {
+				t.Errorf("%s: %+v", c.name, got)
+			}
+		}
+	}
+	// What is gone at the source is by the policy for that, whatever a rule that is gone would say.
+	q := &inquiry{clusters: []*reached{to, owner}, rules: []*ruleInForce{busy}}
+	if got := q.lostClaim(copyBy(busy, gone), nil, owner, to); got.Standing != syncrules.Gone || got.Fate != v1alpha1.DeletionDelete {
+		t.Errorf("lost: %+v", got)
+	}
+}
+
+// Objects are read in the version of the oldest rule, as agents do; a file's rule is the youngest.
+func TestVersionOfTheOldestRule(t *testing.T) {
+	t.Parallel()
+	rule := func(name, version string, age time.Duration) *ruleInForce {
+		api := &v1alpha1.ResourceSyncRule{}
+		api.Name = name
+		if age > 0 {
+			api.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).Add(-age))
+		}
+		api.Spec.GVK = v1alpha1.GroupVersionKind{Group: "example.com", Version: version, Kind: "Thing"}
+		compiled, err := syncrules.Compile(api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &ruleInForce{api: api, compiled: compiled}
+	}
+	q := &inquiry{rules: []*ruleInForce{rule("a", "v1", 0), rule("b", "v2", time.Hour), rule("c", "v3", time.Hour), rule("d", "v4", time.Minute)}}
+	if got := q.version(schema.GroupKind{Group: "example.com", Kind: "Thing"}); got != "v2" {
+		t.Errorf("version %s, want that of the oldest, by name", got)
 	}
 }
 

@@ -32,6 +32,8 @@ type inquiry struct {
 	consent  syncrules.Consent
 	limit    int
 	dryRun   bool
+	// telling are names that tell what a Secret holds.
+	telling []string
 }
 
 func (q *inquiry) local() *reached { return q.clusters[0] }
@@ -58,14 +60,24 @@ func (q *inquiry) rule(name string) *ruleInForce {
 	return nil
 }
 
-// version is the one in which objects of a kind are read: that of the first rule about it.
+// version is the one in which objects of a kind are read: that of the oldest rule about it, as with an agent. A rule of
+// a file that is not in force is younger than all others.
 func (q *inquiry) version(gk schema.GroupKind) string {
-	for _, r := range q.rules {
-		if r.compiled != nil && r.compiled.Kind().GroupKind() == gk {
-			return r.compiled.Kind().Version
+	var oldest *ruleInForce
+	for _, r := range q.rules { // by name
+		if r.compiled != nil && r.compiled.Kind().GroupKind() == gk && (oldest == nil || r.older(oldest)) {
+			oldest = r
 		}
 	}
-	return ""
+	if oldest == nil {
+		return ""
+	}
+	return oldest.compiled.Kind().Version
+}
+
+func (r *ruleInForce) older(o *ruleInForce) bool {
+	born, other := r.api.CreationTimestamp.Time, o.api.CreationTimestamp.Time
+	return !born.IsZero() && (other.IsZero() || born.Before(other))
 }
 
 func (q *inquiry) input(from, to *reached) syncrules.Input {
@@ -91,158 +103,29 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 		return verdictHeld, name + " cannot be used: " + oneLine(r.err.Error())
 	}
 	kind := r.compiled.Kind()
+	rel, why := r.compiled.Relate(syncrules.Between{
+		Labels: to.cluster.Labels, LabelsKnown: true,
+		From: from.name, Features: from.features, FeaturesKnown: from.featuresWhy == "",
+	})
 	switch version := q.version(kind.GroupKind()); {
 	case kind.Version != version:
 		return verdictHeld, fmt.Sprintf("%s asks for version %s, another rule for %s", name, kind.Version, version)
 	case !r.compiled.Targets(to.cluster.Labels):
-		return verdictNo, name + ": " + fieldText(r.compiled.ExplainTargets(to.cluster.Labels))
+		return verdictNo, why
 	case !to.local && r.file == "" && to.rulesWhy != "":
 		return verdictUnknown, "whether " + name + " is in cluster " + to.name + " is not known: " + to.rulesWhy
 	case !to.local && r.file == "" && !to.rules[r.api.Name]:
 		return verdictNo, name + " is not in cluster " + to.name
-	case r.compiled.HasFeatures() && from.featuresWhy != "":
-		return verdictUnknown, "the features of cluster " + from.name + " are not known: " + from.featuresWhy
-	case !r.compiled.FeaturesMatch(from.features):
-		for _, v := range r.compiled.ExplainFeatures(from.features) {
-			if !v.Matched {
-				why = fieldText(v)
-			}
-		}
-		return verdictNo, name + ": " + why
+	case rel == syncrules.Unclear:
+		return verdictUnknown, why + ": " + from.featuresWhy
+	case rel == syncrules.Excludes:
+		return verdictNo, why
+	case rel == syncrules.Stopped:
+		return verdictHeld, why
 	case from.disabled:
 		return verdictHeld, "cluster " + from.name + " is disabled here by the annotation " + v1alpha1.AnnotationClusterDisabled
-	case r.compiled.Paused():
-		return verdictHeld, name + " is paused"
 	}
 	return verdictYes, ""
-}
-
-func fieldText(v syncrules.FieldVerdict) string { return v.Path + ": " + v.Text }
-
-// offer is what one cluster has for one place in another.
-type offer struct {
-	from  *reached
-	obj   *unstructured.Unstructured
-	rules []*syncrules.Rule // by name
-	names []string
-	// held says why the copy must stay as it is; unknown that it is because something is not known.
-	held    string
-	unknown bool
-}
-
-// offers says where copies of an object of one cluster would be in another. problems are those of rules that
-// cannot say where.
-func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out map[syncrules.Place]*offer, problems []string) {
-	why, held := syncrules.Obstacle(obj)
-	if why != "" && !held {
-		return nil, nil
-	}
-	out = map[syncrules.Place]*offer{}
-	for _, r := range q.rules {
-		if r.compiled == nil || r.compiled.Kind() != obj.GroupVersionKind() || !r.compiled.Match(obj) {
-			continue
-		}
-		verdict, because := q.relate(r, from, to)
-		if verdict == verdictNo {
-			continue
-		}
-		at, err := r.compiled.Target(obj, q.input(from, to))
-		if err != nil {
-			problems = append(problems, "rule "+r.api.Name+": "+safeError(err, obj))
-			continue
-		}
-		o := out[at]
-		if o == nil {
-			o = &offer{from: from, obj: obj, held: why}
-			out[at] = o
-		}
-		o.names = append(o.names, r.api.Name)
-		if verdict == verdictYes {
-			o.rules = append(o.rules, r.compiled)
-		} else {
-			o.held, o.unknown = cmp.Or(o.held, because), o.unknown || verdict == verdictUnknown
-		}
-	}
-	return out, problems
-}
-
-// claim is what an offer means for the decision.
-func (q *inquiry) claim(o *offer, to *reached) syncrules.Claim {
-	c := syncrules.Claim{Origin: o.from.id, Standing: syncrules.Held, Reason: o.held}
-	switch {
-	case o.unknown:
-		c.Standing = syncrules.Unknown
-		return c
-	case o.held != "":
-		return c
-	}
-	desired, err := syncrules.Render(o.rules, o.obj, q.input(o.from, to))
-	if err == nil {
-		err = q.consent.Refuse(desired)
-	}
-	if err != nil {
-		if c.Reason = safeError(err, o.obj); errors.Is(err, syncrules.ErrConsent) {
-			c.Reason += "; whether the chart values say so cannot be read from here, --allow tells"
-		}
-		return c
-	}
-	return syncrules.Claim{Origin: o.from.id, Standing: syncrules.Offered, Desired: desired}
-}
-
-// ownerClaim is the part of the owner of a copy when it offers nothing for the copy's place.
-func (q *inquiry) ownerClaim(ctx context.Context, copied *unstructured.Unstructured, owner, to *reached) syncrules.Claim {
-	c := syncrules.Claim{Origin: owner.id, Standing: syncrules.Unknown, Fate: v1alpha1.DeletionOrphan}
-	if owner.api == nil {
-		c.Reason = "cluster " + owner.name + " cannot be asked: " + owner.why
-		return c
-	}
-	source, err := owner.api.get(ctx, syncrules.Source(copied))
-	if err != nil {
-		c.Reason = "its source in cluster " + owner.name + " cannot be read: " + reasonOf(err)
-		return c
-	}
-	return q.lostClaim(c, copied, source, owner, to)
-}
-
-// lostClaim weighs what the rules say that made a copy whose source is gone or not selected any more. Of
-// several fates orphaning wins, as with an agent.
-func (q *inquiry) lostClaim(c syncrules.Claim, copied, source *unstructured.Unstructured, owner, to *reached) syncrules.Claim {
-	c.Fate = v1alpha1.DeletionDelete
-	fate := func(p v1alpha1.DeletionPolicy, why string) {
-		if c.Reason = cmp.Or(c.Reason, why); p == v1alpha1.DeletionOrphan {
-			c.Fate = p
-		}
-	}
-	c.Standing = syncrules.Released
-	forms := syncrules.Selections(copied)
-	for i, name := range syncrules.MadeBy(copied) {
-		r := q.rule(name)
-		if r == nil {
-			fate(syncrules.RuleDeletion(copied), "rule "+name+" is gone")
-			continue
-		}
-		verdict, why := q.relate(r, owner, to)
-		switch verdict {
-		case verdictHeld, verdictUnknown:
-			return syncrules.Claim{Origin: owner.id, Standing: syncrules.Held, Reason: why}
-		case verdictNo:
-			fate(r.compiled.RuleDeletion(), why)
-		case verdictYes:
-			// As with an agent: unless the rule had selected the source in its present form, it is put down to
-			// the edit.
-			if i >= len(forms) || forms[i] != r.compiled.Selection() {
-				fate(r.compiled.RuleDeletion(), "rule "+name+" was edited and does not select its source any more")
-				continue
-			}
-			c.Standing = syncrules.Gone
-			why = "rule " + name + " does not select its source in cluster " + owner.name + " any more"
-			if source == nil {
-				why = "its source is gone in cluster " + owner.name
-			}
-			fate(r.compiled.Deletion(), why)
-		}
-	}
-	return c
 }
 
 // weigh decides about one place in one cluster, by the same function as its agent.
@@ -254,7 +137,7 @@ func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, lo
 		owner = syncrules.Owner(local)
 	}
 	for _, o := range offers {
-		facts.Claims = append(facts.Claims, q.claim(o, to))
+		facts.Claims = append(facts.Claims, q.claim(o, to, local))
 		for _, name := range o.names {
 			if !slices.Contains(out.Rules, name) {
 				out.Rules = append(out.Rules, name)

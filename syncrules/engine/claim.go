@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -105,13 +104,13 @@ func sourceIn(held []holding, from Key) (first, n int) {
 // while one of those that made it has nothing to say.
 func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copied) (claim, bool) {
 	c := claim{Claim: syncrules.Claim{Origin: p.ClusterID, Standing: syncrules.Unknown}, cluster: p.seen.cluster}
-	var s summary
+	var s syncrules.Summary
 	rules := e.selecting(held, key)
 	if mine != nil {
 		for _, name := range mine.rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
 			if r := e.rules[name]; r == nil {
-				s.release(mine.fate, "rule "+name+" is gone")
+				s.Release(mine.fate, "rule "+name+" is gone")
 			} else if !ok {
 				rules = slices.Insert(rules, i, r)
 			}
@@ -125,16 +124,16 @@ func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copie
 		}
 		rel, _, why := e.relate(r, p)
 		switch {
-		case rel == asks:
-			if ent := s.ask(e, r, p, from, key, maker); ent != nil && ent.held == "" {
+		case rel == syncrules.Asks:
+			if ent := e.ask(&s, r, p, from, key, maker); ent != nil && ent.held == "" {
 				c.rules, c.names = append(c.rules, r.compiled), ent.rules
 				c.object, c.arrived, c.content = ent.object, ent.arrived, ent.sum
 				offering = append(offering, r)
 			}
-		case rel == holds && maker != nil:
-			s.hold(syncrules.Held, why)
-		case rel == asksNot && maker != nil:
-			s.release(r.compiled.RuleDeletion(), why)
+		case rel != syncrules.Excludes && maker != nil:
+			s.Hold(syncrules.Held, why)
+		case rel == syncrules.Excludes && maker != nil:
+			s.Release(r.compiled.RuleDeletion(), why)
 		}
 	}
 	c.content = e.contentOf(c.content, offering, p)
@@ -144,7 +143,9 @@ func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copie
 			c.names[i] = r.name
 		}
 	}
-	return s.conclude(c, len(c.rules) > 0)
+	var heard bool
+	c.Claim, heard = s.Conclude(c.Claim, len(c.rules) > 0)
+	return c, heard
 }
 
 // namesOf says that the names are those of the rules.
@@ -184,91 +185,43 @@ func (e *Engine) selecting(held []holding, key Key) []*rule {
 	return rules
 }
 
-// summary weighs what several rules say about one object of a peer.
-type summary struct {
-	held, unknown     bool // by a rule that made the copy, or by the source itself
-	gone, released    bool
-	standing          syncrules.Standing // of held or unknown
-	goneFate, relFate v1alpha1.DeletionPolicy
-	why, goneWhy      string
-}
-
-// hold notes that the copy must stay as it is.
-func (s *summary) hold(standing syncrules.Standing, why string) {
-	s.held, s.standing, s.why = true, max(s.standing, standing), cmp.Or(s.why, why)
-}
-
-// release and lose note the fate of the copy; of several, orphaning wins.
-func (s *summary) release(fate v1alpha1.DeletionPolicy, why string) {
-	s.released, s.why = true, cmp.Or(s.why, why)
-	if s.relFate != v1alpha1.DeletionOrphan {
-		s.relFate = fate
-	}
-}
-
-func (s *summary) lose(fate v1alpha1.DeletionPolicy, why string) {
-	s.gone, s.goneWhy = true, why
-	if s.goneFate != v1alpha1.DeletionOrphan {
-		s.goneFate = fate
-	}
-}
-
 // ask looks for the source of a rule that asks for it; mine is the local copy if the rule made it.
-func (s *summary) ask(e *Engine, r *rule, p *peer, from, to Key, mine *copied) *entry {
+func (e *Engine) ask(s *syncrules.Summary, r *rule, p *peer, from, to Key, mine *copied) *entry {
 	state, ent := e.find(r, p.ClusterID, from, to)
 	switch state {
 	case present:
 		if ent.held != "" {
-			s.hold(syncrules.Held, ent.held)
+			s.Hold(syncrules.Held, ent.held)
 		}
 		return ent
 	case awaited:
-		s.unknown, s.standing = true, max(s.standing, syncrules.Awaited)
+		s.Doubt(syncrules.Awaited)
 		if mine != nil {
-			s.hold(syncrules.Awaited, "cluster "+p.name()+" was asked just now")
+			s.Hold(syncrules.Awaited, "cluster "+p.name()+" was asked just now")
 		}
 	case unknown:
-		s.unknown = true
+		s.Doubt(syncrules.Unknown)
 		if mine != nil {
-			s.hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
+			s.Hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
 		}
 	case faulty:
-		s.unknown = true
+		s.Doubt(syncrules.Unknown)
 		if mine != nil {
-			s.hold(syncrules.Held, "where it belongs cannot be told: see the rule")
+			s.Hold(syncrules.Held, "where it belongs cannot be told: see the rule")
 		}
 	case lacking, deleted, elsewhere:
 		switch {
 		case mine == nil:
 		case !r.covers(from) && !e.viewsLive(r, p.ClusterID):
 			// Its marks name a source that the rule does not read. They may have been changed here.
-			s.hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
+			s.Hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
 		case !mine.selectedBy(r) && (!r.suspect || r.judged[p.ClusterID]):
-			s.release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
+			s.Release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
 		case !r.judged[p.ClusterID], !e.localsComplete(r):
-			s.hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
+			s.Hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
 		default:
-			s.lose(r.compiled.Deletion(), "it is gone, or belongs elsewhere, in cluster "+p.name())
+			s.Lose(r.compiled.Deletion(), "it is gone, or belongs elsewhere, in cluster "+p.name())
 		}
 	}
 	return nil
-}
-
-func (s *summary) conclude(c claim, offered bool) (claim, bool) {
-	c.Reason = s.why
-	switch {
-	case s.held:
-		c.Standing = s.standing
-	case offered:
-		c.Standing = syncrules.Offered
-	case s.gone:
-		c.Standing, c.Fate, c.Reason = syncrules.Gone, s.goneFate, s.goneWhy
-	case s.released:
-		c.Standing, c.Fate = syncrules.Released, s.relFate
-	case s.unknown:
-		c.Standing = s.standing
-	default:
-		return c, false
-	}
-	return c, true
 }

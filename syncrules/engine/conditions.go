@@ -82,8 +82,8 @@ func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
 		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
 	case r.guarded:
 		return no(ReasonDeletionGuard, fmt.Sprintf(
-			"%d of %d copies would be deleted because their sources are missing from a list, which may be a fault there; nothing is changed until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (remove it afterwards)",
-			r.absent, r.copies, r.name, syncrules.AnnotationConfirmDeletions, r.absent)), true
+			"%d of %d copies would be deleted because their sources are missing from a list, which may be a fault there; nothing is changed until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (it counts once)",
+			r.absent, r.copies, r.name, syncrules.AnnotationConfirmDeletions, r.confirm.next(r.absent))), true
 	}
 	return metav1.Condition{}, false
 }
@@ -157,6 +157,8 @@ func (e *Engine) nextStep(r *rule, reason string) string {
 	switch reason {
 	case ReasonNamespaceMissing:
 		return "create it, and the copies follow at once, or set createNamespace in the rule"
+	case ReasonNamespaceLimit:
+		return "create the others yourself, and the copies follow at once, or delete those that are not needed any more"
 	case ReasonNamespaceTerminating:
 		return "the copies follow when it is there again"
 	case ReasonMissingPermission:

@@ -72,8 +72,7 @@ func (c *copied) ruled(rule string) bool {
 // selectedBy says that the rule selected the source of the copy in its present form. Otherwise it may have let go
 // of it by an edit.
 func (c *copied) selectedBy(r *rule) bool {
-	i := slices.Index(c.rules, r.name)
-	return i >= 0 && i < len(c.forms) && c.forms[i] == r.selection
+	return syncrules.SelectedBy(c.rules, c.forms, r.name, r.selection)
 }
 
 // newer says whether version a is not before b. Versions that cannot be compared count as newer.

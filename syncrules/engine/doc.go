@@ -60,7 +60,9 @@
 //
 // When a view turns live, the copies of its peer that it lacks without a deletion having been seen are counted for each
 // rule (syncrules.Guarded). Too many, and the rule is paused here until the objects are back or the local
-// annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number. With Options.GuardLive
+// annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number. It is used up when they are
+// deleted, and the rule's status says so: a crash in the two seconds before that is written is the one case in which it
+// would count again. With Options.GuardLive
 // deletions that are seen count as well, together with those of the last minute that were acted on.
 //
 // # Objects that are here already

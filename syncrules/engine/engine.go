@@ -114,6 +114,7 @@ type Engine struct {
 	sightings  map[Scope]*sighting // by the scope at a source
 	serial     uint64              // of the last rule that was set
 	nsWatch    *namespaceWatch
+	made       *madeNamespaces
 	happenings map[happening]*tallied
 	reviews    map[reviewKey]*review
 }

@@ -117,7 +117,7 @@ func (e *Engine) awaitedFor(v *view, p *peer, key Key) bool {
 		if r == nil || !r.makes(key) || !r.moves && !v.scope.covers(key.Namespace) {
 			continue
 		}
-		if rel, _, _ := e.relate(r, p); rel != asks {
+		if rel, _, _ := e.relate(r, p); rel != syncrules.Asks {
 			continue
 		}
 		if r.moves {

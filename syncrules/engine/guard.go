@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -39,10 +40,68 @@ func (e *Engine) lostCopy(rule, owner string, from place) {
 	if r == nil {
 		return
 	}
-	if _, counted := r.lacking[owner][from]; counted && e.o.GuardLive {
+	_, counted := r.lacking[owner][from]
+	switch {
+	case counted && e.o.GuardLive:
 		r.lost = append(r.lost, time.Now())
+	case counted && r.confirm.begun:
+		r.confirm.spent++
 	}
 	e.lacksNot(rule, owner, from)
+}
+
+// confirmation is what a person has said about deletions that lack proof: up to so many of them, once.
+type confirmation struct {
+	count int  // of the annotation; 0 for none
+	used  int  // the count that was used up; the same one allows nothing more until it was taken away
+	begun bool // deletions go on that it allowed, of which
+	spent int  // are done
+}
+
+func confirmationOf(r *v1alpha1.ResourceSyncRule) (c confirmation) {
+	if n, err := strconv.ParseInt(r.Annotations[syncrules.AnnotationConfirmDeletions], 10, 32); err == nil && n > 0 {
+		c.count, c.used = int(n), int(r.Status.ConfirmedDeletions)
+	}
+	return c
+}
+
+// after is the confirmation of a rule that had another one: what is known here is newer than what its status tells.
+func (c confirmation) after(old confirmation) confirmation {
+	switch c.count {
+	case 0:
+		return confirmation{}
+	case old.count:
+		return old
+	}
+	c.used = old.used
+	return c
+}
+
+// allows says whether so many may go, and notes that they do.
+func (c *confirmation) allows(absent int) bool {
+	if c.count == c.used || c.spent+absent > c.count {
+		return false
+	}
+	c.begun = true
+	return true
+}
+
+// next is the count to confirm so many with.
+func (c confirmation) next(absent int) int {
+	if absent == c.used {
+		return absent + 1
+	}
+	return absent
+}
+
+// endConfirmation uses a confirmation up when everything that it allowed is done: what goes missing later is another
+// fault, or another decision. The status remembers it. mu is held.
+func (e *Engine) endConfirmation(r *rule) {
+	if r.confirm.begun && len(r.lacking) == 0 {
+		r.confirm = confirmation{count: r.confirm.count, used: r.confirm.count}
+		r.lost, r.sender.dirty = nil, true
+		poked(e.reportWake)
+	}
 }
 
 // recent is how many copies of the rule were lost within the window; while the rule is stopped they go on counting.
@@ -74,8 +133,8 @@ func (e *Engine) guard(r *rule) {
 	}
 	was := r.guarded
 	deletes := r.compiled.Deletion() == v1alpha1.DeletionDelete || r.suspect && r.compiled.RuleDeletion() == v1alpha1.DeletionDelete
-	r.guarded = deletes &&
-		syncrules.Guarded(r.absent, r.copies) && r.absent > r.confirm
+	r.guarded = deletes && syncrules.Guarded(r.absent, r.copies) && !r.confirm.allows(r.absent)
+	e.endConfirmation(r)
 	if was != r.guarded {
 		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)
 		e.staleRule(r)

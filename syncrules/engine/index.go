@@ -252,6 +252,7 @@ func (e *Engine) lacksNot(rule, owner string, at place) {
 		delete(r.lacking[owner], at)
 		if len(r.lacking[owner]) == 0 {
 			delete(r.lacking, owner)
+			e.endConfirmation(r)
 		}
 	}
 }

@@ -108,3 +108,49 @@ func TestNamespaceInDeletion(t *testing.T) {
 		})
 	}
 }
+
+// What a template may have created is bounded, also across a restart, and what is deleted makes room.
+func TestNamespacesOfARuleAreBounded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.CreateNamespace = true
+		r.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{
+			Type: v1alpha1.OverrideReplace, Path: "/metadata/namespace", Value: "n-{{ .Object.metadata.name }}",
+		}}
+		w.setRule(r)
+		for i := range MaxNamespaces {
+			w.peers[a].put(configMap(fmt.Sprintf("x%03d", i), "1"))
+		}
+		w.settle()
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.kill()
+		w.start()
+		for i := range 20 {
+			w.peers[a].put(configMap(fmt.Sprintf("y%03d", i), "1"))
+		}
+		w.settle()
+		w.settle()
+		const others = 2 // that were there before
+		if n := len(w.local.names("Namespace")); n != MaxNamespaces+others {
+			t.Errorf("%d namespaces, want %d", n, MaxNamespaces+others)
+		}
+		w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceLimit)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "250 were created for its rule here") || !strings.Contains(m, "create the others yourself") {
+			t.Errorf("message %q", m)
+		}
+		w.local.addNamespace("n-y000")
+		w.now()
+		moved := cm("y000")
+		moved.Namespace = "n-y000"
+		w.wantValue(moved, "1")
+		w.peers[a].remove(cm("x000"))
+		w.settle()
+		w.local.remove(namespaceNamed("n-x000"))
+		w.settle()
+		w.settle()
+		if n := len(w.local.names("Namespace")); n != MaxNamespaces+others+1 {
+			t.Errorf("%d namespaces after one made room, want %d", n, MaxNamespaces+others+1)
+		}
+	})
+}

@@ -6,7 +6,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -39,16 +38,28 @@ func (s *copySet) orphaned(at place, c *copied, there bool) {
 	}
 }
 
+// firstOrphans are the first places of a set by namespace and name: each is looked at once, and no more than those that
+// are named are held.
+func firstOrphans(all map[place]struct{}) []place {
+	first := make([]place, 0, maxOrphans+1)
+	for at := range all {
+		i, _ := slices.BinarySearchFunc(first, at, func(a, b place) int {
+			return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+		})
+		if i < maxOrphans {
+			first = slices.Insert(first, i, at)
+			first = first[:min(len(first), maxOrphans)]
+		}
+	}
+	return first
+}
+
 // orphansCondition names the orphans of a rule in the kinds and namespaces that it is about now. mu is held.
 func (e *Engine) orphansCondition(r *rule) (metav1.Condition, bool) {
 	n, names := 0, []string{}
 	for gk, set := range e.copies {
-		all := set.orphans[r.name]
-		n += len(all)
-		places := slices.SortedFunc(maps.Keys(all), func(a, b place) int {
-			return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
-		})
-		for _, at := range places[:min(len(places), maxOrphans)] {
+		n += len(set.orphans[r.name])
+		for _, at := range firstOrphans(set.orphans[r.name]) {
 			names = append(names, Key{gk, at.namespace, at.name}.String())
 		}
 	}

@@ -39,6 +39,7 @@ const (
 	ReasonSourceRestored    = "SourceRestored"
 	ReasonLocalUnreachable  = "LocalUnreachable"
 	ReasonNamespaceMissing  = "NamespaceMissing"
+	ReasonNamespaceLimit    = "NamespaceLimit"
 	ReasonConflict          = "Conflict"
 	ReasonWriteFailed       = "WriteFailed"
 	// ReasonNamespaceTerminating and those below are about single objects, too.
@@ -76,7 +77,7 @@ func (p *problem) backoffCap() time.Duration {
 	switch p.reason {
 	case ReasonLocalUnreachable:
 		return backoffCapOutage
-	case ReasonImmutableField, ReasonObjectTooLarge, ReasonInvalidObject:
+	case ReasonImmutableField, ReasonObjectTooLarge, ReasonInvalidObject, ReasonNamespaceLimit:
 		return backoffCapObject
 	}
 	return backoffCap
@@ -94,6 +95,8 @@ func (e *Engine) problemOf(err error, k Key, secret bool) problem {
 	switch p.reason {
 	case ReasonNamespaceMissing:
 		p.namespace, said = true, "namespace "+k.Namespace+" does not exist"
+	case ReasonNamespaceLimit:
+		p.namespace, said = true, "namespace "+k.Namespace+" does not exist, and "+limitText(err)
 	case ReasonNamespaceTerminating:
 		p.namespace, said = true, "namespace "+k.Namespace+" is being deleted"
 	case ReasonKindUnknown:
@@ -130,6 +133,8 @@ func (e *Engine) reasonOf(err error) string {
 		return ReasonSourceObject
 	case errors.Is(err, errImmutable):
 		return ReasonImmutableField
+	case errors.Is(err, errNamespaceLimit), errors.Is(err, errNamespacesUnknown):
+		return ReasonNamespaceLimit
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
 		return ReasonNamespaceTerminating
 	case isNamespaceMissing(err):

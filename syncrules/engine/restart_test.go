@@ -194,6 +194,9 @@ func TestGuardIsConfirmed(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n != 0 {
 			t.Errorf("%d copies after the confirmation", n)
 		}
+		if n := w.report("r").ConfirmedDeletions; n != 4 {
+			t.Errorf("the status remembers %d as used, want 4", n)
+		}
 		// Live deletions are proof.
 		for i := range 30 {
 			w.peers[a].put(configMap(fmt.Sprintf("y%02d", i), "1"))
@@ -207,4 +210,84 @@ func TestGuardIsConfirmed(t *testing.T) {
 			t.Errorf("%d copies after live deletions", n)
 		}
 	})
+}
+
+// A confirmation is for what was missing when it was given: what goes missing later trips the guard again.
+func TestConfirmationCountsOnce(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint(restarted), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				confirm := func(n string) {
+					r := w.rules["r"].DeepCopy()
+					r.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: n}
+					r.Status = w.report("r")
+					w.setRule(r)
+					w.settle()
+				}
+				lose := func() {
+					for i := range 4 {
+						w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
+					}
+					w.settle()
+					if restarted {
+						w.rules["r"].Status = w.report("r")
+						w.kill()
+					}
+					w.peers[a].cut(errUnavailable())
+					for i := range 4 {
+						w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
+					}
+					w.peers[a].cut(nil)
+					if restarted {
+						w.start()
+					}
+					w.settle()
+				}
+				left := func() int { return len(w.local.names("ConfigMap")) }
+				w.setRule(testRule("r"))
+				lose()
+				confirm("4")
+				if n := left(); n != 0 {
+					t.Fatalf("%d copies after the confirmation", n)
+				}
+				lose()
+				w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+				if n, m := left(), w.report("r").Conditions[0].Message; n != 4 || !strings.Contains(m, syncrules.AnnotationConfirmDeletions+"=5 ") {
+					t.Fatalf("%d copies of a later batch, %q", n, m)
+				}
+				confirm("5")
+				if n := left(); n != 0 {
+					t.Fatalf("%d copies after the second confirmation", n)
+				}
+				lose()
+				w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+				// Taken away, it may be given again.
+				r := w.rules["r"].DeepCopy()
+				r.Annotations = nil
+				w.setRule(r)
+				w.settle()
+				if n := w.report("r").ConfirmedDeletions; n != 0 || left() != 4 {
+					t.Errorf("%d copies, the status remembers %d", left(), n)
+				}
+				confirm("4")
+				if n := left(); n != 0 {
+					t.Errorf("%d copies after the third confirmation", n)
+				}
+			})
+		})
+	}
+}
+
+// What goes missing while confirmed deletions are under way is not confirmed.
+func TestConfirmationIsNotExceeded(t *testing.T) {
+	c := confirmation{count: 5}
+	for _, step := range []struct {
+		absent, spent int
+		want          bool
+	}{{5, 0, true}, {3, 2, true}, {4, 2, false}, {2, 3, true}} {
+		c.spent = step.spent
+		if got := c.allows(step.absent); got != step.want {
+			t.Errorf("%d absent after %d: %t", step.absent, step.spent, got)
+		}
+	}
 }

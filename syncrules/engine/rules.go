@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +28,6 @@ type rule struct {
 	parsed   *syncrules.Rule // nil when parseErr is set
 	born     time.Time       // in this cluster
 	parseErr error
-	confirm  int    // how many deletions were confirmed
 	serial   uint64 // tells this form of the rule from all others
 	// selection tells forms of the rule apart by what they select; entries of views are judged by it.
 	selection string
@@ -57,6 +55,7 @@ type rule struct {
 	// believe what was missing, and the copies that it lets go of count, too.
 	suspect        bool
 	absent, copies int
+	confirm        confirmation
 	lost           []time.Time // when copies that were lacking went, with Options.GuardLive
 
 	tally  tally
@@ -68,9 +67,7 @@ func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 		name: r.Name, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
 		judged: map[string]bool{},
 	}
-	if n, err := strconv.Atoi(r.Annotations[syncrules.AnnotationConfirmDeletions]); err == nil {
-		out.confirm = n
-	}
+	out.confirm = confirmationOf(r)
 	parsed, err := syncrules.Compile(r)
 	if err == nil {
 		for _, t := range parsed.TargetScopes() {
@@ -122,7 +119,7 @@ func (r *rule) fit(known scoping) {
 
 // same says that the edit, if there was one, is of no consequence: of the status, say.
 func (r *rule) same(o *rule) bool {
-	return r.gen == o.gen && r.born.Equal(o.born) && r.confirm == o.confirm && equality.Semantic.DeepEqual(r.spec, o.spec)
+	return r.gen == o.gen && r.born.Equal(o.born) && r.confirm.count == o.confirm.count && equality.Semantic.DeepEqual(r.spec, o.spec)
 }
 
 // inherit takes over from the rule as it was before what an edit leaves valid.
@@ -130,6 +127,7 @@ func (r *rule) inherit(old *rule) {
 	r.tally, r.sender = old.tally, old.sender
 	r.sender.wasReady, r.sender.dirty = false, true
 	r.guarded, r.absent, r.copies, r.lost = old.guarded, old.absent, old.copies, old.lost // until they are counted again
+	r.confirm = r.confirm.after(old.confirm)
 	if r.selection == old.selection {
 		r.judged = old.judged
 	} else {
@@ -232,41 +230,30 @@ func (p *peer) same(o Peer) bool {
 // name is what people call the cluster.
 func (p *peer) name() string { return cmp.Or(p.Name, p.ClusterID) }
 
-// relation is what a rule says about objects of a peer.
-type relation uint8
-
-const (
-	asksNot relation = iota // copies are released
-	holds                   // copies stay as they are
-	asks
-)
-
 // relate says what a rule wants of a peer, and why not if it does not ask. watch says that what the peer has
-// should be known all the same. mu is held.
-func (e *Engine) relate(r *rule, p *peer) (rel relation, watch bool, why string) {
-	switch {
-	case r.err != nil:
-		return holds, false, "rule " + r.name + " cannot be used"
-	case r.clash != "":
-		return holds, false, "rule " + r.name + ": " + r.clash
-	case r.compiled.HasTargets() && e.cluster == nil:
-		return holds, false, "the labels of this cluster are not known yet"
-	case r.compiled.HasTargets() && !r.compiled.Targets(e.cluster.Labels):
-		return asksNot, false, "rule " + r.name + " has targets that leave this cluster out"
-	case r.compiled.HasFeatures() && !p.FeaturesKnown:
-		return holds, false, "the features of cluster " + p.name() + " are not known yet"
-	case r.compiled.HasFeatures() && !r.compiled.FeaturesMatch(p.Features):
-		return asksNot, false, "cluster " + p.name() + " lacks the features that rule " + r.name + " asks for"
-	case r.moves && !e.fitted(r):
-		return holds, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
-	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
-		return holds, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
-	case r.compiled.Paused():
-		return holds, true, "rule " + r.name + " is paused"
-	case r.guarded:
-		return holds, true, "rule " + r.name + " was stopped by the deletion guard"
+// should be known. mu is held.
+func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, why string) {
+	if r.err != nil {
+		return syncrules.Unclear, false, "rule " + r.name + " cannot be used"
 	}
-	return asks, true, ""
+	if r.clash != "" {
+		return syncrules.Unclear, false, "rule " + r.name + ": " + r.clash
+	}
+	between := syncrules.Between{From: p.name(), Features: p.Features, FeaturesKnown: p.FeaturesKnown}
+	if e.cluster != nil {
+		between.Labels, between.LabelsKnown = e.cluster.Labels, true
+	}
+	switch rel, why = r.compiled.Relate(between); {
+	case rel < syncrules.Stopped:
+		return rel, false, why
+	case r.moves && !e.fitted(r):
+		return syncrules.Unclear, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
+	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
+		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
+	case rel == syncrules.Asks && r.guarded:
+		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"
+	}
+	return rel, true, why
 }
 
 // covers says whether objects of a namespace are in the scope; "" stands for a kind outside namespaces.

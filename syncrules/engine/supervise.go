@@ -38,6 +38,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	e.superviseViews(start)
 	e.superviseForeign(start)
 	e.superviseNamespaces(start)
+	e.superviseMade(start)
 	e.superviseReviews()
 	e.reviewStale()
 	e.mu.Unlock()

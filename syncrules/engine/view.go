@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -79,6 +80,7 @@ type feed struct {
 	// moves says that rules may put copies elsewhere, reads that this depends on the Cluster objects of input.
 	moves, reads bool
 	input        syncrules.Input
+	scoping      scoping // that input has
 	stop         func()
 
 	coming  coming
@@ -87,7 +89,7 @@ type feed struct {
 }
 
 func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
-	f := &feed{e: e, v: v, source: p.Source, judges: map[string]string{}, input: e.inputOf(p)}
+	f := &feed{e: e, v: v, source: p.Source, judges: map[string]string{}, input: e.inputOf(p), scoping: e.scoping}
 	for _, r := range rules {
 		f.rules = append(f.rules, r.compiled)
 		f.names = append(f.names, []string{r.name})
@@ -101,12 +103,23 @@ func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
 
 // serves says that the feed is the one for these rules as they are now.
 func (f *feed) serves(p *peer, rules []*rule) bool {
-	if f.source != p.Source || f.reads && (f.input.Cluster != p.seen.cluster || f.input.LocalCluster != f.e.seen.cluster) {
+	if f.source != p.Source || f.rescoped(rules) || f.reads && (f.input.Cluster != p.seen.cluster || f.input.LocalCluster != f.e.seen.cluster) {
 		return false
 	}
 	return len(rules) == len(f.judges) && !slices.ContainsFunc(rules, func(r *rule) bool {
 		selection, ok := f.judges[r.name]
 		return !ok || selection != r.selection
+	})
+}
+
+// rescoped says that a kind which rules may move copies into is in namespaces now and was not, or the other way around.
+func (f *feed) rescoped(rules []*rule) bool {
+	return f.moves && slices.ContainsFunc(rules, func(r *rule) bool {
+		return r.moves && slices.ContainsFunc(r.learns, func(gvk schema.GroupVersionKind) bool {
+			was, known := f.scoping[gvk]
+			is, knows := f.e.scoping[gvk]
+			return was != is || known != knows
+		})
 	})
 }
 

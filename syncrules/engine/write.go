@@ -14,19 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
 // errImmutable is returned when the copy has a field that cannot be changed and is not as at the source.
 var errImmutable = errors.New("a field that cannot be changed differs")
-
-// errNamespace is returned when a namespace that a copy needs could not be created.
-var errNamespace = errors.New("create its namespace")
-
-// AnnotationCreatedFor names, on a namespace that an agent created, the rules whose copies needed it. Such a
-// namespace is no copy: nobody maintains it, and no agent deletes it.
-const AnnotationCreatedFor = v1alpha1.Prefix + "created-for-rule"
 
 // write sends the request of a decision and takes in the answer. It is one request, but for a namespace that is
 // missing and a copy that must be made anew.
@@ -181,26 +173,6 @@ func (j *job) namespaceFor(owner string) []string {
 		}
 	}
 	return names
-}
-
-// createNamespace makes a plain namespace, marked so that people know where it comes from.
-func (e *Engine) createNamespace(ctx context.Context, name string, rules []string) error {
-	_, err := e.o.Target.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace",
-		"metadata": map[string]any{
-			"name":        name,
-			"labels":      map[string]any{"app.kubernetes.io/managed-by": "roster-agent"},
-			"annotations": map[string]any{AnnotationCreatedFor: strings.Join(rules, ",")},
-		},
-	}})
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("%w %s: %w", errNamespace, name, err)
-	}
-	e.log.Info("created a namespace for copies", "namespace", name, "rules", rules)
-	return nil
 }
 
 // takeAnswer believes the answer to a write until the watch tells of it.

@@ -276,6 +276,10 @@ type ResourceSyncRuleStatus struct {
 	// conflicts counts the objects that were left alone because something else holds their name.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
+	// confirmedDeletions is the number of the annotation confirm-deletions that was used up: it counts
+	// once, until it is taken away or another number is given.
+	// +optional
+	ConfirmedDeletions int32 `json:"confirmedDeletions,omitempty"`
 	// sources are the clusters that the rule reads from.
 	// +optional
 	// +listType=map

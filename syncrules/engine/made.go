@@ -1,0 +1,173 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// MaxNamespaces is how many namespaces there may be at a time that agents of this cluster created for one rule. A
+// template may name another one for each object, and who makes a rule need not be somebody of this cluster.
+const MaxNamespaces = 250
+
+// AnnotationCreatedFor names, on a namespace that an agent created, the rules whose copies needed it. Such a
+// namespace is no copy: nobody maintains it, and no agent deletes it.
+const AnnotationCreatedFor = v1alpha1.Prefix + "created-for-rule"
+
+const (
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedByAgent = "roster-agent"
+)
+
+var (
+	// errNamespace is returned when a namespace that a copy needs could not be created.
+	errNamespace = errors.New("create its namespace")
+	// errNamespaceLimit is returned when so many were created for its rule that no more are.
+	errNamespaceLimit = errors.New("no more namespaces are created")
+	// errNamespacesUnknown is returned while it is not known how many were.
+	errNamespacesUnknown = errors.New("how many namespaces were created is being looked at")
+)
+
+// madeNamespaces is the Sink of the watch of the namespaces that agents created here, which runs while rules may
+// create some. Their number is not remembered otherwise, so a restart changes nothing. Engine.mu guards it.
+type madeNamespaces struct {
+	e     *Engine
+	stop  func()
+	known bool                // a list was complete
+	rules map[string][]string // by namespace
+}
+
+// superviseMade watches what was created while rules may create more. mu is held.
+func (e *Engine) superviseMade(start starter) {
+	switch creates := e.createsNamespaces(); {
+	case !creates && e.made != nil:
+		e.made.stop()
+		e.made = nil
+	case creates && e.made == nil:
+		w := &madeNamespaces{e: e, rules: map[string][]string{}}
+		e.made = w
+		scope := Scope{GVK: namespaceKind(), LabelSelector: labelManagedBy + "=" + managedByAgent}
+		w.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, w) })
+	}
+}
+
+// Replace implements Sink.
+func (w *madeNamespaces) Replace(objs []*unstructured.Unstructured, _ string) {
+	rules := make(map[string][]string, len(objs))
+	for _, obj := range objs {
+		rules[obj.GetName()] = createdFor(obj)
+	}
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.rules, w.known = rules, true
+	w.e.retryNamespaces()
+}
+
+// Upsert implements Sink.
+func (w *madeNamespaces) Upsert(obj *unstructured.Unstructured) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.rules[obj.GetName()] = createdFor(obj)
+}
+
+// Delete implements Sink. It is called, too, for one whose label was taken away: that is not the agent's any more.
+func (w *madeNamespaces) Delete(_, name string, _ *unstructured.Unstructured) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	delete(w.rules, name)
+	w.e.retryNamespaces()
+}
+
+// Health implements Sink.
+func (*madeNamespaces) Health(error) {}
+
+func createdFor(namespace *unstructured.Unstructured) []string {
+	return strings.Split(namespace.GetAnnotations()[AnnotationCreatedFor], ",")
+}
+
+// retryNamespaces wakes the copies that may be waiting for room. mu is held.
+func (e *Engine) retryNamespaces() {
+	for _, waiters := range e.missing {
+		for k := range waiters {
+			if r := e.results[k]; r != nil && r.reason == ReasonNamespaceLimit {
+				e.notes[k].calm()
+				e.enqueue(k)
+			}
+		}
+	}
+}
+
+// reserve counts a namespace that is about to be created for those of the rules that have room for one, and returns
+// them.
+func (e *Engine) reserve(name string, rules []string) ([]string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.made == nil || !e.made.known {
+		return nil, errNamespacesUnknown
+	}
+	counts := map[string]int{}
+	for _, of := range e.made.rules {
+		for _, rule := range of {
+			counts[rule]++
+		}
+	}
+	room := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return counts[rule] >= MaxNamespaces })
+	if len(room) == 0 {
+		return nil, errNamespaceLimit
+	}
+	e.made.rules[name] = room
+	return room, nil
+}
+
+// limitText says why a namespace is not created.
+func limitText(err error) string {
+	if errors.Is(err, errNamespacesUnknown) {
+		return errNamespacesUnknown.Error()
+	}
+	return fmt.Sprintf("%d were created for its rule here, the most that are", MaxNamespaces)
+}
+
+// notMade takes a reservation back. A namespace that is there all the same is told by the watch.
+func (e *Engine) notMade(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.made != nil {
+		delete(e.made.rules, name)
+	}
+}
+
+// createNamespace makes a plain namespace, marked so that people know where it comes from.
+func (e *Engine) createNamespace(ctx context.Context, name string, rules []string) error {
+	rules, err := e.reserve(name, rules)
+	if err != nil {
+		return fmt.Errorf("%w %s: %w", errNamespace, name, err)
+	}
+	_, err = e.o.Target.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{
+			"name":        name,
+			"labels":      map[string]any{labelManagedBy: managedByAgent},
+			"annotations": map[string]any{AnnotationCreatedFor: strings.Join(rules, ",")},
+		},
+	}})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		e.notMade(name)
+		return nil
+	case err != nil:
+		e.notMade(name)
+		return fmt.Errorf("%w %s: %w", errNamespace, name, err)
+	}
+	e.log.Info("created a namespace for copies", "namespace", name, "rules", rules)
+	return nil
+}

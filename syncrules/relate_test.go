@@ -1,0 +1,76 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+func TestRelate(t *testing.T) {
+	feature := &v1alpha1.ClusterFeature{Spec: v1alpha1.ClusterFeatureSpec{FeatureName: "f"}}
+	whole := Between{Labels: map[string]string{"tier": "edge"}, LabelsKnown: true, From: "beta", Features: []*v1alpha1.ClusterFeature{feature}, FeaturesKnown: true}
+	for _, c := range []struct {
+		name   string
+		change func(*v1alpha1.ResourceSyncRuleSpec, *Between)
+		want   Relation
+		why    string
+	}{
+		{"asks", func(*v1alpha1.ResourceSyncRuleSpec, *Between) {}, Asks, ""},
+		{"paused", func(s *v1alpha1.ResourceSyncRuleSpec, _ *Between) { s.Paused = true }, Stopped, "rule r is paused"},
+		{"not a target", func(_ *v1alpha1.ResourceSyncRuleSpec, b *Between) { b.Labels = nil }, Excludes, "rule r: spec.targets: tier=edge"},
+		{"labels unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *Between) { b.LabelsKnown = false }, Unclear, "labels"},
+		{"no feature", func(_ *v1alpha1.ResourceSyncRuleSpec, b *Between) { b.Features = nil }, Excludes, "rule r: spec.clusterFeatureMatch[0]"},
+		{"features unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *Between) { b.FeaturesKnown = false }, Unclear, "features of cluster beta"},
+		{"nothing asked of either", func(s *v1alpha1.ResourceSyncRuleSpec, b *Between) {
+			*b, s.Targets, s.ClusterFeatureMatches = Between{}, nil, nil
+		}, Asks, ""},
+		// What lets go of copies comes before what stops them.
+		{"paused and not a target", func(s *v1alpha1.ResourceSyncRuleSpec, b *Between) { s.Paused, b.Labels = true, nil }, Excludes, "spec.targets"},
+	} {
+		api, b := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}, whole
+		api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		api.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}
+		api.Spec.ClusterFeatureMatches = []v1alpha1.ClusterFeatureMatch{{FeatureName: "f"}}
+		c.change(&api.Spec, &b)
+		r, err := Compile(api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, why := r.Relate(b); got != c.want || !strings.Contains(why, c.why) {
+			t.Errorf("%s: %d, %q; want %d, %q", c.name, got, why, c.want, c.why)
+		}
+	}
+}
+
+func TestPlaceTells(t *testing.T) {
+	secret := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "x", "namespace": "y"}, "data": map[string]any{"v": "aHVudGVyMjI="},
+	}}
+	for value, want := range map[string]bool{
+		"fixed": false, "{{ .Object.metadata.name }}-x": false, "{{ .Object.Data.v | b64dec }}": true,
+		`n{{ len (.Object.data.v | default "") }}`: true, "{{ .Object.data.v | sha256sum | trunc 8 }}": true,
+	} {
+		api := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+		api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"}
+		api.Spec.Rules = []v1alpha1.SyncRule{{}}
+		api.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Type: v1alpha1.OverrideReplace, Path: "/metadata/name", Value: value}}
+		r, err := Compile(api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := r.Target(secret, Input{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.PlaceTells(secret, Input{}, at); got != want {
+			t.Errorf("%s makes %s, which tells: %t", value, at.Name, got)
+		}
+	}
+}
