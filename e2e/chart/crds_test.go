@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // crdsChangeUnderTheAgent: helm upgrade changes CRDs before the agent, and a person may take one away and put it back.
@@ -55,6 +57,11 @@ func crdsChangeUnderTheAgent(t *testing.T, c *harness.Cluster) {
 	eventually(t, "the agent makes its Cluster object again", func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "get", "clusters.clusterregistry.k8s.cisco.com", "alpha")
 		return err
+	})
+	// A rule that went with its CRD is not taken for deleted by a person, until one says that it is.
+	eventually(t, "it is confirmed that the rules are gone", func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "annotate", "--overwrite", "cluster", "alpha", v1alpha1.AnnotationConfirmRestore+"="+time.Now().Format(time.RFC3339Nano))
+		return errors.Join(err, c.AgentReady(ctx))
 	})
 	obeyed("again")
 }
