@@ -49,6 +49,15 @@ func crdsChangeUnderTheAgent(t *testing.T, c *harness.Cluster) {
 		kubectl(t, c, "annotate", "--overwrite", "crd", crd, "cluster-registry.k8s.cisco.com/schema-version=99")
 	}
 	obeyed("after")
+	// This agent knows nothing of the new field, and writes around it.
+	kubectl(t, c, "patch", "cluster", "alpha", "--type=merge", "-p", `{"spec":{"later":"kept","mesh":{"endpoints":["192.0.2.1:1"]}}}`)
+	eventually(t, "the agent puts its address right, and leaves the rest", func(ctx context.Context) error {
+		out, err := c.Kubectl(ctx, "get", "cluster", "alpha", "-o=jsonpath={.spec.mesh.endpoints} {.spec.later}")
+		if err == nil && (strings.Contains(out, "192.0.2.1") || !strings.HasSuffix(out, " kept")) {
+			err = errors.New(out)
+		}
+		return err
+	})
 	kubectl(t, c, "delete", "crd", crdOfClusters, crdOfRules)
 	for _, crd := range []string{crdOfClusters, crdOfRules} {
 		kubectl(t, c, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(binaries(t).Chart, "crds", crdFile(crd)))
