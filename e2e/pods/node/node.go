@@ -30,7 +30,7 @@ const (
 	// Container images of the nodes are in the kubelet's namespace of containerd.
 	imageNamespace = "k8s.io"
 
-	readyWithin = 3 * time.Minute
+	readyWithin = 5 * time.Minute
 	poll        = 100 * time.Millisecond
 )
 
