@@ -111,7 +111,7 @@ demo: build testbed ## three clusters on this machine, the quickstart step by st
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-unit test-race sim fuzz e2e e2e-oldest demo-once
+	@.ci/summary lint verify test-unit test-race sim fuzz e2e e2e-oldest e2e-pods demo-once
 
 .PHONY: prereqs
 prereqs: ## check that the tools that make test needs are installed

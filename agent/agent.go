@@ -86,6 +86,8 @@ type session struct {
 	removals removals
 	passing  passing
 
+	definitions definitions // CRDs that the objects of this cluster were made under
+
 	reissue    atomic.Bool   // the credential that peers are given is to be replaced
 	issuing    sync.Mutex    // from issuing that credential to having written it
 	startAgain chan struct{} // closed when the key was given up
@@ -206,10 +208,7 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 	s.issuer = kube.NewIssuer(client, o.Namespace, s.server, own.Name)
 	s.events = kube.NewRecorder(client, "roster-agent", a.log)
 	s.registry = newRegistry(s)
-	if s.restore.frozen, err = s.private.freeze(ctx); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.resumeFreeze(ctx)
 }
 
 // identify finds the key that this cluster has now, knowing which ones were removed.

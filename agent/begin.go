@@ -73,6 +73,6 @@ func (s *session) reportProblem(ctx context.Context, line string) error {
 	}
 	update := own.DeepCopy()
 	update.Status = want
-	_, err = s.client.Clusters().UpdateStatus(ctx, update)
+	_, err = s.client.Clusters().ChangeStatus(ctx, own, update)
 	return err
 }

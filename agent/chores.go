@@ -34,7 +34,7 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 		if err := s.reopen(ctx); err != nil {
 			return err
 		}
-		return s.publishAll()
+		return s.publishAll(ctx)
 	case choreVersion:
 		version, err := s.client.ServerVersion(ctx)
 		if err != nil {
@@ -55,7 +55,7 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 	case choreEpoch:
 		return s.reopen(ctx)
 	case choreFreeze:
-		return s.private.recordFreeze(ctx, s.restore.state())
+		return s.recordFreeze(ctx)
 	case choreAddress:
 		s.judgeAddress(time.Now())
 	case choreRemovals:

@@ -147,7 +147,7 @@ func TestWhatIsReadAfterAFreezeIsNotPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.registry = &registry{session: s, rules: &comingBack{back: s.freeze}}
-	if err := s.publishLocal(key); err != nil {
+	if err := s.publishLocal(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	if e, ok := s.replica.Lookup(key, "me"); !ok || e.Status != replica.Live {
@@ -169,7 +169,7 @@ func TestAllIsNotCompleteAcrossAConfirmation(t *testing.T) {
 		}},
 	}
 	s.restore.frozen = &freeze{Known: true, Token: "old"}
-	if err := s.publishAll(); err != nil {
+	if err := s.publishAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s.replica.Absent(replica.Key{Kind: replica.KindRule, Name: "r"}, "me") {

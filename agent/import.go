@@ -96,7 +96,7 @@ func (s *session) writeClusterCopy(ctx context.Context, entry replica.Entry, pay
 	if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, payload.Spec.Mesh.Endpoints) {
 		defer s.mesh.Kick(id) // it is to be met elsewhere
 	}
-	if _, err := clusters.Update(ctx, want); err != nil {
+	if _, err := clusters.Change(ctx, have, want); err != nil {
 		return fmt.Errorf("update cluster %s: %w", have.Name, err)
 	}
 	return nil
@@ -173,7 +173,7 @@ func (s *session) importRule(ctx context.Context, key replica.Key) error {
 	if have == nil {
 		_, err = rules.Create(ctx, want)
 	} else if changed {
-		_, err = rules.Update(ctx, want)
+		_, err = rules.Change(ctx, have, want)
 	}
 	if apierrors.IsInvalid(err) {
 		s.refuse(entry, err)

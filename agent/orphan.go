@@ -27,7 +27,7 @@ func (s *session) orphanRule(ctx context.Context, have *v1alpha1.ResourceSyncRul
 	}
 	want.Annotations[v1alpha1.AnnotationOrphaned] = "true"
 	delete(want.Annotations, annotationEntry)
-	if _, err := s.client.Rules().Update(ctx, want); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := s.client.Rules().Change(ctx, have, want); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("mark rule %s as orphaned: %w", have.Name, err)
 	}
 	return nil

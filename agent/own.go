@@ -77,7 +77,7 @@ func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, erro
 		if out = have; equality.Semantic.DeepEqual(have.Spec, want.Spec) && sameMeta(have, want) {
 			return nil
 		}
-		out, err = clusters.Update(ctx, want)
+		out, err = clusters.Change(ctx, have, want)
 		return err
 	})
 	if err != nil {

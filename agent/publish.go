@@ -19,7 +19,7 @@ import (
 
 // publishAll hands everything that this cluster owns to the replica, with what it does not own any more, and then marks
 // the epoch complete: from there on, what an earlier epoch held and this one does not is known to be gone.
-func (s *session) publishAll() error {
+func (s *session) publishAll(ctx context.Context) error {
 	began, going := s.restore.going()
 	var errs []error
 	done := map[replica.Key]bool{}
@@ -29,7 +29,7 @@ func (s *session) publishAll() error {
 			return
 		}
 		done[key] = true
-		if err := s.publishLocal(key); err != nil {
+		if err := s.publishLocal(ctx, key); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -84,18 +84,24 @@ func (s *session) publishKey(ctx context.Context, key replica.Key) error {
 			return err
 		}
 	}
-	if key.Kind == replica.KindRule {
+	err := s.publishLocal(ctx, key)
+	if key.Kind == replica.KindRule && !errors.Is(err, errUnproven) {
 		s.settleRule(key.Name, true)
 	}
-	return s.publishLocal(key)
+	return err
 }
 
 // publishLocal reads the watched object and hands it to the replica. An object with an owner is a copy and
 // never published.
-func (s *session) publishLocal(key replica.Key) error {
+func (s *session) publishLocal(ctx context.Context, key replica.Key) error {
 	s.publishing.Lock() // or what was read first might be published last
 	defer s.publishing.Unlock()
 	status, payload, err := s.local(key)
+	if status == replica.Deleted {
+		if err := s.proveDeleted(ctx, key); err != nil {
+			return err
+		}
+	}
 	if s.restore.isFrozen() {
 		return nil // until it is confirmed; then everything is put up again
 	}

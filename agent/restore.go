@@ -24,14 +24,15 @@ import (
 
 // A local API server that was restored from a backup says that what was made since then does not exist, and means
 // nothing by it. There are two signs: a history without what was read before (kube.Positions), and, after a restart,
-// members that hold entries of an epoch which this cluster has no record of. On either, nothing is published and
+// members that hold entries of an epoch which this cluster has no record of. A CRD that was deleted with all its objects
+// is no word of anybody's on them either (definitions.go). On each of these, nothing is published and
 // no rule is taken for deleted or edited until a person confirms that this is how things are now.
 //
 // The freeze begins before the registry takes in anything of the new history. So whoever reads the registry and asks
 // after that whether there is a freeze acts on nothing that a restore has brought.
 
 // errRestored is what the Cluster object says meanwhile.
-var errRestored = errors.New("the API server of this cluster went back in time, as after a restore, or another agent publishes as this cluster: nothing is published from here until you have brought back what is missing, stopped the other agent if there is one, and confirm that this is the state to go on from")
+var errRestored = errors.New("the API server of this cluster went back in time, as after a restore, the registry's CRDs were deleted, or another agent publishes as this cluster: nothing is published from here until you have brought back what is missing, stopped the other agent if there is one, and confirm that this is the state to go on from")
 
 // older says that an API server which only goes forward could not follow was with now.
 func older(now, was metav1.Object) bool {
@@ -141,7 +142,7 @@ func (s *session) freeze() {
 	}
 	s.restore.mu.Unlock()
 	if !was {
-		s.log.Error("the local API server went back in time: nothing is published until that is confirmed")
+		s.log.Error("the local API server lacks what it had: nothing is published until that is confirmed")
 		s.chores.add(choreFreeze)
 		s.sayFrozen()
 	}
@@ -172,6 +173,7 @@ func (s *session) confirmed(ctx context.Context) (bool, error) {
 	if !ends {
 		return false, nil
 	}
+	s.definitions.forget()
 	s.log.Warn("the restore of the local API server was confirmed: going on from what it has", "confirmation", token)
 	if _ = s.problems.set(problemRestored, nil); s.restore.isFrozen() {
 		s.sayFrozen() // again, meanwhile

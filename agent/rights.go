@@ -53,7 +53,7 @@ func (s *session) checkDefinitions(ctx context.Context) error {
 		return err
 	}
 	for _, crd := range crds {
-		have, _, err := s.client.Definition(ctx, crd.GetName())
+		have, err := s.client.Definition(ctx, crd.GetName())
 		if errors.Is(err, kube.ErrForbidden) {
 			s.log.Debug("CRDs may not be read; they are taken to be right", "error", err)
 			return nil
@@ -61,7 +61,7 @@ func (s *session) checkDefinitions(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read CRD %s: %w", crd.GetName(), err)
 		}
-		if err := suits(crd.GetName(), have, v1alpha1.SchemaVersion); err != nil {
+		if err := suits(crd.GetName(), have.GetAnnotations(), v1alpha1.SchemaVersion); err != nil {
 			return err
 		}
 	}
@@ -114,12 +114,12 @@ func ApplyDefinitions(ctx context.Context, kubeconfig, version string, log *slog
 }
 
 func applyDefinition(ctx context.Context, client *kube.Client, crd *unstructured.Unstructured, log *slog.Logger) error {
-	have, found, err := client.Definition(ctx, crd.GetName())
+	have, err := client.Definition(ctx, crd.GetName())
 	if err != nil {
 		return fmt.Errorf("read CRD %s: %w", crd.GetName(), err)
 	}
-	was := number(have[v1alpha1.AnnotationSchemaVersion])
-	if found && was > v1alpha1.SchemaVersion {
+	was := number(have.GetAnnotations()[v1alpha1.AnnotationSchemaVersion])
+	if have != nil && was > v1alpha1.SchemaVersion {
 		log.Info("the CRD is newer and stays", "schema", was, "mine", v1alpha1.SchemaVersion)
 		return nil
 	}

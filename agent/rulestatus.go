@@ -102,7 +102,7 @@ func (s *session) writeRuleStatus(ctx context.Context, name string) error {
 	if equality.Semantic.DeepEqual(have.Status, update.Status) {
 		return nil
 	}
-	_, err = s.client.Rules().UpdateStatus(ctx, update)
+	_, err = s.client.Rules().ChangeStatus(ctx, have, update)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

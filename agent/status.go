@@ -234,7 +234,7 @@ func (s *session) writeClusterStatus(ctx context.Context, id string) error {
 		}
 		update := have.DeepCopy()
 		update.Status = want
-		_, err := s.client.Clusters().UpdateStatus(ctx, update)
+		_, err := s.client.Clusters().ChangeStatus(ctx, have, update)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			continue // the watch brings the newer object, and with it the next look
 		}

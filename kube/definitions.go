@@ -13,21 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Definition reads the annotations of a CRD; found is false when there is none of that name. The right to list
-// CRDs is enough.
-func (c *Client) Definition(ctx context.Context, name string) (annotations map[string]string, found bool, err error) {
+// Definition reads the metadata of a CRD; it is nil when there is none of that name. The right to list CRDs is enough.
+func (c *Client) Definition(ctx context.Context, name string) (*metav1.ObjectMeta, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var list metav1.PartialObjectMetadataList
 	request := c.requests.Get().AbsPath(definitionsPath).SetHeader("Accept", metadataListOnly)
 	request.Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", name).String())
 	if err := answer(request.Do(ctx), &list); err != nil {
-		return nil, false, classify(err)
+		return nil, classify(err)
 	}
 	if len(list.Items) == 0 {
-		return nil, false, nil
+		return nil, nil //nolint:nilnil // There is none.
 	}
-	return list.Items[0].Annotations, true, nil
+	return &list.Items[0].ObjectMeta, nil
 }
 
 // ApplyDefinition makes a CRD what crd says, whoever wrote its fields before. It is a server-side apply: what others

@@ -5,12 +5,15 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -105,23 +108,73 @@ func (o Objects[T]) Create(ctx context.Context, obj *T) (*T, error) {
 	return o.decode(got, err)
 }
 
-// Update replaces the object, all but its status, when it has obj's resourceVersion still.
-func (o Objects[T]) Update(ctx context.Context, obj *T) (*T, error) { return o.update(ctx, obj) }
-
-// UpdateStatus replaces the object's status, on the same condition.
-func (o Objects[T]) UpdateStatus(ctx context.Context, obj *T) (*T, error) {
-	return o.update(ctx, obj, "status")
-}
-
-func (o Objects[T]) update(ctx context.Context, obj *T, subresources ...string) (*T, error) {
+// Update replaces the object when it has obj's resourceVersion still. It is for types that are known whole.
+func (o Objects[T]) Update(ctx context.Context, obj *T) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	u, err := o.encode(obj)
 	if err != nil {
 		return nil, err
 	}
-	got, err := o.client.at(o.at, o.namespace).Update(ctx, u, metav1.UpdateOptions{}, subresources...)
+	got, err := o.client.at(o.at, o.namespace).Update(ctx, u, metav1.UpdateOptions{})
 	return o.decode(got, err)
+}
+
+// Change writes what is different between was, as it was read, and now, all but the status, when the object has was's
+// resourceVersion still. Fields that a newer CRD has and T has not stay as they are; a list is written whole.
+func (o Objects[T]) Change(ctx context.Context, was, now *T) (*T, error) { return o.change(ctx, was, now) }
+
+// ChangeStatus is Change of the status.
+func (o Objects[T]) ChangeStatus(ctx context.Context, was, now *T) (*T, error) {
+	return o.change(ctx, was, now, "status")
+}
+
+func (o Objects[T]) change(ctx context.Context, was, now *T, subresources ...string) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	before, err := o.encode(was)
+	if err != nil {
+		return nil, err
+	}
+	after, err := o.encode(now)
+	if err != nil {
+		return nil, err
+	}
+	patch := &unstructured.Unstructured{Object: difference(before.Object, after.Object)}
+	patch.SetGroupVersionKind(o.kind)
+	patch.SetName(before.GetName())
+	patch.SetUID(before.GetUID())
+	patch.SetResourceVersion(before.GetResourceVersion())
+	data, err := json.Marshal(patch.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", describeKind(o.kind), err)
+	}
+	got, err := o.client.at(o.at, o.namespace).Patch(ctx, before.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
+	return o.decode(got, err)
+}
+
+// difference is the JSON merge patch (RFC 7396) that makes now of was.
+func difference(was, now map[string]any) map[string]any {
+	patch := map[string]any{}
+	for name, value := range now {
+		before, had := was[name]
+		inner, ok := value.(map[string]any)
+		outer, both := before.(map[string]any)
+		switch {
+		case ok && both:
+			if inside := difference(outer, inner); len(inside) > 0 {
+				patch[name] = inside
+			}
+		case !had || !equality.Semantic.DeepEqual(before, value):
+			patch[name] = value
+		}
+	}
+	for name := range was {
+		if _, has := now[name]; !has {
+			patch[name] = nil
+		}
+	}
+	return patch
 }
 
 // Delete deletes the object of a name; the preconditions say which state of which object is meant.

@@ -18,8 +18,8 @@ func AgentRights(namespace string) []Attributes {
 			need = append(need, Attributes{Verb: verb, GVK: gvk, Namespace: namespace})
 		}
 	}
-	add(v1alpha1.SchemeGroupVersion.WithKind("Cluster"), "", "list", "watch", "create", "update", "delete")
-	add(v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), "", "list", "watch", "create", "update", "delete")
+	add(v1alpha1.SchemeGroupVersion.WithKind("Cluster"), "", "list", "watch", "create", "patch", "delete")
+	add(v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), "", "list", "watch", "create", "patch", "delete")
 	add(v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), "", "list", "watch")
 	add(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, v1alpha1.ReadersNamespace(namespace), "create")
 	secrets := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}

@@ -21,7 +21,7 @@ func checkRestore(_ context.Context, x *examination) []diagnosis {
 		if own := p.local(); own != nil && waitsForRestore(own) {
 			out = append(out, diagnosis{
 				Severity: isError, Cluster: p.name(),
-				Message: "its API server went back in time, as after a restore: nothing is published from here until you have brought back what is missing and confirm",
+				Message: "its API server went back in time, as after a restore, or its CRDs were deleted: nothing is published from here until you have brought back what is missing and confirm",
 				Fix:     x.confirmRestore(own),
 			})
 		}

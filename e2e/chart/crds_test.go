@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // crdsChangeUnderTheAgent: helm upgrade changes CRDs before the agent, and a person may take one away and put it back.
@@ -47,6 +49,15 @@ func crdsChangeUnderTheAgent(t *testing.T, c *harness.Cluster) {
 		kubectl(t, c, "annotate", "--overwrite", "crd", crd, "cluster-registry.k8s.cisco.com/schema-version=99")
 	}
 	obeyed("after")
+	// This agent knows nothing of the new field, and writes around it.
+	kubectl(t, c, "patch", "cluster", "alpha", "--type=merge", "-p", `{"spec":{"later":"kept","mesh":{"endpoints":["192.0.2.1:1"]}}}`)
+	eventually(t, "the agent puts its address right, and leaves the rest", func(ctx context.Context) error {
+		out, err := c.Kubectl(ctx, "get", "cluster", "alpha", "-o=jsonpath={.spec.mesh.endpoints} {.spec.later}")
+		if err == nil && (strings.Contains(out, "192.0.2.1") || !strings.HasSuffix(out, " kept")) {
+			err = errors.New(out)
+		}
+		return err
+	})
 	kubectl(t, c, "delete", "crd", crdOfClusters, crdOfRules)
 	for _, crd := range []string{crdOfClusters, crdOfRules} {
 		kubectl(t, c, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(binaries(t).Chart, "crds", crdFile(crd)))
@@ -55,6 +66,11 @@ func crdsChangeUnderTheAgent(t *testing.T, c *harness.Cluster) {
 	eventually(t, "the agent makes its Cluster object again", func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "get", "clusters.clusterregistry.k8s.cisco.com", "alpha")
 		return err
+	})
+	// A rule that went with its CRD is not taken for deleted by a person, until one says that it is.
+	eventually(t, "it is confirmed that the rules are gone", func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "annotate", "--overwrite", "cluster", "alpha", v1alpha1.AnnotationConfirmRestore+"="+time.Now().Format(time.RFC3339Nano))
+		return errors.Join(err, c.AgentReady(ctx))
 	})
 	obeyed("again")
 }

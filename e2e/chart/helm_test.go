@@ -166,6 +166,9 @@ func TestRefuses(t *testing.T) {
 	for _, test := range []struct{ flag, want string }{
 		{"--set=replicas=2", "replicas"},
 		{"--set-string=replicas=1", "replicas"},
+		{"--set=ha.enabled=true,replicas=3", "replicas"},
+		{"--set=ha.enabled=1", "enabled"},
+		{"--set=ha.enabled=true,persistence.enabled=true,persistence.existingClaim=mine", "persistence.existingClaim"},
 		{"--set=replica=1", "replica"},
 		{"--set=localCluster.nme=a", "nme"},
 		{"--set=localCluster.name=A_b", "localCluster.name"},

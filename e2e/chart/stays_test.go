@@ -123,6 +123,27 @@ func epochOf(t *testing.T, c *harness.Cluster) int {
 	return epoch
 }
 
+// threeInsteadOfOne: an agent that is alone and those of ha.enabled are never there at the same time.
+func threeInsteadOfOne(t *testing.T, run func(args ...string) error) {
+	upgrade := func(replicas, ha string) error {
+		return run("upgrade", "roster", binaries(t).Chart, "--set", "localCluster.name=alpha,replicas="+replicas+",ha.enabled="+ha)
+	}
+	for _, step := range []struct{ replicas, ha, refused string }{
+		{"1", "false", ""},
+		{"1", "true", "ha.enabled=true cannot be changed while agents run"},
+		{"0", "false", ""},
+		{"1", "true", ""},
+		{"1", "false", "ha.enabled=false cannot be changed while agents run"},
+		{"0", "true", ""},
+		{"0", "false", ""},
+	} {
+		err := upgrade(step.replicas, step.ha)
+		if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {
+			t.Fatalf("replicas=%s, ha.enabled=%s: %v; it should say %q", step.replicas, step.ha, err, step.refused)
+		}
+	}
+}
+
 // chartComesAndGoes: what helm leaves when it uninstalls is taken over when it installs again.
 func chartComesAndGoes(t *testing.T, c *harness.Cluster) {
 	ctx := t.Context()
@@ -147,6 +168,10 @@ func chartComesAndGoes(t *testing.T, c *harness.Cluster) {
 	}
 	run("upgrade", "roster", chart, "--set", "localCluster.name=alpha,replicas=0,mesh.service.type=NodePort")
 	run("rollback", "roster", "1")
+	threeInsteadOfOne(t, func(args ...string) error {
+		_, err := helm(ctx, t, append(args, "-n", "elsewhere", "--kubeconfig", admin)...)
+		return err
+	})
 	run("uninstall", "roster")
 	for _, kept := range []string{"crd/" + crdOfClusters, "namespace/elsewhere-private", "namespace/elsewhere-readers", "clusters.clusterregistry.k8s.cisco.com/left"} {
 		kubectl(t, c, "get", kept)

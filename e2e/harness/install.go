@@ -86,8 +86,8 @@ func (c *Cluster) WriteKubeconfig(path, token string) error {
 	return clientcmd.WriteToFile(*config, path)
 }
 
-// awaitRights waits until the aggregated ClusterRoles of the chart have been filled in, which a controller
-// does shortly after they were applied. In a cluster with nodes the pod's start takes longer than that.
+// awaitRights waits until the API server goes by the roles of the chart, shortly after they were applied. In a cluster
+// with nodes the pod's start takes longer than that.
 func (c *Cluster) awaitRights(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", c.AgentKubeconfig())
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -107,11 +106,7 @@ func outOfMemory(m *member) error {
 	if err != nil {
 		return err
 	}
-	cgroup, err := m.node.MemoryCgroup(p.Status.ContainerStatuses[0].ContainerID)
-	if err != nil {
-		return err
-	}
-	limit, err := os.ReadFile(filepath.Join(cgroup, "memory.limit_in_bytes"))
+	cgroup, limit, err := m.node.MemoryCgroup(p.Status.ContainerStatuses[0].ContainerID)
 	if err != nil {
 		return err
 	}
@@ -119,7 +114,7 @@ func outOfMemory(m *member) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Stderr = os.Stderr
-	cmd.Env = []string{hogging + "=" + strings.TrimSpace(string(limit)), "CGROUP=" + cgroup}
+	cmd.Env = []string{hogging + "=" + strconv.Itoa(limit), "CGROUP=" + cgroup}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err

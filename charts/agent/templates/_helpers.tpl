@@ -79,6 +79,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- fail (printf "podLabels must not set %s, which selects the agent's pods" $label) }}
 {{- end }}
 {{- end }}
+{{- include "agent.checkHA" . }}
 {{- if gt (len .Release.Namespace) 55 }}
 {{- fail (printf "namespace %s is too long: %s-readers and %s-private must be names of namespaces too" .Release.Namespace .Release.Namespace .Release.Namespace) }}
 {{- end }}

@@ -46,8 +46,9 @@ subjects:
 {{- end }}
 
 {{/*
-The ClusterRole that is the sum of those with a label, the one of the chart's own rights, and the binding:
-name, label.
+The ClusterRole of the chart's own rights, one that is the sum of all with a label, and their bindings: name, label.
+The chart's own has not that label: Kubernetes, which fills in the sum, would make it again where helm uninstall takes
+both away at once.
 */}}
 {{- define "agent.clusterRole" -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -68,7 +69,6 @@ metadata:
   name: {{ .name }}
   labels:
     {{- include "agent.labels" .root | nindent 4 }}
-    cluster-registry.k8s.cisco.com/{{ .label }}: "true"
 rules:
 {{- include "agent.rights" (merge (dict "in" "cluster") .) }}
 ---
@@ -82,6 +82,19 @@ roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
   name: {{ .name }}-aggregated
+subjects:
+{{ include (printf "agent.subject.%s" .who) .root }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ .name }}-chart
+  labels:
+    {{- include "agent.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ .name }}
 subjects:
 {{ include (printf "agent.subject.%s" .who) .root }}
 {{- end }}

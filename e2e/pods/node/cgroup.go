@@ -20,37 +20,81 @@ const (
 	cgroupPrefix = "roster-pods-"
 )
 
-// cgroupRoots are the mounted v1 hierarchies. The kubelet wants its root in each, the named systemd one too.
+// controllers are those that a node takes. The kubelet also wants hugetlb, of cgroup v2 and where there is one.
+func controllers() []string { return []string{"cpuset", "cpu", "memory", "pids"} }
+
+// unified says that this machine has cgroup v2 alone: one hierarchy with every controller.
+func unified() bool { return exists(filepath.Join(cgroupFS, "cgroup.controllers")) }
+
+// memoryRoot is the hierarchy that accounts for memory. Every cgroup of a node is in it, too.
+func memoryRoot() string {
+	if unified() {
+		return cgroupFS
+	}
+	return filepath.Join(cgroupFS, "memory")
+}
+
+// cgroupRoots are the mounted hierarchies. Of v1 the kubelet wants its root in each, the named systemd one too.
 func cgroupRoots() ([]string, error) {
+	if unified() {
+		return []string{cgroupFS}, delegate(cgroupFS)
+	}
 	entries, err := os.ReadDir(cgroupFS)
 	if err != nil {
 		return nil, err
 	}
-	if !exists(filepath.Join(cgroupFS, "memory", "memory.limit_in_bytes")) {
-		return nil, nil // v2 alone
-	}
 	var roots []string
 	for _, e := range entries {
-		if e.IsDir() { // not the links that stand for parts of one hierarchy
+		if e.IsDir() && e.Name() != "unified" { // nor the links that stand for parts of one hierarchy
 			roots = append(roots, filepath.Join(cgroupFS, e.Name()))
 		}
 	}
 	return roots, nil
 }
 
-// makeCgroup makes a cgroup of that name in every hierarchy. A cpuset begins empty, and nothing can be put into it.
+// delegate gives the controllers to the cgroups below one of v2. The kernel refuses that where processes are in the
+// cgroup itself, unless it is the machine's root.
+func delegate(cgroup string) error {
+	read := func(file string) ([]string, error) {
+		data, err := os.ReadFile(filepath.Join(cgroup, file))
+		return strings.Fields(string(data)), err
+	}
+	there, err := read("cgroup.controllers")
+	if err != nil {
+		return err
+	}
+	given, err := read("cgroup.subtree_control")
+	if err != nil {
+		return err
+	}
+	for _, name := range append(controllers(), "hugetlb") {
+		switch {
+		case slices.Contains(given, name), name == "hugetlb" && !slices.Contains(there, name):
+			continue
+		case !slices.Contains(there, name):
+			return fmt.Errorf("%s has no controller %s", cgroup, name)
+		}
+		if err := os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte("+"+name), 0o600); err != nil {
+			return fmt.Errorf("give the controller %s to the cgroups below %s: %w", name, cgroup, err)
+		}
+	}
+	return nil
+}
+
+// makeCgroup makes a cgroup of that name in every hierarchy. A cpuset of v1 begins empty, and nothing can be put into
+// it.
 func makeCgroup(name string) error {
 	roots, err := cgroupRoots()
 	if err != nil {
 		return err
 	}
 	for _, root := range roots {
-		if filepath.Base(root) == "unified" {
-			continue
-		}
 		if err := os.Mkdir(filepath.Join(root, name), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
+	}
+	if unified() {
+		return delegate(filepath.Join(cgroupFS, name))
 	}
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		data, err := os.ReadFile(filepath.Join(cgroupFS, "cpuset", file))
@@ -112,7 +156,7 @@ func cgroupName(cluster string) string {
 
 // sweepCgroups removes those of processes that were killed before they could do it.
 func sweepCgroups() error {
-	entries, err := os.ReadDir(filepath.Join(cgroupFS, "memory"))
+	entries, err := os.ReadDir(memoryRoot())
 	if err != nil {
 		return err
 	}
@@ -137,7 +181,7 @@ func alive(pid int) bool {
 // cgroupProcesses are the processes in a cgroup and all below whose path holds a word, such as a container's ID.
 func cgroupProcesses(name, word string) ([]int, error) {
 	var pids []int
-	err := filepath.WalkDir(filepath.Join(cgroupFS, "memory", name), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(memoryRoot(), name), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "cgroup.procs" || !strings.Contains(path, word) {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // it ended while we looked
@@ -160,12 +204,25 @@ func cgroupProcesses(name, word string) ([]int, error) {
 	return pids, err
 }
 
+// memoryLimit is that of a cgroup, in bytes.
+func memoryLimit(cgroup string) (int, error) {
+	file := "memory.limit_in_bytes"
+	if unified() {
+		file = "memory.max"
+	}
+	data, err := os.ReadFile(filepath.Join(cgroup, file))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(data)))
+}
+
 // cgroupFolder finds the memory cgroup whose name holds a container's ID.
 func cgroupFolder(name, id string) (found string, err error) {
 	if id == "" {
 		return "", errors.New("the container has no ID yet")
 	}
-	err = filepath.WalkDir(filepath.Join(cgroupFS, "memory", name), func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(memoryRoot(), name), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.Contains(d.Name(), id) {
 			found = path
 			return fs.SkipAll

@@ -28,11 +28,17 @@ func Check(bins []string) error {
 	if os.Getuid() != 0 {
 		return fmt.Errorf("%w: it takes root", ErrUnfit)
 	}
-	if roots, err := cgroupRoots(); err != nil || len(roots) == 0 {
-		return fmt.Errorf("%w: it takes cgroup v1 hierarchies below %s; a machine with cgroup v2 alone is untested", ErrUnfit, cgroupFS)
+	roots, err := cgroupRoots()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnfit, err)
 	}
-	for _, root := range []string{"memory", "cpuset"} {
-		if err := writable(filepath.Join(cgroupFS, root)); err != nil {
+	for _, controller := range controllers() {
+		if !unified() && !exists(filepath.Join(cgroupFS, controller)) {
+			return fmt.Errorf("%w: there is no cgroup hierarchy with the controller %s below %s", ErrUnfit, controller, cgroupFS)
+		}
+	}
+	for _, root := range roots {
+		if err := writable(root); err != nil {
 			return fmt.Errorf("%w: no cgroup can be made: %w", ErrUnfit, err)
 		}
 	}

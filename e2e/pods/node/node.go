@@ -30,7 +30,7 @@ const (
 	// Container images of the nodes are in the kubelet's namespace of containerd.
 	imageNamespace = "k8s.io"
 
-	readyWithin = 3 * time.Minute
+	readyWithin = 5 * time.Minute
 	poll        = 100 * time.Millisecond
 )
 
@@ -224,10 +224,14 @@ func (n *Node) Processes(containerID string) ([]int, error) {
 	return cgroupProcesses(n.cgroup(), id)
 }
 
-// MemoryCgroup is the folder of a container's memory cgroup.
-func (n *Node) MemoryCgroup(containerID string) (string, error) {
+// MemoryCgroup is the folder of a container's memory cgroup, and its limit in bytes.
+func (n *Node) MemoryCgroup(containerID string) (folder string, limit int, err error) {
 	_, id, _ := strings.Cut(containerID, "://")
-	return cgroupFolder(n.cgroup(), id)
+	if folder, err = cgroupFolder(n.cgroup(), id); err != nil {
+		return "", 0, err
+	}
+	limit, err = memoryLimit(folder)
+	return folder, limit, err
 }
 
 // ready: the API server serves, and the kubelet has said since the boot that the node is Ready.
