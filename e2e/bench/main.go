@@ -60,7 +60,7 @@ type settings struct {
 func full() settings {
 	return settings{
 		clusters: []int{2, 3, 5}, samples: 150, bulk: []int{1000, 5000}, rounds: 3,
-		nonMatching: 20000, idle: time.Minute, cases: true, within: 20 * time.Minute,
+		nonMatching: 20000, idle: time.Minute, cases: true, within: 30 * time.Minute,
 	}
 }
 
