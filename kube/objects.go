@@ -122,7 +122,9 @@ func (o Objects[T]) Update(ctx context.Context, obj *T) (*T, error) {
 
 // Change writes what is different between was, as it was read, and now, all but the status, when the object has was's
 // resourceVersion still. Fields that a newer CRD has and T has not stay as they are; a list is written whole.
-func (o Objects[T]) Change(ctx context.Context, was, now *T) (*T, error) { return o.change(ctx, was, now) }
+func (o Objects[T]) Change(ctx context.Context, was, now *T) (*T, error) {
+	return o.change(ctx, was, now)
+}
 
 // ChangeStatus is Change of the status.
 func (o Objects[T]) ChangeStatus(ctx context.Context, was, now *T) (*T, error) {
