@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// check states what holds at every moment: nothing is shown older than it was shown
-// before, and nothing is called absent that its origin has not deleted.
+// check states what holds at every moment: nothing is shown older than it was shown before, nothing is called
+// absent that its origin has not deleted, and no withdrawal is forgotten.
 func (m *machine) check(t *rapid.T) {
 	for _, c := range append(slices.Clone(m.clusters), m.observer) {
 		for _, o := range m.clusters {
@@ -21,27 +21,44 @@ func (m *machine) check(t *rapid.T) {
 				continue
 			}
 			for _, name := range []string{"p", "q", "r"} {
-				key := seenKey{o.id, name}
-				last, seen := c.saw[key]
-				for _, e := range c.replica.Find(rule(name)) {
-					if e.Origin != o.id || e.Status != Live {
-						continue
-					}
-					var now sight
-					if _, err := fmt.Sscanf(string(e.Payload), "%d/%d", &now.deaths, &now.version); err != nil {
-						t.Fatalf("payload %q: %v", e.Payload, err)
-					}
-					if now.version < last.version && c != m.observer { // who has no room falls back to what came first
-						t.Fatalf("%s shows %s of %s as %+v after %+v", c.id, name, o.id, now, last)
-					}
-					c.saw[key] = now
-				}
-				if seen && o.deaths[name] <= last.deaths && c.replica.Absent(rule(name), o.id) {
-					t.Fatalf("%s calls %s of %s absent, which was not deleted", c.id, name, o.id)
-				}
+				m.checkKey(t, c, o, name)
 			}
 		}
 	}
+}
+
+func (m *machine) checkKey(t *rapid.T, c, o *cluster, name string) {
+	key := seenKey{o.id, name}
+	last, seen := c.saw[key]
+	shown := slices.IndexFunc(c.replica.Find(rule(name)), func(e Entry) bool { return e.Origin == o.id })
+	if shown >= 0 {
+		e := c.replica.Find(rule(name))[shown]
+		if e.Status == Withdrawn {
+			c.kept[key] = string(e.Payload)
+		} else {
+			m.checkAge(t, c, key, string(e.Payload))
+		}
+	}
+	absent := c.replica.Absent(rule(name), o.id)
+	if seen && o.deaths[name] <= last.deaths && absent {
+		t.Fatalf("%s calls %s of %s absent, which was not deleted", c.id, name, o.id)
+	}
+	kept := c.kept[key] != "" && c.kept[key] == o.retired[name]
+	if kept && (absent || shown < 0 && c != m.observer) { // who has no room may let go, and says nothing then
+		t.Fatalf("%s forgot that %s of %s was withdrawn", c.id, name, o.id)
+	}
+}
+
+// checkAge looks at a live entry that is shown.
+func (m *machine) checkAge(t *rapid.T, c *cluster, key seenKey, payload string) {
+	var now sight
+	if _, err := fmt.Sscanf(payload, "%d/%d", &now.deaths, &now.version); err != nil {
+		t.Fatalf("payload %q: %v", payload, err)
+	}
+	if last := c.saw[key]; now.version < last.version && c != m.observer { // who has no room falls back to what came first
+		t.Fatalf("%s shows %s of %s as %+v after %+v", c.id, key.name, key.origin, now, last)
+	}
+	c.saw[key] = now
 }
 
 // settle ends all trouble and lets the members talk until they are quiet.
@@ -99,6 +116,9 @@ func (m *machine) verify(t *rapid.T, at *cluster) {
 	checkInvariants(t, at.replica.state)
 	for id, o := range at.replica.state.origins {
 		for _, r := range o.all() {
+			if m.verified[id+string(r.msg)] {
+				continue
+			}
 			msg, err := decodeMessage(r.msg)
 			if err == nil {
 				err = msg.verify(testKey(id).Public().(ed25519.PublicKey))
@@ -106,6 +126,7 @@ func (m *machine) verify(t *rapid.T, at *cluster) {
 			if err != nil {
 				t.Fatalf("%s holds of %s as %s: %v", at.id, r.Key.Name, id, err)
 			}
+			m.verified[id+string(r.msg)] = true
 		}
 	}
 }
@@ -125,6 +146,10 @@ func (m *machine) auditKey(t *rapid.T, at, origin *cluster, name string) {
 		}
 	} else if origin.stale[name] && got != "nothing" && got[0] == fmt.Sprint(Withdrawn)[0] {
 		return // it was withdrawn once: that may be all that is remembered
+	} else if kept := origin.retired[name]; kept != "" && slices.ContainsFunc(m.clusters, func(c *cluster) bool {
+		return c.kept[seenKey{origin.id, name}] == kept
+	}) {
+		t.Fatalf("%s holds %s of %s as %s, which was withdrawn and not said otherwise", at.id, name, origin.id, got)
 	}
 	if got != want {
 		t.Fatalf("%s holds %q of %s as %s, want %s", at.id, name, origin.id, got, want)

@@ -23,6 +23,7 @@ type machine struct {
 	observer *cluster // writes nothing, and has room for little
 	flying   []packet
 	cut      map[[2]int]bool // from, to
+	verified map[string]bool // messages whose signature the audit has checked
 }
 
 // disked is the cluster that has a disk.
@@ -49,8 +50,10 @@ type cluster struct {
 	api     map[string]object
 	deaths  map[string]int // times that an object of this name was deleted
 	stale   map[string]bool
-	writes  int // versions given out so far
+	retired map[string]string // payloads under which objects were withdrawn, and nothing was said of them since
+	writes  int               // versions given out so far
 	saw     map[seenKey]sight
+	kept    map[seenKey]string // payloads that the replica has shown as withdrawn
 }
 
 // sight is the newest that a replica has shown of an object: how often the object had been deleted by
@@ -65,20 +68,24 @@ type object struct {
 
 type seenKey struct{ origin, name string }
 
+func newCluster(id string, ring *ring) *cluster {
+	return &cluster{
+		id: id, ring: ring, api: map[string]object{}, deaths: map[string]int{}, stale: map[string]bool{},
+		retired: map[string]string{}, saw: map[seenKey]sight{}, kept: map[seenKey]string{},
+	}
+}
+
 func newMachine(t *rapid.T) *machine {
-	m := &machine{cut: map[[2]int]bool{}}
+	m := &machine{cut: map[[2]int]bool{}, verified: map[string]bool{}}
 	ids := []string{"a", "b", "c"}
 	for _, id := range ids {
-		c := &cluster{
-			id: id, ring: newRing(ids...), api: map[string]object{}, deaths: map[string]int{}, stale: map[string]bool{},
-		}
-		m.clusters = append(m.clusters, c)
+		m.clusters = append(m.clusters, newCluster(id, newRing(ids...)))
 	}
 	for i := range m.clusters {
 		m.start(t, i, 1)
 		m.finish(t, i)
 	}
-	m.observer = &cluster{id: "observer", ring: newRing(ids...), saw: map[seenKey]sight{}}
+	m.observer = newCluster("observer", newRing(ids...))
 	var err error
 	m.observer.replica, err = New(Options{
 		Self: m.observer.id, PrivateKey: testKey(m.observer.id), Epoch: 1, Keyring: m.observer.ring,
@@ -96,9 +103,7 @@ func (m *machine) join(t *rapid.T) {
 		return
 	}
 	sponsor := m.clusters[m.cluster(t)]
-	c := &cluster{
-		id: "d", ring: newRing(sponsor.id, "d"), api: map[string]object{}, deaths: map[string]int{}, stale: map[string]bool{},
-	}
+	c := newCluster("d", newRing(sponsor.id, "d"))
 	if err := sponsor.ring.Introduce(c.id, testKey(c.id).Public().(ed25519.PublicKey), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +136,9 @@ func (m *machine) introduce(t *rapid.T, i int) {
 func (m *machine) boot(t *rapid.T, i int, epoch uint64) {
 	c := m.clusters[i]
 	o := Options{Self: c.id, PrivateKey: testKey(c.id), Keyring: c.ring, Broadcast: func(msgs ...[]byte) { m.broadcast(i, msgs...) }}
-	c.replica, c.epoch, c.saw = restored(t, o, c.shot, c.log.durable), epoch, map[seenKey]sight{}
+	c.replica, c.epoch = restored(t, o, c.shot, c.log.durable), epoch
+	clear(c.saw)
+	clear(c.kept)
 	var log Log
 	if i == disked {
 		c.log = &memoryLog{replica: c.replica, durable: c.log.durable}
@@ -343,6 +350,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 			c.writes++
 			c.api[name] = object{payload: fmt.Sprintf("%d/%d", c.deaths[name], c.writes)}
 		}
+		delete(c.retired, name)
 		m.announce(t, i, name)
 	}
 	return map[string]func(*rapid.T){
@@ -377,6 +385,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 			if o, ok := m.clusters[i].api[name]; ok {
 				o.withdrawn = true
 				m.clusters[i].stale[name] = true
+				m.clusters[i].retired[name] = o.payload
 				m.clusters[i].api[name] = o
 				m.announce(t, i, name)
 			}
