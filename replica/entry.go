@@ -91,6 +91,9 @@ type record struct {
 	msg   []byte   // verbatim
 }
 
+// tombstones is how many a record is.
+func (r *record) tombstones() int { return int(flag(r.Status == Deleted)) } //nolint:gosec // 0 or 1
+
 // supersedes orders the records of one key: number first, then the smaller hash.
 func (r *record) supersedes(o *record) bool {
 	return cmp.Or(r.compareNumber(o), bytes.Compare(o.hash[:], r.hash[:])) > 0

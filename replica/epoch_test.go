@@ -58,6 +58,71 @@ func TestRestartWithNewEpoch(t *testing.T) {
 	}
 }
 
+// The mark of completeness ends no epoch before what was announced until then is here.
+func TestMarkArrivesFirst(t *testing.T) {
+	a, b := newReplica(t, "a", 1), newReplica(t, "b", 1, "a")
+	publish(t, a, rule("r1"), Live, "1")
+	publish(t, a, rule("r2"), Live, "1")
+	a.Complete()
+	pullFrom(t, b, a)
+	a = newReplica(t, "a", 2)
+	entry := publish(t, a, rule("r2"), Live, "2")
+	merge(t, b, a.Complete()...)
+	if diff := cmp.Diff([]string{"r1=1", "r2=1"}, payloads(b, "a")); diff != "" || b.Absent(rule("r1"), "a") {
+		t.Errorf("before the announcement: %s", diff)
+	}
+	merge(t, b, entry...)
+	if diff := cmp.Diff([]string{"r2=2"}, payloads(b, "a")); diff != "" || !b.Absent(rule("r1"), "a") {
+		t.Errorf("after it: %s", diff)
+	}
+}
+
+// A withdrawal ends with what its origin says after it, even in an epoch that it never completed.
+func TestWithdrawalEnds(t *testing.T) {
+	a, b := newReplica(t, "a", 1), newReplica(t, "b", 1, "a")
+	publish(t, a, rule("r"), Live, "1")
+	publish(t, a, rule("r"), Withdrawn, "1")
+	a.Complete()
+	pullFrom(t, b, a)
+	a = newReplica(t, "a", 2)
+	a.Complete()
+	pullFrom(t, b, a)
+	if diff := cmp.Diff([]string{"(r=1)"}, payloads(b, "a")); diff != "" {
+		t.Fatal(diff)
+	}
+	a = newReplica(t, "a", 3)
+	merge(t, b, publish(t, a, rule("r"), Live, "2")...)
+	if diff := cmp.Diff([]string{"r=2"}, payloads(b, "a")); diff != "" {
+		t.Fatal(diff)
+	}
+	a = newReplica(t, "a", 4)
+	merge(t, b, a.Complete()...)
+	if len(payloads(b, "a")) > 0 || !b.Absent(rule("r"), "a") {
+		t.Errorf("it was published and is gone, and %v is shown", payloads(b, "a"))
+	}
+}
+
+// An origin that was told of its withdrawals says them again with all that it has.
+func TestReopenRepeatsWithdrawals(t *testing.T) {
+	a, b := newReplica(t, "a", 1), newReplica(t, "b", 1, "a")
+	publish(t, a, rule("r"), Live, "1")
+	publish(t, a, rule("r"), Withdrawn, "1")
+	a.Complete()
+	pullFrom(t, b, a)
+	a = newReplica(t, "a", 2)
+	a.Complete()
+	pullFrom(t, a, b)
+	msgs, err := a.Reopen(3)
+	if err != nil || len(msgs) != 2 {
+		t.Fatalf("%d messages, %v; want the withdrawal and the mark", len(msgs), err)
+	}
+	c := newReplica(t, "c", 1, "a")
+	merge(t, c, msgs...)
+	if diff := cmp.Diff([]string{"(r=1)"}, payloads(c, "a")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // An epoch that stays half announced hides nothing of the one before, and a newcomer can still
 // prove that one.
 func TestHalfAnnouncedEpoch(t *testing.T) {
@@ -126,6 +191,51 @@ func TestReopen(t *testing.T) {
 	merge(t, b, msgs...)
 	if p := b.Progress("a"); !p.Complete || p.Epoch != 4 || p.Entries != 2 {
 		t.Errorf("progress: %+v", p)
+	}
+}
+
+// Tombstones go when there are more of them than of anything else, at whoever proves the epoch after them: also at a
+// member that was away for all of it, which drops what was deleted and keeps what lives, or is withdrawn.
+func TestTombstonesGo(t *testing.T) {
+	a, b, away := newReplica(t, "a", 1), newReplica(t, "b", 1, "a"), newReplica(t, "c", 1, "a")
+	for _, name := range []string{"lives", "p", "q", "r", "retired"} {
+		publish(t, a, rule(name), Live, "1")
+	}
+	publish(t, a, rule("retired"), Withdrawn, "1")
+	a.Complete()
+	pullFrom(t, b, a)
+	pullFrom(t, away, a)
+	for i, name := range []string{"p", "q", "r"} {
+		if a.Overgrown(0) {
+			t.Fatalf("%d tombstones of 5 entries are too many", i)
+		}
+		publish(t, a, rule(name), Deleted, "")
+	}
+	if !a.Overgrown(2) || a.Overgrown(3) {
+		t.Fatal("3 tombstones are more than 2, and than 2 other entries")
+	}
+	pullFrom(t, b, a)
+	msgs, err := a.Reopen(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merge(t, b, msgs...)
+	for i := 0; i < 3 && lacks(t, away, b); i++ { // from another member
+		pullFrom(t, away, b)
+	}
+	for _, r := range []*Replica{a, b, away} {
+		if s := r.Stats(); s.Tombstones != 0 || a.Overgrown(0) {
+			t.Errorf("%s holds %+v", r.self, s)
+		}
+		if diff := cmp.Diff([]string{"lives=1", "(retired=1)"}, payloads(r, "a")); diff != "" || !r.Absent(rule("p"), "a") || r.Absent(rule("retired"), "a") {
+			t.Errorf("%s: %s", r.self, diff)
+		}
+	}
+	// Nor does who was away bring anything back.
+	c := newReplica(t, "d", 1, "a")
+	pullFrom(t, c, away)
+	if diff := cmp.Diff([]string{"lives=1", "(retired=1)"}, payloads(c, "a")); diff != "" {
+		t.Error(diff)
 	}
 }
 

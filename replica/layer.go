@@ -11,11 +11,12 @@ const maxPending = 1 << 14
 // epoch neither hides nor harms what is known of the one before.
 //
 // Invariants: proven ≤ frontier ≤ highest; pending holds numbers above frontier only;
-// set and size are those of records.
+// set, size and dead are those of records.
 type layer struct {
 	epoch    uint64
 	records  map[Key]*record // the newest of each key in this epoch
 	size     int             // bytes of all messages
+	dead     int             // how many of them are tombstones
 	set      set
 	frontier uint64 // everything up to here is held or superseded
 	highest  uint64 // the last number seen
@@ -38,9 +39,11 @@ func (l *layer) put(r *record) {
 	if held := l.records[r.Key]; held != nil {
 		l.set.remove(held.id)
 		l.size -= len(held.msg)
+		l.dead -= held.tombstones()
 	}
 	l.set.add(r.id)
 	l.size += len(r.msg)
+	l.dead += r.tombstones()
 	l.records[r.Key] = r
 	if r.Sequence >= l.highest {
 		l.highest, l.claim = r.Sequence, r.claim

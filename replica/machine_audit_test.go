@@ -13,7 +13,7 @@ import (
 )
 
 // check states what holds at every moment: nothing is shown older than it was shown before, nothing is called
-// absent that its origin has not deleted, and no withdrawal is forgotten.
+// absent, or vanishes, that its origin has not deleted, and no withdrawal is forgotten.
 func (m *machine) check(t *rapid.T) {
 	for _, c := range append(slices.Clone(m.clusters), m.observer) {
 		for _, o := range m.clusters {
@@ -42,6 +42,9 @@ func (m *machine) checkKey(t *rapid.T, c, o *cluster, name string) {
 	absent := c.replica.Absent(rule(name), o.id)
 	if seen && o.deaths[name] <= last.deaths && absent {
 		t.Fatalf("%s calls %s of %s absent, which was not deleted", c.id, name, o.id)
+	}
+	if seen && o.deaths[name] <= last.deaths && shown < 0 && c != m.observer && c.replica.state.origin(o.id).forgotten == 0 {
+		t.Fatalf("%s does not show %s of %s any more, which was not deleted", c.id, name, o.id)
 	}
 	kept := c.kept[key] != "" && c.kept[key] == o.retired[name]
 	if kept && (absent || shown < 0 && c != m.observer) { // who has no room may let go, and says nothing then

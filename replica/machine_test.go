@@ -325,6 +325,23 @@ func (m *machine) reopen(t *rapid.T, i int) bool {
 	return true
 }
 
+// collect is what an agent does about its tombstones.
+func (m *machine) collect(t *rapid.T, i int) {
+	c := m.clusters[i]
+	if !c.replica.Overgrown(0) {
+		return
+	}
+	c.epoch++
+	msgs, err := c.replica.Reopen(c.epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.replica.own().layer(c.epoch).dead > 0 {
+		t.Fatalf("%s has tombstones after it collected them", c.id)
+	}
+	m.broadcast(i, msgs...)
+}
+
 func (m *machine) cluster(t *rapid.T) int {
 	return rapid.IntRange(0, len(m.clusters)-1).Draw(t, "cluster")
 }
@@ -332,15 +349,24 @@ func (m *machine) cluster(t *rapid.T) int {
 func (m *machine) actions() map[string]func(*rapid.T) {
 	names := rapid.SampledFrom([]string{"p", "q", "r"})
 	deliver := func(t *rapid.T, keep bool) {
-		if len(m.flying) == 0 {
-			return
+		for range rapid.IntRange(1, 20).Draw(t, "packets") {
+			if len(m.flying) == 0 {
+				return
+			}
+			at := rapid.IntRange(0, len(m.flying)-1).Draw(t, "packet")
+			p := m.flying[at]
+			if !keep {
+				m.flying = slices.Delete(m.flying, at, at+1)
+			}
+			m.deliver(t, p)
 		}
-		at := rapid.IntRange(0, len(m.flying)-1).Draw(t, "packet")
-		p := m.flying[at]
-		if !keep {
-			m.flying = slices.Delete(m.flying, at, at+1)
+	}
+	existing := func(t *rapid.T, c *cluster) (string, object) {
+		if len(c.api) == 0 {
+			return "", object{}
 		}
-		m.deliver(t, p)
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(c.api))).Draw(t, "name")
+		return name, c.api[name]
 	}
 	write := func(t *rapid.T, i int, name string) {
 		c := m.clusters[i]
@@ -371,9 +397,9 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 			checkInvariants(t, m.observer.replica.state)
 		},
 		"delete": func(t *rapid.T) {
-			i, name := m.cluster(t), names.Draw(t, "name")
+			i := m.cluster(t)
 			c := m.clusters[i]
-			if o, ok := c.api[name]; ok {
+			if name, o := existing(t, c); name != "" {
 				c.deaths[name]++
 				c.stale[name] = c.stale[name] || o.withdrawn
 				delete(c.api, name)
@@ -381,12 +407,11 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"withdraw": func(t *rapid.T) {
-			i, name := m.cluster(t), names.Draw(t, "name")
-			if o, ok := m.clusters[i].api[name]; ok {
+			i := m.cluster(t)
+			c := m.clusters[i]
+			if name, o := existing(t, c); name != "" {
 				o.withdrawn = true
-				m.clusters[i].stale[name] = true
-				m.clusters[i].retired[name] = o.payload
-				m.clusters[i].api[name] = o
+				c.stale[name], c.retired[name], c.api[name] = true, o.payload, o
 				m.announce(t, i, name)
 			}
 		},
@@ -400,12 +425,13 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 			m.cut[[2]int{i, j}] = true
 			m.cut[[2]int{j, i}] = rapid.Bool().Draw(t, "both ways")
 		},
-		"heal":   func(*rapid.T) { clear(m.cut) },
-		"sync":   func(t *rapid.T) { m.sync(t, m.cluster(t), m.cluster(t)) },
-		"finish": func(t *rapid.T) { m.finish(t, m.cluster(t)) },
-		"reopen": func(t *rapid.T) { m.reopen(t, m.cluster(t)) },
-		"commit": func(t *rapid.T) { m.commit(t, rapid.IntRange(1, 9).Draw(t, "operations")) },
-		"crash":  m.crash,
+		"heal":    func(*rapid.T) { clear(m.cut) },
+		"sync":    func(t *rapid.T) { m.sync(t, m.cluster(t), m.cluster(t)) },
+		"finish":  func(t *rapid.T) { m.finish(t, m.cluster(t)) },
+		"reopen":  func(t *rapid.T) { m.reopen(t, m.cluster(t)) },
+		"collect": func(t *rapid.T) { m.collect(t, m.cluster(t)) },
+		"commit":  func(t *rapid.T) { m.commit(t, rapid.IntRange(1, 9).Draw(t, "operations")) },
+		"crash":   m.crash,
 		"snapshot": func(t *rapid.T) {
 			c := m.clusters[disked]
 			c.shot, c.log.durable = snapshotOf(t, c.replica), nil

@@ -109,7 +109,14 @@ func (a *author) complete() [][]byte {
 	return [][]byte{h.msg}
 }
 
-// reopen announces everything again in a higher epoch: the Cluster entry first, then in
+// overgrown says that there are more tombstones than keep, and than other entries: so announcing those again
+// costs less than the deletions did.
+func (a *author) overgrown(keep int) bool {
+	l := a.layer()
+	return a.seen == 0 && l.epoch == a.origin().completed && l.dead > keep && 2*l.dead > len(l.records)
+}
+
+// reopen announces everything again in a higher epoch, but tombstones: the Cluster entry first, then in
 // the order of the old numbers.
 func (a *author) reopen(epoch uint64) ([][]byte, error) {
 	if epoch <= a.epoch || epoch <= a.seen || epoch > maxNumber {

@@ -147,6 +147,14 @@ func (r *Replica) Reopen(epoch uint64) ([][]byte, error) {
 	return r.say(msgs), err
 }
 
+// Overgrown says that our epoch has more than keep tombstones, and more than other entries. [Replica.Reopen] frees them,
+// at every member that proves the new epoch to be complete; whoever was away for however long proves it then.
+func (r *Replica) Overgrown(keep int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.author != nil && r.author.overgrown(keep)
+}
+
 // OwnEpochSeen returns the highest own epoch that a peer has shown, validly signed, at or
 // above our position; 0 is none. Who sees one opens a higher epoch with [Replica.Reopen].
 // Having to do so again and again means that a clone runs.

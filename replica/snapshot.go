@@ -313,6 +313,7 @@ func (l *layer) read(origin string, msg []byte) error {
 		r := m.entry
 		l.set.add(r.id)
 		l.size += len(r.msg)
+		l.dead += r.tombstones()
 		l.records[r.Key] = r
 		return nil
 	}

@@ -192,13 +192,14 @@ func checkInvariants(t fatal, s *State) {
 				t.Fatalf("epoch %d: proven %d, frontier %d, highest %d", l.epoch, l.proven, l.frontier, l.highest)
 			}
 			var want set
-			size := 0
+			size, dead := 0, 0
 			for _, r := range l.records {
 				want.add(r.id)
 				size += len(r.msg)
+				dead += r.tombstones()
 			}
-			if want != l.set || size != l.size {
-				t.Fatalf("epoch %d: set or size is not that of the records", l.epoch)
+			if want != l.set || size != l.size || dead != l.dead {
+				t.Fatalf("epoch %d: set, size or tombstones are not that of the records", l.epoch)
 			}
 			for n := range maps.Keys(l.pending) {
 				if n <= l.frontier {
