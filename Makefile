@@ -142,6 +142,10 @@ sim: ## simulate many agents in virtual time, and SEEDS (1000) runs of the repli
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim/...
 	CGO_ENABLED=0 $(GO) test ./replica -count=1 -timeout=4h -run='^TestMachine$$' -rapid.checks=$(SEEDS) -rapid.steps=60
 
+.PHONY: sim-mutants
+sim-mutants: ## break the replica and the mesh on purpose, a line at a time, and say which test notices (10 minutes)
+	CGO_ENABLED=0 $(GO) run ./e2e/sim/mutants
+
 .PHONY: sim-scale
 sim-scale: ## measure groups of up to 500 agents and write docs/scale.md (up to 20 minutes)
 	CGO_ENABLED=0 $(GO) test ./e2e/sim/scale -count=1 -v -timeout=90m -run='^TestScale$$' \

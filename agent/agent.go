@@ -105,8 +105,9 @@ type session struct {
 	tells        *loop[string]      // members to be told of removals
 	chores       *loop[chore]       // what the agent does for itself
 
-	reopening  sync.Mutex // from seeing an unknown epoch of this cluster to having opened one after it
-	publishing sync.Mutex // from reading an object to handing it to the replica
+	reopening  sync.Mutex  // from seeing an unknown epoch of this cluster to having opened one after it
+	clock      issuerClock // of the local API server
+	publishing sync.Mutex  // from reading an object to handing it to the replica
 
 	refusedMu sync.Mutex
 	refused   map[refusal]entryNumber // what was reported as refused last

@@ -26,6 +26,7 @@ const (
 	choreAddress   chore = "address of the mesh"
 	choreRemovals  chore = "removals"
 	choreDepart    chore = "end of the membership"
+	choreCollect   chore = "collection of tombstones"
 )
 
 func (s *session) doChore(ctx context.Context, c chore) error {
@@ -62,6 +63,8 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 		return unhurried(ctx, s.carryOut)
 	case choreDepart:
 		return s.depart(ctx)
+	case choreCollect:
+		return s.collect(ctx)
 	}
 	return nil
 }

@@ -56,6 +56,9 @@ type Options struct {
 	// CoreResourceSource makes the agent publish its own rules and features; without it the cluster
 	// only receives.
 	CoreResourceSource bool
+	// Tombstones is how many deleted objects of its own the agent remembers at least, before it announces what it has
+	// anew and forgets them.
+	Tombstones int
 	// Workers is how many copies are written at the same time.
 	Workers int
 	// KubeAPIQPS is how many requests a second the agent sends to one API server, its own or a peer's; up to
@@ -121,6 +124,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Workers < 1 || o.Workers > 256 {
 		bad("workers", "%d is not between 1 and 256", o.Workers)
+	}
+	if o.Tombstones < 0 {
+		bad("tombstones", "%d is below 0; 1000 is the default", o.Tombstones)
 	}
 	if o.KubeAPIQPS < 0 {
 		bad("kube-api-qps", "%d is below 0; 0 means no limit", o.KubeAPIQPS)

@@ -152,7 +152,7 @@ func (s *session) ensureBootstrapLocked(ctx context.Context) (next time.Duration
 		return 0, s.problems.set(problemCredential, fmt.Errorf("the credential of this cluster: Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType))
 	default:
 		if _, err := kube.ParseKubeconfig(have.Data[v1alpha1.SecretKubeconfigKey]); err == nil {
-			if left := renewIn(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 && !s.reissue.Load() {
+			if left := s.clock.renewIn(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 && !s.reissue.Load() {
 				s.ownExpires(have.Data[v1alpha1.SecretKubeconfigKey])
 				return left, s.problems.set(problemCredential, nil)
 			}
@@ -162,6 +162,7 @@ func (s *session) ensureBootstrapLocked(ctx context.Context) (next time.Duration
 	if err != nil {
 		return 0, s.problems.set(problemCredential, fmt.Errorf("issue the credential that peers are given: %w", err))
 	}
+	s.clock.issued(credential.Kubeconfig)
 	err = applySecret(ctx, s.client, &kube.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name.Name, Namespace: name.Namespace, Labels: managedLabels()},
 		Type:       v1alpha1.SecretType,
@@ -172,7 +173,7 @@ func (s *session) ensureBootstrapLocked(ctx context.Context) (next time.Duration
 	}
 	s.reissue.Store(false)
 	s.ownExpires(credential.Kubeconfig)
-	return max(renewIn(credential.Kubeconfig), 1), s.problems.set(problemCredential, nil)
+	return max(s.clock.renewIn(credential.Kubeconfig), 1), s.problems.set(problemCredential, nil)
 }
 
 // ownExpires remembers, for the metrics, how long the credential lives that peers are given.

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -74,6 +72,7 @@ type peerLink struct {
 	tries       int
 	forbidden   time.Time       // since when an API server that let us in before forbids it
 	positions   *kube.Positions // outlive the connections
+	clock       issuerClock     // of the peer's API server
 }
 
 // linkInputs are what a connection is made of, beside the credential; when one changes it is made anew.
@@ -102,7 +101,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	}
 	same := l.source != nil && reflect.DeepEqual(in, l.used)
 	issued := s.peers.look(l.id).issued
-	if left := renewIn(l.kubeconfig); same && issued && left > 0 && !l.source.troubled.Load() {
+	if left := l.clock.renewIn(l.kubeconfig); same && issued && left > 0 && !l.source.troubled.Load() {
 		return left, nil
 	}
 	kubeconfig, issued, err := l.credential(ctx, in)
@@ -123,7 +122,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	}
 	s.peers.report(l.id, accessReady, "")
 	s.offer(l.id, l.source)
-	if left := renewIn(kubeconfig); issued && left > 0 {
+	if left := l.clock.renewIn(kubeconfig); issued && left > 0 {
 		l.tries = 0
 		return left, nil
 	}
@@ -216,7 +215,7 @@ func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []
 	if bytes.Equal(kept, l.rejected) {
 		kept = nil // it was tried and is not accepted any more
 	}
-	if kept != nil && renewIn(kept) > 0 {
+	if kept != nil && l.clock.renewIn(kept) > 0 {
 		return kept, true, nil
 	}
 	fresh, err := l.ask(ctx)
@@ -226,7 +225,7 @@ func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []
 	if fresh != nil {
 		return fresh, true, nil
 	}
-	if kept != nil && !expired(kept) {
+	if kept != nil && !l.clock.expired(kept) {
 		return kept, true, nil
 	}
 	pasted, err := l.pasted(ctx, in)
@@ -256,6 +255,7 @@ func (l *peerLink) ask(ctx context.Context) ([]byte, error) {
 	if _, err := kube.ParseKubeconfig(issued); err != nil {
 		return nil, &accessError{accessInvalid, fmt.Errorf("the credential that its agent issued: %w", err)}
 	}
+	l.clock.issued(issued)
 	if err := s.private.recordCredential(ctx, l.id, issued); err != nil {
 		return nil, &accessError{accessPending, err}
 	}
@@ -339,25 +339,6 @@ func (l *peerLink) drop() {
 		l.source.client.Close()
 	}
 	l.source, l.kubeconfig, l.used = nil, nil, linkInputs{}
-}
-
-// renewIn is how long a kubeconfig may be used before it should be renewed, when a fifth of its life is left,
-// or a little more, so that what was issued together is not renewed together; 0 or less means now. One whose
-// life cannot be told is used until it is refused.
-func renewIn(kubeconfig []byte) time.Duration {
-	from, until, ok := kube.KubeconfigValidity(kubeconfig)
-	if !ok {
-		return untilWoken
-	}
-	life := until.Sub(from)
-	spread := time.Duration(float64(life) / 20 * float64(crc32.ChecksumIEEE(kubeconfig)) / math.MaxUint32)
-	return time.Until(until.Add(-life/5 - spread))
-}
-
-// expired tells a kubeconfig that cannot be accepted any more.
-func expired(kubeconfig []byte) bool {
-	_, until, ok := kube.KubeconfigValidity(kubeconfig)
-	return ok && time.Now().After(until)
 }
 
 // accessError says in which way access failed.

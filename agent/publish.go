@@ -125,6 +125,30 @@ func (s *session) publishLocal(ctx context.Context, key replica.Key) error {
 		return err
 	}
 	s.mesh.Broadcast(messages...)
+	if status == replica.Deleted && s.replica.Overgrown(s.options.Tombstones) {
+		s.chores.add(choreCollect)
+	}
+	return nil
+}
+
+// collect frees the tombstones of this cluster, by announcing what it has in a new epoch, which is recorded first: a
+// crash in between costs a number.
+func (s *session) collect(ctx context.Context) error {
+	s.reopening.Lock()
+	defer s.reopening.Unlock()
+	if s.restore.isFrozen() || !s.replica.Overgrown(s.options.Tombstones) {
+		return nil
+	}
+	epoch, err := s.private.openEpoch(ctx, s.replica.LastEpoch())
+	if err != nil {
+		return err
+	}
+	s.log.Info("many objects of this cluster were deleted: announcing the others in a new epoch", "epoch", epoch)
+	messages, err := s.replica.Reopen(epoch)
+	if err != nil {
+		return fmt.Errorf("open epoch %d: %w", epoch, err)
+	}
+	s.mesh.Broadcast(messages...)
 	return nil
 }
 

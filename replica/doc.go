@@ -46,6 +46,11 @@
 // repeat is absent and freed, except withdrawn entries: they survive, because their
 // origin may have forgotten them while their copies live on.
 //
+// That is also how tombstones end: an origin that has more of them than it should, and than other entries,
+// announces these in the next epoch ([Replica.Overgrown], [Replica.Reopen]). Who was away, for however long,
+// proves the newest epoch when it is back, and drops what is not in it. So nothing depends on when a
+// tombstone was collected, nor on any clock.
+//
 // # Removals
 //
 // A removal says that a key does not speak for its cluster any more. It is signed by the member that

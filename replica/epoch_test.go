@@ -6,6 +6,7 @@ package replica
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -158,15 +159,25 @@ func TestEpochsBeyondMemoryAreNotProof(t *testing.T) {
 			merge(t, b, a.Complete()...)
 		}
 	}
-	if diff := cmp.Diff([]string{"p=x", "t=x", "u=x"}, payloads(b, "a")); diff != "" {
+	if diff := cmp.Diff([]string{"p=x", "q=x", "r=x", "s=x", "t=x", "u=x"}, payloads(b, "a")); diff != "" {
 		t.Error(diff)
 	}
 	if b.Absent(rule("q"), "a") {
 		t.Error("an entry that was let go counts as absent")
 	}
-	a := newReplica(t, "a", 9)
+	// What was seen is not shown older, and a withdrawal outlives its epoch.
+	a := newReplica(t, "a", 7)
+	merge(t, b, publish(t, a, rule("p"), Live, "y")...)
+	merge(t, b, publish(t, a, rule("retired"), Withdrawn, "y")...)
+	for epoch := range uint64(3) {
+		merge(t, b, publish(t, newReplica(t, "a", epoch+8), rule("v"), Live, "x")...)
+	}
+	if diff := cmp.Diff([]string{"p=y", "q=x", "r=x", "(retired=y)", "s=x", "t=x", "u=x", "v=x"}, payloads(b, "a")); diff != "" {
+		t.Error(diff)
+	}
+	a = newReplica(t, "a", 20)
 	merge(t, b, a.Complete()...)
-	if !b.Absent(rule("q"), "a") || len(payloads(b, "a")) != 0 {
+	if !b.Absent(rule("q"), "a") || !slices.Equal(payloads(b, "a"), []string{"(retired=y)"}) {
 		t.Error("after an epoch completed with nothing in it")
 	}
 }

@@ -17,8 +17,6 @@ type Head struct {
 	// Epoch and Sequence are the last number given out. Sequence is 0 in an epoch that
 	// was opened and completed with nothing in it.
 	Epoch, Sequence uint64
-	// Floor is the sequence at or below which tombstones may be gone.
-	Floor uint64
 	// Complete says that the whole set had been announced in this epoch once the number
 	// Announced was given out. Both stay as they are for the rest of the epoch, so that a
 	// newer head proves no less than an older one.
@@ -42,8 +40,7 @@ func (h *headRecord) supersedes(o *headRecord) bool {
 }
 
 func (h *headRecord) compareNumber(o *headRecord) int {
-	return cmp.Or(cmp.Compare(h.Sequence, o.Sequence), cmp.Compare(h.Floor, o.Floor),
-		cmp.Compare(flag(h.Complete), flag(o.Complete)))
+	return cmp.Or(cmp.Compare(h.Sequence, o.Sequence), cmp.Compare(flag(h.Complete), flag(o.Complete)))
 }
 
 // Fields of a head's core. The set travels beside the core, as in an entry.
@@ -51,7 +48,7 @@ const (
 	headOrigin protowire.Number = iota + 1
 	headEpoch
 	headSequence
-	headFloor
+	_ // has never been sent
 	headComplete
 	headAnnounced
 )
@@ -60,7 +57,6 @@ func encodeHead(h *Head) []byte {
 	b := appendBytes(nil, headOrigin, []byte(h.Origin))
 	b = appendUint(b, headEpoch, h.Epoch)
 	b = appendUint(b, headSequence, h.Sequence)
-	b = appendUint(b, headFloor, h.Floor)
 	b = appendUint(b, headComplete, flag(h.Complete))
 	return appendUint(b, headAnnounced, h.Announced)
 }
@@ -68,7 +64,7 @@ func encodeHead(h *Head) []byte {
 func decodeHead(core []byte) (Head, error) {
 	r := reader{rest: core}
 	origin := r.bytes(headOrigin, MaxOrigin)
-	h := Head{Epoch: r.uint(headEpoch), Sequence: r.uint(headSequence), Floor: r.uint(headFloor)}
+	h := Head{Epoch: r.uint(headEpoch), Sequence: r.uint(headSequence)}
 	complete := r.uint(headComplete)
 	h.Announced = r.uint(headAnnounced)
 	if err := r.done(); err != nil {
@@ -78,7 +74,7 @@ func decodeHead(core []byte) (Head, error) {
 	switch {
 	case !validOrigin(h.Origin):
 		return Head{}, fmt.Errorf("%w: origin", ErrMalformed)
-	case h.Epoch < 1 || h.Epoch > maxNumber || h.Sequence > maxNumber || h.Floor > h.Sequence:
+	case h.Epoch < 1 || h.Epoch > maxNumber || h.Sequence > maxNumber:
 		return Head{}, fmt.Errorf("%w: number", ErrMalformed)
 	case complete > 1 || h.Announced > h.Sequence || !h.Complete && h.Announced > 0:
 		return Head{}, fmt.Errorf("%w: completeness mark", ErrMalformed)

@@ -101,6 +101,9 @@ func (o *origin) room(l *layer, r, held *record) error {
 
 // makeRoom lets epochs go that were opened before epoch and not completed.
 func (o *origin) makeRoom(epoch uint64, size int) {
+	if size > o.free() {
+		o.unpass()
+	}
 	for size > o.free() {
 		oldest := o.oldestOpen()
 		if oldest >= len(o.layers) || o.layers[oldest].epoch >= epoch {

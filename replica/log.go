@@ -89,7 +89,7 @@ func (s *State) draft() *State {
 		return d
 	}
 	c := *o
-	c.state, c.summary, c.withdrawn = d, nil, maps.Clone(o.withdrawn)
+	c.state, c.summary, c.withdrawn, c.passed = d, nil, maps.Clone(o.withdrawn), maps.Clone(o.passed)
 	c.layers = make([]*layer, 0, len(o.layers))
 	for _, l := range o.layers {
 		layer := *l

@@ -86,7 +86,7 @@ func (a *author) head() *headRecord {
 	l := a.layer()
 	h := Head{Origin: a.state.self, Epoch: a.epoch, Sequence: l.highest, Set: l.set.sum()}
 	if l.head != nil {
-		h.Floor, h.Complete, h.Announced = l.head.Floor, l.head.Complete, l.head.Announced
+		h.Complete, h.Announced = l.head.Complete, l.head.Announced
 		if l.head.Head == h {
 			return l.head
 		}

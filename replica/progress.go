@@ -3,7 +3,10 @@
 
 package replica
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Progress says how much of an origin is held.
 type Progress struct {
@@ -97,8 +100,9 @@ func (r *Replica) Clones() []Clone {
 
 // inForce lists the effective record of each key, unordered.
 func (o *origin) inForce() []*record {
-	if len(o.layers) == 1 && len(o.withdrawn) == 0 {
+	if len(o.layers) == 1 && len(o.withdrawn) == 0 && len(o.passed) == 0 {
 		return o.all()
 	}
-	return slices.DeleteFunc(o.all(), func(r *record) bool { return o.effective(r.Key) != r })
+	all := slices.AppendSeq(o.all(), maps.Values(o.passed))
+	return slices.DeleteFunc(all, func(r *record) bool { return o.effective(r.Key) != r })
 }

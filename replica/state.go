@@ -42,16 +42,18 @@ type State struct {
 // origin is what is held of one origin.
 //
 // Invariants: layers ascend and have no epoch below completed; withdrawn holds entries of
-// lower epochs whose keys the completed layer does not have.
+// lower epochs whose keys the completed layer does not have; passed holds entries of epochs above completed and
+// below those of the other layers.
 type origin struct {
 	id         string
 	state      *State
 	limits     Limits
 	layers     []*layer
 	withdrawn  map[Key]*record
-	kept       int    // bytes of withdrawn
-	completed  uint64 // epoch whose announcement is proven; 0 is none
-	forgotten  uint64 // newest epoch above completed of which something was let go
+	passed     map[Key]*record // in force with epochs that made room for newer ones: shown, and not told to others
+	kept       int             // bytes of withdrawn and passed
+	completed  uint64          // epoch whose announcement is proven; 0 is none
+	forgotten  uint64          // newest epoch above completed of which something was let go
 	clone      *Clone
 	mismatches uint64
 	counted    int      // bytes in the state's total
@@ -121,6 +123,7 @@ func (o *origin) open(epoch uint64) *layer {
 		return l
 	}
 	if len(o.layers) >= maxLayers {
+		o.pass(o.layers[o.oldestOpen()])
 		o.drop(o.oldestOpen())
 	}
 	l := newLayer(epoch)
@@ -134,6 +137,32 @@ func (o *origin) open(epoch uint64) *layer {
 	return l
 }
 
+// pass remembers what was in force with a layer that is let go: what is older must not be shown instead, and a
+// withdrawal is to outlive its epoch.
+func (o *origin) pass(l *layer) {
+	if o.passed == nil {
+		o.passed = make(map[Key]*record)
+	}
+	for key, r := range l.records {
+		held := o.passed[key]
+		if held == nil && len(o.passed) >= o.limits.Entries {
+			continue
+		}
+		if o.kept += len(r.msg); held != nil {
+			o.kept -= len(held.msg)
+		}
+		o.passed[key] = r
+	}
+}
+
+// unpass forgets what was passed.
+func (o *origin) unpass() {
+	for _, r := range o.passed {
+		o.kept -= len(r.msg)
+	}
+	o.passed = nil
+}
+
 // drop lets a layer go.
 func (o *origin) drop(index int) {
 	o.forgotten = max(o.forgotten, o.layers[index].epoch)
@@ -143,10 +172,17 @@ func (o *origin) drop(index int) {
 
 // effective is the record in force for a key: the highest number held.
 func (o *origin) effective(key Key) *record {
+	passed := o.passed[key]
 	for _, l := range slices.Backward(o.layers) {
+		if passed != nil && passed.Epoch > l.epoch {
+			return passed
+		}
 		if r := l.records[key]; r != nil {
 			return r
 		}
+	}
+	if passed != nil {
+		return passed
 	}
 	return o.withdrawn[key]
 }
@@ -297,18 +333,19 @@ func (o *origin) settle(l *layer, behind bool, out outcome) outcome {
 func (o *origin) complete(base *layer) []Change {
 	lower := slices.Index(o.layers, base)
 	before := make(map[Key]*record)
+	ended := slices.Collect(maps.Values(o.passed))
 	for _, l := range o.layers[:lower] {
-		for key := range l.records {
-			before[key] = o.effective(key)
-		}
+		ended = slices.AppendSeq(ended, maps.Values(l.records))
+	}
+	for _, r := range ended {
+		before[r.Key] = o.effective(r.Key)
 	}
 	o.completed, o.need = base.epoch, 0
-	ended := slices.Clone(o.layers[:lower])
+	o.unpass()
 	o.layers = slices.Delete(o.layers, 0, lower)
-	for _, l := range ended {
-		for _, r := range inOrder(l.records) {
-			o.keep(r)
-		}
+	slices.SortFunc(ended, (*record).compareNumber) // so that what finds no room is the same everywhere
+	for _, r := range ended {
+		o.keep(r)
 	}
 	o.summary = nil
 	for key := range base.records {
@@ -325,11 +362,6 @@ func (o *origin) complete(base *layer) []Change {
 	}
 	slices.SortFunc(changes, func(a, b Change) int { return a.Key.compare(b.Key) })
 	return append(changes, Change{Origin: o.id})
-}
-
-// inOrder lists records by number, so that what finds no room is the same everywhere.
-func inOrder(records map[Key]*record) []*record {
-	return slices.SortedFunc(maps.Values(records), (*record).compareNumber)
 }
 
 func (o *origin) reportClone(epoch, sequence uint64) {

@@ -214,8 +214,14 @@ func checkInvariants(t fatal, s *State) {
 				t.Fatalf("%v is kept as withdrawn", key)
 			}
 		}
+		for key, r := range o.passed {
+			kept += len(r.msg)
+			if r.Epoch <= o.completed || o.layer(r.Epoch) != nil {
+				t.Fatalf("%v is kept as passed", key)
+			}
+		}
 		if kept != o.kept {
-			t.Fatalf("%d bytes are kept as withdrawn, counted as %d", kept, o.kept)
+			t.Fatalf("%d bytes are kept, counted as %d", kept, o.kept)
 		}
 		if o.id != s.self {
 			total += o.used()

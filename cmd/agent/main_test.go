@@ -48,6 +48,7 @@ func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
 		"same port twice":      {args: []string{"run", "--mesh-listen", ":7000", "--http-listen", ":7000"}, code: exitUsage, want: "--http-listen"},
 		"endpoint":             {args: []string{"run", "--apiserver-endpoint", "10.0.0.1:6443"}, code: exitUsage, want: "--apiserver-endpoint"},
 		"workers":              {args: []string{"run", "--workers", "0"}, code: exitUsage, want: "--workers"},
+		"tombstones below 0":   {args: []string{"run", "--tombstones", "-1"}, code: exitUsage, want: "--tombstones"},
 		"requests below 0":     {args: []string{"run", "--kube-api-qps", "-1"}, code: exitUsage, want: "--kube-api-qps"},
 		"workers, text":        {args: []string{"run", "--workers", "many"}, code: exitUsage, want: "workers"},
 		"environment":          {args: []string{"run"}, env: map[string]string{"ROSTER_LOG_LEVEL": "loud"}, code: exitUsage, want: "--log-level"},

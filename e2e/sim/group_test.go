@@ -207,6 +207,19 @@ func (a *agent) chores(ctx context.Context) {
 	}
 }
 
+// collect frees the tombstones of the agent when there are more of them than of anything else.
+func (a *agent) collect() {
+	if !a.replica.Overgrown(0) {
+		return
+	}
+	a.epoch++
+	msgs, err := a.replica.Reopen(a.epoch)
+	if err != nil {
+		a.group.t.Errorf("%s: %v", a.id, err)
+	}
+	a.mesh.Broadcast(msgs...)
+}
+
 // publish says what the truth is about one key.
 func (a *agent) publish(key replica.Key) {
 	a.mu.Lock()

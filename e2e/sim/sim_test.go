@@ -133,6 +133,50 @@ func TestStorm(t *testing.T) {
 	})
 }
 
+// TestAway cuts a member off, as one that is stopped in its tracks, until its peers have collected every tombstone of
+// what it still holds; one of them has lost its disk since. Hours pass on all clocks. When it is back nothing is
+// resurrected, what lives stays, and what it did itself meanwhile counts.
+func TestAway(t *testing.T) {
+	bubble(t, 5, 20*time.Millisecond, func(t *testing.T, g *group) {
+		g.await(2*time.Minute, "the group forms", formed(g.agents...))
+		away, others := g.agents[2], slices.Delete(slices.Clone(g.agents), 2, 3)
+		g.network.Isolate(away.id)
+		for _, a := range g.agents {
+			a.remove(a.rule("goes"))
+			a.withdraw(a.rule("retires"))
+			a.remove(a.rule("returns"))
+			a.update(a.rule("changes"))
+		}
+		for hour := range 6 {
+			time.Sleep(time.Hour)
+			for _, a := range others {
+				name := a.rule(fmt.Sprint("short-lived-", hour))
+				a.update(name)
+				a.remove(name)
+				a.collect()
+			}
+			if hour == 3 {
+				others[1].kill(true)
+				others[1].start(others[1].epoch + 1)
+				g.network.HealAll()
+				g.network.Isolate(away.id)
+			}
+		}
+		for _, a := range others {
+			a.update(a.rule("returns"))
+		}
+		g.await(time.Minute, "the others agree", formed(others...))
+		for _, a := range others {
+			if n := a.replica.Stats().Tombstones; n > len(others)*8 {
+				t.Errorf("%s holds %d tombstones", a.id, n)
+			}
+		}
+		g.network.HealAll()
+		g.await(5*time.Minute, "all agree", formed(g.agents...))
+		g.audit(g.agents...)
+	})
+}
+
 // TestBurst changes 10,000 objects at one origin, and looks what they cost.
 func TestBurst(t *testing.T) {
 	const objects = 10_000

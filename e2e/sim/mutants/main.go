@@ -9,6 +9,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -18,7 +19,39 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
+
+//go:embed mutants.txt
+var catalogue string
+
+// mutant is a line of a file and what it becomes.
+type mutant struct{ name, file, line, becomes string }
+
+// mutants reads the catalogue, whose first lines say how it is written.
+func mutants() (all []mutant) {
+	for block := range strings.SplitSeq(catalogue, "\n\n") {
+		var m mutant
+		var out, in []string
+		for line := range strings.Lines(block) {
+			line = strings.TrimSuffix(line, "\n")
+			switch line[:min(1, len(line))] {
+			case "#":
+				m.name = line[2:]
+			case "=":
+				m.file = line[2:]
+			case "-":
+				out = append(out, line[1:])
+			case "+":
+				in = append(in, line[1:])
+			}
+		}
+		if m.line, m.becomes = strings.Join(out, "\n"), strings.Join(in, "\n"); m.name != "" {
+			all = append(all, m)
+		}
+	}
+	return all
+}
 
 func main() {
 	checks := flag.Int("checks", 300, "runs of the state machine for each mutant")
@@ -43,7 +76,7 @@ func run(ctx context.Context, checks int, only string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	tried, byMachine, survivors := 0, 0, []string(nil)
-	for _, m := range mutants {
+	for _, m := range mutants() {
 		if !chosen.MatchString(m.name) {
 			continue
 		}
