@@ -17,6 +17,7 @@ import (
 const (
 	maxDigest        = 2 << 20
 	maxDigestOrigins = 8192
+	maxLayerDigest   = 256 // 60 today
 )
 
 // digest says, per origin, what its sender holds. On the wire it opens with a hash of
@@ -229,7 +230,7 @@ func decodeDigest(b []byte) (digest, error) {
 		d.origins = append(d.origins, o)
 	}
 	d.takeRemovals(&r)
-	if err := r.done(); err != nil {
+	if err := r.end(digestRemovals); err != nil {
 		return digest{}, err
 	}
 	if d.hash != d.contents() {
@@ -243,7 +244,7 @@ func decodeOriginDigest(b []byte) (originDigest, error) {
 	o := originDigest{origin: string(r.bytes(originID, MaxOrigin)), completed: r.uint(originCompleted)}
 	r.fixed(originHeld, o.held[:])
 	for r.err == nil {
-		c := r.bytes(originLayer, 64)
+		c := r.bytes(originLayer, maxLayerDigest)
 		if c == nil {
 			break
 		}
@@ -259,7 +260,7 @@ func decodeOriginDigest(b []byte) (originDigest, error) {
 	}
 	full := r.uint(originFull)
 	o.full = full == 1
-	if err := r.done(); err != nil {
+	if err := r.end(originFull); err != nil {
 		return originDigest{}, err
 	}
 	if !validOrigin(o.origin) || len(o.layers) == 0 || o.completed > maxNumber || full > 1 {
@@ -273,7 +274,7 @@ func decodeLayerDigest(b []byte) (layerDigest, error) {
 	l := layerDigest{epoch: r.uint(layerEpoch), frontier: r.uint(layerFrontier), highest: r.uint(layerHighest)}
 	head := r.bytes(layerHead, len(l.head))
 	d := r.uint(layerDoubt)
-	if err := r.done(); err != nil {
+	if err := r.end(layerDoubt); err != nil {
 		return layerDigest{}, err
 	}
 	copy(l.head[:], head)

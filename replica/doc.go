@@ -103,6 +103,20 @@
 // concurrent use, checks signatures and tells its subscriber what to read again. Messages
 // come from hostile peers: sizes are bounded before anything is allocated, one origin's
 // share of memory and that of all together are bounded by [Limits], and there is one
-// encoding only of each message (protobuf wire format; unknown, repeated or misplaced
-// fields are refused).
+// encoding only of each message (protobuf wire format; repeated or misplaced fields are refused).
+//
+// # Later versions
+//
+// Members of several versions form one group while it is upgraded. So that a version can say more than the
+// one before:
+//
+//   - The cores of entries, heads and removals, and digests with their parts, may have further fields behind those that
+//     a reader knows; it steps over them. What is signed is kept and passed on verbatim, with those
+//     fields, and its hash covers them.
+//   - What is around a core is not signed: a field there would be whoever's passes it on. It stays as it is.
+//   - The hash that opens a digest is over what the first version put there, for ever: members compare it. What is
+//     held beyond that is compared by a hash in a further field.
+//   - A new kind of entry is held and forwarded by members that do not know it, up to 15. Another status, or a message
+//     that is no entry, head or removal, is refused by them; so it is sent only to whoever says in a
+//     further field of its digest that it knows what that is.
 package replica

@@ -136,7 +136,7 @@ func decodeEntry(core []byte) (Entry, error) {
 	status := r.uint(entryStatus)
 	e.PublicKey = r.bytes(entryPublicKey, ed25519.PublicKeySize)
 	e.Payload = r.bytes(entryPayload, MaxPayload)
-	if err := r.done(); err != nil {
+	if err := r.end(entryPayload); err != nil {
 		return Entry{}, err
 	}
 	if kind > maxKind || status > uint64(Deleted) {

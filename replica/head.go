@@ -67,7 +67,7 @@ func decodeHead(core []byte) (Head, error) {
 	h := Head{Epoch: r.uint(headEpoch), Sequence: r.uint(headSequence)}
 	complete := r.uint(headComplete)
 	h.Announced = r.uint(headAnnounced)
-	if err := r.done(); err != nil {
+	if err := r.end(headAnnounced); err != nil {
 		return Head{}, err
 	}
 	h.Origin, h.Complete = string(origin), complete == 1

@@ -119,7 +119,7 @@ func decodeRemoval(msg, core, signature []byte) (*removalRecord, error) {
 	out.ByKey = r.bytes(removalByKey, ed25519.PublicKeySize)
 	out.Name, out.ByName = string(r.bytes(removalName, MaxName)), string(r.bytes(removalByName, MaxName))
 	at := r.uint(removalTime)
-	if err := r.done(); err != nil {
+	if err := r.end(removalTime); err != nil {
 		return nil, err
 	}
 	if at > maxNumber {

@@ -12,7 +12,7 @@ import (
 // reader walks the fields of one protobuf message that is encoded in the only form
 // accepted here: ascending field numbers, each at most once, zero values left out,
 // minimal varints. Fields are asked for in ascending order; whatever is not consumed that
-// way is found by done. The first error sticks.
+// way is found by done, or by end where a later version may have added fields. The first error sticks.
 type reader struct {
 	rest []byte
 	err  error
@@ -91,6 +91,23 @@ func (r *reader) done() error {
 		r.err = fmt.Errorf("%w: unknown, repeated or misplaced field", ErrMalformed)
 	}
 	return r.err
+}
+
+// end is done for a message that may have fields after last, the last one that this version knows: those are stepped
+// over.
+func (r *reader) end(last protowire.Number) error {
+	for r.err == nil && len(r.rest) > 0 {
+		num, typ, n := protowire.ConsumeTag(r.rest)
+		if n < 0 || num <= last || n != protowire.SizeTag(num) || typ == protowire.StartGroupType || typ == protowire.EndGroupType {
+			break
+		}
+		size := protowire.ConsumeFieldValue(num, typ, r.rest[n:])
+		if size < 0 {
+			break
+		}
+		r.rest, last = r.rest[n+size:], num
+	}
+	return r.done()
 }
 
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
