@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -179,6 +180,28 @@ func TestEpochsBeyondMemoryAreNotProof(t *testing.T) {
 	merge(t, b, a.Complete()...)
 	if !b.Absent(rule("q"), "a") || !slices.Equal(payloads(b, "a"), []string{"(retired=y)"}) {
 		t.Error("after an epoch completed with nothing in it")
+	}
+}
+
+// An older tombstone says nothing of what an epoch held that was let go.
+func TestTombstoneBelowWhatWasLetGo(t *testing.T) {
+	a := newReplica(t, "a", 1)
+	b, err := New(Options{Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"), Limits: Limits{Bytes: 800}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, a, rule("p"), Live, "1")
+	publish(t, a, rule("p"), Deleted, "")
+	a.Complete()
+	pullFrom(t, b, a)
+	if !b.Absent(rule("p"), "a") {
+		t.Fatal("its tombstone is held")
+	}
+	a = newReplica(t, "a", 2)
+	merge(t, b, publish(t, a, rule("p"), Live, "2")...)
+	merge(t, b, publish(t, newReplica(t, "a", 3), rule("q"), Live, strings.Repeat("x", 450))...)
+	if got := payloads(b, "a"); len(got) != 1 || b.Absent(rule("p"), "a") {
+		t.Errorf("p is called absent, and %d are shown", len(got))
 	}
 }
 

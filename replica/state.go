@@ -377,7 +377,7 @@ func (s *State) absent(key Key, id string) bool {
 		return false
 	}
 	if r := o.effective(key); r != nil {
-		return r.Status == Deleted
+		return r.Status == Deleted && r.Epoch >= o.forgotten // or it was published again in an epoch that was let go
 	}
 	// It could be among what was let go or is known to be missing.
 	return o.completed > 0 && o.forgotten < o.completed && !slices.ContainsFunc(o.layers, (*layer).behind)

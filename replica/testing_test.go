@@ -15,9 +15,17 @@ import (
 
 // testKey returns the same key for the same clusterID, always.
 func testKey(id string) ed25519.PrivateKey {
+	if key, ok := testKeys.Load(id); ok {
+		return key.(ed25519.PrivateKey)
+	}
 	seed := sha256.Sum256([]byte("test key of " + id))
-	return ed25519.NewKeyFromSeed(seed[:])
+	key := ed25519.NewKeyFromSeed(seed[:])
+	testKeys.Store(id, key)
+	return key
 }
+
+// testKeys are those that were made, which takes time.
+var testKeys sync.Map
 
 // ring is a Keyring that knows some origins and introduces the others, or refuses to.
 type ring struct {
