@@ -85,6 +85,7 @@ type session struct {
 	reports  reports
 	removals removals
 	passing  passing
+	said     said
 
 	definitions definitions // CRDs that the objects of this cluster were made under
 

@@ -39,9 +39,9 @@ const leaveWait = 30 * time.Second
 var errStartAgain = errors.New("the agent goes on under a new key")
 
 // expelled returns the removal of this cluster's own present key, by another cluster.
-func (s *session) expelled() (replica.Removal, bool) {
+func (s *session) expelled() (removal, bool) {
 	r, ok := s.removals.of(s.clusterID, s.key.Public().(ed25519.PublicKey))
-	return r.Removal, ok && !r.Left()
+	return r, ok && !r.Left()
 }
 
 // heed hears a person's request to leave.
@@ -54,6 +54,9 @@ func (s *session) heed(own *v1alpha1.Cluster) {
 		s.chores.add(choreDepart)
 	default:
 		text := "the annotation " + v1alpha1.AnnotationLeave + " must have this cluster's key, spec.mesh.publicKey, as its value: " + key
+		if !s.said.first(string(own.UID), text) {
+			return
+		}
 		s.events.Event(s.client.Clusters().Kind(), own, kube.EventWarning, "LeaveRefused", text)
 		s.log.Warn("a request to leave is refused", "why", text)
 	}
@@ -87,7 +90,7 @@ func (s *session) depart(ctx context.Context) error {
 	if leaves {
 		s.bidGoodbye(ctx, held.Removal)
 	} else {
-		s.log.Error("this cluster is not in the group any more", "why", told(held.Removal), "fix", readmission(s.ownName()))
+		s.log.Error("this cluster is not in the group any more", "why", told(held), "fix", readmission(s.ownName()))
 	}
 	if err := s.forgetGroup(ctx); err != nil {
 		return fmt.Errorf("leave the group: %w", err)
@@ -129,10 +132,10 @@ func (s *session) bidGoodbye(ctx context.Context, r replica.Removal) {
 		}
 	}
 	var names []string
-	for _, id := range left {
+	for _, id := range left[:min(len(left), maxOrders)] {
 		names = append(names, s.clusterName(id))
 	}
-	s.log.Info("told the group that this cluster leaves", "members", all-len(left), "notReached", names)
+	s.log.Info("told the group that this cluster leaves", "members", all-len(left), "notReached", len(left), "first", names)
 }
 
 // tellAll returns whom it did not reach.

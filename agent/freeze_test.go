@@ -256,6 +256,7 @@ type nobodyElse struct{}
 func (nobodyElse) Key(string) (ed25519.PublicKey, bool)              { return nil, false }
 func (nobodyElse) Introduce(string, ed25519.PublicKey, string) error { return errGone }
 func (nobodyElse) Remove(string, ed25519.PublicKey)                  {}
+func (nobodyElse) Swapped(string) bool                               { return false }
 
 func clusterWith(confirmation string) map[string]any {
 	return map[string]any{

@@ -36,7 +36,9 @@ const (
 // removal is one that is held, and how far it has been carried out here.
 type removal struct {
 	replica.Removal
+	strange bool     // it is about a key that was not pinned here, nor in any object
 	ended   bool     // what that cluster had here has ended; what turns up later was put there by somebody
+	hearsay bool     // its author's key was not pinned here: another member vouched that it is who it says
 	ordered bool     // by a person in this cluster
 	waiting []string // of an ordered one: clusterIDs of the members that have not confirmed it
 }
@@ -47,27 +49,39 @@ type removals struct {
 
 	mu       sync.Mutex
 	list     []*removal
+	pairs    map[pair]*removal
+	keys     map[string]*removal // one of each public key
+	known    map[string]int      // how many are about a cluster, strange ones not counted
 	departed map[string]struct{} // who was a member of a group that this cluster left
 }
 
+// pair is what a removal is about.
+type pair struct{ clusterID, key string }
+
 func (r *removals) find(id string, key ed25519.PublicKey) *removal {
-	for _, held := range r.list {
-		if held.ClusterID == id && held.PublicKey.Equal(key) {
-			return held
-		}
-	}
-	return nil
+	return r.pairs[pair{id, string(key)}]
 }
 
 // take adds a removal, or another statement of the same.
-func (r *removals) take(now replica.Removal, ordered bool, waiting []string) {
+func (r *removals) take(now removal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if held := r.find(now.ClusterID, now.PublicKey); held != nil {
-		held.Removal = now
+		held.Removal, held.hearsay = now.Removal, now.hearsay
+		if held.strange && !now.strange { // it is about something after all
+			held.strange, held.ended = false, false
+			r.known[now.ClusterID]++
+		}
 		return
 	}
-	r.list = append(r.list, &removal{Removal: now, ordered: ordered, waiting: waiting})
+	if r.pairs == nil {
+		r.pairs, r.keys, r.known = map[pair]*removal{}, map[string]*removal{}, map[string]int{}
+	}
+	r.list = append(r.list, &now)
+	r.pairs[pair{now.ClusterID, string(now.PublicKey)}], r.keys[string(now.PublicKey)] = &now, &now
+	if !now.strange {
+		r.known[now.ClusterID]++
+	}
 }
 
 // mentions says that the cluster was removed, or was in a group that this one left.
@@ -77,7 +91,7 @@ func (r *removals) mentions(id string) bool {
 	if _, ok := r.departed[id]; ok {
 		return true
 	}
-	return slices.ContainsFunc(r.list, func(held *removal) bool { return held.ClusterID == id })
+	return r.known[id] > 0
 }
 
 // awaits says that a removal which was ordered here is to be confirmed by a cluster.
@@ -95,8 +109,8 @@ func (r *removals) mentioned() []string {
 	if ids == nil {
 		ids = map[string]struct{}{}
 	}
-	for _, held := range r.list {
-		ids[held.ClusterID] = struct{}{}
+	for id := range r.known {
+		ids[id] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(ids))
 }
@@ -115,10 +129,8 @@ func (r *removals) of(id string, key ed25519.PublicKey) (removal, bool) {
 func (r *removals) ofKey(key ed25519.PublicKey) (removal, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, held := range r.list {
-		if held.PublicKey.Equal(key) {
-			return *held, true
-		}
+	if held := r.keys[string(key)]; held != nil {
+		return *held, true
 	}
 	return removal{}, false
 }
@@ -170,6 +182,8 @@ func (s *session) gone(id string) bool {
 // removalRecord is a removal as it is kept.
 type removalRecord struct {
 	Message []byte   `json:"message"` // as it was signed
+	Strange bool     `json:"strange,omitempty"`
+	Hearsay bool     `json:"hearsay,omitempty"`
 	Ended   bool     `json:"ended,omitempty"`
 	Ordered bool     `json:"ordered,omitempty"`
 	Waiting []string `json:"waiting,omitempty"`
@@ -183,8 +197,8 @@ func removalsName(i int) string {
 }
 
 // removals reads what was recorded. What cannot be read is an error: to go on without it would trust a removed key.
-func (p *private) removals(ctx context.Context, log *slog.Logger) ([]*removal, error) {
-	var out []*removal
+func (p *private) removals(ctx context.Context, log *slog.Logger) ([]removal, error) {
+	var out []removal
 	for i := 0; ; i++ {
 		name := removalsName(i)
 		secret, err := p.client.Secrets(p.namespace).Read(ctx, name)
@@ -205,7 +219,10 @@ func (p *private) removals(ctx context.Context, log *slog.Logger) ([]*removal, e
 				log.Error("a recorded removal cannot be read and is ignored; members tell of it again", "secret", p.namespace+"/"+name, "key", key, "error", err)
 				continue
 			}
-			out = append(out, &removal{Removal: held, ended: record.Ended, ordered: record.Ordered, waiting: record.Waiting})
+			out = append(out, removal{
+				Removal: held, strange: record.Strange, ended: record.Ended, hearsay: record.Hearsay,
+				ordered: record.Ordered, waiting: record.Waiting,
+			})
 		}
 	}
 }
@@ -215,7 +232,10 @@ func (p *private) recordRemovals(ctx context.Context, all []removal) error {
 	for i, chunk := range slices.Collect(slices.Chunk(all, removalsEach)) {
 		data := make(map[string][]byte, len(chunk))
 		for _, held := range chunk {
-			record, err := json.Marshal(removalRecord{Message: held.Message(), Ended: held.ended, Ordered: held.ordered, Waiting: held.waiting})
+			record, err := json.Marshal(removalRecord{
+				Message: held.Message(), Strange: held.strange, Ended: held.ended, Hearsay: held.hearsay,
+				Ordered: held.ordered, Waiting: held.waiting,
+			})
 			if err != nil {
 				return fmt.Errorf("encode removal: %w", err)
 			}
@@ -250,7 +270,9 @@ func (s *session) recall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.removals.list = list
+	for _, r := range list {
+		s.removals.take(r)
+	}
 	s.removals.depart(departed)
 	return nil
 }

@@ -104,7 +104,7 @@ func someRemovals(t *testing.T, n int) []removal {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[i] = removal{Removal: signed, ended: i%2 == 0, ordered: i == 0, waiting: map[bool][]string{true: {"x"}}[i == 0]}
+		out[i] = removal{Removal: signed, strange: i%3 == 0, ended: i%2 == 0, ordered: i == 0, waiting: map[bool][]string{true: {"x"}}[i == 0]}
 	}
 	return out
 }
@@ -126,10 +126,87 @@ func TestRemovalsAreRecorded(t *testing.T) {
 		t.Fatal(len(got), err)
 	}
 	for _, w := range want {
-		i := slices.IndexFunc(got, func(g *removal) bool { return g.ClusterID == w.ClusterID })
-		if i < 0 || !slices.Equal(got[i].Message(), w.Message()) || got[i].ended != w.ended || got[i].ordered != w.ordered || !slices.Equal(got[i].waiting, w.waiting) {
+		i := slices.IndexFunc(got, func(g removal) bool { return g.ClusterID == w.ClusterID })
+		if i < 0 || !slices.Equal(got[i].Message(), w.Message()) || got[i].strange != w.strange || got[i].ended != w.ended || got[i].ordered != w.ordered || !slices.Equal(got[i].waiting, w.waiting) {
 			t.Fatalf("%s came back as %+v", w.ClusterID, got[max(i, 0)])
 		}
+	}
+}
+
+// TestStrangeRemovals: those about keys that nobody here knows cost no request of their own, end nobody's access, and
+// do not make a cluster gone that they name.
+func TestStrangeRemovals(t *testing.T) {
+	s, g := grouped(t)
+	for _, id := range []string{idB, idC} {
+		if err := s.trust.Pin(id, keyFor(id).Public().(ed25519.PublicKey)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	author, err := replica.New(replica.Options{Self: idC, PrivateKey: keyFor(idC), Epoch: 1, Keyring: s.trust})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(id, key string) {
+		t.Helper()
+		r, err := author.SignRemoval(id, keyFor(key).Public().(ed25519.PublicKey), "", "", 0)
+		if err == nil {
+			_, _, err = s.replica.Merge(r.Message(), "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	told(idB, "junk")
+	told("pasted", "junk")
+	if s.chores.queue.Len() != 0 || s.gone("pasted") || s.gone(idB) {
+		t.Errorf("%d chores; a cluster is gone: %t", s.chores.queue.Len(), s.gone("pasted"))
+	}
+	if err, ended := s.carryOut(t.Context()), g.ended(); err != nil || len(ended) != 0 {
+		t.Errorf("ended: %v, %v", ended, err)
+	}
+	told(idB, idB)
+	if !s.gone(idB) || s.gone("pasted") || s.chores.queue.Len() == 0 {
+		t.Error("the cluster whose key it was is not gone")
+	}
+	if err, ended := s.carryOut(t.Context()), g.ended(); err != nil || !slices.Contains(ended, readerAccount+"-"+idB) || !slices.Contains(ended, peerSecret+idB) {
+		t.Errorf("ended: %v, %v", ended, err)
+	}
+	again := &session{clusterID: idA, private: s.private, trust: s.trust, log: s.log}
+	if err := again.recall(t.Context()); err != nil || !again.gone(idB) || again.gone("pasted") {
+		t.Errorf("after a restart: %v", err)
+	}
+}
+
+// TestBlame: who removed a cluster is told as known only where its key was pinned here.
+func TestBlame(t *testing.T) {
+	s, _ := grouped(t)
+	for _, id := range []string{idB, idC} {
+		if err := s.trust.Pin(id, keyFor(id).Public().(ed25519.PublicKey)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for by, hearsay := range map[string]bool{idC: false, "somebody": true} {
+		signed := signedBy(t, by, idB, keyFor(by))
+		s.removals = removals{}
+		s.removed(signed, true, true)
+		r, _ := s.removals.of(idB, signed.PublicKey)
+		if text := told(r); !strings.Contains(text, "by cluster "+by) || strings.Contains(text, "as another member says") != hearsay {
+			t.Errorf("by %s: %s", by, text)
+		}
+	}
+}
+
+// TestRefusalIsSaidOnce: a request that is left on an object is complained of once, not at each change of it.
+func TestRefusalIsSaidOnce(t *testing.T) {
+	var s said
+	if !s.first("uid", "why") || s.first("uid", "why") || !s.first("another", "why") || !s.first("uid", "another why") {
+		t.Error("it is said again, or not at all")
+	}
+	for i := range 2 * maxSaid {
+		s.first(fmt.Sprint(i), "why")
+	}
+	if len(s.last) > maxSaid {
+		t.Errorf("%d are remembered", len(s.last))
 	}
 }
 
@@ -151,7 +228,7 @@ func TestGone(t *testing.T) {
 		}
 	}
 	is("a member", false)
-	s.removals.take(replica.Removal{ClusterID: idB, PublicKey: keys[1], By: idC}, false, nil)
+	s.removals.take(removal{Removal: replica.Removal{ClusterID: idB, PublicKey: keys[1], By: idC}})
 	s.trust.Remove(idB, keys[1])
 	is("removed", true)
 	if err := s.trust.Pin(idB, keys[2]); err != nil {

@@ -35,13 +35,27 @@ import (
 const (
 	tellTimeout = 5 * time.Second
 	tellAgain   = 2 * time.Second
+	// recordStrange is how long the record of removals waits that are about nothing here.
+	recordStrange = time.Hour
 )
 
-// removed is called by the replica for every removal that is merged, our own included.
-func (s *session) removed(r replica.Removal, first bool) {
-	ordered := s.orderedHere(r)
+// removed is called by the replica for every removal that is merged, our own included. One that is about nothing that
+// this cluster knows is kept against introductions, and costs no request but for its record, which can wait: a
+// member may make up as many as it likes.
+func (s *session) removed(r replica.Removal, pinned, first bool) {
 	waiting := s.toConfirm(r)
-	s.removals.take(r, ordered, waiting)
+	now := removal{Removal: r, ordered: s.orderedHere(r), waiting: waiting}
+	if author, ok := s.trust.Key(r.By); !r.Left() && (!ok || !author.Equal(r.ByKey)) {
+		now.hearsay = true
+	}
+	now.strange = !pinned && !s.concerns(r)
+	now.ended = now.strange
+	s.removals.take(now)
+	if now.strange {
+		s.log.Debug("the key of an unknown cluster was removed from the group", "clusterID", r.ClusterID, "byClusterID", r.By)
+		s.chores.addAfter(choreRemovals, recordStrange)
+		return
+	}
 	if first {
 		s.log.Warn("a cluster's key was removed from the group", "cluster", r.Name, "clusterID", r.ClusterID, "by", r.ByName, "byClusterID", r.By, "left", r.Left())
 	}
@@ -60,6 +74,14 @@ func (s *session) removed(r replica.Removal, first bool) {
 	if s.removals.awaits(r.ClusterID) {
 		s.tells.add(r.ClusterID) // it confirms nothing any more
 	}
+}
+
+// concerns says that a removal whose key is pinned for nobody is about something here: this cluster itself, or a
+// Cluster object.
+func (s *session) concerns(r replica.Removal) bool {
+	return s.orderedHere(r) || r.ClusterID == s.clusterID && r.PublicKey.Equal(s.key.Public()) || slices.ContainsFunc(s.registry.byID(r.ClusterID), func(c *v1alpha1.Cluster) bool {
+		return r.PublicKey.Equal(asKey(recordedKey(c)))
+	})
 }
 
 // orderedHere says that a removal of another cluster is signed by this one. Its name alone says nothing: a member may
@@ -183,6 +205,9 @@ func (s *session) orderRemoval(ctx context.Context, name string) error {
 		return nil
 	}
 	refuse := func(text string) error {
+		if !s.said.first(string(c.UID), text) {
+			return nil
+		}
 		s.events.Event(s.client.Clusters().Kind(), c, kube.EventWarning, "RemovalRefused", text)
 		s.log.Warn("a removal is refused", "cluster", name, "why", text)
 		return nil
@@ -288,7 +313,7 @@ func (s *session) viewMembership(v *view) {
 	v.orders, v.confirmed = s.orders()
 	for _, r := range s.removals.all() {
 		if r.ClusterID == s.clusterID && r.Left() {
-			v.left = told(r.Removal) + "; agentctl join makes this cluster a member again"
+			v.left = told(r) + "; agentctl join makes this cluster a member again"
 		}
 	}
 }
@@ -313,7 +338,7 @@ func (s *session) resume() {
 }
 
 // told says of a removal who ordered it and when, for people.
-func told(r replica.Removal) string {
+func told(r removal) string {
 	when := time.Unix(r.Time, 0).UTC().Format(time.RFC3339)
 	if r.Left() {
 		return "left the group on " + when
@@ -321,6 +346,9 @@ func told(r replica.Removal) string {
 	by := "cluster " + r.By
 	if r.ByName != "" {
 		by = "cluster " + r.ByName + " (" + r.By + ")"
+	}
+	if r.hearsay {
+		return "was removed from the group by " + by + " on " + when + ", as another member says, whose word that is"
 	}
 	return "was removed from the group by " + by + " on " + when
 }

@@ -281,7 +281,7 @@ func (s *session) view(id string, have *v1alpha1.Cluster) view {
 	v.foreign = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(asKey(have.Spec.Mesh.PublicKey))
 	if have.Spec.Mesh != nil {
 		if r, ok := s.removals.of(string(have.Spec.ClusterID), asKey(have.Spec.Mesh.PublicKey)); ok {
-			v.removed = "its key in this object is not trusted: the cluster " + told(r.Removal) + "; " + readmission(have.Name)
+			v.removed = "its key in this object is not trusted: the cluster " + told(r) + "; " + readmission(have.Name)
 		}
 	}
 	known := s.peers.look(id)

@@ -151,6 +151,14 @@ func (t *Trust) Remove(id string, key ed25519.PublicKey) {
 	}
 }
 
+// Swapped says that a swap, and no introduction, has pinned a cluster's key.
+func (t *Trust) Swapped(id string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	p, ok := t.pins[id]
+	return ok && p.Introducer == ""
+}
+
 // Forget ends a cluster's pin, which may be made again.
 func (t *Trust) Forget(id string) {
 	t.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -123,12 +124,7 @@ func (a *author) reopen(epoch uint64) ([][]byte, error) {
 		return nil, fmt.Errorf("%w: %d", ErrEpoch, epoch)
 	}
 	old := a.layer()
-	again := make([]*record, 0, len(old.records))
-	for _, r := range old.records {
-		if r.Status != Deleted {
-			again = append(again, r)
-		}
-	}
+	again := slices.Collect(maps.Values(old.records)) // to say again that something is deleted says nothing
 	for key, r := range a.origin().withdrawn {
 		if old.records[key] == nil {
 			again = append(again, r)

@@ -42,7 +42,7 @@ func TestRemovalBeatsEverythingOfItsKey(t *testing.T) {
 	said := slices.Concat(publish(t, b, Key{KindCluster, "b"}, Live, "spec"), publish(t, b, rule("p"), Live, "1"), b.Complete())
 	merge(t, c, said...)
 	var told []Removal
-	c.removed = func(r Removal, first bool) {
+	c.removed = func(r Removal, _, first bool) {
 		if first {
 			told = append(told, r)
 		}
@@ -163,7 +163,7 @@ func TestRemovalsFloodIsBounded(t *testing.T) {
 		t.Fatalf("%d are held: %v", len(c.Removals()), err)
 	}
 	merge(t, c, removalOf(t, newReplica(t, "b", 1), "a", 0)) // who floods can still be removed
-	if got := c.state.removals.authors[string(keyOf("b"))]; got != 1 {
+	if got := c.state.removals.answers[string(keyOf("b"))]; got != 1 {
 		t.Fatal(got)
 	}
 }
@@ -200,7 +200,10 @@ func TestRemovalsInOurNameAreBounded(t *testing.T) {
 // A member may fill the set to its last bound, with clusters that it introduced first: what is ordered here counts
 // here nevertheless, or nobody could be kept out any more.
 func TestOwnRemovalNeedsNoRoom(t *testing.T) {
-	c := newReplica(t, "c", 1, "a", "b")
+	c := newReplica(t, "c", 1, "b")
+	if err := c.keyring.Introduce("a", keyOf("a"), "b"); err != nil { // one that was swapped is never refused
+		t.Fatal(err)
+	}
 	x, y := keyOf("x"), keyOf("y")
 	for i := range 2 * maxRemovals {
 		id := fmt.Sprint("made-up", i)
@@ -217,6 +220,37 @@ func TestOwnRemovalNeedsNoRoom(t *testing.T) {
 	}
 }
 
+// One member that makes up authors answers for what it brings, and cannot keep anybody from being removed.
+func TestVoucherAnswersForAuthorsItMadeUp(t *testing.T) {
+	c := newReplica(t, "c", 1, "a", "b", "d")
+	refused := 0
+	for i := range 3 * maxRemovalsBy {
+		by := fmt.Sprint("x", i%5)
+		if _, _, err := c.Merge(junkRemoval(t, by, by, i), "a"); errors.Is(err, ErrFull) {
+			refused++
+		}
+	}
+	if got := len(c.Removals()); got != maxRemovalsBy || refused != 2*maxRemovalsBy {
+		t.Fatalf("%d are held and %d refused", got, refused)
+	}
+	if fresh, _ := merge(t, c, junkRemoval(t, "b", "b", 1<<20)); !fresh {
+		t.Fatal("another member's removal is refused")
+	}
+	// Whatever is held by then, the removal of a key that a person had pinned is not refused.
+	for i, by := range []string{"y", "z", "w"} {
+		_ = c.keyring.Introduce(by, keyOf(by), "a")
+		for n := range maxRemovalsBy {
+			_, _, _ = c.Merge(junkRemoval(t, by, by, (i+4)*maxRemovalsBy+n), "")
+		}
+	}
+	if _, _, err := c.Merge(junkRemoval(t, "d", "d", 1<<21), ""); !errors.Is(err, ErrFull) {
+		t.Fatalf("%d are held: %v", len(c.Removals()), err)
+	}
+	if fresh, _ := merge(t, c, removalOf(t, newReplica(t, "w", 1), "d", 0)); !fresh { // by one that has used up its share
+		t.Fatal("a swapped key cannot be removed")
+	}
+}
+
 // A set that is full still agrees on who removed a key.
 func TestFullSetTakesTheSmallerHash(t *testing.T) {
 	c := newReplica(t, "c", 1, "a")
@@ -226,17 +260,16 @@ func TestFullSetTakesTheSmallerHash(t *testing.T) {
 		about, other = other, about
 	}
 	for i, msg := 0, about; i < maxRemovals; {
-		if _, _, err := c.Merge(msg, "a"); err != nil {
+		if _, _, err := c.Merge(msg, fmt.Sprint("a", i/maxRemovalsBy)); err != nil {
 			t.Fatal(err)
 		}
 		i++
-		by := fmt.Sprint("x", i/maxRemovalsBy)
-		msg = junkRemoval(t, by, by, i)
+		msg = junkRemoval(t, "x", "x", i)
 	}
-	if _, _, err := c.Merge(junkRemoval(t, "z", "z", maxRemovals+1), "a"); !errors.Is(err, ErrFull) {
+	if _, _, err := c.Merge(junkRemoval(t, "z", "z", maxRemovals+1), "a4"); !errors.Is(err, ErrFull) {
 		t.Fatal(err)
 	}
-	if fresh, _, err := c.Merge(other, "a"); err != nil || !fresh {
+	if fresh, _, err := c.Merge(other, "a4"); err != nil || !fresh {
 		t.Fatal(fresh, err)
 	}
 }

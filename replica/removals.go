@@ -13,11 +13,20 @@ import (
 )
 
 // Bounds of the removals that are held; about 300 bytes each. One that is about a key which is pinned here is taken
-// beyond maxRemovals, up to twice as many: whoever fills the set with keys that nobody knows must not be safe
-// from being removed.
+// beyond maxRemovals, up to twice as many, and always if a swap has pinned the key: whoever fills the set with keys that
+// nobody knows must not be safe from being removed.
 const (
 	maxRemovals   = 8192
-	maxRemovalsBy = 2048 // of one author
+	maxRemovalsBy = 2048 // that one member answers for: it signed them, or brought those of authors that are not pinned
+)
+
+// need says how much depends on a removal.
+type need int
+
+const (
+	strange    need = iota // its key is not pinned here
+	introduced             // a member vouched for the key
+	swapped                // a person did
 )
 
 // removalsFirst is how many removals a delta begins with at most. Beyond that they go last: of a flood a reader may
@@ -33,7 +42,7 @@ const removalBuckets = 16
 // are both removed. The zero value is empty.
 type removals struct {
 	held    map[removedKey]*removalRecord
-	authors map[string]int // how many of held are by a key
+	answers map[string]int // how many of held somebody answers for
 	sums    *[removalBuckets][8]byte
 	changes uint64 // counts what was added
 }
@@ -49,18 +58,18 @@ func (s *removals) knows(r *removalRecord) bool {
 	return held != nil && bytes.Compare(held.hash[:], r.hash[:]) <= 0
 }
 
-// room refuses what exceeds the bounds; needed says that the key is pinned here.
-func (s *removals) room(r *removalRecord, needed bool) error {
+// room refuses what exceeds the bounds.
+func (s *removals) room(r *removalRecord, how need) error {
 	most := maxRemovals
-	if needed {
+	if how == introduced {
 		most = 2 * maxRemovals
 	}
 	held := s.held[r.about()]
-	if held != nil && held.ByKey.Equal(r.ByKey) {
+	if how == swapped || held != nil && held.answers == r.answers {
 		return nil
 	}
-	if held == nil && len(s.held) >= most || s.authors[string(r.ByKey)] >= maxRemovalsBy {
-		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d by one cluster", ErrFull, r.ClusterID, r.By, most, maxRemovalsBy)
+	if held == nil && len(s.held) >= most || s.answers[r.answers] >= maxRemovalsBy {
+		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d that one member answers for", ErrFull, r.ClusterID, r.By, most, maxRemovalsBy)
 	}
 	return nil
 }
@@ -68,15 +77,15 @@ func (s *removals) room(r *removalRecord, needed bool) error {
 // put adds a removal that is not known.
 func (s *removals) put(r *removalRecord) {
 	if s.held == nil {
-		s.held, s.authors = map[removedKey]*removalRecord{}, map[string]int{}
+		s.held, s.answers = map[removedKey]*removalRecord{}, map[string]int{}
 	}
 	if old := s.held[r.about()]; old != nil {
-		if s.authors[string(old.ByKey)]--; s.authors[string(old.ByKey)] == 0 {
-			delete(s.authors, string(old.ByKey))
+		if s.answers[old.answers]--; s.answers[old.answers] == 0 {
+			delete(s.answers, old.answers)
 		}
 	}
 	s.held[r.about()] = r
-	s.authors[string(r.ByKey)]++
+	s.answers[r.answers]++
 	s.sums = nil
 	s.changes++
 }
@@ -217,13 +226,22 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 		}
 		return false, true, fmt.Errorf("%w: %s, which removes %s", ErrUnknownOrigin, rec.By, rec.ClusterID)
 	}
-	pinned, ok := r.keyring.Key(rec.ClusterID)
-	needed := ok && pinned.Equal(rec.PublicKey)
+	pinned, readmitted := r.keyring.Key(rec.ClusterID)
+	how := strange
+	if readmitted && pinned.Equal(rec.PublicKey) {
+		readmitted, how = false, introduced
+		if r.keyring.Swapped(rec.ClusterID) {
+			how = swapped
+		}
+	}
 	rec.detach()
+	if rec.answers = string(rec.ByKey); !ok || !author.Equal(rec.ByKey) {
+		rec.answers = introducer
+	}
 
 	r.mu.Lock()
 	if !ours { // whatever name it bears: a peer vouches for what anybody signed
-		err = r.state.removals.room(rec, needed)
+		err = r.state.removals.room(rec, how)
 	}
 	r.mu.Unlock()
 	if err != nil {
@@ -232,7 +250,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 	r.keyring.Remove(rec.ClusterID, rec.PublicKey) // first: whoever authenticates from here on is refused
 	r.mu.Lock()
 	r.digest = nil
-	out, first := r.state.mergeRemoval(rec, ok && !needed)
+	out, first := r.state.mergeRemoval(rec, readmitted)
 	for _, c := range out.changes { // the removal itself is recorded by whoever is told
 		if r.log != nil && c.Key == (Key{}) {
 			r.log.Append(appendBytes(nil, opForget, []byte(c.Origin)))
@@ -243,7 +261,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 		r.changed(out.changes)
 	}
 	if out.fresh {
-		r.removed(rec.Removal, first)
+		r.removed(rec.Removal, how != strange, first)
 	}
 	return out.fresh, false, nil
 }

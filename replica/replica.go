@@ -21,6 +21,8 @@ type Keyring interface {
 	Introduce(origin string, key ed25519.PublicKey, introducer string) error
 	// Remove ends the pin of a key for an origin, and refuses it from then on.
 	Remove(origin string, key ed25519.PublicKey)
+	// Swapped says that a person had the key of an origin pinned.
+	Swapped(origin string) bool
 }
 
 // Options are what a replica starts with.
@@ -35,9 +37,9 @@ type Options struct {
 	// merged. It is called without locks held, from the merging goroutine; calls may
 	// overlap, and it must not block.
 	Changed func([]Change)
-	// Removed, if set, is told of every removal that was merged, our own ones included, as Changed is; first: nothing
-	// was known of that key's removal before.
-	Removed func(r Removal, first bool)
+	// Removed, if set, is told of every removal that was merged, our own ones included, as Changed is; pinned: the key
+	// was, until then; first: nothing was known of that key's removal before.
+	Removed func(r Removal, pinned, first bool)
 	// Removals were recorded by an earlier start. The keyring knows of them already.
 	Removals []Removal
 	// Broadcast, if set, gets own messages of a replica with a [Log] once they are durable. It is
@@ -55,7 +57,7 @@ type Replica struct {
 	key       ed25519.PrivateKey
 	keyring   Keyring
 	changed   func([]Change)
-	removed   func(Removal, bool)
+	removed   func(Removal, bool, bool)
 	broadcast func(msgs ...[]byte)
 	note      func() []byte
 
@@ -81,7 +83,7 @@ func New(o Options) (*Replica, error) {
 		o.Changed = func([]Change) {}
 	}
 	if o.Removed == nil {
-		o.Removed = func(Removal, bool) {}
+		o.Removed = func(Removal, bool, bool) {}
 	}
 	if o.Broadcast == nil {
 		o.Broadcast = func(...[]byte) {}
@@ -98,6 +100,7 @@ func New(o Options) (*Replica, error) {
 		if err != nil || m.removal == nil {
 			return nil, fmt.Errorf("a recorded removal of %s: %w", removal.ClusterID, cmp.Or(err, ErrMalformed))
 		}
+		m.removal.answers = string(m.removal.ByKey)
 		r.state.mergeRemoval(m.removal, false)
 	}
 	if o.Epoch > 0 {

@@ -64,6 +64,12 @@ func (r *ring) Introduce(origin string, key ed25519.PublicKey, introducer string
 	return nil
 }
 
+func (r *ring) Swapped(origin string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keys[origin] != nil && r.via[origin] == ""
+}
+
 func (r *ring) Remove(origin string, key ed25519.PublicKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,12 +20,14 @@ func joinCommand(g *globals) *cli.Command {
 		Description: `Hands each of the two clusters the other's Cluster object and the Secret with its read-only
 credential, which is all that a person does by hand otherwise, and waits until both say that
 they are synced. A newcomer joins any one member of a group; the others hear of it by themselves.
+With --replace-key a cluster that is a member now gives up that membership first, which takes --yes.
 With --dry-run nothing is written; -o yaml then prints the objects, credentials included.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "peer-context", Usage: "`CONTEXT` that leads to the other cluster"},
 			&cli.StringFlag{Name: "peer-kubeconfig", Usage: "kubeconfig `FILE` of the other cluster, when it is another file"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what would be written, and write nothing"},
 			&cli.BoolFlag{Name: "replace-key", Usage: "give the cluster of --context a new key first: its own was removed from the group, or is lost"},
+			&cli.BoolFlag{Name: "yes", Usage: "with --replace-key: also when the key is in use, and its membership ends with it"},
 			&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until both clusters are synced"},
 		},
 		Action: func(c *cli.Context) error {
@@ -35,7 +37,7 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 			o := joinOptions{
 				kubeconfig: g.kubeconfig.text, context: g.context.text, namespace: g.namespace.text, output: g.output.text,
 				peerKubeconfig: c.String("peer-kubeconfig"), peerContext: c.String("peer-context"),
-				dryRun: c.Bool("dry-run"), replaceKey: c.Bool("replace-key"), timeout: c.Duration("timeout"),
+				dryRun: c.Bool("dry-run"), replaceKey: c.Bool("replace-key"), yes: c.Bool("yes"), timeout: c.Duration("timeout"),
 			}
 			return o.run(c.Context, c.App.Writer, c.App.ErrWriter)
 		},
@@ -45,7 +47,7 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 type joinOptions struct {
 	kubeconfig, context, peerKubeconfig, peerContext string
 	namespace, output                                string
-	dryRun, replaceKey                               bool
+	dryRun, replaceKey, yes                          bool
 	timeout                                          time.Duration
 }
 
@@ -56,9 +58,17 @@ func (o joinOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.yes && !o.replaceKey {
+		return usagef("--yes is of no use without --replace-key")
+	}
 	if o.replaceKey {
 		if o.dryRun {
 			return usagef("--replace-key and --dry-run do not go together: what would be swapped has the key that is not made yet")
+		}
+		if !o.yes {
+			if err := a.unused(ctx); err != nil {
+				return err
+			}
 		}
 		end := endOptions{side: a, output: o.output, timeout: o.timeout, stdout: stdout, stderr: stderr}
 		if err := end.replaceKey(ctx, b, progress); err != nil {

@@ -103,6 +103,27 @@ func (o endOptions) giveUp(ctx context.Context, own *unstructured.Unstructured, 
 	return note, err
 }
 
+// unused refuses to give up a key under which the cluster is a member of a group.
+func (s *side) unused(ctx context.Context) error {
+	own, err := s.local(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := typed(own)
+	if err != nil {
+		return err
+	}
+	all, err := s.clusters(ctx)
+	if err != nil {
+		return err
+	}
+	cond := condition(c, v1alpha1.ConditionReady)
+	if others := len(all) - 1; others > 0 && cond != nil && cond.Status == metav1.ConditionTrue {
+		return s.errorf("the key of cluster %s is in use: --replace-key ends its membership at all of its peers (%d), and what was copied to and from them becomes orphans; give --yes as well to do that", own.GetName(), others)
+	}
+	return nil
+}
+
 // replaceKey gives o's cluster a new key before a swap with the cluster at: what is known there of the old one goes.
 func (o endOptions) replaceKey(ctx context.Context, at *side, progress func(string, ...any)) error {
 	own, err := o.side.local(ctx)

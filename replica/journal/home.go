@@ -90,7 +90,14 @@ func (h *home) claim(clusterID string, key []byte) error {
 	}
 	// What another key signed is of no use, and what has no owner may be anybody's.
 	if _, err := os.Stat(h.path(raftDir)); err == nil {
-		if err := h.setAside(errors.New("it was written under another key, or its owner.json is gone")); err != nil {
+		if h.owner.ClusterID == "" {
+			err = h.setAside(errors.New("its owner.json is gone: it may be anybody's"))
+		} else {
+			err = h.putAside(func(to string) {
+				h.log.Info("this cluster has another key since the agent last kept something on disk: beginning anew", "movedTo", to)
+			})
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -120,8 +127,15 @@ func (h *home) attempt() error {
 // survive ends the count: the process is still there.
 func (h *home) survive() error { return os.Remove(h.path(attemptsFile)) }
 
-// setAside puts away what raft keeps, in place of what was put away before.
+// setAside puts away what raft keeps because something is wrong with it.
 func (h *home) setAside(why error) error {
+	return h.putAside(func(to string) {
+		h.log.Error("what this agent kept on disk cannot be used: going on without it, as with an empty disk", "reason", why, "movedTo", to)
+	})
+}
+
+// putAside puts away what raft keeps, in place of what was put away before, and says where.
+func (h *home) putAside(say func(to string)) error {
 	old, err := filepath.Glob(h.path(asidePrefix + "*"))
 	if err != nil {
 		return err
@@ -137,7 +151,7 @@ func (h *home) setAside(why error) error {
 	} else if err != nil {
 		return err
 	}
-	h.log.Error("what this agent kept on disk cannot be used: going on without it, as with an empty disk", "reason", why, "movedTo", to)
+	say(to)
 	return syncDir(h.dir)
 }
 

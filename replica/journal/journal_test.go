@@ -338,12 +338,17 @@ func TestOtherCluster(t *testing.T) {
 		t.Errorf("opened for another cluster: %v", err)
 	}
 	options.ClusterID, options.PublicKey = "c1", []byte("another key")
+	var said bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&said, nil))
 	var err error
 	if other.Journal, err = Open(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
 	if other.close(t); other.table.theirs != 0 {
 		t.Error("what another key signed was read")
+	}
+	if !strings.Contains(said.String(), "has another key") || strings.Contains(said.String(), "level=ERROR") {
+		t.Errorf("that it has another key, as after it left, is said as %s", &said)
 	}
 }
 
