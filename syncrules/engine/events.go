@@ -60,7 +60,7 @@ func (e *Engine) happened(j *job, out outcome, r *result) {
 	}
 	switch {
 	case r.reason == "" || !news:
-	case r.reason == ReasonNamespaceMissing || r.reason == ReasonNamespaceTerminating:
+	case r.reason == ReasonNamespaceMissing || r.reason == ReasonNamespaceTerminating || r.reason == ReasonNamespaceLimit:
 		e.countEvent(r.rules, EventMissingNamespace, r.text)
 	default:
 		e.countEvent(r.rules, EventNotReconciled, r.text)
