@@ -264,18 +264,19 @@ type ResourceSyncRuleStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// matched counts the objects that the rule selects at all sources.
+	// matched counts the objects that the rule selects at all sources. Like the other counts it is there when it is 0,
+	// for tables.
 	// +optional
-	Matched int32 `json:"matched,omitempty"`
+	Matched int32 `json:"matched"`
 	// synced counts the copies that are as they should be.
 	// +optional
-	Synced int32 `json:"synced,omitempty"`
+	Synced int32 `json:"synced"`
 	// failed counts the copies that could not be written.
 	// +optional
-	Failed int32 `json:"failed,omitempty"`
+	Failed int32 `json:"failed"`
 	// conflicts counts the objects that were left alone because something else holds their name.
 	// +optional
-	Conflicts int32 `json:"conflicts,omitempty"`
+	Conflicts int32 `json:"conflicts"`
 	// confirmedDeletions is the number of the annotation confirm-deletions that was used up: it counts
 	// once, until it is taken away or another number is given.
 	// +optional
