@@ -1,0 +1,127 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+)
+
+// What kubectl shows of a rule: the columns, and the events, summed up.
+func TestRuleIsShown(t *testing.T) {
+	r := newRoom(t)
+	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
+	put(t, r.gamma, configMaps, r.object(configMaps, "taken", "all", "1"))
+	put(t, r.beta, configMaps, r.object(configMaps, "taken", "none", "mine"))
+	r.rule(t, r.alpha, "maps", ofConfigMaps+"rules: [{"+forLabel("all")+"}]")
+	eventually(t, "the rule in beta says what is in the way", afterFault, r.ruleSays(r.beta, "maps", "False", "Conflict"))
+	name := r.name + "-maps"
+	eventually(t, "kubectl get rsr shows how it fares", within, func(context.Context) error {
+		lines := strings.Split(strings.TrimSpace(kubectl(t, r.beta, "get", "rsr", name)), "\n")
+		if want := "NAME READY MATCHED SYNCED FAILED CONFLICTS AGE"; len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != want {
+			return fmt.Errorf("it prints %q, not the columns %s", lines, want)
+		}
+		if row := strings.Fields(lines[1]); len(row) != 7 || !slices.Equal(row[:6], []string{name, "False", "2", "1", "0", "1"}) {
+			return fmt.Errorf("it prints %q", row)
+		}
+		return nil
+	})
+	eventually(t, "kubectl describe rsr shows what to do and what happened", within, func(context.Context) error {
+		out := kubectl(t, r.beta, "describe", "rsr", name)
+		for _, want := range []string{"an object of this cluster has the name", "ObjectReconciled", "ObjectNotReconciled", "Cluster:  "} {
+			if !strings.Contains(strings.ReplaceAll(out, "   ", "  "), want) {
+				return fmt.Errorf("it lacks %q:\n%s", want, out)
+			}
+		}
+		return nil
+	})
+}
+
+// Copies are wanted where the labels of the Cluster object say so, and let go of where they do not any more.
+func TestTargetsOfARule(t *testing.T) {
+	r := newRoom(t)
+	label := func(c *harness.Cluster, value string) {
+		kubectl(t, c, "label", "--overwrite", "cluster", c.Name, "tier"+value)
+	}
+	label(r.beta, "=edge")
+	t.Cleanup(func() { label(r.beta, "-") })
+	r.rule(t, r.alpha, "edge", ofConfigMaps+"targets: {matchLabels: {tier: edge}}, ruleDeletionPolicy: Delete, rules: [{"+forLabel("all")+"}]")
+	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
+	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	eventually(t, "the rule in alpha says that it is no target", afterFault, r.ruleSays(r.alpha, "edge", "True", "NotTargeted"))
+	if err := absent(r.alpha, configMaps, r.name, "one")(t.Context()); err != nil {
+		t.Error(err)
+	}
+	label(r.beta, "-")
+	r.eventuallyGone(t, configMaps, "one", r.beta)
+	if _, err := get(t.Context(), r.gamma, configMaps, r.name, "one"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Copies whose sources went while nobody looked stay until the command in the condition is run, and that counts once.
+func TestDeletionGuard(t *testing.T) {
+	r := newRoom(t)
+	r.rule(t, r.alpha, "guarded", ofConfigMaps+"rules: [{"+forLabel("all")+"}]")
+	const few = 5
+	name := func(i int) string { return fmt.Sprintf("x%d", i) }
+	lose := func() {
+		for i := range few {
+			put(t, r.gamma, configMaps, r.object(configMaps, name(i), "all", "1"))
+		}
+		for i := range few {
+			r.eventuallyCopied(t, configMaps, name(i), "1", r.beta)
+		}
+		eventually(t, "all is well", afterFault, r.ruleSays(r.beta, "guarded", "True", "Synced"))
+		without(t, r.beta, func() {
+			for i := range few {
+				r.drop(t, r.gamma, configMaps, name(i))
+			}
+		})
+		eventually(t, "the guard stops the rule", afterFault, r.ruleSays(r.beta, "guarded", "False", "DeletionGuard: 5 of 5 copies"))
+	}
+	// said runs what the condition says, word by word.
+	said := func(count string) {
+		u, err := get(t.Context(), r.beta, harness.Rules(), "", r.name+"-guarded")
+		if err != nil {
+			t.Fatal(err)
+		}
+		message, _ := harness.Condition(u, "Ready")["message"].(string)
+		_, command, _ := strings.Cut(message, "kubectl ")
+		command, _, _ = strings.Cut(command, " (")
+		if !strings.HasSuffix(command, "="+count) {
+			t.Fatalf("the condition says %q", message)
+		}
+		kubectl(t, r.beta, strings.Fields(command)...)
+		for i := range few {
+			r.eventuallyGone(t, configMaps, name(i), r.beta)
+		}
+		eventually(t, "the status remembers it", afterFault, func(ctx context.Context) error {
+			u, err := get(ctx, r.beta, harness.Rules(), "", r.name+"-guarded")
+			if err != nil {
+				return err
+			}
+			if n, _, _ := unstructured.NestedInt64(u.Object, "status", "confirmedDeletions"); fmt.Sprint(n) != count {
+				return fmt.Errorf("status %v", u.Object["status"])
+			}
+			return nil
+		})
+	}
+	lose()
+	said("5")
+	lose()
+	maps, err := r.beta.Dynamic.Resource(configMaps).Namespace(r.name).List(t.Context(), metav1.ListOptions{LabelSelector: "for=all"})
+	if err != nil || len(maps.Items) != few {
+		t.Errorf("%d copies are left of a later batch: %v", len(maps.Items), err)
+	}
+	said("6")
+}
