@@ -164,7 +164,7 @@ func (a *Agent) takeTurns(ctx context.Context, g *group) error {
 			if err == nil {
 				term.End()
 			}
-			return nil //nolint:nilerr // it ended because the agent ends
+			return nil
 		case errors.Is(err, journal.ErrTurned):
 			return err
 		case err != nil:
