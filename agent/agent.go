@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type Agent struct {
 	log     *slog.Logger
 	metrics *prometheus.Registry
 	meter   *requestMeter
+	group   atomic.Pointer[group] // the group of agents that this one is in; nil for one that is alone
 }
 
 // New checks the options and starts nothing.
@@ -49,6 +51,9 @@ func (a *Agent) newMetrics() *prometheus.Registry {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics.MustRegister(a.meter.requests, newBuildInfo(a.options.Version, a.options.Commit))
+	if len(a.options.GroupPeers) > 0 {
+		metrics.MustRegister(newAgentsCollector(a.group.Load))
+	}
 	return metrics
 }
 
@@ -69,7 +74,9 @@ type session struct {
 	trust    *mesh.Trust
 	mesh     *mesh.Mesh
 	replica  *replica.Replica
-	journal  *journal.Journal // nil without --data-dir
+	journal  *journal.Journal // nil without --data-dir, and in a group, which has it
+	term     *journal.Term    // nil without --data-dir
+	group    *group           // nil for an agent that is alone
 	engine   *engine.Engine
 	peers    *peers
 	health   *health
@@ -134,67 +141,52 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.run(ctx) })
-	group.Go(func() error {
-		for {
-			s, err := a.begin(ctx, health)
-			if err != nil {
-				return err
-			}
-			if err := s.run(ctx); !errors.Is(err, errStartAgain) {
-				return err
-			}
-			a.metrics = a.newMetrics()
-			health.serve(a.metrics)
-		}
-	})
+	if len(a.options.GroupPeers) > 0 {
+		group.Go(func() error { return a.runGrouped(ctx, health) })
+	} else {
+		group.Go(func() error { return a.runAlone(ctx, health) })
+	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
 }
 
+// runAlone is the one agent of its cluster.
+func (a *Agent) runAlone(ctx context.Context, health *health) error {
+	for {
+		s, err := a.begin(ctx, health, nil, nil)
+		if err != nil {
+			return err
+		}
+		if err := s.run(ctx); !errors.Is(err, errStartAgain) {
+			return err
+		}
+		a.metrics = a.newMetrics()
+		health.serve(a.metrics)
+	}
+}
+
 // start finds out where the agent is and prepares every part; it writes to the API server only what the
-// agent cannot be without: its key, its epoch, its Cluster object.
-func (a *Agent) start(ctx context.Context, health *health) (_ *session, err error) {
-	o := a.options
-	kube.RouteClientLogs(a.log)
-	config, err := kube.LoadConfig(o.Kubeconfig)
+// agent cannot be without: its key, its epoch, its Cluster object. In a group it is the session of a term.
+func (a *Agent) start(ctx context.Context, health *health, g *group, term *journal.Term) (_ *session, err error) {
+	s, err := a.newSession(health)
 	if err != nil {
 		return nil, err
 	}
-	o.pace(config)
-	config.Wrap(a.meter.side(sideLocal))
-	client, err := kube.NewClient(config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the local API server: %w", err)
-	}
-	s := &session{
-		options: o, log: a.log, client: client, health: health, meter: a.meter,
-		refused: map[refusal]entryNumber{}, startAgain: make(chan struct{}), private: &private{client: client, namespace: o.privateNamespace()},
-	}
+	s.group, s.term = g, term
 	defer func() {
 		if err != nil {
 			s.reportStart(ctx, err)
 			s.closeJournal() // run closes it otherwise
-			client.Close()
+			s.client.Close()
 		}
 	}()
-	client.Positions = kube.TrustingPositions(s.wentBack)
-	if s.clusterID, err = awaitClusterID(ctx, client, a.log); err != nil {
-		return nil, s.explain(err)
-	}
-	if err := s.checkInstallation(ctx); err != nil {
+	if err := s.settle(ctx); err != nil {
 		return nil, err
 	}
-	if s.server, err = kube.FindServer(ctx, client, o.APIServerEndpoint); err != nil {
-		return nil, err
-	}
-	own, err := s.findOwnCluster(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.identify(ctx, own); err != nil {
-		return nil, err
+	if g != nil && !g.key.Equal(s.key) {
+		return nil, errStartAgain
 	}
 	if err := s.join(ctx, a.metrics); err != nil {
 		return nil, err
@@ -204,11 +196,12 @@ func (a *Agent) start(ctx context.Context, health *health) (_ *session, err erro
 			err = errors.Join(err, s.mesh.Close()) // run closes it otherwise
 		}
 	}()
-	if own, err = s.ensureOwnCluster(ctx); err != nil {
+	own, err := s.ensureOwnCluster(ctx)
+	if err != nil {
 		return nil, err
 	}
-	s.issuer = kube.NewIssuer(client, o.Namespace, s.server, own.Name)
-	s.events = kube.NewRecorder(client, "roster-agent", a.log)
+	s.issuer = kube.NewIssuer(s.client, s.options.Namespace, s.server, own.Name)
+	s.events = kube.NewRecorder(s.client, "roster-agent", a.log)
 	s.registry = newRegistry(s)
 	return s, s.resumeFreeze(ctx)
 }
@@ -237,9 +230,9 @@ func recordedKey(c *v1alpha1.Cluster) []byte {
 // join opens the mesh port and prepares trust, replica, engine and loops. The port comes first: a start that is
 // tried again because it is taken must not leave an epoch behind each time.
 func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error {
-	port, err := mesh.TCP{}.Listen(ctx, s.options.MeshListen)
+	port, err := s.openPort(ctx)
 	if err != nil {
-		return fmt.Errorf("--mesh-listen: cannot open the mesh port %s: %w; choose another port or stop what uses it", s.options.MeshListen, err)
+		return err
 	}
 	defer func() {
 		if s.mesh == nil {
@@ -277,7 +270,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 		Identity: mesh.Identity{ClusterID: s.clusterID, PrivateKey: s.key},
 		Trust:    s.trust, State: ownEpochWatch{s.replica, s}, Listen: s.options.MeshListen, Listener: port, Origin: replica.Origin,
 		Endpoints: s.endpoints, Credential: s.issueCredential, Farewell: s.farewell, MemberChanged: s.memberChanged,
-		Log: s.log, Metrics: metrics,
+		Log: s.log, Metrics: metrics, Quiet: s.group != nil,
 	})
 	if err != nil {
 		return err
@@ -285,6 +278,22 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	s.refusals = newRefusals()
 	metrics.MustRegister(s.refusals, newReplicaCollector(s.replica, s.origins, epoch), newAccessCollector(s))
 	return nil
+}
+
+// openPort opens the mesh port, or takes the place at that of the group.
+func (s *session) openPort(ctx context.Context) (net.Listener, error) {
+	if s.group != nil {
+		return s.group.front.Open(), nil
+	}
+	port, err := mesh.TCP{}.Listen(ctx, s.options.MeshListen)
+	if err != nil {
+		return nil, meshListenError(s.options.MeshListen, err)
+	}
+	return port, nil
+}
+
+func meshListenError(address string, err error) error {
+	return fmt.Errorf("--mesh-listen: cannot open the mesh port %s: %w; choose another port or stop what uses it", address, err)
 }
 
 func (s *session) newLoops() {
@@ -351,25 +360,4 @@ func (s *session) run(ctx context.Context) error {
 	}
 	s.health.ready()
 	return group.Wait()
-}
-
-// awaitClusterID asks who this cluster is; an API server that is merely away is waited for, with one line.
-func awaitClusterID(ctx context.Context, client *kube.Client, log *slog.Logger) (string, error) {
-	delay, said := 100*time.Millisecond, false
-	for {
-		id, err := client.ClusterID(ctx)
-		if err == nil || !errors.Is(err, kube.ErrUnreachable) {
-			return id, err
-		}
-		if !said {
-			log.Warn("waiting for the local API server; check --kubeconfig when it should be up", "server", client.Config.Host, "error", err)
-			said = true
-		}
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(delay):
-			delay = min(2*delay, retryMost)
-		}
-	}
 }

@@ -24,6 +24,9 @@
 // The local API server is the authority for what this cluster owns; the replica is the authority for the
 // rest. Nothing here reads "unknown" as "gone": copies are deleted only on proof (replica.Absent).
 //
+// Where a cluster has several agents, one of them at a time is all of this: the one that the others elected, for the
+// time of its term (group.go). The others hold the entries and pass on what comes to their mesh port.
+//
 // A role lasts exactly as long as one function call and its context: Run is the agent, runPeer is the
 // access to one peer's API server.
 package agent

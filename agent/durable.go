@@ -36,12 +36,8 @@ func (s *session) openReplica(ctx context.Context, removals []replica.Removal) (
 		}
 		return epoch, s.replica.Open(epoch, nil)
 	}
-	s.journal, err = journal.Open(ctx, journal.Options{
-		Dir: s.options.DataDir, ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey),
-		Machine: empty, Log: s.log,
-	})
-	if err != nil {
-		return 0, s.dataDir(err)
+	if err := s.openJournal(ctx, empty); err != nil {
+		return 0, err
 	}
 	if epoch, err = s.private.resumeEpoch(ctx, s.replica.LastEpoch()); err != nil {
 		return 0, err
@@ -49,11 +45,36 @@ func (s *session) openReplica(ctx context.Context, removals []replica.Removal) (
 	if err := s.client.Positions.Recall(s.replica.Note(), s.ownKinds()...); err != nil {
 		return 0, s.dataDir(err)
 	}
-	if err := s.replica.Open(epoch, s.journal); err != nil {
+	if err := s.replica.Open(epoch, s.term); err != nil {
 		return 0, fmt.Errorf("open replica: %w", err)
 	}
 	s.forgetStrangers()
 	return epoch, nil
+}
+
+// openJournal has the replica hold what is on disk, in a group what the group holds, and leads.
+func (s *session) openJournal(ctx context.Context, empty func() (journal.Machine, error)) (err error) {
+	if s.group != nil {
+		machine, err := empty()
+		if err == nil {
+			err = s.group.journal.Adopt(machine)
+		}
+		if err != nil {
+			return s.dataDir(err)
+		}
+		return charter{s.private}.takeOffice(ctx, s.group.journal.Status(), s.replica.LastEpoch())
+	}
+	s.journal, err = journal.Open(ctx, journal.Options{
+		Dir: s.options.DataDir, ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey),
+		Machine: empty, Log: s.log,
+	})
+	if err == nil {
+		s.term, err = s.journal.Lead(ctx)
+	}
+	if err != nil {
+		return s.dataDir(err)
+	}
+	return nil
 }
 
 // dataDir says what to do about a directory that cannot be used.
@@ -64,7 +85,7 @@ func (s *session) dataDir(err error) error {
 		advice = "stop that agent, or name another directory"
 	case errors.Is(err, journal.ErrOtherCluster):
 		advice = "give each cluster a directory of its own, or empty this one"
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.Is(err, journal.ErrLost), errors.Is(err, journal.ErrCharter):
 		return err
 	}
 	return fmt.Errorf("--data-dir %s: %w; %s", s.options.DataDir, err, advice)
@@ -72,17 +93,22 @@ func (s *session) dataDir(err error) error {
 
 // runJournal ends the agent when what it does is not on disk any more.
 func (s *session) runJournal(ctx context.Context) error {
-	if s.journal == nil {
+	if s.term == nil {
 		return nil
 	}
-	if err := s.journal.Run(ctx); err != nil {
+	if err := s.term.Run(ctx); errors.Is(err, journal.ErrLost) {
+		return err
+	} else if err != nil {
 		return fmt.Errorf("--data-dir %s: %w", s.options.DataDir, err)
 	}
 	return nil
 }
 
-// closeJournal gives the directory back. It may be called again.
+// closeJournal ends the term, and gives the directory back where the session has it. It may be called again.
 func (s *session) closeJournal() {
+	if s.term != nil {
+		s.term.End()
+	}
 	if s.journal == nil {
 		return
 	}

@@ -24,7 +24,8 @@ type health struct {
 	metrics  atomic.Pointer[prometheus.Registry] // of the start that is under way
 	pprof    bool
 	isReady  atomic.Bool
-	waitsFor atomic.Value // string
+	waitsFor atomic.Value           // string
+	follows  atomic.Pointer[string] // why an agent that follows another is not ready, "" when it is; nil for all others
 }
 
 func newHealth(metrics *prometheus.Registry, pprof bool) *health {
@@ -51,10 +52,29 @@ func (h *health) ready() { h.isReady.Store(true) }
 // waitFor is the line that says why the agent is not ready; "" when nothing is in its way any more.
 func (h *health) waitFor(line string) { h.waitsFor.Store(line) }
 
+// follow says that this agent follows another one of its cluster, which makes it ready, or why it does not.
+func (h *health) follow(line string) {
+	h.isReady.Store(false)
+	h.follows.Store(&line)
+}
+
+// following changes the line of an agent that follows.
+func (h *health) following(line string) {
+	if old := h.follows.Load(); old != nil && *old != line {
+		h.follows.CompareAndSwap(old, &line)
+	}
+}
+
+// lead ends follow.
+func (h *health) lead() { h.follows.Store(nil) }
+
 // notReady is the line that /readyz answers with, "" when the agent is ready.
 func (h *health) notReady() string {
 	if line, ok := h.waitsFor.Load().(string); ok && line != "" {
 		return line
+	}
+	if line := h.follows.Load(); line != nil {
+		return *line
 	}
 	if !h.isReady.Load() {
 		return "not caught up with the local API server yet"

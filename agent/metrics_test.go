@@ -79,7 +79,7 @@ func everything(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.MustRegister(newRefusals(), newReplicaCollector(r, nil, 1), newAccessCollector(nil), newBuildInfo("v", "c"), newRequestMeter().requests)
+	d.MustRegister(newRefusals(), newReplicaCollector(r, nil, 1), newAccessCollector(nil), newBuildInfo("v", "c"), newRequestMeter().requests, newAgentsCollector(nil))
 	registry := prometheus.NewRegistry()
 	newHealth(registry, false)
 	families, err := registry.Gather()

@@ -41,6 +41,11 @@ type Options struct {
 	// MeshService is the NAMESPACE/NAME of the Service that leads other clusters to the mesh port, whose external
 	// address is then advertised; it excludes MeshAdvertise. Empty means no Service.
 	MeshService string
+	// GroupPeers are the host:port of the mesh ports of all agents of this cluster, this one's among them or not, when
+	// there are several: one of them is active at a time. It needs DataDir and GroupAddress. Empty means one agent.
+	GroupPeers []string
+	// GroupAddress is the host:port where those reach this one.
+	GroupAddress string
 	// KeepTrying makes Run try again what a person can mend without starting the agent again, such as missing
 	// rights; meanwhile the agent is not ready and says why. Else Run returns it.
 	KeepTrying bool
@@ -104,6 +109,7 @@ func (o *Options) Validate() error {
 	if err := o.checkMeshService(); err != nil {
 		bad("mesh-service", "%v", err)
 	}
+	o.checkGroup(bad)
 	if o.HTTPListen != "" {
 		if err := checkHostPort(o.HTTPListen, true); err != nil {
 			bad("http-listen", "%v", err)
@@ -151,6 +157,29 @@ func (o *Options) checkMeshService() error {
 		return errors.New("is of no use beside --mesh-advertise: leave one of them out")
 	}
 	return nil
+}
+
+// checkGroup is about several agents of one cluster.
+func (o *Options) checkGroup(bad func(flag, format string, args ...any)) {
+	if len(o.GroupPeers) == 0 {
+		if o.GroupAddress != "" {
+			bad("group-address", "is of no use without --group-peers, the addresses of all agents of this cluster")
+		}
+		return
+	}
+	for _, peer := range o.GroupPeers {
+		if err := checkHostPort(peer, false); err != nil {
+			bad("group-peers", "%v", err)
+		}
+	}
+	if o.DataDir == "" {
+		bad("group-peers", "needs --data-dir, which is empty: agents that are a group keep what they agreed upon on disk")
+	}
+	if o.GroupAddress == "" {
+		bad("group-peers", "needs --group-address: the HOST:PORT where the other agents reach the mesh port of this one")
+	} else if err := checkHostPort(o.GroupAddress, false); err != nil {
+		bad("group-address", "%v", err)
+	}
 }
 
 // checkHostPort accepts what net.Listen does; for an address that others dial, a host and a port must be named.

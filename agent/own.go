@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -61,7 +60,7 @@ func (s *session) findOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error)
 func (s *session) ensureOwnCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
 	clusters := s.client.Clusters()
 	var out *v1alpha1.Cluster
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := onConflict(func() error {
 		have, err := s.findOwnCluster(ctx)
 		if err != nil {
 			return err

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -91,7 +90,7 @@ func (p *private) mint(ctx context.Context, clusterID string) (ed25519.PrivateKe
 // the API server before anything is signed in it, so no two starts ever share an epoch.
 func (p *private) openEpoch(ctx context.Context, floor uint64) (uint64, error) {
 	var epoch uint64
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := onConflict(func() error {
 		secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
 		if err != nil {
 			return err
@@ -190,7 +189,7 @@ func (p *private) recordFreeze(ctx context.Context, now *freeze) error {
 
 // changeIdentity alters the Secret with the cluster's key; alter says whether it did.
 func (p *private) changeIdentity(ctx context.Context, alter func(*kube.Secret) bool) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := onConflict(func() error {
 		secret, err := p.client.Secrets(p.namespace).Read(ctx, identitySecret)
 		if err != nil || !alter(secret) {
 			return err
@@ -282,7 +281,7 @@ func (p *private) record(ctx context.Context, want *kube.Secret) error {
 
 func applySecret(ctx context.Context, client *kube.Client, want *kube.Secret) error {
 	secrets := client.Secrets(want.Namespace)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return onConflict(func() error {
 		have, err := secrets.Read(ctx, want.Name)
 		if apierrors.IsNotFound(err) {
 			_, err = secrets.Create(ctx, want)

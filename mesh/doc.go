@@ -19,6 +19,7 @@
 //	roster-packet/1  frames: memberlist packets, messages, announcements
 //	roster-stream/1  one memberlist push/pull or fallback ping
 //	h2               gRPC: Pull, Credential and Tell
+//	roster-raft/1    what the agents of one cluster say to each other, see [Front]
 //
 // A peer is hostile until proven otherwise, and then still: every length is
 // checked before memory is spent on it, every queue and table has a bound,

@@ -180,6 +180,10 @@ func (m *Mesh) Run(ctx context.Context) error {
 
 // leave says goodbye and ends memberlist.
 func (m *Mesh) leave(ctx context.Context, list *memberlist.Memberlist) {
+	if m.options.Quiet {
+		_ = list.Shutdown()
+		return
+	}
 	if err := list.Leave(leaveTimeout); err != nil {
 		m.options.Log.Debug("leave", "error", err)
 	}

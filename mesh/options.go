@@ -68,8 +68,10 @@ type Options struct {
 	// MemberChanged is called for every change of a member's state, in order,
 	// from one goroutine.
 	MemberChanged func(Member)
-	Log           *slog.Logger
-	Metrics       prometheus.Registerer
+	// Quiet is for a cluster that goes on at another agent when this one ends: nobody is told that it leaves.
+	Quiet   bool
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
 }
 
 // complete checks the options and fills in what is optional.

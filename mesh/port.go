@@ -4,7 +4,6 @@
 package mesh
 
 import (
-	"container/list"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
@@ -18,11 +17,6 @@ import (
 const (
 	// handshakeTimeout is how long a stranger may keep a connection.
 	handshakeTimeout = 5 * time.Second
-	// maxHandshakes is how many strangers are served at a time. One more ends
-	// the oldest: who holds connections open without finishing a handshake
-	// loses them first. A flood of handshakes from many connections can still
-	// delay those of members, which try again.
-	maxHandshakes = 128
 	// maxPeerConns is how many accepted connections one peer may have open.
 	maxPeerConns = 16
 )
@@ -40,12 +34,13 @@ type port struct {
 	farewell func(key ed25519.PublicKey) []byte
 	metrics  *metrics
 
-	mu         sync.Mutex
-	closed     bool
-	handshakes list.List // of net.Conn, oldest first
-	peers      map[string]int
-	conns      map[*peerConn]struct{}
-	wg         sync.WaitGroup
+	strangers lobby
+
+	mu     sync.Mutex
+	closed bool
+	peers  map[string]int
+	conns  map[*peerConn]struct{}
+	wg     sync.WaitGroup
 }
 
 func newPort(l net.Listener, auth *authenticator, m *metrics) *port {
@@ -93,30 +88,30 @@ func (p *port) serve(ctx context.Context) error {
 func (p *port) close() {
 	p.mu.Lock()
 	p.closed = true
-	conns := make([]net.Conn, 0, len(p.conns)+p.handshakes.Len())
+	conns := make([]net.Conn, 0, len(p.conns))
 	for c := range p.conns {
 		conns = append(conns, c)
 	}
-	for e := p.handshakes.Front(); e != nil; e = e.Next() {
-		conns = append(conns, e.Value.(net.Conn))
-	}
 	p.mu.Unlock()
 	_ = p.listener.Close()
+	p.strangers.close()
 	for _, c := range conns {
 		_ = c.Close()
 	}
 }
 
 func (p *port) admit(ctx context.Context, raw net.Conn) {
-	slot := p.enter(raw)
+	slot, evicts := p.strangers.enter(raw)
 	if slot == nil {
-		_ = raw.Close()
 		return
+	}
+	if evicts {
+		p.metrics.drop(dropEvicted)
 	}
 	_ = raw.SetDeadline(time.Now().Add(handshakeTimeout))
 	conn := tls.Server(raw, p.config)
 	err := conn.HandshakeContext(ctx)
-	evicted := p.leave(slot)
+	evicted := p.strangers.leave(slot)
 	var id string
 	if err == nil {
 		id, err = p.auth.peer(conn.ConnectionState())
@@ -149,31 +144,6 @@ func (p *port) admit(ctx context.Context, raw net.Conn) {
 	}
 	_ = raw.SetDeadline(time.Time{})
 	serve(id, held)
-}
-
-// enter takes a place among the handshakes, or nil after close.
-func (p *port) enter(raw net.Conn) *list.Element {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil
-	}
-	if p.handshakes.Len() >= maxHandshakes {
-		oldest := p.handshakes.Remove(p.handshakes.Front()).(net.Conn)
-		// Closing the raw connection does not block, even under the lock.
-		_ = oldest.Close()
-		p.metrics.drop(dropEvicted)
-	}
-	return p.handshakes.PushBack(raw)
-}
-
-// leave gives the place back and says whether it was taken away before.
-func (p *port) leave(slot *list.Element) (evicted bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before := p.handshakes.Len()
-	p.handshakes.Remove(slot)
-	return p.handshakes.Len() == before
 }
 
 // hold registers a peer's connection, or returns nil when it has too many.

@@ -43,6 +43,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			clustersCommand(g),
 			statusCommand(g),
 			doctorCommand(g),
+			groupCommand(g),
 			rulesCommand(g),
 			versionCommand(g),
 			completionCommand(),

@@ -109,6 +109,10 @@ func (c *Cluster) AgentHTTP(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return readPage(request)
+}
+
+func readPage(request *http.Request) (string, error) {
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
@@ -116,7 +120,7 @@ func (c *Cluster) AgentHTTP(ctx context.Context, path string) (string, error) {
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, tailSize))
 	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, answer.Status, strings.TrimSpace(string(body)))
+		err = fmt.Errorf("%s: %s: %s", request.URL.Path, answer.Status, strings.TrimSpace(string(body)))
 	}
 	return string(body), err
 }

@@ -26,7 +26,7 @@ func TestBrokenFiles(t *testing.T) {
 	}
 	fill(0, 50)
 	o.await(t, 50)
-	o.takeSnapshot()
+	o.journal.takeSnapshot()
 	fill(50, 80)
 	o.close(t)
 	want := o.table.values

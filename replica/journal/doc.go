@@ -9,9 +9,25 @@
 // are appended together, as one raft command, so that one commit of the disk carries all that came
 // while the last one lasted.
 //
+// # Alone and in a group
+//
+// An agent that is alone is the only voter, and leads from its start. Several agents of one
+// cluster are one [Group]: all of their machines follow, and only the one that leads appends, for
+// as long as its [Term] lasts. A [Record] outside of raft names the group, so that it is decided
+// once who begins it, and a directory that is of another group is of no use:
+//
+//	nothing ── begins it, where the record says so ──► in the group
+//	nothing ── asks the others to be taken in ───────► in the group
+//	in the group ── the record names another one ────► ErrTurned: open again
+//	in another group ── set aside, new server ID ────► nothing
+//	in another group ── the record begins with it ───► in the group, alone, with all that it holds
+//
+// A server that lost its disk is another server. What one server says to another names both the
+// group and the server that it is for.
+//
 // # The directory
 //
-//	owner.json           whose it is: clusterID, public key, server ID of raft
+//	owner.json           whose it is: clusterID, public key, server ID of raft, group
 //	attempts             how many starts did not get as far as a leader; gone after one that did
 //	lock                 held by the process that has the directory
 //	raft/log.db          log, term and vote

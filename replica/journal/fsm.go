@@ -4,6 +4,7 @@
 package journal
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -13,18 +14,26 @@ import (
 
 // fsm is a machine as raft sees it.
 type fsm struct {
-	machine Machine
-	run     [runSize]byte
+	applied func(bytes int) // is told of each command
+
+	machineMu sync.Mutex
+	machine   Machine
 
 	mu  sync.Mutex
-	err error // of the first command that was of no use
+	run [runSize]byte // of the term that this agent leads; zero when it leads none
+	err error         // of the first command that was of no use
 }
 
 // Apply returns an error, or nil.
 func (f *fsm) Apply(l *raft.Log) any {
+	if f.applied != nil {
+		defer f.applied(len(l.Data))
+	}
 	run, ops, err := decodeBatch(l.Data)
 	if err == nil {
-		err = f.machine.Apply(ops, run == f.run)
+		f.machineMu.Lock()
+		err = f.machine.Apply(ops, run == f.current())
+		f.machineMu.Unlock()
 	}
 	if err == nil {
 		return nil
@@ -37,6 +46,34 @@ func (f *fsm) Apply(l *raft.Log) any {
 	return f.err
 }
 
+// adopt moves the state to another machine, between two commands.
+func (f *fsm) adopt(m Machine) error {
+	f.machineMu.Lock()
+	defer f.machineMu.Unlock()
+	var state bytes.Buffer
+	if err := f.machine.Snapshot()(&state); err != nil {
+		return err
+	}
+	if err := m.Restore(&state); err != nil {
+		return err
+	}
+	f.machine = m
+	return nil
+}
+
+// begin takes in which term's commands are this agent's.
+func (f *fsm) begin(run [runSize]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.run = run
+}
+
+func (f *fsm) current() [runSize]byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.run
+}
+
 // broken returns the error of a command.
 func (f *fsm) broken() error {
 	f.mu.Lock()
@@ -45,11 +82,15 @@ func (f *fsm) broken() error {
 }
 
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	f.machineMu.Lock()
+	defer f.machineMu.Unlock()
 	return snapshot(f.machine.Snapshot()), nil
 }
 
 func (f *fsm) Restore(from io.ReadCloser) error {
 	defer from.Close()
+	f.machineMu.Lock()
+	defer f.machineMu.Unlock()
 	return f.machine.Restore(from)
 }
 

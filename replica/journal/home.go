@@ -44,6 +44,30 @@ type owner struct {
 	ClusterID string `json:"clusterID"`
 	PublicKey []byte `json:"publicKey"`
 	ServerID  string `json:"serverID"`
+	// Group is that of the agents of this cluster, "" for an agent that is alone.
+	Group string `json:"group,omitempty"`
+}
+
+// exists says whether there is a directory of raft, be it empty.
+func (h *home) exists() bool {
+	_, err := os.Stat(h.path(raftDir))
+	return err == nil
+}
+
+// keeps says whether raft has kept anything, of use or not.
+func (h *home) keeps() (bool, error) {
+	if !h.exists() {
+		return false, nil
+	}
+	s, err := openStores(*h, h.log)
+	if errors.Is(err, errBroken) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	has, err := s.hasState()
+	return has || errors.Is(err, errBroken), s.close()
 }
 
 func (h *home) path(name ...string) string {
@@ -89,7 +113,8 @@ func (h *home) claim(clusterID string, key []byte) error {
 		return nil
 	}
 	// What another key signed is of no use, and what has no owner may be anybody's.
-	if _, err := os.Stat(h.path(raftDir)); err == nil {
+	if h.exists() {
+		var err error
 		if h.owner.ClusterID == "" {
 			err = h.setAside(errors.New("its owner.json is gone: it may be anybody's"))
 		} else {
@@ -101,12 +126,19 @@ func (h *home) claim(clusterID string, key []byte) error {
 			return err
 		}
 	}
-	h.owner = owner{ClusterID: clusterID, PublicKey: key, ServerID: strings.ToLower(rand.Text())}
-	if data, err = json.Marshal(h.owner); err != nil {
+	h.owner = owner{ClusterID: clusterID, PublicKey: key, ServerID: newServerID()}
+	return h.record()
+}
+
+func (h *home) record() error {
+	data, err := json.Marshal(h.owner)
+	if err != nil {
 		return err
 	}
 	return h.replace(ownerFile, data)
 }
+
+func newServerID() string { return strings.ToLower(rand.Text()) }
 
 // attempt counts this start, and sets aside what earlier ones did not survive.
 func (h *home) attempt() error {

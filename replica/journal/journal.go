@@ -5,13 +5,13 @@ package journal
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -54,34 +54,40 @@ type Options struct {
 	PublicKey []byte
 	// Machine makes an empty machine. It is called again when what is on disk cannot be used.
 	Machine func() (Machine, error)
-	Log     *slog.Logger
+	// Group is nil for an agent that is alone.
+	Group *Group
+	Log   *slog.Logger
 }
 
-// Journal is an open directory. Its methods are safe for concurrent use.
+// Journal is an open directory, of which the machine follows what the group makes durable. Its methods are safe for
+// concurrent use.
 type Journal struct {
 	log    *slog.Logger
 	home   home
 	lock   *os.File // of the directory
 	stores *stores
 	raft   *raft.Raft
-	run    [runSize]byte // tells our commands from those of earlier runs
+	fsm    *fsm
+	mux    *mux // nil for an agent that is alone
 
-	mu      sync.Mutex
-	room    sync.Cond // of mu: less waits, or err is set
-	queue   [][]byte
-	waiting int
-	err     error // after which nothing becomes durable
+	started       chan struct{} // closed once raft is there, or is not going to be
+	stopAttending context.CancelFunc
+	attending     sync.WaitGroup
+	taking        sync.Mutex // an agent is taken in
 
-	wake     chan struct{} // something waits, or err is set
-	failed   chan struct{} // closed when err is set
-	ended    chan struct{} // the writer has returned
-	grown    int           // bytes of commands since the last snapshot; the writer's
-	snapshot chan int64    // size of a snapshot that ended, 0 for none; nil when none is under way; the writer's
-	last     int64         // size of the last snapshot; the writer's
+	endOnce sync.Once
+	ended   chan struct{} // closed when this journal is of no use any more, for the reason err
+	err     error
+
+	silence  atomic.Int64 // Unix time in ns at which an agent did not answer last
+	grown    atomic.Int64 // bytes of commands since the last snapshot
+	last     atomic.Int64 // size of the last snapshot
+	snapping atomic.Bool  // a snapshot is under way
+	snaps    sync.WaitGroup
 }
 
-// Open reads the directory into a machine and makes this process the one that appends. It says in
-// the log what it could not use. The machine is the one that Options.Machine made last.
+// Open reads the directory into a machine. It says in the log what it could not use. The machine is the one that
+// Options.Machine made last. Only the term of Lead appends.
 func Open(ctx context.Context, o Options) (_ *Journal, err error) {
 	h := home{dir: o.Dir, log: o.Log}
 	lock, err := h.lock()
@@ -96,15 +102,25 @@ func Open(ctx context.Context, o Options) (_ *Journal, err error) {
 	if err := h.claim(o.ClusterID, o.PublicKey); err != nil {
 		return nil, err
 	}
+	begins, err := h.settle(ctx, o.Group)
+	if err != nil {
+		return nil, err
+	}
 	if err := h.attempt(); err != nil {
 		return nil, err
 	}
-	j, err := open(ctx, h, o)
+	j, err := open(ctx, h, o, begins)
 	if errors.Is(err, errBroken) {
 		if err := h.setAside(err); err != nil {
 			return nil, err
 		}
-		j, err = open(ctx, h, o)
+		if o.Group != nil { // the others know the lost disk by its ID
+			h.owner.ServerID = newServerID()
+			if err := h.record(); err != nil {
+				return nil, err
+			}
+		}
+		j, err = open(ctx, h, o, "")
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.survive())
@@ -116,7 +132,8 @@ func Open(ctx context.Context, o Options) (_ *Journal, err error) {
 	return j, nil
 }
 
-func open(ctx context.Context, h home, o Options) (*Journal, error) {
+// open starts raft. begins is the group that this server is to begin, if any.
+func open(ctx context.Context, h home, o Options, begins string) (*Journal, error) {
 	machine, err := o.Machine()
 	if err != nil {
 		return nil, err
@@ -126,43 +143,52 @@ func open(ctx context.Context, h home, o Options) (*Journal, error) {
 		return nil, err
 	}
 	j := &Journal{
-		log: o.Log, home: h, stores: s, grown: s.logSize, last: s.snapshotSize,
-		wake: make(chan struct{}, 1), failed: make(chan struct{}), ended: make(chan struct{}),
+		log: o.Log, home: h, stores: s, stopAttending: func() {}, started: make(chan struct{}), ended: make(chan struct{}),
 	}
-	j.room.L = &j.mu
-	if _, err := rand.Read(j.run[:]); err != nil {
-		return nil, errors.Join(err, s.close())
+	j.fsm = &fsm{machine: machine, applied: j.compact}
+	j.last.Store(s.snapshotSize)
+	if o.Group == nil {
+		return j, j.startAlone(ctx)
 	}
-	f := &fsm{machine: machine, run: j.run}
-	if j.raft, err = start(h.owner.ServerID, f, s, o.Log); err != nil {
-		return nil, errors.Join(err, s.close())
+	if begins != "" {
+		if err := j.begin(machine, begins, o.Group.Address); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		if machine, err = o.Machine(); err != nil { // raft reads all of it again
+			return nil, errors.Join(err, s.close())
+		}
+		j.fsm.machine = machine
 	}
-	if err := j.lead(ctx); err != nil {
-		return nil, errors.Join(err, j.stop())
-	}
-	if err := f.broken(); err != nil {
-		return nil, errors.Join(err, j.stop())
-	}
-	go j.write()
-	return j, nil
+	return j, j.startGroup(ctx, o.Group)
 }
 
-// lead waits until this server leads and has applied all that the log holds.
-func (j *Journal) lead(ctx context.Context) error {
+// awaitAlone waits until the one server leads that there is, and has read everything.
+func (j *Journal) awaitAlone(ctx context.Context) (err error) {
 	select {
 	case <-j.raft.LeaderCh():
 	case <-j.stores.failed():
-		return j.stores.err()
+		err = j.stores.err()
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	case <-time.After(leadWithin):
-		return fmt.Errorf("%w: it elects no leader", errBroken)
+		err = fmt.Errorf("%w: it elects no leader", errBroken)
 	}
-	if err := j.await(func() error { return j.raft.Barrier(0).Error() }); err != nil {
-		return fmt.Errorf("apply the log: %w", err)
+	if err == nil {
+		err = j.await(func() error { return j.raft.Barrier(0).Error() })
 	}
-	return nil
+	return errors.Join(err, j.fsm.broken())
 }
+
+// end says that this journal is of no use any more.
+func (j *Journal) end(err error) {
+	j.endOnce.Do(func() {
+		j.err = err
+		close(j.ended)
+	})
+}
+
+// Adopt has another, empty machine take over the state of the present one, and follow from there.
+func (j *Journal) Adopt(m Machine) error { return j.fsm.adopt(m) }
 
 // await is the error of something asked of raft, or that of the disk: raft may wait for that one without an end, and
 // take no question meanwhile. Then one goroutine is left behind, for each start over a disk that fails.
@@ -180,50 +206,24 @@ func (j *Journal) await(ask func() error) error {
 // leadWithin is longer than any disk that works takes for the few writes of an election.
 const leadWithin = time.Minute
 
-// Append queues an operation, which the journal keeps. It does not block.
-func (j *Journal) Append(op []byte) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.err != nil {
-		return
-	}
-	j.queue = append(j.queue, op)
-	j.waiting += len(op)
-	j.signal()
-}
-
-func (j *Journal) signal() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Wait blocks while too much waits for the disk, and returns the error after which nothing gets there.
-func (j *Journal) Wait() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for j.waiting > maxWaiting && j.err == nil {
-		j.room.Wait()
-	}
-	return j.err
-}
-
-// Run blocks until ctx ends, or returns the error for which nothing becomes durable any more.
-func (j *Journal) Run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
+// HandOver lets another agent lead, if one can, before this one ends: the others need not find out.
+func (j *Journal) HandOver(ctx context.Context) error {
+	if j.raft.State() != raft.Leader {
 		return nil
-	case <-j.failed:
-		return j.Wait()
+	}
+	done := make(chan error, 1)
+	go func() { done <- j.raft.LeadershipTransfer().Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
-// Close writes what waits, if the disk takes it, and gives the directory back. What is appended
-// later is lost.
+// Close gives the directory back.
 func (j *Journal) Close() error {
-	j.fail(ErrClosed)
-	<-j.ended
+	j.end(ErrClosed)
 	err := j.stop()
 	if j.lock != nil {
 		err = errors.Join(err, j.lock.Close())
@@ -232,6 +232,7 @@ func (j *Journal) Close() error {
 }
 
 func (j *Journal) stop() error {
+	j.stopAttending()
 	j.stores.release()
 	ended := make(chan error, 1)
 	go func() { ended <- j.raft.Shutdown().Error() }()
@@ -241,6 +242,9 @@ func (j *Journal) stop() error {
 	}
 	select {
 	case err := <-ended:
+		err = errors.Join(err, j.mux.end())
+		j.attending.Wait()
+		j.snaps.Wait()
 		return errors.Join(err, j.stores.close())
 	case <-brokenFor:
 		return nil
@@ -250,94 +254,21 @@ func (j *Journal) stop() error {
 // brokenWithin is how long raft may take to end over a file that made bolt panic.
 const brokenWithin = 5 * time.Second
 
-func (j *Journal) fail(err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.err == nil {
-		j.err = err
-		close(j.failed)
-	}
-	j.room.Broadcast()
-	j.signal()
-}
-
-// write is the one goroutine that appends to raft.
-func (j *Journal) write() {
-	defer close(j.ended)
-	for range j.wake {
-		for ops := j.take(); len(ops) > 0; ops = j.take() {
-			if err := j.append(ops); err != nil {
-				j.fail(err)
-				return
-			}
-		}
-		if j.closed() {
-			return
-		}
-	}
-}
-
-func (j *Journal) closed() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.err != nil && len(j.queue) == 0
-}
-
-// take returns the next operations to append together.
-func (j *Journal) take() [][]byte {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	n, size := 0, 0
-	for n < len(j.queue) && (n == 0 || size+len(j.queue[n]) <= maxBatch) {
-		size += len(j.queue[n])
-		n++
-	}
-	ops := j.queue[:n:n]
-	if j.queue = j.queue[n:]; len(j.queue) == 0 {
-		j.queue = nil
-	}
-	j.waiting -= size
-	j.room.Broadcast()
-	return ops
-}
-
-func (j *Journal) append(ops [][]byte) error {
-	command := encodeBatch(j.run, ops)
-	refused := make(chan error, 1)
-	err := j.await(func() error {
-		future := j.raft.Apply(command, 0)
-		if err := future.Error(); err != nil {
-			return err
-		}
-		err, _ := future.Response().(error)
-		refused <- err
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("write the log: %w", err)
-	}
-	if err := <-refused; err != nil {
-		return err
-	}
-	j.grown += len(command)
-	j.compact()
-	return nil
-}
-
-// compact takes a snapshot, beside the writer, once the log has grown enough.
-func (j *Journal) compact() {
-	select {
-	case size := <-j.snapshot: // never, when it is nil
-		j.snapshot, j.last = nil, max(size, j.last)
-	default:
-	}
-	if j.snapshot != nil || j.grown < max(minLog, int(j.last)) {
+// compact takes a snapshot, beside what goes on, once the log has grown by enough.
+func (j *Journal) compact(more int) {
+	if j.grown.Add(int64(more)) < max(minLog, j.last.Load()) || !j.snapping.CompareAndSwap(false, true) {
 		return
 	}
-	j.grown = 0
-	done := make(chan int64, 1)
-	j.snapshot = done
-	go func() { done <- j.takeSnapshot() }()
+	j.grown.Store(0)
+	j.snaps.Go(func() {
+		defer j.snapping.Store(false)
+		if <-j.started; j.raft == nil {
+			return
+		}
+		if size := j.takeSnapshot(); size > 0 {
+			j.last.Store(size)
+		}
+	})
 }
 
 // takeSnapshot returns the snapshot's size. One that fails is tried again when the log has grown further.

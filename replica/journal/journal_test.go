@@ -15,7 +15,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -104,10 +103,11 @@ func (m *table) get(key byte) string {
 
 // opened is a journal with its machine and what it logged.
 type opened struct {
-	*Journal
+	*Term
 
-	table *table
-	said  *bytes.Buffer
+	journal *Journal
+	table   *table
+	said    *bytes.Buffer
 }
 
 func options(dir string) (Options, *opened) {
@@ -122,16 +122,25 @@ func options(dir string) (Options, *opened) {
 func openDir(t *testing.T, dir string) *opened {
 	t.Helper()
 	options, o := options(dir)
+	o.open(t, options)
+	return o
+}
+
+func (o *opened) open(t *testing.T, options Options) {
+	t.Helper()
 	var err error
-	if o.Journal, err = Open(t.Context(), options); err != nil {
+	if o.journal, err = Open(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
-	return o
+	if o.Term, err = o.journal.Lead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (o *opened) close(t *testing.T) {
 	t.Helper()
-	if err := o.Close(); err != nil {
+	o.End()
+	if err := o.journal.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -180,7 +189,7 @@ func TestReopen(t *testing.T) {
 func TestBurst(t *testing.T) {
 	o := openDir(t, t.TempDir())
 	defer o.close(t)
-	before, err := o.stores.LastIndex()
+	before, err := o.journal.stores.LastIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +197,7 @@ func TestBurst(t *testing.T) {
 		o.Append(fmt.Appendf([]byte{1}, "%d", i))
 	}
 	o.await(t, 1000)
-	after, err := o.stores.LastIndex()
+	after, err := o.journal.stores.LastIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +206,7 @@ func TestBurst(t *testing.T) {
 	}
 	o.Append([]byte{1})
 	o.await(t, 1001)
-	if last, err := o.stores.LastIndex(); err != nil || last != after+1 {
+	if last, err := o.journal.stores.LastIndex(); err != nil || last != after+1 {
 		t.Errorf("one operation took %d commits, %v", last-after, err)
 	}
 }
@@ -269,7 +278,7 @@ func TestIdle(t *testing.T) {
 	o.Append([]byte("xy"))
 	o.await(t, 1)
 	writes := func() int64 {
-		stats := o.stores.Stats()
+		stats := o.journal.stores.Stats()
 		return stats.TxStats.GetWrite()
 	}
 	before, pages := files(t, dir), writes()
@@ -340,10 +349,7 @@ func TestOtherCluster(t *testing.T) {
 	options.ClusterID, options.PublicKey = "c1", []byte("another key")
 	var said bytes.Buffer
 	options.Log = slog.New(slog.NewTextHandler(&said, nil))
-	var err error
-	if other.Journal, err = Open(t.Context(), options); err != nil {
-		t.Fatal(err)
-	}
+	other.open(t, options)
 	if other.close(t); other.table.theirs != 0 {
 		t.Error("what another key signed was read")
 	}
@@ -355,7 +361,7 @@ func TestOtherCluster(t *testing.T) {
 // TestDiskFails: the journal ends with the error, and says what waited to nobody.
 func TestDiskFails(t *testing.T) {
 	o := openDir(t, t.TempDir())
-	if err := o.stores.Close(); err != nil {
+	if err := o.journal.stores.Close(); err != nil {
 		t.Fatal(err)
 	}
 	o.Append([]byte("xy"))
@@ -384,18 +390,4 @@ func TestUnknownOperation(t *testing.T) {
 	if o.table.applied() > 0 || !strings.Contains(o.said.String(), "cannot be used") {
 		t.Errorf("%d operations came back: %s", o.table.applied(), o.said)
 	}
-}
-
-func FuzzBatch(f *testing.F) {
-	f.Add(encodeBatch([runSize]byte{1}, [][]byte{[]byte("a"), {}, []byte("bc")}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		run, ops, err := decodeBatch(b)
-		if err != nil {
-			return
-		}
-		again, same, err := decodeBatch(encodeBatch(run, ops))
-		if err != nil || again != run || !slices.EqualFunc(ops, same, bytes.Equal) {
-			t.Fatalf("%x became %x, %v", ops, same, err)
-		}
-	})
 }

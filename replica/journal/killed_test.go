@@ -48,7 +48,7 @@ func (ring) Remove(string, ed25519.PublicKey)                  {}
 func (ring) Swapped(string) bool                               { return false }
 
 // openReplica is what an agent does, with what is broadcast going to say.
-func openReplica(ctx context.Context, dir string, say func(...[]byte)) (*Journal, *replica.Replica, error) {
+func openReplica(ctx context.Context, dir string, say func(...[]byte)) (*Journal, *Term, *replica.Replica, error) {
 	var r *replica.Replica
 	j, err := Open(ctx, Options{
 		Dir: dir, ClusterID: "a", PublicKey: keyOf("a").Public().(ed25519.PublicKey), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -58,14 +58,18 @@ func openReplica(ctx context.Context, dir string, say func(...[]byte)) (*Journal
 		},
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return j, r, r.Open(max(r.LastEpoch(), 1), j)
+	term, err := j.Lead(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return j, term, r, r.Open(max(r.LastEpoch(), 1), term)
 }
 
 // victim publishes and merges as fast as it can, and writes all that it broadcasts to its standard output.
 func victim(dir string) {
-	j, r, err := openReplica(context.Background(), dir, func(msgs ...[]byte) {
+	_, term, r, err := openReplica(context.Background(), dir, func(msgs ...[]byte) {
 		for _, msg := range msgs {
 			_, _ = os.Stdout.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(msg))), msg...))
 		}
@@ -101,16 +105,16 @@ func victim(dir string) {
 				panic(err)
 			}
 		}
-		for random.IntN(30) == 0 && j.Wait() == nil && waits(j) {
+		for random.IntN(30) == 0 && term.Wait() == nil && waits(term) {
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-func waits(j *Journal) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.queue) > 0
+func waits(t *Term) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.queue) > 0
 }
 
 // TestKilled kills an agent's disk work at random points, many times, and then looks for anything that was broadcast
@@ -138,11 +142,12 @@ func TestKilled(t *testing.T) {
 			}
 		}
 	}
-	j, r, err := openReplica(t.Context(), dir, func(...[]byte) {})
+	j, term, r, err := openReplica(t.Context(), dir, func(...[]byte) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer j.Close()
+	defer term.End()
 	if aside, _ := filepath.Glob(filepath.Join(dir, asidePrefix+"*")); len(aside) > 0 || r.LastEpoch() != 1 {
 		t.Errorf("the disk was given up: %v, epoch %d", aside, r.LastEpoch())
 	}

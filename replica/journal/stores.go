@@ -33,7 +33,7 @@ type stores struct {
 	*raftboltdb.BoltStore
 
 	snapshots    *raft.FileSnapshotStore
-	logSize      int   // bytes of commands after the snapshot
+	shared       bool  // with other agents
 	snapshotSize int64 // of the newest one, 0 for none
 
 	mu       sync.Mutex
@@ -41,6 +41,15 @@ type stores struct {
 	running  atomic.Bool   // raft has goroutines, whose panics nobody can catch
 	down     chan struct{} // closed when broken is set
 	released chan struct{} // closed when raft is about to end
+}
+
+// hasState says whether raft has kept anything here.
+func (s *stores) hasState() (has bool, err error) {
+	err = guarded(func() (err error) {
+		has, err = raft.HasExistingState(s, s, s.snapshots)
+		return err
+	})
+	return has, err
 }
 
 // openStores reads all that is there, since raft ends the process when it meets something that it cannot read.
@@ -146,9 +155,6 @@ func (s *stores) verify() error {
 		if _, _, err := decodeBatch(entry.Data); err != nil {
 			return fmt.Errorf("entry %d of the log: %w", i, err)
 		}
-		if i > index {
-			s.logSize += len(entry.Data)
-		}
 	}
 	return nil
 }
@@ -168,6 +174,19 @@ func (s *stores) verifySnapshot() (index uint64, err error) {
 	}
 	s.snapshotSize = meta.Size
 	return meta.Index, source.Close()
+}
+
+// lacks says that the index is before or behind the log: in a group a follower gets what was compacted as a snapshot,
+// and what it lacks from the leader.
+func (s *stores) lacks(index uint64) bool {
+	var first, last uint64
+	err := guarded(func() (err error) {
+		if first, err = s.FirstIndex(); err == nil {
+			last, err = s.LastIndex()
+		}
+		return err
+	})
+	return err == nil && (index < first || index > last)
 }
 
 // latch remembers the first write that failed.
@@ -232,7 +251,7 @@ func (s *stores) SetUint64(key []byte, value uint64) error {
 // GetLog is of entries that are there, and raft ends the process when they are not: the same.
 func (s *stores) GetLog(index uint64, entry *raft.Log) error {
 	err := guarded(func() error { return s.BoltStore.GetLog(index, entry) })
-	if err == nil || !s.running.Load() {
+	if err == nil || !s.running.Load() || s.shared && errors.Is(err, raft.ErrLogNotFound) && s.lacks(index) {
 		return err
 	}
 	_ = s.latch(fmt.Errorf("%w: entry %d of the log: %w", errBroken, index, err))

@@ -1,0 +1,148 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica/journal"
+)
+
+// errOvertaken is returned when another agent has changed the record first.
+var errOvertaken = errors.New("another agent of this cluster was quicker")
+
+// charter is the record of the agents of one cluster, a private Secret: which group is theirs.
+type charter struct{ private *private }
+
+// Read implements journal.Charter.
+func (c charter) Read(ctx context.Context) (journal.Record, error) {
+	secret, err := c.read(ctx)
+	if err != nil || secret == nil {
+		return journal.Record{}, err
+	}
+	return recordOf(secret), nil
+}
+
+// read returns nil when there is none.
+func (c charter) read(ctx context.Context) (*kube.Secret, error) {
+	secret, err := c.private.client.Secrets(c.private.namespace).Read(ctx, v1alpha1.AgentsSecret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", c.private.namespace, v1alpha1.AgentsSecret, err)
+	}
+	return secret, nil
+}
+
+func recordOf(secret *kube.Secret) journal.Record {
+	return journal.Record{Group: string(secret.Data[v1alpha1.AgentsGroup]), Founder: string(secret.Data[v1alpha1.AgentsFounder])}
+}
+
+// Replace implements journal.Charter.
+func (c charter) Replace(ctx context.Context, before, now journal.Record) error {
+	secret, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	secrets := c.private.client.Secrets(c.private.namespace)
+	data := map[string][]byte{v1alpha1.AgentsGroup: []byte(now.Group), v1alpha1.AgentsFounder: []byte(now.Founder)}
+	switch {
+	case secret == nil && before != (journal.Record{}), secret != nil && recordOf(secret) != before:
+		return errOvertaken
+	case secret == nil:
+		_, err = secrets.Create(ctx, &kube.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AgentsSecret, Namespace: c.private.namespace, Labels: managedLabels()},
+			Data:       data,
+		})
+	default:
+		secret.Data = data
+		_, err = secrets.Update(ctx, secret)
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		return errOvertaken
+	}
+	if err != nil {
+		return fmt.Errorf("record Secret %s/%s: %w", c.private.namespace, v1alpha1.AgentsSecret, err)
+	}
+	return nil
+}
+
+// takeOffice is the first thing that a leader does: it makes sure that its group is still the cluster's, and says that
+// it has a leader. The epoch is above held when the group was recovered from a survivor.
+func (c charter) takeOffice(ctx context.Context, own journal.Status, held uint64) error {
+	return c.hold(ctx, own, func() error {
+		_, err := c.private.openEpoch(ctx, held)
+		return err
+	})
+}
+
+// hold returns ErrTurned when the group is not the cluster's any more, and takes back what agents said that did not hear
+// of their leader. What is to be done after a recovery may be left out, and done later.
+func (c charter) hold(ctx context.Context, own journal.Status, afterRecovery func() error) error {
+	return onConflict(func() error {
+		secret, err := c.read(ctx)
+		if err != nil {
+			return err
+		}
+		if secret == nil {
+			return c.Replace(ctx, journal.Record{}, journal.Record{Group: own.Group, Founder: own.ServerID})
+		}
+		if recordOf(secret).Group != own.Group {
+			return journal.ErrTurned
+		}
+		if len(secret.Data[v1alpha1.AgentsRecovered]) > 0 {
+			if afterRecovery == nil {
+				return nil
+			}
+			if err := afterRecovery(); err != nil {
+				return err
+			}
+		} else if len(secret.Data[v1alpha1.AgentsSurvivors]) == 0 {
+			return nil
+		}
+		delete(secret.Data, v1alpha1.AgentsRecovered)
+		delete(secret.Data, v1alpha1.AgentsSurvivors)
+		_, err = c.private.client.Secrets(c.private.namespace).Update(ctx, secret)
+		return err
+	})
+}
+
+// survive records that this agent has no leader, for those who choose a survivor.
+func (c charter) survive(ctx context.Context, address, group string, now v1alpha1.AgentSurvivor) error {
+	return onConflict(func() error {
+		secret, err := c.read(ctx)
+		if err != nil {
+			return err
+		}
+		if secret == nil || recordOf(secret).Group != group || len(secret.Data[v1alpha1.AgentsRecovered]) > 0 {
+			return nil
+		}
+		survivors := v1alpha1.AgentSurvivors{}
+		if data := secret.Data[v1alpha1.AgentsSurvivors]; len(data) > 0 {
+			if err := json.Unmarshal(data, &survivors); err != nil {
+				survivors = v1alpha1.AgentSurvivors{}
+			}
+		}
+		if survivors[address] == now {
+			return nil
+		}
+		survivors[address] = now
+		data, err := json.Marshal(survivors)
+		if err != nil {
+			return err
+		}
+		secret.Data[v1alpha1.AgentsSurvivors] = data
+		_, err = c.private.client.Secrets(c.private.namespace).Update(ctx, secret)
+		return err
+	})
+}

@@ -1,0 +1,334 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// protocolGroup is what the agents of one cluster speak to each other.
+const protocolGroup = "roster-raft/1"
+
+const (
+	// passedOn is the first byte of a connection that another agent of this cluster passes on: it must not be passed on
+	// once more. TLS begins with another one.
+	passedOn byte = 0x01
+	// maxPassed is how many connections are passed on at a time.
+	maxPassed = 512
+	// maxSiblings is how many connections of other agents of this cluster are served at a time.
+	maxSiblings = 64
+)
+
+// errNotSibling: the other side is no agent of this cluster.
+var errNotSibling = errors.New("the other side does not have this cluster's key")
+
+// Front is the port of an agent that is one of several of its cluster, of which one at a time has the cluster's place
+// in the mesh. What the agents of the cluster say to each other is served here: both sides have the key of the cluster.
+// Everything else goes to the place: here, where it is open, or through to the agent that has it, unread, so that it
+// is that one which authenticates the peer. Of a connection that is passed on no more is looked at than the
+// protocols that a TLS handshake opens with.
+type Front struct {
+	listener  net.Listener
+	network   Network
+	server    *tls.Config
+	client    *tls.Config
+	place     func() (address string, here bool)
+	siblings  *funnel
+	strangers lobby
+
+	mu      sync.Mutex
+	open    *funnel               // nil while the place is not here
+	changed chan struct{}         // closed when it opens
+	served  map[net.Conn]struct{} // siblings
+	passed  map[net.Conn]struct{} // both ends of what is passed on
+	ended   bool
+	wg      sync.WaitGroup
+}
+
+// NewFront takes over the listener. place tells which agent of this cluster has its place in the mesh: here, or the one
+// whose port has that address, "" when nobody is known to.
+func NewFront(id Identity, listener net.Listener, place func() (address string, here bool)) (*Front, error) {
+	certificate, err := id.certificate()
+	if err != nil {
+		return nil, err
+	}
+	verify := func(state tls.ConnectionState) error { return sameKey(state, id.PublicKey()) }
+	server := &tls.Config{
+		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13,
+		NextProtos: []string{protocolGroup}, SessionTicketsDisabled: true, VerifyConnection: verify,
+	}
+	client := server.Clone()
+	client.InsecureSkipVerify = true // replaced by VerifyConnection: a key, not a path
+	return &Front{
+		listener: listener, network: TCP{}, server: server, client: client, place: place,
+		siblings: newFunnel(listener.Addr()), changed: make(chan struct{}),
+		served: map[net.Conn]struct{}{}, passed: map[net.Conn]struct{}{},
+	}, nil
+}
+
+// sameKey accepts who has the cluster's own key.
+func sameKey(state tls.ConnectionState, own ed25519.PublicKey) error {
+	key, err := peerKey(state)
+	if err == nil && (!own.Equal(key) || state.NegotiatedProtocol != protocolGroup) {
+		err = errNotSibling
+	}
+	return err
+}
+
+// Run serves until the context ends, and returns when all connections have ended.
+func (f *Front) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, f.close)
+	defer func() {
+		stop()
+		f.close()
+		f.wg.Wait()
+	}()
+	var wait backoff
+	for {
+		raw, err := f.listener.Accept()
+		switch {
+		case err == nil:
+			wait.reset()
+			f.wg.Go(func() { f.admit(ctx, raw) })
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accept: %w", err)
+		default:
+			if sleep(ctx, wait.next(time.Second)) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// close ends the listener and all connections.
+func (f *Front) close() {
+	_ = f.listener.Close()
+	_ = f.siblings.Close()
+	f.strangers.close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	for _, conns := range []map[net.Conn]struct{}{f.served, f.passed} {
+		for c := range conns {
+			_ = c.Close()
+		}
+	}
+}
+
+// Close gives the port back where Run is not called.
+func (f *Front) Close() error {
+	f.close()
+	return nil
+}
+
+// Open takes the cluster's place: what other clusters open from now on comes here, until the listener is closed.
+func (f *Front) Open() net.Listener {
+	place := newFunnel(f.listener.Addr())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open = place
+	close(f.changed)
+	f.changed = make(chan struct{})
+	return &openPlace{place, f}
+}
+
+type openPlace struct {
+	*funnel
+	front *Front
+}
+
+func (o *openPlace) Close() error {
+	o.front.mu.Lock()
+	if o.front.open == o.funnel {
+		o.front.open = nil
+	}
+	o.front.mu.Unlock()
+	return o.funnel.Close()
+}
+
+// Siblings are the other agents of this cluster.
+func (f *Front) Siblings() *Siblings { return &Siblings{f.siblings, f} }
+
+// Siblings listens to the other agents of this cluster, and dials them.
+type Siblings struct {
+	*funnel
+	front *Front
+}
+
+// Dial connects to another agent of this cluster, at the address of its port.
+func (s *Siblings) Dial(address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout) //nolint:forbidigo // raft has no context
+	defer cancel()
+	raw, err := s.front.network.Dial(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", address, err)
+	}
+	conn := tls.Client(raw, s.front.client)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("dial %s: %w", address, err)
+	}
+	return conn, nil
+}
+
+// admit finds out what a connection is for.
+func (f *Front) admit(ctx context.Context, raw net.Conn) {
+	slot, _ := f.strangers.enter(raw)
+	if slot == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	_ = raw.SetDeadline(time.Now().Add(handshakeTimeout))
+	protocols, whole, hops, err := f.hear(ctx, raw)
+	switch {
+	case err != nil:
+		f.strangers.leave(slot)
+		_ = raw.Close()
+	case slices.Contains(protocols, protocolGroup):
+		conn := tls.Server(whole, f.server)
+		err := conn.HandshakeContext(ctx)
+		f.strangers.leave(slot)
+		if err != nil || !f.hold(f.served, maxSiblings, raw) {
+			_ = raw.Close()
+			return
+		}
+		_ = raw.SetDeadline(time.Time{})
+		f.siblings.put("", &frontConn{conn, raw, f})
+	default:
+		f.toPlace(ctx, whole, hops, func() { f.strangers.leave(slot) })
+	}
+}
+
+// hear reads the start of a connection.
+func (f *Front) hear(ctx context.Context, raw net.Conn) (protocols []string, whole net.Conn, hops bool, err error) {
+	var first [1]byte
+	if _, err := io.ReadFull(raw, first[:]); err != nil {
+		return nil, nil, false, err
+	}
+	if first[0] == passedOn {
+		protocols, whole, err = hear(ctx, raw)
+		return protocols, whole, true, err
+	}
+	again := &replayedConn{Conn: raw, from: io.MultiReader(bytes.NewReader(first[:]), raw)}
+	protocols, whole, err = hear(ctx, again)
+	return protocols, whole, false, err
+}
+
+// toPlace hands a connection to the mesh of this agent, or to the port of the one that has the place. A place that is
+// being taken is waited for.
+func (f *Front) toPlace(ctx context.Context, conn net.Conn, hops bool, settled func()) {
+	address, place := f.await(ctx)
+	switch {
+	case place != nil:
+		settled()
+		_ = conn.SetDeadline(time.Time{}) // the mesh has its own
+		place.put("", conn)
+	case address == "" || hops:
+		settled()
+		_ = conn.Close()
+	default:
+		f.pass(ctx, conn, address, settled)
+	}
+}
+
+// await returns the place when it is here, or the address where it is.
+func (f *Front) await(ctx context.Context) (address string, place *funnel) {
+	for {
+		f.mu.Lock()
+		place, changed := f.open, f.changed
+		f.mu.Unlock()
+		if place != nil {
+			return "", place
+		}
+		if address, here := f.place(); !here {
+			return address, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return "", nil
+		}
+	}
+}
+
+// pass connects two ends until one of them ends. It counts as a stranger as long as a handshake may take.
+func (f *Front) pass(ctx context.Context, conn net.Conn, address string, settled func()) {
+	defer conn.Close()
+	young := time.AfterFunc(handshakeTimeout, settled)
+	defer func() {
+		if young.Stop() {
+			settled()
+		}
+	}()
+	to, err := f.network.Dial(ctx, address)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	if !f.hold(f.passed, 2*maxPassed, conn, to) {
+		return
+	}
+	defer f.release(f.passed, conn, to)
+	_ = conn.SetDeadline(time.Time{})
+	if _, err := to.Write([]byte{passedOn}); err != nil {
+		return
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { passBytes(to, conn) })
+	passBytes(conn, to)
+	wg.Wait()
+}
+
+// passBytes ends both connections when one of them ends.
+func passBytes(to, from net.Conn) {
+	_, _ = io.Copy(to, from)
+	_ = to.Close()
+	_ = from.Close()
+}
+
+// hold keeps connections that close is to end; false when there are too many.
+func (f *Front) hold(in map[net.Conn]struct{}, most int, conns ...net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended || len(in)+len(conns) > most {
+		return false
+	}
+	for _, c := range conns {
+		in[c] = struct{}{}
+	}
+	return true
+}
+
+func (f *Front) release(in map[net.Conn]struct{}, conns ...net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range conns {
+		delete(in, c)
+	}
+}
+
+// frontConn is a sibling's connection, which is held until it is closed.
+type frontConn struct {
+	net.Conn
+	raw   net.Conn
+	front *Front
+}
+
+func (c *frontConn) Close() error {
+	c.front.release(c.front.served, c.raw)
+	return c.Conn.Close()
+}

@@ -1,0 +1,367 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// wire is a Stream on the loopback interface.
+type wire struct{ net.Listener }
+
+func (wire) Dial(address string, timeout time.Duration) (net.Conn, error) {
+	return (&net.Dialer{Timeout: timeout}).Dial("tcp", address)
+}
+
+// members is a group of three, each with a directory and an address that stay.
+type members struct {
+	dirs      [3]string
+	addresses [3]string
+	up        [3]*opened
+
+	charter
+}
+
+// charter is a record that is changed by compare-and-swap.
+type charter struct {
+	mu  sync.Mutex
+	now Record
+}
+
+var errChanged = errors.New("the record has changed")
+
+func (c *charter) Read(context.Context) (Record, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now, nil
+}
+
+func (c *charter) Replace(_ context.Context, before, now Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now != before {
+		return errChanged
+	}
+	c.now = now
+	return nil
+}
+
+func newMembers(t *testing.T) *members {
+	t.Helper()
+	m := &members{}
+	m.place(t)
+	for i := range m.dirs {
+		m.start(t, i)
+	}
+	return m
+}
+
+// place finds room for three.
+func (m *members) place(t *testing.T) {
+	t.Helper()
+	for i := range m.dirs {
+		m.dirs[i] = t.TempDir()
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.addresses[i] = listener.Addr().String()
+		if err := listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for i := range m.up {
+			m.stop(t, i)
+		}
+	})
+}
+
+func (m *members) options(i int, listener net.Listener) (Options, *opened) {
+	o, at := options(m.dirs[i])
+	o.Log = slog.New(slog.DiscardHandler)
+	o.Group = &Group{Address: m.addresses[i], Peers: m.addresses[:], Stream: wire{listener}, Charter: m}
+	return o, at
+}
+
+func (m *members) start(t *testing.T, i int) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", m.addresses[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, at := m.options(i, listener)
+	if at.journal, err = Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	m.up[i] = at
+}
+
+// heed opens again what says that it has turned to another group.
+func (m *members) heed(t *testing.T) {
+	t.Helper()
+	for i, at := range m.up {
+		if at == nil {
+			continue
+		}
+		select {
+		case <-at.journal.ended:
+			if !errors.Is(at.journal.err, ErrTurned) {
+				t.Fatal(at.journal.err)
+			}
+			m.stop(t, i)
+			m.start(t, i)
+		default:
+		}
+	}
+}
+
+func (m *members) stop(t *testing.T, i int) {
+	t.Helper()
+	if m.up[i] == nil {
+		return
+	}
+	if m.up[i].Term != nil {
+		m.up[i].End()
+	}
+	if err := m.up[i].journal.Close(); err != nil {
+		t.Error(err)
+	}
+	m.up[i] = nil
+}
+
+// leader waits for one that leads, and gives it its term.
+func (m *members) leader(t *testing.T) (leads int) {
+	t.Helper()
+	await(t, "one that leads", func() bool {
+		m.heed(t)
+		for i, at := range m.up {
+			if at == nil || !at.journal.Status().Leads {
+				continue
+			}
+			term, err := at.journal.Lead(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			at.Term, leads = term, i
+			return true
+		}
+		return false
+	})
+	return leads
+}
+
+func (m *members) has(t *testing.T, key byte, value string) {
+	t.Helper()
+	for i := range m.up {
+		if m.up[i] != nil {
+			await(t, fmt.Sprintf("%d has %s", i, value), func() bool {
+				m.heed(t)
+				return m.up[i].table.get(key) == value
+			})
+		}
+	}
+}
+
+func (m *members) voters(t *testing.T, i, n int) {
+	t.Helper()
+	await(t, fmt.Sprintf("%d voters", n), func() bool {
+		m.heed(t)
+		return len(m.up[i].journal.Status().Servers) == n
+	})
+}
+
+func (m *members) loseDisk(t *testing.T, i int) {
+	t.Helper()
+	m.stop(t, i)
+	if err := errors.Join(os.RemoveAll(m.dirs[i]), os.Mkdir(m.dirs[i], 0o700)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGroup: what a leader was told is durable is with the next one, and a lost disk comes back.
+func TestGroup(t *testing.T) {
+	m := newMembers(t)
+	first := m.leader(t)
+	m.voters(t, first, 3)
+	m.up[first].Append([]byte("aone"))
+	m.has(t, 'a', "one")
+
+	began := time.Now()
+	m.stop(t, first)
+	second := m.leader(t)
+	t.Logf("another one leads after %s", time.Since(began))
+	m.up[second].Append([]byte("atwo"))
+	m.has(t, 'a', "two")
+
+	// The first one comes back, and then another one without its disk.
+	m.start(t, first)
+	m.has(t, 'a', "two")
+	third := 3 - first - second
+	m.loseDisk(t, third)
+	m.start(t, third)
+	m.has(t, 'a', "two")
+	m.voters(t, second, 3)
+	if group := m.now.Group; m.up[third].journal.Status().Group != group || m.up[first].journal.Status().Group != group {
+		t.Error("there are two groups")
+	}
+}
+
+// TestRecover: two of three are lost with their disks, and the third holds all; then one of them comes back with what it
+// had, and it counts for nothing.
+func TestRecover(t *testing.T) {
+	m := newMembers(t)
+	first := m.leader(t)
+	m.voters(t, first, 3)
+	m.up[first].Append([]byte("aone"))
+	m.has(t, 'a', "one")
+	survivor, late, lost := first, (first+1)%3, (first+2)%3
+	m.loseDisk(t, lost)
+	m.stop(t, late)
+	m.start(t, lost)
+	await(t, "the survivor leads no more", func() bool { return !m.up[survivor].journal.Status().Leads })
+	m.up[survivor].End()
+
+	before, err := m.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := Record{Group: newServerID(), Founder: m.up[survivor].journal.Status().ServerID}
+	if err := m.Replace(t.Context(), before, now); err != nil {
+		t.Fatal(err)
+	}
+	if at := m.leader(t); at != survivor {
+		t.Fatalf("%d leads, and not the survivor", at)
+	}
+	m.has(t, 'a', "one")
+	m.up[survivor].Append([]byte("atwo"))
+	m.voters(t, survivor, 2)
+	m.start(t, late)
+	m.voters(t, survivor, 3)
+	m.has(t, 'a', "two")
+	aside := func(i int) int {
+		found, _ := filepath.Glob(filepath.Join(m.dirs[i], asidePrefix+"*"))
+		return len(found)
+	}
+	if aside(survivor) != 0 || aside(late) != 1 || aside(lost) != 0 {
+		t.Errorf("set aside: %d, %d and %d", aside(survivor), aside(late), aside(lost))
+	}
+}
+
+// TestAllLost: three that have lost everything begin anew, once all of them say so.
+func TestAllLost(t *testing.T) {
+	m := newMembers(t)
+	m.voters(t, m.leader(t), 3)
+	before := m.now
+	for i := range m.up {
+		m.loseDisk(t, i)
+	}
+	m.start(t, 0)
+	m.start(t, 1)
+	for range 4 { // two of them do not: the third may have everything
+		if err := m.up[0].journal.seek(t.Context(), &Group{Address: m.addresses[0], Peers: m.addresses[:], Charter: m}, true); err == nil || errors.Is(err, ErrTurned) {
+			t.Fatalf("two of three begin anew: %v", err)
+		}
+	}
+	m.start(t, 2)
+	m.voters(t, m.leader(t), 3)
+	if m.now == before {
+		t.Error("the record is the old one")
+	}
+}
+
+// TestAloneThenThree: what one agent held is what the three hold that it becomes.
+func TestAloneThenThree(t *testing.T) {
+	m := &members{}
+	m.place(t)
+	alone := openDir(t, m.dirs[1])
+	alone.Append([]byte("aone"))
+	alone.await(t, 1)
+	alone.close(t)
+	m.start(t, 1)
+	m.start(t, 0)
+	m.start(t, 2)
+	m.voters(t, m.leader(t), 3)
+	m.has(t, 'a', "one")
+}
+
+// TestImpostor: an agent that lost its disk does not vote in the name of the server that it was, and a server of one
+// group is none of another.
+func TestImpostor(t *testing.T) {
+	m := newMembers(t)
+	leader := m.leader(t)
+	m.voters(t, leader, 3)
+	at := m.up[leader].journal
+	for _, whom := range []struct{ group, id string }{
+		{at.home.owner.Group, "another"},
+		{"another", at.home.owner.ServerID},
+		{at.home.owner.Group + "/" + at.home.owner.ServerID + "\n", ""},
+		{strings.Repeat("x", 1<<20), ""},
+	} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", m.addresses[leader])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, string(forRaft)+(&mux{group: whom.group}).purpose(whom.id))
+		_ = conn.SetReadDeadline(time.Now().Add(within))
+		if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection for %.20q of %.20q is served", whom.id, whom.group)
+		}
+		_ = conn.Close()
+	}
+	for _, junk := range []string{"", "\x02", "\x02{}", "\x02{\"address\":\"a:1\",\"serverID\":\"x@y\"}", "\x02" + strings.Repeat("[", 1<<16), "\x00", "\x16\x03\x01"} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", m.addresses[leader])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, junk)
+		_ = conn.(*net.TCPConn).CloseWrite() // it may be closed already
+		_ = conn.SetReadDeadline(time.Now().Add(within))
+		if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%.20q is answered", junk)
+		}
+		_ = conn.Close()
+	}
+	if n := len(at.Status().Servers); n != 3 || !at.Status().Leads {
+		t.Errorf("%d servers are left", n)
+	}
+}
+
+func TestMayBegin(t *testing.T) {
+	blank := func(ids ...string) (out []answer) {
+		for _, id := range ids {
+			out = append(out, answer{Blank: true, ServerID: id})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		what    string
+		record  Record
+		answers []answer
+		may     bool
+	}{
+		{"nothing was, and nobody answers", Record{}, nil, false},
+		{"nothing was, and most are there", Record{}, blank("b"), true},
+		{"one is in a group", Record{}, []answer{{ServerID: "b"}}, false},
+		{"another one is to begin", Record{"g", "b"}, blank("b", "c"), false},
+		{"this one is to begin", Record{"g", "a"}, blank("b"), true},
+		{"one does not answer that may have all", Record{"g", "x"}, blank("b"), false},
+		{"nobody has anything", Record{"g", "x"}, blank("b", "c"), true},
+	} {
+		if got := c.record.mayBegin("a", c.answers, 2); got != c.may {
+			t.Errorf("%s: %t", c.what, got)
+		}
+	}
+}
