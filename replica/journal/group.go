@@ -170,12 +170,12 @@ func (j *Journal) startGroup(ctx context.Context, g *Group) error {
 }
 
 const (
-	// heartbeat is how long, at least, a leader may say nothing before another one is elected, and twice that at most:
-	// the three seconds that a failover may take have room for this and the start of a session. Heartbeats wait for no
-	// disk.
-	heartbeat = time.Second
+	// heartbeat is how long, at least, a leader may say nothing before another one is elected, and three times that at
+	// most: raft looks after one to two of them, and again if it has just heard. The three seconds that a failover may
+	// take have room for this and the start of a session. Heartbeats wait for no disk.
+	heartbeat = 500 * time.Millisecond
 	// lease is how long a leader goes on that does not hear of the others.
-	lease = 800 * time.Millisecond
+	lease = 400 * time.Millisecond
 )
 
 // hush takes in that an agent does not answer its leader.
