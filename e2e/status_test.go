@@ -69,7 +69,7 @@ func TestStatusAgentKilled(t *testing.T) {
 	eventually(t, "the doctor names it", within, g.asks(5, doctor(),
 		"error    mesh, gamma: its mesh port does not answer, neither here nor to the agents in alpha",
 		"error    members, gamma: the agent in alpha says of gamma: ",
-		"kubectl --context gamma -n cluster-registry rollout restart deployment/cluster-registry-controller"))
+		"kubectl --context gamma -n cluster-registry rollout restart deployment,statefulset -l app.kubernetes.io/part-of=roster,app.kubernetes.io/component=agent"))
 	eventually(t, "also from gamma alone, whose status nobody writes any more", within, g.asks(5, []string{"doctor", "--context", "gamma"}, "error    mesh, gamma: "))
 	var out struct {
 		Findings []struct{ Check, Severity, Cluster, Message, Fix string }

@@ -11,8 +11,6 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // checkAPI says which API servers do not answer, or answer with no.
@@ -38,7 +36,7 @@ func checkAPI(ctx context.Context, x *examination) []diagnosis {
 		if p.clustersErr == nil && p.idErr == nil && p.local() == nil {
 			out = append(out, diagnosis{
 				Severity: isError, Cluster: p.name(), Message: cmp.Or(p.agentSays(ctx, x.namespace), "no agent has ever written its Cluster object here: it is not installed, or cannot start, which its log says"),
-				Fix: p.kubectl("-n", x.namespace, "logs", "deployment/"+v1alpha1.DefaultServiceAccount, "--tail=20"),
+				Fix: x.agentLog(p),
 			})
 		}
 	}

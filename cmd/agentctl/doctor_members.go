@@ -12,10 +12,20 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// checkMembers repeats what each agent says of the others, and of itself.
-func checkMembers(_ context.Context, x *examination) []diagnosis {
+// checkMembers repeats what each agent says of the others, and of itself. One without a Cluster object of its own says
+// nothing, as checkAPI tells; and several that have no leader say it to those alone who ask them.
+func checkMembers(ctx context.Context, x *examination) []diagnosis {
 	var out []diagnosis
 	for _, p := range x.patients {
+		own := p.local()
+		if own == nil {
+			continue
+		}
+		if memberOf(own, 0).Health == healthy {
+			if says := p.agentSays(ctx, x.namespace); says != "" {
+				out = append(out, diagnosis{Severity: isError, Cluster: p.name(), Message: says, Fix: x.agentLog(p)})
+			}
+		}
 		for _, c := range p.clusters {
 			if d := x.judgeMember(p, c); d != nil {
 				out = append(out, *d)
@@ -52,7 +62,7 @@ func (x *examination) judgeSelf(p *patient, c *v1alpha1.Cluster, d *diagnosis, m
 		return nil // checkRestore says it
 	}
 	d.Message = "its agent says of itself: " + m.Message
-	d.Fix = p.kubectl("-n", x.namespace, "logs", "deployment/"+v1alpha1.DefaultServiceAccount, "--tail=20")
+	d.Fix = x.agentLog(p)
 	return d
 }
 

@@ -185,7 +185,12 @@ func (x *examination) join(p *patient, c *v1alpha1.Cluster) string {
 
 // restart is the command that starts an agent again.
 func (x *examination) restart(c *v1alpha1.Cluster) string {
-	return x.kubectlIn(c, "-n", x.namespace, "rollout", "restart", "deployment/"+v1alpha1.DefaultServiceAccount)
+	return x.kubectlIn(c, "-n", x.namespace, "rollout", "restart", "deployment,statefulset", "-l", podsOfAgents)
+}
+
+// agentLog is the command that shows what an agent wrote last; there may be three.
+func (x *examination) agentLog(p *patient) string {
+	return p.kubectl("-n", x.namespace, "logs", "-l", podsOfAgents, "--tail=20")
 }
 
 // install is the command that brings what the chart makes up to date.

@@ -103,7 +103,7 @@ func (l *lab) explain(t *testing.T) {
 	for _, m := range l.members() {
 		for _, args := range []string{
 			"get pods -A -o wide", "get clusters -o wide", "get resourcesyncrules -o wide",
-			"-n " + harness.Namespace + " logs deployment/" + harness.ServiceAccount + " --tail=15",
+			"-n " + harness.Namespace + " logs -l app.kubernetes.io/component=agent --tail=15",
 		} {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(shared.ctx), 10*time.Second)
 			out, err := m.Kubectl(ctx, strings.Fields(args)...)

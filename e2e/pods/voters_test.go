@@ -22,7 +22,8 @@ import (
 const bulkSecrets = 300
 
 // TestThreeAgents: a cluster goes to three agents. During a bulk of new Secrets the leader's pod is deleted, and then a
-// follower's, each with its volume; the cluster goes back to one agent in the end.
+// follower's, each with its volume; then two at once, after which the third is made the group. The cluster goes back to
+// one agent in the end.
 func TestThreeAgents(t *testing.T) {
 	l := joined(t)
 	m := l.member(1)
@@ -58,8 +59,39 @@ func TestThreeAgents(t *testing.T) {
 	m.lose(t, follower)
 	eventually(t, "three agents again", afterFault, func(ctx context.Context) error { return m.agents(ctx, 3) })
 	must(t, bulk.Wait())
+	m.loseQuorum(t)
 	r.settle(t, afterFault)
 	eventually(t, "all three synced", afterFault, l.whole)
+}
+
+// loseQuorum deletes two agents with their volumes, keeps them from coming back until doctor says what to do, and does it.
+func (m *member) loseQuorum(t *testing.T) {
+	t.Helper()
+	_, survivor := m.roles(t)
+	all, err := m.agentPods(shared.ctx)
+	must(t, err)
+	_, err = m.Kubectl(shared.ctx, "cordon", survivor.Spec.NodeName)
+	must(t, err)
+	now := int64(0)
+	for i := range all {
+		if all[i].UID != survivor.UID {
+			must(t, m.Kube.CoreV1().Pods(harness.Namespace).Delete(shared.ctx, all[i].Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+		}
+	}
+	const advice = "agentctl group recover --survivor"
+	eventually(t, "the survivor and doctor say what to do", afterFault, func(ctx context.Context) error {
+		out, err := m.lab.sh(ctx, m, "agentctl doctor || true")
+		if err == nil && !strings.Contains(out, advice) {
+			err = errors.New(out)
+		}
+		return err
+	})
+	out, err := m.lab.sh(shared.ctx, m, "agentctl group recover --dry-run && agentctl group recover")
+	must(t, err)
+	t.Logf("agentctl group recover says:\n%s", out)
+	_, err = m.Kubectl(shared.ctx, "uncordon", survivor.Spec.NodeName)
+	must(t, err)
+	eventually(t, "three agents again", afterFault, func(ctx context.Context) error { return m.agents(ctx, 3) })
 }
 
 // set changes values of the release.
