@@ -19,21 +19,23 @@ import (
 const podsOfAgents = "app.kubernetes.io/part-of=roster,app.kubernetes.io/component=agent"
 
 // agentSays is why the agent is not ready, in its own words: what its pod answers to /readyz, asked through the API
-// server, or why it has no pod that runs. An agent that cannot have a Cluster object has nowhere else to say it but
-// its log. It is "" where nothing is wrong, where no pod is found, as with an agent beside the cluster, and where you
-// may not ask.
+// server, or else why it has a pod that does not run. An agent that cannot have a Cluster object has nowhere else to say
+// it but its log. It is "" where nothing is wrong, where no pod is found, as with an agent beside the cluster, and where
+// you may not ask.
 func (p *patient) agentSays(ctx context.Context, namespace string) string {
 	list, err := p.side.client.Resource(coreResource("pods")).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: podsOfAgents, Limit: 10})
 	if err != nil {
 		return ""
 	}
+	idle := ""
 	for i := range list.Items {
 		var pod corev1.Pod
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &pod); err != nil || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if text := notRunning(&pod); text != "" {
-			return fmt.Sprintf("its pod %s does not run: %s", pod.Name, text)
+			idle = cmp.Or(idle, fmt.Sprintf("its pod %s does not run: %s", pod.Name, text))
+			continue
 		}
 		path := fmt.Sprintf("api/v1/namespaces/%s/pods/%s:%d/proxy/readyz", namespace, pod.Name, httpPort(&pod))
 		answer, body, err := p.fetch(ctx, path)
@@ -41,7 +43,7 @@ func (p *patient) agentSays(ctx context.Context, namespace string) string {
 			return "its agent says of itself: " + text // what begins with { is the API server's, who did not reach it
 		}
 	}
-	return ""
+	return idle
 }
 
 // notRunning is what the kubelet or the scheduler says of a pod that does not run.

@@ -72,6 +72,11 @@ func (m *member) loseQuorum(t *testing.T) {
 	must(t, err)
 	_, err = m.Kubectl(shared.ctx, "cordon", survivor.Spec.NodeName)
 	must(t, err)
+	uncordon := func() {
+		_, err := m.Kubectl(shared.ctx, "uncordon", survivor.Spec.NodeName)
+		must(t, err)
+	}
+	t.Cleanup(uncordon)
 	now := int64(0)
 	for i := range all {
 		if all[i].UID != survivor.UID {
@@ -89,8 +94,7 @@ func (m *member) loseQuorum(t *testing.T) {
 	out, err := m.lab.sh(shared.ctx, m, "agentctl group recover --dry-run && agentctl group recover")
 	must(t, err)
 	t.Logf("agentctl group recover says:\n%s", out)
-	_, err = m.Kubectl(shared.ctx, "uncordon", survivor.Spec.NodeName)
-	must(t, err)
+	uncordon()
 	eventually(t, "three agents again", afterFault, func(ctx context.Context) error { return m.agents(ctx, 3) })
 }
 

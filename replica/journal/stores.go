@@ -141,6 +141,9 @@ func (s *stores) verify() error {
 	if _, err := s.Get([]byte(currentTerm)); index > 0 && err != nil {
 		return fmt.Errorf("%w: log.db lacks what the snapshot follows", errBroken)
 	}
+	if last < first { // its key is damaged, and raft would take the log for an empty one
+		return fmt.Errorf("%w: the log begins at %d and ends at %d", errBroken, first, last)
+	}
 	if first > index+1 {
 		return fmt.Errorf("%w: the log begins at %d and the snapshot ends at %d", errBroken, first, index)
 	}
