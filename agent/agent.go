@@ -321,6 +321,7 @@ func (s *session) run(ctx context.Context) error {
 		return cmp.Or(group.Wait(), err)
 	}
 	s.log.Info("caught up with the local API server", "cluster", s.ownName(), "clusterID", s.clusterID, "mesh", s.meshEndpoints(nil), "version", s.options.Version)
+	s.proveListed(ctx)
 	if s.restore.isFrozen() {
 		s.sayFrozen() // rules that the API server lacks are not gone: nothing is decided before the confirmation
 	} else {

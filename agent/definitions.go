@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,17 +27,22 @@ import (
 // errUnproven is returned while it is not known whether an object was deleted by itself.
 var errUnproven = errors.New("not known whether it was deleted")
 
-// definitions are the UIDs of the CRDs that the objects of this cluster were made under, by the CRD's name.
+// definitions are the UIDs of the CRDs that the objects of this cluster were made under, by the CRD's name; "" for one
+// that is not known, or that was not there.
 type definitions struct {
 	mu   sync.Mutex
 	uids map[string]types.UID
 }
 
-// was says whether a CRD may be the one that was there.
-func (d *definitions) was(name string, uid types.UID) bool {
+func (d *definitions) uid(name string) types.UID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known := d.uids[name]
+	return d.uids[name]
+}
+
+// was says whether a CRD may be the one that was there.
+func (d *definitions) was(name string, uid types.UID) bool {
+	known := d.uid(name)
 	return known == "" || known == uid
 }
 
@@ -71,8 +77,8 @@ func (s *session) proveDeleted(ctx context.Context, key replica.Key) error {
 	}
 	crd, err := s.client.Definition(ctx, name)
 	switch {
-	case errors.Is(err, kube.ErrForbidden):
-		return nil // nobody looks after this agent's rights: its API server's word counts
+	case errors.Is(err, kube.ErrForbidden) && s.definitions.uid(name) == "":
+		return nil // it never had the right: its API server's word counts
 	case err != nil:
 		return fmt.Errorf("%w: read CRD %s: %w", errUnproven, name, err)
 	case crd == nil || crd.DeletionTimestamp != nil || !s.definitions.was(name, crd.UID):
@@ -80,6 +86,28 @@ func (s *session) proveDeleted(ctx context.Context, key replica.Key) error {
 		s.freeze()
 	}
 	return nil
+}
+
+// proveListed begins a freeze when a CRD does not stand, or is another one, after its objects were listed: one that stands
+// now stood then. It returns when that is known.
+func (s *session) proveListed(ctx context.Context) {
+	for wait := retryFirst; ctx.Err() == nil; wait = min(2*wait, retryMost) {
+		now, err := s.readDefinitions(ctx)
+		for name, uid := range now {
+			if !s.definitions.was(name, uid) {
+				s.log.Error("a CRD was deleted, and with it all objects of its kind", "crd", name)
+				s.freeze()
+			}
+		}
+		if err == nil {
+			return
+		}
+		s.log.Warn("waiting for the local API server to tell of its CRDs", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
 }
 
 // hadOwn says whether this cluster publishes an object of that name, or goes by a rule of that name of its own.
@@ -144,7 +172,8 @@ func (s *session) learnDefinitions(ctx context.Context, now map[string]types.UID
 	return nil
 }
 
-// readDefinitions are the CRDs of what is published, as far as they stand and may be read.
+// readDefinitions are the CRDs of what is published: "" for one that does not stand, and what was known of one that may
+// not be read.
 func (s *session) readDefinitions(ctx context.Context) (map[string]types.UID, error) {
 	uids := map[string]types.UID{}
 	for _, kind := range [...]replica.Kind{replica.KindRule, replica.KindFeature} {
@@ -152,9 +181,12 @@ func (s *session) readDefinitions(ctx context.Context) (map[string]types.UID, er
 		crd, err := s.client.Definition(ctx, name)
 		switch {
 		case errors.Is(err, kube.ErrForbidden):
+			uids[name] = s.definitions.uid(name)
 		case err != nil:
 			return nil, fmt.Errorf("read CRD %s: %w", name, err)
-		case crd != nil && crd.DeletionTimestamp == nil:
+		case crd == nil || crd.DeletionTimestamp != nil:
+			uids[name] = ""
+		default:
 			uids[name] = crd.UID
 		}
 	}

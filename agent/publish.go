@@ -145,10 +145,11 @@ func (s *session) collect(ctx context.Context) error {
 	}
 	s.log.Info("many objects of this cluster were deleted: announcing the others in a new epoch", "epoch", epoch)
 	messages, err := s.replica.Reopen(epoch)
+	s.mesh.Broadcast(messages...)
 	if err != nil {
+		s.chores.add(choreAnnounce) // puts up what is missing, and completes the epoch
 		return fmt.Errorf("open epoch %d: %w", epoch, err)
 	}
-	s.mesh.Broadcast(messages...)
 	return nil
 }
 
@@ -212,10 +213,11 @@ func (s *session) reopen(ctx context.Context) error {
 	}
 	s.log.Warn("a member holds later entries of this cluster than this agent: opening a new epoch", "seen", seen, "epoch", epoch)
 	messages, err := s.replica.Reopen(epoch)
+	s.mesh.Broadcast(messages...)
 	if err != nil {
+		s.chores.add(choreAnnounce)
 		return fmt.Errorf("open epoch %d: %w", epoch, err)
 	}
 	s.restore.reopened()
-	s.mesh.Broadcast(messages...)
 	return nil
 }

@@ -167,13 +167,15 @@ func (s *session) confirmed(ctx context.Context) (bool, error) {
 	}
 	token := own.Annotations[v1alpha1.AnnotationConfirmRestore]
 	first, ends := s.restore.hear(token)
+	if ends {
+		s.definitions.forget() // before what is there now is recorded
+	}
 	if first || ends {
 		s.chores.add(choreFreeze)
 	}
 	if !ends {
 		return false, nil
 	}
-	s.definitions.forget()
 	s.log.Warn("the restore of the local API server was confirmed: going on from what it has", "confirmation", token)
 	if _ = s.problems.set(problemRestored, nil); s.restore.isFrozen() {
 		s.sayFrozen() // again, meanwhile

@@ -61,7 +61,11 @@ func (s *session) checkDefinitions(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read CRD %s: %w", crd.GetName(), err)
 		}
-		if err := suits(crd.GetName(), have.GetAnnotations(), v1alpha1.SchemaVersion); err != nil {
+		var annotations map[string]string
+		if have != nil {
+			annotations = have.Annotations
+		}
+		if err := suits(crd.GetName(), annotations, v1alpha1.SchemaVersion); err != nil {
 			return err
 		}
 	}
@@ -118,8 +122,11 @@ func applyDefinition(ctx context.Context, client *kube.Client, crd *unstructured
 	if err != nil {
 		return fmt.Errorf("read CRD %s: %w", crd.GetName(), err)
 	}
-	was := number(have.GetAnnotations()[v1alpha1.AnnotationSchemaVersion])
-	if have != nil && was > v1alpha1.SchemaVersion {
+	was := 0
+	if have != nil {
+		was = number(have.Annotations[v1alpha1.AnnotationSchemaVersion])
+	}
+	if was > v1alpha1.SchemaVersion {
 		log.Info("the CRD is newer and stays", "schema", was, "mine", v1alpha1.SchemaVersion)
 		return nil
 	}

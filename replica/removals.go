@@ -226,42 +226,50 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 		}
 		return false, true, fmt.Errorf("%w: %s, which removes %s", ErrUnknownOrigin, rec.By, rec.ClusterID)
 	}
-	pinned, readmitted := r.keyring.Key(rec.ClusterID)
-	how := strange
-	if readmitted && pinned.Equal(rec.PublicKey) {
-		readmitted, how = false, introduced
-		if r.keyring.Swapped(rec.ClusterID) {
-			how = swapped
-		}
-	}
 	rec.detach()
 	if rec.answers = string(rec.ByKey); !ok || !author.Equal(rec.ByKey) {
 		rec.answers = introducer
 	}
-
-	r.mu.Lock()
-	if !ours { // whatever name it bears: a peer vouches for what anybody signed
-		err = r.state.removals.room(rec, how)
-	}
-	r.mu.Unlock()
-	if err != nil {
-		return false, false, err
-	}
-	r.keyring.Remove(rec.ClusterID, rec.PublicKey) // first: whoever authenticates from here on is refused
-	r.mu.Lock()
-	r.digest = nil
-	out, first := r.state.mergeRemoval(rec, readmitted)
-	for _, c := range out.changes { // the removal itself is recorded by whoever is told
-		if r.log != nil && c.Key == (Key{}) {
-			r.log.Append(appendBytes(nil, opForget, []byte(c.Origin)))
-		}
-	}
-	r.mu.Unlock()
+	out, how, first, err := r.admitRemoval(rec, ours)
 	if len(out.changes) > 0 {
 		r.changed(out.changes)
 	}
 	if out.fresh {
 		r.removed(rec.Removal, how != strange, first)
 	}
-	return out.fresh, false, nil
+	return out.fresh, false, err
+}
+
+// admitRemoval ends the pin of a key and merges its removal. The same one often comes from several at once: the first
+// alone finds the key pinned.
+func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (out outcome, how need, first bool, err error) {
+	r.removing.Lock()
+	defer r.removing.Unlock()
+	pinned, readmitted := r.keyring.Key(rec.ClusterID)
+	how = strange
+	if readmitted && pinned.Equal(rec.PublicKey) {
+		readmitted, how = false, introduced
+		if r.keyring.Swapped(rec.ClusterID) {
+			how = swapped
+		}
+	}
+	r.mu.Lock()
+	if !ours { // whatever name it bears: a peer vouches for what anybody signed
+		err = r.state.removals.room(rec, how)
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return outcome{}, how, false, err
+	}
+	r.keyring.Remove(rec.ClusterID, rec.PublicKey) // first: whoever authenticates from here on is refused
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.digest = nil
+	out, first = r.state.mergeRemoval(rec, readmitted)
+	for _, c := range out.changes { // the removal itself is recorded by whoever is told
+		if r.log != nil && c.Key == (Key{}) {
+			r.log.Append(appendBytes(nil, opForget, []byte(c.Origin)))
+		}
+	}
+	return out, how, first, nil
 }

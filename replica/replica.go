@@ -61,6 +61,8 @@ type Replica struct {
 	broadcast func(msgs ...[]byte)
 	note      func() []byte
 
+	removing sync.Mutex // from looking whether a removed key is pinned to having merged that
+
 	mu     sync.Mutex
 	state  *State  // what peers may know
 	author *author // nil before Open

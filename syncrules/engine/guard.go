@@ -86,6 +86,15 @@ func (c *confirmation) allows(absent int) bool {
 	return true
 }
 
+// told is the count that the status tells as used up, from its first deletion on: an agent that is started again in the
+// middle asks again.
+func (c confirmation) told() int {
+	if c.begun {
+		return c.count
+	}
+	return c.used
+}
+
 // next is the count to confirm so many with.
 func (c confirmation) next(absent int) int {
 	if absent == c.used {
@@ -131,9 +140,13 @@ func (e *Engine) guard(r *rule) {
 		r.absent, r.copies = absent, copies
 		r.sender.dirty = r.sender.dirty || r.guarded // its condition tells of them
 	}
-	was := r.guarded
+	was, begun := r.guarded, r.confirm.begun
 	deletes := r.compiled.Deletion() == v1alpha1.DeletionDelete || r.suspect && r.compiled.RuleDeletion() == v1alpha1.DeletionDelete
 	r.guarded = deletes && syncrules.Guarded(r.absent, r.copies) && !r.confirm.allows(r.absent)
+	if r.confirm.begun != begun {
+		r.sender.dirty = true
+		poked(e.reportWake)
+	}
 	e.endConfirmation(r)
 	if was != r.guarded {
 		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)

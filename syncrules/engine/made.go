@@ -108,12 +108,15 @@ func (e *Engine) retryNamespaces() {
 }
 
 // reserve counts a namespace that is about to be created for those of the rules that have room for one, and returns
-// them.
-func (e *Engine) reserve(name string, rules []string) ([]string, error) {
+// them; fresh says that it was not counted yet, as when copies that go there come all at once.
+func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _ error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.made == nil || !e.made.known {
-		return nil, errNamespacesUnknown
+		return nil, false, errNamespacesUnknown
+	}
+	if of, counted := e.made.rules[name]; counted {
+		return of, false, nil
 	}
 	counts := map[string]int{}
 	for _, of := range e.made.rules {
@@ -123,10 +126,10 @@ func (e *Engine) reserve(name string, rules []string) ([]string, error) {
 	}
 	room := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return counts[rule] >= MaxNamespaces })
 	if len(room) == 0 {
-		return nil, errNamespaceLimit
+		return nil, false, errNamespaceLimit
 	}
 	e.made.rules[name] = room
-	return room, nil
+	return room, true, nil
 }
 
 // limitText says why a namespace is not created.
@@ -148,9 +151,12 @@ func (e *Engine) notMade(name string) {
 
 // createNamespace makes a plain namespace, marked so that people know where it comes from.
 func (e *Engine) createNamespace(ctx context.Context, name string, rules []string) error {
-	rules, err := e.reserve(name, rules)
+	rules, fresh, err := e.reserve(name, rules)
 	if err != nil {
 		return fmt.Errorf("%w %s: %w", errNamespace, name, err)
+	}
+	if !fresh {
+		return nil // another worker creates it now; if it is too late for this copy, its creation wakes that
 	}
 	_, err = e.o.Target.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
@@ -160,12 +166,13 @@ func (e *Engine) createNamespace(ctx context.Context, name string, rules []strin
 			"annotations": map[string]any{AnnotationCreatedFor: strings.Join(rules, ",")},
 		},
 	}})
+	if err != nil {
+		e.notMade(name)
+	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		e.notMade(name)
 		return nil
 	case err != nil:
-		e.notMade(name)
 		return fmt.Errorf("%w %s: %w", errNamespace, name, err)
 	}
 	e.log.Info("created a namespace for copies", "namespace", name, "rules", rules)

@@ -154,3 +154,25 @@ func TestNamespacesOfARuleAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// Several copies that need one namespace come at the same time: it is created once, and counts.
+func TestNamespaceOfSeveralCopiesCounts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.CreateNamespace = true
+		r.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{
+			Type: v1alpha1.OverrideReplace, Path: "/metadata/namespace", Value: "n-{{ trunc 4 .Object.metadata.name }}",
+		}}
+		w.setRule(r)
+		for i := range MaxNamespaces + 20 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%03da", i), "1"))
+			w.peers[a].put(configMap(fmt.Sprintf("x%03db", i), "1"))
+		}
+		w.settle()
+		w.settle()
+		const others = 2 // that were there before
+		if n := len(w.local.names("Namespace")); n != MaxNamespaces+others {
+			t.Errorf("%d namespaces, want %d", n, MaxNamespaces+others)
+		}
+	})
+}

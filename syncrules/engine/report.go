@@ -135,7 +135,7 @@ func sameReport(a, b RuleReport) bool {
 func (e *Engine) reportOf(r *rule) RuleReport {
 	t := &r.tally
 	out := RuleReport{ObservedGeneration: r.gen, Matched: t.matched, Synced: t.synced, Failed: t.failed, Conflicts: t.conflicts}
-	out.ConfirmedDeletions = int32(r.confirm.used)
+	out.ConfirmedDeletions = int32(r.confirm.told())
 	var troubles []trouble
 	asked := 0
 	for _, id := range e.peerIDs {
