@@ -306,3 +306,38 @@ func TestOwnEpochSeen(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A withdrawal that found no room any more may still be one: its copies stay.
+func TestForgottenWithdrawalIsNoProof(t *testing.T) {
+	b, err := New(Options{Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"), Limits: Limits{Bytes: 800}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	merge(t, b, newReplica(t, "a", 1).Complete()...)
+	merge(t, b, publish(t, newReplica(t, "a", 2), rule("kept"), Withdrawn, "x")...)
+	if diff := cmp.Diff([]string{"(kept=x)"}, payloads(b, "a")); diff != "" {
+		t.Fatal(diff)
+	}
+	merge(t, b, publish(t, newReplica(t, "a", 3), rule("large"), Live, strings.Repeat("x", 650))...)
+	merge(t, b, newReplica(t, "a", 4).Complete()...)
+	if got := payloads(b, "a"); len(got) > 0 {
+		t.Fatalf("there was room for all: %v", got)
+	}
+	if b.Absent(rule("kept"), "a") {
+		t.Error("what was withdrawn, and let go for want of room, counts as deleted")
+	}
+	var snapshot bytes.Buffer
+	if err := b.Snapshot()(&snapshot); err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(Options{Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"), Limits: Limits{Bytes: 800}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Restore(&snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if again.Absent(rule("kept"), "a") {
+		t.Error("after a restart it counts as deleted")
+	}
+}

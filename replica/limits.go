@@ -102,6 +102,7 @@ func (o *origin) room(l *layer, r, held *record) error {
 // makeRoom lets epochs go that were opened before epoch and not completed.
 func (o *origin) makeRoom(epoch uint64, size int) {
 	if size > o.free() {
+		o.unsure = o.unsure || holdsWithdrawn(o.passed)
 		o.unpass()
 	}
 	for size > o.free() {
@@ -109,6 +110,7 @@ func (o *origin) makeRoom(epoch uint64, size int) {
 		if oldest >= len(o.layers) || o.layers[oldest].epoch >= epoch {
 			return
 		}
+		o.unsure = o.unsure || holdsWithdrawn(o.layers[oldest].records)
 		o.drop(oldest)
 	}
 }

@@ -113,6 +113,7 @@ const (
 	knownNeed
 	knownCloneEpoch
 	knownCloneSequence
+	knownUnsure
 )
 
 func encodeOrigin(o *origin) []byte {
@@ -126,7 +127,7 @@ func encodeOrigin(o *origin) []byte {
 		b = appendUint(b, knownCloneEpoch, o.clone.Epoch)
 		b = appendUint(b, knownCloneSequence, o.clone.Sequence)
 	}
-	return b
+	return appendUint(b, knownUnsure, flag(o.unsure || holdsWithdrawn(o.passed))) // a snapshot has nothing that was passed
 }
 
 func (s *State) decodeOrigin(b []byte) (*origin, error) {
@@ -142,6 +143,7 @@ func (s *State) decodeOrigin(b []byte) (*origin, error) {
 	if epoch := r.uint(knownCloneEpoch); epoch > 0 {
 		o.clone = &Clone{Origin: id, Epoch: epoch, Sequence: r.uint(knownCloneSequence)}
 	}
+	o.unsure = r.uint(knownUnsure) > 0
 	return o, r.done()
 }
 

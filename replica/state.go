@@ -54,6 +54,7 @@ type origin struct {
 	kept       int             // bytes of withdrawn and passed
 	completed  uint64          // epoch whose announcement is proven; 0 is none
 	forgotten  uint64          // newest epoch above completed of which something was let go
+	unsure     bool            // a withdrawal was let go: what is not held may be withdrawn, for ever
 	clone      *Clone
 	mismatches uint64
 	counted    int      // bytes in the state's total
@@ -146,6 +147,7 @@ func (o *origin) pass(l *layer) {
 	for key, r := range l.records {
 		held := o.passed[key]
 		if held == nil && len(o.passed) >= o.limits.Entries {
+			o.unsure = o.unsure || r.Status == Withdrawn
 			continue
 		}
 		if o.kept += len(r.msg); held != nil {
@@ -161,6 +163,15 @@ func (o *origin) unpass() {
 		o.kept -= len(r.msg)
 	}
 	o.passed = nil
+}
+
+func holdsWithdrawn(records map[Key]*record) bool {
+	for _, r := range records {
+		if r.Status == Withdrawn {
+			return true
+		}
+	}
+	return false
 }
 
 // drop lets a layer go.
@@ -380,5 +391,5 @@ func (s *State) absent(key Key, id string) bool {
 		return r.Status == Deleted && r.Epoch >= o.forgotten // or it was published again in an epoch that was let go
 	}
 	// It could be among what was let go or is known to be missing.
-	return o.completed > 0 && o.forgotten < o.completed && !slices.ContainsFunc(o.layers, (*layer).behind)
+	return !o.unsure && o.completed > 0 && o.forgotten < o.completed && !slices.ContainsFunc(o.layers, (*layer).behind)
 }
