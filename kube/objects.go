@@ -155,7 +155,8 @@ func (o Objects[T]) change(ctx context.Context, was, now *T, subresources ...str
 	return o.decode(got, err)
 }
 
-// difference is the JSON merge patch (RFC 7396) that makes now of was.
+// difference is the JSON merge patch (RFC 7396) that makes now of was. It repeats what is zero: was need not tell that from
+// what the object has not.
 func difference(was, now map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name, value := range now {
@@ -167,7 +168,7 @@ func difference(was, now map[string]any) map[string]any {
 			if inside := difference(outer, inner); len(inside) > 0 {
 				patch[name] = inside
 			}
-		case !had || !equality.Semantic.DeepEqual(before, value):
+		case !had || !equality.Semantic.DeepEqual(before, value), value == int64(0), value == false:
 			patch[name] = value
 		}
 	}

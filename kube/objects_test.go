@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,4 +170,14 @@ func TestRepeatedEventsAreCounted(t *testing.T) {
 			r.Event(r.client.Clusters().Kind(), cluster, EventNormal, "D", "")
 		}
 	})
+}
+
+// What was read does not tell a count of 0 from one that was never written.
+func TestDifferenceRepeatsWhatIsZero(t *testing.T) {
+	was := map[string]any{"status": map[string]any{"failed": int64(0), "matched": int64(2), "gone": "x"}}
+	now := map[string]any{"status": map[string]any{"failed": int64(0), "matched": int64(2)}}
+	want := map[string]any{"status": map[string]any{"failed": int64(0), "gone": nil}}
+	if got := difference(was, now); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }
