@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // TestOnAControlPlane is everything that needs an API server, on one.
@@ -171,7 +173,7 @@ func crdsAreUpgraded(t *testing.T, c *harness.Cluster) {
 		}
 		return nil
 	})
-	version("1", "1")
+	version(strconv.Itoa(v1alpha1.SchemaVersion), strconv.Itoa(v1alpha1.SchemaOldestAgent))
 	eventually(t, "it is, once they suit it", c.AgentReady)
 }
 
