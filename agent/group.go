@@ -209,12 +209,19 @@ func (a *Agent) lead(ctx context.Context, g *group, term *journal.Term) (err err
 	if err == nil {
 		err = s.run(ctx)
 	}
-	if why := context.Cause(ctx); errors.Is(why, journal.ErrLost) {
-		return why
-	} else if why != nil && !errors.Is(why, context.Canceled) { // the disk; what was under way knows only that it ended
-		return fmt.Errorf("--data-dir %s: %w", g.options.DataDir, why)
+	return g.whyEnded(context.Cause(ctx), err)
+}
+
+// whyEnded is why a session ended: what its term ended for, or else its own reason. What was under way when the
+// disk failed knows only that it ended.
+func (g *group) whyEnded(term, session error) error {
+	switch {
+	case errors.Is(term, journal.ErrLost):
+		return term
+	case term == nil, errors.Is(term, context.Canceled), errors.Is(term, journal.ErrClosed): // ErrClosed is the session's doing
+		return session
 	}
-	return err
+	return fmt.Errorf("--data-dir %s: %w", g.options.DataDir, term)
 }
 
 // leave lets another agent lead before this one ends.
