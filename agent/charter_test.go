@@ -125,6 +125,7 @@ func TestReadyWhileFollowing(t *testing.T) {
 		{h.ready, ""},
 		{func() { h.waitFor("no address") }, "no address"},
 		{func() { h.waitFor("") }, ""},
+		{func() { h.waitFor("no address") }, "no address"},
 		{func() { h.follow("elects") }, "elects"},
 		{h.lead, "not caught up with the local API server yet"},
 	} {
