@@ -4,6 +4,8 @@
 package journal
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -100,6 +102,43 @@ func harms(t *testing.T, whole string) map[string]func(dir string) {
 	}
 	return out
 }
+
+// TestAttemptsInAGroup: a disk that is set aside for three starts that ended is a lost one, with another ID, and a record
+// that cannot be read three times costs no disk.
+func TestAttemptsInAGroup(t *testing.T) {
+	m := newMembers(t)
+	leader := m.leader(t)
+	m.voters(t, leader, 3)
+	m.up[leader].Append([]byte("aone"))
+	m.has(t, 'a', "one")
+	at := (leader + 1) % 3
+	before := m.up[at].journal.Status().ServerID
+	m.stop(t, at)
+	o, _ := m.options(at, nil)
+	o.Group.Charter = unreadable{}
+	for range maxAttempts + 1 {
+		if _, err := Open(t.Context(), o); !errors.Is(err, ErrCharter) {
+			t.Fatal(err)
+		}
+	}
+	m.start(t, at)
+	if got := m.up[at].journal.Status().ServerID; got != before {
+		t.Error("a record that cannot be read cost the disk")
+	}
+	m.stop(t, at)
+	overwrite(t, filepath.Join(m.dirs[at], attemptsFile), []byte("3"))
+	m.start(t, at)
+	if got := m.up[at].journal.Status().ServerID; got == before {
+		t.Error("what holds nothing any more goes on as the server that held something")
+	}
+	m.has(t, 'a', "one")
+	m.voters(t, leader, 3)
+}
+
+// unreadable is a record that nobody can read.
+type unreadable struct{ Charter }
+
+func (unreadable) Read(context.Context) (Record, error) { return Record{}, errChanged }
 
 // said puts a mark where an empty directory is expected without a word.
 func said(t *testing.T, dir string) {
