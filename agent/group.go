@@ -238,7 +238,7 @@ func (g *group) leave(ctx context.Context) {
 
 // watch says how the group is.
 func (g *group) watch(ctx context.Context) error {
-	led, asked, said := time.Now(), time.Now(), ""
+	led, asked, reported, said := time.Now(), time.Now(), time.Time{}, ""
 	pace := time.NewTicker(groupEvery)
 	defer pace.Stop()
 	for {
@@ -274,7 +274,8 @@ func (g *group) watch(ctx context.Context) error {
 			said = line
 			g.log.Error("not ready", "error", line)
 		}
-		if len(status.Servers) > 0 {
+		if len(status.Servers) > 0 && time.Since(reported) > askKeyEvery { // a leader may take it back all the time
+			reported = time.Now()
 			g.report(ctx, status)
 		}
 	}
