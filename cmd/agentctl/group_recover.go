@@ -76,6 +76,16 @@ type recovered struct {
 // between two of its looks at them.
 const objectWithin = 3 * time.Second
 
+// awaitObjection lets that time pass: a change of the record meanwhile makes the update a conflict.
+func awaitObjection(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(objectWithin):
+		return nil
+	}
+}
+
 func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) error {
 	start := time.Now()
 	progress := newProgress(o.stdout, o.stderr, o.output, start)
@@ -107,10 +117,8 @@ func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) 
 		progress("would make a group of agent %s alone; all others would come to it with empty disks", address)
 		return o.printRecovered(out)
 	}
-	select { // a change meanwhile makes the update a conflict
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(objectWithin):
+	if err := awaitObjection(ctx); err != nil {
+		return err
 	}
 	setSecretData(record, map[string]string{
 		v1alpha1.AgentsGroup: strings.ToLower(rand.Text()), v1alpha1.AgentsFounder: survivors[address].ServerID, v1alpha1.AgentsRecovered: "true",
