@@ -178,7 +178,9 @@ func (a *Agent) start(ctx context.Context, health *health, g *group, term *journ
 	defer func() {
 		if err != nil {
 			s.reportStart(ctx, err)
-			s.closeJournal() // run closes it otherwise
+			if g == nil { // run closes it otherwise, and the term of a group is lead's: the start may be tried again in it
+				s.closeJournal()
+			}
 			s.client.Close()
 		}
 	}()

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"testing"
@@ -124,11 +125,30 @@ func TestReadyWhileFollowing(t *testing.T) {
 		{h.ready, ""},
 		{func() { h.waitFor("no address") }, "no address"},
 		{func() { h.waitFor("") }, ""},
+		{func() { h.waitFor("no address") }, "no address"},
 		{func() { h.follow("elects") }, "elects"},
 		{h.lead, "not caught up with the local API server yet"},
 	} {
 		if step.do(); h.notReady() != step.want {
 			t.Errorf("%d: %q, not %q", i, h.notReady(), step.want)
+		}
+	}
+}
+
+// TestWhyEnded: a session that ends by itself is not taken for a disk that fails, though its term ends with it.
+func TestWhyEnded(t *testing.T) {
+	g := &group{options: Options{DataDir: "d"}}
+	broken := errors.New("no space left")
+	for _, c := range []struct{ term, session, want error }{
+		{nil, errStartAgain, errStartAgain},
+		{journal.ErrClosed, errStartAgain, errStartAgain},
+		{journal.ErrClosed, journal.ErrTurned, journal.ErrTurned},
+		{context.Canceled, nil, nil},
+		{journal.ErrLost, context.Canceled, journal.ErrLost},
+		{broken, context.Canceled, broken},
+	} {
+		if got := g.whyEnded(c.term, c.session); !errors.Is(got, c.want) {
+			t.Errorf("%v and %v: %v", c.term, c.session, got)
 		}
 	}
 }

@@ -209,12 +209,19 @@ func (a *Agent) lead(ctx context.Context, g *group, term *journal.Term) (err err
 	if err == nil {
 		err = s.run(ctx)
 	}
-	if why := context.Cause(ctx); errors.Is(why, journal.ErrLost) {
-		return why
-	} else if why != nil && !errors.Is(why, context.Canceled) { // the disk; what was under way knows only that it ended
-		return fmt.Errorf("--data-dir %s: %w", g.options.DataDir, why)
+	return g.whyEnded(context.Cause(ctx), err)
+}
+
+// whyEnded is why a session ended: what its term ended for, or else its own reason. What was under way when the
+// disk failed knows only that it ended.
+func (g *group) whyEnded(term, session error) error {
+	switch {
+	case errors.Is(term, journal.ErrLost):
+		return term
+	case term == nil, errors.Is(term, context.Canceled), errors.Is(term, journal.ErrClosed): // ErrClosed is the session's doing
+		return session
 	}
-	return err
+	return fmt.Errorf("--data-dir %s: %w", g.options.DataDir, term)
 }
 
 // leave lets another agent lead before this one ends.
@@ -231,7 +238,7 @@ func (g *group) leave(ctx context.Context) {
 
 // watch says how the group is.
 func (g *group) watch(ctx context.Context) error {
-	led, asked, said := time.Now(), time.Now(), ""
+	led, asked, reported, said := time.Now(), time.Now(), time.Time{}, ""
 	pace := time.NewTicker(groupEvery)
 	defer pace.Stop()
 	for {
@@ -267,7 +274,8 @@ func (g *group) watch(ctx context.Context) error {
 			said = line
 			g.log.Error("not ready", "error", line)
 		}
-		if len(status.Servers) > 0 {
+		if len(status.Servers) > 0 && time.Since(reported) > askKeyEvery { // a leader may take it back all the time
+			reported = time.Now()
 			g.report(ctx, status)
 		}
 	}

@@ -55,6 +55,7 @@ func (h *health) waitFor(line string) { h.waitsFor.Store(line) }
 // follow says that this agent follows another one of its cluster, which makes it ready, or why it does not.
 func (h *health) follow(line string) {
 	h.isReady.Store(false)
+	h.waitsFor.Store("") // of the session that ended
 	h.follows.Store(&line)
 }
 

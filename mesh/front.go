@@ -234,9 +234,15 @@ func (f *Front) toPlace(ctx context.Context, conn net.Conn, hops bool, settled f
 	address, place := f.await(ctx)
 	switch {
 	case place != nil:
-		settled()
+		defer settled()                   // nobody accepts before the mesh has started
 		_ = conn.SetDeadline(time.Time{}) // the mesh has its own
-		place.put("", conn)
+		select {
+		case place.conns <- conn:
+		case <-place.done:
+			_ = conn.Close()
+		case <-ctx.Done():
+			_ = conn.Close()
+		}
 	case address == "" || hops:
 		settled()
 		_ = conn.Close()

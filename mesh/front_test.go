@@ -225,3 +225,25 @@ func TestFrontJunk(t *testing.T) {
 		}
 	}
 }
+
+// TestFrontBoundsWhoWaits: while nobody accepts at the place, those who wait for it are no more than strangers may be.
+func TestFrontBoundsWhoWaits(t *testing.T) {
+	all := newFronts(t, 1)
+	all.at.Store(0)
+	place := all.list[0].Open()
+	t.Cleanup(func() { _ = place.Close() })
+	opens := hello(t, protocolPacket)
+	first := dialRaw(t, all.addrs[0])
+	if _, err := first.Write(opens); err != nil {
+		t.Fatal(err)
+	}
+	for range maxHandshakes + 8 {
+		if _, err := dialRaw(t, all.addrs[0]).Write(opens); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = first.SetReadDeadline(time.Now().Add(handshakeTimeout / 2))
+	if _, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest one is kept beside all others: %v", err)
+	}
+}

@@ -36,7 +36,9 @@ agent that is left: the others are taken in again as they come, with empty disks
 its old disk after all puts that aside. What the survivor does not hold is read again from the API server and
 from the other clusters.
 
-It is refused while no agent says that the group has no leader, which takes ten seconds.
+It is refused while no agent says that the group has no leader, which takes ten seconds. A leader that some of
+them do not reach objects within three seconds, which the command waits for; one that does not reach the API
+server cannot object: see that there is none.
 
 Exit code: 0 the survivor leads; 3 asked for, and it does not lead within --timeout; 1 it cannot be done.`,
 			Flags: append(endFlags("the survivor leads"),
@@ -70,6 +72,20 @@ type recovered struct {
 	Seconds  float64  `json:"seconds,omitempty"`
 }
 
+// objectWithin is how long a leader has to take back what agents say that do not reach it: several times the pause
+// between two of its looks at them.
+const objectWithin = 3 * time.Second
+
+// awaitObjection lets that time pass: a change of the record meanwhile makes the update a conflict.
+func awaitObjection(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(objectWithin):
+		return nil
+	}
+}
+
 func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) error {
 	start := time.Now()
 	progress := newProgress(o.stdout, o.stderr, o.output, start)
@@ -100,6 +116,9 @@ func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) 
 	if o.dryRun {
 		progress("would make a group of agent %s alone; all others would come to it with empty disks", address)
 		return o.printRecovered(out)
+	}
+	if err := awaitObjection(ctx); err != nil {
+		return err
 	}
 	setSecretData(record, map[string]string{
 		v1alpha1.AgentsGroup: strings.ToLower(rand.Text()), v1alpha1.AgentsFounder: survivors[address].ServerID, v1alpha1.AgentsRecovered: "true",

@@ -4,6 +4,8 @@
 package journal
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -100,6 +102,81 @@ func harms(t *testing.T, whole string) map[string]func(dir string) {
 	}
 	return out
 }
+
+// TestSnapshotOfAnother: an agent that was away for longer than the log of the others goes on behind a snapshot, and finds
+// its disk whole when it starts again.
+func TestSnapshotOfAnother(t *testing.T) {
+	m := newMembers(t)
+	leader := m.leader(t)
+	m.voters(t, leader, 3)
+	m.up[leader].Append([]byte("aone"))
+	m.has(t, 'a', "one")
+	at := (leader + 1) % 3
+	id := m.up[at].journal.Status().ServerID
+	m.stop(t, at)
+	for i := range 300 {
+		if err := m.up[leader].append([][]byte{fmt.Appendf(nil, "a%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.up[leader].journal.takeSnapshot() == 0 {
+		t.Fatal("there is no snapshot")
+	}
+	m.start(t, at)
+	m.has(t, 'a', "299")
+	m.up[leader].Append([]byte("atwo"))
+	m.has(t, 'a', "two")
+	s := m.up[at].journal.stores
+	if first, err := s.FirstIndex(); err != nil || first < 300 {
+		t.Errorf("the log of the one that was away begins at %d: %v", first, err)
+	}
+	if err := s.verify(); err != nil {
+		t.Error(err)
+	}
+	m.stop(t, at)
+	m.start(t, at)
+	if got := m.up[at].journal.Status().ServerID; got != id {
+		t.Error("a disk that is whole was set aside")
+	}
+	m.has(t, 'a', "two")
+}
+
+// TestAttemptsInAGroup: a disk that is set aside for three starts that ended is a lost one, with another ID, and a record
+// that cannot be read three times costs no disk.
+func TestAttemptsInAGroup(t *testing.T) {
+	m := newMembers(t)
+	leader := m.leader(t)
+	m.voters(t, leader, 3)
+	m.up[leader].Append([]byte("aone"))
+	m.has(t, 'a', "one")
+	at := (leader + 1) % 3
+	before := m.up[at].journal.Status().ServerID
+	m.stop(t, at)
+	o, _ := m.options(at, nil)
+	o.Group.Charter = unreadable{}
+	for range maxAttempts + 1 {
+		if _, err := Open(t.Context(), o); !errors.Is(err, ErrCharter) {
+			t.Fatal(err)
+		}
+	}
+	m.start(t, at)
+	if got := m.up[at].journal.Status().ServerID; got != before {
+		t.Error("a record that cannot be read cost the disk")
+	}
+	m.stop(t, at)
+	overwrite(t, filepath.Join(m.dirs[at], attemptsFile), []byte("3"))
+	m.start(t, at)
+	if got := m.up[at].journal.Status().ServerID; got == before {
+		t.Error("what holds nothing any more goes on as the server that held something")
+	}
+	m.has(t, 'a', "one")
+	m.voters(t, leader, 3)
+}
+
+// unreadable is a record that nobody can read.
+type unreadable struct{ Charter }
+
+func (unreadable) Read(context.Context) (Record, error) { return Record{}, errChanged }
 
 // said puts a mark where an empty directory is expected without a word.
 func said(t *testing.T, dir string) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -149,7 +150,7 @@ func (j *Journal) startGroup(ctx context.Context, g *Group) error {
 	config := j.config()
 	config.Logger = said
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = heartbeat, heartbeat, lease
-	config.TrailingLogs = 256
+	config.TrailingLogs, config.ShutdownOnRemove = 256, false
 	err := guarded(func() (err error) {
 		j.raft, err = raft.NewRaft(config, j.fsm, j.stores, j.stores, j.stores.snapshots, transport)
 		return err
@@ -232,12 +233,17 @@ func (j *Journal) takeIn(r request) answer {
 		return out
 	}
 	wanted := address(r.ServerID, r.Address)
+	if slices.ContainsFunc(servers, func(s raft.Server) bool { return s.Address == wanted }) {
+		out.Taken = true
+		return out
+	}
+	// Who is not where it says would take the place of somebody, and a vote that nobody gives.
+	if there, err := j.mux.ask(r.Address); err != nil || there.ServerID != r.ServerID {
+		j.log.Debug("an agent is not taken in: it is not at its address", "address", r.Address, "error", err)
+		return out
+	}
 	for _, s := range servers {
-		switch {
-		case s.Address == wanted:
-			out.Taken = true
-			return out
-		case string(s.ID) == r.ServerID || dialled(s.Address) == r.Address: // it has moved, or lost its disk
+		if string(s.ID) == r.ServerID || dialled(s.Address) == r.Address { // it has moved, or lost its disk
 			j.log.Warn("an agent of this cluster comes without what it held, and is taken in anew", "address", r.Address)
 			if err := j.raft.RemoveServer(s.ID, 0, askWithin).Error(); err != nil {
 				return out

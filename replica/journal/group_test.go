@@ -339,6 +339,22 @@ func TestImpostor(t *testing.T) {
 	}
 }
 
+// TestNotAtItsAddress: who asks to be taken in at an address where somebody else is, or nobody, is not.
+func TestNotAtItsAddress(t *testing.T) {
+	m := newMembers(t)
+	leader := m.leader(t)
+	m.voters(t, leader, 3)
+	at := m.up[leader].journal
+	for _, address := range []string{m.addresses[(leader+1)%3], "127.0.0.1:1"} {
+		if got := at.takeIn(request{Group: at.home.owner.Group, ServerID: "another", Address: address}); got.Taken {
+			t.Errorf("it is taken in at %s", address)
+		}
+	}
+	if n := len(at.Status().Servers); n != 3 {
+		t.Errorf("%d servers are left", n)
+	}
+}
+
 func TestMayBegin(t *testing.T) {
 	blank := func(ids ...string) (out []answer) {
 		for _, id := range ids {

@@ -168,6 +168,9 @@ func (h *home) setAside(why error) error {
 
 // putAside puts away what raft keeps, in place of what was put away before, and says where.
 func (h *home) putAside(say func(to string)) error {
+	if !h.exists() {
+		return nil
+	}
 	old, err := filepath.Glob(h.path(asidePrefix + "*"))
 	if err != nil {
 		return err

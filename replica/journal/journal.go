@@ -102,12 +102,12 @@ func Open(ctx context.Context, o Options) (_ *Journal, err error) {
 	if err := h.claim(o.ClusterID, o.PublicKey); err != nil {
 		return nil, err
 	}
-	begins, err := h.settle(ctx, o.Group)
-	if err != nil {
+	if err := h.attempt(); err != nil { // first: what is set aside is a lost disk, which must not keep its ID
 		return nil, err
 	}
-	if err := h.attempt(); err != nil {
-		return nil, err
+	begins, err := h.settle(ctx, o.Group)
+	if err != nil { // as of a record that cannot be read, which says nothing about the disk
+		return nil, errors.Join(err, h.survive())
 	}
 	j, err := open(ctx, h, o, begins)
 	if errors.Is(err, errBroken) {

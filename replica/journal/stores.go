@@ -228,8 +228,25 @@ func (s *stores) close() error {
 
 func (s *stores) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
+// StoreLogs keeps the log without a gap. After the snapshot of another agent raft goes on behind that, and leaves the end
+// of what was there before: which is of no use, since the snapshot covers it, and may be what nobody agreed upon.
 func (s *stores) StoreLogs(logs []*raft.Log) error {
-	return s.write(func() error { return s.BoltStore.StoreLogs(logs) })
+	return s.write(func() error {
+		last, err := s.LastIndex()
+		if err != nil {
+			return err
+		}
+		if last > 0 && len(logs) > 0 && logs[0].Index > last+1 {
+			first, err := s.FirstIndex()
+			if err != nil {
+				return err
+			}
+			if err := s.BoltStore.DeleteRange(first, last); err != nil {
+				return err
+			}
+		}
+		return s.BoltStore.StoreLogs(logs)
+	})
 }
 
 func (s *stores) DeleteRange(first, last uint64) error {
