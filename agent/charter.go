@@ -129,7 +129,7 @@ func (c charter) survive(ctx context.Context, address, group string, now v1alpha
 		}
 		survivors := v1alpha1.AgentSurvivors{}
 		if data := secret.Data[v1alpha1.AgentsSurvivors]; len(data) > 0 {
-			if err := json.Unmarshal(data, &survivors); err != nil {
+			if err := json.Unmarshal(data, &survivors); err != nil || survivors == nil {
 				survivors = v1alpha1.AgentSurvivors{}
 			}
 		}

@@ -182,15 +182,7 @@ func TestCrashesUnderLoad(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	epochs := g.epochs(t)
 	apply(t, g.alpha, loadRule)
-	stop := make(chan struct{})
-	var loads []*load
-	work, ctx := errgroup.WithContext(lasting(t))
-	for i, c := range g.Clusters[:3] {
-		l := &load{c, rand.New(rand.NewPCG(seed, uint64(i)+1)), map[string]string{}, map[string]string{}}
-		loads = append(loads, l)
-		work.Go(func() error { return l.run(ctx, stop) })
-	}
-	t.Cleanup(func() { g.endLoad(t, loads) })
+	loads, end := g.startLoad(t, seed)
 	for range *crashes {
 		c := g.Clusters[random.IntN(3)]
 		if _, err := harness.Wait(t.Context(), "a moment", time.Minute, after(time.Duration(random.IntN(1500))*time.Millisecond)); err != nil {
@@ -200,10 +192,7 @@ func TestCrashesUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	close(stop)
-	if err := work.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	for _, c := range g.Clusters[:3] {
 		eventually(t, c.Name+" has everything, and nothing else", 3*afterFault, func(ctx context.Context) error { return audit(ctx, c, loads) })
 	}
@@ -270,5 +259,25 @@ func (g *group) endLoad(t *testing.T, loads []*load) {
 	errs = append(errs, remove(ctx, g.alpha, harness.Rules(), "", "load"))
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
+	}
+}
+
+// startLoad has a load in each of the three clusters, which ends with the test at the latest.
+func (g *group) startLoad(t *testing.T, seed uint64) (loads []*load, end func()) {
+	t.Helper()
+	stop := make(chan struct{})
+	work, ctx := errgroup.WithContext(lasting(t))
+	for i, c := range g.Clusters[:3] {
+		l := &load{c, rand.New(rand.NewPCG(seed, uint64(i)+1)), map[string]string{}, map[string]string{}}
+		loads = append(loads, l)
+		work.Go(func() error { return l.run(ctx, stop) })
+	}
+	t.Cleanup(func() { g.endLoad(t, loads) })
+	return loads, func() {
+		t.Helper()
+		close(stop)
+		if err := work.Wait(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

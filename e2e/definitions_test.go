@@ -5,9 +5,7 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,17 +62,7 @@ func deleteCRDs(t *testing.T, g *group, agentDown bool) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "gamma says what to do", afterFault, func(ctx context.Context) error {
-		u, err := get(ctx, g.gamma, harness.Clusters(), "", g.gamma.Name)
-		if err != nil {
-			return err
-		}
-		c := harness.Condition(u, v1alpha1.ConditionReady)
-		if text := fmt.Sprint(c["message"]); c["status"] != "False" || !strings.Contains(text, v1alpha1.AnnotationConfirmRestore) {
-			return fmt.Errorf("Ready is %v: %s", c["status"], text)
-		}
-		return nil
-	})
+	g.gammaIsFrozen(t)
 	stays(t, "alpha keeps what gamma lost", 2*quiet, kept("one"))
 
 	apply(t, g.gamma, manifest)

@@ -54,17 +54,7 @@ func restoreGamma(t *testing.T, g *group, agentDown bool, ahead int) {
 		}
 	}
 
-	eventually(t, "gamma says what to do", afterFault, func(ctx context.Context) error {
-		u, err := get(ctx, g.gamma, harness.Clusters(), "", g.gamma.Name)
-		if err != nil {
-			return err
-		}
-		c := harness.Condition(u, v1alpha1.ConditionReady)
-		if text := fmt.Sprint(c["message"]); c["status"] != "False" || !strings.Contains(text, v1alpha1.AnnotationConfirmRestore) {
-			return fmt.Errorf("Ready is %v: %s", c["status"], text)
-		}
-		return nil
-	})
+	g.gammaIsFrozen(t)
 	stays(t, "what gamma does not remember stays elsewhere", 2*quiet, func(ctx context.Context) error {
 		if err := hasRule(g.alpha, "born-later")(ctx); err != nil {
 			return err
@@ -124,4 +114,20 @@ func TestUndoneDeletion(t *testing.T) {
 	kubectl(t, g.gamma, "annotate", "--overwrite", "cluster", g.gamma.Name, v1alpha1.AnnotationConfirmRestore+"="+time.Now().Format(time.RFC3339Nano))
 	eventually(t, "confirmed, it is", afterFault, hasCopy(g.alpha, g.gamma, "deleted", "one"))
 	g.eventuallyWhole(t, afterFault)
+}
+
+// gammaIsFrozen waits until gamma's own Cluster object says what is to be confirmed.
+func (g *group) gammaIsFrozen(t *testing.T) {
+	t.Helper()
+	eventually(t, "gamma says what to do", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, g.gamma, harness.Clusters(), "", g.gamma.Name)
+		if err != nil {
+			return err
+		}
+		c := harness.Condition(u, v1alpha1.ConditionReady)
+		if text := fmt.Sprint(c["message"]); c["status"] != "False" || !strings.Contains(text, v1alpha1.AnnotationConfirmRestore) {
+			return fmt.Errorf("Ready is %v: %s", c["status"], text)
+		}
+		return nil
+	})
 }

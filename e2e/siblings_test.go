@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
@@ -135,15 +133,7 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 	apply(t, g.alpha, loadRule)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	stop := make(chan struct{})
-	var loads []*load
-	work, ctx := errgroup.WithContext(lasting(t))
-	for i, c := range g.Clusters[:3] {
-		l := &load{c, rand.New(rand.NewPCG(seed, uint64(i)+1)), map[string]string{}, map[string]string{}}
-		loads = append(loads, l)
-		work.Go(func() error { return l.run(ctx, stop) })
-	}
-	t.Cleanup(func() { g.endLoad(t, loads) })
+	loads, end := g.startLoad(t, seed)
 	watched := watchCopies(t, g.alpha)
 	var took []time.Duration
 	for n := range 4 {
@@ -158,10 +148,7 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 		}
 		eventually(t, "the killed agent is ready again", afterFault, all.AllReady)
 	}
-	close(stop)
-	if err := work.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	for _, c := range g.Clusters[:3] {
 		eventually(t, c.Name+" has everything, and nothing else", 3*afterFault, func(ctx context.Context) error { return audit(ctx, c, loads) })
 	}
