@@ -49,6 +49,7 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 	if err != nil {
 		return err
 	}
+	e.madeOtherwise(j.key, d.Desired)
 	e.takeAnswer(j.key, out, answer)
 	return nil
 }
@@ -56,10 +57,10 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) error {
 	d := out.decision
 	if d.Action == syncrules.Update && turnsHeadless(w.Local, d.Desired) {
-		if e.mayRecreate(j.key, d.Desired) {
-			return e.recreate(ctx, j, w.Local, out)
+		if e.wasRecreated(j.key, d.Desired) {
+			return errImmutable
 		}
-		return errImmutable
+		return e.recreate(ctx, j, w.Local, out)
 	}
 	send := e.o.Target.Update
 	if d.Action == syncrules.UpdateStatus {
@@ -72,7 +73,7 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 		return errRace
 	case apierrors.IsConflict(err):
 		return errRace
-	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && immutable(err) == wholly && e.mayRecreate(j.key, d.Desired):
+	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && immutable(err) == wholly && !e.wasRecreated(j.key, d.Desired):
 		return e.recreate(ctx, j, w.Local, out)
 	case immutable(err) != notAtAll:
 		return fmt.Errorf("%w: %w", errImmutable, err)
@@ -126,18 +127,22 @@ func turnsHeadless(local, desired *unstructured.Unstructured) bool {
 	return headless(local) != headless(desired) && !external(local) && !external(desired)
 }
 
-// mayRecreate says yes once for the same content: a server that changes it in such a field would have it made
-// anew for ever.
-func (e *Engine) mayRecreate(k Key, desired *unstructured.Unstructured) bool {
+// wasRecreated says that the copy was deleted for this content before. It is not done again: a server that changes it
+// in such a field would have it made anew for ever.
+func (e *Engine) wasRecreated(k Key, desired *unstructured.Unstructured) bool {
 	sum := e.sumOf(desired)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := e.note(k)
-	if n.recreated == sum {
-		return false
+	return e.note(k).recreated == sum
+}
+
+// madeOtherwise notes that the copy was created with other content than it was made anew for, which may come back.
+func (e *Engine) madeOtherwise(k Key, desired *unstructured.Unstructured) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := e.notes[k]; n != nil && n.recreated != 0 && n.recreated != e.sumOf(desired) {
+		n.recreated = 0
 	}
-	n.recreated = sum
-	return true
 }
 
 // recreate makes a copy anew. If the agent ends between the two requests, the copy is missing, and made because
@@ -149,6 +154,10 @@ func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstr
 		return err
 	}
 	e.log.Info("a copy is made anew: a field changed that cannot be", "copy", j.key.String(), "cluster", out.decision.Owner)
+	sum := e.sumOf(out.decision.Desired)
+	e.mu.Lock()
+	e.note(j.key).recreated = sum
+	e.mu.Unlock()
 	answer, err := e.o.Target.Create(ctx, out.decision.Desired)
 	if apierrors.IsAlreadyExists(err) {
 		return errRace // finalizers hold it; the watch tells when it is gone

@@ -204,6 +204,42 @@ func TestServiceThatTurnsHeadlessIsMadeAnew(t *testing.T) {
 	})
 }
 
+// What a copy was made anew for may come back after the copy was another one; and a deletion that was too late counts for
+// nothing.
+func TestImmutableFieldComesBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		immutable, k := immutableSelector(w.local), serverKey(workload("Deployment", "d", ""))
+		late := true
+		w.local.admits(func(o *unstructured.Unstructured) error {
+			err := immutable(o)
+			if err != nil && late { // somebody else writes between the refusal and the deletion
+				late = false
+				w.local.store(w.local.objects[k].DeepCopy())
+			}
+			return err
+		})
+		w.setRule(workloadRule("Deployment"))
+		for range 2 {
+			for _, selector := range []string{"one", "two"} {
+				w.peers[a].put(workload("Deployment", "d", selector))
+				w.settle()
+				if is, _, _ := unstructured.NestedString(w.local.find(k).Object, "spec", "selector"); is != selector {
+					t.Errorf("the copy has %q, want %q", is, selector)
+				}
+			}
+			w.peers[a].remove(k)
+			w.settle()
+			if w.local.find(k) != nil {
+				t.Error("the copy outlives its source")
+			}
+		}
+		if late {
+			t.Error("no deletion was too late")
+		}
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
 // A finalizer holds the old copy; the new one follows when it is gone.
 func TestImmutableFieldOfWhatHasAFinalizer(t *testing.T) {
 	inWorld(t, func(w *world) {
