@@ -178,17 +178,17 @@ func badService(t *testing.T, b bad) {
 	}
 	b.mustPut(t, "web", service(nil))
 	b.copied(t, "web")
-	ip := func(c *harness.Cluster) string {
-		u, err := get(lasting(t), c, b.gvr, badNamespace, "web")
+	ip := func(ctx context.Context) (string, error) {
+		u, err := get(ctx, b.g.beta, b.gvr, badNamespace, "web")
 		if err != nil {
-			t.Fatal(err)
+			return "", err
 		}
-		is, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")
-		return is
+		is, _, err := unstructured.NestedString(u.Object, "spec", "clusterIP")
+		return is, err
 	}
-	own := ip(b.g.beta)
-	if own == "" || own == "None" {
-		t.Fatalf("the copy has the address %q", own)
+	own, err := ip(lasting(t))
+	if err != nil || own == "" || own == "None" {
+		t.Fatalf("the copy has the address %q: %v", own, err)
 	}
 	kubectl(t, b.g.gamma, "-n", badNamespace, "label", "service", "web", "more=1")
 	eventually(t, "the change reaches the copy", afterFault, func(ctx context.Context) error {
@@ -198,15 +198,16 @@ func badService(t *testing.T, b bad) {
 		}
 		return err
 	})
-	if now := ip(b.g.beta); now != own {
-		t.Errorf("the copy had the address %s, and now %s", own, now)
+	if now, err := ip(lasting(t)); err != nil || now != own {
+		t.Errorf("the copy had the address %s, and now %s: %v", own, now, err)
 	}
 	b.again(t, "web", service("None"))
-	eventually(t, "the copy is made anew, without an address", afterFault, func(context.Context) error {
-		if now := ip(b.g.beta); now != "None" {
-			return fmt.Errorf("it has %s", now)
+	eventually(t, "the copy is made anew, without an address", afterFault, func(ctx context.Context) error {
+		now, err := ip(ctx) // there is none for a moment
+		if err == nil && now != "None" {
+			err = fmt.Errorf("it has %s", now)
 		}
-		return nil
+		return err
 	})
 	b.says(t, "Synced")
 }
