@@ -16,7 +16,7 @@ var errLater = errors.New("it has fields of a later Kubernetes, and is read agai
 const (
 	secretLast = secretFixed
 	configLast = configFixed
-	metaLast   = protowire.Number(17)
+	metaLast   = metaManagedFields
 )
 
 // hasLater says that an object, or one of a list, has fields that are not known here.

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -38,25 +36,6 @@ const protobufFirst = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSO
 // errNotInProtobuf: the object has fields that its kind has not, or values of another type. In JSON the API server
 // gets to say so.
 var errNotInProtobuf = errors.New("not an object that protobuf can carry")
-
-// Fields of a message. Those of the two kinds differ from the third on.
-const (
-	fieldMetadata  protowire.Number = 1
-	fieldData      protowire.Number = 2
-	fieldItems     protowire.Number = 2 // of a list
-	secretType     protowire.Number = 3
-	secretFixed    protowire.Number = 5
-	configBinary   protowire.Number = 3
-	configFixed    protowire.Number = 4
-	eventType      protowire.Number = 1 // of a WatchEvent
-	eventObject    protowire.Number = 2
-	extensionRaw   protowire.Number = 1 // of the object in it
-	mapKey         protowire.Number = 1
-	mapValue       protowire.Number = 2
-	kindSecret                      = "Secret"
-	kindConfigMap                   = "ConfigMap"
-	kindListSuffix                  = "List"
-)
 
 // inProtobuf says whether the objects of a resource are exchanged in protobuf.
 func inProtobuf(r schema.GroupVersionResource) bool {
@@ -89,13 +68,12 @@ func (c protobufCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runt
 	if !ok {
 		return nil, nil, errors.New("decode object: not Kubernetes' protobuf")
 	}
-	var envelope runtime.Unknown
-	if err := envelope.Unmarshal(rest); err != nil {
+	gvk, raw, err := openUnknown(rest)
+	if err != nil {
 		return nil, nil, fmt.Errorf("decode object: %w", err)
 	}
-	gvk := envelope.GroupVersionKind()
-	obj, err := decodeProtobuf(gvk.Kind, envelope.Raw, into)
-	if err == nil && c.later != nil && hasLater(gvk.Kind, envelope.Raw) {
+	obj, err := decodeProtobuf(gvk.Kind, raw, into)
+	if err == nil && c.later != nil && hasLater(gvk.Kind, raw) {
 		if c.later.Store(true); into == nil {
 			err = errLater
 		}
@@ -162,13 +140,15 @@ func decodeObject(kind string, raw []byte) (map[string]any, error) {
 		return nil, errors.New("nobody asked for that kind in protobuf")
 	}
 	content := map[string]any{"apiVersion": "v1", "kind": kind}
-	var meta metav1.ObjectMeta
+	content["metadata"] = map[string]any{}
 	err := eachField(raw, func(field protowire.Number, value []byte, number uint64) error {
 		switch {
 		case field == fieldMetadata:
-			return meta.Unmarshal(value)
+			metadata, err := decodeMetadata(value)
+			content["metadata"] = metadata
+			return err
 		case field == fieldData && kind == kindConfigMap:
-			return addEntry(content, "data", value, func(v []byte) any { return validText(string(v)) })
+			return addEntry(content, "data", value, textOf)
 		case field == fieldData:
 			return addEntry(content, "data", value, encodeBase64)
 		case field == configBinary && kind == kindConfigMap:
@@ -183,8 +163,7 @@ func decodeObject(kind string, raw []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	content["metadata"], err = metadataOf(&meta)
-	return content, err
+	return content, nil
 }
 
 func encodeBase64(v []byte) any { return base64.StdEncoding.EncodeToString(v) }
@@ -208,38 +187,6 @@ func addEntry(content map[string]any, name string, entry []byte, text func([]byt
 	}
 	all[validText(string(key))] = text(value)
 	return err
-}
-
-// eachField goes through the fields of a message. A field has a value or a number.
-func eachField(message []byte, take func(field protowire.Number, value []byte, number uint64) error) error {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-		var value []byte
-		var number uint64
-		switch kind {
-		case protowire.BytesType:
-			value, n = protowire.ConsumeBytes(message)
-		case protowire.VarintType:
-			number, n = protowire.ConsumeVarint(message)
-		default:
-			n = protowire.ConsumeFieldValue(field, kind, message)
-		}
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-		if kind != protowire.BytesType && kind != protowire.VarintType {
-			continue
-		}
-		if err := take(field, value, number); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Encode implements runtime.Encoder. The error is errNotInProtobuf where JSON would do.
@@ -309,46 +256,6 @@ func encodeObject(u *unstructured.Unstructured) ([]byte, error) {
 		}
 	}
 	return out, nil
-}
-
-func appendMessage(out []byte, field protowire.Number, m interface{ Marshal() ([]byte, error) }) ([]byte, error) {
-	data, err := m.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	return protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), data), nil
-}
-
-func appendText(out []byte, field protowire.Number, value any) ([]byte, bool) {
-	text, ok := value.(string)
-	return protowire.AppendString(protowire.AppendTag(out, field, protowire.BytesType), text), ok
-}
-
-func appendBool(out []byte, field protowire.Number, value any) ([]byte, bool) {
-	yes, ok := value.(bool)
-	return protowire.AppendVarint(protowire.AppendTag(out, field, protowire.VarintType), protowire.EncodeBool(yes)), ok
-}
-
-// appendEntries appends a map, in the order of its keys: the same object is the same bytes.
-func appendEntries(out []byte, field protowire.Number, value any, decode func(string) ([]byte, error)) ([]byte, bool) {
-	all, ok := value.(map[string]any)
-	if !ok {
-		return nil, false
-	}
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		text, ok := all[key].(string)
-		if !ok {
-			return nil, false
-		}
-		data, err := decode(text)
-		if err != nil {
-			return nil, false
-		}
-		entry := protowire.AppendString(protowire.AppendTag(nil, mapKey, protowire.BytesType), key)
-		entry = protowire.AppendBytes(protowire.AppendTag(entry, mapValue, protowire.BytesType), data)
-		out = protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), entry)
-	}
-	return out, true
 }
 
 // protobufEvents takes the envelope off the events of a watch. What it returns is valid until the next one is read.

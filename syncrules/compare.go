@@ -250,7 +250,7 @@ func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructur
 			to[field] = runtime.DeepCopyJSONValue(v)
 		}
 	}
-	sameShape := local.GetAnnotations()[AnnotationShape] == desired.GetAnnotations()[AnnotationShape]
+	sameShape := annotation(local, AnnotationShape) == annotation(desired, AnnotationShape)
 	for _, field := range []string{"labels", "annotations"} {
 		for k, v := range metadataMap(local, field) {
 			if _, ok := metadataMap(desired, field)[k]; !ok && (isLocal(k) || sameShape && isServers(k)) {

@@ -65,7 +65,7 @@ func (m *matcher) match(o *subject) bool {
 		return false
 	}
 	if len(m.labels) > 0 {
-		set := labels.Set(o.obj.GetLabels())
+		set := labelsOf(metadataMap(o.obj, "labels"))
 		if !slices.ContainsFunc(m.labels, func(s labels.Selector) bool { return s.Matches(set) }) {
 			return false
 		}
@@ -83,6 +83,18 @@ func (m *matcher) match(o *subject) bool {
 	}
 	return true
 }
+
+// labelsOf implements labels.Labels on the labels of an object as they are.
+type labelsOf map[string]any
+
+// Has implements labels.Labels.
+func (l labelsOf) Has(name string) bool { _, ok := l[name]; return ok }
+
+// Get implements labels.Labels.
+func (l labelsOf) Get(name string) string { return textOf(l[name]) }
+
+// Lookup implements labels.Labels.
+func (l labelsOf) Lookup(name string) (string, bool) { return l.Get(name), l.Has(name) }
 
 // has says whether the object has the value in the place. An integer also equals the text that spells it,
 // since the values of a ConfigMap are always text.

@@ -38,14 +38,26 @@ func isMark(key string) bool {
 // Owner is the cluster that owns a copy, "" for an object that is not one. The annotation counts; the label
 // stands in where the annotation was taken away.
 func Owner(obj metav1.Object) string {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return cmp.Or(annotation(u, v1alpha1.AnnotationOwnerClusterID), textOf(metadataMap(u, "labels")[v1alpha1.LabelOwnerClusterID]))
+	}
 	return cmp.Or(obj.GetAnnotations()[v1alpha1.AnnotationOwnerClusterID], obj.GetLabels()[v1alpha1.LabelOwnerClusterID])
+}
+
+// annotation is one of an object's annotations. GetAnnotations makes a map of all of them each time.
+func annotation(obj *unstructured.Unstructured, name string) string {
+	return textOf(metadataMap(obj, "annotations")[name])
+}
+
+func hasAnnotation(obj *unstructured.Unstructured, name string) bool {
+	_, ok := metadataMap(obj, "annotations")[name]
+	return ok
 }
 
 // IsCopy says that an object carries a mark of a copy, even an empty one. Such an object is never a source.
 func IsCopy(obj *unstructured.Unstructured) bool {
-	_, annotated := obj.GetAnnotations()[v1alpha1.AnnotationOwnerClusterID]
-	_, labelled := obj.GetLabels()[v1alpha1.LabelOwnerClusterID]
-	return annotated || labelled
+	_, labelled := metadataMap(obj, "labels")[v1alpha1.LabelOwnerClusterID]
+	return labelled || hasAnnotation(obj, v1alpha1.AnnotationOwnerClusterID)
 }
 
 // IsNative says that every cluster makes this object for itself, with content of its own. Such an object is
@@ -65,7 +77,7 @@ func IsNative(obj *unstructured.Unstructured) bool {
 // MadeBy are the names of the rules that made a copy, in order. It is empty for objects that carry an owner
 // for another reason (other parts of the agent, other tools): what becomes of those is not for rules to say.
 func MadeBy(obj *unstructured.Unstructured) []string {
-	if v := obj.GetAnnotations()[v1alpha1.AnnotationRule]; v != "" {
+	if v := annotation(obj, v1alpha1.AnnotationRule); v != "" {
 		return strings.Split(v, ",")
 	}
 	return nil
@@ -73,7 +85,7 @@ func MadeBy(obj *unstructured.Unstructured) []string {
 
 // RuleDeletion is the fate that a copy carries for the time when its rule is gone.
 func RuleDeletion(obj *unstructured.Unstructured) v1alpha1.DeletionPolicy {
-	if obj.GetAnnotations()[v1alpha1.AnnotationRuleDeletionPolicy] == string(v1alpha1.DeletionDelete) {
+	if annotation(obj, v1alpha1.AnnotationRuleDeletionPolicy) == string(v1alpha1.DeletionDelete) {
 		return v1alpha1.DeletionDelete
 	}
 	return v1alpha1.DeletionOrphan
@@ -81,14 +93,12 @@ func RuleDeletion(obj *unstructured.Unstructured) v1alpha1.DeletionPolicy {
 
 // Disabled says that the object is withdrawn (at its source) or is to be left alone (a copy).
 func Disabled(obj *unstructured.Unstructured) bool {
-	_, ok := obj.GetAnnotations()[v1alpha1.AnnotationSyncDisabled]
-	return ok
+	return hasAnnotation(obj, v1alpha1.AnnotationSyncDisabled)
 }
 
 // Orphaned says that nobody maintains the copy.
 func Orphaned(obj *unstructured.Unstructured) bool {
-	_, ok := obj.GetAnnotations()[v1alpha1.AnnotationOrphaned]
-	return ok
+	return hasAnnotation(obj, v1alpha1.AnnotationOrphaned)
 }
 
 // Orphan is the copy with the mark of an orphan; everything else stays, the owner's marks too.

@@ -30,11 +30,10 @@ func PlaceOf(obj *unstructured.Unstructured) Place {
 // marks do not tell another.
 func Source(copied *unstructured.Unstructured) Place {
 	place := PlaceOf(copied)
-	annotations := copied.GetAnnotations()
-	if gvk, ok := parseKind(annotations[v1alpha1.AnnotationOriginalGVK]); ok {
+	if gvk, ok := parseKind(annotation(copied, v1alpha1.AnnotationOriginalGVK)); ok {
 		place.GroupVersionKind = gvk
 	}
-	if namespace, name, ok := strings.Cut(annotations[v1alpha1.AnnotationOriginalKey], "/"); ok && name != "" {
+	if namespace, name, ok := strings.Cut(annotation(copied, v1alpha1.AnnotationOriginalKey), "/"); ok && name != "" {
 		place.Namespace, place.Name = namespace, name
 	}
 	return place

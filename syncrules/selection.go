@@ -48,7 +48,7 @@ func selectionOf(spec *v1alpha1.ResourceSyncRuleSpec, moves bool) string {
 
 // Selections are the Selections that a copy carries, for the rules of MadeBy.
 func Selections(copied *unstructured.Unstructured) []string {
-	if v := copied.GetAnnotations()[AnnotationSelections]; v != "" {
+	if v := annotation(copied, AnnotationSelections); v != "" {
 		return strings.Split(v, ",")
 	}
 	return nil
