@@ -45,7 +45,10 @@ func TestThreeAgents(t *testing.T) {
 	bulk, ctx := errgroup.WithContext(shared.ctx)
 	bulk.Go(func() error {
 		for i := range bulkSecrets {
-			if err := r.write(ctx, syncedSecrets+i, "bulk"); err != nil {
+			_, err := harness.Wait(ctx, "a Secret is written", afterFault, func(ctx context.Context) error {
+				return r.write(ctx, syncedSecrets+i, "bulk")
+			})
+			if err != nil {
 				return err
 			}
 		}
