@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -123,6 +124,7 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
 	if f.w.feed != f {
 		return
 	}
+	maps.DeleteFunc(f.e.early, func(_ Key, told early) bool { return told.feed == f }) // the list is newer
 	for at, old := range f.e.copies[f.kind()].all() {
 		if list[at] != nil || !f.w.scope.covers(at.namespace) {
 			continue
@@ -157,16 +159,18 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
 // Upsert implements Sink.
 func (f *copyFeed) Upsert(obj *unstructured.Unstructured) {
 	k := keyOf(f.kind(), obj)
-	if f.isEcho(k, obj.GetResourceVersion()) {
+	if f.isEcho(k, obj) {
 		return
 	}
 	c := newCopied(obj)
-	if c == nil {
-		return
-	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.w.feed != f {
+	f.take(k, c)
+}
+
+// take takes in what the watch told, nil for nothing. mu is held.
+func (f *copyFeed) take(k Key, c *copied) {
+	if f.w.feed != f || c == nil {
 		return
 	}
 	if old := f.e.copyAt(k); old != nil && !old.unseen.IsZero() && !newer(c.version, old.version) {
@@ -176,10 +180,19 @@ func (f *copyFeed) Upsert(obj *unstructured.Unstructured) {
 	f.e.enqueue(k)
 }
 
-// isEcho says that the watch tells of a write of our own whose answer was taken in already: most of what it tells.
-func (f *copyFeed) isEcho(k Key, version string) bool {
+// isEcho says that the watch tells of a write of our own whose answer was taken in already, or of one whose answer may
+// be on its way, which is for takeEarly to find out: most of what it tells.
+func (f *copyFeed) isEcho(k Key, obj *unstructured.Unstructured) bool {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
+	if f.w.feed == f && f.e.pending[k] {
+		f.e.early[k] = early{feed: f, obj: obj}
+		return true
+	}
+	return f.echoes(k, obj.GetResourceVersion())
+}
+
+func (f *copyFeed) echoes(k Key, version string) bool {
 	old := f.e.copyAt(k)
 	if f.w.feed != f || old == nil || old.unseen.IsZero() || old.version != version {
 		return false
@@ -188,16 +201,51 @@ func (f *copyFeed) isEcho(k Key, version string) bool {
 	return true
 }
 
+// early is what the watch told of a copy that was being worked on.
+type early struct {
+	feed    *copyFeed
+	obj     *unstructured.Unstructured // nil: it was deleted
+	deleted string                     // in this version, "" where that is not known
+}
+
+// takeEarly takes in what the watch told of a key during the work on it, now that the answer to a write is known.
+// mu is held.
+func (e *Engine) takeEarly(k Key) {
+	told, ok := e.early[k]
+	if !ok {
+		return
+	}
+	delete(e.early, k)
+	switch {
+	case told.obj == nil:
+		told.feed.drop(k, told.deleted)
+	case !told.feed.echoes(k, told.obj.GetResourceVersion()):
+		told.feed.take(k, newCopied(told.obj))
+	}
+}
+
 // Delete implements Sink. The object may also merely have lost its owner label.
 func (f *copyFeed) Delete(namespace, name string, last *unstructured.Unstructured) {
-	k := Key{f.kind(), namespace, name}
+	k, version := Key{f.kind(), namespace, name}, ""
+	if last != nil {
+		version = last.GetResourceVersion()
+	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
+	if f.w.feed == f && f.e.pending[k] {
+		f.e.early[k] = early{feed: f, deleted: version}
+		return
+	}
+	f.drop(k, version)
+}
+
+// drop takes in a deletion, in a version or "". mu is held.
+func (f *copyFeed) drop(k Key, version string) {
 	old := f.e.copyAt(k)
 	if f.w.feed != f || old == nil {
 		return
 	}
-	if last != nil && !old.unseen.IsZero() && !newer(last.GetResourceVersion(), old.version) {
+	if version != "" && !old.unseen.IsZero() && !newer(version, old.version) {
 		return // a deletion from before our write
 	}
 	f.e.dropCopy(k)

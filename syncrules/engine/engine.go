@@ -106,6 +106,7 @@ type Engine struct {
 	stalePeers map[string]bool
 	pending    map[Key]bool             // keys in the queue (false) or being worked on (true)
 	pendings   map[schema.GroupKind]int // how many of pending
+	early      map[Key]early
 	results    map[Key]*result
 	notes      map[Key]*note
 	waiting    map[string]map[Key]struct{} // until a view of the peer has spoken
@@ -149,7 +150,7 @@ func New(o Options) (*Engine, error) {
 		burdens: map[string]*burden{}, asking: map[schema.GroupVersionKind]chan struct{}{},
 		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]*copySet{},
 		holders: map[schema.GroupKind]map[place][]holding{}, awaited: map[schema.GroupKind][]*view{},
-		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{},
+		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, early: map[Key]early{},
 		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
 		happenings: map[happening]*tallied{}, reviews: map[reviewKey]*review{}, reviewWake: make(chan struct{}, 1),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -149,6 +150,39 @@ func TestFirstOriginIsAwaited(t *testing.T) {
 		w.wantValue(cm("x"), "a")
 		w.wantValue(cm("y"), "b")
 		w.checkIndexes()
+	})
+}
+
+// A watch may tell of a write before its answer is there. What it tells is nothing new then, unless it is.
+func TestEventBeforeTheAnswer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.late = 10 * time.Millisecond
+		k := cm("x")
+		w.setRule(testRule("r"))
+		w.settle()
+		for i, value := range []string{"1", "2", "3"} {
+			decided := w.decisions()
+			w.peers[a].put(configMap("x", value))
+			w.settle()
+			if n := w.decisions() - decided; n != 1 {
+				t.Errorf("%d decisions about value %s, want 1", n, value)
+			}
+			w.wantValue(k, value)
+			if n := w.local.writes(); n != i+1 {
+				t.Errorf("%d writes, want %d", n, i+1)
+			}
+		}
+		w.peers[a].put(configMap("x", "4"))
+		time.Sleep(w.local.late / 2)
+		w.local.edit(k, func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"v": "somebody's"} })
+		w.settle()
+		w.wantValue(k, "4")
+		w.peers[a].put(configMap("x", "5"))
+		time.Sleep(w.local.late / 2)
+		w.local.remove(k)
+		w.settle()
+		w.wantValue(k, "5")
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 	})
 }
 

@@ -33,6 +33,7 @@ type server struct {
 	watches    map[*serverWatch]struct{}
 	down       error
 	slow       time.Duration   // before a watch says anything
+	late       time.Duration   // between a write and its answer
 	requests   map[string]int  // by verb
 	statuses   map[string]bool // kinds whose status is a subresource
 	admit      func(obj *unstructured.Unstructured) error
@@ -284,6 +285,7 @@ func resource(k Key) schema.GroupResource {
 }
 
 func (s *server) Create(_ context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	defer func() { time.Sleep(s.late) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.request("create"); err != nil {
@@ -331,6 +333,7 @@ func (s *server) current(obj *unstructured.Unstructured) error {
 }
 
 func (s *server) Update(_ context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	defer func() { time.Sleep(s.late) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.request("update"); err != nil {

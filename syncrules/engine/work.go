@@ -59,6 +59,7 @@ func (e *Engine) process(ctx context.Context, key Key) {
 		e.record(j, out)
 	}
 	e.done(key)
+	e.takeEarly(key)
 }
 
 // outcome is what became of a key.
