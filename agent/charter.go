@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,10 @@ import (
 var errOvertaken = errors.New("another agent of this cluster was quicker")
 
 // charter is the record of the agents of one cluster, a private Secret: which group is theirs.
-type charter struct{ private *private }
+type charter struct {
+	private *private
+	key     ed25519.PublicKey // of the cluster, as far as this agent knows
+}
 
 // Read implements journal.Charter.
 func (c charter) Read(ctx context.Context) (journal.Record, error) {
@@ -45,7 +49,9 @@ func (c charter) read(ctx context.Context) (*kube.Secret, error) {
 }
 
 func recordOf(secret *kube.Secret) journal.Record {
-	return journal.Record{Group: string(secret.Data[v1alpha1.AgentsGroup]), Founder: string(secret.Data[v1alpha1.AgentsFounder])}
+	return journal.Record{
+		Group: string(secret.Data[v1alpha1.AgentsGroup]), Founder: string(secret.Data[v1alpha1.AgentsFounder]), Key: string(secret.Data[v1alpha1.AgentsKey]),
+	}
 }
 
 // Replace implements journal.Charter.
@@ -54,8 +60,15 @@ func (c charter) Replace(ctx context.Context, before, now journal.Record) error 
 	if err != nil {
 		return err
 	}
+	if before.Key != "" && before.Key != now.Key {
+		if err := c.isKey(ctx); err != nil {
+			return err
+		}
+	}
 	secrets := c.private.client.Secrets(c.private.namespace)
-	data := map[string][]byte{v1alpha1.AgentsGroup: []byte(now.Group), v1alpha1.AgentsFounder: []byte(now.Founder)}
+	data := map[string][]byte{
+		v1alpha1.AgentsGroup: []byte(now.Group), v1alpha1.AgentsFounder: []byte(now.Founder), v1alpha1.AgentsKey: []byte(now.Key),
+	}
 	switch {
 	case secret == nil && before != (journal.Record{}), secret != nil && recordOf(secret) != before:
 		return errOvertaken
@@ -77,6 +90,17 @@ func (c charter) Replace(ctx context.Context, before, now journal.Record) error 
 	return nil
 }
 
+// isKey returns ErrTurned when the cluster has another key than this agent thinks. It is asked after the record was read:
+// who recorded that one had the key that the cluster had then, so of two agents one is told to start again, and not each
+// by the other.
+func (c charter) isKey(ctx context.Context) error {
+	_, err := c.private.identity(ctx, "", c.key)
+	if errors.Is(err, ErrIdentityLost) {
+		return fmt.Errorf("%w: %w", journal.ErrTurned, err)
+	}
+	return err
+}
+
 // takeOffice is the first thing that a leader does: it makes sure that its group is still the cluster's, and says that
 // it has a leader. The epoch is above held when the group was recovered from a survivor.
 func (c charter) takeOffice(ctx context.Context, own journal.Status, held uint64) error {
@@ -95,9 +119,10 @@ func (c charter) hold(ctx context.Context, own journal.Status, afterRecovery fun
 			return err
 		}
 		if secret == nil {
-			return c.Replace(ctx, journal.Record{}, journal.Record{Group: own.Group, Founder: own.ServerID})
+			return c.Replace(ctx, journal.Record{}, journal.Record{Group: own.Group, Founder: own.ServerID, Key: v1alpha1.RequestKey(c.key)})
 		}
-		if recordOf(secret).Group != own.Group {
+		record := recordOf(secret)
+		if record.Group != own.Group {
 			return journal.ErrTurned
 		}
 		if len(secret.Data[v1alpha1.AgentsRecovered]) > 0 {
@@ -107,9 +132,10 @@ func (c charter) hold(ctx context.Context, own journal.Status, afterRecovery fun
 			if err := afterRecovery(); err != nil {
 				return err
 			}
-		} else if len(secret.Data[v1alpha1.AgentsSurvivors]) == 0 {
+		} else if len(secret.Data[v1alpha1.AgentsSurvivors]) == 0 && record.Key != "" {
 			return nil
 		}
+		secret.Data[v1alpha1.AgentsKey] = []byte(v1alpha1.RequestKey(c.key)) // an earlier release leaves it out
 		delete(secret.Data, v1alpha1.AgentsRecovered)
 		delete(secret.Data, v1alpha1.AgentsSurvivors)
 		_, err = c.private.client.Secrets(c.private.namespace).Update(ctx, secret)

@@ -5,11 +5,13 @@ package agent
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
 	"testing"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
@@ -24,11 +26,19 @@ func secretWith(name string, data map[string]string) map[string]any {
 // charterWith is a charter at an API server that has this record, where the last epoch was the fourth.
 func charterWith(t *testing.T, record map[string]string) charter {
 	t.Helper()
+	key, err := mesh.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := mesh.MarshalPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, client := objectServer(t, map[string]map[string]any{
 		v1alpha1.AgentsSecret: secretWith(v1alpha1.AgentsSecret, record),
-		identitySecret:        secretWith(identitySecret, map[string]string{epochKey: "4"}),
+		identitySecret:        secretWith(identitySecret, map[string]string{epochKey: "4", identityKey: string(pem)}),
 	})
-	return charter{&private{client: client, namespace: "p"}}
+	return charter{&private{client: client, namespace: "p"}, key.Public().(ed25519.PublicKey)}
 }
 
 func (c charter) value(t *testing.T, key string) string {
@@ -89,6 +99,32 @@ func TestCharterIsCompared(t *testing.T) {
 	}
 	if got, err := c.Read(t.Context()); err != nil || got != now {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestCharterOfAnotherKey: the record of another key is replaced by who has the cluster's present one, and by nobody
+// else.
+func TestCharterOfAnotherKey(t *testing.T) {
+	c := charterWith(t, map[string]string{"group": "g", "founder": "x", "key": "other"})
+	before := journal.Record{Group: "g", Founder: "x", Key: "other"}
+	old := charter{c.private, make([]byte, ed25519.PublicKeySize)}
+	if err := old.Replace(t.Context(), before, journal.Record{Group: "h", Founder: "y", Key: v1alpha1.RequestKey(old.key)}); !errors.Is(err, journal.ErrTurned) {
+		t.Errorf("an agent with a key that the cluster had replaces the record: %v", err)
+	}
+	now := journal.Record{Group: "i", Founder: "z", Key: v1alpha1.RequestKey(c.key)}
+	if err := c.Replace(t.Context(), before, now); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Read(t.Context()); err != nil || got != now {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestCharterGetsItsKey: a leader adds the key to a record that does not say it.
+func TestCharterGetsItsKey(t *testing.T) {
+	c := charterWith(t, map[string]string{"group": "g", "founder": "x"})
+	if err := c.hold(t.Context(), journal.Status{Group: "g"}, nil); err != nil || c.value(t, "key") != v1alpha1.RequestKey(c.key) || c.value(t, "founder") != "x" {
+		t.Errorf("%v, key %q, founder %q", err, c.value(t, "key"), c.value(t, "founder"))
 	}
 }
 

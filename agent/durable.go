@@ -62,7 +62,7 @@ func (s *session) openJournal(ctx context.Context, empty func() (journal.Machine
 		if err != nil {
 			return s.dataDir(err)
 		}
-		return charter{s.private}.takeOffice(ctx, s.group.journal.Status(), s.replica.LastEpoch())
+		return s.group.charter().takeOffice(ctx, s.group.journal.Status(), s.replica.LastEpoch())
 	}
 	s.journal, err = journal.Open(ctx, journal.Options{
 		Dir: s.options.DataDir, ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey),

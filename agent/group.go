@@ -126,13 +126,16 @@ func (a *Agent) enterGroup(ctx context.Context, health *health) (_ *group, err e
 	}
 	g.journal, err = journal.Open(ctx, journal.Options{
 		Dir: a.options.DataDir, ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey), Machine: g.follower, Log: a.log,
-		Group: &journal.Group{Address: a.options.GroupAddress, Peers: a.options.GroupPeers, Stream: g.front.Siblings(), Charter: charter{s.private}},
+		Group: &journal.Group{Address: a.options.GroupAddress, Peers: a.options.GroupPeers, Stream: g.front.Siblings(), Charter: g.charter()},
 	})
 	if err != nil {
 		return nil, errors.Join(s.dataDir(err), g.front.Close())
 	}
 	return g, nil
 }
+
+// charter is the record of this group.
+func (g *group) charter() charter { return charter{g.private, g.key.Public().(ed25519.PublicKey)} }
 
 // follower is a machine that holds what the group holds, and does nothing with it.
 func (g *group) follower() (journal.Machine, error) {
@@ -287,7 +290,7 @@ func (g *group) guard(ctx context.Context, status journal.Status) error {
 	if !status.Leads || !status.Silent {
 		return nil
 	}
-	err := charter{g.private}.hold(ctx, status, nil)
+	err := g.charter().hold(ctx, status, nil)
 	if errors.Is(err, journal.ErrTurned) {
 		return err
 	}
@@ -301,7 +304,7 @@ func (g *group) guard(ctx context.Context, status journal.Status) error {
 func (g *group) report(ctx context.Context, status journal.Status) {
 	term, index := g.journal.Reach()
 	now := v1alpha1.AgentSurvivor{ServerID: status.ServerID, Term: term, Index: index}
-	if err := (charter{g.private}).survive(ctx, g.options.GroupAddress, status.Group, now); err != nil {
+	if err := g.charter().survive(ctx, g.options.GroupAddress, status.Group, now); err != nil {
 		g.log.Debug("it cannot be recorded that the group has no leader", "error", err)
 	}
 }

@@ -122,6 +122,7 @@ func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) 
 	}
 	setSecretData(record, map[string]string{
 		v1alpha1.AgentsGroup: strings.ToLower(rand.Text()), v1alpha1.AgentsFounder: survivors[address].ServerID, v1alpha1.AgentsRecovered: "true",
+		v1alpha1.AgentsKey: secretText(record, v1alpha1.AgentsKey),
 	})
 	if _, err := secrets.Update(ctx, record, metav1.UpdateOptions{FieldManager: "agentctl"}); apierrors.IsConflict(err) {
 		return o.side.errorf("the agents have changed meanwhile: perhaps they have a leader again; look once more")

@@ -37,13 +37,22 @@ type Group struct {
 type Charter interface {
 	// Read returns the record, empty when there is none.
 	Read(ctx context.Context) (Record, error)
-	// Replace records now, unless something else than before is recorded.
+	// Replace records now, unless something else than before is recorded. A record of another key it replaces only while
+	// now's key is the cluster's, and returns ErrTurned else: an agent that has not heard of the next key yet has no say.
 	Replace(ctx context.Context, before, now Record) error
 }
 
 // Record names a group and the server that it begins with: with nothing, or with what it holds of an earlier one. So
 // it is decided in one step, outside of raft, who begins, and what is not of this group is of no group.
-type Record struct{ Group, Founder string }
+type Record struct {
+	Group, Founder string
+	// Key is the public key of the cluster then, in base64; "" in a record that does not say, which is of the present one.
+	Key string
+}
+
+// foreign says that the record is of another key: the directories of that group are of no use to anybody who has this
+// one, so there is nothing that an agent which does not answer could have.
+func (r Record) foreign(key string) bool { return r.Key != "" && r.Key != key }
 
 // Status is what an agent knows of its group.
 type Status struct {
@@ -77,9 +86,10 @@ func (h *home) settle(ctx context.Context, g *Group) (begins string, err error) 
 	if err != nil {
 		return "", err
 	}
-	if r.Group == "" && h.owner.Group == "" && kept { // it was alone until now, and the others come to it
-		raced := g.Charter.Replace(ctx, r, Record{Group: newServerID(), Founder: h.owner.ServerID})
-		if r, err = g.Charter.Read(ctx); err != nil || r.Group == "" {
+	key := h.owner.key()
+	if (r.Group == "" || r.foreign(key)) && h.owner.Group == "" && kept { // it was alone until now, and the others come to it
+		raced := g.Charter.Replace(ctx, r, Record{Group: newServerID(), Founder: h.owner.ServerID, Key: key})
+		if r, err = g.Charter.Read(ctx); err != nil || r.Group == "" || r.foreign(key) {
 			return "", fmt.Errorf("%w: %w", ErrCharter, errors.Join(raced, err))
 		}
 	}
@@ -301,10 +311,14 @@ func (j *Journal) seek(ctx context.Context, g *Group, blank bool) error {
 			return nil
 		}
 	}
-	if !blank || !r.mayBegin(own.ServerID, answers, others) {
+	known := r
+	if r.foreign(own.key()) {
+		known = Record{}
+	}
+	if !blank || !known.mayBegin(own.ServerID, answers, others) {
 		return fmt.Errorf("%d of %d other agents answer, and none takes this one in", len(answers), others)
 	}
-	if err := g.Charter.Replace(ctx, r, Record{Group: newServerID(), Founder: own.ServerID}); err != nil {
+	if err := g.Charter.Replace(ctx, r, Record{Group: newServerID(), Founder: own.ServerID, Key: own.key()}); err != nil {
 		return err
 	}
 	return ErrTurned

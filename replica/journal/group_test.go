@@ -30,6 +30,7 @@ type members struct {
 	dirs      [3]string
 	addresses [3]string
 	up        [3]*opened
+	keys      [3]string // of the cluster, as each of them knows it; "" is the first one
 
 	charter
 }
@@ -38,6 +39,7 @@ type members struct {
 type charter struct {
 	mu  sync.Mutex
 	now Record
+	key string // the cluster's, when it has been replaced
 }
 
 var errChanged = errors.New("the record has changed")
@@ -51,8 +53,11 @@ func (c *charter) Read(context.Context) (Record, error) {
 func (c *charter) Replace(_ context.Context, before, now Record) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.now != before {
+	switch {
+	case c.now != before:
 		return errChanged
+	case before.Key != "" && before.Key != now.Key && now.Key != c.key:
+		return ErrTurned
 	}
 	c.now = now
 	return nil
@@ -89,14 +94,32 @@ func (m *members) place(t *testing.T) {
 	})
 }
 
+// group is what one of them knows of the others.
+func (m *members) group(i int) *Group {
+	return &Group{Address: m.addresses[i], Peers: m.addresses[:], Charter: m}
+}
+
 func (m *members) options(i int, listener net.Listener) (Options, *opened) {
 	o, at := options(m.dirs[i])
 	o.Log = slog.New(slog.DiscardHandler)
-	o.Group = &Group{Address: m.addresses[i], Peers: m.addresses[:], Stream: wire{listener}, Charter: m}
+	if m.keys[i] != "" {
+		o.PublicKey = []byte(m.keys[i])
+	}
+	o.Group = m.group(i)
+	o.Group.Stream = wire{listener}
 	return o, at
 }
 
 func (m *members) start(t *testing.T, i int) {
+	t.Helper()
+	at, err := m.tryOpen(t, i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.up[i] = at
+}
+
+func (m *members) tryOpen(t *testing.T, i int) (*opened, error) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", m.addresses[i])
 	if err != nil {
@@ -104,9 +127,9 @@ func (m *members) start(t *testing.T, i int) {
 	}
 	o, at := m.options(i, listener)
 	if at.journal, err = Open(t.Context(), o); err != nil {
-		t.Fatal(err)
+		_ = listener.Close()
 	}
-	m.up[i] = at
+	return at, err
 }
 
 // heed opens again what says that it has turned to another group.
@@ -175,6 +198,32 @@ func (m *members) has(t *testing.T, key byte, value string) {
 	}
 }
 
+// tell has whoever leads append, again if that one loses its place, until all that are up have it.
+func (m *members) tell(t *testing.T, key byte, value string) (leads int) {
+	t.Helper()
+	for again := true; again; {
+		leads = m.leader(t)
+		at := m.up[leads]
+		at.Append(append([]byte{key}, value...))
+		await(t, value+" is told", func() bool {
+			if err := at.Run(ended(t)); err != nil {
+				at.End()
+				return true
+			}
+			again = at.table.get(key) != value
+			return !again
+		})
+	}
+	m.has(t, key, value)
+	return leads
+}
+
+func ended(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func (m *members) voters(t *testing.T, i, n int) {
 	t.Helper()
 	await(t, fmt.Sprintf("%d voters", n), func() bool {
@@ -194,17 +243,14 @@ func (m *members) loseDisk(t *testing.T, i int) {
 // TestGroup: what a leader was told is durable is with the next one, and a lost disk comes back.
 func TestGroup(t *testing.T) {
 	m := newMembers(t)
-	first := m.leader(t)
-	m.voters(t, first, 3)
-	m.up[first].Append([]byte("aone"))
-	m.has(t, 'a', "one")
+	m.voters(t, m.leader(t), 3)
+	first := m.tell(t, 'a', "one")
 
 	began := time.Now()
 	m.stop(t, first)
-	second := m.leader(t)
+	m.leader(t)
 	t.Logf("another one leads after %s", time.Since(began))
-	m.up[second].Append([]byte("atwo"))
-	m.has(t, 'a', "two")
+	second := m.tell(t, 'a', "two")
 
 	// The first one comes back, and then another one without its disk.
 	m.start(t, first)
@@ -223,10 +269,8 @@ func TestGroup(t *testing.T) {
 // had, and it counts for nothing.
 func TestRecover(t *testing.T) {
 	m := newMembers(t)
-	first := m.leader(t)
-	m.voters(t, first, 3)
-	m.up[first].Append([]byte("aone"))
-	m.has(t, 'a', "one")
+	m.voters(t, m.leader(t), 3)
+	first := m.tell(t, 'a', "one")
 	survivor, late, lost := first, (first+1)%3, (first+2)%3
 	m.loseDisk(t, lost)
 	m.stop(t, late)
@@ -271,7 +315,7 @@ func TestAllLost(t *testing.T) {
 	m.start(t, 0)
 	m.start(t, 1)
 	for range 4 { // two of them do not: the third may have everything
-		if err := m.up[0].journal.seek(t.Context(), &Group{Address: m.addresses[0], Peers: m.addresses[:], Charter: m}, true); err == nil || errors.Is(err, ErrTurned) {
+		if err := m.up[0].journal.seek(t.Context(), m.group(0), true); err == nil || errors.Is(err, ErrTurned) {
 			t.Fatalf("two of three begin anew: %v", err)
 		}
 	}
@@ -371,10 +415,10 @@ func TestMayBegin(t *testing.T) {
 		{"nothing was, and nobody answers", Record{}, nil, false},
 		{"nothing was, and most are there", Record{}, blank("b"), true},
 		{"one is in a group", Record{}, []answer{{ServerID: "b"}}, false},
-		{"another one is to begin", Record{"g", "b"}, blank("b", "c"), false},
-		{"this one is to begin", Record{"g", "a"}, blank("b"), true},
-		{"one does not answer that may have all", Record{"g", "x"}, blank("b"), false},
-		{"nobody has anything", Record{"g", "x"}, blank("b", "c"), true},
+		{"another one is to begin", Record{Group: "g", Founder: "b"}, blank("b", "c"), false},
+		{"this one is to begin", Record{Group: "g", Founder: "a"}, blank("b"), true},
+		{"one does not answer that may have all", Record{Group: "g", Founder: "x"}, blank("b"), false},
+		{"nobody has anything", Record{Group: "g", Founder: "x"}, blank("b", "c"), true},
 	} {
 		if got := c.record.mayBegin("a", c.answers, 2); got != c.may {
 			t.Errorf("%s: %t", c.what, got)

@@ -6,6 +6,7 @@ package journal
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,6 +48,9 @@ type owner struct {
 	// Group is that of the agents of this cluster, "" for an agent that is alone.
 	Group string `json:"group,omitempty"`
 }
+
+// key is the public key as a record shows it.
+func (o owner) key() string { return base64.StdEncoding.EncodeToString(o.PublicKey) }
 
 // exists says whether there is a directory of raft, be it empty.
 func (h *home) exists() bool {

@@ -10,6 +10,9 @@ const (
 	// AgentsGroup names their group, and AgentsFounder the server that it begins with.
 	AgentsGroup   = "group"
 	AgentsFounder = "founder"
+	// AgentsKey is the public key of the cluster under which it was begun, as RequestKey shows it; an earlier release did
+	// not record it.
+	AgentsKey = "key"
 	// AgentsRecovered is "true" from when the group was recovered from one survivor until that has opened a new epoch:
 	// the others may have signed what it does not hold.
 	AgentsRecovered = "recovered"
