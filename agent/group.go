@@ -256,11 +256,22 @@ func (g *group) watch(ctx context.Context) error {
 				g.log.Info("the agents of this cluster have a leader again", "leader", status.Leader)
 			}
 			said = ""
-			g.health.following("")
+			line := ""
+			if status.Behind {
+				line = "this agent (" + g.options.GroupAddress + ") does not have all yet that the agents of this cluster hold, and gets it from " + status.Leader
+			}
+			g.health.following(line)
 			if err := g.guard(ctx, status); err != nil {
 				return err
 			}
 			continue
+		}
+		line := g.leaderless(status)
+		g.health.following(line)
+		lost := time.Since(led) >= lostAfter
+		if lost && line != said {
+			said = line
+			g.log.Error("not ready", "error", line)
 		}
 		if time.Since(asked) > askKeyEvery {
 			asked = time.Now()
@@ -268,16 +279,7 @@ func (g *group) watch(ctx context.Context) error {
 				return errStartAgain
 			}
 		}
-		line := g.leaderless(status)
-		g.health.following(line)
-		if time.Since(led) < lostAfter {
-			continue
-		}
-		if line != said {
-			said = line
-			g.log.Error("not ready", "error", line)
-		}
-		if len(status.Servers) > 0 && time.Since(reported) > askKeyEvery { // a leader may take it back all the time
+		if lost && len(status.Servers) > 0 && time.Since(reported) > askKeyEvery { // a leader may take it back all the time
 			reported = time.Now()
 			g.report(ctx, status)
 		}
@@ -290,6 +292,8 @@ func (g *group) guard(ctx context.Context, status journal.Status) error {
 	if !status.Leads || !status.Silent {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	err := g.charter().hold(ctx, status, nil)
 	if errors.Is(err, journal.ErrTurned) {
 		return err
@@ -302,6 +306,8 @@ func (g *group) guard(ctx context.Context, status journal.Status) error {
 
 // report records that this agent has no leader.
 func (g *group) report(ctx context.Context, status journal.Status) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	term, index := g.journal.Reach()
 	now := v1alpha1.AgentSurvivor{ServerID: status.ServerID, Term: term, Index: index}
 	if err := g.charter().survive(ctx, g.options.GroupAddress, status.Group, now); err != nil {
@@ -320,6 +326,8 @@ func (g *group) leaderless(s journal.Status) string {
 
 // keyChanged says that the cluster has another key than the one that this agent talks to the others under.
 func (g *group) keyChanged(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	key, err := g.private.identity(ctx, g.clusterID, g.key.Public().(ed25519.PublicKey))
 	return errors.Is(err, ErrIdentityLost) || err == nil && !g.key.Equal(key)
 }

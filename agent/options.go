@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica/journal"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -41,7 +42,7 @@ type Options struct {
 	// MeshService is the NAMESPACE/NAME of the Service that leads other clusters to the mesh port, whose external
 	// address is then advertised; it excludes MeshAdvertise. Empty means no Service.
 	MeshService string
-	// GroupPeers are the host:port of the mesh ports of all agents of this cluster, this one's among them or not, when
+	// GroupPeers are the host:port of the mesh ports of all agents of this cluster, this one's among them, when
 	// there are several: one of them is active at a time. It needs DataDir and GroupAddress. Empty means one agent.
 	GroupPeers []string
 	// GroupAddress is the host:port where those reach this one.
@@ -175,10 +176,22 @@ func (o *Options) checkGroup(bad func(flag, format string, args ...any)) {
 	if o.DataDir == "" {
 		bad("group-peers", "needs --data-dir, which is empty: agents that are a group keep what they agreed upon on disk")
 	}
+	seen := map[string]bool{}
+	for _, peer := range o.GroupPeers {
+		if seen[peer] {
+			bad("group-peers", "names %s twice", peer)
+		}
+		seen[peer] = true
+	}
+	if len(o.GroupPeers) > journal.MaxServers {
+		bad("group-peers", "names %d agents; %d are the most, and three are enough", len(o.GroupPeers), journal.MaxServers)
+	}
 	if o.GroupAddress == "" {
 		bad("group-peers", "needs --group-address: the HOST:PORT where the other agents reach the mesh port of this one")
 	} else if err := checkHostPort(o.GroupAddress, false); err != nil {
 		bad("group-address", "%v", err)
+	} else if !seen[o.GroupAddress] {
+		bad("group-address", "%s is not one of --group-peers, which names all agents of this cluster, this one as the others do", o.GroupAddress)
 	}
 }
 

@@ -266,3 +266,94 @@ func TestDisksOfAgentsLost(t *testing.T) {
 	putSecret(t, g.beta, "disks", "three")
 	eventually(t, "alpha follows beta", afterFault, hasCopy(g.alpha, g.beta, "disks", "three"))
 }
+
+// TestLeaveWithThreeAgents: a cluster of three agents leaves while one of them is down. The two that are up begin a group
+// under the new key; the third comes to it with the disk of the old one, and all three join again.
+func TestLeaveWithThreeAgents(t *testing.T) {
+	g := joined(t)
+	g.cleanUp(t, "left3")
+	g.cleanUp(t, "kept3")
+	all := three(t, g)
+	putSecret(t, g.alpha, "left3", "one")
+	apply(t, g.alpha, rule("left3", "left3"))
+	eventually(t, "beta has a copy", afterFault, hasCopy(g.beta, g.alpha, "left3", "one"))
+	putSecret(t, g.beta, "kept3", "one")
+	apply(t, g.beta, rule("kept3", "kept3"))
+	eventually(t, "alpha has a copy", afterFault, hasCopy(g.alpha, g.beta, "kept3", "one"))
+	before := g.alphaKey(t)
+	down := all.Agents[(leaderOf(t, all).Index+1)%3]
+	if err := down.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if ctx := lasting(t); g.whole(ctx) != nil {
+			if out, err := g.Agentctl(ctx, "join", "--context", "alpha", "--peer-context", "beta"); err != nil {
+				t.Errorf("bring alpha back: %v\n%s", err, out)
+			}
+		}
+	})
+	t.Log(agentctl(t, g, "leave", "--context", "alpha"))
+	for _, c := range []*harness.Cluster{g.beta, g.gamma} {
+		eventually(t, "alpha is not listed in "+c.Name, afterFault, absent(c, harness.Clusters(), "", "alpha"))
+		eventually(t, "its copy is an orphan in "+c.Name, afterFault, isOrphan(c, "left3"))
+	}
+	eventually(t, "its own copies are orphans", afterFault, isOrphan(g.alpha, "kept3"))
+	eventually(t, "the two that are up are ready", afterFault, func(ctx context.Context) error {
+		for _, s := range all.Agents {
+			if s != down {
+				if err := s.Ready(ctx); err != nil {
+					return fmt.Errorf("agent %d: %w", s.Index, err)
+				}
+			}
+		}
+		return nil
+	})
+	eventually(t, "one of them leads", afterFault, func(ctx context.Context) error {
+		_, err := all.Leader(ctx)
+		return err
+	})
+	if g.alphaKey(t) == before {
+		t.Error("the key of alpha is the old one")
+	}
+
+	t.Log(agentctl(t, g, "join", "--context", "alpha", "--peer-context", "beta"))
+	if err := down.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all three are ready", afterFault, all.AllReady)
+	g.eventuallyWhole(t, afterFault)
+	eventually(t, "orphans are adopted again", afterFault, hasCopy(g.gamma, g.alpha, "left3", "one"))
+	eventually(t, "on both sides", afterFault, hasCopy(g.alpha, g.beta, "kept3", "one"))
+	leader := leaderOf(t, all)
+	if err := leader.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	putSecret(t, g.beta, "kept3", "two")
+	eventually(t, "the next leader goes on", afterFault, hasCopy(g.alpha, g.beta, "kept3", "two"))
+	if err := leader.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all three are ready again", afterFault, all.AllReady)
+}
+
+// alphaKey is the public key that alpha lists for itself, and the record of its agents has.
+func (g *group) alphaKey(t *testing.T) (key string) {
+	t.Helper()
+	eventually(t, "alpha and its agents have one key", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, g.alpha, harness.Clusters(), "", "alpha")
+		if err != nil {
+			return err
+		}
+		key, _, _ = unstructured.NestedString(u.Object, "spec", "mesh", "publicKey")
+		record, err := g.alpha.Kube.CoreV1().Secrets(v1alpha1.PrivateNamespace(harness.Namespace)).Get(ctx, v1alpha1.AgentsSecret, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if recorded := string(record.Data[v1alpha1.AgentsKey]); key == "" || recorded != key {
+			return fmt.Errorf("the record has key %q, and the Cluster object %q", recorded, key)
+		}
+		return nil
+	})
+	return key
+}

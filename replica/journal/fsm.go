@@ -81,7 +81,12 @@ func (f *fsm) broken() error {
 	return f.err
 }
 
+// Snapshot is refused once a command was of no use: what the machine came to lacks that one, and the log that has it goes
+// after a snapshot.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	if err := f.broken(); err != nil {
+		return nil, err
+	}
 	f.machineMu.Lock()
 	defer f.machineMu.Unlock()
 	return snapshot(f.machine.Snapshot()), nil

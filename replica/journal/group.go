@@ -4,11 +4,11 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -26,7 +26,7 @@ var ErrCharter = errors.New("which group of agents is this cluster's cannot be f
 type Group struct {
 	// Address is this agent's, as the others dial it. It outlives the disk.
 	Address string
-	// Peers are the addresses of all agents, this one's among them or not.
+	// Peers are the addresses of all agents, this one's among them.
 	Peers []string
 	// Stream connects agents of this cluster, and nobody else. The journal closes it.
 	Stream  Stream
@@ -59,7 +59,8 @@ type Status struct {
 	ServerID, Group string
 	Leader          string   // address of the agent that leads; "" when there is none, as far as is known
 	Leads           bool     // it is this one
-	Servers         []string // addresses of the agents in it; none while this one is not taken in
+	Behind          bool     // this agent follows, and has no vote yet or lacks what the group has had for a while
+	Servers         []string // addresses of the agents that vote in it; none while this one is not taken in
 	Term            uint64   // in which it votes
 	Silent          bool     // this agent leads, and one of the others has not answered lately
 }
@@ -135,13 +136,14 @@ func (j *Journal) begin(machine Machine, group, at string) error {
 	config, self := j.config(), address(j.home.owner.ServerID, at)
 	_, transport := raft.NewInmemTransport(self)
 	alone := raft.Configuration{Servers: []raft.Server{{ID: config.LocalID, Address: self}}}
+	f := &fsm{machine: machine}
 	err = guarded(func() error {
 		if has {
-			return raft.RecoverCluster(config, &fsm{machine: machine}, j.stores, j.stores, j.stores.snapshots, transport, alone)
+			return raft.RecoverCluster(config, f, j.stores, j.stores, j.stores.snapshots, transport, alone)
 		}
 		return raft.BootstrapCluster(config, j.stores, j.stores, j.stores.snapshots, transport, alone)
 	})
-	if err != nil {
+	if err = cmp.Or(f.broken(), err); err != nil {
 		return fmt.Errorf("begin a group of agents: %w", err)
 	}
 	j.home.owner.Group = group
@@ -154,27 +156,28 @@ func (j *Journal) startGroup(ctx context.Context, g *Group) error {
 	j.mux = newMux(g, j.home.owner, j.takeIn)
 	said := newRaftLog(j.log)
 	said.error = slog.LevelDebug
-	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	j.heard = newOverheard(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: j.mux, MaxPool: 3, Timeout: askWithin, Logger: said,
-	})
+	}))
 	config := j.config()
 	config.Logger = said
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = heartbeat, heartbeat, lease
 	config.TrailingLogs, config.ShutdownOnRemove = 256, false
 	err := guarded(func() (err error) {
-		j.raft, err = raft.NewRaft(config, j.fsm, j.stores, j.stores, j.stores.snapshots, transport)
+		j.raft, err = raft.NewRaft(config, j.fsm, j.stores, j.stores, j.stores.snapshots, j.heard)
 		return err
 	})
 	j.stores.running.Store(true)
 	close(j.started)
 	if err == nil {
-		j.raft.RegisterObserver(raft.NewObserver(nil, false, j.hush))
+		j.raft.RegisterObserver(raft.NewObserver(nil, false, j.silences.hear))
 	}
 	if err != nil {
-		_ = transport.Close()
+		_ = j.heard.Close()
 		return errors.Join(fmt.Errorf("%w: %w", errBroken, err), j.stores.close())
 	}
 	j.mux.wg.Go(j.mux.serve)
+	j.mux.wg.Go(func() { j.heard.relay(j.mux.closed) })
 	ctx, j.stopAttending = context.WithCancel(context.WithoutCancel(ctx))
 	j.attending.Go(func() { j.attend(ctx, g) })
 	return nil
@@ -189,27 +192,20 @@ const (
 	lease = 400 * time.Millisecond
 )
 
-// hush takes in that an agent does not answer its leader.
-func (j *Journal) hush(o *raft.Observation) bool {
-	if _, failed := o.Data.(raft.FailedHeartbeatObservation); failed {
-		j.silence.Store(time.Now().UnixNano())
-	}
-	return false
-}
-
-// silentFor is longer than the wait between two attempts to reach an agent.
-const silentFor = 15 * time.Second
-
 // Status may be asked at any time.
 func (j *Journal) Status() Status {
 	at, _ := j.raft.LeaderWithID()
+	leads := j.raft.State() == raft.Leader
 	s := Status{
-		ServerID: j.home.owner.ServerID, Group: j.home.owner.Group, Leader: dialled(at), Leads: j.raft.State() == raft.Leader,
-		Term: j.raft.CurrentTerm(), Silent: j.raft.State() == raft.Leader && time.Since(time.Unix(0, j.silence.Load())) < silentFor,
+		ServerID: j.home.owner.ServerID, Group: j.home.owner.Group, Leader: dialled(at), Leads: leads,
+		Term: j.raft.CurrentTerm(), Silent: leads && j.silences.anybody(),
 	}
-	for _, server := range j.servers() {
+	votes := false
+	for _, server := range voters(j.servers()) {
 		s.Servers = append(s.Servers, dialled(server.Address))
+		votes = votes || string(server.ID) == s.ServerID
 	}
+	s.Behind = !leads && !(votes && j.caughtUp.Load())
 	return s
 }
 
@@ -233,40 +229,10 @@ func (j *Journal) servers() []raft.Server {
 	return f.Configuration().Servers
 }
 
-// takeIn answers a request. Only the leader can grant it.
-func (j *Journal) takeIn(r request) answer {
-	j.taking.Lock()
-	defer j.taking.Unlock()
-	servers := j.servers()
-	out := answer{Blank: len(servers) == 0, ServerID: j.home.owner.ServerID}
-	if out.Blank || r.Group != j.home.owner.Group || j.raft.State() != raft.Leader {
-		return out
-	}
-	wanted := address(r.ServerID, r.Address)
-	if slices.ContainsFunc(servers, func(s raft.Server) bool { return s.Address == wanted }) {
-		out.Taken = true
-		return out
-	}
-	// Who is not where it says would take the place of somebody, and a vote that nobody gives.
-	if there, err := j.mux.ask(r.Address); err != nil || there.ServerID != r.ServerID {
-		j.log.Debug("an agent is not taken in: it is not at its address", "address", r.Address, "error", err)
-		return out
-	}
-	for _, s := range servers {
-		if string(s.ID) == r.ServerID || dialled(s.Address) == r.Address { // it has moved, or lost its disk
-			j.log.Warn("an agent of this cluster comes without what it held, and is taken in anew", "address", r.Address)
-			if err := j.raft.RemoveServer(s.ID, 0, askWithin).Error(); err != nil {
-				return out
-			}
-		}
-	}
-	out.Taken = j.raft.AddVoter(raft.ServerID(r.ServerID), wanted, 0, askWithin).Error() == nil
-	return out
-}
-
 // attend keeps this server in the group, until something ends the journal.
 func (j *Journal) attend(ctx context.Context, g *Group) {
 	led, wait := time.Now(), attendEvery
+	var comesAlong progress
 	for {
 		if err := j.fsm.broken(); err != nil {
 			j.end(err)
@@ -274,9 +240,15 @@ func (j *Journal) attend(ctx context.Context, g *Group) {
 		}
 		blank := len(j.servers()) == 0
 		leader, _ := j.raft.LeaderWithID()
+		leads := j.raft.State() == raft.Leader
+		j.follow(&comesAlong, leads, leader != "" && !blank)
 		switch {
+		case leads:
+			led, wait = time.Now(), attendEvery
+			j.dismiss(g, goneAfter)
 		case leader != "" && !blank:
 			led, wait = time.Now(), attendEvery
+			j.grow(leader)
 		case blank || time.Since(led) > patience:
 			err := j.seek(ctx, g, blank)
 			if errors.Is(err, ErrTurned) {
@@ -339,7 +311,8 @@ func (r Record) mayBegin(self string, answers []answer, others int) bool {
 	return len(answers) == others
 }
 
-// askAll returns the answers of other agents, and how many agents there are.
+// askAll returns the answers of other agents, and how many there are: one that answers under two names, as of a DNS name
+// that has not heard yet where its agent is now, speaks for one of them.
 func (j *Journal) askAll(g *Group) (answers []answer, others int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -350,14 +323,13 @@ func (j *Journal) askAll(g *Group) (answers []answer, others int) {
 		}
 		others++
 		wg.Go(func() {
-			a, err := j.mux.ask(peer)
+			a, err := j.mux.ask(peer, j.mux.request(false))
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err != nil:
 				j.log.Debug("another agent of this cluster does not answer", "address", peer, "error", err)
-			case seen[a.ServerID]: // the same one, under another name
-				others--
+			case seen[a.ServerID]:
 			default:
 				seen[a.ServerID] = true
 				answers = append(answers, a)

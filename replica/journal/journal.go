@@ -79,7 +79,9 @@ type Journal struct {
 	ended   chan struct{} // closed when this journal is of no use any more, for the reason err
 	err     error
 
-	silence  atomic.Int64 // Unix time in ns at which an agent did not answer last
+	silences silences
+	heard    *overheard   // nil for an agent that is alone
+	caughtUp atomic.Bool  // this server leads, or has what the group had a moment ago
 	grown    atomic.Int64 // bytes of commands since the last snapshot
 	last     atomic.Int64 // size of the last snapshot
 	snapping atomic.Bool  // a snapshot is under way

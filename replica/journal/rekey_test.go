@@ -81,7 +81,7 @@ func TestAnotherKeyUnheardOf(t *testing.T) {
 		}
 		if disk == "that was of an agent alone" {
 			openDir(t, m.dirs[2]).close(t)
-			if at, err := m.tryOpen(t, 2); !errors.Is(err, ErrTurned) {
+			if at, err := m.tryOpen(t, 2, func(w wire) Stream { return w }); !errors.Is(err, ErrTurned) {
 				if err == nil {
 					m.up[2] = at
 				}

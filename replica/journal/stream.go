@@ -41,6 +41,8 @@ type request struct {
 	Group    string `json:"group"`
 	ServerID string `json:"serverID"`
 	Address  string `json:"address"`
+	// CaughtUp: it has all that the group has, and may be given a vote.
+	CaughtUp bool `json:"caughtUp,omitempty"`
 }
 
 // answer says what became of it.
@@ -192,15 +194,20 @@ func (m *mux) dial(at, first string, timeout time.Duration) (net.Conn, error) {
 	return conn, conn.SetWriteDeadline(time.Time{})
 }
 
-// ask asks another agent to take this one into its group.
-func (m *mux) ask(at string) (a answer, err error) {
+// request asks to be taken in, or for a vote.
+func (m *mux) request(caughtUp bool) request {
+	return request{Group: m.group, ServerID: m.serverID, Address: m.local, CaughtUp: caughtUp}
+}
+
+// ask asks another agent.
+func (m *mux) ask(at string, r request) (a answer, err error) {
 	conn, err := m.dial(at, string(forJoin), askWithin)
 	if err != nil {
 		return answer{}, err
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(2 * askWithin))
-	if err := json.NewEncoder(conn).Encode(request{Group: m.group, ServerID: m.serverID, Address: m.local}); err != nil {
+	if err := json.NewEncoder(conn).Encode(r); err != nil {
 		return answer{}, err
 	}
 	return a, json.NewDecoder(io.LimitReader(conn, maxRequest)).Decode(&a)

@@ -1,0 +1,164 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// MaxServers bounds the agents of one group. More than five are of no use: each write waits for most of them.
+const MaxServers = 9
+
+const (
+	// silentFor is longer than the wait between two attempts to reach an agent.
+	silentFor = 15 * time.Second
+	// goneAfter is how long an agent that is not to be one any more must have been silent before it is let go of.
+	goneAfter = time.Minute
+)
+
+// silences are the servers that do not answer this one, which leads.
+type silences struct {
+	mu sync.Mutex
+	of map[raft.ServerID]silence
+}
+
+// silence is from one attempt to reach a server to the last one.
+type silence struct{ first, last time.Time }
+
+// hear takes in what raft observes.
+func (s *silences) hear(o *raft.Observation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch data := o.Data.(type) {
+	case raft.FailedHeartbeatObservation:
+		now := time.Now()
+		was, ok := s.of[data.PeerID]
+		if !ok || now.Sub(was.last) > silentFor { // of another time that this one led
+			was.first = now
+		}
+		was.last = now
+		if s.of == nil {
+			s.of = map[raft.ServerID]silence{}
+		}
+		s.of[data.PeerID] = was
+	case raft.ResumedHeartbeatObservation:
+		delete(s.of, data.PeerID)
+	}
+	return false
+}
+
+// anybody says that somebody has not answered lately.
+func (s *silences) anybody() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, was := range s.of {
+		if time.Since(was.last) < silentFor {
+			return true
+		}
+		delete(s.of, id)
+	}
+	return false
+}
+
+// longer says that a server has not answered for that time, and not since.
+func (s *silences) longer(id raft.ServerID, than time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, ok := s.of[id]
+	return ok && time.Since(was.last) < silentFor && was.last.Sub(was.first) >= than
+}
+
+// dismiss has the leader let go of an agent that is not to be one any more: its address is not among the peers', and it
+// has been silent for that time. With it goes a vote that nobody gives, so those that are left need no more of
+// them than before; and one that was meant to stay is taken in again when it asks. What is in the list is compared, and
+// nothing looked up: a name that leads nowhere is still in it.
+func (j *Journal) dismiss(g *Group, silent time.Duration) {
+	if j.raft.State() != raft.Leader || !slices.Contains(g.Peers, g.Address) {
+		return
+	}
+	j.taking.Lock()
+	defer j.taking.Unlock()
+	for _, s := range j.servers() {
+		at := dialled(s.Address)
+		if slices.Contains(g.Peers, at) || !j.silences.longer(s.ID, silent) {
+			continue
+		}
+		if err := j.raft.RemoveServer(s.ID, 0, askWithin).Error(); err != nil {
+			j.log.Debug("an agent is not let go of", "address", at, "error", err)
+			continue
+		}
+		j.log.Warn("an agent that is not in --group-peers any more, and does not answer, is no agent of this cluster any more", "address", at)
+	}
+}
+
+// takeIn answers a request. Only the leader can grant it.
+func (j *Journal) takeIn(r request) answer {
+	j.taking.Lock()
+	defer j.taking.Unlock()
+	servers := j.servers()
+	out := answer{Blank: len(servers) == 0, ServerID: j.home.owner.ServerID}
+	if out.Blank || r.Group != j.home.owner.Group || j.raft.State() != raft.Leader {
+		return out
+	}
+	id, wanted := raft.ServerID(r.ServerID), address(r.ServerID, r.Address)
+	if i := slices.IndexFunc(servers, func(s raft.Server) bool { return s.Address == wanted }); i >= 0 {
+		if out.Taken = true; r.CaughtUp && servers[i].Suffrage != raft.Voter {
+			out.Taken = j.raft.AddVoter(id, wanted, 0, askWithin).Error() == nil
+		}
+		return out
+	}
+	// Who is not where it says would take the place of somebody, and a vote that nobody gives.
+	if there, err := j.mux.ask(r.Address, j.mux.request(false)); err != nil || there.ServerID != r.ServerID {
+		j.log.Debug("an agent is not taken in: it is not at its address", "address", r.Address, "error", err)
+		return out
+	}
+	for _, s := range servers {
+		if s.ID == id || dialled(s.Address) == r.Address { // it has moved, or lost its disk
+			j.log.Warn("an agent of this cluster comes without what it held, and is taken in anew", "address", r.Address)
+			if err := j.raft.RemoveServer(s.ID, 0, askWithin).Error(); err != nil {
+				return out
+			}
+		}
+	}
+	if servers = j.servers(); len(servers) >= MaxServers {
+		j.log.Warn("an agent is not taken in: the agents of this cluster are too many", "address", r.Address, "most", MaxServers)
+		return out
+	}
+	out.Taken = j.add(id, wanted, len(voters(servers))).Error() == nil
+	return out
+}
+
+// add takes in a server that may hold nothing. To an even number it is one more that can answer, and no more answers are
+// needed than before: it votes at once. To an odd number it is one more that must: it does when it has caught up. So a
+// survivor that is alone goes on leading, whatever becomes of the first that comes to it.
+func (j *Journal) add(id raft.ServerID, at raft.ServerAddress, voters int) raft.IndexFuture {
+	if voters%2 == 0 {
+		return j.raft.AddVoter(id, at, 0, askWithin)
+	}
+	return j.raft.AddNonvoter(id, at, 0, askWithin)
+}
+
+func voters(servers []raft.Server) (out []raft.Server) {
+	for _, s := range servers {
+		if s.Suffrage == raft.Voter {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// grow asks for this server's vote, which one that has caught up is given.
+func (j *Journal) grow(leader raft.ServerAddress) {
+	self := raft.ServerID(j.home.owner.ServerID)
+	if !j.caughtUp.Load() || !slices.ContainsFunc(j.servers(), func(s raft.Server) bool { return s.ID == self && s.Suffrage != raft.Voter }) {
+		return
+	}
+	if _, err := j.mux.ask(dialled(leader), j.mux.request(true)); err != nil {
+		j.log.Debug("the leader does not answer who has caught up", "error", err)
+	}
+}
