@@ -20,7 +20,7 @@ func newAgentsCollector(group func() *group) *agentsCollector {
 		group:   group,
 		leads:   desc("leads", "1 while this agent leads the agents of its cluster."),
 		led:     desc("led", "1 while the agents of this cluster have a leader, as far as this one knows."),
-		members: desc("members", "Agents in the group, as far as this one knows; 0 before it is taken in."),
+		members: desc("members", "Agents that vote in the group, as far as this one knows; 0 before it is taken in."),
 		term:    desc("term", "Term of the group: it rises with each election."),
 	}
 }

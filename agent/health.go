@@ -25,7 +25,7 @@ type health struct {
 	pprof    bool
 	isReady  atomic.Bool
 	waitsFor atomic.Value           // string
-	follows  atomic.Pointer[string] // why an agent that follows another is not ready, "" when it is; nil for all others
+	follows  atomic.Pointer[string] // why an agent that follows another is not ready, "" when it is: it has what the group has; nil for all others
 }
 
 func newHealth(metrics *prometheus.Registry, pprof bool) *health {

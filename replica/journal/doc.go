@@ -22,7 +22,9 @@
 //	in another group ── set aside, new server ID ────► nothing
 //	in another group ── the record begins with it ───► in the group, alone, with all that it holds
 //
-// A server that lost its disk is another server. What one server says to another names both the
+// A server that lost its disk is another server. One that is new to the group has a vote at once where that raises no
+// quorum, and else when it has caught up; [Status] says until then, and whenever it lags, that it is behind. A record of
+// another key of the cluster is no record. What one server says to another names both the
 // group and the server that it is for.
 //
 // # The directory

@@ -205,7 +205,7 @@ func (j *Journal) Status() Status {
 		s.Servers = append(s.Servers, dialled(server.Address))
 		votes = votes || string(server.ID) == s.ServerID
 	}
-	s.Behind = !leads && !(votes && j.caughtUp.Load())
+	s.Behind = !leads && (!votes || !j.caughtUp.Load())
 	return s
 }
 
@@ -269,6 +269,8 @@ func (j *Journal) attend(ctx context.Context, g *Group) {
 
 // seek asks to be taken in, and begins a group where nobody has one.
 func (j *Journal) seek(ctx context.Context, g *Group, blank bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*askWithin) // it is asked again, and there is more to attend to
+	defer cancel()
 	r, err := g.Charter.Read(ctx)
 	if err != nil {
 		return err

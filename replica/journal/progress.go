@@ -68,8 +68,8 @@ type progress struct {
 }
 
 // caughtUp says whether a follower has all that the group had a moment ago. settled: its log ends in the present term,
-// so it has all that was durable before its leader was elected, which a new leader does not know at once; and it has
-// applied this much.
+// so it has all that was durable before its leader was elected, which a new leader does not know at once; and this much of
+// it is durable here and given to the machine.
 func (p *progress) caughtUp(now time.Time, heard *committed, settled bool, applied uint64) bool {
 	if p.since.IsZero() {
 		p.since = now
