@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -269,5 +270,25 @@ func TestProgress(t *testing.T) {
 		if got := p.caughtUp(at(step.second), step.heard, step.settled, step.applied); got != step.want {
 			t.Errorf("%d: %t", i, got)
 		}
+	}
+}
+
+// TestRefusedCommandIsNotPassedOver: who is to begin a group with what it holds does not begin it with what is left of
+// that when a command is refused: the log that has the command would be gone.
+func TestRefusedCommandIsNotPassedOver(t *testing.T) {
+	m := &members{}
+	m.place(t)
+	alone := openDir(t, m.dirs[0])
+	alone.Append([]byte("aone"))
+	alone.await(t, 1)
+	alone.Append(nil)
+	await(t, "the command is refused", func() bool { return alone.Run(ended(t)) != nil })
+	alone.close(t)
+	m.start(t, 0)
+	if n := len(m.up[0].journal.servers()); n != 0 {
+		t.Errorf("it has begun a group of %d", n)
+	}
+	if found, _ := filepath.Glob(filepath.Join(m.dirs[0], asidePrefix+"*")); len(found) != 1 {
+		t.Errorf("%d directories are set aside", len(found))
 	}
 }
