@@ -115,6 +115,7 @@ type session struct {
 
 	reopening  sync.Mutex  // from seeing an unknown epoch of this cluster to having opened one after it
 	clock      issuerClock // of the local API server
+	clockWrong atomic.Bool // it differs from that of this machine
 	publishing sync.Mutex  // from reading an object to handing it to the replica
 
 	refusedMu sync.Mutex
@@ -203,7 +204,7 @@ func (a *Agent) start(ctx context.Context, health *health, g *group, term *journ
 		return nil, err
 	}
 	s.issuer = kube.NewIssuer(s.client, s.options.Namespace, s.server, own.Name)
-	s.events = kube.NewRecorder(s.client, "roster-agent", a.log)
+	s.events = kube.NewRecorder(s.client, "roster-agent", a.log, s.clock.now)
 	s.registry = newRegistry(s)
 	return s, s.resumeFreeze(ctx)
 }

@@ -84,7 +84,7 @@ func (s *session) reportProblem(ctx context.Context, line string) error {
 	if err != nil || own == nil {
 		return err
 	}
-	want, _ := clusterStatus(view{now: time.Now(), local: true, claims: 1, problem: line}, own.Status, own.Generation)
+	want, _ := clusterStatus(view{now: time.Now(), date: s.clock.now(), local: true, claims: 1, problem: line}, own.Status, own.Generation)
 	if equality.Semantic.DeepEqual(own.Status, want) {
 		return nil
 	}
@@ -103,15 +103,17 @@ func (a *Agent) newSession(health *health) (*session, error) {
 		return nil, err
 	}
 	o.pace(config)
-	config.Wrap(a.meter.side(sideLocal))
+	s := &session{
+		options: o, log: a.log, health: health, meter: a.meter,
+		refused: map[refusal]entryNumber{}, startAgain: make(chan struct{}),
+	}
+	s.clock.told = s.clockTold
+	config.Wrap(a.meter.side(sideLocal, &s.clock))
 	client, err := kube.NewClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the local API server: %w", err)
 	}
-	s := &session{
-		options: o, log: a.log, client: client, health: health, meter: a.meter,
-		refused: map[refusal]entryNumber{}, startAgain: make(chan struct{}), private: &private{client: client, namespace: o.privateNamespace()},
-	}
+	s.client, s.private = client, &private{client: client, namespace: o.privateNamespace()}
 	client.Positions = kube.TrustingPositions(s.wentBack)
 	return s, nil
 }

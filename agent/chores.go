@@ -83,6 +83,22 @@ func unhurried(ctx context.Context, do func(context.Context) error) error {
 	return err
 }
 
+// clockTold is called, a few times a minute at most, with how far the clock of the API server is ahead of that of this
+// machine. One that was set has changed how long the credential lives that peers are given; so has the time for which
+// this machine stood still.
+func (s *session) clockTold(ahead time.Duration, moved bool) {
+	if moved && s.chores != nil {
+		s.chores.addAfter(choreBootstrap, time.Minute) // not more often, where several API servers have clocks of their own
+	}
+	if wrong := ahead.Abs() > clockOff; wrong == s.clockWrong.Swap(wrong) {
+		return
+	} else if !wrong {
+		s.log.Info("the clocks of this machine and of the API server agree again")
+		return
+	}
+	s.log.Warn("the clock of this machine is not that of the API server: set the one that is wrong, as with `sudo timedatectl set-ntp true`; until then the dates in this log mislead, and certificates may not be accepted", "serverAhead", ahead.Round(time.Second))
+}
+
 // nodesChanged is called with all nodes when one of them changed in what describes the cluster. An API
 // server that was upgraded has had its connections closed, and with them the node watch, so the version
 // is read again here and not by a timer.

@@ -6,43 +6,105 @@ package agent
 import (
 	"hash/crc32"
 	"math"
-	"sync/atomic"
+	"net/http"
+	"sync"
 	"time"
 
 	"github.com/roster-mesh/roster/kube"
 )
 
-// issuerClock tells the time as the API server does that issues tokens, whatever the clock of this machine says: the
-// lives of tokens are stated by that server's clock. Nothing else that the agent decides depends on the time of day. The
-// zero value takes the two clocks for equal until it sees a token that was just made.
+const (
+	// hearEvery is how seldom the answers of an API server are asked what time it is there.
+	hearEvery = 10 * time.Second
+	// clockOff is from where two clocks differ: the Date of an answer has whole seconds, and answers take a while.
+	clockOff = 30 * time.Second
+)
+
+// issuerClock tells the time as one API server does, by the Date that its answers carry. In between it goes by the
+// time that passes, so a clock of this machine that is wrong, or is set, changes nothing. The lives of tokens are
+// stated by that server's clock, and what is written there is dated by it. Nothing else that the agent decides depends
+// on the time of day. Before the server has said what time it is, it is taken for that of this machine.
 type issuerClock struct {
-	ahead atomic.Int64 // nanoseconds that the issuer is ahead of us
+	wall func() time.Time // the clock of this machine; nil for time.Now, others are for tests
+	// told is called with how far the server is ahead of this machine, and whether it is not where it should be by
+	// what it said before; nil where nobody asks.
+	told func(ahead time.Duration, moved bool)
+
+	mu    sync.Mutex
+	there time.Time // what the time was there
+	heard time.Time // when that was here; zero for never
+}
+
+// here is the time by the clock of this machine.
+func (c *issuerClock) here() time.Time {
+	if c.wall != nil {
+		return c.wall()
+	}
+	return time.Now()
+}
+
+// hear takes in an answer of the API server.
+func (c *issuerClock) hear(answer *http.Response) {
+	c.mu.Lock()
+	fresh := !c.heard.IsZero() && time.Since(c.heard) < hearEvery
+	c.mu.Unlock()
+	if fresh {
+		return
+	}
+	text := answer.Header.Get("Date")
+	if text == "" {
+		return
+	}
+	date, err := http.ParseTime(text)
+	if err != nil {
+		return
+	}
+	date = date.Add(500 * time.Millisecond) // on average, of whole seconds
+	expected, known := c.set(date)
+	if c.told != nil {
+		c.told(date.Sub(c.here()), known && date.Sub(expected).Abs() > clockOff)
+	}
 }
 
 // issued takes in a kubeconfig whose token was made a moment ago.
 func (c *issuerClock) issued(kubeconfig []byte) {
 	if from, _, ok := kube.KubeconfigValidity(kubeconfig); ok {
-		c.ahead.Store(int64(time.Until(from)))
+		c.set(from)
 	}
 }
 
-func (c *issuerClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+// set takes in what the time is there now, and returns what it should be by what was known.
+func (c *issuerClock) set(there time.Time) (expected time.Time, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	expected, known = c.there.Add(now.Sub(c.heard)), !c.heard.IsZero()
+	c.there, c.heard = there, now
+	return expected, known
+}
+
+func (c *issuerClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard.IsZero() {
+		return c.here()
+	}
+	return c.there.Add(time.Since(c.heard))
+}
 
 // renewIn is how long a kubeconfig may be used before it should be renewed, when a fifth of its life is left,
 // or a little more, so that what was issued together is not renewed together; 0 or less means now. One whose
-// life cannot be told is used until it is refused.
+// life cannot be told is used until it is refused, and one whose life has not begun is refused.
 func (c *issuerClock) renewIn(kubeconfig []byte) time.Duration {
 	from, until, ok := kube.KubeconfigValidity(kubeconfig)
 	if !ok {
 		return untilWoken
 	}
+	now := c.now()
+	if from.Sub(now) > clockOff {
+		return 0
+	}
 	life := until.Sub(from)
 	spread := time.Duration(float64(life) / 20 * float64(crc32.ChecksumIEEE(kubeconfig)) / math.MaxUint32)
-	return until.Add(-life/5 - spread).Sub(c.now())
-}
-
-// expired tells a kubeconfig that cannot be accepted any more.
-func (c *issuerClock) expired(kubeconfig []byte) bool {
-	_, until, ok := kube.KubeconfigValidity(kubeconfig)
-	return ok && c.now().After(until)
+	return until.Add(-life/5 - spread).Sub(now)
 }

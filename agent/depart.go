@@ -77,7 +77,7 @@ func (s *session) depart(ctx context.Context) error {
 		return nil
 	}
 	if !removed {
-		r, err := s.replica.SignRemoval(s.clusterID, key, s.ownName(), s.ownName(), time.Now().Unix())
+		r, err := s.replica.SignRemoval(s.clusterID, key, s.ownName(), s.ownName(), s.clock.now().Unix())
 		if err != nil {
 			return err
 		}

@@ -153,7 +153,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestRequestMeter(t *testing.T) {
 	m := newRequestMeter()
 	ok := &http.Response{StatusCode: http.StatusOK}
-	transport := m.side(sidePeer)(roundTrip(func(r *http.Request) (*http.Response, error) {
+	transport := m.side(sidePeer, &issuerClock{})(roundTrip(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPut {
 			return nil, errors.New("no answer")
 		}

@@ -67,8 +67,8 @@ type peerLink struct {
 	id          string
 	used, tried linkInputs
 	source      *peerSource
-	kubeconfig  []byte // the credential that source uses
-	rejected    []byte // the last one that the API server did not accept
+	kubeconfig  []byte    // the credential that source uses
+	rejected    [2][]byte // the last ones that the API server did not accept
 	tries       int
 	forbidden   time.Time       // since when an API server that let us in before forbids it
 	positions   *kube.Positions // outlive the connections
@@ -110,7 +110,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	}
 	if err := l.connect(ctx, in, kubeconfig, same); err != nil {
 		if errors.Is(err, kube.ErrUnauthorized) {
-			l.rejected = kubeconfig
+			l.reject(kubeconfig)
 		}
 		return 0, err
 	}
@@ -210,9 +210,9 @@ func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []
 		return nil, false, &accessError{accessPending, err}
 	}
 	if l.source != nil && l.source.refused.Load() {
-		l.rejected = l.kubeconfig
+		l.reject(l.kubeconfig)
 	}
-	if bytes.Equal(kept, l.rejected) {
+	if l.isRejected(kept) {
 		kept = nil // it was tried and is not accepted any more
 	}
 	if kept != nil && l.clock.renewIn(kept) > 0 {
@@ -225,7 +225,7 @@ func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []
 	if fresh != nil {
 		return fresh, true, nil
 	}
-	if kept != nil && !l.clock.expired(kept) {
+	if kept != nil { // also one that should be over: the API server knows, and clocks are wrong at times
 		return kept, true, nil
 	}
 	pasted, err := l.pasted(ctx, in)
@@ -236,6 +236,18 @@ func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []
 		return nil, false, &accessError{accessMissing, errors.New("no credential: paste its Secret, or wait until its agent is met in the mesh and hands one over")}
 	}
 	return pasted, false, nil
+}
+
+// reject remembers that the API server did not accept a kubeconfig. There are two at most that would be tried in
+// turn: the one that was issued to us last, and the swapped one.
+func (l *peerLink) reject(kubeconfig []byte) {
+	if !l.isRejected(kubeconfig) {
+		l.rejected = [2][]byte{kubeconfig, l.rejected[0]}
+	}
+}
+
+func (l *peerLink) isRejected(kubeconfig []byte) bool {
+	return kubeconfig != nil && (bytes.Equal(kubeconfig, l.rejected[0]) || bytes.Equal(kubeconfig, l.rejected[1]))
 }
 
 // ask has the peer's agent issue a credential to us and keeps it; nil when that agent is not there, or
@@ -284,7 +296,7 @@ func (l *peerLink) pasted(ctx context.Context, in linkInputs) ([]byte, error) {
 	if _, err := kube.ParseKubeconfig(kubeconfig); err != nil {
 		return nil, &accessError{accessInvalid, fmt.Errorf("the pasted Secret %s, key %s: %w", name, v1alpha1.SecretKubeconfigKey, err)}
 	}
-	if bytes.Equal(kubeconfig, l.rejected) {
+	if l.isRejected(kubeconfig) {
 		return nil, &accessError{accessInvalid, fmt.Errorf("the pasted Secret %s: %w: paste a fresh one", name, kube.ErrUnauthorized)}
 	}
 	return kubeconfig, nil
@@ -299,7 +311,7 @@ func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte
 		return &accessError{accessInvalid, err}
 	}
 	s.options.pace(config)
-	config.Wrap(s.meter.side(sidePeer))
+	config.Wrap(s.meter.side(sidePeer, &l.clock))
 	replaceable := same && l.source.token != nil && config.BearerToken != "" &&
 		l.source.host == config.Host && bytes.Equal(l.source.ca, config.CAData)
 	if same && bytes.Equal(kubeconfig, l.kubeconfig) || replaceable {

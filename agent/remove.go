@@ -227,7 +227,7 @@ func (s *session) orderRemoval(ctx context.Context, name string) error {
 	case asked != v1alpha1.RequestKey(key):
 		return refuse("the annotation " + v1alpha1.AnnotationRemove + " must have the key of the cluster, spec.mesh.publicKey, as its value: " + v1alpha1.RequestKey(key))
 	}
-	r, err := s.replica.SignRemoval(id, key, name, s.ownName(), time.Now().Unix())
+	r, err := s.replica.SignRemoval(id, key, name, s.ownName(), s.clock.now().Unix())
 	if err != nil {
 		return err
 	}

@@ -42,20 +42,24 @@ func newRequestMeter() *requestMeter {
 	return m
 }
 
-// side is the wrapper for the connections to one side.
-func (m *requestMeter) side(side int) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper { return &meteredTransport{next, m.counters[side]} }
+// side is the wrapper for the connections to an API server of one side, whose answers clock hears.
+func (m *requestMeter) side(side int, clock *issuerClock) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return &meteredTransport{next, m.counters[side], clock}
+	}
 }
 
 type meteredTransport struct {
 	next     http.RoundTripper
 	counters map[string]*[6]prometheus.Counter
+	clock    *issuerClock
 }
 
 func (t *meteredTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(r)
 	class := 0
 	if err == nil {
+		t.clock.hear(response)
 		class = response.StatusCode / 100
 	}
 	if class < 0 || class > 5 {

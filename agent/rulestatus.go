@@ -84,16 +84,16 @@ func (s *session) writeRuleStatus(ctx context.Context, name string) error {
 	if !known && clash == "" {
 		return nil
 	}
-	update := have.DeepCopy()
+	update, date := have.DeepCopy(), metav1.NewTime(s.clock.now())
 	if known {
-		takeReport(&update.Status, status)
+		takeReport(&update.Status, status, date)
 	}
 	if ready := meta.FindStatusCondition(update.Status.Conditions, engine.ConditionReady); ready != nil && ready.Reason == engine.ReasonPaused && isOrphan(have) {
 		ready.Reason, ready.Message = "Orphaned", orphanAdvice(have)
 	}
 	if clash != "" {
 		meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{
-			Type: conditionNameClash, Status: metav1.ConditionTrue, Reason: "SameName", ObservedGeneration: have.Generation,
+			Type: conditionNameClash, Status: metav1.ConditionTrue, Reason: "SameName", ObservedGeneration: have.Generation, LastTransitionTime: date,
 			Message: fmt.Sprintf("cluster %s has a rule of this name too; each keeps its own: rename one of them", s.clusterName(clash)),
 		})
 	} else {
@@ -126,13 +126,15 @@ func (s *session) clusterName(id string) string {
 
 // takeReport brings a status to what the engine says. A lag that is not known, as after a restart, leaves the one
 // that is recorded, so that it is no reason for a write.
-func takeReport(status *v1alpha1.ResourceSyncRuleStatus, report engine.RuleReport) {
+func takeReport(status *v1alpha1.ResourceSyncRuleStatus, report engine.RuleReport, date metav1.Time) {
 	conditions, before := status.Conditions, status.Sources
 	*status = *report.DeepCopy()
 	status.Conditions = conditions
 	for _, kind := range []string{engine.ConditionReady, engine.ConditionOrphans} {
 		if c := meta.FindStatusCondition(report.Conditions, kind); c != nil {
-			meta.SetStatusCondition(&status.Conditions, *c)
+			said := *c
+			said.LastTransitionTime = date
+			meta.SetStatusCondition(&status.Conditions, said)
 		} else {
 			meta.RemoveStatusCondition(&status.Conditions, kind)
 		}

@@ -27,7 +27,7 @@ func TestReportTakesAwayOnlyItsOwnConditions(t *testing.T) {
 		Matched: 2, Sources: []v1alpha1.SourceStatus{{ClusterID: "a"}},
 		Conditions: []metav1.Condition{{Type: engine.ConditionReady, Status: metav1.ConditionTrue, Reason: "Synced"}},
 	}
-	takeReport(&status, report)
+	takeReport(&status, report, metav1.Time{})
 	if len(status.Conditions) != 2 || status.Conditions[0].Reason != "Synced" || status.Conditions[1].Type != conditionNameClash || status.Matched != 2 {
 		t.Errorf("status %+v", status)
 	}
@@ -35,7 +35,7 @@ func TestReportTakesAwayOnlyItsOwnConditions(t *testing.T) {
 		t.Errorf("sources %+v: a lag that is not known leaves the one that is recorded", status.Sources)
 	}
 	before := *status.DeepCopy()
-	if takeReport(&status, report); !equality.Semantic.DeepEqual(before, status) {
+	if takeReport(&status, report, metav1.Time{}); !equality.Semantic.DeepEqual(before, status) {
 		t.Errorf("the same report is a change: %+v", status)
 	}
 }

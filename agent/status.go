@@ -27,7 +27,8 @@ const grace = 60 * time.Second
 
 // view is all that the status of a Cluster object is made of: values, so that clusterStatus is pure.
 type view struct {
-	now       time.Time
+	now       time.Time // by the clock of this machine, for what has passed since another time by it
+	date      time.Time // by the clock of the API server, for what is written there
 	local     bool
 	claims    int      // Cluster objects here with this clusterID
 	problem   string   // what is wrong with this cluster's own part, when local
@@ -58,7 +59,9 @@ func clusterStatus(v view, have v1alpha1.ClusterStatus, generation int64) (want 
 		want.Type, want.Leader = v1alpha1.ClusterTypeLocal, true
 	}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition(&want.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation})
+		meta.SetStatusCondition(&want.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(v.date),
+		})
 	}
 	set(v1alpha1.ConditionLocalCluster, truth(v.local), string(want.Type), "")
 	if v.claims > 1 {
@@ -252,7 +255,7 @@ func synced(s v1alpha1.ClusterStatus) bool {
 
 // view collects what is known of a cluster.
 func (s *session) view(id string, have *v1alpha1.Cluster) view {
-	v := view{now: time.Now(), local: id == s.clusterID, claims: len(s.registry.byID(id))}
+	v := view{now: time.Now(), date: s.clock.now(), local: id == s.clusterID, claims: len(s.registry.byID(id))}
 	if v.local {
 		v.problem = s.problems.String()
 		s.viewMembership(&v)

@@ -48,6 +48,7 @@ type Recorder struct {
 	client    *Client
 	component string
 	log       *slog.Logger
+	date      func() time.Time
 	queue     chan event
 
 	// Run alone uses these.
@@ -68,6 +69,8 @@ type event struct {
 	First      metav1.Time       `json:"firstTimestamp"`
 	Last       metav1.Time       `json:"lastTimestamp"`
 	Count      int               `json:"count"`
+
+	at time.Time // when it happened, by the clock of this machine, for what has passed since
 }
 
 type reference struct {
@@ -85,10 +88,11 @@ type repeat struct {
 	kind, reason, message string
 }
 
-// NewRecorder makes a recorder whose events name component as their source. It writes while Run runs.
-func NewRecorder(c *Client, component string, log *slog.Logger) *Recorder {
+// NewRecorder makes a recorder whose events name component as their source and are dated by date, for which the API
+// server's clock is best: what others write there is dated by it, too. It writes while Run runs.
+func NewRecorder(c *Client, component string, log *slog.Logger, date func() time.Time) *Recorder {
 	return &Recorder{
-		client: c, component: component, log: log, queue: make(chan event, eventQueue),
+		client: c, component: component, log: log, date: date, queue: make(chan event, eventQueue),
 		written: map[repeat]event{}, limits: map[types.UID]*rate.Limiter{},
 	}
 }
@@ -96,16 +100,16 @@ func NewRecorder(c *Client, component string, log *slog.Logger) *Recorder {
 // Event records that something happened to an object of a kind. It never blocks; any goroutine may
 // call it.
 func (r *Recorder) Event(kind schema.GroupVersionKind, obj metav1.Object, eventType, reason, message string) {
-	now := metav1.Now()
+	now, at := metav1.NewTime(r.date()), time.Now()
 	namespace := obj.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
 	e := event{
 		APIVersion: "v1", Kind: "Event", Type: eventType, Reason: reason, Message: oneLine(message),
-		Metadata: map[string]string{"namespace": namespace, "name": eventName(obj.GetName(), now.Time)},
+		Metadata: map[string]string{"namespace": namespace, "name": eventName(obj.GetName(), at)},
 		Source:   map[string]string{"component": r.component},
-		First:    now, Last: now, Count: 1,
+		First:    now, Last: now, Count: 1, at: at,
 	}
 	e.About.APIVersion, e.About.Kind = kind.ToAPIVersionAndKind()
 	e.About.Namespace, e.About.Name = obj.GetNamespace(), obj.GetName()
@@ -142,9 +146,9 @@ func (r *Recorder) write(ctx context.Context, e event) error {
 		return nil
 	}
 	key := repeat{e.About.UID, e.Type, e.Reason, e.Message}
-	if before, ok := r.written[key]; ok && e.Last.Sub(before.Last.Time) < eventRepeats {
+	if before, ok := r.written[key]; ok && e.at.Sub(before.at) < eventRepeats {
 		again := before
-		again.Last, again.Count = e.Last, before.Count+1
+		again.Last, again.at, again.Count = e.Last, e.at, before.Count+1
 		err := r.retry(ctx, func(ctx context.Context) error { return r.recount(ctx, again) })
 		if !apierrors.IsNotFound(err) {
 			r.written[key] = again

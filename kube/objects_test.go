@@ -124,7 +124,7 @@ func TestRepeatedEventsAreCounted(t *testing.T) {
 			}, " ")))
 			writeJSON(w, http.StatusOK, map[string]any{"metadata": map[string]any{}})
 		})
-		r := NewRecorder(a.client(t), "test", slog.New(slog.DiscardHandler))
+		r := NewRecorder(a.client(t), "test", slog.New(slog.DiscardHandler), time.Now)
 		done := make(chan error, 1)
 		go func() { done <- r.Run(t.Context()) }()
 		cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "first", UID: "u"}}

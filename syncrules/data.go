@@ -135,7 +135,7 @@ func plain(v reflect.Value) any {
 		return plain(v.Elem())
 	case reflect.Struct:
 		if t, ok := reflect.TypeAssert[metav1.Time](v); ok {
-			return t.UTC().Format(time.RFC3339)
+			return t.UTC().Format(time.RFC3339) //nolint:forbidigo // a time that an object holds
 		}
 		return plainStruct(v)
 	case reflect.Map:

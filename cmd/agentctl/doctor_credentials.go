@@ -31,7 +31,7 @@ func checkCredentials(ctx context.Context, x *examination) []diagnosis {
 				continue
 			}
 			group.Go(func() error {
-				if d := x.checkCredential(ctx, p, c, time.Now()); d != nil {
+				if d := x.checkCredential(ctx, p, c, x.issuerTime(p, c)); d != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					out = append(out, *d)
@@ -42,6 +42,15 @@ func checkCredentials(ctx context.Context, x *examination) []diagnosis {
 	}
 	_ = group.Wait() // no error is returned
 	return out
+}
+
+// issuerTime is what the time is at the API server that issued a credential: the life of a token is stated by that
+// clock. Of one that was not asked, the other one tells as well as the clock here, or better.
+func (x *examination) issuerTime(p *patient, c *v1alpha1.Cluster) time.Time {
+	if issuer := x.find(string(c.Spec.ClusterID)); issuer != nil && issuer.offset != 0 {
+		p = issuer
+	}
+	return time.Now().Add(p.offset)
 }
 
 func (x *examination) checkCredential(ctx context.Context, p *patient, c *v1alpha1.Cluster, now time.Time) *diagnosis {

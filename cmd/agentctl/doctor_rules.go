@@ -17,8 +17,8 @@ import (
 // to it.
 func checkRules(_ context.Context, x *examination) []diagnosis {
 	var out []diagnosis
-	now := time.Now()
 	for _, p := range x.patients {
+		now := time.Now().Add(p.offset) // conditions are dated by the clock of the API server
 		for _, rule := range p.rules {
 			r := ruleViewOf(rule)
 			elsewhere := slices.Contains([]string{"MissingPermission", "SourceMissingPermission", "SourceRestored", "DeletionGuard"}, r.Ready.Reason)

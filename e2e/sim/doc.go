@@ -11,10 +11,11 @@
 //
 // What goes wrong on the way: latency with jitter, loss, thin links, partitions also in one
 // direction, crashes, lost disks, members that come and go, one that never stops talking. Duplicates
-// and messages out of order come by themselves, since each has several ways to an agent. Clocks that
-// jump are not simulated apart: agents of one bubble share its clock, and nothing that is replicated, trusted or
-// forgotten depends on one. A clock that is set does not move the timers of a process (they are monotonic), and one that
-// stops with its machine is a member that is away; that is simulated, until its peers have forgotten what was deleted.
+// and messages out of order come by themselves, since each has several ways to an agent. Clocks jump, by up to ten
+// years and whenever somebody reads them, in a run of its own (TestClocksThatLie): nothing that is replicated, trusted or
+// forgotten depends on one, and the linter sees to that in mesh and replica. What an agent asks the time of day for is
+// tested beside it, in package agent. A clock that stops with its machine is a member that is away; that is simulated,
+// until its peers have forgotten what was deleted.
 //
 // testing/synctest makes the time virtual, not the schedule: a failure is not replayed by a
 // seed. What can be replayed is the state machine test of package replica.

@@ -184,7 +184,7 @@ func (h *home) putAside(say func(to string)) error {
 			return err
 		}
 	}
-	to := h.path(asidePrefix + time.Now().UTC().Format("20060102T150405Z"))
+	to := h.path(asidePrefix + time.Now().UTC().Format("20060102T150405Z")) //nolint:forbidigo // for people: there is one at most
 	if err := os.Rename(h.path(raftDir), to); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
