@@ -228,6 +228,9 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	}
 	known, removals := r.known(m)
 	if known && (m.entry != nil || introducer == "") {
+		if introducer != "" {
+			r.repeated(m.entry)
+		}
 		return false, false, nil
 	}
 	if !known {
@@ -300,6 +303,15 @@ func (r *Replica) known(m *message) (known bool, removals uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state.knows(m), r.state.removals.changes
+}
+
+// repeated takes note of an entry that is held, and came in a delta.
+func (r *Replica) repeated(rec *record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.repeated(rec) {
+		r.digest = nil
+	}
 }
 
 func (s *State) knows(m *message) bool {

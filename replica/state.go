@@ -237,7 +237,7 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 		out.changes = []Change{{r.Key, o.id}}
 	}
 	out = o.settle(l, behind, out)
-	out.gap = out.gap || l.asked() < r.Sequence
+	out.gap = out.gap || l.asks(r.Sequence)
 	return out, nil
 }
 
@@ -304,23 +304,8 @@ func (s *State) mergeHead(h *headRecord) outcome {
 		out.fresh = true
 	}
 	out = o.settle(l, behind, out)
-	out.gap = l.asked() < h.Sequence || l.mismatch && l.doubt != resigned
+	out.gap = l.asks(h.Sequence) || l.mismatch && l.doubt != resigned
 	return out
-}
-
-// checkDelta takes note of a head that closed a delta. If its epoch is not whole even now,
-// the numbers do not tell what is missing, and the next delta is to bring everything. If that
-// does not help, it is back to numbers, from here on.
-func (s *State) checkDelta(h *headRecord) {
-	o := s.origin(h.Origin)
-	l := o.layer(h.Epoch)
-	switch {
-	case l == nil || !l.behind():
-	case l.doubt == sure && !o.full():
-		l.doubt = doubtful
-	default:
-		l.resign()
-	}
 }
 
 // settle draws the conclusions of a change to a layer; behind is what [layer.behind] said
