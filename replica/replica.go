@@ -21,7 +21,7 @@ type Keyring interface {
 	Introduce(origin string, key ed25519.PublicKey, introducer string) error
 	// Remove ends the pin of a key for an origin, and refuses it from then on.
 	Remove(origin string, key ed25519.PublicKey)
-	// Swapped says that a person had the key of an origin pinned.
+	// Swapped says that a person had the key of an origin pinned. It may be called with locks held.
 	Swapped(origin string) bool
 }
 
@@ -290,9 +290,17 @@ func (r *Replica) merge(m *message) (outcome, error) {
 	case m.origin() == r.self:
 		return r.author.meet(m), nil
 	case m.entry != nil:
+		r.admitted(m)
 		return r.state.mergeEntry(m.entry)
 	default:
 		return r.state.mergeHead(m.head), nil
+	}
+}
+
+// admitted notes, before a message is merged, whether its origin was admitted by a person.
+func (r *Replica) admitted(m *message) {
+	if id := m.origin(); id != r.self {
+		r.state.origin(id).swapped = r.keyring.Swapped(id)
 	}
 }
 

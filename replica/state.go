@@ -55,6 +55,7 @@ type origin struct {
 	completed  uint64          // epoch whose announcement is proven; 0 is none
 	forgotten  uint64          // newest epoch above completed of which something was let go
 	unsure     bool            // a withdrawal was let go: what is not held may be withdrawn, for ever
+	swapped    bool            // a person had its key pinned, as far as its last message told
 	clone      *Clone
 	mismatches uint64
 	counted    int      // bytes in the state's total
