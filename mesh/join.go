@@ -155,9 +155,12 @@ func (j *joiner) perform(id string) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s := j.members[id]
-	s.running = false
 	j.running--
+	s := j.members[id]
+	if s == nil {
+		return // its pin ended
+	}
+	s.running = false
 	// After a success too: should the member not turn up alive, try again.
 	s.ended = time.Now()
 	s.retry = s.ended.Add(s.wait.next(maxBackoff))

@@ -243,6 +243,8 @@ func (p *puller) perform(ctx context.Context, id string) {
 	first := s.wait.delay == 0
 	var elsewhere string
 	switch {
+	case errors.Is(err, ErrUnpinned):
+		delete(p.peers, id)
 	case got.fresh == 0 && (err == nil || errors.Is(err, errUseless)):
 		p.result("empty")
 		limit := maxFruitless
