@@ -102,7 +102,8 @@ func New(o Options) (*Replica, error) {
 		if err != nil || m.removal == nil {
 			return nil, fmt.Errorf("a recorded removal of %s: %w", removal.ClusterID, cmp.Or(err, ErrMalformed))
 		}
-		m.removal.answers = string(m.removal.ByKey)
+		m.removal.Voucher = removal.Voucher
+		m.removal.answers = cmp.Or(removal.Voucher, string(m.removal.ByKey))
 		r.state.mergeRemoval(m.removal, false)
 	}
 	if o.Epoch > 0 {
