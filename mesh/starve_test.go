@@ -332,12 +332,14 @@ func TestBlackHoles(t *testing.T) {
 		untried := 0
 		for i := range 4 * maxRedials { // which ones depends on who runs first
 			l := tr.packets.line(fmt.Sprint(i))
+			l.mu.Lock()
 			if l.redial.delay != 0 {
 				t.Error("a dial that was not tried counts as failed")
 			}
 			if !l.dialing {
 				untried++
 			}
+			l.mu.Unlock()
 		}
 		if untried == 0 {
 			t.Error("every dial was tried")
