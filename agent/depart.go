@@ -106,7 +106,8 @@ func (s *session) depart(ctx context.Context) error {
 	return nil
 }
 
-// bidGoodbye tells the members, and waits until at least one knows: that one tells the others.
+// bidGoodbye tells the members, and waits until at least one knows, and every one that is alive: one that lies can say
+// that it knows, or that it dismissed us, for itself only. Where it alone is reached, it is as if nobody was.
 func (s *session) bidGoodbye(ctx context.Context, r replica.Removal) {
 	ctx, cancel := context.WithTimeout(ctx, leaveWait)
 	defer cancel()

@@ -27,10 +27,12 @@ import (
 const (
 	// removalsSecret is the first of the Secrets that keep removals; the others have -2, -3, … after it. A Secret
 	// holds 1 MiB. A removal takes some 450 bytes, and 1.1 KiB where its author chose the longest names; an ordered one
-	// 40 bytes more for each member that has not confirmed it.
-	removalsSecret = "roster-removals"
-	removalsEach   = 500
-	departedKey    = "departed" // in identitySecret: the clusterIDs that were members when this cluster left
+	// up to 66 bytes more for each member that has not confirmed it. Where these are more than removalsWaiting, as when
+	// it was just ordered in a large group, they are not listed: after a restart every member is asked.
+	removalsSecret  = "roster-removals"
+	removalsEach    = 500
+	removalsWaiting = 8
+	departedKey     = "departed" // in identitySecret: the clusterIDs that were members when this cluster left
 )
 
 // removal is one that is held, and how far it has been carried out here.
@@ -41,6 +43,7 @@ type removal struct {
 	hearsay bool     // its author's key was not pinned here: another member vouched that it is who it says
 	ordered bool     // by a person in this cluster
 	waiting []string // of an ordered one: clusterIDs of the members that have not confirmed it
+	unasked bool     // it was recorded without them, and every member is to be asked; until resume
 }
 
 // removals are those that are held here, in the order in which they are recorded. The zero value holds none.
@@ -184,9 +187,11 @@ type removalRecord struct {
 	Message []byte   `json:"message"` // as it was signed
 	Strange bool     `json:"strange,omitempty"`
 	Hearsay bool     `json:"hearsay,omitempty"`
+	Voucher string   `json:"voucher,omitempty"`
 	Ended   bool     `json:"ended,omitempty"`
 	Ordered bool     `json:"ordered,omitempty"`
 	Waiting []string `json:"waiting,omitempty"`
+	All     bool     `json:"all,omitempty"` // too many wait to be listed
 }
 
 func removalsName(i int) string {
@@ -219,9 +224,10 @@ func (p *private) removals(ctx context.Context, log *slog.Logger) ([]removal, er
 				log.Error("a recorded removal cannot be read and is ignored; members tell of it again", "secret", p.namespace+"/"+name, "key", key, "error", err)
 				continue
 			}
+			held.Voucher = record.Voucher
 			out = append(out, removal{
 				Removal: held, strange: record.Strange, ended: record.Ended, hearsay: record.Hearsay,
-				ordered: record.Ordered, waiting: record.Waiting,
+				ordered: record.Ordered, waiting: record.Waiting, unasked: record.All,
 			})
 		}
 	}
@@ -232,9 +238,12 @@ func (p *private) recordRemovals(ctx context.Context, all []removal) error {
 	for i, chunk := range slices.Collect(slices.Chunk(all, removalsEach)) {
 		data := make(map[string][]byte, len(chunk))
 		for _, held := range chunk {
+			if len(held.waiting) > removalsWaiting {
+				held.waiting, held.unasked = nil, true // of this copy
+			}
 			record, err := json.Marshal(removalRecord{
-				Message: held.Message(), Strange: held.strange, Ended: held.ended, Hearsay: held.hearsay,
-				Ordered: held.ordered, Waiting: held.waiting,
+				Message: held.Message(), Strange: held.strange, Ended: held.ended, Hearsay: held.hearsay, Voucher: held.Voucher,
+				Ordered: held.ordered, Waiting: held.waiting, All: held.unasked,
 			})
 			if err != nil {
 				return fmt.Errorf("encode removal: %w", err)

@@ -133,6 +133,54 @@ func TestRemovalsAreRecorded(t *testing.T) {
 	}
 }
 
+// TestRemovalsThatManyAwait: removals that were ordered in a large group, where next to nobody has confirmed any, fit
+// into their Secrets, and after a restart every member is asked.
+func TestRemovalsThatManyAwait(t *testing.T) {
+	v, client := newVault(t)
+	p := &private{client: client, namespace: "p"}
+	list := someRemovals(t, removalsEach)
+	var members []string
+	for i := range 4000 {
+		members = append(members, fmt.Sprintf("%0*d", replica.MaxOrigin, i))
+	}
+	for i := range list {
+		list[i].ordered, list[i].waiting = true, members[:removalsWaiting+i%2]
+	}
+	list[0].waiting = members
+	if err := p.recordRemovals(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d removals take %d bytes", removalsEach, v.largest)
+	if v.largest > 1<<20 {
+		t.Errorf("a Secret has %d bytes", v.largest)
+	}
+	if len(list[0].waiting) != len(members) {
+		t.Error("what is recorded changed what is held")
+	}
+	got, err := p.removals(t.Context(), slog.New(slog.DiscardHandler))
+	if err != nil || len(got) != len(list) {
+		t.Fatal(len(got), err)
+	}
+	for _, g := range got {
+		if g.unasked == (len(g.waiting) > 0) || len(g.waiting) > removalsWaiting {
+			t.Fatalf("%s is awaited by %d, all: %t", g.ClusterID, len(g.waiting), g.unasked)
+		}
+	}
+	s, _ := grouped(t)
+	if err := s.trust.Pin(idC, keyFor(idC).Public().(ed25519.PublicKey)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.replica.SignRemoval(idB, keyFor(idB).Public().(ed25519.PublicKey), "", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.removals.take(removal{Removal: r, ordered: true, unasked: true})
+	s.resume()
+	if held, _ := s.removals.of(idB, r.PublicKey); held.unasked || !slices.Equal(held.waiting, []string{idC}) {
+		t.Errorf("after a restart it is awaited by %v", held.waiting)
+	}
+}
+
 // TestStrangeRemovals: those about keys that nobody here knows cost no request of their own, end nobody's access, and
 // do not make a cluster gone that they name.
 func TestStrangeRemovals(t *testing.T) {

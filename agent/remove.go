@@ -329,6 +329,10 @@ func (s *session) resume() {
 		}
 	}
 	for _, r := range s.removals.all() {
+		if r.unasked {
+			r.waiting = s.toConfirm(r.Removal)
+			s.removals.change(r.Removal, func(held *removal) { held.waiting, held.unasked = r.waiting, false })
+		}
 		for _, id := range r.waiting {
 			s.tells.add(id)
 		}

@@ -4,6 +4,7 @@
 package mesh
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,10 @@ const (
 	choiceLife = 3 * announceInterval
 	// maxChoices is how many times the number of our own choices may choose us.
 	maxChoices = 4
+	// anchorTurns is how many announcements pass, on average, before a member that a swap has pinned gets one too, where
+	// there is none among our choices. It bounds for how long (two minutes) clusters that somebody invented can be all
+	// that a member hears of.
+	anchorTurns = 24
 )
 
 // broadcaster spreads messages that were seen for the first time: at once, to
@@ -52,6 +57,7 @@ type broadcaster struct {
 	send   func(peer string, kind byte, payload []byte)
 	ours   func() summary
 	origin func(msg []byte) string
+	chosen func(peer string) bool // a swap has pinned it
 
 	mu     sync.Mutex
 	warm   []string                 // that we chose; never changed in place
@@ -64,7 +70,7 @@ type broadcaster struct {
 
 func newBroadcaster(send func(string, byte, []byte), ours func() summary, origin func([]byte) string) *broadcaster {
 	return &broadcaster{
-		send: send, ours: ours, origin: origin,
+		send: send, ours: ours, origin: origin, chosen: nobody,
 		chose: map[string]time.Time{}, doubts: map[string]bool{}, shares: map[string]*rate.Limiter{},
 	}
 }
@@ -138,8 +144,18 @@ func (b *broadcaster) showThese(peers []string) {
 }
 
 // announceAll lets the neighbours that we chose find out whether they hold the
-// same, and tells them that they were chosen.
-func (b *broadcaster) announceAll() { b.announce(b.choices()) }
+// same, and tells them that they were chosen. Now and then a live member that a
+// swap has pinned is among them.
+func (b *broadcaster) announceAll(present []string) {
+	peers := b.choices()
+	if !slices.ContainsFunc(peers, b.chosen) && rand.IntN(anchorTurns) == 0 {
+		present = slices.DeleteFunc(present, func(peer string) bool { return !b.chosen(peer) })
+		if n := len(present); n > 0 {
+			peers = append(slices.Clone(peers), present[rand.IntN(n)])
+		}
+	}
+	b.announce(peers)
+}
 
 func (b *broadcaster) announce(peers []string) {
 	if len(peers) == 0 {
@@ -186,7 +202,8 @@ func (b *broadcaster) heard(peer string, theirs summary) {
 }
 
 // choose notes that a peer chose us. Not all members can: what we forward goes
-// to each of them. The lock is held.
+// to each of them. One that a swap has pinned takes the place of one that was
+// introduced. The lock is held.
 func (b *broadcaster) choose(peer string, now time.Time) {
 	if _, ok := b.chose[peer]; !ok && len(b.chose) >= maxChoices*max(1, len(b.warm)) {
 		for other, at := range b.chose {
@@ -194,11 +211,25 @@ func (b *broadcaster) choose(peer string, now time.Time) {
 				delete(b.chose, other)
 			}
 		}
-		if len(b.chose) >= maxChoices*max(1, len(b.warm)) {
+		if len(b.chose) >= maxChoices*max(1, len(b.warm)) && !b.displace(peer) {
 			return
 		}
 	}
 	b.chose[peer] = now
+}
+
+// displace makes room for a peer that a swap has pinned, if it is one.
+func (b *broadcaster) displace(peer string) bool {
+	if !b.chosen(peer) {
+		return false
+	}
+	for other := range b.chose {
+		if !b.chosen(other) {
+			delete(b.chose, other)
+			return true
+		}
+	}
+	return false
 }
 
 // choices are the neighbours that we chose. They must not be changed.

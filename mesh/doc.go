@@ -33,7 +33,10 @@
 // clusters that are not pinned is ignored, as are incarnation numbers that a
 // member could not exceed to refute. Membership messages are unsigned,
 // so a [MemberState] is an opinion: it may be shown, and it may choose whom to
-// ask, but nothing may be deleted because of it.
+// ask, but nothing may be deleted because of it. A member that lies can say of one
+// that stopped that it is alive, or repeat an old goodbye of one that runs, until
+// probes or that member refute it. What ends a membership is signed, and
+// who is told of it answers for himself only: see remove.go.
 //
 // # Spreading
 //
@@ -50,7 +53,10 @@
 // No origin and no member can make others work without bound. Of one origin 20
 // messages a second are sent on as they come; the rest is announced, and pulled
 // with what has superseded it. A peer whose messages need more than a thousand
-// signature checks a second is read more slowly.
+// signature checks a second is read more slowly, and one whose deltas repeat what
+// is held is asked less often. Any member can introduce others that it invented;
+// so those that a person has swapped with have places of their own among the pulls,
+// the joins and the neighbours.
 //
 // # Life
 //

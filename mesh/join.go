@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// maxJoins are attempted at a time.
-	maxJoins = 8
+	// maxJoins are attempted at a time, and moreJoins of members that a swap has pinned beside them: see maxPulls.
+	maxJoins  = 8
+	moreJoins = 4
 	// minRejoin is left between two attempts, also when a member knocks: two
 	// that cannot join would otherwise wake each other in turn.
 	minRejoin = time.Second
@@ -28,8 +29,9 @@ const (
 // capped, jittered, exponential wait. memberlist itself gives up on the dead.
 type joiner struct {
 	join    func(id string) error
-	missing func() []string     // pinned members that are neither alive nor suspect
-	present func() int          // how many members are not missing
+	missing func() []string // pinned members that are neither alive nor suspect
+	present func() int      // how many members are not missing
+	chosen  func(id string) bool
 	failed  func(string, error) // called after a failure
 	wake    chan struct{}
 
@@ -46,7 +48,7 @@ type joining struct {
 }
 
 func newJoiner() *joiner {
-	return &joiner{wake: make(chan struct{}, 1), members: map[string]*joining{}}
+	return &joiner{chosen: nobody, wake: make(chan struct{}, 1), members: map[string]*joining{}}
 }
 
 // look makes run look at the members again.
@@ -114,7 +116,7 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 			s = &joining{retry: now.Add(j.spread())}
 			j.members[id] = s
 		}
-		if s.running || j.running >= maxJoins {
+		if s.running || j.running >= maxJoins && (j.running >= maxJoins+moreJoins || !j.chosen(id)) {
 			continue
 		}
 		if left := s.retry.Sub(now); left > 0 {
@@ -153,9 +155,12 @@ func (j *joiner) perform(id string) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s := j.members[id]
-	s.running = false
 	j.running--
+	s := j.members[id]
+	if s == nil {
+		return // its pin ended
+	}
+	s.running = false
 	// After a success too: should the member not turn up alive, try again.
 	s.ended = time.Now()
 	s.retry = s.ended.Add(s.wait.next(maxBackoff))

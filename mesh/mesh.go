@@ -5,6 +5,7 @@ package mesh
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 )
 
@@ -41,6 +43,8 @@ type Mesh struct {
 	joins     *joiner
 	pace      *pace
 	roll      *roll
+	again     *rate.Limiter
+	secret    string       // of the choice of neighbours
 	members   atomic.Int64 // live ones, this cluster included
 	ran       atomic.Bool
 
@@ -96,7 +100,11 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.pulls.ours = m.ours
 	m.pulls.result = func(r string) { m.metrics.pulls.WithLabelValues(r).Inc() }
 	m.pace = newPace(paceRate, paceBurst)
+	m.again = rate.NewLimiter(againRate, againBurst)
+	m.secret = crand.Text()
+	m.spreader.chosen, m.pulls.chosen = o.Trust.Swapped, o.Trust.Swapped
 	m.joins = newJoiner()
+	m.joins.chosen = o.Trust.Swapped
 	m.joins.missing = m.missing
 	m.joins.present = func() int { return int(m.members.Load()) - 1 }
 	m.joins.failed = func(id string, err error) { m.complain(id, "refused", err) }
@@ -222,28 +230,30 @@ func (m *Mesh) Pull(ctx context.Context, clusterID string) error {
 
 // pull merges a member's delta and forwards what was fresh in it, so that an
 // introduction reaches those who are not connected to the newcomer.
-func (m *Mesh) pull(ctx context.Context, id string) (int, error) {
+func (m *Mesh) pull(ctx context.Context, id string) (got haul, err error) {
 	if !m.options.Trust.isPeer(id) {
-		return 0, ErrUnpinned
+		return haul{}, ErrUnpinned
 	}
-	count, again := 0, false
+	again := false
 	var news [][]byte
-	err := m.clients.pull(ctx, id, m.options.State.Digest(), func(msg []byte) verdict {
+	err = m.clients.pull(ctx, id, m.options.State.Digest(), func(msg []byte) verdict {
 		v, pull := m.merge(msg, id, id)
 		again = again || pull
 		if v != fresh {
+			got.wasted += len(msg)
 			return v
 		}
-		if count++; len(news) <= bulk { // one more is enough to make it an announcement
+		got.wasted -= len(msg)
+		if got.fresh++; len(news) <= bulk { // one more is enough to make it an announcement
 			news = append(news, msg)
 		}
 		return v
 	})
 	m.spreader.spread(news, id)
-	if again {
+	if again && m.again.Allow() {
 		m.pulls.request(m.other(id))
 	}
-	return count, err
+	return got, err
 }
 
 // other is a live member that is not id, if there is one.

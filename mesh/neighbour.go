@@ -30,9 +30,10 @@ func warmCount(n int) int {
 // neighbours chooses self's warm neighbours among the other live members: two
 // of them are its successors on a ring ordered by the hash of the clusterID,
 // so that the graph of all choices is connected; the rest are those whose hash
-// together with self is smallest, which is as good as random and yet changes
-// little when members come and go.
-func neighbours(self string, others []string) []string {
+// together with a secret of self is smallest, which is as good as random and yet
+// changes little when members come and go. Nobody else can make up clusterIDs
+// that it is sure to choose.
+func neighbours(self, secret string, others []string) []string {
 	count := warmCount(len(others) + 1)
 	ring := byHash(others, "")
 	own := sha256.Sum256([]byte(self))
@@ -43,7 +44,7 @@ func neighbours(self string, others []string) []string {
 	for i := range min(ringCount, count) {
 		chosen = append(chosen, ring[(start+i)%len(ring)].id)
 	}
-	for _, m := range byHash(others, self+"\x00") {
+	for _, m := range byHash(others, secret) {
 		if len(chosen) >= count {
 			break
 		}

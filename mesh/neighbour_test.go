@@ -19,12 +19,12 @@ func TestNeighbourLaws(t *testing.T) {
 		graph := map[string][]string{}
 		for _, id := range ids {
 			others := slices.DeleteFunc(slices.Clone(ids), func(o string) bool { return o == id })
-			graph[id] = neighbours(id, others)
+			graph[id] = neighbours(id, "secret of "+id, others)
 			if len(graph[id]) != warmCount(n) || slices.Contains(graph[id], id) {
 				t.Fatalf("%s of %d has neighbours %v", id, n, graph[id])
 			}
 			slices.Reverse(others)
-			if !slices.Equal(graph[id], neighbours(id, others)) {
+			if !slices.Equal(graph[id], neighbours(id, "secret of "+id, others)) {
 				t.Fatal("the order of the members matters")
 			}
 		}

@@ -26,6 +26,10 @@ const (
 	// used up pullBurst of them: each looks at all that is held.
 	pullRate  = 5
 	pullBurst = 50
+	// againRate is how many times a second what a delta lacked is asked of another member, once againBurst of them are
+	// used up: its origin may promise what nobody has. What is left out shows when neighbours compare what they hold.
+	againRate  = 1
+	againBurst = 8
 )
 
 // pace bounds what one peer costs, by making it wait.

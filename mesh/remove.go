@@ -30,8 +30,42 @@ func (m *Mesh) dismiss() {
 		m.clients.dismiss(id)
 		m.port.dismiss(id)
 		m.server.forget(id)
+		m.pace.forget(id)
+		m.pulls.forget(id)
+		m.joins.forget(id)
+		m.spreader.forget(id)
 		m.settle(id)
+		m.mu.Lock()
+		delete(m.dismissals, id)
+		m.mu.Unlock()
 	}
+}
+
+// forget lets go of what is kept of a peer whose pin ended, as the others of that name do: or members that come and go
+// would add up.
+func (p *pace) forget(peer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.peers, peer)
+}
+
+func (p *puller) forget(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.peers, id)
+}
+
+func (j *joiner) forget(id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.members, id)
+}
+
+func (b *broadcaster) forget(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.chose, id)
+	delete(b.shares, id)
 }
 
 // dismiss drops the line of a peer with all that waits there.
@@ -88,6 +122,7 @@ func (s *server) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.tickets, id)
+	s.pulls.forget(id)
 }
 
 // bidFarewell tells the owner of a removed key why it is refused.

@@ -7,6 +7,9 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -89,6 +92,14 @@ func TestRemovedMember(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	for _, p := range []*pace{a.pace, a.server.pulls} {
+		p.wait("b", 1)
+	}
+	a.spreader.allow("b")
+	a.spreader.heard("b", summary{})
+	if !slices.Contains(a.remembered(), "b") {
+		t.Fatal("nothing was kept of b")
+	}
 	held := b.Member("a").State
 	began := time.Now()
 	for _, m := range []*member{a, c} {
@@ -111,6 +122,7 @@ func TestRemovedMember(t *testing.T) {
 		}
 		return true
 	})
+	await(t, deadline, "nothing is kept of b", func() bool { return !slices.Contains(a.remembered(), "b") })
 	t.Logf("connections ended after %v; b saw a %v", time.Since(began), held)
 	await(t, deadline, "b is told why", func() bool {
 		b.state.mu.Lock()
@@ -132,6 +144,25 @@ func TestRemovedMember(t *testing.T) {
 	if a.state.upTo["b"] != 1 || c.state.rejected() != before {
 		t.Error("what it says is still heard")
 	}
+}
+
+// remembered lists whom something is kept of.
+func (m *member) remembered() (ids []string) {
+	add := func(mu *sync.Mutex, keys iter.Seq[string]) {
+		mu.Lock()
+		defer mu.Unlock()
+		ids = slices.AppendSeq(ids, keys)
+	}
+	add(&m.pace.mu, maps.Keys(m.pace.peers))
+	add(&m.server.pulls.mu, maps.Keys(m.server.pulls.peers))
+	add(&m.server.mu, maps.Keys(m.server.tickets))
+	add(&m.pulls.mu, maps.Keys(m.pulls.peers))
+	add(&m.joins.mu, maps.Keys(m.joins.members))
+	add(&m.spreader.mu, maps.Keys(m.spreader.chose))
+	add(&m.spreader.mu, maps.Keys(m.spreader.shares))
+	add(&m.mu, maps.Keys(m.complaints))
+	add(&m.mu, maps.Keys(m.dismissals))
+	return ids
 }
 
 // TestTell: the call returns once the member has merged the message, and what that refuses is an error.

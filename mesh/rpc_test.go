@@ -136,9 +136,9 @@ func TestCallsAreBounded(t *testing.T) {
 func TestPullerCoalesces(t *testing.T) {
 	p := newPuller()
 	started, proceed := make(chan string), make(chan error)
-	p.pull = func(context.Context, string) (int, error) {
+	p.pull = func(context.Context, string) (haul, error) {
 		started <- ""
-		return 1, <-proceed
+		return haul{fresh: 1}, <-proceed
 	}
 	p.alive = func() []string { return []string{"a"} }
 	p.result = func(string) {}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -94,7 +95,7 @@ func TestUnequalForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPuller()
 		ours, pulls, brings := summary{1}, 0, 0
-		p.pull = func(context.Context, string) (int, error) { pulls++; return brings, nil }
+		p.pull = func(context.Context, string) (haul, error) { pulls++; return haul{fresh: brings}, nil }
 		p.alive = func() []string { return []string{"a"} }
 		p.ours = func() summary { return ours }
 		p.result = func(string) {}
@@ -120,6 +121,41 @@ func TestUnequalForEver(t *testing.T) {
 		ask(summary{2})
 		if pulls == 0 {
 			t.Error("not pulled within seconds after a change here")
+		}
+		cancel()
+		<-done
+	})
+}
+
+// TestWasteIsPaidFor: a member whose deltas bring a little that is new and much that is not is asked less often, and
+// what it promises is not asked of all others.
+func TestWasteIsPaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPuller()
+		var mu sync.Mutex
+		pulls := map[string]int{}
+		says := byte(0)
+		p.pull = func(_ context.Context, id string) (haul, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			pulls[id]++
+			return haul{fresh: 1, wasted: map[string]int{"liar": 8 << 20}[id]}, nil
+		}
+		p.alive = func() []string { return []string{"liar", "honest"} }
+		p.ours = func() summary { return summary{1} }
+		p.result = func(string) {}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); p.run(ctx) }()
+		for range 600 { // a minute
+			says++
+			p.requestFor("liar", summary{2, says})
+			p.requestFor("honest", summary{3, says})
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+		}
+		if pulls["liar"] > 8 || pulls["honest"] < 500 {
+			t.Errorf("pulls in a minute: %v", pulls)
 		}
 		cancel()
 		<-done
@@ -154,15 +190,15 @@ func TestPullsDoNotHoldUpOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPuller()
 				var pulled atomic.Bool
-				p.pull = func(ctx context.Context, id string) (int, error) {
+				p.pull = func(ctx context.Context, id string) (haul, error) {
 					if id == "honest" {
 						pulled.Store(true)
-						return 1, nil
+						return haul{fresh: 1}, nil
 					}
 					ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 					defer cancel()
 					<-ctx.Done()
-					return 0, errUseless
+					return haul{}, errUseless
 				}
 				p.alive = func() []string { return nil }
 				p.ours = func() summary { return summary{1} }
@@ -296,12 +332,14 @@ func TestBlackHoles(t *testing.T) {
 		untried := 0
 		for i := range 4 * maxRedials { // which ones depends on who runs first
 			l := tr.packets.line(fmt.Sprint(i))
+			l.mu.Lock()
 			if l.redial.delay != 0 {
 				t.Error("a dial that was not tried counts as failed")
 			}
 			if !l.dialing {
 				untried++
 			}
+			l.mu.Unlock()
 		}
 		if untried == 0 {
 			t.Error("every dial was tried")

@@ -13,11 +13,13 @@ import (
 )
 
 const (
-	// maxPulls run at a time; others wait, one per member.
-	maxPulls = 4
+	// maxPulls run at a time; others wait, one per member. Members that a swap has pinned find morePulls beside them:
+	// clusters that one member introduces, however many, do not keep us from those that a person has chosen.
+	maxPulls  = 4
+	morePulls = 2
 	// maxHold is how long a pull holds up others: a member that sends a little now
 	// and then, or nothing that we lack, must not keep away those that have it. It
-	// may go on, for rpcTimeout in all, and so some thirty run at a time at most.
+	// may go on, for rpcTimeout in all, and so some fifty run at a time at most.
 	maxHold = 15 * time.Second
 	// maxFruitless caps the wait after a pull that brought nothing: a gap that
 	// no member can fill must not turn into a loop.
@@ -25,6 +27,10 @@ const (
 	// maxVain is that cap when not even other members brought anything new
 	// since the last such pull.
 	maxVain = 2 * time.Minute
+	// wasteRate is how many bytes a second a member may go on to send of what we hold or refuse, and maxWaste the longest
+	// time for which it is not asked because of them. Others are, meanwhile.
+	wasteRate = 1 << 20
+	maxWaste  = 30 * time.Second
 	// vainMemory is how long two members that cannot become equal (they pinned
 	// different keys for an origin, for example) leave each other alone while
 	// neither changes.
@@ -36,14 +42,21 @@ const (
 // is repeated with a capped, jittered wait while its member is alive, and once
 // at another member.
 type puller struct {
-	pull   func(ctx context.Context, id string) (fresh int, err error)
+	pull   func(ctx context.Context, id string) (haul, error)
 	ours   func() summary // of what we hold
 	alive  func() []string
-	result func(string) // for metrics
+	chosen func(id string) bool // a swap has pinned it
+	result func(string)         // for metrics
 	wake   chan struct{}
 
 	mu    sync.Mutex
 	peers map[string]*pulling
+}
+
+// haul is what a pull brought.
+type haul struct {
+	fresh  int // messages
+	wasted int // bytes of what was held or refused, less those of what was fresh
 }
 
 // vain is the last pull that brought nothing: what both sides held, and when.
@@ -66,7 +79,7 @@ type pulling struct {
 }
 
 func newPuller() *puller {
-	return &puller{wake: make(chan struct{}, 1), peers: map[string]*pulling{}}
+	return &puller{chosen: nobody, wake: make(chan struct{}, 1), peers: map[string]*pulling{}}
 }
 
 // request asks for a pull from a member as soon as possible.
@@ -106,6 +119,9 @@ func (p *puller) peer(id string) *pulling {
 	}
 	return s
 }
+
+// nobody is chosen.
+func nobody(string) bool { return false }
 
 func (s *pulling) want(now time.Time) {
 	if !s.wanted {
@@ -186,8 +202,8 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 	slices.SortFunc(wanted, func(a, b string) int { return p.peers[a].asked.Compare(p.peers[b].asked) })
 	for _, id := range wanted {
 		s := p.peers[id]
-		if running >= maxPulls {
-			break
+		if running >= maxPulls && (running >= maxPulls+morePulls || !p.chosen(id)) {
+			continue
 		}
 		if slices.Contains(awaited, s.theirs) {
 			continue // looked at again when that pull has ended
@@ -215,11 +231,11 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 
 func (p *puller) perform(ctx context.Context, id string) {
 	p.mu.Lock()
-	s := p.peers[id]
+	s := p.peer(id)
 	theirs := s.brings
 	p.mu.Unlock()
 	ours := p.ours()
-	fresh, err := p.pull(ctx, id)
+	got, err := p.pull(ctx, id)
 	alive := p.alive()
 	now := time.Now()
 	p.mu.Lock()
@@ -227,7 +243,9 @@ func (p *puller) perform(ctx context.Context, id string) {
 	first := s.wait.delay == 0
 	var elsewhere string
 	switch {
-	case fresh == 0 && (err == nil || errors.Is(err, errUseless)):
+	case errors.Is(err, ErrUnpinned):
+		delete(p.peers, id)
+	case got.fresh == 0 && (err == nil || errors.Is(err, errUseless)):
 		p.result("empty")
 		limit := maxFruitless
 		if s.vain.ours == ours {
@@ -248,6 +266,9 @@ func (p *puller) perform(ctx context.Context, id string) {
 		p.result("fresh")
 		s.wait.reset()
 		s.retry, s.vain = time.Time{}, vain{}
+	}
+	if paid := now.Add(min(maxWaste, time.Duration(got.wasted)*time.Second/wasteRate)); got.wasted > 0 && paid.After(s.retry) {
+		s.retry = paid
 	}
 	signal(p.wake)
 	p.mu.Unlock()

@@ -51,7 +51,7 @@ func (m *Mesh) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-announce.C:
-			m.spreader.announceAll()
+			m.spreader.announceAll(m.roll.present())
 			continue
 		case <-timer.C:
 		case <-pins:
@@ -81,7 +81,7 @@ func (m *Mesh) refresh(ctx context.Context) {
 	present := m.roll.present()
 	m.members.Store(int64(len(present) + 1))
 	if len(changed) > 0 || len(present) != before {
-		m.spreader.setNeighbours(neighbours(m.options.Identity.ClusterID, present))
+		m.spreader.setNeighbours(neighbours(m.options.Identity.ClusterID, m.secret, present))
 	}
 	m.count()
 	for _, id := range m.spreader.choices() {

@@ -31,7 +31,8 @@
 // ends with the origin's head, and a receiver that is not whole even then doubts its
 // numbers and says so in its next digest, which gets it everything. When even that leaves it
 // behind (the origin skipped a number, or an entry is lost for ever), it goes back to
-// numbers, from the highest known on; nothing counts as absent meanwhile. Members whose
+// numbers, from the highest known on; nothing counts as absent meanwhile, and nothing more is asked for at once:
+// neighbours that compare what they hold find it. Where no head closes the deltas, how much they repeat tells. Members whose
 // numbers are equal and whose contents are not exchange everything.
 //
 // # Epochs and completeness

@@ -341,3 +341,43 @@ func TestForgottenWithdrawalIsNoProof(t *testing.T) {
 		t.Error("after a restart it counts as deleted")
 	}
 }
+
+// What was in force with an epoch that made room for newer ones is so after a restart too: a deletion is not undone, an
+// old version does not come back, and a withdrawal is still one once an epoch is complete.
+func TestPassedEntriesOutliveARestart(t *testing.T) {
+	before := newReplica(t, "b", 1, "a")
+	first := newReplica(t, "a", 1)
+	for _, name := range []string{"changed", "deleted", "retired"} {
+		merge(t, before, publish(t, first, rule(name), Live, "old")...)
+	}
+	merge(t, before, first.Complete()...)
+	second := newReplica(t, "a", 2)
+	merge(t, before, publish(t, second, rule("changed"), Live, "new")...)
+	merge(t, before, publish(t, second, rule("retired"), Withdrawn, "old")...)
+	publish(t, second, rule("deleted"), Live, "old")
+	merge(t, before, publish(t, second, rule("deleted"), Deleted, "")...)
+	for epoch := range uint64(maxLayers) { // none of which it completes
+		merge(t, before, publish(t, newReplica(t, "a", 3+epoch), rule("other"), Live, "x")...)
+	}
+	if len(before.state.origin("a").passed) == 0 {
+		t.Fatal("no epoch made room")
+	}
+	after := newReplica(t, "b", 1, "a")
+	after.author = nil
+	if err := after.Restore(bytes.NewReader(snapshotOf(t, before))); err != nil {
+		t.Fatal(err)
+	}
+	checkInvariants(t, after.state)
+	want := []string{"changed=new", "other=x", "(retired=old)"}
+	for r, when := range map[*Replica]string{before: "before", after: "after"} {
+		got := payloads(r, "a")
+		slices.SortFunc(got, func(a, b string) int { return strings.Compare(strings.Trim(a, "("), strings.Trim(b, "(")) })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s the restart: %s", when, diff)
+		}
+		merge(t, r, newReplica(t, "a", 9).Complete()...)
+		if diff := cmp.Diff([]string{"(retired=old)"}, payloads(r, "a")); diff != "" {
+			t.Errorf("%s the restart, once an epoch is complete: %s", when, diff)
+		}
+	}
+}

@@ -29,6 +29,9 @@ type layer struct {
 	mismatch bool   // everything is here, and it is not what the origin claims
 	doubt    doubt
 	vain     uint64 // when resigned: up to here nothing is asked for any more
+
+	// Of what deltas brought since numbers were last relied on: entries that were new, and entries that were held.
+	news, repeats int
 }
 
 func newLayer(epoch uint64) *layer {
@@ -45,6 +48,7 @@ func (l *layer) put(r *record) {
 	l.size += len(r.msg)
 	l.dead += r.tombstones()
 	l.records[r.Key] = r
+	l.news++
 	if r.Sequence >= l.highest {
 		l.highest, l.claim = r.Sequence, r.claim
 	}
@@ -104,9 +108,20 @@ func (l *layer) prove(number uint64, claim [32]byte) {
 	l.met, l.proven, l.highest, l.claim = true, number, number, claim
 	l.frontier = max(l.frontier, number)
 	l.pending, l.mismatch = nil, false
+	l.news, l.repeats = 0, 0
 	if number >= l.claimed() {
 		l.doubt, l.vain = sure, 0
 	}
+}
+
+// maxRepeats is how often what is held already may come again, for each entry that is new.
+const maxRepeats = 4
+
+// repeat notes that a delta brought what is held, and says whether that is so much that the numbers do not tell what is
+// missing. It is for an origin that signs no head which would close its deltas.
+func (l *layer) repeat() bool {
+	l.repeats++
+	return l.repeats > 64+maxRepeats*l.news
 }
 
 // complete says that the origin's announcement in this epoch is proven to be held.
@@ -130,6 +145,10 @@ func (l *layer) asked() uint64 { return max(l.frontier, l.vain) }
 // everything that a peer holds brought it. What is lacking is not forgotten: nothing is proven
 // meanwhile, and peers that hold something else in spite of equal numbers exchange it all.
 func (l *layer) resign() { l.vain, l.doubt = l.claimed(), resigned }
+
+// asks says that something which may still be had is known to be missing up to a number. Who was given up is not asked
+// for at once any more, whatever it says next: neighbours that hold more of it tell.
+func (l *layer) asks(number uint64) bool { return l.asked() < number && l.doubt != resigned }
 
 // behind says that something of the origin is known to be missing here.
 func (l *layer) behind() bool { return l.frontier < l.claimed() || l.mismatch }

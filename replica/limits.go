@@ -37,6 +37,10 @@ const sureOrigins = 4096
 // those that come later.
 func (l Limits) sure() int { return l.TotalBytes / 2 / sureOrigins }
 
+// spared is the part of what is shared that is for clusters which a person has admitted alone: one member can introduce
+// as many as it likes, and each takes half of what the others leave.
+const spared = 4
+
 // drawn is how much an origin that uses so many bytes takes of what is shared.
 func (l Limits) drawn(used int) int { return max(0, used-l.sure()) }
 
@@ -57,6 +61,9 @@ func (o *origin) free() int {
 		return o.limits.Bytes - used
 	}
 	shared := o.limits.TotalBytes - sureOrigins*o.limits.sure()
+	if !o.swapped {
+		shared -= shared / spared
+	}
 	left := shared - o.state.drawn + o.limits.drawn(o.counted) - o.limits.drawn(used)
 	fair := max(0, o.limits.sure()-used) + max(0, left-o.limits.drawn(used))/2
 	return min(fair, o.limits.Bytes-used, o.limits.TotalBytes-o.state.total+o.counted-used)

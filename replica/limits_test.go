@@ -181,6 +181,15 @@ func TestInventedOriginsLeaveRoom(t *testing.T) {
 	if refused := invent("honest", 10, 200); refused > 0 {
 		t.Errorf("of 11 entries of a newcomer %d find no room", refused)
 	}
+	for _, id := range []string{"friend-1", "friend-2"} {
+		b.keyring.(*ring).keys[id] = keyOf(id) // of a swap
+		if refused := invent(id, 14, 7<<10); refused > 0 {
+			t.Errorf("of 15 entries of %s, whom a person has admitted, %d find no room", id, refused)
+		}
+	}
+	if refused := invent("stranger", 14, 7<<10); refused == 0 {
+		t.Error("there is so much room that nothing had to be spared")
+	}
 	for n := range 200 {
 		if invent(fmt.Sprintf("late-%03d", n), 0, 0) > 0 {
 			t.Fatalf("late cluster %d finds no room for its Cluster entry", n)

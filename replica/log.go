@@ -210,6 +210,7 @@ func (r *Replica) apply(op []byte, mine bool) ([]byte, error) {
 	} else {
 		m.detach()
 	}
+	r.admitted(m)
 	if m.head != nil {
 		r.state.mergeHead(m.head)
 	} else if _, err := r.state.mergeEntry(m.entry); err != nil && !errors.Is(err, ErrFull) {

@@ -33,6 +33,9 @@ type Removal struct {
 	// decided by them.
 	Name, ByName string
 	Time         int64
+	// Voucher is the member that brought it here, where its author's key was not pinned. Nobody signed that; it is to be
+	// recorded, so that a restart does not forget how many a member has brought.
+	Voucher string
 
 	msg []byte // verbatim
 }

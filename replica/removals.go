@@ -228,7 +228,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 	}
 	rec.detach()
 	if rec.answers = string(rec.ByKey); !ok || !author.Equal(rec.ByKey) {
-		rec.answers = introducer
+		rec.answers, rec.Voucher = introducer, introducer
 	}
 	out, how, first, err := r.admitRemoval(rec, ours)
 	if len(out.changes) > 0 {

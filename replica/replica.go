@@ -21,7 +21,7 @@ type Keyring interface {
 	Introduce(origin string, key ed25519.PublicKey, introducer string) error
 	// Remove ends the pin of a key for an origin, and refuses it from then on.
 	Remove(origin string, key ed25519.PublicKey)
-	// Swapped says that a person had the key of an origin pinned.
+	// Swapped says that a person had the key of an origin pinned. It may be called with locks held.
 	Swapped(origin string) bool
 }
 
@@ -102,7 +102,8 @@ func New(o Options) (*Replica, error) {
 		if err != nil || m.removal == nil {
 			return nil, fmt.Errorf("a recorded removal of %s: %w", removal.ClusterID, cmp.Or(err, ErrMalformed))
 		}
-		m.removal.answers = string(m.removal.ByKey)
+		m.removal.Voucher = removal.Voucher
+		m.removal.answers = cmp.Or(removal.Voucher, string(m.removal.ByKey))
 		r.state.mergeRemoval(m.removal, false)
 	}
 	if o.Epoch > 0 {
@@ -228,6 +229,9 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	}
 	known, removals := r.known(m)
 	if known && (m.entry != nil || introducer == "") {
+		if introducer != "" {
+			r.repeated(m.entry)
+		}
 		return false, false, nil
 	}
 	if !known {
@@ -287,9 +291,17 @@ func (r *Replica) merge(m *message) (outcome, error) {
 	case m.origin() == r.self:
 		return r.author.meet(m), nil
 	case m.entry != nil:
+		r.admitted(m)
 		return r.state.mergeEntry(m.entry)
 	default:
 		return r.state.mergeHead(m.head), nil
+	}
+}
+
+// admitted notes, before a message is merged, whether its origin was admitted by a person.
+func (r *Replica) admitted(m *message) {
+	if id := m.origin(); id != r.self {
+		r.state.origin(id).swapped = r.keyring.Swapped(id)
 	}
 }
 
@@ -300,6 +312,15 @@ func (r *Replica) known(m *message) (known bool, removals uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state.knows(m), r.state.removals.changes
+}
+
+// repeated takes note of an entry that is held, and came in a delta.
+func (r *Replica) repeated(rec *record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.repeated(rec) {
+		r.digest = nil
+	}
 }
 
 func (s *State) knows(m *message) bool {

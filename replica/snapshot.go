@@ -18,7 +18,7 @@ import (
 // A snapshot is the state as a stream of frames (a byte for the type, the length, the contents):
 // the messages, verbatim, each behind what is known of its origin and epoch.
 //
-//	version note (origin withdrawn* (layer message*)*)* end
+//	version note (origin withdrawn* passed* (layer message*)*)* end
 const snapshotVersion = 1
 
 const (
@@ -29,6 +29,7 @@ const (
 	frameLayer
 	frameMessage
 	frameEnd
+	framePassed // in force with an epoch that made room: without it something older would be shown, or come back
 )
 
 // maxFrame bounds what is read at once: a message, or an epoch with all the numbers that it may
@@ -85,6 +86,9 @@ func (s *State) frames() []frame {
 		for _, r := range ordered(o.withdrawn) {
 			out = append(out, frame{frameWithdrawn, r.msg})
 		}
+		for _, r := range ordered(o.passed) {
+			out = append(out, frame{framePassed, r.msg})
+		}
 		for _, l := range o.layers {
 			out = append(out, frame{frameLayer, encodeLayer(l)})
 			if l.head != nil {
@@ -127,7 +131,7 @@ func encodeOrigin(o *origin) []byte {
 		b = appendUint(b, knownCloneEpoch, o.clone.Epoch)
 		b = appendUint(b, knownCloneSequence, o.clone.Sequence)
 	}
-	return appendUint(b, knownUnsure, flag(o.unsure || holdsWithdrawn(o.passed))) // a snapshot has nothing that was passed
+	return appendUint(b, knownUnsure, flag(o.unsure))
 }
 
 func (s *State) decodeOrigin(b []byte) (*origin, error) {
@@ -251,6 +255,8 @@ func readState(in *bufio.Reader, self string, limits Limits) (*State, error) {
 			l = nil
 		case f.kind == frameWithdrawn && o != nil:
 			err = o.readWithdrawn(f.data)
+		case f.kind == framePassed && o != nil && l == nil:
+			err = o.readPassed(f.data)
 		case f.kind == frameLayer && o != nil:
 			if l, err = decodeLayer(f.data); err == nil {
 				o.layers = append(o.layers, l)
@@ -283,6 +289,11 @@ func (o *origin) check() error {
 	if o.completed > 0 && o.base() == nil || len(o.layers) > maxLayers {
 		return fmt.Errorf("%w: epochs of %s", ErrSnapshot, o.id)
 	}
+	for _, r := range o.passed {
+		if o.layer(r.Epoch) != nil {
+			return fmt.Errorf("%w: passed entry of %s", ErrSnapshot, o.id)
+		}
+	}
 	o.state.count(o)
 	return nil
 }
@@ -297,6 +308,22 @@ func (o *origin) readWithdrawn(msg []byte) error {
 	}
 	o.release(m.entry.Key)
 	o.withdrawn[m.entry.Key] = m.entry
+	o.kept += len(msg)
+	return nil
+}
+
+func (o *origin) readPassed(msg []byte) error {
+	m, err := decodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	if m.entry == nil || m.entry.Origin != o.id || m.entry.Epoch <= o.completed || o.passed[m.entry.Key] != nil {
+		return fmt.Errorf("%w: passed entry of %s", ErrSnapshot, o.id)
+	}
+	if o.passed == nil {
+		o.passed = make(map[Key]*record)
+	}
+	o.passed[m.entry.Key] = m.entry
 	o.kept += len(msg)
 	return nil
 }

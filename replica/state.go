@@ -55,6 +55,7 @@ type origin struct {
 	completed  uint64          // epoch whose announcement is proven; 0 is none
 	forgotten  uint64          // newest epoch above completed of which something was let go
 	unsure     bool            // a withdrawal was let go: what is not held may be withdrawn, for ever
+	swapped    bool            // a person had its key pinned, as far as its last message told
 	clone      *Clone
 	mismatches uint64
 	counted    int      // bytes in the state's total
@@ -237,7 +238,7 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 		out.changes = []Change{{r.Key, o.id}}
 	}
 	out = o.settle(l, behind, out)
-	out.gap = out.gap || l.asked() < r.Sequence
+	out.gap = out.gap || l.asks(r.Sequence)
 	return out, nil
 }
 
@@ -304,23 +305,8 @@ func (s *State) mergeHead(h *headRecord) outcome {
 		out.fresh = true
 	}
 	out = o.settle(l, behind, out)
-	out.gap = l.asked() < h.Sequence || l.mismatch && l.doubt != resigned
+	out.gap = l.asks(h.Sequence) || l.mismatch && l.doubt != resigned
 	return out
-}
-
-// checkDelta takes note of a head that closed a delta. If its epoch is not whole even now,
-// the numbers do not tell what is missing, and the next delta is to bring everything. If that
-// does not help, it is back to numbers, from here on.
-func (s *State) checkDelta(h *headRecord) {
-	o := s.origin(h.Origin)
-	l := o.layer(h.Epoch)
-	switch {
-	case l == nil || !l.behind():
-	case l.doubt == sure && !o.full():
-		l.doubt = doubtful
-	default:
-		l.resign()
-	}
 }
 
 // settle draws the conclusions of a change to a layer; behind is what [layer.behind] said

@@ -1,0 +1,115 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// friend is pinned by a swap, all others are introduced.
+func friend(id string) bool { return id == "friend" }
+
+// TestIntroducedMembersLeaveRoom: however many members were introduced and take every place there is, one that a swap
+// has pinned finds one.
+func TestIntroducedMembersLeaveRoom(t *testing.T) {
+	invented := names(1000)
+	t.Run("pulls", func(t *testing.T) {
+		p, now := newPuller(), time.Now()
+		p.chosen = friend
+		for i, id := range invented {
+			p.peer(id).want(now.Add(time.Duration(i) - time.Hour))
+		}
+		p.peer("friend").want(now)
+		if ready, _ := p.due(summary{1}, now); len(ready) != maxPulls+1 || !slices.Contains(ready, "friend") {
+			t.Errorf("pulls from %v", ready)
+		}
+	})
+	t.Run("joins", func(t *testing.T) {
+		j, now := newJoiner(), time.Now()
+		j.chosen, j.present = friend, func() int { return 0 }
+		if ready, _ := j.due(slices.Clone(invented), now); len(ready) != maxJoins {
+			t.Errorf("joins %v", ready)
+		}
+		if ready, _ := j.due(append(slices.Clone(invented), "friend"), now.Add(time.Second)); !slices.Equal(ready, []string{"friend"}) {
+			t.Errorf("then joins %v", ready)
+		}
+	})
+	t.Run("choices", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ours := summary{1}
+			b, out := newTestBroadcaster(func() summary { return ours })
+			b.chosen = friend
+			b.setNeighbours(invented[:4])
+			for _, id := range append(slices.Clone(invented), "friend") {
+				b.heard(id, ours)
+			}
+			if all := b.neighbours(); !slices.Contains(all, "friend") || len(all) > 4+4*maxChoices {
+				t.Errorf("neighbours are %v", all)
+			}
+			clear(out)
+			for range 100 * anchorTurns {
+				b.announceAll(append(slices.Clone(invented), "friend"))
+			}
+			told := len(slices.DeleteFunc(out[frameAnnounce], func(id string) bool { return !friend(id) }))
+			if told < 50 || told > 200 {
+				t.Errorf("announced to the friend %d times", told)
+			}
+		})
+	})
+}
+
+// silent is the state of a member that takes part in everything and passes nothing on.
+type silent struct{ *fakeState }
+
+func (silent) Lacks([]byte) (bool, error)               { return false, nil }
+func (silent) Delta([]byte, func([]byte) error) error   { return nil }
+func (silent) Merge([]byte, string) (bool, bool, error) { return false, false, nil }
+
+// TestEclipse: two members that were swapped hear of each other's news within minutes, though nearly all that they see
+// alive are clusters that somebody invented and that pass nothing on.
+func TestEclipse(t *testing.T) {
+	bubble(t, 10*time.Millisecond, func(t *testing.T, g *group) {
+		ids, a := names(24), g.add("a")
+		var far string // that is next to a on no ring
+		for i := 0; far == ""; i++ {
+			id := fmt.Sprint("b", i)
+			if !slices.Contains(neighbours("a", "", append(ids, id))[:ringCount], id) && !slices.Contains(neighbours(id, "", append(ids, "a"))[:ringCount], "a") {
+				far = id
+			}
+		}
+		b := g.add(far)
+		g.swap(a, b)
+		var invented []*member
+		for _, id := range ids {
+			m := g.add(id, func(o *Options) { o.State = silent{o.State.(*fakeState)} })
+			for _, victim := range []*member{a, b} {
+				if err := victim.trust.Introduce(id, m.state.identity.PublicKey(), "liar"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, other := range append(invented, a, b) {
+				if err := m.trust.Pin(other.name, other.state.identity.PublicKey()); err != nil {
+					t.Fatal(err)
+				}
+				if other != a && other != b {
+					if err := other.trust.Pin(id, m.state.identity.PublicKey()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			invented = append(invented, m)
+		}
+		await(t, 5*time.Minute, "a and b see all", func() bool { return a.sees(Alive, append(invented, b)...) && b.sees(Alive, append(invented, a)...) })
+		for range 2 {
+			time.Sleep(2 * idleClose) // what they had to say when they met is over
+			a.Broadcast(a.state.publish([]byte("news")))
+			b.Broadcast(b.state.publish([]byte("news")))
+			t.Logf("known after %v", await(t, 20*time.Minute, "they hear of each other", equal(a, b)))
+		}
+	})
+}
