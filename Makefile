@@ -128,11 +128,11 @@ verify: $(GOLANGCI_LINT) ## check that formatting, go.mod and generated code are
 
 .PHONY: test-unit
 test-unit: ## run the quick tests
-	CGO_ENABLED=0 $(GO) test $(TESTFLAGS) $(UNIT)
+	CGO_ENABLED=0 $(GO) test -parallel=8 $(TESTFLAGS) $(UNIT)
 
 .PHONY: test-race
 test-race: ## run the quick tests with the race detector (needs gcc)
-	CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) $(UNIT)
+	CGO_ENABLED=1 $(GO) test -race -parallel=8 $(TESTFLAGS) $(UNIT)
 
 # How many runs of the state machine there are; each has a seed of its own, and a failing one prints it.
 SEEDS ?= 1000

@@ -106,6 +106,7 @@ func harms(t *testing.T, whole string) map[string]func(dir string) {
 // TestSnapshotOfAnother: an agent that was away for longer than the log of the others goes on behind a snapshot, and finds
 // its disk whole when it starts again.
 func TestSnapshotOfAnother(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	leader := m.leader(t)
 	m.voters(t, leader, 3)
@@ -144,6 +145,7 @@ func TestSnapshotOfAnother(t *testing.T) {
 // TestAttemptsInAGroup: a disk that is set aside for three starts that ended is a lost one, with another ID, and a record
 // that cannot be read three times costs no disk.
 func TestAttemptsInAGroup(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	leader := m.leader(t)
 	m.voters(t, leader, 3)

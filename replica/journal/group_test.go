@@ -16,6 +16,7 @@ import (
 
 // TestGroup: what a leader was told is durable is with the next one, and a lost disk comes back.
 func TestGroup(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	first := m.tell(t, 'a', "one")
@@ -42,6 +43,7 @@ func TestGroup(t *testing.T) {
 // TestRecover: two of three are lost with their disks, and the third holds all; then one of them comes back with what it
 // had, and it counts for nothing.
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	first := m.tell(t, 'a', "one")
@@ -80,6 +82,7 @@ func TestRecover(t *testing.T) {
 
 // TestAllLost: three that have lost everything begin anew, once all of them say so.
 func TestAllLost(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	before := m.now
@@ -102,6 +105,7 @@ func TestAllLost(t *testing.T) {
 
 // TestAloneThenThree: what one agent held is what the three hold that it becomes.
 func TestAloneThenThree(t *testing.T) {
+	t.Parallel()
 	m := &members{}
 	m.place(t)
 	alone := openDir(t, m.dirs[1])
@@ -118,6 +122,7 @@ func TestAloneThenThree(t *testing.T) {
 // TestImpostor: an agent that lost its disk does not vote in the name of the server that it was, and a server of one
 // group is none of another.
 func TestImpostor(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	leader := m.leader(t)
 	m.voters(t, leader, 3)
@@ -159,6 +164,7 @@ func TestImpostor(t *testing.T) {
 
 // TestNotAtItsAddress: who asks to be taken in at an address where somebody else is, or nobody, is not.
 func TestNotAtItsAddress(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	leader := m.leader(t)
 	m.voters(t, leader, 3)

@@ -307,6 +307,7 @@ func TestOneProcess(t *testing.T) {
 
 // What another process has open is not counted, claimed or set aside.
 func TestInUseIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o := openDir(t, dir)
 	for what, prepare := range map[string]func(*Options){

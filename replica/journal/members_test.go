@@ -19,6 +19,7 @@ import (
 // TestDismissed: an agent that is taken out of the peers, and silent, is let go of; one that is only silent is not; and
 // one that comes back is taken in again.
 func TestDismissed(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	m.tell(t, 'a', "one")
@@ -95,6 +96,7 @@ func stuck(t *testing.T, m *members, i int) request {
 
 // TestSurvivorIsNotHeldUp: who is alone goes on, though the first that comes to it never gets as far.
 func TestSurvivorIsNotHeldUp(t *testing.T) {
+	t.Parallel()
 	m := &members{}
 	m.place(t)
 	alone := openDir(t, m.dirs[0])
@@ -181,6 +183,7 @@ func (c *narrowConn) Read(b []byte) (int, error) {
 // TestBehind: an agent that lost its disk knows a leader and is in the group long before it has what the group has. Until
 // then it says so: if the next one lost its disk, the leader alone would have what was acknowledged.
 func TestBehind(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	m.tell(t, 'a', "one")
@@ -221,6 +224,7 @@ func TestBehind(t *testing.T) {
 
 // TestReplacedOneByOne: pods that are replaced with their volumes, each when the one before is ready, lose nothing.
 func TestReplacedOneByOne(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	for i := range 3 {

@@ -23,6 +23,7 @@ func (m *members) rekey(t *testing.T, heard ...int) {
 // TestAnotherKey: under another key of the cluster a group is begun by most agents, though one is down that may have all
 // of the one before, and that one comes to it.
 func TestAnotherKey(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	m.tell(t, 'a', "one")
@@ -45,6 +46,7 @@ func TestAnotherKey(t *testing.T) {
 
 // TestAnotherKeyUnknown: a record that does not say its key is of the present one, so that nobody is passed over.
 func TestAnotherKeyUnknown(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	m.now.Key = ""
@@ -67,6 +69,7 @@ func TestAnotherKeyUnknown(t *testing.T) {
 // TestAnotherKeyUnheardOf: an agent that has not heard of the next key does not replace its record, whatever it sees,
 // and is told to start again.
 func TestAnotherKeyUnheardOf(t *testing.T) {
+	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
 	m.rekey(t, 0, 1)
@@ -108,6 +111,7 @@ func TestAnotherKeyUnheardOf(t *testing.T) {
 // TestAloneThenThreeUnderAnotherKey: a record that is left of a group under another key is nothing to one that was alone
 // since.
 func TestAloneThenThreeUnderAnotherKey(t *testing.T) {
+	t.Parallel()
 	m := &members{}
 	m.place(t)
 	m.now = Record{Group: "old", Founder: "gone", Key: "old"}
