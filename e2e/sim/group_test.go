@@ -365,12 +365,32 @@ func formed(agents ...*agent) func() bool {
 	}
 }
 
+// describe says what an agent has not got.
+func (g *group) describe(a *agent) string {
+	out := string(a.id) + ":"
+	for _, m := range a.mesh.Members() {
+		if m.State != mesh.Alive {
+			out += fmt.Sprintf(" %s is %v", m.ClusterID, m.State)
+		}
+	}
+	out += fmt.Sprintf(" of %d members;", len(a.mesh.Members()))
+	for _, b := range g.agents {
+		if p := a.replica.Progress(b.id); !p.Complete {
+			out += fmt.Sprintf(" %s: %+v", b.id, p)
+		}
+	}
+	return out
+}
+
 // await polls until the condition holds.
 func (g *group) await(within time.Duration, what string, condition func() bool) {
 	g.t.Helper()
 	start := time.Now()
 	for !condition() {
 		if time.Since(start) > within {
+			for _, a := range g.agents {
+				g.t.Log(g.describe(a))
+			}
 			g.t.Fatalf("not within %v: %s", within, what)
 		}
 		time.Sleep(50 * time.Millisecond)

@@ -117,8 +117,9 @@ func TestStorm(t *testing.T) {
 				a.start(a.epoch + 1) // with an empty replica
 			}
 			if round < 3 {
+				friend := g.any() // and not itself
 				a := g.add(fmt.Sprintf("newcomer-%d", round))
-				g.swap(g.any(), a)
+				g.swap(friend, a)
 				a.start(1)
 			}
 			time.Sleep(time.Second)
