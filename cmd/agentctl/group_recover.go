@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -39,6 +40,8 @@ from the other clusters.
 It is refused while no agent says that the group has no leader, which takes ten seconds. A leader that some of
 them do not reach objects within three seconds, which the command waits for; one that does not reach the API
 server cannot object: see that there is none.
+
+Run again before the survivor has begun, the command waits for it.
 
 Exit code: 0 the survivor leads; 3 asked for, and it does not lead within --timeout; 1 it cannot be done.`,
 			Flags: append(endFlags("the survivor leads"),
@@ -97,6 +100,14 @@ func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) 
 	if err != nil {
 		return o.side.errorf("read Secret %s/%s: %w", namespace, v1alpha1.AgentsSecret, err)
 	}
+	out := recovered{Survivor: secretText(record, v1alpha1.AgentsRecovered), DryRun: o.dryRun}
+	if out.Survivor != "" { // by this command, which somebody ended or which did not wait long enough
+		if wanted != "" && wanted != out.Survivor {
+			return o.side.errorf("agent %s was told before to go on as the group, and has not begun yet: start it, or wait; --survivor %s comes too late", out.Survivor, wanted)
+		}
+		progress("agent %s was told before to go on as the group", out.Survivor)
+		return o.awaitSurvivor(ctx, secrets, out, progress, start)
+	}
 	survivors, err := survivorsOf(record)
 	if err != nil {
 		return o.side.errorf("Secret %s/%s: %w", namespace, v1alpha1.AgentsSecret, err)
@@ -105,7 +116,7 @@ func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) 
 	if err != nil {
 		return err
 	}
-	out := recovered{Survivor: address, DryRun: o.dryRun}
+	out.Survivor = address
 	for _, other := range slices.Sorted(maps.Keys(survivors)) {
 		s := survivors[other]
 		progress("agent %s has no leader; its log goes up to %d of term %d", other, s.Index, s.Term)
@@ -121,7 +132,7 @@ func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) 
 		return err
 	}
 	setSecretData(record, map[string]string{
-		v1alpha1.AgentsGroup: strings.ToLower(rand.Text()), v1alpha1.AgentsFounder: survivors[address].ServerID, v1alpha1.AgentsRecovered: "true",
+		v1alpha1.AgentsGroup: strings.ToLower(rand.Text()), v1alpha1.AgentsFounder: survivors[address].ServerID, v1alpha1.AgentsRecovered: address,
 		v1alpha1.AgentsKey: secretText(record, v1alpha1.AgentsKey),
 	})
 	if _, err := secrets.Update(ctx, record, metav1.UpdateOptions{FieldManager: "agentctl"}); apierrors.IsConflict(err) {
@@ -130,21 +141,29 @@ func (o endOptions) recoverGroup(ctx context.Context, namespace, wanted string) 
 		return o.side.errorf("change Secret %s/%s: %w", namespace, v1alpha1.AgentsSecret, err)
 	}
 	progress("agent %s is to go on as the group", address)
-	late := "agent " + address + " was told to go on as the group, but after %s does not lead:"
-	err = o.await(ctx, late, progress, func(ctx context.Context) ([]string, error) {
+	return o.awaitSurvivor(ctx, secrets, out, progress, start)
+}
+
+// awaitSurvivor waits until the agent that was told to leads.
+func (o endOptions) awaitSurvivor(ctx context.Context, secrets dynamic.ResourceInterface, out recovered, progress func(string, ...any), start time.Time) error {
+	if o.dryRun {
+		return o.printRecovered(out)
+	}
+	late := "agent " + out.Survivor + " was told to go on as the group, but after %s does not lead:"
+	err := o.await(ctx, late, progress, func(ctx context.Context) ([]string, error) {
 		now, err := secrets.Get(ctx, v1alpha1.AgentsSecret, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
 		if secretText(now, v1alpha1.AgentsRecovered) != "" {
-			return []string{"agent " + address + " has not begun yet: is it running?"}, nil
+			return []string{"agent " + out.Survivor + " has not begun yet: is it running?"}, nil
 		}
 		return nil, nil
 	})
 	if err != nil {
 		return err
 	}
-	progress("agent %s leads", address)
+	progress("agent %s leads", out.Survivor)
 	out.Seconds = time.Since(start).Round(time.Millisecond).Seconds()
 	return o.printRecovered(out)
 }

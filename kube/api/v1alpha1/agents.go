@@ -13,7 +13,7 @@ const (
 	// AgentsKey is the public key of the cluster under which it was begun, as RequestKey shows it; an earlier release did
 	// not record it.
 	AgentsKey = "key"
-	// AgentsRecovered is "true" from when the group was recovered from one survivor until that has opened a new epoch:
+	// AgentsRecovered is the address of the survivor that the group was recovered from, until it has opened a new epoch:
 	// the others may have signed what it does not hold.
 	AgentsRecovered = "recovered"
 	// AgentsSurvivors has the agents, as AgentSurvivors in JSON, that say that the group has no leader.
