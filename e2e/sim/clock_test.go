@@ -30,7 +30,7 @@ func TestClocksThatLie(t *testing.T) {
 	}
 	overlay := lyingTime(t)
 	for _, args := range [][]string{
-		{"-run=^Test(ClocksThatLie|Partition|Churn|Away)$", "../../e2e/sim"},
+		{"-run=^Test(ClocksThatLie|Partition|Churn|Storm|Away)$", "../../e2e/sim"},
 		{"../../mesh/...", "../../replica/..."},
 	} {
 		args = append([]string{"test", "-count=1", "-timeout=15m", "-overlay=" + overlay}, args...)

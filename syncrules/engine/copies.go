@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -112,7 +111,7 @@ type copyFeed struct {
 func (f *copyFeed) kind() schema.GroupKind { return f.w.scope.GVK.GroupKind() }
 
 // Replace implements Sink.
-func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
+func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 	list := make(map[place]*copied, len(objs))
 	for _, obj := range objs {
 		if c := newCopied(obj); c != nil {
@@ -124,7 +123,15 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, _ string) {
 	if f.w.feed != f {
 		return
 	}
-	maps.DeleteFunc(f.e.early, func(_ Key, told early) bool { return told.feed == f }) // the list is newer
+	for k, told := range f.e.early {
+		switch {
+		case k.GroupKind != f.kind() || !f.w.scope.covers(k.Namespace):
+		case list[k.place()] == nil: // when it was made
+			f.e.early[k] = early{feed: f, version: version}
+		case told.feed == f: // the list is newer
+			f.e.early[k] = early{}
+		}
+	}
 	for at, old := range f.e.copies[f.kind()].all() {
 		if list[at] != nil || !f.w.scope.covers(at.namespace) {
 			continue
@@ -185,11 +192,8 @@ func (f *copyFeed) take(k Key, c *copied) {
 func (f *copyFeed) isEcho(k Key, obj *unstructured.Unstructured) bool {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.w.feed == f && f.e.pending[k] {
-		f.e.early[k] = early{feed: f, obj: obj}
-		return true
-	}
-	return f.echoes(k, obj.GetResourceVersion())
+	version := obj.GetResourceVersion()
+	return f.isEarly(k, early{feed: f, obj: obj, version: version}) || f.echoes(k, version)
 }
 
 func (f *copyFeed) echoes(k Key, version string) bool {
@@ -201,25 +205,36 @@ func (f *copyFeed) echoes(k Key, version string) bool {
 	return true
 }
 
-// early is what the watch told of a copy that was being worked on.
+// early is what the watch told last of a copy that is being worked on; without a feed, nothing yet. All that it tells
+// waits for the end of the work, so that the order of events stays what it is.
 type early struct {
 	feed    *copyFeed
 	obj     *unstructured.Unstructured // nil: it was deleted
-	deleted string                     // in this version, "" where that is not known
+	version string                     // of it or of its deletion, "" where that is not known
+}
+
+// isEarly keeps what the watch tells of a key that is being worked on. mu is held.
+func (f *copyFeed) isEarly(k Key, told early) bool {
+	before, working := f.e.early[k]
+	if !working || f.w.feed != f {
+		return false
+	}
+	if before.feed == nil || before.feed == f || before.feed.w.feed != before.feed || newer(told.version, before.version) {
+		f.e.early[k] = told // or else a watch of another scope is ahead
+	}
+	return true
 }
 
 // takeEarly takes in what the watch told of a key during the work on it, now that the answer to a write is known.
 // mu is held.
 func (e *Engine) takeEarly(k Key) {
-	told, ok := e.early[k]
-	if !ok {
-		return
-	}
+	told := e.early[k]
 	delete(e.early, k)
 	switch {
+	case told.feed == nil:
 	case told.obj == nil:
-		told.feed.drop(k, told.deleted)
-	case !told.feed.echoes(k, told.obj.GetResourceVersion()):
+		told.feed.drop(k, told.version)
+	case !told.feed.echoes(k, told.version):
 		told.feed.take(k, newCopied(told.obj))
 	}
 }
@@ -232,11 +247,9 @@ func (f *copyFeed) Delete(namespace, name string, last *unstructured.Unstructure
 	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.w.feed == f && f.e.pending[k] {
-		f.e.early[k] = early{feed: f, deleted: version}
-		return
+	if !f.isEarly(k, early{feed: f, version: version}) {
+		f.drop(k, version)
 	}
-	f.drop(k, version)
 }
 
 // drop takes in a deletion, in a version or "". mu is held.

@@ -106,7 +106,7 @@ type Engine struct {
 	stalePeers map[string]bool
 	pending    map[Key]bool             // keys in the queue (false) or being worked on (true)
 	pendings   map[schema.GroupKind]int // how many of pending
-	early      map[Key]early
+	early      map[Key]early            // of the keys being worked on
 	results    map[Key]*result
 	notes      map[Key]*note
 	waiting    map[string]map[Key]struct{} // until a view of the peer has spoken
@@ -317,7 +317,7 @@ func (e *Engine) taken(k Key) {
 	if _, ok := e.pending[k]; !ok {
 		e.pendings[k.GroupKind]++
 	}
-	e.pending[k] = true
+	e.pending[k], e.early[k] = true, early{}
 }
 
 func (e *Engine) done(k Key) {

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -184,6 +185,79 @@ func TestEventBeforeTheAnswer(t *testing.T) {
 		w.wantValue(k, "5")
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 	})
+}
+
+// What happens to a copy and its source between a write and its answer, in whatever order it is told, is made good, and
+// then there is rest.
+func TestMuchBeforeTheAnswer(t *testing.T) {
+	k, half := cm("x"), 5*time.Millisecond
+	touch := func(w *world) {
+		w.local.edit(k, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/touched"}) })
+	}
+	damage := func(w *world) {
+		w.local.edit(k, func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"v": "somebody's"} })
+	}
+	source := func(values ...string) func(*world) {
+		return func(w *world) {
+			for _, value := range values {
+				w.peers[a].put(configMap("x", value))
+				time.Sleep(time.Microsecond)
+			}
+		}
+	}
+	remove := func(w *world) { w.local.remove(k) }
+	list := func(w *world) {
+		w.local.cut(errors.New("cut"))
+		time.Sleep(time.Microsecond)
+		w.local.cut(nil)
+	}
+	for name, c := range map[string]struct {
+		admitted, before []func(*world)
+		want             string
+	}{
+		"touched after the source changed":          {before: []func(*world){source("3"), touch}, want: "3"},
+		"damaged after the source changed and back": {before: []func(*world){source("3", "2"), damage}, want: "2"},
+		"deleted after the source changed and back": {before: []func(*world){source("3", "2"), remove}, want: "2"},
+		"deleted, and the source changed before":    {admitted: []func(*world){source("3", "2")}, before: []func(*world){remove}, want: "2"},
+		"deleted, and listed":                       {before: []func(*world){remove, list}, want: "2"},
+		"damaged, and listed":                       {before: []func(*world){damage, list}, want: "2"},
+		"listed, and deleted":                       {before: []func(*world){list, remove}, want: "2"},
+		"deleted and made by somebody":              {before: []func(*world){remove, func(w *world) { w.local.put(configMap("x", "theirs")) }}, want: "theirs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.setRule(testRule("r"))
+				w.peers[a].put(configMap("x", "1"))
+				w.settle()
+				w.local.late = 2 * half
+				admitting := true
+				w.local.admits(func(*unstructured.Unstructured) error {
+					if admitting {
+						admitting = false
+						for _, do := range c.admitted {
+							do(w)
+						}
+					}
+					return nil
+				})
+				w.peers[a].put(configMap("x", "2"))
+				time.Sleep(half)
+				for _, do := range c.before {
+					do(w)
+					time.Sleep(time.Microsecond)
+				}
+				w.settle()
+				w.wantValue(k, c.want)
+				writes := w.local.writes()
+				time.Sleep(10 * time.Minute)
+				w.settle()
+				w.wantValue(k, c.want)
+				if n := w.local.writes() - writes; n > 0 {
+					t.Errorf("%d writes when nothing changed any more", n)
+				}
+			})
+		})
+	}
 }
 
 func (w *world) decisions() int {
