@@ -18,6 +18,8 @@ const (
 	hearEvery = 10 * time.Second
 	// clockOff is from where two clocks differ: the Date of an answer has whole seconds, and answers take a while.
 	clockOff = 30 * time.Second
+	// latestYear is the last that timestamps of objects can be in all the time zones of RFC 3339.
+	latestYear = 9998
 )
 
 // issuerClock tells the time as one API server does, by the Date that its answers carry. In between it goes by the
@@ -56,7 +58,7 @@ func (c *issuerClock) hear(answer *http.Response) {
 		return
 	}
 	date, err := http.ParseTime(text)
-	if err != nil {
+	if err != nil || date.Year() > latestYear {
 		return
 	}
 	date = date.Add(500 * time.Millisecond) // on average, of whole seconds
@@ -107,4 +109,10 @@ func (c *issuerClock) renewIn(kubeconfig []byte) time.Duration {
 	life := until.Sub(from)
 	spread := time.Duration(float64(life) / 20 * float64(crc32.ChecksumIEEE(kubeconfig)) / math.MaxUint32)
 	return until.Add(-life/5 - spread).Sub(now)
+}
+
+// over says that the life of a kubeconfig has ended.
+func (c *issuerClock) over(kubeconfig []byte) bool {
+	_, until, ok := kube.KubeconfigValidity(kubeconfig)
+	return ok && until.Before(c.now())
 }

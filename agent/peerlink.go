@@ -28,6 +28,10 @@ const (
 	mendMost = 5 * time.Minute
 	// triesAfterChange is from where the waits grow again when access fails in another way: two thirds of a second.
 	triesAfterChange = 5
+	// leastLife is how soon, at least, a credential is renewed, however short its issuer says its life is.
+	leastLife = time.Minute
+	// rejectedFor is how long a credential is not tried again that was not accepted: the API server may have been wrong.
+	rejectedFor = 5 * time.Minute
 )
 
 // errGone is returned when no Cluster object of a peer is there any more, or the peer is not in the group.
@@ -69,6 +73,7 @@ type peerLink struct {
 	source      *peerSource
 	kubeconfig  []byte    // the credential that source uses
 	rejected    [2][]byte // the last ones that the API server did not accept
+	rejectedAt  time.Time
 	tries       int
 	forbidden   time.Time       // since when an API server that let us in before forbids it
 	positions   *kube.Positions // outlive the connections
@@ -92,7 +97,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	}
 	l.positions.Confirm(s.confirmationOf(l.id))
 	if !reflect.DeepEqual(in, l.tried) {
-		l.tried, l.tries = in, 0
+		l.tried, l.tries, l.rejected = in, 0, [2][]byte{}
 	}
 	if in.disabled {
 		s.peers.report(l.id, accessDisabled, "disabled here by the annotation "+v1alpha1.AnnotationClusterDisabled)
@@ -102,7 +107,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	same := l.source != nil && reflect.DeepEqual(in, l.used)
 	issued := s.peers.look(l.id).issued
 	if left := l.clock.renewIn(l.kubeconfig); same && issued && left > 0 && !l.source.troubled.Load() {
-		return left, nil
+		return max(left, leastLife), nil
 	}
 	kubeconfig, issued, err := l.credential(ctx, in)
 	if err != nil {
@@ -124,7 +129,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	s.offer(l.id, l.source)
 	if left := l.clock.renewIn(kubeconfig); issued && left > 0 {
 		l.tries = 0
-		return left, nil
+		return max(left, leastLife), nil
 	}
 	return l.pause(mendMost), nil // to ask its agent for a credential of our own, or a newer one
 }
@@ -225,17 +230,19 @@ func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []
 	if fresh != nil {
 		return fresh, true, nil
 	}
-	if kept != nil { // also one that should be over: the API server knows, and clocks are wrong at times
+	if kept != nil && !l.clock.over(kept) {
 		return kept, true, nil
 	}
 	pasted, err := l.pasted(ctx, in)
-	if err != nil {
+	switch {
+	case pasted != nil:
+		return pasted, false, nil
+	case kept != nil: // one that should be over is tried, too: the API server knows, and clocks are wrong at times
+		return kept, true, nil
+	case err != nil:
 		return nil, false, err
 	}
-	if pasted == nil {
-		return nil, false, &accessError{accessMissing, errors.New("no credential: paste its Secret, or wait until its agent is met in the mesh and hands one over")}
-	}
-	return pasted, false, nil
+	return nil, false, &accessError{accessMissing, errors.New("no credential: paste its Secret, or wait until its agent is met in the mesh and hands one over")}
 }
 
 // reject remembers that the API server did not accept a kubeconfig. There are two at most that would be tried in
@@ -244,10 +251,11 @@ func (l *peerLink) reject(kubeconfig []byte) {
 	if !l.isRejected(kubeconfig) {
 		l.rejected = [2][]byte{kubeconfig, l.rejected[0]}
 	}
+	l.rejectedAt = time.Now()
 }
 
 func (l *peerLink) isRejected(kubeconfig []byte) bool {
-	return kubeconfig != nil && (bytes.Equal(kubeconfig, l.rejected[0]) || bytes.Equal(kubeconfig, l.rejected[1]))
+	return kubeconfig != nil && time.Since(l.rejectedAt) < rejectedFor && (bytes.Equal(kubeconfig, l.rejected[0]) || bytes.Equal(kubeconfig, l.rejected[1]))
 }
 
 // ask has the peer's agent issue a credential to us and keeps it; nil when that agent is not there, or

@@ -287,7 +287,7 @@ func (s *session) orders() (lines []string, confirmed bool) {
 	slices.SortStableFunc(all, func(a, b removal) int { return cmp.Compare(b.Time, a.Time) })
 	confirmed = true
 	for i, r := range all {
-		confirmed = confirmed && len(r.waiting) == 0
+		confirmed = confirmed && len(r.waiting) == 0 && !r.unasked
 		if len(lines) == maxOrders || i > 0 && len(r.waiting) == 0 {
 			continue
 		}

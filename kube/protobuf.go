@@ -114,6 +114,11 @@ func decodeProtobuf(kind string, raw []byte, into runtime.Object) (runtime.Objec
 	return out, err
 }
 
+// maxItems bounds a list: an object of two bytes is decoded to some hundreds.
+const maxItems = 200_000
+
+var errTooMany = errors.New("a list of more than 200,000 objects")
+
 func decodeList(kind string, raw []byte, list *unstructured.UnstructuredList) error {
 	var meta metav1.ListMeta
 	err := eachField(raw, func(field protowire.Number, value []byte, _ uint64) error {
@@ -122,6 +127,9 @@ func decodeList(kind string, raw []byte, list *unstructured.UnstructuredList) er
 		}
 		if field != fieldItems {
 			return nil
+		}
+		if len(list.Items) == maxItems {
+			return errTooMany
 		}
 		content, err := decodeObject(kind, value)
 		list.Items = append(list.Items, unstructured.Unstructured{Object: content})

@@ -82,9 +82,11 @@ func decodeMetadata(raw []byte) (map[string]any, error) {
 		return nil, err
 	}
 	m.ManagedFields = nil
-	out, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&m)
-	if m.CreationTimestamp.IsZero() {
-		delete(out, "creationTimestamp")
+	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&m)
+	for _, name := range []string{"deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers"} {
+		if value, ok := all[name]; ok {
+			out[name] = value
+		}
 	}
 	return out, err
 }

@@ -148,14 +148,6 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// outOfDate says which of the two may be wrong, a certificate or the clock here.
-func outOfDate(c *x509.Certificate, now time.Time) string {
-	if now.Before(c.NotBefore) {
-		return "its certificate is valid only from " + c.NotBefore.UTC().Format(time.RFC3339) + " on: the clock of this machine is behind, set it"
-	}
-	return "its certificate expired at " + c.NotAfter.UTC().Format(time.RFC3339) + ": renew it, or set the clock of this machine if that is ahead"
-}
-
 // linkError is a failure of the connection. It answers errors.Is for its cause but hides it from
 // errors.As, by which client-go would find out that it could retry.
 type linkError struct{ cause error }
@@ -180,8 +172,8 @@ func (e *linkError) Error() string {
 	case errors.As(e.cause, &hostname):
 		return "its certificate is for another name"
 	case errors.As(e.cause, &invalid):
-		if invalid.Reason == x509.Expired && invalid.Cert != nil { // the error's own text has the time of day in it, new each time
-			return outOfDate(invalid.Cert, time.Now())
+		if invalid.Reason == x509.Expired { // the error's own text has the time of day in it, new each time
+			return "its certificate has expired or is not valid yet, or the clock of this machine is wrong"
 		}
 		return "its certificate is not valid: " + oneLine(invalid.Error())
 	case errors.As(e.cause, &netErr) && netErr.Timeout(), utilnet.IsHTTP2ConnectionLost(e.cause):

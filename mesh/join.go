@@ -157,8 +157,9 @@ func (j *joiner) perform(id string) {
 	defer j.mu.Unlock()
 	j.running--
 	s := j.members[id]
-	if s == nil {
-		return // its pin ended
+	if s == nil { // its pin ended
+		signal(j.wake) // somebody may have waited for its place
+		return
 	}
 	s.running = false
 	// After a success too: should the member not turn up alive, try again.

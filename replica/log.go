@@ -210,7 +210,9 @@ func (r *Replica) apply(op []byte, mine bool) ([]byte, error) {
 	} else {
 		m.detach()
 	}
-	r.admitted(m)
+	if !own { // who logged it found room for it, whatever its keyring said
+		r.state.origin(m.origin()).swapped = true
+	}
 	if m.head != nil {
 		r.state.mergeHead(m.head)
 	} else if _, err := r.state.mergeEntry(m.entry); err != nil && !errors.Is(err, ErrFull) {

@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -135,6 +137,41 @@ func TestReplayIsTheState(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReplayRefusesNothing: what was merged and is durable finds room in an agent that only follows the log, too, which
+// knows of nobody that a person admitted it.
+func TestReplayRefusesNothing(t *testing.T) {
+	limits := Limits{TotalBytes: 4 << 20, Bytes: 1 << 20}
+	o := Options{Self: "z", PrivateKey: testKey("z"), Keyring: newRing(), Limits: limits}
+	friends := newRing()
+	leads := o
+	leads.Keyring = friends
+	r := restored(t, leads, nil, nil)
+	log := &memoryLog{replica: r}
+	if err := r.Open(1, log); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 40 {
+		id := fmt.Sprintf("friend-%02d", n)
+		friends.keys[id] = keyOf(id) // of a swap
+		a := newReplica(t, id, 1)
+		msgs := publish(t, a, Key{KindCluster, id}, Live, "cluster")
+		for i := range 40 {
+			msgs = append(msgs, publish(t, a, rule(fmt.Sprint("r", i)), Live, strings.Repeat("x", 7<<10))...)
+		}
+		for _, msg := range msgs {
+			if _, _, err := r.Merge(msg, ""); err != nil && !errors.Is(err, ErrFull) {
+				t.Fatal(err)
+			}
+		}
+		log.commit(t, len(log.queue))
+	}
+	follows := restored(t, o, nil, log.durable)
+	checkInvariants(t, follows.state)
+	if diff := cmp.Diff(contents(r.state), contents(follows.state)); diff != "" {
+		t.Fatalf("what the log has is not what follows it: %.2000s", diff)
+	}
 }
 
 // TestOwnEntriesWaitForTheDisk: nobody hears of a number before it is durable, and after a crash the
