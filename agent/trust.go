@@ -62,6 +62,9 @@ func (s *session) restorePin(p mesh.Pin) error {
 // pinned is called by the trust table for every new pin.
 func (s *session) pinned(p mesh.Pin) {
 	s.log.Info("cluster is trusted", "clusterID", p.ClusterID, "introducer", p.Introducer)
+	if p.Introducer == "" && s.replica != nil { // an introduction comes from the replica itself
+		s.replica.Swapped(p.ClusterID)
+	}
 	s.chores.add(chorePins)
 	s.statuses.add(p.ClusterID)
 	s.offers.add(p.ClusterID) // it may have been gone

@@ -198,6 +198,41 @@ func TestInventedOriginsLeaveRoom(t *testing.T) {
 	checkInvariants(t, b.state)
 }
 
+// TestSwapMakesRoom: what was refused to a cluster that was introduced comes after a swap with it, though it has nothing new
+// to say.
+func TestSwapMakesRoom(t *testing.T) {
+	b := limited(t, "b", Limits{TotalBytes: 4 << 20, Bytes: 1 << 20})
+	from := func(id string, entries int) *Replica {
+		a := newReplica(t, id, 1)
+		publish(t, a, Key{KindCluster, id}, Live, "cluster")
+		for n := range entries {
+			publish(t, a, rule(fmt.Sprint("r", n)), Live, strings.Repeat("x", 7<<10))
+		}
+		a.Complete()
+		pullFull(t, b, a)
+		return a
+	}
+	for n := range 40 {
+		from(fmt.Sprintf("invented-%02d", n), 40)
+	}
+	friend := from("friend", 12)
+	if b.Progress("friend").Refused == 0 {
+		t.Fatal("nothing was refused")
+	}
+	ring, ok := b.keyring.(*ring)
+	if !ok {
+		t.Fatal("another keyring")
+	}
+	delete(ring.via, "friend")
+	b.Swapped("friend")
+	for range 3 {
+		pullFull(t, b, friend)
+	}
+	if p := b.Progress("friend"); !p.Complete {
+		t.Errorf("after the swap: %+v", p)
+	}
+}
+
 // Withdrawals outlive their epochs, but not without bound; what is let go of them is not
 // taken for absent.
 func TestWithdrawalsAreBounded(t *testing.T) {

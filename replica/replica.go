@@ -305,6 +305,15 @@ func (r *Replica) admitted(m *message) {
 	}
 }
 
+// Swapped is told that a person had an origin's key pinned: what found no room before is asked for again.
+func (r *Replica) Swapped(origin string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.state.origins[origin]; o != nil && origin != r.self {
+		o.swapped, r.digest = r.keyring.Swapped(origin), nil
+	}
+}
+
 // known spares the signature check of what is held, as most of what gossip brings. Of a head
 // that closes a delta it spares no more than that.
 // removals tells whether any was merged since.
