@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -27,10 +29,12 @@ const (
 	// maxVain is that cap when not even other members brought anything new
 	// since the last such pull.
 	maxVain = 2 * time.Minute
-	// wasteRate is how many bytes a second a member may go on to send of what we hold or refuse, and maxWaste the longest
-	// time for which it is not asked because of them. Others are, meanwhile.
-	wasteRate = 1 << 20
-	maxWaste  = 30 * time.Second
+	// wasteRate is how many bytes a second a member may go on to send of what we hold or refuse, after wasteBurst of
+	// them, as much as two honest members may have to compare, and maxWaste the longest time for which it is not asked
+	// because of them. Others are, meanwhile.
+	wasteRate  = 1 << 20
+	wasteBurst = 32 << 20
+	maxWaste   = 30 * time.Second
 	// vainMemory is how long two members that cannot become equal (they pinned
 	// different keys for an origin, for example) leave each other alone while
 	// neither changes.
@@ -76,6 +80,7 @@ type pulling struct {
 	asked   time.Time // when it became wanted
 	theirs  summary   // what the member last said it holds; zero when unknown
 	vain    vain
+	waste   *rate.Limiter // of bytes
 }
 
 func newPuller() *puller {
@@ -114,7 +119,7 @@ func (p *puller) requestFor(id string, theirs summary) {
 func (p *puller) peer(id string) *pulling {
 	s := p.peers[id]
 	if s == nil {
-		s = &pulling{}
+		s = &pulling{waste: rate.NewLimiter(wasteRate, wasteBurst)}
 		p.peers[id] = s
 	}
 	return s
@@ -267,8 +272,11 @@ func (p *puller) perform(ctx context.Context, id string) {
 		s.wait.reset()
 		s.retry, s.vain = time.Time{}, vain{}
 	}
-	if paid := now.Add(min(maxWaste, time.Duration(got.wasted)*time.Second/wasteRate)); got.wasted > 0 && paid.After(s.retry) {
-		s.retry = paid
+	if got.wasted > 0 {
+		delay := s.waste.ReserveN(now, min(got.wasted, wasteBurst)).DelayFrom(now)
+		if paid := now.Add(min(maxWaste, delay)); delay > 0 && paid.After(s.retry) {
+			s.retry = paid
+		}
 	}
 	signal(p.wake)
 	p.mu.Unlock()
