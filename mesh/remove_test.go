@@ -160,8 +160,8 @@ func (m *member) remembered() (ids []string) {
 	add(&m.joins.mu, maps.Keys(m.joins.members))
 	add(&m.spreader.mu, maps.Keys(m.spreader.chose))
 	add(&m.spreader.mu, maps.Keys(m.spreader.shares))
-	add(&m.mu, maps.Keys(m.complaints))
-	add(&m.mu, maps.Keys(m.dismissals))
+	add(&m.Mesh.mu, maps.Keys(m.complaints))
+	add(&m.Mesh.mu, maps.Keys(m.dismissals))
 	return ids
 }
 
