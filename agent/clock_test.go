@@ -178,3 +178,18 @@ func TestDatesAreThoseOfTheServer(t *testing.T) {
 	}
 	near("a removal", time.Unix(removal.Time, 0))
 }
+
+// What an API server passes on to another one says nothing of its own clock.
+func TestTimeIsTheAPIServersOwn(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/api/v1/secrets":                      true,
+		"/k8s/clusters/c/api/v1/nodes":         true,
+		"/apis/metrics.k8s.io/v1beta1/nodes":   false,
+		"/apis/g/v1/namespaces/api/things/api": false,
+		"/version":                             false,
+	} {
+		if r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://host"+path, nil); err != nil || isOwn(r) != want {
+			t.Errorf("%s: %v, want %v (%v)", path, !want, want, err)
+		}
+	}
+}
