@@ -20,9 +20,9 @@ func bubble(t *testing.T, latency time.Duration, f func(t *testing.T, g *group))
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, meshtest.NewNetwork(latency))
+		defer time.Sleep(time.Minute) // probes that were under way end
+		defer g.end()                 // also after a failure, which would be hidden by what goes on
 		f(t, g)
-		g.end()
-		time.Sleep(time.Minute) // probes that were under way end
 	})
 }
 

@@ -149,8 +149,9 @@ func (l *line) lose() {
 	l.lossy = true
 }
 
+// pending says that frames wait which may still be sent soon.
 func (l *line) pending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.current != nil && len(l.queue) > 0
+	return len(l.queue) > 0 && (l.current != nil || l.dialing)
 }

@@ -315,7 +315,7 @@ func (p *packets) all() []*line {
 	return lines
 }
 
-// drain waits, as long as the context lasts, until connected queues are empty.
+// drain waits, as long as the context lasts, until the queues are empty whose peers are connected or being dialled.
 func (p *packets) drain(ctx context.Context) {
 	for _, l := range p.all() {
 		for l.pending() {

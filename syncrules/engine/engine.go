@@ -111,13 +111,16 @@ type Engine struct {
 	notes      map[Key]*note
 	waiting    map[string]map[Key]struct{} // until a view of the peer has spoken
 	missing    map[string]map[Key]struct{}
-	foreign    map[Key]*foreign
-	sightings  map[Scope]*sighting // by the scope at a source
-	serial     uint64              // of the last rule that was set
-	nsWatch    *namespaceWatch
-	made       *madeNamespaces
-	happenings map[happening]*tallied
-	reviews    map[reviewKey]*review
+	// namespaceNews counts what was told of namespaces: what is told while a copy is being worked on may be what the
+	// copy is about to wait for.
+	namespaceNews uint64
+	foreign       map[Key]*foreign
+	sightings     map[Scope]*sighting // by the scope at a source
+	serial        uint64              // of the last rule that was set
+	nsWatch       *namespaceWatch
+	made          *madeNamespaces
+	happenings    map[happening]*tallied
+	reviews       map[reviewKey]*review
 }
 
 // New checks the options and starts nothing.

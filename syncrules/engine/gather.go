@@ -34,6 +34,8 @@ type job struct {
 	// cluster is the local one, and namespaced what is known of kinds, for rules that ask for them.
 	cluster    *v1alpha1.Cluster
 	namespaced func(schema.GroupVersionKind) (bool, error)
+	// namespaceNews is that of the engine when the job was gathered.
+	namespaceNews uint64
 }
 
 // secret says that the copy or a source of it is a Secret: what a server says about one may repeat its content, also
@@ -56,7 +58,7 @@ func (e *Engine) gather(key Key) *job {
 	if !e.ready || !e.localComplete(key.GroupKind, key.Namespace) {
 		return nil
 	}
-	j := &job{key: key, cluster: e.seen.cluster, namespaced: e.namespaced}
+	j := &job{key: key, cluster: e.seen.cluster, namespaced: e.namespaced, namespaceNews: e.namespaceNews}
 	if c := e.copyAt(key); c != nil {
 		taken := *c // the fields of c change under mu
 		j.local = &taken

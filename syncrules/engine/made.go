@@ -97,6 +97,7 @@ func createdFor(namespace *unstructured.Unstructured) []string {
 
 // retryNamespaces wakes the copies that may be waiting for room. mu is held.
 func (e *Engine) retryNamespaces() {
+	e.namespaceNews++
 	for _, waiters := range e.missing {
 		for k := range waiters {
 			if r := e.results[k]; r != nil && r.reason == ReasonNamespaceLimit {

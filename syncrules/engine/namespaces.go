@@ -40,6 +40,7 @@ func (w *namespaceWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
+	w.e.namespaceNews++
 	for name := range w.e.missing {
 		if !there[name] {
 			w.e.namespaceGone(name)
@@ -54,6 +55,7 @@ func (w *namespaceWatch) Upsert(obj *unstructured.Unstructured) {
 	}
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
+	w.e.namespaceNews++
 	for k := range w.e.missing[obj.GetName()] {
 		w.e.notes[k].calm()
 		w.e.enqueue(k)
@@ -64,6 +66,7 @@ func (w *namespaceWatch) Upsert(obj *unstructured.Unstructured) {
 func (w *namespaceWatch) Delete(_, name string, _ *unstructured.Unstructured) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
+	w.e.namespaceNews++
 	w.e.namespaceGone(name)
 }
 

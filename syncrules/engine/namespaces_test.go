@@ -72,6 +72,29 @@ func TestNamespaceMayNotBeCreated(t *testing.T) {
 	})
 }
 
+// A namespace that appears between a refusal and its answer is not waited for.
+func TestNamespaceAppearsBeforeTheAnswer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r, obj := lateRule(false)
+		r.Spec.Rules[0].Matches[0].Namespaces = []string{"late", "later"}
+		other := configMap("x", "1")
+		other.SetNamespace("later") // has namespaces watched
+		w.setRule(r)
+		w.peers[a].put(other)
+		w.settle()
+		const late = 100 * time.Millisecond
+		w.local.mu.Lock()
+		w.local.late = late
+		w.local.mu.Unlock()
+		w.peers[a].put(obj)
+		time.Sleep(late / 2)
+		w.wantGone(serverKey(obj))
+		w.local.addNamespace("late")
+		time.Sleep(late/2 + late/4)
+		w.wantValue(serverKey(obj), "1")
+	})
+}
+
 func TestNamespaceInDeletion(t *testing.T) {
 	for _, create := range []bool{false, true} {
 		t.Run(fmt.Sprint(create), func(t *testing.T) {

@@ -157,6 +157,8 @@ func (e *Engine) record(j *job, out outcome) {
 	}
 	switch {
 	case r.state == failed && out.problem.final():
+	case r.state == failed && out.problem.namespace && j.namespaceNews != e.namespaceNews:
+		e.enqueue(k) // it may be there by now
 	case r.state == failed:
 		n := e.note(k)
 		limit := out.problem.backoffCap()
