@@ -32,8 +32,8 @@ const (
 	choiceLife = 3 * announceInterval
 	// maxChoices is how many times the number of our own choices may choose us.
 	maxChoices = 4
-	// anchorTurns is how many announcements pass, on average, before a member that a swap has pinned gets one too, where
-	// there is none among our choices. It bounds for how long (two minutes) clusters that somebody invented can be all
+	// anchorTurns is how many announcements pass, on average, before a member that a swap has pinned is told what we
+	// hold, too, where there is none among our choices. It bounds for how long (two minutes) clusters that somebody invented can be all
 	// that a member hears of.
 	anchorTurns = 24
 )
@@ -145,16 +145,17 @@ func (b *broadcaster) showThese(peers []string) {
 
 // announceAll lets the neighbours that we chose find out whether they hold the
 // same, and tells them that they were chosen. Now and then a live member that a
-// swap has pinned is among them.
+// swap has pinned finds out, too. That does not choose it: a member with which
+// everybody has swapped would forward all news to too many.
 func (b *broadcaster) announceAll(present []string) {
 	peers := b.choices()
+	b.announce(peers)
 	if !slices.ContainsFunc(peers, b.chosen) && rand.IntN(anchorTurns) == 0 {
 		present = slices.DeleteFunc(present, func(peer string) bool { return !b.chosen(peer) })
 		if n := len(present); n > 0 {
-			peers = append(slices.Clone(peers), present[rand.IntN(n)])
+			b.show(present[rand.IntN(n)])
 		}
 	}
-	b.announce(peers)
 }
 
 func (b *broadcaster) announce(peers []string) {

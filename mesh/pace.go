@@ -23,9 +23,11 @@ const (
 	// and written to disk. So 8 MB a second are left to a peer.
 	paceBytes = 8 << 10
 	// pullRate is how many pulls a second of one peer are answered, once it has
-	// used up pullBurst of them: each looks at all that is held.
+	// used up pullBurst of them: each looks at all that is held. pullBytes of an answer count as another one, since a
+	// peer may say each time that it holds nothing.
 	pullRate  = 5
 	pullBurst = 50
+	pullBytes = 1 << 20
 	// againRate is how many times a second what a delta lacked is asked of another member, once againBurst of them are
 	// used up: its origin may promise what nobody has. What is left out shows when neighbours compare what they hold.
 	againRate  = 1

@@ -205,9 +205,14 @@ func handlePull(srv any, stream grpc.ServerStream) error {
 		s.metrics.drop(dropMalformed)
 		return status.Error(codes.InvalidArgument, "digest does not decode")
 	}
+	sent := 0
 	for _, msg := range msgs {
 		if err := stream.SendMsg(msg); err != nil {
 			return err
+		}
+		if sent += len(msg); sent >= pullBytes {
+			s.pulls.wait(id, sent/pullBytes)
+			sent %= pullBytes
 		}
 	}
 	if lacks, err := s.state.Lacks(digest); err == nil && lacks {

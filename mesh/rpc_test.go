@@ -101,6 +101,32 @@ func TestPullsArePaced(t *testing.T) {
 	})
 }
 
+// TestLargeAnswersArePaced: a peer that says again and again that it holds nothing waits, too.
+func TestLargeAnswersArePaced(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b")
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		const each = 10 // times pullBytes
+		for range 4 * each {
+			b.state.publish(make([]byte, pullBytes/4))
+		}
+		await(t, time.Minute, "a holds it", equal(a, b))
+		time.Sleep(time.Minute)
+		start := time.Now()
+		for range 10 {
+			got := 0
+			err := a.clients.pull(t.Context(), "b", newFakeState(a.state.identity, a.trust).Digest(), func(msg []byte) verdict { got += len(msg); return known })
+			if err != nil || got < each*pullBytes {
+				t.Fatalf("%d bytes, %v", got, err)
+			}
+		}
+		if took := time.Since(start); took < 10*time.Second || took > 20*time.Second {
+			t.Errorf("twelve seconds' worth took %v", took)
+		}
+	})
+}
+
 // TestCallsAreBounded: a peer that opens pulls and says nothing has two.
 func TestCallsAreBounded(t *testing.T) {
 	s := newServer(nil, nil, func(string) bool { return true }, mustMetrics(t))
