@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -43,14 +42,9 @@ var errLogged = errors.New("logged")
 // errUsage marks what is wrong with the command line, the environment or the configuration file.
 var errUsage = errors.New("usage")
 
-// gcPercent is how much garbage may be made, over what is in use, before it is collected; GOGC, where it is set,
-// wins. What is in use are the copies, and what is garbage are the 40 KiB that decoding and writing one takes: less
-// than Go's default of 100 lowers the peak by more than the CPU that it costs.
-const gcPercent = 50
-
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		paceGC(0)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
