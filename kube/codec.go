@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,31 +25,32 @@ import (
 // an agent did for a copy. What is not plain is left to the dynamic client's own.
 type codec struct {
 	runtime.NegotiatedSerializer
-	json  runtime.Serializer // the wrapped one
-	later *atomic.Bool       // see protobufCodec
+	types []runtime.SerializerInfo
 }
 
-// newCodec wraps the serializer of dynamic.ConfigFor.
+// newCodec wraps the serializer of dynamic.ConfigFor. For later see protobufCodec.
 func newCodec(next runtime.NegotiatedSerializer, later *atomic.Bool) runtime.NegotiatedSerializer {
 	info, ok := runtime.SerializerInfoForMediaType(next.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	if !ok {
 		return next
 	}
-	return codec{next, info.Serializer, later}
+	return codec{next, mediaTypes(next, info.Serializer, later)}
 }
 
-// SupportedMediaTypes implements runtime.NegotiatedSerializer.
-func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
-	out := append([]runtime.SerializerInfo(nil), c.NegotiatedSerializer.SupportedMediaTypes()...)
+// SupportedMediaTypes implements runtime.NegotiatedSerializer. It is asked for each request.
+func (c codec) SupportedMediaTypes() []runtime.SerializerInfo { return c.types }
+
+func mediaTypes(next runtime.NegotiatedSerializer, json runtime.Serializer, later *atomic.Bool) []runtime.SerializerInfo {
+	out := slices.Clone(next.SupportedMediaTypes())
 	for i := range out {
 		if out[i].MediaType == runtime.ContentTypeJSON {
-			out[i].Serializer = objectCodec{c.json}
+			out[i].Serializer = objectCodec{json}
 			stream := *out[i].StreamSerializer
 			stream.Serializer, stream.Framer = eventCodec{stream.Serializer}, framer{stream.Framer}
 			out[i].StreamSerializer = &stream
 		}
 	}
-	return append(out, protobufInfo(c.later))
+	return append(out, protobufInfo(later))
 }
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.

@@ -126,9 +126,11 @@ func appendEntries(out []byte, field protowire.Number, value any, decode func(st
 		if err != nil {
 			return nil, false
 		}
-		entry := protowire.AppendString(protowire.AppendTag(nil, mapKey, protowire.BytesType), key)
-		entry = protowire.AppendBytes(protowire.AppendTag(entry, mapValue, protowire.BytesType), data)
-		out = protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), entry)
+		size := protowire.SizeTag(mapKey) + protowire.SizeBytes(len(key)) + protowire.SizeTag(mapValue) + protowire.SizeBytes(len(data))
+		out = slices.Grow(out, protowire.SizeTag(field)+protowire.SizeBytes(size))
+		out = protowire.AppendVarint(protowire.AppendTag(out, field, protowire.BytesType), uint64(size)) //nolint:gosec // Of what is in memory.
+		out = protowire.AppendString(protowire.AppendTag(out, mapKey, protowire.BytesType), key)
+		out = protowire.AppendBytes(protowire.AppendTag(out, mapValue, protowire.BytesType), data)
 	}
 	return out, true
 }
