@@ -25,10 +25,12 @@ const (
 // issuerClock tells the time as one API server does, by the Date that its answers carry. In between it goes by the
 // time that passes, so a clock of this machine that is wrong, or is set, changes nothing. The lives of tokens are
 // stated by that server's clock, and what is written there is dated by it. Nothing else that the agent decides depends
-// on the time of day. Before the server has said what time it is, it is taken for that of this machine.
+// on the time of day. Before the server has said what time it is, another clock counts.
 type issuerClock struct {
-	wall func() time.Time // the clock of this machine; nil for time.Now, others are for tests
-	// told is called with how far the server is ahead of this machine, and whether it is not where it should be by
+	// wall is the clock to go by before the server has said anything, nil for that of this machine. For a peer's server
+	// it is the local one's: where this machine's is wrong, no start takes all credentials for over.
+	wall func() time.Time
+	// told is called with how far the server is ahead of that, and whether it is not where it should be by
 	// what it said before; nil where nobody asks.
 	told func(ahead time.Duration, moved bool)
 
@@ -37,7 +39,7 @@ type issuerClock struct {
 	heard time.Time // when that was here; zero for never
 }
 
-// here is the time by the clock of this machine.
+// here is the time by the clock that counts before the server's.
 func (c *issuerClock) here() time.Time {
 	if c.wall != nil {
 		return c.wall()

@@ -151,6 +151,20 @@ func TestACredentialIsUsedUntilItIsRefused(t *testing.T) {
 	}
 }
 
+// A start of the agent asks for no new credentials because the clock of its machine is wrong: the API server here was
+// heard before the one of the peer.
+func TestAWrongClockMakesNoCredentialsAtAStart(t *testing.T) {
+	s, _ := grouped(t)
+	kept := kubeconfig(t, 0, time.Hour)
+	for _, off := range lies() {
+		s.clock = issuerClock{wall: (&wall{off: off}).now}
+		s.clock.hear(saying(time.Now()))
+		if left := newPeerLink(s, idB).clock.renewIn(kept); left < 30*time.Minute || left > time.Hour {
+			t.Errorf("with a clock that is off by %v it is renewed in %v", off, left)
+		}
+	}
+}
+
 // What is written into the API server is dated by its clock.
 func TestDatesAreThoseOfTheServer(t *testing.T) {
 	s, _ := grouped(t)

@@ -41,7 +41,7 @@ var errGone = errors.New("its Cluster object is gone")
 // hand the connection to the engine, renew. While there is none the engine has no source, and what was
 // copied from that peer is frozen. It returns when ctx ends or the peer is not listed any more.
 func (s *session) runPeer(ctx context.Context, id string) {
-	link := &peerLink{session: s, id: id, positions: kube.NewPositions()}
+	link := newPeerLink(s, id)
 	defer link.drop()
 	wake := s.peers.look(id).wake
 	for ctx.Err() == nil {
@@ -78,6 +78,10 @@ type peerLink struct {
 	forbidden   time.Time       // since when an API server that let us in before forbids it
 	positions   *kube.Positions // outlive the connections
 	clock       issuerClock     // of the peer's API server
+}
+
+func newPeerLink(s *session, id string) *peerLink {
+	return &peerLink{session: s, id: id, positions: kube.NewPositions(), clock: issuerClock{wall: s.clock.now}}
 }
 
 // linkInputs are what a connection is made of, beside the credential; when one changes it is made anew.
