@@ -81,7 +81,9 @@ func (j *Journal) dismiss(g *Group, silent time.Duration) {
 	if j.raft.State() != raft.Leader || !slices.Contains(g.Peers, g.Address) {
 		return
 	}
-	j.taking.Lock()
+	if !j.taking.TryLock() {
+		return // it is looked at again, and there is more to attend to
+	}
 	defer j.taking.Unlock()
 	for _, s := range j.servers() {
 		at := dialled(s.Address)
