@@ -190,7 +190,7 @@ func noise(ctx context.Context, b *bed) error {
 		fmt.Sprintf("%d MiB; one that saw them come: %.1f MiB more", quiet.Anonymous>>20, mib(live.Anonymous)))
 	b.add(title+"agent's peak memory at its start", float64(noisy.Peak)/(1<<20), "MiB", atMost(80), fmt.Sprintf("resident; %d MiB without them", quiet.Peak>>20))
 	s := b.s
-	s.bulk, s.rounds = s.bulk[:1], 1
+	s.bulk, s.rounds = s.bulk[:1], max(1, s.rounds/2)
 	again := *b
 	again.s, again.suffix = s, " (with noise)"
 	if err := bulk(ctx, &again); err != nil {
