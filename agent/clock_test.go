@@ -155,10 +155,10 @@ func TestACredentialIsUsedUntilItIsRefused(t *testing.T) {
 // heard before the one of the peer.
 func TestAWrongClockMakesNoCredentialsAtAStart(t *testing.T) {
 	s, _ := grouped(t)
-	kept := kubeconfig(t, 0, time.Hour)
-	for _, off := range lies() {
-		s.clock = issuerClock{wall: (&wall{off: off}).now}
-		s.clock.hear(saying(time.Now()))
+	for _, off := range lies() { // of this machine, so the servers are off by as much the other way
+		kept := kubeconfig(t, -off, time.Hour)
+		s.clock = issuerClock{}
+		s.clock.hear(saying(time.Now().Add(off)))
 		if left := newPeerLink(s, idB).clock.renewIn(kept); left < 30*time.Minute || left > time.Hour {
 			t.Errorf("with a clock that is off by %v it is renewed in %v", off, left)
 		}

@@ -54,10 +54,11 @@ const (
 //	a ◀─── delta ──────────── b
 //	a ◀── digest(b) ───────── b    then b pulls too
 type broadcaster struct {
-	send   func(peer string, kind byte, payload []byte)
-	ours   func() summary
-	origin func(msg []byte) string
-	chosen func(peer string) bool // a swap has pinned it
+	send     func(peer string, kind byte, payload []byte)
+	ours     func() summary
+	contents func() []byte // what ours is the hash of
+	origin   func(msg []byte) string
+	chosen   func(peer string) bool // a swap has pinned it
 
 	mu     sync.Mutex
 	warm   []string                 // that we chose; never changed in place
@@ -145,15 +146,16 @@ func (b *broadcaster) showThese(peers []string) {
 
 // announceAll lets the neighbours that we chose find out whether they hold the
 // same, and tells them that they were chosen. Now and then a live member that a
-// swap has pinned finds out, too. That does not choose it: a member with which
-// everybody has swapped would forward all news to too many.
+// swap has pinned compares, too: if it holds something else both pull, since only
+// one of them may be able to connect to the other. That does not choose it: a
+// member with which everybody has swapped would forward all news to too many.
 func (b *broadcaster) announceAll(present []string) {
 	peers := b.choices()
 	b.announce(peers)
 	if !slices.ContainsFunc(peers, b.chosen) && rand.IntN(anchorTurns) == 0 {
 		present = slices.DeleteFunc(present, func(peer string) bool { return !b.chosen(peer) })
 		if n := len(present); n > 0 {
-			b.show(present[rand.IntN(n)])
+			b.send(present[rand.IntN(n)], frameDigest, append([]byte{0}, b.contents()...))
 		}
 	}
 }

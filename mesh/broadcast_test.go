@@ -25,7 +25,9 @@ func newTestBroadcaster(ours func() summary) (*broadcaster, outbox) {
 		defer mu.Unlock()
 		out[kind] = append(out[kind], peer)
 	}
-	return newBroadcaster(send, ours, func(msg []byte) string { return string(msg[:1]) }), out
+	b := newBroadcaster(send, ours, func(msg []byte) string { return string(msg[:1]) })
+	b.contents = func() []byte { return nil }
+	return b, out
 }
 
 // TestNewsGoesBothWays: to the neighbours that we chose and to those that chose us lately.

@@ -64,7 +64,7 @@ func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }
 // LocalState is our half of a push/pull: what stands for all that is held.
 func (d *delegate) LocalState(bool) []byte {
 	digest := d.state.Digest()
-	return encodeState(d.self, digest[:min(len(digest), contentsSize)])
+	return encodeState(d.self, contents(digest))
 }
 
 // MergeRemoteState looks whether the sender holds something else, and if so has

@@ -21,7 +21,7 @@ const (
 	framePacket               // a memberlist packet
 	frameMessage              // one replicated message, as its origin signed it
 	frameAnnounce             // summary of the sender's digest: if yours differs, say so in a while
-	frameDigest               // not sent any more: earlier agents answer an announcement with their digest
+	frameDigest               // a byte, and what a summary is the hash of: if yours differs, pull and send it
 	frameDiffer               // summary of the sender's digest, which differs: if it still does, pull
 	frameRemoved              // the last one: the message by which your key was removed
 )
@@ -78,9 +78,10 @@ const contentsSize = 34
 // be) may differ between members that hold the same.
 type summary [sha256.Size]byte
 
-func summarize(digest []byte) summary {
-	return sha256.Sum256(digest[:min(len(digest), contentsSize)])
-}
+func summarize(digest []byte) summary { return sha256.Sum256(contents(digest)) }
+
+// contents is the part of a digest that is the same for members that hold the same.
+func contents(digest []byte) []byte { return digest[:min(len(digest), contentsSize)] }
 
 func decodeSummary(payload []byte) (summary, error) {
 	if len(payload) != sha256.Size {

@@ -37,6 +37,7 @@ type packetConn struct {
 	net.Conn
 	dialled bool
 	heard   bool // a frame has arrived: the peer accepts us; guarded by the line
+	writing bool // what was taken last may not be written yet; guarded by the line
 	since   time.Time
 	wake    chan struct{}
 	done    chan struct{}
@@ -123,6 +124,7 @@ func (l *line) clear() int {
 func (l *line) take(c *packetConn, batch []byte) (_ []byte, lossy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	c.writing = false
 	if l.current != c {
 		return batch, false
 	}
@@ -134,6 +136,7 @@ func (l *line) take(c *packetConn, batch []byte) (_ []byte, lossy bool) {
 		l.queue[n] = queued{}
 	}
 	if n > 0 {
+		c.writing = true
 		if l.queue = l.queue[n:]; len(l.queue) == 0 {
 			l.queue = nil
 		}
@@ -149,9 +152,12 @@ func (l *line) lose() {
 	l.lossy = true
 }
 
-// pending says that frames wait which may still be sent soon.
+// pending says that frames wait, or are being written, which may still be sent soon.
 func (l *line) pending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue) > 0 && (l.current != nil || l.dialing)
+	if l.current == nil {
+		return len(l.queue) > 0 && l.dialing && !l.failed
+	}
+	return len(l.queue) > 0 || l.current.writing
 }

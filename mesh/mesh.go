@@ -102,6 +102,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.pace = newPace(paceRate, paceBurst)
 	m.again = rate.NewLimiter(againRate, againBurst)
 	m.secret = crand.Text()
+	m.spreader.contents = func() []byte { return contents(o.State.Digest()) }
 	m.spreader.chosen, m.pulls.chosen = o.Trust.Swapped, o.Trust.Swapped
 	m.joins = newJoiner()
 	m.joins.chosen = o.Trust.Swapped
@@ -317,7 +318,7 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 	}
 }
 
-// compare takes the digest with which an earlier agent answers an announcement.
+// compare takes what a peer holds that did not choose us; earlier agents answer an announcement with it.
 func (m *Mesh) compare(peer string, payload []byte) {
 	if len(payload) == 0 {
 		m.metrics.drop(dropMalformed)

@@ -181,21 +181,22 @@ func (p *puller) run(ctx context.Context) {
 // first before others, and says when to look again.
 //
 // What is awaited from one member is not asked of another one as well, and what
-// has come meanwhile is not asked for at all.
+// has come meanwhile is not asked for at all. But members that a swap has pinned
+// wait for such members alone: others may say that they have what these have.
 func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = maxBackoff
 	running := 0
 	var wanted []string
-	var awaited []summary
+	awaited := map[summary]bool{} // from a chosen member
 	for id, s := range p.peers {
 		switch left := maxHold - now.Sub(s.began); {
 		case s.running && left > 0:
 			running++
 			wait = min(wait, left)
 			if s.brings != (summary{}) {
-				awaited = append(awaited, s.brings)
+				awaited[s.brings] = awaited[s.brings] || p.chosen(id)
 			}
 		case s.running, !s.wanted:
 		case s.theirs == ours && ours != summary{}:
@@ -210,7 +211,7 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 		if running >= maxPulls && (running >= maxPulls+morePulls || !p.chosen(id)) {
 			continue
 		}
-		if slices.Contains(awaited, s.theirs) {
+		if fromChosen, is := awaited[s.theirs]; is && (fromChosen || !p.chosen(id)) {
 			continue // looked at again when that pull has ended
 		}
 		if left := s.retry.Sub(now); left > 0 {
@@ -227,7 +228,7 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 		s.wanted, s.running, s.began, s.brings = false, true, now, s.theirs
 		running++
 		if s.theirs != (summary{}) {
-			awaited = append(awaited, s.theirs)
+			awaited[s.theirs] = awaited[s.theirs] || p.chosen(id)
 		}
 		ready = append(ready, id)
 	}

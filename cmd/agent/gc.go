@@ -24,11 +24,10 @@ func paceGC(before int) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
 	percent := gcPercentFor(live[0].Value.Uint64())
-	if 10*max(percent-before, before-percent) > before { // it stops the world
-		before = percent
+	if percent != before {
 		debug.SetGCPercent(percent)
 	}
-	runtime.AddCleanup(new([64]byte), paceGC, before) // which the next collection finds unused
+	runtime.AddCleanup(new([64]byte), paceGC, percent) // which the next collection finds unused
 }
 
 func gcPercentFor(live uint64) int {

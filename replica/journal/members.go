@@ -81,9 +81,7 @@ func (j *Journal) dismiss(g *Group, silent time.Duration) {
 	if j.raft.State() != raft.Leader || !slices.Contains(g.Peers, g.Address) {
 		return
 	}
-	if !j.taking.TryLock() {
-		return // it is looked at again, and there is more to attend to
-	}
+	j.taking.Lock()
 	defer j.taking.Unlock()
 	for _, s := range j.servers() {
 		at := dialled(s.Address)
