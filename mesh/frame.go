@@ -21,7 +21,7 @@ const (
 	framePacket               // a memberlist packet
 	frameMessage              // one replicated message, as its origin signed it
 	frameAnnounce             // summary of the sender's digest: if yours differs, say so in a while
-	frameDigest               // a byte, and what a summary is the hash of: if yours differs, pull and send it
+	frameDigest               // a byte, and what a summary is the hash of: if yours differs, say so and pull
 	frameDiffer               // summary of the sender's digest, which differs: if it still does, pull
 	frameRemoved              // the last one: the message by which your key was removed
 )

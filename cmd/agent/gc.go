@@ -14,8 +14,8 @@ const (
 	// wins. What is in use are the copies, and what is garbage are the 40 KiB that decoding and writing one takes:
 	// less than Go's default of 100 lowers the peak by more than the CPU that it costs.
 	gcPercent = 50
-	// gcFloor is how many bytes of garbage may be made however little is in use. An agent with few copies uses some
-	// 4 MiB, and would collect its garbage after every 50 writes.
+	// gcFloor is how many bytes of garbage may be made however little is in use: an agent with few copies would collect
+	// it all the time.
 	gcFloor = 6 << 20
 )
 

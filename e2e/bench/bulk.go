@@ -198,13 +198,11 @@ func (m *mass) report() error {
 // round3 keeps what can be told: a status that an agent wrote meanwhile is no request of a copy.
 func round3(v float64) float64 { return float64(int(v*1000+0.5)) / 1000 }
 
-// mean is of the rounds of one way: an API server that collects its garbage takes half as long again, and some rounds
-// have such a moment and others have not. A median would be that of the one or of the other kind.
+// mean is of the rounds of one way: in some an API server collects its garbage, and in others not. A median would be
+// that of the one or of the other kind.
 func mean(times []time.Duration) (sum time.Duration) {
 	for _, t := range times {
 		sum += t / time.Duration(len(times))
 	}
 	return sum
 }
-
-func median(times []time.Duration) time.Duration { return percentile(times, 50) }

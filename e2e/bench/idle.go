@@ -33,7 +33,7 @@ func firstCopy(ctx context.Context, b *bed) error {
 	if b.n == 5 {
 		limit = atMost(0.2)
 	}
-	b.add("rule created to first copy everywhere", median(times).Seconds(), "s", limit, fmt.Sprintf("median of %d, slowest %.2f s", len(times), percentile(times, 99).Seconds()))
+	b.add("rule created to first copy everywhere", percentile(times, 50).Seconds(), "s", limit, fmt.Sprintf("median of %d, slowest %.2f s", len(times), percentile(times, 99).Seconds()))
 	return nil
 }
 
