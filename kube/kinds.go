@@ -67,6 +67,7 @@ func (k *kinds) find(ctx context.Context, gvk schema.GroupVersionKind) (resource
 		if r.Kind != gvk.Kind || strings.Contains(r.Name, "/") {
 			continue
 		}
+		gvk = ownCopy(gvk)
 		res := resource{gvk.GroupVersion().WithResource(r.Name), r.Namespaced}
 		k.mu.Lock()
 		k.found[gvk] = res
@@ -176,4 +177,9 @@ func (p preferProtobuf) Update(ctx context.Context, obj *unstructured.Unstructur
 		return p.json.Update(ctx, obj, o, subresources...)
 	}
 	return out, err
+}
+
+// ownCopy does not keep in memory what the names of a kind were read from, which may be an object.
+func ownCopy(gvk schema.GroupVersionKind) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: strings.Clone(gvk.Group), Version: strings.Clone(gvk.Version), Kind: strings.Clone(gvk.Kind)}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -19,11 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // Secrets and ConfigMaps, which are most of what is copied, travel in Kubernetes' protobuf: it costs the API server
 // and the agent less than JSON (decision 015). The generated types would bring every kind of Kubernetes into the
-// program; of these two the few fields are read and written here, and what all kinds share by apimachinery.
+// program; of these two the few fields are read and written here, and what all kinds share, but for the envelope, by
+// apimachinery.
 //
 // The wire format is that of k8s.io/api/core/v1/generated.proto, in the envelope runtime.Unknown behind four bytes.
 // An object comes out of it without managedFields.
@@ -212,31 +215,40 @@ func addEntry(content map[string]any, name string, entry []byte, text func([]byt
 
 // Encode implements runtime.Encoder. The error is errNotInProtobuf where JSON would do.
 func (protobufCodec) Encode(obj runtime.Object, w io.Writer) error {
-	envelope := runtime.Unknown{}
-	var err error
+	scratch, _ := encoders.Get().(*[]byte)
+	defer func() {
+		if cap(*scratch) <= maxScratch {
+			encoders.Put(scratch)
+		}
+	}()
+	kind, raw, err := "DeleteOptions", (*scratch)[:0], error(nil)
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
-		envelope.TypeMeta = runtime.TypeMeta{APIVersion: "v1", Kind: o.GetKind()}
-		envelope.Raw, err = encodeObject(o)
+		kind = o.GetKind()
+		raw, err = encodeObject(raw, o)
 	case *metav1.DeleteOptions:
-		envelope.TypeMeta = runtime.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
-		envelope.Raw, err = o.Marshal()
+		raw, err = appendEncoded(raw, o)
 	default:
 		err = errNotInProtobuf
 	}
 	if err != nil {
 		return err
 	}
-	out := make([]byte, len(protobufPrefix)+envelope.Size())
-	copy(out, protobufPrefix)
-	if _, err := envelope.MarshalToSizedBuffer(out[len(protobufPrefix):]); err != nil {
-		return fmt.Errorf("encode object: %w", err)
+	*scratch = raw
+	if _, err := w.Write(appendEnvelope(make([]byte, 0, 64), kind, len(raw))); err != nil {
+		return err
 	}
-	_, err = w.Write(out)
+	_, err = w.Write(raw)
 	return err
 }
 
-func encodeObject(u *unstructured.Unstructured) ([]byte, error) {
+// maxScratch is how large a buffer is kept for the next object; encoders has them.
+const maxScratch = 64 << 10
+
+var encoders = sync.Pool{New: func() any { return new([]byte) }} //nolint:gochecknoglobals // a pool is shared by its nature
+
+// encodeObject appends an object of the two kinds.
+func encodeObject(out []byte, u *unstructured.Unstructured) ([]byte, error) {
 	kind := u.GetKind()
 	if u.GetAPIVersion() != "v1" || kind != kindSecret && kind != kindConfigMap {
 		return nil, errNotInProtobuf
@@ -249,7 +261,7 @@ func encodeObject(u *unstructured.Unstructured) ([]byte, error) {
 	if err != nil {
 		return nil, errNotInProtobuf
 	}
-	out, err := appendMessage(nil, fieldMetadata, meta)
+	out, err = appendMessage(out, fieldMetadata, meta)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
@@ -258,11 +270,11 @@ func encodeObject(u *unstructured.Unstructured) ([]byte, error) {
 		switch {
 		case name == "apiVersion" || name == "kind" || name == "metadata" || value == nil:
 		case name == "data" && kind == kindConfigMap:
-			out, ok = appendEntries(out, fieldData, value, func(text string) ([]byte, error) { return []byte(text), nil })
+			out, ok = appendEntries(out, fieldData, value, plain())
 		case name == "data":
-			out, ok = appendEntries(out, fieldData, value, base64.StdEncoding.DecodeString)
+			out, ok = appendEntries(out, fieldData, value, inBase64())
 		case name == "binaryData" && kind == kindConfigMap:
-			out, ok = appendEntries(out, configBinary, value, base64.StdEncoding.DecodeString)
+			out, ok = appendEntries(out, configBinary, value, inBase64())
 		case name == "type" && kind == kindSecret:
 			out, ok = appendText(out, secretType, value)
 		case name == "immutable" && kind == kindSecret:
@@ -279,7 +291,8 @@ func encodeObject(u *unstructured.Unstructured) ([]byte, error) {
 	return out, nil
 }
 
-// protobufEvents takes the envelope off the events of a watch. What it returns is valid until the next one is read.
+// protobufEvents takes the envelope off the events of a watch. What it returns is valid until the next one is read. Of
+// an object that was deleted there is the metadata alone: what was in it is nobody's business any more.
 type protobufEvents struct{ protobufCodec }
 
 // Decode implements runtime.Decoder.
@@ -303,6 +316,9 @@ func (protobufEvents) Decode(data []byte, _ *schema.GroupVersionKind, into runti
 			return nil
 		})
 	})
+	if err == nil && event.Type == string(watch.Deleted) {
+		event.Object.Raw, err = metadataOf(event.Object.Raw)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("decode event: %w", err)
 	}

@@ -148,6 +148,7 @@ func TestProtobufRefusesWhatItCannotCarry(t *testing.T) {
 	for _, data := range []string{
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"stringData":{"a":"b"}}`,
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"data":{"a":"not base64"}}`,
+		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"data":{"a":"aaa\naa=="}}`,
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"data":{"a":7}}`,
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"data":[]}`,
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"type":1}`,
@@ -246,6 +247,30 @@ func TestProtobufReadsStreams(t *testing.T) {
 	}
 }
 
+// Of what was deleted there is the metadata alone.
+func TestProtobufReadsDeletions(t *testing.T) {
+	t.Parallel()
+	for _, obj := range wireObjects() {
+		event, err := (&metav1.WatchEvent{Type: string(watch.Deleted), Object: runtime.RawExtension{Raw: asKubernetes(t, obj, runtime.ContentTypeProtobuf)}}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := &metav1.WatchEvent{}
+		if _, _, err := (protobufEvents{}).Decode(event, nil, read); err != nil || read.Type != string(watch.Deleted) {
+			t.Fatal(read.Type, err)
+		}
+		got, _, err := protobufCodec{}.Decode(read.Object.Raw, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := fromJSON(t, obj)
+		want := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": whole.GetKind(), "metadata": whole.Object["metadata"]}}
+		if diff := cmp.Diff(runtime.Object(want), got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func FuzzProtobuf(f *testing.F) {
 	for _, obj := range wireObjects() {
 		f.Add(asKubernetes(f, obj, runtime.ContentTypeProtobuf))
@@ -254,6 +279,9 @@ func FuzzProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		event := &metav1.WatchEvent{}
 		_, _, _ = protobufEvents{}.Decode(data, nil, event) // must not panic
+		if bare, err := metadataOf(data); err == nil {
+			_, _, _ = protobufCodec{}.Decode(bare, nil, nil) // nor this
+		}
 		obj, _, err := protobufCodec{}.Decode(data, nil, nil)
 		u, ok := obj.(*unstructured.Unstructured)
 		if err != nil || !ok {

@@ -4,8 +4,11 @@
 package kube
 
 import (
+	"bytes"
+	"encoding/base64"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,12 +96,55 @@ func openUnknown(data []byte) (gvk schema.GroupVersionKind, raw []byte, err erro
 	return schema.FromAPIVersionAndKind(apiVersion, kind), raw, err
 }
 
-func appendMessage(out []byte, field protowire.Number, m interface{ Marshal() ([]byte, error) }) ([]byte, error) {
-	data, err := m.Marshal()
-	if err != nil {
-		return nil, err
+// appendEnvelope appends what comes before an object of so many bytes.
+func appendEnvelope(out []byte, kind string, size int) []byte {
+	const version = "v1"
+	of := protowire.SizeTag(typeVersion) + protowire.SizeBytes(len(version)) + protowire.SizeTag(typeKind) + protowire.SizeBytes(len(kind))
+	out = append(out, protobufPrefix...)
+	out = protowire.AppendVarint(protowire.AppendTag(out, unknownType, protowire.BytesType), uint64(of)) //nolint:gosec // Two short texts.
+	out = protowire.AppendString(protowire.AppendTag(out, typeVersion, protowire.BytesType), version)
+	out = protowire.AppendString(protowire.AppendTag(out, typeKind, protowire.BytesType), kind)
+	return protowire.AppendVarint(protowire.AppendTag(out, unknownRaw, protowire.BytesType), uint64(size)) //nolint:gosec // Of what is in memory.
+}
+
+// metadataOf is an object of the two kinds in its envelope with nothing but its metadata.
+func metadataOf(object []byte) ([]byte, error) {
+	rest, ok := bytes.CutPrefix(object, []byte(protobufPrefix))
+	if !ok {
+		return object, nil // the decoder says so
 	}
-	return protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), data), nil
+	gvk, raw, err := openUnknown(rest)
+	if err != nil || gvk.Kind != kindSecret && gvk.Kind != kindConfigMap {
+		return object, err
+	}
+	var metadata []byte
+	err = eachField(raw, func(field protowire.Number, value []byte, _ uint64) error {
+		if field == fieldMetadata {
+			metadata = value
+		}
+		return nil
+	})
+	size := protowire.SizeTag(fieldMetadata) + protowire.SizeBytes(len(metadata))
+	out := appendEnvelope(make([]byte, 0, 64+size), gvk.Kind, size)
+	return protowire.AppendBytes(protowire.AppendTag(out, fieldMetadata, protowire.BytesType), metadata), err
+}
+
+// encodable is a message of apimachinery's.
+type encodable interface {
+	Size() int
+	MarshalToSizedBuffer(to []byte) (int, error)
+}
+
+func appendEncoded(out []byte, m encodable) ([]byte, error) {
+	start, size := len(out), m.Size()
+	out = slices.Grow(out, size)[:start+size]
+	_, err := m.MarshalToSizedBuffer(out[start:])
+	return out, err
+}
+
+func appendMessage(out []byte, field protowire.Number, m encodable) ([]byte, error) {
+	out = protowire.AppendTag(out, field, protowire.BytesType)
+	return appendEncoded(protowire.AppendVarint(out, uint64(m.Size())), m) //nolint:gosec // Of what is in memory.
 }
 
 func appendText(out []byte, field protowire.Number, value any) ([]byte, bool) {
@@ -111,8 +157,30 @@ func appendBool(out []byte, field protowire.Number, value any) ([]byte, bool) {
 	return protowire.AppendVarint(protowire.AppendTag(out, field, protowire.VarintType), protowire.EncodeBool(yes)), ok
 }
 
+// A notation is how bytes are written as a text.
+type notation struct {
+	size   func(text string) int
+	append func(out []byte, text string) ([]byte, error)
+}
+
+func plain() notation {
+	return notation{
+		func(text string) int { return len(text) },
+		func(out []byte, text string) ([]byte, error) { return append(out, text...), nil },
+	}
+}
+
+func inBase64() notation {
+	return notation{
+		func(text string) int { return base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(text, "="))) },
+		func(out []byte, text string) ([]byte, error) {
+			return base64.StdEncoding.AppendDecode(out, []byte(text))
+		},
+	}
+}
+
 // appendEntries appends a map, in the order of its keys: the same object is the same bytes.
-func appendEntries(out []byte, field protowire.Number, value any, decode func(string) ([]byte, error)) ([]byte, bool) {
+func appendEntries(out []byte, field protowire.Number, value any, n notation) ([]byte, bool) {
 	all, ok := value.(map[string]any)
 	if !ok {
 		return nil, false
@@ -122,15 +190,17 @@ func appendEntries(out []byte, field protowire.Number, value any, decode func(st
 		if !ok {
 			return nil, false
 		}
-		data, err := decode(text)
-		if err != nil {
-			return nil, false
-		}
-		size := protowire.SizeTag(mapKey) + protowire.SizeBytes(len(key)) + protowire.SizeTag(mapValue) + protowire.SizeBytes(len(data))
+		data := n.size(text)
+		size := protowire.SizeTag(mapKey) + protowire.SizeBytes(len(key)) + protowire.SizeTag(mapValue) + protowire.SizeBytes(data)
 		out = slices.Grow(out, protowire.SizeTag(field)+protowire.SizeBytes(size))
 		out = protowire.AppendVarint(protowire.AppendTag(out, field, protowire.BytesType), uint64(size)) //nolint:gosec // Of what is in memory.
 		out = protowire.AppendString(protowire.AppendTag(out, mapKey, protowire.BytesType), key)
-		out = protowire.AppendBytes(protowire.AppendTag(out, mapValue, protowire.BytesType), data)
+		out = protowire.AppendVarint(protowire.AppendTag(out, mapValue, protowire.BytesType), uint64(data)) //nolint:gosec // The same.
+		start := len(out)
+		var err error
+		if out, err = n.append(out, text); err != nil || len(out) != start+data {
+			return nil, false // base64 may have line breaks in it, and JSON takes them
+		}
 	}
 	return out, true
 }

@@ -49,7 +49,8 @@ type Sink interface {
 	// Upsert states that an object was created or changed. Where Keep refuses it, it was handed on
 	// before and has stopped matching; nothing more will be heard of it until it matches again.
 	Upsert(obj *unstructured.Unstructured)
-	// Delete states that an object handed on before was deleted, seen live; last is its last state.
+	// Delete states that an object handed on before was deleted, seen live; last is its last state; of a Secret or a
+	// ConfigMap the metadata alone.
 	Delete(namespace, name string, last *unstructured.Unstructured)
 	// Health states with nil that a complete list has been handed on and that the watch which
 	// continues it stands, and else why not: what is known may be out of date and will not change

@@ -53,6 +53,17 @@ func readUsages(ctx context.Context, clusters []*harness.Cluster) ([]usage, erro
 	return out, nil
 }
 
+// collectGarbage has all API servers collect theirs, by way of their profiles. Some rounds would have a collection in
+// them else, and some two.
+func collectGarbage(ctx context.Context, clusters []*harness.Cluster) error {
+	for _, c := range clusters {
+		if _, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
+			return fmt.Errorf("garbage of the API server of %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
 // requests are counts by "VERB resource" of the resources that agents use. The API server does not say who
 // asked, but nobody else writes these.
 type requests map[string]float64

@@ -35,6 +35,7 @@ func (p *plane) etcdArgs(fsync bool) []string {
 	}
 }
 
+// apiserverArgs leaves profiles on, as they are by default: the benchmark has API servers collect their garbage by them.
 func (p *plane) apiserverArgs() []string {
 	return []string{
 		"--etcd-servers=" + p.etcdURL(),
@@ -50,7 +51,6 @@ func (p *plane) apiserverArgs() []string {
 		"--service-account-key-file=" + p.pki.path("service-account.pub"),
 		"--service-account-signing-key-file=" + p.pki.path("service-account.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
-		"--profiling=false",
 	}
 }
 

@@ -201,7 +201,7 @@ func (e *Engine) slowed(k Key, rules []string) {
 
 // resultOf sums up an outcome. mu is held.
 func (e *Engine) resultOf(j *job, out outcome) *result {
-	r := &result{owner: out.decision.Owner}
+	r := &result{owner: j.ownerOf(out.decision)}
 	for i := range j.claims {
 		if c := &j.claims[i]; len(c.rules) > 0 {
 			r.offers = append(r.offers, offer{origin: c.Origin, rules: c.names})
@@ -255,6 +255,19 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 		r.reason, r.text = ReasonSchemaMismatch, oneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}
 	return r
+}
+
+// ownerOf is the owner of a decision, whose own text may be a part of the copy as it was: see packed.
+func (j *job) ownerOf(d syncrules.Decision) string {
+	if j.local != nil && j.local.owner == d.Owner {
+		return j.local.owner
+	}
+	for i := range j.claims {
+		if j.claims[i].Origin == d.Owner {
+			return j.claims[i].Origin
+		}
+	}
+	return strings.Clone(d.Owner)
 }
 
 func (e *Engine) conflictText(j *job, d syncrules.Decision) string {

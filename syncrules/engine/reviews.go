@@ -149,6 +149,9 @@ func (e *Engine) suspectWrite(d syncrules.Decision, p *problem) {
 		return
 	}
 	key := reviewKey{gvk: d.Object.GroupVersionKind()}
+	if k := e.kinds[key.gvk.GroupKind()]; k != nil && k.written == key.gvk {
+		key.gvk = k.written // its names are no parts of an object
+	}
 	if p.namespace {
 		key.gvk = namespaceKind()
 	}

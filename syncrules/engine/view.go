@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -64,7 +63,7 @@ type entry struct {
 func (a *entry) size() int64 { return int64(len(a.object)) }
 
 func (a *entry) same(b *entry) bool {
-	return a.held == b.held && slices.Equal(a.rules, b.rules) && slices.Equal(a.aims, b.aims) && bytes.Equal(a.object, b.object)
+	return a.held == b.held && slices.Equal(a.rules, b.rules) && slices.Equal(a.aims, b.aims) && a.object == b.object
 }
 
 // feed is the Sink of a view for as long as its watch runs. Its rules never change: another set of rules is
@@ -171,7 +170,7 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 	if out.object, err = pack(obj); err != nil {
 		return nil // no API server sent it
 	}
-	out.sum = maphash.Bytes(f.e.seed, out.object)
+	out.sum = maphash.String(f.e.seed, string(out.object))
 	return out
 }
 
