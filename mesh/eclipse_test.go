@@ -141,7 +141,8 @@ func eclipse(t *testing.T, oneWay bool) {
 	})
 }
 
-// meet is how long it takes until two members hold the same. It looks every second, not every few milliseconds as await.
+// meet is how long it takes until two members hold the same. It looks every second of virtual time, not
+// every few milliseconds as await.
 func meet(t *testing.T, a, b *member) time.Duration {
 	t.Helper()
 	began := time.Now()

@@ -11,7 +11,7 @@ import (
 
 const (
 	// gcPercent is how much garbage may be made, over what is in use, before it is collected; GOGC, where it is set,
-	// wins. What is in use are the copies, and what is garbage are the 40 KiB that decoding and writing one takes:
+	// wins. What is in use are the copies, and what is garbage is what decoding and writing one takes:
 	// less than Go's default of 100 lowers the peak by more than the CPU that it costs.
 	gcPercent = 50
 	// gcFloor is how many bytes of garbage may be made however little is in use: an agent with few copies would collect

@@ -4,11 +4,9 @@
 package engine
 
 import (
-	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -173,20 +171,6 @@ func BenchmarkUnpackLibrary(b *testing.B) {
 	for b.Loop() {
 		out := map[string]any{}
 		if err := direct.Unmarshal(data, &out); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkUnpackJSON(b *testing.B) {
-	data, err := json.Marshal(packedObject(b).Object)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		out := map[string]any{}
-		if err := json.Unmarshal(slices.Clone(data), &out); err != nil {
 			b.Fatal(err)
 		}
 	}
