@@ -14,7 +14,9 @@ import (
 
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -77,7 +79,6 @@ func (c *clients) channel(id string) (*grpc.ClientConn, error) {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(rpcIdle),
 		grpc.WithMaxHeaderListSize(8<<10),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: writeTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           grpcbackoff.Config{BaseDelay: minBackoff, Multiplier: 2, Jitter: 0.3, MaxDelay: maxRedial},
 			MinConnectTimeout: dialTimeout,
@@ -101,24 +102,33 @@ func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(
 	if err != nil {
 		return err
 	}
-	stream, err := channel.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+rpcService+"/"+rpcPull)
-	if err != nil {
-		return fmt.Errorf("pull from %s: %w", id, err)
+	var other peer.Peer
+	stream, err := channel.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+rpcService+"/"+rpcPull, grpc.Peer(&other))
+	if err == nil {
+		err = exchange(stream, digest, each, abort)
 	}
-	if err := stream.SendMsg(digest); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("pull from %s: %w", id, err)
-	}
-	if err := stream.CloseSend(); err != nil {
-		return fmt.Errorf("pull from %s: %w", id, err)
-	}
-	err = receive(stream, each, abort)
 	if errors.Is(context.Cause(ctx), errStalled) {
+		hangUp(other)
 		err = errStalled
 	}
 	if err != nil {
 		return fmt.Errorf("pull from %s: %w", id, err)
 	}
 	return nil
+}
+
+// exchange sends the digest and receives the delta.
+func exchange(stream grpc.ClientStream, digest []byte, each func(msg []byte) verdict, abort context.CancelCauseFunc) error {
+	patience := time.AfterFunc(pullPatience, func() { abort(errStalled) })
+	err := stream.SendMsg(digest)
+	patience.Stop()
+	if err != nil && !errors.Is(err, io.EOF) { // of io.EOF, receiving tells the cause
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	return receive(stream, each, abort)
 }
 
 // receive takes a delta as long as it is worth the place among the pulls.
@@ -161,8 +171,7 @@ func (c *clients) credential(ctx context.Context, id string) ([]byte, error) {
 		return nil, err
 	}
 	var credential []byte
-	err = channel.Invoke(ctx, "/"+rpcService+"/"+rpcCredential, []byte{}, &credential, grpc.MaxCallRecvMsgSize(maxCredential))
-	if err != nil {
+	if err := call(ctx, channel, rpcCredential, []byte{}, &credential, maxCredential); err != nil {
 		return nil, fmt.Errorf("credential from %s: %w", id, err)
 	}
 	return credential, nil
@@ -177,10 +186,29 @@ func (c *clients) tell(ctx context.Context, id string, msg []byte) error {
 		return err
 	}
 	var nothing []byte
-	if err := channel.Invoke(ctx, "/"+rpcService+"/"+rpcTell, msg, &nothing, grpc.MaxCallRecvMsgSize(maxFarewell)); err != nil {
+	if err := call(ctx, channel, rpcTell, msg, &nothing, maxFarewell); err != nil {
 		return fmt.Errorf("tell %s: %w", id, err)
 	}
 	return nil
+}
+
+// call has one request and one answer.
+func call(ctx context.Context, channel *grpc.ClientConn, method string, request []byte, answer *[]byte, limit int) error {
+	var other peer.Peer
+	err := channel.Invoke(ctx, "/"+rpcService+"/"+method, request, answer, grpc.MaxCallRecvMsgSize(limit), grpc.Peer(&other))
+	if status.Code(err) == codes.DeadlineExceeded {
+		hangUp(other)
+	}
+	return err
+}
+
+// hangUp closes the connection of a call that got no answer in time: its other end may be gone, and the next call is to
+// find that out by dialling. gRPC's keepalive would, too, but it goes by the clock on the wall and takes a step of it
+// for silence.
+func hangUp(other peer.Peer) {
+	if info, ok := other.AuthInfo.(peerInfo); ok {
+		_ = info.conn.Close()
+	}
 }
 
 // retryNow ends the wait between attempts to connect to a member.

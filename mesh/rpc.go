@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -42,8 +43,6 @@ const (
 	rpcTimeout = 2 * time.Minute
 	// rpcIdle closes connections that no call uses.
 	rpcIdle = time.Minute
-	// keepaliveTime is when a silent connection with calls is questioned.
-	keepaliveTime = 30 * time.Second
 )
 
 // rawCodec passes byte slices through.
@@ -81,6 +80,7 @@ func (peerInfo) AuthType() string { return "roster" }
 type peerCredentials struct{}
 
 func (peerCredentials) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c = rpcConn{c}
 	return c, authInfo("", c), nil
 }
 
@@ -89,7 +89,20 @@ func (peerCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthIn
 	if !ok {
 		return nil, nil, ErrUnpinned
 	}
+	c = rpcConn{c}
 	return c, authInfo(accepted.peer, c), nil
+}
+
+// rpcConn ends when its other end does not take what is written.
+type rpcConn struct{ net.Conn }
+
+func (c rpcConn) Write(b []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		_ = c.Close() // gRPC waits for the end of what it reads
+	}
+	return n, err
 }
 
 func authInfo(id string, c net.Conn) peerInfo {
@@ -134,10 +147,7 @@ func (s *server) grpc() *grpc.Server {
 		grpc.MaxConcurrentStreams(2*maxPeerCalls),
 		grpc.MaxHeaderListSize(8<<10),
 		grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: 2 * rpcIdle, Time: keepaliveTime, Timeout: writeTimeout,
-		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 2 * rpcIdle, Time: math.MaxInt64}), // hangUp says why
 	)
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rpcService,

@@ -6,10 +6,14 @@ package mesh
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -123,6 +127,112 @@ func TestLargeAnswersArePaced(t *testing.T) {
 		}
 		if took := time.Since(start); took < 10*time.Second || took > 20*time.Second {
 			t.Errorf("twelve seconds' worth took %v", took)
+		}
+	})
+}
+
+// TestSilentConnections: a call that gets no answer ends its connection, and the next one dials.
+func TestSilentConnections(t *testing.T) {
+	calls := map[string]func(ctx context.Context, c *clients) error{
+		"pull": func(ctx context.Context, c *clients) error {
+			return c.pull(ctx, "b", []byte("{}"), func([]byte) verdict { return known })
+		},
+		"credential": func(ctx context.Context, c *clients) error { _, err := c.credential(ctx, "b"); return err },
+		"tell":       func(ctx context.Context, c *clients) error { return c.tell(ctx, "b", []byte("{}")) },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+				a, b := g.add("a"), g.add("b")
+				g.swap(a, b)
+				await(t, time.Minute, "they meet", formed(a, b))
+				c := &clients{dial: a.clients.dial, channels: map[string]*grpc.ClientConn{}} // a connection for this alone
+				defer c.close()
+				if err := calls["pull"](t.Context(), c); status.Code(err) != codes.InvalidArgument {
+					t.Fatalf("while they talk: %v", err)
+				}
+				g.network.Cut("a", "b")
+				if err := call(t.Context(), c); !errors.Is(err, errStalled) && status.Code(err) != codes.DeadlineExceeded {
+					t.Errorf("on a silent connection: %v", err)
+				}
+				time.Sleep(time.Second)
+				if err := call(t.Context(), c); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "dial") {
+					t.Errorf("once more: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// deafConn hears nothing from some byte on, and takes nothing off the line.
+type deafConn struct {
+	net.Conn
+	left int
+	once sync.Once
+	done chan struct{}
+}
+
+func (c *deafConn) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		<-c.done
+		return 0, io.EOF
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+func (c *deafConn) Close() error {
+	c.once.Do(func() { close(c.done) })
+	return c.Conn.Close()
+}
+
+// TestDeafPeerLosesItsConnection: what a peer does not take off the line is not kept for it.
+func TestDeafPeerLosesItsConnection(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b")
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		for range 8 {
+			b.state.publish(make([]byte, 500<<10))
+		}
+		await(t, time.Minute, "a holds it", equal(a, b))
+		time.Sleep(5 * time.Minute) // what was pulled over is closed
+		conn, err := a.transport.dialer.dial(t.Context(), "b", protocolRPC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		deaf := &deafConn{Conn: conn, left: 64 << 10, done: make(chan struct{})}
+		held := func() int {
+			b.port.mu.Lock()
+			defer b.port.mu.Unlock()
+			return b.port.peers["a"]
+		}
+		before := held()
+		const wide = 64 << 20 // so that only the line holds b back
+		channel, err := grpc.NewClient("passthrough:///b", grpc.WithTransportCredentials(peerCredentials{}),
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return deaf, nil }),
+			grpc.WithInitialWindowSize(wide), grpc.WithInitialConnWindowSize(wide), grpc.WithDisableServiceConfig(),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(maxMessage)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer channel.Close()
+		stream, err := channel.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+rpcService+"/"+rpcPull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(stream.SendMsg(newFakeState(a.state.identity, a.trust).Digest()), stream.CloseSend()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(writeTimeout / 2)
+		if n := held(); n != before {
+			t.Fatalf("%d connections of a, and %d before", n, before)
+		}
+		time.Sleep(writeTimeout + time.Second) // TLS says farewell for five seconds
+		if n := held(); n != before-1 {
+			t.Errorf("%d connections of a, and %d before: one takes nothing", n, before)
 		}
 	})
 }
