@@ -37,7 +37,7 @@ const announceInterval = 5 * time.Second
 
 // watch follows the members' states until the context ends. Joins and deaths
 // wake it; suspicion has no event, so it also looks by itself: a copy of the
-// member list in memory, once a second in groups of up to a hundred.
+// member list in memory, every two seconds in groups of up to two hundred.
 func (m *Mesh) watch(ctx context.Context) {
 	pins, stop := m.options.Trust.watch()
 	defer stop()
@@ -66,7 +66,7 @@ func (m *Mesh) watch(ctx context.Context) {
 		m.refresh(ctx)
 		members := time.Duration(m.members.Load())
 		next = time.Now().Add(members * time.Millisecond)
-		timer.Reset(max(time.Second, 10*time.Millisecond*members))
+		timer.Reset(max(2*time.Second, 10*time.Millisecond*members))
 	}
 }
 
