@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -84,7 +85,7 @@ func newPeerLink(s *session, id string) *peerLink {
 	return &peerLink{session: s, id: id, positions: kube.NewPositions(), clock: issuerClock{wall: s.clock.now}}
 }
 
-// linkInputs are what a connection is made of, beside the credential; when one changes it is made anew.
+// linkInputs are what a connection is made of, beside the credential; when one changes it is looked at anew.
 type linkInputs struct {
 	endpoints []v1alpha1.KubernetesAPIEndpoint
 	secret    v1alpha1.NamespacedName // the pasted one
@@ -108,16 +109,15 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 		l.drop()
 		return untilWoken, nil
 	}
-	same := l.source != nil && reflect.DeepEqual(in, l.used)
 	issued := s.peers.look(l.id).issued
-	if left := l.clock.renewIn(l.kubeconfig); same && issued && left > 0 && !l.source.troubled.Load() {
+	if left := l.clock.renewIn(l.kubeconfig); l.source != nil && reflect.DeepEqual(in, l.used) && issued && left > 0 && !l.source.troubled.Load() {
 		return max(left, leastLife), nil
 	}
 	kubeconfig, issued, err := l.credential(ctx, in)
 	if err != nil {
 		return 0, err
 	}
-	if err := l.connect(ctx, in, kubeconfig, same); err != nil {
+	if err := l.connect(ctx, in, kubeconfig); err != nil {
 		if errors.Is(err, kube.ErrUnauthorized) {
 			l.reject(kubeconfig)
 		}
@@ -314,20 +314,30 @@ func (l *peerLink) pasted(ctx context.Context, in linkInputs) ([]byte, error) {
 	return kubeconfig, nil
 }
 
+// target is what a connection is made of, but for the value of its token.
+type target struct {
+	host       string
+	tls        rest.TLSClientConfig
+	compresses bool
+	token      bool
+}
+
+func targetOf(c *rest.Config) target {
+	return target{c.Host, c.TLSClientConfig, !c.DisableCompression, c.BearerToken != ""}
+}
+
 // connect proves that the peer's API server answers. When nothing but the token changed, it is replaced
-// under the watches that are open.
-func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte, same bool) error {
+// under the watches that are open: so it is for each newcomer, which is read with the swapped credential at first and
+// with its own a moment later.
+func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte) error {
 	s := l.session
 	config, err := kube.PeerConfig(kubeconfig, in.endpoints, s.options.NetworkName)
 	if err != nil {
 		return &accessError{accessInvalid, err}
 	}
-	s.options.pace(config)
-	config.Wrap(s.meter.side(sidePeer, &l.clock))
-	replaceable := same && l.source.token != nil && config.BearerToken != "" &&
-		l.source.host == config.Host && bytes.Equal(l.source.ca, config.CAData)
-	if same && bytes.Equal(kubeconfig, l.kubeconfig) || replaceable {
-		if replaceable {
+	to := targetOf(config)
+	if l.source != nil && reflect.DeepEqual(to, l.source.target) {
+		if to.token {
 			l.source.token.replace(config.BearerToken)
 		}
 		if err := kube.VerifyPeer(ctx, l.source.client, l.id); err != nil {
@@ -338,7 +348,9 @@ func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte
 		l.source.troubled.Store(false)
 		return nil
 	}
-	source := &peerSource{session: s, id: l.id, host: config.Host, ca: config.CAData, token: takeToken(config)}
+	s.options.pace(config)
+	config.Wrap(s.meter.side(sidePeer, &l.clock))
+	source := &peerSource{session: s, id: l.id, target: to, token: takeToken(config)}
 	if source.client, err = kube.NewClient(config); err != nil {
 		return &accessError{accessInvalid, err}
 	}

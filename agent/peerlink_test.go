@@ -7,8 +7,11 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // kubeconfig makes one whose token was issued so long ago and lives that long.
@@ -23,11 +27,17 @@ func kubeconfig(t *testing.T, age, life time.Duration) []byte {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
+	return kubeconfigOf(t, server, "https://127.0.0.1:1", age, life)
+}
+
+// kubeconfigOf makes one for a server with the certificate of that one.
+func kubeconfigOf(t *testing.T, server *httptest.Server, url string, age, life time.Duration) []byte {
+	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	issued := time.Now().Add(-age)
 	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, issued.Unix(), issued.Add(life).Unix())
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1", CertificateAuthorityData: ca}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: ca}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
@@ -149,5 +159,43 @@ func TestManyProblemsStayShort(t *testing.T) {
 	}
 	if want := "and 997 more"; !strings.HasSuffix(p.String(), want) || len(p.String()) > 1000 {
 		t.Errorf("%q, want it to end with %q", p, want)
+	}
+}
+
+// A newcomer is read with the swapped credential at first and with one of our own a moment later, which its Cluster
+// object then names: that is one connection, whose watches go on.
+func TestAnotherTokenKeepsTheConnection(t *testing.T) {
+	tokens := make(chan string, 3)
+	var conns atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tokens <- r.Header.Get("Authorization")
+		fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":%q}}`, idB)
+	}))
+	server.EnableHTTP2 = true
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	s := &session{clusterID: idA, statuses: newLoop[string]("", nil, nil), offers: newLoop[string]("", nil, nil), meter: newRequestMeter()}
+	s.peers = newPeers(s)
+	link := newPeerLink(s, idB)
+	defer link.drop()
+	pasted, issued := kubeconfigOf(t, server, server.URL, time.Minute, time.Hour), kubeconfigOf(t, server, server.URL, 0, time.Hour)
+	if err := link.connect(t.Context(), linkInputs{secret: v1alpha1.NamespacedName{Name: "pasted"}}, pasted); err != nil {
+		t.Fatal(err)
+	}
+	source := link.source
+	if err := link.connect(t.Context(), linkInputs{}, issued); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := <-tokens, <-tokens; link.source != source || conns.Load() != 1 || first == second {
+		t.Errorf("the same source: %t, connections: %d, the same token: %t", link.source == source, conns.Load(), first == second)
+	}
+	elsewhere := linkInputs{endpoints: []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)}}}
+	if err := link.connect(t.Context(), elsewhere, issued); err == nil || link.source != source {
+		t.Errorf("at a name that its certificate does not have: %v", err)
 	}
 }

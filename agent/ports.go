@@ -37,8 +37,7 @@ type peerSource struct {
 	session *session
 	id      string
 	client  *kube.Client
-	host    string
-	ca      []byte
+	target  target
 	token   *token // nil when the credential is a certificate
 
 	// What its watches said since runPeer proved the connection last.
