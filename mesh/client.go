@@ -105,30 +105,18 @@ func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(
 	var other peer.Peer
 	stream, err := channel.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+rpcService+"/"+rpcPull, grpc.Peer(&other))
 	if err == nil {
-		err = exchange(stream, digest, each, abort)
+		err = errors.Join(stream.SendMsg(digest), stream.CloseSend())
 	}
-	if errors.Is(context.Cause(ctx), errStalled) {
-		hangUp(other)
-		err = errStalled
+	if err == nil {
+		err = receive(stream, each, abort)
+	}
+	if errors.Is(err, errStalled) {
+		hangUp(other, pullPatience)
 	}
 	if err != nil {
 		return fmt.Errorf("pull from %s: %w", id, err)
 	}
 	return nil
-}
-
-// exchange sends the digest and receives the delta.
-func exchange(stream grpc.ClientStream, digest []byte, each func(msg []byte) verdict, abort context.CancelCauseFunc) error {
-	patience := time.AfterFunc(pullPatience, func() { abort(errStalled) })
-	err := stream.SendMsg(digest)
-	patience.Stop()
-	if err != nil && !errors.Is(err, io.EOF) { // of io.EOF, receiving tells the cause
-		return err
-	}
-	if err := stream.CloseSend(); err != nil {
-		return err
-	}
-	return receive(stream, each, abort)
 }
 
 // receive takes a delta as long as it is worth the place among the pulls.
@@ -141,10 +129,12 @@ func receive(stream grpc.ClientStream, each func(msg []byte) verdict, abort cont
 		var msg []byte
 		patience := time.AfterFunc(pullPatience, func() { abort(errStalled) })
 		err := stream.RecvMsg(&msg)
-		patience.Stop()
+		stalled := !patience.Stop()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case err != nil && stalled:
+			return errStalled
 		case err != nil:
 			return err
 		}
@@ -195,18 +185,20 @@ func (c *clients) tell(ctx context.Context, id string, msg []byte) error {
 // call has one request and one answer.
 func call(ctx context.Context, channel *grpc.ClientConn, method string, request []byte, answer *[]byte, limit int) error {
 	var other peer.Peer
+	began := time.Now()
 	err := channel.Invoke(ctx, "/"+rpcService+"/"+method, request, answer, grpc.MaxCallRecvMsgSize(limit), grpc.Peer(&other))
 	if status.Code(err) == codes.DeadlineExceeded {
-		hangUp(other)
+		hangUp(other, time.Since(began))
 	}
 	return err
 }
 
-// hangUp closes the connection of a call that got no answer in time: its other end may be gone, and the next call is to
-// find that out by dialling. gRPC's keepalive would, too, but it goes by the clock on the wall and takes a step of it
-// for silence.
-func hangUp(other peer.Peer) {
-	if info, ok := other.AuthInfo.(peerInfo); ok {
+// hangUp closes the connection of a call that got no answer in time, if nothing else came over it for so long either:
+// its other end is gone, and the next call is to find that out by dialling. One that is merely slow would have
+// acknowledged the request. gRPC's keepalive does the like, but goes by the clock on the wall, and takes a step of it for
+// silence.
+func hangUp(other peer.Peer, silence time.Duration) {
+	if info, ok := other.AuthInfo.(peerInfo); ok && info.conn.silent() >= silence {
 		_ = info.conn.Close()
 	}
 }

@@ -394,5 +394,6 @@ func mustMetrics(t *testing.T) *metrics {
 // peerContext is the context of a call that the named member makes.
 func peerContext(id string) context.Context {
 	c, _ := net.Pipe()
-	return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: authInfo(id, c)})
+	_, info := newRPCConn(id, c)
+	return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: info})
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -43,6 +44,10 @@ const (
 	rpcTimeout = 2 * time.Minute
 	// rpcIdle closes connections that no call uses.
 	rpcIdle = time.Minute
+	// rpcConnAge is when a connection is given back that calls do use. One whose peer holds on to it, as by never taking
+	// the end of an answer, ends after rpcConnLife.
+	rpcConnAge  = 10 * time.Minute
+	rpcConnLife = 15 * time.Minute
 )
 
 // rawCodec passes byte slices through.
@@ -71,7 +76,7 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 type peerInfo struct {
 	credentials.CommonAuthInfo
 	clusterID string
-	conn      net.Conn
+	conn      *rpcConn
 }
 
 func (peerInfo) AuthType() string { return "roster" }
@@ -80,8 +85,8 @@ func (peerInfo) AuthType() string { return "roster" }
 type peerCredentials struct{}
 
 func (peerCredentials) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	c = rpcConn{c}
-	return c, authInfo("", c), nil
+	conn, info := newRPCConn("", c)
+	return conn, info, nil
 }
 
 func (peerCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -89,14 +94,36 @@ func (peerCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthIn
 	if !ok {
 		return nil, nil, ErrUnpinned
 	}
-	c = rpcConn{c}
-	return c, authInfo(accepted.peer, c), nil
+	conn, info := newRPCConn(accepted.peer, c)
+	conn.end = time.AfterFunc(rpcConnLife, func() { _ = c.Close() })
+	return conn, info, nil
 }
 
 // rpcConn ends when its other end does not take what is written.
-type rpcConn struct{ net.Conn }
+type rpcConn struct {
+	net.Conn
+	opened time.Time
+	heard  atomic.Int64 // when something came last, as a time since opened
+	end    *time.Timer  // when it was accepted
+}
 
-func (c rpcConn) Write(b []byte) (int, error) {
+func newRPCConn(id string, c net.Conn) (*rpcConn, peerInfo) {
+	conn := &rpcConn{Conn: c, opened: time.Now()}
+	return conn, peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id, conn}
+}
+
+// silent is since when nothing came.
+func (c *rpcConn) silent() time.Duration { return time.Since(c.opened) - time.Duration(c.heard.Load()) }
+
+func (c *rpcConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.heard.Store(int64(time.Since(c.opened)))
+	}
+	return n, err
+}
+
+func (c *rpcConn) Write(b []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	n, err := c.Conn.Write(b)
 	if err != nil {
@@ -105,8 +132,11 @@ func (c rpcConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func authInfo(id string, c net.Conn) peerInfo {
-	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id, c}
+func (c *rpcConn) Close() error {
+	if c.end != nil {
+		c.end.Stop()
+	}
+	return c.Conn.Close()
 }
 
 func (peerCredentials) Info() credentials.ProtocolInfo {
@@ -147,7 +177,10 @@ func (s *server) grpc() *grpc.Server {
 		grpc.MaxConcurrentStreams(2*maxPeerCalls),
 		grpc.MaxHeaderListSize(8<<10),
 		grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 2 * rpcIdle, Time: math.MaxInt64}), // hangUp says why
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: 2 * rpcIdle, MaxConnectionAge: rpcConnAge, MaxConnectionAgeGrace: rpcTimeout,
+			Time: math.MaxInt64, // hangUp says why not
+		}),
 	)
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rpcService,

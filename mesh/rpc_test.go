@@ -5,12 +5,14 @@ package mesh
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -164,6 +166,51 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
+// TestSlowAnswersKeepTheConnection: a call that takes too long takes no other call with it.
+func TestSlowAnswersKeepTheConnection(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b", func(o *Options) {
+			o.Credential = func(ctx context.Context, _ string) ([]byte, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		dials := 0
+		c := &clients{channels: map[string]*grpc.ClientConn{}, dial: func(ctx context.Context, id, protocol string) (net.Conn, error) {
+			dials++
+			return a.clients.dial(ctx, id, protocol)
+		}}
+		defer c.close()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if _, err := c.credential(ctx, "b"); status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("a credential that takes for ever: %v", err)
+			}
+			cancel()
+		}
+		if dials != 1 {
+			t.Errorf("dialled %d times", dials)
+		}
+	})
+}
+
+// TestConnectionsAreGivenBack: no peer keeps one for longer than rpcConnLife, whatever it does.
+func TestConnectionsAreGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		accepted := &peerConn{Conn: ours, peer: "a", port: &port{conns: map[*peerConn]struct{}{}, peers: map[string]int{}}}
+		if _, _, err := (peerCredentials{}).ServerHandshake(accepted); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(began) != rpcConnLife {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
 // deafConn hears nothing from some byte on, and takes nothing off the line.
 type deafConn struct {
 	net.Conn
@@ -207,7 +254,13 @@ func TestDeafPeerLosesItsConnection(t *testing.T) {
 		held := func() int {
 			b.port.mu.Lock()
 			defer b.port.mu.Unlock()
-			return b.port.peers["a"]
+			n := 0
+			for c := range b.port.conns {
+				if conn, ok := c.Conn.(*tls.Conn); ok && c.peer == "a" && conn.ConnectionState().NegotiatedProtocol == protocolRPC {
+					n++
+				}
+			}
+			return n
 		}
 		before := held()
 		const wide = 64 << 20 // so that only the line holds b back
