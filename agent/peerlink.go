@@ -13,7 +13,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -110,7 +109,8 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 		return untilWoken, nil
 	}
 	issued := s.peers.look(l.id).issued
-	if left := l.clock.renewIn(l.kubeconfig); l.source != nil && reflect.DeepEqual(in, l.used) && issued && left > 0 && !l.source.troubled.Load() {
+	if left := l.clock.renewIn(l.kubeconfig); issued && left > 0 && l.leads(in) && !l.source.troubled.Load() {
+		l.used = in
 		return max(left, leastLife), nil
 	}
 	kubeconfig, issued, err := l.credential(ctx, in)
@@ -136,6 +136,15 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 		return max(left, leastLife), nil
 	}
 	return l.pause(mendMost), nil // to ask its agent for a credential of our own, or a newer one
+}
+
+// leads says that the inputs lead to where the source is, whatever the reason why they are others.
+func (l *peerLink) leads(in linkInputs) bool {
+	if l.source == nil || reflect.DeepEqual(in, l.used) {
+		return l.source != nil
+	}
+	config, err := kube.PeerConfig(l.kubeconfig, in.endpoints, l.session.options.NetworkName)
+	return err == nil && reflect.DeepEqual(targetOf(config), l.source.target)
 }
 
 // failed reports why there is no access, and returns when to try again. A peer that merely does not answer
@@ -312,18 +321,6 @@ func (l *peerLink) pasted(ctx context.Context, in linkInputs) ([]byte, error) {
 		return nil, &accessError{accessInvalid, fmt.Errorf("the pasted Secret %s: %w: paste a fresh one", name, kube.ErrUnauthorized)}
 	}
 	return kubeconfig, nil
-}
-
-// target is what a connection is made of, but for the value of its token.
-type target struct {
-	host       string
-	tls        rest.TLSClientConfig
-	compresses bool
-	token      bool
-}
-
-func targetOf(c *rest.Config) target {
-	return target{c.Host, c.TLSClientConfig, !c.DisableCompression, c.BearerToken != ""}
 }
 
 // connect proves that the peer's API server answers. When nothing but the token changed, it is replaced

@@ -195,6 +195,9 @@ func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 		t.Errorf("the same source: %t, connections: %d, the same token: %t", link.source == source, conns.Load(), first == second)
 	}
 	elsewhere := linkInputs{endpoints: []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)}}}
+	if !link.leads(linkInputs{secret: v1alpha1.NamespacedName{Name: "issued"}}) || link.leads(elsewhere) {
+		t.Error("only where the peer answers makes it another connection")
+	}
 	if err := link.connect(t.Context(), elsewhere, issued); err == nil || link.source != source {
 		t.Errorf("at a name that its certificate does not have: %v", err)
 	}

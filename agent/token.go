@@ -10,6 +10,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// target is what a connection is made of, but for the value of its token.
+type target struct {
+	host       string
+	tls        rest.TLSClientConfig
+	compresses bool
+	token      bool
+}
+
+func targetOf(c *rest.Config) target {
+	return target{c.Host, c.TLSClientConfig, !c.DisableCompression, c.BearerToken != ""}
+}
+
 // token is the bearer token of a connection. It can be replaced while watches are open, so that renewing a
 // credential starts no list over.
 type token struct{ value atomic.Pointer[string] }
