@@ -108,8 +108,9 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 		l.drop()
 		return untilWoken, nil
 	}
-	issued := s.peers.look(l.id).issued
-	if left := l.clock.renewIn(l.kubeconfig); issued && left > 0 && l.leads(in) && !l.source.troubled.Load() {
+	known := s.peers.look(l.id)
+	proven := known.issued && known.state.access == accessReady // and not another place meanwhile, in vain
+	if left := l.clock.renewIn(l.kubeconfig); proven && left > 0 && l.leads(in) && !l.source.troubled.Load() {
 		l.used = in
 		return max(left, leastLife), nil
 	}
@@ -117,7 +118,7 @@ func (l *peerLink) refresh(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := l.connect(ctx, in, kubeconfig); err != nil {
+	if err := l.connect(ctx, in, kubeconfig, issued); err != nil {
 		if errors.Is(err, kube.ErrUnauthorized) {
 			l.reject(kubeconfig)
 		}
@@ -325,15 +326,15 @@ func (l *peerLink) pasted(ctx context.Context, in linkInputs) ([]byte, error) {
 
 // connect proves that the peer's API server answers. When nothing but the token changed, it is replaced
 // under the watches that are open: so it is for each newcomer, which is read with the swapped credential at first and
-// with its own a moment later.
-func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte) error {
+// with one of our own a moment later. Another one that somebody pasted is tried beside what there is.
+func (l *peerLink) connect(ctx context.Context, in linkInputs, kubeconfig []byte, issued bool) error {
 	s := l.session
 	config, err := kube.PeerConfig(kubeconfig, in.endpoints, s.options.NetworkName)
 	if err != nil {
 		return &accessError{accessInvalid, err}
 	}
 	to := targetOf(config)
-	if l.source != nil && reflect.DeepEqual(to, l.source.target) {
+	if l.source != nil && reflect.DeepEqual(to, l.source.target) && (issued || reflect.DeepEqual(in, l.used)) {
 		if to.token {
 			l.source.token.replace(config.BearerToken)
 		}

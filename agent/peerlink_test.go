@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -184,21 +185,55 @@ func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 	link := newPeerLink(s, idB)
 	defer link.drop()
 	pasted, issued := kubeconfigOf(t, server, server.URL, time.Minute, time.Hour), kubeconfigOf(t, server, server.URL, 0, time.Hour)
-	if err := link.connect(t.Context(), linkInputs{secret: v1alpha1.NamespacedName{Name: "pasted"}}, pasted); err != nil {
+	if err := link.connect(t.Context(), linkInputs{secret: v1alpha1.NamespacedName{Name: "pasted"}}, pasted, false); err != nil {
 		t.Fatal(err)
 	}
 	source := link.source
-	if err := link.connect(t.Context(), linkInputs{}, issued); err != nil {
+	if err := link.connect(t.Context(), linkInputs{}, issued, true); err != nil {
 		t.Fatal(err)
 	}
 	if first, second := <-tokens, <-tokens; link.source != source || conns.Load() != 1 || first == second {
 		t.Errorf("the same source: %t, connections: %d, the same token: %t", link.source == source, conns.Load(), first == second)
 	}
+	if err := link.connect(t.Context(), linkInputs{secret: v1alpha1.NamespacedName{Name: "another"}}, pasted, false); err != nil || link.source == source {
+		t.Errorf("what somebody pasted takes the place of what there is before it is proven: %v", err)
+	}
+	source, link.kubeconfig = link.source, issued
 	elsewhere := linkInputs{endpoints: []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)}}}
 	if !link.leads(linkInputs{secret: v1alpha1.NamespacedName{Name: "issued"}}) || link.leads(elsewhere) {
 		t.Error("only where the peer answers makes it another connection")
 	}
-	if err := link.connect(t.Context(), elsewhere, issued); err == nil || link.source != source {
+	if err := link.connect(t.Context(), elsewhere, issued, true); err == nil || link.source != source {
 		t.Errorf("at a name that its certificate does not have: %v", err)
+	}
+}
+
+// The peer is said to be elsewhere, where nobody answers, and then back where the connection leads all the time: that is
+// looked at, or what is shown of the peer would stay as it was.
+func TestTheWayBackIsLookedAt(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":%q}}`, idB)
+	}))
+	defer server.Close()
+	s, _ := grouped(t)
+	s.meter = newRequestMeter()
+	if err := s.private.recordCredential(t.Context(), idB, kubeconfigOf(t, server, server.URL, 0, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	link := newPeerLink(s, idB)
+	defer link.drop()
+	for i, at := range []string{server.URL, "https://127.0.0.1:1", server.URL} {
+		c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+		c.Spec.ClusterID, c.Spec.KubernetesAPIEndpoints = idB, []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: at}}
+		if err := s.registry.clusterIndex.Add(c); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := link.refresh(t.Context()); err != nil {
+			link.failed(err)
+		}
+		want := []access{accessReady, accessUnreachable, accessReady}[i]
+		if got := s.peers.look(idB).state.access; got != want {
+			t.Errorf("at %s it is %s, want %s", at, got, want)
+		}
 	}
 }

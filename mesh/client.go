@@ -105,9 +105,10 @@ func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(
 	var other peer.Peer
 	stream, err := channel.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+rpcService+"/"+rpcPull, grpc.Peer(&other))
 	if err == nil {
-		err = errors.Join(stream.SendMsg(digest), stream.CloseSend())
+		err = stream.SendMsg(digest)
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, io.EOF) { // receiving says why it has ended
+		_ = stream.CloseSend() // which always returns nil
 		err = receive(stream, each, abort)
 	}
 	if errors.Is(err, errStalled) {
@@ -194,9 +195,9 @@ func call(ctx context.Context, channel *grpc.ClientConn, method string, request 
 }
 
 // hangUp closes the connection of a call that got no answer in time, if nothing else came over it for so long either:
-// its other end is gone, and the next call is to find that out by dialling. One that is merely slow would have
-// acknowledged the request. gRPC's keepalive does the like, but goes by the clock on the wall, and takes a step of it for
-// silence.
+// its other end may be gone, and the next call is to find that out by dialling. One that is merely slow acknowledges the
+// request, as a rule: gRPC pings who sends data to measure the way. Its keepalive would do what hangUp does, but goes by
+// the clock on the wall, and takes a step of it for silence.
 func hangUp(other peer.Peer, silence time.Duration) {
 	if info, ok := other.AuthInfo.(peerInfo); ok && info.conn.silent() >= silence {
 		_ = info.conn.Close()

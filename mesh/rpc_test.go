@@ -177,6 +177,7 @@ func TestSlowAnswersKeepTheConnection(t *testing.T) {
 		})
 		g.swap(a, b)
 		await(t, time.Minute, "they meet", formed(a, b))
+		await(t, time.Minute, "and are equal", equal(a, b)) // there are no pulls beside it
 		dials := 0
 		c := &clients{channels: map[string]*grpc.ClientConn{}, dial: func(ctx context.Context, id, protocol string) (net.Conn, error) {
 			dials++
