@@ -312,7 +312,8 @@ spec:
 			return err
 		}
 		status := fmt.Sprint(u.Object["status"])
-		if !strings.Contains(status, "ConfigMap") || !strings.Contains(status, v1alpha1.LabelControllerAggregated) {
+		// The kind's name when the watch is refused, and the resource's once a review told which right is missing.
+		if !strings.Contains(strings.ToLower(status), "configmap") || !strings.Contains(status, v1alpha1.LabelControllerAggregated) {
 			return fmt.Errorf("status %s", status)
 		}
 		return nil
