@@ -90,20 +90,36 @@ func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
 
 // localCondition is about the local API server.
 func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
-	for _, w := range e.locals {
-		if w.err == nil || !slices.Contains(r.kinds, w.scope.GVK.GroupKind()) {
+	for _, s := range r.targets {
+		err := e.localTrouble(s)
+		if err == nil {
 			continue
 		}
-		switch e.classify(w.err) {
+		switch e.classify(err) {
 		case classForbidden:
-			return no(ReasonMissingPermission, e.permissionText(r, w.scope.GVK)), true
+			return no(ReasonMissingPermission, e.permissionText(r, s.GVK)), true
 		case classKindUnknown:
-			return no(ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", w.scope.GVK)), true
+			return no(ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", s.GVK)), true
 		case classUnreachable, classRestored, classOther:
 		}
-		return no(ReasonLocalUnreachable, "the copies here cannot be watched: "+w.err.Error()), true
+		return no(ReasonLocalUnreachable, "the copies here cannot be watched: "+err.Error()), true
 	}
 	return metav1.Condition{}, false
+}
+
+// localTrouble is why the copies in a scope of a rule cannot be watched, nil where they can. Watches of other scopes of
+// the kind say nothing about it: one that no rule wants any more stays open until what is in it is known. mu is held.
+func (e *Engine) localTrouble(s Scope) (err error) {
+	for _, namespace := range [...]string{s.Namespace, ""} {
+		switch w := e.locals[copyScope(s.GVK, namespace)]; {
+		case w == nil:
+		case w.err == nil:
+			return nil
+		default:
+			err = w.err
+		}
+	}
+	return err
 }
 
 // permissionText is about rights that an API server says are missing here; what exactly, a review tells.

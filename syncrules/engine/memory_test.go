@@ -38,6 +38,7 @@ type server struct {
 	statuses   map[string]bool // kinds whose status is a subresource
 	admit      func(obj *unstructured.Unstructured) error
 	unserved   map[string]bool // kinds that do not exist
+	closed     map[string]bool // namespaces in which nothing may be watched
 }
 
 type serverWatch struct {
@@ -188,6 +189,8 @@ func (s *server) Watch(ctx context.Context, scope Scope, keep func(*unstructured
 	switch err := s.down; {
 	case err != nil:
 		w.events <- func() { sink.Health(err) }
+	case s.closed[scope.Namespace]:
+		w.events <- func() { sink.Health(ErrForbidden) }
 	case s.unserved[scope.GVK.Kind]:
 		w.events <- func() { sink.Health(ErrKindUnknown) }
 	default:

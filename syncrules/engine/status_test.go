@@ -199,6 +199,26 @@ func inReviewedWorld(t *testing.T, f func(w *world, r *reviewer)) {
 	})
 }
 
+// A rule that may not watch its copies in one namespace says nothing about another one of the kind, also not after it is
+// gone, while what it may have left there is not known.
+func TestARefusedNamespaceIsThatOfItsRule(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.closed = map[string]bool{"default": true}
+		w.local.addNamespace("late")
+		w.setRule(testRule("refused"))
+		r, obj := lateRule(false)
+		w.setRule(r)
+		w.peers[a].put(obj)
+		w.settle()
+		w.wantValue(serverKey(obj), "1")
+		w.wantReady("refused", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.e.DeleteRule("refused")
+		w.restart(func() {})
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
 // What the agent lacks is named before there is anything to copy, in words that can be pasted, and asked about
 // with back-off until it is granted.
 func TestMissingRightsAreNamedBeforehand(t *testing.T) {
