@@ -286,6 +286,11 @@ func (l Lack) same(o Lack) bool {
 	return l.Resource == o.Resource && slices.Equal(l.Verbs, o.Verbs) && slices.Equal(l.Namespaces, o.Namespaces)
 }
 
+// concerns says that something is missing in the scope, and not only where other rules make copies.
+func (l Lack) concerns(s Scope) bool {
+	return len(l.Namespaces) == 0 || slices.ContainsFunc(l.Namespaces, s.covers)
+}
+
 func (l Lack) where() string {
 	if len(l.Namespaces) == 0 {
 		return ""
@@ -312,22 +317,17 @@ func (l Lack) grant(name, label string, verbs []string) string {
 // is known. mu is held.
 func (e *Engine) lacksHere(r *rule) string {
 	seen := map[schema.GroupVersionKind]bool{}
-	kinds := []schema.GroupVersionKind{}
-	if r.compiled != nil {
-		for _, s := range r.targets {
-			kinds = append(kinds, s.GVK)
-		}
-		if r.compiled.CreatesNamespace() && r.tally.reasons[ReasonMissingPermission] > 0 {
-			kinds = append(kinds, namespaceKind())
-		}
+	scopes := slices.Clip(r.targets)
+	if r.compiled != nil && r.compiled.CreatesNamespace() && r.tally.reasons[ReasonMissingPermission] > 0 {
+		scopes = append(scopes, Scope{GVK: namespaceKind()})
 	}
 	var texts []string
-	for _, gvk := range kinds {
-		v := e.reviews[reviewKey{gvk: gvk}]
-		if seen[gvk] || v == nil || len(v.lack.Verbs) == 0 {
+	for _, s := range scopes {
+		v := e.reviews[reviewKey{gvk: s.GVK}]
+		if seen[s.GVK] || v == nil || len(v.lack.Verbs) == 0 || !v.lack.concerns(s) {
 			continue
 		}
-		seen[gvk] = true
+		seen[s.GVK] = true
 		texts = append(texts, fmt.Sprintf("the agent may not %s %s%s here; grant it with: %s", strings.Join(v.lack.Verbs, ", "),
 			v.lack.Resource, v.lack.where(), v.lack.grant("write", v1alpha1.LabelControllerAggregated, v.verbs)))
 	}

@@ -219,6 +219,26 @@ func TestARefusedNamespaceIsThatOfItsRule(t *testing.T) {
 	})
 }
 
+// The same for what a review tells.
+func TestALackConcernsTheRulesOfItsNamespaces(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.kill()
+		w.options = func(o *Options) {
+			o.Review = func(context.Context, string, schema.GroupVersionKind, []string, []string) (Lack, error) {
+				return Lack{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: []string{"create"}, Namespaces: []string{"default"}}, nil
+			}
+		}
+		w.start()
+		w.local.addNamespace("late")
+		w.setRule(testRule("lacking"))
+		r, _ := lateRule(false)
+		w.setRule(r)
+		w.settle()
+		w.wantReady("lacking", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
 // What the agent lacks is named before there is anything to copy, in words that can be pasted, and asked about
 // with back-off until it is granted.
 func TestMissingRightsAreNamedBeforehand(t *testing.T) {
