@@ -114,12 +114,16 @@ func (r *Replica) say(msgs [][]byte) [][]byte {
 	if r.log == nil {
 		return msgs
 	}
-	for _, msg := range msgs {
-		r.log.Append(appendBytes(nil, opMessage, msg))
+	if len(msgs) == 0 {
+		return nil
 	}
-	if note := r.note(); len(msgs) > 0 && len(note) <= maxNote && !bytes.Equal(note, r.noted) {
+	// The note comes first, or an end between two commits would leave what was told without it.
+	if note := r.note(); len(note) <= maxNote && !bytes.Equal(note, r.noted) {
 		r.noted = note
 		r.log.Append(appendBytes(nil, opNote, note))
+	}
+	for _, msg := range msgs {
+		r.log.Append(appendBytes(nil, opMessage, msg))
 	}
 	return nil
 }

@@ -105,6 +105,31 @@ func TestSnapshotIsTheState(t *testing.T) {
 	})
 }
 
+// TestNoteIsThereBeforeAnythingIsTold: wherever a process ends, the note of what it has told is on its disk.
+func TestNoteIsThereBeforeAnythingIsTold(t *testing.T) {
+	told, noted := 0, ""
+	o := Options{
+		Self: "z", PrivateKey: testKey("z"), Keyring: newRing(),
+		Note: func() []byte { return []byte(noted) }, Broadcast: func(...[]byte) { told++ },
+	}
+	r := restored(t, o, nil, nil)
+	log := &memoryLog{replica: r}
+	if err := r.Open(1, log); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		noted = fmt.Sprint("how far it was ", i)
+		publish(t, r, rule("p"), Live, noted)
+		for before := told; told == before; {
+			log.commit(t, 1)
+		}
+		if is := string(restored(t, o, nil, log.durable).Note()); is != noted {
+			t.Errorf("told of %q with the note %q", noted, is)
+		}
+		log.commit(t, len(log.queue))
+	}
+}
+
 // TestReplayIsTheState: what was merged and is durable comes back, wherever a snapshot cuts the log.
 func TestReplayIsTheState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
