@@ -18,7 +18,7 @@ const (
 	maxQueueBytes  = 2 << 20
 	// writeTimeout ends a connection whose peer does not read.
 	writeTimeout = 10 * time.Second
-	// idlePing keeps a connection alive; missing three of them ends it, which
+	// idlePing keeps a silent connection alive; missing three of them ends it, which
 	// is how a path that lost its state (a NAT, a dead host) is noticed.
 	idlePing    = 15 * time.Second
 	readTimeout = 3 * idlePing
@@ -252,13 +252,15 @@ func (p *packets) write(l *line, c *packetConn) {
 	idle := time.NewTicker(idlePing)
 	defer idle.Stop()
 	var batch []byte
+	silent := true // since the last tick
 	for {
 		select {
 		case <-c.wake:
 		case <-idle.C:
-			if !p.tick(l, c) {
+			if !p.tick(l, c, silent) {
 				return
 			}
+			silent = true
 			continue
 		case <-c.done:
 			return
@@ -266,7 +268,7 @@ func (p *packets) write(l *line, c *packetConn) {
 		for {
 			var lossy bool
 			if batch, lossy = l.take(c, batch[:0]); len(batch) > 0 {
-				if !flush(c, batch) {
+				if silent = false; !flush(c, batch) {
 					l.lose()
 					return
 				}
@@ -289,15 +291,17 @@ func flush(c net.Conn, b []byte) bool {
 	return err == nil
 }
 
-// tick keeps the current connection alive, unless it is one that we dialled
-// and nobody needs any more. The others end when their peer's patience does.
-func (p *packets) tick(l *line, c *packetConn) (keep bool) {
+// tick keeps the current connection alive when it was silent, unless it is one that
+// we dialled and nobody needs any more. The others end when their peer's patience does.
+func (p *packets) tick(l *line, c *packetConn, silent bool) (keep bool) {
 	l.mu.Lock()
 	current, unused := l.current == c, time.Since(l.used) > idleClose
 	l.mu.Unlock()
 	switch {
 	case !current:
 		return true
+	case !silent:
+		return true // its peer heard us less than two of them ago, and waits for three
 	case c.dialled && unused && !p.warm(l.id):
 		return false
 	default:

@@ -36,8 +36,8 @@ func (m *Mesh) missing() []string {
 const announceInterval = 5 * time.Second
 
 // watch follows the members' states until the context ends. Joins and deaths
-// wake it; suspicion has no event, so it also looks by itself: a copy of the
-// member list in memory, every two seconds in groups of up to two hundred.
+// wake it; suspicion has no event, so it also looks by itself, when it is awake
+// to announce: a copy of the member list in memory.
 func (m *Mesh) watch(ctx context.Context) {
 	pins, stop := m.options.Trust.watch()
 	defer stop()
@@ -52,7 +52,6 @@ func (m *Mesh) watch(ctx context.Context) {
 			return
 		case <-announce.C:
 			m.spreader.announceAll(m.roll.present())
-			continue
 		case <-timer.C:
 		case <-pins:
 			m.dismiss()
@@ -64,9 +63,7 @@ func (m *Mesh) watch(ctx context.Context) {
 			continue
 		}
 		m.refresh(ctx)
-		members := time.Duration(m.members.Load())
-		next = time.Now().Add(members * time.Millisecond)
-		timer.Reset(max(2*time.Second, 10*time.Millisecond*members))
+		next = time.Now().Add(time.Duration(m.members.Load()) * time.Millisecond)
 	}
 }
 

@@ -12,7 +12,7 @@
 //   - roster: the real mesh with the real replica behind it, over its real TLS connections.
 //   - queue: hashicorp/memberlist as it comes, with its WAN profile, its TransmitLimitedQueue and its
 //     stock RetransmitMult, over bare packets. This is how most programs use memberlist.
-//   - quick: the same with the gossip interval that the mesh sets.
+//   - quick: the same with the gossip interval of memberlist's LAN profile.
 //
 // The bound is what no system can beat that sends to as many neighbours as the mesh does: the latency
 // times the depth of a full tree.

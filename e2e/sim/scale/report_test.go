@@ -43,7 +43,7 @@ sent in as much time before it, divided by the number of agents.
 - **roster** is the mesh over its real TLS connections; every handshake is counted.
 - **queue** is hashicorp/memberlist's own broadcast queue with its stock retransmit factor (4) and WAN profile (every
   500 ms to 4 members), over bare packets without encryption.
-- **quick** is the same with the gossip interval of 200 ms that the mesh sets.
+- **quick** is the same with the gossip interval of memberlist's LAN profile, 200 ms.
   The queue sends each message a fixed number of times to members chosen at random, so now and then one is missed, and
   hears of it in a later full exchange; such a run counts as the whole pause of %v.
 - **bound** is the latency times the depth of a full tree with as many branches as the mesh has neighbours.

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -130,7 +131,7 @@ func TestMeasure(t *testing.T) {
 	case "queue":
 		r = measureStock(t, n, *changes, 0)
 	case "quick":
-		r = measureStock(t, n, *changes, 200*time.Millisecond)
+		r = measureStock(t, n, *changes, memberlist.DefaultLANConfig().GossipInterval)
 	default:
 		t.Fatalf("-system: %q is none of %s", *system, strings.Join(systems(), ", "))
 	}
