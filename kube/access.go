@@ -69,29 +69,33 @@ func (c *Client) denied(ctx context.Context, right Attributes) (string, error) {
 }
 
 // Lack returns what RBAC calls a kind, which of the verbs the client lacks on it, and in which of the namespaces;
-// no namespaces means all of them. Who may do something in all namespaces is not asked about each.
+// no namespaces means all of them. Of several, who may do something in all namespaces is not asked about each.
 // ErrKindUnknown when the kind is not served.
 func (c *Client) Lack(ctx context.Context, gvk schema.GroupVersionKind, namespaces, verbs []string) (resource schema.GroupResource, missing, in []string, err error) {
 	res, err := c.kinds.find(ctx, gvk)
 	if err != nil {
 		return resource, nil, nil, err
 	}
+	if !res.namespaced {
+		namespaces = nil
+	}
 	for _, verb := range verbs {
-		everywhere, err := c.may(ctx, res, verb, "")
-		if err != nil {
-			return resource, nil, nil, err
+		var allowed bool
+		if len(namespaces) != 1 {
+			if allowed, err = c.may(ctx, res, verb, ""); err != nil {
+				return resource, nil, nil, err
+			}
 		}
-		lacks := !everywhere
-		if lacks && res.namespaced && len(namespaces) > 0 {
-			lacks = false
-			for _, namespace := range namespaces {
-				allowed, err := c.may(ctx, res, verb, namespace)
-				if err != nil {
-					return resource, nil, nil, err
-				}
-				if lacks = lacks || !allowed; !allowed && !slices.Contains(in, namespace) {
-					in = append(in, namespace)
-				}
+		if allowed {
+			continue
+		}
+		lacks := len(namespaces) == 0
+		for _, namespace := range namespaces {
+			if allowed, err = c.may(ctx, res, verb, namespace); err != nil {
+				return resource, nil, nil, err
+			}
+			if lacks = lacks || !allowed; !allowed && !slices.Contains(in, namespace) {
+				in = append(in, namespace)
 			}
 		}
 		if lacks {

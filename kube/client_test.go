@@ -289,6 +289,10 @@ func TestIssueMakesTheAccountOnce(t *testing.T) {
 		if accounts != 1 || tokens != 2 {
 			t.Errorf("%d accounts, %d tokens", accounts, tokens)
 		}
+		accounts = 0 // somebody deleted it
+		if _, err := issuer.Issue(t.Context(), "peer", time.Hour); err != nil || accounts != 1 {
+			t.Errorf("%d accounts after it was deleted: %v", accounts, err)
+		}
 		namespace = false
 		if _, err := issuer.Issue(t.Context(), "peer", time.Hour); err == nil || !strings.Contains(err.Error(), "namespace ns-readers does not exist") {
 			t.Errorf("error %v", err)

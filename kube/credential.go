@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,13 +35,16 @@ type Issuer struct {
 	readers     string
 	server      Server
 	clusterName string
+
+	mu       sync.Mutex
+	accounts map[string]bool // those that are known to be there
 }
 
 // NewIssuer makes an issuer. namespace is the agent's own; accounts live in its -readers namespace.
 // server is where peers reach the local API server, and clusterName names the cluster, the user and
 // the context of the kubeconfigs.
 func NewIssuer(c *Client, namespace string, server Server, clusterName string) *Issuer {
-	return &Issuer{client: c, readers: v1alpha1.ReadersNamespace(namespace), server: server, clusterName: clusterName}
+	return &Issuer{client: c, readers: v1alpha1.ReadersNamespace(namespace), server: server, clusterName: clusterName, accounts: map[string]bool{}}
 }
 
 // Issue makes a token of ServiceAccount account, which it creates where it is missing, and wraps it
@@ -67,7 +71,8 @@ func (i *Issuer) Issue(ctx context.Context, account string, ttl time.Duration) (
 func (i *Issuer) Revoke(ctx context.Context, account string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := i.client.requests.Delete().AbsPath(i.accounts(), account).Do(ctx).Error()
+	i.know(account, false)
+	err := i.client.requests.Delete().AbsPath(i.path(), account).Do(ctx).Error()
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -80,8 +85,8 @@ type grant struct {
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp"`
 }
 
-// token asks for a token first and creates the account when that is what is missing, so that a
-// renewal is one request.
+// token makes a token of an account. The account is created when it is asked for the first time, and when somebody
+// deleted it: a newcomer costs two requests and a renewal one.
 func (i *Issuer) token(ctx context.Context, account string, ttl time.Duration) (*grant, error) {
 	request := map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
@@ -90,24 +95,46 @@ func (i *Issuer) token(ctx context.Context, account string, ttl time.Duration) (
 	var granted struct {
 		Status grant `json:"status"`
 	}
-	err := i.client.post(ctx, request, &granted, i.accounts(), account, "token")
+	if !i.knows(account) {
+		if err := i.createAccount(ctx, account); err != nil {
+			return nil, err
+		}
+	}
+	err := i.client.post(ctx, request, &granted, i.path(), account, "token")
 	if apierrors.IsNotFound(err) {
 		if err := i.createAccount(ctx, account); err != nil {
 			return nil, err
 		}
-		err = i.client.post(ctx, request, &granted, i.accounts(), account, "token")
+		err = i.client.post(ctx, request, &granted, i.path(), account, "token")
 	}
 	if err != nil {
 		return nil, classify(err)
 	}
+	i.know(account, true)
 	if granted.Status.Token == "" {
 		return nil, errors.New("the API server returned no token")
 	}
 	return &granted.Status, nil
 }
 
-// accounts is the path of the readers' ServiceAccounts.
-func (i *Issuer) accounts() string { return "/api/v1/namespaces/" + i.readers + "/serviceaccounts" }
+func (i *Issuer) knows(account string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.accounts[account]
+}
+
+func (i *Issuer) know(account string, there bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if there {
+		i.accounts[account] = true
+	} else {
+		delete(i.accounts, account)
+	}
+}
+
+// path is that of the readers' ServiceAccounts.
+func (i *Issuer) path() string { return "/api/v1/namespaces/" + i.readers + "/serviceaccounts" }
 
 func (i *Issuer) createAccount(ctx context.Context, account string) error {
 	var made metav1.PartialObjectMetadata
@@ -116,7 +143,7 @@ func (i *Issuer) createAccount(ctx context.Context, account string) error {
 		"metadata": map[string]any{"name": account, "labels": map[string]string{"app.kubernetes.io/managed-by": "roster"}},
 		// Nothing runs under it.
 		"automountServiceAccountToken": false,
-	}, &made, i.accounts())
+	}, &made, i.path())
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil
