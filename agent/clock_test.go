@@ -133,7 +133,7 @@ func TestACredentialIsUsedUntilItIsRefused(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.mesh.Close() })
 	kept := kubeconfig(t, 0, time.Hour)
-	if err := s.private.recordCredential(t.Context(), idB, kept); err != nil {
+	if err := keep(t, s, idB, kept); err != nil {
 		t.Fatal(err)
 	}
 	for _, off := range lies() {
@@ -149,6 +149,16 @@ func TestACredentialIsUsedUntilItIsRefused(t *testing.T) {
 			t.Errorf("what was refused is used again: %d bytes", len(got))
 		}
 	}
+}
+
+// keep records a credential that a peer issued.
+func keep(t *testing.T, s *session, id string, kubeconfig []byte) error {
+	t.Helper()
+	secret, err := s.private.credential(t.Context(), id)
+	if err != nil {
+		return err
+	}
+	return s.private.recordCredential(t.Context(), secret, kubeconfig)
 }
 
 // A start of the agent asks for no new credentials because the clock of its machine is wrong: the API server here was

@@ -17,7 +17,7 @@ import (
 
 // passingMost is for how long a state of a cluster that most likely will not last is not written. A cluster that joins
 // goes through five of them in this time, in every other cluster, and people want to know the last.
-const passingMost = 300 * time.Millisecond
+const passingMost = time.Second
 
 // passing remembers since when the status of Cluster objects is another than the one written, by name.
 type passing struct {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +47,7 @@ func (s *session) runPeer(ctx context.Context, id string) {
 		wait, err := link.refresh(ctx)
 		switch {
 		case errors.Is(err, errGone):
+			link.stored = nil
 			if link.drop(); s.peers.ended(id) {
 				return
 			}
@@ -71,8 +71,9 @@ type peerLink struct {
 	id          string
 	used, tried linkInputs
 	source      *peerSource
-	kubeconfig  []byte    // the credential that source uses
-	rejected    [2][]byte // the last ones that the API server did not accept
+	kubeconfig  []byte       // the credential that source uses
+	stored      *kube.Secret // with the one that was issued to us last; nil until it was read: nobody else writes it
+	rejected    [2][]byte    // the last ones that the API server did not accept
 	rejectedAt  time.Time
 	tries       int
 	forbidden   time.Time       // since when an API server that let us in before forbids it
@@ -224,10 +225,12 @@ func (s *session) confirmationOf(id string) string {
 // a new one from that agent over the mesh, else the swapped one.
 func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []byte, issued bool, err error) {
 	s := l.session
-	kept, err := s.private.credential(ctx, l.id)
-	if err != nil {
-		return nil, false, &accessError{accessPending, err}
+	if l.stored == nil {
+		if l.stored, err = s.private.credential(ctx, l.id); err != nil {
+			return nil, false, &accessError{accessPending, err}
+		}
 	}
+	kept := l.stored.Data[v1alpha1.SecretKubeconfigKey]
 	if l.source != nil && l.source.refused.Load() {
 		l.reject(l.kubeconfig)
 	}
@@ -290,7 +293,8 @@ func (l *peerLink) ask(ctx context.Context) ([]byte, error) {
 		return nil, &accessError{accessInvalid, fmt.Errorf("the credential that its agent issued: %w", err)}
 	}
 	l.clock.issued(issued)
-	if err := s.private.recordCredential(ctx, l.id, issued); err != nil {
+	if err := s.private.recordCredential(ctx, l.stored, issued); err != nil {
+		l.stored = nil
 		return nil, &accessError{accessPending, err}
 	}
 	return issued, nil
@@ -373,26 +377,4 @@ func (l *peerLink) drop() {
 		l.source.client.Close()
 	}
 	l.source, l.kubeconfig, l.used = nil, nil, linkInputs{}
-}
-
-// accessError says in which way access failed.
-type accessError struct {
-	access access
-	err    error
-}
-
-func (e *accessError) Error() string { return strings.TrimSpace(e.err.Error()) }
-func (e *accessError) Unwrap() error { return e.err }
-
-func accessOf(err error) access {
-	var a *accessError
-	switch {
-	case errors.As(err, &a):
-		return a.access
-	case errors.Is(err, kube.ErrWrongCluster):
-		return accessWrong
-	case errors.Is(err, kube.ErrUnauthorized), errors.Is(err, kube.ErrForbidden):
-		return accessInvalid
-	}
-	return accessUnreachable
 }

@@ -217,7 +217,7 @@ func TestTheWayBackIsLookedAt(t *testing.T) {
 	defer server.Close()
 	s, _ := grouped(t)
 	s.meter = newRequestMeter()
-	if err := s.private.recordCredential(t.Context(), idB, kubeconfigOf(t, server, server.URL, 0, time.Hour)); err != nil {
+	if err := keep(t, s, idB, kubeconfigOf(t, server, server.URL, 0, time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	link := newPeerLink(s, idB)

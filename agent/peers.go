@@ -5,10 +5,14 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/roster-mesh/roster/kube"
 )
 
 // access is how the agent fares with a peer's API server, for the status of that peer.
@@ -30,6 +34,28 @@ type accessState struct {
 	access  access
 	message string
 	since   time.Time
+}
+
+// accessError says in which way access failed.
+type accessError struct {
+	access access
+	err    error
+}
+
+func (e *accessError) Error() string { return strings.TrimSpace(e.err.Error()) }
+func (e *accessError) Unwrap() error { return e.err }
+
+func accessOf(err error) access {
+	var a *accessError
+	switch {
+	case errors.As(err, &a):
+		return a.access
+	case errors.Is(err, kube.ErrWrongCluster):
+		return accessWrong
+	case errors.Is(err, kube.ErrUnauthorized), errors.Is(err, kube.ErrForbidden):
+		return accessInvalid
+	}
+	return accessUnreachable
 }
 
 // peers runs one runPeer for every other cluster that the local API server lists, and remembers what the

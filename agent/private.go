@@ -250,25 +250,36 @@ func (p *private) recordPins(ctx context.Context, pins []mesh.Pin) error {
 	})
 }
 
-// recordCredential keeps the kubeconfig that a peer's agent issued to us.
-func (p *private) recordCredential(ctx context.Context, clusterID string, kubeconfig []byte) error {
-	return p.record(ctx, &kube.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: peerSecret + clusterID, Namespace: p.namespace, Labels: managedLabels()},
-		Type:       v1alpha1.SecretType,
-		Data:       map[string][]byte{v1alpha1.SecretKubeconfigKey: kubeconfig},
-	})
-}
-
-// credential returns the kubeconfig that was kept for a peer, or nil.
-func (p *private) credential(ctx context.Context, clusterID string) ([]byte, error) {
+// credential reads the Secret with the kubeconfig that was kept for a peer; one without a version is not there.
+func (p *private) credential(ctx context.Context, clusterID string) (*kube.Secret, error) {
 	secret, err := p.client.Secrets(p.namespace).Read(ctx, peerSecret+clusterID)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return &kube.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: peerSecret + clusterID, Namespace: p.namespace, Labels: managedLabels()},
+			Type:       v1alpha1.SecretType,
+		}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s/%s: %w", p.namespace, peerSecret+clusterID, err)
 	}
-	return secret.Data[v1alpha1.SecretKubeconfigKey], nil
+	secret.ManagedFields = nil
+	return secret, nil
+}
+
+// recordCredential keeps the kubeconfig that a peer's agent issued to us in kept, as credential read it, in one
+// request. After an error it is to be read again: another one may be there.
+func (p *private) recordCredential(ctx context.Context, kept *kube.Secret, kubeconfig []byte) error {
+	secrets, write := p.client.Secrets(p.namespace), kube.Objects[kube.Secret].Update
+	if kept.ResourceVersion == "" {
+		write = kube.Objects[kube.Secret].Create
+	}
+	kept.Data = map[string][]byte{v1alpha1.SecretKubeconfigKey: kubeconfig}
+	stored, err := write(secrets, ctx, kept)
+	if err != nil {
+		return fmt.Errorf("record Secret %s/%s: %w", kept.Namespace, kept.Name, err)
+	}
+	kept.ResourceVersion = stored.ResourceVersion
+	return nil
 }
 
 // record creates the Secret or replaces the data of the one that is there.

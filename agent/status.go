@@ -231,7 +231,7 @@ func (s *session) writeClusterStatus(ctx context.Context, id string) error {
 			s.passing.over(have.Name)
 			continue
 		}
-		if wait := s.passing.wait(have.Name, v.lasting() || synced(want), v.now); wait > 0 {
+		if wait := s.passing.wait(have.Name, v.lasting() || synced(want) && !synced(have.Status), v.now); wait > 0 {
 			s.statuses.addAfter(id, wait)
 			continue
 		}
