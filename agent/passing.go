@@ -40,11 +40,10 @@ func (p *passing) wait(name string, lasting bool, now time.Time) time.Duration {
 		p.since[name] = now
 		return passingMost
 	}
-	delete(p.since, name)
 	return 0
 }
 
-// over forgets an object whose status is what it should be.
+// over forgets an object whose status is what it should be, or was just written.
 func (p *passing) over(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,11 +25,14 @@ func TestPassing(t *testing.T) {
 	if wait := p.wait("a", false, at.Add(passingMost)); wait != 0 {
 		t.Errorf("a state that stayed waits %v", wait)
 	}
-	if wait := p.wait("a", false, at.Add(passingMost)); wait != passingMost {
-		t.Errorf("the next one waits %v, want %v", wait, passingMost)
+	if wait := p.wait("a", false, at.Add(passingMost)); wait != 0 {
+		t.Errorf("what could not be written waits %v again", wait)
 	}
 	if p.over("a"); len(p.since) != 0 {
 		t.Errorf("remembered: %v", p.since)
+	}
+	if wait := p.wait("a", false, at.Add(passingMost)); wait != passingMost {
+		t.Errorf("the next one waits %v, want %v", wait, passingMost)
 	}
 }
 

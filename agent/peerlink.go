@@ -72,7 +72,7 @@ type peerLink struct {
 	used, tried linkInputs
 	source      *peerSource
 	kubeconfig  []byte       // the credential that source uses
-	stored      *kube.Secret // with the one that was issued to us last; nil until it was read: nobody else writes it
+	stored      *kube.Secret // with the one that was issued to us last; nil when it is to be read
 	rejected    [2][]byte    // the last ones that the API server did not accept
 	rejectedAt  time.Time
 	tries       int
@@ -246,6 +246,9 @@ func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []
 	}
 	if fresh != nil {
 		return fresh, true, nil
+	}
+	if kept == nil {
+		l.stored = nil // somebody may bring back one that is good
 	}
 	if kept != nil && !l.clock.over(kept) {
 		return kept, true, nil

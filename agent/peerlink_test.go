@@ -6,6 +6,7 @@ package agent
 import (
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -235,5 +236,37 @@ func TestTheWayBackIsLookedAt(t *testing.T) {
 		if got := s.peers.look(idB).state.access; got != want {
 			t.Errorf("at %s it is %s, want %s", at, got, want)
 		}
+	}
+}
+
+// What a peer issued is kept, whoever wrote or deleted its Secret since that was read.
+func TestACredentialIsKeptWhateverBecameOfItsSecret(t *testing.T) {
+	s, _ := grouped(t)
+	kept, err := s.private.credential(t.Context(), idB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, meanwhile := range []func() error{
+		func() error { return nil },
+		func() error { return keep(t, s, idB, []byte("another")) },
+		func() error { return s.private.forgetPeer(t.Context(), idB) },
+		func() error {
+			return errors.Join(s.private.forgetPeer(t.Context(), idB), keep(t, s, idB, []byte("another")))
+		},
+	} {
+		if err := meanwhile(); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprint("ours ", i)
+		if err := s.private.recordCredential(t.Context(), kept, []byte(want)); err != nil {
+			t.Errorf("%s: %v", want, err)
+		}
+		if now, err := s.private.credential(t.Context(), idB); err != nil || string(now.Data[v1alpha1.SecretKubeconfigKey]) != want {
+			t.Errorf("kept is %s, want %s: %v", now.Data, want, err)
+		}
+	}
+	kept.ResourceVersion = "" // it was not there when it was read
+	if err := s.private.recordCredential(t.Context(), kept, []byte("last")); err != nil {
+		t.Error(err)
 	}
 }

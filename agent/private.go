@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -266,20 +267,35 @@ func (p *private) credential(ctx context.Context, clusterID string) (*kube.Secre
 	return secret, nil
 }
 
-// recordCredential keeps the kubeconfig that a peer's agent issued to us in kept, as credential read it, in one
-// request. After an error it is to be read again: another one may be there.
+// recordCredential keeps the kubeconfig that a peer's agent issued to us in kept, which credential has read, in one
+// request where nobody wrote or deleted it since. After an error it is to be read again.
 func (p *private) recordCredential(ctx context.Context, kept *kube.Secret, kubeconfig []byte) error {
+	err := p.writeCredential(ctx, kept, kubeconfig)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		var now *kube.Secret
+		if now, err = p.credential(ctx, strings.TrimPrefix(kept.Name, peerSecret)); err == nil {
+			*kept = *now
+			err = p.writeCredential(ctx, kept, kubeconfig)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("record Secret %s/%s: %w", kept.Namespace, kept.Name, err)
+	}
+	return nil
+}
+
+func (p *private) writeCredential(ctx context.Context, kept *kube.Secret, kubeconfig []byte) error {
 	secrets, write := p.client.Secrets(p.namespace), kube.Objects[kube.Secret].Update
 	if kept.ResourceVersion == "" {
 		write = kube.Objects[kube.Secret].Create
 	}
 	kept.Data = map[string][]byte{v1alpha1.SecretKubeconfigKey: kubeconfig}
 	stored, err := write(secrets, ctx, kept)
-	if err != nil {
-		return fmt.Errorf("record Secret %s/%s: %w", kept.Namespace, kept.Name, err)
+	if err == nil {
+		kept.ObjectMeta = stored.ObjectMeta
+		kept.ManagedFields = nil
 	}
-	kept.ResourceVersion = stored.ResourceVersion
-	return nil
+	return err
 }
 
 // record creates the Secret or replaces the data of the one that is there.

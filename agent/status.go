@@ -238,11 +238,14 @@ func (s *session) writeClusterStatus(ctx context.Context, id string) error {
 		update := have.DeepCopy()
 		update.Status = want
 		_, err := s.client.Clusters().ChangeStatus(ctx, have, update)
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		if apierrors.IsConflict(err) {
 			continue // the watch brings the newer object, and with it the next look
 		}
-		if err != nil {
+		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("write status of cluster %s: %w", have.Name, err)
+		}
+		if s.passing.over(have.Name); err != nil {
+			continue // as after a conflict
 		}
 		s.announce(have, want.Conditions)
 	}

@@ -246,13 +246,15 @@ func TestIssueMakesTheAccountOnce(t *testing.T) {
 	withAPI(t, func(t *testing.T, a *api, c *Client) {
 		var accounts, tokens int
 		granted := metav1.NewTime(time.Now().Add(20 * time.Minute).Truncate(time.Second))
-		namespace := true
+		namespace, full := true, false
 		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			const path = "/api/v1/namespaces/ns-readers/serviceaccounts"
 			notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "peer")
 			switch {
 			case !namespace || !strings.HasPrefix(r.URL.Path, path):
 				writeStatus(w, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns-readers"))
+			case r.URL.Path == path && full:
+				writeStatus(w, apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "peer", errors.New("exceeded quota")))
 			case r.URL.Path == path:
 				accounts++
 				w.Header().Set("Content-Type", "application/json")
@@ -293,7 +295,17 @@ func TestIssueMakesTheAccountOnce(t *testing.T) {
 		if _, err := issuer.Issue(t.Context(), "peer", time.Hour); err != nil || accounts != 1 {
 			t.Errorf("%d accounts after it was deleted: %v", accounts, err)
 		}
-		namespace = false
+		full = true
+		for _, issuer := range []*Issuer{issuer, NewIssuer(c, "ns", Server{Address: "https://h:6443", CABundle: ca}, "first")} {
+			if _, err := issuer.Issue(t.Context(), "peer", time.Hour); err != nil {
+				t.Errorf("no token of an account that is there where none can be made: %v", err)
+			}
+		}
+		accounts = 0
+		if _, err := issuer.Issue(t.Context(), "peer", time.Hour); err == nil || !strings.Contains(err.Error(), "not allowed") {
+			t.Errorf("where no account can be made: %v", err)
+		}
+		namespace, full = false, false
 		if _, err := issuer.Issue(t.Context(), "peer", time.Hour); err == nil || !strings.Contains(err.Error(), "namespace ns-readers does not exist") {
 			t.Errorf("error %v", err)
 		}

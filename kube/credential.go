@@ -37,7 +37,7 @@ type Issuer struct {
 	clusterName string
 
 	mu       sync.Mutex
-	accounts map[string]bool // those that are known to be there
+	accounts map[string]bool // those that have had a token from us
 }
 
 // NewIssuer makes an issuer. namespace is the agent's own; accounts live in its -readers namespace.
@@ -85,8 +85,9 @@ type grant struct {
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp"`
 }
 
-// token makes a token of an account. The account is created when it is asked for the first time, and when somebody
-// deleted it: a newcomer costs two requests and a renewal one.
+// token makes a token of an account. The account is created before its first one since the program started, and when
+// somebody deleted it: a newcomer costs two requests, a renewal one. Where no account can be created, as when a quota
+// is used up, those that are there get tokens still.
 func (i *Issuer) token(ctx context.Context, account string, ttl time.Duration) (*grant, error) {
 	request := map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
@@ -95,17 +96,19 @@ func (i *Issuer) token(ctx context.Context, account string, ttl time.Duration) (
 	var granted struct {
 		Status grant `json:"status"`
 	}
-	if !i.knows(account) {
-		if err := i.createAccount(ctx, account); err != nil {
-			return nil, err
-		}
+	known := i.knows(account)
+	var missing error // why there is none
+	if !known {
+		missing = i.createAccount(ctx, account)
 	}
 	err := i.client.post(ctx, request, &granted, i.path(), account, "token")
-	if apierrors.IsNotFound(err) {
-		if err := i.createAccount(ctx, account); err != nil {
-			return nil, err
+	if known && apierrors.IsNotFound(err) {
+		if missing = i.createAccount(ctx, account); missing == nil {
+			err = i.client.post(ctx, request, &granted, i.path(), account, "token")
 		}
-		err = i.client.post(ctx, request, &granted, i.path(), account, "token")
+	}
+	if missing != nil && apierrors.IsNotFound(err) {
+		return nil, missing
 	}
 	if err != nil {
 		return nil, classify(err)

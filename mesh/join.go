@@ -20,9 +20,10 @@ const (
 	minRejoin = time.Second
 	// smallGroup is how many members may turn to a newcomer at once. In a larger
 	// group each waits a while, joinSpread for every member: the newcomer joins
-	// somebody, and the others hear of it before it is their turn.
+	// somebody, and most others hear of it by gossip, every 500 ms, before it is
+	// their turn.
 	smallGroup = 8
-	joinSpread = 40 * time.Millisecond
+	joinSpread = 100 * time.Millisecond
 )
 
 // joiner keeps trying to reach pinned members that are not alive, each with a

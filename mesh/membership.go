@@ -24,8 +24,9 @@ const (
 	// packetSize is what memberlist puts into a packet. There is no datagram
 	// behind it, so it only limits how long a packet delays the next one.
 	packetSize = 16 << 10
-	// leaveTimeout bounds the farewell.
-	leaveTimeout = time.Second
+	// leaveTimeout bounds the farewell: three rounds of gossip, which is what it
+	// takes in a group of hundreds. In a group of two the first one says it all.
+	leaveTimeout = 1500 * time.Millisecond
 )
 
 // errStopped: memberlist has ended.
@@ -35,12 +36,12 @@ var errStopped = errors.New("membership has stopped")
 var errNotKnown = errors.New("the member does not know this cluster's key yet: make the swap in the other direction too")
 
 // membershipConfig is memberlist's WAN profile, with what differs because the
-// transport is made of connections: streams fail sooner; there is no use in a
-// second encryption or in compression. The other times are the profile's. Gossip
-// goes out every 500 ms: it carries membership alone, which a small group gets by
-// joining, and each tick wakes an agent at rest. A member is suspected after 5 s
-// without a direct, indirect or stream answer, and has 30 s (more in a larger
-// group with few confirmations) to refute.
+// transport is made of connections: streams fail sooner, full exchanges come twice
+// as often; there is no use in a second encryption or in compression. The other
+// times are the profile's. Gossip goes out every 500 ms: it carries membership
+// alone, a small group meets newcomers by joining them, and each tick wakes an agent
+// at rest. A member is suspected after 5 s without a direct, indirect or stream
+// answer, and has 30 s (more in a larger group with few confirmations) to refute.
 func membershipConfig(t *transport, d *delegate, logger *slog.Logger) *memberlist.Config {
 	c := memberlist.DefaultWANConfig()
 	c.Name = t.self

@@ -18,8 +18,8 @@ const (
 	maxQueueBytes  = 2 << 20
 	// writeTimeout ends a connection whose peer does not read.
 	writeTimeout = 10 * time.Second
-	// idlePing keeps a silent connection alive; missing three of them ends it, which
-	// is how a path that lost its state (a NAT, a dead host) is noticed.
+	// idlePing keeps a silent connection alive: two of them may pass without a frame, the
+	// third ends it, which is how a path that lost its state (a NAT, a dead host) is noticed.
 	idlePing    = 15 * time.Second
 	readTimeout = 3 * idlePing
 	// idleClose is how long a connection to a member that is no warm
@@ -301,7 +301,7 @@ func (p *packets) tick(l *line, c *packetConn, silent bool) (keep bool) {
 	case !current:
 		return true
 	case !silent:
-		return true // its peer heard us less than two of them ago, and waits for three
+		return true // its peer hears from us within two of them, and waits for three
 	case c.dialled && unused && !p.warm(l.id):
 		return false
 	default:

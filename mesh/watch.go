@@ -36,8 +36,8 @@ func (m *Mesh) missing() []string {
 const announceInterval = 5 * time.Second
 
 // watch follows the members' states until the context ends. Joins and deaths
-// wake it; suspicion has no event, so it also looks by itself, when it is awake
-// to announce: a copy of the member list in memory.
+// wake it; suspicion has no event, nor has its end, so it also looks by itself,
+// when it is awake to announce: a copy of the member list in memory.
 func (m *Mesh) watch(ctx context.Context) {
 	pins, stop := m.options.Trust.watch()
 	defer stop()
