@@ -15,8 +15,9 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// passingMost is for how long a state of a cluster that most likely will not last is not written. A cluster that joins
-// goes through five of them in this time, in every other cluster, and people want to know the last.
+// passingMost is for how long a state of a cluster that most likely will not last is not written, nor what changes of
+// one that is synced and stays so. A cluster that joins goes through five states in this time, in every other cluster,
+// and people want to know the last.
 const passingMost = time.Second
 
 // passing remembers since when the status of Cluster objects is another than the one written, by name.

@@ -45,9 +45,11 @@ func (s *session) runPeer(ctx context.Context, id string) {
 	wake := s.peers.look(id).wake
 	for ctx.Err() == nil {
 		wait, err := link.refresh(ctx)
+		if err != nil {
+			link.stored = nil // somebody may have written or deleted it
+		}
 		switch {
 		case errors.Is(err, errGone):
-			link.stored = nil
 			if link.drop(); s.peers.ended(id) {
 				return
 			}
@@ -72,7 +74,7 @@ type peerLink struct {
 	used, tried linkInputs
 	source      *peerSource
 	kubeconfig  []byte       // the credential that source uses
-	stored      *kube.Secret // with the one that was issued to us last; nil when it is to be read
+	stored      *kube.Secret // with the one that was issued to us last; nil when it is to be read, as after each error
 	rejected    [2][]byte    // the last ones that the API server did not accept
 	rejectedAt  time.Time
 	tries       int
@@ -247,9 +249,6 @@ func (l *peerLink) credential(ctx context.Context, in linkInputs) (kubeconfig []
 	if fresh != nil {
 		return fresh, true, nil
 	}
-	if kept == nil {
-		l.stored = nil // somebody may bring back one that is good
-	}
 	if kept != nil && !l.clock.over(kept) {
 		return kept, true, nil
 	}
@@ -297,7 +296,6 @@ func (l *peerLink) ask(ctx context.Context) ([]byte, error) {
 	}
 	l.clock.issued(issued)
 	if err := s.private.recordCredential(ctx, l.stored, issued); err != nil {
-		l.stored = nil
 		return nil, &accessError{accessPending, err}
 	}
 	return issued, nil
