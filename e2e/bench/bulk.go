@@ -24,6 +24,7 @@ type mass struct {
 	objects   int
 	took      map[verb]map[way][]time.Duration
 	cost      map[verb][]float64 // agents' CPU seconds per 1,000 copies
+	share     map[verb][]float64 // agents' CPU over that of the targets' API servers
 	requests  map[verb]requests  // per copy at a target
 	atSource  map[verb]requests  // per object at the source, without what we wrote there
 	peak, own int
@@ -86,7 +87,7 @@ const handEvery = 3
 
 func newMass(ctx context.Context, b *bed, objects int) (*mass, error) {
 	m := &mass{
-		b: b, objects: objects, took: map[verb]map[way][]time.Duration{}, cost: map[verb][]float64{},
+		b: b, objects: objects, took: map[verb]map[way][]time.Duration{}, cost: map[verb][]float64{}, share: map[verb][]float64{},
 		requests: map[verb]requests{}, atSource: map[verb]requests{},
 	}
 	for _, v := range verbs() {
@@ -170,13 +171,15 @@ func (m *mass) account(ctx context.Context, v verb, before []usage) error {
 		return err
 	}
 	n := len(after) - 1 // the source
-	var cpu time.Duration
+	var cpu, server time.Duration
 	for i := range n {
 		cpu += after[i].cpu - before[i].cpu
+		server += after[i].server - before[i].server
 		m.peak = max(m.peak, after[i].Peak)
 		m.own = max(m.own, after[i].Anonymous)
 	}
 	m.cost[v] = append(m.cost[v], cpu.Seconds()/float64(m.objects*n)*1000)
+	m.share[v] = append(m.share[v], cpu.Seconds()/server.Seconds())
 	m.requests[v] = after[0].requests.minus(before[0].requests)
 	source := after[n].requests.minus(before[n].requests)
 	source[v.request()+" secrets"] -= float64(m.objects)
@@ -193,8 +196,7 @@ func (m *mass) report() error {
 			fmt.Sprintf("%.0f copies a second; bare %.0f, by hand %.0f (%.2f)", copies/took(wayRoster), copies/took(wayBare), copies/took(wayHand), took(wayBare)/took(wayHand)))
 	}
 	for _, v := range verbs() {
-		slices.Sort(m.cost[v])
-		m.b.add(title+string(v)+", agents' CPU per 1,000 copies", m.cost[v][len(m.cost[v])/2], "s", atMost(1), "")
+		m.b.add(title+string(v)+", agents' CPU per 1,000 copies", median(m.cost[v]), "s", atMost(1), fmt.Sprintf("%.2f of what the targets' API servers took", median(m.share[v])))
 	}
 	for _, v := range verbs() {
 		writes, reads := m.requests[v].of("secrets")
@@ -207,6 +209,8 @@ func (m *mass) report() error {
 
 // round3 keeps what can be told: a status that an agent wrote meanwhile is no request of a copy.
 func round3(v float64) float64 { return float64(int(v*1000+0.5)) / 1000 }
+
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
 // mean is of the rounds of one way. The machine is faster in some than in others, for any of them.
 func mean(times []time.Duration) time.Duration {

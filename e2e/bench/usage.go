@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,8 @@ import (
 // usage is what an agent and its API server have used so far.
 type usage struct {
 	harness.Memory
-	cpu      time.Duration
+	cpu      time.Duration // the agent's
+	server   time.Duration // the API server's CPU
 	requests requests
 	watches  float64 // open now
 }
@@ -38,6 +40,9 @@ func readUsage(ctx context.Context, c *harness.Cluster) (usage, error) {
 	if err != nil {
 		return u, fmt.Errorf("metrics of the API server of %s: %w", c.Name, err)
 	}
+	if u.server, err = cpuOf(page); err != nil {
+		return u, err
+	}
 	u.requests, u.watches, err = parseMetrics(page)
 	return u, err
 }
@@ -51,6 +56,17 @@ func readUsages(ctx context.Context, clusters []*harness.Cluster) ([]usage, erro
 		}
 	}
 	return out, nil
+}
+
+// cpuOf is what the process has used whose metrics page it is.
+func cpuOf(page []byte) (time.Duration, error) {
+	for line := range bytes.Lines(page) {
+		if text, ok := strings.CutPrefix(string(line), "process_cpu_seconds_total "); ok {
+			seconds, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			return time.Duration(seconds * float64(time.Second)), err
+		}
+	}
+	return 0, errors.New("the API server does not tell its CPU time")
 }
 
 // collectGarbage has all API servers collect theirs, by way of their profiles. Some rounds would have a collection in

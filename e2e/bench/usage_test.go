@@ -40,6 +40,16 @@ apiserver_longrunning_requests{component="apiserver",group="",resource="pods",sc
 	}
 }
 
+func TestCPUOf(t *testing.T) {
+	t.Parallel()
+	if got, err := cpuOf([]byte("# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 2.5\nx 1\n")); err != nil || got != 2500*time.Millisecond {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := cpuOf([]byte("x 1\n")); err == nil {
+		t.Error("no error of a page without it")
+	}
+}
+
 func TestPercentile(t *testing.T) {
 	t.Parallel()
 	var times []time.Duration

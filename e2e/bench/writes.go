@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -271,14 +269,7 @@ func serverCPU(ctx context.Context, c *harness.Cluster) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range bytes.Lines(page) {
-		if text, ok := strings.CutPrefix(string(line), "process_cpu_seconds_total "); ok {
-			var seconds float64
-			_, err := fmt.Sscan(text, &seconds)
-			return time.Duration(seconds * float64(time.Second)), err
-		}
-	}
-	return 0, errors.New("the API server does not tell its CPU time")
+	return cpuOf(page)
 }
 
 func ownCPU() time.Duration {

@@ -20,6 +20,9 @@ import (
 // agentReadyWithin bounds the start of one agent on a busy machine.
 const agentReadyWithin = time.Minute
 
+// EnvProcessors is for how many processors agents take at a time, to compare; without it, that is theirs to decide.
+const EnvProcessors = "ROSTER_E2E_AGENT_PROCESSORS"
+
 // ErrAgentEnded is returned when an agent ended by itself; the text carries its last lines.
 var ErrAgentEnded = errors.New("the agent ended")
 
@@ -69,6 +72,9 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 	cmd := exec.Command(filepath.Join(c.fleet.Dir, "agent"), append(append([]string{"run"}, c.AgentFlags()...), extra...)...)
 	cmd.Dir = data
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + data}
+	if processors := os.Getenv(EnvProcessors); processors != "" {
+		cmd.Env = append(cmd.Env, "GOMAXPROCS="+processors)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if c.uid != os.Getuid() {
 		//nolint:gosec // A small positive number.
