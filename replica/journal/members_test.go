@@ -81,10 +81,7 @@ func TestSilences(t *testing.T) {
 // stuck is an agent that is there, and takes nothing in.
 func stuck(t *testing.T, m *members, i int) request {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", m.addresses[i])
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := m.listen(t, i)
 	o := owner{ServerID: "stuck", Group: m.now.Group}
 	g := m.group(i)
 	g.Stream = wire{listener}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -91,6 +92,20 @@ func (m *members) place(t *testing.T) {
 	})
 }
 
+// listen takes an address again. Somebody else may have dialed from its port meanwhile, mostly for a moment.
+func (m *members) listen(t *testing.T, i int) net.Listener {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", m.addresses[i])
+		if err == nil {
+			return listener
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // group is what one of them knows of the others.
 func (m *members) group(i int) *Group {
 	return &Group{Address: m.addresses[i], Peers: m.addresses[:], Charter: m}
@@ -123,11 +138,9 @@ func (m *members) startOn(t *testing.T, i int, stream func(wire) Stream) {
 
 func (m *members) tryOpen(t *testing.T, i int, stream func(wire) Stream) (*opened, error) {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", m.addresses[i])
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := m.listen(t, i)
 	o, at := m.options(i, stream(wire{listener}))
+	var err error
 	if at.journal, err = Open(t.Context(), o); err != nil {
 		_ = listener.Close()
 	}
