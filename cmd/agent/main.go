@@ -19,6 +19,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/roster-mesh/roster/agent"
+	"github.com/roster-mesh/roster/agent/tuning"
 )
 
 // What the linker sets: the version, the commit and the commit's date.
@@ -43,9 +44,7 @@ var errLogged = errors.New("logged")
 var errUsage = errors.New("usage")
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		paceGC(0)
-	}
+	tuning.Start()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()

@@ -109,6 +109,9 @@ func (b *bed) describe() error {
 	}
 	b.r.Machine = fmt.Sprintf("Kubernetes %s, %s, %d processors, Linux %s, etcd without fsync, everything on one machine",
 		version.GitVersion, runtime.Version(), runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]))
+	if n := os.Getenv(harness.EnvProcessors); n != "" {
+		b.r.Machine += ", agents on " + n + " processors"
+	}
 	return nil
 }
 

@@ -179,7 +179,7 @@ func (m *mass) account(ctx context.Context, v verb, before []usage) error {
 		m.own = max(m.own, after[i].Anonymous)
 	}
 	m.cost[v] = append(m.cost[v], cpu.Seconds()/float64(m.objects*n)*1000)
-	m.share[v] = append(m.share[v], cpu.Seconds()/server.Seconds())
+	m.share[v] = append(m.share[v], cpu.Seconds()/max(server, time.Millisecond).Seconds())
 	m.requests[v] = after[0].requests.minus(before[0].requests)
 	source := after[n].requests.minus(before[n].requests)
 	source[v.request()+" secrets"] -= float64(m.objects)
@@ -196,7 +196,8 @@ func (m *mass) report() error {
 			fmt.Sprintf("%.0f copies a second; bare %.0f, by hand %.0f (%.2f)", copies/took(wayRoster), copies/took(wayBare), copies/took(wayHand), took(wayBare)/took(wayHand)))
 	}
 	for _, v := range verbs() {
-		m.b.add(title+string(v)+", agents' CPU per 1,000 copies", median(m.cost[v]), "s", atMost(1), fmt.Sprintf("%.2f of what the targets' API servers took", median(m.share[v])))
+		m.b.add(title+string(v)+", agents' CPU per 1,000 copies", median(m.cost[v]), "s", atMost(1), "")
+		m.b.add(title+string(v)+", agents' CPU over API servers'", median(m.share[v]), "×", nil, "of the targets")
 	}
 	for _, v := range verbs() {
 		writes, reads := m.requests[v].of("secrets")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +21,7 @@ import (
 // agentReadyWithin bounds the start of one agent on a busy machine.
 const agentReadyWithin = time.Minute
 
-// EnvProcessors is for how many processors agents take at a time, to compare; without it, that is theirs to decide.
+// EnvProcessors is how many processors agents take at a time, to compare; without it, that is theirs to decide.
 const EnvProcessors = "ROSTER_E2E_AGENT_PROCESSORS"
 
 // ErrAgentEnded is returned when an agent ended by itself; the text carries its last lines.
@@ -71,9 +72,8 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 	//nolint:noctx // It is ended by a signal.
 	cmd := exec.Command(filepath.Join(c.fleet.Dir, "agent"), append(append([]string{"run"}, c.AgentFlags()...), extra...)...)
 	cmd.Dir = data
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + data}
-	if processors := os.Getenv(EnvProcessors); processors != "" {
-		cmd.Env = append(cmd.Env, "GOMAXPROCS="+processors)
+	if cmd.Env, err = agentEnv(data); err != nil {
+		return err
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if c.uid != os.Getuid() {
@@ -82,6 +82,19 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 	}
 	c.agent, err = StartProcess(cmd)
 	return err
+}
+
+// agentEnv is the environment of an agent with this home.
+func agentEnv(home string) ([]string, error) {
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
+	processors := os.Getenv(EnvProcessors)
+	if processors == "" {
+		return env, nil
+	}
+	if n, err := strconv.Atoi(processors); err != nil || n < 1 {
+		return nil, fmt.Errorf("%s is %q, and must be a number from 1", EnvProcessors, processors)
+	}
+	return append(env, "GOMAXPROCS="+processors), nil
 }
 
 func (c *Cluster) agentEnded() bool {

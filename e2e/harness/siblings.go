@@ -176,7 +176,9 @@ func (s *Sibling) Launch() error {
 	//nolint:noctx // It is ended by a signal.
 	cmd := exec.Command(filepath.Join(s.cluster.fleet.Dir, "agent"), flags...)
 	cmd.Dir = data
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + data}
+	if cmd.Env, err = agentEnv(data); err != nil {
+		return err
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if s.cluster.uid != os.Getuid() {
 		//nolint:gosec // A small positive number.

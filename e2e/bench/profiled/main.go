@@ -17,9 +17,11 @@ import (
 	"syscall"
 
 	"github.com/roster-mesh/roster/agent"
+	"github.com/roster-mesh/roster/agent/tuning"
 )
 
 func main() {
+	tuning.Start()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()

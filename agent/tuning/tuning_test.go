@@ -1,0 +1,137 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tuning
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+func TestPercentFor(t *testing.T) {
+	for live, want := range map[uint64]int{
+		0: 200, 1 << 20: 200, 3 << 20: 200, 6 << 20: 100, 12 << 20: 100, 16 << 20: 75, 24 << 20: 50, 1 << 40: 50, math.MaxUint64: 50,
+	} {
+		if got := percentFor(live); got != want {
+			t.Errorf("%d bytes in use: %d, want %d", live, got, want)
+		}
+	}
+}
+
+func TestProcessorsFor(t *testing.T) {
+	for _, c := range []struct {
+		n, usable int
+		busy      float64
+		want      int
+	}{
+		{1, 4, 0.1, 1},
+		{1, 4, 0.7, 1},
+		{1, 4, 0.8, 4},
+		{4, 4, 1.1, 4}, // what would be enough is not taken back for little
+		{4, 4, 0.9, 2},
+		{2, 4, 0.9, 2}, // what it was lowered to is enough
+		{2, 4, 1.6, 4},
+		{4, 4, 4, 4},
+		{64, 64, 0.1, 1},
+		{1, 1, 1, 1},
+	} {
+		if got := processorsFor(c.n, c.usable, c.busy); got != c.want {
+			t.Errorf("%d of %d, busy %v: %d, want %d", c.n, c.usable, c.busy, got, c.want)
+		}
+	}
+}
+
+// started starts tuning of two processors with an environment, and ends it with the test.
+func started(t *testing.T, gogc, gomaxprocs string) *tuning {
+	t.Helper()
+	t.Setenv("GOGC", gogc)
+	t.Setenv("GOMAXPROCS", gomaxprocs)
+	processors, percent := runtime.GOMAXPROCS(2), debug.SetGCPercent(77)
+	tuned := start()
+	t.Cleanup(func() {
+		tuned.over.Store(true)
+		runtime.GOMAXPROCS(processors)
+		debug.SetGCPercent(percent)
+	})
+	return tuned
+}
+
+// collected returns after a collection that begins now, and what it has decided.
+func (t *tuning) collected(test *testing.T) {
+	test.Helper()
+	before := t.looks.Load()
+	for began := time.Now(); t.looks.Load() < before+2; time.Sleep(time.Millisecond) { // one may be of an earlier collection
+		runtime.GC()
+		if time.Since(began) > time.Minute {
+			test.Fatal("no collection looks again")
+		}
+	}
+}
+
+func percent() int {
+	is := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(is)
+	return int(is[0].Value.Uint64()) //nolint:gosec // At most 200.
+}
+
+// TestInUse: what is in use decides again after each collection.
+func TestInUse(t *testing.T) {
+	tuned := started(t, "", "")
+	tuned.collected(t)
+	if got := percent(); got <= gcPercent {
+		t.Errorf("%d with little in use", got)
+	}
+	held := make([]byte, 64<<20)
+	tuned.collected(t)
+	if got := percent(); got != gcPercent {
+		t.Errorf("%d with %d bytes in use", got, len(held))
+	}
+	runtime.KeepAlive(held)
+}
+
+// TestBusy: what was used since decides, once that is a second.
+func TestBusy(t *testing.T) {
+	processors := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
+	var used time.Duration
+	tuned := &tuning{processors: 1, usable: 2, cpuTime: func() time.Duration { return used }}
+	for _, step := range []struct {
+		used time.Duration
+		want int
+	}{{500 * time.Millisecond, 1}, {900 * time.Millisecond, 2}, {800 * time.Millisecond, 2}, {300 * time.Millisecond, 1}} {
+		used += step.used
+		tuned.scheduler(time.Second)
+		if got := runtime.GOMAXPROCS(0); got != step.want {
+			t.Errorf("%d processors after %s in a second, want %d", got, step.used, step.want)
+		}
+	}
+}
+
+// TestEnvironmentWins: what is set is left.
+func TestEnvironmentWins(t *testing.T) {
+	for _, c := range []struct {
+		gogc, gomaxprocs    string
+		percent, processors bool // are ours to set
+	}{
+		{"77", "2", false, false},
+		{"77", "", false, true},
+		{"", "2", true, false},
+		{"off", "", false, false},
+		{"", "3000000000", true, true}, // which Go ignores
+	} {
+		t.Run(c.gogc+" "+c.gomaxprocs, func(t *testing.T) {
+			tuned := started(t, c.gogc, c.gomaxprocs)
+			tuned.collected(t)
+			if got := percent() != 77; got != c.percent {
+				t.Errorf("%d percent", percent())
+			}
+			if got := runtime.GOMAXPROCS(0) != 2; got != c.processors {
+				t.Errorf("%d processors", runtime.GOMAXPROCS(0))
+			}
+		})
+	}
+}
