@@ -93,17 +93,17 @@ func (m *members) place(t *testing.T) {
 }
 
 // listen takes an address again. Somebody else may have dialed from its port meanwhile, mostly for a moment.
-func (m *members) listen(t *testing.T, i int) net.Listener {
+func (m *members) listen(t *testing.T, i int) (listener net.Listener) {
 	t.Helper()
-	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
-		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", m.addresses[i])
-		if err == nil {
-			return listener
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+	await(t, m.addresses[i]+" is free", func() bool {
+		var err error
+		listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", m.addresses[i])
+		if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 			t.Fatal(err)
 		}
-	}
+		return err == nil
+	})
+	return listener
 }
 
 // group is what one of them knows of the others.
