@@ -179,7 +179,7 @@ func (m *mass) account(ctx context.Context, v verb, before []usage) error {
 		m.own = max(m.own, after[i].Anonymous)
 	}
 	m.cost[v] = append(m.cost[v], cpu.Seconds()/float64(m.objects*n)*1000)
-	m.share[v] = append(m.share[v], cpu.Seconds()/max(server, time.Millisecond).Seconds())
+	m.share[v] = append(m.share[v], cpu.Seconds()/server.Seconds())
 	m.requests[v] = after[0].requests.minus(before[0].requests)
 	source := after[n].requests.minus(before[n].requests)
 	source[v.request()+" secrets"] -= float64(m.objects)

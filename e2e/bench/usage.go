@@ -36,9 +36,9 @@ func readUsage(ctx context.Context, c *harness.Cluster) (usage, error) {
 	if u.cpu, err = harness.CPUTime(c.AgentPID()); err != nil {
 		return u, err
 	}
-	page, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	page, err := metricsPage(ctx, c)
 	if err != nil {
-		return u, fmt.Errorf("metrics of the API server of %s: %w", c.Name, err)
+		return u, err
 	}
 	if u.server, err = cpuOf(page); err != nil {
 		return u, err
@@ -56,6 +56,15 @@ func readUsages(ctx context.Context, clusters []*harness.Cluster) ([]usage, erro
 		}
 	}
 	return out, nil
+}
+
+// metricsPage is what the API server tells of itself.
+func metricsPage(ctx context.Context, c *harness.Cluster) ([]byte, error) {
+	page, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the API server of %s: %w", c.Name, err)
+	}
+	return page, nil
 }
 
 // cpuOf is what the process has used whose metrics page it is.

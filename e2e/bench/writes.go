@@ -265,7 +265,7 @@ func (o *written) merge(ctx context.Context) error {
 
 // serverCPU is what the API server's process has used.
 func serverCPU(ctx context.Context, c *harness.Cluster) (time.Duration, error) {
-	page, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	page, err := metricsPage(ctx, c)
 	if err != nil {
 		return 0, err
 	}

@@ -40,8 +40,9 @@ func rules() map[string]rule {
 			deny:  []string{"/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic"},
 			allow: []string{"/syncrules", "/kube/api"},
 		},
-		"agent/...":  {deny: []string{"/cmd", "/e2e"}},
-		"charts/...": {deny: []string{"/"}, allow: []string{"/charts"}},
+		"agent/...":    {deny: []string{"/cmd", "/e2e"}},
+		"agent/tuning": {deny: []string{"/", "k8s.io"}, allow: []string{"/agent/tuning"}},
+		"charts/...":   {deny: []string{"/"}, allow: []string{"/charts"}},
 		// What these bring, every kind of Kubernetes in several forms, doubles the memory of an idle agent.
 		"cmd/agent": {
 			deny: []string{
