@@ -11,18 +11,17 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// Of garbage, there may be half of what is in use; as much as that up to gcEven; and gcFloor in any case. What Go allows
-// for stacks and globals is more than that.
+// Of garbage, there may be half of what is in use; as much as that up to gcEven; and gcFloor in any case. For stacks and
+// globals, Go allows some more.
 const (
 	// gcPercent is for agents with many copies. Garbage is what decoding and writing one takes: with Go's default of 100,
 	// the peak would be a third higher.
 	gcPercent = 50
-	// gcFloor is in bytes. With little in use, it would be collected all the time.
+	// gcFloor and gcEven are in bytes. With little in use, it would be collected all the time.
 	gcFloor = 6 << 20
 	gcEven  = 12 << 20
 )
@@ -43,16 +42,20 @@ type tuning struct {
 	cpuTime    func() time.Duration
 	looked     time.Time
 	cpu        time.Duration // used until looked
-	looks      atomic.Int32
-	over       atomic.Bool
 }
 
 // Start sets GOMAXPROCS to one, and GOGC by what is in use. It looks at GOGC again after each collection, and at
 // GOMAXPROCS after one that comes a second or more after the last look; there is no timer. What the environment sets is
 // left alone: docs/decisions/019.
-func Start() { start() }
+func Start() {
+	t := begin()
+	eachCollection(func() bool {
+		t.look()
+		return true
+	})
+}
 
-func start() *tuning {
+func begin() *tuning {
 	t := &tuning{usable: runtime.GOMAXPROCS(0), looked: time.Now(), cpuTime: cpuTime, cpu: cpuTime()}
 	collect := os.Getenv("GOGC")
 	if collect == "" {
@@ -67,21 +70,26 @@ func start() *tuning {
 	return t
 }
 
-// look decides, and has the next collection call it again.
+// eachCollection calls f after collections of garbage, until it returns false. A collection that begins before f has
+// returned may be left out.
+func eachCollection(f func() bool) {
+	// The object is garbage at once. It has a finalizer: while goroutines computed and called nothing, objects with cleanups
+	// (runtime.AddCleanup) were in some runs never found unused.
+	runtime.SetFinalizer(new([64]byte), func(*[64]byte) {
+		if f() {
+			eachCollection(f)
+		}
+	})
+}
+
+// look decides.
 func (t *tuning) look() {
-	if t.over.Load() {
-		return
-	}
 	if t.percent > 0 {
 		t.collector()
 	}
 	if since := time.Since(t.looked); t.processors > 0 && since >= lookEvery {
 		t.scheduler(since)
 	}
-	t.looks.Add(1)
-	// The object is garbage at once. It has a finalizer, since with GOMAXPROCS lowered some cleanups (runtime.AddCleanup of
-	// Go 1.26.8) never ran; the tests show it.
-	runtime.SetFinalizer(new([64]byte), func(*[64]byte) { t.look() })
 }
 
 func (t *tuning) collector() {

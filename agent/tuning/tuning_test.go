@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -45,29 +46,44 @@ func TestProcessorsFor(t *testing.T) {
 	}
 }
 
+// looks counts what collections have called.
+type looks struct {
+	atomic.Int32
+	over atomic.Bool
+}
+
 // started starts tuning of two processors with an environment, and ends it with the test.
-func started(t *testing.T, gogc, gomaxprocs string) *tuning {
+func started(t *testing.T, gogc, gomaxprocs string) *looks {
 	t.Helper()
 	t.Setenv("GOGC", gogc)
 	t.Setenv("GOMAXPROCS", gomaxprocs)
 	processors, percent := runtime.GOMAXPROCS(2), debug.SetGCPercent(77)
-	tuned := start()
+	tuned, l := begin(), &looks{}
+	eachCollection(func() bool {
+		if l.over.Load() {
+			return false
+		}
+		tuned.look()
+		l.Add(1)
+		return true
+	})
 	t.Cleanup(func() {
-		tuned.over.Store(true)
+		l.over.Store(true)
 		runtime.GOMAXPROCS(processors)
 		debug.SetGCPercent(percent)
 	})
-	return tuned
+	return l
 }
 
 // collected returns after a collection that begins now, and what it has decided.
-func (t *tuning) collected(test *testing.T) {
-	test.Helper()
-	before := t.looks.Load()
-	for began := time.Now(); t.looks.Load() < before+2; time.Sleep(time.Millisecond) { // one may be of an earlier collection
+func (l *looks) collected(t *testing.T) {
+	t.Helper()
+	before := l.Load()
+	for began := time.Now(); l.Load() < before+2; { // one may be of an earlier collection
 		runtime.GC()
+		time.Sleep(time.Millisecond) // the runtime calls when it gets to it, and never while collections fill all of its time
 		if time.Since(began) > time.Minute {
-			test.Fatal("no collection looks again")
+			t.Fatal("no collection looks again")
 		}
 	}
 }
@@ -91,6 +107,22 @@ func TestInUse(t *testing.T) {
 		t.Errorf("%d with %d bytes in use", got, len(held))
 	}
 	runtime.KeepAlive(held)
+}
+
+// TestLooksWhileBusy: goroutines that compute, and call nothing, do not end the looks.
+func TestLooksWhileBusy(t *testing.T) {
+	l := started(t, "", "")
+	var end atomic.Bool
+	defer end.Store(true)
+	for range 2 {
+		go func() {
+			for !end.Load() { //nolint:revive // It is there to be busy.
+			}
+		}()
+	}
+	for range 5 {
+		l.collected(t)
+	}
 }
 
 // TestBusy: what was used since decides, once that is a second.
