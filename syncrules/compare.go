@@ -104,7 +104,7 @@ func isLocal(key string) bool {
 func isServers(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	if !found || prefix == "app.kubernetes.io" {
-		return false
+		return isControllers(key)
 	}
 	prefix = "." + prefix
 	return strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io")
@@ -192,6 +192,24 @@ func shape(obj *unstructured.Unstructured) string {
 	return strconv.FormatUint(sum, 16)
 }
 
+// sameShape says that a rendered copy has the fields that it had when the local one was written. Those that an earlier
+// release wrote had the marks that controllers keep as well.
+func sameShape(local, desired *unstructured.Unstructured) bool {
+	was, is := annotation(local, AnnotationShape), annotation(desired, AnnotationShape)
+	sum, err := strconv.ParseUint(is, 16, 64)
+	if was == is || err != nil {
+		return was == is
+	}
+	for _, field := range []string{"labels", "annotations"} {
+		for k := range metadataMap(local, field) {
+			if isControllers(k) {
+				sum += uint64(fnvStart.add("metadata").add("\x00").add(field).add("\x00").add(k))
+			}
+		}
+	}
+	return was == strconv.FormatUint(sum, 16)
+}
+
 // pathHash is the FNV-1a hash of a path so far. Going down adds to it: a path that was written out at each field
 // would make a deep object cost the square of its size.
 type pathHash uint64
@@ -250,10 +268,10 @@ func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructur
 			to[field] = runtime.DeepCopyJSONValue(v)
 		}
 	}
-	sameShape := annotation(local, AnnotationShape) == annotation(desired, AnnotationShape)
+	same := sameShape(local, desired)
 	for _, field := range []string{"labels", "annotations"} {
 		for k, v := range metadataMap(local, field) {
-			if _, ok := metadataMap(desired, field)[k]; !ok && (isLocal(k) || sameShape && isServers(k)) {
+			if _, ok := metadataMap(desired, field)[k]; !ok && (isLocal(k) || isControllers(k) || same && isServers(k)) {
 				child(to, field)[k] = v
 			}
 		}
@@ -263,7 +281,7 @@ func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructur
 	}
 	switch {
 	case isExact(desired):
-	case sameShape:
+	case same:
 		for k, v := range local.Object {
 			if k != "metadata" && k != "status" {
 				out.Object[k] = overlay(v, out.Object[k])

@@ -4,6 +4,8 @@
 package syncrules
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,6 +169,41 @@ func TestUpdateKeepsWhatBelongsToTheTarget(t *testing.T) {
 	want.SetFinalizers([]string{"example.com/local"})
 	if !equal(body.Object, want.Object) {
 		t.Errorf("got %v\nwant %v", body.Object, want.Object)
+	}
+}
+
+// What Kubernetes' controllers keep of a copy in its own cluster is neither wanted from the source, nor a change, nor
+// lost by an update, whatever else that changes.
+func TestControllersMarksAreTheTargets(t *testing.T) {
+	source := `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: a, annotations: {deployment.kubernetes.io/revision: "2", kept: "1"}}, spec: {replicas: 1%s}}`
+	local := rendered(t, fmt.Sprintf(source, ""))
+	marks := map[string]string{"deployment.kubernetes.io/revision": "1", "deprecated.daemonset.template.generation": "4"}
+	annotations := local.GetAnnotations()
+	maps.Copy(annotations, marks)
+	local.SetAnnotations(annotations)
+	if d := Compare(local, rendered(t, fmt.Sprintf(source, ""))); d != Same {
+		t.Errorf("difference %d", d)
+	}
+	// A copy of an earlier release, with the mark of the source, and what the target has added since.
+	before := rendered(t, fmt.Sprintf(source, ""))
+	annotations = before.GetAnnotations()
+	delete(annotations, AnnotationShape)
+	delete(annotations, AnnotationSelections)
+	annotations["deployment.kubernetes.io/revision"] = "2"
+	before.SetAnnotations(annotations)
+	annotations[AnnotationShape] = shape(before)
+	before.SetAnnotations(annotations)
+	set(t, before, "yes", "spec", "added")
+	if added, _, _ := unstructured.NestedString(Updated(before, rendered(t, fmt.Sprintf(source, ""))).Object, "spec", "added"); added != "yes" {
+		t.Error("an update of a copy of an earlier release takes away what is the target's")
+	}
+	for _, more := range []string{"", ", paused: true"} { // another shape
+		body := Updated(local, rendered(t, fmt.Sprintf(source, more)))
+		for k, v := range marks {
+			if got := body.GetAnnotations()[k]; got != v {
+				t.Errorf("%q: an update makes %s %q", more, k, got)
+			}
+		}
 	}
 }
 

@@ -174,8 +174,32 @@ func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
 // Travels says whether a label or annotation goes with an object into other clusters: not the marks of
 // copies, not what steers or concerns one cluster alone, and not what a tool tracks its objects by.
 func Travels(key, value string) bool {
-	return !strings.HasPrefix(key, v1alpha1.LocalPrefix) && !isMark(key) && !tracks(key, value)
+	return !strings.HasPrefix(key, v1alpha1.LocalPrefix) && !isMark(key) && !tracks(key, value) && !isControllers(key)
 }
+
+// isControllers says whether a label or annotation is what Kubernetes itself keeps of an object in one cluster. Its
+// controllers in another one would put their own in place of it for ever, or believe it: a volume claim that says that
+// it was bound, and has no volume, counts as lost.
+func isControllers(key string) bool {
+	switch prefix, name, _ := strings.Cut(key, "/"); prefix {
+	case "deployment.kubernetes.io", "pv.kubernetes.io", "control-plane.alpha.kubernetes.io":
+		return true
+	case "kubernetes.io":
+		return name == "metadata.name" // of namespaces: the API server sets it to the name
+	case "volume.kubernetes.io":
+		return name == "selected-node" || name == "storage-provisioner" || name == "storage-resizer"
+	case "volume.beta.kubernetes.io":
+		return name == "storage-provisioner"
+	case "endpoints.kubernetes.io":
+		return name == "last-change-trigger-time"
+	case "autoscaling.alpha.kubernetes.io":
+		return name == "conditions" || name == "current-metrics" // of the older version, whose status lacks them
+	}
+	return key == templateGeneration
+}
+
+// templateGeneration is how API servers show, of a DaemonSet, what its older versions had a field for.
+const templateGeneration = "deprecated.daemonset.template.generation"
 
 // tracks says whether a label or annotation makes a tool take the object for one of its own, which it would
 // prune in a cluster where it does not know the object, or holds what such a tool applied.
