@@ -87,6 +87,7 @@ type session struct {
 	meter    *requestMeter
 	ownUntil atomic.Int64 // Unix time at which the credential expires that peers are given; 0 is not known
 	restore  restore      // what the local API server says may be old
+	scopes   scopes       // where the engine keeps copies
 	metadata metadataCell
 	address  address // where other clusters dial this one
 	reports  reports
@@ -246,6 +247,10 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	if err != nil {
 		return err
 	}
+	scopes, err := s.private.scopes(ctx)
+	if err != nil {
+		return err
+	}
 	s.newLoops()
 	s.problems.changed = func() { s.statuses.add(s.clusterID) }
 	self := mesh.Pin{ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey)}
@@ -266,7 +271,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 		return err
 	}
 	s.peers = newPeers(s)
-	if s.engine, err = s.newEngine(metrics); err != nil {
+	if s.engine, err = s.newEngine(scopes, metrics); err != nil {
 		return fmt.Errorf("prepare sync rules: %w", err)
 	}
 	s.mesh, err = mesh.New(mesh.Options{ //nolint:contextcheck // it starts nothing; Run has the context

@@ -27,6 +27,7 @@ const (
 	choreRemovals  chore = "removals"
 	choreDepart    chore = "end of the membership"
 	choreCollect   chore = "collection of tombstones"
+	choreScopes    chore = "record of where copies are"
 )
 
 func (s *session) doChore(ctx context.Context, c chore) error {
@@ -65,6 +66,8 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 		return s.depart(ctx)
 	case choreCollect:
 		return s.collect(ctx)
+	case choreScopes:
+		return s.recordScopes(ctx) // before there are copies, as a rule: the next agent may have to find them
 	}
 	return nil
 }

@@ -180,8 +180,7 @@ func (w ownEpochWatch) Merge(msg []byte, introducer string) (fresh, pull bool, e
 }
 
 // newEngine joins the engine to the local API server.
-func (s *session) newEngine(metrics prometheus.Registerer) (*engine.Engine, error) {
-	scopes := scopeFile{dir: s.options.DataDir, log: s.log}
+func (s *session) newEngine(scopes []engine.Scope, metrics prometheus.Registerer) (*engine.Engine, error) {
 	return engine.New(engine.Options{
 		LocalClusterID: s.clusterID,
 		Namespace:      s.options.Namespace,
@@ -196,8 +195,8 @@ func (s *session) newEngine(metrics prometheus.Registerer) (*engine.Engine, erro
 		Classify:       classify,
 		Workers:        s.options.Workers,
 		GuardLive:      s.options.GuardLive,
-		Scopes:         scopes.load(),
-		ScopesChanged:  scopes.save,
+		Scopes:         scopes,
+		ScopesChanged:  s.scopesChanged,
 		Log:            s.log,
 		Metrics:        metrics,
 	})

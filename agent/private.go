@@ -30,7 +30,9 @@ const (
 	epochKey       = "epoch"       // decimal
 	freezeKey      = "restored"    // freeze, while a restore waits for its confirmation
 	trustSecret    = "roster-trust"
-	peerSecret     = "peer-" // + clusterID
+	copiesSecret   = "roster-copies"
+	scopesKey      = "scopes" // of engine, JSON
+	peerSecret     = "peer-"  // + clusterID
 )
 
 // ErrIdentityLost is returned when the cluster's public key is recorded but its private key is gone. A
