@@ -34,11 +34,12 @@ type mass struct {
 // the source, through one connection and with as many workers for each target as an agent has.
 func bulk(ctx context.Context, b *bed) error {
 	for i, objects := range b.s.bulk {
-		rounds := 2
-		if i == 0 {
-			rounds = b.s.rounds
-		} else if b.n != b.s.clusters[len(b.s.clusters)/2] {
-			continue
+		rounds := b.s.rounds
+		if i > 0 {
+			if b.n != b.s.clusters[len(b.s.clusters)/2] {
+				continue
+			}
+			rounds = max(2, rounds/2)
 		}
 		if err := bulkOf(ctx, b, objects, rounds); err != nil {
 			return fmt.Errorf("%d objects: %w", objects, err)

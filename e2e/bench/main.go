@@ -46,7 +46,7 @@ type settings struct {
 	clusters    []int
 	samples     int           // of each way and verb, one by one
 	bulk        []int         // objects at once; all but the first with the middle count of clusters alone
-	rounds      int           // of the first of bulk
+	rounds      int           // of the first of bulk; of the others half as many
 	nonMatching int           // objects that no rule selects
 	idle        time.Duration // how long agents are watched while nothing changes
 	cases       bool
@@ -56,7 +56,7 @@ type settings struct {
 	json        string
 }
 
-// full takes about 40 minutes on two processors, quick less than two.
+// full takes about 55 minutes on two processors, quick less than two.
 func full() settings {
 	return settings{
 		clusters: []int{2, 3, 5}, samples: 250, bulk: []int{1000, 5000}, rounds: 8,
