@@ -217,7 +217,7 @@ func (e *Engine) ask(s *syncrules.Summary, r *rule, p *peer, from, to Key, mine 
 			s.Hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
 		case !mine.selectedBy(r) && (!r.suspect || r.judged[p.ClusterID]):
 			s.Release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
-		case !r.judged[p.ClusterID], !e.localsComplete(r):
+		case (state == lacking || !mine.selectedBy(r)) && !r.judged[p.ClusterID], !e.localsComplete(r):
 			s.Hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
 		default:
 			s.Lose(r.compiled.Deletion(), "it is gone, or belongs elsewhere, in cluster "+p.name())

@@ -80,12 +80,25 @@ func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
 		return yes(ReasonNotTargeted, "spec.targets leaves this cluster out"), true
 	case r.compiled.Paused():
 		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
-	case r.guarded:
-		return no(ReasonDeletionGuard, fmt.Sprintf(
-			"%d of %d copies would be deleted because their sources are missing from a list, which may be a fault there; nothing is changed until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (it counts once)",
-			r.absent, r.copies, r.name, syncrules.AnnotationConfirmDeletions, r.confirm.next(r.absent))), true
+	case r.stopped():
+		return no(ReasonDeletionGuard, e.guardText(r)), true
 	}
 	return metav1.Condition{}, false
+}
+
+func (e *Engine) guardText(r *rule) string {
+	m, which, stays := r.missing, "copies", "nothing is changed"
+	absent, copies := m.absent, m.copies
+	if !r.guarded {
+		which, stays = "copies from cluster "+e.clusterName(r.guardedOf[0]), "those stay as they are"
+		absent, copies = m.ofAbsent, m.ofCopies
+		if n := len(r.guardedOf) - 1; n > 0 {
+			which += fmt.Sprintf(", and more from %d others,", n)
+		}
+	}
+	return fmt.Sprintf(
+		"%d of %d %s would be deleted because their sources are missing from a list, which may be a fault there; %s until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (it counts once)",
+		absent, copies, which, stays, r.name, syncrules.AnnotationConfirmDeletions, r.confirm.next(m.absent))
 }
 
 // localCondition is about the local API server.

@@ -84,6 +84,22 @@ func TestOnlyWhatWasAskedForIsTaken(t *testing.T) {
 			t.Errorf("%v is taken", o.Object)
 		}
 	}
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.settle()
+		w.e.mu.Lock()
+		feed := w.e.views[a][asked].feed
+		w.e.mu.Unlock()
+		if !feed.keep(configMap("x", "1")) || feed.keep(secret) || feed.judge(secret.DeepCopy()) != nil {
+			t.Error("the watch keeps something else than what was asked for")
+		}
+		feed.Upsert(secret.DeepCopy())
+		feed.Replace([]*unstructured.Unstructured{configMap("y", "1"), secret.DeepCopy()}, "")
+		w.settle()
+		w.wantValue(cm("y"), "1")
+		w.wantGone(serverKey(secret))
+		w.wantGone(cm("x"))
+	})
 }
 
 // A copy that something here changes back each time is fought over ever more slowly; a new source is written at once.

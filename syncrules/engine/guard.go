@@ -4,6 +4,8 @@
 package engine
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -43,11 +45,12 @@ func (e *Engine) lostCopy(rule, owner string, from place) {
 	_, counted := r.lacking[owner][from]
 	switch {
 	case counted && e.o.GuardLive:
-		r.lost = append(r.lost, time.Now())
+		r.lost = append(r.lost, loss{time.Now(), owner})
 	case counted && r.confirm.begun:
 		r.confirm.spent++
 	}
 	e.lacksNot(rule, owner, from)
+	e.recount(rule)
 }
 
 // confirmation is what a person has said about deletions that lack proof: up to so many of them, once.
@@ -113,44 +116,106 @@ func (e *Engine) endConfirmation(r *rule) {
 	}
 }
 
-// recent is how many copies of the rule were lost within the window; while the rule is stopped they go on counting.
-func (r *rule) recent(now time.Time) int {
-	for !r.guarded && len(r.lost) > 0 && now.Sub(r.lost[0]) > guardWindow {
-		r.lost = r.lost[1:]
+// missing is how many of a rule's copies are lacking, those that were lost within the window among them; and how many
+// of the first owner in guardedOf.
+type missing struct {
+	absent, copies     int
+	ofAbsent, ofCopies int
+}
+
+// loss is that a copy went which counted as lacking.
+type loss struct {
+	at    time.Time
+	owner string
+}
+
+// stopped says that the guard has stopped something of the rule.
+func (r *rule) stopped() bool { return r.guarded || len(r.guardedOf) > 0 }
+
+// forgetLosses forgets those of before the window. What is stopped goes on counting.
+func (r *rule) forgetLosses(now time.Time) {
+	if r.guarded || len(r.lost) == 0 || now.Sub(r.lost[0].at) <= guardWindow {
+		return
 	}
-	return len(r.lost)
+	r.lost = slices.DeleteFunc(r.lost, func(l loss) bool {
+		return now.Sub(l.at) > guardWindow && !slices.Contains(r.guardedOf, l.owner)
+	})
+}
+
+// countMissing counts what is lacking of a rule, and finds the owners of which too much is by itself: a fault is one
+// cluster's, and in a large group none has most of the copies. mu is held.
+func (e *Engine) countMissing(r *rule) (m missing, of []string) {
+	for _, gk := range r.kinds {
+		if set := e.copies[gk]; set != nil {
+			m.copies += set.ruled[r.name]
+		}
+	}
+	if len(r.lacking) == 0 {
+		return m, nil
+	}
+	r.forgetLosses(time.Now())
+	m.absent, m.copies = len(r.lost), m.copies+len(r.lost)
+	for _, owner := range slices.Sorted(maps.Keys(r.lacking)) {
+		absent, copies := len(r.lacking[owner]), 0
+		for _, gk := range r.kinds {
+			if set := e.copies[gk]; set != nil {
+				copies += set.share[ruledBy{r.name, owner}]
+			}
+		}
+		m.absent += absent
+		for _, l := range r.lost {
+			if l.owner == owner {
+				absent, copies = absent+1, copies+1
+			}
+		}
+		if !syncrules.Guarded(absent, copies) {
+			continue
+		}
+		if of = append(of, owner); len(of) == 1 {
+			m.ofAbsent, m.ofCopies = absent, copies
+		}
+	}
+	return m, of
 }
 
 // guard counts what is lacking without proof, and stops or resumes the rule. mu is held.
 func (e *Engine) guard(r *rule) {
-	absent, copies := 0, 0
-	for _, of := range r.lacking {
-		absent += len(of)
+	m, of := e.countMissing(r)
+	if m != r.missing {
+		r.missing = m
+		r.sender.dirty = r.sender.dirty || r.stopped() // its condition tells of them
 	}
-	for _, gk := range r.kinds {
-		if set := e.copies[gk]; set != nil {
-			copies += set.ruled[r.name]
-		}
-	}
-	if absent > 0 {
-		lost := r.recent(time.Now())
-		absent, copies = absent+lost, copies+lost
-	}
-	if r.absent != absent || r.copies != copies {
-		r.absent, r.copies = absent, copies
-		r.sender.dirty = r.sender.dirty || r.guarded // its condition tells of them
-	}
-	was, begun := r.guarded, r.confirm.begun
+	begun := r.confirm.begun
 	deletes := r.compiled.Deletion() == v1alpha1.DeletionDelete || r.suspect && r.compiled.RuleDeletion() == v1alpha1.DeletionDelete
-	r.guarded = deletes && syncrules.Guarded(r.absent, r.copies) && !r.confirm.allows(r.absent)
+	all := syncrules.Guarded(m.absent, m.copies)
+	if !deletes || !all && of == nil || r.confirm.allows(m.absent) {
+		all, of = false, nil
+	}
+	whole, before := r.guarded != all, r.guardedOf
+	r.guarded, r.guardedOf = all, of
 	if r.confirm.begun != begun {
 		r.sender.dirty = true
 		poked(e.reportWake)
 	}
 	e.endConfirmation(r)
-	if was != r.guarded {
-		e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", r.absent, "copies", r.copies)
+	if !whole && slices.Equal(before, of) {
+		return
+	}
+	e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guarded, "absent", m.absent, "copies", m.copies, "clusters", r.guardedOf)
+	if whole {
 		e.staleRule(r)
-		e.poke()
+	}
+	for _, owner := range slices.Concat(before, of) {
+		if slices.Contains(before, owner) != slices.Contains(of, owner) {
+			e.stalePeers[owner] = true
+		}
+	}
+	e.poke()
+}
+
+// recount resumes a rule that the guard has stopped, when what was lacking came back or is not there any more. mu is held.
+func (e *Engine) recount(rule string) {
+	if r := e.rules[rule]; r != nil && r.stopped() && r.compiled != nil {
+		e.guard(r)
 	}
 }

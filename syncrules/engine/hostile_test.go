@@ -21,7 +21,7 @@ import (
 // watch comes.
 func TestSpoiledRuleThatWasGuarded(t *testing.T) {
 	e := &Engine{rules: map[string]*rule{"r": {name: "r", guarded: true}}}
-	e.recount([]string{"r"})
+	e.recount("r")
 }
 
 // A sighting is called without the lock: the rule that it is for may have become unusable by then.

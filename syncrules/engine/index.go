@@ -20,10 +20,14 @@ type copySet struct {
 	at    map[place]*copied
 	by    map[string]map[place]*copied // the same by owner
 	ruled map[string]int               // how many of them each rule decides about
+	share map[ruledBy]int              // the same of one owner
 
 	orphans map[string]map[place]struct{} // of each rule that made them
 	moved   map[origin]map[place]struct{} // those that are in another place than their source
 }
+
+// ruledBy is the copies of an owner that a rule decides about.
+type ruledBy struct{ rule, owner string }
 
 // origin is the source of a copy.
 type origin struct {
@@ -102,6 +106,10 @@ func (s *copySet) tally(c *copied, n int) {
 			if s.ruled[name] += n; s.ruled[name] == 0 {
 				delete(s.ruled, name)
 			}
+			by := ruledBy{name, c.owner}
+			if s.share[by] += n; s.share[by] == 0 {
+				delete(s.share, by)
+			}
 		}
 	}
 }
@@ -112,7 +120,7 @@ func (e *Engine) copyAt(k Key) *copied { return e.copies[k.GroupKind].find(k.pla
 func (e *Engine) putCopy(k Key, c *copied) {
 	set := e.copies[k.GroupKind]
 	if set == nil {
-		set = &copySet{at: map[place]*copied{}, by: map[string]map[place]*copied{}, ruled: map[string]int{}, moved: map[origin]map[place]struct{}{}}
+		set = &copySet{at: map[place]*copied{}, by: map[string]map[place]*copied{}, ruled: map[string]int{}, share: map[ruledBy]int{}, moved: map[origin]map[place]struct{}{}}
 		e.copies[k.GroupKind] = set
 	}
 	if old := set.find(k.place()); old != nil {
@@ -128,6 +136,9 @@ func (e *Engine) putCopy(k Key, c *copied) {
 		}
 	}
 	set.add(k.place(), c)
+	for _, name := range c.rules {
+		e.recount(name)
+	}
 }
 
 func (e *Engine) dropCopy(k Key) {

@@ -24,10 +24,6 @@ func (e *Engine) judgeKind(gk schema.GroupKind) {
 		for _, id := range e.peerIDs {
 			e.judgeOwner(r, id)
 		}
-		r.lacking = nil
-		for owner := range r.judged {
-			e.countLacking(r, owner)
-		}
 		e.guard(r)
 	}
 }
@@ -47,7 +43,6 @@ func (e *Engine) judge(r *rule, owner string) {
 		return
 	}
 	e.judgeOwner(r, owner)
-	e.countLacking(r, owner)
 	e.guard(r)
 }
 
@@ -80,38 +75,46 @@ func (e *Engine) viewsLive(r *rule, peer string) bool {
 	return true
 }
 
-// judgeOwner lets copies be decided on as soon as all of the owner's objects are known.
+// judgeOwner counts what is lacking of an owner as soon as all of its objects are known, and lets that be decided on.
+// While some are not known, what was counted last holds; copies that the rule lets go of are not counted any more then.
 func (e *Engine) judgeOwner(r *rule, owner string) {
-	if r.judged[owner] || !e.viewsLive(r, owner) {
-		return
+	first := !r.judged[owner] && e.viewsLive(r, owner)
+	if first {
+		r.judged[owner] = true
 	}
-	r.judged[owner] = true
-	for _, gk := range r.kinds {
-		for at, c := range e.copies[gk].of(owner) {
-			if c.ruled(r.name) {
-				e.enqueue(Key{gk, at.namespace, at.name})
-			}
+	if r.judged[owner] {
+		e.countLacking(r, owner, first)
+	}
+}
+
+// doubt ends what was concluded from a view that is not live any more. What went missing meanwhile counts together, in
+// all views of a rule, when all of them are live again: one by one they would be too few for the guard.
+func (e *Engine) doubt(v *view) {
+	for name := range v.judges {
+		if r := e.rules[name]; r != nil {
+			delete(r.judged, v.peer)
 		}
 	}
 }
 
-// countLacking finds the copies of an owner that are lacking without proof.
-func (e *Engine) countLacking(r *rule, owner string) {
+// countLacking finds the copies of an owner that are lacking without proof; the first time all of them that are not
+// there have waited for that.
+func (e *Engine) countLacking(r *rule, owner string, first bool) {
 	delete(r.lacking, owner)
-	if !r.judged[owner] {
-		return
-	}
 	for _, gk := range r.kinds {
 		for at, c := range e.copies[gk].of(owner) {
-			if !c.ruled(r.name) || !c.selectedBy(r) && !r.suspect {
+			if !c.ruled(r.name) {
 				continue
 			}
 			k := Key{gk, at.namespace, at.name}
 			from := c.source(k)
-			if f, _ := e.find(r, owner, from, k); f != lacking {
-				continue
+			f, _ := e.find(r, owner, from, k)
+			if first && f != present {
+				e.enqueue(k)
 			}
-			r.lacks(owner, from.place())
+			if f == lacking && (c.selectedBy(r) || r.suspect) {
+				r.lacks(owner, from.place())
+			}
 		}
 	}
 }
@@ -124,13 +127,4 @@ func (r *rule) lacks(owner string, from place) {
 		r.lacking[owner] = map[place]struct{}{}
 	}
 	r.lacking[owner][from] = struct{}{}
-}
-
-// recount resumes rules that the guard has stopped, when what was lacking came back.
-func (e *Engine) recount(rules []string) {
-	for _, name := range rules {
-		if r := e.rules[name]; r != nil && r.guarded && r.compiled != nil {
-			e.guard(r)
-		}
-	}
 }

@@ -47,16 +47,17 @@ type rule struct {
 	// judged are the owners of which it was counted what is lacking, since the rule has had its present
 	// selection. Until then nothing is concluded from what is lacking.
 	judged map[string]bool
-	// lacking are the copies, by owner, that are lacking without a deletion having been seen: absent of
-	// copies; guarded when they are too many.
-	lacking map[string]map[place]struct{}
-	guarded bool
+	// lacking are the copies, by owner, that are lacking without a deletion having been seen: missing of all of
+	// them. When they are too many the rule is guarded, or what it has of the owners guardedOf, in order.
+	lacking   map[string]map[place]struct{}
+	missing   missing
+	guarded   bool
+	guardedOf []string
 	// suspect says that the guard had stopped the rule when its selection was edited: then the edit is no reason to
 	// believe what was missing, and the copies that it lets go of count, too.
-	suspect        bool
-	absent, copies int
-	confirm        confirmation
-	lost           []time.Time // when copies that were lacking went, with Options.GuardLive
+	suspect bool
+	confirm confirmation
+	lost    []loss // of copies that were lacking, with Options.GuardLive
 
 	tally  tally
 	sender sender
@@ -126,12 +127,12 @@ func (r *rule) same(o *rule) bool {
 func (r *rule) inherit(old *rule) {
 	r.tally, r.sender = old.tally, old.sender
 	r.sender.wasReady, r.sender.dirty = false, true
-	r.guarded, r.absent, r.copies, r.lost = old.guarded, old.absent, old.copies, old.lost // until they are counted again
+	r.guarded, r.guardedOf, r.missing, r.lost = old.guarded, old.guardedOf, old.missing, old.lost // until they are counted again
 	r.confirm = r.confirm.after(old.confirm)
 	if r.selection == old.selection {
-		r.judged = old.judged
+		r.judged, r.lacking, r.suspect = old.judged, old.lacking, old.suspect
 	} else {
-		r.suspect = old.guarded
+		r.suspect = old.suspect || old.stopped()
 	}
 }
 
@@ -250,7 +251,7 @@ func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, w
 		return syncrules.Unclear, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
 	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
-	case rel == syncrules.Asks && r.guarded:
+	case rel == syncrules.Asks && (r.guarded || slices.Contains(r.guardedOf, p.ClusterID)):
 		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"
 	}
 	return rel, true, why

@@ -53,11 +53,11 @@ type view struct {
 // entry is an object that matches.
 type entry struct {
 	object  packed
-	sum     uint64   // of object; as Engine.sumOf unless rules may read fields that no copy has
-	rules   []string // that select it, by name; shared, not to be changed
-	aims    []aim    // where the copies of these rules belong; nil when all of them are in the place of the entry
-	held    string   // why copies stay as they are; "" normally
-	arrived time.Time
+	sum     uint64    // of object; as Engine.sumOf unless rules may read fields that no copy has
+	rules   []string  // that select it, by name; shared, not to be changed
+	aims    []aim     // where the copies of these rules belong; nil when all of them are in the place of the entry
+	held    string    // why copies stay as they are; "" normally
+	arrived time.Time // of what no copy was made of yet; zero afterwards
 }
 
 func (a *entry) size() int64 { return int64(len(a.object)) }
@@ -241,7 +241,9 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 	}
 	f.e.putEntry(f.v, at, ent)
 	f.touch(at, old, ent)
-	f.e.recount(ent.rules)
+	for _, rule := range ent.rules {
+		f.e.recount(rule)
+	}
 }
 
 // Delete implements Sink.
@@ -305,6 +307,9 @@ func (f *feed) Health(err error) {
 	v := f.v
 	if v.feed != f || f.tripped.Load() && !errors.Is(err, ErrTooMuch) {
 		return
+	}
+	if err != nil {
+		f.e.doubt(v)
 	}
 	v.err, v.live = err, err == nil
 	v.speaks(f.e)

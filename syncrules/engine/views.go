@@ -84,6 +84,7 @@ func (e *Engine) closeView(v *view) {
 		v.feed.stop()
 		v.feed = nil
 	}
+	e.doubt(v)
 	v.live, v.err = false, nil
 	e.wakeWaiting(v.peer)
 }

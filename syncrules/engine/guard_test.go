@@ -1,0 +1,388 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// What goes missing during an outage counts together, however far apart the views of the rule come back: one by one
+// they would be too few for the guard.
+func TestGuardCountsAllViewsTogether(t *testing.T) {
+	inWorld(t, func(w *world) {
+		namespaces := []string{"n0", "n1", "n2", "n3", "n4"}
+		r := testRule("r")
+		r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{Namespaces: namespaces}}
+		w.peers[a].closed = map[string]bool{}
+		each := func(do func(namespace string, name Key)) {
+			for _, ns := range namespaces {
+				for i := range 6 {
+					obj := configMap(fmt.Sprintf("x%d", i), "1")
+					obj.SetNamespace(ns)
+					do(ns, serverKey(obj))
+				}
+			}
+		}
+		for _, ns := range namespaces {
+			w.local.addNamespace(ns)
+			w.peers[a].addNamespace(ns)
+		}
+		w.setRule(r)
+		each(func(ns string, k Key) {
+			obj := configMap(k.Name, "1")
+			obj.SetNamespace(ns)
+			w.peers[a].put(obj)
+		})
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		each(func(_ string, k Key) { w.peers[a].remove(k) })
+		for _, ns := range namespaces[1:] {
+			w.peers[a].closed[ns] = true
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		for _, ns := range namespaces[1:] { // one after the other
+			if n := len(w.local.names("ConfigMap")); n != 30 {
+				t.Fatalf("%d copies before %s is known", n, ns)
+			}
+			w.peers[a].openNamespace(ns)
+			w.settle()
+		}
+		if n := len(w.local.names("ConfigMap")); n != 30 {
+			t.Errorf("%d copies, want all 30 to be guarded", n)
+		}
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		if m := w.report("r").Conditions[0].Message; !strings.HasPrefix(m, "30 of 30 copies would") {
+			t.Errorf("message %q", m)
+		}
+	})
+}
+
+// A deletion that is seen is proof, whatever else of the cluster is not known.
+func TestSeenDeletionNeedsNoOtherView(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{Namespaces: []string{"default", "team"}}}
+		w.peers[a].closed = map[string]bool{"team": true}
+		w.setRule(r)
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.peers[a].remove(cm("x"))
+		w.settle()
+		w.wantGone(cm("x"))
+	})
+}
+
+// One emptied cluster of several trips the guard although most of the copies are of others.
+func TestGuardOfOneCluster(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		for i := range 4 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
+		}
+		for i := range 30 {
+			w.peers[b].put(configMap(fmt.Sprintf("y%02d", i), "1"))
+		}
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		for i := range 4 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%02d", i)))
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != 34 {
+			t.Fatalf("%d copies, want all 34", n)
+		}
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		m := w.report("r").Conditions[0].Message
+		if !strings.HasPrefix(m, "4 of 4 copies from cluster "+a+" would") || !strings.Contains(m, "=4 ") {
+			t.Errorf("message %q", m)
+		}
+		w.peers[b].put(configMap("y00", "2"))
+		w.now()
+		w.wantValue(cm("y00"), "2") // what the others have goes on
+		w.peers[a].put(configMap("x00", "1"))
+		w.settle()
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != 31 {
+			t.Errorf("%d copies, want 31: the guard opens when one is back", n)
+		}
+	})
+}
+
+// What is lacking of a cluster that is not known any more goes on counting: else the copies of others would go.
+func TestGuardHoldsThroughAnOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{Namespaces: []string{"default", "team"}}}
+		w.peers[a].closed = map[string]bool{}
+		w.setRule(r)
+		put := func(id, name string, n int) {
+			for i := range n {
+				w.peers[id].put(configMap(fmt.Sprintf("%s%02d", name, i), "1"))
+			}
+		}
+		lose := func(id, name string, n int) {
+			w.peers[id].cut(errUnavailable())
+			w.now()
+			for i := range n {
+				w.peers[id].remove(cm(fmt.Sprintf("%s%02d", name, i)))
+			}
+			w.peers[id].cut(nil)
+			w.settle()
+		}
+		all := func(when string) {
+			t.Helper()
+			if n := len(w.local.names("ConfigMap")); n != 42 {
+				t.Errorf("%d copies of 42 %s", n, when)
+			}
+		}
+		put(a, "x", 30)
+		put(b, "y", 12)
+		w.settle()
+		lose(a, "x", 25)
+		lose(b, "y", 5)
+		all("when too many are lacking")
+		w.peers[a].closed["team"] = true
+		w.peers[a].cut(errUnavailable())
+		w.settle()
+		w.peers[a].cut(nil)
+		w.settle()
+		all("while half of what a has is known")
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.peers[a].openNamespace("team")
+		w.settle()
+		all("when all is known again")
+	})
+}
+
+// A connection that is lost for a moment does not use a confirmation up.
+func TestConfirmationHoldsThroughAnOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		for i := range 100 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
+		}
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		for i := range 100 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%02d", i)))
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.local.mu.Lock()
+		w.local.late = time.Second
+		w.local.mu.Unlock()
+		confirmed := w.rules["r"].DeepCopy()
+		confirmed.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: "100"}
+		w.setRule(confirmed)
+		time.Sleep(2500 * time.Millisecond)
+		if n := len(w.local.names("ConfigMap")); n == 0 || n == 100 {
+			t.Fatalf("%d copies: it is not in the middle", n)
+		}
+		w.peers[a].cut(errUnavailable())
+		w.settle()
+		w.peers[a].cut(nil)
+		time.Sleep(20 * time.Second)
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != 0 {
+			t.Errorf("%d copies are left", n)
+		}
+	})
+}
+
+// Who deletes the copies by hand has decided.
+func TestGuardOpensWhenCopiesAreGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		for i := range 5 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
+		}
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		for i := range 5 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.local.remove(cm("x0"))
+		w.local.remove(cm("x1"))
+		w.settle()
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		if n := len(w.local.names("ConfigMap")); n != 0 {
+			t.Errorf("%d copies of 3 are left", n)
+		}
+	})
+}
+
+// What a list lacks is acted on when the last view of the rule is there, whichever that is.
+func TestAbsenceCountsWhenAllIsKnown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{Namespaces: []string{"default", "team"}}}
+		w.peers[a].closed = map[string]bool{}
+		w.setRule(r)
+		for i := range 4 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
+		}
+		w.settle()
+		w.peers[a].closed["team"] = true
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		w.peers[a].remove(cm("x0"))
+		w.peers[a].cut(nil)
+		w.settle()
+		w.wantValue(cm("x0"), "1")
+		w.peers[a].openNamespace("team")
+		w.settle()
+		w.wantGone(cm("x0"))
+	})
+}
+
+// A cluster that the rule asks nothing of any more cannot keep it stopped.
+func TestGuardForgetsWhoIsNotAsked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.ClusterFeatureMatches = []v1alpha1.ClusterFeatureMatch{{FeatureName: "f"}}
+		feature := &v1alpha1.ClusterFeature{Spec: v1alpha1.ClusterFeatureSpec{FeatureName: "f"}}
+		peer := Peer{ClusterID: a, Source: w.peers[a], FeaturesKnown: true, Features: []*v1alpha1.ClusterFeature{feature}}
+		w.e.SetPeer(peer)
+		w.setRule(r)
+		for i := range 5 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
+		}
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		for i := range 5 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		peer.Features = nil
+		w.e.SetPeer(peer)
+		w.settle()
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, ReasonNoSource)
+		w.wantOwner(cm("x0"), a, true)
+	})
+}
+
+// An edit is no reason to believe what is missing, however many there are, and when.
+func TestGuardHoldsThroughEdits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		rule := func(names ...string) *v1alpha1.ResourceSyncRule {
+			r := testRule("r", names...)
+			r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+			return r
+		}
+		edits := 0
+		mutated := func(r *v1alpha1.ResourceSyncRule) *v1alpha1.ResourceSyncRule {
+			edits++
+			r.Spec.Rules[0].Mutations.Labels = &v1alpha1.LabelMutations{Add: map[string]string{"edit": fmt.Sprint(edits)}}
+			return r
+		}
+		w.setRule(rule())
+		for i := range 5 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
+		}
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		for i := range 5 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		all := func(when string) {
+			t.Helper()
+			w.settle()
+			if n := len(w.local.names("ConfigMap")); n != 5 {
+				t.Fatalf("%d copies of 5 after %s", n, when)
+			}
+		}
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		w.setRule(mutated(rule()))
+		all("an edit during an outage")
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		for i, r := range []*v1alpha1.ResourceSyncRule{rule("x0"), mutated(rule("x0")), rule("x0", "x1")} {
+			w.setRule(r)
+			all(fmt.Sprint("edit ", i))
+		}
+		w.peers[a].cut(nil)
+		all("its end")
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+	})
+}
+
+// Copies that somebody takes out of the rule's hands do not keep it stopped.
+func TestGuardOpensWhenCopiesAreSetAside(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		for i := range 4 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
+		}
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		for i := range 4 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		for i := range 4 {
+			w.local.edit(cm(fmt.Sprintf("x%d", i)), func(o *unstructured.Unstructured) {
+				withAnnotations(o, map[string]string{v1alpha1.AnnotationSyncDisabled: ""})
+			})
+		}
+		w.settle()
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		if n := len(w.local.names("ConfigMap")); n != 4 {
+			t.Errorf("%d copies of 4", n)
+		}
+	})
+}
+
+// A source that is there, and whose copy belongs elsewhere now, is proof as well.
+func TestMovedCopyNeedsNoOtherView(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{Namespaces: []string{"default", "team"}}}
+		r.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Type: v1alpha1.OverrideReplace, Path: "/metadata/name", Value: "{{ .Object.metadata.labels.as }}"}}
+		w.peers[a].closed = map[string]bool{"team": true}
+		w.setRule(r)
+		as := func(name string) {
+			obj := configMap("x", "1")
+			obj.SetLabels(map[string]string{"as": name})
+			w.peers[a].put(obj)
+			w.settle()
+			w.wantValue(cm(name), "1")
+		}
+		as("one")
+		as("two")
+		w.wantGone(cm("one"))
+	})
+}
