@@ -200,6 +200,9 @@ func TestBadInput(t *testing.T) {
 	t.Run("operator that does not exist", func(t *testing.T) { badOperator(t, configMaps("bad-operator")) })
 	t.Run("value of 1 MiB", func(t *testing.T) { badValue(t, configMaps("bad-value")) })
 	t.Run("refused by a policy", func(t *testing.T) { badPolicyCase(t, configMaps("bad-policy")) })
+	t.Run("refused by a webhook, or held up", func(t *testing.T) {
+		badWebhook(t, configMaps("bad-webhook"), bad{g, "bad-webhook-other", core("secrets"), "Secret"})
+	})
 	t.Run("source in deletion", func(t *testing.T) { badFinalizer(t, configMaps("bad-finalizer")) })
 	t.Run("object at the limit", func(t *testing.T) {
 		badSize(t, bad{g, "bad-size", schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "blobs"}, "Blob"})

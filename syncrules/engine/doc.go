@@ -58,9 +58,10 @@
 //
 // # The guard
 //
-// When a view turns live, the copies of its peer that it lacks without a deletion having been seen are counted for each
-// rule (syncrules.Guarded). Too many, and the rule is paused here until the objects are back or the local
-// annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number. It is used up when they are
+// When all views that a rule has of a peer are live, the copies of the peer that they lack without a deletion having been
+// seen are counted (syncrules.Guarded); while one is not, what was counted last holds. Too many of all copies, and the
+// rule is paused here; too many of one peer's, and what it has of that peer is. That is until the objects are back or
+// the local annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number. It is used up when they are
 // deleted, and the rule's status says so: a crash in the two seconds before that is written is the one case in which it
 // would count again. With Options.GuardLive
 // deletions that are seen count as well, together with those of the last minute that were acted on.
@@ -86,8 +87,9 @@
 // Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live,
 // so its copies stay as they are, and the rule says SourceTooLarge (limits.go).
 //
-// Each object has its own pace (PaceRate, PaceBurst) and its own back-off; nothing limits all of them together but
-// the number of workers.
+// Each object has its own pace (PaceRate, PaceBurst) and its own back-off. Nothing limits all of them together but
+// the number of workers, half of which are kept from what an API server is slow to take (lanes.go); and what failed is
+// tried again at a rate for all (retryRate).
 //
 // # A restored API server
 //

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 
@@ -109,6 +110,7 @@ type Engine struct {
 	early      map[Key]early            // of the keys being worked on
 	results    map[Key]*result
 	notes      map[Key]*note
+	retries    *rate.Limiter               // of failed writes
 	waiting    map[string]map[Key]struct{} // until a view of the peer has spoken
 	missing    map[string]map[Key]struct{}
 	// namespaceNews counts what was told of namespaces: what is told while a copy is being worked on may be what the
@@ -119,6 +121,7 @@ type Engine struct {
 	serial        uint64              // of the last rule that was set
 	nsWatch       *namespaceWatch
 	made          *madeNamespaces
+	lanes         lanes
 	happenings    map[happening]*tallied
 	reviews       map[reviewKey]*review
 }
@@ -157,7 +160,7 @@ func New(o Options) (*Engine, error) {
 		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
 		happenings: map[happening]*tallied{}, reviews: map[reviewKey]*review{}, reviewWake: make(chan struct{}, 1),
-		seed: maphash.MakeSeed(),
+		seed: maphash.MakeSeed(), lanes: newLanes(o.Workers), retries: rate.NewLimiter(retryRate, retryBurst),
 	}
 	for _, s := range o.Scopes {
 		e.locals[s] = &localWatch{scope: s}
@@ -305,6 +308,14 @@ func (e *Engine) enqueue(k Key) {
 		e.pending[k] = false
 	}
 	e.queue.Add(k)
+}
+
+// aside lets a key count as pending that waits for its turn in lanes. mu is held.
+func (e *Engine) aside(k Key) {
+	if _, ok := e.pending[k]; !ok {
+		e.pendings[k.GroupKind]++
+		e.pending[k] = false
+	}
 }
 
 // enqueueAfter is enqueue with a delay; the key does not count as pending meanwhile.

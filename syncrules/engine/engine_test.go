@@ -71,6 +71,48 @@ func TestChangedCopyIsRestored(t *testing.T) {
 	})
 }
 
+// A copy whose label is gone is watched by nobody. One that was changed after it was read is read again.
+func TestUnwatchedCopyIsReadAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.local.admits(func(o *unstructured.Unstructured) error { return errForbidden(o, "exceeded quota: q") })
+		w.local.edit(cm("x"), func(o *unstructured.Unstructured) { o.SetLabels(nil) })
+		w.settle()
+		w.local.edit(cm("x"), func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, "t", "data", "v") })
+		w.settle()
+		w.local.admits(nil)
+		time.Sleep(time.Minute)
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.wantOwner(cm("x"), a, false)
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		updates := w.local.count("update")
+		time.Sleep(10 * time.Minute)
+		if n := w.local.count("update") - updates; n > 0 {
+			t.Errorf("%d more updates", n)
+		}
+	})
+}
+
+// The same of one that is to be deleted.
+func TestUnwatchedCopyIsDeleted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.local.admits(func(o *unstructured.Unstructured) error { return errForbidden(o, "exceeded quota: q") })
+		w.local.edit(cm("x"), func(o *unstructured.Unstructured) { o.SetLabels(nil) })
+		w.settle()
+		w.local.edit(cm("x"), func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, "t", "data", "v") })
+		w.peers[a].remove(cm("x"))
+		time.Sleep(time.Minute)
+		w.settle()
+		w.wantGone(cm("x"))
+	})
+}
+
 func TestLocalAnnotationsStay(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))

@@ -64,8 +64,8 @@ type problem struct {
 
 const (
 	backoffFirst = 100 * time.Millisecond
-	// caps of the back-off: what ends by itself is tried often, what a person must mend rarely. What an event
-	// tells the end of need not be tried often either.
+	// caps of the back-off: what ends by itself is tried often, what a person must mend rarely, and so is what an event
+	// or a review tells the end of.
 	backoffCapOutage = 5 * time.Second
 	backoffCap       = 30 * time.Second
 	backoffCapObject = 5 * time.Minute
@@ -77,7 +77,8 @@ func (p *problem) backoffCap() time.Duration {
 	switch p.reason {
 	case ReasonLocalUnreachable:
 		return backoffCapOutage
-	case ReasonImmutableField, ReasonObjectTooLarge, ReasonInvalidObject, ReasonNamespaceLimit:
+	case ReasonImmutableField, ReasonObjectTooLarge, ReasonInvalidObject, ReasonNamespaceLimit,
+		ReasonNamespaceMissing, ReasonNamespaceTerminating:
 		return backoffCapObject
 	}
 	return backoffCap

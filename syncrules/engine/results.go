@@ -19,6 +19,11 @@ const (
 	// second. What comes faster is summed up.
 	PaceRate  = 5
 	PaceBurst = 10
+	// retryRate and retryBurst are how many failed writes are tried again a second, of all objects together; the first
+	// retryFreely of each do not count.
+	retryRate   = 50
+	retryBurst  = 500
+	retryFreely = 3
 	// maxErrors is how many errors a report tells.
 	maxErrors = 16
 )
@@ -160,14 +165,7 @@ func (e *Engine) record(j *job, out outcome) {
 	case r.state == failed && out.problem.namespace && j.namespaceNews != e.namespaceNews:
 		e.enqueue(k) // it may be there by now
 	case r.state == failed:
-		n := e.note(k)
-		limit := out.problem.backoffCap()
-		wait := limit
-		if n.failures < 16 {
-			wait = min(backoffFirst<<n.failures, limit)
-		}
-		n.failures++
-		e.enqueueAfter(k, wait)
+		e.enqueueAfter(k, e.backoff(k, out.problem))
 	default:
 		e.notes[k].calm()
 		if out.decision.Action == syncrules.Wait {
@@ -181,6 +179,27 @@ func (e *Engine) record(j *job, out outcome) {
 		e.metrics.slowed()
 		e.slowed(k, r.rules)
 	}
+}
+
+// backoff is how long to wait after a failure: what the back-off of the object says. Those of many that go on failing
+// are spread so that all together are tried again at about retryRate, but each after backoffCapObject at the latest. An
+// API server that does not answer is another matter. mu is held.
+func (e *Engine) backoff(k Key, p *problem) time.Duration {
+	n, limit := e.note(k), p.backoffCap()
+	wait := limit
+	if n.failures < 16 {
+		wait = min(backoffFirst<<n.failures, limit)
+	}
+	n.failures++
+	if p.reason == ReasonLocalUnreachable || n.failures <= retryFreely {
+		return wait
+	}
+	r := e.retries.Reserve()
+	if r.Delay() > backoffCapObject {
+		r.Cancel()
+		return backoffCapObject
+	}
+	return max(wait, r.Delay())
 }
 
 // slowed lets the rules say, for a while, that a copy changes too often. mu is held.
@@ -302,9 +321,23 @@ func (e *Engine) clusterName(id string) string {
 	return id
 }
 
+// same says that there is nothing new to tell: an object that fails again, say.
+func (r *result) same(o *result) bool {
+	return r.owner == o.owner && r.state == o.state && r.conflict == o.conflict && r.reason == o.reason && r.text == o.text &&
+		slices.Equal(r.rules, o.rules) && slices.EqualFunc(r.offers, o.offers, func(a, b offer) bool {
+		return a.origin == b.origin && a.surplus == b.surplus && slices.Equal(a.rules, b.rules)
+	})
+}
+
 // replace puts the result in place of the one before, and counts it for its rules. mu is held.
 func (e *Engine) replace(k Key, r *result) {
-	if old := e.results[k]; old != nil {
+	old := e.results[k]
+	if old != nil && old.same(r) {
+		e.results[k] = r // its texts may be parts of what is there now, see packed
+		e.tellAgain(k, r)
+		return
+	}
+	if old != nil {
 		e.count(k, old, -1)
 	}
 	if r.state == idle && !r.conflict && len(r.offers) == 0 {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // tally is what a rule's results add up to.
@@ -44,7 +46,7 @@ func (e *Engine) count(k Key, res *result, n int32) {
 
 func (t *tally) source(id string) *sourceTally {
 	if t.sources == nil {
-		t.sources, t.reasons = map[string]*sourceTally{}, map[string]int32{}
+		t.sources = map[string]*sourceTally{}
 	}
 	s := t.sources[id]
 	if s == nil {
@@ -102,14 +104,51 @@ func (t *tally) add(k Key, rule string, res *result, n int32) {
 	}
 }
 
-// tallyLag notes how long a change took. mu is held.
+// tellAgain tells of a result that stays, where there is room for its text now. mu is held.
+func (e *Engine) tellAgain(k Key, res *result) {
+	for _, name := range res.rules {
+		if r := e.rules[name]; r != nil && r.tally.tell(k, res) {
+			r.sender.dirty = true
+			poked(e.reportWake)
+		}
+	}
+}
+
+// tell keeps the text of a result behind the others if there is room, or if none of its reason is among them.
+func (t *tally) tell(k Key, res *result) (news bool) {
+	if res.text == "" || slices.ContainsFunc(t.texts, func(x keyText) bool { return x.key == k }) {
+		return false
+	}
+	if len(t.texts) == maxErrors {
+		if slices.ContainsFunc(t.texts, func(x keyText) bool { return x.reason == res.reason }) {
+			return false
+		}
+		seen := map[string]bool{}
+		again := slices.IndexFunc(t.texts, func(x keyText) bool {
+			was := seen[x.reason]
+			seen[x.reason] = true
+			return was
+		})
+		if again < 0 {
+			return false
+		}
+		t.texts = slices.Delete(t.texts, again, again+1)
+	}
+	t.texts = append(t.texts, keyText{k, res.reason, res.text})
+	return true
+}
+
+// tallyLag notes how long a change of a source took, once: a copy that is restored later, or made anew or of another
+// owner's, is another matter. Of a source with copies in several places the first tells. mu is held.
 func (e *Engine) tallyLag(j *job, out outcome) {
-	if !out.wrote || out.decision.Desired == nil {
+	done := out.wrote && out.decision.Desired != nil
+	if !done && (out.decision.Action != syncrules.None || out.problem != nil) {
 		return
 	}
+	e.haveArrived(j)
 	for i := range j.claims {
 		c := &j.claims[i]
-		if c.Origin != out.decision.Owner {
+		if !done || c.Origin != out.decision.Owner || c.arrived.IsZero() {
 			continue
 		}
 		for _, name := range c.names {
@@ -117,6 +156,25 @@ func (e *Engine) tallyLag(j *job, out outcome) {
 				lag := time.Since(c.arrived)
 				r.tally.source(c.Origin).lag = lag
 				e.metrics.lag(name, lag)
+			}
+		}
+	}
+}
+
+// haveArrived takes what a decision was made of as no news any more. Both claims and holders are in the order of their
+// peers. mu is held.
+func (e *Engine) haveArrived(j *job) {
+	i := 0
+	for _, h := range e.holders[j.key.GroupKind][j.key.place()] {
+		for i < len(j.claims) && j.claims[i].Origin < h.v.peer {
+			i++
+		}
+		if i == len(j.claims) {
+			return
+		}
+		if c := &j.claims[i]; c.Origin == h.v.peer && !c.arrived.IsZero() {
+			if ent := h.v.entries[h.from]; ent.arrived.Equal(c.arrived) {
+				ent.arrived = time.Time{}
 			}
 		}
 	}

@@ -42,6 +42,11 @@ func (e *Engine) work(ctx context.Context) {
 // process makes one copy what it should be, as a rule by at most one write.
 func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
+	if !e.lanes.enter(key, time.Now()) {
+		e.aside(key)
+		e.mu.Unlock()
+		return
+	}
 	e.taken(key)
 	j := e.gather(key)
 	e.mu.Unlock()
@@ -60,13 +65,17 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	}
 	e.done(key)
 	e.takeEarly(key)
+	for _, next := range e.lanes.leave(key, out.took, time.Now()) {
+		e.enqueue(next)
+	}
 }
 
 // outcome is what became of a key.
 type outcome struct {
 	decision syncrules.Decision
 	wrote    bool
-	problem  *problem // of the object or its write
+	took     time.Duration // to write, or to fail to
+	problem  *problem      // of the object or its write
 	again    time.Duration
 	slowed   bool
 	dropped  string // the fields that the server did not keep
@@ -99,8 +108,9 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	action := out.decision.Action
+	action, began := out.decision.Action, time.Now()
 	err = e.write(ctx, j, w, &out)
+	out.took = max(1, time.Since(began))
 	switch {
 	case errors.Is(err, errRace):
 		out.again = raceRetry

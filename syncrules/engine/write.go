@@ -72,7 +72,7 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 		e.forgetCopy(j.key, j.local.version)
 		return errRace
 	case apierrors.IsConflict(err):
-		return errRace
+		return e.lostRace(ctx, j, d.Object)
 	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && immutable(err) == wholly && !e.wasRecreated(j.key, d.Desired):
 		return e.recreate(ctx, j, w.Local, out)
 	case immutable(err) != notAtAll:
@@ -88,7 +88,7 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 func (e *Engine) remove(ctx context.Context, j *job, obj *unstructured.Unstructured) error {
 	err := e.o.Target.Delete(ctx, obj)
 	if apierrors.IsConflict(err) {
-		return errRace
+		return e.lostRace(ctx, j, obj)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
@@ -208,6 +208,34 @@ func (e *Engine) takeAnswer(k Key, out *outcome, answer *unstructured.Unstructur
 	if desired != nil && desired.Object["status"] != nil && out.decision.Action != syncrules.UpdateStatus {
 		e.enqueue(k) // its status follows by a request of its own, where the kind has that
 	}
+}
+
+// lostRace returns errRace: the event of the write that was faster puts the key up again. A copy that no watch has told of
+// for a while although it has changed, as one without its label, is read again.
+func (e *Engine) lostRace(ctx context.Context, j *job, obj *unstructured.Unstructured) error {
+	if j.local == nil || j.local.unseen.IsZero() || time.Since(j.local.unseen) <= unseenFor {
+		return errRace
+	}
+	now, err := e.o.Target.Read(ctx, obj.GroupVersionKind(), j.key.Namespace, j.key.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	var c *copied
+	if err == nil {
+		c = newCopied(now)
+	}
+	if c == nil || c.owner == "" {
+		e.forgetCopy(j.key, j.local.version)
+		return errRace
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if old := e.copyAt(j.key); old != nil && old.version == j.local.version {
+		c.unseen = time.Now()
+		e.putCopy(j.key, c)
+		e.enqueue(j.key)
+	}
+	return errRace
 }
 
 // forgetCopy drops a copy that is known to be gone, unless it has been replaced meanwhile.
