@@ -193,7 +193,11 @@ func TestParityC14_ReaderCredential(t *testing.T) {
 	if issued.account == swapped.account {
 		t.Errorf("the swapped credential and what is issued in the mesh are the same account %s", issued.account)
 	}
-	for c, most := range map[reader]time.Duration{issued: peerLife, swapped: swapLife} {
+	other := credential(t, r.beta, v1alpha1.PrivateNamespace(harness.Namespace), "peer-"+id)
+	if other.account == issued.account || other.token == issued.token {
+		t.Errorf("alpha and beta read as the same account %s", issued.account)
+	}
+	for c, most := range map[reader]time.Duration{issued: peerLife, other: peerLife, swapped: swapLife} {
 		if c.life <= 0 || c.life > most {
 			t.Errorf("the credential of %s lives for %s", c.account, c.life)
 		}
@@ -222,6 +226,9 @@ func TestParityC14_ReaderCredential(t *testing.T) {
 		}
 		return nil
 	})
+	if _, err := other.client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("beta's was revoked with alpha's: %v", err)
+	}
 	r.rule(t, r.alpha, "all", ofConfigMaps+"rules: [{"+forLabel("all")+"}]")
 	without(t, r.alpha, func() { put(t, r.gamma, configMaps, r.object(configMaps, "after", "all", "one")) })
 	r.eventuallyCopied(t, configMaps, "after", "one", r.alpha, r.beta)

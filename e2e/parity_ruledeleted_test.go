@@ -6,6 +6,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,4 +50,28 @@ func TestParityC04_RuleDeleted(t *testing.T) {
 	// A rule of that name is the owner's rule again.
 	r.rule(t, r.alpha, "orphan", ofConfigMaps+"rules: [{"+forLabel("orphan")+"}]")
 	r.eventuallyCopied(t, configMaps, "orphan", "one", r.alpha, r.beta)
+}
+
+// A rule that is deleted while no agent of its cluster runs, and the disk of the last one is lost, is known by where its
+// copies are.
+func TestParityC04_RuleDeletedWithoutAnAgent(t *testing.T) {
+	r := newRoom(t)
+	r.rule(t, r.alpha, "orphan", ofConfigMaps+"rules: [{"+forLabel("orphan")+"}]")
+	r.rule(t, r.alpha, "delete", ofConfigMaps+"ruleDeletionPolicy: Delete, rules: [{"+forLabel("delete")+"}]")
+	for _, name := range []string{"orphan", "delete"} {
+		put(t, r.gamma, configMaps, r.object(configMaps, name, name, "one"))
+		r.eventuallyCopied(t, configMaps, name, "one", r.alpha, r.beta)
+	}
+	without(t, r.alpha, func() {
+		if err := os.RemoveAll(filepath.Join(r.alpha.Dir(), "data")); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"orphan", "delete"} {
+			if err := remove(t.Context(), r.alpha, harness.Rules(), "", r.name+"-"+name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	r.eventuallyGone(t, configMaps, "delete", r.alpha, r.beta)
+	r.eventuallyOrphan(t, configMaps, "orphan", "one", r.alpha, r.beta)
 }

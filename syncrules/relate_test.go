@@ -49,6 +49,44 @@ func TestRelate(t *testing.T) {
 	}
 }
 
+// An entry of clusterFeatureMatch is met by one feature that has all of it, and all entries must be met.
+func TestFeaturesMatch(t *testing.T) {
+	feature := func(name string, labels map[string]string) *v1alpha1.ClusterFeature {
+		f := &v1alpha1.ClusterFeature{Spec: v1alpha1.ClusterFeatureSpec{FeatureName: name}}
+		f.Labels = labels
+		return f
+	}
+	type match = v1alpha1.ClusterFeatureMatch
+	mesh := feature("mesh", map[string]string{"version": "2", "tier": "gold"})
+	named := match{FeatureName: "mesh"}
+	labelled := match{FeatureName: "mesh", MatchLabels: map[string]string{"version": "2"}}
+	expressed := match{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"gold"}}, {Key: "tier", Operator: metav1.LabelSelectorOpExists}}}
+	for name, c := range map[string]struct {
+		entries  []match
+		features []*v1alpha1.ClusterFeature
+		want     bool
+	}{
+		"nothing is asked for":   {nil, nil, true},
+		"name":                   {[]match{named}, []*v1alpha1.ClusterFeature{mesh}, true},
+		"another name":           {[]match{named}, []*v1alpha1.ClusterFeature{feature("other", nil)}, false},
+		"labels":                 {[]match{labelled}, []*v1alpha1.ClusterFeature{mesh}, true},
+		"other labels":           {[]match{labelled}, []*v1alpha1.ClusterFeature{feature("mesh", map[string]string{"version": "1"})}, false},
+		"no labels":              {[]match{labelled}, []*v1alpha1.ClusterFeature{feature("mesh", nil)}, false},
+		"half in each of two":    {[]match{labelled}, []*v1alpha1.ClusterFeature{feature("mesh", nil), feature("other", mesh.Labels)}, false},
+		"expressions":            {[]match{expressed}, []*v1alpha1.ClusterFeature{feature("any", map[string]string{"tier": "lead"})}, true},
+		"one expression fails":   {[]match{expressed}, []*v1alpha1.ClusterFeature{mesh}, false},
+		"the other one fails":    {[]match{expressed}, []*v1alpha1.ClusterFeature{feature("any", nil)}, false},
+		"all entries are met":    {[]match{named, expressed}, []*v1alpha1.ClusterFeature{mesh, feature("any", map[string]string{"tier": "lead"})}, true},
+		"one entry is not":       {[]match{named, expressed}, []*v1alpha1.ClusterFeature{mesh}, false},
+		"one feature meets both": {[]match{named, labelled}, []*v1alpha1.ClusterFeature{mesh}, true},
+	} {
+		r := compiled(t, func(r *v1alpha1.ResourceSyncRule) { r.Spec.ClusterFeatureMatches = c.entries })
+		if got := r.FeaturesMatch(c.features); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestPlaceTells(t *testing.T) {
 	secret := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "x", "namespace": "y"}, "data": map[string]any{"v": "aHVudGVyMjI="},
