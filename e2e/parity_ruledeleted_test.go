@@ -16,16 +16,22 @@ import (
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
-// What becomes of the copies of a rule that is deleted is what its ruleDeletionPolicy says, and orphans are
-// not left behind silently.
-func TestParityC04_RuleDeleted(t *testing.T) {
-	r := newRoom(t)
+// ruled has a rule of either policy, and a copy by each.
+func (r *room) ruled(t *testing.T) {
+	t.Helper()
 	r.rule(t, r.alpha, "orphan", ofConfigMaps+"rules: [{"+forLabel("orphan")+"}]")
 	r.rule(t, r.alpha, "delete", ofConfigMaps+"ruleDeletionPolicy: Delete, rules: [{"+forLabel("delete")+"}]")
 	for _, name := range []string{"orphan", "delete"} {
 		put(t, r.gamma, configMaps, r.object(configMaps, name, name, "one"))
 		r.eventuallyCopied(t, configMaps, name, "one", r.alpha, r.beta)
 	}
+}
+
+// What becomes of the copies of a rule that is deleted is what its ruleDeletionPolicy says, and orphans are
+// not left behind silently.
+func TestParityC04_RuleDeleted(t *testing.T) {
+	r := newRoom(t)
+	r.ruled(t)
 	for _, name := range []string{"orphan", "delete"} {
 		if err := remove(t.Context(), r.alpha, harness.Rules(), "", r.name+"-"+name); err != nil {
 			t.Fatal(err)
@@ -56,12 +62,7 @@ func TestParityC04_RuleDeleted(t *testing.T) {
 // copies are.
 func TestParityC04_RuleDeletedWithoutAnAgent(t *testing.T) {
 	r := newRoom(t)
-	r.rule(t, r.alpha, "orphan", ofConfigMaps+"rules: [{"+forLabel("orphan")+"}]")
-	r.rule(t, r.alpha, "delete", ofConfigMaps+"ruleDeletionPolicy: Delete, rules: [{"+forLabel("delete")+"}]")
-	for _, name := range []string{"orphan", "delete"} {
-		put(t, r.gamma, configMaps, r.object(configMaps, name, name, "one"))
-		r.eventuallyCopied(t, configMaps, name, "one", r.alpha, r.beta)
-	}
+	r.ruled(t)
 	without(t, r.alpha, func() {
 		if err := os.RemoveAll(filepath.Join(r.alpha.Dir(), "data")); err != nil {
 			t.Fatal(err)

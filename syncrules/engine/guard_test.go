@@ -16,6 +16,23 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
+// putMany makes so many objects at a peer, and loseAway takes so many away while nobody can see it.
+func (w *world) putMany(id, name string, n int) {
+	for i := range n {
+		w.peers[id].put(configMap(fmt.Sprintf("%s%02d", name, i), "1"))
+	}
+}
+
+func (w *world) loseAway(id, name string, n int) {
+	w.peers[id].cut(errUnavailable())
+	w.now()
+	for i := range n {
+		w.peers[id].remove(cm(fmt.Sprintf("%s%02d", name, i)))
+	}
+	w.peers[id].cut(nil)
+	w.settle()
+}
+
 // What goes missing during an outage counts together, however far apart the views of the rule come back: one by one
 // they would be too few for the guard.
 func TestGuardCountsAllViewsTogether(t *testing.T) {
@@ -27,7 +44,7 @@ func TestGuardCountsAllViewsTogether(t *testing.T) {
 		each := func(do func(namespace string, name Key)) {
 			for _, ns := range namespaces {
 				for i := range 6 {
-					obj := configMap(fmt.Sprintf("x%d", i), "1")
+					obj := configMap(fmt.Sprintf("x%02d", i), "1")
 					obj.SetNamespace(ns)
 					do(ns, serverKey(obj))
 				}
@@ -89,20 +106,10 @@ func TestSeenDeletionNeedsNoOtherView(t *testing.T) {
 func TestGuardOfOneCluster(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))
-		for i := range 4 {
-			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
-		}
-		for i := range 30 {
-			w.peers[b].put(configMap(fmt.Sprintf("y%02d", i), "1"))
-		}
+		w.putMany(a, "x", 4)
+		w.putMany(b, "y", 30)
 		w.settle()
-		w.peers[a].cut(errUnavailable())
-		w.now()
-		for i := range 4 {
-			w.peers[a].remove(cm(fmt.Sprintf("x%02d", i)))
-		}
-		w.peers[a].cut(nil)
-		w.settle()
+		w.loseAway(a, "x", 4)
 		if n := len(w.local.names("ConfigMap")); n != 34 {
 			t.Fatalf("%d copies, want all 34", n)
 		}
@@ -130,31 +137,17 @@ func TestGuardHoldsThroughAnOutage(t *testing.T) {
 		r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{Namespaces: []string{"default", "team"}}}
 		w.peers[a].closed = map[string]bool{}
 		w.setRule(r)
-		put := func(id, name string, n int) {
-			for i := range n {
-				w.peers[id].put(configMap(fmt.Sprintf("%s%02d", name, i), "1"))
-			}
-		}
-		lose := func(id, name string, n int) {
-			w.peers[id].cut(errUnavailable())
-			w.now()
-			for i := range n {
-				w.peers[id].remove(cm(fmt.Sprintf("%s%02d", name, i)))
-			}
-			w.peers[id].cut(nil)
-			w.settle()
-		}
 		all := func(when string) {
 			t.Helper()
 			if n := len(w.local.names("ConfigMap")); n != 42 {
 				t.Errorf("%d copies of 42 %s", n, when)
 			}
 		}
-		put(a, "x", 30)
-		put(b, "y", 12)
+		w.putMany(a, "x", 30)
+		w.putMany(b, "y", 12)
 		w.settle()
-		lose(a, "x", 25)
-		lose(b, "y", 5)
+		w.loseAway(a, "x", 25)
+		w.loseAway(b, "y", 5)
 		all("when too many are lacking")
 		w.peers[a].closed["team"] = true
 		w.peers[a].cut(errUnavailable())
@@ -173,17 +166,9 @@ func TestGuardHoldsThroughAnOutage(t *testing.T) {
 func TestConfirmationHoldsThroughAnOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))
-		for i := range 100 {
-			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
-		}
+		w.putMany(a, "x", 100)
 		w.settle()
-		w.peers[a].cut(errUnavailable())
-		w.now()
-		for i := range 100 {
-			w.peers[a].remove(cm(fmt.Sprintf("x%02d", i)))
-		}
-		w.peers[a].cut(nil)
-		w.settle()
+		w.loseAway(a, "x", 100)
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
 		w.local.mu.Lock()
 		w.local.late = time.Second
@@ -210,20 +195,12 @@ func TestConfirmationHoldsThroughAnOutage(t *testing.T) {
 func TestGuardOpensWhenCopiesAreGone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))
-		for i := range 5 {
-			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
-		}
+		w.putMany(a, "x", 5)
 		w.settle()
-		w.peers[a].cut(errUnavailable())
-		w.now()
-		for i := range 5 {
-			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
-		}
-		w.peers[a].cut(nil)
-		w.settle()
+		w.loseAway(a, "x", 5)
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
-		w.local.remove(cm("x0"))
-		w.local.remove(cm("x1"))
+		w.local.remove(cm("x00"))
+		w.local.remove(cm("x01"))
 		w.settle()
 		w.settle()
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
@@ -240,20 +217,18 @@ func TestAbsenceCountsWhenAllIsKnown(t *testing.T) {
 		r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{Namespaces: []string{"default", "team"}}}
 		w.peers[a].closed = map[string]bool{}
 		w.setRule(r)
-		for i := range 4 {
-			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
-		}
+		w.putMany(a, "x", 4)
 		w.settle()
 		w.peers[a].closed["team"] = true
 		w.peers[a].cut(errUnavailable())
 		w.now()
-		w.peers[a].remove(cm("x0"))
+		w.peers[a].remove(cm("x00"))
 		w.peers[a].cut(nil)
 		w.settle()
-		w.wantValue(cm("x0"), "1")
+		w.wantValue(cm("x00"), "1")
 		w.peers[a].openNamespace("team")
 		w.settle()
-		w.wantGone(cm("x0"))
+		w.wantGone(cm("x00"))
 	})
 }
 
@@ -266,24 +241,16 @@ func TestGuardForgetsWhoIsNotAsked(t *testing.T) {
 		peer := Peer{ClusterID: a, Source: w.peers[a], FeaturesKnown: true, Features: []*v1alpha1.ClusterFeature{feature}}
 		w.e.SetPeer(peer)
 		w.setRule(r)
-		for i := range 5 {
-			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
-		}
+		w.putMany(a, "x", 5)
 		w.settle()
-		w.peers[a].cut(errUnavailable())
-		w.now()
-		for i := range 5 {
-			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
-		}
-		w.peers[a].cut(nil)
-		w.settle()
+		w.loseAway(a, "x", 5)
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
 		peer.Features = nil
 		w.e.SetPeer(peer)
 		w.settle()
 		w.settle()
 		w.wantReady("r", metav1.ConditionTrue, ReasonNoSource)
-		w.wantOwner(cm("x0"), a, true)
+		w.wantOwner(cm("x00"), a, true)
 	})
 }
 
@@ -302,17 +269,9 @@ func TestGuardHoldsThroughEdits(t *testing.T) {
 			return r
 		}
 		w.setRule(rule())
-		for i := range 5 {
-			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
-		}
+		w.putMany(a, "x", 5)
 		w.settle()
-		w.peers[a].cut(errUnavailable())
-		w.now()
-		for i := range 5 {
-			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
-		}
-		w.peers[a].cut(nil)
-		w.settle()
+		w.loseAway(a, "x", 5)
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
 		all := func(when string) {
 			t.Helper()
@@ -326,7 +285,7 @@ func TestGuardHoldsThroughEdits(t *testing.T) {
 		w.setRule(mutated(rule()))
 		all("an edit during an outage")
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
-		for i, r := range []*v1alpha1.ResourceSyncRule{rule("x0"), mutated(rule("x0")), rule("x0", "x1")} {
+		for i, r := range []*v1alpha1.ResourceSyncRule{rule("x00"), mutated(rule("x00")), rule("x00", "x01")} {
 			w.setRule(r)
 			all(fmt.Sprint("edit ", i))
 		}
@@ -340,20 +299,12 @@ func TestGuardHoldsThroughEdits(t *testing.T) {
 func TestGuardOpensWhenCopiesAreSetAside(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))
-		for i := range 4 {
-			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
-		}
+		w.putMany(a, "x", 4)
 		w.settle()
-		w.peers[a].cut(errUnavailable())
-		w.now()
-		for i := range 4 {
-			w.peers[a].remove(cm(fmt.Sprintf("x%d", i)))
-		}
-		w.peers[a].cut(nil)
-		w.settle()
+		w.loseAway(a, "x", 4)
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
 		for i := range 4 {
-			w.local.edit(cm(fmt.Sprintf("x%d", i)), func(o *unstructured.Unstructured) {
+			w.local.edit(cm(fmt.Sprintf("x%02d", i)), func(o *unstructured.Unstructured) {
 				withAnnotations(o, map[string]string{v1alpha1.AnnotationSyncDisabled: ""})
 			})
 		}
