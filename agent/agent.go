@@ -247,7 +247,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	if err != nil {
 		return err
 	}
-	scopes, err := s.private.scopes(ctx)
+	scopes, err := s.private.scopes(ctx, s.log)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,7 +41,7 @@ func (s *session) recordScopes(ctx context.Context) error {
 
 // scopes reads what recordScopes has written. Where it cannot be understood nothing is lost: copies whose rule is gone
 // stay as they are, and are not marked as orphans.
-func (p *private) scopes(ctx context.Context) ([]engine.Scope, error) {
+func (p *private) scopes(ctx context.Context, log *slog.Logger) ([]engine.Scope, error) {
 	secret, err := p.client.Secrets(p.namespace).Read(ctx, copiesSecret)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -50,7 +51,9 @@ func (p *private) scopes(ctx context.Context) ([]engine.Scope, error) {
 	}
 	var out []engine.Scope
 	if err := json.Unmarshal(secret.Data[scopesKey], &out); err != nil {
-		return nil, nil //nolint:nilerr // the next change of a scope replaces it
+		log.Warn("copies of rules that were deleted while no agent ran may not be marked as orphans: the record of where copies are cannot be read, and is replaced when that changes",
+			"secret", p.namespace+"/"+copiesSecret, "error", err)
+		return nil, nil
 	}
 	return out, nil
 }

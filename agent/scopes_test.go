@@ -19,7 +19,7 @@ func TestScopesAreRecorded(t *testing.T) {
 	api, client := objectServer(t, map[string]map[string]any{copiesSecret: secret})
 	s := &session{client: client, private: &private{client: client, namespace: "p"}, log: slog.New(slog.DiscardHandler)}
 	s.newLoops()
-	if got, err := s.private.scopes(t.Context()); len(got) > 0 || err != nil {
+	if got, err := s.private.scopes(t.Context(), s.log); len(got) > 0 || err != nil {
 		t.Errorf("at first: %v, %v", got, err)
 	}
 	want := []engine.Scope{{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Namespace: "shop", LabelSelector: "l"}}
@@ -27,11 +27,11 @@ func TestScopesAreRecorded(t *testing.T) {
 	if err := s.doChore(t.Context(), choreScopes); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.private.scopes(t.Context()); !slices.Equal(got, want) || err != nil {
+	if got, err := s.private.scopes(t.Context(), s.log); !slices.Equal(got, want) || err != nil {
 		t.Errorf("recorded: %v, %v", got, err)
 	}
 	api.set(copiesSecret, map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": secret["metadata"], "data": map[string]any{scopesKey: "e30="}})
-	if got, err := s.private.scopes(t.Context()); len(got) > 0 || err != nil {
+	if got, err := s.private.scopes(t.Context(), s.log); len(got) > 0 || err != nil {
 		t.Errorf("what cannot be read: %v, %v", got, err)
 	}
 }

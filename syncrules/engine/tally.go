@@ -146,9 +146,12 @@ func (e *Engine) tallyLag(j *job, out outcome) {
 		return
 	}
 	e.haveArrived(j)
+	if !done {
+		return
+	}
 	for i := range j.claims {
 		c := &j.claims[i]
-		if !done || c.Origin != out.decision.Owner || c.arrived.IsZero() {
+		if c.Origin != out.decision.Owner || c.arrived.IsZero() {
 			continue
 		}
 		for _, name := range c.names {
