@@ -251,6 +251,10 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	if err != nil {
 		return err
 	}
+	positions, err := s.private.positions(ctx, s.log)
+	if err != nil {
+		return err
+	}
 	s.newLoops()
 	s.problems.changed = func() { s.statuses.add(s.clusterID) }
 	self := mesh.Pin{ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey)}
@@ -270,7 +274,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	if err != nil {
 		return err
 	}
-	s.peers = newPeers(s)
+	s.peers = newPeers(s, positions)
 	if s.engine, err = s.newEngine(scopes, metrics); err != nil {
 		return fmt.Errorf("prepare sync rules: %w", err)
 	}
@@ -364,6 +368,7 @@ func (s *session) run(ctx context.Context) error {
 	s.chores.add(choreVersion)
 	s.chores.add(choreBootstrap)
 	s.chores.add(chorePins)
+	s.chores.addAfter(chorePositions, positionsFirst)
 	if s.options.MeshService != "" {
 		s.health.waitFor("the Service " + s.options.MeshService + " has not been read yet")
 	}

@@ -28,6 +28,7 @@ const (
 	choreDepart    chore = "end of the membership"
 	choreCollect   chore = "collection of tombstones"
 	choreScopes    chore = "record of where copies are"
+	chorePositions chore = "record of how far peers are"
 )
 
 func (s *session) doChore(ctx context.Context, c chore) error {
@@ -68,6 +69,8 @@ func (s *session) doChore(ctx context.Context, c chore) error {
 		return s.collect(ctx)
 	case choreScopes:
 		return s.recordScopes(ctx) // before there are copies, as a rule: the next agent may have to find them
+	case chorePositions:
+		return unhurried(ctx, s.recordPositions)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (s *session) openReplica(ctx context.Context, removals []replica.Removal) (
 	if epoch, err = s.private.resumeEpoch(ctx, s.replica.LastEpoch()); err != nil {
 		return 0, err
 	}
-	if err := s.client.Positions.Recall(s.replica.Note(), s.ownKinds()...); err != nil {
+	if err := s.client.Positions.Recall(s.replica.Note()); err != nil {
 		return 0, s.dataDir(err)
 	}
 	if err := s.replica.Open(epoch, s.term); err != nil {

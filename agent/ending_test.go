@@ -97,7 +97,7 @@ func grouped(t *testing.T) (*session, *gate) {
 	s.problems.changed = func() {}
 	s.issuer = kube.NewIssuer(client, "n", kube.Server{}, "a")
 	s.trust = mesh.NewTrust(mesh.Pin{ClusterID: idA, PublicKey: s.key.Public().(ed25519.PublicKey)}, nil)
-	s.peers, s.registry = newPeers(s), newRegistry(s)
+	s.peers, s.registry = newPeers(s, nil), newRegistry(s)
 	if s.replica, err = replica.New(replica.Options{Self: idA, PrivateKey: s.key, Epoch: 1, Keyring: s.trust, Removed: s.removed}); err != nil {
 		t.Fatal(err)
 	}

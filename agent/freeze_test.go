@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,9 +64,15 @@ func TestAFreezeIsConfirmedByTheServer(t *testing.T) {
 	s.name.Store(&name)
 	s.problems.changed = func() {}
 	s.freeze()
+	if said := s.problems.String(); !strings.Contains(said, errRestored.Error()) || strings.Contains(said, v1alpha1.AnnotationConfirmRestore) {
+		t.Errorf("before it is known what was there it says %q", said)
+	}
 	for range 2 { // the mirror may tell of the object several times
 		if ends, err := s.confirmed(t.Context()); ends || err != nil {
 			t.Fatalf("confirmed by what was there: %t, %v", ends, err)
+		}
+		if said := s.problems.String(); !strings.Contains(said, v1alpha1.AnnotationConfirmRestore) {
+			t.Errorf("it says %q", said)
 		}
 		if err := s.doChore(t.Context(), choreFreeze); err != nil {
 			t.Fatal(err)
@@ -283,16 +290,24 @@ func objectServer(t *testing.T, have map[string]map[string]any) (*objects, *kube
 	o := &objects{have: have}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := path.Base(r.URL.Path)
-		if r.Method == http.MethodPut {
-			var obj map[string]any
-			if data, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(asJSON(data), &obj) != nil {
+		if r.Method == http.MethodPut || r.Method == http.MethodPost {
+			var obj unstructured.Unstructured
+			if data, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(asJSON(data), &obj.Object) != nil {
 				t.Error("not an object")
 			}
-			o.set(name, obj)
+			name = obj.GetName()
+			o.set(name, obj.Object)
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
+		if o.have[name] == nil {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if r.Method == http.MethodDelete {
+			defer delete(o.have, name)
+		}
 		if err := json.NewEncoder(w).Encode(o.have[name]); err != nil {
 			t.Error(err)
 		}

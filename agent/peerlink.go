@@ -78,13 +78,13 @@ type peerLink struct {
 	rejected    [2][]byte    // the last ones that the API server did not accept
 	rejectedAt  time.Time
 	tries       int
-	forbidden   time.Time       // since when an API server that let us in before forbids it
-	positions   *kube.Positions // outlive the connections
-	clock       issuerClock     // of the peer's API server
+	forbidden   time.Time // since when an API server that let us in before forbids it
+	positions   *kube.Positions
+	clock       issuerClock // of the peer's API server
 }
 
 func newPeerLink(s *session, id string) *peerLink {
-	return &peerLink{session: s, id: id, positions: kube.NewPositions(), clock: issuerClock{wall: s.clock.now}}
+	return &peerLink{session: s, id: id, positions: s.peers.positions(id), clock: issuerClock{wall: s.clock.now}}
 }
 
 // linkInputs are what a connection is made of, beside the credential; when one changes it is looked at anew.

@@ -104,7 +104,7 @@ func TestProblemsTellOnlyNews(t *testing.T) {
 
 func TestReportIsUnchangedByTheSameFailure(t *testing.T) {
 	s := &session{clusterID: idA, statuses: newLoop[string]("", nil, nil)}
-	s.peers = newPeers(s)
+	s.peers = newPeers(s, nil)
 	s.peers.report(idB, accessUnreachable, "no answer")
 	since := s.peers.look(idB).state.since
 	s.statuses.queue.Get()
@@ -122,7 +122,7 @@ func TestReportIsUnchangedByTheSameFailure(t *testing.T) {
 // An API server that just started forbids what it allows a moment later.
 func TestForbiddenIsDoubtedFirst(t *testing.T) {
 	s := &session{clusterID: idA, statuses: newLoop[string]("", nil, nil)}
-	s.peers = newPeers(s)
+	s.peers = newPeers(s, nil)
 	link := &peerLink{session: s, id: idB, source: &peerSource{}}
 	link.failed(kube.ErrForbidden)
 	if got := s.peers.look(idB).state.access; got != accessUnreachable {
@@ -143,7 +143,7 @@ func TestForbiddenIsDoubtedFirst(t *testing.T) {
 // A peer that fails in two ways in turn is not asked, and its status not written, many times a second.
 func TestFailuresInTurnAreBackedOffFrom(t *testing.T) {
 	s := &session{clusterID: idA, statuses: newLoop[string]("", nil, nil), offers: newLoop[string]("", nil, nil)}
-	s.peers = newPeers(s)
+	s.peers = newPeers(s, nil)
 	link := &peerLink{session: s, id: idB}
 	var wait time.Duration
 	for i := range 20 {
@@ -182,7 +182,7 @@ func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	s := &session{clusterID: idA, statuses: newLoop[string]("", nil, nil), offers: newLoop[string]("", nil, nil), meter: newRequestMeter()}
-	s.peers = newPeers(s)
+	s.peers = newPeers(s, nil)
 	link := newPeerLink(s, idB)
 	defer link.drop()
 	pasted, issued := kubeconfigOf(t, server, server.URL, time.Minute, time.Hour), kubeconfigOf(t, server, server.URL, 0, time.Hour)

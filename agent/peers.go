@@ -64,8 +64,10 @@ type peers struct {
 	session *session
 	added   workqueue.TypedInterface[string] // those that run has to start
 
-	mu    sync.Mutex
-	known map[string]*peer
+	mu         sync.Mutex
+	known      map[string]*peer
+	past       map[string][]byte // notes of positions that an earlier agent recorded, of clusters not yet read from
+	unrecorded bool              // there is news of positions
 }
 
 // peer is what is remembered of one cluster while the agent runs. All but wake is guarded by peers.mu.
@@ -77,10 +79,13 @@ type peer struct {
 	heard   bool // the peer itself was asked for all that it published since this agent started
 	source  *peerSource
 	expires time.Time // of the credential in use; zero for not known, or none in use
+
+	positions *kube.Positions // outlive the connections; nil where it was not read from, or was forgotten
 }
 
-func newPeers(s *session) *peers {
-	return &peers{session: s, added: workqueue.NewTyped[string](), known: map[string]*peer{}}
+// newPeers is told of the notes that an earlier agent recorded, by clusterID.
+func newPeers(s *session, past map[string][]byte) *peers {
+	return &peers{session: s, added: workqueue.NewTyped[string](), known: map[string]*peer{}, past: past}
 }
 
 // run blocks until ctx ends and every runPeer has returned.

@@ -68,6 +68,9 @@ func (p *peerSink) Health(err error) {
 	if troubled != before { // also when it answers again, so that this is proven now and not after a wait
 		p.source.session.peers.changed(p.source.id)
 	}
+	if errors.Is(err, kube.ErrRestored) {
+		p.source.session.chores.add(chorePositions) // at once: what told of it may not be there for the next agent
+	}
 	p.Sink.Health(err)
 }
 
@@ -102,14 +105,19 @@ func (s *session) offer(id string, source *peerSource) {
 func (s *session) offerPeer(_ context.Context, id string) error {
 	switch {
 	case id == s.clusterID:
-	case s.gone(id):
+	case s.forgotten(id):
 		s.engine.RemovePeer(id)
-	case len(s.registry.byID(id)) == 0 && !s.spoke(id):
-		s.engine.RemovePeer(id) // its Cluster object was put here by hand, and is gone: no member tells of it
+		s.peers.forget(id)
 	default:
 		s.engine.SetPeer(s.enginePeer(id))
 	}
 	return nil
+}
+
+// forgotten says that a cluster is gone from the group, or was put here by hand and is gone: no member tells of it. Who
+// takes it in again takes it as it is then.
+func (s *session) forgotten(id string) bool {
+	return s.gone(id) || len(s.registry.byID(id)) == 0 && !s.spoke(id)
 }
 
 // spoke says that anything that the cluster itself published is known.

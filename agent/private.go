@@ -33,6 +33,9 @@ const (
 	copiesSecret   = "roster-copies"
 	scopesKey      = "scopes" // of engine, JSON
 	peerSecret     = "peer-"  // + clusterID
+
+	positionsSecret = "roster-positions"
+	positionsKey    = "positions" // peerNote, JSON lines, gzip
 )
 
 // ErrIdentityLost is returned when the cluster's public key is recorded but its private key is gone. A

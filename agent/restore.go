@@ -55,8 +55,9 @@ type restore struct {
 	freezes int       // how often it began or ended
 	reopens time.Time // confirmed: until then a higher epoch may be opened, once
 
-	// telling is held from reading a rule to telling the engine of it, or what was read first might be told last.
-	telling sync.Mutex
+	// telling is held from reading a rule to telling the engine of it, or what was read first might be told last; so is
+	// saying from asking whether there is a freeze to having said it.
+	telling, saying sync.Mutex
 	// unsettled are the rules, with their owners, of which the engine was not told yet that they are gone or older.
 	unsettled map[string]string
 }
@@ -148,11 +149,23 @@ func (s *session) freeze() {
 	}
 }
 
-// sayFrozen says what to do, and has it looked up what the annotation is.
+// sayFrozen says what to do about a freeze, once it is known what the annotation was, and is to be called again then: what
+// somebody has it say before that would be taken for what was there. Without a freeze it says no more.
 func (s *session) sayFrozen() {
-	s.publish.add(clusterKey(s.clusterID))
-	_ = s.problems.set(problemRestored, fmt.Errorf(`%w: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
-		errRestored, s.ownName(), v1alpha1.AnnotationConfirmRestore))
+	s.restore.saying.Lock()
+	defer s.restore.saying.Unlock()
+	var problem error
+	switch state := s.restore.state(); {
+	case state == nil:
+	case !state.Known:
+		problem = errRestored
+		s.publish.add(clusterKey(s.clusterID)) // which looks that up
+	default:
+		problem = fmt.Errorf(`%w: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
+			errRestored, s.ownName(), v1alpha1.AnnotationConfirmRestore)
+		s.publish.add(clusterKey(s.clusterID)) // it may be another one by now
+	}
+	_ = s.problems.set(problemRestored, problem)
 }
 
 // confirmed ends the freeze when the person in charge has said so, and tells whether it did. It asks the API
@@ -172,14 +185,12 @@ func (s *session) confirmed(ctx context.Context) (bool, error) {
 	}
 	if first || ends {
 		s.chores.add(choreFreeze)
+		s.sayFrozen()
 	}
 	if !ends {
 		return false, nil
 	}
 	s.log.Warn("the restore of the local API server was confirmed: going on from what it has", "confirmation", token)
-	if _ = s.problems.set(problemRestored, nil); s.restore.isFrozen() {
-		s.sayFrozen() // again, meanwhile
-	}
 	for _, name := range s.restore.names() {
 		s.settleRule(name, true)
 	}

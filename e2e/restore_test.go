@@ -5,10 +5,14 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -61,18 +65,14 @@ func restoreGamma(t *testing.T, g *group, agentDown bool, ahead int) {
 		}
 		return hasCopy(g.alpha, g.gamma, "later", "one")(ctx)
 	})
-	eventually(t, "the rule in alpha says what its copies wait for", afterFault, func(ctx context.Context) error {
-		u, err := get(ctx, g.alpha, harness.Rules(), "", "later")
-		if err != nil {
-			return err
-		}
-		if c := harness.Condition(u, "Ready"); c["reason"] != "SourceRestored" {
-			return fmt.Errorf("Ready is %v, %v: %v", c["status"], c["reason"], c["message"])
-		}
-		return nil
-	})
+	g.alphaAwaitsGamma(t, "later")
+	if err := errors.Join(g.alpha.KillAgent(), g.alpha.StartAgent(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	stays(t, "an agent that is started meanwhile waits as well", 2*quiet, hasCopy(g.alpha, g.gamma, "later", "one"))
+	g.alphaAwaitsGamma(t, "later")
 
-	kubectl(t, g.gamma, "annotate", "--overwrite", "cluster", g.gamma.Name, v1alpha1.AnnotationConfirmRestore+"="+time.Now().Format(time.RFC3339Nano))
+	g.confirmGamma(t)
 	eventually(t, "confirmed, the later rule is gone", afterFault, noRule(g.alpha, "born-later"))
 	eventually(t, "confirmed, the later Secret is gone", afterFault, noSecret(g.alpha, "later"))
 	if err := hasCopy(g.alpha, g.gamma, "old", "one")(t.Context()); err != nil {
@@ -100,8 +100,76 @@ func TestUndoneDeletion(t *testing.T) {
 	if err := g.gamma.Restore(t.Context(), 3000); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the rule in alpha says that gamma went back", afterFault, func(ctx context.Context) error {
-		u, err := get(ctx, g.alpha, harness.Rules(), "", "deleted")
+	g.alphaAwaitsGamma(t, "deleted")
+	stays(t, "what is back is not copied", 2*quiet, noSecret(g.alpha, "deleted"))
+	g.confirmGamma(t)
+	eventually(t, "confirmed, it is", afterFault, hasCopy(g.alpha, g.gamma, "deleted", "one"))
+	g.eventuallyWhole(t, afterFault)
+}
+
+// An agent that is started between the restore of a cluster and its confirmation knows how far that cluster was: it
+// neither deletes what the backup lacks nor puts back what was changed since.
+func TestRestoredBeforeTheReaderIsStarted(t *testing.T) {
+	g := joined(t)
+	for _, name := range []string{"old", "later"} {
+		g.cleanUp(t, name)
+	}
+	g.share(t, "old", "one")
+	if err := g.gamma.Backup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.share(t, "later", "one")
+	putSecret(t, g.gamma, "old", "two")
+	eventually(t, "the change is in alpha", afterFault, hasCopy(g.alpha, g.gamma, "old", "two"))
+	recorded := positionsRecord(t, g.alpha)
+	// It records soon after its start, and then seldom.
+	if err := errors.Join(g.alpha.KillAgent(), g.alpha.StartAgent(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "alpha has recorded how far gamma is", time.Minute, func(context.Context) error {
+		if positionsRecord(t, g.alpha) == recorded {
+			return errors.New("the record is as it was")
+		}
+		return nil
+	})
+	if err := g.alpha.KillAgent(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.gamma.Restore(t.Context(), 3000); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.alpha.StartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.alphaAwaitsGamma(t, "old")
+	stays(t, "what gamma has lost stays in alpha", 2*quiet, func(ctx context.Context) error {
+		return errors.Join(hasCopy(g.alpha, g.gamma, "old", "two")(ctx), hasCopy(g.alpha, g.gamma, "later", "one")(ctx))
+	})
+	g.gammaIsFrozen(t)
+	g.confirmGamma(t)
+	eventually(t, "confirmed, the later Secret is gone", afterFault, noSecret(g.alpha, "later"))
+	eventually(t, "confirmed, the earlier value is there", afterFault, hasCopy(g.alpha, g.gamma, "old", "one"))
+	g.eventuallyWhole(t, afterFault)
+}
+
+// positionsRecord is the version of what a cluster's agent has recorded of other clusters' API servers, "" for nothing.
+func positionsRecord(t *testing.T, c *harness.Cluster) string {
+	t.Helper()
+	secret, err := c.Kube.CoreV1().Secrets(harness.Namespace+"-private").Get(t.Context(), "roster-positions", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.ResourceVersion
+}
+
+// alphaAwaitsGamma waits until a rule in alpha says that gamma went back.
+func (g *group) alphaAwaitsGamma(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the rule in alpha says what its copies wait for", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, g.alpha, harness.Rules(), "", name)
 		if err != nil {
 			return err
 		}
@@ -110,10 +178,12 @@ func TestUndoneDeletion(t *testing.T) {
 		}
 		return nil
 	})
-	stays(t, "what is back is not copied", 2*quiet, noSecret(g.alpha, "deleted"))
+}
+
+// confirmGamma says that gamma is to go on from what it has.
+func (g *group) confirmGamma(t *testing.T) {
+	t.Helper()
 	kubectl(t, g.gamma, "annotate", "--overwrite", "cluster", g.gamma.Name, v1alpha1.AnnotationConfirmRestore+"="+time.Now().Format(time.RFC3339Nano))
-	eventually(t, "confirmed, it is", afterFault, hasCopy(g.alpha, g.gamma, "deleted", "one"))
-	g.eventuallyWhole(t, afterFault)
 }
 
 // gammaIsFrozen waits until gamma's own Cluster object says what is to be confirmed.

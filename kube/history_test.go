@@ -194,41 +194,6 @@ func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
 	})
 }
 
-// Also by the next start of the program, which is told by its own notes.
-func TestAnUndoneDeletionIsRecalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, j, kind := newAPI(t), &journal{}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}
-		node := func(name string) *unstructured.Unstructured {
-			u := &unstructured.Unstructured{}
-			u.SetGroupVersionKind(kind)
-			u.SetName(name)
-			return u
-		}
-		a.put(node("x"))
-		a.put(node("y"))
-		there := maps.Clone(a.objects)
-		p := NewPositions()
-		stop := a.watchFrom(t, p, WatchOptions{GVK: kind}, j)
-		a.remove(node("x"))
-		time.Sleep(time.Second)
-		note, err := p.Note(kind)
-		stop()
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.restore(102, slices.Collect(maps.Values(there))...)
-		a.put(node("later"))
-		a.put(node("later"))
-		p, j = NewPositions(), &journal{}
-		if err := p.Recall(note, kind); err != nil {
-			t.Fatal(err)
-		}
-		stop = a.watchFrom(t, p, WatchOptions{GVK: kind}, j)
-		defer stop()
-		j.wantRestored(t)
-	})
-}
-
 // Where names cannot be selected, the object itself is read: it does not freeze, and a restore is noticed where that tells.
 func TestAnAPIThatDoesNotSelectByName(t *testing.T) {
 	for _, how := range []string{"refuses", "ignores"} {

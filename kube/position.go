@@ -5,6 +5,7 @@ package kube
 
 import (
 	"context"
+	"crypto/sha256"
 	"strconv"
 	"sync"
 	"time"
@@ -51,8 +52,11 @@ type Positions struct {
 	mu      sync.Mutex
 	backs   int // how often it was noticed
 	kinds   map[schema.GroupVersionKind]*position
-	texts   map[string]struct{} // the confirmations that were heard
+	heard   map[string]struct{} // the confirmations, as digests: of this start of the program, and the last ones before
+	recent  [][]byte            // the last ones that were heard
 	changed chan struct{}       // closed, and made anew, with each new one
+	news    bool                // there is something to Note
+	noted   time.Time           // when there was a Note last, also of an earlier start
 }
 
 // position is how far the server was for one kind.
@@ -98,14 +102,14 @@ func (w witness) newer(o witness) witness {
 func (at position) leapt(version string) bool {
 	is, err := strconv.ParseInt(version, 10, 64)
 	was, err2 := strconv.ParseInt(at.highest, 10, 64)
-	return err == nil && err2 == nil && is < notRevision &&
-		float64(is-was) > leapAlways+leapPerSecond*time.Since(at.seen).Seconds()
+	since := max(0, time.Since(at.seen).Seconds()) // it may be by the clock of another machine
+	return err == nil && err2 == nil && is < notRevision && float64(is-was) > leapAlways+leapPerSecond*since
 }
 
 // NewPositions makes positions that know nothing yet.
 func NewPositions() *Positions {
 	return &Positions{
-		kinds: map[schema.GroupVersionKind]*position{}, texts: map[string]struct{}{}, changed: make(chan struct{}),
+		kinds: map[schema.GroupVersionKind]*position{}, heard: map[string]struct{}{}, changed: make(chan struct{}),
 	}
 }
 
@@ -124,14 +128,24 @@ func TrustingPositions(noticed func(schema.GroupVersionKind) bool) *Positions {
 // and whenever it may have changed. A text that was heard before, as a restored server may state,
 // confirms nothing, and neither does "".
 func (p *Positions) Confirm(text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, heard := p.texts[text]; heard || text == "" || len(p.texts) >= maxConfirmations {
+	if text == "" {
 		return
 	}
-	p.texts[text] = struct{}{}
+	digest := sha256.Sum256([]byte(text)) // a text may be long, and is a peer's
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, heard := p.heard[string(digest[:])]; heard || len(p.heard) >= maxConfirmations {
+		return
+	}
+	p.hear(digest[:])
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// hear keeps the digest of a confirmation. mu is held.
+func (p *Positions) hear(digest []byte) {
+	p.heard[string(digest)] = struct{}{}
+	p.recent, p.news = append(p.recent[max(0, len(p.recent)+1-notedConfirmations):], digest), true
 }
 
 // of finds or makes the position of a kind. mu is held.
@@ -175,22 +189,32 @@ func (p *Positions) take(kind schema.GroupVersionKind, asked position, namespace
 		if p.refusing(at) {
 			return position{}, &fault{class: ErrRestored}
 		}
-		*at = position{highest: version, era: at.era + 1}
+		*at = position{era: at.era + 1}
 	}
+	p.news = p.news || at.highest == ""
 	if before(at.highest, version) || at.highest == "" {
 		at.highest = version
 	}
-	at.seen, at.confirmed, at.checked = time.Now(), len(p.texts), p.backs
-	at.saw(namespace, newest)
+	p.sawServer(at)
+	p.news = at.saw(namespace, newest) || p.news
 	return *at, nil
 }
 
-// saw keeps the newest witness of a namespace. Positions.mu is held.
-func (at *position) saw(namespace string, w witness) {
+// sawServer takes in that the server was right just now about a kind. mu is held.
+func (p *Positions) sawServer(at *position) {
+	now := time.Now()
+	p.news = p.news || at.confirmed != len(p.heard) || now.Sub(p.noted) > noteAge
+	at.seen, at.confirmed, at.checked = now, len(p.heard), p.backs
+}
+
+// saw keeps the newest witness of a namespace, and says whether that is another one. Positions.mu is held.
+func (at *position) saw(namespace string, w witness) (news bool) {
 	if at.witnesses == nil {
 		at.witnesses = map[string]witness{}
 	}
-	at.witnesses[namespace] = at.witnesses[namespace].newer(w)
+	was := at.witnesses[namespace]
+	at.witnesses[namespace] = was.newer(w)
+	return at.witnesses[namespace] != was
 }
 
 // tell takes in an object of a watch of a namespace that continues a list of era, and tellGone one that is not there.
@@ -198,7 +222,7 @@ func (p *Positions) tell(kind schema.GroupVersionKind, era int, namespace string
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); !at.back && at.era == era {
-		at.saw(namespace, w)
+		p.news = at.saw(namespace, w) || p.news
 	}
 }
 
@@ -206,18 +230,20 @@ func (p *Positions) tellGone(kind schema.GroupVersionKind, era int, namespace st
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); !at.back && at.era == era {
-		at.missed(namespace, gone)
+		p.news = at.missed(namespace, gone) || p.news
 	}
 }
 
-// missed keeps the last absence in a namespace. Positions.mu is held.
-func (at *position) missed(namespace string, gone absence) {
+// missed keeps the last absence in a namespace, and says whether that is another one. Positions.mu is held.
+func (at *position) missed(namespace string, gone absence) (news bool) {
 	if at.absences == nil {
 		at.absences = map[string]absence{}
 	}
-	if was := at.absences[namespace]; was.version == "" || before(was.version, gone.version) {
+	was := at.absences[namespace]
+	if news = was.version == "" || before(was.version, gone.version); news {
 		at.absences[namespace] = gone
 	}
+	return news
 }
 
 // wentBack takes in a proof that the server's history is not the one that was read in an era.
@@ -232,9 +258,10 @@ func (p *Positions) wentBack(kind schema.GroupVersionKind, era int) {
 // setBack marks a position, and tells it where it is news: another kind may have gone back since this
 // one was right last, and then it is the same restore. mu is held.
 func (p *Positions) setBack(kind schema.GroupVersionKind, at *position) {
-	news := !at.back && at.checked == p.backs
+	first := !at.back && at.checked == p.backs
+	p.news = p.news || !at.back
 	at.back = true
-	if news && p.noticed != nil && p.noticed(kind) {
+	if first && p.noticed != nil && p.noticed(kind) {
 		p.backs++
 	}
 }
@@ -244,7 +271,8 @@ func (p *Positions) raise(kind schema.GroupVersionKind, era int, version string)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.of(kind); !at.back && at.era == era && before(at.highest, version) {
-		at.highest, at.seen, at.confirmed, at.checked = version, time.Now(), len(p.texts), p.backs
+		at.highest = version
+		p.sawServer(at)
 	}
 }
 
@@ -257,7 +285,7 @@ func (p *Positions) refuses(kind schema.GroupVersionKind) (bool, <-chan struct{}
 }
 
 func (p *Positions) refusing(at *position) bool {
-	return at.back && !p.trusting && len(p.texts) <= at.confirmed
+	return at.back && !p.trusting && len(p.heard) <= at.confirmed
 }
 
 // await returns when a list of a kind would not be refused, or ctx ends.

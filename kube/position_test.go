@@ -276,9 +276,9 @@ func TestPositionsOfSeveralWatches(t *testing.T) {
 		t.Error("another kind is refused, too")
 	}
 	for range 2 * maxConfirmations {
-		p.Confirm(strings.Repeat("b", len(p.texts)))
+		p.Confirm(strings.Repeat("b", len(p.heard)))
 	}
-	if len(p.texts) > maxConfirmations {
-		t.Errorf("%d confirmations are remembered", len(p.texts))
+	if len(p.heard) > maxConfirmations {
+		t.Errorf("%d confirmations are remembered", len(p.heard))
 	}
 }
