@@ -117,6 +117,8 @@ func TestDeletionGuard(t *testing.T) {
 		})
 	}
 	lose()
+	r.expect(t, 5, []string{"rules", "explain", r.name + "-guarded", "--context", r.beta.Name},
+		"from "+r.gamma.Name+": held", "the deletion guard waits", "0 whose source is gone, 5 blocked")
 	said("5")
 	lose()
 	maps, err := r.beta.Dynamic.Resource(configMaps).Namespace(r.name).List(t.Context(), metav1.ListOptions{LabelSelector: "for=all"})

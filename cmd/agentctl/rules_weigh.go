@@ -124,8 +124,24 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 		return verdictHeld, why
 	case from.disabled:
 		return verdictHeld, "cluster " + from.name + " is disabled here by the annotation " + v1alpha1.AnnotationClusterDisabled
+	case to.local && r.frozen(from.id) != "":
+		return verdictHeld, "the agent here says of cluster " + from.name + ": " + r.frozen(from.id)
 	}
 	return verdictYes, ""
+}
+
+// frozen is why the agent here leaves the copies from a cluster as they are that it watches, by what it says of the rule
+// as it is; "" where it does not say so. Of one that is not watched it says no more than that some part is not.
+func (r *ruleInForce) frozen(id string) string {
+	if r.file != "" || r.api.Status.ObservedGeneration != r.api.Generation {
+		return ""
+	}
+	for _, s := range r.api.Status.Sources {
+		if string(s.ClusterID) == id && s.Watching {
+			return oneLine(s.Message)
+		}
+	}
+	return ""
 }
 
 // weigh decides about one place in one cluster, by the same function as its agent.

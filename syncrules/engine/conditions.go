@@ -249,6 +249,9 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 		out.Message = t.text
 		return out, &t
 	}
+	if r.stoppedOf(p.ClusterID) {
+		out.Message = "its copies stay as they are: too many would be deleted, and the deletion guard waits for a confirmation"
+	}
 	return out, nil
 }
 

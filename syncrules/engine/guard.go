@@ -132,6 +132,9 @@ type loss struct {
 // stopped says that the guard has stopped something of the rule.
 func (r *rule) stopped() bool { return r.guarded || len(r.guardedOf) > 0 }
 
+// stoppedOf says that it stops what the rule has of one cluster.
+func (r *rule) stoppedOf(owner string) bool { return r.guarded || slices.Contains(r.guardedOf, owner) }
+
 // forgetLosses forgets those of before the window. What is stopped goes on counting.
 func (r *rule) forgetLosses(now time.Time) {
 	if r.guarded || len(r.lost) == 0 || now.Sub(r.lost[0].at) <= guardWindow {

@@ -118,6 +118,11 @@ func TestGuardOfOneCluster(t *testing.T) {
 		if !strings.HasPrefix(m, "4 of 4 copies from cluster "+a+" would") || !strings.Contains(m, "=4 ") {
 			t.Errorf("message %q", m)
 		}
+		for _, s := range w.report("r").Sources {
+			if of := string(s.ClusterID); !s.Watching || strings.Contains(s.Message, "guard") != (of == a) {
+				t.Errorf("of %s it says %q, watching %t", of, s.Message, s.Watching)
+			}
+		}
 		w.peers[b].put(configMap("y00", "2"))
 		w.now()
 		w.wantValue(cm("y00"), "2") // what the others have goes on
@@ -126,6 +131,11 @@ func TestGuardOfOneCluster(t *testing.T) {
 		w.settle()
 		if n := len(w.local.names("ConfigMap")); n != 31 {
 			t.Errorf("%d copies, want 31: the guard opens when one is back", n)
+		}
+		for _, s := range w.report("r").Sources {
+			if s.Message != "" {
+				t.Errorf("opened, of %s it says %q", s.ClusterID, s.Message)
+			}
 		}
 	})
 }

@@ -251,7 +251,7 @@ func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, w
 		return syncrules.Unclear, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
 	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
-	case rel == syncrules.Asks && (r.guarded || slices.Contains(r.guardedOf, p.ClusterID)):
+	case rel == syncrules.Asks && r.stoppedOf(p.ClusterID):
 		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"
 	}
 	return rel, true, why

@@ -328,7 +328,7 @@ type SourceStatus struct {
 	// lag is how long the last change took from its event to its copy.
 	// +optional
 	Lag *metav1.Duration `json:"lag,omitempty"`
-	// message says why the source is not watched.
+	// message says why the source is not watched, or why its copies stay as they are although it is.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Message string `json:"message,omitempty"`
