@@ -49,8 +49,27 @@ func (e *Engine) lostCopy(rule, owner string, from place) {
 	case counted && r.confirm.begun:
 		r.confirm.spent++
 	}
-	e.lacksNot(rule, owner, from)
+	e.lacksNot(r, owner, from)
 	e.recount(rule)
+}
+
+// setAside says that somebody took a copy out of the rule's hands, and it stays. That proves nothing about the others:
+// while they lack it goes on counting, or who keeps one of four would lose three. mu is held.
+func (e *Engine) setAside(r *rule, owner string, from place) {
+	if _, counted := r.lacking[owner][from]; counted && r.stoppedOf(owner) {
+		r.aside = r.aside.with(owner, from)
+	}
+	e.lacksNot(r, owner, from)
+}
+
+// takeBack counts a copy that is in the hands of a stopped rule, perhaps again. mu is held.
+func (e *Engine) takeBack(r *rule, k Key, c *copied) {
+	if r == nil || r.compiled == nil || !r.stoppedOf(c.owner) || !c.ruled(r.name) {
+		return
+	}
+	if f, _ := e.find(r, c.owner, c.source(k), k); f == lacking && (c.selectedBy(r) || r.suspect) {
+		r.lacks(c.owner, c.source(k).place())
+	}
 }
 
 // confirmation is what a person has said about deletions that lack proof: up to so many of them, once.
@@ -147,17 +166,18 @@ func (r *rule) forgetLosses(now time.Time) {
 
 // countMissing counts what is lacking of a rule, and finds the owners of which too much is by itself: a fault is one
 // cluster's, and in a large group none has most of the copies. mu is held.
-func (e *Engine) countMissing(r *rule) (m missing, of []string) {
+func (e *Engine) countMissing(r *rule) (m missing, all bool, of []string) {
 	for _, gk := range r.kinds {
 		if set := e.copies[gk]; set != nil {
 			m.copies += set.ruled[r.name]
 		}
 	}
 	if len(r.lacking) == 0 {
-		return m, nil
+		return m, false, nil
 	}
 	r.forgetLosses(time.Now())
 	m.absent, m.copies = len(r.lost), m.copies+len(r.lost)
+	aside := 0
 	for _, owner := range slices.Sorted(maps.Keys(r.lacking)) {
 		absent, copies := len(r.lacking[owner]), 0
 		for _, gk := range r.kinds {
@@ -171,31 +191,35 @@ func (e *Engine) countMissing(r *rule) (m missing, of []string) {
 				absent, copies = absent+1, copies+1
 			}
 		}
-		if !syncrules.Guarded(absent, copies) {
+		kept := len(r.aside[owner])
+		aside += kept
+		if !syncrules.Guarded(absent+kept, copies+kept) {
 			continue
 		}
 		if of = append(of, owner); len(of) == 1 {
 			m.ofAbsent, m.ofCopies = absent, copies
 		}
 	}
-	return m, of
+	return m, syncrules.Guarded(m.absent+aside, m.copies+aside), of
 }
 
 // guard counts what is lacking without proof, and stops or resumes the rule. mu is held.
 func (e *Engine) guard(r *rule) {
-	m, of := e.countMissing(r)
+	m, all, of := e.countMissing(r)
 	if m != r.missing {
 		r.missing = m
 		r.sender.dirty = r.sender.dirty || r.stopped() // its condition tells of them
 	}
 	begun := r.confirm.begun
 	deletes := r.compiled.Deletion() == v1alpha1.DeletionDelete || r.suspect && r.compiled.RuleDeletion() == v1alpha1.DeletionDelete
-	all := syncrules.Guarded(m.absent, m.copies)
 	if !deletes || !all && of == nil || r.confirm.allows(m.absent) {
 		all, of = false, nil
 	}
 	whole, before := r.guarded != all, r.guardedOf
 	r.guarded, r.guardedOf = all, of
+	if !r.stopped() {
+		r.aside = nil
+	}
 	if r.confirm.begun != begun {
 		r.sender.dirty = true
 		poked(e.reportWake)

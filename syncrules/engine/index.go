@@ -130,13 +130,15 @@ func (e *Engine) putCopy(k Key, c *copied) {
 		}
 		set.remove(k.place(), old)
 		for _, name := range old.rules {
-			if from := old.source(k); old.owner != c.owner || !c.ruled(name) || from != c.source(k) {
-				e.lacksNot(name, old.owner, from.place())
+			r, from := e.rules[name], old.source(k)
+			if r != nil && (old.owner != c.owner || !c.ruled(name) || from != c.source(k)) {
+				e.setAside(r, old.owner, from.place())
 			}
 		}
 	}
 	set.add(k.place(), c)
 	for _, name := range c.rules {
+		e.takeBack(e.rules[name], k, c)
 		e.recount(name)
 	}
 }
@@ -204,7 +206,10 @@ func (e *Engine) putEntry(v *view, from place, ent *entry) {
 		delete(v.gone, passage{from, to})
 	}
 	for _, name := range ent.rules {
-		e.lacksNot(name, v.peer, from)
+		if r := e.rules[name]; r != nil {
+			r.aside.without(v.peer, from)
+			e.lacksNot(r, v.peer, from)
+		}
 	}
 }
 
@@ -258,11 +263,10 @@ func (v *view) weighs(objects, bytes int64) {
 func byPeer(a, b *view) int { return cmp.Compare(a.peer, b.peer) }
 
 // lacksNot says that an object which a rule's copy was counted as lacking is there, or the copy is not.
-func (e *Engine) lacksNot(rule, owner string, at place) {
-	if r := e.rules[rule]; r != nil && len(r.lacking) > 0 {
-		delete(r.lacking[owner], at)
+func (e *Engine) lacksNot(r *rule, owner string, at place) {
+	if len(r.lacking) > 0 {
+		r.lacking.without(owner, at)
 		if len(r.lacking[owner]) == 0 {
-			delete(r.lacking, owner)
 			e.endConfirmation(r)
 		}
 	}

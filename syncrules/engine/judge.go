@@ -120,11 +120,27 @@ func (e *Engine) countLacking(r *rule, owner string, first bool) {
 }
 
 func (r *rule) lacks(owner string, from place) {
-	if r.lacking == nil {
-		r.lacking = map[string]map[place]struct{}{}
+	r.lacking = r.lacking.with(owner, from)
+	r.aside.without(owner, from)
+}
+
+// places are those of objects, by their owner; none of them is empty.
+type places map[string]map[place]struct{}
+
+func (p places) with(owner string, at place) places {
+	if p == nil {
+		p = places{}
 	}
-	if r.lacking[owner] == nil {
-		r.lacking[owner] = map[place]struct{}{}
+	if p[owner] == nil {
+		p[owner] = map[place]struct{}{}
 	}
-	r.lacking[owner][from] = struct{}{}
+	p[owner][at] = struct{}{}
+	return p
+}
+
+func (p places) without(owner string, at place) {
+	delete(p[owner], at)
+	if len(p[owner]) == 0 {
+		delete(p, owner)
+	}
 }
