@@ -88,17 +88,21 @@ func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
 
 func (e *Engine) guardText(r *rule) string {
 	m, which, stays := r.missing, "copies", "nothing is changed"
-	absent, copies := m.absent, m.copies
+	absent, copies, kept := m.absent, m.copies, m.kept
 	if !r.guarded {
 		which, stays = "copies from cluster "+e.clusterName(r.guardedOf[0]), "those stay as they are"
-		absent, copies = m.ofAbsent, m.ofCopies
+		absent, copies, kept = m.ofAbsent, m.ofCopies, m.ofKept
 		if n := len(r.guardedOf) - 1; n > 0 {
 			which += fmt.Sprintf(", and more from %d others,", n)
 		}
 	}
+	besides := ""
+	if kept > 0 {
+		besides = fmt.Sprintf(", as are those of %d that were set aside", kept)
+	}
 	return fmt.Sprintf(
-		"%d of %d %s would be deleted because their sources are missing from a list, which may be a fault there; %s until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (it counts once)",
-		absent, copies, which, stays, r.name, syncrules.AnnotationConfirmDeletions, r.confirm.next(m.absent))
+		"%d of %d %s would be deleted because their sources are missing from a list%s, which may be a fault there; %s until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (it counts once)",
+		absent, copies, which, besides, stays, r.name, syncrules.AnnotationConfirmDeletions, r.confirm.next(m.absent))
 }
 
 // localCondition is about the local API server.

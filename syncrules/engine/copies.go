@@ -66,7 +66,18 @@ func (c *copied) source(k Key) Key {
 
 // ruled says that rules decide about the copy: it was made by one and is neither let go nor set aside.
 func (c *copied) ruled(rule string) bool {
-	return !c.orphaned && !c.disabled && slices.Contains(c.rules, rule)
+	return !c.disabled && c.madeBy(rule)
+}
+
+// kept says that it was made by the rule, and set aside by somebody.
+func (c *copied) kept(rule string) bool { return c.disabled && c.madeBy(rule) }
+
+func (c *copied) madeBy(rule string) bool { return !c.orphaned && slices.Contains(c.rules, rule) }
+
+// countsLike says that the two, both at k, are the same for all that is counted of copies.
+func (c *copied) countsLike(o *copied, k Key) bool {
+	return c.owner == o.owner && c.orphaned == o.orphaned && c.disabled == o.disabled && c.source(k) == o.source(k) &&
+		slices.Equal(c.rules, o.rules) && slices.Equal(c.forms, o.forms)
 }
 
 // selectedBy says that the rule selected the source of the copy in its present form. Otherwise it may have let go

@@ -27,10 +27,10 @@ func (e *Engine) lost(v *view, from place, ent *entry) {
 		}
 		x, _ := ent.aimOf(name, v.key(from))
 		c := e.copyAt(x.to)
-		if c == nil || c.owner != v.peer || !c.ruled(name) || !c.selectedBy(r) {
+		if c == nil || c.owner != v.peer || c.source(x.to) != v.key(from) || !c.ruled(name) || !c.selectedBy(r) {
 			continue
 		}
-		r.lacks(v.peer, from)
+		r.lacks(x.to, c)
 		e.guard(r)
 	}
 }
@@ -51,25 +51,6 @@ func (e *Engine) lostCopy(rule, owner string, from place) {
 	}
 	e.lacksNot(r, owner, from)
 	e.recount(rule)
-}
-
-// setAside says that somebody took a copy out of the rule's hands, and it stays. That proves nothing about the others:
-// while they lack it goes on counting, or who keeps one of four would lose three. mu is held.
-func (e *Engine) setAside(r *rule, owner string, from place) {
-	if _, counted := r.lacking[owner][from]; counted && r.stoppedOf(owner) {
-		r.aside = r.aside.with(owner, from)
-	}
-	e.lacksNot(r, owner, from)
-}
-
-// takeBack counts a copy that is in the hands of a stopped rule, perhaps again. mu is held.
-func (e *Engine) takeBack(r *rule, k Key, c *copied) {
-	if r == nil || r.compiled == nil || !r.stoppedOf(c.owner) || !c.ruled(r.name) {
-		return
-	}
-	if f, _ := e.find(r, c.owner, c.source(k), k); f == lacking && (c.selectedBy(r) || r.suspect) {
-		r.lacks(c.owner, c.source(k).place())
-	}
 }
 
 // confirmation is what a person has said about deletions that lack proof: up to so many of them, once.
@@ -135,11 +116,11 @@ func (e *Engine) endConfirmation(r *rule) {
 	}
 }
 
-// missing is how many of a rule's copies are lacking, those that were lost within the window among them; and how many
-// of the first owner in guardedOf.
+// missing is how many of a rule's copies are lacking, those that were lost within the window among them, and how many
+// beside them are kept; and how many of the first owner in guardedOf.
 type missing struct {
-	absent, copies     int
-	ofAbsent, ofCopies int
+	absent, copies, kept       int
+	ofAbsent, ofCopies, ofKept int
 }
 
 // loss is that a copy went which counted as lacking.
@@ -164,8 +145,9 @@ func (r *rule) forgetLosses(now time.Time) {
 	})
 }
 
-// countMissing counts what is lacking of a rule, and finds the owners of which too much is by itself: a fault is one
-// cluster's, and in a large group none has most of the copies. mu is held.
+// countMissing counts what is lacking of a rule, and says whether that is too much of all; and finds the owners of which
+// too much is by itself: a fault is one cluster's, and in a large group none has most of the copies. What is kept counts
+// as lacking, or who keeps one of four copies would lose three. mu is held.
 func (e *Engine) countMissing(r *rule) (m missing, all bool, of []string) {
 	for _, gk := range r.kinds {
 		if set := e.copies[gk]; set != nil {
@@ -177,7 +159,11 @@ func (e *Engine) countMissing(r *rule) (m missing, all bool, of []string) {
 	}
 	r.forgetLosses(time.Now())
 	m.absent, m.copies = len(r.lost), m.copies+len(r.lost)
-	aside := 0
+	for owner, at := range r.kept {
+		if e.mayAsk(r, owner) {
+			m.kept += len(at)
+		}
+	}
 	for _, owner := range slices.Sorted(maps.Keys(r.lacking)) {
 		absent, copies := len(r.lacking[owner]), 0
 		for _, gk := range r.kinds {
@@ -191,16 +177,25 @@ func (e *Engine) countMissing(r *rule) (m missing, all bool, of []string) {
 				absent, copies = absent+1, copies+1
 			}
 		}
-		kept := len(r.aside[owner])
-		aside += kept
+		kept := len(r.kept[owner])
 		if !syncrules.Guarded(absent+kept, copies+kept) {
 			continue
 		}
 		if of = append(of, owner); len(of) == 1 {
-			m.ofAbsent, m.ofCopies = absent, copies
+			m.ofAbsent, m.ofCopies, m.ofKept = absent, copies, kept
 		}
 	}
-	return m, syncrules.Guarded(m.absent+aside, m.copies+aside), of
+	return m, syncrules.Guarded(m.absent+m.kept, m.copies+m.kept), of
+}
+
+// mayAsk says that the rule asks for what a cluster has, or may do so.
+func (e *Engine) mayAsk(r *rule, clusterID string) bool {
+	p := e.peers[clusterID]
+	if p == nil || p.Left {
+		return false
+	}
+	rel, _, _ := e.relate(r, p)
+	return rel != syncrules.Excludes
 }
 
 // guard counts what is lacking without proof, and stops or resumes the rule. mu is held.
@@ -217,9 +212,6 @@ func (e *Engine) guard(r *rule) {
 	}
 	whole, before := r.guarded != all, r.guardedOf
 	r.guarded, r.guardedOf = all, of
-	if !r.stopped() {
-		r.aside = nil
-	}
 	if r.confirm.begun != begun {
 		r.sender.dirty = true
 		poked(e.reportWake)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -302,83 +301,6 @@ func TestGuardHoldsThroughEdits(t *testing.T) {
 		w.peers[a].cut(nil)
 		all("its end")
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
-	})
-}
-
-// setAside takes a copy out of the rules' hands, or gives it back.
-func (w *world) setAside(name string, aside bool) {
-	w.local.edit(cm(name), func(o *unstructured.Unstructured) {
-		set := o.GetAnnotations()
-		if delete(set, v1alpha1.AnnotationSyncDisabled); aside {
-			set[v1alpha1.AnnotationSyncDisabled] = ""
-		}
-		o.SetAnnotations(set)
-	})
-}
-
-// One that was set aside before the others went missing counts when it is given back.
-func TestGuardCountsACopyThatIsGivenBack(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.setRule(testRule("r"))
-		w.putMany(a, "x", 5)
-		w.settle()
-		w.setAside("x00", true)
-		w.settle()
-		w.loseAway(a, "x", 5)
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
-		w.setAside("x00", false)
-		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
-		if n := len(w.local.names("ConfigMap")); n != 5 {
-			t.Fatalf("%d copies of 5", n)
-		}
-	})
-}
-
-// Copies that somebody takes out of the rule's hands do not keep it stopped, and do not open it for the others.
-func TestGuardOpensWhenCopiesAreSetAside(t *testing.T) {
-	inWorld(t, func(w *world) {
-		r := testRule("r")
-		w.setRule(r)
-		w.putMany(a, "x", 4)
-		w.settle()
-		w.loseAway(a, "x", 4)
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
-		guarded := func(would string) {
-			t.Helper()
-			w.settle()
-			w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
-			if m := w.report("r").Conditions[0].Message; !strings.HasPrefix(m, would) {
-				t.Errorf("message %q, want %q", m, would)
-			}
-			if n := len(w.local.names("ConfigMap")); n != 4 {
-				t.Fatalf("%d copies of 4", n)
-			}
-		}
-		w.setAside("x00", true)
-		guarded("3 of 3 copies")
-		w.setAside("x00", false)
-		guarded("4 of 4 copies")
-		w.setAside("x00", true)
-		edited := *r
-		edited.Generation++
-		w.setRule(&edited)
-		guarded("3 of 3 copies")
-		w.peers[a].cut(errUnavailable())
-		w.now()
-		w.peers[a].cut(nil)
-		guarded("3 of 3 copies")
-		for i, name := range []string{"x01", "x02"} {
-			w.setAside(name, true)
-			guarded(fmt.Sprintf("%d of %[1]d copies", 2-i))
-		}
-		w.setAside("x03", true)
-		w.settle()
-		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
-		if n := len(w.local.names("ConfigMap")); n != 4 {
-			t.Errorf("%d copies of 4", n)
-		}
 	})
 }
 

@@ -123,23 +123,17 @@ func (e *Engine) putCopy(k Key, c *copied) {
 		set = &copySet{at: map[place]*copied{}, by: map[string]map[place]*copied{}, ruled: map[string]int{}, share: map[ruledBy]int{}, moved: map[origin]map[place]struct{}{}}
 		e.copies[k.GroupKind] = set
 	}
-	if old := set.find(k.place()); old != nil {
+	old := set.find(k.place())
+	if old != nil {
 		c.tolerated = old.tolerated
 		if c.accepted == (syncrules.Accepted{}) {
 			c.accepted, c.dropped = old.accepted, old.dropped
 		}
 		set.remove(k.place(), old)
-		for _, name := range old.rules {
-			r, from := e.rules[name], old.source(k)
-			if r != nil && (old.owner != c.owner || !c.ruled(name) || from != c.source(k)) {
-				e.setAside(r, old.owner, from.place())
-			}
-		}
 	}
 	set.add(k.place(), c)
-	for _, name := range c.rules {
-		e.takeBack(e.rules[name], k, c)
-		e.recount(name)
+	if old == nil || !c.countsLike(old, k) {
+		e.countCopy(k, old, c)
 	}
 }
 
@@ -207,7 +201,6 @@ func (e *Engine) putEntry(v *view, from place, ent *entry) {
 	}
 	for _, name := range ent.rules {
 		if r := e.rules[name]; r != nil {
-			r.aside.without(v.peer, from)
 			e.lacksNot(r, v.peer, from)
 		}
 	}
@@ -261,16 +254,6 @@ func (v *view) weighs(objects, bytes int64) {
 }
 
 func byPeer(a, b *view) int { return cmp.Compare(a.peer, b.peer) }
-
-// lacksNot says that an object which a rule's copy was counted as lacking is there, or the copy is not.
-func (e *Engine) lacksNot(r *rule, owner string, at place) {
-	if len(r.lacking) > 0 {
-		r.lacking.without(owner, at)
-		if len(r.lacking[owner]) == 0 {
-			e.endConfirmation(r)
-		}
-	}
-}
 
 // awaits makes a key be looked at again when the peer has spoken, and wake is that.
 func (e *Engine) awaits(k Key, peer string) {

@@ -45,6 +45,7 @@ func (w *world) checkIndexes() {
 		}
 	}
 	w.checkBurdens()
+	w.checkCounted()
 	if targets != 0 {
 		w.t.Errorf("%d more copies of entries than are indexed", targets)
 	}
@@ -76,6 +77,42 @@ func (w *world) checkIndexes() {
 		}
 		if moved != 0 || owned != len(set.at) || fmt.Sprint(ruled) != fmt.Sprint(set.ruled) {
 			w.t.Errorf("%s: %d of %d copies are indexed, the rules have %v, counted %v", gk, owned, len(set.at), ruled, set.ruled)
+		}
+	}
+}
+
+// checkCounted looks for the copies that are counted as lacking or kept.
+func (w *world) checkCounted() {
+	w.t.Helper()
+	for _, r := range w.e.rules {
+		ruled, kept := places{}, places{}
+		for _, gk := range r.kinds {
+			set := w.e.copies[gk]
+			if set == nil {
+				continue
+			}
+			for at, c := range set.at {
+				k := Key{gk, at.namespace, at.name}
+				from := c.source(k).place()
+				if f, _ := w.e.find(r, c.owner, c.source(k), k); f == present && r.counted(c.owner, from) {
+					w.t.Errorf("rule %s counts %v of %s, which is there", r.name, from, c.owner)
+				}
+				if c.ruled(r.name) {
+					ruled.with(c.owner, from)
+				}
+				if c.kept(r.name) {
+					kept.with(c.owner, from)
+				}
+			}
+		}
+		for _, p := range []struct{ counted, there places }{{r.lacking, ruled}, {r.kept, kept}} {
+			for owner, at := range p.counted {
+				for from := range at {
+					if _, ok := p.there[owner][from]; !ok || len(at) == 0 {
+						w.t.Errorf("rule %s counts a copy of %v of %s that is not there, or is not so", r.name, from, owner)
+					}
+				}
+			}
 		}
 	}
 }

@@ -4,6 +4,8 @@
 package engine
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -101,27 +103,81 @@ func (e *Engine) doubt(v *view) {
 // there have waited for that.
 func (e *Engine) countLacking(r *rule, owner string, first bool) {
 	delete(r.lacking, owner)
+	delete(r.kept, owner)
 	for _, gk := range r.kinds {
 		for at, c := range e.copies[gk].of(owner) {
-			if !c.ruled(r.name) {
+			if !c.madeBy(r.name) {
 				continue
 			}
 			k := Key{gk, at.namespace, at.name}
-			from := c.source(k)
-			f, _ := e.find(r, owner, from, k)
-			if first && f != present {
+			f, _ := e.find(r, owner, c.source(k), k)
+			if first && f != present && c.ruled(r.name) {
 				e.enqueue(k)
 			}
-			if f == lacking && (c.selectedBy(r) || r.suspect) {
-				r.lacks(owner, from.place())
+			if f == lacking && r.mayLack(c) {
+				r.lacks(k, c)
 			}
 		}
 	}
 }
 
-func (r *rule) lacks(owner string, from place) {
-	r.lacking = r.lacking.with(owner, from)
-	r.aside.without(owner, from)
+// countCopy counts a copy that is there, perhaps in the stead of another; what was counted last of it holds while its
+// source is not known.
+func (e *Engine) countCopy(k Key, old, c *copied) {
+	names := c.rules
+	if old != nil {
+		names = slices.Concat(names, old.rules)
+	}
+	for _, name := range names {
+		r := e.rules[name]
+		if r == nil || r.compiled == nil {
+			continue
+		}
+		was := old != nil && r.counted(old.owner, old.source(k).place())
+		same := was && old.owner == c.owner && old.source(k) == c.source(k)
+		lacks := (same || r.judged[c.owner]) && r.mayLack(c)
+		if lacks {
+			f, _ := e.find(r, c.owner, c.source(k), k)
+			lacks = f == lacking || same && (f == unknown || f == awaited)
+		}
+		if lacks {
+			r.lacks(k, c)
+		}
+		if was && (!lacks || !same) {
+			e.lacksNot(r, old.owner, old.source(k).place())
+		}
+		if was || lacks || r.stopped() {
+			e.guard(r)
+		}
+	}
+}
+
+// mayLack says that the rule had made the copy, as it is now or as the guard has it.
+func (r *rule) mayLack(c *copied) bool { return c.madeBy(r.name) && (c.selectedBy(r) || r.suspect) }
+
+// lacks counts a copy as lacking, or kept.
+func (r *rule) lacks(k Key, c *copied) {
+	at := c.source(k).place()
+	if c.disabled {
+		r.lacking.without(c.owner, at)
+		r.kept = r.kept.with(c.owner, at)
+	} else {
+		r.kept.without(c.owner, at)
+		r.lacking = r.lacking.with(c.owner, at)
+	}
+}
+
+// lacksNot says that an object which a rule's copy was counted as lacking is there, or the copy is not.
+func (e *Engine) lacksNot(r *rule, owner string, from place) {
+	r.kept.without(owner, from)
+	r.lacking.without(owner, from)
+	e.endConfirmation(r)
+}
+
+func (r *rule) counted(owner string, from place) bool {
+	_, lacking := r.lacking[owner][from]
+	_, kept := r.kept[owner][from]
+	return lacking || kept
 }
 
 // places are those of objects, by their owner; none of them is empty.

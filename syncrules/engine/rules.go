@@ -49,7 +49,9 @@ type rule struct {
 	judged map[string]bool
 	// lacking are the copies, by owner, that are lacking without a deletion having been seen: missing of all of
 	// them. When they are too many the rule is guarded, or what it has of the owners guardedOf, in order.
+	// Those that somebody set aside are kept, and not among them.
 	lacking   places
+	kept      places
 	missing   missing
 	guarded   bool
 	guardedOf []string
@@ -58,7 +60,6 @@ type rule struct {
 	suspect bool
 	confirm confirmation
 	lost    []loss // of copies that were lacking, with Options.GuardLive
-	aside   places // of the sources of copies that were lacking, and were taken out of the rule's hands while it was stopped
 
 	tally  tally
 	sender sender
@@ -128,10 +129,10 @@ func (r *rule) same(o *rule) bool {
 func (r *rule) inherit(old *rule) {
 	r.tally, r.sender = old.tally, old.sender
 	r.sender.wasReady, r.sender.dirty = false, true
-	r.guarded, r.guardedOf, r.missing, r.lost, r.aside = old.guarded, old.guardedOf, old.missing, old.lost, old.aside // until they are counted again
+	r.guarded, r.guardedOf, r.missing, r.lost = old.guarded, old.guardedOf, old.missing, old.lost // until they are counted again
 	r.confirm = r.confirm.after(old.confirm)
 	if r.selection == old.selection {
-		r.judged, r.lacking, r.suspect = old.judged, old.lacking, old.suspect
+		r.judged, r.lacking, r.kept, r.suspect = old.judged, old.lacking, old.kept, old.suspect
 	} else {
 		r.suspect = old.suspect || old.stopped()
 	}
