@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -27,7 +29,7 @@ func (e *Engine) lost(v *view, from place, ent *entry) {
 		}
 		x, _ := ent.aimOf(name, v.key(from))
 		c := e.copyAt(x.to)
-		if c == nil || c.owner != v.peer || c.source(x.to) != v.key(from) || !c.ruled(name) || !c.selectedBy(r) {
+		if c == nil || c.owner != v.peer || c.source(x.to) != v.key(from) || !r.mayLack(c) {
 			continue
 		}
 		r.lacks(x.to, c)
@@ -37,19 +39,19 @@ func (e *Engine) lost(v *view, from place, ent *entry) {
 
 // lostCopy says that a copy is gone; if it was counted as lacking, it goes on counting, for a while, as lost. So every
 // copy counts once, from when its source was gone. mu is held.
-func (e *Engine) lostCopy(rule, owner string, from place) {
+func (e *Engine) lostCopy(rule, owner string, k Key) {
 	r := e.rules[rule]
 	if r == nil {
 		return
 	}
-	_, counted := r.lacking[owner][from]
+	_, counted := r.lacking[owner][k]
 	switch {
 	case counted && e.o.GuardLive:
 		r.lost = append(r.lost, loss{time.Now(), owner})
 	case counted && r.confirm.begun:
 		r.confirm.spent++
 	}
-	e.lacksNot(r, owner, from)
+	e.lacksNot(r, owner, k)
 	e.recount(rule)
 }
 
@@ -134,6 +136,12 @@ func (r *rule) stopped() bool { return r.guarded || len(r.guardedOf) > 0 }
 
 // stoppedOf says that it stops what the rule has of one cluster.
 func (r *rule) stoppedOf(owner string) bool { return r.guarded || slices.Contains(r.guardedOf, owner) }
+
+// saidStopped says that the guard had stopped the rule when its status was written last: by an agent that ran before.
+func saidStopped(r *v1alpha1.ResourceSyncRule) bool {
+	ready := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == ReasonDeletionGuard
+}
 
 // forgetLosses forgets those of before the window. What is stopped goes on counting.
 func (r *rule) forgetLosses(now time.Time) {

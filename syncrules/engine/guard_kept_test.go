@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,17 +113,111 @@ func TestGuardWhenAllOfOneClusterAreSetAside(t *testing.T) {
 	})
 }
 
-// An edit of what the rule selects is no way around it.
+// inNamespaces is a rule that selects in namespaces, and that lets go of what it does not select by deleting it.
+func inNamespaces(r *v1alpha1.ResourceSyncRule, namespaces ...string) *v1alpha1.ResourceSyncRule {
+	r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+	r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{Namespaces: namespaces}}
+	return r
+}
+
+// An edit of what the rule selects is no way around it, and a restart after it neither.
 func TestGuardKeepsThroughAnEdit(t *testing.T) {
-	rule := func(names ...string) *v1alpha1.ResourceSyncRule {
-		r := testRule("r", names...)
-		r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
-		return r
-	}
-	guarded(t, 0, rule(), func(w *world) {
+	guarded(t, 0, inNamespaces(testRule("r"), "default"), func(w *world) {
 		w.setAside("x00", true)
-		w.setRule(rule("x00", "x01", "x02", "x03"))
+		w.setRule(inNamespaces(testRule("r"), "default", "team"))
 		w.wantGuarded(4, "3 of 3"+besides+"1 that")
+		w.rules["r"].Status.Conditions = w.report("r").Conditions
+		w.kill()
+		w.start()
+		w.wantGuarded(4, "3 of 3"+besides+"1 that")
+	})
+}
+
+// Nor is an edit while all are set aside.
+func TestGuardKeepsThroughAnEditWhenAllAreSetAside(t *testing.T) {
+	guarded(t, 0, inNamespaces(testRule("r"), "default"), func(w *world) {
+		for i := range 4 {
+			w.setAside(fmt.Sprintf("x%02d", i), true)
+		}
+		w.wantOpen(4)
+		w.setRule(inNamespaces(testRule("r"), "default", "another"))
+		w.wantOpen(4)
+		w.setAside("x00", false)
+		w.wantGuarded(4, "1 of 1"+besides+"3 that")
+	})
+}
+
+// Nor is an edit that leaves the namespace of the kept copy out.
+func TestGuardKeepsWhatIsInANamespaceNoMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(inNamespaces(testRule("r"), "default", "team"))
+		w.putMany(a, "x", 1)
+		var others []*unstructured.Unstructured
+		for i := range 3 {
+			y := configMap(fmt.Sprintf("y%02d", i), "1")
+			y.SetNamespace("team")
+			w.peers[a].put(y)
+			others = append(others, y)
+		}
+		w.settle()
+		w.peers[a].cut(errUnavailable())
+		w.now()
+		for _, y := range others {
+			w.peers[a].remove(serverKey(y))
+		}
+		w.peers[a].remove(cm("x00"))
+		w.peers[a].cut(nil)
+		w.wantGuarded(4, "4 of 4 copies")
+		w.setAside("x00", true)
+		w.setRule(inNamespaces(testRule("r"), "team"))
+		w.wantGuarded(4, "3 of 3"+besides+"1 that")
+	})
+}
+
+// A source may have one copy that is kept and one that is not. Each counts for itself.
+func TestGuardOfTwoCopiesOfOneSource(t *testing.T) {
+	named := func(i int, as string) *unstructured.Unstructured {
+		return labelled(configMap(fmt.Sprintf("x%02d", i), "1"), "as", as)
+	}
+	inWorld(t, func(w *world) {
+		w.setRule(moving(testRule("r"), "name", "{{ .Object.metadata.labels.as }}"))
+		for i := range 4 {
+			w.peers[a].put(named(i, fmt.Sprintf("one%02d", i)))
+		}
+		w.settle()
+		w.setAside("one00", true)
+		w.peers[a].put(named(0, "two00"))
+		w.settle()
+		w.loseAway(a, "x", 4)
+		w.wantGuarded(5, "4 of 4"+besides+"1 that")
+		w.setAside("one00", false)
+		w.wantGuarded(5, "5 of 5 copies")
+		stray := w.local.find(cm("one00"))
+		stray.SetName("stray")
+		w.local.put(stray)
+		w.wantGuarded(6, "6 of 6 copies")
+		w.peers[a].put(named(0, "two00"))
+		w.settle()
+		w.wantValue(cm("two00"), "1")
+		w.checkIndexes()
+	})
+}
+
+// What was seen to be deleted while its copy was on its way was seen, all the same.
+func TestGuardWhenSourcesGoWhileTheirCopiesAreMade(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.settle()
+		w.local.mu.Lock()
+		w.local.late = time.Second
+		w.local.mu.Unlock()
+		w.putMany(a, "x", 16)
+		time.Sleep(500 * time.Millisecond)
+		for i := range 16 {
+			w.peers[a].remove(cm(fmt.Sprintf("x%02d", i)))
+		}
+		time.Sleep(20 * time.Second)
+		w.wantOpen(0)
 	})
 }
 
@@ -174,9 +269,9 @@ func TestGuardWhenKeptCopiesAreGone(t *testing.T) {
 				for i := range 4 {
 					take(w, fmt.Sprintf("x%02d", i))
 					w.settle()
+					w.checkIndexes()
 				}
 				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
-				w.checkIndexes()
 			})
 		})
 	}
@@ -237,5 +332,25 @@ func TestGuardLiveCountsTheSourceOfTheCopy(t *testing.T) {
 		w.settle()
 		w.checkIndexes()
 		w.wantValue(cm("one"), "1")
+	})
+}
+
+// What was set aside counts as well when its source is seen to be deleted.
+func TestGuardLiveCountsWhatIsKept(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.kill()
+		w.options = func(o *Options) { o.GuardLive = true }
+		w.start()
+		w.setRule(testRule("r"))
+		w.putMany(a, "x", 5)
+		w.settle()
+		for i := range 4 {
+			name := fmt.Sprintf("x%02d", i)
+			w.setAside(name, true)
+			w.peers[a].remove(cm(name))
+		}
+		w.wantOpen(5)
+		w.peers[a].remove(cm("x04"))
+		w.wantGuarded(5, "1 of 1"+besides+"4 that")
 	})
 }

@@ -149,7 +149,7 @@ func (e *Engine) dropCopy(k Key) {
 	}
 	from := old.source(k)
 	for _, name := range old.rules {
-		e.lostCopy(name, old.owner, from.place())
+		e.lostCopy(name, old.owner, k)
 	}
 	for s, v := range e.views[old.owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
@@ -201,7 +201,7 @@ func (e *Engine) putEntry(v *view, from place, ent *entry) {
 	}
 	for _, name := range ent.rules {
 		if r := e.rules[name]; r != nil {
-			e.lacksNot(r, v.peer, from)
+			e.found(r, v.peer, v.key(from))
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (w *world) checkIndexes() {
 func (w *world) checkCounted() {
 	w.t.Helper()
 	for _, r := range w.e.rules {
-		ruled, kept := places{}, places{}
+		ruled, kept := ownedKeys{}, ownedKeys{}
 		for _, gk := range r.kinds {
 			set := w.e.copies[gk]
 			if set == nil {
@@ -93,23 +93,22 @@ func (w *world) checkCounted() {
 			}
 			for at, c := range set.at {
 				k := Key{gk, at.namespace, at.name}
-				from := c.source(k).place()
-				if f, _ := w.e.find(r, c.owner, c.source(k), k); f == present && r.counted(c.owner, from) {
-					w.t.Errorf("rule %s counts %v of %s, which is there", r.name, from, c.owner)
+				if f, _ := w.e.find(r, c.owner, c.source(k), k); f == present && r.counted(c.owner, k) {
+					w.t.Errorf("rule %s counts %v of %s, whose source is there", r.name, k, c.owner)
 				}
 				if c.ruled(r.name) {
-					ruled.with(c.owner, from)
+					ruled.with(c.owner, k)
 				}
 				if c.kept(r.name) {
-					kept.with(c.owner, from)
+					kept.with(c.owner, k)
 				}
 			}
 		}
-		for _, p := range []struct{ counted, there places }{{r.lacking, ruled}, {r.kept, kept}} {
+		for _, p := range []struct{ counted, there ownedKeys }{{r.lacking, ruled}, {r.kept, kept}} {
 			for owner, at := range p.counted {
-				for from := range at {
-					if _, ok := p.there[owner][from]; !ok || len(at) == 0 {
-						w.t.Errorf("rule %s counts a copy of %v of %s that is not there, or is not so", r.name, from, owner)
+				for k := range at {
+					if _, ok := p.there[owner][k]; !ok {
+						w.t.Errorf("rule %s counts %v of %s, which is not there, or is not so", r.name, k, owner)
 					}
 				}
 			}

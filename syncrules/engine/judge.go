@@ -133,18 +133,18 @@ func (e *Engine) countCopy(k Key, old, c *copied) {
 		if r == nil || r.compiled == nil {
 			continue
 		}
-		was := old != nil && r.counted(old.owner, old.source(k).place())
+		was := old != nil && r.counted(old.owner, k)
 		same := was && old.owner == c.owner && old.source(k) == c.source(k)
 		lacks := (same || r.judged[c.owner]) && r.mayLack(c)
 		if lacks {
 			f, _ := e.find(r, c.owner, c.source(k), k)
 			lacks = f == lacking || same && (f == unknown || f == awaited)
 		}
+		if was && (!lacks || old.owner != c.owner) {
+			e.lacksNot(r, old.owner, k)
+		}
 		if lacks {
 			r.lacks(k, c)
-		}
-		if was && (!lacks || !same) {
-			e.lacksNot(r, old.owner, old.source(k).place())
 		}
 		if was || lacks || r.stopped() {
 			e.guard(r)
@@ -155,48 +155,62 @@ func (e *Engine) countCopy(k Key, old, c *copied) {
 // mayLack says that the rule had made the copy, as it is now or as the guard has it.
 func (r *rule) mayLack(c *copied) bool { return c.madeBy(r.name) && (c.selectedBy(r) || r.suspect) }
 
-// lacks counts a copy as lacking, or kept.
+// lacks counts the copy at k as lacking, or kept.
 func (r *rule) lacks(k Key, c *copied) {
-	at := c.source(k).place()
 	if c.disabled {
-		r.lacking.without(c.owner, at)
-		r.kept = r.kept.with(c.owner, at)
+		r.lacking.without(c.owner, k)
+		r.kept = r.kept.with(c.owner, k)
 	} else {
-		r.kept.without(c.owner, at)
-		r.lacking = r.lacking.with(c.owner, at)
+		r.kept.without(c.owner, k)
+		r.lacking = r.lacking.with(c.owner, k)
 	}
 }
 
-// lacksNot says that an object which a rule's copy was counted as lacking is there, or the copy is not.
-func (e *Engine) lacksNot(r *rule, owner string, from place) {
-	r.kept.without(owner, from)
-	r.lacking.without(owner, from)
+// lacksNot says that the source of the copy at k is there, or the copy is not.
+func (e *Engine) lacksNot(r *rule, owner string, k Key) {
+	r.kept.without(owner, k)
+	r.lacking.without(owner, k)
 	e.endConfirmation(r)
 }
 
-func (r *rule) counted(owner string, from place) bool {
-	_, lacking := r.lacking[owner][from]
-	_, kept := r.kept[owner][from]
+// found says that a source is there, whatever copies it has.
+func (e *Engine) found(r *rule, owner string, from Key) {
+	if len(r.lacking)+len(r.kept) == 0 {
+		return
+	}
+	for _, gk := range r.kinds {
+		for at := range e.copies[gk].movedFrom(origin{owner, from}) {
+			e.lacksNot(r, owner, Key{gk, at.namespace, at.name})
+		}
+	}
+	if c := e.copyAt(from); c != nil && c.moved == nil {
+		e.lacksNot(r, owner, from)
+	}
+}
+
+func (r *rule) counted(owner string, k Key) bool {
+	_, lacking := r.lacking[owner][k]
+	_, kept := r.kept[owner][k]
 	return lacking || kept
 }
 
-// places are those of objects, by their owner; none of them is empty.
-type places map[string]map[place]struct{}
+// ownedKeys are those of copies, by their owner; none of them is empty.
+type ownedKeys map[string]map[Key]struct{}
 
-func (p places) with(owner string, at place) places {
-	if p == nil {
-		p = places{}
+func (o ownedKeys) with(owner string, k Key) ownedKeys {
+	if o == nil {
+		o = ownedKeys{}
 	}
-	if p[owner] == nil {
-		p[owner] = map[place]struct{}{}
+	if o[owner] == nil {
+		o[owner] = map[Key]struct{}{}
 	}
-	p[owner][at] = struct{}{}
-	return p
+	o[owner][k] = struct{}{}
+	return o
 }
 
-func (p places) without(owner string, at place) {
-	delete(p[owner], at)
-	if len(p[owner]) == 0 {
-		delete(p, owner)
+func (o ownedKeys) without(owner string, k Key) {
+	delete(o[owner], k)
+	if len(o[owner]) == 0 {
+		delete(o, owner)
 	}
 }

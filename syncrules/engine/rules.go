@@ -50,12 +50,12 @@ type rule struct {
 	// lacking are the copies, by owner, that are lacking without a deletion having been seen: missing of all of
 	// them. When they are too many the rule is guarded, or what it has of the owners guardedOf, in order.
 	// Those that somebody set aside are kept, and not among them.
-	lacking   places
-	kept      places
+	lacking   ownedKeys
+	kept      ownedKeys
 	missing   missing
 	guarded   bool
 	guardedOf []string
-	// suspect says that the guard had stopped the rule when its selection was edited: then the edit is no reason to
+	// suspect says that the guard had stopped the rule when its selection was edited, or may have: then the edit is no reason to
 	// believe what was missing, and the copies that it lets go of count, too.
 	suspect bool
 	confirm confirmation
@@ -68,7 +68,7 @@ type rule struct {
 func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 	out := &rule{
 		name: r.Name, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
-		judged: map[string]bool{},
+		judged: map[string]bool{}, suspect: saidStopped(r),
 	}
 	out.confirm = confirmationOf(r)
 	parsed, err := syncrules.Compile(r)
@@ -134,7 +134,7 @@ func (r *rule) inherit(old *rule) {
 	if r.selection == old.selection {
 		r.judged, r.lacking, r.kept, r.suspect = old.judged, old.lacking, old.kept, old.suspect
 	} else {
-		r.suspect = old.suspect || old.stopped()
+		r.suspect = old.suspect || old.stopped() || len(old.kept) > 0
 	}
 }
 

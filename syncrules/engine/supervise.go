@@ -174,11 +174,19 @@ func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 		return false
 	}
 	for at, c := range e.copies[gk].all() {
-		if w.scope.covers(at.namespace) && len(c.rules) > 0 && !c.orphaned && !c.disabled {
+		if w.scope.covers(at.namespace) && e.undecided(c) {
 			return false
 		}
 	}
 	return true
+}
+
+// undecided says that something will be done about a copy, or about others because of it.
+func (e *Engine) undecided(c *copied) bool {
+	return len(c.rules) > 0 && !c.orphaned && (!c.disabled || slices.ContainsFunc(c.rules, func(name string) bool {
+		r := e.rules[name]
+		return r != nil && (r.suspect || r.stopped())
+	}))
 }
 
 // forgetScope drops the copies that no open scope keeps up to date.
