@@ -206,6 +206,28 @@ func (e *Engine) mayAsk(r *rule, clusterID string) bool {
 	return rel != syncrules.Excludes
 }
 
+// cleared says that nothing of the rule is missing, and that this is known of all copies and of all who may have them.
+func (e *Engine) cleared(r *rule) bool {
+	if r.stopped() || len(r.lacking) > 0 || !e.localsComplete(r) {
+		return false
+	}
+	for _, w := range e.locals {
+		if !w.complete && slices.Contains(r.kinds, w.scope.GVK.GroupKind()) {
+			return false
+		}
+	}
+	for _, gk := range r.kinds {
+		if set := e.copies[gk]; set != nil {
+			for by := range set.share {
+				if by.rule == r.name && !r.judged[by.owner] && (e.peers[by.owner] == nil || e.mayAsk(r, by.owner)) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
 // guard counts what is lacking without proof, and stops or resumes the rule. mu is held.
 func (e *Engine) guard(r *rule) {
 	m, all, of := e.countMissing(r)
@@ -225,6 +247,12 @@ func (e *Engine) guard(r *rule) {
 		poked(e.reportWake)
 	}
 	e.endConfirmation(r)
+	if r.suspect && e.cleared(r) {
+		r.suspect = false
+		if e.draining {
+			e.poke()
+		}
+	}
 	if !whole && slices.Equal(before, of) {
 		return
 	}

@@ -133,17 +133,64 @@ func TestGuardKeepsThroughAnEdit(t *testing.T) {
 	})
 }
 
-// Nor is an edit while all are set aside.
-func TestGuardKeepsThroughAnEditWhenAllAreSetAside(t *testing.T) {
-	guarded(t, 0, inNamespaces(testRule("r"), "default"), func(w *world) {
-		for i := range 4 {
-			w.setAside(fmt.Sprintf("x%02d", i), true)
-		}
-		w.wantOpen(4)
-		w.setRule(inNamespaces(testRule("r"), "default", "another"))
-		w.wantOpen(4)
-		w.setAside("x00", false)
-		w.wantGuarded(4, "1 of 1"+besides+"3 that")
+// A stop that is over is forgotten, whether its end was seen or not: an edit is an edit then.
+func TestGuardForgetsAStop(t *testing.T) {
+	for how, end := range map[string]func(w *world){
+		"seen": func(w *world) {
+			w.setRule(inNamespaces(testRule("r"), "default", "team"))
+			w.settle()
+			w.putMany(a, "x", 4)
+		},
+		"while away": func(w *world) {
+			w.rules["r"].Status.Conditions = w.report("r").Conditions
+			w.kill()
+			w.putMany(a, "x", 4)
+			w.start()
+		},
+		"one set aside": func(w *world) {
+			w.setAside("x00", true)
+			w.rules["r"].Status.Conditions = w.report("r").Conditions
+			w.kill()
+			w.putMany(a, "x", 4)
+			w.peers[a].remove(cm("x00"))
+			w.start()
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			guarded(t, 0, inNamespaces(testRule("r"), "default"), func(w *world) {
+				end(w)
+				w.settle()
+				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.setRule(inNamespaces(testRule("r"), "team"))
+				w.settle()
+				kept := 0
+				if how == "one set aside" {
+					kept = 1
+				}
+				w.wantOpen(kept)
+				for _, s := range w.scopes {
+					if s.Namespace == "default" {
+						t.Errorf("%v is still watched", s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// One of many that is kept is no reason to doubt an edit.
+func TestGuardDoesNotMindOneThatIsKept(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(inNamespaces(testRule("r"), "default"))
+		w.putMany(a, "x", 6)
+		w.settle()
+		w.setAside("x00", true)
+		w.peers[a].remove(cm("x00"))
+		w.kill()
+		w.start()
+		w.wantOpen(6)
+		w.setRule(inNamespaces(testRule("r"), "team"))
+		w.wantOpen(1)
 	})
 }
 

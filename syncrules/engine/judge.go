@@ -135,7 +135,8 @@ func (e *Engine) countCopy(k Key, old, c *copied) {
 		}
 		was := old != nil && r.counted(old.owner, k)
 		same := was && old.owner == c.owner && old.source(k) == c.source(k)
-		lacks := (same || r.judged[c.owner]) && r.mayLack(c)
+		// a new one, the answer to our own write perhaps, would only thin out those that lack
+		lacks := (same || r.judged[c.owner] && (old != nil || r.stopped())) && r.mayLack(c) && slices.Contains(r.kinds, k.GroupKind)
 		if lacks {
 			f, _ := e.find(r, c.owner, c.source(k), k)
 			lacks = f == lacking || same && (f == unknown || f == awaited)

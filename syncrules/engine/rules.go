@@ -134,7 +134,7 @@ func (r *rule) inherit(old *rule) {
 	if r.selection == old.selection {
 		r.judged, r.lacking, r.kept, r.suspect = old.judged, old.lacking, old.kept, old.suspect
 	} else {
-		r.suspect = old.suspect || old.stopped() || len(old.kept) > 0
+		r.suspect = old.suspect || old.stopped()
 	}
 }
 

@@ -270,8 +270,7 @@ func (f *feed) remove(at place) {
 			if c != nil && c.owner != f.v.peer || len(f.v.gone) >= maxGone {
 				continue
 			}
-			_, working := f.e.early[to] // it may be on its way
-			if c != nil || working || !f.e.localComplete(to.GroupKind, to.Namespace) {
+			if c != nil || !f.e.localComplete(to.GroupKind, to.Namespace) {
 				f.v.gone[passage{at, to}] = struct{}{}
 			}
 		}
