@@ -163,11 +163,7 @@ func TestGuardForgetsAStop(t *testing.T) {
 				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 				w.setRule(inNamespaces(testRule("r"), "team"))
 				w.settle()
-				kept := 0
-				if how == "one set aside" {
-					kept = 1
-				}
-				w.wantOpen(kept)
+				w.wantOpen(map[string]int{"one set aside": 1}[how])
 				for _, s := range w.scopes {
 					if s.Namespace == "default" {
 						t.Errorf("%v is still watched", s)
