@@ -268,9 +268,10 @@ func (e *Engine) guard(r *rule) {
 	e.poke()
 }
 
-// recount resumes a rule that the guard has stopped, when what was lacking came back or is not there any more. mu is held.
+// recount resumes a rule that the guard has stopped, when what was lacking came back or is not there any more, and
+// forgets that it had been. mu is held.
 func (e *Engine) recount(rule string) {
-	if r := e.rules[rule]; r != nil && r.stopped() && r.compiled != nil {
+	if r := e.rules[rule]; r != nil && (r.stopped() || r.suspect) && r.compiled != nil {
 		e.guard(r)
 	}
 }
