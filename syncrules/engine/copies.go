@@ -69,9 +69,7 @@ func (c *copied) ruled(rule string) bool {
 	return !c.disabled && c.madeBy(rule)
 }
 
-// kept says that it was made by the rule, and set aside by somebody.
-func (c *copied) kept(rule string) bool { return c.disabled && c.madeBy(rule) }
-
+// madeBy says that the rule made it, and did not let go of it; somebody may have set it aside.
 func (c *copied) madeBy(rule string) bool { return !c.orphaned && slices.Contains(c.rules, rule) }
 
 // countsLike says that the two, both at k, are the same for all that is counted of copies.

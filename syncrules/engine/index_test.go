@@ -99,7 +99,7 @@ func (w *world) checkCounted() {
 				if c.ruled(r.name) {
 					ruled.with(c.owner, k)
 				}
-				if c.kept(r.name) {
+				if c.disabled && c.madeBy(r.name) {
 					kept.with(c.owner, k)
 				}
 			}
