@@ -33,8 +33,9 @@ type stores struct {
 	*raftboltdb.BoltStore
 
 	snapshots    *raft.FileSnapshotStore
-	shared       bool  // with other agents
-	snapshotSize int64 // of the newest one, 0 for none
+	shared       bool          // with other agents
+	snapshotSize int64         // of the newest one, 0 for none
+	compacted    atomic.Uint64 // up to here since it was opened
 
 	mu       sync.Mutex
 	broken   error
@@ -250,6 +251,7 @@ func (s *stores) StoreLogs(logs []*raft.Log) error {
 }
 
 func (s *stores) DeleteRange(first, last uint64) error {
+	s.compacted.Store(last)
 	return s.write(func() error { return s.BoltStore.DeleteRange(first, last) })
 }
 
@@ -268,10 +270,14 @@ func (s *stores) SetUint64(key []byte, value uint64) error {
 	return nil
 }
 
-// GetLog is of entries that are there, and raft ends the process when they are not: the same.
+// GetLog is of entries that are there, and raft ends the process when they are not: the same. But the oldest one, which
+// raft looks at for a metric, may be compacted meanwhile.
 func (s *stores) GetLog(index uint64, entry *raft.Log) error {
 	err := guarded(func() error { return s.BoltStore.GetLog(index, entry) })
-	if err == nil || !s.running.Load() || s.shared && errors.Is(err, raft.ErrLogNotFound) && s.lacks(index) {
+	if err == nil || !s.running.Load() {
+		return err
+	}
+	if errors.Is(err, raft.ErrLogNotFound) && (index <= s.compacted.Load() || s.shared && s.lacks(index)) {
 		return err
 	}
 	_ = s.latch(fmt.Errorf("%w: entry %d of the log: %w", errBroken, index, err))

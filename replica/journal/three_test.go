@@ -81,9 +81,7 @@ func (m *members) place(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.addresses[i] = listener.Addr().String()
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
+		defer listener.Close() // once there are three, so that they differ
 	}
 	t.Cleanup(func() {
 		for i := range m.up {
@@ -192,8 +190,13 @@ func (m *members) leader(t *testing.T) (leads int) {
 			if at.Term != nil {
 				at.End()
 			}
-			term, err := at.journal.Lead(t.Context())
-			if err != nil {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			term, err := at.journal.Lead(ctx)
+			cancel()
+			switch {
+			case errors.Is(err, context.DeadlineExceeded): // it does not any more
+				continue
+			case err != nil:
 				t.Fatal(err)
 			}
 			at.Term, leads = term, i
@@ -233,6 +236,15 @@ func (m *members) tell(t *testing.T, key byte, value string) (leads int) {
 		})
 	}
 	m.has(t, key, value)
+	return leads
+}
+
+// append has the one that leads make operations durable, or the next one that does.
+func (m *members) append(t *testing.T, leads int, ops ...[]byte) int {
+	t.Helper()
+	for m.up[leads].append(ops) != nil {
+		leads = m.leader(t)
+	}
 	return leads
 }
 
