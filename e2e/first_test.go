@@ -252,6 +252,7 @@ func quickstartEverywhere(t *testing.T, g *group) {
 
 func quickstartToSet(t *testing.T, g *group) {
 	kubectl(t, g.alpha, "annotate", "resourcesyncrule", "test-secret-sink", v1alpha1.AnnotationSyncDisabled+"=true")
+	g.hears(t, g.beta, g.alpha, "test-secret-sink")
 	stays(t, "copies of a rule that is no longer published stay", quiet, hasRule(g.beta, "test-secret-sink"))
 	kubectl(t, g.beta, "delete", "resourcesyncrule", "test-secret-sink")
 	stays(t, "the rule is not recreated in beta", quiet, noRule(g.beta, "test-secret-sink"))

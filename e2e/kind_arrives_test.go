@@ -49,7 +49,7 @@ func TestKindThatArrives(t *testing.T) {
 	u := r.object(widgets, "first", "all", "one")
 	u.SetKind("Latecomer")
 	put(t, r.gamma, late, u)
-	const soon = 5 * time.Second // of the machines that tests run on; most of it is the API servers'
+	const soon = 10 * time.Second // of the machines that tests run on; most of it is the API servers'
 	for _, c := range []*harness.Cluster{r.alpha, r.beta} {
 		eventually(t, "the first object of the kind is in "+c.Name, soon, copied(c, r.gamma, late, r.name, "first", "one"))
 	}

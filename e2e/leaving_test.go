@@ -33,7 +33,9 @@ func TestRemove(t *testing.T) {
 	g.share(t, "removed", "one")
 	putSecret(t, g.gamma, "gammas", "one")
 	apply(t, g.gamma, rule("gammas", "gammas"))
-	eventually(t, "gamma's own rule is in force in beta", within, hasCopy(g.beta, g.gamma, "gammas", "one"))
+	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+		eventually(t, "gamma's own rule is in force in "+c.Name, within, hasCopy(c, g.gamma, "gammas", "one"))
+	}
 	stale := g.clusterYAML(t, g.alpha, g.gamma)
 	credential := g.credentialOf(t, g.gamma, g.alpha)
 	id := clusterID(t, g.gamma)
@@ -56,6 +58,16 @@ func TestRemove(t *testing.T) {
 	began := time.Now()
 	t.Log(agentctl(t, g, "remove", "gamma", "--context", "alpha"))
 	t.Logf("removed, and confirmed by all, after %v", time.Since(began))
+	took, err := harness.Wait(lasting(t), "the old credential is refused", afterFault, func(ctx context.Context) error {
+		if err := canRead(ctx, credential); !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("it is not: %w", errors.Join(errors.New("no Unauthorized"), err))
+		}
+		return nil
+	})
+	if err != nil || time.Since(began) > revoked+5*time.Second {
+		t.Errorf("the old credential was refused %v after the removal: %v", time.Since(began), err)
+	}
+	t.Logf("refused %v after that, %v after the removal began", took, time.Since(began))
 	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
 		eventually(t, "gamma is not listed in "+c.Name, within, absent(c, harness.Clusters(), "", "gamma"))
 		eventually(t, "its copy is an orphan in "+c.Name, within, isOrphan(c, "removed"))
@@ -68,16 +80,6 @@ func TestRemove(t *testing.T) {
 			return errors.Join(errors.New("it has"), err)
 		})
 	}
-	took, err := harness.Wait(lasting(t), "the old credential is refused", afterFault, func(ctx context.Context) error {
-		if err := canRead(ctx, credential); !apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("it is not: %w", errors.Join(errors.New("no Unauthorized"), err))
-		}
-		return nil
-	})
-	if err != nil || time.Since(began) > revoked+5*time.Second {
-		t.Errorf("the old credential was refused %v after the removal: %v", time.Since(began), err)
-	}
-	t.Logf("refused %v after that, %v after the removal began", took, time.Since(began))
 	eventually(t, "gamma says that it was removed", afterFault, saysRemoved(g.gamma, "alpha"))
 	if out, err := g.Agentctl(t.Context(), "status", "--context", "gamma"); err == nil || !strings.Contains(out+err.Error(), "--replace-key") {
 		t.Errorf("agentctl status in gamma: %v\n%s", err, out)
@@ -220,7 +222,7 @@ func TestRemovedWhileCutOff(t *testing.T) {
 	if err := g.beta.StopAgent(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := g.Agentctl(t.Context(), "remove", "gamma", "--context", "alpha", "--timeout", "5s")
+	out, err := g.Agentctl(t.Context(), "remove", "gamma", "--context", "alpha", "--timeout", "15s")
 	if err == nil || !strings.Contains(out+err.Error(), "beta") {
 		t.Errorf("a removal that beta cannot confirm: %v\n%s", err, out)
 	}

@@ -173,6 +173,15 @@ func TestSourceDeleted(t *testing.T) {
 	}, true)
 }
 
+// hears waits until a cluster knows what another one has said until now, by a rule that is said after it.
+func (g *group) hears(t *testing.T, c, from *harness.Cluster, name string) {
+	t.Helper()
+	marker := name + "-marker"
+	g.cleanUp(t, marker)
+	apply(t, from, rule(marker, marker))
+	eventually(t, c.Name+" has heard "+from.Name, afterFault, hasRule(c, marker))
+}
+
 // Sync to a set of clusters: where the withdrawn rule is deleted, nothing is maintained any more.
 func TestSyncToSet(t *testing.T) {
 	each(t, func(t *testing.T, g *group, name string, disturb upset) {
@@ -181,6 +190,7 @@ func TestSyncToSet(t *testing.T) {
 			kubectl(t, g.alpha, "annotate", "resourcesyncrule", name, v1alpha1.AnnotationSyncDisabled+"=true")
 		})
 		g.eventuallyWhole(t, afterFault)
+		g.hears(t, g.beta, g.alpha, name)
 		stays(t, "the rule's copy stays in beta", quiet, hasRule(g.beta, name))
 		disturb(t, g, func() {
 			if err := remove(t.Context(), g.beta, harness.Rules(), "", name); err != nil {

@@ -244,22 +244,25 @@ func TestLogsAndMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := g.gamma.AgentHTTP(t.Context(), "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var page string
+	eventually(t, "/metrics has all", within, func(ctx context.Context) (err error) {
+		if page, err = g.gamma.AgentHTTP(ctx, "/metrics"); err != nil {
+			return err
+		}
+		for _, sample := range []string{
+			`roster_mesh_members{state="Alive"} 2`, `roster_peers{access="Connected"} 2`, "roster_ready 1", `roster_credential_expiry_timestamp_seconds{credential="own"} `,
+			`roster_credential_expiry_timestamp_seconds{credential="peer"} `, `roster_replica_missing_entries 0`, `roster_import_oldest_seconds 0`,
+		} {
+			if !strings.Contains(page, "\n"+sample) {
+				return fmt.Errorf("no line %s:\n%s", sample, page)
+			}
+		}
+		return nil
+	})
 	for line := range strings.Lines(page) {
 		name, found := strings.CutPrefix(line, "# HELP roster_")
 		if name, _, _ = strings.Cut(name, " "); found && !strings.Contains(string(listed), "`roster_"+name+"`") {
 			t.Errorf("docs/metrics.md does not list roster_%s", name)
-		}
-	}
-	for _, sample := range []string{
-		`roster_mesh_members{state="Alive"} 2`, `roster_peers{access="Connected"} 2`, "roster_ready 1", `roster_credential_expiry_timestamp_seconds{credential="own"} `,
-		`roster_credential_expiry_timestamp_seconds{credential="peer"} `, `roster_replica_missing_entries 0`, `roster_import_oldest_seconds 0`,
-	} {
-		if !strings.Contains(page, "\n"+sample) {
-			t.Errorf("/metrics has no line %s:\n%s", sample, page)
 		}
 	}
 	if err := g.gamma.StopAgent(); err != nil {

@@ -140,10 +140,11 @@ func (a *api) expire() {
 	a.rv++
 }
 
-// restore is an outage after which the server stores only objs, and counts on from rv.
+// restore is an outage after which the server stores only objs, and counts on from rv. Nobody who connects again at once
+// sees what was before.
 func (a *api) restore(rv int, objs ...*unstructured.Unstructured) {
-	a.net.cutConnections()
 	a.set(func() {
+		a.net.cutConnections()
 		a.rv, a.log, a.objects = rv, nil, map[string]*unstructured.Unstructured{}
 		for _, obj := range objs {
 			a.objects[key(obj)] = obj

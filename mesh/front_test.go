@@ -237,6 +237,12 @@ func TestFrontBoundsWhoWaits(t *testing.T) {
 	if _, err := first.Write(opens); err != nil {
 		t.Fatal(err)
 	}
+	await(t, deadline, "the first one waits", func() bool {
+		waits := &all.list[0].strangers
+		waits.mu.Lock()
+		defer waits.mu.Unlock()
+		return waits.conns.Len() == 1
+	})
 	for range maxHandshakes + 8 {
 		if _, err := dialRaw(t, all.addrs[0]).Write(opens); err != nil {
 			t.Fatal(err)

@@ -185,6 +185,7 @@ func TestWrongCluster(t *testing.T) {
 	g.swap(a, b)
 	g.swap(b, c)
 	await(t, deadline, "group forms", formed(a, b, c))
+	await(t, deadline, "states converge, for which they dial", equal(a, b, c))
 	g.mu.Lock()
 	addr := g.addrs["b"]
 	g.addrs["b"] = g.addrs["c"] // b's endpoint leads to c now

@@ -66,7 +66,7 @@ func TestRecover(t *testing.T) {
 		t.Fatalf("%d leads, and not the survivor", at)
 	}
 	m.has(t, 'a', "one")
-	m.up[survivor].Append([]byte("atwo"))
+	m.tell(t, 'a', "two")
 	m.voters(t, survivor, 2)
 	m.start(t, late)
 	m.voters(t, survivor, 3)
@@ -157,7 +157,8 @@ func TestImpostor(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	if n := len(at.Status().Servers); n != 3 || !at.Status().Leads {
+	await(t, "one leads, still or again", func() bool { return at.Status().Leader != "" })
+	if n := len(at.Status().Servers); n != 3 {
 		t.Errorf("%d servers are left", n)
 	}
 }

@@ -26,21 +26,24 @@ func TestDismissed(t *testing.T) {
 	leads := m.leader(t)
 	out := (leads + 1) % 3
 	m.stop(t, out)
-	await(t, "the leader finds one silent", func() bool { return m.up[leads].journal.Status().Silent })
+	await(t, "the leader finds one silent", func() bool {
+		leads = m.leader(t)
+		return m.up[leads].journal.Status().Silent
+	})
 	at := m.up[leads].journal
 	at.dismiss(m.group(leads), 0)
 	if n := len(at.Status().Servers); n != 3 {
 		t.Fatalf("%d are left of three, of whom one is away", n)
 	}
-	without := m.group(leads)
-	without.Peers = []string{m.addresses[leads], m.addresses[(leads+2)%3]}
-	at.dismiss(&Group{Address: "elsewhere:1", Peers: without.Peers}, 0)
-	at.dismiss(without, time.Hour)
+	without := []string{m.addresses[leads], m.addresses[3-out-leads]}
+	at.dismiss(&Group{Address: "elsewhere:1", Peers: without}, 0)
+	at.dismiss(&Group{Address: m.addresses[leads], Peers: without}, time.Hour)
 	if n := len(at.Status().Servers); n != 3 {
 		t.Fatalf("%d are left of three, of whom one is away for a moment", n)
 	}
 	await(t, "two are left", func() bool {
-		m.up[leads].journal.dismiss(without, 0)
+		leads = m.leader(t)
+		m.up[leads].journal.dismiss(&Group{Address: m.addresses[leads], Peers: without}, 0)
 		return len(m.up[leads].journal.Status().Servers) == 2
 	})
 	m.tell(t, 'a', "two")
@@ -188,12 +191,10 @@ func TestBehind(t *testing.T) {
 	late := (leads + 1) % 3
 	m.loseDisk(t, late)
 	for i := range 2 * raft.DefaultConfig().MaxAppendEntries { // what comes first has the configuration, and is small
-		value := fmt.Sprint(i)
-		m.up[leads].Append([]byte("c" + value))
-		await(t, "the group has "+value, func() bool { return m.up[leads].table.get('c') == value })
+		leads = m.append(t, leads, fmt.Appendf(nil, "c%d", i))
 	}
-	for range 400 { // too little for a snapshot
-		m.up[leads].Append(append([]byte{'b'}, bytes.Repeat([]byte("x"), 8<<10)...))
+	for range 40 { // too little for a snapshot
+		leads = m.append(t, leads, append([]byte{'b'}, bytes.Repeat([]byte("x"), 80<<10)...))
 	}
 	told := m.up[m.tell(t, 'a', "two")].journal.raft.CommitIndex()
 

@@ -49,8 +49,8 @@ func TestAnotherKeyUnknown(t *testing.T) {
 	t.Parallel()
 	m := newMembers(t)
 	m.voters(t, m.leader(t), 3)
-	m.now.Key = ""
 	m.rekey(t, 0, 1, 2)
+	m.now.Key = ""
 	before := m.now
 	m.start(t, 0)
 	m.start(t, 1)

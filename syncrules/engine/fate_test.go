@@ -169,10 +169,10 @@ func TestPaused(t *testing.T) {
 
 func TestOwnerLeft(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.setRule(testRule("r"))
 		w.peers[a].put(configMap("x", "1"))
 		w.peers[a].put(configMap("same", "1"))
 		w.peers[b].put(configMap("same", "1"))
+		w.setRule(testRule("r"))
 		w.settle()
 		w.wantOwner(cm("same"), a, false)
 		w.e.RemovePeer(a)
