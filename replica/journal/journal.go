@@ -73,7 +73,8 @@ type Journal struct {
 	started       chan struct{} // closed once raft is there, or is not going to be
 	stopAttending context.CancelFunc
 	attending     sync.WaitGroup
-	taking        sync.Mutex // an agent is taken in
+	taking        sync.Mutex    // an agent is taken in
+	over          chan struct{} // closed when raft has ended, and answers nothing any more
 
 	endOnce sync.Once
 	ended   chan struct{} // closed when this journal is of no use any more, for the reason err
@@ -146,6 +147,7 @@ func open(ctx context.Context, h home, o Options, begins string) (*Journal, erro
 	}
 	j := &Journal{
 		log: o.Log, home: h, stores: s, stopAttending: func() {}, started: make(chan struct{}), ended: make(chan struct{}),
+		over: make(chan struct{}),
 	}
 	j.fsm = &fsm{machine: machine, applied: j.compact}
 	j.last.Store(s.snapshotSize)
@@ -193,7 +195,8 @@ func (j *Journal) end(err error) {
 func (j *Journal) Adopt(m Machine) error { return j.fsm.adopt(m) }
 
 // await is the error of something asked of raft, or that of the disk: raft may wait for that one without an end, and
-// take no question meanwhile. Then one goroutine is left behind, for each start over a disk that fails.
+// take no question meanwhile. What was agreed upon and not done when raft ends, it does not answer, either. Then one
+// goroutine is left behind, for each start over a disk that fails, or for the end of the process.
 func (j *Journal) await(ask func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- ask() }()
@@ -202,6 +205,8 @@ func (j *Journal) await(ask func() error) error {
 		return errors.Join(err, j.stores.err())
 	case <-j.stores.failed():
 		return j.stores.err()
+	case <-j.over:
+		return ErrClosed
 	}
 }
 
@@ -244,6 +249,7 @@ func (j *Journal) stop() error {
 	}
 	select {
 	case err := <-ended:
+		close(j.over)
 		err = errors.Join(err, j.mux.end())
 		j.attending.Wait()
 		j.snaps.Wait()

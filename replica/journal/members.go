@@ -88,7 +88,7 @@ func (j *Journal) dismiss(g *Group, silent time.Duration) {
 		if slices.Contains(g.Peers, at) || !j.silences.longer(s.ID, silent) {
 			continue
 		}
-		if err := j.raft.RemoveServer(s.ID, 0, askWithin).Error(); err != nil {
+		if err := j.await(func() error { return j.raft.RemoveServer(s.ID, 0, askWithin).Error() }); err != nil {
 			j.log.Debug("an agent is not let go of", "address", at, "error", err)
 			continue
 		}
@@ -108,7 +108,7 @@ func (j *Journal) takeIn(r request) answer {
 	id, wanted := raft.ServerID(r.ServerID), address(r.ServerID, r.Address)
 	if i := slices.IndexFunc(servers, func(s raft.Server) bool { return s.Address == wanted }); i >= 0 {
 		if out.Taken = true; r.CaughtUp && servers[i].Suffrage != raft.Voter {
-			out.Taken = j.raft.AddVoter(id, wanted, 0, askWithin).Error() == nil
+			out.Taken = j.await(func() error { return j.raft.AddVoter(id, wanted, 0, askWithin).Error() }) == nil
 		}
 		return out
 	}
@@ -120,7 +120,7 @@ func (j *Journal) takeIn(r request) answer {
 	for _, s := range servers {
 		if s.ID == id || dialled(s.Address) == r.Address { // it has moved, or lost its disk
 			j.log.Warn("an agent of this cluster comes without what it held, and is taken in anew", "address", r.Address)
-			if err := j.raft.RemoveServer(s.ID, 0, askWithin).Error(); err != nil {
+			if err := j.await(func() error { return j.raft.RemoveServer(s.ID, 0, askWithin).Error() }); err != nil {
 				return out
 			}
 		}
@@ -129,18 +129,20 @@ func (j *Journal) takeIn(r request) answer {
 		j.log.Warn("an agent is not taken in: the agents of this cluster are too many", "address", r.Address, "most", MaxServers)
 		return out
 	}
-	out.Taken = j.add(id, wanted, len(voters(servers))).Error() == nil
+	out.Taken = j.add(id, wanted, len(voters(servers))) == nil
 	return out
 }
 
 // add takes in a server that may hold nothing. To an even number it is one more that can answer, and no more answers are
 // needed than before: it votes at once. To an odd number it is one more that must: it does when it has caught up. So a
 // survivor that is alone goes on leading, whatever becomes of the first that comes to it.
-func (j *Journal) add(id raft.ServerID, at raft.ServerAddress, voters int) raft.IndexFuture {
-	if voters%2 == 0 {
-		return j.raft.AddVoter(id, at, 0, askWithin)
-	}
-	return j.raft.AddNonvoter(id, at, 0, askWithin)
+func (j *Journal) add(id raft.ServerID, at raft.ServerAddress, voters int) error {
+	return j.await(func() error {
+		if voters%2 == 0 {
+			return j.raft.AddVoter(id, at, 0, askWithin).Error()
+		}
+		return j.raft.AddNonvoter(id, at, 0, askWithin).Error()
+	})
 }
 
 func voters(servers []raft.Server) (out []raft.Server) {

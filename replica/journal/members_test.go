@@ -52,6 +52,39 @@ func TestDismissed(t *testing.T) {
 	m.voters(t, out, 3)
 }
 
+// TestClosedWhileItChanges: what was agreed upon and is not done when raft ends is never answered, and nobody waits for it.
+func TestClosedWhileItChanges(t *testing.T) {
+	for range 8 { // raft takes what is to be done or its own end, by chance
+		o := openDir(t, t.TempDir())
+		o.table.mu.Lock()
+		o.Append([]byte("aone"))
+		await(t, "one is being done", func() bool {
+			idle := o.journal.fsm.machineMu.TryLock()
+			if idle {
+				o.journal.fsm.machineMu.Unlock()
+			}
+			return !idle
+		})
+		changed, closed := make(chan error, 1), make(chan error, 1)
+		go func() { changed <- o.journal.add("b", "b@127.0.0.1:1", 1) }()
+		await(t, "a server is being taken in", func() bool { return len(o.journal.servers()) == 2 })
+		go func() { closed <- o.journal.Close() }()
+		time.Sleep(50 * time.Millisecond)
+		o.table.mu.Unlock()
+		for what, got := range map[string]chan error{"the change": changed, "the end": closed} {
+			select {
+			case err := <-got:
+				if err != nil && what == "the end" {
+					t.Error(err)
+				}
+			case <-time.After(within):
+				t.Fatalf("%s never comes", what)
+			}
+		}
+		o.End()
+	}
+}
+
 // TestSilences: a server is silent from one failure to the next, and no longer.
 func TestSilences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,7 @@ type stores struct {
 	snapshots    *raft.FileSnapshotStore
 	shared       bool          // with other agents
 	snapshotSize int64         // of the newest one, 0 for none
-	compacted    atomic.Uint64 // up to here since it was opened
+	deleted      atomic.Uint64 // the end of what was deleted last, by compaction or for what others agreed upon
 
 	mu       sync.Mutex
 	broken   error
@@ -251,7 +251,7 @@ func (s *stores) StoreLogs(logs []*raft.Log) error {
 }
 
 func (s *stores) DeleteRange(first, last uint64) error {
-	s.compacted.Store(last)
+	s.deleted.Store(last)
 	return s.write(func() error { return s.BoltStore.DeleteRange(first, last) })
 }
 
@@ -277,7 +277,7 @@ func (s *stores) GetLog(index uint64, entry *raft.Log) error {
 	if err == nil || !s.running.Load() {
 		return err
 	}
-	if errors.Is(err, raft.ErrLogNotFound) && (index <= s.compacted.Load() || s.shared && s.lacks(index)) {
+	if errors.Is(err, raft.ErrLogNotFound) && (index <= s.deleted.Load() || s.shared && s.lacks(index)) {
 		return err
 	}
 	_ = s.latch(fmt.Errorf("%w: entry %d of the log: %w", errBroken, index, err))
