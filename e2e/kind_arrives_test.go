@@ -25,7 +25,7 @@ func TestKindThatArrives(t *testing.T) {
 		apply(t, c, rights)
 	}
 	r.rule(t, r.alpha, "late", "groupVersionKind: {group: parity.example.com, version: v1, kind: Latecomer}, rules: [{match: [{namespaces: [NS]}]}]")
-	const missed = 20 * time.Second
+	const missed = 30 * time.Second
 	for _, c := range []*harness.Cluster{r.alpha, r.beta} {
 		eventually(t, "the rule has missed the kind in "+c.Name, afterFault, func(ctx context.Context) error {
 			if err := r.ruleSays(c, "late", "False", "install its CRD")(ctx); err != nil {

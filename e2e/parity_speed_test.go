@@ -133,7 +133,7 @@ func (r *room) plainWrite(ctx context.Context, name string) (time.Duration, erro
 func inTime(t *testing.T, what string, took, slowest time.Duration) {
 	t.Helper()
 	t.Logf("%s took %s; the slowest of the plain writes beside it took %s", what, took, slowest)
-	if most := promptly + slack*slowest; took > most {
+	if most := min(promptly+slack*slowest, within); took > most {
 		t.Errorf("more than %s", most)
 	}
 }

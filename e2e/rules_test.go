@@ -173,7 +173,7 @@ func TestSourceDeleted(t *testing.T) {
 	}, true)
 }
 
-// hears waits until a cluster knows what another one has said until now, by a rule that is said after it.
+// hears waits until a cluster has heard what another one says now, a rule, after what it said before.
 func (g *group) hears(t *testing.T, c, from *harness.Cluster, name string) {
 	t.Helper()
 	marker := name + "-marker"
