@@ -69,7 +69,7 @@ func TestClosedWhileItChanges(t *testing.T) {
 		go func() { changed <- o.journal.add("b", "b@127.0.0.1:1", 1) }()
 		await(t, "a server is being taken in", func() bool { return len(o.journal.servers()) == 2 })
 		go func() { closed <- o.journal.Close() }()
-		time.Sleep(50 * time.Millisecond)
+		await(t, "raft is told to end", func() bool { return o.journal.raft.State() == raft.Shutdown })
 		o.table.mu.Unlock()
 		for what, got := range map[string]chan error{"the change": changed, "the end": closed} {
 			select {
