@@ -196,7 +196,7 @@ func (j *Journal) Adopt(m Machine) error { return j.fsm.adopt(m) }
 
 // await is the error of something asked of raft, or that of the disk: raft may wait for that one without an end, and
 // take no question meanwhile. What was agreed upon and not done when raft ends, it does not answer, either. Then one
-// goroutine is left behind, for each start over a disk that fails, or for the end of the process.
+// goroutine is left behind, for each start over a disk that fails, and for an end in such a moment.
 func (j *Journal) await(ask func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- ask() }()

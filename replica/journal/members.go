@@ -88,7 +88,7 @@ func (j *Journal) dismiss(g *Group, silent time.Duration) {
 		if slices.Contains(g.Peers, at) || !j.silences.longer(s.ID, silent) {
 			continue
 		}
-		if err := j.await(func() error { return j.raft.RemoveServer(s.ID, 0, askWithin).Error() }); err != nil {
+		if err := j.remove(s.ID); err != nil {
 			j.log.Debug("an agent is not let go of", "address", at, "error", err)
 			continue
 		}
@@ -120,7 +120,7 @@ func (j *Journal) takeIn(r request) answer {
 	for _, s := range servers {
 		if s.ID == id || dialled(s.Address) == r.Address { // it has moved, or lost its disk
 			j.log.Warn("an agent of this cluster comes without what it held, and is taken in anew", "address", r.Address)
-			if err := j.await(func() error { return j.raft.RemoveServer(s.ID, 0, askWithin).Error() }); err != nil {
+			if err := j.remove(s.ID); err != nil {
 				return out
 			}
 		}
@@ -143,6 +143,10 @@ func (j *Journal) add(id raft.ServerID, at raft.ServerAddress, voters int) error
 		}
 		return j.raft.AddNonvoter(id, at, 0, askWithin).Error()
 	})
+}
+
+func (j *Journal) remove(id raft.ServerID) error {
+	return j.await(func() error { return j.raft.RemoveServer(id, 0, askWithin).Error() })
 }
 
 func voters(servers []raft.Server) (out []raft.Server) {
