@@ -8,8 +8,8 @@
 set -euo pipefail
 
 # The versions of the generators. They are named here and nowhere else.
-CODE_GENERATOR_VERSION=v0.36.3
-CONTROLLER_TOOLS_VERSION=v0.21.0
+CODE_GENERATOR_VERSION=v0.37.2
+CONTROLLER_TOOLS_VERSION=v0.23.0
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD

@@ -16,7 +16,7 @@ import (
 )
 
 type Interface interface {
-	Discovery() discovery.DiscoveryInterface
+	Discovery() discovery.DiscoveryInterfaces
 	ClusterRegistryV1alpha1() clusterregistryv1alpha1.ClusterRegistryV1alpha1Interface
 }
 
@@ -32,7 +32,7 @@ func (c *Clientset) ClusterRegistryV1alpha1() clusterregistryv1alpha1.ClusterReg
 }
 
 // Discovery retrieves the DiscoveryClient
-func (c *Clientset) Discovery() discovery.DiscoveryInterface {
+func (c *Clientset) Discovery() discovery.DiscoveryInterfaces {
 	if c == nil {
 		return nil
 	}

@@ -21,11 +21,39 @@ import (
 )
 
 // ClusterFeatureInformer provides access to a shared informer and lister for
-// ClusterFeatures.
+// ClusterFeatures. Prefer using the type-safe variant (see [TypedClusterFeatureInformer]).
 type ClusterFeatureInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() apiv1alpha1.ClusterFeatureLister
 }
+
+// TypedClusterFeatureInformer provides access to a shared informer and lister for
+// ClusterFeatures, including the type-safe TypedInformer variant.
+// It is a superset of ClusterFeatureInformer.
+type TypedClusterFeatureInformer interface {
+	Informer() cache.SharedIndexInformer
+	TypedInformer() ClusterFeatureIndexInformer
+	Lister() apiv1alpha1.ClusterFeatureLister
+}
+
+// ClusterFeatureIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
+// with type-safe variants of several methods.
+type ClusterFeatureIndexInformer cache.TypedSharedIndexInformer[*kubeapiv1alpha1.ClusterFeature]
+
+// ClusterFeatureHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for ClusterFeature.
+type ClusterFeatureHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*kubeapiv1alpha1.ClusterFeature]
+
+// ClusterFeatureDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for ClusterFeature.
+type ClusterFeatureDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*kubeapiv1alpha1.ClusterFeature]
+
+// ClusterFeatureFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for ClusterFeature.
+type ClusterFeatureFilteringHandler = cache.TypedFilteringResourceEventHandler[*kubeapiv1alpha1.ClusterFeature]
+
+// ClusterFeatureIndexers is a specialization of [cache.TypedIndexers] for ClusterFeature.
+type ClusterFeatureIndexers = cache.TypedIndexers[*kubeapiv1alpha1.ClusterFeature]
+
+// DeletedClusterFeature is a specialization of [cache.DeletedObject] for ClusterFeature.
+type DeletedClusterFeature = cache.DeletedObject[*kubeapiv1alpha1.ClusterFeature]
 
 type clusterFeatureInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -35,25 +63,49 @@ type clusterFeatureInformer struct {
 // NewClusterFeatureInformer constructs a new informer for ClusterFeature type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedClusterFeatureInformer]).
 func NewClusterFeatureInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewClusterFeatureInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewTypedClusterFeatureInformer constructs a new informer for ClusterFeature type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedClusterFeatureInformer(client versioned.Interface, resyncPeriod time.Duration, indexers ClusterFeatureIndexers) ClusterFeatureIndexInformer {
+	return NewTypedClusterFeatureInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
 }
 
 // NewFilteredClusterFeatureInformer constructs a new informer for ClusterFeature type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredClusterFeatureInformer]).
 func NewFilteredClusterFeatureInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewClusterFeatureInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+	return NewTypedClusterFeatureInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewTypedFilteredClusterFeatureInformer constructs a new informer for ClusterFeature type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedFilteredClusterFeatureInformer(client versioned.Interface, resyncPeriod time.Duration, indexers ClusterFeatureIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) ClusterFeatureIndexInformer {
+	return NewTypedClusterFeatureInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
 }
 
 // NewClusterFeatureInformerWithOptions constructs a new informer for ClusterFeature type with additional options.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedClusterFeatureInformerWithOptions]).
 func NewClusterFeatureInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	return NewTypedClusterFeatureInformerWithOptions(client, options)
+}
+
+// NewTypedClusterFeatureInformerWithOptions constructs a new informer for ClusterFeature type with additional options.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedClusterFeatureInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) ClusterFeatureIndexInformer {
 	gvr := schema.GroupVersionResource{Group: "clusterregistry.k8s.cisco.com", Version: "v1alpha1", Resource: "clusterfeatures"}
 	identifier := options.InformerName.WithResource(gvr)
 	tweakListOptions := options.TweakListOptions
-	return cache.NewSharedIndexInformerWithOptions(
+	return cache.NewTypedSharedIndexInformer[*kubeapiv1alpha1.ClusterFeature](cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListFunc: func(opts v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
@@ -86,17 +138,57 @@ func NewClusterFeatureInformerWithOptions(client versioned.Interface, options in
 			Indexers:     options.Indexers,
 			Identifier:   identifier,
 		},
-	)
+	))
 }
 
 func (f *clusterFeatureInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewClusterFeatureInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewTypedClusterFeatureInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
 }
 
 func (f *clusterFeatureInformer) Informer() cache.SharedIndexInformer {
-	return f.factory.InformerFor(&kubeapiv1alpha1.ClusterFeature{}, f.defaultInformer)
+	return f.TypedInformer()
+}
+
+func (f *clusterFeatureInformer) TypedInformer() ClusterFeatureIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*kubeapiv1alpha1.ClusterFeature](f.factory.InformerFor(&kubeapiv1alpha1.ClusterFeature{}, f.defaultInformer))
 }
 
 func (f *clusterFeatureInformer) Lister() apiv1alpha1.ClusterFeatureLister {
 	return apiv1alpha1.NewClusterFeatureLister(f.Informer().GetIndexer())
+}
+
+// ToTypedClusterFeatureInformer converts an untyped informer into a TypedClusterFeatureInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *ClusterFeature. If that is not the case, calling type-safe methods of the returned
+// TypedClusterFeatureInformer leads to runtime panics. A safer alternative is to pass
+// around a TypedClusterFeatureInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToTypedClusterFeatureInformer(informer ClusterFeatureInformer) TypedClusterFeatureInformer {
+	if informer, ok := informer.(TypedClusterFeatureInformer); ok {
+		return informer
+	}
+	return &clusterFeatureTypedInformerAdapter{informer}
+}
+
+type clusterFeatureTypedInformerAdapter struct {
+	ClusterFeatureInformer
+}
+
+func (a *clusterFeatureTypedInformerAdapter) TypedInformer() ClusterFeatureIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*kubeapiv1alpha1.ClusterFeature](a.Informer())
+}
+
+// ToClusterFeatureIndexInformer converts an untyped informer into a ClusterFeatureIndexInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *ClusterFeature. If that is not the case, calling type-safe methods of the returned
+// ClusterFeatureIndexInformer leads to runtime panics. A safer alternative is to pass
+// around a ClusterFeatureIndexInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToClusterFeatureIndexInformer(informer cache.SharedIndexInformer) ClusterFeatureIndexInformer {
+	if informer, ok := informer.(ClusterFeatureIndexInformer); ok {
+		return informer
+	}
+	return cache.NewTypedSharedIndexInformer[*kubeapiv1alpha1.ClusterFeature](informer)
 }

@@ -12,11 +12,11 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Clusters returns a ClusterInformer.
-	Clusters() ClusterInformer
+	Clusters() TypedClusterInformer
 	// ClusterFeatures returns a ClusterFeatureInformer.
-	ClusterFeatures() ClusterFeatureInformer
+	ClusterFeatures() TypedClusterFeatureInformer
 	// ResourceSyncRules returns a ResourceSyncRuleInformer.
-	ResourceSyncRules() ResourceSyncRuleInformer
+	ResourceSyncRules() TypedResourceSyncRuleInformer
 }
 
 type version struct {
@@ -30,17 +30,17 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Clusters returns a ClusterInformer.
-func (v *version) Clusters() ClusterInformer {
+// Clusters returns a TypedClusterInformer.
+func (v *version) Clusters() TypedClusterInformer {
 	return &clusterInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
-// ClusterFeatures returns a ClusterFeatureInformer.
-func (v *version) ClusterFeatures() ClusterFeatureInformer {
+// ClusterFeatures returns a TypedClusterFeatureInformer.
+func (v *version) ClusterFeatures() TypedClusterFeatureInformer {
 	return &clusterFeatureInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
-// ResourceSyncRules returns a ResourceSyncRuleInformer.
-func (v *version) ResourceSyncRules() ResourceSyncRuleInformer {
+// ResourceSyncRules returns a TypedResourceSyncRuleInformer.
+func (v *version) ResourceSyncRules() TypedResourceSyncRuleInformer {
 	return &resourceSyncRuleInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }

@@ -21,11 +21,39 @@ import (
 )
 
 // ResourceSyncRuleInformer provides access to a shared informer and lister for
-// ResourceSyncRules.
+// ResourceSyncRules. Prefer using the type-safe variant (see [TypedResourceSyncRuleInformer]).
 type ResourceSyncRuleInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() apiv1alpha1.ResourceSyncRuleLister
 }
+
+// TypedResourceSyncRuleInformer provides access to a shared informer and lister for
+// ResourceSyncRules, including the type-safe TypedInformer variant.
+// It is a superset of ResourceSyncRuleInformer.
+type TypedResourceSyncRuleInformer interface {
+	Informer() cache.SharedIndexInformer
+	TypedInformer() ResourceSyncRuleIndexInformer
+	Lister() apiv1alpha1.ResourceSyncRuleLister
+}
+
+// ResourceSyncRuleIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
+// with type-safe variants of several methods.
+type ResourceSyncRuleIndexInformer cache.TypedSharedIndexInformer[*kubeapiv1alpha1.ResourceSyncRule]
+
+// ResourceSyncRuleHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for ResourceSyncRule.
+type ResourceSyncRuleHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*kubeapiv1alpha1.ResourceSyncRule]
+
+// ResourceSyncRuleDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for ResourceSyncRule.
+type ResourceSyncRuleDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*kubeapiv1alpha1.ResourceSyncRule]
+
+// ResourceSyncRuleFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for ResourceSyncRule.
+type ResourceSyncRuleFilteringHandler = cache.TypedFilteringResourceEventHandler[*kubeapiv1alpha1.ResourceSyncRule]
+
+// ResourceSyncRuleIndexers is a specialization of [cache.TypedIndexers] for ResourceSyncRule.
+type ResourceSyncRuleIndexers = cache.TypedIndexers[*kubeapiv1alpha1.ResourceSyncRule]
+
+// DeletedResourceSyncRule is a specialization of [cache.DeletedObject] for ResourceSyncRule.
+type DeletedResourceSyncRule = cache.DeletedObject[*kubeapiv1alpha1.ResourceSyncRule]
 
 type resourceSyncRuleInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -35,25 +63,49 @@ type resourceSyncRuleInformer struct {
 // NewResourceSyncRuleInformer constructs a new informer for ResourceSyncRule type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedResourceSyncRuleInformer]).
 func NewResourceSyncRuleInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewResourceSyncRuleInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewTypedResourceSyncRuleInformer constructs a new informer for ResourceSyncRule type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedResourceSyncRuleInformer(client versioned.Interface, resyncPeriod time.Duration, indexers ResourceSyncRuleIndexers) ResourceSyncRuleIndexInformer {
+	return NewTypedResourceSyncRuleInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
 }
 
 // NewFilteredResourceSyncRuleInformer constructs a new informer for ResourceSyncRule type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredResourceSyncRuleInformer]).
 func NewFilteredResourceSyncRuleInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewResourceSyncRuleInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+	return NewTypedResourceSyncRuleInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewTypedFilteredResourceSyncRuleInformer constructs a new informer for ResourceSyncRule type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedFilteredResourceSyncRuleInformer(client versioned.Interface, resyncPeriod time.Duration, indexers ResourceSyncRuleIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) ResourceSyncRuleIndexInformer {
+	return NewTypedResourceSyncRuleInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
 }
 
 // NewResourceSyncRuleInformerWithOptions constructs a new informer for ResourceSyncRule type with additional options.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedResourceSyncRuleInformerWithOptions]).
 func NewResourceSyncRuleInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	return NewTypedResourceSyncRuleInformerWithOptions(client, options)
+}
+
+// NewTypedResourceSyncRuleInformerWithOptions constructs a new informer for ResourceSyncRule type with additional options.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedResourceSyncRuleInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) ResourceSyncRuleIndexInformer {
 	gvr := schema.GroupVersionResource{Group: "clusterregistry.k8s.cisco.com", Version: "v1alpha1", Resource: "resourcesyncrules"}
 	identifier := options.InformerName.WithResource(gvr)
 	tweakListOptions := options.TweakListOptions
-	return cache.NewSharedIndexInformerWithOptions(
+	return cache.NewTypedSharedIndexInformer[*kubeapiv1alpha1.ResourceSyncRule](cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListFunc: func(opts v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
@@ -86,17 +138,57 @@ func NewResourceSyncRuleInformerWithOptions(client versioned.Interface, options 
 			Indexers:     options.Indexers,
 			Identifier:   identifier,
 		},
-	)
+	))
 }
 
 func (f *resourceSyncRuleInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewResourceSyncRuleInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewTypedResourceSyncRuleInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
 }
 
 func (f *resourceSyncRuleInformer) Informer() cache.SharedIndexInformer {
-	return f.factory.InformerFor(&kubeapiv1alpha1.ResourceSyncRule{}, f.defaultInformer)
+	return f.TypedInformer()
+}
+
+func (f *resourceSyncRuleInformer) TypedInformer() ResourceSyncRuleIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*kubeapiv1alpha1.ResourceSyncRule](f.factory.InformerFor(&kubeapiv1alpha1.ResourceSyncRule{}, f.defaultInformer))
 }
 
 func (f *resourceSyncRuleInformer) Lister() apiv1alpha1.ResourceSyncRuleLister {
 	return apiv1alpha1.NewResourceSyncRuleLister(f.Informer().GetIndexer())
+}
+
+// ToTypedResourceSyncRuleInformer converts an untyped informer into a TypedResourceSyncRuleInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *ResourceSyncRule. If that is not the case, calling type-safe methods of the returned
+// TypedResourceSyncRuleInformer leads to runtime panics. A safer alternative is to pass
+// around a TypedResourceSyncRuleInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToTypedResourceSyncRuleInformer(informer ResourceSyncRuleInformer) TypedResourceSyncRuleInformer {
+	if informer, ok := informer.(TypedResourceSyncRuleInformer); ok {
+		return informer
+	}
+	return &resourceSyncRuleTypedInformerAdapter{informer}
+}
+
+type resourceSyncRuleTypedInformerAdapter struct {
+	ResourceSyncRuleInformer
+}
+
+func (a *resourceSyncRuleTypedInformerAdapter) TypedInformer() ResourceSyncRuleIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*kubeapiv1alpha1.ResourceSyncRule](a.Informer())
+}
+
+// ToResourceSyncRuleIndexInformer converts an untyped informer into a ResourceSyncRuleIndexInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *ResourceSyncRule. If that is not the case, calling type-safe methods of the returned
+// ResourceSyncRuleIndexInformer leads to runtime panics. A safer alternative is to pass
+// around a ResourceSyncRuleIndexInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToResourceSyncRuleIndexInformer(informer cache.SharedIndexInformer) ResourceSyncRuleIndexInformer {
+	if informer, ok := informer.(ResourceSyncRuleIndexInformer); ok {
+		return informer
+	}
+	return cache.NewTypedSharedIndexInformer[*kubeapiv1alpha1.ResourceSyncRule](informer)
 }
