@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/history"
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
@@ -114,7 +115,7 @@ func (a *Agent) newSession(health *health) (*session, error) {
 		return nil, fmt.Errorf("connect to the local API server: %w", err)
 	}
 	s.client, s.private = client, &private{client: client, namespace: o.privateNamespace()}
-	client.Positions = kube.TrustingPositions(s.wentBack)
+	client.Positions = history.TrustingPositions(s.wentBack)
 	return s, nil
 }
 

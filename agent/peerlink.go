@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/history"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
 )
@@ -79,7 +80,7 @@ type peerLink struct {
 	rejectedAt  time.Time
 	tries       int
 	forbidden   time.Time // since when an API server that let us in before forbids it
-	positions   *kube.Positions
+	positions   *history.Positions
 	clock       issuerClock // of the peer's API server
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/history"
 )
 
 // access is how the agent fares with a peer's API server, for the status of that peer.
@@ -80,7 +81,7 @@ type peer struct {
 	source  *peerSource
 	expires time.Time // of the credential in use; zero for not known, or none in use
 
-	positions *kube.Positions // outlive the connections; nil where it was not read from, or was forgotten
+	positions *history.Positions // outlive the connections; nil where it was not read from, or was forgotten
 }
 
 // newPeers is told of the notes that an earlier agent recorded, by clusterID.

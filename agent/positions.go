@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/history"
 )
 
 // How far the peers' API servers were is recorded at the local one, for an agent that is started between the restore
@@ -29,7 +30,7 @@ import (
 const (
 	positionsFirst = 10 * time.Second // after the start of the agent
 	positionsPause = 10 * time.Minute
-	// The record is in maxParts Secrets, of a megabyte at most: each has maxPacked and one more note (kube.MaxNote).
+	// The record is in maxParts Secrets, of a megabyte at most: each has maxPacked and one more note (history.MaxNote).
 	// With 1,000 peers and three kinds of each the first is half full (TestTheRecordOfPositionsIsBounded).
 	maxPacked = 384 << 10
 	maxParts  = 16
@@ -37,7 +38,7 @@ const (
 	maxUnpacked = 64 << 20
 )
 
-// peerNote is one peer's part of the record: a note of kube.Positions.
+// peerNote is one peer's part of the record: a note of history.Positions.
 type peerNote struct {
 	ClusterID string          `json:"clusterID"`
 	Note      json.RawMessage `json:"note"`
@@ -56,12 +57,12 @@ func (s *session) recordPositions(ctx context.Context) error {
 }
 
 // positions are those of a peer that is read from, as far as an earlier agent has recorded them at first.
-func (p *peers) positions(id string) *kube.Positions {
+func (p *peers) positions(id string) *history.Positions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	peer := p.peer(id)
 	if peer.positions == nil {
-		peer.positions = kube.NewPositions()
+		peer.positions = history.NewPositions()
 		if err := peer.positions.Recall(p.past[id]); err != nil {
 			p.session.log.Warn("a restore of a cluster before the start of this agent may not be noticed: the record of how far its API server was cannot be read, and will be replaced", "cluster", id, "error", err)
 		}
@@ -116,7 +117,7 @@ func (p *peers) notes() map[string][]byte {
 	p.mu.Lock()
 	out := make(map[string][]byte, len(p.known))
 	maps.Copy(out, p.past)
-	now := make(map[string]*kube.Positions, len(p.known))
+	now := make(map[string]*history.Positions, len(p.known))
 	for id, peer := range p.known {
 		if peer.positions != nil {
 			now[id] = peer.positions

@@ -21,6 +21,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/history"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/engine"
@@ -253,7 +254,7 @@ func TestTheRecordOfPositionsIsBounded(t *testing.T) {
 			kinds = append(kinds, map[string]any{"version": "v1", "kind": kind, "highest": fmt.Sprint(100_000_000 + 7919*i), "seen": 1_700_000_000 + i, "newest": []any{one}, "gone": []any{one}})
 		}
 		note, err := json.Marshal(map[string]any{"confirmations": [][]byte{[]byte(random(24))}, "kinds": kinds})
-		if err != nil || kube.NewPositions().Recall(note) != nil {
+		if err != nil || history.NewPositions().Recall(note) != nil {
 			t.Fatal("not a note")
 		}
 		notes[random(16)] = note
@@ -265,7 +266,7 @@ func TestTheRecordOfPositionsIsBounded(t *testing.T) {
 	}
 	small := maps.Clone(notes)
 	for range 100 {
-		notes["large "+random(16)] = []byte(`"` + random(kube.MaxNote*3/4-2) + `"`)
+		notes["large "+random(16)] = []byte(`"` + random(history.MaxNote*3/4-2) + `"`)
 	}
 	parts = sizes(notes)
 	if len(parts) != maxParts || slices.Max(parts) > 1<<20-128<<10 {

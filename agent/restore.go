@@ -23,7 +23,7 @@ import (
 )
 
 // A local API server that was restored from a backup says that what was made since then does not exist, and means
-// nothing by it. There are two signs: a history without what was read before (kube.Positions), and, after a restart,
+// nothing by it. There are two signs: a history without what was read before (history.Positions), and, after a restart,
 // members that hold entries of an epoch which this cluster has no record of. A CRD that was deleted with all its objects
 // is no word of anybody's on them either (definitions.go). On each of these, nothing is published and
 // no rule is taken for deleted or edited until a person confirms that this is how things are now.

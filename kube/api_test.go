@@ -24,8 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -458,20 +458,12 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// inJSON is the body of a request in JSON, whatever it came in.
+// inJSON is the body of a request in JSON, whatever it was encoded in.
 func inJSON(body []byte) []byte {
-	if !bytes.HasPrefix(body, []byte(protobufPrefix)) {
+	if !bytes.HasPrefix(body, []byte("k8s\x00")) {
 		return body
 	}
-	var envelope runtime.Unknown
-	var obj any
-	err := envelope.Unmarshal(body[len(protobufPrefix):])
-	if err == nil && envelope.Kind == "DeleteOptions" {
-		options := &metav1.DeleteOptions{}
-		obj, err = options, options.Unmarshal(envelope.Raw)
-	} else if err == nil {
-		obj, err = decodeObject(envelope.Kind, envelope.Raw)
-	}
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {
 		panic(err)
 	}

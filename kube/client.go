@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/roster-mesh/roster/kube/codec"
+	"github.com/roster-mesh/roster/kube/history"
 )
 
 // requestTimeout bounds one request that is not a watch.
@@ -29,15 +31,15 @@ const requestTimeout = 30 * time.Second
 // into the program, which is half of an idle agent's memory.
 type Client struct {
 	Config *rest.Config
-	// Positions, when set before the first Watch, say what becomes of the lists of an API server that
-	// was restored from a backup: those of NewPositions refuse them, those of TrustingPositions tell of
-	// it. As it comes, a client believes the server.
-	Positions *Positions
+	// Positions, when set before the first Watch, notice that the API server was restored from a backup:
+	// those of history.NewPositions refuse its lists then, those of history.TrustingPositions report it.
+	// A new client trusts the server and reports nothing.
+	Positions *history.Positions
 
 	requests rest.Interface
 	dynamic  dynamic.Interface // in JSON
 	protobuf dynamic.Interface
-	later    *atomic.Bool // protobuf cannot read all that this server sends
+	codec    *codec.Codec
 	kinds    *kinds
 	pool     *http.Transport
 }
@@ -53,9 +55,10 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, later := dynamic.ConfigFor(cfg), &atomic.Bool{}
+	all := dynamic.ConfigFor(cfg)
 	all.APIPath, all.GroupVersion = "/", nil // every request has its whole path
-	all.NegotiatedSerializer = newCodec(all.NegotiatedSerializer, later)
+	objects := codec.New(all.NegotiatedSerializer)
+	all.NegotiatedSerializer = objects
 	if all.QPS > 0 && all.RateLimiter == nil {
 		all.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(all.QPS, all.Burst)
 	}
@@ -63,14 +66,14 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server address: %w", err)
 	}
-	all.ContentType, all.AcceptContentTypes = runtime.ContentTypeProtobuf, protobufFirst
+	all.ContentType, all.AcceptContentTypes = runtime.ContentTypeProtobuf, codec.AcceptProtobuf
 	inProtobuf, err := rest.UnversionedRESTClientForConfigAndClient(all, client)
 	if err != nil {
 		return nil, fmt.Errorf("API server address: %w", err)
 	}
 	return &Client{
-		Config: cfg, Positions: TrustingPositions(nil),
-		requests: requests, dynamic: dynamic.New(requests), protobuf: dynamic.New(inProtobuf), later: later,
+		Config: cfg, Positions: history.TrustingPositions(nil),
+		requests: requests, dynamic: dynamic.New(requests), protobuf: dynamic.New(inProtobuf), codec: objects,
 		kinds: newKinds(requests), pool: pool,
 	}, nil
 }

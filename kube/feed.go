@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/roster-mesh/roster/kube/history"
 )
 
 // liveLongEnough is for how long a watch must have stood for its end to count as a first failure.
@@ -23,7 +25,7 @@ type feed struct {
 	options WatchOptions
 	sink    Sink
 
-	positions *Positions
+	positions *history.Positions
 
 	reflector *cache.Reflector
 	// stream is what the reflector reads a list from last, which it leaves open when Replace fails.
@@ -44,12 +46,12 @@ type feed struct {
 	kept map[types.NamespacedName]struct{}
 	// streaming says that the list being read is the beginning of a watch, which then stands.
 	streaming bool
-	// asked is the position when the list that is being read was asked for, and era is that of the
-	// list that the watch continues.
-	asked position
-	era   int
-	// newest is of what the list that is being read has.
-	newest witness
+	// asked is the position when the list that is being read was requested, and incarnation is that of
+	// the list that the watch continues.
+	asked       history.Position
+	incarnation int
+	// newest is the newest object in the list that is being read.
+	newest history.SeenObject
 	// refused says that Replace did not take a list; the reflector does not pass its error on.
 	refused bool
 
@@ -59,7 +61,7 @@ type feed struct {
 	reported  string    // the last error told, "" when none
 }
 
-func newFeed(o WatchOptions, s Sink, p *Positions) *feed {
+func newFeed(o WatchOptions, s Sink, p *history.Positions) *feed {
 	return &feed{options: o, sink: s, positions: p, kept: map[types.NamespacedName]struct{}{}}
 }
 
@@ -108,7 +110,7 @@ func (f *feed) preview(obj *unstructured.Unstructured) verdict {
 	}
 	_, what := f.judge(obj)
 	f.mu.Lock()
-	f.newest = f.newest.newer(witnessOf(obj))
+	f.newest = f.newest.Newer(history.ObjectOf(obj))
 	f.mu.Unlock()
 	return what
 }
@@ -134,7 +136,7 @@ func (f *feed) isRescoped() bool {
 // ask takes in that a list is about to be asked for.
 func (f *feed) ask(streaming bool) {
 	f.mu.Lock()
-	f.streaming, f.asked, f.newest = streaming, f.positions.now(f.options.GVK), witness{}
+	f.streaming, f.asked, f.newest = streaming, f.positions.At(f.options.GVK), history.SeenObject{}
 	f.mu.Unlock()
 }
 
@@ -147,12 +149,12 @@ func (f *feed) Replace(list []any, resourceVersion string) error {
 	if rescoped {
 		return ErrKindUnknown
 	}
-	at, err := f.positions.take(f.options.GVK, asked, f.options.Namespace, resourceVersion, newest)
-	if err != nil {
+	at, ok := f.positions.AcceptList(f.options.GVK, asked, f.options.Namespace, resourceVersion, newest)
+	if !ok {
 		f.refused = true
-		return err
+		return ErrRestored
 	}
-	f.era = at.era
+	f.incarnation = at.Incarnation
 	objs := make([]*unstructured.Unstructured, 0, len(list))
 	kept := make(map[types.NamespacedName]struct{}, len(list))
 	refused := map[types.NamespacedName]struct{}{}
@@ -162,7 +164,7 @@ func (f *feed) Replace(list []any, resourceVersion string) error {
 			continue
 		}
 		objs = append(objs, obj)
-		key := witnessOf(obj).key
+		key := history.ObjectOf(obj).Key
 		if _, known := before[key]; !known || f.options.Keep == nil || f.options.Keep(obj) {
 			kept[key] = struct{}{}
 		} else {
@@ -172,7 +174,7 @@ func (f *feed) Replace(list []any, resourceVersion string) error {
 	for key := range before {
 		_, there := kept[key]
 		if _, matched := refused[key]; !there && !matched {
-			f.tellGone(witness{key, resourceVersion})
+			f.missed(history.SeenObject{Key: key, ResourceVersion: resourceVersion})
 			break // one is as good as all of them
 		}
 	}
@@ -195,7 +197,7 @@ func (f *feed) Update(item any) error {
 	if !ok {
 		return nil
 	}
-	f.positions.tell(f.options.GVK, f.era, f.options.Namespace, witnessOf(obj))
+	f.positions.Saw(f.options.GVK, f.incarnation, f.options.Namespace, history.ObjectOf(obj))
 	key, what := f.judge(obj)
 	if f.isRescoped() {
 		f.end()
@@ -222,7 +224,7 @@ func (f *feed) Delete(item any) error {
 		return nil
 	}
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	f.tellGone(witnessOf(obj))
+	f.missed(history.ObjectOf(obj))
 	f.mu.Lock()
 	_, known := f.kept[key]
 	delete(f.kept, key)
@@ -237,12 +239,13 @@ func (f *feed) Delete(item any) error {
 // UpdateResourceVersion implements cache.ResourceVersionUpdater: it is called with the version of
 // every event, and of bookmarks.
 func (f *feed) UpdateResourceVersion(version string) {
-	f.positions.raise(f.options.GVK, f.era, version)
+	f.positions.Advance(f.options.GVK, f.incarnation, version)
 }
 
-// tellGone notes that an object is not there any more, or does not match, for a later comparison.
-func (f *feed) tellGone(w witness) {
-	f.positions.tellGone(f.options.GVK, f.era, f.options.Namespace, absence{w, f.options.LabelSelector, f.options.FieldSelector})
+// missed notes, for a later comparison, that an object is absent or does not match.
+func (f *feed) missed(o history.SeenObject) {
+	absent := history.AbsentObject{SeenObject: o, LabelSelector: f.options.LabelSelector, FieldSelector: f.options.FieldSelector}
+	f.positions.Missed(f.options.GVK, f.incarnation, f.options.Namespace, absent)
 }
 
 // Resync implements cache.ReflectorStore; no resync period is set.

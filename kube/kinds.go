@@ -5,19 +5,17 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/roster-mesh/roster/kube/codec"
 )
 
 // resource is where an API server serves a kind.
@@ -101,82 +99,13 @@ func (c *Client) objects(ctx context.Context, gvk schema.GroupVersionKind, names
 func (c *Client) at(res resource, namespace string) dynamic.ResourceInterface {
 	client := c.dynamic.Resource(res.GroupVersionResource)
 	switch {
-	case inProtobuf(res.GroupVersionResource):
-		short := c.protobuf.Resource(res.GroupVersionResource)
-		return preferProtobuf{short.Namespace(namespace), client.Namespace(namespace), c.later}
+	case codec.SupportsProtobuf(res.GroupVersionResource):
+		inProtobuf := c.protobuf.Resource(res.GroupVersionResource)
+		return c.codec.PreferProtobuf(inProtobuf.Namespace(namespace), client.Namespace(namespace))
 	case res.namespaced:
 		return client.Namespace(namespace)
 	}
 	return client
-}
-
-// preferProtobuf writes in JSON what cannot be said in protobuf, and reads in JSON from a server that is later than
-// the program.
-type preferProtobuf struct {
-	dynamic.ResourceInterface
-
-	json  dynamic.ResourceInterface
-	later *atomic.Bool
-}
-
-// wantsJSON says that a request was refused because of how it was encoded, by us or by the server.
-func wantsJSON(err error) bool {
-	return errors.Is(err, errNotInProtobuf) || apierrors.IsUnsupportedMediaType(err)
-}
-
-// Get implements dynamic.ResourceInterface.
-func (p preferProtobuf) Get(ctx context.Context, name string, o metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error) {
-	if !p.later.Load() {
-		if out, err := p.ResourceInterface.Get(ctx, name, o, subresources...); !p.later.Load() {
-			return out, err
-		}
-	}
-	return p.json.Get(ctx, name, o, subresources...)
-}
-
-// List implements dynamic.ResourceInterface.
-func (p preferProtobuf) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	if !p.later.Load() {
-		if out, err := p.ResourceInterface.List(ctx, o); !p.later.Load() {
-			return out, err
-		}
-	}
-	return p.json.List(ctx, o)
-}
-
-// Watch implements dynamic.ResourceInterface.
-func (p preferProtobuf) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if p.later.Load() {
-		return p.json.Watch(ctx, o)
-	}
-	return p.ResourceInterface.Watch(ctx, o)
-}
-
-// Delete implements dynamic.ResourceInterface.
-func (p preferProtobuf) Delete(ctx context.Context, name string, o metav1.DeleteOptions, subresources ...string) error {
-	err := p.ResourceInterface.Delete(ctx, name, o, subresources...)
-	if wantsJSON(err) {
-		return p.json.Delete(ctx, name, o, subresources...)
-	}
-	return err
-}
-
-// Create implements dynamic.ResourceInterface.
-func (p preferProtobuf) Create(ctx context.Context, obj *unstructured.Unstructured, o metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error) {
-	out, err := p.ResourceInterface.Create(ctx, obj, o, subresources...)
-	if wantsJSON(err) {
-		return p.json.Create(ctx, obj, o, subresources...)
-	}
-	return out, err
-}
-
-// Update implements dynamic.ResourceInterface.
-func (p preferProtobuf) Update(ctx context.Context, obj *unstructured.Unstructured, o metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error) {
-	out, err := p.ResourceInterface.Update(ctx, obj, o, subresources...)
-	if wantsJSON(err) {
-		return p.json.Update(ctx, obj, o, subresources...)
-	}
-	return out, err
 }
 
 // ownCopy does not keep in memory what the names of a kind were read from, which may be an object.

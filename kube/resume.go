@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/roster-mesh/roster/kube/history"
 )
 
 const (
@@ -20,8 +22,8 @@ const (
 	noName = "roster-position"
 	// cutMargin is how much before its time a watch may end without that being a sign of anything.
 	cutMargin = 2 * time.Second
-	// lagTime is for how long an API server may be behind another one that serves the same cluster.
-	lagTime = 3 * time.Second
+	// maxServerLag is for how long an API server may be behind another one of the same cluster.
+	maxServerLag = 3 * time.Second
 )
 
 // compareBeforeResume asks the API server, before a watch that was cut is resumed, whether it is the
@@ -32,8 +34,8 @@ func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 	if !l.cut && !time.Now().Before(l.until) {
 		return nil
 	}
-	at := l.feed.positions.now(l.options.GVK)
-	if at.back || at.era != l.feed.era || at.highest == "" {
+	at := l.feed.positions.At(l.options.GVK)
+	if at.RolledBack || at.Incarnation != l.feed.incarnation || at.Highest == "" {
 		return &fault{class: ErrRelisting}
 	}
 	same, err := l.compareHistory(ctx, at)
@@ -54,48 +56,48 @@ func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 // another one: the version of a list does not tell of a restore when the server has been written to
 // since.
 func (l *listWatch) compareBeforeList(ctx context.Context) error {
-	at, compared := l.feed.positions.now(l.options.GVK), l.compared
-	newest, gone := l.witnesses()
-	if l.compared = false; !compared && !at.back && at.highest != "" && newest.version+gone.version != "" {
+	at, compared := l.feed.positions.At(l.options.GVK), l.compared
+	seen, absent := l.lastSeen()
+	if l.compared = false; !compared && !at.RolledBack && at.Highest != "" && seen.ResourceVersion+absent.ResourceVersion != "" {
 		if _, err := l.compareHistory(ctx, at); err != nil {
 			return err
 		}
 	}
-	if refused, _ := l.feed.positions.refuses(l.options.GVK); refused {
+	if l.feed.positions.Refuses(l.options.GVK) {
 		return &fault{class: ErrRestored}
 	}
 	return nil
 }
 
-// witnesses are what the server is asked about; nothing where the kind was in namespaces before and is
-// not now, or the other way around.
-func (l *listWatch) witnesses() (newest witness, gone absence) {
-	newest, gone = l.feed.positions.witness(l.options.GVK, l.options.Namespace)
+// lastSeen returns the objects that the server is asked about: none where the kind was namespaced when
+// they were read and is not now, or the other way around.
+func (l *listWatch) lastSeen() (seen history.SeenObject, absent history.AbsentObject) {
+	seen, absent = l.feed.positions.LastSeen(l.options.GVK, l.options.Namespace)
 	namespaced := l.feed.resource.namespaced
-	if namespaced != (newest.key.Namespace != "") {
-		newest = witness{}
+	if namespaced != (seen.Key.Namespace != "") {
+		seen = history.SeenObject{}
 	}
-	if namespaced != (gone.key.Namespace != "") {
-		gone = absence{}
+	if namespaced != (absent.Key.Namespace != "") {
+		absent = history.AbsentObject{}
 	}
-	return newest, gone
+	return seen, absent
 }
 
-// compareHistory looks whether the server is as far as it was, and whether its history has the newest
-// object that it told of, and not what is gone since. The order matters: what a server that
-// is behind does not know yet is no proof, and it may catch up in between.
-func (l *listWatch) compareHistory(ctx context.Context, at position) (same bool, err error) {
+// compareHistory looks whether the server is as far as it was, whether its history has the newest object
+// that was read, and whether what was absent is still absent. The order matters: what a server that is
+// behind does not know yet proves nothing, and it may catch up in between.
+func (l *listWatch) compareHistory(ctx context.Context, at history.Position) (same bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	newest, gone := l.witnesses()
-	now, err := l.one(ctx, absence{witness: newest})
-	if err == nil && before(now.version, at.highest) {
-		pause(ctx, lagTime)
-		now, err = l.one(ctx, absence{witness: newest})
+	seen, absent := l.lastSeen()
+	now, err := l.read(ctx, history.AbsentObject{SeenObject: seen})
+	if err == nil && history.Before(now.version, at.Highest) {
+		pause(ctx, maxServerLag)
+		now, err = l.read(ctx, history.AbsentObject{SeenObject: seen})
 	}
-	if err == nil && !before(now.version, at.highest) && !at.leapt(now.version) {
-		if same, err = l.has(ctx, newest, now); same && err == nil {
-			same, err = l.isGone(ctx, gone)
+	if err == nil && !history.Before(now.version, at.Highest) && !at.TooFarAhead(now.version) {
+		if same, err = l.hasSeen(ctx, seen, now); same && err == nil {
+			same, err = l.isAbsent(ctx, absent)
 		}
 	}
 	switch {
@@ -104,87 +106,91 @@ func (l *listWatch) compareHistory(ctx context.Context, at position) (same bool,
 	case err != nil:
 		return false, err
 	case !same:
-		l.feed.positions.wentBack(l.options.GVK, at.era)
+		l.feed.positions.RollBack(l.options.GVK, at.Incarnation)
 	}
 	return same, nil
 }
 
-// has looks whether the server's history has the witness, of which now tells what is there. It says yes, too, where
-// that is not known.
-func (l *listWatch) has(ctx context.Context, w witness, now answered) (bool, error) {
+// hasSeen looks whether the server's history has an object that was read; now is what the server has under its name. It
+// returns true, too, where that is not known.
+func (l *listWatch) hasSeen(ctx context.Context, seen history.SeenObject, now answered) (bool, error) {
 	switch {
-	case w.version == "", now.there == w:
+	case seen.ResourceVersion == "", now.object == seen:
 		return true, nil
-	case before(now.there.version, w.version) && now.there.version != "":
-		return false, nil // no object goes back to what it was
-	case now.unselected:
-		return true, nil
-	}
-	return l.wasThere(ctx, w)
-}
-
-// isGone looks whether an object that was not there is back as it was before. One that was made anew since, or changed
-// so that it matches again, is newer than that.
-func (l *listWatch) isGone(ctx context.Context, gone absence) (bool, error) {
-	if gone.version == "" {
+	case now.object.ResourceVersion != "" && history.Before(now.object.ResourceVersion, seen.ResourceVersion):
+		return false, nil // no object gets a lower resourceVersion than it had
+	case now.getOnly:
 		return true, nil
 	}
-	now, err := l.one(ctx, gone)
-	return err != nil || now.there.version == "" || !before(now.there.version, gone.version), err
+	return l.hadSeen(ctx, seen)
 }
 
-// wasThere looks whether the server's history has the witness, which is not there any more. It says yes,
-// too, where that is not known: the history is gone, or the server keeps none.
-func (l *listWatch) wasThere(ctx context.Context, w witness) (bool, error) {
-	list, err := l.objects.List(ctx, absence{witness: w}.selected(w.version, metav1.ResourceVersionMatchExact))
+// isAbsent looks whether an object that was absent is still absent. One that was created since, or changed so that it
+// matches again, is newer than that, and counts as absent.
+func (l *listWatch) isAbsent(ctx context.Context, absent history.AbsentObject) (bool, error) {
+	if absent.ResourceVersion == "" {
+		return true, nil
+	}
+	now, err := l.read(ctx, absent)
+	found := now.object.ResourceVersion
+	return err != nil || found == "" || !history.Before(found, absent.ResourceVersion), err
+}
+
+// hadSeen looks whether an object that is not there any more is in the server's history, at the resourceVersion that was
+// read. It returns true, too, where that is not known: that part of the history was compacted, or the server keeps none.
+func (l *listWatch) hadSeen(ctx context.Context, seen history.SeenObject) (bool, error) {
+	options := selectOne(history.AbsentObject{SeenObject: seen}, seen.ResourceVersion, metav1.ResourceVersionMatchExact)
+	list, err := l.objects.List(ctx, options)
 	switch {
 	case err != nil && (unanswerable(err) || apierrors.IsInternalError(err)):
 		return true, nil
 	case err != nil:
 		return false, err
 	}
-	return list.GetResourceVersion() != w.version || len(list.Items) == 1 && witnessOf(&list.Items[0]) == w, nil
+	return list.GetResourceVersion() != seen.ResourceVersion || len(list.Items) == 1 && history.ObjectOf(&list.Items[0]) == seen, nil
 }
 
-// answered is what a server says of one name: its version, and what is there, if anything.
+// answered is what a server has under a name: its own resourceVersion, and the object, if there is one.
 type answered struct {
 	version string
-	there   witness
-	// unselected says that the API cannot select by name, as some that are aggregated: its history cannot be asked.
-	unselected bool
+	object  history.SeenObject
+	// getOnly says that the API cannot select objects by name, as some aggregated ones cannot: its history cannot be
+	// asked for.
+	getOnly bool
 }
 
-// one asks for what is there now under a name, and matches the selectors, or for the version alone.
-func (l *listWatch) one(ctx context.Context, w absence) (out answered, err error) {
-	list, err := l.objects.List(ctx, w.selected("", ""))
+// read asks for what there is now under the name of an object, and matches the selectors. Where o is no object, it asks
+// for the server's resourceVersion alone.
+func (l *listWatch) read(ctx context.Context, o history.AbsentObject) (out answered, err error) {
+	list, err := l.objects.List(ctx, selectOne(o, "", ""))
 	switch {
-	case apierrors.IsBadRequest(err) || err == nil && w.isNot(list.Items):
-		return l.oneUnselected(ctx, w)
+	case apierrors.IsBadRequest(err) || err == nil && hasOthers(list.Items, o.SeenObject):
+		return l.readByName(ctx, o)
 	case err != nil:
 		return out, err
 	}
 	out.version = list.GetResourceVersion()
 	if len(list.Items) == 1 {
-		out.there = witnessOf(&list.Items[0])
+		out.object = history.ObjectOf(&list.Items[0])
 	}
 	return out, nil
 }
 
-// oneUnselected asks the same of an API that does not select by name: some refuse to, others answer with anything.
-func (l *listWatch) oneUnselected(ctx context.Context, w absence) (answered, error) {
-	out := answered{unselected: true}
+// readByName asks the same of an API that does not select by name: some refuse to, others answer with any object.
+func (l *listWatch) readByName(ctx context.Context, o history.AbsentObject) (answered, error) {
+	out := answered{getOnly: true}
 	list, err := l.objects.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return out, err
 	}
 	out.version = list.GetResourceVersion()
-	if w.version == "" {
+	if o.ResourceVersion == "" {
 		return out, nil
 	}
-	obj, err := l.at(w.key.Namespace).Get(ctx, w.key.Name, metav1.GetOptions{})
+	obj, err := l.at(o.Key.Namespace).Get(ctx, o.Key.Name, metav1.GetOptions{})
 	if err == nil {
-		if matching, _ := labels.Parse(w.labels); matching == nil || matching.Matches(labels.Set(obj.GetLabels())) {
-			out.there = witnessOf(obj)
+		if matching, _ := labels.Parse(o.LabelSelector); matching == nil || matching.Matches(labels.Set(obj.GetLabels())) {
+			out.object = history.ObjectOf(obj)
 		}
 	} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return out, err
@@ -192,31 +198,31 @@ func (l *listWatch) oneUnselected(ctx context.Context, w absence) (answered, err
 	return out, nil
 }
 
-// selected asks for the one object, or for none, as of a version, or of now.
-func (w absence) selected(version string, match metav1.ResourceVersionMatch) metav1.ListOptions {
+// selectOne selects one object, or none where o is no object, at a resourceVersion, or now where version is "".
+func selectOne(o history.AbsentObject, version string, match metav1.ResourceVersionMatch) metav1.ListOptions {
 	selector := fields.OneTermEqualSelector("metadata.name", noName)
-	if w.version != "" {
-		selector = fields.OneTermEqualSelector("metadata.name", w.key.Name)
-		if w.key.Namespace != "" {
-			selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("metadata.namespace", w.key.Namespace))
+	if o.ResourceVersion != "" {
+		selector = fields.OneTermEqualSelector("metadata.name", o.Key.Name)
+		if o.Key.Namespace != "" {
+			selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("metadata.namespace", o.Key.Namespace))
 		}
 	}
 	text := selector.String()
-	if w.fields != "" {
-		text += "," + w.fields
+	if o.FieldSelector != "" {
+		text += "," + o.FieldSelector
 	}
-	return metav1.ListOptions{LabelSelector: w.labels, FieldSelector: text, Limit: 1, ResourceVersion: version, ResourceVersionMatch: match}
+	return metav1.ListOptions{LabelSelector: o.LabelSelector, FieldSelector: text, Limit: 1, ResourceVersion: version, ResourceVersionMatch: match}
 }
 
-// isNot says that objects are others than the one that was asked for.
-func (w witness) isNot(objs []unstructured.Unstructured) bool {
+// hasOthers says whether there are other objects in a list than the one that was selected.
+func hasOthers(objs []unstructured.Unstructured, selected history.SeenObject) bool {
 	return slices.ContainsFunc(objs, func(obj unstructured.Unstructured) bool {
-		return w.version == "" || witnessOf(&obj).key != w.key
+		return selected.ResourceVersion == "" || history.ObjectOf(&obj).Key != selected.Key
 	})
 }
 
-// unanswerable tells what a server says that cannot know, and will not: the history is not there any
-// more, or it does not take such questions.
+// unanswerable says whether an error means that the server cannot answer, now or later: the history was
+// compacted, or it does not take such requests.
 func unanswerable(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsMethodNotSupported(err) ||

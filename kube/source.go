@@ -109,7 +109,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
 			c.kinds.forget(o.GVK)
 			c.awaitKind(ctx, o.GVK)
 		case errors.Is(err, ErrRestored):
-			c.Positions.await(ctx, o.GVK)
+			c.Positions.AwaitConfirmation(ctx, o.GVK)
 		}
 		pause.wait(ctx, capFor(err, time.Since(f.downAt)))
 	}
@@ -118,7 +118,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
 
 // reflect lists and watches once, until a failure that needs a new list.
 func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
-	if refused, _ := c.Positions.refuses(o.GVK); refused {
+	if c.Positions.Refuses(o.GVK) {
 		return &fault{class: ErrRestored}
 	}
 	res, err := c.kinds.find(ctx, o.GVK)

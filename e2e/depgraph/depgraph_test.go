@@ -30,6 +30,8 @@ func rules() map[string]rule {
 		"kube/api/...":    {deny: []string{"/"}, allow: []string{"/kube/api"}},
 		"kube":            {deny: []string{"/"}, allow: []string{"/kube"}},
 		"kube/client/...": {deny: []string{"/"}, allow: []string{"/kube/api", "/kube/client"}},
+		"kube/codec":      {deny: []string{"/"}, allow: []string{"/kube/codec"}},
+		"kube/history":    {deny: []string{"/"}, allow: []string{"/kube/history"}},
 		"replica/...":     {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/replica"}},
 		"mesh/...":        {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/mesh"}},
 		"syncrules": {

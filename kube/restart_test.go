@@ -6,7 +6,9 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,21 +16,34 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/kube/history"
 )
 
-// nextStart is what another start of the program recalls of positions.
-func (p *Positions) nextStart(t *testing.T) *Positions {
+// noteOf encodes positions, as the program does before it ends.
+func noteOf(t *testing.T, p *history.Positions, kinds ...schema.GroupVersionKind) []byte {
 	t.Helper()
-	note, err := p.Note()
+	note, err := p.Note(kinds...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := NewPositions()
-	if err := next.Recall(note); err != nil {
+	return note
+}
+
+// recalled are the positions of the next start of the program.
+func recalled(t *testing.T, note []byte) *history.Positions {
+	t.Helper()
+	p := history.NewPositions()
+	if err := p.Recall(note); err != nil {
 		t.Fatal(err)
 	}
-	return next
+	return p
+}
+
+// nextStart is what the next start of the program recalls of positions.
+func nextStart(t *testing.T, p *history.Positions) *history.Positions {
+	t.Helper()
+	return recalled(t, noteOf(t, p))
 }
 
 // A server that is restored while the program is away is noticed by its next start, and what that waits for is a
@@ -44,7 +59,7 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, j, p := newAPI(t), &journal{}, NewPositions()
+				a, j, p := newAPI(t), &journal{}, history.NewPositions()
 				p.Confirm("an earlier one")
 				options := threeSecrets(a)
 				stop := a.watchFrom(t, p, options, j)
@@ -53,7 +68,7 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 				stop()
 				restore(a)
 				for _, confirmed := range []string{"", "an earlier one"} { // a start each
-					p, j = p.nextStart(t), &journal{}
+					p, j = nextStart(t, p), &journal{}
 					p.Confirm(confirmed)
 					stop = a.watchFrom(t, p, options, j)
 					j.wantRestored(t)
@@ -61,14 +76,14 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 					a.set(func() { a.oldest = max(a.oldest, 1000) }) // what told of it is compacted
 				}
 				p.Confirm("new")
-				p, j = p.nextStart(t), &journal{} // before the new history was read
+				p, j = nextStart(t, p), &journal{} // before the new history was read
 				p.Confirm("new")
 				stop = a.watchFrom(t, p, options, j)
 				if j.settle(); j.lastError() != nil {
 					t.Errorf("confirmed: %v", j.lastError())
 				}
 				stop()
-				p, j = p.nextStart(t), &journal{}
+				p, j = nextStart(t, p), &journal{}
 				p.Confirm("new")
 				stop = a.watchFrom(t, p, options, j)
 				defer stop()
@@ -80,17 +95,27 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 	}
 }
 
-// What happens to a server that is not restored is no restore to the next start: also where the clock went back.
+// seenLater changes a note to one of a machine whose clock is ahead.
+func seenLater(t *testing.T, note []byte, ahead time.Duration) []byte {
+	t.Helper()
+	return regexp.MustCompile(`"seen":\d+`).ReplaceAllFunc(note, func(seen []byte) []byte {
+		at, err := strconv.ParseInt(strings.TrimPrefix(string(seen), `"seen":`), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Appendf(nil, `"seen":%d`, at+int64(ahead.Seconds()))
+	})
+}
+
+// A server that was not restored is not taken for restored by the next start, also where the clock went back.
 func TestAnOrdinaryServerIsRecalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, j, p := newAPI(t), &journal{}, NewPositions()
+		a, j, p := newAPI(t), &journal{}, history.NewPositions()
 		options := threeSecrets(a)
 		stop := a.watchFrom(t, p, options, j)
 		a.put(secret("two", "yes"))
 		stop()
-		for position := range p.kinds {
-			p.kinds[position].seen = time.Now().Add(time.Hour)
-		}
+		note := seenLater(t, noteOf(t, p), time.Hour)
 		a.remove(secret("two", "yes"))
 		for range 100 {
 			a.put(secret("one", "yes"))
@@ -98,7 +123,7 @@ func TestAnOrdinaryServerIsRecalled(t *testing.T) {
 		for _, compacted := range []int{0, 150} {
 			a.set(func() { a.oldest = compacted })
 			j = &journal{}
-			stop := a.watchFrom(t, p.nextStart(t), options, j)
+			stop := a.watchFrom(t, recalled(t, note), options, j)
 			if j.settle(); j.lastError() != nil {
 				t.Errorf("compacted at %d: %v", compacted, j.lastError())
 			}
@@ -107,9 +132,9 @@ func TestAnOrdinaryServerIsRecalled(t *testing.T) {
 	})
 }
 
-// There is news of what is different in the objects, and none of a server that is merely written to.
-func TestNewsOfPositions(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *Positions) {
+// There is news when objects have changed, and none when the server was merely written to.
+func TestNewsOfAWatch(t *testing.T) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *history.Positions) {
 		step := func(what string, want bool, do func()) {
 			t.Helper()
 			do()
@@ -119,66 +144,22 @@ func TestNewsOfPositions(t *testing.T) {
 		}
 		step("the first list", true, func() {})
 		step("nothing", false, func() {})
-		if _, err := p.Note(); err != nil {
-			t.Fatal(err)
-		}
-		step("a bookmark", false, func() { p.raise(secretKind, 0, "105") })
-		step("a bookmark long after the note", true, func() { time.Sleep(noteAge); p.raise(secretKind, 0, "106") })
+		noteOf(t, p)
+		step("a bookmark", false, func() { p.Advance(secretKind, 0, "105") })
+		step("a bookmark long after the note", true, func() { time.Sleep(time.Hour); p.Advance(secretKind, 0, "106") })
 		a.set(func() { a.rv = 110 })
-		if _, err := p.Note(); err != nil {
-			t.Fatal(err)
-		}
+		noteOf(t, p)
 		step("an object", true, func() { a.put(secret("two", "yes")) })
 		step("a deletion", true, func() { a.remove(secret("two", "yes")) })
-		step("a confirmation that was heard", false, func() { p.Confirm("an earlier one") })
+		step("a confirmation that was seen before", false, func() { p.Confirm("an earlier one") })
 		step("a confirmation", true, func() { p.Confirm("a later one") })
 		step("a list of the same after it", true, func() { a.expire(); a.net.cutConnections(); time.Sleep(time.Minute) })
 		step("another list of the same", false, func() { a.expire(); a.net.cutConnections(); time.Sleep(time.Minute) })
 		step("a restore", true, func() { a.restore(50); time.Sleep(time.Minute) })
-		if p.nextStart(t).News() {
+		if nextStart(t, p).News() {
 			t.Error("what was recalled is news")
 		}
 	})
-}
-
-// A note is made of what a server says, and its size is bounded whatever that is.
-func TestNotesAreBounded(t *testing.T) {
-	p := NewPositions()
-	kind := func(i int) schema.GroupVersionKind {
-		return schema.GroupVersionKind{Version: "v1", Kind: fmt.Sprintf("Kind%d", i)}
-	}
-	for i := range 2 * notedKinds {
-		p.Confirm(fmt.Sprint(i))
-		at := p.of(kind(i))
-		at.highest, at.seen = "1000", time.Unix(int64(i), 0)
-		for n := range 2 * notedWitnesses {
-			watched := fmt.Sprintf("%d", n)
-			at.saw(watched, witness{types.NamespacedName{Name: strings.Repeat("x", notedName-len(watched))}, fmt.Sprint(1 + n)})
-			at.missed(watched, absence{witness: witness{types.NamespacedName{Name: strings.Repeat("y", notedName-len(watched))}, fmt.Sprint(1 + n)}})
-		}
-	}
-	digits := strings.Repeat("9", 1<<20)
-	last := p.of(kind(2*notedKinds - 1))
-	last.saw("long", witness{types.NamespacedName{Name: strings.Repeat("x", 1<<20)}, "9"})
-	last.saw("digits", witness{types.NamespacedName{Name: "x"}, digits})
-	p.of(kind(0)).back = true
-	p.of(schema.GroupVersionKind{Version: "v1", Kind: "Digits"}).highest = digits
-	note, err := p.Note()
-	if err != nil || len(note) > MaxNote || len(note) < MaxNote/4 {
-		t.Errorf("the note has %d bytes, error %v", len(note), err)
-	}
-	next := p.nextStart(t)
-	_, newest := next.kinds[kind(2*notedKinds-1)]
-	if _, back := next.kinds[kind(0)]; !newest || !back || len(next.kinds) != notedKinds {
-		t.Errorf("%d kinds are recalled, the last one seen: %t, the one that went back: %t", len(next.kinds), newest, back)
-	}
-	if len(next.heard) != notedConfirmations {
-		t.Errorf("%d confirmations are recalled", len(next.heard))
-	}
-	at := next.of(kind(2*notedKinds - 1))
-	if at.highest != last.highest || len(at.witnesses) < 2 || len(at.absences) != len(at.witnesses) || at.witnesses[fmt.Sprint(2*notedWitnesses-1)].version == "" {
-		t.Errorf("recalled of it: %q, witnesses of %v, absences of %v", at.highest, slices.Sorted(maps.Keys(at.witnesses)), slices.Sorted(maps.Keys(at.absences)))
-	}
 }
 
 // A deletion that was undone is noticed by the next start of the program, too.
@@ -194,22 +175,16 @@ func TestAnUndoneDeletionIsRecalled(t *testing.T) {
 		a.put(node("x"))
 		a.put(node("y"))
 		there := maps.Clone(a.objects)
-		p := NewPositions()
+		p := history.NewPositions()
 		stop := a.watchFrom(t, p, WatchOptions{GVK: kind}, j)
 		a.remove(node("x"))
 		time.Sleep(time.Second)
-		note, err := p.Note(kind)
+		note := noteOf(t, p, kind)
 		stop()
-		if err != nil {
-			t.Fatal(err)
-		}
 		a.restore(102, slices.Collect(maps.Values(there))...)
 		a.put(node("later"))
 		a.put(node("later"))
-		p, j = NewPositions(), &journal{}
-		if err := p.Recall(note); err != nil {
-			t.Fatal(err)
-		}
+		p, j = recalled(t, note), &journal{}
 		stop = a.watchFrom(t, p, WatchOptions{GVK: kind}, j)
 		defer stop()
 		j.wantRestored(t)

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kube
+package codec
 
 import (
 	"strings"
@@ -13,32 +13,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fields of metadata.
+// Field numbers of ObjectMeta, and of the Time in it.
 const (
-	metaName            protowire.Number = 1
-	metaGenerateName    protowire.Number = 2
-	metaNamespace       protowire.Number = 3
-	metaUID             protowire.Number = 5
-	metaResourceVersion protowire.Number = 6
-	metaGeneration      protowire.Number = 7
-	metaCreated         protowire.Number = 8
-	metaDeleted         protowire.Number = 9
-	metaGrace           protowire.Number = 10
-	metaLabels          protowire.Number = 11
-	metaAnnotations     protowire.Number = 12
-	metaOwners          protowire.Number = 13
-	metaFinalizers      protowire.Number = 14
-	metaManagedFields   protowire.Number = 17
-	timeSeconds         protowire.Number = 1
+	metaName                protowire.Number = 1
+	metaGenerateName        protowire.Number = 2
+	metaNamespace           protowire.Number = 3
+	metaUID                 protowire.Number = 5
+	metaResourceVersion     protowire.Number = 6
+	metaGeneration          protowire.Number = 7
+	metaCreationTimestamp   protowire.Number = 8
+	metaDeletionTimestamp   protowire.Number = 9
+	metaDeletionGracePeriod protowire.Number = 10
+	metaLabels              protowire.Number = 11
+	metaAnnotations         protowire.Number = 12
+	metaOwnerReferences     protowire.Number = 13
+	metaFinalizers          protowire.Number = 14
+	metaManagedFields       protowire.Number = 17
+	timeSeconds             protowire.Number = 1
 )
 
-// decodeMetadata reads metadata as it is in JSON, without managedFields, which are the largest part of it. What few
-// objects have is left to the library.
+// decodeMetadata decodes an ObjectMeta to what it is in JSON, without managedFields, which are the largest part of it.
+// Fields that few objects have are left to the library.
 func decodeMetadata(raw []byte) (map[string]any, error) {
 	out, rare := make(map[string]any, 8), false
 	put := func(name string, value []byte) {
 		if len(value) > 0 {
-			out[name] = validText(string(value))
+			out[name] = validUTF8(string(value))
 		}
 	}
 	err := eachField(raw, func(field protowire.Number, value []byte, number uint64) error {
@@ -55,20 +55,20 @@ func decodeMetadata(raw []byte) (map[string]any, error) {
 			put("resourceVersion", value)
 		case metaGeneration:
 			if number != 0 {
-				out["generation"] = int64(number) //nolint:gosec // As protobuf has it.
+				out["generation"] = int64(number) //nolint:gosec // protobuf encodes an int64 so
 			}
-		case metaCreated:
+		case metaCreationTimestamp:
 			return eachField(value, func(field protowire.Number, _ []byte, seconds uint64) error {
 				if field == timeSeconds && seconds != 0 {
-					out["creationTimestamp"] = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339) //nolint:gosec // The same.
+					out["creationTimestamp"] = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339) //nolint:gosec // the same
 				}
 				return nil
 			})
 		case metaLabels:
-			return addEntry(out, "labels", value, textOf)
+			return addEntry(out, "labels", value, stringOf)
 		case metaAnnotations:
-			return addEntry(out, "annotations", value, textOf)
-		case metaDeleted, metaGrace, metaOwners, metaFinalizers:
+			return addEntry(out, "annotations", value, stringOf)
+		case metaDeletionTimestamp, metaDeletionGracePeriod, metaOwnerReferences, metaFinalizers:
 			rare = true
 		default:
 		}
@@ -91,13 +91,13 @@ func decodeMetadata(raw []byte) (map[string]any, error) {
 	return out, err
 }
 
-func textOf(v []byte) any { return validText(string(v)) }
+func stringOf(v []byte) any { return validUTF8(string(v)) }
 
-// validText is a text as JSON would have it.
-func validText(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+// validUTF8 replaces invalid bytes as encoding/json does.
+func validUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// metaOf is the reverse of decodeMetadata. A field that metadata has not is an error.
-func metaOf(metadata map[string]any) (*metav1.ObjectMeta, error) {
+// encodeMetadata is the reverse of decodeMetadata. A field that ObjectMeta does not have is an error.
+func encodeMetadata(metadata map[string]any) (*metav1.ObjectMeta, error) {
 	m, plain := &metav1.ObjectMeta{}, true
 	for name, value := range metadata {
 		text, isText := value.(string)
@@ -114,9 +114,9 @@ func metaOf(metadata map[string]any) (*metav1.ObjectMeta, error) {
 		case "resourceVersion":
 			m.ResourceVersion = text
 		case "labels":
-			m.Labels, known = textsFrom(value)
+			m.Labels, known = stringMap(value)
 		case "annotations":
-			m.Annotations, known = textsFrom(value)
+			m.Annotations, known = stringMap(value)
 		case "generation":
 			m.Generation, known = value.(int64)
 		case "creationTimestamp":
@@ -136,7 +136,7 @@ func metaOf(metadata map[string]any) (*metav1.ObjectMeta, error) {
 	return m, runtime.DefaultUnstructuredConverter.FromUnstructured(metadata, m)
 }
 
-func textsFrom(value any) (map[string]string, bool) {
+func stringMap(value any) (map[string]string, bool) {
 	all, ok := value.(map[string]any)
 	if !ok {
 		return nil, false

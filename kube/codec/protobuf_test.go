@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kube
+package codec
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ import (
 	restwatch "k8s.io/client-go/rest/watch"
 )
 
-func wholeMeta() metav1.ObjectMeta {
+func fullMetadata() metav1.ObjectMeta {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	yes, grace := true, int64(30)
 	return metav1.ObjectMeta{
@@ -41,18 +40,18 @@ func wholeMeta() metav1.ObjectMeta {
 	}
 }
 
-func wireObjects() []runtime.Object {
+func testObjects() []runtime.Object {
 	yes, no := true, false
 	return []runtime.Object{
-		&corev1.Secret{ObjectMeta: wholeMeta(), Type: "Opaque", Immutable: &yes, Data: map[string][]byte{"v": []byte("x\x00\xff"), "e": {}}},
+		&corev1.Secret{ObjectMeta: fullMetadata(), Type: "Opaque", Immutable: &yes, Data: map[string][]byte{"v": []byte("x\x00\xff"), "e": {}}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Type: "kubernetes.io/tls", Immutable: &no},
-		&corev1.ConfigMap{ObjectMeta: wholeMeta(), Immutable: &yes, Data: map[string]string{"v": "ä\n", "e": ""}, BinaryData: map[string][]byte{"b": {0, 1}}},
+		&corev1.ConfigMap{ObjectMeta: fullMetadata(), Immutable: &yes, Data: map[string]string{"v": "ä\n", "e": ""}, BinaryData: map[string][]byte{"b": {0, 1}}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
 	}
 }
 
-// asKubernetes encodes with Kubernetes' own serializer.
-func asKubernetes(t testing.TB, obj runtime.Object, mediaType string) []byte {
+// encodeAsKubernetes encodes with Kubernetes' own serializer.
+func encodeAsKubernetes(t testing.TB, obj runtime.Object, mediaType string) []byte {
 	t.Helper()
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
 	if !ok {
@@ -65,10 +64,10 @@ func asKubernetes(t testing.TB, obj runtime.Object, mediaType string) []byte {
 	return data
 }
 
-// fromJSON is what the dynamic client makes of an object in JSON.
+// fromJSON is the object as the dynamic client decodes it from JSON.
 func fromJSON(t testing.TB, obj runtime.Object) *unstructured.Unstructured {
 	t.Helper()
-	out, _, err := unstructured.UnstructuredJSONScheme.Decode(asKubernetes(t, obj, runtime.ContentTypeJSON), nil, nil)
+	out, _, err := unstructured.UnstructuredJSONScheme.Decode(encodeAsKubernetes(t, obj, runtime.ContentTypeJSON), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,13 +78,13 @@ func fromJSON(t testing.TB, obj runtime.Object) *unstructured.Unstructured {
 	return u
 }
 
-// What is read in protobuf is what is read in JSON.
+// An object in protobuf is decoded to the same as in JSON.
 func TestProtobufDecodesAsJSON(t *testing.T) {
 	t.Parallel()
-	for _, obj := range wireObjects() {
+	for _, obj := range testObjects() {
 		want := fromJSON(t, obj)
 		for _, into := range []runtime.Object{nil, &unstructured.Unstructured{}} {
-			got, gvk, err := protobufCodec{}.Decode(asKubernetes(t, obj, runtime.ContentTypeProtobuf), nil, into)
+			got, gvk, err := protobufSerializer{}.Decode(encodeAsKubernetes(t, obj, runtime.ContentTypeProtobuf), nil, into)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,11 +95,11 @@ func TestProtobufDecodesAsJSON(t *testing.T) {
 	}
 }
 
-// managedFields are dropped: nothing that an agent does depends on them, and an update without them changes none.
+// managedFields are dropped: an agent does not use them, and an update without them does not change them.
 func TestProtobufDropsManagedFields(t *testing.T) {
 	t.Parallel()
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}}
-	got, _, err := protobufCodec{}.Decode(asKubernetes(t, obj, runtime.ContentTypeProtobuf), nil, nil)
+	got, _, err := protobufSerializer{}.Decode(encodeAsKubernetes(t, obj, runtime.ContentTypeProtobuf), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +109,11 @@ func TestProtobufDropsManagedFields(t *testing.T) {
 	}
 }
 
-// What is written in protobuf reaches Kubernetes' own types whole.
+// Kubernetes decodes what is encoded here, without loss.
 func TestProtobufEncodesForKubernetes(t *testing.T) {
 	t.Parallel()
-	for _, want := range wireObjects() {
-		data, err := runtime.Encode(protobufCodec{}, fromJSON(t, want))
+	for _, want := range testObjects() {
+		data, err := runtime.Encode(protobufSerializer{}, fromJSON(t, want))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,9 +125,9 @@ func TestProtobufEncodesForKubernetes(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	uid := wholeMeta().UID
+	uid := fullMetadata().UID
 	want := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
-	data, err := runtime.Encode(protobufCodec{}, want)
+	data, err := runtime.Encode(protobufSerializer{}, want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +141,8 @@ func TestProtobufEncodesForKubernetes(t *testing.T) {
 	}
 }
 
-// What has fields or values that the kind has not goes to the API server in JSON, which says what is wrong.
-func TestProtobufRefusesWhatItCannotCarry(t *testing.T) {
+// An object with fields or values that its kind does not have is not encoded in protobuf.
+func TestProtobufRefusesUnknownFieldsAndTypes(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"stringData":{"a":"b"}}`,
@@ -155,7 +154,7 @@ func TestProtobufRefusesWhatItCannotCarry(t *testing.T) {
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"immutable":"yes"}`,
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"binaryData":{}}`,
 		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","labels":{"a":1}}}`,
-		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","later":"b"}}`,
+		`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","newer":"b"}}`,
 		`{"kind":"Secret","apiVersion":"v1"}`,
 		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"type":"Opaque"}`,
 		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"a":null}}`,
@@ -166,7 +165,7 @@ func TestProtobufRefusesWhatItCannotCarry(t *testing.T) {
 		if err := json.Unmarshal([]byte(data), &obj.Object); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := runtime.Encode(protobufCodec{}, obj); !errors.Is(err, errNotInProtobuf) {
+		if _, err := runtime.Encode(protobufSerializer{}, obj); !errors.Is(err, errNotInProtobuf) {
 			t.Errorf("%s: %v", data, err)
 		}
 	}
@@ -174,23 +173,23 @@ func TestProtobufRefusesWhatItCannotCarry(t *testing.T) {
 
 func TestProtobufDecodesListsAndStatus(t *testing.T) {
 	t.Parallel()
-	secret, ok := wireObjects()[0].(*corev1.Secret)
+	secret, ok := testObjects()[0].(*corev1.Secret)
 	if !ok {
 		t.Fatal("not a Secret")
 	}
 	theirs := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"}, Items: []corev1.Secret{*secret, {}}}
 	var want, got unstructured.UnstructuredList
-	if err := runtime.DecodeInto(unstructured.UnstructuredJSONScheme, asKubernetes(t, theirs, runtime.ContentTypeJSON), &want); err != nil {
+	if err := runtime.DecodeInto(unstructured.UnstructuredJSONScheme, encodeAsKubernetes(t, theirs, runtime.ContentTypeJSON), &want); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := (protobufCodec{}).Decode(asKubernetes(t, theirs, runtime.ContentTypeProtobuf), nil, &got); err != nil {
+	if _, _, err := (protobufSerializer{}).Decode(encodeAsKubernetes(t, theirs, runtime.ContentTypeProtobuf), nil, &got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	status := &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonConflict, Code: 409, Message: "m"}
-	out, _, err := protobufCodec{}.Decode(asKubernetes(t, status, runtime.ContentTypeProtobuf), nil, nil)
+	out, _, err := protobufSerializer{}.Decode(encodeAsKubernetes(t, status, runtime.ContentTypeProtobuf), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,13 +198,13 @@ func TestProtobufDecodesListsAndStatus(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, into := range []runtime.Object{&unstructured.Unstructured{}, &unstructured.UnstructuredList{}} {
-		if _, _, err := (protobufCodec{}).Decode(asKubernetes(t, status, runtime.ContentTypeProtobuf), nil, into); err == nil {
-			t.Errorf("a Status was taken for a %T", into)
+		if _, _, err := (protobufSerializer{}).Decode(encodeAsKubernetes(t, status, runtime.ContentTypeProtobuf), nil, into); err == nil {
+			t.Errorf("a Status was decoded into a %T", into)
 		}
 	}
 }
 
-// A watch in protobuf, as Kubernetes writes it.
+// A watch in protobuf, as Kubernetes encodes it.
 func TestProtobufReadsStreams(t *testing.T) {
 	t.Parallel()
 	var stream bytes.Buffer
@@ -215,9 +214,9 @@ func TestProtobufReadsStreams(t *testing.T) {
 		t.Fatal("no serializer")
 	}
 	large := &corev1.Secret{Data: map[string][]byte{"v": bytes.Repeat([]byte("x"), 1<<20)}}
-	objects := append(wireObjects(), large, &metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired})
+	objects := append(testObjects(), large, &metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired})
 	for i, obj := range objects {
-		event := &metav1.WatchEvent{Type: string(watch.Modified), Object: runtime.RawExtension{Raw: asKubernetes(t, obj, runtime.ContentTypeProtobuf)}}
+		event := &metav1.WatchEvent{Type: string(watch.Modified), Object: runtime.RawExtension{Raw: encodeAsKubernetes(t, obj, runtime.ContentTypeProtobuf)}}
 		if i == len(objects)-1 {
 			event.Type = string(watch.Error)
 		}
@@ -247,24 +246,24 @@ func TestProtobufReadsStreams(t *testing.T) {
 	}
 }
 
-// Of what was deleted there is the metadata alone.
+// Of a deleted object only the metadata is decoded.
 func TestProtobufReadsDeletions(t *testing.T) {
 	t.Parallel()
-	for _, obj := range wireObjects() {
-		event, err := (&metav1.WatchEvent{Type: string(watch.Deleted), Object: runtime.RawExtension{Raw: asKubernetes(t, obj, runtime.ContentTypeProtobuf)}}).Marshal()
+	for _, obj := range testObjects() {
+		event, err := (&metav1.WatchEvent{Type: string(watch.Deleted), Object: runtime.RawExtension{Raw: encodeAsKubernetes(t, obj, runtime.ContentTypeProtobuf)}}).Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
 		read := &metav1.WatchEvent{}
-		if _, _, err := (protobufEvents{}).Decode(event, nil, read); err != nil || read.Type != string(watch.Deleted) {
+		if _, _, err := (protobufEventDecoder{}).Decode(event, nil, read); err != nil || read.Type != string(watch.Deleted) {
 			t.Fatal(read.Type, err)
 		}
-		got, _, err := protobufCodec{}.Decode(read.Object.Raw, nil, nil)
+		got, _, err := protobufSerializer{}.Decode(read.Object.Raw, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := fromJSON(t, obj)
-		want := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": whole.GetKind(), "metadata": whole.Object["metadata"]}}
+		full := fromJSON(t, obj)
+		want := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": full.GetKind(), "metadata": full.Object["metadata"]}}
 		if diff := cmp.Diff(runtime.Object(want), got); diff != "" {
 			t.Error(diff)
 		}
@@ -272,26 +271,26 @@ func TestProtobufReadsDeletions(t *testing.T) {
 }
 
 func FuzzProtobuf(f *testing.F) {
-	for _, obj := range wireObjects() {
-		f.Add(asKubernetes(f, obj, runtime.ContentTypeProtobuf))
+	for _, obj := range testObjects() {
+		f.Add(encodeAsKubernetes(f, obj, runtime.ContentTypeProtobuf))
 	}
-	f.Add(asKubernetes(f, &corev1.SecretList{Items: []corev1.Secret{{}}}, runtime.ContentTypeProtobuf))
+	f.Add(encodeAsKubernetes(f, &corev1.SecretList{Items: []corev1.Secret{{}}}, runtime.ContentTypeProtobuf))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		event := &metav1.WatchEvent{}
-		_, _, _ = protobufEvents{}.Decode(data, nil, event) // must not panic
-		if bare, err := metadataOf(data); err == nil {
-			_, _, _ = protobufCodec{}.Decode(bare, nil, nil) // nor this
+		_, _, _ = protobufEventDecoder{}.Decode(data, nil, event) // must not panic
+		if stripped, err := withoutContent(data); err == nil {
+			_, _, _ = protobufSerializer{}.Decode(stripped, nil, nil) // nor this
 		}
-		obj, _, err := protobufCodec{}.Decode(data, nil, nil)
+		obj, _, err := protobufSerializer{}.Decode(data, nil, nil)
 		u, ok := obj.(*unstructured.Unstructured)
 		if err != nil || !ok {
 			return
 		}
-		again, err := runtime.Encode(protobufCodec{}, u)
+		again, err := runtime.Encode(protobufSerializer{}, u)
 		if err != nil {
-			return // a time or a text that no API server would send
+			return // a time or a string that no API server would send
 		}
-		back, _, err := protobufCodec{}.Decode(again, nil, nil)
+		back, _, err := protobufSerializer{}.Decode(again, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,10 +307,10 @@ func BenchmarkDecode(b *testing.B) {
 	}
 	meta.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:v":{}},"f:metadata":{"f:labels":{".":{},"f:bench":{}}},"f:type":{}}`)}}
 	secret := &corev1.Secret{ObjectMeta: meta, Type: "Opaque", Data: map[string][]byte{"v": bytes.Repeat([]byte("x"), 1000)}}
-	next := newCodec(dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer, &atomic.Bool{})
+	next := New(dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer)
 	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		info, _ := runtime.SerializerInfoForMediaType(next.SupportedMediaTypes(), mediaType)
-		data := asKubernetes(b, secret, mediaType)
+		data := encodeAsKubernetes(b, secret, mediaType)
 		b.Run(strings.TrimPrefix(mediaType, "application/"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kube
+package codec
 
 import (
 	"bytes"
@@ -23,67 +23,59 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Secrets and ConfigMaps, which are most of what is copied, travel in Kubernetes' protobuf: it costs the API server
-// and the agent less than JSON (decision 015). The generated types would bring every kind of Kubernetes into the
-// program; of these two the few fields are read and written here, and what all kinds share, but for the envelope, by
-// apimachinery.
+// Secrets and ConfigMaps, which are most of what is copied, are exchanged in Kubernetes' protobuf: it costs the API server
+// and the agent less than JSON (docs/decisions/015). The generated types would bring every kind of Kubernetes into the
+// program. So the few fields of these two kinds are read and written here, and apimachinery does what all kinds share,
+// but for the envelope.
 //
-// The wire format is that of k8s.io/api/core/v1/generated.proto, in the envelope runtime.Unknown behind four bytes.
-// An object comes out of it without managedFields.
+// The wire format is that of k8s.io/api/core/v1/generated.proto, in the envelope runtime.Unknown behind a prefix of four
+// bytes. managedFields are dropped.
 
 // protobufPrefix begins every object.
 const protobufPrefix = "k8s\x00"
 
-// protobufFirst is what is asked for where an API server may answer in protobuf.
-const protobufFirst = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+// errNotInProtobuf is returned for an object with fields that its kind does not have, or with values of another type. It
+// is sent in JSON instead, so that the API server says what is wrong.
+var errNotInProtobuf = errors.New("object cannot be encoded in protobuf")
 
-// errNotInProtobuf: the object has fields that its kind has not, or values of another type. In JSON the API server
-// gets to say so.
-var errNotInProtobuf = errors.New("not an object that protobuf can carry")
-
-// inProtobuf says whether the objects of a resource are exchanged in protobuf.
-func inProtobuf(r schema.GroupVersionResource) bool {
-	return r.Group == "" && r.Version == "v1" && (r.Resource == "secrets" || r.Resource == "configmaps")
-}
-
-// protobufInfo is the serializer of the two kinds. later is set when it meets what it cannot read; it may be nil.
-func protobufInfo(later *atomic.Bool) runtime.SerializerInfo {
-	codec := protobufCodec{later}
+// protobufInfo is the serializer of the two kinds. It sets unknown, unless that is nil, when it meets an unknown field.
+func protobufInfo(unknown *atomic.Bool) runtime.SerializerInfo {
+	serializer := protobufSerializer{unknown}
 	return runtime.SerializerInfo{
 		MediaType: runtime.ContentTypeProtobuf, MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
-		Serializer:       codec,
-		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: protobufEvents{codec}, Framer: protobuf.LengthDelimitedFramer},
+		Serializer:       serializer,
+		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: protobufEventDecoder{serializer}, Framer: protobuf.LengthDelimitedFramer},
 	}
 }
 
-// protobufCodec decodes objects as the dynamic client does those in JSON, and encodes them.
+// protobufSerializer decodes objects to the same result as the dynamic client does from JSON, and encodes them.
 //
-// What a later Kubernetes has added to a kind has no name here, and copies must not lack it: then later is set, and all
-// is read in JSON from there on, see preferProtobuf. An event of a watch, which is decoded into nothing, is an error;
-// what answers a write is taken without that.
-type protobufCodec struct{ later *atomic.Bool }
+// An object may have fields that a newer Kubernetes has added, and a copy must not lack them. Then unknown is set, and
+// everything is read in JSON from there on, see PreferProtobuf. It is an error for an event of a watch, which is decoded
+// with into nil: the watch ends, and is opened again in JSON. The answer to a write is returned without those fields.
+type protobufSerializer struct{ unknown *atomic.Bool }
 
 // Identifier implements runtime.Encoder.
-func (protobufCodec) Identifier() runtime.Identifier { return "roster-protobuf" }
+func (protobufSerializer) Identifier() runtime.Identifier { return "roster-protobuf" }
 
 // Decode implements runtime.Decoder.
-func (c protobufCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s protobufSerializer) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	rest, ok := bytes.CutPrefix(data, []byte(protobufPrefix))
 	if !ok {
-		return nil, nil, errors.New("decode object: not Kubernetes' protobuf")
+		return nil, nil, errors.New("decode object: not in Kubernetes' protobuf format")
 	}
-	gvk, raw, err := openUnknown(rest)
+	gvk, raw, err := splitEnvelope(rest)
 	if err != nil {
 		return nil, nil, fmt.Errorf("decode object: %w", err)
 	}
 	obj, err := decodeProtobuf(gvk.Kind, raw, into)
-	if err == nil && c.later != nil && hasLater(gvk.Kind, raw) {
-		if c.later.Store(true); into == nil {
-			err = errLater
+	if err == nil && s.unknown != nil && hasUnknownFields(gvk.Kind, raw) {
+		if s.unknown.Store(true); into == nil {
+			err = errUnknownFields
 		}
 	}
 	if err != nil {
-		return nil, &gvk, fmt.Errorf("decode %s: %w", oneLine(gvk.Kind), err)
+		return nil, &gvk, fmt.Errorf("decode %.63q: %w", gvk.Kind, err)
 	}
 	return obj, &gvk, nil
 }
@@ -91,24 +83,24 @@ func (c protobufCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runt
 func decodeProtobuf(kind string, raw []byte, into runtime.Object) (runtime.Object, error) {
 	if kind == "Status" {
 		if into != nil {
-			return nil, fmt.Errorf("the answer is a Status, not a %T", into)
+			return nil, fmt.Errorf("got a Status, expected a %T", into)
 		}
 		status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: kind, APIVersion: "v1"}}
 		return status, status.Unmarshal(raw)
 	}
-	if one, isList := strings.CutSuffix(kind, kindListSuffix); isList {
+	if itemKind, isList := strings.CutSuffix(kind, kindListSuffix); isList {
 		list, ok := into.(*unstructured.UnstructuredList)
 		if into != nil && !ok {
-			return nil, fmt.Errorf("the answer is a list, not a %T", into)
+			return nil, fmt.Errorf("got a list, expected a %T", into)
 		}
 		if list == nil {
 			list = &unstructured.UnstructuredList{}
 		}
-		return list, decodeList(one, raw, list)
+		return list, decodeList(itemKind, raw, list)
 	}
 	out, ok := into.(*unstructured.Unstructured)
 	if into != nil && !ok {
-		return nil, fmt.Errorf("the answer is an object, not a %T", into)
+		return nil, fmt.Errorf("got an object, expected a %T", into)
 	}
 	content, err := decodeObject(kind, raw)
 	if out == nil {
@@ -118,10 +110,10 @@ func decodeProtobuf(kind string, raw []byte, into runtime.Object) (runtime.Objec
 	return out, err
 }
 
-// maxItems bounds a list: an object of two bytes is decoded to some hundreds.
+// maxItems bounds a list: an object of two encoded bytes takes some hundreds in memory.
 const maxItems = 200_000
 
-var errTooMany = errors.New("a list of more than 200,000 objects")
+var errTooManyItems = errors.New("list of more than 200,000 objects")
 
 func decodeList(kind string, raw []byte, list *unstructured.UnstructuredList) error {
 	var meta metav1.ListMeta
@@ -133,7 +125,7 @@ func decodeList(kind string, raw []byte, list *unstructured.UnstructuredList) er
 			return nil
 		}
 		if len(list.Items) == maxItems {
-			return errTooMany
+			return errTooManyItems
 		}
 		content, err := decodeObject(kind, value)
 		list.Items = append(list.Items, unstructured.Unstructured{Object: content})
@@ -149,7 +141,7 @@ func decodeList(kind string, raw []byte, list *unstructured.UnstructuredList) er
 
 func decodeObject(kind string, raw []byte) (map[string]any, error) {
 	if kind != kindSecret && kind != kindConfigMap {
-		return nil, errors.New("nobody asked for that kind in protobuf")
+		return nil, errors.New("kind is not one that is exchanged in protobuf")
 	}
 	content := map[string]any{"apiVersion": "v1", "kind": kind}
 	content["metadata"] = map[string]any{}
@@ -160,14 +152,14 @@ func decodeObject(kind string, raw []byte) (map[string]any, error) {
 			content["metadata"] = metadata
 			return err
 		case field == fieldData && kind == kindConfigMap:
-			return addEntry(content, "data", value, textOf)
+			return addEntry(content, "data", value, stringOf)
 		case field == fieldData:
 			return addEntry(content, "data", value, encodeBase64)
-		case field == configBinary && kind == kindConfigMap:
+		case field == configMapBinaryData && kind == kindConfigMap:
 			return addEntry(content, "binaryData", value, encodeBase64)
 		case field == secretType && kind == kindSecret && len(value) > 0:
-			content["type"] = validText(string(value))
-		case field == secretFixed && kind == kindSecret, field == configFixed && kind == kindConfigMap:
+			content["type"] = validUTF8(string(value))
+		case field == secretImmutable && kind == kindSecret, field == configMapImmutable && kind == kindConfigMap:
 			content["immutable"] = number != 0
 		}
 		return nil
@@ -178,7 +170,7 @@ func decodeObject(kind string, raw []byte) (map[string]any, error) {
 	return content, nil
 }
 
-// encodeBase64 makes one copy where the library makes two: most of what is decoded is this.
+// encodeBase64 makes one copy where the library makes two: most of what is decoded passes through it.
 func encodeBase64(v []byte) any {
 	const chunk = 768 // a multiple of three has no padding
 	var out strings.Builder
@@ -192,7 +184,7 @@ func encodeBase64(v []byte) any {
 	return out.String()
 }
 
-// addEntry adds one entry of a map to the field of that name.
+// addEntry decodes one entry of a map and adds it to the field of that name.
 func addEntry(content map[string]any, name string, entry []byte, text func([]byte) any) error {
 	var key, value []byte
 	err := eachField(entry, func(field protowire.Number, v []byte, _ uint64) error {
@@ -209,19 +201,19 @@ func addEntry(content map[string]any, name string, entry []byte, text func([]byt
 		all = map[string]any{}
 		content[name] = all
 	}
-	all[validText(string(key))] = text(value)
+	all[validUTF8(string(key))] = text(value)
 	return err
 }
 
-// Encode implements runtime.Encoder. The error is errNotInProtobuf where JSON would do.
-func (protobufCodec) Encode(obj runtime.Object, w io.Writer) error {
-	scratch, _ := encoders.Get().(*[]byte)
+// Encode implements runtime.Encoder. It returns errNotInProtobuf where obj can only be encoded in JSON.
+func (protobufSerializer) Encode(obj runtime.Object, w io.Writer) error {
+	buffer, _ := buffers.Get().(*[]byte)
 	defer func() {
-		if cap(*scratch) <= maxScratch {
-			encoders.Put(scratch)
+		if cap(*buffer) <= maxPooledBuffer {
+			buffers.Put(buffer)
 		}
 	}()
-	kind, raw, err := "DeleteOptions", (*scratch)[:0], error(nil)
+	kind, raw, err := "DeleteOptions", (*buffer)[:0], error(nil)
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
 		kind = o.GetKind()
@@ -234,7 +226,7 @@ func (protobufCodec) Encode(obj runtime.Object, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	*scratch = raw
+	*buffer = raw
 	if _, err := w.Write(appendEnvelope(make([]byte, 0, 64), kind, len(raw))); err != nil {
 		return err
 	}
@@ -242,10 +234,10 @@ func (protobufCodec) Encode(obj runtime.Object, w io.Writer) error {
 	return err
 }
 
-// maxScratch is how large a buffer is kept for the next object; encoders has them.
-const maxScratch = 64 << 10
+// maxPooledBuffer is the size in bytes up to which a buffer is kept for the next object.
+const maxPooledBuffer = 64 << 10
 
-var encoders = sync.Pool{New: func() any { return new([]byte) }} //nolint:gochecknoglobals // a pool is shared by its nature
+var buffers = sync.Pool{New: func() any { return new([]byte) }} //nolint:gochecknoglobals // a pool is shared by its nature
 
 // encodeObject appends an object of the two kinds.
 func encodeObject(out []byte, u *unstructured.Unstructured) ([]byte, error) {
@@ -257,7 +249,7 @@ func encodeObject(out []byte, u *unstructured.Unstructured) ([]byte, error) {
 	if !ok {
 		return nil, errNotInProtobuf
 	}
-	meta, err := metaOf(metadata)
+	meta, err := encodeMetadata(metadata)
 	if err != nil {
 		return nil, errNotInProtobuf
 	}
@@ -270,17 +262,17 @@ func encodeObject(out []byte, u *unstructured.Unstructured) ([]byte, error) {
 		switch {
 		case name == "apiVersion" || name == "kind" || name == "metadata" || value == nil:
 		case name == "data" && kind == kindConfigMap:
-			out, ok = appendEntries(out, fieldData, value, plain())
+			out, ok = appendEntries(out, fieldData, value, plainText())
 		case name == "data":
-			out, ok = appendEntries(out, fieldData, value, inBase64())
+			out, ok = appendEntries(out, fieldData, value, base64Text())
 		case name == "binaryData" && kind == kindConfigMap:
-			out, ok = appendEntries(out, configBinary, value, inBase64())
+			out, ok = appendEntries(out, configMapBinaryData, value, base64Text())
 		case name == "type" && kind == kindSecret:
 			out, ok = appendText(out, secretType, value)
 		case name == "immutable" && kind == kindSecret:
-			out, ok = appendBool(out, secretFixed, value)
+			out, ok = appendBool(out, secretImmutable, value)
 		case name == "immutable":
-			out, ok = appendBool(out, configFixed, value)
+			out, ok = appendBool(out, configMapImmutable, value)
 		default:
 			ok = false
 		}
@@ -291,15 +283,15 @@ func encodeObject(out []byte, u *unstructured.Unstructured) ([]byte, error) {
 	return out, nil
 }
 
-// protobufEvents takes the envelope off the events of a watch. What it returns is valid until the next one is read. Of
-// an object that was deleted there is the metadata alone: what was in it is nobody's business any more.
-type protobufEvents struct{ protobufCodec }
+// protobufEventDecoder decodes a watch event, and leaves the object in it encoded. The result is valid until the next
+// event is read. Of a deleted object it keeps only the metadata, so that what was in it is not kept in memory.
+type protobufEventDecoder struct{ protobufSerializer }
 
 // Decode implements runtime.Decoder.
-func (protobufEvents) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (protobufEventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
-		return nil, nil, fmt.Errorf("decode event: into a %T", into)
+		return nil, nil, fmt.Errorf("decode event: expected a %T", into)
 	}
 	*event = metav1.WatchEvent{}
 	err := eachField(data, func(field protowire.Number, value []byte, _ uint64) error {
@@ -317,7 +309,7 @@ func (protobufEvents) Decode(data []byte, _ *schema.GroupVersionKind, into runti
 		})
 	})
 	if err == nil && event.Type == string(watch.Deleted) {
-		event.Object.Raw, err = metadataOf(event.Object.Raw)
+		event.Object.Raw, err = withoutContent(event.Object.Raw)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("decode event: %w", err)

@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/history"
 )
 
 // caughtUp restores the server to what it was before "two", and writes to it until it is past where it was.
@@ -36,7 +38,7 @@ func (j *journal) wantRestored(t *testing.T) {
 
 // A restored server is at another address as a rule, which takes a new client.
 func TestTheHistoryIsComparedByANewClient(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
 		a.caughtUp()
@@ -49,7 +51,7 @@ func TestTheHistoryIsComparedByANewClient(t *testing.T) {
 
 // etcd can be restored so that its revision goes ahead, and nothing before can be read.
 func TestALeapAheadIsARestore(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
 		j.take()
@@ -65,7 +67,7 @@ func TestALeapAheadIsARestore(t *testing.T) {
 
 // The server stops right after a comparison, and comes back restored.
 func TestAComparisonIsForOneList(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
 		j.take()
@@ -88,7 +90,7 @@ func TestAComparisonIsForOneList(t *testing.T) {
 
 // API servers behind one address may lag behind each other for a moment.
 func TestAServerThatLagsIsNotRestored(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
 		a.put(secret("two", "yes"))
 		a.remove(secret("two", "yes"))
 		time.Sleep(time.Second)
@@ -104,7 +106,7 @@ func TestAServerThatLagsIsNotRestored(t *testing.T) {
 
 // What cannot be asked proves nothing, and holds nothing up.
 func TestAnAPIWithoutFieldSelectorsIsListedAgain(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
 		time.Sleep(time.Second)
 		j.take()
 		a.set(func() { a.deny = map[string]int{"list": http.StatusBadRequest} })
@@ -121,7 +123,7 @@ func TestAnAPIWithoutFieldSelectorsIsListedAgain(t *testing.T) {
 func TestDeletionsThatWereUndoneAreNoticed(t *testing.T) {
 	for name, deny := range map[string]map[string]int{"resumed": nil, "listed again": {"watch": http.StatusForbidden}} {
 		t.Run(name, func(t *testing.T) {
-			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
 				there := maps.Clone(a.objects)
 				a.remove(secret("two", "yes"))
 				time.Sleep(time.Second)
@@ -138,7 +140,7 @@ func TestDeletionsThatWereUndoneAreNoticed(t *testing.T) {
 
 // Also when it was a list that lacked what is back.
 func TestWhatAListLackedAndIsBackIsNoticed(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
 		there := maps.Clone(a.objects)
 		a.set(func() { a.deny = map[string]int{"watch": http.StatusForbidden} })
 		a.net.cutConnections()
@@ -163,7 +165,7 @@ func TestWhatIsNotSelectedIsNotBack(t *testing.T) {
 		o.LabelSelector = "app=yes"
 		return o
 	}
-	remembering(t, prepare, func(t *testing.T, a *api, j *journal, p *Positions) {
+	remembering(t, prepare, func(t *testing.T, a *api, j *journal, p *history.Positions) {
 		all := &journal{}
 		stop := a.watchFrom(t, p, WatchOptions{GVK: secretKind, Namespace: "a"}, all)
 		defer stop()
@@ -183,7 +185,7 @@ func TestWhatIsNotSelectedIsNotBack(t *testing.T) {
 
 // What was deleted and made again is newer than its deletion.
 func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
 		a.remove(secret("two", "yes"))
 		time.Sleep(time.Second)
 		a.net.cutConnections()
@@ -198,7 +200,7 @@ func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
 func TestAnAPIThatDoesNotSelectByName(t *testing.T) {
 	for _, how := range []string{"refuses", "ignores"} {
 		t.Run(how, func(t *testing.T) {
-			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
 				before := maps.Clone(a.objects)
 				a.set(func() { a.unselective = how })
 				a.put(secret("other", "still not"))
@@ -235,7 +237,7 @@ func TestAKindMadeAgainOutsideNamespaces(t *testing.T) {
 		}
 		a.widgets = true
 		a.put(widget("a", "x"))
-		stop := a.watchFrom(t, NewPositions(), WatchOptions{GVK: kind}, j)
+		stop := a.watchFrom(t, history.NewPositions(), WatchOptions{GVK: kind}, j)
 		defer stop()
 		time.Sleep(time.Second)
 		a.remove(widget("a", "x"))
@@ -269,7 +271,7 @@ func TestAKindMadeAgainAtOnceWithAnotherScope(t *testing.T) {
 				}
 				a.widgets, a.flat = true, !flat
 				a.put(widget("x", !flat))
-				stop := a.watchFrom(t, NewPositions(), WatchOptions{GVK: kind}, j)
+				stop := a.watchFrom(t, history.NewPositions(), WatchOptions{GVK: kind}, j)
 				defer stop()
 				time.Sleep(time.Second)
 				j.take()

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kube
+package codec
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ func serializers(t testing.TB) (theirs, ours runtime.SerializerInfo) {
 	next := dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer
 	var ok [2]bool
 	theirs, ok[0] = runtime.SerializerInfoForMediaType(next.SupportedMediaTypes(), runtime.ContentTypeJSON)
-	ours, ok[1] = runtime.SerializerInfoForMediaType(newCodec(next, nil).SupportedMediaTypes(), runtime.ContentTypeJSON)
+	ours, ok[1] = runtime.SerializerInfoForMediaType(New(next).SupportedMediaTypes(), runtime.ContentTypeJSON)
 	if ok != [2]bool{true, true} {
 		t.Fatal("no serializer for JSON")
 	}
@@ -42,8 +42,8 @@ const (
 	oneList   = `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[` + oneSecret + `]}`
 )
 
-// What our codec makes of an object is what the dynamic client makes of it.
-func TestCodecDecodesAsTheDynamicClient(t *testing.T) {
+// An object in JSON is decoded to the same as by the dynamic client.
+func TestJSONDecodesAsTheDynamicClient(t *testing.T) {
 	t.Parallel()
 	theirs, ours := serializers(t)
 	for _, data := range []string{oneSecret, oneStatus, oneList, `{"kind":"Secret"}`, `{}`, `[]`, `{"kind":1,"apiVersion":"v1"}`, `null`, `{"a":`, ``} {
@@ -68,8 +68,8 @@ func TestCodecDecodesAsTheDynamicClient(t *testing.T) {
 	}
 }
 
-// What is sent is the same, byte for byte.
-func TestCodecEncodesAsTheDynamicClient(t *testing.T) {
+// Objects are encoded to the same bytes as by the dynamic client.
+func TestJSONEncodesAsTheDynamicClient(t *testing.T) {
 	t.Parallel()
 	next := dynamic.ConfigFor(&rest.Config{}).NegotiatedSerializer
 	theirs, ours := serializers(t)
@@ -79,7 +79,7 @@ func TestCodecEncodesAsTheDynamicClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, wantErr := runtime.Encode(next.EncoderForVersion(theirs.Serializer, nil), obj)
-		got, gotErr := runtime.Encode(newCodec(next, nil).EncoderForVersion(ours.Serializer, nil), obj)
+		got, gotErr := runtime.Encode(New(next).EncoderForVersion(ours.Serializer, nil), obj)
 		if wantErr != nil || gotErr != nil {
 			t.Fatal(wantErr, gotErr)
 		}
@@ -109,19 +109,19 @@ func events(info runtime.SerializerInfo, r io.Reader) (out []string, err error) 
 	}
 }
 
-func TestCodecReadsStreams(t *testing.T) {
+func TestJSONReadsStreams(t *testing.T) {
 	t.Parallel()
 	theirs, ours := serializers(t)
 	large := strings.Replace(oneSecret, "eA==", strings.Repeat("x", 1<<20), 1)
 	for name, stream := range map[string]string{
 		"lines":         `{"type":"ADDED","object":` + oneSecret + "}\n" + `{"type":"ERROR","object":` + oneStatus + "}\n",
 		"one line":      `{"type":"ADDED","object":` + oneSecret + `}{"type":"DELETED","object":` + oneSecret + `}`,
-		"spread out":    "\n {\n \"type\" : \"MODIFIED\",\r\n\t\"object\" : " + oneSecret + " }\n\n",
+		"indented":      "\n {\n \"type\" : \"MODIFIED\",\r\n\t\"object\" : " + oneSecret + " }\n\n",
 		"other order":   `{"object":` + oneSecret + `,"type":"ADDED"}`,
 		"more fields":   `{"type":"ADDED","object":` + oneSecret + `,"more":{}}`,
 		"large":         `{"type":"ADDED","object":` + large + "}\n" + `{"type":"ADDED","object":` + oneSecret + "}\n",
 		"nothing":       "",
-		"white":         "\n\n",
+		"whitespace":    "\n\n",
 		"unknown type":  `{"type":"OTHER","object":` + oneSecret + `}`,
 		"escaped type":  `{"type":"ADD\u0045D","object":` + oneSecret + `}`,
 		"cut":           `{"type":"ADDED","object":{"kind`,
@@ -145,17 +145,17 @@ func TestCodecReadsStreams(t *testing.T) {
 	}
 }
 
-// A stream without end is given up at a bound, by a framer that reads it in pieces.
+// An event without end is an error when it is larger than maxFrame.
 func TestFrameIsBounded(t *testing.T) {
 	t.Parallel()
 	_, ours := serializers(t)
 	endless := io.MultiReader(strings.NewReader(`{"type":"`), repeated('x'))
-	if _, err := events(ours, endless); !errors.Is(err, errFrameSize) {
+	if _, err := events(ours, endless); !errors.Is(err, errEventTooLarge) {
 		t.Error(err)
 	}
 }
 
-// repeated is one byte for ever.
+// repeated is an endless stream of one byte.
 type repeated byte
 
 func (r repeated) Read(p []byte) (int, error) {
@@ -165,9 +165,8 @@ func (r repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Whatever is sent, our codec finds no other events in it than the dynamic client's, and where it finds less it
-// says why.
-func FuzzCodec(f *testing.F) {
+// Whatever is sent, the codec decodes the same events as the dynamic client, and returns an error only where that one does.
+func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"ADDED","object":` + oneSecret + "}\n", `{"type":"ERROR","object":` + oneStatus + `}`, `{"a":"\`, `[]{}`, `{"type":"","object":{}}`,
 	} {
@@ -186,7 +185,7 @@ func FuzzCodec(f *testing.F) {
 	})
 }
 
-func BenchmarkCodec(b *testing.B) {
+func BenchmarkJSONEvents(b *testing.B) {
 	theirs, ours := serializers(b)
 	event := `{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"roster-many-1","namespace":"cluster-registry",` +
 		`"uid":"0b4e9d0e-5b5c-4a3c-8d9a-3a7f0d6f4a11","resourceVersion":"1234","creationTimestamp":"2026-11-21T07:00:00Z","labels":{"bench":"roster"},` +

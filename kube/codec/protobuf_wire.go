@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kube
+package codec
 
 import (
 	"bytes"
@@ -16,30 +16,30 @@ import (
 
 // The parts of protobuf messages that objects are made of.
 
-// Fields of a message. Those of the two kinds differ from the third on.
+// Field numbers. Those of Secret and ConfigMap differ from 3 on.
 const (
-	fieldMetadata  protowire.Number = 1
-	fieldData      protowire.Number = 2
-	fieldItems     protowire.Number = 2 // of a list
-	secretType     protowire.Number = 3
-	secretFixed    protowire.Number = 5
-	configBinary   protowire.Number = 3
-	configFixed    protowire.Number = 4
-	eventType      protowire.Number = 1 // of a WatchEvent
-	eventObject    protowire.Number = 2
-	extensionRaw   protowire.Number = 1 // of the object in it
-	unknownType    protowire.Number = 1 // of the envelope
-	unknownRaw     protowire.Number = 2
-	typeVersion    protowire.Number = 1
-	typeKind       protowire.Number = 2
-	mapKey         protowire.Number = 1
-	mapValue       protowire.Number = 2
-	kindSecret                      = "Secret"
-	kindConfigMap                   = "ConfigMap"
-	kindListSuffix                  = "List"
+	fieldMetadata       protowire.Number = 1
+	fieldData           protowire.Number = 2
+	fieldItems          protowire.Number = 2 // of a list
+	secretType          protowire.Number = 3
+	secretImmutable     protowire.Number = 5
+	configMapBinaryData protowire.Number = 3
+	configMapImmutable  protowire.Number = 4
+	eventType           protowire.Number = 1 // of a WatchEvent
+	eventObject         protowire.Number = 2
+	extensionRaw        protowire.Number = 1 // of the object in it
+	unknownType         protowire.Number = 1 // of the envelope
+	unknownRaw          protowire.Number = 2
+	typeVersion         protowire.Number = 1
+	typeKind            protowire.Number = 2
+	mapKey              protowire.Number = 1
+	mapValue            protowire.Number = 2
+	kindSecret                           = "Secret"
+	kindConfigMap                        = "ConfigMap"
+	kindListSuffix                       = "List"
 )
 
-// eachField goes through the fields of a message. A field has a value or a number.
+// eachField calls take for each field of a message, with its bytes or its number.
 func eachField(message []byte, take func(field protowire.Number, value []byte, number uint64) error) error {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
@@ -71,8 +71,8 @@ func eachField(message []byte, take func(field protowire.Number, value []byte, n
 	return nil
 }
 
-// openUnknown takes apart a runtime.Unknown, whose own Unmarshal copies the object in it.
-func openUnknown(data []byte) (gvk schema.GroupVersionKind, raw []byte, err error) {
+// splitEnvelope returns the kind and the object of a runtime.Unknown, whose own Unmarshal copies the object.
+func splitEnvelope(data []byte) (gvk schema.GroupVersionKind, raw []byte, err error) {
 	var apiVersion, kind string
 	err = eachField(data, func(field protowire.Number, value []byte, _ uint64) error {
 		switch field {
@@ -96,24 +96,24 @@ func openUnknown(data []byte) (gvk schema.GroupVersionKind, raw []byte, err erro
 	return schema.FromAPIVersionAndKind(apiVersion, kind), raw, err
 }
 
-// appendEnvelope appends what comes before an object of so many bytes.
+// appendEnvelope appends what comes before an object of size bytes.
 func appendEnvelope(out []byte, kind string, size int) []byte {
 	const version = "v1"
-	of := protowire.SizeTag(typeVersion) + protowire.SizeBytes(len(version)) + protowire.SizeTag(typeKind) + protowire.SizeBytes(len(kind))
+	typeSize := protowire.SizeTag(typeVersion) + protowire.SizeBytes(len(version)) + protowire.SizeTag(typeKind) + protowire.SizeBytes(len(kind))
 	out = append(out, protobufPrefix...)
-	out = protowire.AppendVarint(protowire.AppendTag(out, unknownType, protowire.BytesType), uint64(of)) //nolint:gosec // Two short texts.
+	out = protowire.AppendVarint(protowire.AppendTag(out, unknownType, protowire.BytesType), uint64(typeSize)) //nolint:gosec // two short strings
 	out = protowire.AppendString(protowire.AppendTag(out, typeVersion, protowire.BytesType), version)
 	out = protowire.AppendString(protowire.AppendTag(out, typeKind, protowire.BytesType), kind)
-	return protowire.AppendVarint(protowire.AppendTag(out, unknownRaw, protowire.BytesType), uint64(size)) //nolint:gosec // Of what is in memory.
+	return protowire.AppendVarint(protowire.AppendTag(out, unknownRaw, protowire.BytesType), uint64(size)) //nolint:gosec // a size in memory
 }
 
-// metadataOf is an object of the two kinds in its envelope with nothing but its metadata.
-func metadataOf(object []byte) ([]byte, error) {
+// withoutContent returns an encoded object of the two kinds with nothing but its metadata.
+func withoutContent(object []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(object, []byte(protobufPrefix))
 	if !ok {
-		return object, nil // the decoder says so
+		return object, nil // the decoder returns the error
 	}
-	gvk, raw, err := openUnknown(rest)
+	gvk, raw, err := splitEnvelope(rest)
 	if err != nil || gvk.Kind != kindSecret && gvk.Kind != kindConfigMap {
 		return object, err
 	}
@@ -129,7 +129,7 @@ func metadataOf(object []byte) ([]byte, error) {
 	return protowire.AppendBytes(protowire.AppendTag(out, fieldMetadata, protowire.BytesType), metadata), err
 }
 
-// encodable is a message of apimachinery's.
+// encodable is met by the generated messages of apimachinery.
 type encodable interface {
 	Size() int
 	MarshalToSizedBuffer(to []byte) (int, error)
@@ -144,7 +144,7 @@ func appendEncoded(out []byte, m encodable) ([]byte, error) {
 
 func appendMessage(out []byte, field protowire.Number, m encodable) ([]byte, error) {
 	out = protowire.AppendTag(out, field, protowire.BytesType)
-	return appendEncoded(protowire.AppendVarint(out, uint64(m.Size())), m) //nolint:gosec // Of what is in memory.
+	return appendEncoded(protowire.AppendVarint(out, uint64(m.Size())), m) //nolint:gosec // a size in memory
 }
 
 func appendText(out []byte, field protowire.Number, value any) ([]byte, bool) {
@@ -157,21 +157,21 @@ func appendBool(out []byte, field protowire.Number, value any) ([]byte, bool) {
 	return protowire.AppendVarint(protowire.AppendTag(out, field, protowire.VarintType), protowire.EncodeBool(yes)), ok
 }
 
-// A notation is how bytes are written as a text.
-type notation struct {
+// textEncoding is how the values of a map are encoded in JSON: as they are, or in base64.
+type textEncoding struct {
 	size   func(text string) int
 	append func(out []byte, text string) ([]byte, error)
 }
 
-func plain() notation {
-	return notation{
+func plainText() textEncoding {
+	return textEncoding{
 		func(text string) int { return len(text) },
 		func(out []byte, text string) ([]byte, error) { return append(out, text...), nil },
 	}
 }
 
-func inBase64() notation {
-	return notation{
+func base64Text() textEncoding {
+	return textEncoding{
 		func(text string) int { return base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(text, "="))) },
 		func(out []byte, text string) ([]byte, error) {
 			return base64.StdEncoding.AppendDecode(out, []byte(text))
@@ -179,8 +179,9 @@ func inBase64() notation {
 	}
 }
 
-// appendEntries appends a map, in the order of its keys: the same object is the same bytes.
-func appendEntries(out []byte, field protowire.Number, value any, n notation) ([]byte, bool) {
+// appendEntries appends a map in the order of its keys, so that equal objects have equal bytes. It returns false where
+// protobuf cannot hold the map.
+func appendEntries(out []byte, field protowire.Number, value any, encoding textEncoding) ([]byte, bool) {
 	all, ok := value.(map[string]any)
 	if !ok {
 		return nil, false
@@ -190,16 +191,16 @@ func appendEntries(out []byte, field protowire.Number, value any, n notation) ([
 		if !ok {
 			return nil, false
 		}
-		data := n.size(text)
+		data := encoding.size(text)
 		size := protowire.SizeTag(mapKey) + protowire.SizeBytes(len(key)) + protowire.SizeTag(mapValue) + protowire.SizeBytes(data)
 		out = slices.Grow(out, protowire.SizeTag(field)+protowire.SizeBytes(size))
-		out = protowire.AppendVarint(protowire.AppendTag(out, field, protowire.BytesType), uint64(size)) //nolint:gosec // Of what is in memory.
+		out = protowire.AppendVarint(protowire.AppendTag(out, field, protowire.BytesType), uint64(size)) //nolint:gosec // a size in memory
 		out = protowire.AppendString(protowire.AppendTag(out, mapKey, protowire.BytesType), key)
-		out = protowire.AppendVarint(protowire.AppendTag(out, mapValue, protowire.BytesType), uint64(data)) //nolint:gosec // The same.
+		out = protowire.AppendVarint(protowire.AppendTag(out, mapValue, protowire.BytesType), uint64(data)) //nolint:gosec // the same
 		start := len(out)
 		var err error
-		if out, err = n.append(out, text); err != nil || len(out) != start+data {
-			return nil, false // base64 may have line breaks in it, and JSON takes them
+		if out, err = encoding.append(out, text); err != nil || len(out) != start+data {
+			return nil, false // not base64, or base64 with line breaks, which the API server takes in JSON
 		}
 	}
 	return out, true

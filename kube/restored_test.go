@@ -15,13 +15,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/history"
 )
 
 // remembering runs f in virtual time with a Watch of a client that has positions.
-func remembering(t *testing.T, prepare func(*api) WatchOptions, f func(*testing.T, *api, *journal, *Positions)) {
+func remembering(t *testing.T, prepare func(*api) WatchOptions, f func(*testing.T, *api, *journal, *history.Positions)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a, j, p := newAPI(t), &journal{}, NewPositions()
+		a, j, p := newAPI(t), &journal{}, history.NewPositions()
 		p.Confirm("an earlier one")
 		options := prepare(a)
 		stop := a.watchFrom(t, p, options, j)
@@ -31,7 +33,7 @@ func remembering(t *testing.T, prepare func(*api) WatchOptions, f func(*testing.
 }
 
 // watchFrom starts a Watch of a new client.
-func (a *api) watchFrom(t *testing.T, p *Positions, options WatchOptions, j *journal) (stop func()) {
+func (a *api) watchFrom(t *testing.T, p *history.Positions, options WatchOptions, j *journal) (stop func()) {
 	t.Helper()
 	c := a.client(t)
 	c.Positions = p
@@ -67,7 +69,7 @@ const restoredLine = "health API server went back in time, as after a restore fr
 func TestARestoredServerIsNotTakenAtItsWord(t *testing.T) {
 	for name, noWatchList := range map[string]bool{"streamed": false, "in pages": true} {
 		t.Run(name, func(t *testing.T) {
-			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *Positions) {
+			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *history.Positions) {
 				a.put(secret("two", "yes"))
 				time.Sleep(time.Second)
 				j.take()
@@ -113,7 +115,7 @@ func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
 	forbidden := map[string]int{"stream": http.StatusForbidden, "list": http.StatusForbidden, "watch": http.StatusForbidden}
 	for name, deny := range map[string]map[string]int{"resumed": nil, "listed again": forbidden} {
 		t.Run(name, func(t *testing.T) {
-			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *Positions) {
+			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *history.Positions) {
 				time.Sleep(time.Second)
 				j.take()
 				a.set(func() { a.deny = deny })
@@ -146,7 +148,7 @@ func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
 func isStatement(line string) bool { return !strings.HasPrefix(line, "health ") }
 
 func TestPositionsOutliveAClient(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *history.Positions) {
 		a.restore(50)
 		other := &journal{}
 		stop := a.watchFrom(t, p, WatchOptions{GVK: secretKind}, other)
@@ -163,7 +165,7 @@ func TestPositionsOutliveAClient(t *testing.T) {
 }
 
 func TestAnOrdinaryOutageIsResumed(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
 		time.Sleep(2 * time.Second)
 		j.take()
 		a.seen()
@@ -180,9 +182,9 @@ func TestAnOrdinaryOutageIsResumed(t *testing.T) {
 
 // A server that is trusted is believed at once; that it went back is told first, and once.
 func TestATrustedServerThatWentBackIsBelievedAndTold(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, _ *Positions) {
+	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, _ *history.Positions) {
 		j := &journal{}
-		p := TrustingPositions(func(schema.GroupVersionKind) bool { j.add("noticed"); return true })
+		p := history.TrustingPositions(func(schema.GroupVersionKind) bool { j.add("noticed"); return true })
 		stop := a.watchFrom(t, p, threeSecrets(a), j)
 		defer stop()
 		time.Sleep(time.Second)
@@ -206,79 +208,4 @@ func TestATrustedServerThatWentBackIsBelievedAndTold(t *testing.T) {
 			t.Errorf("an outage was taken for a restore: %v", lines)
 		}
 	})
-}
-
-// One restore is told once, however late the other kinds are read.
-func TestARestoreIsToldOnceForAllKinds(t *testing.T) {
-	told := 0
-	p := TrustingPositions(func(kind schema.GroupVersionKind) bool {
-		told++
-		return kind.Group == ""
-	})
-	other := schema.GroupVersionKind{Group: "of-its-own", Version: "v1", Kind: "Thing"}
-	node := schema.GroupVersionKind{Version: "v1", Kind: "Node"}
-	list := func(kind schema.GroupVersionKind, version string, want int) {
-		t.Helper()
-		if _, err := p.take(kind, p.now(kind), "", version, witness{}); err != nil || told != want {
-			t.Errorf("%s at %s: %v, told %d times, want %d", kind.Kind, version, err, told, want)
-		}
-	}
-	list(secretKind, "100", 0)
-	list(node, "100", 0)
-	list(secretKind, "50", 1)
-	p.wentBack(node, 0)
-	list(node, "50", 1)
-	p.wentBack(node, p.now(node).era) // another one
-	list(node, "60", 2)
-	list(secretKind, "40", 2)
-	list(secretKind, "30", 3)
-	list(other, "9", 3)
-	list(other, "8", 4) // which is not to go by
-	list(node, "20", 4) // of the third
-	list(secretKind, "20", 5)
-}
-
-// Two watches of one kind, whose lists and events arrive in any order, do not take each other for a
-// restore.
-func TestPositionsOfSeveralWatches(t *testing.T) {
-	p := NewPositions()
-	take := func(asked position, version string, refused bool) position {
-		t.Helper()
-		at, err := p.take(secretKind, asked, "", version, witness{})
-		if errors.Is(err, ErrRestored) != refused {
-			t.Errorf("a list of %s: %v", version, err)
-		}
-		return at
-	}
-	asked := p.now(secretKind)
-	first := take(asked, "100", false)
-	p.raise(secretKind, first.era, "120")
-	take(asked, "110", false) // it was asked for before the event came
-	take(p.now(secretKind), "120", false)
-	take(p.now(secretKind), "x", false) // no number, no order
-	if at := p.now(secretKind); at.highest != "120" {
-		t.Errorf("position %+v", at)
-	}
-	slow := p.now(secretKind)
-	take(p.now(secretKind), "90", true)
-	take(p.now(secretKind), "130", true)
-	p.raise(secretKind, first.era, "140") // what was on its way
-	p.Confirm("a")
-	second := take(p.now(secretKind), "91", false)
-	take(slow, "92", false)               // asked for before the other one was taken
-	p.raise(secretKind, first.era, "150") // what was on its way
-	p.raise(secretKind, second.era, "93")
-	if at := p.now(secretKind); at.highest != "93" || at.era == first.era {
-		t.Errorf("position %+v", at)
-	}
-	take(p.now(secretKind), "92", true)
-	if refused, _ := p.refuses(schema.GroupVersionKind{Version: "v1", Kind: "Node"}); refused {
-		t.Error("another kind is refused, too")
-	}
-	for range 2 * maxConfirmations {
-		p.Confirm(strings.Repeat("b", len(p.heard)))
-	}
-	if len(p.heard) > maxConfirmations {
-		t.Errorf("%d confirmations are remembered", len(p.heard))
-	}
 }
