@@ -75,7 +75,7 @@ func (s *session) proveDeleted(ctx context.Context, key replica.Key) error {
 	if name == "" || s.restore.isFrozen() || !s.hadOwn(key) {
 		return nil
 	}
-	crd, err := s.client.Definition(ctx, name)
+	crd, err := s.client.ReadCRD(ctx, name)
 	switch {
 	case errors.Is(err, kube.ErrForbidden) && s.definitions.uid(name) == "":
 		return nil // it never had the right: its API server's word counts
@@ -178,7 +178,7 @@ func (s *session) readDefinitions(ctx context.Context) (map[string]types.UID, er
 	uids := map[string]types.UID{}
 	for _, kind := range [...]replica.Kind{replica.KindRule, replica.KindFeature} {
 		name := definitionOf(kind)
-		crd, err := s.client.Definition(ctx, name)
+		crd, err := s.client.ReadCRD(ctx, name)
 		switch {
 		case errors.Is(err, kube.ErrForbidden):
 			uids[name] = s.definitions.uid(name)

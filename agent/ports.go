@@ -220,7 +220,7 @@ func (s *session) review(ctx context.Context, cluster string, gvk schema.GroupVe
 		}
 		client = source.client
 	}
-	resource, missing, in, err := client.Lack(ctx, gvk, namespaces, verbs)
+	resource, missing, in, err := client.MissingVerbs(ctx, gvk, namespaces, verbs)
 	return engine.Lack{Resource: resource, Verbs: missing, Namespaces: in}, err
 }
 

@@ -29,7 +29,7 @@ func (s *session) checkInstallation(ctx context.Context) error {
 // checkRights names, in one line, the rights that a wrong identity lacks first: those that the chart gives its
 // ServiceAccount.
 func (s *session) checkRights(ctx context.Context) error {
-	missing, err := s.client.Allowed(ctx, kube.AgentRights(s.options.Namespace))
+	missing, err := s.client.MissingRights(ctx, kube.AgentRights(s.options.Namespace))
 	if errors.Is(err, kube.ErrKindUnknown) {
 		return fmt.Errorf("the API server does not serve a kind that the agent keeps: install the CRDs of charts/agent first: %w", err)
 	}
@@ -53,7 +53,7 @@ func (s *session) checkDefinitions(ctx context.Context) error {
 		return err
 	}
 	for _, crd := range crds {
-		have, err := s.client.Definition(ctx, crd.GetName())
+		have, err := s.client.ReadCRD(ctx, crd.GetName())
 		if errors.Is(err, kube.ErrForbidden) {
 			s.log.Debug("CRDs may not be read; they are taken to be right", "error", err)
 			return nil
@@ -118,7 +118,7 @@ func ApplyDefinitions(ctx context.Context, kubeconfig, version string, log *slog
 }
 
 func applyDefinition(ctx context.Context, client *kube.Client, crd *unstructured.Unstructured, log *slog.Logger) error {
-	have, err := client.Definition(ctx, crd.GetName())
+	have, err := client.ReadCRD(ctx, crd.GetName())
 	if err != nil {
 		return fmt.Errorf("read CRD %s: %w", crd.GetName(), err)
 	}
@@ -130,7 +130,7 @@ func applyDefinition(ctx context.Context, client *kube.Client, crd *unstructured
 		log.Info("the CRD is newer and stays", "schema", was, "mine", v1alpha1.SchemaVersion)
 		return nil
 	}
-	if err := client.ApplyDefinition(ctx, crd); err != nil {
+	if err := client.ApplyCRD(ctx, crd); err != nil {
 		return fmt.Errorf("apply CRD %s: %w", crd.GetName(), err)
 	}
 	log.Info("the CRD is up to date", "schema", v1alpha1.SchemaVersion, "was", was)

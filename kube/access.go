@@ -20,10 +20,10 @@ type Attributes struct {
 	Namespace string
 }
 
-// Allowed asks the API server which of the rights the client has and returns those that are
+// MissingRights asks the API server which of the rights the client has and returns those that are
 // missing, in the order asked, each in words for a condition: "list secrets in namespace a". It
 // sends one request for each right, several at a time. ErrKindUnknown when a kind is not served.
-func (c *Client) Allowed(ctx context.Context, rights []Attributes) (missing []string, err error) {
+func (c *Client) MissingRights(ctx context.Context, rights []Attributes) (missing []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	denied := make([]string, len(rights))
@@ -68,10 +68,10 @@ func (c *Client) denied(ctx context.Context, right Attributes) (string, error) {
 	return strings.Join(words, " "), nil
 }
 
-// Lack returns what RBAC calls a kind, which of the verbs the client lacks on it, and in which of the namespaces;
+// MissingVerbs returns what RBAC calls a kind, which of the verbs the client lacks on it, and in which of the namespaces;
 // no namespaces means all of them. Of several, who may do something in all namespaces is not asked about each.
 // ErrKindUnknown when the kind is not served.
-func (c *Client) Lack(ctx context.Context, gvk schema.GroupVersionKind, namespaces, verbs []string) (resource schema.GroupResource, missing, in []string, err error) {
+func (c *Client) MissingVerbs(ctx context.Context, gvk schema.GroupVersionKind, namespaces, verbs []string) (resource schema.GroupResource, missing, in []string, err error) {
 	res, err := c.kinds.find(ctx, gvk)
 	if err != nil {
 		return resource, nil, nil, err

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestAllowedNamesWhatIsMissing(t *testing.T) {
+func TestMissingRightsNamesWhatIsMissing(t *testing.T) {
 	withAPI(t, func(t *testing.T, a *api, c *Client) {
 		a.widgets = true
 		allowed := func(verb, _ string) bool { return verb == "get" }
@@ -34,7 +34,7 @@ func TestAllowedNamesWhatIsMissing(t *testing.T) {
 		})
 		widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 		node := schema.GroupVersionKind{Version: "v1", Kind: "Node"}
-		missing, err := c.Allowed(t.Context(), []Attributes{
+		missing, err := c.MissingRights(t.Context(), []Attributes{
 			{"list", widget, ""}, {"get", widget, ""}, {"watch", secretKind, "a"}, {"delete", node, "a"},
 		})
 		if err != nil {
@@ -44,21 +44,21 @@ func TestAllowedNamesWhatIsMissing(t *testing.T) {
 		if diff := cmp.Diff(want, missing); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if _, err := c.Allowed(t.Context(), []Attributes{{"get", schema.GroupVersionKind{Version: "v1", Kind: "X"}, ""}}); !errors.Is(err, ErrKindUnknown) {
+		if _, err := c.MissingRights(t.Context(), []Attributes{{"get", schema.GroupVersionKind{Version: "v1", Kind: "X"}, ""}}); !errors.Is(err, ErrKindUnknown) {
 			t.Errorf("unknown kind: %v", err)
 		}
 		allowed = func(verb, namespace string) bool { return verb == "get" || verb == "list" && namespace == "a" }
-		resource, verbs, in, err := c.Lack(t.Context(), widget, []string{"a", "b"}, []string{"get", "list", "create"})
+		resource, verbs, in, err := c.MissingVerbs(t.Context(), widget, []string{"a", "b"}, []string{"get", "list", "create"})
 		if err != nil || resource.String() != "widgets.example.com" || !slices.Equal(verbs, []string{"list", "create"}) || !slices.Equal(in, []string{"b", "a"}) {
 			t.Errorf("lacks %s %v in %v: %v", resource, verbs, in, err)
 		}
-		if _, verbs, in, err = c.Lack(t.Context(), widget, nil, []string{"list"}); err != nil || !slices.Equal(verbs, []string{"list"}) || len(in) != 0 {
+		if _, verbs, in, err = c.MissingVerbs(t.Context(), widget, nil, []string{"list"}); err != nil || !slices.Equal(verbs, []string{"list"}) || len(in) != 0 {
 			t.Errorf("lacks %v in %v: %v", verbs, in, err)
 		}
-		if _, verbs, _, err = c.Lack(t.Context(), widget, []string{"a"}, []string{"get", "list"}); err != nil || len(verbs) != 0 {
+		if _, verbs, _, err = c.MissingVerbs(t.Context(), widget, []string{"a"}, []string{"get", "list"}); err != nil || len(verbs) != 0 {
 			t.Errorf("lacks %v: %v", verbs, err)
 		}
-		if _, verbs, in, err = c.Lack(t.Context(), widget, []string{"b"}, []string{"get", "list"}); err != nil || !slices.Equal(verbs, []string{"list"}) || !slices.Equal(in, []string{"b"}) {
+		if _, verbs, in, err = c.MissingVerbs(t.Context(), widget, []string{"b"}, []string{"get", "list"}); err != nil || !slices.Equal(verbs, []string{"list"}) || !slices.Equal(in, []string{"b"}) {
 			t.Errorf("lacks %v in %v: %v", verbs, in, err)
 		}
 	})

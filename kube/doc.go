@@ -16,7 +16,7 @@
 //     decision that was taken too late fail as a conflict.
 //   - Client.Clusters, Rules, Features and Secrets are the same for the kinds that an agent always
 //     has, as values of Go types; Recorder writes events about them.
-//   - Client.Allowed names missing rights in words.
+//   - Client.MissingRights names missing rights in words.
 //   - Issuer makes the short-lived kubeconfigs that peers read this cluster with, and FindServer
 //     the address that they use for it.
 //   - DescribeCluster and WatchNodes fill the metadata in a Cluster's status.

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	// A CRD may be 1 MiB, and its name is all that is asked for.
 	metadataOnly     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	metadataListOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-	// definitionsRetry is how often the right to watch CRDs is tried for, where it lacks, and how often a kind is
+	// crdRetry is how often the right to watch CRDs is tried for, where it lacks, and how often a kind is
 	// asked for while the watch stands, since a kind may come by other ways.
-	definitionsRetry = 5 * time.Minute
+	crdRetry = 5 * time.Minute
 )
 
 // Namespaced says whether objects of a kind are in namespaces. It asks the API server once for each kind.
@@ -41,7 +41,7 @@ func (c *Client) awaitKind(ctx context.Context, gvk schema.GroupVersionKind) {
 	var stands atomic.Bool
 	go func() {
 		defer close(ended)
-		c.watchDefinitions(ctx, gvk.Group, changed, &stands)
+		c.watchCRDs(ctx, gvk.Group, changed, &stands)
 	}()
 	defer func() {
 		cancel()
@@ -62,7 +62,7 @@ func (c *Client) awaitKind(ctx context.Context, gvk schema.GroupVersionKind) {
 		timer.Stop()
 		most := backoffCapRefused
 		if stands.Load() {
-			most = definitionsRetry
+			most = crdRetry
 		}
 		wait = min(2*wait, most)
 	}
@@ -78,9 +78,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watchDefinitions tells when a CRD of the group was made or changed, and when it begins to look, until ctx ends.
+// watchCRDs tells when a CRD of the group was made or changed, and when it begins to look, until ctx ends.
 // stands is whether it is looking.
-func (c *Client) watchDefinitions(ctx context.Context, group string, changed chan<- struct{}, stands *atomic.Bool) {
+func (c *Client) watchCRDs(ctx context.Context, group string, changed chan<- struct{}, stands *atomic.Bool) {
 	if !strings.Contains(group, ".") {
 		return // the group of a CRD is a domain
 	}
@@ -91,7 +91,7 @@ func (c *Client) watchDefinitions(ctx context.Context, group string, changed cha
 		}
 	}
 	for ctx.Err() == nil {
-		w, err := c.openDefinitions(ctx)
+		w, err := c.openCRDWatch(ctx)
 		if err == nil {
 			stands.Store(true)
 			tell()
@@ -106,16 +106,16 @@ func (c *Client) watchDefinitions(ctx context.Context, group string, changed cha
 		}
 		again := backoffCap
 		if err != nil {
-			again = definitionsRetry
+			again = crdRetry
 		}
 		pause(ctx, jittered(again))
 	}
 }
 
-// openDefinitions watches CRDs from now on.
-func (c *Client) openDefinitions(ctx context.Context) (watch.Interface, error) {
+// openCRDWatch watches CRDs from now on.
+func (c *Client) openCRDWatch(ctx context.Context) (watch.Interface, error) {
 	request := func(accept string) *rest.Request {
-		return c.requests.Get().AbsPath(definitionsPath).SetHeader("Accept", accept)
+		return c.requests.Get().AbsPath(crdPath).SetHeader("Accept", accept)
 	}
 	var list metav1.PartialObjectMetadataList
 	if err := answer(request(metadataListOnly).Param("limit", "1").Timeout(requestTimeout).Do(ctx), &list); err != nil {

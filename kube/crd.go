@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Definition reads the metadata of a CRD; it is nil when there is none of that name. The right to list CRDs is enough.
-func (c *Client) Definition(ctx context.Context, name string) (*metav1.ObjectMeta, error) {
+// ReadCRD reads the metadata of a CRD; it is nil when there is none of that name. The right to list CRDs is enough.
+func (c *Client) ReadCRD(ctx context.Context, name string) (*metav1.ObjectMeta, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var list metav1.PartialObjectMetadataList
-	request := c.requests.Get().AbsPath(definitionsPath).SetHeader("Accept", metadataListOnly)
+	request := c.requests.Get().AbsPath(crdPath).SetHeader("Accept", metadataListOnly)
 	request.Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", name).String())
 	if err := answer(request.Do(ctx), &list); err != nil {
 		return nil, classify(err)
@@ -29,16 +29,16 @@ func (c *Client) Definition(ctx context.Context, name string) (*metav1.ObjectMet
 	return &list.Items[0].ObjectMeta, nil
 }
 
-// ApplyDefinition makes a CRD what crd says, whoever wrote its fields before. It is a server-side apply: what others
+// ApplyCRD makes a CRD what crd says, whoever wrote its fields before. It is a server-side apply: what others
 // added, such as labels, stays.
-func (c *Client) ApplyDefinition(ctx context.Context, crd *unstructured.Unstructured) error {
+func (c *Client) ApplyCRD(ctx context.Context, crd *unstructured.Unstructured) error {
 	data, err := crd.MarshalJSON()
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", crd.GetName(), err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	request := c.requests.Patch(types.ApplyPatchType).AbsPath(definitionsPath, crd.GetName())
+	request := c.requests.Patch(types.ApplyPatchType).AbsPath(crdPath, crd.GetName())
 	request.Param("fieldManager", fieldManager).Param("force", "true")
 	return classify(request.Body(data).Do(ctx).Error())
 }
