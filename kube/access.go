@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Attributes name one right: to do Verb to the objects of a kind in Namespace, or, when that is
+// Attributes are one permission: to do Verb to the objects of a kind in Namespace, or, when that is
 // empty, in all namespaces.
 type Attributes struct {
 	Verb      string
@@ -20,26 +20,27 @@ type Attributes struct {
 	Namespace string
 }
 
-// MissingRights asks the API server which of the rights the client has and returns those that are
-// missing, in the order asked, each in words for a condition: "list secrets in namespace a". It
-// sends one request for each right, several at a time. ErrKindUnknown when a kind is not served.
+// MissingRights asks the API server which permissions the client has (SelfSubjectAccessReview) and
+// returns those that are missing, in the order of rights, each as text for a condition: "list secrets
+// in namespace a". It sends one request for each, several at a time. ErrKindUnknown when a kind is
+// not served.
 func (c *Client) MissingRights(ctx context.Context, rights []Attributes) (missing []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	denied := make([]string, len(rights))
+	missingOrEmpty := make([]string, len(rights))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for i, right := range rights {
 		group.Go(func() error {
 			var err error
-			denied[i], err = c.denied(ctx, right)
+			missingOrEmpty[i], err = c.missingRight(ctx, right)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	for _, right := range denied {
+	for _, right := range missingOrEmpty {
 		if right != "" {
 			missing = append(missing, right)
 		}
@@ -47,30 +48,30 @@ func (c *Client) MissingRights(ctx context.Context, rights []Attributes) (missin
 	return missing, nil
 }
 
-// denied returns "" or the right in words.
-func (c *Client) denied(ctx context.Context, right Attributes) (string, error) {
+// missingRight returns the permission as text, or "" where the client has it.
+func (c *Client) missingRight(ctx context.Context, right Attributes) (string, error) {
 	res, err := c.kinds.find(ctx, right.GVK)
 	if err != nil {
 		return "", err
 	}
-	allowed, err := c.may(ctx, res, right.Verb, right.Namespace)
-	if allowed || err != nil {
+	ok, err := c.allowed(ctx, res, right.Verb, right.Namespace)
+	if ok || err != nil {
 		return "", err
 	}
-	words := []string{right.Verb, res.GroupResource().String()}
+	text := []string{right.Verb, res.GroupResource().String()}
 	switch {
 	case !res.namespaced:
 	case right.Namespace != "":
-		words = append(words, "in namespace", right.Namespace)
+		text = append(text, "in namespace", right.Namespace)
 	default:
-		words = append(words, "in all namespaces")
+		text = append(text, "in all namespaces")
 	}
-	return strings.Join(words, " "), nil
+	return strings.Join(text, " "), nil
 }
 
-// MissingVerbs returns what RBAC calls a kind, which of the verbs the client lacks on it, and in which of the namespaces;
-// no namespaces means all of them. Of several, who may do something in all namespaces is not asked about each.
-// ErrKindUnknown when the kind is not served.
+// MissingVerbs returns the resource of a kind, which of the verbs the client may not do to it, and in which of the
+// namespaces; no namespaces means all of them. Where there are several, it asks about all namespaces first, and about
+// each only when that is denied. ErrKindUnknown when the kind is not served.
 func (c *Client) MissingVerbs(ctx context.Context, gvk schema.GroupVersionKind, namespaces, verbs []string) (resource schema.GroupResource, missing, in []string, err error) {
 	res, err := c.kinds.find(ctx, gvk)
 	if err != nil {
@@ -80,34 +81,34 @@ func (c *Client) MissingVerbs(ctx context.Context, gvk schema.GroupVersionKind, 
 		namespaces = nil
 	}
 	for _, verb := range verbs {
-		var allowed bool
+		var ok bool
 		if len(namespaces) != 1 {
-			if allowed, err = c.may(ctx, res, verb, ""); err != nil {
+			if ok, err = c.allowed(ctx, res, verb, ""); err != nil {
 				return resource, nil, nil, err
 			}
 		}
-		if allowed {
+		if ok {
 			continue
 		}
-		lacks := len(namespaces) == 0
+		denied := len(namespaces) == 0
 		for _, namespace := range namespaces {
-			if allowed, err = c.may(ctx, res, verb, namespace); err != nil {
+			if ok, err = c.allowed(ctx, res, verb, namespace); err != nil {
 				return resource, nil, nil, err
 			}
-			if lacks = lacks || !allowed; !allowed && !slices.Contains(in, namespace) {
+			if denied = denied || !ok; !ok && !slices.Contains(in, namespace) {
 				in = append(in, namespace)
 			}
 		}
-		if lacks {
+		if denied {
 			missing = append(missing, verb)
 		}
 	}
 	return res.GroupResource(), missing, in, nil
 }
 
-// may asks about one verb, in all namespaces when namespace is empty. A verb on a subresource is written
+// allowed asks about one verb, in all namespaces when namespace is empty. A verb on a subresource is written
 // update/status.
-func (c *Client) may(ctx context.Context, res resource, verb, namespace string) (bool, error) {
+func (c *Client) allowed(ctx context.Context, res resource, verb, namespace string) (bool, error) {
 	if !res.namespaced {
 		namespace = ""
 	}

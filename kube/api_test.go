@@ -43,14 +43,14 @@ type api struct {
 	requests []string
 	bodies   []string
 
-	widgets     bool           // whether the kind Widget is served
-	definitions bool           // whether CRDs may be watched
-	noWatchList bool           // whether streamed lists are refused
-	deny        map[string]int // status code by verb
-	handle      http.Handler   // takes paths that nothing else does
-	flat        bool           // whether Widget is outside namespaces
-	unselective string         // "refuses" or "ignores" field selectors, as some APIs that are aggregated do
-	hook        func(verb string) (cut bool)
+	widgets              bool           // whether the kind Widget is served
+	definitions          bool           // whether CRDs may be watched
+	noWatchList          bool           // whether streamed lists are refused
+	deny                 map[string]int // status code by verb
+	handle               http.Handler   // takes paths that nothing else does
+	widgetsClusterScoped bool           // whether Widget is cluster-scoped
+	nameSelectors        string         // "refuses" or "ignores" field selectors, as some APIs that are aggregated do
+	hook                 func(verb string) (cut bool)
 
 	net    *fakeNet
 	server *httptest.Server
@@ -161,7 +161,7 @@ func (a *api) set(change func()) {
 }
 
 // seen returns the requests since the last call.
-func (a *api) seen() []string {
+func (a *api) takeRequests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := a.requests
@@ -254,7 +254,7 @@ func (a *api) other(w http.ResponseWriter, r *http.Request) {
 		"/version": `{"gitVersion":"v1.36.3"}`,
 	}
 	if body, ok := resources[r.URL.Path]; ok {
-		if a.flat {
+		if a.widgetsClusterScoped {
 			body = strings.ReplaceAll(body, `"Widget","namespaced":true`, `"Widget"`)
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -303,7 +303,7 @@ func (a *api) past(kind, namespace string, position int, selector fields.Selecto
 }
 
 func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace string) {
-	if a.flat && strings.Contains(r.URL.Query().Get("fieldSelector"), "metadata.namespace") {
+	if a.widgetsClusterScoped && strings.Contains(r.URL.Query().Get("fieldSelector"), "metadata.namespace") {
 		writeStatus(w, apierrors.NewBadRequest("field label not supported: metadata.namespace"))
 		return
 	}
@@ -311,7 +311,7 @@ func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace 
 	selector := fields.ParseSelectorOrDie(r.URL.Query().Get("fieldSelector"))
 	a.mu.Lock()
 	items, rv := a.matching(kind, namespace), a.rv
-	if a.unselective == "refuses" && !selector.Empty() {
+	if a.nameSelectors == "refuses" && !selector.Empty() {
 		a.mu.Unlock()
 		writeStatus(w, apierrors.NewBadRequest("field label not supported: metadata.name"))
 		return
@@ -319,7 +319,7 @@ func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace 
 	if matching, _ := labels.Parse(r.URL.Query().Get("labelSelector")); matching != nil {
 		items = slices.DeleteFunc(items, func(obj *unstructured.Unstructured) bool { return !matching.Matches(labels.Set(obj.GetLabels())) })
 	}
-	if a.unselective == "" {
+	if a.nameSelectors == "" {
 		items = slices.DeleteFunc(items, func(obj *unstructured.Unstructured) bool {
 			return !selector.Matches(fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()})
 		})

@@ -27,7 +27,7 @@ const requestTimeout = 30 * time.Second
 // Client speaks to one API server, the local one or a peer's. All its parts share one pool of
 // connections. It is safe for concurrent use.
 //
-// It is built on client-go's dynamic client: the generated clients bring every kind of Kubernetes
+// It is built on client-go's dynamic client: the generated clients link every kind of Kubernetes
 // into the program, which is half of an idle agent's memory.
 type Client struct {
 	Config *rest.Config
@@ -81,12 +81,12 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 // Close drops idle connections. End the watches first; a request in flight keeps its connection.
 func (c *Client) Close() { c.pool.CloseIdleConnections() }
 
-// ClusterID returns what identifies the cluster behind the API server: the UID of kube-system.
+// ClusterID returns the ID of the API server's cluster: the UID of namespace kube-system.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var ns metav1.PartialObjectMetadata
-	if err := answer(c.requests.Get().AbsPath("/api/v1/namespaces", metav1.NamespaceSystem).Do(ctx), &ns); err != nil {
+	if err := decodeResponse(c.requests.Get().AbsPath("/api/v1/namespaces", metav1.NamespaceSystem).Do(ctx), &ns); err != nil {
 		return "", classify(err)
 	}
 	return string(ns.UID), nil
@@ -97,30 +97,30 @@ func (c *Client) ServerVersion(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var info version.Info
-	if err := answer(c.requests.Get().AbsPath("/version").Do(ctx), &info); err != nil {
+	if err := decodeResponse(c.requests.Get().AbsPath("/version").Do(ctx), &info); err != nil {
 		return "", classify(err)
 	}
 	return oneLine(info.GitVersion), nil
 }
 
-// post creates what body says at a path, and reads the answer into out.
+// post sends body to a path, and decodes the response into out.
 func (c *Client) post(ctx context.Context, body, out any, path ...string) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
 	request := c.requests.Post().AbsPath(path...).SetHeader("Content-Type", "application/json")
-	return answer(request.Param("fieldManager", fieldManager).Body(data).Do(ctx), out)
+	return decodeResponse(request.Param("fieldManager", fieldManager).Body(data).Do(ctx), out)
 }
 
-// answer reads the JSON that an API server answered with.
-func answer(result rest.Result, out any) error {
+// decodeResponse decodes the JSON of a response.
+func decodeResponse(result rest.Result, out any) error {
 	data, err := result.Raw()
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("read the API server's answer: %s", oneLine(err.Error()))
+		return fmt.Errorf("decode the response of the API server: %s", oneLine(err.Error()))
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func TestWritesAreOneRequestEach(t *testing.T) {
 		if _, err := c.Create(ctx, secret("one", "yes")); !apierrors.IsAlreadyExists(err) {
 			t.Errorf("second create: %v", err)
 		}
-		a.seen()
+		a.takeRequests()
 		stale := made.DeepCopy()
 		made.SetLabels(map[string]string{"app": "no"})
 		changed, err := c.Update(ctx, made)
@@ -160,7 +160,7 @@ func TestWritesAreOneRequestEach(t *testing.T) {
 		if _, err := c.Read(ctx, secretKind, "a", "one"); !apierrors.IsNotFound(err) || errors.Is(err, ErrKindUnknown) {
 			t.Errorf("read of what is gone: %v", err)
 		}
-		if diff := cmp.Diff([]string{"update", "update", "get", "delete", "get"}, a.seen()); diff != "" {
+		if diff := cmp.Diff([]string{"update", "update", "get", "delete", "get"}, a.takeRequests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		for name, f := range map[string]func() error{
@@ -171,7 +171,7 @@ func TestWritesAreOneRequestEach(t *testing.T) {
 				t.Errorf("%s without preconditions: %v", name, err)
 			}
 		}
-		if got := a.seen(); len(got) > 0 {
+		if got := a.takeRequests(); len(got) > 0 {
 			t.Errorf("requests %v", got)
 		}
 	})

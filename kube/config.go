@@ -20,7 +20,7 @@ import (
 
 // LoadConfig reads the configuration of the local API server: from the kubeconfig file, or, when
 // the path is empty, from the pod that the program runs in. The file is the operator's own and may
-// use everything a kubeconfig can, other than what a peer hands over (see ParseKubeconfig).
+// use everything that a kubeconfig can, unlike what a peer sends (see ParseKubeconfig).
 func LoadConfig(kubeconfig string) (*rest.Config, error) {
 	return LoadContext(kubeconfig, "")
 }
@@ -42,10 +42,10 @@ func LoadContext(kubeconfig, name string) (*rest.Config, error) {
 		name = file.CurrentContext
 	}
 	if name == "" {
-		return nil, fmt.Errorf("kubeconfig %s: has no current-context: set one with kubectl config use-context", kubeconfig)
+		return nil, fmt.Errorf("kubeconfig %s: no current-context: set one with kubectl config use-context", kubeconfig)
 	}
 	if file.Contexts[name] == nil {
-		return nil, fmt.Errorf("kubeconfig %s: has no context %q", kubeconfig, name)
+		return nil, fmt.Errorf("kubeconfig %s: no context %q", kubeconfig, name)
 	}
 	cfg, err := clientcmd.NewNonInteractiveClientConfig(*file, name, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
@@ -57,7 +57,7 @@ func LoadContext(kubeconfig, name string) (*rest.Config, error) {
 func loadFile(path string) (*clientcmdapi.Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		// The path is said once, at the front.
+		// The path is in the message already.
 		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 			err = pathErr.Err
 		}
@@ -65,8 +65,8 @@ func loadFile(path string) (*clientcmdapi.Config, error) {
 	}
 	file, err := clientcmd.Load(data)
 	if err != nil {
-		// The parser quotes what it stumbled on, which may be a key.
-		return nil, fmt.Errorf("kubeconfig %s: is not a kubeconfig file", path)
+		// The parser quotes the input, which may be a key.
+		return nil, fmt.Errorf("kubeconfig %s: not a kubeconfig file", path)
 	}
 	for _, c := range file.Clusters {
 		c.LocationOfOrigin = path
@@ -80,13 +80,13 @@ func loadFile(path string) (*clientcmdapi.Config, error) {
 	return file, nil
 }
 
-// withDefaults sets what every connection of an agent has in common. The API server's priority and
-// fairness decides how much an agent may ask; a limit here would only make it late.
+// withDefaults sets what all connections of an agent have in common. The API server limits an agent by
+// API Priority and Fairness; a client-side limit would only add delay.
 func withDefaults(cfg *rest.Config) *rest.Config {
 	cfg.QPS = -1
 	cfg.UserAgent = UserAgent()
 	cfg.WarningHandler = rest.NoWarnings{}
-	cfg.Timeout = 0 // it would end watches; requests have their own
+	cfg.Timeout = 0 // it would end watches; each request has a timeout of its own
 	return cfg
 }
 
@@ -99,31 +99,33 @@ func UserAgent() string {
 	return "roster-agent/" + version
 }
 
-// RouteClientLogs sends what the Kubernetes client libraries log by themselves to log, at level
-// debug: each error that matters is returned to, or reported by, this package's callers, and would
-// be said twice. The libraries have one logger per process, so a program calls this once, first.
+// RouteClientLogs sends the log of the Kubernetes client libraries to log, at level debug: each error
+// that matters is returned to this package's callers, and would be logged twice. The libraries have
+// one logger per process, so a program calls this once, before anything else.
 func RouteClientLogs(log *slog.Logger) {
-	klog.SetSlogLogger(slog.New(demoted{log.Handler()}))
+	klog.SetSlogLogger(slog.New(debugHandler{log.Handler()}))
 }
 
-// demoted makes every record a debug record, and drops those of klog's own finer levels, which reach slog as
-// levels below info: from the eighth on they hold whole requests and responses, and so tokens and Secrets.
-type demoted struct{ slog.Handler }
+// debugHandler logs every record at level debug, and drops those of klog's own verbosity levels, which reach slog as
+// levels below info: from -v=8 on they contain whole requests and responses, and so tokens and Secrets.
+type debugHandler struct{ slog.Handler }
 
-func (d demoted) Enabled(ctx context.Context, l slog.Level) bool {
+func (d debugHandler) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelInfo && d.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
-func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+func (d debugHandler) Handle(ctx context.Context, r slog.Record) error {
 	if !d.Enabled(ctx, r.Level) {
-		return nil // klog does not ask
+		return nil // klog does not call Enabled
 	}
 	r.Level = slog.LevelDebug
 	return d.Handler.Handle(ctx, r)
 }
 
-func (d demoted) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return demoted{d.Handler.WithAttrs(attrs)}
+func (d debugHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return debugHandler{d.Handler.WithAttrs(attrs)}
 }
 
-func (d demoted) WithGroup(name string) slog.Handler { return demoted{d.Handler.WithGroup(name)} }
+func (d debugHandler) WithGroup(name string) slog.Handler {
+	return debugHandler{d.Handler.WithGroup(name)}
+}

@@ -19,33 +19,33 @@ import (
 
 const (
 	crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	// A CRD may be 1 MiB, and its name is all that is asked for.
+	// A CRD may be 1 MiB, and only its name is read.
 	metadataOnly     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	metadataListOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-	// crdRetry is how often the right to watch CRDs is tried for, where it lacks, and how often a kind is
-	// asked for while the watch stands, since a kind may come by other ways.
+	// crdRetry is how often the watch of CRDs is retried where it is forbidden, and how often discovery is
+	// asked for a kind during that watch: an aggregated API has no CRD.
 	crdRetry = 5 * time.Minute
 )
 
-// Namespaced says whether objects of a kind are in namespaces. It asks the API server once for each kind.
+// Namespaced says whether a kind is namespaced. It asks the API server once for each kind.
 func (c *Client) Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	res, err := c.kinds.find(ctx, gvk)
 	return res.namespaced, err
 }
 
-// awaitKind returns when a kind that was not served is, or when that cannot be told. It watches CRDs meanwhile,
-// where it may: then it returns as soon as the kind is there. Else it asks with back-off.
+// awaitKind returns when a kind that was not served is served, or when discovery fails. It watches CRDs meanwhile,
+// where that is allowed, and then returns as soon as the kind is served. Otherwise it asks with back-off.
 func (c *Client) awaitKind(ctx context.Context, gvk schema.GroupVersionKind) {
 	ctx, cancel := context.WithCancel(ctx)
-	changed, ended := make(chan struct{}, 1), make(chan struct{})
-	var stands atomic.Bool
+	changed, done := make(chan struct{}, 1), make(chan struct{})
+	var watching atomic.Bool
 	go func() {
-		defer close(ended)
-		c.watchCRDs(ctx, gvk.Group, changed, &stands)
+		defer close(done)
+		c.watchCRDs(ctx, gvk.Group, changed, &watching)
 	}()
 	defer func() {
 		cancel()
-		<-ended
+		<-done
 	}()
 	for wait := backoffBase; ; {
 		if _, err := c.kinds.find(ctx, gvk); ctx.Err() != nil || !errors.Is(err, ErrKindUnknown) {
@@ -57,14 +57,14 @@ func (c *Client) awaitKind(ctx context.Context, gvk schema.GroupVersionKind) {
 		case <-timer.C:
 		case <-changed:
 			wait = backoffBase / 4
-			pause(ctx, wait) // discovery follows a CRD with a delay, and however often one changes, it is asked in peace
+			pause(ctx, wait) // discovery follows a CRD with a delay; this also bounds the requests when CRDs change often
 		}
 		timer.Stop()
-		most := backoffCapRefused
-		if stands.Load() {
-			most = crdRetry
+		limit := backoffCapRefused
+		if watching.Load() {
+			limit = crdRetry
 		}
-		wait = min(2*wait, most)
+		wait = min(2*wait, limit)
 	}
 }
 
@@ -78,13 +78,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watchCRDs tells when a CRD of the group was made or changed, and when it begins to look, until ctx ends.
-// stands is whether it is looking.
-func (c *Client) watchCRDs(ctx context.Context, group string, changed chan<- struct{}, stands *atomic.Bool) {
+// watchCRDs sends to changed when a CRD of the group was created or changed, and when the watch begins, until ctx ends.
+// watching is true during the watch.
+func (c *Client) watchCRDs(ctx context.Context, group string, changed chan<- struct{}, watching *atomic.Bool) {
 	if !strings.Contains(group, ".") {
 		return // the group of a CRD is a domain
 	}
-	tell := func() {
+	notify := func() {
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -93,32 +93,32 @@ func (c *Client) watchCRDs(ctx context.Context, group string, changed chan<- str
 	for ctx.Err() == nil {
 		w, err := c.openCRDWatch(ctx)
 		if err == nil {
-			stands.Store(true)
-			tell()
+			watching.Store(true)
+			notify()
 			for event := range w.ResultChan() {
 				crd, ok := event.Object.(*unstructured.Unstructured)
 				if ok && (event.Type == watch.Added || event.Type == watch.Modified) && strings.HasSuffix(crd.GetName(), "."+group) {
-					tell()
+					notify()
 				}
 			}
 			w.Stop()
-			stands.Store(false)
+			watching.Store(false)
 		}
-		again := backoffCap
+		retry := backoffCap
 		if err != nil {
-			again = crdRetry
+			retry = crdRetry
 		}
-		pause(ctx, jittered(again))
+		pause(ctx, jittered(retry))
 	}
 }
 
-// openCRDWatch watches CRDs from now on.
+// openCRDWatch opens a watch of the metadata of CRDs, from now on.
 func (c *Client) openCRDWatch(ctx context.Context) (watch.Interface, error) {
 	request := func(accept string) *rest.Request {
 		return c.requests.Get().AbsPath(crdPath).SetHeader("Accept", accept)
 	}
 	var list metav1.PartialObjectMetadataList
-	if err := answer(request(metadataListOnly).Param("limit", "1").Timeout(requestTimeout).Do(ctx), &list); err != nil {
+	if err := decodeResponse(request(metadataListOnly).Param("limit", "1").Timeout(requestTimeout).Do(ctx), &list); err != nil {
 		return nil, classify(err)
 	}
 	w, err := request(metadataOnly).Param("watch", "true").Param("resourceVersion", list.ResourceVersion).Watch(ctx)

@@ -1,25 +1,28 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube is everything that an agent has to do with Kubernetes API servers: with its own,
-// which it writes to, and with those of its peers, which it only reads. It knows nothing of the
-// mesh, the replica or what sync rules mean; the agent joins them.
+// Package kube talks to Kubernetes API servers: to that of the agent's own cluster, which it writes
+// to, and to those of its peers, which it only reads. It knows nothing of the mesh, the replica or
+// what sync rules mean; the agent joins them.
 //
 //   - LoadConfig and NewClient connect to the local API server; ParseKubeconfig and PeerConfig read
-//     what a peer handed over, which is hostile until checked, and VerifyPeer finds out whether the
-//     API server at the other end is that peer's.
-//   - Client.Watch states the objects of one kind to a Sink: a complete list, then every change, and
-//     whether that knowledge is current. It is used for local and remote objects alike.
-//     With Positions it does not take the word of an API server that was restored from a backup.
-//   - Client.Create, Update, Delete and Read are single requests. The decision what to write is
-//     the caller's, taken from what was watched; the preconditions of Update and Delete make a
-//     decision that was taken too late fail as a conflict.
+//     what a peer sent, which is hostile until checked, and VerifyPeer checks that the API server at
+//     the other end is that peer's.
+//   - Client.Watch hands the objects of one kind to a Sink: a complete list, then every change, and
+//     whether they are up to date. It is used for local and remote objects alike. With Positions
+//     (package history) it refuses an API server that was restored from a backup.
+//   - Client.Create, Update, Delete and Read are single requests. The caller decides what to
+//     write from what it watches; with the preconditions of Update and Delete, a decision from
+//     outdated objects fails as a conflict.
 //   - Client.Clusters, Rules, Features and Secrets are the same for the kinds that an agent always
 //     has, as values of Go types; Recorder writes events about them.
-//   - Client.MissingRights names missing rights in words.
-//   - Issuer makes the short-lived kubeconfigs that peers read this cluster with, and FindServer
+//   - Client.MissingRights asks for missing permissions and names them, for a message.
+//   - Issuer makes the short-lived kubeconfigs that peers read this cluster with, and FindServer finds
 //     the address that they use for it.
 //   - DescribeCluster and WatchNodes fill the metadata in a Cluster's status.
+//
+// Two packages below it know no Client: codec encodes and decodes objects, and history notices a
+// restore.
 //
 // # Errors
 //
@@ -30,8 +33,8 @@
 //
 // # Time
 //
-// There is no client-side rate limit. A refused connection is noticed at once; an API server that
-// vanishes silently after at most 40 seconds (transport.go), without any request being sent.
-// Attempts to reach it again come at most 5 seconds apart; attempts at what a person has to
-// mend, such as a missing right, at most 38.
+// There is no client-side rate limit. A refused connection is noticed at once, an API server that
+// stops to answer after at most 40 seconds (transport.go), without any request being sent.
+// Retries are at most 5 seconds apart; where a person has to fix something first, such as a missing
+// permission, at most 38.
 package kube

@@ -19,21 +19,21 @@ var (
 	// ErrUnreachable is returned when no answer came from the API server: the connection was
 	// refused, cut, not trusted, or timed out.
 	ErrUnreachable = errors.New("API server not reachable")
-	// ErrUnauthorized is returned when the API server does not accept the credential.
+	// ErrUnauthorized is returned when the API server does not accept the credential (401).
 	ErrUnauthorized = errors.New("credential not accepted")
-	// ErrForbidden is returned when the API server knows the credential but it lacks a right.
+	// ErrForbidden is returned when the credential is accepted but lacks a permission (403).
 	ErrForbidden = errors.New("not allowed")
 	// ErrKindUnknown is returned when the API server does not serve the kind; usually its CRD is
 	// not installed.
 	ErrKindUnknown = errors.New("kind not served")
-	// ErrRestored is reported to Sink.Health when an API server states less than it did before, as
-	// after a restore from a backup, until that is confirmed.
+	// ErrRestored is reported to Sink.Health when an API server was restored from a backup (package
+	// history), until the owner of its cluster confirms that.
 	ErrRestored = errors.New("API server went back in time, as after a restore from a backup; its cluster has not confirmed that yet")
-	// ErrRelisting is reported to Sink.Health while a watch that ended starts over with a list.
+	// ErrRelisting is reported to Sink.Health when a watch has ended and a new list is read.
 	ErrRelisting = errors.New("watch ended, listing again")
 )
 
-// maxMessage bounds what is repeated of a text that an API server sent.
+// maxMessage bounds a text of an API server in an error, in bytes.
 const maxMessage = 512
 
 // fault is an error with its class, a bounded one-line message, and its cause.
@@ -57,16 +57,16 @@ func (f *fault) Unwrap() []error {
 	return []error{f.class, f.cause}
 }
 
-// classify gives an error of a request its class, so that a caller can tell with errors.Is what
-// went wrong and show it in one line. Errors that have no class are returned with a bounded
-// message; API status errors stay visible to apierrors in every case.
+// classify gives an error of a request its class, so that a caller can find the cause with errors.Is
+// and show it in one line. Errors that have no class get a bounded message; API status errors stay
+// visible to apierrors in every case.
 func classify(err error) error {
 	var known *fault
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if link, ok := errors.AsType[*linkError](err); ok {
-		return &fault{ErrUnreachable, serverOf(err) + link.Error(), err}
+	if connection, ok := errors.AsType[*connectionError](err); ok {
+		return &fault{ErrUnreachable, serverOf(err) + connection.Error(), err}
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -75,7 +75,7 @@ func classify(err error) error {
 		return &fault{ErrUnauthorized, "", err}
 	case apierrors.IsForbidden(err):
 		return &fault{ErrForbidden, messageOf(err), err}
-	case kindGone(err):
+	case isKindNotServed(err):
 		return &fault{ErrKindUnknown, messageOf(err), err}
 	}
 	return &bounded{err}
@@ -87,7 +87,7 @@ type bounded struct{ cause error }
 func (b *bounded) Error() string { return messageOf(b.cause) }
 func (b *bounded) Unwrap() error { return b.cause }
 
-// messageOf is what the API server said, without the words that the way here put around it.
+// messageOf is the message of the API server, without what client-go adds to it.
 func messageOf(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Message != "" {
@@ -96,8 +96,8 @@ func messageOf(err error) string {
 	return oneLine(err.Error())
 }
 
-// serverOf is "https://host:port: " where err says which server was asked; the path and the query
-// of the request say nothing to a user.
+// serverOf is "https://host:port: " where err has the URL of the request; its path and query mean
+// nothing to a user.
 func serverOf(err error) string {
 	var req *url.Error
 	if !errors.As(err, &req) {
@@ -110,9 +110,9 @@ func serverOf(err error) string {
 	return u.Scheme + "://" + u.Host + ": "
 }
 
-// kindGone says whether a 404 means that the path, and not the object, does not exist. An API
+// isKindNotServed says whether a 404 means that the path, and not the object, does not exist. An API
 // server answers such a request in plain text, which client-go marks as an unexpected response.
-func kindGone(err error) bool {
+func isKindNotServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 

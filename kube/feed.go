@@ -16,8 +16,8 @@ import (
 	"github.com/roster-mesh/roster/kube/history"
 )
 
-// liveLongEnough is for how long a watch must have stood for its end to count as a first failure.
-const liveLongEnough = 10 * time.Second
+// minLiveTime is for how long a watch must have stood for its end to count as a first failure.
+const minLiveTime = 10 * time.Second
 
 // feed is the reflector's store. It holds no objects: it remembers the names of those that were
 // handed on, and forwards. Its methods run on the goroutine of Watch, except preview.
@@ -35,13 +35,13 @@ type feed struct {
 	gate   sync.RWMutex
 	closed bool
 
-	// mu guards resource, rescoped, kept, streaming, asked and newest.
+	// mu guards resource, scopeChanged, kept, streaming, asked and newest.
 	mu       sync.Mutex
 	resource resource
-	// rescoped says that an object was in a namespace and should not be, or the other way around: another
+	// scopeChanged says that an object was in a namespace and should not be, or the other way around: another
 	// CRD has taken the place of the one that resource is of. end ends the reading from it.
-	rescoped bool
-	end      func()
+	scopeChanged bool
+	end          func()
 	// kept are the objects that the sink was told of and that, as far as it knows, exist and match.
 	kept map[types.NamespacedName]struct{}
 	// streaming says that the list being read is the beginning of a watch, which then stands.
@@ -80,7 +80,7 @@ func (f *feed) judge(obj *unstructured.Unstructured) (types.NamespacedName, verd
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	f.mu.Lock()
 	namespaced := f.resource.namespaced
-	f.rescoped = f.rescoped || namespaced != (key.Namespace != "")
+	f.scopeChanged = f.scopeChanged || namespaced != (key.Namespace != "")
 	_, known := f.kept[key]
 	f.mu.Unlock()
 	if key.Name == "" || obj.GroupVersionKind() != f.options.GVK || namespaced != (key.Namespace != "") ||
@@ -123,14 +123,14 @@ func (f *feed) close() {
 
 func (f *feed) setResource(res resource) {
 	f.mu.Lock()
-	f.resource, f.rescoped = res, false
+	f.resource, f.scopeChanged = res, false
 	f.mu.Unlock()
 }
 
-func (f *feed) isRescoped() bool {
+func (f *feed) isScopeChanged() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.rescoped
+	return f.scopeChanged
 }
 
 // ask takes in that a list is about to be asked for.
@@ -144,9 +144,9 @@ func (f *feed) ask(streaming bool) {
 // is in it only where it was kept before.
 func (f *feed) Replace(list []any, resourceVersion string) error {
 	f.mu.Lock()
-	before, streaming, asked, newest, rescoped := f.kept, f.streaming, f.asked, f.newest, f.rescoped
+	before, streaming, asked, newest, scopeChanged := f.kept, f.streaming, f.asked, f.newest, f.scopeChanged
 	f.mu.Unlock()
-	if rescoped {
+	if scopeChanged {
 		return ErrKindUnknown
 	}
 	at, ok := f.positions.AcceptList(f.options.GVK, asked, f.options.Namespace, resourceVersion, newest)
@@ -199,7 +199,7 @@ func (f *feed) Update(item any) error {
 	}
 	f.positions.Saw(f.options.GVK, f.incarnation, f.options.Namespace, history.ObjectOf(obj))
 	key, what := f.judge(obj)
-	if f.isRescoped() {
+	if f.isScopeChanged() {
 		f.end()
 		return nil
 	}
@@ -266,7 +266,7 @@ func (f *feed) unhealthy(err error) (afterLong bool) {
 	if errors.Is(err, ErrUnreachable) {
 		f.downAt = time.Now()
 	}
-	afterLong = f.healthy && time.Since(f.liveSince) > liveLongEnough
+	afterLong = f.healthy && time.Since(f.liveSince) > minLiveTime
 	if f.healthy || f.reported != err.Error() {
 		f.healthy, f.reported = false, err.Error()
 		f.sink.Health(err)

@@ -24,10 +24,10 @@ type resource struct {
 	namespaced bool
 }
 
-// kinds is the REST mapping of one API server. It asks for the one group and version that a kind
-// is in, when the kind is first used, and remembers kinds that it found: there is an agent's worth
-// of these per peer, and a full discovery document of each would be most of the agent's memory.
-// Nothing is remembered of a kind that was not found, and nothing is polled.
+// kinds is the REST mapper of one API server. When a kind is first used it asks discovery for the one
+// group and version of that kind, and caches the result. An agent has one per peer; full discovery
+// documents of all of them would be most of its memory. A kind that was not found is not cached, and
+// nothing is polled.
 type kinds struct {
 	client rest.Interface
 
@@ -54,7 +54,7 @@ func (k *kinds) find(ctx context.Context, gvk schema.GroupVersionKind) (resource
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var list metav1.APIResourceList
-	err := answer(k.client.Get().AbsPath(path).Do(ctx), &list)
+	err := decodeResponse(k.client.Get().AbsPath(path).Do(ctx), &list)
 	if apierrors.IsNotFound(err) {
 		return resource{}, &fault{ErrKindUnknown, describeKind(gvk), err}
 	}
@@ -65,7 +65,7 @@ func (k *kinds) find(ctx context.Context, gvk schema.GroupVersionKind) (resource
 		if r.Kind != gvk.Kind || strings.Contains(r.Name, "/") {
 			continue
 		}
-		gvk = ownCopy(gvk)
+		gvk = cloneGVK(gvk)
 		res := resource{gvk.GroupVersion().WithResource(r.Name), r.Namespaced}
 		k.mu.Lock()
 		k.found[gvk] = res
@@ -75,7 +75,7 @@ func (k *kinds) find(ctx context.Context, gvk schema.GroupVersionKind) (resource
 	return resource{}, &fault{ErrKindUnknown, describeKind(gvk), nil}
 }
 
-// forget makes the next find ask again: a request for the resource was answered with 404.
+// forget makes the next find ask discovery again: a request for the resource got a 404.
 func (k *kinds) forget(gvk schema.GroupVersionKind) {
 	k.mu.Lock()
 	delete(k.found, gvk)
@@ -96,6 +96,8 @@ func (c *Client) objects(ctx context.Context, gvk schema.GroupVersionKind, names
 	return c.at(res, namespace), nil
 }
 
+// at returns the client for the objects of a resource, in protobuf where that is possible. Watch and the single requests
+// all use it.
 func (c *Client) at(res resource, namespace string) dynamic.ResourceInterface {
 	client := c.dynamic.Resource(res.GroupVersionResource)
 	switch {
@@ -108,7 +110,8 @@ func (c *Client) at(res resource, namespace string) dynamic.ResourceInterface {
 	return client
 }
 
-// ownCopy does not keep in memory what the names of a kind were read from, which may be an object.
-func ownCopy(gvk schema.GroupVersionKind) schema.GroupVersionKind {
+// cloneGVK copies the strings of a kind. They may be part of a larger one, such as a whole object, which would be kept in
+// memory with them.
+func cloneGVK(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: strings.Clone(gvk.Group), Version: strings.Clone(gvk.Version), Kind: strings.Clone(gvk.Kind)}
 }

@@ -106,13 +106,13 @@ func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 		return nil, err
 	case err != nil && initial:
 		return nil, l.refusedInitial(err)
-	case err != nil && kindGone(err):
+	case err != nil && isKindNotServed(err):
 		return nil, err
 	case err != nil:
 		l.feed.unhealthy(err)
 		return nil, resumable(err)
 	case initial:
-		l.feed.stream = newSieve(w, l.feed)
+		l.feed.stream = filterInitial(w, l.feed)
 		return l.feed.stream, nil
 	}
 	return l.settle(ctx, w), nil
@@ -122,7 +122,7 @@ func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 // thing: list instead, or fail. In the original form it would sleep and try again by itself, with
 // nobody told, and without regard to the context.
 func (l *listWatch) refusedInitial(err error) error {
-	var link *linkError
+	var link *connectionError
 	switch {
 	case errors.As(err, &link):
 		l.down = err
@@ -136,7 +136,7 @@ func (l *listWatch) refusedInitial(err error) error {
 // resumable makes the reflector open the watch again where it was, instead of listing, when it was
 // the connection that failed. "Connection refused" is the one failure that it does that for.
 func resumable(err error) error {
-	if _, ok := errors.AsType[*linkError](err); ok {
+	if _, ok := errors.AsType[*connectionError](err); ok {
 		return errors.Join(err, syscall.ECONNREFUSED)
 	}
 	return err
@@ -159,7 +159,7 @@ func (l *listWatch) settle(ctx context.Context, w watch.Interface) watch.Interfa
 		if ok && first.Type != watch.Error {
 			l.feed.setHealthy()
 		}
-		return newPushback(w, first, ok)
+		return prepend(w, first, ok)
 	}
 }
 
@@ -192,9 +192,9 @@ func (r *relay) send(event watch.Event) bool {
 	}
 }
 
-// newSieve passes on, of the initial events of a stream, only what is wanted, and everything after
+// filterInitial passes on, of the initial events of a stream, only what is wanted, and everything after
 // them, which the feed judges one by one.
-func newSieve(w watch.Interface, f *feed) watch.Interface {
+func filterInitial(w watch.Interface, f *feed) watch.Interface {
 	r := newRelay(w)
 	go func() {
 		defer close(r.out)
@@ -219,8 +219,8 @@ func newSieve(w watch.Interface, f *feed) watch.Interface {
 	return r
 }
 
-// newPushback puts the first event of a watch back; there was none where ok is false.
-func newPushback(w watch.Interface, first watch.Event, ok bool) watch.Interface {
+// prepend puts the first event of a watch back; there was none where ok is false.
+func prepend(w watch.Interface, first watch.Event, ok bool) watch.Interface {
 	r := newRelay(w)
 	go func() {
 		defer close(r.out)

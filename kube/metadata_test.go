@@ -20,9 +20,9 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-type marks = map[string]string
+type stringMap = map[string]string
 
-func node(providerID string, labels, annotations marks, info corev1.NodeSystemInfo) *corev1.Node {
+func node(providerID string, labels, annotations stringMap, info corev1.NodeSystemInfo) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
 		Spec:       corev1.NodeSpec{ProviderID: providerID},
@@ -30,7 +30,7 @@ func node(providerID string, labels, annotations marks, info corev1.NodeSystemIn
 	}
 }
 
-func asSent(t *testing.T, n *corev1.Node) *unstructured.Unstructured {
+func asUnstructured(t *testing.T, n *corev1.Node) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)
 	if err != nil {
@@ -43,8 +43,8 @@ func asSent(t *testing.T, n *corev1.Node) *unstructured.Unstructured {
 
 // The nodes are what the distributions really set, reduced to what tells them apart.
 func TestDescribeClusterTellsDistributions(t *testing.T) {
-	kubeadm := marks{"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"}
-	pool := marks{"nodepool.banzaicloud.io/name": "pool1"}
+	kubeadm := stringMap{"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"}
+	pool := stringMap{"nodepool.banzaicloud.io/name": "pool1"}
 	kubelet := func(v string) corev1.NodeSystemInfo { return corev1.NodeSystemInfo{KubeletVersion: v} }
 	none := corev1.NodeSystemInfo{}
 	for name, test := range map[string]struct {
@@ -52,28 +52,28 @@ func TestDescribeClusterTellsDistributions(t *testing.T) {
 		server string
 		want   string
 	}{
-		"EKS":             {node("aws:///eu-central-1a/i-088b4f07708408cc0", marks{"nodepool.banzaicloud.io/name": "pool1"}, nil, kubelet("v1.17.11-eks-cfdc40")), "", "amazon/EKS"},
-		"EKS, node group": {node("aws:///eu-west-1a/i-1", marks{"eks.amazonaws.com/nodegroup": "ng"}, kubeadm, none), "", "amazon/EKS"},
+		"EKS":             {node("aws:///eu-central-1a/i-088b4f07708408cc0", stringMap{"nodepool.banzaicloud.io/name": "pool1"}, nil, kubelet("v1.17.11-eks-cfdc40")), "", "amazon/EKS"},
+		"EKS, node group": {node("aws:///eu-west-1a/i-1", stringMap{"eks.amazonaws.com/nodegroup": "ng"}, kubeadm, none), "", "amazon/EKS"},
 		"EKS, no nodes":   {nil, "v1.33.1-eks-595af52", "/EKS"},
 		"PKE on amazon":   {node("aws:///eu-west-1a/i-1", pool, kubeadm, none), "", "amazon/PKE"},
 		"PKE on azure":    {node("azure:///subscriptions/x", pool, kubeadm, none), "", "azure/PKE"},
 		"PKE on vsphere":  {node("vsphere://4232e3c7", pool, kubeadm, none), "", "vsphere/PKE"},
-		"GKE":             {node("gce://p/europe-north1-a/n", marks{"cloud.google.com/gke-nodepool": "pool1", "nodepool.banzaicloud.io/name": "pool1"}, nil, none), "", "google/GKE"},
+		"GKE":             {node("gce://p/europe-north1-a/n", stringMap{"cloud.google.com/gke-nodepool": "pool1", "nodepool.banzaicloud.io/name": "pool1"}, nil, none), "", "google/GKE"},
 		"GKE, no nodes":   {nil, "v1.32.4-gke.1415000", "/GKE"},
-		"AKS":             {node("azure:///subscriptions/x", marks{"agentpool": "pool1"}, nil, none), "", "azure/AKS"},
-		"AKS, new label":  {node("azure:///subscriptions/x", marks{"kubernetes.azure.com/cluster": "MC_x"}, nil, none), "", "azure/AKS"},
+		"AKS":             {node("azure:///subscriptions/x", stringMap{"agentpool": "pool1"}, nil, none), "", "azure/AKS"},
+		"AKS, new label":  {node("azure:///subscriptions/x", stringMap{"kubernetes.azure.com/cluster": "MC_x"}, nil, none), "", "azure/AKS"},
 		"KIND":            {node("kind://docker/kind/kind-control-plane", nil, kubeadm, none), "", "kind/KIND"},
-		"IKS":             {node("vsphere://421856ac", marks{"iks.intersight.cisco.com/version": "6062"}, kubeadm, none), "", "cisco/IKS"},
-		"OPENSHIFT":       {node("aws:///us-east-1a/i-0", marks{"node.openshift.io/os_id": "rhcos"}, nil, none), "", "amazon/OPENSHIFT"},
-		"RKE":             {node("", nil, marks{"rke.cattle.io/internal-ip": "1.2.3.4"}, none), "", "/RKE"},
-		"RKE2":            {node("rke2://ip-8-8-24-81", nil, marks{"rke2.io/node-args": "[]"}, kubelet("v1.23.13+rke2r1")), "", "/RKE2"},
-		"RKE2 on amazon":  {node("aws:///us-east-2a/i-0", nil, marks{"rke2.io/node-args": "[]"}, none), "", "amazon/RKE2"},
-		"K3S":             {node("k3s://ip-1.2.3.4", nil, marks{"k3s.io/node-args": "[]"}, kubelet("v1.24.14+k3s1")), "", "/K3S"},
+		"IKS":             {node("vsphere://421856ac", stringMap{"iks.intersight.cisco.com/version": "6062"}, kubeadm, none), "", "cisco/IKS"},
+		"OPENSHIFT":       {node("aws:///us-east-1a/i-0", stringMap{"node.openshift.io/os_id": "rhcos"}, nil, none), "", "amazon/OPENSHIFT"},
+		"RKE":             {node("", nil, stringMap{"rke.cattle.io/internal-ip": "1.2.3.4"}, none), "", "/RKE"},
+		"RKE2":            {node("rke2://ip-8-8-24-81", nil, stringMap{"rke2.io/node-args": "[]"}, kubelet("v1.23.13+rke2r1")), "", "/RKE2"},
+		"RKE2 on amazon":  {node("aws:///us-east-2a/i-0", nil, stringMap{"rke2.io/node-args": "[]"}, none), "", "amazon/RKE2"},
+		"K3S":             {node("k3s://ip-1.2.3.4", nil, stringMap{"k3s.io/node-args": "[]"}, kubelet("v1.24.14+k3s1")), "", "/K3S"},
 		"K3S, version":    {node("", nil, nil, kubelet("v1.24.14+k3s1")), "", "/K3S"},
-		"K3D":             {node("k3s://k3d-dev-server-0", nil, marks{"k3s.io/node-args": "[]"}, kubelet("v1.31.5+k3s1")), "", "/K3D"},
-		"MICROK8S":        {node("", marks{"microk8s.io/cluster": "true"}, nil, none), "", "/MICROK8S"},
+		"K3D":             {node("k3s://k3d-dev-server-0", nil, stringMap{"k3s.io/node-args": "[]"}, kubelet("v1.31.5+k3s1")), "", "/K3D"},
+		"MICROK8S":        {node("", stringMap{"microk8s.io/cluster": "true"}, nil, none), "", "/MICROK8S"},
 		"TALOS":           {node("", nil, nil, corev1.NodeSystemInfo{OSImage: "Talos (v1.11.0)"}), "", "/TALOS"},
-		"TALOS on amazon": {node("aws:///us-east-2a/i-0", nil, marks{"talos.dev/owned-labels": "[]"}, none), "", "amazon/TALOS"},
+		"TALOS on amazon": {node("aws:///us-east-2a/i-0", nil, stringMap{"talos.dev/owned-labels": "[]"}, none), "", "amazon/TALOS"},
 		"KUBEADM":         {node("", nil, kubeadm, none), "", "/KUBEADM"},
 		"vsphere":         {node("vsphere://4232e3c7", nil, nil, none), "", "vsphere/"},
 		"unknown":         {node("other://x", nil, nil, none), "v1.36.3", "/"},
@@ -81,7 +81,7 @@ func TestDescribeClusterTellsDistributions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var nodes []*Node
 			if test.node != nil {
-				nodes = append(nodes, nodeOf(asSent(t, test.node)))
+				nodes = append(nodes, nodeOf(asUnstructured(t, test.node)))
 			}
 			m := DescribeCluster(nodes, test.server)
 			if got := m.Provider + "/" + m.Distribution; got != test.want {
@@ -90,7 +90,7 @@ func TestDescribeClusterTellsDistributions(t *testing.T) {
 			if test.node == nil {
 				return
 			}
-			trimmed := asSent(t, test.node)
+			trimmed := asUnstructured(t, test.node)
 			trimNode(trimmed)
 			if diff := cmp.Diff(m, DescribeCluster([]*Node{nodeOf(trimmed)}, test.server)); diff != "" {
 				t.Errorf("a trimmed node says something else (-whole +trimmed):\n%s", diff)
@@ -111,7 +111,7 @@ func TestTrimNodeKeepsAddresses(t *testing.T) {
 		{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
 	}
 	want := &Node{Name: "n", Ready: true, ExternalIPs: []string{"203.0.113.1"}, InternalIPs: []string{"10.0.0.1", "fd00::1"}}
-	obj := asSent(t, n)
+	obj := asUnstructured(t, n)
 	for range 2 {
 		if diff := cmp.Diff(want, nodeOf(obj)); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
@@ -123,7 +123,7 @@ func TestTrimNodeKeepsAddresses(t *testing.T) {
 func TestDescribeClusterReadsAllNodes(t *testing.T) {
 	in := func(region, zone, kubelet, providerID string) *Node {
 		return &Node{
-			ProviderID: providerID, Labels: marks{labelRegion: region, labelZone: zone},
+			ProviderID: providerID, Labels: stringMap{labelRegion: region, labelZone: zone},
 			KubeletVersion: kubelet, KubeProxyVersion: kubelet,
 		}
 	}
@@ -155,12 +155,12 @@ func TestDescribeClusterReadsAllNodes(t *testing.T) {
 // apiNode is a node as an API server sends it, with the bulk that an agent does not keep.
 func apiNode(t *testing.T, name, version, heartbeat string) *unstructured.Unstructured {
 	t.Helper()
-	n := node("kind://"+name, marks{"kubernetes.io/hostname": name, labelZone: "z"}, marks{"k3s.io/node-args": heartbeat},
+	n := node("kind://"+name, stringMap{"kubernetes.io/hostname": name, labelZone: "z"}, stringMap{"k3s.io/node-args": heartbeat},
 		corev1.NodeSystemInfo{KubeletVersion: version})
 	n.Name = name
 	n.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Message: heartbeat}}
-	return asSent(t, n)
+	return asUnstructured(t, n)
 }
 
 func TestWatchNodesIgnoresHeartbeats(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 func WatchNodes(ctx context.Context, c *Client, changed func([]*Node)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sink := &nodeSink{changed: changed, giveUp: cancel}
+	sink := &nodeSink{changed: changed, stop: cancel}
 	err := c.Watch(ctx, WatchOptions{
 		GVK:  schema.GroupVersionKind{Version: "v1", Kind: "Node"},
 		trim: trimNode,
@@ -37,7 +37,7 @@ func WatchNodes(ctx context.Context, c *Client, changed func([]*Node)) error {
 // nodeSink holds the trimmed nodes.
 type nodeSink struct {
 	changed func([]*Node)
-	giveUp  context.CancelCauseFunc
+	stop    context.CancelCauseFunc
 	nodes   map[string]*Node
 	err     error
 }
@@ -71,7 +71,7 @@ func (s *nodeSink) Delete(_, name string, _ *unstructured.Unstructured) {
 func (s *nodeSink) Health(err error) {
 	if errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnauthorized) {
 		s.err = err
-		s.giveUp(err)
+		s.stop(err)
 	}
 }
 

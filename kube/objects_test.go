@@ -55,7 +55,7 @@ func TestObjectsAreOneRequestEach(t *testing.T) {
 		if _, err := secrets.Read(ctx, "s"); !apierrors.IsNotFound(err) {
 			t.Errorf("read of what is gone: %v", err)
 		}
-		if diff := cmp.Diff([]string{"create", "update", "update", "get", "list", "delete", "get"}, a.seen()); diff != "" {
+		if diff := cmp.Diff([]string{"create", "update", "update", "get", "list", "delete", "get"}, a.takeRequests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})

@@ -123,7 +123,7 @@ func (c *Client) address(ctx context.Context, flag string) (string, error) {
 		return c.Config.Host, nil
 	}
 	var slices endpointSlices
-	err := answer(c.requests.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces", metav1.NamespaceDefault, "endpointslices").
+	err := decodeResponse(c.requests.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces", metav1.NamespaceDefault, "endpointslices").
 		Param("labelSelector", "kubernetes.io/service-name=kubernetes").Do(ctx), &slices)
 	switch {
 	case err == nil:
@@ -134,7 +134,7 @@ func (c *Client) address(ctx context.Context, flag string) (string, error) {
 		return "", classify(err)
 	}
 	var versions metav1.APIVersions
-	if err := answer(c.requests.Get().AbsPath("/api").Do(ctx), &versions); err != nil {
+	if err := decodeResponse(c.requests.Get().AbsPath("/api").Do(ctx), &versions); err != nil {
 		return "", classify(err)
 	}
 	for _, a := range versions.ServerAddressByClientCIDRs {
@@ -185,7 +185,7 @@ func (c *Client) caBundle(ctx context.Context) ([]byte, error) {
 		var cm struct {
 			Data map[string]string `json:"data"`
 		}
-		err := answer(c.requests.Get().AbsPath("/api/v1/namespaces", metav1.NamespaceDefault, "configmaps/kube-root-ca.crt").Do(ctx), &cm)
+		err := decodeResponse(c.requests.Get().AbsPath("/api/v1/namespaces", metav1.NamespaceDefault, "configmaps/kube-root-ca.crt").Do(ctx), &cm)
 		if err != nil {
 			return nil, fmt.Errorf("CA of the local API server: ConfigMap default/kube-root-ca.crt: %w", classify(err))
 		}

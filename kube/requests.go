@@ -17,13 +17,13 @@ import (
 // fieldManager is the name under which an agent's writes appear in managedFields.
 const fieldManager = "roster"
 
-// ErrNoPrecondition is returned when an object to be updated or deleted does not say, by uid and
-// resourceVersion, which state of which object is meant.
+// ErrNoPrecondition is returned when an object to be updated or deleted has no uid or no
+// resourceVersion: these are the preconditions of the request.
 var ErrNoPrecondition = errors.New("object without uid and resourceVersion")
 
 // Create creates obj and returns it as stored. Like every method of this file it sends one
-// request, and the first use of a kind one more to find out where it is served. API errors stay
-// visible to apierrors; ErrKindUnknown, ErrForbidden, ErrUnauthorized and ErrUnreachable to errors.
+// request, and with the first use of a kind one more, for discovery. API errors stay visible to
+// apierrors; ErrKindUnknown, ErrForbidden, ErrUnauthorized and ErrUnreachable to errors.Is.
 func (c *Client) Create(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -35,8 +35,8 @@ func (c *Client) Create(ctx context.Context, obj *unstructured.Unstructured) (*u
 	return out, c.outcome(err, obj.GroupVersionKind())
 }
 
-// Update replaces the object that has obj's uid and resourceVersion. When it has changed meanwhile
-// or is another object of that name, the error is a conflict.
+// Update replaces the object that has obj's uid and resourceVersion. When that was changed meanwhile, or
+// is another object of the same name, the error is a conflict.
 func (c *Client) Update(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if err := checkPrecondition(obj); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *Client) Update(ctx context.Context, obj *unstructured.Unstructured) (*u
 }
 
 // UpdateStatus replaces the status, and nothing else, of the object that has obj's uid and resourceVersion. For a
-// kind whose status is no subresource it is Update, which takes one request more to find out.
+// kind without the status subresource it calls Update, after one request more.
 func (c *Client) UpdateStatus(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if err := checkPrecondition(obj); err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func (c *Client) UpdateStatus(ctx context.Context, obj *unstructured.Unstructure
 		return nil, err
 	}
 	out, err := objects.UpdateStatus(ctx, obj, metav1.UpdateOptions{FieldManager: fieldManager})
-	if apierrors.IsNotFound(err) { // it may also be the object that is gone: then Update says so
+	if apierrors.IsNotFound(err) { // no status subresource, or no object: then Update returns that
 		return c.Update(ctx, obj)
 	}
 	return out, c.outcome(err, obj.GroupVersionKind())
 }
 
-// Delete deletes the object that has obj's uid and resourceVersion; else the error is a conflict.
+// Delete deletes the object that has obj's uid and resourceVersion; otherwise the error is a conflict.
 func (c *Client) Delete(ctx context.Context, obj *unstructured.Unstructured) error {
 	if err := checkPrecondition(obj); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (c *Client) Delete(ctx context.Context, obj *unstructured.Unstructured) err
 	return c.outcome(err, obj.GroupVersionKind())
 }
 
-// Read reads one object as it is now, past every cache.
+// Read reads one object as it is now, not from a cache.
 func (c *Client) Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -102,12 +102,12 @@ func (c *Client) Read(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	return out, c.outcome(err, gvk)
 }
 
-// outcome classifies the error of a request, and forgets where a kind was when it is gone.
+// outcome classifies the error of a request, and forgets the resource of a kind that is not served any more.
 func (c *Client) outcome(err error, gvk schema.GroupVersionKind) error {
 	if err == nil {
 		return nil
 	}
-	if kindGone(err) {
+	if isKindNotServed(err) {
 		c.kinds.forget(gvk)
 		return &fault{ErrKindUnknown, describeKind(gvk), err}
 	}

@@ -59,7 +59,7 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, j, p := newAPI(t), &journal{}, history.NewPositions()
+				a, j, p := newAPI(t), &sinkRecorder{}, history.NewPositions()
 				p.Confirm("an earlier one")
 				options := threeSecrets(a)
 				stop := a.watchFrom(t, p, options, j)
@@ -68,7 +68,7 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 				stop()
 				restore(a)
 				for _, confirmed := range []string{"", "an earlier one"} { // a start each
-					p, j = nextStart(t, p), &journal{}
+					p, j = nextStart(t, p), &sinkRecorder{}
 					p.Confirm(confirmed)
 					stop = a.watchFrom(t, p, options, j)
 					j.wantRestored(t)
@@ -76,14 +76,14 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 					a.set(func() { a.oldest = max(a.oldest, 1000) }) // what told of it is compacted
 				}
 				p.Confirm("new")
-				p, j = nextStart(t, p), &journal{} // before the new history was read
+				p, j = nextStart(t, p), &sinkRecorder{} // before the new history was read
 				p.Confirm("new")
 				stop = a.watchFrom(t, p, options, j)
 				if j.settle(); j.lastError() != nil {
 					t.Errorf("confirmed: %v", j.lastError())
 				}
 				stop()
-				p, j = nextStart(t, p), &journal{}
+				p, j = nextStart(t, p), &sinkRecorder{}
 				p.Confirm("new")
 				stop = a.watchFrom(t, p, options, j)
 				defer stop()
@@ -110,7 +110,7 @@ func seenLater(t *testing.T, note []byte, ahead time.Duration) []byte {
 // A server that was not restored is not taken for restored by the next start, also where the clock went back.
 func TestAnOrdinaryServerIsRecalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, j, p := newAPI(t), &journal{}, history.NewPositions()
+		a, j, p := newAPI(t), &sinkRecorder{}, history.NewPositions()
 		options := threeSecrets(a)
 		stop := a.watchFrom(t, p, options, j)
 		a.put(secret("two", "yes"))
@@ -122,7 +122,7 @@ func TestAnOrdinaryServerIsRecalled(t *testing.T) {
 		}
 		for _, compacted := range []int{0, 150} {
 			a.set(func() { a.oldest = compacted })
-			j = &journal{}
+			j = &sinkRecorder{}
 			stop := a.watchFrom(t, recalled(t, note), options, j)
 			if j.settle(); j.lastError() != nil {
 				t.Errorf("compacted at %d: %v", compacted, j.lastError())
@@ -134,7 +134,7 @@ func TestAnOrdinaryServerIsRecalled(t *testing.T) {
 
 // There is news when objects have changed, and none when the server was merely written to.
 func TestNewsOfAWatch(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, _ *sinkRecorder, p *history.Positions) {
 		step := func(what string, want bool, do func()) {
 			t.Helper()
 			do()
@@ -165,7 +165,7 @@ func TestNewsOfAWatch(t *testing.T) {
 // A deletion that was undone is noticed by the next start of the program, too.
 func TestAnUndoneDeletionIsRecalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, j, kind := newAPI(t), &journal{}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+		a, j, kind := newAPI(t), &sinkRecorder{}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}
 		node := func(name string) *unstructured.Unstructured {
 			u := &unstructured.Unstructured{}
 			u.SetGroupVersionKind(kind)
@@ -184,7 +184,7 @@ func TestAnUndoneDeletionIsRecalled(t *testing.T) {
 		a.restore(102, slices.Collect(maps.Values(there))...)
 		a.put(node("later"))
 		a.put(node("later"))
-		p, j = recalled(t, note), &journal{}
+		p, j = recalled(t, note), &sinkRecorder{}
 		stop = a.watchFrom(t, p, WatchOptions{GVK: kind}, j)
 		defer stop()
 		j.wantRestored(t)

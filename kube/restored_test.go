@@ -19,11 +19,11 @@ import (
 	"github.com/roster-mesh/roster/kube/history"
 )
 
-// remembering runs f in virtual time with a Watch of a client that has positions.
-func remembering(t *testing.T, prepare func(*api) WatchOptions, f func(*testing.T, *api, *journal, *history.Positions)) {
+// watchingWithPositions runs f in virtual time with a Watch of a client that has positions.
+func watchingWithPositions(t *testing.T, prepare func(*api) WatchOptions, f func(*testing.T, *api, *sinkRecorder, *history.Positions)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a, j, p := newAPI(t), &journal{}, history.NewPositions()
+		a, j, p := newAPI(t), &sinkRecorder{}, history.NewPositions()
 		p.Confirm("an earlier one")
 		options := prepare(a)
 		stop := a.watchFrom(t, p, options, j)
@@ -33,7 +33,7 @@ func remembering(t *testing.T, prepare func(*api) WatchOptions, f func(*testing.
 }
 
 // watchFrom starts a Watch of a new client.
-func (a *api) watchFrom(t *testing.T, p *history.Positions, options WatchOptions, j *journal) (stop func()) {
+func (a *api) watchFrom(t *testing.T, p *history.Positions, options WatchOptions, j *sinkRecorder) (stop func()) {
 	t.Helper()
 	c := a.client(t)
 	c.Positions = p
@@ -52,7 +52,7 @@ func (a *api) watchFrom(t *testing.T, p *history.Positions, options WatchOptions
 
 // settle waits out an outage and takes what the sink was told since, without what was said of the
 // outage itself.
-func (j *journal) settle() []string {
+func (j *sinkRecorder) settle() []string {
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
 	var out []string
@@ -69,7 +69,7 @@ const restoredLine = "health API server went back in time, as after a restore fr
 func TestARestoredServerIsNotTakenAtItsWord(t *testing.T) {
 	for name, noWatchList := range map[string]bool{"streamed": false, "in pages": true} {
 		t.Run(name, func(t *testing.T) {
-			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *history.Positions) {
+			watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, p *history.Positions) {
 				a.put(secret("two", "yes"))
 				time.Sleep(time.Second)
 				j.take()
@@ -82,14 +82,14 @@ func TestARestoredServerIsNotTakenAtItsWord(t *testing.T) {
 					t.Errorf("error %v is not ErrRestored", j.lastError())
 				}
 				// Nor later, when the server has gone on to where it was, nor by what does not confirm.
-				a.seen()
+				a.takeRequests()
 				for range 10 {
 					a.put(secret("later", "yes"))
 				}
 				p.Confirm("")
 				p.Confirm("an earlier one")
 				time.Sleep(time.Hour)
-				if lines, requests := j.settle(), a.seen(); len(lines) > 0 || len(requests) > 0 {
+				if lines, requests := j.settle(), a.takeRequests(); len(lines) > 0 || len(requests) > 0 {
 					t.Errorf("while it waits: told the sink %v, sent %v", lines, requests)
 				}
 				p.Confirm("yes, it was me")
@@ -115,7 +115,7 @@ func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
 	forbidden := map[string]int{"stream": http.StatusForbidden, "list": http.StatusForbidden, "watch": http.StatusForbidden}
 	for name, deny := range map[string]map[string]int{"resumed": nil, "listed again": forbidden} {
 		t.Run(name, func(t *testing.T) {
-			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *history.Positions) {
+			watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, p *history.Positions) {
 				time.Sleep(time.Second)
 				j.take()
 				a.set(func() { a.deny = deny })
@@ -133,7 +133,7 @@ func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
 					t.Fatalf("confirmed (-want +got):\n%s", diff)
 				}
 				// What etcd does not remember proves nothing.
-				a.seen()
+				a.takeRequests()
 				a.set(func() { a.oldest = 1000 })
 				a.net.cutConnections()
 				if lines := j.settle(); j.lastError() != nil {
@@ -148,9 +148,9 @@ func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
 func isStatement(line string) bool { return !strings.HasPrefix(line, "health ") }
 
 func TestPositionsOutliveAClient(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, _ *sinkRecorder, p *history.Positions) {
 		a.restore(50)
-		other := &journal{}
+		other := &sinkRecorder{}
 		stop := a.watchFrom(t, p, WatchOptions{GVK: secretKind}, other)
 		defer stop()
 		if diff := cmp.Diff([]string{restoredLine}, other.settle()); diff != "" {
@@ -165,16 +165,16 @@ func TestPositionsOutliveAClient(t *testing.T) {
 }
 
 func TestAnOrdinaryOutageIsResumed(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		time.Sleep(2 * time.Second)
 		j.take()
-		a.seen()
+		a.takeRequests()
 		a.net.cutConnections()
 		a.remove(secret("one", "yes"))
 		if diff := cmp.Diff([]string{"delete a/one one=yes"}, j.settle()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"list", "watch"}, a.seen()); diff != "" {
+		if diff := cmp.Diff([]string{"list", "watch"}, a.takeRequests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
@@ -182,8 +182,8 @@ func TestAnOrdinaryOutageIsResumed(t *testing.T) {
 
 // A server that is trusted is believed at once; that it went back is told first, and once.
 func TestATrustedServerThatWentBackIsBelievedAndTold(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, _ *history.Positions) {
-		j := &journal{}
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, _ *sinkRecorder, _ *history.Positions) {
+		j := &sinkRecorder{}
 		p := history.TrustingPositions(func(schema.GroupVersionKind) bool { j.add("noticed"); return true })
 		stop := a.watchFrom(t, p, threeSecrets(a), j)
 		defer stop()

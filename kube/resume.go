@@ -40,7 +40,7 @@ func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 	}
 	same, err := l.compareHistory(ctx, at)
 	switch {
-	case err != nil && (ctx.Err() != nil || kindGone(err)):
+	case err != nil && (ctx.Err() != nil || isKindNotServed(err)):
 		return err
 	case err != nil: // it does not answer
 		l.cut = true

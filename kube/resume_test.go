@@ -29,7 +29,7 @@ func (a *api) caughtUp() {
 }
 
 // wantRestored fails when the sink was told anything of the new history.
-func (j *journal) wantRestored(t *testing.T) {
+func (j *sinkRecorder) wantRestored(t *testing.T) {
 	t.Helper()
 	if lines := j.settle(); !errors.Is(j.lastError(), ErrRestored) || slices.ContainsFunc(lines, isStatement) {
 		t.Errorf("after the restore: %v", lines)
@@ -38,11 +38,11 @@ func (j *journal) wantRestored(t *testing.T) {
 
 // A restored server is at another address as a rule, which takes a new client.
 func TestTheHistoryIsComparedByANewClient(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, _ *journal, p *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, _ *sinkRecorder, p *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
 		a.caughtUp()
-		j := &journal{}
+		j := &sinkRecorder{}
 		stop := a.watchFrom(t, p, threeSecrets(a), j)
 		defer stop()
 		j.wantRestored(t)
@@ -51,7 +51,7 @@ func TestTheHistoryIsComparedByANewClient(t *testing.T) {
 
 // etcd can be restored so that its revision goes ahead, and nothing before can be read.
 func TestALeapAheadIsARestore(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, p *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, p *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
 		j.take()
@@ -67,7 +67,7 @@ func TestALeapAheadIsARestore(t *testing.T) {
 
 // The server stops right after a comparison, and comes back restored.
 func TestAComparisonIsForOneList(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
 		j.take()
@@ -90,7 +90,7 @@ func TestAComparisonIsForOneList(t *testing.T) {
 
 // API servers behind one address may lag behind each other for a moment.
 func TestAServerThatLagsIsNotRestored(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		a.put(secret("two", "yes"))
 		a.remove(secret("two", "yes"))
 		time.Sleep(time.Second)
@@ -106,7 +106,7 @@ func TestAServerThatLagsIsNotRestored(t *testing.T) {
 
 // What cannot be asked proves nothing, and holds nothing up.
 func TestAnAPIWithoutFieldSelectorsIsListedAgain(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		time.Sleep(time.Second)
 		j.take()
 		a.set(func() { a.deny = map[string]int{"list": http.StatusBadRequest} })
@@ -123,7 +123,7 @@ func TestAnAPIWithoutFieldSelectorsIsListedAgain(t *testing.T) {
 func TestDeletionsThatWereUndoneAreNoticed(t *testing.T) {
 	for name, deny := range map[string]map[string]int{"resumed": nil, "listed again": {"watch": http.StatusForbidden}} {
 		t.Run(name, func(t *testing.T) {
-			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
+			watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 				there := maps.Clone(a.objects)
 				a.remove(secret("two", "yes"))
 				time.Sleep(time.Second)
@@ -140,7 +140,7 @@ func TestDeletionsThatWereUndoneAreNoticed(t *testing.T) {
 
 // Also when it was a list that lacked what is back.
 func TestWhatAListLackedAndIsBackIsNoticed(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		there := maps.Clone(a.objects)
 		a.set(func() { a.deny = map[string]int{"watch": http.StatusForbidden} })
 		a.net.cutConnections()
@@ -165,8 +165,8 @@ func TestWhatIsNotSelectedIsNotBack(t *testing.T) {
 		o.LabelSelector = "app=yes"
 		return o
 	}
-	remembering(t, prepare, func(t *testing.T, a *api, j *journal, p *history.Positions) {
-		all := &journal{}
+	watchingWithPositions(t, prepare, func(t *testing.T, a *api, j *sinkRecorder, p *history.Positions) {
+		all := &sinkRecorder{}
 		stop := a.watchFrom(t, p, WatchOptions{GVK: secretKind, Namespace: "a"}, all)
 		defer stop()
 		a.net.cutConnections()
@@ -185,7 +185,7 @@ func TestWhatIsNotSelectedIsNotBack(t *testing.T) {
 
 // What was deleted and made again is newer than its deletion.
 func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
-	remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
+	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		a.remove(secret("two", "yes"))
 		time.Sleep(time.Second)
 		a.net.cutConnections()
@@ -200,9 +200,9 @@ func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
 func TestAnAPIThatDoesNotSelectByName(t *testing.T) {
 	for _, how := range []string{"refuses", "ignores"} {
 		t.Run(how, func(t *testing.T) {
-			remembering(t, threeSecrets, func(t *testing.T, a *api, j *journal, _ *history.Positions) {
+			watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 				before := maps.Clone(a.objects)
-				a.set(func() { a.unselective = how })
+				a.set(func() { a.nameSelectors = how })
 				a.put(secret("other", "still not"))
 				a.remove(secret("two", "yes"))
 				for _, change := range []func(){func() {}, func() { a.remove(secret("other", "no")) }, func() { a.put(secret("other", "no")) }} {
@@ -226,7 +226,7 @@ func TestAnAPIThatDoesNotSelectByName(t *testing.T) {
 
 func TestAKindMadeAgainOutsideNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, j := newAPI(t), &journal{}
+		a, j := newAPI(t), &sinkRecorder{}
 		kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 		widget := func(namespace, name string) *unstructured.Unstructured {
 			u := &unstructured.Unstructured{}
@@ -244,7 +244,7 @@ func TestAKindMadeAgainOutsideNamespaces(t *testing.T) {
 		a.set(func() { a.widgets = false })
 		a.net.cutConnections()
 		time.Sleep(time.Minute)
-		a.set(func() { a.widgets, a.flat = true, true })
+		a.set(func() { a.widgets, a.widgetsClusterScoped = true, true })
 		a.put(widget("", "y"))
 		time.Sleep(time.Hour)
 		if lines := j.settle(); j.lastError() != nil || len(lines) == 0 {
@@ -258,7 +258,7 @@ func TestAKindMadeAgainAtOnceWithAnotherScope(t *testing.T) {
 	for _, flat := range []bool{true, false} {
 		t.Run(fmt.Sprint(flat), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, j := newAPI(t), &journal{}
+				a, j := newAPI(t), &sinkRecorder{}
 				kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 				widget := func(name string, flat bool) *unstructured.Unstructured {
 					u := &unstructured.Unstructured{}
@@ -269,14 +269,14 @@ func TestAKindMadeAgainAtOnceWithAnotherScope(t *testing.T) {
 					}
 					return u
 				}
-				a.widgets, a.flat = true, !flat
+				a.widgets, a.widgetsClusterScoped = true, !flat
 				a.put(widget("x", !flat))
 				stop := a.watchFrom(t, history.NewPositions(), WatchOptions{GVK: kind}, j)
 				defer stop()
 				time.Sleep(time.Second)
 				j.take()
 				a.remove(widget("x", !flat))
-				a.set(func() { a.flat = flat })
+				a.set(func() { a.widgetsClusterScoped = flat })
 				a.put(widget("y", flat))
 				lines := j.settle()
 				if j.lastError() != nil || !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "replace") && strings.Contains(l, "y=") }) {

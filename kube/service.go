@@ -57,7 +57,7 @@ type Ingress struct {
 func WatchService(ctx context.Context, c *Client, name types.NamespacedName, changed func(*Service)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sink := &serviceSink{changed: changed, giveUp: cancel}
+	sink := &serviceSink{changed: changed, stop: cancel}
 	err := c.Watch(ctx, WatchOptions{
 		GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Namespace: name.Namespace,
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name).String(),
@@ -70,7 +70,7 @@ func WatchService(ctx context.Context, c *Client, name types.NamespacedName, cha
 
 type serviceSink struct {
 	changed func(*Service)
-	giveUp  context.CancelCauseFunc
+	stop    context.CancelCauseFunc
 	known   bool
 	last    *Service
 	err     error
@@ -97,7 +97,7 @@ func (s *serviceSink) Delete(string, string, *unstructured.Unstructured) { s.tel
 func (s *serviceSink) Health(err error) {
 	if errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnauthorized) {
 		s.err = err
-		s.giveUp(err)
+		s.stop(err)
 	}
 }
 

@@ -85,7 +85,7 @@ func newHTTPClient(cfg *rest.Config) (*http.Client, *http.Transport, error) {
 }
 
 // boundedTransport bounds what a server can send, and returns failures of the connection as
-// linkErrors, which keeps client-go from retrying them silently: its watches would hide a
+// connectionErrors, which keeps client-go from retrying them silently: its watches would hide a
 // connection that fails behind an empty watch for minutes, and its reads would wait ten times.
 type boundedTransport struct{ next http.RoundTripper }
 
@@ -95,7 +95,7 @@ func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		if req.Context().Err() != nil {
 			return nil, err
 		}
-		return nil, &linkError{err}
+		return nil, &connectionError{err}
 	}
 	watch := strings.Contains(req.URL.RawQuery, "watch=true")
 	if after := resp.Header.Get("Retry-After"); after != "" {
@@ -143,18 +143,18 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		if b.left < 0 {
 			return n, io.ErrUnexpectedEOF
 		}
-		return n, &linkError{err}
+		return n, &connectionError{err}
 	}
 	return n, err
 }
 
-// linkError is a failure of the connection. It answers errors.Is for its cause but hides it from
+// connectionError is a failure of the connection. It answers errors.Is for its cause but hides it from
 // errors.As, by which client-go would find out that it could retry.
-type linkError struct{ cause error }
+type connectionError struct{ cause error }
 
-func (e *linkError) Is(target error) bool { return errors.Is(e.cause, target) }
+func (e *connectionError) Is(target error) bool { return errors.Is(e.cause, target) }
 
-func (e *linkError) Error() string {
+func (e *connectionError) Error() string {
 	var (
 		dns       *net.DNSError
 		netErr    net.Error

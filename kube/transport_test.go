@@ -16,7 +16,7 @@ func TestOutOfDateSaysWhatMayBeWrong(t *testing.T) {
 	said := map[string]bool{}
 	for _, from := range []time.Duration{time.Hour, -3 * time.Hour} {
 		c := &x509.Certificate{NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(from + time.Hour)}
-		said[(&linkError{x509.CertificateInvalidError{Cert: c, Reason: x509.Expired}}).Error()] = true
+		said[(&connectionError{x509.CertificateInvalidError{Cert: c, Reason: x509.Expired}}).Error()] = true
 	}
 	if len(said) != 1 {
 		t.Errorf("said %v", said)

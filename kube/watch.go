@@ -143,18 +143,18 @@ func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
 	defer end()
 	f.end = end
 	err = f.reflector.ListAndWatchWithContext(reading)
-	refused, rescoped := f.refused, f.isRescoped()
-	if f.refused = false; (refused || rescoped) && f.stream != nil {
+	refused, scopeChanged := f.refused, f.isScopeChanged()
+	if f.refused = false; (refused || scopeChanged) && f.stream != nil {
 		f.stream.Stop()
 	}
 	switch {
 	case refused:
 		return &fault{class: ErrRestored}
-	case rescoped:
+	case scopeChanged:
 		f.reflector = nil // it is looked for anew, even where it seems to be the same
 		return &fault{ErrKindUnknown, describeKind(o.GVK), nil}
 	}
-	if err != nil && kindGone(err) {
+	if err != nil && isKindNotServed(err) {
 		return &fault{ErrKindUnknown, describeKind(o.GVK), err}
 	}
 	if known, ok := errors.AsType[*fault](err); ok {

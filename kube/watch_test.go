@@ -43,20 +43,20 @@ func secret(name, app string) *unstructured.Unstructured {
 
 func keepApp(obj *unstructured.Unstructured) bool { return obj.GetLabels()["app"] == "yes" }
 
-// journal is a Sink that writes down what it is told, in one line each.
-type journal struct {
+// sinkRecorder is a Sink that writes down what it is told, in one line each.
+type sinkRecorder struct {
 	mu    sync.Mutex
 	lines []string
 	err   error
 }
 
-func (j *journal) add(line string) {
+func (j *sinkRecorder) add(line string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, line)
 }
 
-func (j *journal) Replace(objs []*unstructured.Unstructured, resourceVersion string) {
+func (j *sinkRecorder) Replace(objs []*unstructured.Unstructured, resourceVersion string) {
 	var names []string
 	for _, obj := range objs {
 		names = append(names, describe(obj))
@@ -65,13 +65,13 @@ func (j *journal) Replace(objs []*unstructured.Unstructured, resourceVersion str
 	j.add("replace " + resourceVersion + ": " + strings.Join(names, " "))
 }
 
-func (j *journal) Upsert(obj *unstructured.Unstructured) { j.add("upsert " + describe(obj)) }
+func (j *sinkRecorder) Upsert(obj *unstructured.Unstructured) { j.add("upsert " + describe(obj)) }
 
-func (j *journal) Delete(namespace, name string, last *unstructured.Unstructured) {
+func (j *sinkRecorder) Delete(namespace, name string, last *unstructured.Unstructured) {
 	j.add("delete " + namespace + "/" + name + " " + describe(last))
 }
 
-func (j *journal) Health(err error) {
+func (j *sinkRecorder) Health(err error) {
 	j.mu.Lock()
 	j.err = err
 	j.mu.Unlock()
@@ -86,7 +86,7 @@ func describe(obj *unstructured.Unstructured) string {
 }
 
 // take returns the lines since the last call.
-func (j *journal) take() []string {
+func (j *sinkRecorder) take() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := j.lines
@@ -94,13 +94,13 @@ func (j *journal) take() []string {
 	return out
 }
 
-func (j *journal) lastError() error {
+func (j *sinkRecorder) lastError() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.err
 }
 
-func (j *journal) want(t *testing.T, lines ...string) {
+func (j *sinkRecorder) want(t *testing.T, lines ...string) {
 	t.Helper()
 	if diff := cmp.Diff(lines, j.take()); diff != "" {
 		t.Fatalf("told the sink (-want +got):\n%s", diff)
@@ -108,10 +108,10 @@ func (j *journal) want(t *testing.T, lines ...string) {
 }
 
 // watching runs f in virtual time with a Watch under way.
-func watching(t *testing.T, prepare func(*api) WatchOptions, f func(*api, *journal)) {
+func watching(t *testing.T, prepare func(*api) WatchOptions, f func(*api, *sinkRecorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a, j := newAPI(t), &journal{}
+		a, j := newAPI(t), &sinkRecorder{}
 		options := prepare(a)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -140,9 +140,9 @@ func threeSecrets(a *api) WatchOptions {
 }
 
 func TestWatchStatesTheListAndEveryChange(t *testing.T) {
-	watching(t, threeSecrets, func(a *api, j *journal) {
+	watching(t, threeSecrets, func(a *api, j *sinkRecorder) {
 		j.want(t, "replace 103: one=yes two=yes", "health <nil>")
-		if diff := cmp.Diff([]string{"/api/v1", "stream"}, a.seen()); diff != "" {
+		if diff := cmp.Diff([]string{"/api/v1", "stream"}, a.takeRequests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		a.put(secret("three", "yes"))
@@ -157,7 +157,7 @@ func TestWatchStatesTheListAndEveryChange(t *testing.T) {
 		a.put(secret("one", "yes"))
 		synctest.Wait()
 		j.want(t, "upsert one=yes")
-		if got := a.seen(); len(got) > 0 {
+		if got := a.takeRequests(); len(got) > 0 {
 			t.Errorf("requests while watching: %v", got)
 		}
 	})
@@ -170,11 +170,11 @@ func TestWatchListsInPagesWhereStreamsAreRefused(t *testing.T) {
 			a.put(secret(fmt.Sprintf("s%03d", i), map[bool]string{true: "yes"}[i%100 == 0]))
 		}
 		return WatchOptions{GVK: secretKind, Keep: keepApp}
-	}, func(a *api, j *journal) {
+	}, func(a *api, j *sinkRecorder) {
 		time.Sleep(resumeGrace)
 		synctest.Wait()
 		j.want(t, "replace 401: s000=yes s100=yes s200=yes s300=yes", "health <nil>")
-		if diff := cmp.Diff([]string{"/api/v1", "stream", "list", "list", "list", "watch"}, a.seen()); diff != "" {
+		if diff := cmp.Diff([]string{"/api/v1", "stream", "list", "list", "list", "watch"}, a.takeRequests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		a.put(secret("s001", "yes"))
@@ -184,10 +184,10 @@ func TestWatchListsInPagesWhereStreamsAreRefused(t *testing.T) {
 }
 
 func TestWatchResumesWhenTheConnectionIsCut(t *testing.T) {
-	watching(t, threeSecrets, func(a *api, j *journal) {
+	watching(t, threeSecrets, func(a *api, j *sinkRecorder) {
 		time.Sleep(2 * time.Second) // the reflector lists again when a watch ends at once
 		j.take()
-		a.seen()
+		a.takeRequests()
 		a.net.setRefuse(true)
 		synctest.Wait()
 		j.want(t, "health API server not reachable: https://127.0.0.1:6443: connection refused")
@@ -202,7 +202,7 @@ func TestWatchResumesWhenTheConnectionIsCut(t *testing.T) {
 		synctest.Wait()
 		// The deletion is seen live, not concluded from absence.
 		j.want(t, "health <nil>", "delete a/one one=yes", "upsert three=yes")
-		if diff := cmp.Diff([]string{"list", "watch"}, a.seen()); diff != "" {
+		if diff := cmp.Diff([]string{"list", "watch"}, a.takeRequests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
@@ -212,12 +212,12 @@ func TestWatchEndsWhileNothingAnswers(t *testing.T) {
 	watching(t, func(a *api) WatchOptions {
 		a.net.setRefuse(true)
 		return threeSecrets(a)
-	}, func(_ *api, j *journal) {
+	}, func(_ *api, j *sinkRecorder) {
 		j.want(t, "health API server not reachable: https://127.0.0.1:6443: connection refused")
 		time.Sleep(time.Minute)
 		j.want(t)
 	})
-	watching(t, threeSecrets, func(a *api, _ *journal) {
+	watching(t, threeSecrets, func(a *api, _ *sinkRecorder) {
 		time.Sleep(2 * time.Second)
 		a.net.setRefuse(true)
 		time.Sleep(time.Minute)
@@ -225,15 +225,15 @@ func TestWatchEndsWhileNothingAnswers(t *testing.T) {
 	watching(t, func(a *api) WatchOptions {
 		a.deny = map[string]int{"stream": http.StatusTooManyRequests}
 		return threeSecrets(a)
-	}, func(*api, *journal) { time.Sleep(time.Minute) })
+	}, func(*api, *sinkRecorder) { time.Sleep(time.Minute) })
 	watching(t, func(a *api) WatchOptions {
 		a.net.setSilent(true)
 		return threeSecrets(a)
-	}, func(*api, *journal) {})
+	}, func(*api, *sinkRecorder) {})
 }
 
 func TestWatchNoticesASilentPeer(t *testing.T) {
-	watching(t, threeSecrets, func(a *api, j *journal) {
+	watching(t, threeSecrets, func(a *api, j *sinkRecorder) {
 		time.Sleep(time.Hour) // pings keep the connection
 		synctest.Wait()
 		j.want(t, "replace 103: one=yes two=yes", "health <nil>")
@@ -255,7 +255,7 @@ func TestWatchNoticesASilentPeer(t *testing.T) {
 }
 
 func TestWatchListsAgainAfterExpiry(t *testing.T) {
-	watching(t, threeSecrets, func(a *api, j *journal) {
+	watching(t, threeSecrets, func(a *api, j *sinkRecorder) {
 		time.Sleep(2 * time.Second)
 		j.take()
 		a.net.setRefuse(true)
@@ -282,13 +282,13 @@ func TestWatchSaysWhatIsRefusedAndBacksOff(t *testing.T) {
 			watching(t, func(a *api) WatchOptions {
 				a.deny = map[string]int{"stream": code, "list": code}
 				return threeSecrets(a)
-			}, func(a *api, j *journal) {
+			}, func(a *api, j *sinkRecorder) {
 				if lines := j.take(); len(lines) != 1 || !errors.Is(j.lastError(), class) {
 					t.Fatalf("told the sink %v, want one %v", lines, class)
 				}
 				time.Sleep(10 * time.Minute)
 				j.want(t) // the same error is not repeated
-				if n := len(a.seen()); n > 80 {
+				if n := len(a.takeRequests()); n > 80 {
 					t.Errorf("%d requests in 10 minutes", n)
 				}
 				a.set(func() { a.deny = nil })
@@ -304,7 +304,7 @@ func TestWatchIsNotLiveWhenOnlyTheListIsAllowed(t *testing.T) {
 	watching(t, func(a *api) WatchOptions {
 		a.deny = map[string]int{"stream": http.StatusForbidden, "watch": http.StatusForbidden}
 		return threeSecrets(a)
-	}, func(a *api, j *journal) {
+	}, func(a *api, j *sinkRecorder) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		for _, line := range j.take() {
@@ -312,7 +312,7 @@ func TestWatchIsNotLiveWhenOnlyTheListIsAllowed(t *testing.T) {
 				t.Fatal("the watch was called live")
 			}
 		}
-		if n := len(a.seen()); n > 130 {
+		if n := len(a.takeRequests()); n > 130 {
 			t.Errorf("%d requests in 10 minutes", n)
 		}
 	})
@@ -322,7 +322,7 @@ func TestWatchIsToldOfThrottlingAtOnce(t *testing.T) {
 	watching(t, func(a *api) WatchOptions {
 		a.deny = map[string]int{"stream": http.StatusServiceUnavailable, "list": http.StatusServiceUnavailable}
 		return threeSecrets(a)
-	}, func(_ *api, j *journal) {
+	}, func(_ *api, j *sinkRecorder) {
 		// Retry-After says an hour.
 		time.Sleep(11 * maxRetryAfter * time.Second)
 		synctest.Wait()
@@ -334,13 +334,13 @@ func TestWatchIsToldOfThrottlingAtOnce(t *testing.T) {
 
 func TestWatchFindsAKindThatComesAndGoes(t *testing.T) {
 	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
-	watching(t, func(*api) WatchOptions { return WatchOptions{GVK: widget} }, func(a *api, j *journal) {
+	watching(t, func(*api) WatchOptions { return WatchOptions{GVK: widget} }, func(a *api, j *sinkRecorder) {
 		j.want(t, "health kind not served: Widget in example.com/v1")
 		if !errors.Is(j.lastError(), ErrKindUnknown) {
 			t.Errorf("error %v is not ErrKindUnknown", j.lastError())
 		}
 		time.Sleep(time.Hour)
-		if n := len(a.seen()); n > 140 {
+		if n := len(a.takeRequests()); n > 140 {
 			t.Errorf("%d requests in an hour for a kind that is not served", n)
 		}
 		a.set(func() { a.widgets = true })
@@ -367,9 +367,9 @@ func TestWatchFindsAKindAsItsDefinitionArrives(t *testing.T) {
 	watching(t, func(a *api) WatchOptions {
 		a.definitions = true
 		return WatchOptions{GVK: widget}
-	}, func(a *api, j *journal) {
+	}, func(a *api, j *sinkRecorder) {
 		time.Sleep(time.Hour)
-		if n := len(a.seen()); n > 40 {
+		if n := len(a.takeRequests()); n > 40 {
 			t.Errorf("%d requests in an hour for a kind that is not served, while its definition is watched for", n)
 		}
 		definition := func(name string) {
@@ -380,15 +380,15 @@ func TestWatchFindsAKindAsItsDefinitionArrives(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 		}
-		a.seen()
+		a.takeRequests()
 		definition("others.another-example.com")
-		if n := len(a.seen()); n > 0 {
+		if n := len(a.takeRequests()); n > 0 {
 			t.Errorf("%d requests about another group", n)
 		}
 		for range 1000 {
 			definition("gadgets.example.com")
 		}
-		if n := len(a.seen()); n > 25 {
+		if n := len(a.takeRequests()); n > 25 {
 			t.Errorf("%d requests about a definition that changed a thousand times in a second", n)
 		}
 		time.Sleep(time.Minute)
@@ -406,7 +406,7 @@ func TestWatchDropsWhatTheServerShouldNotHaveSent(t *testing.T) {
 		elsewhere.SetNamespace("ab") // the fake's namespaces are prefixes
 		a.put(elsewhere)
 		return threeSecrets(a)
-	}, func(a *api, j *journal) {
+	}, func(a *api, j *sinkRecorder) {
 		elsewhere := secret("elsewhere2", "yes")
 		elsewhere.SetNamespace("ab")
 		a.put(elsewhere)
@@ -417,7 +417,7 @@ func TestWatchDropsWhatTheServerShouldNotHaveSent(t *testing.T) {
 
 func TestWatchRefusesAnIncompleteKind(t *testing.T) {
 	c := &Client{}
-	if err := c.Watch(t.Context(), WatchOptions{GVK: schema.GroupVersionKind{Kind: "Secret"}}, &journal{}); err == nil {
+	if err := c.Watch(t.Context(), WatchOptions{GVK: schema.GroupVersionKind{Kind: "Secret"}}, &sinkRecorder{}); err == nil {
 		t.Fatal("a kind without a version was accepted")
 	}
 }
