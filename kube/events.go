@@ -30,20 +30,20 @@ const (
 const (
 	// eventQueue is how many events may wait to be written; more are dropped.
 	eventQueue = 256
-	// An event that repeats within eventRepeats is counted in the one that is there.
+	// An event that repeats within eventRepeats increases the count of the existing one.
 	eventRepeats = 10 * time.Minute
 	// eventBurst and eventEvery bound the events about one object.
 	eventBurst = 25
 	eventEvery = 5 * time.Minute
-	// eventTries and eventPause are for an API server that does not answer.
+	// eventTries and eventPause are for retries when the API server cannot be reached.
 	eventTries = 12
 	eventPause = 10 * time.Second
-	// maxRemembered bounds what is remembered about events; when it is reached, all is forgotten.
+	// maxRemembered bounds the maps of a Recorder; when it is reached, the map is cleared.
 	maxRemembered = 1024
 )
 
-// Recorder writes events about objects of its cluster. It has a part of what client-go's recorder
-// does, which brings most of Kubernetes' API machinery into the program.
+// Recorder writes events about objects of its cluster. It does a part of what client-go's recorder does:
+// that one links most of Kubernetes' API machinery into the program.
 type Recorder struct {
 	client    *Client
 	component string
@@ -51,12 +51,12 @@ type Recorder struct {
 	date      func() time.Time
 	queue     chan event
 
-	// Run alone uses these.
+	// used by Run only
 	written map[repeat]event
 	limits  map[types.UID]*rate.Limiter
 }
 
-// event is a part of an Event of Kubernetes, which is written as JSON as it stands here.
+// event has the fields of an Event of Kubernetes that are written.
 type event struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -70,7 +70,7 @@ type event struct {
 	Last       metav1.Time       `json:"lastTimestamp"`
 	Count      int               `json:"count"`
 
-	at time.Time // when it happened, by the clock of this machine, for what has passed since
+	at time.Time // when it happened, by the clock of this machine, to measure how long ago that was
 }
 
 type reference struct {
@@ -82,14 +82,14 @@ type reference struct {
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 }
 
-// repeat is what two events have in common that are counted as one.
+// repeat is what events have in common that are counted as one.
 type repeat struct {
 	uid                   types.UID
 	kind, reason, message string
 }
 
-// NewRecorder makes a recorder whose events name component as their source and are dated by date, for which the API
-// server's clock is best: what others write there is dated by it, too. It writes while Run runs.
+// NewRecorder makes a recorder whose events have component as their source, and their time from date: best is the clock of
+// the API server, which others' events have. It writes while Run runs.
 func NewRecorder(c *Client, component string, log *slog.Logger, date func() time.Time) *Recorder {
 	return &Recorder{
 		client: c, component: component, log: log, date: date, queue: make(chan event, eventQueue),
@@ -97,8 +97,8 @@ func NewRecorder(c *Client, component string, log *slog.Logger, date func() time
 	}
 }
 
-// Event records that something happened to an object of a kind. It never blocks; any goroutine may
-// call it.
+// Event records that something happened to an object of a kind. It never blocks, and is safe for
+// concurrent use.
 func (r *Recorder) Event(kind schema.GroupVersionKind, obj metav1.Object, eventType, reason, message string) {
 	now, at := metav1.NewTime(r.date()), time.Now()
 	namespace := obj.GetNamespace()
@@ -116,18 +116,18 @@ func (r *Recorder) Event(kind schema.GroupVersionKind, obj metav1.Object, eventT
 	e.About.UID, e.About.ResourceVersion = obj.GetUID(), obj.GetResourceVersion()
 	select {
 	case r.queue <- e:
-	default: // the API server is slower than what happens, and events are not worth waiting for
+	default: // the queue is full: drop the event
 	}
 }
 
-// eventName is a name that no other event of the object has, cut where it would be longer than names may be.
+// eventName is a unique name for an event about an object, cut where it would be longer than names may be.
 func eventName(object string, now time.Time) string {
 	suffix := "." + strconv.FormatInt(now.UnixNano(), 16)
 	room := validation.DNS1123SubdomainMaxLength - len(suffix)
 	return strings.TrimRight(object[:min(len(object), room)], "-.") + suffix
 }
 
-// Run writes what is recorded, until ctx ends.
+// Run writes the recorded events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error {
 	for {
 		select {
@@ -135,7 +135,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case e := <-r.queue:
 			if err := r.write(ctx, e); err != nil && ctx.Err() == nil {
-				r.log.Debug("an event could not be written", "object", e.About.Name, "reason", e.Reason, "error", err)
+				r.log.Debug("event not written", "object", e.About.Name, "reason", e.Reason, "error", err)
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func (r *Recorder) write(ctx context.Context, e event) error {
 	})
 }
 
-// recount brings the count of an event that is there up to date.
+// recount updates the count of an existing event.
 func (r *Recorder) recount(ctx context.Context, e event) error {
 	patch, err := json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.Last})
 	if err != nil {
@@ -175,7 +175,7 @@ func (r *Recorder) recount(ctx context.Context, e event) error {
 		AbsPath("/api/v1/namespaces", e.Metadata["namespace"], "events", e.Metadata["name"]).Do(ctx).Error()
 }
 
-// retry sends a request until it is answered, or was tried often enough.
+// retry sends a request until the API server answers, eventTries times at most.
 func (r *Recorder) retry(ctx context.Context, send func(context.Context) error) error {
 	for try := 1; ; try++ {
 		sending, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -16,11 +16,11 @@ import (
 	"github.com/roster-mesh/roster/kube/history"
 )
 
-// minLiveTime is for how long a watch must have stood for its end to count as a first failure.
+// minLiveTime is for how long a watch must have been healthy for the back-off to start anew when it ends.
 const minLiveTime = 10 * time.Second
 
-// feed is the reflector's store. It holds no objects: it remembers the names of those that were
-// handed on, and forwards. Its methods run on the goroutine of Watch, except preview.
+// feed is the reflector's store. It holds no objects: it forwards them to the sink, and keeps the names
+// of those that the sink has. Its methods run on the goroutine of Watch, except filter.
 type feed struct {
 	options WatchOptions
 	sink    Sink
@@ -28,23 +28,23 @@ type feed struct {
 	positions *history.Positions
 
 	reflector *cache.Reflector
-	// stream is what the reflector reads a list from last, which it leaves open when Replace fails.
+	// stream is the last watch that the reflector read a list from. It leaves it open when Replace fails.
 	stream watch.Interface
 
-	// gate is held for reading while preview works, and closed when Watch returns.
-	gate   sync.RWMutex
-	closed bool
+	// closeMu is read-locked while filter runs, so that close waits for it. It guards closed.
+	closeMu sync.RWMutex
+	closed  bool
 
 	// mu guards resource, scopeChanged, kept, streaming, asked and newest.
 	mu       sync.Mutex
 	resource resource
-	// scopeChanged says that an object was in a namespace and should not be, or the other way around: another
-	// CRD has taken the place of the one that resource is of. end ends the reading from it.
+	// scopeChanged says that an object was in a namespace and should not be, or the other way around: the
+	// CRD was replaced by one of another scope. end stops the reflector then.
 	scopeChanged bool
 	end          func()
-	// kept are the objects that the sink was told of and that, as far as it knows, exist and match.
+	// kept are the objects that the sink has: they exist and match, as far as it knows.
 	kept map[types.NamespacedName]struct{}
-	// streaming says that the list being read is the beginning of a watch, which then stands.
+	// streaming says that the list being read is the beginning of a watch (WatchList), which stays open.
 	streaming bool
 	// asked is the position when the list that is being read was requested, and incarnation is that of
 	// the list that the watch continues.
@@ -52,30 +52,30 @@ type feed struct {
 	incarnation int
 	// newest is the newest object in the list that is being read.
 	newest history.SeenObject
-	// refused says that Replace did not take a list; the reflector does not pass its error on.
+	// refused says that Replace refused a list; the reflector does not return its error.
 	refused bool
 
-	healthy   bool
-	liveSince time.Time
-	downAt    time.Time // when the API server was not there last
-	reported  string    // the last error told, "" when none
+	healthy      bool
+	healthySince time.Time
+	downAt       time.Time // when the API server was last unreachable
+	reported     string    // the last error reported, "" when none
 }
 
 func newFeed(o WatchOptions, s Sink, p *history.Positions) *feed {
 	return &feed{options: o, sink: s, positions: p, kept: map[types.NamespacedName]struct{}{}}
 }
 
-// verdict is what becomes of an object.
+// verdict says what to do with an object.
 type verdict int
 
 const (
-	dropped verdict = iota // nobody knows it, nobody wants it
-	stopped                // was handed on, is refused now
+	dropped  verdict = iota // the sink does not have it and does not want it
+	unwanted                // the sink has it, and Keep refuses it now
 	wanted
 )
 
-// judge reduces an object to what the sink gets, and says what becomes of it. An object that the
-// API server should not have sent here is dropped, whoever wants it.
+// judge trims an object to what the sink gets, and says what to do with it. An object that the API
+// server should not have sent, such as one of another namespace, is dropped.
 func (f *feed) judge(obj *unstructured.Unstructured) (types.NamespacedName, verdict) {
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	f.mu.Lock()
@@ -95,30 +95,30 @@ func (f *feed) judge(obj *unstructured.Unstructured) (types.NamespacedName, verd
 	case f.options.Keep == nil || f.options.Keep(obj):
 		return key, wanted
 	case known:
-		return key, stopped
+		return key, unwanted
 	}
 	return key, dropped
 }
 
-// preview is judge for the objects of a list on their way to the reflector, on other goroutines.
-// It stops asking Keep when Watch returns.
-func (f *feed) preview(obj *unstructured.Unstructured) verdict {
-	f.gate.RLock()
-	defer f.gate.RUnlock()
+// filter is judge for the objects of a list, before the reflector gets them. It is called on other
+// goroutines, and does not call Keep any more when Watch has returned.
+func (f *feed) filter(obj *unstructured.Unstructured) verdict {
+	f.closeMu.RLock()
+	defer f.closeMu.RUnlock()
 	if f.closed {
 		return dropped
 	}
-	_, what := f.judge(obj)
+	_, result := f.judge(obj)
 	f.mu.Lock()
 	f.newest = f.newest.Newer(history.ObjectOf(obj))
 	f.mu.Unlock()
-	return what
+	return result
 }
 
 func (f *feed) close() {
-	f.gate.Lock()
+	f.closeMu.Lock()
 	f.closed = true
-	f.gate.Unlock()
+	f.closeMu.Unlock()
 }
 
 func (f *feed) setResource(res resource) {
@@ -133,15 +133,15 @@ func (f *feed) isScopeChanged() bool {
 	return f.scopeChanged
 }
 
-// ask takes in that a list is about to be asked for.
-func (f *feed) ask(streaming bool) {
+// beginList is called before a list is requested.
+func (f *feed) beginList(streaming bool) {
 	f.mu.Lock()
 	f.streaming, f.asked, f.newest = streaming, f.positions.At(f.options.GVK), history.SeenObject{}
 	f.mu.Unlock()
 }
 
-// Replace implements cache.ReflectorStore with a list that preview has been over: what Keep refuses
-// is in it only where it was kept before.
+// Replace implements cache.ReflectorStore. The list went through filter: an object that Keep refuses is
+// in it only where the sink has it.
 func (f *feed) Replace(list []any, resourceVersion string) error {
 	f.mu.Lock()
 	before, streaming, asked, newest, scopeChanged := f.kept, f.streaming, f.asked, f.newest, f.scopeChanged
@@ -175,7 +175,7 @@ func (f *feed) Replace(list []any, resourceVersion string) error {
 		_, there := kept[key]
 		if _, matched := refused[key]; !there && !matched {
 			f.missed(history.SeenObject{Key: key, ResourceVersion: resourceVersion})
-			break // one is as good as all of them
+			break // one is enough to notice a restore
 		}
 	}
 	f.mu.Lock()
@@ -198,16 +198,16 @@ func (f *feed) Update(item any) error {
 		return nil
 	}
 	f.positions.Saw(f.options.GVK, f.incarnation, f.options.Namespace, history.ObjectOf(obj))
-	key, what := f.judge(obj)
+	key, result := f.judge(obj)
 	if f.isScopeChanged() {
 		f.end()
 		return nil
 	}
-	if what == dropped {
+	if result == dropped {
 		return nil
 	}
 	f.mu.Lock()
-	if what == wanted {
+	if result == wanted {
 		f.kept[key] = struct{}{}
 	} else {
 		delete(f.kept, key)
@@ -255,21 +255,21 @@ func (f *feed) setHealthy() {
 	if f.healthy {
 		return
 	}
-	f.healthy, f.reported, f.liveSince = true, "", time.Now()
+	f.healthy, f.reported, f.healthySince = true, "", time.Now()
 	f.sink.Health(nil)
 }
 
-// unhealthy reports an error that is not the one reported last, and says whether it ends a time in
-// which the watch was live for long.
-func (f *feed) unhealthy(err error) (afterLong bool) {
+// setUnhealthy reports an error, unless it is the one that was reported last. It returns whether the
+// watch was healthy for minLiveTime until now.
+func (f *feed) setUnhealthy(err error) (wasLive bool) {
 	err = classify(err)
 	if errors.Is(err, ErrUnreachable) {
 		f.downAt = time.Now()
 	}
-	afterLong = f.healthy && time.Since(f.liveSince) > minLiveTime
+	wasLive = f.healthy && time.Since(f.healthySince) > minLiveTime
 	if f.healthy || f.reported != err.Error() {
 		f.healthy, f.reported = false, err.Error()
 		f.sink.Health(err)
 	}
-	return afterLong
+	return wasLive
 }

@@ -23,23 +23,23 @@ import (
 // MaxKubeconfig bounds a kubeconfig that comes from a peer, in bytes.
 const MaxKubeconfig = 64 << 10
 
-// ErrKubeconfig is returned when a kubeconfig is not one that an agent uses. The message names the
-// field and what it must be; it never repeats what the field holds.
+// ErrKubeconfig is returned when an agent cannot use a kubeconfig. The message names the field and what it
+// must be; it never contains the value of the field.
 var ErrKubeconfig = errors.New("kubeconfig not usable")
 
-func refuse(field, must string) error { return fmt.Errorf("%w: %s: %s", ErrKubeconfig, field, must) }
+func invalid(field, must string) error { return fmt.Errorf("%w: %s: %s", ErrKubeconfig, field, must) }
 
-// ParseKubeconfig reads a kubeconfig that someone else wrote, as from a swapped Secret. It takes
-// nothing that reaches out of the document or around TLS: what the current context names must be
-// an https server, with its CA inline, and a user with either a token or a client certificate, also
-// inline. No commands, plugins, files, proxies or impersonation.
+// ParseKubeconfig reads a kubeconfig of a peer, as from a swapped Secret. It accepts nothing that refers
+// to files, runs commands or weakens TLS: the current context must have an https server with its CA
+// inline, and a user with either a token or a client certificate, also inline. No exec plugins, auth
+// providers, proxies or impersonation.
 func ParseKubeconfig(data []byte) (*rest.Config, error) {
 	if len(data) > MaxKubeconfig {
-		return nil, refuse("document", fmt.Sprintf("must not be larger than %d KiB", MaxKubeconfig>>10))
+		return nil, invalid("document", fmt.Sprintf("must not be larger than %d KiB", MaxKubeconfig>>10))
 	}
 	var file clientcmdapi.Config
 	if err := yaml.Unmarshal(data, &file); err != nil {
-		return nil, refuse("document", "must be the YAML or JSON of a kubeconfig") // err quotes it
+		return nil, invalid("document", "must be the YAML or JSON of a kubeconfig") // err quotes it
 	}
 	cluster, user, err := currentContext(&file)
 	if err != nil {
@@ -64,47 +64,47 @@ func ParseKubeconfig(data []byte) (*rest.Config, error) {
 	}), nil
 }
 
-// currentContext finds the cluster and the user that current-context leads to. A name that is
-// there twice is refused: readers of kubeconfigs differ in which they take.
+// currentContext finds the cluster and the user of the current context. A duplicate name is refused:
+// programs differ in which one they use.
 func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
 	if file.CurrentContext == "" {
-		return nil, nil, refuse("current-context", "must name the context to use")
+		return nil, nil, invalid("current-context", "must name the context to use")
 	}
 	var context *clientcmdapi.Context
 	for i := range file.Contexts {
 		if c := &file.Contexts[i]; c.Name == file.CurrentContext {
 			if context != nil {
-				return nil, nil, refuse("contexts", "must have the current context once")
+				return nil, nil, invalid("contexts", "must have the current context once")
 			}
 			context = &c.Context
 		}
 	}
 	if context == nil {
-		return nil, nil, refuse("contexts", "must have the context that current-context names")
+		return nil, nil, invalid("contexts", "must have the context that current-context names")
 	}
 	var cluster *clientcmdapi.Cluster
 	for i := range file.Clusters {
 		if c := &file.Clusters[i]; c.Name == context.Cluster {
 			if cluster != nil {
-				return nil, nil, refuse("clusters", "must have the cluster of the current context once")
+				return nil, nil, invalid("clusters", "must have the cluster of the current context once")
 			}
 			cluster = &c.Cluster
 		}
 	}
 	if cluster == nil {
-		return nil, nil, refuse("clusters", "must have the cluster of the current context")
+		return nil, nil, invalid("clusters", "must have the cluster of the current context")
 	}
 	var user *clientcmdapi.AuthInfo
 	for i := range file.AuthInfos {
 		if u := &file.AuthInfos[i]; u.Name == context.AuthInfo {
 			if user != nil {
-				return nil, nil, refuse("users", "must have the user of the current context once")
+				return nil, nil, invalid("users", "must have the user of the current context once")
 			}
 			user = &u.AuthInfo
 		}
 	}
 	if user == nil {
-		return nil, nil, refuse("users", "must have the user of the current context")
+		return nil, nil, invalid("users", "must have the user of the current context")
 	}
 	return cluster, user, nil
 }
@@ -112,23 +112,23 @@ func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcm
 func checkCluster(c *clientcmdapi.Cluster) error {
 	switch {
 	case c.InsecureSkipTLSVerify:
-		return refuse("insecure-skip-tls-verify", "must not be set; give the CA in certificate-authority-data")
+		return invalid("insecure-skip-tls-verify", "must not be set; give the CA in certificate-authority-data")
 	case c.ProxyURL != "":
-		return refuse("proxy-url", "must not be set")
+		return invalid("proxy-url", "must not be set")
 	case c.CertificateAuthority != "":
-		return refuse("certificate-authority", "must not name a file; give the CA in certificate-authority-data")
+		return invalid("certificate-authority", "must not name a file; give the CA in certificate-authority-data")
 	case len(c.CertificateAuthorityData) == 0:
-		return refuse("certificate-authority-data", "must hold the CA of the API server")
+		return invalid("certificate-authority-data", "must hold the CA of the API server")
 	case !isCertificates(c.CertificateAuthorityData):
-		return refuse("certificate-authority-data", "must be PEM certificates")
-	case c.TLSServerName != "" && !isToken(c.TLSServerName, 253):
-		return refuse("tls-server-name", "must be a host name")
+		return invalid("certificate-authority-data", "must be PEM certificates")
+	case c.TLSServerName != "" && !isPrintable(c.TLSServerName, 253):
+		return invalid("tls-server-name", "must be a host name")
 	}
 	if _, err := serverURL(c.Server); err != nil {
-		return refuse("server", err.Error())
+		return invalid("server", err.Error())
 	}
 	if !strings.HasPrefix(c.Server, "https://") {
-		return refuse("server", "must start with https://")
+		return invalid("server", "must start with https://")
 	}
 	return nil
 }
@@ -136,41 +136,41 @@ func checkCluster(c *clientcmdapi.Cluster) error {
 func checkUser(u *clientcmdapi.AuthInfo) error {
 	switch {
 	case u.Exec != nil:
-		return refuse("exec", "must not be set; commands are not run: give a token")
+		return invalid("exec", "must not be set; commands are not run: give a token")
 	case u.AuthProvider != nil:
-		return refuse("auth-provider", "must not be set; give a token")
+		return invalid("auth-provider", "must not be set; give a token")
 	case u.TokenFile != "":
-		return refuse("tokenFile", "must not be set; give the token itself in token")
+		return invalid("tokenFile", "must not be set; give the token itself in token")
 	case u.ClientCertificate != "":
-		return refuse("client-certificate", "must not name a file; use client-certificate-data")
+		return invalid("client-certificate", "must not name a file; use client-certificate-data")
 	case u.ClientKey != "":
-		return refuse("client-key", "must not name a file; use client-key-data")
+		return invalid("client-key", "must not name a file; use client-key-data")
 	case u.Username != "" || u.Password != "":
-		return refuse("username", "must not be set; give a token")
+		return invalid("username", "must not be set; give a token")
 	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 || len(u.ImpersonateUserExtra) > 0:
-		return refuse("as", "must not be set; impersonation is not used")
+		return invalid("as", "must not be set; impersonation is not used")
 	}
 	certificate := len(u.ClientCertificateData) > 0 || len(u.ClientKeyData) > 0
 	switch {
 	case u.Token == "" && !certificate:
-		return refuse("users", "the user of the current context must have a token")
+		return invalid("users", "the user of the current context must have a token")
 	case u.Token != "" && certificate:
-		return refuse("users", "the user of the current context must have a token or a client certificate, not both")
-	case u.Token != "" && !isToken(u.Token, MaxKubeconfig):
-		return refuse("token", "must be printable, without spaces")
+		return invalid("users", "the user of the current context must have a token or a client certificate, not both")
+	case u.Token != "" && !isPrintable(u.Token, MaxKubeconfig):
+		return invalid("token", "must be printable, without spaces")
 	}
 	if certificate {
 		if _, err := tls.X509KeyPair(u.ClientCertificateData, u.ClientKeyData); err != nil {
-			return refuse("client-certificate-data", "must be a PEM certificate with its key in client-key-data")
+			return invalid("client-certificate-data", "must be a PEM certificate with its key in client-key-data")
 		}
 	}
 	return nil
 }
 
-// serverURL reads the address of an API server: a host, a host:port, or an https URL. The error
-// says what it must be and does not repeat it.
+// serverURL parses the address of an API server: a host, a host:port, or an https URL. The error says
+// what it must be, and does not contain it.
 func serverURL(address string) (*url.URL, error) {
-	if len(address) > 1024 || !isToken(address, 1024) {
+	if len(address) > 1024 || !isPrintable(address, 1024) {
 		return nil, errors.New("must be a host, a host:port or an https URL")
 	}
 	if !strings.Contains(address, "://") {
@@ -194,9 +194,9 @@ func serverURL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// isToken says whether s is printable ASCII without spaces, so that it cannot break out of a
-// header or a line.
-func isToken(s string, limit int) bool {
+// isPrintable says whether s is printable ASCII without spaces, so that it can be used in an HTTP header and
+// in a line of text.
+func isPrintable(s string, limit int) bool {
 	if s == "" || len(s) > limit {
 		return false
 	}
@@ -208,7 +208,7 @@ func isToken(s string, limit int) bool {
 	return true
 }
 
-// isCertificates says whether data is nothing but PEM certificates that parse, at least one.
+// isCertificates says whether data is one or more valid PEM certificates, and nothing else.
 func isCertificates(data []byte) bool {
 	count := 0
 	for block, rest := pem.Decode(data); ; block, rest = pem.Decode(rest) {
@@ -225,9 +225,9 @@ func isCertificates(data []byte) bool {
 	}
 }
 
-// KubeconfigValidity returns from when to when the token of a kubeconfig is valid, by its iat and exp
-// claims. They are not verified and serve for renewing in time only. False when there is no token that
-// has both.
+// KubeconfigValidity returns from when until when the token of a kubeconfig is valid, by its claims iat
+// and exp. They are not verified: use them only to renew the token in time. ok is false when there is no
+// token that has both.
 func KubeconfigValidity(data []byte) (from, until time.Time, ok bool) {
 	cfg, err := ParseKubeconfig(data)
 	if err != nil {

@@ -22,8 +22,9 @@ import (
 // pageTimeout bounds one page of a list.
 const pageTimeout = 2 * time.Minute
 
-// listWatch is what the reflector reads from. It drops what nobody wants before the reflector,
-// which collects a whole list, gets to see it, and it tells the feed how the connection is doing.
+// listWatch is what the reflector reads from. It drops the objects of a list that Keep refuses before
+// the reflector gets them, since that collects the whole list in memory, and it reports the state of
+// the connection to the feed.
 //
 //	           WatchList streams            not served (422, 404 …)
 //	start ───────────────────────► initial ───────────────► pages ──► watch
@@ -37,18 +38,18 @@ type listWatch struct {
 	at      func(namespace string) dynamic.ResourceInterface
 	options WatchOptions
 	feed    *feed
-	// down is why the stream that came before a list could not be opened, where that holds for the
-	// list as well.
+	// down is the error of the connection when a stream could not be opened; the list that the reflector
+	// requests instead would fail as well.
 	down error
-	// cut says that the watch was cut since the last list, and until is when it ends by itself.
+	// cut says that the watch was cut since the last list; until is when the server ends it.
 	cut   bool
 	until time.Time
-	// compared says that the history was, for the stream that could not be opened and that a list
-	// replaces.
+	// compared says that the history was compared already, for a stream that could not be opened; a list
+	// replaces it.
 	compared bool
 }
 
-// list reads one page; the reflector calls it where WatchList did not work.
+// list reads one page; the reflector calls it where the list cannot be streamed (WatchList).
 func (l *listWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if err := l.down; err != nil {
 		l.compared = false
@@ -58,13 +59,12 @@ func (l *listWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.
 		if err := l.compareBeforeList(ctx); err != nil {
 			return nil, err
 		}
-		l.feed.ask(false)
+		l.feed.beginList(false)
 	}
 	l.cut, l.until = false, time.Time{}
 	opts.LabelSelector, opts.FieldSelector = l.options.LabelSelector, l.options.FieldSelector
-	// The reflector would take a list that is up to date at some moment in the past, from the watch
-	// cache. Copies are deleted because of what such a list lacks, and the cache sends it in one
-	// piece: ask for the newest, in pages.
+	// The reflector asks for a list from the watch cache, which may be outdated and is not in pages.
+	// Copies are deleted because of what a list lacks: so ask for the newest one, in pages.
 	opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
@@ -75,14 +75,14 @@ func (l *listWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.
 	items := list.Items
 	list.Items = nil
 	for i := range items {
-		if l.feed.preview(&items[i]) != dropped {
+		if l.feed.filter(&items[i]) != dropped {
 			list.Items = append(list.Items, items[i])
 		}
 	}
 	return list, nil
 }
 
-// watch opens a stream, with the list at its beginning when opts ask for it.
+// watch opens a watch, which begins with a list when opts ask for that (WatchList).
 func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	l.down = nil
 	opts.LabelSelector, opts.FieldSelector = l.options.LabelSelector, l.options.FieldSelector
@@ -92,7 +92,7 @@ func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 			return nil, l.refusedInitial(err)
 		}
 		opts.ResourceVersion = "" // as with list
-		l.feed.ask(true)
+		l.feed.beginList(true)
 	} else if err := l.compareBeforeResume(ctx); err != nil {
 		return nil, err
 	}
@@ -109,32 +109,32 @@ func (l *listWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	case err != nil && isKindNotServed(err):
 		return nil, err
 	case err != nil:
-		l.feed.unhealthy(err)
+		l.feed.setUnhealthy(err)
 		return nil, resumable(err)
 	case initial:
 		l.feed.stream = filterInitial(w, l.feed)
 		return l.feed.stream, nil
 	}
-	return l.settle(ctx, w), nil
+	return l.awaitHealthy(ctx, w), nil
 }
 
-// refusedInitial returns an error of WatchList in the form that makes the reflector do the right
-// thing: list instead, or fail. In the original form it would sleep and try again by itself, with
-// nobody told, and without regard to the context.
+// refusedInitial returns an error of a streamed list in the form that makes the reflector list instead,
+// or fail. With the original error the reflector would sleep and retry by itself, without a report, and
+// without regard to the context.
 func (l *listWatch) refusedInitial(err error) error {
-	var link *connectionError
+	var connection *connectionError
 	switch {
-	case errors.As(err, &link):
+	case errors.As(err, &connection):
 		l.down = err
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err),
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
-		return err // it starts over without a position
+		return err // the reflector starts over without a resourceVersion
 	}
 	return fmt.Errorf("stream the list: %s", oneLine(err.Error()))
 }
 
-// resumable makes the reflector open the watch again where it was, instead of listing, when it was
-// the connection that failed. "Connection refused" is the one failure that it does that for.
+// resumable makes the reflector resume the watch, instead of listing, when the connection failed. The
+// reflector does that only for "connection refused".
 func resumable(err error) error {
 	if _, ok := errors.AsType[*connectionError](err); ok {
 		return errors.Join(err, syscall.ECONNREFUSED)
@@ -142,8 +142,9 @@ func resumable(err error) error {
 	return err
 }
 
-// settle waits, after an outage or a list, until the watch has stood for a moment, and says so.
-func (l *listWatch) settle(ctx context.Context, w watch.Interface) watch.Interface {
+// awaitHealthy waits, after an outage or a list, until the watch has been open for resumeGrace, and
+// reports it as healthy.
+func (l *listWatch) awaitHealthy(ctx context.Context, w watch.Interface) watch.Interface {
 	if l.feed.healthy {
 		return w
 	}
@@ -163,7 +164,7 @@ func (l *listWatch) settle(ctx context.Context, w watch.Interface) watch.Interfa
 	}
 }
 
-// relay is a watch that is read by a goroutine of its own, which ends with Stop.
+// relay is a watch whose events pass through a goroutine, which ends with Stop.
 type relay struct {
 	watch.Interface
 	out  chan watch.Event
@@ -182,7 +183,7 @@ func (r *relay) Stop() {
 	r.Interface.Stop()
 }
 
-// send says whether the event was taken.
+// send returns false when the watch was stopped before the event was received.
 func (r *relay) send(event watch.Event) bool {
 	select {
 	case r.out <- event:
@@ -192,8 +193,8 @@ func (r *relay) send(event watch.Event) bool {
 	}
 }
 
-// filterInitial passes on, of the initial events of a stream, only what is wanted, and everything after
-// them, which the feed judges one by one.
+// filterInitial drops, of the initial events of a stream, the objects that Keep refuses. All later events
+// are passed on; the feed judges them one by one.
 func filterInitial(w watch.Interface, f *feed) watch.Interface {
 	r := newRelay(w)
 	go func() {
@@ -205,10 +206,10 @@ func filterInitial(w watch.Interface, f *feed) watch.Interface {
 			case !initial || !isObject:
 			case event.Type == watch.Bookmark:
 				initial = obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"
-			case event.Type == watch.Added && f.preview(obj) == dropped:
+			case event.Type == watch.Added && f.filter(obj) == dropped:
 				continue
-			case event.Type == watch.Modified && f.preview(obj) == dropped:
-				// It may have been let through a moment ago, when it still matched.
+			case event.Type == watch.Modified && f.filter(obj) == dropped:
+				// It may have matched a moment ago, and have been passed on.
 				event.Type = watch.Deleted
 			}
 			if !r.send(event) {
@@ -219,7 +220,7 @@ func filterInitial(w watch.Interface, f *feed) watch.Interface {
 	return r
 }
 
-// prepend puts the first event of a watch back; there was none where ok is false.
+// prepend returns a watch with an event that was read from it put back; ok is false where it had ended.
 func prepend(w watch.Interface, first watch.Event, ok bool) watch.Interface {
 	r := newRelay(w)
 	go func() {

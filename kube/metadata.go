@@ -14,7 +14,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Metadata is what an agent reports of its own cluster.
+// Metadata describes a cluster, for the status of its Cluster object.
 type Metadata struct {
 	Provider, Distribution, Version    string
 	KubeletVersions, KubeProxyVersions []string
@@ -50,7 +50,7 @@ const (
 	osTalos        = "Talos ("
 )
 
-// providerOf tells the provider from the scheme of a node's providerID.
+// providerOf returns the provider, from the scheme of a node's providerID.
 func providerOf(n *Node) string {
 	scheme, _, _ := strings.Cut(n.ProviderID, "://")
 	switch scheme {
@@ -71,15 +71,15 @@ func providerOf(n *Node) string {
 	return ""
 }
 
-// distribution is one rule for telling distributions apart.
+// distribution is a rule that recognizes one distribution.
 type distribution struct {
 	name string
 	is   func(n *Node, provider string) bool
 }
 
-// distributions returns the rules; the first that holds for a node wins. A distribution that marks
-// its nodes comes before one that is concluded from the provider, and kubeadm, which others are
-// built with, comes last.
+// distributions returns the rules; the first that matches a node wins. A distribution that marks its
+// nodes comes before one that is concluded from the provider. kubeadm comes last, since others are built
+// with it.
 func distributions() []distribution {
 	return []distribution{
 		{"OPENSHIFT", func(n *Node, _ string) bool { return n.Labels[labelOpenShift] != "" }},
@@ -123,9 +123,9 @@ func distributionOfVersion(version string) string {
 	return ""
 }
 
-// DescribeCluster concludes from all nodes and the API server's version what a cluster is. Where
-// nodes differ, most nodes decide, and among equals the first in alphabetical order, so that the
-// result does not depend on the order of the nodes. All lists are sorted and bounded.
+// DescribeCluster derives the metadata of a cluster from all nodes and the API server's version. Where nodes
+// differ, the majority decides, and among equals the first in alphabetical order: the result does not
+// depend on the order of the nodes. All lists are sorted and bounded.
 func DescribeCluster(nodes []*Node, serverVersion string) Metadata {
 	providers, dists := counter{}, counter{}
 	regions, zones := counter{}, counter{}
@@ -162,8 +162,8 @@ func DescribeCluster(nodes []*Node, serverVersion string) Metadata {
 	return m
 }
 
-// Node is what is read of a node, which is 20 KiB and more, mostly images and heartbeats:
-// DescribeCluster needs it, and who looks for an address of the cluster.
+// Node has the fields of a node that are read, for DescribeCluster and for the address of the cluster. A
+// whole node is 20 KiB and more, mostly images and heartbeats.
 type Node struct {
 	Name, ProviderID    string
 	Labels, Annotations map[string]string
@@ -213,14 +213,14 @@ func nodeOf(obj *unstructured.Unstructured) *Node {
 			setIn(&out.Annotations, key, v)
 		case strings.HasPrefix(key, prefixRKE), strings.HasPrefix(key, prefixRKE2),
 			strings.HasPrefix(key, prefixK3S), strings.HasPrefix(key, prefixTalos):
-			// Only that they exist is read, and some change.
+			// Only the key is read, and some values change.
 			setIn(&out.Annotations, key, "")
 		}
 	}
 	return out
 }
 
-// listAt is a list of objects in obj.
+// listAt returns a field of obj that is a list of objects.
 func listAt(obj *unstructured.Unstructured, fields ...string) []map[string]any {
 	list, _, _ := unstructured.NestedFieldNoCopy(obj.Object, fields...)
 	items, _ := list.([]any)
@@ -258,7 +258,7 @@ func firstOf(m map[string]string, keys ...string) string {
 	return ""
 }
 
-// counter counts how many nodes say what.
+// counter counts the nodes that have a value.
 type counter map[string]int
 
 func (c counter) add(v string) {

@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// WatchNodes calls changed with all nodes, reduced to the fields of Node, once they have
-// been listed and whenever one of those fields changes; the nodes' heartbeats do not count. Calls
-// come from one goroutine, and the nodes must not be changed.
+// WatchNodes calls changed with all nodes, reduced to the fields of Node, after the first list and
+// whenever one of those fields changes; heartbeats do not change them. The calls come from one
+// goroutine, and the nodes must not be modified.
 //
-// It blocks until ctx ends and bridges outages by itself. It returns early only for what does not
-// mend by itself: ErrForbidden or ErrUnauthorized. The caller reports that and tries again later.
+// It blocks until ctx ends, and resumes after outages. It returns earlier only with an error that a
+// person has to fix: ErrForbidden or ErrUnauthorized. The caller reports that and tries again later.
 func WatchNodes(ctx context.Context, c *Client, changed func([]*Node)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -50,7 +50,7 @@ func (s *nodeSink) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	if s.nodes == nil || !reflect.DeepEqual(s.nodes, nodes) {
 		s.nodes = nodes
-		s.tell()
+		s.notify()
 	}
 }
 
@@ -60,12 +60,12 @@ func (s *nodeSink) Upsert(obj *unstructured.Unstructured) {
 		return
 	}
 	s.nodes[n.Name] = n
-	s.tell()
+	s.notify()
 }
 
 func (s *nodeSink) Delete(_, name string, _ *unstructured.Unstructured) {
 	delete(s.nodes, name)
-	s.tell()
+	s.notify()
 }
 
 func (s *nodeSink) Health(err error) {
@@ -75,9 +75,9 @@ func (s *nodeSink) Health(err error) {
 	}
 }
 
-func (s *nodeSink) tell() { s.changed(slices.Collect(maps.Values(s.nodes))) }
+func (s *nodeSink) notify() { s.changed(slices.Collect(maps.Values(s.nodes))) }
 
-// trimNode reduces a node as it comes in, so that a list of thousands is never held.
+// trimNode reduces a node as soon as it is decoded, so that thousands of whole nodes are never in memory.
 func trimNode(obj *unstructured.Unstructured) {
 	n := nodeOf(obj)
 	gvk, resourceVersion := obj.GroupVersionKind(), obj.GetResourceVersion()

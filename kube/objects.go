@@ -18,7 +18,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Secret is a Secret of Kubernetes, whole: what is written back loses nothing.
+// Secret is a Secret of Kubernetes, with all its fields: nothing is lost when one is read and written back.
 type Secret struct {
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -28,8 +28,8 @@ type Secret struct {
 }
 
 // Objects reads and writes the objects of one kind as values of type T, in one namespace where the
-// kind has namespaces. Every method is one request; errors are as with Client.Create. It does
-// without the discovery that Client.Create needs: the kinds are those that an agent always has.
+// kind has namespaces. Every method is one request; errors are as with Client.Create. It needs
+// no discovery, unlike Client.Create: an agent always has these kinds.
 type Objects[T any] struct {
 	client    *Client
 	kind      schema.GroupVersionKind
@@ -68,7 +68,7 @@ func registryKind(name string) resource {
 	return resource{v1alpha1.SchemeGroupVersion.WithResource(name), false}
 }
 
-// Read reads the object of a name.
+// Read reads one object.
 func (o Objects[T]) Read(ctx context.Context, name string) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (o Objects[T]) Create(ctx context.Context, obj *T) (*T, error) {
 	return o.decode(got, err)
 }
 
-// Update replaces the object when it has obj's resourceVersion still. It is for types that are known whole.
+// Update replaces the object when it still has obj's resourceVersion. It is for types such as Secret that have all fields.
 func (o Objects[T]) Update(ctx context.Context, obj *T) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -120,8 +120,9 @@ func (o Objects[T]) Update(ctx context.Context, obj *T) (*T, error) {
 	return o.decode(got, err)
 }
 
-// Change writes what is different between was, as it was read, and now, all but the status, when the object has was's
-// resourceVersion still. Fields that a newer CRD has and T has not stay as they are; a list is written whole.
+// Change writes the difference between was, as it was read, and now as a JSON merge patch, except for the status, when the
+// object still has was's resourceVersion. Fields that a newer CRD has and T does not have are not changed; a list is
+// written as a whole.
 func (o Objects[T]) Change(ctx context.Context, was, now *T) (*T, error) {
 	return o.change(ctx, was, now)
 }
@@ -155,8 +156,8 @@ func (o Objects[T]) change(ctx context.Context, was, now *T, subresources ...str
 	return o.decode(got, err)
 }
 
-// difference is the JSON merge patch (RFC 7396) that makes now of was. It repeats what is zero: was need not tell that from
-// what the object has not.
+// difference is the JSON merge patch (RFC 7396) from was to now. A value of zero is always in it: was may have it because
+// the object does not have the field.
 func difference(was, now map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name, value := range now {
@@ -180,11 +181,11 @@ func difference(was, now map[string]any) map[string]any {
 	return patch
 }
 
-// Delete deletes the object of a name; the preconditions say which state of which object is meant.
-func (o Objects[T]) Delete(ctx context.Context, name string, exactly *metav1.Preconditions) error {
+// Delete deletes one object, with preconditions unless they are nil.
+func (o Objects[T]) Delete(ctx context.Context, name string, preconditions *metav1.Preconditions) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := o.client.at(o.at, o.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: exactly})
+	err := o.client.at(o.at, o.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: preconditions})
 	return classify(err)
 }
 
@@ -205,11 +206,11 @@ func (o Objects[T]) decode(u *unstructured.Unstructured, err error) (*T, error) 
 	return Decode[T](u)
 }
 
-// Decode makes a value of type T of an object, such as a Sink is given.
+// Decode converts an object, such as a Sink receives, to type T.
 func Decode[T any](u *unstructured.Unstructured) (*T, error) {
 	out := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
-		return nil, fmt.Errorf("read %s %s: %s", u.GetKind(), u.GetName(), oneLine(err.Error()))
+		return nil, fmt.Errorf("decode %s %s: %s", u.GetKind(), u.GetName(), oneLine(err.Error()))
 	}
 	return out, nil
 }

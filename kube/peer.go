@@ -18,12 +18,12 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// ErrWrongCluster is returned when the API server belongs to another cluster than the one meant.
+// ErrWrongCluster is returned when the API server belongs to another cluster than expected.
 var ErrWrongCluster = errors.New("endpoint leads to another cluster")
 
-// PeerConfig returns the configuration for a peer's API server: the credential of its kubeconfig,
-// and of its endpoints the one for this network, else the one for no network in particular, else
-// the server of the kubeconfig. Both come from the peer and are treated as hostile.
+// PeerConfig returns the configuration for a peer's API server: the credential of its kubeconfig, and
+// the address of its endpoint for this network, else of the endpoint without a network, else of the
+// kubeconfig. Both come from the peer and are treated as hostile.
 func PeerConfig(kubeconfig []byte, endpoints []v1alpha1.KubernetesAPIEndpoint, network string) (*rest.Config, error) {
 	cfg, err := ParseKubeconfig(kubeconfig)
 	if err != nil {
@@ -50,22 +50,22 @@ func PeerConfig(kubeconfig []byte, endpoints []v1alpha1.KubernetesAPIEndpoint, n
 }
 
 func chooseEndpoint(endpoints []v1alpha1.KubernetesAPIEndpoint, network string) *v1alpha1.KubernetesAPIEndpoint {
-	var general *v1alpha1.KubernetesAPIEndpoint
+	var fallback *v1alpha1.KubernetesAPIEndpoint
 	for i := range endpoints {
 		switch endpoints[i].ClientNetwork {
 		case network:
 			return &endpoints[i]
 		case "":
-			if general == nil {
-				general = &endpoints[i]
+			if fallback == nil {
+				fallback = &endpoints[i]
 			}
 		}
 	}
-	return general
+	return fallback
 }
 
-// VerifyPeer checks that the API server is the one of the cluster that is meant, by the UID of its
-// kube-system namespace. Errors: ErrWrongCluster, ErrUnreachable, ErrUnauthorized, ErrForbidden.
+// VerifyPeer checks that the API server is that of the expected cluster, by the UID of its namespace
+// kube-system. Errors: ErrWrongCluster, ErrUnreachable, ErrUnauthorized, ErrForbidden.
 func VerifyPeer(ctx context.Context, c *Client, clusterID string) error {
 	id, err := c.ClusterID(ctx)
 	if err != nil {
@@ -87,11 +87,11 @@ type Server struct {
 // tokenFile is where rest.InClusterConfig finds its token; a configuration with it is in-cluster.
 const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// FindServer finds out how peers reach the local API server. The address is the flag's when it is
-// set (--apiserver-endpoint); else, for an agent outside the cluster, the one that it uses itself;
-// else the one that the API server states, first in EndpointSlice default/kubernetes and, where
-// that cannot be read, at /api. The CA is the one that the agent itself trusts, else that of the
-// ConfigMap kube-root-ca.crt in namespace default.
+// FindServer finds out how peers reach the local API server. The address is that of the flag, if it is set
+// (--apiserver-endpoint); else, for an agent outside the cluster, the one that it uses itself; else the
+// one that the API server publishes, in EndpointSlice default/kubernetes or, where that cannot be read,
+// at /api. The CA is the one that the agent itself trusts, else that of the ConfigMap kube-root-ca.crt in
+// namespace default.
 func FindServer(ctx context.Context, c *Client, flag string) (Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -142,10 +142,10 @@ func (c *Client) address(ctx context.Context, flag string) (string, error) {
 			return a.ServerAddress, nil
 		}
 	}
-	return "", errors.New("the API server does not state its address: set --apiserver-endpoint")
+	return "", errors.New("the API server does not publish its address: set --apiserver-endpoint")
 }
 
-// endpointSlices is what is read of a list of EndpointSlices.
+// endpointSlices has the fields of an EndpointSliceList that are read.
 type endpointSlices struct {
 	Items []struct {
 		Endpoints []struct {
@@ -158,7 +158,7 @@ type endpointSlices struct {
 	} `json:"items"`
 }
 
-// address is the first one of an https port.
+// address is the first address with an https port.
 func (s endpointSlices) address() string {
 	for _, slice := range s.Items {
 		for _, p := range slice.Ports {

@@ -18,18 +18,17 @@ import (
 )
 
 const (
-	// noName is the name of no object, for a list that has a version and nothing else.
+	// noName is the name of no object, for a list that has a resourceVersion and no objects.
 	noName = "roster-position"
-	// cutMargin is how much before its time a watch may end without that being a sign of anything.
+	// cutMargin is how much earlier than its timeout a watch may end without being compared.
 	cutMargin = 2 * time.Second
 	// maxServerLag is for how long an API server may be behind another one of the same cluster.
 	maxServerLag = 3 * time.Second
 )
 
-// compareBeforeResume asks the API server, before a watch that was cut is resumed, whether it is the
-// one that it was, and as far. One that was restored from a backup since would take the position for
-// one to come and send nothing until it is reached again, or, when it has been, would not tell what
-// is different. An error is for the reflector.
+// compareBeforeResume compares the API server's history before a watch that was cut is resumed. A server
+// that was restored from a backup meanwhile would send nothing until it reaches the resourceVersion
+// again, or, when it has passed that, would not send what is different. The error is for the reflector.
 func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 	if !l.cut && !time.Now().Before(l.until) {
 		return nil
@@ -42,9 +41,9 @@ func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 	switch {
 	case err != nil && (ctx.Err() != nil || isKindNotServed(err)):
 		return err
-	case err != nil: // it does not answer
+	case err != nil: // no answer
 		l.cut = true
-		l.feed.unhealthy(err)
+		l.feed.setUnhealthy(err)
 		return resumable(err)
 	case !same:
 		return &fault{class: ErrRelisting}
@@ -52,8 +51,8 @@ func (l *listWatch) compareBeforeResume(ctx context.Context) error {
 	return nil
 }
 
-// compareBeforeList asks the same before a list where others were read before, by this watch or
-// another one: the version of a list does not tell of a restore when the server has been written to
+// compareBeforeList compares the history before a list, where there was one before, by this watch or
+// another one: the resourceVersion of the list does not show a restore when the server was written to
 // since.
 func (l *listWatch) compareBeforeList(ctx context.Context) error {
 	at, compared := l.feed.positions.At(l.options.GVK), l.compared

@@ -9,8 +9,8 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// AgentRights are those without which an agent in a namespace cannot work: a part of what the chart gives its
-// ServiceAccount. What rules need comes on top.
+// AgentRights are the permissions without which an agent in a namespace cannot work, a part of those that the chart gives
+// to its ServiceAccount. Sync rules need more.
 func AgentRights(namespace string) []Attributes {
 	var need []Attributes
 	add := func(gvk schema.GroupVersionKind, namespace string, verbs ...string) {

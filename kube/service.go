@@ -22,7 +22,7 @@ const (
 	ServiceClusterIP    = "ClusterIP"
 )
 
-// Service is what of a Service says how it is reached from outside of its cluster.
+// Service has the fields of a Service that say how it is reached from outside of its cluster.
 type Service struct {
 	Spec struct {
 		Type        string        `json:"type"`
@@ -49,11 +49,11 @@ type Ingress struct {
 	Hostname string `json:"hostname"`
 }
 
-// WatchService calls changed with one Service, nil when there is none, once that is known and whenever what it says
-// changes. Calls come from one goroutine, and the Service must not be changed. The right to list and watch
-// this one name is enough.
+// WatchService calls changed with one Service, or nil when it does not exist, after the first list and whenever a field of
+// Service changes. The calls come from one goroutine, and the Service must not be modified. It needs permission to list
+// and watch this one name.
 //
-// Like WatchNodes it returns early only for what does not mend by itself.
+// Like WatchNodes it returns earlier only with an error that a person has to fix.
 func WatchService(ctx context.Context, c *Client, name types.NamespacedName, changed func(*Service)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -78,7 +78,7 @@ type serviceSink struct {
 
 func (s *serviceSink) Replace(objs []*unstructured.Unstructured, _ string) {
 	if len(objs) == 0 {
-		s.tell(nil)
+		s.notify(nil)
 		return
 	}
 	s.Upsert(objs[0])
@@ -87,12 +87,12 @@ func (s *serviceSink) Replace(objs []*unstructured.Unstructured, _ string) {
 func (s *serviceSink) Upsert(obj *unstructured.Unstructured) {
 	now := &Service{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, now); err != nil {
-		now = nil // not a Service as anybody knows them
+		now = nil // not in the form of a Service
 	}
-	s.tell(now)
+	s.notify(now)
 }
 
-func (s *serviceSink) Delete(string, string, *unstructured.Unstructured) { s.tell(nil) }
+func (s *serviceSink) Delete(string, string, *unstructured.Unstructured) { s.notify(nil) }
 
 func (s *serviceSink) Health(err error) {
 	if errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnauthorized) {
@@ -101,7 +101,7 @@ func (s *serviceSink) Health(err error) {
 	}
 }
 
-func (s *serviceSink) tell(now *Service) {
+func (s *serviceSink) notify(now *Service) {
 	if s.known && reflect.DeepEqual(s.last, now) {
 		return
 	}

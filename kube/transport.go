@@ -21,25 +21,25 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A peer that vanishes without a word is noticed after pingAfter + pingTimeout, plus dialTimeout
-// for the attempt to reach it again.
+// A server that stops to answer is noticed after pingAfter + pingTimeout, plus dialTimeout for the
+// attempt to reach it again.
 const (
 	pingAfter   = 15 * time.Second
 	pingTimeout = 15 * time.Second
 	dialTimeout = 10 * time.Second
-	// headerTimeout is a little more than an API server itself allows for a request.
+	// headerTimeout is a little more than an API server's own request timeout (one minute).
 	headerTimeout = 65 * time.Second
-	// maxResponse bounds one response, so that a hostile API server cannot take all memory. A page
-	// of a list stays below it: pageSize objects of the largest size that etcd takes (1.5 MiB).
-	// Single events of a watch are bounded by client-go, at 16 MiB.
+	// maxResponse bounds one response, in bytes, so that a hostile API server cannot use up all memory.
+	// A page of a list is smaller: pageSize objects of the largest size that etcd stores (1.5 MiB). An
+	// event of a watch is bounded by package codec and by client-go, at 16 MiB.
 	maxResponse = 256 << 20
-	// maxRetryAfter bounds, in seconds, for how long an API server can make client-go wait.
+	// maxRetryAfter bounds how long an API server can make client-go wait, in seconds.
 	maxRetryAfter = 10
 )
 
 // newHTTPClient returns a client with a connection pool of its own. client-go would share pools
-// through a cache that is never emptied, and peers' credentials come and go; its defaults notice
-// a dead peer after 75 seconds.
+// through a cache that is never emptied, while peers' credentials are replaced; and with its defaults a
+// dead server is noticed after 75 seconds.
 func newHTTPClient(cfg *rest.Config) (*http.Client, *http.Transport, error) {
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -85,8 +85,8 @@ func newHTTPClient(cfg *rest.Config) (*http.Client, *http.Transport, error) {
 }
 
 // boundedTransport bounds what a server can send, and returns failures of the connection as
-// connectionErrors, which keeps client-go from retrying them silently: its watches would hide a
-// connection that fails behind an empty watch for minutes, and its reads would wait ten times.
+// connectionErrors. That keeps client-go from retrying them silently: a watch would look open and empty
+// for minutes, and a read would be retried ten times.
 type boundedTransport struct{ next http.RoundTripper }
 
 func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -102,7 +102,7 @@ func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		seconds, err := strconv.Atoi(after)
 		switch {
 		case watch:
-			// The caller of a watch backs off itself and wants to know.
+			// Watch has its own back-off, and reports the error.
 			resp.Header.Del("Retry-After")
 		case err != nil || seconds > maxRetryAfter:
 			resp.Header.Set("Retry-After", strconv.Itoa(maxRetryAfter))
@@ -119,9 +119,9 @@ func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 // WrappedRoundTripper lets client-go find the transport underneath.
 func (t *boundedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// boundedBody ends with an error after left bytes; a negative left is a watch, which has no bound
-// and ends, when its connection breaks, like a stream that was cut, so that the reflector resumes
-// it where it was instead of listing everything again.
+// boundedBody returns an error after left bytes. A negative left is a watch, which has no bound. When
+// its connection fails it returns io.ErrUnexpectedEOF, so that the reflector resumes the watch instead
+// of listing everything again.
 type boundedBody struct {
 	io.ReadCloser
 	ctx  func() context.Context
@@ -148,8 +148,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// connectionError is a failure of the connection. It answers errors.Is for its cause but hides it from
-// errors.As, by which client-go would find out that it could retry.
+// connectionError is a failure of the connection. errors.Is finds its cause, but errors.As does not: with
+// that client-go would find out that it can retry.
 type connectionError struct{ cause error }
 
 func (e *connectionError) Is(target error) bool { return errors.Is(e.cause, target) }
@@ -172,7 +172,7 @@ func (e *connectionError) Error() string {
 	case errors.As(e.cause, &hostname):
 		return "its certificate is for another name"
 	case errors.As(e.cause, &invalid):
-		if invalid.Reason == x509.Expired { // the error's own text has the time of day in it, new each time
+		if invalid.Reason == x509.Expired { // the text of the error has the current time in it, and would differ each time
 			return "its certificate has expired or is not valid yet, or the clock of this machine is wrong"
 		}
 		return "its certificate is not valid: " + oneLine(invalid.Error())

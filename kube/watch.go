@@ -27,68 +27,67 @@ type WatchOptions struct {
 	// LabelSelector and FieldSelector are applied by the API server. To the watch, an object that
 	// stops matching them is deleted.
 	LabelSelector, FieldSelector string
-	// Keep chooses, of what the selectors let through, the objects that are handed on; nil keeps
-	// all. Others are dropped as they are decoded. Keep must be a pure function of the object: it
-	// is called from several goroutines, and must give the same answer for as long as the Watch
-	// lasts. It must not change or keep the object.
+	// Keep chooses, of the objects that match the selectors, those that the sink gets; nil keeps all.
+	// Others are dropped as they are decoded. Keep must be a pure function of the object: it is called
+	// from several goroutines, and must return the same for as long as the Watch lasts. It must not
+	// change or retain the object.
 	Keep func(*unstructured.Unstructured) bool
 
-	// trim reduces an object before anything else sees it.
+	// trim removes from an object what is not needed, before anything else gets it.
 	trim func(*unstructured.Unstructured)
 }
 
-// A Sink takes what a Watch finds. All its methods are called from the goroutine that called
-// Watch, and hold the watch up while they run. The objects belong to the sink from then on; they
-// come without managedFields.
+// A Sink receives the objects of a Watch. All its methods are called from the goroutine that called
+// Watch, which waits for them. The objects belong to the sink from then on; they have no
+// managedFields.
 type Sink interface {
-	// Replace states all objects that match, as a complete list of one moment, the
-	// resourceVersion. An object of earlier calls that is not in it is gone, though no deletion was
-	// seen. One that was handed on before, still exists and is now refused by Keep is in it too,
-	// this once, so that "stopped matching" can be told from "gone".
+	// Replace receives all objects that match, a complete list at one resourceVersion. An object of
+	// earlier calls that is not in it was deleted, though no event was seen. One that the sink got
+	// before, that still exists and that Keep refuses now is in the list too, this once: so the sink
+	// can tell "does not match any more" from "deleted".
 	Replace(objs []*unstructured.Unstructured, resourceVersion string)
-	// Upsert states that an object was created or changed. Where Keep refuses it, it was handed on
-	// before and has stopped matching; nothing more will be heard of it until it matches again.
+	// Upsert receives an object that was created or changed. Where Keep refuses it, the sink got it
+	// before and it does not match any more; the sink gets nothing more of it until it matches again.
 	Upsert(obj *unstructured.Unstructured)
-	// Delete states that an object handed on before was deleted, seen live; last is its last state; of a Secret or a
-	// ConfigMap the metadata alone.
+	// Delete reports that an object was deleted. last is its last state; of a Secret or a ConfigMap
+	// only the metadata.
 	Delete(namespace, name string, last *unstructured.Unstructured)
-	// Health states with nil that a complete list has been handed on and that the watch which
-	// continues it stands, and else why not: what is known may be out of date and will not change
-	// until the next nil. It is called when the answer changes.
+	// Health reports nil when the sink has a complete list and the watch that continues it is open.
+	// Otherwise it reports why not: the objects may be out of date, and do not change until the next
+	// nil. It is called when that changes.
 	Health(err error)
 }
 
 const (
-	// backoffBase and the caps bound the jittered exponential back-off between attempts: short
-	// where the API server is not there, since it is missed, and long where only a person can
-	// mend it.
+	// backoffBase and the caps bound the jittered exponential back-off between attempts: short where
+	// the API server cannot be reached, and long where a person has to fix something.
 	backoffBase       = 200 * time.Millisecond
 	backoffCap        = 4 * time.Second
 	backoffCapRefused = 30 * time.Second
 	backoffJitter     = 0.25
-	startingUp        = time.Minute
-	// resumeGrace is how long a resumed watch must stand before it counts as live. A watch cache
-	// that no longer holds the position says so right after the header.
+	startupTime       = time.Minute
+	// resumeGrace is how long a resumed watch must be open before it counts as healthy. A watch cache
+	// that does not have the resourceVersion any more reports that right after the header.
 	resumeGrace = 250 * time.Millisecond
-	// pageSize is small because where WatchList is not served, a page is held in memory whole.
+	// pageSize is small because a whole page is in memory, where the API server does not stream lists (WatchList).
 	pageSize = 150
 )
 
-// Watch states the objects of a kind to the sink, first all and then every change, and blocks
-// until ctx ends; it then returns ctx.Err(). Outages are bridged: the watch resumes where it was, or
-// lists again, with back-off; Health says how it stands. The API server streams the first list
-// (WatchList) where it can, and no more than what Keep accepts is held in memory.
+// Watch hands the objects of a kind to the sink, first all and then every change, and blocks until ctx
+// ends; it then returns ctx.Err(). After an outage the watch resumes where it was, or lists again, with
+// back-off; Sink.Health reports the outage. The API server streams the first list (WatchList) where it
+// can, and only what Keep accepts is held in memory.
 //
-// Where the client was given Positions, an API server that was restored from a backup is reported as
-// ErrRestored, and nothing of what it says is stated to the sink until that is confirmed.
+// With Positions that do not trust the API server, one that was restored from a backup is reported as
+// ErrRestored, and the sink gets nothing of it until the restore is confirmed.
 //
-// A kind that is not served, also one that goes away later, is reported as ErrKindUnknown, and
-// watched as soon as its CRD is there; with a longer back-off where CRDs may not be watched.
+// A kind that is not served, also one that goes away later, is reported as ErrKindUnknown, and watched
+// as soon as its CRD exists; with a longer back-off where CRDs may not be watched.
 func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
 	if o.GVK.Kind == "" || o.GVK.Version == "" {
 		return fmt.Errorf("watch %q: version and kind are needed", o.GVK.String())
 	}
-	// What client-go would log here is what Health reports.
+	// What client-go would log here is reported to Health.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	f := newFeed(o, s, c.Positions)
 	defer f.close()
@@ -99,9 +98,9 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions, s Sink) error {
 			break
 		}
 		if err == nil {
-			err = ErrRelisting // the stream ended in a way that cannot be resumed, as when expired
+			err = ErrRelisting // the watch cannot be resumed, as when its resourceVersion has expired
 		}
-		if f.unhealthy(err) {
+		if f.setUnhealthy(err) {
 			pause.reset()
 		}
 		switch {
@@ -151,22 +150,22 @@ func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
 	case refused:
 		return &fault{class: ErrRestored}
 	case scopeChanged:
-		f.reflector = nil // it is looked for anew, even where it seems to be the same
+		f.reflector = nil // discovery is asked again, and a new reflector made even for the same resource
 		return &fault{ErrKindUnknown, describeKind(o.GVK), nil}
 	}
 	if err != nil && isKindNotServed(err) {
 		return &fault{ErrKindUnknown, describeKind(o.GVK), err}
 	}
 	if known, ok := errors.AsType[*fault](err); ok {
-		return known // without the reflector's words
+		return known // without what the reflector adds to the message
 	}
 	return classify(err)
 }
 
-// capFor takes also how long ago the API server was not there: one that starts forbids for a moment
-// what it allows, and does not serve yet what it will.
+// capFor returns the longest back-off for an error. It is short for some time after an outage: an API
+// server that starts forbids for a moment what it allows later, and does not serve all kinds yet.
 func capFor(err error, sinceDown time.Duration) time.Duration {
-	if sinceDown < startingUp {
+	if sinceDown < startupTime {
 		return backoffCap
 	}
 	if errors.Is(err, ErrKindUnknown) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnauthorized) {
@@ -175,8 +174,8 @@ func capFor(err error, sinceDown time.Duration) time.Duration {
 	return backoffCap
 }
 
-// backoff is the wait between attempts. The zero value is ready, and does not wait at first: a
-// position that has expired costs no time.
+// backoff is the wait between attempts. The zero value is ready to use, and does not wait at first: no
+// time is lost when a resourceVersion has expired.
 type backoff struct{ next time.Duration }
 
 func (b *backoff) reset() { b.next = 0 }
