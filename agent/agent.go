@@ -280,7 +280,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	}
 	s.mesh, err = mesh.New(mesh.Options{ //nolint:contextcheck // it starts nothing; Run has the context
 		Identity: mesh.Identity{ClusterID: s.clusterID, PrivateKey: s.key},
-		Trust:    s.trust, State: ownEpochWatch{s.replica, s}, Listen: s.options.MeshListen, Listener: port, Origin: replica.Origin,
+		Trust:    s.trust, State: s.replica, Listen: s.options.MeshListen, Listener: port, Origin: replica.Origin,
 		Endpoints: s.endpoints, Credential: s.issueCredential, Farewell: s.farewell, MemberChanged: s.memberChanged,
 		Log: s.log, Metrics: metrics, Quiet: s.group != nil,
 	})

@@ -21,10 +21,13 @@ func (s *session) openReplica(ctx context.Context, removals []replica.Removal) (
 	empty := func() (journal.Machine, error) {
 		var err error
 		s.replica, err = replica.New(replica.Options{
-			Self: s.clusterID, PrivateKey: s.key, Keyring: s.trust, Changed: s.entriesChanged,
-			Removed: s.removed, Removals: removals,
+			Self: s.clusterID, PrivateKey: s.key, Keyring: s.trust,
+			Removed: s.removed, Removals: removals, OwnEpochSeen: func(uint64) { s.chores.add(choreEpoch) },
 			Broadcast: func(msgs ...[]byte) { s.mesh.Broadcast(msgs...) }, Note: s.position,
 		})
+		if err == nil {
+			s.replica.Subscribe(s.entriesChanged)
+		}
 		return s.replica, err
 	}
 	if s.options.DataDir == "" {

@@ -64,7 +64,7 @@ func everything(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	trust := mesh.NewTrust(mesh.Pin{ClusterID: "me", PublicKey: key.Public().(ed25519.PublicKey)}, nil)
-	r, err := replica.New(replica.Options{Self: "me", PrivateKey: key, Epoch: 1, Keyring: trust, Changed: func([]replica.Change) {}})
+	r, err := replica.New(replica.Options{Self: "me", PrivateKey: key, Epoch: 1, Keyring: trust})
 	if err != nil {
 		t.Fatal(err)
 	}

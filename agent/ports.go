@@ -172,21 +172,6 @@ func (s *session) enginePeer(id string) engine.Peer {
 	return peer
 }
 
-// ownEpochWatch is the replica as the mesh sees it. A merge may bring back entries of this cluster that this
-// agent does not remember; then a higher epoch must be opened.
-type ownEpochWatch struct {
-	*replica.Replica
-	session *session
-}
-
-func (w ownEpochWatch) Merge(msg []byte, introducer string) (fresh, pull bool, err error) {
-	fresh, pull, err = w.Replica.Merge(msg, introducer)
-	if w.OwnEpochSeen() > 0 {
-		w.session.chores.add(choreEpoch)
-	}
-	return fresh, pull, err
-}
-
 // newEngine joins the engine to the local API server.
 func (s *session) newEngine(scopes []engine.Scope, metrics prometheus.Registerer) (*engine.Engine, error) {
 	return engine.New(engine.Options{

@@ -18,16 +18,15 @@ func TestConcurrentUse(t *testing.T) {
 	for i, id := range ids {
 		r, err := New(Options{
 			Self: id, PrivateKey: testKey(id), Epoch: 1, Keyring: newRing(ids...),
-			// A subscriber reads from within the call.
-			Changed: func(cs []Change) {
-				for _, c := range cs {
-					changes.Store(c, len(replicas[i].Find(c.Key)))
-				}
-			},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Subscribe(func(cs []Change) { // it reads from within the call
+			for _, c := range cs {
+				changes.Store(c, len(replicas[i].Find(c.Key)))
+			}
+		})
 		replicas[i] = r
 	}
 	var wg sync.WaitGroup

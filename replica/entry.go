@@ -127,23 +127,25 @@ func encodeEntry(e *Entry) []byte {
 	return appendBytes(b, entryPayload, e.Payload)
 }
 
-func decodeEntry(core []byte) (Entry, error) {
+// decodeEntry also returns where in core the payload begins. The entry aliases it.
+func decodeEntry(core []byte) (e Entry, payload int, err error) {
 	r := reader{rest: core}
 	kind := r.uint(entryKind)
 	name := r.bytes(entryName, MaxName)
 	origin := r.bytes(entryOrigin, MaxOrigin)
-	e := Entry{Epoch: r.uint(entryEpoch), Sequence: r.uint(entrySequence)}
+	e = Entry{Epoch: r.uint(entryEpoch), Sequence: r.uint(entrySequence)}
 	status := r.uint(entryStatus)
 	e.PublicKey = r.bytes(entryPublicKey, ed25519.PublicKeySize)
 	e.Payload = r.bytes(entryPayload, MaxPayload)
+	payload = len(core) - len(r.rest) - len(e.Payload)
 	if err := r.end(entryPayload); err != nil {
-		return Entry{}, err
+		return Entry{}, 0, err
 	}
 	if kind > maxKind || status > uint64(Deleted) {
-		return Entry{}, fmt.Errorf("%w: kind %d, status %d", ErrMalformed, kind, status)
+		return Entry{}, 0, fmt.Errorf("%w: kind %d, status %d", ErrMalformed, kind, status)
 	}
 	e.Key, e.Origin, e.Status = Key{Kind(kind), string(name)}, string(origin), Status(status)
-	return e, e.check()
+	return e, payload, e.check()
 }
 
 // check refuses what no origin may write.

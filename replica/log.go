@@ -198,23 +198,22 @@ func (r *Replica) apply(op []byte, mine bool) ([]byte, error) {
 		}
 		return nil, nil
 	}
-	m, err := decodeMessage(msg)
+	if mine && Origin(msg) != r.self {
+		return nil, nil // merged already
+	}
+	m, err := r.decode(msg)
 	if err == nil && m.removal != nil {
 		err = fmt.Errorf("%w: removal", ErrMalformed) // they are kept elsewhere
 	}
 	if err != nil {
 		return nil, fmt.Errorf("operation: %w", err)
 	}
-	own := m.origin() == r.self
-	if mine && !own {
-		return nil, nil
-	}
 	if held := r.drafted(m); held != nil {
 		m.entry = held
 	} else {
 		m.detach()
 	}
-	if !own { // who logged it found room for it, whatever its keyring said
+	if m.origin() != r.self { // who logged it found room for it, whatever its keyring said
 		r.state.origin(m.origin()).swapped = true
 	}
 	if m.head != nil {

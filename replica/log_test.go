@@ -130,6 +130,36 @@ func TestNoteIsThereBeforeAnythingIsTold(t *testing.T) {
 	}
 }
 
+// TestAPeersMessageIsDecodedOnce: when it is merged, and not again when it is durable.
+func TestAPeersMessageIsDecodedOnce(t *testing.T) {
+	r := restored(t, Options{Self: "z", PrivateKey: testKey("z"), Keyring: newRing("a")}, nil, nil)
+	decodes := map[string]int{}
+	r.decode = func(msg []byte) (*message, error) {
+		decodes[string(msg)]++
+		return decodeMessage(msg)
+	}
+	log := &memoryLog{replica: r}
+	if err := r.Open(1, log); err != nil {
+		t.Fatal(err)
+	}
+	a := newReplica(t, "a", 1)
+	msgs := slices.Concat(publish(t, a, Key{KindCluster, "a"}, Live, "cluster"), publish(t, a, rule("r"), Live, "rule"), a.Complete())
+	merge(t, r, msgs...)
+	if len(log.queue) != len(msgs) {
+		t.Fatalf("%d of %d messages are to be durable", len(log.queue), len(msgs))
+	}
+	log.commit(t, len(log.queue))
+	for _, msg := range msgs {
+		if n := decodes[string(msg)]; n != 1 {
+			t.Errorf("a message of %s is decoded %d times", Origin(msg), n)
+		}
+	}
+	publish(t, r, rule("own"), Live, "x")
+	if log.commit(t, len(log.queue)); len(r.EntriesOf("z", KindRule)) != 1 || r.Progress("z").Sequence != 1 {
+		t.Error("an own entry is not taken")
+	}
+}
+
 // TestReplayIsTheState: what was merged and is durable comes back, wherever a snapshot cuts the log.
 func TestReplayIsTheState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -113,7 +113,7 @@ func encodeRemoval(r *Removal) []byte {
 	return appendUint(b, removalTime, uint64(max(r.Time, 0))) //nolint:gosec // not negative
 }
 
-// decodeRemoval checks everything but the signature. The result aliases its input.
+// decodeRemoval checks everything but the signature. The result aliases msg and core, and keeps signature.
 func decodeRemoval(msg, core, signature []byte) (*removalRecord, error) {
 	r := reader{rest: core}
 	var out Removal
@@ -166,11 +166,5 @@ func hashOfCore(msg []byte) []byte {
 
 // detach moves the removal off the buffer that it was decoded from.
 func (r *removalRecord) detach() {
-	msg := bytes.Clone(r.msg)
-	reader := reader{rest: msg}
-	core := reader.bytes(messageRemoval, maxRemoval)
-	// The same bytes were decoded before.
-	if again, err := decodeRemoval(msg, core, reader.bytes(messageRemovalSignature, ed25519.SignatureSize)); err == nil {
-		*r = *again
-	}
+	r.msg, r.PublicKey, r.ByKey = bytes.Clone(r.msg), bytes.Clone(r.PublicKey), bytes.Clone(r.ByKey)
 }

@@ -231,9 +231,7 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 		rec.answers, rec.Voucher = introducer, introducer
 	}
 	out, how, first, err := r.admitRemoval(rec, ours)
-	if len(out.changes) > 0 {
-		r.changed(out.changes)
-	}
+	r.tell(out.changes)
 	if out.fresh {
 		r.removed(rec.Removal, how != strange, first)
 	}

@@ -33,13 +33,12 @@ type Options struct {
 	// to [Replica.Open].
 	Epoch   uint64
 	Keyring Keyring
-	// Changed, if set, is told what to read again after entries of other origins were
-	// merged. It is called without locks held, from the merging goroutine; calls may
-	// overlap, and it must not block.
-	Changed func([]Change)
-	// Removed, if set, is told of every removal that was merged, our own ones included, as Changed is; pinned: the key
-	// was, until then; first: nothing was known of that key's removal before.
+	// Removed, if set, is told of every removal that was merged, our own ones included, as subscribers are and after
+	// them; pinned: the key was, until then; first: nothing was known of that key's removal before.
 	Removed func(r Removal, pinned, first bool)
+	// OwnEpochSeen, if set, is called after each merge, as subscribers are, for as long as [Replica.OwnEpochSeen] returns
+	// an epoch: from when a peer has shown it until Reopen has opened a higher one.
+	OwnEpochSeen func(epoch uint64)
 	// Removals were recorded by an earlier start. The keyring knows of them already.
 	Removals []Removal
 	// Broadcast, if set, gets own messages of a replica with a [Log] once they are durable. It is
@@ -56,8 +55,10 @@ type Replica struct {
 	self      string
 	key       ed25519.PrivateKey
 	keyring   Keyring
-	changed   func([]Change)
+	changed   []func([]Change)
 	removed   func(Removal, bool, bool)
+	epochSeen func(uint64)
+	decode    func(msg []byte) (*message, error) // decodeMessage, but in tests
 	broadcast func(msgs ...[]byte)
 	note      func() []byte
 
@@ -81,11 +82,11 @@ func New(o Options) (*Replica, error) {
 	case o.Keyring == nil:
 		return nil, errors.New("replica needs a keyring")
 	}
-	if o.Changed == nil {
-		o.Changed = func([]Change) {}
-	}
 	if o.Removed == nil {
 		o.Removed = func(Removal, bool, bool) {}
+	}
+	if o.OwnEpochSeen == nil {
+		o.OwnEpochSeen = func(uint64) {}
 	}
 	if o.Broadcast == nil {
 		o.Broadcast = func(...[]byte) {}
@@ -94,7 +95,7 @@ func New(o Options) (*Replica, error) {
 		o.Note = func() []byte { return nil }
 	}
 	r := &Replica{
-		self: o.Self, key: o.PrivateKey, keyring: o.Keyring, changed: o.Changed, removed: o.Removed,
+		self: o.Self, key: o.PrivateKey, keyring: o.Keyring, removed: o.Removed, epochSeen: o.OwnEpochSeen, decode: decodeMessage,
 		broadcast: o.Broadcast, note: o.Note, state: newState(o.Self, o.Limits),
 	}
 	for _, removal := range o.Removals {
@@ -112,6 +113,23 @@ func New(o Options) (*Replica, error) {
 		}
 	}
 	return r, nil
+}
+
+// Subscribe has changed told what to read again after entries of other origins were merged. Call it before the first
+// merge. All that subscribed are called in that order, in the merging goroutine and before Merge returns, with no lock
+// held: they may read the replica, and must not block. Merges at the same time make calls that overlap, in any order; so a
+// change does not say what is held, but what to read again, which is at least as new. What [Replica.Apply] takes over from
+// an earlier run is told to nobody.
+func (r *Replica) Subscribe(changed func([]Change)) { r.changed = append(r.changed, changed) }
+
+// tell calls the subscribers.
+func (r *Replica) tell(changes []Change) {
+	if len(changes) == 0 {
+		return
+	}
+	for _, changed := range r.changed {
+		changed(changes)
+	}
 }
 
 // Publish says something new of an own object and returns the messages to broadcast: none
@@ -220,10 +238,19 @@ func (r *Replica) Delta(digest []byte, emit func(msg []byte) error) error {
 // forwarding; pull, that something is known to be missing. In a delta only a head asks for
 // a pull, since the numbers of its entries have gaps by nature.
 func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err error) {
-	m, err := decodeMessage(msg)
+	m, err := r.decode(msg)
 	if err != nil {
 		return false, false, err
 	}
+	fresh, pull, err = r.take(m, introducer)
+	if epoch := r.OwnEpochSeen(); epoch > 0 {
+		r.epochSeen(epoch)
+	}
+	return fresh, pull, err
+}
+
+// take merges a message that is decoded.
+func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err error) {
 	if m.removal != nil {
 		return r.mergeRemoval(m.removal, introducer)
 	}
@@ -247,7 +274,7 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	r.mu.Lock()
 	if r.state.removals.changes != removals { // its key, perhaps, since it was checked
 		r.mu.Unlock()
-		return r.Merge(msg, introducer)
+		return r.take(m, introducer)
 	}
 	r.digest = nil
 	before := r.state.knowledge(m)
@@ -266,9 +293,7 @@ func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err er
 	if err != nil {
 		return false, false, err
 	}
-	if len(out.changes) > 0 {
-		r.changed(out.changes)
-	}
+	r.tell(out.changes)
 	pull = out.gap && (out.fresh || introducer != "") && (m.head != nil || introducer == "")
 	return out.fresh, pull, nil
 }

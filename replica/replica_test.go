@@ -325,14 +325,20 @@ func TestKnownHead(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	var got []Change
+	order := ""
 	a := newReplica(t, "a", 1)
 	b, err := New(Options{
 		Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"),
-		Changed: func(c []Change) { got = append(got, c...) },
+		Removed: func(Removal, bool, bool) { order += "removed" },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.Subscribe(func(c []Change) { got, order = append(got, c...), order+"first " })
+	b.Subscribe(func([]Change) {
+		b.Digest() // no lock is held
+		order += "second "
+	})
 	publish(t, b, rule("own"), Live, "x")
 	merge(t, b, publish(t, a, rule("r"), Live, "x")...)
 	merge(t, b, a.Complete()...)
@@ -342,6 +348,14 @@ func TestChanges(t *testing.T) {
 	want := []Change{{rule("r"), "a"}, {Origin: "a"}, {rule("s"), "a"}, {rule("r"), "a"}, {Origin: "a"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	order = ""
+	removal, err := b.SignRemoval("a", a.public(), "a", "b", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if merge(t, b, removal.Message()); order != "first second removed" {
+		t.Errorf("called: %s", order)
 	}
 }
 

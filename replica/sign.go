@@ -67,6 +67,7 @@ type message struct {
 	entry     *record
 	head      *headRecord
 	removal   *removalRecord
+	payload   int // where in an entry's message its payload begins
 	signed    []byte
 	signature []byte
 }
@@ -90,6 +91,7 @@ func decodeMessage(msg []byte) (*message, error) {
 		return &message{removal: removal}, nil
 	}
 	entryCore := r.bytes(messageEntry, MaxMessage)
+	start := len(msg) - len(r.rest) - len(entryCore)
 	headCore := r.bytes(messageHead, MaxMessage)
 	var claim [32]byte
 	var signature [ed25519.SignatureSize]byte
@@ -103,10 +105,11 @@ func decodeMessage(msg []byte) (*message, error) {
 	}
 	m := &message{signature: signature[:]}
 	if entryCore != nil {
-		e, err := decodeEntry(entryCore)
+		e, payload, err := decodeEntry(entryCore)
 		if err != nil {
 			return nil, err
 		}
+		m.payload = start + payload
 		id := entryID(entryCore)
 		m.signed = signable(entryDomain, id, claim)
 		m.entry = &record{Entry: e, claim: claim, id: id, hash: sha256.Sum256(m.signed), msg: msg}
@@ -167,10 +170,10 @@ func (m *message) detach() {
 		m.head.msg = bytes.Clone(m.head.msg)
 		return
 	}
-	r := reader{rest: bytes.Clone(m.entry.msg)}
-	m.entry.msg = r.rest
-	// The same bytes decoded once before, and the hashes stay what they are.
-	if e, err := decodeEntry(r.bytes(messageEntry, MaxMessage)); err == nil {
-		m.entry.Entry = e
+	e := m.entry
+	e.msg = bytes.Clone(e.msg)
+	e.PublicKey = bytes.Clone(e.PublicKey)
+	if to := m.payload + len(e.Payload); len(e.Payload) > 0 {
+		e.Payload = e.msg[m.payload:to:to]
 	}
 }

@@ -225,7 +225,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := decodeEntry(b)
+		e, _, err := decodeEntry(b)
 		if err == nil && !bytes.HasPrefix(b, encodeEntry(&e)) {
 			t.Errorf("%x decodes to %+v, which is encoded otherwise", b, e)
 		}

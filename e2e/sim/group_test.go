@@ -142,14 +142,13 @@ func (a *agent) start(epoch uint64) {
 	t.Helper()
 	a.epoch, a.seen, a.stopped = epoch, &seen{at: map[replica.Change]sight{}}, make(chan error, 1)
 	sight := a.seen
-	var r *replica.Replica
 	r, err := replica.New(replica.Options{
 		Self: a.id, PrivateKey: a.key, Epoch: epoch, Keyring: a.trust,
-		Changed: func(changes []replica.Change) { a.group.check(r, sight, changes) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Subscribe(func(changes []replica.Change) { a.group.check(r, sight, changes) })
 	a.replica = r
 	a.mesh, err = mesh.New(mesh.Options{
 		Identity: mesh.Identity{ClusterID: a.id, PrivateKey: a.key},

@@ -90,17 +90,17 @@ func (g *roster) add(i int) *agent {
 	var err error
 	a.replica, err = replica.New(replica.Options{
 		Self: id, PrivateKey: a.key, Epoch: 1, Keyring: a.trust,
-		Changed: func(changes []replica.Change) {
-			for _, c := range changes {
-				if w := g.watched.Load(); w != nil && c == w.change {
-					w.seen.see(i)
-				}
-			}
-		},
 	})
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	a.replica.Subscribe(func(changes []replica.Change) {
+		for _, c := range changes {
+			if w := g.watched.Load(); w != nil && c == w.change {
+				w.seen.see(i)
+			}
+		}
+	})
 	a.said, err = a.replica.Publish(replica.Key{Kind: replica.KindCluster, Name: id}, replica.Live, bytes.Repeat([]byte{'c'}, clusterSize))
 	if err != nil {
 		g.t.Fatal(err)
