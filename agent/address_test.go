@@ -5,6 +5,7 @@ package agent
 
 import (
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestAddressOutlivesItsService(t *testing.T) {
 // never was an address, and everywhere when the grace is over.
 func TestAddressIsJudged(t *testing.T) {
 	var log strings.Builder
-	s := &session{health: newHealth(prometheus.NewRegistry(), false), log: slog.New(slog.NewTextHandler(&log, nil)), clusterID: "c"}
+	s := &session{health: newHealth(http.NewServeMux(), prometheus.NewRegistry(), false), log: slog.New(slog.NewTextHandler(&log, nil)), clusterID: "c"}
 	s.options.MeshService = "cluster-registry/mesh"
 	s.newLoops()
 	s.problems.changed = func() {}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,7 @@ func (s *session) ownName() string {
 // Run is the agent: it blocks until ctx ends or something that it cannot mend goes wrong, which it returns
 // as one line that says what to do.
 func (a *Agent) Run(ctx context.Context) error {
-	health := newHealth(a.metrics, a.options.Pprof)
+	health := newHealth(http.NewServeMux(), a.metrics, a.options.Pprof)
 	server, err := health.listen(ctx, a.options.HTTPListen)
 	if err != nil {
 		return err

@@ -22,15 +22,35 @@ import (
 // or cut off, is no reason to restart a pod.
 type health struct {
 	metrics  atomic.Pointer[prometheus.Registry] // of the start that is under way
+	mux      *http.ServeMux
 	pprof    bool
 	isReady  atomic.Bool
 	waitsFor atomic.Value           // string
 	follows  atomic.Pointer[string] // why an agent that follows another is not ready, "" when it is: it has what the group has; nil for all others
 }
 
-func newHealth(metrics *prometheus.Registry, pprof bool) *health {
-	h := &health{pprof: pprof}
+// newHealth adds its pages to mux, which others may add theirs to, once for all starts.
+func newHealth(mux *http.ServeMux, metrics *prometheus.Registry, profiles bool) *health {
+	h := &health{mux: mux, pprof: profiles}
 	h.serve(metrics)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		promhttp.HandlerFor(h.metrics.Load(), promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if line := h.notReady(); line != "" {
+			http.Error(w, line, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	if profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return h
 }
 
@@ -98,28 +118,11 @@ func (h *health) listen(ctx context.Context, address string) (*httpServer, error
 	if err != nil {
 		return nil, fmt.Errorf("--http-listen: cannot listen on %s: %w; choose another port or stop what uses it", address, err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		promhttp.HandlerFor(h.metrics.Load(), promhttp.HandlerOpts{}).ServeHTTP(w, r)
-	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if line := h.notReady(); line != "" {
-			http.Error(w, line, http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
 	writeTimeout := 30 * time.Second
 	if h.pprof {
 		writeTimeout = profileTimeout
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	return &httpServer{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}, nil
+	return &httpServer{listener: listener, server: &http.Server{Handler: h.mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}, nil
 }
 
 // profileTimeout is longer than any profile that is worth taking.

@@ -81,7 +81,7 @@ func everything(t *testing.T) []string {
 	}
 	d.MustRegister(newRefusals(), newReplicaCollector(r, nil, 1), newAccessCollector(nil), newBuildInfo("v", "c"), newRequestMeter().requests, newAgentsCollector(nil))
 	registry := prometheus.NewRegistry()
-	newHealth(registry, false)
+	newHealth(http.NewServeMux(), registry, false)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestOldestOfLoop(t *testing.T) {
 func TestPprof(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{false, true} {
-		s, err := newHealth(prometheus.NewRegistry(), on).listen(t.Context(), "127.0.0.1:0")
+		s, err := newHealth(http.NewServeMux(), prometheus.NewRegistry(), on).listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
