@@ -282,7 +282,7 @@ func (s *session) join(ctx context.Context, metrics *prometheus.Registry) error 
 	s.mesh, err = mesh.New(mesh.Options{ //nolint:contextcheck // it starts nothing; Run has the context
 		Identity: mesh.Identity{ClusterID: s.clusterID, PrivateKey: s.key},
 		Trust:    s.trust, State: s.replica, Listen: s.options.MeshListen, Listener: port, Origin: replica.Origin,
-		Endpoints: s.endpoints, Credential: s.issueCredential, Farewell: s.farewell, MemberChanged: s.memberChanged,
+		Endpoints: s.endpoints, Methods: s.methods(), Farewell: s.farewell, MemberChanged: s.memberChanged,
 		Log: s.log, Metrics: metrics, Quiet: s.group != nil,
 	})
 	if err != nil {

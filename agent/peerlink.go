@@ -287,7 +287,7 @@ func (l *peerLink) ask(ctx context.Context) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	issued, err := s.mesh.Credential(ctx, l.id)
+	issued, err := s.mesh.Call(ctx, l.id, methodCredential, nil)
 	if err != nil {
 		s.log.Debug("no credential from a member", "cluster", l.id, "error", err)
 		return nil, nil // there are other places to look

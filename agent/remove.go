@@ -277,7 +277,11 @@ func (s *session) tellMember(ctx context.Context, id string) error {
 func (s *session) tell(ctx context.Context, id string, r replica.Removal) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return s.mesh.Tell(ctx, id, r.Message())
+	_, err := s.mesh.Call(ctx, id, methodTell, r.Message())
+	if err != nil { // perhaps because it refuses us: then it answers a frame with the reason
+		s.mesh.Send(id, r.Message())
+	}
+	return err
 }
 
 // orders are the lines of ConditionRemovalsConfirmed: the last removal, and the others that wait, newest first.

@@ -105,8 +105,21 @@ func (s *session) memberChanged(m mesh.Member) {
 	}
 }
 
+// What members call of each other: a credential to read with, and to be told of a removal.
+const (
+	methodCredential = "Credential"
+	methodTell       = "Tell"
+)
+
+func (s *session) methods() map[string]mesh.Method {
+	return map[string]mesh.Method{
+		methodCredential: {Serve: s.issueCredential, Burst: 5, Every: 10 * time.Second}, // each is a request to our API server
+		methodTell:       {Serve: func(_ context.Context, peer string, msg []byte) ([]byte, error) { return nil, s.mesh.Merge(peer, msg) }},
+	}
+}
+
 // issueCredential answers a pinned member that asks for a credential to read here with.
-func (s *session) issueCredential(ctx context.Context, member string) ([]byte, error) {
+func (s *session) issueCredential(ctx context.Context, member string, _ []byte) ([]byte, error) {
 	for _, c := range s.registry.byID(member) {
 		if has(c, v1alpha1.AnnotationClusterDisabled) {
 			return nil, errors.New("this cluster is disabled there")

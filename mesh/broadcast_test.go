@@ -164,7 +164,7 @@ func TestPaceGoesByBytes(t *testing.T) {
 		ways := map[string]func(msg []byte){
 			"a frame": func(msg []byte) { a.receive("evil", frameMessage, msg) },
 			"a call": func(msg []byte) {
-				if err := a.told("evil", msg); err != nil {
+				if err := a.Merge("evil", msg); err != nil {
 					t.Error(err)
 				}
 			},

@@ -29,8 +29,6 @@ const (
 	maxRejected = 1000
 	// pullPatience is how long the next message of a pull may take.
 	pullPatience = 10 * time.Second
-	// callTimeout bounds a credential call.
-	callTimeout = 30 * time.Second
 )
 
 // errDelta: a member sent more in one pull than it may.
@@ -153,45 +151,24 @@ func receive(stream grpc.ClientStream, each func(msg []byte) verdict, abort cont
 	return errDelta
 }
 
-// credential asks a member's agent for a credential to its cluster.
-func (c *clients) credential(ctx context.Context, id string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// call has one request and one answer.
+func (c *clients) call(ctx context.Context, id, method string, o Method, request []byte) (answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	channel, err := c.channel(id)
 	if err != nil {
 		return nil, err
 	}
-	var credential []byte
-	if err := call(ctx, channel, rpcCredential, []byte{}, &credential, maxCredential); err != nil {
-		return nil, fmt.Errorf("credential from %s: %w", id, err)
-	}
-	return credential, nil
-}
-
-// tell hands a message to a member.
-func (c *clients) tell(ctx context.Context, id string, msg []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	channel, err := c.channel(id)
-	if err != nil {
-		return err
-	}
-	var nothing []byte
-	if err := call(ctx, channel, rpcTell, msg, &nothing, maxFarewell); err != nil {
-		return fmt.Errorf("tell %s: %w", id, err)
-	}
-	return nil
-}
-
-// call has one request and one answer.
-func call(ctx context.Context, channel *grpc.ClientConn, method string, request []byte, answer *[]byte, limit int) error {
 	var other peer.Peer
 	began := time.Now()
-	err := channel.Invoke(ctx, "/"+rpcService+"/"+method, request, answer, grpc.MaxCallRecvMsgSize(limit), grpc.Peer(&other))
+	err = channel.Invoke(ctx, "/"+rpcService+"/"+method, request, &answer, grpc.MaxCallRecvMsgSize(o.MaxAnswer), grpc.Peer(&other))
 	if status.Code(err) == codes.DeadlineExceeded {
 		hangUp(other, time.Since(began))
 	}
-	return err
+	if err != nil {
+		return nil, fmt.Errorf("call %s of %s: %w", method, id, err)
+	}
+	return answer, nil
 }
 
 // hangUp closes the connection of a call that got no answer in time, if nothing else came over it for so long either:
@@ -237,7 +214,7 @@ func newFunnel(addr net.Addr) *funnel {
 }
 
 // put hands a connection over, or closes it when gRPC has stopped.
-func (f *funnel) put(_ string, conn net.Conn) {
+func (f *funnel) put(conn net.Conn) {
 	select {
 	case f.conns <- conn:
 	case <-f.done:

@@ -18,8 +18,9 @@
 //
 //	roster-packet/1  frames: memberlist packets, messages, announcements
 //	roster-stream/1  one memberlist push/pull or fallback ping
-//	h2               gRPC: Pull, Credential and Tell
+//	h2               gRPC: Pull, and the [Method]s of Options.Methods
 //	roster-raft/1    what the agents of one cluster say to each other, see [Front]
+//	others           what Options.Protocols has a [Handler] for
 //
 // A peer is hostile until proven otherwise, and then still: every length is
 // checked before memory is spent on it, every queue and table has a bound,
@@ -57,6 +58,13 @@
 // is held is asked less often. Any member can introduce others that it invented;
 // so those that a person has swapped with have places of their own among the pulls,
 // the joins and the neighbours.
+//
+// # Extension
+//
+// Other parts of an agent use the port, too, and the mesh knows nothing of what they say: a [Method] is a call with one
+// request and one answer, which [Mesh.Call] makes; a [Handler] serves the connections of a protocol of its own, which
+// [Mesh.Dial] opens. Both are told who calls, as the handshake has proven it, are bounded in size, number and time, and
+// end with the caller's pin. The example shows both.
 //
 // # Life
 //

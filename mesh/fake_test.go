@@ -225,8 +225,11 @@ func (g *group) add(name string, adjust ...func(*Options)) *member {
 	o := Options{
 		Identity: identity, Trust: m.trust, State: m.state, Listen: "127.0.0.1:0",
 		Endpoints: g.endpoints,
-		Credential: func(_ context.Context, peer string) ([]byte, error) {
-			return []byte("for " + peer + " from " + name), nil
+		Methods: map[string]Method{
+			"Greet": {Serve: func(_ context.Context, peer string, _ []byte) ([]byte, error) {
+				return []byte("to " + peer + " from " + name), nil
+			}},
+			"Tell": {Serve: func(_ context.Context, peer string, msg []byte) ([]byte, error) { return nil, m.Merge(peer, msg) }},
 		},
 		MemberChanged: func(c Member) {
 			m.mu.Lock()

@@ -207,7 +207,7 @@ func (f *Front) admit(ctx context.Context, raw net.Conn) {
 			return
 		}
 		_ = raw.SetDeadline(time.Time{})
-		f.siblings.put("", &frontConn{conn, raw, f})
+		f.siblings.put(&frontConn{conn, raw, f})
 	default:
 		f.toPlace(ctx, whole, hops, func() { f.strangers.leave(slot) })
 	}

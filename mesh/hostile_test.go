@@ -322,8 +322,8 @@ func TestOptions(t *testing.T) {
 	if err := a.Run(t.Context()); !errors.Is(err, errRan) {
 		t.Errorf("second run: %v", err)
 	}
-	if _, err := a.Credential(t.Context(), "a"); !errors.Is(err, ErrUnpinned) {
-		t.Errorf("own credential: %v", err)
+	if _, err := a.Call(t.Context(), "a", "Greet", nil); !errors.Is(err, ErrUnpinned) {
+		t.Errorf("a call of itself: %v", err)
 	}
 }
 

@@ -38,6 +38,7 @@ type Mesh struct {
 	delegate  *delegate
 	server    *server
 	clients   *clients
+	dialled   *connections // of Options.Protocols
 	spreader  *broadcaster
 	pulls     *puller
 	joins     *joiner
@@ -79,7 +80,7 @@ func New(o Options) (_ *Mesh, err error) {
 		return nil, err
 	}
 	m.members.Store(1)
-	m.assemble(listener, &authenticator{certificate, o.Trust})
+	m.assemble(listener, &authenticator{certificate, o.Trust, o.Protocols})
 	return m, nil
 }
 
@@ -95,6 +96,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	packets.warm = m.spreader.isWarm
 
 	m.clients = &clients{dial: d.dial, channels: map[string]*grpc.ClientConn{}}
+	m.dialled = newConnections()
 	m.pulls = newPuller()
 	m.pulls.pull, m.pulls.alive = m.pull, m.roll.present
 	m.pulls.ours = m.ours
@@ -115,24 +117,26 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 		pulls: m.pulls, metrics: m.metrics,
 		changed: make(chan struct{}, 1),
 	}
-	m.server = newServer(o.State, o.Credential, o.Trust.isPeer, m.metrics)
-	m.server.told = m.told
+	m.server = newServer(o.State, o.Methods, o.Trust.isPeer, m.metrics)
 	m.server.behind = m.pulls.requestFor
 	m.funnel = newFunnel(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)
 	m.port.farewell = o.Farewell
 	m.port.handlers[protocolPacket] = m.knocking(packets.accept)
 	m.port.handlers[protocolStream] = m.knocking(m.transport.acceptStream)
-	m.port.handlers[protocolRPC] = m.funnel.put
+	m.port.handlers[protocolRPC] = func(_ context.Context, _ Caller, conn net.Conn) { m.funnel.put(conn) }
+	for name, h := range o.Protocols {
+		m.port.handlers[name] = h.closing
+	}
 }
 
 // knocking is a handler that first has the peer joined, should it be missing.
-func (m *Mesh) knocking(next handler) handler {
-	return func(peer string, conn net.Conn) {
-		if !m.roll.isPresent(peer) {
-			m.joins.knock(peer)
+func (m *Mesh) knocking(next func(peer string, conn net.Conn)) handler {
+	return func(_ context.Context, from Caller, conn net.Conn) {
+		if !m.roll.isPresent(from.ClusterID) {
+			m.joins.knock(from.ClusterID)
 		}
-		next(peer, conn)
+		next(from.ClusterID, conn)
 	}
 }
 
@@ -142,6 +146,7 @@ func (m *Mesh) Addr() net.Addr { return m.port.listener.Addr() }
 // Close gives the port back. Run does it by itself.
 func (m *Mesh) Close() error {
 	m.clients.close()
+	m.dialled.close()
 	m.port.close()
 	return nil
 }
@@ -181,6 +186,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 		m.leave(carry, list)
 		stop()
 		m.clients.close()
+		m.dialled.close()
 		rpc.Stop()
 		return nil
 	})
@@ -215,14 +221,6 @@ func (m *Mesh) Kick(clusterID string) {
 	m.joins.retryNow(clusterID)
 }
 
-// Credential asks a cluster's agent for a credential to that cluster.
-func (m *Mesh) Credential(ctx context.Context, clusterID string) ([]byte, error) {
-	if !m.options.Trust.isPeer(clusterID) {
-		return nil, ErrUnpinned
-	}
-	return m.clients.credential(ctx, clusterID)
-}
-
 // Pull fetches from a member what it holds and we lack.
 func (m *Mesh) Pull(ctx context.Context, clusterID string) error {
 	_, err := m.pull(ctx, clusterID)
@@ -238,7 +236,7 @@ func (m *Mesh) pull(ctx context.Context, id string) (got haul, err error) {
 	again := false
 	var news [][]byte
 	err = m.clients.pull(ctx, id, m.options.State.Digest(), func(msg []byte) verdict {
-		v, pull := m.merge(msg, id, id)
+		v, pull, _ := m.merge(msg, id, id)
 		again = again || pull
 		if v != fresh {
 			got.wasted += len(msg)
@@ -268,9 +266,9 @@ func (m *Mesh) other(id string) string {
 
 // merge takes a message that a peer sent. Who sends faster than we want to check
 // signatures waits.
-func (m *Mesh) merge(msg []byte, peer, introducer string) (v verdict, pull bool) {
+func (m *Mesh) merge(msg []byte, peer, introducer string) (v verdict, pull bool, err error) {
 	if introducer != "" && !m.options.Trust.isPeer(introducer) {
-		return rejected, false // it was removed while it talked
+		return rejected, false, ErrUnpinned // it was removed while it talked
 	}
 	isFresh, pull, err := m.options.State.Merge(msg, introducer)
 	result := "known"
@@ -284,16 +282,16 @@ func (m *Mesh) merge(msg []byte, peer, introducer string) (v verdict, pull bool)
 	if v != known {
 		m.pace.wait(peer, messageCost(msg))
 	}
-	return v, pull
+	return v, pull, err
 }
 
 // receive takes what a peer sent outside of memberlist's own traffic.
 func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 	switch kind {
 	case frameMessage:
-		v, pull := m.merge(payload, peer, "")
+		v, pull, _ := m.merge(payload, peer, "")
 		if v == rejected && pull { // of somebody unknown, whom the peer introduces if this is his own entry
-			v, pull = m.merge(payload, peer, peer)
+			v, pull, _ = m.merge(payload, peer, peer)
 		}
 		if v == fresh {
 			m.spreader.spread([][]byte{payload}, peer)

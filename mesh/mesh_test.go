@@ -70,8 +70,8 @@ func TestIntroduction(t *testing.T) {
 			t.Errorf("%s has no pin for %s", pair[0].name, pair[1].name)
 		}
 	}
-	credential, err := two.Credential(context.Background(), "three")
-	if err != nil || string(credential) != "for two from three" {
-		t.Errorf("credential %q, %v", credential, err)
+	answer, err := two.Call(context.Background(), "three", "Greet", nil)
+	if err != nil || string(answer) != "to two from three" {
+		t.Errorf("answer %q, %v", answer, err)
 	}
 }

@@ -4,7 +4,6 @@
 package mesh
 
 import (
-	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -15,8 +14,6 @@ import (
 )
 
 var (
-	// errNoCredentials: Options.Credential is nil.
-	errNoCredentials = errors.New("this cluster issues no credentials over the mesh")
 	// errOptions: what New was given cannot work.
 	errOptions = errors.New("mesh options")
 )
@@ -59,9 +56,11 @@ type Options struct {
 	// Endpoints lists where to dial a member (host:port, the first is tried
 	// first). Call Kick when an answer would change. Must be quick.
 	Endpoints func(clusterID string) []string
-	// Credential makes what is handed to a pinned peer that asks for a
-	// credential to this cluster, at most 64 KiB.
-	Credential func(ctx context.Context, peer string) ([]byte, error)
+	// Protocols are served at the port beside the mesh's own, by the name that TLS chooses them by (ALPN), as in
+	// "example-tunnel/1".
+	Protocols map[string]Handler
+	// Methods are calls that members may make of each other, by name, as in "Tell".
+	Methods map[string]Method
 	// Farewell is the message by which a key was removed, nil when there is
 	// none; its owner is told when it comes back.
 	Farewell func(key ed25519.PublicKey) []byte
@@ -90,6 +89,13 @@ func (o *Options) complete() error {
 	if key, ok := o.Trust.Key(o.Identity.ClusterID); !ok || !key.Equal(o.Identity.PublicKey()) || o.Trust.isPeer(o.Identity.ClusterID) {
 		return fmt.Errorf("%w: Trust belongs to another identity", errOptions)
 	}
+	if err := checkProtocols(o.Protocols); err != nil {
+		return err
+	}
+	var err error
+	if o.Methods, err = completeMethods(o.Methods); err != nil {
+		return err
+	}
 	if o.Network == nil {
 		o.Network = TCP{}
 	}
@@ -98,9 +104,6 @@ func (o *Options) complete() error {
 	}
 	if o.Origin == nil {
 		o.Origin = func([]byte) string { return "" }
-	}
-	if o.Credential == nil {
-		o.Credential = func(context.Context, string) ([]byte, error) { return nil, errNoCredentials }
 	}
 	if o.Farewell == nil {
 		o.Farewell = func(ed25519.PublicKey) []byte { return nil }

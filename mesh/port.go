@@ -14,16 +14,8 @@ import (
 	"time"
 )
 
-const (
-	// handshakeTimeout is how long a stranger may keep a connection.
-	handshakeTimeout = 5 * time.Second
-	// maxPeerConns is how many accepted connections one peer may have open.
-	maxPeerConns = 16
-)
-
-// handler takes over a connection of a pinned peer; it may return before the
-// connection ends, and closes it.
-type handler func(peer string, conn net.Conn)
+// handshakeTimeout is how long a stranger may keep a connection.
+const handshakeTimeout = 5 * time.Second
 
 // port is the one listener: it authenticates and then dispatches by ALPN.
 type port struct {
@@ -35,12 +27,8 @@ type port struct {
 	metrics  *metrics
 
 	strangers lobby
-
-	mu     sync.Mutex
-	closed bool
-	peers  map[string]int
-	conns  map[*peerConn]struct{}
-	wg     sync.WaitGroup
+	conns     *connections
+	wg        sync.WaitGroup
 }
 
 func newPort(l net.Listener, auth *authenticator, m *metrics) *port {
@@ -51,8 +39,7 @@ func newPort(l net.Listener, auth *authenticator, m *metrics) *port {
 		handlers: map[string]handler{},
 		farewell: func(ed25519.PublicKey) []byte { return nil },
 		metrics:  m,
-		peers:    map[string]int{},
-		conns:    map[*peerConn]struct{}{},
+		conns:    newConnections(),
 	}
 }
 
@@ -86,18 +73,9 @@ func (p *port) serve(ctx context.Context) error {
 
 // close ends the listener and all connections.
 func (p *port) close() {
-	p.mu.Lock()
-	p.closed = true
-	conns := make([]net.Conn, 0, len(p.conns))
-	for c := range p.conns {
-		conns = append(conns, c)
-	}
-	p.mu.Unlock()
 	_ = p.listener.Close()
 	p.strangers.close()
-	for _, c := range conns {
-		_ = c.Close()
-	}
+	p.conns.close()
 }
 
 func (p *port) admit(ctx context.Context, raw net.Conn) {
@@ -111,17 +89,20 @@ func (p *port) admit(ctx context.Context, raw net.Conn) {
 	_ = raw.SetDeadline(time.Now().Add(handshakeTimeout))
 	conn := tls.Server(raw, p.config)
 	err := conn.HandshakeContext(ctx)
-	evicted := p.strangers.leave(slot)
-	var id string
+	var from Caller
 	if err == nil {
-		id, err = p.auth.peer(conn.ConnectionState())
+		from, err = p.auth.caller(conn.ConnectionState())
 	}
+	if err == nil && from.ClusterID == "" {
+		p.serveUnpinned(ctx, from, conn)
+		p.strangers.leave(slot)
+		return
+	}
+	evicted := p.strangers.leave(slot)
 	if errors.Is(err, ErrRemoved) && !evicted {
 		p.metrics.drop(dropRemoved)
-		if key, err := peerKey(conn.ConnectionState()); err == nil {
-			p.bidFarewell(conn, key)
-			return
-		}
+		p.bidFarewell(conn, from.Key)
+		return
 	}
 	if err != nil {
 		_ = raw.Close()
@@ -130,54 +111,33 @@ func (p *port) admit(ctx context.Context, raw net.Conn) {
 		}
 		return
 	}
-	serve, ok := p.handlers[conn.ConnectionState().NegotiatedProtocol]
+	_ = raw.SetDeadline(time.Time{})
+	p.servePeer(ctx, from, conn)
+}
+
+// servePeer hands a member's connection to what serves its protocol.
+func (p *port) servePeer(ctx context.Context, from Caller, conn *tls.Conn) {
+	protocol := conn.ConnectionState().NegotiatedProtocol
+	serve, ok := p.handlers[protocol]
 	if !ok {
-		_ = raw.Close()
+		_ = conn.NetConn().Close()
 		p.metrics.drop(dropHandshake)
 		return
 	}
-	held := p.hold(id, conn)
+	held := p.conns.hold(conn, from.ClusterID, protocol)
 	if held == nil {
-		_ = raw.Close()
+		_ = conn.NetConn().Close()
 		p.metrics.drop(dropPeerLimit)
 		return
 	}
-	_ = raw.SetDeadline(time.Time{})
-	serve(id, held)
+	ctx, held.ended = context.WithCancel(ctx)
+	serve(ctx, from, held)
 }
 
-// hold registers a peer's connection, or returns nil when it has too many.
-func (p *port) hold(id string, conn *tls.Conn) *peerConn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || p.peers[id] >= maxPeerConns {
-		return nil
-	}
-	c := &peerConn{Conn: conn, peer: id, port: p}
-	p.peers[id]++
-	p.conns[c] = struct{}{}
-	return c
-}
-
-func (p *port) release(c *peerConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.conns, c)
-	if p.peers[c.peer]--; p.peers[c.peer] <= 0 {
-		delete(p.peers, c.peer)
-	}
-}
-
-// peerConn is an accepted connection that counts until it is closed.
-type peerConn struct {
-	net.Conn
-	peer string
-	port *port
-	once sync.Once
-}
-
-func (c *peerConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { c.port.release(c) })
-	return err
+// serveUnpinned does that for a caller whose key is not pinned, which stays a stranger.
+func (p *port) serveUnpinned(ctx context.Context, from Caller, conn *tls.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, unpinnedTimeout)
+	defer cancel()
+	_ = conn.SetDeadline(time.Now().Add(unpinnedTimeout))
+	p.handlers[conn.ConnectionState().NegotiatedProtocol](ctx, from, conn)
 }

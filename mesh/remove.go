@@ -4,7 +4,6 @@
 package mesh
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"net"
@@ -28,7 +27,8 @@ func (m *Mesh) dismiss() {
 	for _, id := range m.options.Trust.takeEnded() {
 		m.transport.packets.dismiss(id)
 		m.clients.dismiss(id)
-		m.port.dismiss(id)
+		m.port.conns.dismiss(id)
+		m.dialled.dismiss(id)
 		m.server.forget(id)
 		m.pace.forget(id)
 		m.pulls.forget(id)
@@ -99,29 +99,10 @@ func (c *clients) dismiss(id string) {
 	}
 }
 
-// dismiss closes what the peer has dialled.
-func (p *port) dismiss(id string) {
-	p.mu.Lock()
-	var conns []*peerConn
-	for c := range p.conns {
-		if c.peer == id {
-			conns = append(conns, c)
-		}
-	}
-	p.mu.Unlock()
-	for _, c := range conns {
-		if held, ok := c.Conn.(*tls.Conn); ok && held.ConnectionState().NegotiatedProtocol == protocolRPC {
-			time.AfterFunc(rpcGrace, func() { _ = c.Close() })
-			continue
-		}
-		_ = c.Close()
-	}
-}
-
 func (s *server) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.tickets, id)
+	delete(s.limits, id)
 	s.pulls.forget(id)
 }
 
@@ -133,18 +114,6 @@ func (p *port) bidFarewell(conn *tls.Conn, key ed25519.PublicKey) {
 		}
 	}
 	_ = conn.Close()
-}
-
-// Tell hands a message to a member and returns when that has merged it.
-func (m *Mesh) Tell(ctx context.Context, clusterID string, msg []byte) error {
-	if !m.options.Trust.isPeer(clusterID) {
-		return ErrUnpinned
-	}
-	err := m.clients.tell(ctx, clusterID, msg)
-	if err != nil { // perhaps because it refuses us: then it answers a frame with the reason
-		m.transport.packets.send(clusterID, frameMessage, msg)
-	}
-	return err
 }
 
 // DismissedBy says that a member has told us that our key was removed.
@@ -159,27 +128,5 @@ func (m *Mesh) dismissed(peer string, why []byte) {
 	m.mu.Lock()
 	m.dismissals[peer] = true
 	m.mu.Unlock()
-	m.merge(why, peer, peer)
-}
-
-// told takes a message that a peer handed over.
-func (m *Mesh) told(peer string, msg []byte) error {
-	if !m.options.Trust.isPeer(peer) { // it was removed between its call and its message
-		return ErrUnpinned
-	}
-	isFresh, pull, err := m.options.State.Merge(msg, peer)
-	if err != nil || isFresh {
-		m.pace.wait(peer, messageCost(msg))
-	}
-	if err != nil {
-		m.metrics.messages.WithLabelValues("rejected").Inc()
-		return err
-	}
-	if isFresh {
-		m.spreader.spread([][]byte{msg}, peer)
-	}
-	if pull {
-		m.pulls.request(peer)
-	}
-	return nil
+	_, _, _ = m.merge(why, peer, peer)
 }

@@ -68,7 +68,7 @@ func TestToldByTheRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.options.Trust.Remove("a", keys[1])
-	if err := m.told("a", []byte("anything")); !errors.Is(err, ErrUnpinned) {
+	if err := m.Merge("a", []byte("anything")); !errors.Is(err, ErrUnpinned) {
 		t.Fatal(err)
 	}
 }
@@ -88,7 +88,7 @@ func TestRemovedMember(t *testing.T) {
 	g.swap(b, c)
 	await(t, deadline, "group forms", formed(a, b, c))
 	await(t, deadline, "states converge", equal(a, b, c))
-	if _, err := b.Credential(context.Background(), "a"); err != nil {
+	if _, err := b.Call(context.Background(), "a", "Greet", nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -110,9 +110,9 @@ func TestRemovedMember(t *testing.T) {
 	mu.Unlock()
 	await(t, deadline, "no connection of b is left", func() bool {
 		for _, m := range []*member{a, c} {
-			m.port.mu.Lock()
-			n := m.port.peers["b"]
-			m.port.mu.Unlock()
+			m.port.conns.mu.Lock()
+			n := m.port.conns.counts[budget{"b", ""}]
+			m.port.conns.mu.Unlock()
 			m.transport.packets.mu.Lock()
 			l := m.transport.packets.lines["b"]
 			m.transport.packets.mu.Unlock()
@@ -129,8 +129,8 @@ func TestRemovedMember(t *testing.T) {
 		defer b.state.mu.Unlock()
 		return b.state.upTo["a"] == 2
 	})
-	if _, err := b.Credential(context.Background(), "a"); err == nil {
-		t.Error("a removed member is given a credential")
+	if _, err := b.Call(context.Background(), "a", "Greet", nil); err == nil {
+		t.Error("a removed member is answered")
 	}
 	await(t, deadline, "it is no member", func() bool { return a.Member("b").State == Unknown })
 	before := c.state.rejected()
@@ -153,7 +153,7 @@ func (m *member) remembered() (ids []string) {
 	}
 	add(&m.pace.mu, maps.Keys(m.pace.peers))
 	add(&m.server.pulls.mu, maps.Keys(m.server.pulls.peers))
-	add(&m.server.mu, maps.Keys(m.server.tickets))
+	add(&m.server.mu, maps.Keys(m.server.limits))
 	add(&m.pulls.mu, maps.Keys(m.pulls.peers))
 	add(&m.joins.mu, maps.Keys(m.joins.members))
 	add(&m.spreader.mu, maps.Keys(m.spreader.chose))
@@ -163,15 +163,15 @@ func (m *member) remembered() (ids []string) {
 	return ids
 }
 
-// TestTell: the call returns once the member has merged the message, and what that refuses is an error.
-func TestTell(t *testing.T) {
+// TestMergeInACall: the call returns once the member has merged the message, and what that refuses is an error.
+func TestMergeInACall(t *testing.T) {
 	g := newGroup(t, nil)
 	defer g.end()
 	a, b := g.add("a"), g.add("b")
 	g.swap(a, b)
 	await(t, deadline, "group forms", formed(a, b))
 	await(t, deadline, "states converge", equal(a, b))
-	if err := a.Tell(context.Background(), "b", a.state.publish([]byte("news"))); err != nil {
+	if _, err := a.Call(context.Background(), "b", "Tell", a.state.publish([]byte("news"))); err != nil {
 		t.Fatal(err)
 	}
 	b.state.mu.Lock()
@@ -180,10 +180,10 @@ func TestTell(t *testing.T) {
 	if got != 2 {
 		t.Errorf("b holds a up to %d", got)
 	}
-	if err := a.Tell(context.Background(), "b", []byte("{")); err == nil {
+	if _, err := a.Call(context.Background(), "b", "Tell", []byte("{")); err == nil {
 		t.Error("nonsense is taken")
 	}
-	if err := a.Tell(context.Background(), "stranger", nil); !errors.Is(err, ErrUnpinned) {
+	if _, err := a.Call(context.Background(), "stranger", "Tell", nil); !errors.Is(err, ErrUnpinned) {
 		t.Error(err)
 	}
 }

@@ -5,7 +5,6 @@ package mesh
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -23,21 +22,17 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The service has three methods and no message structure of its own: requests
-// and answers are opaque bytes (a digest, signed messages, a kubeconfig), so
+// The service has one method of its own, beside Options.Methods, and no message
+// structure: requests and answers are opaque bytes (a digest, signed messages), so
 // there is no schema to generate code from. Any change of meaning is a new
 // method.
 const (
-	rpcService    = "roster.mesh.v1.Mesh"
-	rpcPull       = "Pull"       // digest → stream of messages that it lacks
-	rpcCredential = "Credential" // nothing → credential for the caller
-	rpcTell       = "Tell"       // message → nothing, once it is merged
+	rpcService = "roster.mesh.v1.Mesh"
+	rpcPull    = "Pull" // digest → stream of messages that it lacks
 
 	// maxMessage bounds one replicated message: a payload of 1 MiB, its key,
 	// numbers and signature.
 	maxMessage = 1<<20 + 64<<10
-	// maxCredential bounds a credential.
-	maxCredential = 64 << 10
 	// maxPeerCalls is how many calls of one peer are served at a time.
 	maxPeerCalls = 2
 	// rpcTimeout ends a call whose peer does not make progress.
@@ -147,23 +142,22 @@ func (peerCredentials) OverrideServerName(string) error           { return nil }
 
 // server answers peers' calls.
 type server struct {
-	state      State
-	credential func(ctx context.Context, peer string) ([]byte, error)
-	trusted    func(peer string) bool
-	told       func(peer string, msg []byte) error
-	metrics    *metrics
-	behind     func(peer string, theirs summary) // a caller's digest shows that it holds what we lack
-
-	mu      sync.Mutex
-	calls   map[string]int
-	tickets map[string]*rate.Limiter // for credentials
+	state   State
+	methods map[string]Method
+	trusted func(peer string) bool
+	metrics *metrics
+	behind  func(peer string, theirs summary) // a caller's digest shows that it holds what we lack
 	pulls   *pace
+
+	mu     sync.Mutex
+	calls  map[string]int
+	limits map[string]map[string]*rate.Limiter // by peer and method
 }
 
-func newServer(state State, credential func(context.Context, string) ([]byte, error), trusted func(string) bool, m *metrics) *server {
+func newServer(state State, methods map[string]Method, trusted func(string) bool, m *metrics) *server {
 	return &server{
-		state: state, credential: credential, trusted: trusted, metrics: m,
-		calls: map[string]int{}, tickets: map[string]*rate.Limiter{}, pulls: newPace(pullRate, pullBurst),
+		state: state, methods: methods, trusted: trusted, metrics: m, pulls: newPace(pullRate, pullBurst),
+		calls: map[string]int{}, limits: map[string]map[string]*rate.Limiter{},
 	}
 }
 
@@ -185,7 +179,7 @@ func (s *server) grpc() *grpc.Server {
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rpcService,
 		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: rpcCredential, Handler: handleCredential}, {MethodName: rpcTell, Handler: handleTell}},
+		Methods:     s.descriptors(),
 		Streams:     []grpc.StreamDesc{{StreamName: rpcPull, Handler: handlePull, ServerStreams: true}},
 	}, s)
 	return g
@@ -262,61 +256,4 @@ func handlePull(srv any, stream grpc.ServerStream) error {
 		s.behind(id, summarize(digest))
 	}
 	return nil
-}
-
-func handleCredential(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc.MethodHandler's order of arguments
-	s := srv.(*server)
-	id, end, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	var request []byte
-	if err := decode(&request); err != nil {
-		return nil, err
-	}
-	if !s.ticket(id) {
-		s.metrics.drop(dropPeerLimit)
-		return nil, status.Error(codes.ResourceExhausted, "too many credentials in a short time")
-	}
-	credential, err := s.credential(ctx, id)
-	switch {
-	case errors.Is(err, errNoCredentials):
-		return nil, status.Error(codes.Unimplemented, err.Error())
-	case err != nil:
-		return nil, status.Error(codes.Unavailable, "no credential could be issued")
-	case len(credential) > maxCredential:
-		return nil, status.Error(codes.Internal, "credential is too large")
-	}
-	return credential, nil
-}
-
-func handleTell(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc.MethodHandler's order of arguments
-	s := srv.(*server)
-	id, end, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	var msg []byte
-	if err := decode(&msg); err != nil {
-		return nil, err
-	}
-	if err := s.told(id, msg); err != nil {
-		return nil, status.Error(codes.FailedPrecondition, "the message is not taken")
-	}
-	return []byte{}, nil
-}
-
-// ticket allows a peer five credentials, then one every ten seconds: each is a
-// request to our API server.
-func (s *server) ticket(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.tickets[id]
-	if l == nil {
-		l = rate.NewLimiter(rate.Every(10*time.Second), 5)
-		s.tickets[id] = l
-	}
-	return l.Allow()
 }

@@ -5,10 +5,10 @@ package mesh
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,45 +19,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-func TestCredential(t *testing.T) {
-	g := newGroup(t, nil)
-	defer g.end()
-	large := make([]byte, maxCredential+1)
-	var issue func() ([]byte, error)
-	a := g.add("a")
-	b := g.add("b", func(o *Options) {
-		o.Credential = func(context.Context, string) ([]byte, error) { return issue() }
-	})
-	c := g.add("c", func(o *Options) { o.Credential = nil })
-	g.swap(a, b)
-	g.swap(a, c)
-	for _, step := range []struct {
-		peer  string
-		issue func() ([]byte, error)
-		want  codes.Code
-	}{
-		{"b", func() ([]byte, error) { return []byte("credential"), nil }, codes.OK},
-		{"b", func() ([]byte, error) { return nil, errors.New("secret reason") }, codes.Unavailable},
-		{"b", func() ([]byte, error) { return large, nil }, codes.Internal},
-		{"b", func() ([]byte, error) { return nil, nil }, codes.OK},
-		{"b", func() ([]byte, error) { return nil, nil }, codes.OK},
-		{"b", nil, codes.ResourceExhausted}, // the sixth in a row
-		{"c", nil, codes.Unimplemented},
-	} {
-		issue = step.issue
-		_, err := a.Credential(t.Context(), step.peer)
-		if status.Code(err) != step.want {
-			t.Errorf("got %v, want %v", err, step.want)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error tells a peer too much: %v", err)
-		}
-	}
-	if _, err := b.Credential(t.Context(), "nobody"); !errors.Is(err, ErrUnpinned) {
-		t.Errorf("credential of a stranger: %v", err)
-	}
-}
 
 func TestPull(t *testing.T) {
 	g := newGroup(t, nil)
@@ -139,8 +100,10 @@ func TestSilentConnections(t *testing.T) {
 		"pull": func(ctx context.Context, c *clients) error {
 			return c.pull(ctx, "b", []byte("{}"), func([]byte) verdict { return known })
 		},
-		"credential": func(ctx context.Context, c *clients) error { _, err := c.credential(ctx, "b"); return err },
-		"tell":       func(ctx context.Context, c *clients) error { return c.tell(ctx, "b", []byte("{}")) },
+		"call": func(ctx context.Context, c *clients) error {
+			_, err := c.call(ctx, "b", "Greet", Method{MaxAnswer: 1, Timeout: methodTimeout}, []byte("{}"))
+			return err
+		},
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
@@ -170,10 +133,10 @@ func TestSilentConnections(t *testing.T) {
 func TestSlowAnswersKeepTheConnection(t *testing.T) {
 	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
 		a, b := g.add("a"), g.add("b", func(o *Options) {
-			o.Credential = func(ctx context.Context, _ string) ([]byte, error) {
+			o.Methods["Greet"] = Method{Serve: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
-			}
+			}}
 		})
 		g.swap(a, b)
 		await(t, time.Minute, "they meet", formed(a, b))
@@ -185,11 +148,9 @@ func TestSlowAnswersKeepTheConnection(t *testing.T) {
 		}}
 		defer c.close()
 		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			if _, err := c.credential(ctx, "b"); status.Code(err) != codes.DeadlineExceeded {
-				t.Errorf("a credential that takes for ever: %v", err)
+			if _, err := c.call(t.Context(), "b", "Greet", Method{Timeout: 5 * time.Second}, nil); status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("a call that takes for ever: %v", err)
 			}
-			cancel()
 		}
 		if dials != 1 {
 			t.Errorf("dialled %d times", dials)
@@ -201,7 +162,7 @@ func TestSlowAnswersKeepTheConnection(t *testing.T) {
 func TestConnectionsAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		accepted := &peerConn{Conn: ours, peer: "a", port: &port{conns: map[*peerConn]struct{}{}, peers: map[string]int{}}}
+		accepted := newConnections().hold(ours, "a", protocolRPC)
 		if _, _, err := (peerCredentials{}).ServerHandshake(accepted); err != nil {
 			t.Fatal(err)
 		}
@@ -253,15 +214,7 @@ func TestDeafPeerLosesItsConnection(t *testing.T) {
 		time.Sleep(time.Second)
 		deaf := &deafConn{Conn: conn, left: 64 << 10, done: make(chan struct{})}
 		held := func() int {
-			b.port.mu.Lock()
-			defer b.port.mu.Unlock()
-			n := 0
-			for c := range b.port.conns {
-				if conn, ok := c.Conn.(*tls.Conn); ok && c.peer == "a" && conn.ConnectionState().NegotiatedProtocol == protocolRPC {
-					n++
-				}
-			}
-			return n
+			return len(slices.DeleteFunc(b.port.conns.list(), func(c *peerConn) bool { return c.peer != "a" || c.protocol != protocolRPC }))
 		}
 		before := held()
 		const wide = 64 << 20 // so that only the line holds b back

@@ -8,6 +8,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // The protocols of the port, chosen by ALPN.
@@ -33,19 +35,20 @@ var (
 type authenticator struct {
 	certificate tls.Certificate
 	trust       *Trust
+	protocols   map[string]Handler
 }
 
-// server accepts every pinned key but our own, and lets removed ones in as far
-// as the farewell.
+// server accepts every pinned key but our own, lets removed ones in as far
+// as the farewell, and others as far as a protocol takes them.
 func (a *authenticator) server() *tls.Config {
 	return &tls.Config{
 		Certificates:           []tls.Certificate{a.certificate},
 		ClientAuth:             tls.RequireAnyClientCert,
 		MinVersion:             tls.VersionTLS13,
-		NextProtos:             []string{protocolPacket, protocolStream, protocolRPC},
+		NextProtos:             slices.AppendSeq([]string{protocolPacket, protocolStream, protocolRPC}, maps.Keys(a.protocols)),
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			_, err := a.peer(state)
+			_, err := a.caller(state)
 			if errors.Is(err, ErrRemoved) {
 				return nil // it is told so, and no more
 			}
@@ -89,20 +92,22 @@ func (a *authenticator) verify(state tls.ConnectionState, want, protocol string)
 	return nil
 }
 
-// peer is the cluster at the other end of an accepted connection.
-func (a *authenticator) peer(state tls.ConnectionState) (string, error) {
+// caller is who is at the other end of an accepted connection. The key is known with ErrRemoved, too.
+func (a *authenticator) caller(state tls.ConnectionState) (Caller, error) {
 	key, err := peerKey(state)
 	if err != nil {
-		return "", err
+		return Caller{}, err
 	}
 	id, ok := a.trust.ClusterID(key)
 	switch {
 	case ok && a.trust.isPeer(id):
-		return id, nil
+		return Caller{id, key}, nil
 	case !ok && a.trust.Removed(key):
-		return "", ErrRemoved
+		return Caller{Key: key}, ErrRemoved
+	case !ok && a.protocols[state.NegotiatedProtocol].Unpinned:
+		return Caller{Key: key}, nil
 	}
-	return "", ErrUnpinned
+	return Caller{}, ErrUnpinned
 }
 
 // peerKey is the key whose possession the handshake proved.

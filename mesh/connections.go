@@ -1,0 +1,114 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxPeerConns is how many connections one peer may have open: of the mesh's own protocols together, and of each other
+// one, so that none of these takes the mesh's.
+const maxPeerConns = 16
+
+// connections are what peers have open, in one direction.
+type connections struct {
+	mu     sync.Mutex
+	closed bool
+	open   map[*peerConn]struct{}
+	counts map[budget]int
+}
+
+// budget is what connections are counted by.
+type budget struct{ peer, protocol string } // "" for the mesh's own protocols
+
+func budgetOf(peer, protocol string) budget {
+	if slices.Contains(ownProtocols(), protocol) {
+		protocol = ""
+	}
+	return budget{peer, protocol}
+}
+
+func newConnections() *connections {
+	return &connections{open: map[*peerConn]struct{}{}, counts: map[budget]int{}}
+}
+
+// hold registers a connection until it is closed, or returns nil when the peer has too many.
+func (c *connections) hold(conn net.Conn, peer, protocol string) *peerConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := budgetOf(peer, protocol)
+	if c.closed || c.counts[b] >= maxPeerConns {
+		return nil
+	}
+	held := &peerConn{Conn: conn, peer: peer, protocol: protocol, in: c}
+	c.counts[b]++
+	c.open[held] = struct{}{}
+	return held
+}
+
+func (c *connections) release(held *peerConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, held)
+	b := budgetOf(held.peer, held.protocol)
+	if c.counts[b]--; c.counts[b] <= 0 {
+		delete(c.counts, b)
+	}
+}
+
+// dismiss closes the connections of a peer whose pin ended.
+func (c *connections) dismiss(peer string) {
+	for _, held := range c.list() {
+		switch {
+		case held.peer != peer:
+		case held.protocol == protocolRPC:
+			time.AfterFunc(rpcGrace, func() { _ = held.Close() })
+		default:
+			_ = held.Close()
+		}
+	}
+}
+
+// close closes all, and holds none from then on.
+func (c *connections) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	for _, held := range c.list() {
+		_ = held.Close()
+	}
+}
+
+func (c *connections) list() []*peerConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*peerConn, 0, len(c.open))
+	for held := range c.open {
+		list = append(list, held)
+	}
+	return list
+}
+
+// peerConn is a connection that counts until it is closed.
+type peerConn struct {
+	net.Conn
+	peer, protocol string
+	in             *connections
+	ended          func() // set before it is served; may be nil
+	once           sync.Once
+}
+
+func (c *peerConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() {
+		c.in.release(c)
+		if c.ended != nil {
+			c.ended()
+		}
+	})
+	return err
+}

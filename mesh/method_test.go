@@ -1,0 +1,117 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// TestMethod: a call is bounded in size and number, and its errors tell a peer nothing.
+func TestMethod(t *testing.T) {
+	g := newGroup(t, nil)
+	defer g.end()
+	const most = 100
+	answer := func(_ context.Context, _ string, request []byte) ([]byte, error) {
+		switch string(request) {
+		case "fail":
+			return nil, errors.New("secret reason")
+		case "large":
+			return make([]byte, most+1), nil
+		case "nothing":
+			return nil, nil
+		}
+		return request, nil
+	}
+	ask := Method{MaxRequest: most, MaxAnswer: most, Every: time.Hour, Burst: 5}
+	asks := func(m Method) func(*Options) {
+		return func(o *Options) { o.Methods = map[string]Method{"Ask": m} }
+	}
+	a := g.add("a", asks(Method{MaxRequest: 10 * most, MaxAnswer: most}))
+	ask.Serve = answer
+	b := g.add("b", asks(ask))
+	g.swap(a, b)
+	g.swap(a, g.add("c", asks(Method{})))
+	g.swap(a, g.add("d", asks(Method{Serve: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, Timeout: time.Millisecond})))
+	for _, step := range []struct {
+		peer, request string
+		want          codes.Code
+	}{
+		{"b", strings.Repeat("x", most), codes.OK},
+		{"b", "fail", codes.Unavailable},
+		{"b", "large", codes.Internal},
+		{"b", "nothing", codes.OK},
+		{"b", strings.Repeat("x", most+1), codes.ResourceExhausted},
+		{"b", "", codes.OK},
+		{"b", "", codes.ResourceExhausted}, // the sixth in a row of those that were served
+		{"c", "", codes.Unimplemented},
+		{"d", "", codes.Unavailable}, // it takes too long there
+	} {
+		answer, err := a.Call(t.Context(), step.peer, "Ask", []byte(step.request))
+		if status.Code(err) != step.want {
+			t.Errorf("%.10q of %s: got %v, want %v", step.request, step.peer, err, step.want)
+		}
+		if err == nil && step.request != "nothing" && string(answer) != step.request {
+			t.Errorf("%.10q of %s: answer %.10q", step.request, step.peer, answer)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error tells a peer too much: %v", err)
+		}
+	}
+	if _, err := b.Call(t.Context(), "nobody", "Ask", nil); !errors.Is(err, ErrUnpinned) {
+		t.Errorf("a call of a stranger: %v", err)
+	}
+	if _, err := a.Call(t.Context(), "b", "Ask", make([]byte, 10*most+1)); !errors.Is(err, errOversized) {
+		t.Errorf("a request that is too large here: %v", err)
+	}
+	if _, err := a.Call(t.Context(), "b", "Other", nil); err == nil || !strings.Contains(err.Error(), "Other") {
+		t.Errorf("a method that is not in the options: %v", err)
+	}
+}
+
+// TestNamesAreChecked: what New refuses of protocols and methods names the one that is wrong.
+func TestNamesAreChecked(t *testing.T) {
+	g := newGroup(t, nil)
+	defer g.end()
+	a := g.add("a")
+	serve := func(context.Context, string, []byte) ([]byte, error) { return nil, nil }
+	for name, m := range map[string]Method{
+		"Pull":      {Serve: serve},
+		"":          {Serve: serve},
+		"a/b":       {Serve: serve},
+		"Request":   {MaxRequest: maxDigest + 1},
+		"Answer":    {MaxAnswer: maxMessage + 1},
+		"Negative":  {MaxAnswer: -1},
+		"Slow":      {Timeout: rpcTimeout + 1},
+		"Burst":     {Burst: 1},
+		"Every":     {Every: 1},
+		"Unhurried": {Burst: -1, Every: 1},
+	} {
+		o := a.options
+		o.Methods = map[string]Method{name: m}
+		if _, err := New(o); !errors.Is(err, errOptions) || !strings.Contains(err.Error(), `method "`+name+`"`) {
+			t.Errorf("method %q: %v", name, err)
+		}
+	}
+	handler := Handler{Serve: serveNothing}
+	for name, h := range map[string]Handler{
+		"h2": handler, "roster-packet/1": handler, "roster-stream/1": handler, "roster-raft/1": handler,
+		"": handler, strings.Repeat("x", 256): handler, "nothing/1": {},
+	} {
+		o := a.options
+		o.Protocols = map[string]Handler{name: h}
+		if _, err := New(o); !errors.Is(err, errOptions) || !strings.Contains(err.Error(), `protocol "`+name+`"`) {
+			t.Errorf("protocol %q: %v", name, err)
+		}
+	}
+}
