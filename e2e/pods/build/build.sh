@@ -9,7 +9,7 @@ cd "$(dirname "$0")"
 . ../../build-once.sh
 
 GO=${GO:-go}
-KUBERNETES=v1.36.3 # as in kubernetes/go.mod
+KUBERNETES=v1.37.2 # as in kubernetes/go.mod
 BIN=$(dirname "$PWD")/bin
 
 # The build must not depend on the settings of the machine that it runs on.
