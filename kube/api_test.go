@@ -29,16 +29,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// api is as much of an API server as the package talks to: discovery, and one store of objects
-// with lists, pages, watches, streamed lists, expiry, and refusals. Client-go's own fakes do none
-// of those. It is reached over a network in memory, so that tests run in virtual time.
+// api is a fake API server with what the package needs: discovery, and one store of objects with lists,
+// pages, watches, streamed lists, expired resourceVersions, and refusals. client-go's own fakes have none
+// of those. Its network is in memory, so that tests run in virtual time.
 type api struct {
 	mu       sync.Mutex
 	rv       int
 	objects  map[string]*unstructured.Unstructured // by kind/namespace/name
 	stored   map[string]*unstructured.Unstructured // before the log
 	log      []change
-	oldest   int // positions below have expired
+	oldest   int // lower resourceVersions have expired
 	changed  chan struct{}
 	requests []string
 	bodies   []string
@@ -47,9 +47,9 @@ type api struct {
 	definitions          bool           // whether CRDs may be watched
 	noWatchList          bool           // whether streamed lists are refused
 	deny                 map[string]int // status code by verb
-	handle               http.Handler   // takes paths that nothing else does
+	handle               http.Handler   // handles all other paths
 	widgetsClusterScoped bool           // whether Widget is cluster-scoped
-	nameSelectors        string         // "refuses" or "ignores" field selectors, as some APIs that are aggregated do
+	nameSelectors        string         // "refuses" or "ignores" field selectors, as some aggregated APIs do
 	hook                 func(verb string) (cut bool)
 
 	net    *fakeNet
@@ -112,7 +112,7 @@ func (a *api) put(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	if a.objects[key(obj)] != nil {
 		event = "MODIFIED"
 	}
-	a.record(event, obj)
+	a.recordLocked(event, obj)
 	a.objects[key(obj)] = obj
 	return obj
 }
@@ -121,10 +121,10 @@ func (a *api) remove(obj *unstructured.Unstructured) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.objects, key(obj))
-	a.record("DELETED", obj.DeepCopy())
+	a.recordLocked("DELETED", obj.DeepCopy())
 }
 
-func (a *api) record(event string, obj *unstructured.Unstructured) {
+func (a *api) recordLocked(event string, obj *unstructured.Unstructured) {
 	a.rv++
 	obj.SetResourceVersion(strconv.Itoa(a.rv))
 	a.log = append(a.log, change{a.rv, event, obj})
@@ -132,7 +132,7 @@ func (a *api) record(event string, obj *unstructured.Unstructured) {
 	a.changed = make(chan struct{})
 }
 
-// expire forgets all positions, as compaction does.
+// expire makes all resourceVersions expire, as compaction does.
 func (a *api) expire() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,8 +140,8 @@ func (a *api) expire() {
 	a.rv++
 }
 
-// restore is an outage after which the server stores only objs, and counts on from rv. Nobody who connects again at once
-// sees what was before.
+// restore is an outage after which the server has only objs, and its next resourceVersion comes after rv. A client that
+// connects again at once finds the restored state.
 func (a *api) restore(rv int, objs ...*unstructured.Unstructured) {
 	a.set(func() {
 		a.net.cutConnections()
@@ -160,7 +160,7 @@ func (a *api) set(change func()) {
 	change()
 }
 
-// seen returns the requests since the last call.
+// takeRequests returns the requests since the last call.
 func (a *api) takeRequests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -218,7 +218,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// route takes /api/v1/namespaces/NS/secrets/NAME apart, and the like of it for nodes and widgets.
+// route parses /api/v1/namespaces/NS/secrets/NAME, and the paths of other kinds.
 func route(path string) (kind, namespace, name string) {
 	rest, ok := strings.CutPrefix(path, "/api/v1/")
 	if !ok {
@@ -268,8 +268,8 @@ func (a *api) other(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// matching returns the objects of a kind in a namespace, in order; a.mu is held.
-func (a *api) matching(kind, namespace string) []*unstructured.Unstructured {
+// matchingLocked returns the objects of a kind in a namespace, sorted.
+func (a *api) matchingLocked(kind, namespace string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for _, k := range slices.Sorted(maps.Keys(a.objects)) {
 		if strings.HasPrefix(k, kind+"/"+namespace) {
@@ -279,7 +279,7 @@ func (a *api) matching(kind, namespace string) []*unstructured.Unstructured {
 	return out
 }
 
-// past returns the objects that a selector matched at a position.
+// past returns the objects that a selector matched at a resourceVersion.
 func (a *api) past(kind, namespace string, position int, selector fields.Selector) []*unstructured.Unstructured {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -310,7 +310,7 @@ func (a *api) serveList(w http.ResponseWriter, r *http.Request, kind, namespace 
 	position, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	selector := fields.ParseSelectorOrDie(r.URL.Query().Get("fieldSelector"))
 	a.mu.Lock()
-	items, rv := a.matching(kind, namespace), a.rv
+	items, rv := a.matchingLocked(kind, namespace), a.rv
 	if a.nameSelectors == "refuses" && !selector.Empty() {
 		a.mu.Unlock()
 		writeStatus(w, apierrors.NewBadRequest("field label not supported: metadata.name"))
@@ -364,7 +364,7 @@ func (a *api) serveWatch(w http.ResponseWriter, r *http.Request, kind, namespace
 	position, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	a.mu.Lock()
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		for _, obj := range a.matching(kind, namespace) {
+		for _, obj := range a.matchingLocked(kind, namespace) {
 			send("ADDED", obj.Object)
 		}
 		position = a.rv

@@ -42,13 +42,13 @@ func kubeSystem(uid string) *unstructured.Unstructured {
 	}}
 }
 
-func TestVerifyPeerTellsWhatIsWrong(t *testing.T) {
+func TestVerifyPeerReturnsTheCause(t *testing.T) {
 	withAPI(t, func(t *testing.T, a *api, c *Client) {
 		a.put(kubeSystem("id-1"))
 		if err := VerifyPeer(t.Context(), c, "id-1"); err != nil {
 			t.Error(err)
 		}
-		for class, spoil := range map[error]func(){
+		for class, breakIt := range map[error]func(){
 			ErrWrongCluster: func() { a.put(kubeSystem("id-2\nforged")) },
 			ErrUnauthorized: func() { a.deny["get"] = http.StatusUnauthorized },
 			ErrForbidden:    func() { a.deny["get"] = http.StatusForbidden },
@@ -57,7 +57,7 @@ func TestVerifyPeerTellsWhatIsWrong(t *testing.T) {
 			delete(a.deny, "get")
 			a.net.setRefuse(false)
 			a.put(kubeSystem("id-1"))
-			spoil()
+			breakIt()
 			err := VerifyPeer(t.Context(), c, "id-1")
 			if !errors.Is(err, class) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %q, want %q", err, class)
@@ -80,7 +80,7 @@ func TestServerVersion(t *testing.T) {
 	})
 }
 
-func TestAnotherCAIsNotTrusted(t *testing.T) {
+func TestOtherCAIsNotTrusted(t *testing.T) {
 	withAPI(t, func(t *testing.T, a *api, _ *Client) {
 		cfg := a.config()
 		cfg.CAData, _ = keyPair(t)
@@ -110,7 +110,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	})
 }
 
-func TestAnEndlessResponseIsCutOff(t *testing.T) {
+func TestResponsesAreBounded(t *testing.T) {
 	body := &boundedBody{ReadCloser: io.NopCloser(endless{}), ctx: t.Context, left: 1 << 20}
 	n, err := io.Copy(io.Discard, body)
 	if err == nil || n != 1<<20 {
@@ -177,7 +177,7 @@ func TestWritesAreOneRequestEach(t *testing.T) {
 	})
 }
 
-func TestAKindIsLookedUpAgainWhenItWentAway(t *testing.T) {
+func TestKindIsLookedUpAgainAfterItWasRemoved(t *testing.T) {
 	withAPI(t, func(t *testing.T, a *api, c *Client) {
 		w := secret("w", "")
 		w.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
@@ -241,7 +241,7 @@ func TestFindServer(t *testing.T) {
 	})
 }
 
-func TestLoadConfigSaysWhatToDo(t *testing.T) {
+func TestLoadConfigErrors(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	ca, _ := keyPair(t)
 	dir := t.TempDir()
@@ -273,7 +273,7 @@ func TestLoadConfigSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestClientLogsAreDemoted(t *testing.T) {
+func TestClientLogsAreAtLevelDebug(t *testing.T) {
 	t.Cleanup(klog.ClearLogger)
 	var out bytes.Buffer
 	RouteClientLogs(slog.New(slog.NewTextHandler(&out, nil)))
@@ -298,7 +298,7 @@ func TestClientLogsAreDemoted(t *testing.T) {
 	}
 }
 
-func TestClassifyBoundsWhatServersSay(t *testing.T) {
+func TestClassifyBoundsMessagesOfServers(t *testing.T) {
 	long := strings.Repeat("line\n\x1b[31m", 1000)
 	for _, err := range []error{
 		apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(long)), apierrors.NewBadRequest(long), errors.New(long),

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestIssueMakesTheAccountOnce(t *testing.T) {
+func TestIssueCreatesTheAccountOnce(t *testing.T) {
 	withAPI(t, func(t *testing.T, a *api, c *Client) {
 		var accounts, tokens int
 		granted := metav1.NewTime(time.Now().Add(20 * time.Minute).Truncate(time.Second))
@@ -67,7 +67,7 @@ func TestIssueMakesTheAccountOnce(t *testing.T) {
 		if accounts != 1 || tokens != 2 {
 			t.Errorf("%d accounts, %d tokens", accounts, tokens)
 		}
-		accounts = 0 // somebody deleted it
+		accounts = 0 // it was deleted
 		if _, err := issuer.Issue(t.Context(), "peer", time.Hour); err != nil || accounts != 1 {
 			t.Errorf("%d accounts after it was deleted: %v", accounts, err)
 		}

@@ -44,7 +44,7 @@ func keyPair(t testing.TB) (certificate, key []byte) {
 	return pemOf(der), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
-// document is a kubeconfig as nested maps, to be spoilt by tests.
+// document is a kubeconfig as nested maps, which tests can change.
 func document(ca []byte) map[string]any {
 	return map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "x",
@@ -107,7 +107,7 @@ func TestParseKubeconfigRefuses(t *testing.T) {
 	twice := func(list string) func(map[string]any) {
 		return func(doc map[string]any) { doc[list] = append(doc[list].([]any), doc[list].([]any)[0]) }
 	}
-	for field, spoil := range map[string]func(doc map[string]any){
+	for field, breakIt := range map[string]func(doc map[string]any){
 		"current-context":            func(doc map[string]any) { delete(doc, "current-context") },
 		"contexts":                   func(doc map[string]any) { doc["current-context"] = content },
 		"contexts: must have the c":  twice("contexts"),
@@ -142,7 +142,7 @@ func TestParseKubeconfigRefuses(t *testing.T) {
 	} {
 		t.Run(field, func(t *testing.T) {
 			doc := document(ca)
-			spoil(doc)
+			breakIt(doc)
 			_, err := ParseKubeconfig(marshal(t, doc))
 			switch {
 			case !errors.Is(err, ErrKubeconfig):

@@ -41,7 +41,7 @@ func asUnstructured(t *testing.T, n *corev1.Node) *unstructured.Unstructured {
 	return obj
 }
 
-// The nodes are what the distributions really set, reduced to what tells them apart.
+// The nodes have what the distributions really set, as far as it distinguishes them.
 func TestDescribeClusterTellsDistributions(t *testing.T) {
 	kubeadm := stringMap{"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"}
 	pool := stringMap{"nodepool.banzaicloud.io/name": "pool1"}
@@ -93,13 +93,13 @@ func TestDescribeClusterTellsDistributions(t *testing.T) {
 			trimmed := asUnstructured(t, test.node)
 			trimNode(trimmed)
 			if diff := cmp.Diff(m, DescribeCluster([]*Node{nodeOf(trimmed)}, test.server)); diff != "" {
-				t.Errorf("a trimmed node says something else (-whole +trimmed):\n%s", diff)
+				t.Errorf("a trimmed node has other metadata (-whole +trimmed):\n%s", diff)
 			}
 		})
 	}
 }
 
-// What is read of a node is what a trimmed node still has.
+// A trimmed node has all fields of Node.
 func TestTrimNodeKeepsAddresses(t *testing.T) {
 	n := node("", nil, nil, corev1.NodeSystemInfo{})
 	n.Name = "n"
@@ -152,7 +152,7 @@ func TestDescribeClusterReadsAllNodes(t *testing.T) {
 	}
 }
 
-// apiNode is a node as an API server sends it, with the bulk that an agent does not keep.
+// apiNode is a node as an API server sends it, with fields that an agent does not keep.
 func apiNode(t *testing.T, name, version, heartbeat string) *unstructured.Unstructured {
 	t.Helper()
 	n := node("kind://"+name, stringMap{"kubernetes.io/hostname": name, labelZone: "z"}, stringMap{"k3s.io/node-args": heartbeat},
@@ -196,7 +196,7 @@ func TestWatchNodesIgnoresHeartbeats(t *testing.T) {
 		if calls != 3 || len(last.KubeletVersions) != 1 {
 			t.Errorf("after a removal: %d calls, %+v", calls, last)
 		}
-		// A cut with nothing changed is not told either.
+		// Nor is a new list without a change reported.
 		time.Sleep(2 * time.Second)
 		a.expire()
 		a.net.cutConnections()

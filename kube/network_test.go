@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// fakeNet is a network of pipes with one listener, whose connections can be refused, cut with a
-// word, or silenced.
+// fakeNet is a network of pipes with one listener. Its connections can be refused, closed, or made to
+// lose everything.
 type fakeNet struct {
 	conns  chan net.Conn
 	closed chan struct{}

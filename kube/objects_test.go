@@ -61,8 +61,8 @@ func TestObjectsAreOneRequestEach(t *testing.T) {
 	})
 }
 
-// TestOnlyTheDifferenceIsWritten: what this version of a type does not know is in nobody's way.
-func TestOnlyTheDifferenceIsWritten(t *testing.T) {
+// Change does not touch fields that this version of the type does not know.
+func TestChangeWritesOnlyTheDifference(t *testing.T) {
 	withAPI(t, func(t *testing.T, a *api, c *Client) {
 		var path, sent string
 		a.handle = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func TestEventsAboutLongNames(t *testing.T) {
 			t.Errorf("an object with a name of %d has the event %s: %v", n, name, bad)
 		}
 	}
-	// It is not cut in a place where names may not end.
+	// It is not cut at a character that names may not end with.
 	if bad := validation.IsDNS1123Subdomain(eventName(strings.Repeat("a.", 126)+"a", now)); len(bad) > 0 {
 		t.Error(bad)
 	}
@@ -154,7 +154,7 @@ func TestRepeatedEventsAreCounted(t *testing.T) {
 		if len(requests) > eventBurst+2 {
 			t.Errorf("%d events about one object at once", len(requests))
 		}
-		// While the API server is away an event waits; more than that is not worth it.
+		// During an outage of the API server one event is retried, and more are dropped.
 		cluster.UID = "v"
 		a.net.setRefuse(true)
 		record("C")
@@ -172,8 +172,8 @@ func TestRepeatedEventsAreCounted(t *testing.T) {
 	})
 }
 
-// What was read does not tell a count of 0 from one that was never written.
-func TestDifferenceRepeatsWhatIsZero(t *testing.T) {
+// After decoding, a count of 0 is the same as one that was never written.
+func TestDifferenceRepeatsZeroValues(t *testing.T) {
 	was := map[string]any{"status": map[string]any{"failed": int64(0), "matched": int64(2), "gone": "x"}}
 	now := map[string]any{"status": map[string]any{"failed": int64(0), "matched": int64(2)}}
 	want := map[string]any{"status": map[string]any{"failed": int64(0), "gone": nil}}

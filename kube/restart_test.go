@@ -46,11 +46,11 @@ func nextStart(t *testing.T, p *history.Positions) *history.Positions {
 	return recalled(t, noteOf(t, p))
 }
 
-// A server that is restored while the program is away is noticed by its next start, and what that waits for is a
-// confirmation that no start has heard before.
+// A restore while the program does not run is noticed by its next start, which waits for a confirmation that no start has
+// seen before.
 func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 	for name, restore := range map[string]func(*api){
-		"caught up": (*api).caughtUp,
+		"caught up": (*api).restoreAndCatchUp,
 		"behind":    func(a *api) { a.restore(101, secret("one", "yes")) },
 		"leapt": func(a *api) {
 			a.restore(1_000_000_101, secret("one", "yes"))
@@ -73,10 +73,10 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 					stop = a.watchFrom(t, p, options, j)
 					j.wantRestored(t)
 					stop()
-					a.set(func() { a.oldest = max(a.oldest, 1000) }) // what told of it is compacted
+					a.set(func() { a.oldest = max(a.oldest, 1000) }) // the proof was compacted
 				}
 				p.Confirm("new")
-				p, j = nextStart(t, p), &sinkRecorder{} // before the new history was read
+				p, j = nextStart(t, p), &sinkRecorder{} // before the restored server was read
 				p.Confirm("new")
 				stop = a.watchFrom(t, p, options, j)
 				if j.settle(); j.lastError() != nil {
@@ -88,7 +88,7 @@ func TestARestoreIsNoticedByTheNextStart(t *testing.T) {
 				stop = a.watchFrom(t, p, options, j)
 				defer stop()
 				if j.settle(); j.lastError() != nil {
-					t.Errorf("the start after that: %v", j.lastError())
+					t.Errorf("at the next start: %v", j.lastError())
 				}
 			})
 		})

@@ -50,8 +50,8 @@ func (a *api) watchFrom(t *testing.T, p *history.Positions, options WatchOptions
 	}
 }
 
-// settle waits out an outage and takes what the sink was told since, without what was said of the
-// outage itself.
+// settle waits until an outage is over and returns the calls of the sink since, without the reports of
+// the outage itself.
 func (j *sinkRecorder) settle() []string {
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
@@ -66,7 +66,7 @@ func (j *sinkRecorder) settle() []string {
 
 const restoredLine = "health API server went back in time, as after a restore from a backup; its cluster has not confirmed that yet"
 
-func TestARestoredServerIsNotTakenAtItsWord(t *testing.T) {
+func TestRestoredServerIsRefused(t *testing.T) {
 	for name, noWatchList := range map[string]bool{"streamed": false, "in pages": true} {
 		t.Run(name, func(t *testing.T) {
 			watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, p *history.Positions) {
@@ -81,7 +81,7 @@ func TestARestoredServerIsNotTakenAtItsWord(t *testing.T) {
 				if !errors.Is(j.lastError(), ErrRestored) {
 					t.Errorf("error %v is not ErrRestored", j.lastError())
 				}
-				// Nor later, when the server has gone on to where it was, nor by what does not confirm.
+				// Nor later, when the server has caught up, nor by a text that does not confirm.
 				a.takeRequests()
 				for range 10 {
 					a.put(secret("later", "yes"))
@@ -90,7 +90,7 @@ func TestARestoredServerIsNotTakenAtItsWord(t *testing.T) {
 				p.Confirm("an earlier one")
 				time.Sleep(time.Hour)
 				if lines, requests := j.settle(), a.takeRequests(); len(lines) > 0 || len(requests) > 0 {
-					t.Errorf("while it waits: told the sink %v, sent %v", lines, requests)
+					t.Errorf("while it waits: the sink got %v, sent %v", lines, requests)
 				}
 				p.Confirm("yes, it was me")
 				if diff := cmp.Diff([]string{"replace 111: later=yes one=yes", "health <nil>"}, j.settle()); diff != "" {
@@ -109,9 +109,9 @@ func TestARestoredServerIsNotTakenAtItsWord(t *testing.T) {
 	}
 }
 
-// A server that was written to since, past where it was, has another history; also to a watch that
-// cannot be resumed, because a server that starts forbids for a moment what it allows.
-func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
+// A restored server that was written to until it caught up has another history. A watch that cannot be
+// resumed notices that, too: a server that starts may forbid for a moment what it allows later.
+func TestRestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
 	forbidden := map[string]int{"stream": http.StatusForbidden, "list": http.StatusForbidden, "watch": http.StatusForbidden}
 	for name, deny := range map[string]map[string]int{"resumed": nil, "listed again": forbidden} {
 		t.Run(name, func(t *testing.T) {
@@ -125,14 +125,14 @@ func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				a.set(func() { a.deny = nil })
-				if lines := j.settle(); lines[len(lines)-1] != restoredLine || slices.ContainsFunc(lines, isStatement) {
+				if lines := j.settle(); lines[len(lines)-1] != restoredLine || slices.ContainsFunc(lines, isObjectLine) {
 					t.Fatalf("after the restore: %v", lines)
 				}
 				p.Confirm("new")
 				if diff := cmp.Diff([]string{"replace 111: later=yes one=yes", "health <nil>"}, j.settle()); diff != "" {
 					t.Fatalf("confirmed (-want +got):\n%s", diff)
 				}
-				// What etcd does not remember proves nothing.
+				// A history that was compacted proves nothing.
 				a.takeRequests()
 				a.set(func() { a.oldest = 1000 })
 				a.net.cutConnections()
@@ -144,8 +144,8 @@ func TestARestoreIsNoticedAfterTheServerCaughtUp(t *testing.T) {
 	}
 }
 
-// isStatement tells what the sink was told of objects.
-func isStatement(line string) bool { return !strings.HasPrefix(line, "health ") }
+// isObjectLine says whether a line is about objects.
+func isObjectLine(line string) bool { return !strings.HasPrefix(line, "health ") }
 
 func TestPositionsOutliveAClient(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, _ *sinkRecorder, p *history.Positions) {
@@ -164,7 +164,7 @@ func TestPositionsOutliveAClient(t *testing.T) {
 	})
 }
 
-func TestAnOrdinaryOutageIsResumed(t *testing.T) {
+func TestWatchIsResumedAfterAnOutage(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		time.Sleep(2 * time.Second)
 		j.take()
@@ -180,17 +180,17 @@ func TestAnOrdinaryOutageIsResumed(t *testing.T) {
 	})
 }
 
-// A server that is trusted is believed at once; that it went back is told first, and once.
-func TestATrustedServerThatWentBackIsBelievedAndTold(t *testing.T) {
+// A restore of a trusted server is reported once, before the sink gets the new list.
+func TestRestoreOfATrustedServerIsReported(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, _ *sinkRecorder, _ *history.Positions) {
 		j := &sinkRecorder{}
-		p := history.TrustingPositions(func(schema.GroupVersionKind) bool { j.add("noticed"); return true })
+		p := history.TrustingPositions(func(schema.GroupVersionKind) bool { j.add("rolled back"); return true })
 		stop := a.watchFrom(t, p, threeSecrets(a), j)
 		defer stop()
 		time.Sleep(time.Second)
 		j.take()
 		a.restore(50, secret("one", "yes"))
-		if diff := cmp.Diff([]string{"noticed", "replace 50: one=yes", "health <nil>"}, j.settle()); diff != "" {
+		if diff := cmp.Diff([]string{"rolled back", "replace 50: one=yes", "health <nil>"}, j.settle()); diff != "" {
 			t.Fatalf("behind (-want +got):\n%s", diff)
 		}
 		a.put(secret("two", "yes"))
@@ -200,11 +200,11 @@ func TestATrustedServerThatWentBackIsBelievedAndTold(t *testing.T) {
 		for range 20 {
 			a.put(secret("later", "yes"))
 		}
-		if diff := cmp.Diff([]string{"noticed", "replace 60: later=yes", "health <nil>"}, j.settle()); diff != "" {
+		if diff := cmp.Diff([]string{"rolled back", "replace 60: later=yes", "health <nil>"}, j.settle()); diff != "" {
 			t.Fatalf("caught up (-want +got):\n%s", diff)
 		}
 		a.net.cutConnections()
-		if lines := j.settle(); slices.Contains(lines, "noticed") {
+		if lines := j.settle(); slices.Contains(lines, "rolled back") {
 			t.Errorf("an outage was taken for a restore: %v", lines)
 		}
 	})

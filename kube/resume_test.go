@@ -20,28 +20,28 @@ import (
 	"github.com/roster-mesh/roster/kube/history"
 )
 
-// caughtUp restores the server to what it was before "two", and writes to it until it is past where it was.
-func (a *api) caughtUp() {
+// restoreAndCatchUp restores the server to the state before "two", and writes to it until it has caught up.
+func (a *api) restoreAndCatchUp() {
 	a.restore(101, secret("one", "yes"))
 	for range 10 {
 		a.put(secret("later", "yes"))
 	}
 }
 
-// wantRestored fails when the sink was told anything of the new history.
+// wantRestored waits for ErrRestored, and fails when the sink got an object of the restored server.
 func (j *sinkRecorder) wantRestored(t *testing.T) {
 	t.Helper()
-	if lines := j.settle(); !errors.Is(j.lastError(), ErrRestored) || slices.ContainsFunc(lines, isStatement) {
+	if lines := j.settle(); !errors.Is(j.lastError(), ErrRestored) || slices.ContainsFunc(lines, isObjectLine) {
 		t.Errorf("after the restore: %v", lines)
 	}
 }
 
-// A restored server is at another address as a rule, which takes a new client.
-func TestTheHistoryIsComparedByANewClient(t *testing.T) {
+// A restored server is often at another address, and so has a new client.
+func TestANewClientComparesTheHistory(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, _ *sinkRecorder, p *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
-		a.caughtUp()
+		a.restoreAndCatchUp()
 		j := &sinkRecorder{}
 		stop := a.watchFrom(t, p, threeSecrets(a), j)
 		defer stop()
@@ -49,8 +49,8 @@ func TestTheHistoryIsComparedByANewClient(t *testing.T) {
 	})
 }
 
-// etcd can be restored so that its revision goes ahead, and nothing before can be read.
-func TestALeapAheadIsARestore(t *testing.T) {
+// etcd can be restored with its revision moved ahead, so that nothing older can be read.
+func TestResourceVersionFarAheadIsARestore(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, p *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
@@ -65,8 +65,8 @@ func TestALeapAheadIsARestore(t *testing.T) {
 	})
 }
 
-// The server stops right after a comparison, and comes back restored.
-func TestAComparisonIsForOneList(t *testing.T) {
+// The server stops right after a comparison, and is restored.
+func TestHistoryIsComparedForEachList(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		a.put(secret("two", "yes"))
 		time.Sleep(time.Second)
@@ -79,7 +79,7 @@ func TestAComparisonIsForOneList(t *testing.T) {
 					return false
 				}
 				done = true
-				a.caughtUp()
+				a.restoreAndCatchUp()
 				return true
 			}
 		})
@@ -89,7 +89,7 @@ func TestAComparisonIsForOneList(t *testing.T) {
 }
 
 // API servers behind one address may lag behind each other for a moment.
-func TestAServerThatLagsIsNotRestored(t *testing.T) {
+func TestLaggingServerIsNotRestored(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		a.put(secret("two", "yes"))
 		a.remove(secret("two", "yes"))
@@ -104,8 +104,8 @@ func TestAServerThatLagsIsNotRestored(t *testing.T) {
 	})
 }
 
-// What cannot be asked proves nothing, and holds nothing up.
-func TestAnAPIWithoutFieldSelectorsIsListedAgain(t *testing.T) {
+// An API that cannot be asked proves nothing, and its watch goes on.
+func TestAPIWithoutFieldSelectorsIsListedAgain(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		time.Sleep(time.Second)
 		j.take()
@@ -113,14 +113,14 @@ func TestAnAPIWithoutFieldSelectorsIsListedAgain(t *testing.T) {
 		a.net.cutConnections()
 		a.expire()
 		a.put(secret("new", "yes"))
-		if lines := j.settle(); j.lastError() != nil || !slices.ContainsFunc(lines, isStatement) {
+		if lines := j.settle(); j.lastError() != nil || !slices.ContainsFunc(lines, isObjectLine) {
 			t.Errorf("%v", lines)
 		}
 	})
 }
 
-// A restore that undoes nothing but a deletion is known by the object that is back as it was.
-func TestDeletionsThatWereUndoneAreNoticed(t *testing.T) {
+// A restore that undoes nothing but a deletion is noticed by the object, which is there as it was.
+func TestUndoneDeletionIsNoticed(t *testing.T) {
 	for name, deny := range map[string]map[string]int{"resumed": nil, "listed again": {"watch": http.StatusForbidden}} {
 		t.Run(name, func(t *testing.T) {
 			watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
@@ -138,8 +138,8 @@ func TestDeletionsThatWereUndoneAreNoticed(t *testing.T) {
 	}
 }
 
-// Also when it was a list that lacked what is back.
-func TestWhatAListLackedAndIsBackIsNoticed(t *testing.T) {
+// So is an object that was absent in a list, without an event.
+func TestUndoneDeletionAfterAListIsNoticed(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		there := maps.Clone(a.objects)
 		a.set(func() { a.deny = map[string]int{"watch": http.StatusForbidden} })
@@ -158,8 +158,9 @@ func TestWhatAListLackedAndIsBackIsNoticed(t *testing.T) {
 	})
 }
 
-// What has left the selection of a watch is not back when another one, of another selection, is told of it.
-func TestWhatIsNotSelectedIsNotBack(t *testing.T) {
+// An object that does not match the selector of one watch any more is not restored because a watch with another selector
+// reports it.
+func TestUnselectedObjectIsNotRestored(t *testing.T) {
 	prepare := func(a *api) WatchOptions {
 		o := threeSecrets(a)
 		o.LabelSelector = "app=yes"
@@ -183,8 +184,8 @@ func TestWhatIsNotSelectedIsNotBack(t *testing.T) {
 	})
 }
 
-// What was deleted and made again is newer than its deletion.
-func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
+// An object that was deleted and created again is newer than its deletion.
+func TestRecreatedObjectIsNotRestored(t *testing.T) {
 	watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
 		a.remove(secret("two", "yes"))
 		time.Sleep(time.Second)
@@ -196,8 +197,9 @@ func TestWhatIsMadeAgainIsNotRestored(t *testing.T) {
 	})
 }
 
-// Where names cannot be selected, the object itself is read: it does not freeze, and a restore is noticed where that tells.
-func TestAnAPIThatDoesNotSelectByName(t *testing.T) {
+// Where objects cannot be selected by name, the object itself is read: that is not taken for a restore, and a restore is
+// still noticed where the object shows it.
+func TestAPIThatDoesNotSelectByName(t *testing.T) {
 	for _, how := range []string{"refuses", "ignores"} {
 		t.Run(how, func(t *testing.T) {
 			watchingWithPositions(t, threeSecrets, func(t *testing.T, a *api, j *sinkRecorder, _ *history.Positions) {
@@ -224,7 +226,7 @@ func TestAnAPIThatDoesNotSelectByName(t *testing.T) {
 	}
 }
 
-func TestAKindMadeAgainOutsideNamespaces(t *testing.T) {
+func TestKindRecreatedClusterScoped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, j := newAPI(t), &sinkRecorder{}
 		kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
@@ -248,42 +250,42 @@ func TestAKindMadeAgainOutsideNamespaces(t *testing.T) {
 		a.put(widget("", "y"))
 		time.Sleep(time.Hour)
 		if lines := j.settle(); j.lastError() != nil || len(lines) == 0 {
-			t.Errorf("told the sink %v, last error %v", lines, j.lastError())
+			t.Errorf("the sink got %v, last error %v", lines, j.lastError())
 		}
 	})
 }
 
-// The CRD is deleted and made again with another scope before anybody asks.
-func TestAKindMadeAgainAtOnceWithAnotherScope(t *testing.T) {
-	for _, flat := range []bool{true, false} {
-		t.Run(fmt.Sprint(flat), func(t *testing.T) {
+// The CRD is deleted and created again with another scope before discovery is asked.
+func TestKindRecreatedAtOnceWithAnotherScope(t *testing.T) {
+	for _, clusterScoped := range []bool{true, false} {
+		t.Run(fmt.Sprint(clusterScoped), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, j := newAPI(t), &sinkRecorder{}
 				kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
-				widget := func(name string, flat bool) *unstructured.Unstructured {
+				widget := func(name string, clusterScoped bool) *unstructured.Unstructured {
 					u := &unstructured.Unstructured{}
 					u.SetGroupVersionKind(kind)
 					u.SetName(name)
-					if !flat {
+					if !clusterScoped {
 						u.SetNamespace("a")
 					}
 					return u
 				}
-				a.widgets, a.widgetsClusterScoped = true, !flat
-				a.put(widget("x", !flat))
+				a.widgets, a.widgetsClusterScoped = true, !clusterScoped
+				a.put(widget("x", !clusterScoped))
 				stop := a.watchFrom(t, history.NewPositions(), WatchOptions{GVK: kind}, j)
 				defer stop()
 				time.Sleep(time.Second)
 				j.take()
-				a.remove(widget("x", !flat))
-				a.set(func() { a.widgetsClusterScoped = flat })
-				a.put(widget("y", flat))
+				a.remove(widget("x", !clusterScoped))
+				a.set(func() { a.widgetsClusterScoped = clusterScoped })
+				a.put(widget("y", clusterScoped))
 				lines := j.settle()
 				if j.lastError() != nil || !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "replace") && strings.Contains(l, "y=") }) {
-					t.Errorf("told the sink %v, last error %v", lines, j.lastError())
+					t.Errorf("the sink got %v, last error %v", lines, j.lastError())
 				}
 				if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, ErrKindUnknown.Error()) }) {
-					t.Errorf("%v does not say that the kind was another one", lines)
+					t.Errorf("%v has no ErrKindUnknown", lines)
 				}
 			})
 		})

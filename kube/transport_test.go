@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// A certificate that is not accepted because of the date says which of the two may be wrong, and always the same:
-// whoever answers at the address could put any date there.
-func TestOutOfDateSaysWhatMayBeWrong(t *testing.T) {
-	said := map[string]bool{}
+// The error for a certificate that is not valid now names both possible causes. It is the same for both, since a hostile
+// server can choose the dates of its certificate.
+func TestCertificateNotValidNow(t *testing.T) {
+	messages := map[string]bool{}
 	for _, from := range []time.Duration{time.Hour, -3 * time.Hour} {
 		c := &x509.Certificate{NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(from + time.Hour)}
-		said[(&connectionError{x509.CertificateInvalidError{Cert: c, Reason: x509.Expired}}).Error()] = true
+		messages[(&connectionError{x509.CertificateInvalidError{Cert: c, Reason: x509.Expired}}).Error()] = true
 	}
-	if len(said) != 1 {
-		t.Errorf("said %v", said)
+	if len(messages) != 1 {
+		t.Errorf("messages %v", messages)
 	}
-	for text := range said {
+	for text := range messages {
 		if !strings.Contains(text, "or the clock of this machine is wrong") {
-			t.Errorf("said %q", text)
+			t.Errorf("message %q", text)
 		}
 	}
 }

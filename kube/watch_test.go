@@ -30,7 +30,7 @@ func pemOf(der []byte) []byte {
 
 var secretKind = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 
-// secret makes a Secret whose label app is what tests match on.
+// secret makes a Secret; keepApp chooses by its label app.
 func secret(name, app string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
@@ -43,7 +43,7 @@ func secret(name, app string) *unstructured.Unstructured {
 
 func keepApp(obj *unstructured.Unstructured) bool { return obj.GetLabels()["app"] == "yes" }
 
-// sinkRecorder is a Sink that writes down what it is told, in one line each.
+// sinkRecorder is a Sink that records each call as a line.
 type sinkRecorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -103,11 +103,11 @@ func (j *sinkRecorder) lastError() error {
 func (j *sinkRecorder) want(t *testing.T, lines ...string) {
 	t.Helper()
 	if diff := cmp.Diff(lines, j.take()); diff != "" {
-		t.Fatalf("told the sink (-want +got):\n%s", diff)
+		t.Fatalf("the sink got (-want +got):\n%s", diff)
 	}
 }
 
-// watching runs f in virtual time with a Watch under way.
+// watching runs f in virtual time during a Watch.
 func watching(t *testing.T, prepare func(*api) WatchOptions, f func(*api, *sinkRecorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,12 +126,12 @@ func watching(t *testing.T, prepare func(*api) WatchOptions, f func(*api, *sinkR
 				t.Errorf("Watch returned %v", err)
 			}
 		default:
-			t.Error("Watch goes on after its context ended")
+			t.Error("Watch did not return after its context ended")
 		}
 	})
 }
 
-// threeSecrets is the usual beginning: two that match and one that does not.
+// threeSecrets creates three Secrets, of which two match.
 func threeSecrets(a *api) WatchOptions {
 	a.put(secret("one", "yes"))
 	a.put(secret("two", "yes"))
@@ -139,7 +139,7 @@ func threeSecrets(a *api) WatchOptions {
 	return WatchOptions{GVK: secretKind, Namespace: "a", Keep: keepApp}
 }
 
-func TestWatchStatesTheListAndEveryChange(t *testing.T) {
+func TestWatchHandsOnTheListAndEveryChange(t *testing.T) {
 	watching(t, threeSecrets, func(a *api, j *sinkRecorder) {
 		j.want(t, "replace 103: one=yes two=yes", "health <nil>")
 		if diff := cmp.Diff([]string{"/api/v1", "stream"}, a.takeRequests()); diff != "" {
@@ -147,10 +147,10 @@ func TestWatchStatesTheListAndEveryChange(t *testing.T) {
 		}
 		a.put(secret("three", "yes"))
 		a.put(secret("other", "still not"))
-		a.put(secret("one", "no more")) // stops matching: told once, with the new content
+		a.put(secret("one", "no more")) // stops matching: the sink gets it once, with the new content
 		a.put(secret("one", "still no"))
 		a.put(secret("other", "yes"))
-		a.remove(secret("one", "still no")) // nobody waits for that
+		a.remove(secret("one", "still no")) // the sink does not have it
 		a.remove(secret("two", "yes"))
 		synctest.Wait()
 		j.want(t, "upsert three=yes", "upsert one=no more", "upsert other=yes", "delete a/two two=yes")
@@ -200,7 +200,7 @@ func TestWatchResumesWhenTheConnectionIsCut(t *testing.T) {
 		a.net.setRefuse(false)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		// The deletion is seen live, not concluded from absence.
+		// The deletion is an event, not concluded from a list.
 		j.want(t, "health <nil>", "delete a/one one=yes", "upsert three=yes")
 		if diff := cmp.Diff([]string{"list", "watch"}, a.takeRequests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
@@ -232,7 +232,7 @@ func TestWatchEndsWhileNothingAnswers(t *testing.T) {
 	}, func(*api, *sinkRecorder) {})
 }
 
-func TestWatchNoticesASilentPeer(t *testing.T) {
+func TestWatchNoticesASilentServer(t *testing.T) {
 	watching(t, threeSecrets, func(a *api, j *sinkRecorder) {
 		time.Sleep(time.Hour) // pings keep the connection
 		synctest.Wait()
@@ -267,7 +267,7 @@ func TestWatchListsAgainAfterExpiry(t *testing.T) {
 		a.net.setRefuse(false)
 		time.Sleep(backoffBase * 5 / 4) // to the reflector's own second attempt, and no longer
 		synctest.Wait()
-		// Gone is absent; what stopped matching is there with its content, once.
+		// A deleted object is not in the list; one that stopped matching is, once.
 		j.want(t, "health API server not reachable: https://127.0.0.1:6443: connection refused",
 			"health watch ended, listing again", "replace 107: three=yes two=no more", "health <nil>")
 		a.put(secret("two", "not at all"))
@@ -276,7 +276,7 @@ func TestWatchListsAgainAfterExpiry(t *testing.T) {
 	})
 }
 
-func TestWatchSaysWhatIsRefusedAndBacksOff(t *testing.T) {
+func TestWatchReportsRefusalsAndBacksOff(t *testing.T) {
 	for code, class := range map[int]error{http.StatusForbidden: ErrForbidden, http.StatusUnauthorized: ErrUnauthorized} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
 			watching(t, func(a *api) WatchOptions {
@@ -284,7 +284,7 @@ func TestWatchSaysWhatIsRefusedAndBacksOff(t *testing.T) {
 				return threeSecrets(a)
 			}, func(a *api, j *sinkRecorder) {
 				if lines := j.take(); len(lines) != 1 || !errors.Is(j.lastError(), class) {
-					t.Fatalf("told the sink %v, want one %v", lines, class)
+					t.Fatalf("the sink got %v, want one %v", lines, class)
 				}
 				time.Sleep(10 * time.Minute)
 				j.want(t) // the same error is not repeated
@@ -300,7 +300,7 @@ func TestWatchSaysWhatIsRefusedAndBacksOff(t *testing.T) {
 	}
 }
 
-func TestWatchIsNotLiveWhenOnlyTheListIsAllowed(t *testing.T) {
+func TestWatchIsUnhealthyWhenOnlyTheListIsAllowed(t *testing.T) {
 	watching(t, func(a *api) WatchOptions {
 		a.deny = map[string]int{"stream": http.StatusForbidden, "watch": http.StatusForbidden}
 		return threeSecrets(a)
@@ -309,7 +309,7 @@ func TestWatchIsNotLiveWhenOnlyTheListIsAllowed(t *testing.T) {
 		synctest.Wait()
 		for _, line := range j.take() {
 			if line == "health <nil>" {
-				t.Fatal("the watch was called live")
+				t.Fatal("the watch was reported as healthy")
 			}
 		}
 		if n := len(a.takeRequests()); n > 130 {
@@ -318,7 +318,7 @@ func TestWatchIsNotLiveWhenOnlyTheListIsAllowed(t *testing.T) {
 	})
 }
 
-func TestWatchIsToldOfThrottlingAtOnce(t *testing.T) {
+func TestWatchReportsThrottlingAtOnce(t *testing.T) {
 	watching(t, func(a *api) WatchOptions {
 		a.deny = map[string]int{"stream": http.StatusServiceUnavailable, "list": http.StatusServiceUnavailable}
 		return threeSecrets(a)
@@ -327,7 +327,7 @@ func TestWatchIsToldOfThrottlingAtOnce(t *testing.T) {
 		time.Sleep(11 * maxRetryAfter * time.Second)
 		synctest.Wait()
 		if j.lastError() == nil {
-			t.Fatal("nothing was told of a server that refuses service")
+			t.Fatal("a server that refuses service was not reported")
 		}
 	})
 }
@@ -361,8 +361,8 @@ func TestWatchFindsAKindThatComesAndGoes(t *testing.T) {
 	})
 }
 
-// The watch of CRDs tells at once of a kind that arrives, however long it was missed.
-func TestWatchFindsAKindAsItsDefinitionArrives(t *testing.T) {
+// The watch of CRDs notices a new kind at once, however long it was missing.
+func TestWatchFindsAKindWhenItsCRDIsCreated(t *testing.T) {
 	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 	watching(t, func(a *api) WatchOptions {
 		a.definitions = true
@@ -370,7 +370,7 @@ func TestWatchFindsAKindAsItsDefinitionArrives(t *testing.T) {
 	}, func(a *api, j *sinkRecorder) {
 		time.Sleep(time.Hour)
 		if n := len(a.takeRequests()); n > 40 {
-			t.Errorf("%d requests in an hour for a kind that is not served, while its definition is watched for", n)
+			t.Errorf("%d requests in an hour for a kind that is not served, while CRDs are watched", n)
 		}
 		definition := func(name string) {
 			crd := secret(name, "")
@@ -389,11 +389,11 @@ func TestWatchFindsAKindAsItsDefinitionArrives(t *testing.T) {
 			definition("gadgets.example.com")
 		}
 		if n := len(a.takeRequests()); n > 25 {
-			t.Errorf("%d requests about a definition that changed a thousand times in a second", n)
+			t.Errorf("%d requests about a CRD that changed a thousand times in a second", n)
 		}
 		time.Sleep(time.Minute)
 		definition("widgets.example.com")
-		a.set(func() { a.widgets = true }) // served a moment after it was defined
+		a.set(func() { a.widgets = true }) // served a moment after the CRD was created
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		j.want(t, "health kind not served: Widget in example.com/v1", "replace 1102: ", "health <nil>")
