@@ -1,0 +1,110 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package loop
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Back-off of a key whose reconciliation failed: quick at first, since most failures are a write that lost
+// a race, and capped low enough that the end of an outage is noticed within seconds.
+const (
+	RetryFirst = 20 * time.Millisecond
+	RetryMost  = 5 * time.Second
+)
+
+// Loop calls reconcile for every key that was added, one call per key at a time, again with back-off when
+// it fails. Keys may be added before Run and from any goroutine.
+type Loop[K comparable] struct {
+	name      string
+	queue     workqueue.TypedRateLimitingInterface[K]
+	reconcile func(context.Context, K) error
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[K]time.Time // since when a key waits to be reconciled; nil unless TrackAge was called
+}
+
+// New returns a loop that does nothing before Run. name is for the log.
+func New[K comparable](name string, log *slog.Logger, reconcile func(context.Context, K) error) *Loop[K] {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](RetryFirst, RetryMost)
+	return &Loop[K]{name: name, queue: workqueue.NewTypedRateLimitingQueue(limiter), reconcile: reconcile, log: log}
+}
+
+// TrackAge makes Oldest work; it is called before Run.
+func (l *Loop[K]) TrackAge() *Loop[K] {
+	l.waiting = map[K]time.Time{}
+	return l
+}
+
+// Add has the key reconciled, once more if that is under way.
+func (l *Loop[K]) Add(key K) {
+	l.mu.Lock()
+	if _, waits := l.waiting[key]; l.waiting != nil && !waits {
+		l.waiting[key] = time.Now()
+	}
+	l.mu.Unlock()
+	l.queue.Add(key)
+}
+
+// Oldest is how long the key has waited that has waited the longest.
+func (l *Loop[K]) Oldest(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var longest time.Duration
+	for _, since := range l.waiting {
+		longest = max(longest, now.Sub(since))
+	}
+	return longest
+}
+
+// AddAfter looks at the key again when d has passed, for what becomes true by waiting alone.
+func (l *Loop[K]) AddAfter(key K, d time.Duration) { l.queue.AddAfter(key, d) }
+
+// Run blocks until ctx ends and the reconciliations under way have returned.
+func (l *Loop[K]) Run(ctx context.Context, workers int) error {
+	stop := context.AfterFunc(ctx, l.queue.ShutDown)
+	defer stop()
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for l.next(ctx) {
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+func (l *Loop[K]) next(ctx context.Context) bool {
+	key, shutdown := l.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer l.queue.Done(key)
+	l.mu.Lock()
+	since, waits := l.waiting[key]
+	delete(l.waiting, key) // what is added from here on is another look
+	l.mu.Unlock()
+	err := l.reconcile(ctx, key)
+	if err != nil && waits {
+		l.mu.Lock()
+		l.waiting[key] = since
+		l.mu.Unlock()
+	}
+	if err == nil || ctx.Err() != nil {
+		l.queue.Forget(key)
+		return true
+	}
+	if n := l.queue.NumRequeues(key); worthLogging(n) {
+		l.log.Warn("retrying", "loop", l.name, "key", key, "tries", n+1, "error", err)
+	}
+	l.queue.AddRateLimited(key)
+	return true
+}
