@@ -1,0 +1,124 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/roster-mesh/roster/agent/identity"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica/journal"
+)
+
+const (
+	// lookEvery is how often an agent looks at how its group is.
+	lookEvery = 500 * time.Millisecond
+	// lostAfter is how long a group may have no leader before its agents say that it has lost its quorum.
+	lostAfter = 10 * time.Second
+	// askKeyEvery is how often an agent without a leader looks whether the cluster has another key.
+	askKeyEvery = 3 * time.Second
+	// requestTimeout bounds what is asked of the API server, which may be why there is no leader.
+	requestTimeout = 5 * time.Second
+)
+
+// watch says how the group is.
+func (g *Group) watch(ctx context.Context) error {
+	led, asked, reported, said := time.Now(), time.Now(), time.Time{}, ""
+	pace := time.NewTicker(lookEvery)
+	defer pace.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-pace.C:
+		}
+		status := g.journal.Status()
+		if status.Leader != "" && len(status.Servers) > 0 {
+			if led = time.Now(); said != "" {
+				g.log.Info("the agents of this cluster have a leader again", "leader", status.Leader)
+			}
+			said = ""
+			g.options.Health.Following(g.behind(status))
+			if err := g.guard(ctx, status); err != nil {
+				return err
+			}
+			continue
+		}
+		line := g.leaderless(status)
+		g.options.Health.Following(line)
+		lost := time.Since(led) >= lostAfter
+		if lost && line != said {
+			said = line
+			g.log.Error("not ready", "error", line)
+		}
+		if time.Since(asked) > askKeyEvery {
+			asked = time.Now()
+			if g.keyChanged(ctx) {
+				return ErrOtherKey
+			}
+		}
+		if lost && len(status.Servers) > 0 && time.Since(reported) > askKeyEvery { // a leader may take it back all the time
+			reported = time.Now()
+			g.report(ctx, status)
+		}
+	}
+}
+
+// behind is why an agent with a leader is not ready, "" when it is.
+func (g *Group) behind(s journal.Status) string {
+	if !s.Behind {
+		return ""
+	}
+	return "this agent (" + g.options.Address + ") does not have all yet that the agents of this cluster hold, and gets it from " + s.Leader
+}
+
+// leaderless is the line about a group without a leader.
+func (g *Group) leaderless(s journal.Status) string {
+	if len(s.Servers) == 0 {
+		return "this agent (" + g.options.Address + ") holds nothing and waits to be taken into the group of agents of this cluster: no agent of --group-peers takes it in"
+	}
+	return fmt.Sprintf("the agents of this cluster have no leader: %d of %s must be up; start them, or, when their disks are lost for good, make a group of this survivor: agentctl group recover --survivor %s",
+		len(s.Servers)/2+1, strings.Join(s.Servers, ", "), g.options.Address)
+}
+
+// guard is for the leader while it does not reach somebody: that one may say that there is no leader, and a person may
+// believe it.
+func (g *Group) guard(ctx context.Context, status journal.Status) error {
+	if !status.Leads || !status.Silent {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := g.record.hold(ctx, status, nil)
+	if errors.Is(err, journal.ErrTurned) {
+		return err
+	}
+	if err != nil {
+		g.log.Debug("the record of the agents of this cluster cannot be read", "error", err)
+	}
+	return nil
+}
+
+// report records that this agent has no leader.
+func (g *Group) report(ctx context.Context, status journal.Status) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	term, index := g.journal.Reach()
+	now := v1alpha1.AgentSurvivor{ServerID: status.ServerID, Term: term, Index: index}
+	if err := g.record.addSurvivor(ctx, g.options.Address, status.Group, now); err != nil {
+		g.log.Debug("it cannot be recorded that the group has no leader", "error", err)
+	}
+}
+
+// keyChanged says that the cluster has another key than the one that this agent talks to the others under.
+func (g *Group) keyChanged(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	key, err := g.options.Identity.Key(ctx, g.options.ClusterID, publicKey(g.options.Key))
+	return errors.Is(err, identity.ErrLost) || err == nil && !g.options.Key.Equal(key)
+}

@@ -1,0 +1,102 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/roster-mesh/roster/agent/store"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/mesh"
+)
+
+// Keys of store.IdentitySecret.
+const (
+	keyKey       = "ed25519.key" // PEM, PKCS#8
+	epochKey     = "epoch"       // decimal
+	clusterIDKey = "clusterID"   // for people
+)
+
+// ErrLost is returned when the cluster's public key is recorded but its private key is gone. A second key is never
+// minted by itself: every member would refuse it, and rightly so.
+var ErrLost = errors.New("the private key of this cluster is lost")
+
+// Identity is the record of this cluster's key and epoch. It has no state, and any goroutine may use it.
+type Identity struct{ store *store.Store }
+
+// New returns the identity that is kept in that store.
+func New(store *store.Store) *Identity { return &Identity{store} }
+
+// Key reads the cluster's key, or makes it when no public key was ever recorded: recorded is that of the cluster's
+// Cluster object, nil for none. Its error is ErrLost when the two do not go together.
+func (i *Identity) Key(ctx context.Context, clusterID string, recorded []byte) (ed25519.PrivateKey, error) {
+	name := i.store.Namespace() + "/" + store.IdentitySecret
+	secret, err := i.store.Read(ctx, store.IdentitySecret)
+	switch {
+	case apierrors.IsNotFound(err) && len(recorded) > 0:
+		return nil, fmt.Errorf("%w: Secret %s is missing, but this cluster's Cluster object records a public key; restore the Secret from a backup, or give the key up: agentctl join --replace-key", ErrLost, name)
+	case apierrors.IsNotFound(err):
+		return i.mint(ctx, clusterID)
+	case err != nil:
+		return nil, err
+	}
+	key, err := mesh.ParsePrivateKey(secret.Data[keyKey])
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s, key %s: %w", name, keyKey, err)
+	}
+	if len(recorded) > 0 && !key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(recorded)) {
+		return nil, fmt.Errorf("%w: Secret %s and the Cluster object of this cluster have different keys; restore the Secret from a backup, or put its public key back into spec.mesh.publicKey if that was edited", ErrLost, name)
+	}
+	return key, nil
+}
+
+// mint makes the key, and the Secret with it.
+func (i *Identity) mint(ctx context.Context, clusterID string) (ed25519.PrivateKey, error) {
+	key, data, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	secret := i.store.Fresh(store.IdentitySecret, map[string][]byte{keyKey: data, epochKey: []byte("0"), clusterIDKey: []byte(clusterID)})
+	_, err = i.store.Secrets().Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) { // another agent of this cluster was quicker: its key is the cluster's
+		return i.Key(ctx, clusterID, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create Secret %s/%s: %w", i.store.Namespace(), store.IdentitySecret, err)
+	}
+	return key, nil
+}
+
+// newKey returns a new key, and how it is recorded.
+func newKey() (key ed25519.PrivateKey, data []byte, err error) {
+	if key, err = mesh.GenerateKey(); err != nil {
+		return nil, nil, fmt.Errorf("make identity key: %w", err)
+	}
+	if data, err = mesh.MarshalPrivateKey(key); err != nil {
+		return nil, nil, fmt.Errorf("encode identity key: %w", err)
+	}
+	return key, data, nil
+}
+
+// Replace mints another key for this cluster, unless it has another one than old already. The epoch goes on, so that
+// what this cluster publishes is newer than what it has published.
+func (i *Identity) Replace(ctx context.Context, old ed25519.PublicKey) error {
+	_, data, err := newKey()
+	if err != nil {
+		return err
+	}
+	return i.store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
+		held, err := mesh.ParsePrivateKey(secret.Data[keyKey])
+		if err == nil && !held.Public().(ed25519.PublicKey).Equal(old) {
+			return false, nil
+		}
+		secret.Data[keyKey] = data
+		return true, nil // a key that cannot be read is replaced, too
+	})
+}

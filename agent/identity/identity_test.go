@@ -1,0 +1,138 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"testing"
+
+	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/store"
+	"github.com/roster-mesh/roster/kube"
+)
+
+// minted is an identity whose key was just made.
+func minted(t *testing.T) (*Identity, *agenttest.APIServer, ed25519.PublicKey) {
+	t.Helper()
+	server, client := agenttest.NewAPIServer(t)
+	i := New(store.New(client, "p"))
+	key, err := i.Key(t.Context(), agenttest.IDA, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i, server, key.Public().(ed25519.PublicKey)
+}
+
+func (i *Identity) publicKey(t *testing.T) ed25519.PublicKey {
+	t.Helper()
+	key, err := i.Key(t.Context(), agenttest.IDA, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.Public().(ed25519.PublicKey)
+}
+
+// TestKeyIsMadeOnce: a second key is never made where a first one was recorded, wherever it was.
+func TestKeyIsMadeOnce(t *testing.T) {
+	i, server, first := minted(t)
+	if !i.publicKey(t).Equal(first) {
+		t.Error("the second start has another key")
+	}
+	if _, err := i.Key(t.Context(), agenttest.IDA, first); err != nil {
+		t.Errorf("the recorded key is the one that is held: %v", err)
+	}
+	if _, err := i.Key(t.Context(), agenttest.IDA, agenttest.PublicKey(agenttest.IDB)); !errors.Is(err, ErrLost) {
+		t.Errorf("another key is recorded: %v", err)
+	}
+	server.SetObject(store.IdentitySecret, nil)
+	if _, err := i.Key(t.Context(), agenttest.IDA, first); !errors.Is(err, ErrLost) || server.Object(store.IdentitySecret) != nil {
+		t.Errorf("the Secret was deleted: %v", err)
+	}
+}
+
+// TestKeyIsReplacedOnce: a crash after the key was replaced does not cost it another one, and the epoch goes on.
+func TestKeyIsReplacedOnce(t *testing.T) {
+	i, _, old := minted(t)
+	if _, err := i.OpenEpoch(t.Context(), 6); err != nil {
+		t.Fatal(err)
+	}
+	var keys []ed25519.PublicKey
+	for range 2 {
+		if err := i.Replace(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, i.publicKey(t))
+	}
+	if keys[0].Equal(old) || !keys[0].Equal(keys[1]) {
+		t.Error("the key was not replaced once")
+	}
+	if epoch, err := i.OpenEpoch(t.Context(), 0); err != nil || epoch != 8 {
+		t.Errorf("epoch %d: %v", epoch, err)
+	}
+}
+
+// TestAKeyThatCannotBeReadIsReplaced: leaving a group must not need the key that was lost.
+func TestAKeyThatCannotBeReadIsReplaced(t *testing.T) {
+	i, _, old := minted(t)
+	if err := i.store.SetKey(t.Context(), store.IdentitySecret, keyKey, []byte("nonsense")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := i.Key(t.Context(), agenttest.IDA, nil); err == nil {
+		t.Error("nonsense is a key")
+	}
+	if err := i.Replace(t.Context(), old); err != nil || i.publicKey(t).Equal(old) {
+		t.Errorf("not replaced: %v", err)
+	}
+}
+
+// TestResumeEpoch: an agent goes on in the epoch that its disk ends in, unless a later one was recorded. An earlier one
+// on record means that the API server was restored, which is marked in the update that writes the epoch back.
+func TestResumeEpoch(t *testing.T) {
+	const mark = "mark"
+	for _, c := range []struct {
+		recorded   string
+		held, want uint64
+		rolledBack bool
+		writes     int
+	}{
+		{recorded: "", held: 0, want: 1, writes: 1},
+		{recorded: "4", held: 0, want: 5, writes: 1},
+		{recorded: "4", held: 4, want: 4},
+		{recorded: "5", held: 4, want: 6, writes: 1},
+		{recorded: "3", held: 4, want: 4, rolledBack: true, writes: 1},
+	} {
+		i, server, _ := minted(t)
+		if err := i.store.SetKey(t.Context(), store.IdentitySecret, epochKey, []byte(c.recorded)); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := server.Writes()
+		epoch, err := i.ResumeEpoch(t.Context(), c.held, func(secret *kube.Secret) { secret.Data[mark] = []byte("x") })
+		if after, _ := server.Writes(); err != nil || epoch != c.want || after-before != c.writes {
+			t.Errorf("%+v: epoch %d after %d writes, %v", c, epoch, after-before, err)
+		}
+		secret, err := i.store.Read(t.Context(), store.IdentitySecret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err := lastEpoch(secret)
+		if marked := len(secret.Data[mark]) > 0; err != nil || last != c.want || marked != c.rolledBack {
+			t.Errorf("%+v: recorded %d, marked %t, %v", c, last, marked, err)
+		}
+	}
+}
+
+// TestUnreadableEpoch: an epoch that nobody can read is not taken for none, or it would be used again.
+func TestUnreadableEpoch(t *testing.T) {
+	i, _, _ := minted(t)
+	if err := i.store.SetKey(t.Context(), store.IdentitySecret, epochKey, []byte("four")); err != nil {
+		t.Fatal(err)
+	}
+	if epoch, err := i.OpenEpoch(t.Context(), 0); err == nil {
+		t.Errorf("it goes on in epoch %d", epoch)
+	}
+	if epoch, err := i.ResumeEpoch(t.Context(), 4, nil); err == nil {
+		t.Errorf("it goes on in epoch %d", epoch)
+	}
+}
