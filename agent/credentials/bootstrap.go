@@ -1,0 +1,133 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/agent/store"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// settle is how seldom the bootstrap credential is looked at, however short the API server keeps the life of tokens, and
+// however often its clock is set, where several API servers have clocks of their own.
+const settle = time.Minute
+
+// Look has the bootstrap credential looked at: its Secret changed, or is to have another name.
+func (c *Credentials) Look() { c.renewing.Again() }
+
+// ClockMoved says that the clock of the API server was set, or this machine stood still: the bootstrap credential lives
+// for longer or less now.
+func (c *Credentials) ClockMoved() { c.renewing.AgainAfter(settle) }
+
+// Expires is when the bootstrap credential ends, by the clock of the API server; false when that is not known.
+func (c *Credentials) Expires() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.expires, !c.expires.IsZero()
+}
+
+// Reissue ends the bootstrap credential, which a removed cluster may know, and issues another one. The account that all
+// members shared before each had its own ends with it.
+func (c *Credentials) Reissue(ctx context.Context) error {
+	_, err := c.ensure(ctx, true)
+	return err
+}
+
+// renew issues the bootstrap credential when it is time to, and looks again then.
+func (c *Credentials) renew(ctx context.Context) error {
+	next, err := c.ensure(ctx, false)
+	if err == nil && next > 0 {
+		c.renewing.AgainAfter(max(next, settle))
+	}
+	return err
+}
+
+// ensure makes the Secret hold a bootstrap credential that is valid, and another one than before where that is to be
+// revoked. It returns when it wants to be called again, 0 for never.
+func (c *Credentials) ensure(ctx context.Context, revoke bool) (next time.Duration, err error) {
+	next, problem, err := c.attempt(ctx, revoke)
+	if err != nil {
+		return 0, err
+	}
+	return next, c.options.Problem(problem)
+}
+
+// attempt holds issuing: a token that was issued before its account was revoked must not be what is kept in the end. problem
+// is what is wrong with the credential, err why that cannot be told.
+func (c *Credentials) attempt(ctx context.Context, revoke bool) (next time.Duration, problem, err error) {
+	c.issuing.Lock()
+	defer c.issuing.Unlock()
+	if revoke {
+		if err := errors.Join(c.options.Issuer.Revoke(ctx, bootstrapAccount), c.options.Issuer.Revoke(ctx, readerAccount)); err != nil {
+			return 0, nil, err
+		}
+		c.replace = true
+	}
+	if !c.options.ManageSecret {
+		return 0, nil, nil
+	}
+	name := types.NamespacedName{Namespace: c.options.Namespace, Name: c.options.Name()}
+	have, err := c.options.Client.Secrets(name.Namespace).Read(ctx, name.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return 0, nil, fmt.Errorf("read Secret %s: %w", name, err)
+	case have.Type != v1alpha1.SecretType:
+		return 0, fmt.Errorf("the credential of this cluster: Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType), nil
+	case !c.replace:
+		if left := c.use(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 {
+			return left, nil, nil
+		}
+	}
+	return c.issueLocked(ctx, name)
+}
+
+// use takes in what is in the Secret, and returns for how long it may stay there.
+func (c *Credentials) use(kubeconfig []byte) time.Duration {
+	if _, err := kube.ParseKubeconfig(kubeconfig); err != nil {
+		return 0
+	}
+	left := c.options.Clock.RenewIn(kubeconfig)
+	if left > 0 {
+		c.setExpires(kubeconfig)
+	}
+	return left
+}
+
+// issueLocked issues another credential, and keeps it in the Secret.
+func (c *Credentials) issueLocked(ctx context.Context, name types.NamespacedName) (next time.Duration, problem, err error) {
+	issued, err := c.options.Issuer.Issue(ctx, bootstrapAccount, bootstrapLife)
+	if err != nil {
+		return 0, fmt.Errorf("issue the credential that peers are given: %w", err), nil
+	}
+	c.options.Clock.Issued(issued.Kubeconfig)
+	err = store.Apply(ctx, c.options.Client, &kube.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name.Name, Namespace: name.Namespace, Labels: store.ManagedLabels()},
+		Type:       v1alpha1.SecretType,
+		Data:       map[string][]byte{v1alpha1.SecretKubeconfigKey: issued.Kubeconfig},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("write Secret %s: %w", name, err), nil
+	}
+	c.replace = false
+	c.setExpires(issued.Kubeconfig)
+	return max(c.options.Clock.RenewIn(issued.Kubeconfig), 1), nil, nil
+}
+
+func (c *Credentials) setExpires(kubeconfig []byte) {
+	if _, until, ok := kube.KubeconfigValidity(kubeconfig); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.expires = until
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/kube"
+)
+
+// What is issued, and for how long.
+const (
+	bootstrapAccount = "bootstrap"
+	bootstrapLife    = 24 * time.Hour
+	readerAccount    = "reader" // + "-" + clusterID; alone it is what all members shared before each had its own
+	readerLife       = 12 * time.Hour
+)
+
+// Options of New.
+type Options struct {
+	Client    *kube.Client // of the local API server
+	Issuer    *kube.Issuer
+	Namespace string        // of the bootstrap credential's Secret
+	Name      func() string // of the own Cluster object, and of that Secret
+	// ManageSecret says that the agent keeps that Secret; else somebody else does.
+	ManageSecret bool
+	Clock        *apiconn.Clock // of the local API server
+
+	Disabled func(clusterID string) bool // a person has switched that cluster off here
+	Pinned   func(clusterID string) bool // it is a member
+	Problem  func(error) error           // takes what is wrong with the bootstrap credential, nil for nothing, and returns it
+	Log      *slog.Logger
+}
+
+// Credentials issues credentials of this cluster. Its methods are safe for concurrent use.
+type Credentials struct {
+	options  Options
+	renewing *loop.Task
+
+	issuing sync.Mutex // from issuing the bootstrap credential, or revoking it, to having written it
+	replace bool       // the one in the Secret was revoked; guarded by issuing
+
+	mu      sync.Mutex
+	expires time.Time // of the bootstrap credential; zero for not known
+}
+
+// New returns credentials of which none is renewed before Run.
+func New(o Options) *Credentials {
+	c := &Credentials{options: o}
+	c.renewing = loop.NewTask("bootstrap credential", o.Log, c.renew)
+	return c
+}
+
+// Run keeps the bootstrap credential valid until ctx ends.
+func (c *Credentials) Run(ctx context.Context) error {
+	c.renewing.Again()
+	return c.renewing.Run(ctx)
+}
+
+// Issue answers a member that asks for a credential to read this cluster with, a kubeconfig. It is what mesh serves as
+// the method Credential.
+func (c *Credentials) Issue(ctx context.Context, member string, _ []byte) ([]byte, error) {
+	if c.options.Disabled(member) {
+		c.options.Log.Debug("no credential is issued: the cluster is disabled here", "member", member)
+		return nil, fmt.Errorf("cluster %s is disabled here", member)
+	}
+	issued, err := c.options.Issuer.Issue(ctx, accountOf(member), readerLife)
+	if err != nil {
+		c.options.Log.Warn("no credential is issued", "member", member, "error", err)
+		return nil, err
+	}
+	if !c.options.Pinned(member) { // it was removed meanwhile
+		err := c.Revoke(ctx, member)
+		c.options.Log.Debug("no credential is issued: the cluster is not a member any more", "member", member, "error", err)
+		return nil, errors.Join(fmt.Errorf("cluster %s is not a member any more", member), err)
+	}
+	return issued.Kubeconfig, nil
+}
+
+// Revoke ends what a cluster was given to read this one with. It does nothing where that has ended.
+func (c *Credentials) Revoke(ctx context.Context, clusterID string) error {
+	return c.options.Issuer.Revoke(ctx, accountOf(clusterID))
+}
+
+// accountOf is the account of one member, so that it ends with the membership.
+func accountOf(clusterID string) string { return readerAccount + "-" + clusterID }

@@ -1,0 +1,293 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package credentials
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+
+	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/health"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster that issues credentials.
+type world struct {
+	*Credentials
+	api      *agenttest.APIServer
+	client   *kube.Client
+	problems health.Problems
+	name     string // of the own Cluster object
+	disabled bool
+	pinned   bool
+
+	mu     sync.Mutex
+	issued []string            // accounts that tokens were made of, since it was asked last
+	life   time.Duration       // of tokens; 0 refuses them
+	age    time.Duration       // of tokens that are made now
+	config func() *rest.Config // of a kubeconfig with such a token
+}
+
+func newWorld(t *testing.T, manageSecret bool) *world {
+	t.Helper()
+	w := &world{name: "a", pinned: true, life: time.Hour}
+	w.api, _ = agenttest.NewAPIServer(t)
+	w.config = func() *rest.Config {
+		config, err := kube.ParseKubeconfig(agenttest.Kubeconfig(t, w.age, w.life))
+		if err != nil {
+			t.Error(err)
+		}
+		return config
+	}
+	server := httptest.NewServer(w)
+	t.Cleanup(server.Close)
+	var err error
+	if w.client, err = kube.NewClient(&rest.Config{Host: server.URL, QPS: -1}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.client.Close)
+	w.Credentials = New(Options{
+		Client: w.client, Namespace: "n", Name: func() string { return w.name }, ManageSecret: manageSecret, Clock: &apiconn.Clock{},
+		Issuer:   kube.NewIssuer(w.client, "n", kube.Server{Address: "https://a.example", CABundle: w.config().CAData}, "a"),
+		Disabled: func(string) bool { return w.disabled }, Pinned: func(string) bool { return w.pinned },
+		Problem: w.problems.Of("credential"), Log: slog.New(slog.DiscardHandler),
+	})
+	return w
+}
+
+// ServeHTTP makes tokens, and leaves the rest to the API server.
+func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	if path.Base(r.URL.Path) != "token" {
+		w.api.ServeHTTP(out, r)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out.Header().Set("Content-Type", "application/json")
+	if w.life == 0 {
+		out.WriteHeader(http.StatusForbidden)
+		return
+	}
+	w.issued = append(w.issued, path.Base(path.Dir(r.URL.Path)))
+	config := w.config()
+	_ = json.NewEncoder(out).Encode(map[string]any{"status": map[string]any{"token": config.BearerToken, "expirationTimestamp": time.Now().Add(w.life).UTC().Format(time.RFC3339)}})
+}
+
+// took returns the accounts that tokens were made of.
+func (w *world) took() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.issued
+	w.issued = nil
+	return out
+}
+
+// grant sets what tokens are like from now on.
+func (w *world) grant(age, life time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.age, w.life = age, life
+}
+
+// kept is the kubeconfig in a Secret, "" for none.
+func (w *world) kept(t *testing.T, name string) string {
+	t.Helper()
+	object := w.api.Object(name)
+	if object == nil {
+		return ""
+	}
+	var secret kube.Secret
+	if err := json.Unmarshal(object, &secret); err != nil {
+		t.Fatal(err)
+	}
+	return string(secret.Data[v1alpha1.SecretKubeconfigKey])
+}
+
+// check looks at the bootstrap credential once.
+func (w *world) check(t *testing.T) {
+	t.Helper()
+	if err := w.renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The bootstrap credential stays until a fifth of its life is left.
+func TestBootstrapIsRenewed(t *testing.T) {
+	w := newWorld(t, true)
+	if _, known := w.Expires(); known {
+		t.Error("before there is one, it is known when it expires")
+	}
+	w.check(t)
+	first := w.kept(t, "a")
+	until, known := w.Expires()
+	if first == "" || !known || time.Until(until) < 50*time.Minute || time.Until(until) > time.Hour {
+		t.Errorf("it expires at %v, known: %t", until, known)
+	}
+	w.check(t)
+	if got := w.took(); !slices.Equal(got, []string{bootstrapAccount}) || w.kept(t, "a") != first {
+		t.Errorf("looked at twice, it is issued for %v", got)
+	}
+	old := agenttest.Kubeconfig(t, 55*time.Minute, time.Hour)
+	if err := w.put("a", v1alpha1.SecretType, old); err != nil {
+		t.Fatal(err)
+	}
+	w.check(t)
+	if now := w.kept(t, "a"); len(w.took()) != 1 || now == string(old) {
+		t.Error("one that is nearly over stays")
+	}
+	if err := w.put("a", v1alpha1.SecretType, []byte("nonsense")); err != nil {
+		t.Fatal(err)
+	}
+	w.check(t)
+	if now := w.kept(t, "a"); len(w.took()) != 1 || now == "nonsense" {
+		t.Error("one that cannot be read stays")
+	}
+}
+
+// put writes a Secret as somebody else would.
+func (w *world) put(name string, kind string, kubeconfig []byte) error {
+	secret := map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": map[string]any{"name": name, "namespace": "n"},
+		"data": map[string][]byte{v1alpha1.SecretKubeconfigKey: kubeconfig},
+	}
+	data, err := json.Marshal(secret)
+	w.api.SetObject(name, data)
+	return err
+}
+
+// The Secret has the name of the Cluster object, also when that is another one.
+func TestBootstrapFollowsTheName(t *testing.T) {
+	w := newWorld(t, true)
+	w.check(t)
+	w.name = "b"
+	w.check(t)
+	if w.kept(t, "b") == "" {
+		t.Error("the Secret has the old name")
+	}
+}
+
+// A Secret that somebody else made is left alone, and said to be in the way until it is gone.
+func TestSomebodyElsesSecretStays(t *testing.T) {
+	w := newWorld(t, true)
+	if err := w.put("a", "Opaque", []byte("theirs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.renew(t.Context()); err == nil || w.kept(t, "a") != "theirs" || !strings.Contains(w.problems.String(), "Secret n/a has type Opaque") {
+		t.Errorf("%v, kept %q, problem %q", err, w.kept(t, "a"), &w.problems)
+	}
+	w.api.SetObject("a", nil)
+	w.check(t)
+	if w.problems.String() != "" {
+		t.Errorf("problem %q", &w.problems)
+	}
+}
+
+// A cluster that was removed may know the bootstrap credential: it ends at once, and if another one cannot be issued then,
+// what is in the Secret is no good although its life has not ended.
+func TestReissue(t *testing.T) {
+	w := newWorld(t, true)
+	w.check(t)
+	first := w.kept(t, "a")
+	w.took()
+	w.grant(time.Second, 0)
+	if err := w.Reissue(t.Context()); err == nil || !strings.Contains(w.problems.String(), "issue the credential that peers are given") {
+		t.Errorf("no tokens are made: %v, problem %q", err, &w.problems)
+	}
+	if got := w.api.Deleted(); !slices.Equal(got, []string{bootstrapAccount, readerAccount}) {
+		t.Errorf("ended: %v", got)
+	}
+	w.grant(time.Second, 2*time.Hour)
+	w.check(t)
+	if now := w.kept(t, "a"); now == first || w.problems.String() != "" {
+		t.Errorf("it is the one that was revoked: %t, problem %q", now == first, &w.problems)
+	}
+	w.took()
+	w.check(t)
+	if got := w.took(); len(got) > 0 {
+		t.Errorf("it is replaced again: %v", got)
+	}
+	w.api.FailDeletes(1)
+	if err := w.Reissue(t.Context()); err == nil || w.problems.String() != "" {
+		t.Errorf("an account that could not be deleted: %v, problem %q", err, &w.problems)
+	}
+}
+
+// Where somebody else keeps the Secret, nothing is issued; what was issued ends nevertheless.
+func TestSecretOfSomebodyElse(t *testing.T) {
+	w := newWorld(t, false)
+	w.check(t)
+	if err := w.Reissue(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if writes, _ := w.api.Writes(); writes != 0 || !slices.Equal(w.api.Deleted(), []string{bootstrapAccount, readerAccount}) {
+		t.Errorf("%d writes", writes)
+	}
+}
+
+// A member gets a credential of its own account; who is disabled, or no member any more, gets none.
+func TestIssue(t *testing.T) {
+	w := newWorld(t, true)
+	account := readerAccount + "-" + agenttest.IDB
+	kubeconfig, err := w.Issue(t.Context(), agenttest.IDB, nil)
+	if _, invalid := kube.ParseKubeconfig(kubeconfig); err != nil || invalid != nil || !slices.Equal(w.took(), []string{account}) {
+		t.Errorf("%v, %v", err, invalid)
+	}
+	w.disabled = true
+	if _, err := w.Issue(t.Context(), agenttest.IDB, nil); err == nil || len(w.took()) > 0 {
+		t.Errorf("one that is disabled gets a credential: %v", err)
+	}
+	w.disabled, w.pinned = false, false
+	if got, err := w.Issue(t.Context(), agenttest.IDB, nil); err == nil || got != nil || !slices.Equal(w.api.Deleted(), []string{account}) {
+		t.Errorf("one that was removed meanwhile gets a credential: %v", err)
+	}
+	w.pinned = true
+	w.grant(0, 0)
+	if _, err := w.Issue(t.Context(), agenttest.IDB, nil); err == nil {
+		t.Error("no tokens are made, and it gets one")
+	}
+	if err := w.Revoke(t.Context(), agenttest.IDC); err != nil || !slices.Equal(w.api.Deleted(), []string{readerAccount + "-" + agenttest.IDC}) {
+		t.Errorf("an account that there is not: %v", err)
+	}
+}
+
+// Run issues the bootstrap credential, and looks again when asked.
+func TestRun(t *testing.T) {
+	w := newWorld(t, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	for i := range 2 {
+		deadline := time.Now().Add(time.Minute)
+		for w.api.Object("a") == nil {
+			if time.Now().After(deadline) {
+				t.Fatal(fmt.Sprint("nothing is issued: ", i))
+			}
+			time.Sleep(time.Millisecond)
+		}
+		w.api.SetObject("a", nil)
+		w.Look()
+	}
+	w.ClockMoved()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
