@@ -1,0 +1,92 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"context"
+	"slices"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica"
+)
+
+// orderRemoval carries out what a person asks for by annotation on a Cluster object.
+func (m *Membership) orderRemoval(ctx context.Context, name string) error {
+	c, err := m.o.Registry.Clusters.Get(name)
+	if err != nil {
+		return nil //nolint:nilerr // it is gone
+	}
+	asked, ok := c.Annotations[v1alpha1.AnnotationRemove]
+	id := string(c.Spec.ClusterID)
+	if !ok {
+		return nil
+	}
+	refuse := func(text string) error {
+		if !m.once.First(string(c.UID), text) {
+			return nil
+		}
+		m.o.Events.Event(m.o.Client.Clusters().Kind(), c, kube.EventWarning, "RemovalRefused", text)
+		m.o.Log.Warn("a removal is refused", "cluster", name, "why", text)
+		return nil
+	}
+	if id == m.o.ClusterID {
+		return refuse("a cluster does not remove itself: agentctl leave ends its membership, which the annotation " + v1alpha1.AnnotationLeave + " asks for")
+	}
+	if _, expelled := m.expelled(); expelled {
+		return refuse("this cluster is not in the group any more, and so removes nobody from it")
+	}
+	key, pinned := m.trust.Key(id)
+	switch {
+	case !pinned && m.Gone(id):
+		return nil // done
+	case !pinned:
+		return refuse("no key of this cluster is trusted, so there is nothing to remove: delete the object")
+	case asked != v1alpha1.RequestKey(key):
+		return refuse("the annotation " + v1alpha1.AnnotationRemove + " must have the key of the cluster, spec.mesh.publicKey, as its value: " + v1alpha1.RequestKey(key))
+	}
+	r, err := m.replica.SignRemoval(id, key, name, m.o.Name(), m.o.Now().Unix())
+	if err != nil {
+		return err
+	}
+	return m.publishRemoval(ctx, r)
+}
+
+// tellMember hands a member the removals that were ordered here and that it has not confirmed.
+func (m *Membership) tellMember(ctx context.Context, id string) error {
+	_, pinned := m.trust.Key(id)
+	for _, r := range m.ledger.all() {
+		if !slices.Contains(r.waiting, id) {
+			continue
+		}
+		if pinned {
+			if m.mesh.Member(id).State != mesh.Alive {
+				return nil // memberChanged asks again
+			}
+			if err := m.tell(ctx, id, r.Removal); err != nil {
+				m.work.tells.AddAfter(id, tellAgain)
+				return nil //nolint:nilerr // as above: it may be an older agent, or on its way out
+			}
+		}
+		m.ledger.change(r.Removal, func(r *removal) {
+			r.waiting = slices.DeleteFunc(slices.Clone(r.waiting), func(w string) bool { return w == id })
+		})
+		m.Hooks.Changed(m.o.ClusterID)
+		m.work.ends.Again()
+	}
+	return nil
+}
+
+// tell hands a member a removal, and returns when that is merged there. Where it cannot be told, it is sent the message as
+// news: a member that refuses us answers that with the reason.
+func (m *Membership) tell(ctx context.Context, id string, r replica.Removal) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	_, err := m.mesh.Call(ctx, id, methodTell, r.Message())
+	if err != nil {
+		m.mesh.Send(id, r.Message())
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/agent/store"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// pinRecord is one pin as the trust Secret keeps it, under its clusterID.
+type pinRecord struct {
+	PublicKey  []byte `json:"publicKey"`
+	Introducer string `json:"introducer,omitempty"`
+}
+
+const trustSecret = "roster-trust"
+
+// readPins reads the recorded pins. They win over the Cluster objects, which anybody with write access to this
+// cluster may have edited while the agent was away.
+func readPins(ctx context.Context, secrets *store.Store, log *slog.Logger) ([]mesh.Pin, error) {
+	secret, err := secrets.Read(ctx, trustSecret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pins := make([]mesh.Pin, 0, len(secret.Data))
+	for id, data := range secret.Data {
+		var r pinRecord
+		if err := json.Unmarshal(data, &r); err != nil || len(r.PublicKey) != ed25519.PublicKeySize {
+			log.Error("a recorded pin cannot be read and is ignored", "secret", secrets.Namespace()+"/"+trustSecret, "cluster", id)
+			continue
+		}
+		pins = append(pins, mesh.Pin{ClusterID: id, PublicKey: r.PublicKey, Introducer: r.Introducer})
+	}
+	return pins, nil
+}
+
+// writePins makes the trust Secret hold exactly pins; it writes only when that changes it.
+func writePins(ctx context.Context, secrets *store.Store, pins []mesh.Pin) error {
+	data := make(map[string][]byte, len(pins))
+	for _, pin := range pins {
+		if len(validation.IsConfigMapKey(pin.ClusterID)) > 0 {
+			continue // no Secret can keep it; no cluster has such an ID either
+		}
+		record, err := json.Marshal(pinRecord{PublicKey: pin.PublicKey, Introducer: pin.Introducer})
+		if err != nil {
+			return fmt.Errorf("encode pin: %w", err)
+		}
+		data[pin.ClusterID] = record
+	}
+	return secrets.Replace(ctx, trustSecret, data)
+}
+
+// Swapped pins the key of a Cluster object that a person put here: the swap is the only trust anchor. A
+// copy that the agent wrote is pinned already; one that was edited changes no pin.
+func (m *Membership) Swapped(c *v1alpha1.Cluster) {
+	id := string(c.Spec.ClusterID)
+	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || payload.Has(c, v1alpha1.AnnotationClusterDisabled) {
+		return
+	}
+	if _, ended := m.ledger.of(m.o.ClusterID, m.o.Key); ended {
+		return // nobody would talk to us; under a new key it is a swap
+	}
+	pinned, known := m.trust.Key(id)
+	if known && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
+		return // our own copy of it, which is no swap
+	}
+	if err := m.trust.Pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
+		if !errors.Is(err, mesh.ErrPinned) && !errors.Is(err, mesh.ErrRemoved) { // the object's status says so
+			m.o.Log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)
+		}
+		return
+	}
+	if !known {
+		m.mesh.Kick(id)
+	}
+}
+
+// restorePin takes a pin that an earlier start recorded.
+func (m *Membership) restorePin(p mesh.Pin) error {
+	if p.Introducer != "" {
+		return m.trust.Introduce(p.ClusterID, p.PublicKey, p.Introducer)
+	}
+	return m.trust.Pin(p.ClusterID, p.PublicKey)
+}
+
+// pinned is called by the trust table for every new pin.
+func (m *Membership) pinned(p mesh.Pin) {
+	m.o.Log.Info("cluster is trusted", "clusterID", p.ClusterID, "introducer", p.Introducer)
+	if p.Introducer == "" && m.replica != nil { // an introduction comes from the replica itself
+		m.replica.Swapped(p.ClusterID)
+	}
+	m.work.pins.Again()
+	m.Hooks.Pinned(p.ClusterID)
+}
+
+// recordNoPins waits for what is being recorded, which were the pins of a moment ago.
+func (m *Membership) recordNoPins(ctx context.Context) error {
+	m.pins.recording.Lock()
+	defer m.pins.recording.Unlock()
+	return writePins(ctx, m.o.Store, nil)
+}
+
+// recordPins keeps what is pinned now; of a group that is being forgotten it keeps what was pinned, from which a restart
+// begins again.
+func (m *Membership) recordPins(ctx context.Context) error {
+	m.pins.recording.Lock()
+	defer m.pins.recording.Unlock()
+	pins := m.trust.Pins()
+	if m.pins.forgetting.Load() {
+		return nil
+	}
+	return writePins(ctx, m.o.Store, pins)
+}
