@@ -1,0 +1,78 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/roster-mesh/roster/agent/store"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// keptName is the Secret with the credential that a cluster's agent issued to us.
+func keptName(clusterID string) string { return "peer-" + clusterID }
+
+// CredentialRef is the Secret that keeps our own credential for a cluster; false where the one in use is another.
+func (p *Peers) CredentialRef(id string) (v1alpha1.NamespacedName, bool) {
+	if !p.Look(id).Issued {
+		return v1alpha1.NamespacedName{}, false
+	}
+	return v1alpha1.NamespacedName{Name: keptName(id), Namespace: p.options.Store.Namespace()}, true
+}
+
+// ForgetCredential deletes our own credential for a cluster, if there is one.
+func (p *Peers) ForgetCredential(ctx context.Context, id string) error {
+	_, err := p.options.Store.Delete(ctx, keptName(id))
+	return err
+}
+
+// readKept reads the Secret with the kubeconfig that was kept for a peer; one without a version is not there.
+func readKept(ctx context.Context, s *store.Store, clusterID string) (*kube.Secret, error) {
+	secret, err := s.Read(ctx, keptName(clusterID))
+	if apierrors.IsNotFound(err) {
+		fresh := s.Fresh(keptName(clusterID), nil)
+		fresh.Type = v1alpha1.SecretType
+		return fresh, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	secret.ManagedFields = nil
+	return secret, nil
+}
+
+// keep writes the kubeconfig that a peer's agent issued to us to kept, which readKept has returned: in one
+// request where nobody wrote or deleted it since. After an error it is to be read again.
+func keep(ctx context.Context, s *store.Store, clusterID string, kept *kube.Secret, kubeconfig []byte) error {
+	err := writeKept(ctx, s, kept, kubeconfig)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		var now *kube.Secret
+		if now, err = readKept(ctx, s, clusterID); err == nil {
+			*kept = *now
+			err = writeKept(ctx, s, kept, kubeconfig)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("record Secret %s/%s: %w", kept.Namespace, kept.Name, err)
+	}
+	return nil
+}
+
+func writeKept(ctx context.Context, s *store.Store, kept *kube.Secret, kubeconfig []byte) error {
+	write := kube.Objects[kube.Secret].Update
+	if kept.ResourceVersion == "" {
+		write = kube.Objects[kube.Secret].Create
+	}
+	kept.Data = map[string][]byte{v1alpha1.SecretKubeconfigKey: kubeconfig}
+	stored, err := write(s.Secrets(), ctx, kept)
+	if err == nil {
+		kept.ObjectMeta = stored.ObjectMeta
+		kept.ManagedFields = nil
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/directory"
+	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+func TestPauseGrowsToItsMost(t *testing.T) {
+	l := &link{}
+	before := time.Duration(0)
+	for range 100 {
+		wait := l.pause(retryUntilFixed)
+		if wait < before || wait > retryUntilFixed || wait <= 0 {
+			t.Fatalf("wait %v after %v", wait, before)
+		}
+		before = wait
+	}
+	if before != retryUntilFixed {
+		t.Errorf("the longest wait is %v, want %v", before, retryUntilFixed)
+	}
+}
+
+// An API server that just started forbids what it allows a moment later.
+func TestForbiddenIsDoubtedFirst(t *testing.T) {
+	_, o := options(t)
+	p, _ := quiet(o)
+	l := p.newLink(idB)
+	l.connection = &connection{}
+	l.failed(kube.ErrForbidden)
+	if got := p.Look(idB).State.Access; got != apiconn.Unreachable {
+		t.Errorf("forbidden for the first time it is %s", got)
+	}
+	l.forbidden = time.Now().Add(-2 * doubtForbidden)
+	l.failed(kube.ErrForbidden)
+	if got := p.Look(idB).State.Access; got != apiconn.Invalid || l.connection == nil {
+		t.Errorf("forbidden for long it is %s, with the connection %v", got, l.connection)
+	}
+	l = p.newLink(idB)
+	l.failed(kube.ErrForbidden)
+	if got := p.Look(idB).State.Access; got != apiconn.Invalid {
+		t.Errorf("forbidden from the start it is %s", got)
+	}
+}
+
+// A peer that fails in two ways in turn is not asked, and its status not written, many times a second.
+func TestFailuresInTurnAreBackedOffFrom(t *testing.T) {
+	_, o := options(t)
+	p, _ := quiet(o)
+	l := p.newLink(idB)
+	var wait time.Duration
+	for i := range 20 {
+		wait = l.failed([]error{kube.ErrUnreachable, kube.ErrWrongCluster}[i%2])
+	}
+	if wait < loop.RetryFirst<<triesAfterChange {
+		t.Errorf("after 20 failures the wait is %v", wait)
+	}
+}
+
+// A newcomer is read with the pasted credential at first and with one of our own a moment later, which its Cluster
+// object then names: that is one connection, whose watches go on.
+func TestAnotherTokenKeepsTheConnection(t *testing.T) {
+	tokens := make(chan string, 3)
+	var conns atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tokens <- r.Header.Get("Authorization")
+		identity(idB)(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	_, o := options(t)
+	p, _ := quiet(o)
+	l := p.newLink(idB)
+	defer l.drop()
+	pasted, issued := agenttest.KubeconfigOf(t, server, server.URL, time.Minute, time.Hour), agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour)
+	if err := l.connect(t.Context(), directory.Route{Secret: v1alpha1.NamespacedName{Name: "pasted"}}, pasted, false); err != nil {
+		t.Fatal(err)
+	}
+	before := l.connection
+	if err := l.connect(t.Context(), directory.Route{}, issued, true); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := <-tokens, <-tokens; l.connection != before || conns.Load() != 1 || first == second {
+		t.Errorf("the same connection: %t, of %d; the same token: %t", l.connection == before, conns.Load(), first == second)
+	}
+	if err := l.connect(t.Context(), directory.Route{Secret: v1alpha1.NamespacedName{Name: "another"}}, pasted, false); err != nil || l.connection == before {
+		t.Errorf("what somebody pasted takes the place of what there is before it is proven: %v", err)
+	}
+	before, l.kubeconfig = l.connection, issued
+	elsewhere := directory.Route{Endpoints: []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)}}}
+	if !l.leads(directory.Route{Secret: v1alpha1.NamespacedName{Name: "issued"}}) || l.leads(elsewhere) {
+		t.Error("only where the peer answers makes it another connection")
+	}
+	if err := l.connect(t.Context(), elsewhere, issued, true); err == nil || l.connection != before {
+		t.Errorf("at a name that its certificate does not have: %v", err)
+	}
+}
+
+// The peer is said to be elsewhere, where nobody answers, and then back where the connection leads all the time: that is
+// looked at, or what is shown of the peer would stay as it was.
+func TestTheWayBackIsLookedAt(t *testing.T) {
+	server := httptest.NewTLSServer(identity(idB))
+	defer server.Close()
+	_, o := options(t)
+	keepFor(t, o, idB, agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
+	p, heard := quiet(o)
+	l := p.newLink(idB)
+	defer l.drop()
+	for i, at := range []string{server.URL, "https://127.0.0.1:1", server.URL} {
+		list(t, o, idB, at)
+		if _, err := l.refresh(t.Context()); err != nil {
+			l.failed(err)
+		}
+		want := []apiconn.Access{apiconn.Ready, apiconn.Unreachable, apiconn.Ready}[i]
+		if got := p.Look(idB).State.Access; got != want {
+			t.Errorf("at %s it is %s, want %s", at, got, want)
+		}
+	}
+	if n := heard.credential.Load(); n != 1 {
+		t.Errorf("it was told %d times that the credential in use is our own", n)
+	}
+}
+
+// What watches find out is what tells of a peer that is connected: the link looks again when they fail and when they work.
+func TestWatchesWakeTheLink(t *testing.T) {
+	_, o := options(t)
+	list(t, o, idB)
+	p, _ := quiet(o)
+	p.Changed(idB)
+	l := p.newLink(idB)
+	sink := &healthSink{Sink: nobody{}, connection: &connection{peers: p, id: idB}}
+	for i, c := range []struct {
+		err               error
+		wakes             bool
+		refused, troubled bool
+	}{
+		{kube.ErrUnreachable, true, false, true},
+		{kube.ErrUnreachable, false, false, true},
+		{nil, true, false, true}, // until the link has proven it
+		{kube.ErrForbidden, true, false, true},
+		{kube.ErrUnauthorized, false, true, true},
+	} {
+		select {
+		case <-l.wake:
+		default:
+		}
+		sink.Health(c.err)
+		if refused, troubled := sink.connection.refused.Load(), sink.connection.troubled.Load(); len(l.wake) > 0 != c.wakes || refused != c.refused || troubled != c.troubled {
+			t.Errorf("%d: after %v it is woken: %t, refused: %t, troubled: %t", i, c.err, len(l.wake) > 0, refused, troubled)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
+)
+
+// inForce is a rule as the engine is to obey it.
+func inForce(rule *v1alpha1.ResourceSyncRule) *v1alpha1.ResourceSyncRule {
+	if !isOrphan(rule) {
+		return rule
+	}
+	paused := rule.DeepCopy()
+	paused.Spec.Paused = true
+	return paused
+}
+
+func isOrphan(rule *v1alpha1.ResourceSyncRule) bool {
+	return syncrules.Owner(rule) != "" && payload.Has(rule, v1alpha1.AnnotationOrphaned)
+}
+
+// orphanAdvice is what the condition of an orphaned rule says.
+func orphanAdvice(rule *v1alpha1.ResourceSyncRule) string {
+	return fmt.Sprintf("cluster %s, which this rule is from, is not in the group any more: all copies stay as they are. Take the rule over (kubectl annotate rsr %s %s- %s- and kubectl label rsr %s %s-), or delete it",
+		syncrules.Owner(rule), rule.Name, v1alpha1.AnnotationOwnerClusterID, v1alpha1.AnnotationOrphaned, rule.Name, v1alpha1.LabelOwnerClusterID)
+}

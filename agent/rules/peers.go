@@ -1,0 +1,86 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules/engine"
+)
+
+// PeerChanged has the engine told of a peer: its connection, its Cluster object here, the features that it published, or
+// whether it is in the group is not what it was.
+func (r *Rules) PeerChanged(id string) { r.offers.Add(id) }
+
+// offerPeer tells the engine what is known of a peer now.
+func (r *Rules) offerPeer(_ context.Context, id string) error {
+	switch {
+	case id == r.options.ClusterID:
+	case r.options.Directory.Forgotten(id):
+		r.engine.RemovePeer(id)
+		r.Hooks.Forget(id)
+	default:
+		r.engine.SetPeer(r.enginePeer(id))
+	}
+	return nil
+}
+
+// enginePeer is a peer as the engine is to know it. What others hold of a member may be older than what made the copies
+// that are here, so its features count as known only once it was asked itself.
+func (r *Rules) enginePeer(id string) engine.Peer {
+	o := &r.options
+	known := o.Peer(id)
+	peer := engine.Peer{
+		ClusterID: id, Name: o.Registry.Name(id), Source: known.Source, Why: known.Message,
+		FeaturesKnown: known.Heard && o.Directory.Complete(id),
+	}
+	if clusters := o.Registry.ByID(id); len(clusters) > 0 {
+		peer.Cluster = clusters[0]
+	}
+	for _, e := range o.Replica.EntriesOf(id, replica.KindFeature) {
+		if e.Status != replica.Live {
+			continue
+		}
+		feature, err := payload.DecodeFeature(e.Origin, e.Key.Name, e.Payload)
+		if err != nil {
+			r.Hooks.Refused(e, err)
+			continue
+		}
+		peer.Features = append(peer.Features, feature)
+	}
+	return peer
+}
+
+// review asks an API server, of a peer or with "" the local one, which rights the agent lacks there.
+func (r *Rules) review(ctx context.Context, cluster string, gvk schema.GroupVersionKind, namespaces, verbs []string) (engine.Lack, error) {
+	client := r.options.Client
+	if cluster != "" {
+		if client = r.options.Peer(cluster).Client; client == nil {
+			return engine.Lack{}, engine.ErrUnreachable
+		}
+	}
+	resource, missing, in, err := client.MissingVerbs(ctx, gvk, namespaces, verbs)
+	return engine.Lack{Resource: resource, Verbs: missing, Namespaces: in}, err
+}
+
+// classify tells the engine, in its own words, what an API server's answer means.
+func classify(err error) error {
+	switch {
+	case errors.Is(err, kube.ErrRestored):
+		return engine.ErrRestored
+	case errors.Is(err, kube.ErrKindUnknown):
+		return engine.ErrKindUnknown
+	case errors.Is(err, kube.ErrUnauthorized), errors.Is(err, kube.ErrForbidden):
+		return engine.ErrForbidden
+	case errors.Is(err, kube.ErrUnreachable):
+		return engine.ErrUnreachable
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine"
+)
+
+// reports keeps what is known of each rule until it is written: what the engine says of its copies, and
+// whether the name of the rule itself is in conflict.
+type reports struct {
+	mu       sync.Mutex
+	statuses map[string]v1alpha1.ResourceSyncRuleStatus
+	clashes  map[string]string // rule → clusterID of the other rule's origin
+}
+
+func (r *reports) set(rule string, status v1alpha1.ResourceSyncRuleStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.statuses == nil {
+		r.statuses = map[string]v1alpha1.ResourceSyncRuleStatus{}
+	}
+	r.statuses[rule] = status
+}
+
+// clash records that another cluster publishes a rule of the same name, "" that none does, and tells whether
+// that is news.
+func (r *reports) clash(rule, origin string) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clashes[rule] == origin {
+		return false
+	}
+	if r.clashes == nil {
+		r.clashes = map[string]string{}
+	}
+	if r.clashes[rule] = origin; origin == "" {
+		delete(r.clashes, rule)
+	}
+	return true
+}
+
+func (r *reports) read(rule string) (status v1alpha1.ResourceSyncRuleStatus, known bool, origin string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	status, known = r.statuses[rule]
+	return status, known, r.clashes[rule]
+}
+
+func (r *reports) forget(rule string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.statuses, rule)
+	delete(r.clashes, rule)
+}
+
+// reported is called by the engine, a few times a second at most for one rule.
+func (r *Rules) reported(rule string, status engine.RuleReport) {
+	r.reports.set(rule, status)
+	r.statuses.Add(rule)
+}
+
+// NameClash takes in that another cluster, origin, publishes a rule of the same name, which cannot be copied; "" that
+// none does.
+func (r *Rules) NameClash(rule, origin string) {
+	if r.reports.clash(rule, origin) {
+		r.statuses.Add(rule)
+	}
+}
+
+// writeStatus brings the status of a rule up to date, with a write only when it changes.
+func (r *Rules) writeStatus(ctx context.Context, name string) error {
+	have, err := r.options.Registry.Rules.Get(name)
+	if err != nil {
+		r.reports.forget(name)
+		return nil //nolint:nilerr // the rule is gone, and with it its status
+	}
+	update := have.DeepCopy()
+	if r.fillStatus(update); equality.Semantic.DeepEqual(have.Status, update.Status) {
+		return nil
+	}
+	_, err = r.options.Client.Rules().ChangeStatus(ctx, have, update)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write status of rule %s: %w", name, err)
+	}
+	return nil
+}
+
+// fillStatus gives a rule the status that it should have; the one that is there where nothing is known.
+func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
+	report, known, clash := r.reports.read(rule.Name)
+	if !known && clash == "" {
+		return
+	}
+	date := metav1.NewTime(r.options.Now())
+	if known {
+		takeReport(&rule.Status, report, date)
+	}
+	if ready := meta.FindStatusCondition(rule.Status.Conditions, engine.ConditionReady); ready != nil && ready.Reason == engine.ReasonPaused && isOrphan(rule) {
+		ready.Reason, ready.Message = "Orphaned", orphanAdvice(rule)
+	}
+	if clash == "" {
+		meta.RemoveStatusCondition(&rule.Status.Conditions, conditionNameClash)
+		return
+	}
+	meta.SetStatusCondition(&rule.Status.Conditions, metav1.Condition{
+		Type: conditionNameClash, Status: metav1.ConditionTrue, Reason: "SameName", ObservedGeneration: rule.Generation, LastTransitionTime: date,
+		Message: fmt.Sprintf("cluster %s has a rule of this name too; each keeps its own: rename one of them", r.options.Registry.Name(clash)),
+	})
+}
+
+// conditionNameClash is true on a rule of this cluster's own while another cluster publishes one of the same
+// name.
+const conditionNameClash = "NameClash"
+
+// takeReport brings a status to what the engine says. A lag that is not known, as after a restart, leaves the one
+// that is recorded, so that it is no reason for a write.
+func takeReport(status *v1alpha1.ResourceSyncRuleStatus, report engine.RuleReport, date metav1.Time) {
+	conditions, before := status.Conditions, status.Sources
+	*status = *report.DeepCopy()
+	status.Conditions = conditions
+	for _, kind := range []string{engine.ConditionReady, engine.ConditionOrphans} {
+		if c := meta.FindStatusCondition(report.Conditions, kind); c != nil {
+			now := *c
+			now.LastTransitionTime = date
+			meta.SetStatusCondition(&status.Conditions, now)
+		} else {
+			meta.RemoveStatusCondition(&status.Conditions, kind)
+		}
+	}
+	for i := range status.Sources {
+		at := slices.IndexFunc(before, func(s v1alpha1.SourceStatus) bool { return s.ClusterID == status.Sources[i].ClusterID })
+		if at >= 0 && status.Sources[i].Lag == nil {
+			status.Sources[i].Lag = before[at].Lag
+		}
+	}
+}
+
+// event is called by the engine, seldom. Where the rule is gone already, its last events are those of this
+// cluster, which people can still look at.
+func (r *Rules) event(rule string, event engine.Event) {
+	kind := kube.EventNormal
+	if event.Warning {
+		kind = kube.EventWarning
+	}
+	if object, err := r.options.Registry.Rules.Get(rule); err == nil {
+		r.options.Events.Event(r.options.Client.Rules().Kind(), object, kind, event.Reason, event.Message)
+		return
+	}
+	r.options.Log.Info("copies of a rule that is gone", "rule", rule, "reason", event.Reason, "what", event.Message)
+	if own := r.options.Own(); own != nil {
+		r.options.Events.Event(r.options.Client.Clusters().Kind(), own, kind, event.Reason, "rule "+rule+", which is gone: "+event.Message)
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine"
+)
+
+func TestReportTakesAwayOnlyItsOwnConditions(t *testing.T) {
+	status := v1alpha1.ResourceSyncRuleStatus{
+		Matched: 1, Sources: []v1alpha1.SourceStatus{{ClusterID: "a", Lag: &metav1.Duration{Duration: time.Second}}, {ClusterID: "gone"}},
+		Conditions: []metav1.Condition{
+			{Type: engine.ConditionReady, Status: metav1.ConditionFalse, Reason: "Old"},
+			{Type: engine.ConditionOrphans, Status: metav1.ConditionTrue, Reason: "Old"},
+			{Type: conditionNameClash, Status: metav1.ConditionTrue, Reason: "SameName"},
+		},
+	}
+	report := engine.RuleReport{
+		Matched: 2, Sources: []v1alpha1.SourceStatus{{ClusterID: "a"}},
+		Conditions: []metav1.Condition{{Type: engine.ConditionReady, Status: metav1.ConditionTrue, Reason: "Synced"}},
+	}
+	takeReport(&status, report, metav1.Time{})
+	if len(status.Conditions) != 2 || status.Conditions[0].Reason != "Synced" || status.Conditions[1].Type != conditionNameClash || status.Matched != 2 {
+		t.Errorf("status %+v", status)
+	}
+	if len(status.Sources) != 1 || status.Sources[0].Lag == nil || report.Sources[0].Lag != nil {
+		t.Errorf("sources %+v: a lag that is not known leaves the one that is recorded", status.Sources)
+	}
+	before := *status.DeepCopy()
+	if takeReport(&status, report, metav1.Time{}); !equality.Semantic.DeepEqual(before, status) {
+		t.Errorf("the same report is a change: %+v", status)
+	}
+}
+
+// reportOf is a report of a condition Ready.
+func reportOf(status metav1.ConditionStatus, reason string) engine.RuleReport {
+	return engine.RuleReport{Conditions: []metav1.Condition{{Type: engine.ConditionReady, Status: status, Reason: reason}}}
+}
+
+// What is written into the API server is dated by its clock.
+func TestDatesAreThoseOfTheServer(t *testing.T) {
+	w := newWorld(t)
+	w.now = w.now.Add(-10 * agenttest.Year)
+	r := rule("r", "", "1")
+	w.reported("r", reportOf(metav1.ConditionTrue, "Synced"))
+	w.NameClash("r", idB)
+	w.fillStatus(r)
+	if len(r.Status.Conditions) != 2 {
+		t.Errorf("conditions: %v", r.Status.Conditions)
+	}
+	for _, c := range r.Status.Conditions {
+		if at := c.LastTransitionTime.Time; !at.Equal(w.now) {
+			t.Errorf("%s is dated %v, and the API server says %v", c.Type, at, w.now)
+		}
+	}
+}
+
+// A clash of names stands beside what the engine reports, and goes when the other rule goes.
+func TestNameClash(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, agenttest.Cluster("b", idB))
+	r := rule("r", "", "1")
+	if w.fillStatus(r); len(r.Status.Conditions) > 0 {
+		t.Errorf("before anything is known it has conditions: %v", r.Status.Conditions)
+	}
+	w.NameClash("r", idB)
+	w.fillStatus(r)
+	if c := meta.FindStatusCondition(r.Status.Conditions, conditionNameClash); c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "cluster b has") {
+		t.Errorf("the condition is %v", c)
+	}
+	before := r.Status.DeepCopy()
+	w.now = w.now.Add(time.Hour)
+	if w.fillStatus(r); !equality.Semantic.DeepEqual(*before, r.Status) {
+		t.Errorf("the same again is a change: %v", r.Status.Conditions)
+	}
+	w.NameClash("r", "")
+	w.reported("r", reportOf(metav1.ConditionTrue, "Synced"))
+	if w.fillStatus(r); len(r.Status.Conditions) != 1 || r.Status.Conditions[0].Type != engine.ConditionReady {
+		t.Errorf("after the clash: %v", r.Status.Conditions)
+	}
+}
+
+// A rule whose owner is gone is shown as what it is, and not as one that somebody has paused.
+func TestAnOrphanSaysWhatToDo(t *testing.T) {
+	w := newWorld(t)
+	r := rule("r", idB, "1")
+	r.Annotations[v1alpha1.AnnotationOrphaned] = "true"
+	w.reported("r", reportOf(metav1.ConditionFalse, engine.ReasonPaused))
+	w.fillStatus(r)
+	if c := r.Status.Conditions[0]; c.Reason != "Orphaned" || !strings.Contains(c.Message, "kubectl label rsr r ") {
+		t.Errorf("the condition is %v", c)
+	}
+	own := rule("r", "", "1")
+	if w.fillStatus(own); own.Status.Conditions[0].Reason != engine.ReasonPaused {
+		t.Errorf("a paused rule is %v", own.Status.Conditions[0])
+	}
+}
+
+// What is known of a rule goes with it, and its last events are this cluster's.
+func TestARuleThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	r := rule("r", "", "1")
+	w.put(t, r)
+	w.event("r", engine.Event{Reason: "First"})
+	w.drop(t, r)
+	w.event("r", engine.Event{Reason: "Lost"})
+	w.own = agenttest.Cluster("a", idA)
+	w.event("r", engine.Event{Reason: "Last", Warning: true})
+	if want := []string{"First of r", "Last of a"}; !slices.Equal(w.events, want) {
+		t.Errorf("events %v, want %v", w.events, want)
+	}
+	w.reported("r", reportOf(metav1.ConditionTrue, "Synced"))
+	w.NameClash("r", idB)
+	if err := w.writeStatus(t.Context(), "r"); err != nil {
+		t.Fatal(err)
+	}
+	if _, known, clash := w.reports.read("r"); known || clash != "" {
+		t.Error("a report of a rule that is gone is kept")
+	}
+}
