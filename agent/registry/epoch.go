@@ -1,0 +1,60 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"fmt"
+)
+
+// collectTombstones frees the tombstones of this cluster, by announcing what it has in a new epoch, which is recorded first: a
+// crash in between costs a number.
+func (p *Publisher) collectTombstones(ctx context.Context) error {
+	p.reopening.Lock()
+	defer p.reopening.Unlock()
+	if p.o.Gate.Frozen() || !p.o.Replica.Overgrown(p.o.Tombstones) {
+		return nil
+	}
+	epoch, err := p.o.Epochs.Open(ctx, p.o.Replica.LastEpoch())
+	if err != nil {
+		return err
+	}
+	p.o.Log.Info("many objects of this cluster were deleted: announcing the others in a new epoch", "epoch", epoch)
+	messages, err := p.o.Replica.Reopen(epoch)
+	p.o.Broadcast(messages...)
+	if err != nil {
+		p.announce.Again() // puts up what is missing, and completes the epoch
+		return fmt.Errorf("open epoch %d: %w", epoch, err)
+	}
+	return nil
+}
+
+// reopen starts a higher epoch when a peer holds entries of ours that we do not remember having signed: our
+// recorded epoch was restored from a backup, and what else we have may be as old, or another agent signs with this
+// cluster's key. So a person has to agree. The new epoch is recorded before it is used.
+func (p *Publisher) reopen(ctx context.Context) error {
+	p.reopening.Lock() // what is being met already is no news
+	defer p.reopening.Unlock()
+	seen := p.o.Replica.OwnEpochSeen()
+	if seen == 0 {
+		return nil
+	}
+	if !p.o.Epochs.MayReopen() {
+		p.o.Epochs.Freeze()
+		return nil
+	}
+	epoch, err := p.o.Epochs.Open(ctx, seen)
+	if err != nil {
+		return err
+	}
+	p.o.Log.Warn("a member holds later entries of this cluster than this agent: opening a new epoch", "seen", seen, "epoch", epoch)
+	messages, err := p.o.Replica.Reopen(epoch)
+	p.o.Broadcast(messages...)
+	if err != nil {
+		p.announce.Again()
+		return fmt.Errorf("open epoch %d: %w", epoch, err)
+	}
+	p.o.Epochs.Reopened()
+	return nil
+}
