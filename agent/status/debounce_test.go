@@ -1,0 +1,72 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestDebouncer(t *testing.T) {
+	var d debouncer
+	at := time.Unix(1000, 0)
+	if wait := d.wait("a", false, at); wait != debounceMost {
+		t.Errorf("a state that was not seen before waits %v, want %v", wait, debounceMost)
+	}
+	if wait := d.wait("a", false, at.Add(debounceMost/3)); wait != debounceMost-debounceMost/3 {
+		t.Errorf("after a third of the time it waits %v", wait)
+	}
+	if wait := d.wait("b", true, at); wait != 0 {
+		t.Errorf("a state that lasts waits %v", wait)
+	}
+	if wait := d.wait("a", false, at.Add(debounceMost)); wait != 0 {
+		t.Errorf("a state that stayed waits %v", wait)
+	}
+	if wait := d.wait("a", false, at.Add(debounceMost)); wait != 0 {
+		t.Errorf("what could not be written waits %v again", wait)
+	}
+	if d.over("a"); len(d.since) != 0 {
+		t.Errorf("remembered: %v", d.since)
+	}
+	if wait := d.wait("a", false, at.Add(debounceMost)); wait != debounceMost {
+		t.Errorf("the next one waits %v, want %v", wait, debounceMost)
+	}
+}
+
+func TestTelling(t *testing.T) {
+	type is map[string]metav1.ConditionStatus
+	for _, tt := range []struct {
+		name        string
+		before, now is
+		want        string
+	}{
+		{"a cluster joins", is{}, is{"Member": "True", "Ready": "True", "ClustersSynced": "True", "LocalConflict": "False"}, "ClustersSyncedTrue"},
+		{"it is connecting", is{}, is{"Member": "Unknown", "Ready": "Unknown", "ClustersSynced": "Unknown"}, ""},
+		{"its agent is met", is{"Member": "Unknown", "Ready": "Unknown"}, is{"Member": "True", "Ready": "Unknown"}, "MemberTrue"},
+		{"it is lost", is{"Member": "True", "Ready": "True", "ClustersSynced": "True"}, is{"Member": "Unknown", "Ready": "Unknown", "ClustersSynced": "Unknown"}, "ReadyUnknown"},
+		{"it returns", is{"Member": "False", "Ready": "False", "ClustersSynced": "False"}, is{"Member": "True", "Ready": "True", "ClustersSynced": "True"}, "ClustersSyncedTrue"},
+		{"it has a rival", is{"LocalConflict": "False", "Ready": "True"}, is{"LocalConflict": "True", "Ready": "True"}, "LocalConflictTrue"},
+		{"the rival is gone", is{"LocalConflict": "True"}, is{"LocalConflict": "False"}, "LocalConflictFalse"},
+		{"nothing new", is{"Ready": "True"}, is{"Ready": "True", "ClusterMetadataSet": "True", "LocalCluster": "True"}, ""},
+	} {
+		conditions := func(of is) (out []metav1.Condition) {
+			for kind, status := range of {
+				out = append(out, metav1.Condition{Type: kind, Status: status})
+			}
+			return out
+		}
+		got := ""
+		if c := telling(conditions(tt.before), conditions(tt.now)); c != nil {
+			got = c.Type + string(c.Status)
+		}
+		if got != tt.want {
+			t.Errorf("%s: told %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if v := (&View{Local: true}); v.lasting() {
+		t.Error("a view without anything lasts")
+	}
+}

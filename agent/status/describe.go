@@ -1,0 +1,105 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// DescriptionOptions are what a description needs. All fields are required.
+type DescriptionOptions struct {
+	Client *kube.Client
+	// Version is that of the agent.
+	Version string
+	Log     *slog.Logger
+}
+
+// Description is what this cluster says of itself.
+type Description struct {
+	// Changed is called when it changed, Nodes with all nodes when one of them did in what describes the cluster. They are
+	// set before Run.
+	Changed func()
+	Nodes   func([]*kube.Node)
+
+	o       DescriptionOptions
+	reading *loop.Task // of the API server's version
+
+	mu      sync.Mutex
+	nodes   []*kube.Node
+	version string // of the API server; "" before it is known
+}
+
+// NewDescription returns one that knows nothing.
+func NewDescription(o DescriptionOptions) *Description {
+	d := &Description{o: o}
+	d.reading = loop.NewTask("server version", o.Log, d.readVersion)
+	return d
+}
+
+// Run keeps the description until ctx ends. Without the right to read nodes there is none of them.
+func (d *Description) Run(ctx context.Context) error {
+	d.reading.Again()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.reading.Run(ctx) })
+	group.Go(func() error {
+		for {
+			err := kube.WatchNodes(ctx, d.o.Client, d.nodesChanged)
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // it ended because the agent ends
+			}
+			d.o.Log.Warn("nodes cannot be read; provider, distribution and locality stay unknown", "error", err)
+			loop.Sleep(ctx, apiconn.UntilWoken)
+		}
+	})
+	return group.Wait()
+}
+
+// nodesChanged is called with all nodes when one of them changed in what describes the cluster. An API
+// server that was upgraded has had its connections closed, and with them the node watch, so the version
+// is read again here and not by a timer.
+func (d *Description) nodesChanged(nodes []*kube.Node) {
+	d.mu.Lock()
+	d.nodes = nodes
+	d.mu.Unlock()
+	d.Nodes(nodes)
+	d.reading.Again()
+}
+
+func (d *Description) readVersion(ctx context.Context) error {
+	version, err := d.o.Client.ServerVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("read the API server's version: %w", err)
+	}
+	d.mu.Lock()
+	d.version = version
+	d.mu.Unlock()
+	d.Changed()
+	return nil
+}
+
+// Fill gives a status the description; before the version is known it leaves what was there.
+func (d *Description) Fill(status *v1alpha1.ClusterStatus) {
+	status.AgentVersion = payload.Clip(d.o.Version)
+	d.mu.Lock()
+	nodes, version := d.nodes, d.version
+	d.mu.Unlock()
+	if version == "" {
+		return
+	}
+	m := kube.DescribeCluster(nodes, version)
+	status.Provider, status.Distribution, status.Version = m.Provider, m.Distribution, m.Version
+	status.KubeletVersions, status.KubeProxyVersions = m.KubeletVersions, m.KubeProxyVersions
+	status.Locality = m.Locality
+}

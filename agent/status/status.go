@@ -1,0 +1,213 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+)
+
+// View is all that the status of a Cluster object is made of: values, so that Of is pure.
+type View struct {
+	Now       time.Time // by the clock of this machine, for what has passed since another time by it
+	Date      time.Time // by the clock of the API server, for what is written there
+	Local     bool
+	Claims    int      // Cluster objects here with this clusterID
+	Problem   string   // what is wrong with this cluster's own part, when local
+	Removed   string   // that the key in the object was removed from the group, by whom and when
+	Left      string   // that this cluster left a group, when local
+	Orders    []string // removals that were ordered here, when local
+	Confirmed bool     // by all members
+	Peers     int      // other clusters, when local
+	Synced    int      // of those, synced
+	Unsynced  []string
+	Pinned    bool // the mesh knows the key, when a peer
+	Foreign   bool // the object carries another key than the pinned one
+	Member    mesh.Member
+	Access    apiconn.AccessState
+	Heard     bool // the peer told us all that it published, and its set is held here
+	Described func(*v1alpha1.ClusterStatus)
+}
+
+// Of says what is known of a cluster, as a change of have; after is when time alone will change
+// the answer, or 0.
+func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.ClusterStatus, after time.Duration) {
+	have.DeepCopyInto(&want)
+	if v.Described != nil {
+		v.Described(&want)
+	}
+	want.Type, want.Leader = v1alpha1.ClusterTypePeer, false
+	if v.Local {
+		want.Type, want.Leader = v1alpha1.ClusterTypeLocal, true
+	}
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&want.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(v.Date),
+		})
+	}
+	set(v1alpha1.ConditionLocalCluster, truth(v.Local), string(want.Type), "")
+	if v.Claims > 1 {
+		set(v1alpha1.ConditionLocalConflict, metav1.ConditionTrue, "SameClusterID", fmt.Sprintf("%d Cluster objects have this clusterID: delete all but one", v.Claims))
+	} else {
+		set(v1alpha1.ConditionLocalConflict, metav1.ConditionFalse, "Unique", "")
+	}
+	if want.Version != "" {
+		set(v1alpha1.ConditionClusterMetadataSet, metav1.ConditionTrue, "Reported", "")
+	} else {
+		set(v1alpha1.ConditionClusterMetadataSet, metav1.ConditionFalse, "Pending", "the cluster has not described itself yet")
+	}
+	member := memberCondition(v)
+	set(v1alpha1.ConditionMember, member.Status, member.Reason, member.Message)
+	if len(v.Orders) > 0 {
+		reason := "Confirmed"
+		if !v.Confirmed {
+			reason = "Waiting"
+		}
+		set(v1alpha1.ConditionRemovalsConfirmed, truth(v.Confirmed), reason, v1alpha1.JoinRemovals(v.Orders))
+	} else {
+		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsConfirmed)
+	}
+	ready, state := readyCondition(v)
+	set(v1alpha1.ConditionReady, ready.Status, ready.Reason, ready.Message)
+	synced := syncedCondition(v, ready)
+	set(v1alpha1.ConditionClustersSynced, synced.Status, synced.Reason, synced.Message)
+
+	want.State, want.Message = state, ready.Message
+	if synced.Status == metav1.ConditionTrue && state == v1alpha1.ClusterStateReady {
+		want.State = v1alpha1.ClusterStateSynced
+	}
+	if ready.Status == metav1.ConditionUnknown && !v.Local {
+		for _, since := range []time.Time{v.Member.Since, v.Access.Since} {
+			if left := apiconn.Grace - v.Now.Sub(since); !since.IsZero() && left > 0 && (after == 0 || left < after) {
+				after = left
+			}
+		}
+	}
+	return want, after
+}
+
+func memberCondition(v View) metav1.Condition {
+	if v.Removed != "" {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberRemoved, Message: v.Removed}
+	}
+	if v.Local {
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.MemberLocal}
+	}
+	if !v.Pinned {
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its Cluster object has no spec.mesh.publicKey: paste the Cluster object that its own agent made"}
+	}
+	switch v.Member.State {
+	case mesh.Alive:
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.MemberAlive}
+	case mesh.Suspect:
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberSuspect, Message: "its agent does not answer; asking others"}
+	case mesh.Failed:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberFailed, Message: "its agent is not reached by any member"}
+	case mesh.Left:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberLeft, Message: "its agent was stopped"}
+	case mesh.Unknown:
+	}
+	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its agent was not met yet: is the swap done in the other direction too, and is spec.mesh.endpoints reachable from here?"}
+}
+
+// readyCondition also gives the state, which stays empty while nothing is known.
+func readyCondition(v View) (metav1.Condition, v1alpha1.ClusterState) {
+	is := func(status metav1.ConditionStatus, reason, message string, state v1alpha1.ClusterState) (metav1.Condition, v1alpha1.ClusterState) {
+		return metav1.Condition{Status: status, Reason: reason, Message: message}, state
+	}
+	if v.Removed != "" {
+		return is(metav1.ConditionFalse, v1alpha1.MemberRemoved, v.Removed, v1alpha1.ClusterStateFailed)
+	}
+	if v.Local {
+		if v.Problem != "" {
+			return is(metav1.ConditionFalse, "Problem", v.Problem, v1alpha1.ClusterStateFailed)
+		}
+		return is(metav1.ConditionTrue, "Running", "", v1alpha1.ClusterStateReady)
+	}
+	switch v.Access.Access {
+	case apiconn.Disabled:
+		return is(metav1.ConditionFalse, string(v.Access.Access), v.Access.Message, v1alpha1.ClusterStateDisabled)
+	case apiconn.Missing:
+		return is(metav1.ConditionFalse, string(v.Access.Access), v.Access.Message, v1alpha1.ClusterStateMissingAuthInfo)
+	case apiconn.Invalid:
+		return is(metav1.ConditionFalse, string(v.Access.Access), v.Access.Message, v1alpha1.ClusterStateInvalidAuthInfo)
+	case apiconn.Wrong:
+		return is(metav1.ConditionFalse, string(v.Access.Access), v.Access.Message, v1alpha1.ClusterStateFailed)
+	case apiconn.Pending, apiconn.Ready, apiconn.Unreachable:
+	}
+	if v.Foreign {
+		return is(metav1.ConditionFalse, "KeyMismatch", "this object carries another public key than the one that is pinned for its clusterID; the first one stays trusted", v1alpha1.ClusterStateFailed)
+	}
+	if v.Pinned && (v.Member.State == mesh.Failed || v.Member.State == mesh.Left) {
+		if v.Now.Sub(v.Member.Since) >= apiconn.Grace {
+			return is(metav1.ConditionFalse, "Unreachable", "its agent is not reachable: copies from there stay as they are until it returns", v1alpha1.ClusterStateFailed)
+		}
+		return is(metav1.ConditionUnknown, "Unreachable", "its agent does not answer", "")
+	}
+	switch v.Access.Access {
+	case apiconn.Unreachable:
+		if v.Now.Sub(v.Access.Since) >= apiconn.Grace {
+			return is(metav1.ConditionFalse, string(apiconn.Unreachable), v.Access.Message, v1alpha1.ClusterStateFailed)
+		}
+		return is(metav1.ConditionUnknown, string(apiconn.Unreachable), v.Access.Message, "")
+	case apiconn.Ready:
+		if v.Pinned && v.Member.State == mesh.Suspect {
+			return is(metav1.ConditionUnknown, "Suspect", "its agent does not answer", "")
+		}
+		return is(metav1.ConditionTrue, string(apiconn.Ready), "", v1alpha1.ClusterStateReady)
+	case apiconn.Pending, apiconn.Disabled, apiconn.Missing, apiconn.Invalid, apiconn.Wrong:
+	}
+	return is(metav1.ConditionUnknown, "Connecting", "connecting", "")
+}
+
+func syncedCondition(v View, ready metav1.Condition) metav1.Condition {
+	switch {
+	case v.Local && len(v.Unsynced) > 0:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: "PeersNotSynced", Message: fmt.Sprintf("%d of %d peers are synced; not: %s", v.Synced, v.Peers, brief(v.Unsynced))}
+	case v.Local && v.Peers == 0 && v.Removed == "":
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Alone", Message: cmp.Or(v.Left, "no other cluster in the group yet")}
+	case v.Local && v.Removed != "":
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberRemoved, Message: v.Removed}
+	case v.Local:
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced", Message: fmt.Sprintf("%d of %d peers are synced", v.Synced, v.Peers)}
+	case v.Heard && ready.Status == metav1.ConditionTrue && v.Member.State == mesh.Alive:
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced"}
+	case ready.Status == metav1.ConditionUnknown:
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: ready.Reason, Message: ready.Message}
+	case ready.Status == metav1.ConditionFalse:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: ready.Reason, Message: ready.Message}
+	case v.Member.State != mesh.Alive:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: "NotMet", Message: memberCondition(v).Message}
+	}
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: "CatchingUp", Message: "reading what that cluster published"}
+}
+
+func truth(b bool) metav1.ConditionStatus {
+	if b {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// brief lists at most five names.
+func brief(names []string) string {
+	if len(names) > 5 {
+		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Synced says that a status tells of a cluster that is synced.
+func Synced(s v1alpha1.ClusterStatus) bool {
+	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionClustersSynced)
+}

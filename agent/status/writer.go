@@ -1,0 +1,92 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/agent/informers"
+	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Events tells people.
+type Events interface {
+	Event(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, message string)
+}
+
+// Options are what a writer needs. All fields are required.
+type Options struct {
+	Client   *kube.Client
+	Registry *informers.Registry
+	// View collects what is known of a cluster, for one of the Cluster objects with its clusterID.
+	View   func(clusterID string, have *v1alpha1.Cluster) View
+	Events Events
+	Log    *slog.Logger
+}
+
+// Writer keeps the status of Cluster objects.
+type Writer struct {
+	o        Options
+	clusters *loop.Loop[string] // clusterIDs whose status may have changed
+	debounce debouncer
+}
+
+// NewWriter returns a writer that does nothing before Run.
+func NewWriter(o Options) *Writer {
+	w := &Writer{o: o}
+	w.clusters = loop.New("cluster status", o.Log, w.write)
+	return w
+}
+
+// Run writes until ctx ends.
+func (w *Writer) Run(ctx context.Context) error { return w.clusters.Run(ctx, 2) }
+
+// Look brings the status of a cluster up to date.
+func (w *Writer) Look(clusterID string) { w.clusters.Add(clusterID) }
+
+// write brings the status of the Cluster objects with a clusterID up to date, with a write
+// only when it changes, and an event when that is something to know.
+func (w *Writer) write(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	for _, have := range w.o.Registry.ByID(id) {
+		v := w.o.View(id, have)
+		want, after := Of(v, have.Status, have.Generation)
+		if after > 0 {
+			w.clusters.AddAfter(id, after)
+		}
+		if equality.Semantic.DeepEqual(have.Status, want) {
+			w.debounce.over(have.Name)
+			continue
+		}
+		if wait := w.debounce.wait(have.Name, v.lasting() || Synced(want) && !Synced(have.Status), v.Now); wait > 0 {
+			w.clusters.AddAfter(id, wait)
+			continue
+		}
+		update := have.DeepCopy()
+		update.Status = want
+		_, err := w.o.Client.Clusters().ChangeStatus(ctx, have, update)
+		if apierrors.IsConflict(err) {
+			continue // the watch brings the newer object, and with it the next look
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("write status of cluster %s: %w", have.Name, err)
+		}
+		if w.debounce.over(have.Name); err != nil {
+			continue // as after a conflict
+		}
+		w.announce(have, want.Conditions)
+	}
+	return nil
+}
