@@ -5,162 +5,133 @@ package agent
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/agent/group"
+	"github.com/roster-mesh/roster/agent/install"
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/agent/restore"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
-// openReplica opens what is held of all clusters, from --data-dir or with nothing, and returns the epoch that this
-// cluster writes in: the one that the disk ends in, when nobody has opened another one since, else a new one.
-func (s *session) openReplica(ctx context.Context, removals []replica.Removal) (epoch uint64, err error) {
+// openReplica makes the replica hold what is on disk, in a group what the group holds, and opens the epoch that this
+// cluster writes in.
+func (p *parts) openReplica(ctx context.Context, g *group.Group) (err error) {
 	empty := func() (journal.Machine, error) {
 		var err error
-		s.replica, err = replica.New(replica.Options{
-			Self: s.clusterID, PrivateKey: s.key, Keyring: s.trust,
-			Removed: s.removed, Removals: removals, OwnEpochSeen: func(uint64) { s.chores.add(choreEpoch) },
-			Broadcast: func(msgs ...[]byte) { s.mesh.Broadcast(msgs...) }, Note: s.position,
+		p.replica, err = replica.New(replica.Options{
+			Self: p.clusterID, PrivateKey: p.key, Keyring: p.membership.Trust(), Removed: p.membership.Removed, Removals: p.membership.Removals(),
+			Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) }, Note: p.position,
+			OwnEpochSeen: func(uint64) { p.publisher.EpochSeen() },
 		})
 		if err == nil {
-			s.replica.Subscribe(s.entriesChanged)
+			p.replica.Subscribe(p.entriesChanged)
 		}
-		return s.replica, err
+		return p.replica, err
 	}
-	if s.options.DataDir == "" {
+	var epoch uint64
+	if p.options.DataDir == "" {
 		if _, err := empty(); err != nil {
-			return 0, fmt.Errorf("open replica: %w", err)
+			return fmt.Errorf("open replica: %w", err)
 		}
-		if epoch, err = s.private.openEpoch(ctx, 0); err != nil {
-			return 0, err
+		if epoch, err = p.identity.OpenEpoch(ctx, 0); err == nil {
+			err = p.replica.Open(epoch, nil)
 		}
-		return epoch, s.replica.Open(epoch, nil)
+	} else {
+		epoch, err = p.openDurable(ctx, g, empty)
 	}
-	if err := s.openJournal(ctx, empty); err != nil {
+	if err != nil {
+		return err
+	}
+	p.metrics.MustRegister(newReplicaCollector(p.replica, p.membership.Members, epoch))
+	return nil
+}
+
+func (p *parts) openDurable(ctx context.Context, g *group.Group, empty func() (journal.Machine, error)) (epoch uint64, err error) {
+	if g != nil {
+		err = p.adopt(ctx, g, empty)
+	} else {
+		err = p.openJournal(ctx, empty)
+	}
+	if err != nil {
 		return 0, err
 	}
-	if epoch, err = s.private.resumeEpoch(ctx, s.replica.LastEpoch()); err != nil {
+	if epoch, err = p.identity.ResumeEpoch(ctx, p.replica.LastEpoch(), restore.Mark); err != nil {
 		return 0, err
 	}
-	if err := s.client.Positions.Recall(s.replica.Note()); err != nil {
-		return 0, s.dataDir(err)
+	if err := p.client.Positions.Recall(p.replica.Note()); err != nil {
+		return 0, install.DataDirError(p.options.DataDir, err)
 	}
-	if err := s.replica.Open(epoch, s.term); err != nil {
+	if err := p.replica.Open(epoch, p.term); err != nil {
 		return 0, fmt.Errorf("open replica: %w", err)
 	}
-	s.forgetStrangers()
+	p.dropUnpinned()
 	return epoch, nil
 }
 
-// openJournal has the replica hold what is on disk, in a group what the group holds, and leads.
-func (s *session) openJournal(ctx context.Context, empty func() (journal.Machine, error)) (err error) {
-	if s.group != nil {
-		machine, err := empty()
-		if err == nil {
-			err = s.group.journal.Adopt(machine)
-		}
-		if err != nil {
-			return s.dataDir(err)
-		}
-		return s.group.charter().takeOffice(ctx, s.group.journal.Status(), s.replica.LastEpoch())
-	}
-	s.journal, err = journal.Open(ctx, journal.Options{
-		Dir: s.options.DataDir, ClusterID: s.clusterID, PublicKey: s.key.Public().(ed25519.PublicKey),
-		Machine: empty, Log: s.log,
-	})
+// adopt takes over what the group holds, which has the journal and the term.
+func (p *parts) adopt(ctx context.Context, g *group.Group, empty func() (journal.Machine, error)) error {
+	machine, err := empty()
 	if err == nil {
-		s.term, err = s.journal.Lead(ctx)
+		err = g.Journal().Adopt(machine)
 	}
 	if err != nil {
-		return s.dataDir(err)
+		return install.DataDirError(p.options.DataDir, err)
 	}
+	return g.ClaimLeadership(ctx, p.replica.LastEpoch())
+}
+
+// openJournal opens the directory, and leads.
+func (p *parts) openJournal(ctx context.Context, empty func() (journal.Machine, error)) error {
+	opened, err := journal.Open(ctx, journal.Options{
+		Dir: p.options.DataDir, ClusterID: p.clusterID, PublicKey: p.publicKey(), Machine: empty, Log: p.log,
+	})
+	if err != nil {
+		return install.DataDirError(p.options.DataDir, err)
+	}
+	p.stops.push("data directory "+p.options.DataDir, opened.Close)
+	if p.term, err = opened.Lead(ctx); err != nil {
+		return install.DataDirError(p.options.DataDir, err)
+	}
+	p.stops.push("term", func() error { p.term.End(); return nil })
 	return nil
 }
 
-// dataDir says what to do about a directory that cannot be used.
-func (s *session) dataDir(err error) error {
-	advice := "name a directory that the agent can write to, or give --data-dir= to keep nothing on disk"
-	switch {
-	case errors.Is(err, journal.ErrInUse):
-		advice = "stop that agent, or name another directory"
-	case errors.Is(err, journal.ErrOtherCluster):
-		advice = "give each cluster a directory of its own, or empty this one"
-	case errors.Is(err, context.Canceled), errors.Is(err, journal.ErrLost), errors.Is(err, journal.ErrCharter):
-		return err
-	}
-	return fmt.Errorf("--data-dir %s: %w; %s", s.options.DataDir, err, advice)
-}
-
-// runJournal ends the agent when what it does is not on disk any more.
-func (s *session) runJournal(ctx context.Context) error {
-	if s.term == nil {
+// runTerm ends the agent when what it does is not on disk any more.
+func (p *parts) runTerm(ctx context.Context) error {
+	if p.term == nil {
 		return nil
 	}
-	if err := s.term.Run(ctx); errors.Is(err, journal.ErrLost) {
+	if err := p.term.Run(ctx); errors.Is(err, journal.ErrLost) {
 		return err
 	} else if err != nil {
-		return fmt.Errorf("--data-dir %s: %w", s.options.DataDir, err)
+		return fmt.Errorf("--data-dir %s: %w", p.options.DataDir, err)
 	}
 	return nil
 }
 
-// closeJournal ends the term, and gives the directory back where the session has it. It may be called again.
-func (s *session) closeJournal() {
-	if s.term != nil {
-		s.term.End()
-	}
-	if s.journal == nil {
-		return
-	}
-	if err := s.journal.Close(); err != nil {
-		s.log.Warn("the data directory was not closed well", "dir", s.options.DataDir, "error", err)
-	}
-	s.journal = nil
-}
-
-// forgetStrangers lets go of clusters whose key is not pinned, or which have another key now: the agent died before
+// dropUnpinned lets go of clusters whose key is not pinned, or which have another key now: the agent died before
 // the pin was recorded, or before it was on disk that a removal took what the old key had signed.
-func (s *session) forgetStrangers() {
-	for _, origin := range s.replica.Origins() {
-		pinned, ok := s.trust.Key(origin)
-		e, held := s.replica.Lookup(clusterKey(origin), origin)
-		if !ok || held && !pinned.Equal(asKey(e.PublicKey)) {
-			s.replica.Forget(origin)
+func (p *parts) dropUnpinned() {
+	for _, origin := range p.replica.Origins() {
+		pinned, ok := p.membership.Trust().Key(origin)
+		e, held := p.replica.Lookup(payload.ClusterKey(origin), origin)
+		if !ok || held && !pinned.Equal(payload.AsKey(e.PublicKey)) {
+			p.replica.Forget(origin)
 		}
 	}
-}
-
-// takeStock looks at all that was held when the agent started, as if it had just come: what it was to bring about
-// may not have been done.
-func (s *session) takeStock() {
-	var changes []replica.Change
-	for _, kind := range [...]replica.Kind{replica.KindCluster, replica.KindRule} {
-		for _, e := range s.replica.Entries(kind) {
-			if e.Origin != s.clusterID {
-				changes = append(changes, replica.Change{Key: e.Key, Origin: e.Origin})
-			}
-		}
-	}
-	for _, origin := range s.replica.Origins() {
-		if origin != s.clusterID {
-			changes = append(changes, replica.Change{Origin: origin})
-		}
-	}
-	s.entriesChanged(changes)
-}
-
-// ownKinds are the kinds that this cluster publishes.
-func (s *session) ownKinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{s.client.Clusters().Kind(), s.client.Rules().Kind(), s.client.Features().Kind()}
 }
 
 // position is how far the local API server was when something was published. It is durable with that: a server that
 // is not as far at the next start was restored from a backup, and what it lacks was not deleted.
-func (s *session) position() []byte {
-	note, err := s.client.Positions.Note(s.ownKinds()...)
+func (p *parts) position() []byte {
+	note, err := p.client.Positions.Note([]schema.GroupVersionKind{
+		p.client.Clusters().Kind(), p.client.Rules().Kind(), p.client.Features().Kind(),
+	}...)
 	if err != nil {
 		return nil // it is made of strings, which cannot fail
 	}

@@ -4,15 +4,74 @@
 package agent
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
+	"cmp"
+	"net/http"
+	"runtime"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/group"
 	"github.com/roster-mesh/roster/replica"
 )
 
-func newRefusals() prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "roster_refused_objects_total", Help: "Objects that members published and that could not be used here.",
-	})
+// newMetrics is what does not depend on a start; each start adds its own.
+func (a *Agent) newMetrics() *prometheus.Registry {
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.MustRegister(a.meter.Requests(), newBuildInfo(a.options.Version, a.options.Commit), a.health.Collector())
+	if a.grouped() {
+		metrics.MustRegister(group.NewCollector(a.group.Load))
+	}
+	return metrics
+}
+
+// servePages makes /metrics these.
+func (a *Agent) servePages(metrics *prometheus.Registry) {
+	pages := http.NewServeMux()
+	pages.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	a.health.Serve(pages)
+}
+
+// accessCollector shows how the agent fares with API servers, looked up when somebody asks.
+type accessCollector struct {
+	count         func() (map[apiconn.Access]int, time.Time) // the clusters by access, and when the first credential in use expires
+	own           func() (time.Time, bool)                   // when the credential expires that peers are given
+	peers, expiry *prometheus.Desc
+}
+
+func newAccessCollector(count func() (map[apiconn.Access]int, time.Time), own func() (time.Time, bool)) *accessCollector {
+	return &accessCollector{
+		count: count, own: own,
+		peers: prometheus.NewDesc("roster_peers", "Other clusters by how their API servers are reached.", []string{"access"}, nil),
+		expiry: prometheus.NewDesc("roster_credential_expiry_timestamp_seconds",
+			"When a credential expires: own is the one that peers are given, peer the first to expire of those in use for peers.", []string{"credential"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *accessCollector) Describe(out chan<- *prometheus.Desc) { out <- c.peers; out <- c.expiry }
+
+// Collect implements prometheus.Collector.
+func (c *accessCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counts, first := c.count()
+	for _, a := range []apiconn.Access{
+		apiconn.Pending, apiconn.Ready, apiconn.Disabled, apiconn.Missing, apiconn.Invalid, apiconn.Unreachable, apiconn.Wrong,
+	} {
+		gauge(c.peers, float64(counts[a]), cmp.Or(string(a), "Pending"))
+	}
+	if own, known := c.own(); known {
+		gauge(c.expiry, float64(own.Unix()), "own")
+	}
+	if !first.IsZero() {
+		gauge(c.expiry, float64(first.Unix()), "peer")
+	}
 }
 
 // replicaCollector shows what the replica holds, counted when somebody asks.
@@ -70,4 +129,14 @@ func (c *replicaCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.origins, stats.Origins)
 	gauge(c.clones, stats.Clones)
 	gauge(c.started, int(c.epoch))
+}
+
+// newBuildInfo says what runs, as the labels of a constant.
+func newBuildInfo(version, commit string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "roster_build_info", Help: "1, with what this agent was built from as labels.",
+		ConstLabels: prometheus.Labels{
+			"version": cmp.Or(version, "unknown"), "commit": cmp.Or(commit, "unknown"), "goversion": runtime.Version(),
+		},
+	}, func() float64 { return 1 })
 }

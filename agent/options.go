@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
@@ -47,7 +48,7 @@ type Options struct {
 	GroupPeers []string
 	// GroupAddress is the host:port where those reach this one.
 	GroupAddress string
-	// KeepTrying makes Run try again what a person can mend without starting the agent again, such as missing
+	// KeepTrying makes Run try again what a person can fix without starting the agent again, such as missing
 	// rights; meanwhile the agent is not ready and says why. Else Run returns it.
 	KeepTrying bool
 	// HTTPListen is the host:port of /metrics, /healthz and /readyz; empty turns them off.
@@ -83,7 +84,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Validate reports every flag that cannot be used, each with its name and the way to mend it.
+// Validate reports every flag that cannot be used, each with its name and the way to fix it.
 func (o *Options) Validate() error {
 	var errs []error
 	bad := func(flag, format string, args ...any) {
@@ -228,3 +229,9 @@ func (o *Options) consent() syncrules.Consent {
 }
 
 func (o *Options) privateNamespace() string { return v1alpha1.PrivateNamespace(o.Namespace) }
+
+// parseNamespacedName reads what Validate has checked.
+func parseNamespacedName(text string) types.NamespacedName {
+	namespace, name, _ := strings.Cut(text, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/roster-mesh/roster/agent"
+	"github.com/roster-mesh/roster/agent/install"
 )
 
 // crdsCommand is what the chart's hook runs before an upgrade.
@@ -37,7 +37,7 @@ func crdsCommand(stderr io.Writer, usage cli.OnUsageErrorFunc) *cli.Command {
 				if err != nil {
 					return fmt.Errorf("%w: %w", errUsage, err)
 				}
-				return agent.ApplyDefinitions(c.Context, c.String("kubeconfig"), version, log)
+				return install.ApplyDefinitions(c.Context, c.String("kubeconfig"), version, log)
 			},
 		}},
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/roster-mesh/roster/agent"
+	"github.com/roster-mesh/roster/agent/probe"
 )
 
 // probeCommand is what the chart's test runs.
@@ -26,7 +26,7 @@ func probeCommand(stdout io.Writer, usage cli.OnUsageErrorFunc) *cli.Command {
 			if c.Args().Present() {
 				return fmt.Errorf("%w: probe takes flags only, and %q is none", errUsage, c.Args().First())
 			}
-			return agent.Probe(c.Context, stdout, c.String("http"), c.String("mesh"))
+			return probe.Run(c.Context, stdout, c.String("http"), c.String("mesh"))
 		},
 	}
 }

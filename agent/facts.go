@@ -1,0 +1,62 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/agent/rules"
+	"github.com/roster-mesh/roster/agent/status"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Where what one part knows is put into the terms of another.
+
+// view collects what is known of a cluster, for the status of one of its Cluster objects here.
+func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
+	v := status.View{Now: time.Now(), Date: p.clock.Now(), Local: id == p.clusterID, Claims: len(p.registry.ByID(id))}
+	if v.Local {
+		p.viewSelf(&v)
+		return v
+	}
+	key, pinned := p.membership.Trust().Key(id)
+	v.Pinned = pinned
+	v.Foreign = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(payload.AsKey(have.Spec.Mesh.PublicKey))
+	v.Removed = p.membership.RemovedKey(have)
+	v.Member, v.Access = p.mesh.Member(id), p.peers.Look(id).State
+	v.Heard = p.catchUp.Heard(id) && p.directory.Complete(id)
+	if published, ok := p.directory.Published(id); ok {
+		v.Described = published.Report
+	}
+	return v
+}
+
+func (p *parts) viewSelf(v *status.View) {
+	membership := p.membership.View()
+	v.Removed, v.Left, v.Orders, v.Confirmed = membership.Removed, membership.Left, membership.Orders, membership.Confirmed
+	v.Problem, v.Described = p.problems.String(), p.description.Fill
+	all, err := p.registry.Clusters.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, c := range all {
+		if string(c.Spec.ClusterID) == p.clusterID || payload.Has(c, v1alpha1.AnnotationClusterDisabled) {
+			continue
+		}
+		if v.Peers++; status.Synced(c.Status) {
+			v.Synced++
+		} else {
+			v.Unsynced = append(v.Unsynced, c.Name)
+		}
+	}
+}
+
+// connection is what the rules are to know of the way to a peer's API server.
+func (p *parts) connection(id string) rules.Connection {
+	known := p.peers.Look(id)
+	return rules.Connection{Source: known.Source, Client: known.Client, Message: known.State.Message, Heard: p.catchUp.Heard(id)}
+}

@@ -1,0 +1,260 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/roster-mesh/roster/agent/address"
+	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/credentials"
+	"github.com/roster-mesh/roster/agent/directory"
+	"github.com/roster-mesh/roster/agent/group"
+	"github.com/roster-mesh/roster/agent/health"
+	"github.com/roster-mesh/roster/agent/informers"
+	"github.com/roster-mesh/roster/agent/install"
+	"github.com/roster-mesh/roster/agent/membership"
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/agent/peers"
+	"github.com/roster-mesh/roster/agent/registry"
+	"github.com/roster-mesh/roster/agent/restore"
+	"github.com/roster-mesh/roster/agent/rules"
+	"github.com/roster-mesh/roster/agent/status"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/history"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/replica/journal"
+)
+
+// methodCredential is part of the wire: a member asks for a credential to read here with. Few ask, and seldom.
+const methodCredential = "Credential"
+
+// parts is one start of the agent: what build has made, wire joins, and run runs. Each part knows only what build gives it.
+// Nothing but the files of this package sees it.
+type parts struct {
+	*location
+	health   *health.Health
+	problems *health.Problems
+	metrics  *prometheus.Registry
+	events   *kube.Recorder
+	registry *informers.Registry
+
+	replica   *replica.Replica
+	mesh      *mesh.Mesh
+	directory *directory.Directory
+	term      *journal.Term // nil without --data-dir
+
+	gate        *restore.Gate
+	own         *registry.Own
+	address     *address.Address
+	credentials *credentials.Credentials
+	membership  *membership.Membership
+	peers       *peers.Peers
+	rules       *rules.Rules
+	publisher   *registry.Publisher
+	importer    *registry.Importer
+	refusals    *registry.Refusals
+	catchUp     *registry.CatchUp
+	description *status.Description
+	statuses    *status.Writer
+
+	stops stops
+}
+
+// build finds out where the agent is and makes every part; it writes to the API server only what the
+// agent cannot be without: its key, its epoch, its Cluster object. In a group it is for one term.
+func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (_ *parts, err error) {
+	at, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	p := &parts{location: at, health: a.health, metrics: a.newMetrics(), problems: &health.Problems{}, term: term}
+	p.stops.push("connection to the API server", func() error { at.client.Close(); return nil })
+	defer func() {
+		if err != nil {
+			at.report(ctx, err)
+			err = errors.Join(err, p.stops.unwind())
+		}
+	}()
+	p.gate = restore.New(restore.Options{
+		Store: at.store, Name: func() string { return p.own.Name() }, Definition: at.client.ReadCRD, Problem: p.problems.Of("history"), Log: a.log,
+		Annotation: func(ctx context.Context) (string, error) { return p.own.Annotation(ctx) },
+	})
+	at.client.Positions = history.TrustingPositions(p.gate.WentBack)
+	if err := at.settle(ctx); err != nil {
+		return nil, err
+	}
+	if g != nil && !g.Key().Equal(at.key) {
+		return nil, group.ErrOtherKey
+	}
+	// The port comes first: a start that is tried again because it is taken must not leave an epoch behind each time.
+	port, err := a.openPort(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if p.mesh == nil {
+			_ = port.Close()
+		}
+	}()
+	p.makeLocal()
+	if err := p.openReplica(ctx, g); err != nil {
+		return nil, err
+	}
+	if err := p.makeRemote(ctx, a.meter); err != nil {
+		return nil, err
+	}
+	if err := p.openMesh(port, g != nil); err != nil { //nolint:contextcheck // it starts nothing; Run has the context
+		return nil, err
+	}
+	if _, err := p.own.Ensure(ctx); err != nil {
+		return nil, err
+	}
+	p.wire()
+	return p, p.gate.Resume(ctx)
+}
+
+// openPort opens the mesh port, or takes the place at that of the group.
+func (a *Agent) openPort(ctx context.Context, g *group.Group) (net.Listener, error) {
+	if g != nil {
+		return g.Front().Open(), nil
+	}
+	port, err := mesh.TCP{}.Listen(ctx, a.options.MeshListen)
+	if err != nil {
+		return nil, install.MeshListenError(a.options.MeshListen, err)
+	}
+	return port, nil
+}
+
+func (p *parts) publicKey() ed25519.PublicKey { return p.key.Public().(ed25519.PublicKey) }
+
+// makeLocal makes the parts that need no replica: those about this cluster itself.
+func (p *parts) makeLocal() {
+	o := p.options
+	p.events = kube.NewRecorder(p.client, "roster-agent", p.log, p.clock.Now)
+	p.registry = informers.New(p.client, o.Namespace, p.log)
+	p.address = address.New(address.Options{
+		Advertise: o.MeshAdvertise, Service: o.MeshService, Listening: func() net.Addr { return p.mesh.Addr() },
+		Client: p.client, Health: p.health, Problem: p.problems.Of("address"), Log: p.log,
+	})
+	p.own = registry.NewOwn(registry.OwnOptions{
+		ClusterID: p.clusterID, Key: p.publicKey(), ClusterName: o.ClusterName, Namespace: o.Namespace, ManageSecret: o.ManageSecret,
+		Server: p.server, Client: p.client, Registry: p.registry, MeshEndpoints: p.address.MeshEndpoints, Log: p.log,
+		Published: func() (*payload.Cluster, bool) { return p.directory.Published(p.clusterID) },
+	})
+	p.credentials = credentials.New(credentials.Options{
+		Client: p.client, Issuer: kube.NewIssuer(p.client, o.Namespace, p.server, p.clusterName), Namespace: o.Namespace,
+		Name: p.own.Name, ManageSecret: o.ManageSecret, Clock: p.clock, Problem: p.problems.Of("credential"), Log: p.log,
+		Disabled: func(id string) bool { return p.directory.Disabled(id) },
+		Pinned:   func(id string) bool { return p.membership.IsPinned(id) },
+	})
+	p.membership = membership.New(membership.Options{
+		ClusterID: p.clusterID, Key: p.publicKey(), Record: p.record, Store: p.store, Client: p.client, Registry: p.registry,
+		Own: p.own.Cluster, Name: p.own.Name, Credentials: p.credentials, ReplaceKey: p.identity.Replace, Now: p.clock.Now,
+		ForgetCredential: func(ctx context.Context, id string) error { return p.peers.ForgetCredential(ctx, id) },
+		Events:           p.events, Problems: p.problems, Log: p.log,
+	})
+	p.description = status.NewDescription(status.DescriptionOptions{Client: p.client, Version: o.Version, Log: p.log})
+}
+
+// makeRemote makes the parts about other clusters, and those between them and this one.
+func (p *parts) makeRemote(ctx context.Context, meter *apiconn.Meter) (err error) {
+	o := p.options
+	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, PrivateNamespace: p.store.Namespace()}
+	positions, err := peers.ReadPositions(ctx, p.store, p.log)
+	if err != nil {
+		return err
+	}
+	scopes, err := rules.ReadScopes(ctx, p.store, p.log)
+	if err != nil {
+		return err
+	}
+	p.peers = peers.New(peers.Options{
+		ClusterID: p.clusterID, Namespace: o.Namespace, NetworkName: o.NetworkName, Client: p.client, Store: p.store, Directory: p.directory,
+		Ask: p.askForCredential, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: positions, Log: p.log,
+	})
+	p.refusals = registry.NewRefusals(p.log)
+	p.catchUp = registry.NewCatchUp(registry.CatchUpOptions{
+		Alive: func(id string) bool { return p.mesh.Member(id).State == mesh.Alive }, Log: p.log,
+		Pull: func(ctx context.Context, id string) error { return p.mesh.Pull(ctx, id) },
+	})
+	p.rules, err = rules.New(rules.Options{
+		ClusterID: p.clusterID, Namespace: o.Namespace, Consent: o.consent(), Workers: o.Workers, GuardLive: o.GuardLive,
+		Client: p.client, Store: p.store, Registry: p.registry, Directory: p.directory, Replica: p.replica,
+		Own: p.own.Cluster, Frozen: p.gate.Frozen, Peer: p.connection, Events: p.events, Now: p.clock.Now,
+		Scopes: scopes, Log: p.log, Metrics: p.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	p.importer = registry.NewImporter(registry.ImporterOptions{
+		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone,
+		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.Kick(id) }, Rules: p.rules, Refusals: p.refusals, Log: p.log,
+	})
+	p.publisher = registry.NewPublisher(registry.PublisherOptions{
+		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,
+		Replica: p.replica, Gate: p.gate, Rules: p.rules, Heed: p.membership.Heed, Problems: p.problems, Log: p.log,
+		Epochs:    registry.Epochs{Open: p.identity.OpenEpoch, MayReopen: p.gate.MayReopen, Reopened: p.gate.Reopened, Freeze: p.gate.Freeze},
+		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
+	})
+	p.statuses = status.NewWriter(status.Options{Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Log: p.log})
+	p.metrics.MustRegister(p.refusals.Collector(), p.importer.Collector(), p.gate.Collector(), newAccessCollector(p.peers.Count, p.credentials.Expires))
+	return nil
+}
+
+// openMesh makes the mesh, with what members may ask of the parts.
+func (p *parts) openMesh(port net.Listener, quiet bool) error {
+	methods := p.membership.Methods()
+	methods[methodCredential] = mesh.Method{Serve: p.credentials.Issue, Every: 10 * time.Second, Burst: 5}
+	opened, err := mesh.New(mesh.Options{
+		Identity: mesh.Identity{ClusterID: p.clusterID, PrivateKey: p.key},
+		Trust:    p.membership.Trust(), State: p.replica, Listen: p.options.MeshListen, Listener: port, Origin: replica.Origin,
+		Endpoints: p.directory.MeshEndpoints, Methods: methods, Farewell: p.membership.Farewell, MemberChanged: p.memberChanged,
+		Log: p.log, Metrics: p.metrics, Quiet: quiet,
+	})
+	if err != nil {
+		return err
+	}
+	p.mesh = opened
+	p.stops.push("mesh", opened.Close)
+	p.membership.Bind(p.replica, opened)
+	return nil
+}
+
+// run runs the parts until ctx ends or one of them cannot go on. The order matters once: the local API server is read to
+// the end before anything is published as complete, and before the engine may take "not yet told" for "gone".
+func (p *parts) run(ctx context.Context) error {
+	defer func() {
+		if err := p.stops.unwind(); err != nil {
+			p.log.Warn("the agent did not end as it should", "error", err)
+		}
+	}()
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return p.runTerm(ctx) })
+	if err := p.registry.Start(ctx, tasks, p.client, p.handlers()); err != nil {
+		return cmp.Or(tasks.Wait(), err)
+	}
+	p.log.Info("caught up with the local API server", "cluster", p.own.Name(), "clusterID", p.clusterID, "mesh", p.address.MeshEndpoints(nil), "version", p.options.Version)
+	p.gate.ProveListed(ctx)
+	if !p.gate.Frozen() { // else rules that the API server lacks are not gone: nothing is decided before the confirmation
+		p.rules.Ready()
+	}
+	for _, part := range []interface{ Run(context.Context) error }{
+		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.credentials, p.peers, p.description, p.address, p.events,
+	} {
+		tasks.Go(func() error { return part.Run(ctx) })
+	}
+	p.resync()
+	p.health.Ready()
+	return tasks.Wait()
+}
