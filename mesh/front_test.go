@@ -248,8 +248,23 @@ func TestFrontBoundsWhoWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_ = first.SetReadDeadline(time.Now().Add(handshakeTimeout / 2))
-	if _, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the oldest one is kept beside all others: %v", err)
-	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = first.Read(make([]byte, 1))
+	}()
+	await(t, deadline, "the oldest one gives way", func() bool {
+		waits := &all.list[0].strangers
+		waits.mu.Lock()
+		defer waits.mu.Unlock()
+		if n := waits.conns.Len(); n > maxHandshakes {
+			t.Fatalf("%d wait", n)
+		}
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
 }

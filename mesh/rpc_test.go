@@ -277,36 +277,38 @@ func TestCallsAreBounded(t *testing.T) {
 
 // TestPullerCoalesces: many requests while a pull runs lead to one more.
 func TestPullerCoalesces(t *testing.T) {
-	p := newPuller()
-	started, proceed := make(chan string), make(chan error)
-	p.pull = func(context.Context, string) (haul, error) {
-		started <- ""
-		return haul{fresh: 1}, <-proceed
-	}
-	p.alive = func() []string { return []string{"a"} }
-	p.result = func(string) {}
-	p.ours = func() summary { return summary{} }
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); p.run(ctx) }()
-	p.request("a")
-	<-started
-	for range 100 {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPuller()
+		started, proceed := make(chan string), make(chan error)
+		p.pull = func(context.Context, string) (haul, error) {
+			started <- ""
+			return haul{fresh: 1}, <-proceed
+		}
+		p.alive = func() []string { return []string{"a"} }
+		p.result = func(string) {}
+		p.ours = func() summary { return summary{} }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); p.run(ctx) }()
 		p.request("a")
-	}
-	proceed <- nil
-	<-started
-	proceed <- nil
-	select {
-	case <-started:
-		t.Error("a third pull")
-	case <-time.After(50 * time.Millisecond):
-	}
-	p.request("a")
-	<-started
-	proceed <- errors.New("failed")
-	<-started // by itself
-	proceed <- nil
-	cancel()
-	<-done
+		<-started
+		for range 100 {
+			p.request("a")
+		}
+		proceed <- nil
+		<-started
+		proceed <- nil
+		select {
+		case <-started:
+			t.Error("a third pull")
+		case <-time.After(50 * time.Millisecond):
+		}
+		p.request("a")
+		<-started
+		proceed <- errors.New("failed")
+		<-started // by itself
+		proceed <- nil
+		cancel()
+		<-done
+	})
 }
