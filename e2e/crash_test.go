@@ -24,7 +24,10 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-var crashes = flag.Int("crashes", 12, "how often TestCrashesUnderLoad kills an agent")
+var (
+	crashes = flag.Int("crashes", 12, "how often TestCrashesUnderLoad kills an agent")
+	seed    = flag.Uint64("seed", 1, "which agents are killed under load, and when, and what is written meanwhile")
+)
 
 // loadLabel marks the Secrets of a load, which loadRule copies everywhere.
 const loadLabel = "roster-e2e-load"
@@ -177,12 +180,10 @@ func audit(ctx context.Context, at *harness.Cluster, loads []*load) error {
 // cluster has what the owners have, and every agent has gone on in the epoch that it began in.
 func TestCrashesUnderLoad(t *testing.T) {
 	g := joined(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(*seed, 0))
 	epochs := g.epochs(t)
 	apply(t, g.alpha, loadRule)
-	loads, end := g.startLoad(t, seed)
+	loads, end := g.startLoad(t, *seed)
 	for range *crashes {
 		c := g.Clusters[random.IntN(3)]
 		if _, err := harness.Wait(t.Context(), "a moment", time.Minute, after(time.Duration(random.IntN(1500))*time.Millisecond)); err != nil {

@@ -131,9 +131,7 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 	all := three(t, g)
 	epoch := toldEpoch(t, leaderOf(t, all))
 	apply(t, g.alpha, loadRule)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	loads, end := g.startLoad(t, seed)
+	loads, end := g.startLoad(t, *seed)
 	watched := watchCopies(t, g.alpha)
 	var took []time.Duration
 	for n := range 4 {

@@ -17,6 +17,9 @@
 // tested beside it, in package agent. A clock that stops with its machine is a member that is away; that is simulated,
 // until its peers have forgotten what was deleted.
 //
-// testing/synctest makes the time virtual, not the schedule: a failure is not replayed by a
-// seed. What can be replayed is the state machine test of package replica.
+// What the tests do to whom, and how many segments are lost, is drawn from -seed, which is 1 unless said otherwise, so
+// that each run of make sim does the same; make sim-search takes another one. That does not replay a failure to the
+// letter: testing/synctest makes the time virtual, not the schedule, and which of several ready goroutines runs, the
+// order of a map, the case that a select takes and what mesh and memberlist draw themselves are Go's choice. What is
+// replayed exactly by its seed is the state machine test of package replica.
 package sim

@@ -8,8 +8,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -21,10 +23,13 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
+var seed = flag.Uint64("seed", 1, "what the tests do to whom, and which segments are lost")
+
 // group is a number of agents on one network.
 type group struct {
 	t       *testing.T
 	network *meshtest.Network
+	random  *rand.Rand // what the test does next; for its goroutine alone
 
 	mu     sync.RWMutex // of agents, for what runs beside the test
 	agents []*agent
@@ -69,7 +74,8 @@ func bubble(t *testing.T, n int, latency time.Duration, f func(t *testing.T, g *
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		g := &group{t: t, network: meshtest.NewNetwork(latency)}
+		g := &group{t: t, network: meshtest.NewNetwork(latency), random: rand.New(rand.NewPCG(*seed, 0))}
+		g.network.Seed(*seed)
 		for i := range n {
 			g.add(fmt.Sprintf("cluster-%02d", i))
 		}

@@ -5,7 +5,6 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -63,9 +62,9 @@ func TestChurn(t *testing.T) {
 				a.forget(a.rule("goes"))
 			}
 			for range 40 {
-				a := g.agents[rand.IntN(5)]
+				a := g.agents[g.random.IntN(5)]
 				a.update(a.rule("changes"))
-				a = g.agents[17+rand.IntN(7)]
+				a = g.agents[17+g.random.IntN(7)]
 				a.remove(a.rule("returns"))
 				time.Sleep(100 * time.Millisecond)
 				a.update(a.rule("returns"))
@@ -104,9 +103,9 @@ func TestStorm(t *testing.T) {
 			}
 			up := slices.DeleteFunc(slices.Clone(g.agents), func(a *agent) bool { return slices.Contains(down, a) })
 			for range 30 {
-				a := up[rand.IntN(len(up))]
+				a := up[g.random.IntN(len(up))]
 				a.update(a.rule("changes"))
-				a = up[rand.IntN(len(up))]
+				a = up[g.random.IntN(len(up))]
 				a.remove(a.rule("returns"))
 				time.Sleep(50 * time.Millisecond)
 				a.update(a.rule("returns"))
@@ -244,7 +243,7 @@ func TestNoisyOrigin(t *testing.T) {
 	})
 }
 
-func (g *group) any() *agent { return g.agents[rand.IntN(len(g.agents))] }
+func (g *group) any() *agent { return g.agents[g.random.IntN(len(g.agents))] }
 
 // shows says whether everybody has a key in a version or a later one.
 func (g *group) shows(key replica.Key, version int) bool {

@@ -32,6 +32,9 @@ type Network struct {
 	halves   map[*half]struct{}
 	changed  chan struct{} // closed and replaced when a link opens or closes
 	sent     atomic.Int64
+
+	luckMu sync.Mutex // of luck
+	luck   *rand.Rand // which segments are late or lost
 }
 
 // link is one direction between two hosts.
@@ -46,7 +49,16 @@ func NewNetwork(latency time.Duration) *Network {
 		cut:      map[link]bool{},
 		halves:   map[*half]struct{}{},
 		changed:  make(chan struct{}),
+		luck:     rand.New(rand.NewPCG(1, 0)),
 	}
+}
+
+// Seed makes another choice of the segments that are late or lost. Without it, networks all make the same one; which
+// segment comes when is up to the scheduler.
+func (n *Network) Seed(seed uint64) {
+	n.luckMu.Lock()
+	defer n.luckMu.Unlock()
+	n.luck = rand.New(rand.NewPCG(seed, 0))
 }
 
 // Host returns the host of that name, which is made at its first mention.
@@ -179,14 +191,16 @@ func (n *Network) open(l link) bool {
 func (n *Network) delay(l link) time.Duration {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
+	n.luckMu.Lock()
+	defer n.luckMu.Unlock()
 	d, ok := n.latency[l]
 	if !ok {
 		d = n.standard
 	}
 	if n.jitter > 0 {
-		d += min(n.jitter, time.Duration(rand.ExpFloat64()*float64(n.jitter)/5))
+		d += min(n.jitter, time.Duration(n.luck.ExpFloat64()*float64(n.jitter)/5))
 	}
-	if n.loss > 0 && rand.Float64() < n.loss {
+	if n.loss > 0 && n.luck.Float64() < n.loss {
 		d += 200*time.Millisecond + 2*d // RFC 6298: a retransmission waits for at least one round trip
 	}
 	return d

@@ -11,9 +11,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -75,20 +75,19 @@ func harms(t *testing.T, whole string) map[string]func(dir string) {
 			}
 		},
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
 	for page := range int64(2) {
 		out[fmt.Sprintf("meta %d is damaged", page)] = func(dir string) {
 			zero(t, filepath.Join(dir, raftDir, "log.db"), page*int64(os.Getpagesize())+metaAt, 8)
 		}
 	}
-	random := rand.New(rand.NewPCG(seed, 0))
-	for path, info := range files(t, filepath.Join(whole, raftDir)) {
+	random := rand.New(rand.NewPCG(*seed, 0))
+	found := files(t, filepath.Join(whole, raftDir))
+	for _, path := range slices.Sorted(maps.Keys(found)) {
 		name, err := filepath.Rel(whole, path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		size := info.Size()
+		size := found[path].Size()
 		out["no "+name] = func(dir string) { remove(t, filepath.Join(dir, name)) }
 		for range 12 {
 			at := random.Int64N(size)

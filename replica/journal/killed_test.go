@@ -30,7 +30,10 @@ import (
 // victimDir makes the test binary the process that is killed.
 const victimDir = "ROSTER_JOURNAL_VICTIM"
 
-var kills = flag.Int("kills", 20, "how often TestKilled kills")
+var (
+	kills = flag.Int("kills", 20, "how often TestKilled kills")
+	seed  = flag.Uint64("seed", 1, "when TestKilled kills, and where TestBrokenFiles breaks files")
+)
 
 func keyOf(id string) ed25519.PrivateKey {
 	seed := sha256.Sum256([]byte(id))
@@ -82,7 +85,7 @@ func victim(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	random := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))
+	random := rand.New(rand.NewPCG(r.Progress("a").Sequence, 0))
 	for {
 		key := replica.Key{Kind: replica.KindRule, Name: fmt.Sprint("r", random.IntN(50))}
 		status := replica.Live
@@ -126,9 +129,7 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(*seed, 0))
 	for range *kills {
 		for _, msg := range runVictim(t, dir, time.Duration(random.IntN(400))*time.Millisecond) {
 			if n, ok := number(msg); ok {
