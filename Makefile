@@ -1,10 +1,14 @@
 # Copyright The Roster Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+# Without gRPC's request pages and the generator of manual pages, which nobody here uses.
+TAGS := grpcnotrace,urfave_cli_no_docs
 # What a build does must not depend on the settings of the machine: go takes an empty variable for an
-# unset one, so these are never empty.
-export GOFLAGS := -mod=readonly -buildvcs=false
+# unset one, so these are never empty. They are the same for programs, tests, generators and linters: then
+# each package is compiled once, and what is tested is what is shipped.
+export GOFLAGS := -mod=readonly -buildvcs=false -trimpath -tags=$(TAGS)
 export GOWORK := off
+export CGO_ENABLED := 0
 
 GO ?= go
 BIN := $(CURDIR)/bin
@@ -17,12 +21,10 @@ VERSION ?= $(shell sed -n 's/^appVersion: *//p' charts/agent/Chart.yaml)
 COMMIT ?= $(shell git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || echo unknown)
 DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
-# Without gRPC's request pages and the generator of manual pages, which nobody here uses.
-TAGS := grpcnotrace,urfave_cli_no_docs
-BUILD_FLAGS := -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)'
+BUILD_FLAGS := -ldflags '$(LDFLAGS)'
 
-# How long each fuzz target runs, and flags for the tests, the demo and the benchmark.
-FUZZTIME ?= 5s
+# How long each fuzz target searches, and flags for the tests, the demo and the benchmark.
+FUZZTIME ?= 20s
 TESTFLAGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
@@ -31,6 +33,11 @@ SCALE ?= 10,50,200,500
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
+
+# The linters vet, once and for all; and what the property tests draw is the same in each run. The search for what
+# nobody has thought of is make fuzz and make sim-search.
+TEST := $(GO) test -vet=off
+export RAPID_SEED ?= 1
 
 # The packages whose tests need neither a control plane nor much time.
 UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph
@@ -48,7 +55,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/agent and bin/agentctl
-	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o $(BIN)/ ./cmd/agent ./cmd/agentctl
+	$(GO) build $(BUILD_FLAGS) -o $(BIN)/ ./cmd/agent ./cmd/agentctl
 
 # The platforms of the image, and those of agentctl alone.
 IMAGE_PLATFORMS := linux/amd64 linux/arm64
@@ -75,13 +82,13 @@ release-check: ## check that the image is the same, byte for byte, when it is bu
 # The settings that a machine could have for the code of a processor are named, so that all build the same.
 .PHONY: $(CROSS_BUILDS)
 $(CROSS_BUILDS): build/%:
-	CGO_ENABLED=0 GOOS=$(*D) GOARCH=$(*F) GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off \
+	GOOS=$(*D) GOARCH=$(*F) GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off \
 		$(GO) build $(BUILD_FLAGS) -o $(BIN)/release/$(*D)_$(*F)/ $(if $(filter linux,$(*D)),./cmd/agent) ./cmd/agentctl
 
 .PHONY: testbed
 testbed: ## build bin/testbed and the control planes that it runs (about 8 minutes, once per version)
 	@GO='$(GO)' e2e/testbed/build.sh
-	@CGO_ENABLED=0 $(GO) -C e2e/testbed build -trimpath -o $(BIN)/testbed .
+	@$(GO) -C e2e/testbed build -o $(BIN)/testbed .
 
 .PHONY: testbed-oldest
 testbed-oldest: testbed ## build the API server of the oldest Kubernetes that is supported, too (about 5 minutes, once)
@@ -111,7 +118,7 @@ demo: build testbed ## three clusters on this machine, the quickstart step by st
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-unit test-race sim fuzz e2e e2e-oldest e2e-pods demo-once
+	@.ci/summary lint verify test-unit test-race sim e2e e2e-oldest e2e-pods demo-once
 
 .PHONY: prereqs
 prereqs: ## check that the tools that make test needs are installed
@@ -128,41 +135,52 @@ verify: $(GOLANGCI_LINT) ## check that formatting, go.mod and generated code are
 
 .PHONY: test-unit
 test-unit: ## run the quick tests
-	CGO_ENABLED=0 $(GO) test -parallel=8 $(TESTFLAGS) $(UNIT)
+	$(TEST) -parallel=8 $(TESTFLAGS) $(UNIT)
 
 .PHONY: test-race
 test-race: ## run the quick tests with the race detector (needs gcc)
-	CGO_ENABLED=1 $(GO) test -race -parallel=8 $(TESTFLAGS) $(UNIT)
+	CGO_ENABLED=1 $(TEST) -race -parallel=8 $(TESTFLAGS) $(UNIT)
 
-# How many runs of the state machine there are; each has a seed of its own, and a failing one prints it.
+# How many runs of the state machine there are; each has a seed of its own, which follows from SEED, and a failing
+# one prints it. See e2e/sim for what a seed replays and what it does not.
 SEEDS ?= 1000
+SEED ?= $(shell date +%s)
+MACHINE := ./replica -count=1 -timeout=4h -run='^TestMachine$$' -rapid.checks=$(SEEDS) -rapid.steps=60
 
 .PHONY: sim
-sim: ## simulate many agents in virtual time, and SEEDS (1000) runs of the replica's state machine
-	CGO_ENABLED=0 $(GO) test -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim/...
-	CGO_ENABLED=0 $(GO) test ./replica -count=1 -timeout=4h -run='^TestMachine$$' -rapid.checks=$(SEEDS) -rapid.steps=60
+sim: ## simulate many agents in virtual time, and SEEDS (1000) runs of the replica's state machine, the same each time
+	$(TEST) -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim/...
+	$(TEST) $(MACHINE)
+
+.PHONY: sim-search
+sim-search: export RAPID_SEED := $(SEED)
+sim-search: ## the same, and all property tests, from another SEED (the time): for finding what make sim does not
+	@echo 'to see it again: make sim-search SEED=$(RAPID_SEED)'
+	$(TEST) -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim -seed=$(RAPID_SEED)
+	$(TEST) $(MACHINE)
+	$(TEST) -count=1 -timeout=2h $$(grep -rl 'rapid\.Check' --include='*_test.go' . | xargs -n1 dirname | sort -u) -rapid.checks=$(SEEDS)
 
 .PHONY: sim-mutants
 sim-mutants: ## break the replica and the mesh on purpose, a line at a time, and say which test notices (10 minutes)
-	CGO_ENABLED=0 $(GO) run ./e2e/sim/mutants
+	$(GO) run ./e2e/sim/mutants
 
 .PHONY: sim-scale
 sim-scale: ## measure groups of up to 500 agents and write docs/scale.md (up to 20 minutes)
-	CGO_ENABLED=0 $(GO) test ./e2e/sim/scale -count=1 -v -timeout=90m -run='^TestScale$$' \
+	$(TEST) ./e2e/sim/scale -count=1 -v -timeout=90m -run='^TestScale$$' \
 		-agents=$(SCALE) -changes=20 -write='$(CURDIR)/docs'
 
 .PHONY: fuzz
-fuzz: ## run each fuzz target for FUZZTIME (5s)
+fuzz: ## search for FUZZTIME (20s) in each fuzz target; what was ever found is tested by test-unit
 	@GO='$(GO)' FUZZTIME=$(FUZZTIME) .ci/fuzz
 
 .PHONY: e2e
 e2e: build testbed ## test the binaries against real control planes
-	$(GO) -C e2e/testbed test -count=1 $(TESTFLAGS) ./...
-	$(GO) test -count=1 -timeout=40m -p=1 $(TESTFLAGS) $(E2E)
+	$(GO) -C e2e/testbed test -vet=off -count=1 $(TESTFLAGS) ./...
+	$(TEST) -count=1 -timeout=40m -p=1 $(TESTFLAGS) $(E2E)
 
 .PHONY: e2e-oldest
 e2e-oldest: build testbed-oldest ## test against the oldest Kubernetes that is supported, what differs between versions
-	ROSTER_E2E_KUBERNETES=oldest $(GO) test -count=1 -timeout=20m $(TESTFLAGS) -run '$(OLDEST)' ./e2e
+	ROSTER_E2E_KUBERNETES=oldest $(TEST) -count=1 -timeout=20m $(TESTFLAGS) -run '$(OLDEST)' ./e2e
 
 .PHONY: e2e-pods
 e2e-pods: ## test chart, image and README in three real clusters with pods (Linux, root)
@@ -181,6 +199,6 @@ $(GOLANGCI_LINT): $(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION)
 $(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION):
 	@echo "installing golangci-lint $(GOLANGCI_LINT_VERSION) from source (a few minutes, once)"
 	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 GOBIN=$(BIN) $(GO) install -trimpath \
+	@GOBIN=$(BIN) $(GO) install \
 		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	@rm -f $(BIN)/.golangci-lint-* && touch $@
