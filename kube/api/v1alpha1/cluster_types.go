@@ -9,7 +9,8 @@ import (
 )
 
 // Cluster is one Kubernetes cluster of the group. Every cluster of the group holds a Cluster object
-// for itself (type Local) and one for each other (type Peer).
+// for itself (type Local) and one for each other (type Peer). A cluster is labelled in that cluster,
+// on the former: from there its labels reach all others, where changes to them are undone.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -133,13 +134,13 @@ type ClusterMesh struct {
 	// +kubebuilder:validation:Format=""
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$')`,message="publicKey must be an Ed25519 public key: 32 bytes in base64"
 	PublicKey []byte `json:"publicKey,omitempty"`
-	// tunnel says whether peers reach the API server directly or through the cluster's agent. Empty
-	// means Auto: directly, and through the agent where that fails.
+	// tunnel will say whether peers reach the API server directly or through the cluster's agent. It
+	// has no effect yet: every peer reaches the API server directly.
 	// +optional
 	Tunnel TunnelMode `json:"tunnel,omitempty"`
 }
 
-// TunnelMode says when an API server is reached through its cluster's agent.
+// TunnelMode says when an API server is reached through its cluster's agent. Nothing reads it yet.
 //
 // +kubebuilder:validation:Enum=Auto;Always;Never
 type TunnelMode string

@@ -71,7 +71,8 @@ type ResourceSyncRuleSpec struct {
 	Rules []SyncRule `json:"rules,omitempty"`
 
 	// targets limits where copies are wanted: clusters whose own Cluster object the selector matches.
-	// Absent means everywhere.
+	// A cluster is labelled in that cluster, on its own Cluster object; a label that is put on the
+	// Cluster object of another cluster is removed again. Absent means everywhere.
 	// +optional
 	Targets *metav1.LabelSelector `json:"targets,omitempty"`
 
