@@ -32,6 +32,9 @@ type Options struct {
 	// ClusterName names the Cluster object that is created when the local API server has none for this
 	// cluster; empty means that it must exist.
 	ClusterName string
+	// ClusterLabels are labels of this cluster's Cluster object, each KEY=VALUE. They are kept as they are here; other
+	// labels are the user's, and so is one that is no longer named.
+	ClusterLabels []string
 	// DataDir keeps what the agent holds, for the next start: the API server and the peers can rebuild all of it. Empty
 	// means memory alone.
 	DataDir string
@@ -100,6 +103,9 @@ func (o *Options) Validate() error {
 			bad("cluster-name", "%q is not a valid object name: %s", o.ClusterName, msgs[0])
 		}
 	}
+	if _, err := parseLabels(o.ClusterLabels); err != nil {
+		bad("cluster-labels", "%v", err)
+	}
 	if err := checkHostPort(o.MeshListen, true); err != nil {
 		bad("mesh-listen", "%v", err)
 	}
@@ -146,6 +152,40 @@ func (o *Options) Validate() error {
 		errs = append(errs, errors.New("options: no logger"))
 	}
 	return errors.Join(errs...)
+}
+
+// labels are those of ClusterLabels, which Validate has checked.
+func (o *Options) labels() map[string]string {
+	labels, err := parseLabels(o.ClusterLabels)
+	if err != nil {
+		return nil
+	}
+	return labels
+}
+
+// parseLabels reads labels that are written as KEY=VALUE.
+func parseLabels(pairs []string) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
+		if !ok {
+			return nil, fmt.Errorf("%q is not KEY=VALUE", pair)
+		}
+		if msgs := validation.IsQualifiedName(key); len(msgs) > 0 {
+			return nil, fmt.Errorf("%q is not a label key: %s", key, msgs[0])
+		}
+		if msgs := validation.IsValidLabelValue(value); len(msgs) > 0 {
+			return nil, fmt.Errorf("%q is not a label value: %s", value, msgs[0])
+		}
+		if strings.HasPrefix(key, v1alpha1.Prefix) {
+			return nil, fmt.Errorf("%q is a label that agents set", key)
+		}
+		if _, twice := labels[key]; twice {
+			return nil, fmt.Errorf("%q is named twice", key)
+		}
+		labels[key] = value
+	}
+	return labels, nil
 }
 
 func (o *Options) checkMeshService() error {

@@ -148,8 +148,8 @@ func (p *parts) makeLocal() {
 		Client: p.client, Health: p.health, Problem: p.problems.Of("address"), Log: p.log,
 	})
 	p.own = registry.NewOwn(registry.OwnOptions{
-		ClusterID: p.clusterID, Key: p.publicKey(), ClusterName: o.ClusterName, Namespace: o.Namespace, ManageSecret: o.ManageSecret,
-		Server: p.server, Client: p.client, Registry: p.registry, MeshEndpoints: p.address.MeshEndpoints, Log: p.log,
+		ClusterID: p.clusterID, Key: p.publicKey(), ClusterName: o.ClusterName, Labels: o.labels(), Namespace: o.Namespace,
+		ManageSecret: o.ManageSecret, Server: p.server, Client: p.client, Registry: p.registry, MeshEndpoints: p.address.MeshEndpoints, Log: p.log,
 		Published: func() (*payload.Cluster, bool) { return p.directory.Published(p.clusterID) },
 	})
 	p.credentials = credentials.New(credentials.Options{

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,6 +67,52 @@ func TestTargetsOfARule(t *testing.T) {
 	if _, err := get(t.Context(), r.gamma, configMaps, r.name, "one"); err != nil {
 		t.Error(err)
 	}
+}
+
+// The agent keeps the labels of --cluster-labels on its own Cluster object and leaves those of others; a label that is put
+// on the object of another cluster is removed, and makes that one no target.
+func TestClusterLabels(t *testing.T) {
+	r := newRoom(t)
+	restart := func(flags ...string) {
+		t.Helper()
+		if err := errors.Join(r.beta.KillAgent(), r.beta.StartAgent(lasting(t), flags...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	labels := func(what string, c, at *harness.Cluster, want map[string]string) {
+		t.Helper()
+		eventually(t, what, afterFault, func(ctx context.Context) error {
+			u, err := get(ctx, at, harness.Clusters(), "", c.Name)
+			if err != nil {
+				return err
+			}
+			for key, value := range want {
+				if got := u.GetLabels()[key]; got != value {
+					return fmt.Errorf("in %s, the label %s of %s is %q, not %q", at.Name, key, c.Name, got, value)
+				}
+			}
+			return nil
+		})
+	}
+	t.Cleanup(func() {
+		restart()
+		kubectl(t, r.beta, "label", "cluster", "beta", "tier-", "team-")
+	})
+	kubectl(t, r.beta, "label", "cluster", "beta", "team=shop")
+	restart("--cluster-labels", "tier=edge")
+	r.rule(t, r.alpha, "edge", ofConfigMaps+"targets: {matchLabels: {tier: edge, team: shop}}, rules: [{"+forLabel("all")+"}]")
+	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
+	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	both := map[string]string{"tier": "edge", "team": "shop"}
+	labels("alpha shows the labels", r.beta, r.alpha, both)
+	kubectl(t, r.beta, "label", "--overwrite", "cluster", "beta", "tier=core")
+	labels("the agent sets its label again", r.beta, r.beta, both)
+	kubectl(t, r.alpha, "label", "--overwrite", "cluster", "beta", "tier=core")
+	labels("a changed label of a copy is repaired", r.beta, r.alpha, both)
+	kubectl(t, r.beta, "label", "cluster", "gamma", "tier=edge")
+	labels("a label that is put on a copy is removed", r.gamma, r.beta, map[string]string{"tier": ""})
+	restart()
+	labels("what is no longer named stays", r.beta, r.beta, both)
 }
 
 // Copies whose sources went while nobody looked stay until the command in the condition is run, and that counts once.

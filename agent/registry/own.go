@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -56,12 +57,14 @@ func FindOwn(ctx context.Context, client *kube.Client, clusterID, name string) (
 	return nil, nil
 }
 
-// OwnOptions are what this cluster's own Cluster object is made of. All fields are required, but for ClusterName.
+// OwnOptions are what this cluster's own Cluster object is made of. All fields are required, but for ClusterName and Labels.
 type OwnOptions struct {
 	ClusterID string
 	Key       ed25519.PublicKey
 	// ClusterName is the name to create the object under; "" means that there must be one.
 	ClusterName string
+	// Labels are set on the object, and others that it has stay.
+	Labels map[string]string
 	// Namespace is the agent's own, where the Secret is that peers are given, if ManageSecret is set.
 	Namespace    string
 	ManageSecret bool
@@ -178,6 +181,10 @@ func (o *Own) fresh() *v1alpha1.Cluster {
 
 // fill gives the object what the agent answers for.
 func (o *Own) fill(c *v1alpha1.Cluster) {
+	if c.Labels == nil && len(o.o.Labels) > 0 {
+		c.Labels = map[string]string{}
+	}
+	maps.Copy(c.Labels, o.o.Labels)
 	c.Spec.ClusterID = types.UID(o.o.ClusterID)
 	if c.Spec.Mesh == nil {
 		c.Spec.Mesh = &v1alpha1.ClusterMesh{}

@@ -38,6 +38,9 @@ spec:
     {{- with .Values.localCluster.name }}
     - --cluster-name={{ . }}
     {{- end }}
+    {{- range $key, $value := .Values.localCluster.labels }}
+    - --cluster-labels={{ $key }}={{ $value }}
+    {{- end }}
     - --manage-secret={{ .Values.localCluster.manageSecret }}
     - --data-dir=/var/lib/roster
     {{- if .Values.ha.enabled }}
