@@ -99,6 +99,21 @@ func TestDashboardAndAlerts(t *testing.T) {
 	_, err = alpha.Apply(t.Context(), unreadable)
 	must(t, err)
 	eventually(t, "RosterRuleNotReady", w.isUp("RosterRuleNotReady"))
+	pause := func(paused string) {
+		_, err := alpha.Kubectl(t.Context(), "patch", "resourcesyncrule", "unreadable", "--type=merge", "-p", `{"spec":{"paused":`+paused+`}}`)
+		must(t, err)
+	}
+	pause("true")
+	eventually(t, "no alert while the rule is paused", w.noneUp)
+	eventually(t, "it is shown as paused", func(ctx context.Context) error {
+		got, err := w.query(ctx, `roster_rule_paused{rule="unreadable"} == 1`)
+		if err == nil && len(got) != len(fleet.Clusters) {
+			err = fmt.Errorf("by %d agents", len(got))
+		}
+		return err
+	})
+	pause("false")
+	eventually(t, "RosterRuleNotReady again", w.isUp("RosterRuleNotReady"))
 	_, err = alpha.Kubectl(t.Context(), "delete", "resourcesyncrule", "unreadable")
 	must(t, err)
 	eventually(t, "no alert when the rule is gone", w.noneUp)

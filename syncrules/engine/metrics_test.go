@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Rules beyond the bound share one label; a label ends with its rule.
@@ -44,6 +45,53 @@ func TestRuleLabelsAreBounded(t *testing.T) {
 		case "roster_rule_lag_seconds":
 			if n != maxLabels || last != otherRules || f.GetMetric()[0].GetHistogram().GetSampleCount() != 50 {
 				t.Errorf("%d series, the first of %q: %v", n, last, f.GetMetric()[0])
+			}
+		}
+	}
+}
+
+// A paused rule is told from one that is not Ready, also where many share a label.
+func TestPausedRulesAreTold(t *testing.T) {
+	t.Parallel()
+	told := func(status metav1.ConditionStatus, reason string) sender {
+		return sender{last: &RuleReport{Conditions: []metav1.Condition{{Type: ConditionReady, Status: status, Reason: reason}}}}
+	}
+	ready, broken, paused := told(metav1.ConditionTrue, ReasonSynced), told(metav1.ConditionFalse, ReasonConflict), told(metav1.ConditionFalse, ReasonPaused)
+	for what, tc := range map[string]struct {
+		senders       []sender
+		ready, paused float64
+	}{
+		"ready":                {[]sender{ready}, 1, 0},
+		"not ready":            {[]sender{broken}, 0, 0},
+		"not reported":         {[]sender{{}}, 0, 0},
+		"paused":               {[]sender{paused}, 0, 1},
+		"ready and paused":     {[]sender{ready, paused}, 1, 0},
+		"not ready and paused": {[]sender{broken, paused, ready}, 0, 0},
+		"all paused":           {[]sender{paused, paused}, 0, 1},
+	} {
+		e := &Engine{rules: map[string]*rule{}}
+		for i := range maxLabels { // so that the others share a label
+			e.rules[fmt.Sprintf("a-%03d", i)] = &rule{}
+		}
+		for i := range tc.senders {
+			e.rules[fmt.Sprintf("b-%d", i)] = &rule{sender: tc.senders[i]}
+		}
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(newRuleCollector(e))
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			got := f.GetMetric()[0]
+			for _, m := range f.GetMetric() {
+				if m.GetLabel()[0].GetValue() == otherRules {
+					got = m
+				}
+			}
+			want, ok := map[string]float64{"roster_rule_ready": tc.ready, "roster_rule_paused": tc.paused}[f.GetName()]
+			if value := got.GetGauge().GetValue(); ok && value != want {
+				t.Errorf("%s: %s is %v", what, f.GetName(), value)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ruleCollector shows what each rule's copies add up to, counted when somebody asks.
@@ -16,6 +17,7 @@ type ruleCollector struct {
 	engine *Engine
 	counts [4]*prometheus.Desc // matched, synced, failed, conflicts
 	ready  *prometheus.Desc
+	paused *prometheus.Desc
 }
 
 func newRuleCollector(e *Engine) *ruleCollector {
@@ -30,7 +32,8 @@ func newRuleCollector(e *Engine) *ruleCollector {
 			desc("failed_objects", "Copies that could not be written"),
 			desc("conflicting_objects", "Objects left alone because something else holds their name"),
 		},
-		ready: desc("ready", "1 while the rule is Ready as last reported, else 0"),
+		ready:  desc("ready", "1 while the rule is Ready as last reported, else 0"),
+		paused: desc("paused", "1 while the rule is not Ready because spec.paused is set, as last reported, else 0"),
 	}
 }
 
@@ -40,23 +43,33 @@ func (c *ruleCollector) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	out <- c.ready
+	out <- c.paused
 }
 
 // Collect implements prometheus.Collector. Of more rules than may have labels, those that come last in the
-// order of their names are one: ready when all of them are.
+// order of their names are one: paused when all of them are, and ready when all that are not paused are.
 func (c *ruleCollector) Collect(out chan<- prometheus.Metric) {
 	for label, sum := range c.engine.ruleSums() {
 		for i, n := range sum.counts {
 			out <- prometheus.MustNewConstMetric(c.counts[i], prometheus.GaugeValue, float64(n), label)
 		}
-		out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, sum.ready, label)
+		out <- gauge(c.ready, sum.ready > 0 && sum.ready+sum.paused == sum.rules, label)
+		out <- gauge(c.paused, sum.paused == sum.rules, label)
 	}
+}
+
+func gauge(desc *prometheus.Desc, is bool, label string) prometheus.Metric {
+	value := 0.0
+	if is {
+		value = 1
+	}
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
 }
 
 // ruleSum is what a label stands for.
 type ruleSum struct {
-	counts [4]int32
-	ready  float64
+	counts               [4]int32
+	rules, ready, paused int
 }
 
 func (e *Engine) ruleSums() map[string]ruleSum {
@@ -65,18 +78,20 @@ func (e *Engine) ruleSums() map[string]ruleSum {
 	out := make(map[string]ruleSum, min(len(e.rules), maxLabels+1))
 	for i, name := range slices.Sorted(maps.Keys(e.rules)) {
 		r := e.rules[name]
-		ready := 0.0
-		if s := r.sender.last; s != nil && meta.IsStatusConditionTrue(s.Conditions, ConditionReady) {
-			ready = 1
-		}
 		if i >= maxLabels {
 			name = otherRules
 		}
-		sum, found := out[name]
-		if !found {
-			sum.ready = ready
+		sum := out[name]
+		sum.rules++
+		if s := r.sender.last; s != nil {
+			switch c := meta.FindStatusCondition(s.Conditions, ConditionReady); {
+			case c == nil:
+			case c.Status == metav1.ConditionTrue:
+				sum.ready++
+			case c.Reason == ReasonPaused:
+				sum.paused++
+			}
 		}
-		sum.ready = min(sum.ready, ready)
 		for i, n := range [...]int32{r.tally.matched, r.tally.synced, r.tally.failed, r.tally.conflicts} {
 			sum.counts[i] += n
 		}
