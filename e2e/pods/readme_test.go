@@ -92,7 +92,7 @@ func TestDNS(t *testing.T) {
 }
 
 // joined returns the three clusters with an agent in each, which know each other: installed and joined by README.md,
-// and the third one by the loop of docs/groups.md.
+// and the third one by hand, as README.md and docs/groups.md say with the same words.
 func joined(t *testing.T) *lab {
 	t.Helper()
 	l := clusters(t)
@@ -113,8 +113,11 @@ func joined(t *testing.T) *lab {
 		must(t, err)
 		progress("agentctl join of two clusters %.1f s", time.Since(swap).Seconds())
 		swap = time.Now()
-		groups := document(t, l, "docs/groups.md", "Join")
-		_, err = l.sh(shared.ctx, nil, strings.ReplaceAll(command(t, groups, "for pair in"), "cluster-2", "cluster-3"))
+		byHand := command(t, readme, "get secret cluster-2")
+		if same := command(t, document(t, l, "docs/groups.md", "Join"), "get secret cluster-2"); same != byHand {
+			t.Errorf("README.md and docs/groups.md swap differently by hand:\n%s\n%s", byHand, same)
+		}
+		_, err = l.sh(shared.ctx, nil, strings.ReplaceAll(byHand, "cluster-2", "cluster-3"))
 		must(t, err)
 		eventually(t, "three clusters synced with each other", afterFault, l.whole)
 		progress("swap by hand of a third, to Synced in all nine views %.1f s; all since the first helm install %.1f s",
