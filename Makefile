@@ -130,7 +130,7 @@ lint: $(GOLANGCI_LINT) ## run the linters
 	cd e2e/testbed && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: verify
-verify: $(GOLANGCI_LINT) ## check that formatting, go.mod and generated code are up to date
+verify: $(GOLANGCI_LINT) ## check that formatting, go.mod, generated code and the links of documents are as they should be
 	@GO='$(GO)' GOLANGCI_LINT=$(GOLANGCI_LINT) .ci/verify
 
 .PHONY: test-unit
