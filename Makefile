@@ -135,11 +135,11 @@ verify: $(GOLANGCI_LINT) ## check that formatting, go.mod, generated code and th
 
 .PHONY: test-unit
 test-unit: ## run the quick tests
-	$(TEST) -parallel=8 $(TESTFLAGS) $(UNIT)
+	$(TEST) -parallel=8 -timeout=30m $(TESTFLAGS) $(UNIT)
 
 .PHONY: test-race
 test-race: ## run the quick tests with the race detector (needs gcc)
-	CGO_ENABLED=1 $(TEST) -race -parallel=8 $(TESTFLAGS) $(UNIT)
+	CGO_ENABLED=1 $(TEST) -race -parallel=8 -timeout=30m $(TESTFLAGS) $(UNIT)
 
 # How many runs of the state machine there are; each has a seed of its own, which follows from SEED, and a failing
 # one prints it. See e2e/sim for what a seed replays and what it does not.
