@@ -61,6 +61,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if and .Values.replicas $name (not (regexMatch "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" $name)) }}
 {{- fail (printf "localCluster.name %s is not a name that an object can have: use lower case letters, digits, - and ." $name) }}
 {{- end }}
+{{- range $key, $value := .Values.localCluster.labels }}
+{{- if or (hasPrefix "cluster-registry.k8s.cisco.com/" $key) (not (regexMatch "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$" $key)) }}
+{{- fail (printf "localCluster.labels: %s is not a label key, or one that agents set" $key) }}
+{{- end }}
+{{- end }}
 {{- $service := .Values.mesh.service }}
 {{- if and $service.nodePort (eq $service.type "ClusterIP") }}
 {{- fail (printf "mesh.service.nodePort %v has no effect with mesh.service.type ClusterIP: set the type to NodePort or LoadBalancer, or leave the port out" $service.nodePort) }}
