@@ -49,14 +49,19 @@ const (
 	rejected
 )
 
-// clients keeps one gRPC channel per member. A channel connects when a call
+// clients keeps one gRPC channel per member, and what [Mesh.Dial] opened. A channel connects when a call
 // needs it and disconnects when idle.
 type clients struct {
-	dial func(ctx context.Context, id, protocol string) (net.Conn, error)
+	dial   func(ctx context.Context, id, protocol string) (net.Conn, error)
+	opened *connections
 
 	mu       sync.Mutex
 	closed   bool
 	channels map[string]*grpc.ClientConn
+}
+
+func newClients(dial func(ctx context.Context, id, protocol string) (net.Conn, error)) *clients {
+	return &clients{dial: dial, opened: newConnections(), channels: map[string]*grpc.ClientConn{}}
 }
 
 func (c *clients) channel(id string) (*grpc.ClientConn, error) {
@@ -199,6 +204,7 @@ func (c *clients) close() {
 	for _, channel := range channels {
 		_ = channel.Close()
 	}
+	c.opened.close()
 }
 
 // funnel is the listener that gRPC accepts from: the port feeds it.

@@ -38,7 +38,6 @@ type Mesh struct {
 	delegate  *delegate
 	server    *server
 	clients   *clients
-	dialled   *connections // of Options.Protocols
 	spreader  *broadcaster
 	pulls     *puller
 	joins     *joiner
@@ -95,8 +94,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	packets.connected, packets.lost = m.spreader.connected, m.spreader.show
 	packets.warm = m.spreader.isWarm
 
-	m.clients = &clients{dial: d.dial, channels: map[string]*grpc.ClientConn{}}
-	m.dialled = newConnections()
+	m.clients = newClients(d.dial)
 	m.pulls = newPuller()
 	m.pulls.pull, m.pulls.alive = m.pull, m.roll.present
 	m.pulls.ours = m.ours
@@ -146,7 +144,6 @@ func (m *Mesh) Addr() net.Addr { return m.port.listener.Addr() }
 // Close gives the port back. Run does it by itself.
 func (m *Mesh) Close() error {
 	m.clients.close()
-	m.dialled.close()
 	m.port.close()
 	return nil
 }
@@ -186,7 +183,6 @@ func (m *Mesh) Run(ctx context.Context) error {
 		m.leave(carry, list)
 		stop()
 		m.clients.close()
-		m.dialled.close()
 		rpc.Stop()
 		return nil
 	})

@@ -28,7 +28,6 @@ func (m *Mesh) dismiss() {
 		m.transport.packets.dismiss(id)
 		m.clients.dismiss(id)
 		m.port.conns.dismiss(id)
-		m.dialled.dismiss(id)
 		m.server.forget(id)
 		m.pace.forget(id)
 		m.pulls.forget(id)
@@ -97,6 +96,7 @@ func (c *clients) dismiss(id string) {
 	if channel != nil {
 		_ = channel.Close()
 	}
+	c.opened.dismiss(id)
 }
 
 func (s *server) forget(id string) {

@@ -111,7 +111,7 @@ func TestSilentConnections(t *testing.T) {
 				a, b := g.add("a"), g.add("b")
 				g.swap(a, b)
 				await(t, time.Minute, "they meet", formed(a, b))
-				c := &clients{dial: a.clients.dial, channels: map[string]*grpc.ClientConn{}} // a connection for this alone
+				c := newClients(a.clients.dial) // a connection for this alone
 				defer c.close()
 				if err := calls["pull"](t.Context(), c); status.Code(err) != codes.InvalidArgument {
 					t.Fatalf("while they talk: %v", err)
@@ -142,10 +142,10 @@ func TestSlowAnswersKeepTheConnection(t *testing.T) {
 		await(t, time.Minute, "they meet", formed(a, b))
 		await(t, time.Minute, "and are equal", equal(a, b)) // there are no pulls beside it
 		dials := 0
-		c := &clients{channels: map[string]*grpc.ClientConn{}, dial: func(ctx context.Context, id, protocol string) (net.Conn, error) {
+		c := newClients(func(ctx context.Context, id, protocol string) (net.Conn, error) {
 			dials++
 			return a.clients.dial(ctx, id, protocol)
-		}}
+		})
 		defer c.close()
 		for range 3 {
 			if _, err := c.call(t.Context(), "b", "Greet", Method{Timeout: 5 * time.Second}, nil); status.Code(err) != codes.DeadlineExceeded {
