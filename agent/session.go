@@ -199,7 +199,7 @@ func (p *parts) makeRemote(ctx context.Context, meter *apiconn.Meter) (err error
 	}
 	p.importer = registry.NewImporter(registry.ImporterOptions{
 		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone,
-		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.Kick(id) }, Rules: p.rules, Refusals: p.refusals, Log: p.log,
+		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Log: p.log,
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,
@@ -219,7 +219,7 @@ func (p *parts) openMesh(port net.Listener, quiet bool) error {
 	opened, err := mesh.New(mesh.Options{
 		Identity: mesh.Identity{ClusterID: p.clusterID, PrivateKey: p.key},
 		Trust:    p.membership.Trust(), State: p.replica, Listen: p.options.MeshListen, Listener: port, Origin: replica.Origin,
-		Endpoints: p.directory.MeshEndpoints, Methods: methods, Farewell: p.membership.Farewell, MemberChanged: p.memberChanged,
+		Endpoints: p.directory.MeshEndpoints, Methods: methods, RemovalNotice: p.membership.Farewell, MemberChanged: p.memberChanged,
 		Log: p.log, Metrics: p.metrics, Quiet: quiet,
 	})
 	if err != nil {

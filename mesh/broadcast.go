@@ -22,8 +22,8 @@ const (
 	// come, once it has used up bulk of them. What exceeds it is announced, and
 	// pulled with what has superseded it by then.
 	originRate = 20
-	// showInterval is left between two announcements to all.
-	showInterval = time.Second
+	// differInterval is left between two announcements to all.
+	differInterval = time.Second
 	// grace is how long neighbours may differ before one asks: most differences
 	// are news that is on its way.
 	grace = time.Second
@@ -58,21 +58,21 @@ type broadcaster struct {
 	ours     func() summary
 	contents func() []byte // what ours is the hash of
 	origin   func(msg []byte) string
-	chosen   func(peer string) bool // a swap has pinned it
+	swapped  func(peer string) bool // a swap has pinned it
 
-	mu     sync.Mutex
-	warm   []string                 // that we chose; never changed in place
-	chose  map[string]time.Time     // members that chose us, and when they last said so
-	doubts map[string]bool          // members to look at again after the grace
-	shares map[string]*rate.Limiter // by origin
-	shown  time.Time                // when all were last told that we hold something else
-	owed   bool                     // they will be told once more
+	mu            sync.Mutex
+	warm          []string                 // that we chose; never changed in place
+	choosers      map[string]time.Time     // members that chose us, and when they last said so
+	rechecks      map[string]bool          // members to look at again after the grace
+	shares        map[string]*rate.Limiter // by origin
+	lastDiffer    time.Time                // when all were last told that we hold something else
+	differPending bool                     // they will be told once more
 }
 
 func newBroadcaster(send func(string, byte, []byte), ours func() summary, origin func([]byte) string) *broadcaster {
 	return &broadcaster{
-		send: send, ours: ours, origin: origin, chosen: nobody,
-		chose: map[string]time.Time{}, doubts: map[string]bool{}, shares: map[string]*rate.Limiter{},
+		send: send, ours: ours, origin: origin, swapped: neverSwapped,
+		choosers: map[string]time.Time{}, rechecks: map[string]bool{}, shares: map[string]*rate.Limiter{},
 	}
 }
 
@@ -96,7 +96,7 @@ func (b *broadcaster) spread(msgs [][]byte, from string) {
 		}
 	}
 	if announce {
-		b.showAll()
+		b.sendDifferAll()
 	}
 }
 
@@ -114,30 +114,30 @@ func (b *broadcaster) allow(origin string) bool {
 	return share.Allow()
 }
 
-// showAll tells all neighbours that we hold something new, now or when the
+// sendDifferAll tells all neighbours that we hold something new, now or when the
 // interval has passed.
-func (b *broadcaster) showAll() {
+func (b *broadcaster) sendDifferAll() {
 	b.mu.Lock()
-	wait := time.Until(b.shown.Add(showInterval))
-	later, owed := wait > 0, b.owed
+	wait := time.Until(b.lastDiffer.Add(differInterval))
+	later, owed := wait > 0, b.differPending
 	if later {
-		b.owed = true
+		b.differPending = true
 	} else {
-		b.shown, b.owed = time.Now(), false
+		b.lastDiffer, b.differPending = time.Now(), false
 	}
 	b.mu.Unlock()
 	switch {
 	case !later:
-		b.showThese(b.neighbours())
+		b.sendDifferTo(b.neighbours())
 	case !owed:
-		time.AfterFunc(wait, b.showAll)
+		time.AfterFunc(wait, b.sendDifferAll)
 	}
 }
 
-// show tells a peer what we hold when it is known to be something else.
-func (b *broadcaster) show(peer string) { b.showThese([]string{peer}) }
+// sendDiffer tells a peer what we hold when it is known to be something else.
+func (b *broadcaster) sendDiffer(peer string) { b.sendDifferTo([]string{peer}) }
 
-func (b *broadcaster) showThese(peers []string) {
+func (b *broadcaster) sendDifferTo(peers []string) {
 	sum := b.ours()
 	for _, peer := range peers {
 		b.send(peer, frameDiffer, sum[:])
@@ -152,8 +152,8 @@ func (b *broadcaster) showThese(peers []string) {
 func (b *broadcaster) announceAll(present []string) {
 	peers := b.choices()
 	b.announce(peers)
-	if !slices.ContainsFunc(peers, b.chosen) && rand.IntN(anchorTurns) == 0 {
-		present = slices.DeleteFunc(present, func(peer string) bool { return !b.chosen(peer) })
+	if !slices.ContainsFunc(peers, b.swapped) && rand.IntN(anchorTurns) == 0 {
+		present = slices.DeleteFunc(present, func(peer string) bool { return !b.swapped(peer) })
 		if n := len(present); n > 0 {
 			b.send(present[rand.IntN(n)], frameDigest, append([]byte{0}, b.contents()...))
 		}
@@ -177,58 +177,58 @@ func (b *broadcaster) connected(peer string) {
 		return
 	}
 	if slices.Contains(b.neighbours(), peer) {
-		b.show(peer)
+		b.sendDiffer(peer)
 	}
 }
 
-// heard takes the announcement of a peer that chose us. If it holds something
-// else, it is told so unless that has passed by then.
-func (b *broadcaster) heard(peer string, theirs summary) {
+// announced takes the announcement of a peer that chose us. If it holds something
+// else, it is told so unless that is over after the grace.
+func (b *broadcaster) announced(peer string, theirs summary) {
 	b.mu.Lock()
-	b.choose(peer, time.Now())
-	waiting := b.doubts[peer]
+	b.addChooserLocked(peer, time.Now())
+	waiting := b.rechecks[peer]
 	b.mu.Unlock()
 	if waiting || b.ours() == theirs {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.doubts[peer] = true
+	b.rechecks[peer] = true
 	time.AfterFunc(grace, func() {
 		b.mu.Lock()
-		delete(b.doubts, peer)
+		delete(b.rechecks, peer)
 		b.mu.Unlock()
 		if b.ours() != theirs {
-			b.show(peer)
+			b.sendDiffer(peer)
 		}
 	})
 }
 
-// choose notes that a peer chose us. Not all members can: what we forward goes
-// to each of them. One that a swap has pinned takes the place of one that was
-// introduced. The lock is held.
-func (b *broadcaster) choose(peer string, now time.Time) {
-	if _, ok := b.chose[peer]; !ok && len(b.chose) >= maxChoices*max(1, len(b.warm)) {
-		for other, at := range b.chose {
+// addChooserLocked notes that a peer chose us. Not all members can: what we forward goes
+// to each of them. One that a swap has pinned replaces one that was
+// introduced.
+func (b *broadcaster) addChooserLocked(peer string, now time.Time) {
+	if _, ok := b.choosers[peer]; !ok && len(b.choosers) >= maxChoices*max(1, len(b.warm)) {
+		for other, at := range b.choosers {
 			if now.Sub(at) > choiceLife {
-				delete(b.chose, other)
+				delete(b.choosers, other)
 			}
 		}
-		if len(b.chose) >= maxChoices*max(1, len(b.warm)) && !b.displace(peer) {
+		if len(b.choosers) >= maxChoices*max(1, len(b.warm)) && !b.displaceLocked(peer) {
 			return
 		}
 	}
-	b.chose[peer] = now
+	b.choosers[peer] = now
 }
 
-// displace makes room for a peer that a swap has pinned, if it is one.
-func (b *broadcaster) displace(peer string) bool {
-	if !b.chosen(peer) {
+// displaceLocked makes room for a peer that a swap has pinned, if it is one.
+func (b *broadcaster) displaceLocked(peer string) bool {
+	if !b.swapped(peer) {
 		return false
 	}
-	for other := range b.chose {
-		if !b.chosen(other) {
-			delete(b.chose, other)
+	for other := range b.choosers {
+		if !b.swapped(other) {
+			delete(b.choosers, other)
 			return true
 		}
 	}
@@ -248,7 +248,7 @@ func (b *broadcaster) neighbours() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := slices.Clone(b.warm)
-	for peer, at := range b.chose {
+	for peer, at := range b.choosers {
 		if now.Sub(at) <= choiceLife && !slices.Contains(b.warm, peer) {
 			all = append(all, peer)
 		}

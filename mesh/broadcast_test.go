@@ -36,22 +36,22 @@ func TestNewsGoesBothWays(t *testing.T) {
 		ours := summary{1}
 		b, out := newTestBroadcaster(func() summary { return ours })
 		b.setNeighbours([]string{"a", "b"})
-		b.heard("c", ours)
-		b.heard("a", ours)
+		b.announced("c", ours)
+		b.announced("a", ours)
 		b.spread([][]byte{[]byte("news")}, "b")
 		slices.Sort(out[frameMessage])
 		if want := []string{"a", "c"}; !slices.Equal(out[frameMessage], want) {
 			t.Errorf("sent to %v", out[frameMessage])
 		}
 		for _, id := range names(1000) {
-			b.heard(id, ours)
+			b.announced(id, ours)
 		}
 		if n := len(b.neighbours()); n > 2+maxChoices*2 {
 			t.Errorf("%d neighbours when everybody chooses us", n)
 		}
 		time.Sleep(choiceLife + time.Second)
 		synctest.Wait()
-		b.heard("d", ours)
+		b.announced("d", ours)
 		if got := b.neighbours(); !slices.Equal(got, []string{"a", "b", "d"}) {
 			t.Errorf("neighbours %v after those that chose us went silent", got)
 		}
@@ -88,7 +88,7 @@ func TestDifferencesThatPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var held atomic.Uint32
 		b, out := newTestBroadcaster(func() summary { return summary{byte(held.Load())} })
-		b.heard("a", summary{2})
+		b.announced("a", summary{2})
 		time.Sleep(grace / 2)
 		synctest.Wait()
 		held.Store(2)
@@ -98,7 +98,7 @@ func TestDifferencesThatPass(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 		for range 1000 { // however often it says so
-			b.heard("a", summary{3})
+			b.announced("a", summary{3})
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -133,15 +133,15 @@ func TestOnePullForAll(t *testing.T) {
 // TestPace: a peer that makes us check signature after signature waits, and nobody else does.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(paceRate, paceBurst)
+		p := newThrottle(mergeRate, mergeBurst)
 		start := time.Now()
-		for range paceBurst {
+		for range mergeBurst {
 			p.wait("noisy", 1)
 		}
 		if took := time.Since(start); took > 0 {
 			t.Errorf("a burst waits for %v", took)
 		}
-		for range 10 * paceRate {
+		for range 10 * mergeRate {
 			p.wait("noisy", 1)
 		}
 		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
@@ -170,14 +170,14 @@ func TestPaceGoesByBytes(t *testing.T) {
 			},
 		}
 		for name, send := range ways {
-			a.pace.wait("evil", paceBurst) // it has used up its burst
+			a.throttle.wait("evil", mergeBurst) // it has used up its burst
 			start, sent := time.Now(), 0
 			for range 100 {
 				msg := evil.state.publish(make([]byte, maxFrame/2))
 				sent += len(msg)
 				send(msg)
 			}
-			if most := paceRate * paceBytes * time.Since(start).Seconds() * 1.1; float64(sent) > most {
+			if most := mergeRate * mergeBytes * time.Since(start).Seconds() * 1.1; float64(sent) > most {
 				t.Errorf("by %s %d bytes are taken in %v", name, sent, time.Since(start))
 			}
 		}
@@ -202,8 +202,8 @@ func TestFloodOfAPinnedMember(t *testing.T) {
 		g.swap(a, evil)
 		await(t, time.Minute, "group forms", formed(a, b, evil))
 		await(t, time.Minute, "states converge", equal(a, b, evil))
-		for range paceBurst {
-			a.pace.wait("evil", 1) // it has used up its burst
+		for range mergeBurst {
+			a.throttle.wait("evil", 1) // it has used up its burst
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -221,7 +221,7 @@ func TestFloodOfAPinnedMember(t *testing.T) {
 		}
 		first := held()
 		time.Sleep(3 * time.Second)
-		if n := held() - first; n > int(1.2*paceRate*time.Since(before).Seconds()) {
+		if n := held() - first; n > int(1.2*mergeRate*time.Since(before).Seconds()) {
 			t.Errorf("%d messages of the flood were merged in %v", n, time.Since(before))
 		}
 		news := b.state.publish([]byte("news"))

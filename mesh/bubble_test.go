@@ -165,7 +165,7 @@ func TestFailureAndReturn(t *testing.T) {
 		t.Logf("back after %v", await(t, 2*maxBackoff, "the member is back", formed(append(rest, back)...)))
 		await(t, 10*time.Second, "it gets what it missed", equal(append(rest, back)...))
 		g.kill(back)
-		t.Logf("left after %v", await(t, 10*time.Second, "its farewell is heard", func() bool {
+		t.Logf("left after %v", await(t, 10*time.Second, "its goodbye is heard", func() bool {
 			for _, m := range rest {
 				if !m.sees(Left, back) {
 					return false
@@ -264,7 +264,7 @@ func TestOneConnectionPerPair(t *testing.T) {
 		await(t, time.Minute, "they meet", formed(a, b))
 		time.Sleep(2 * readTimeout)
 		var current []*packetConn
-		for _, l := range []*line{a.transport.packets.line("b"), b.transport.packets.line("a")} {
+		for _, l := range []*sendQueue{a.transport.packets.queue("b"), b.transport.packets.queue("a")} {
 			l.mu.Lock()
 			if len(l.conns) != 1 {
 				t.Errorf("%d connections to %s", len(l.conns), l.id)

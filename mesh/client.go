@@ -115,7 +115,7 @@ func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(
 		err = receive(stream, each, abort)
 	}
 	if errors.Is(err, errStalled) {
-		hangUp(other, pullPatience)
+		closeIfSilent(other, pullPatience)
 	}
 	if err != nil {
 		return fmt.Errorf("pull from %s: %w", id, err)
@@ -123,7 +123,7 @@ func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(
 	return nil
 }
 
-// receive takes a delta as long as it is worth the place among the pulls.
+// receive takes a delta as long as it brings something: others wait for their turn to be pulled.
 func receive(stream grpc.ClientStream, each func(msg []byte) verdict, abort context.CancelCauseFunc) error {
 	received, useless, refused := 0, 0, 0
 	for received <= maxDelta {
@@ -168,7 +168,7 @@ func (c *clients) call(ctx context.Context, id, method string, o Method, request
 	began := time.Now()
 	err = channel.Invoke(ctx, "/"+rpcService+"/"+method, request, &answer, grpc.MaxCallRecvMsgSize(o.MaxAnswer), grpc.Peer(&other))
 	if status.Code(err) == codes.DeadlineExceeded {
-		hangUp(other, time.Since(began))
+		closeIfSilent(other, time.Since(began))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("call %s of %s: %w", method, id, err)
@@ -176,11 +176,11 @@ func (c *clients) call(ctx context.Context, id, method string, o Method, request
 	return answer, nil
 }
 
-// hangUp closes the connection of a call that got no answer in time, if nothing else came over it for so long either:
+// closeIfSilent closes the connection of a call that got no answer in time, if nothing else came over it for so long either:
 // its other end may be gone, and the next call is to find that out by dialling. One that is merely slow acknowledges the
-// request, as a rule: gRPC pings who sends data to measure the way. Its keepalive would do what hangUp does, but goes by
-// the clock on the wall, and takes a step of it for silence.
-func hangUp(other peer.Peer, silence time.Duration) {
+// request, as a rule: gRPC pings who sends data to measure the round trip. Its keepalive would do the same, but goes by
+// the wall clock, and takes a step of it for silence.
+func closeIfSilent(other peer.Peer, silence time.Duration) {
 	if info, ok := other.AuthInfo.(peerInfo); ok && info.conn.silent() >= silence {
 		_ = info.conn.Close()
 	}
@@ -207,20 +207,20 @@ func (c *clients) close() {
 	c.opened.close()
 }
 
-// funnel is the listener that gRPC accepts from: the port feeds it.
-type funnel struct {
+// chanListener is a listener whose connections come from elsewhere: gRPC accepts from one that the port feeds.
+type chanListener struct {
 	addr  net.Addr
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 }
 
-func newFunnel(addr net.Addr) *funnel {
-	return &funnel{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
+func newChanListener(addr net.Addr) *chanListener {
+	return &chanListener{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// put hands a connection over, or closes it when gRPC has stopped.
-func (f *funnel) put(conn net.Conn) {
+// deliver hands a connection over, or closes it when the listener is closed.
+func (f *chanListener) deliver(conn net.Conn) {
 	select {
 	case f.conns <- conn:
 	case <-f.done:
@@ -228,7 +228,7 @@ func (f *funnel) put(conn net.Conn) {
 	}
 }
 
-func (f *funnel) Accept() (net.Conn, error) {
+func (f *chanListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-f.conns:
 		return conn, nil
@@ -237,9 +237,9 @@ func (f *funnel) Accept() (net.Conn, error) {
 	}
 }
 
-func (f *funnel) Close() error {
+func (f *chanListener) Close() error {
 	f.once.Do(func() { close(f.done) })
 	return nil
 }
 
-func (f *funnel) Addr() net.Addr { return f.addr }
+func (f *chanListener) Addr() net.Addr { return f.addr }

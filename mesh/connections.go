@@ -60,8 +60,8 @@ func (c *connections) release(held *peerConn) {
 	}
 }
 
-// dismiss closes the connections of a peer whose pin ended.
-func (c *connections) dismiss(peer string) {
+// disconnect closes the connections of a peer whose pin ended.
+func (c *connections) disconnect(peer string) {
 	for _, held := range c.list() {
 		switch {
 		case held.peer != peer:

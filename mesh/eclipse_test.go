@@ -20,21 +20,21 @@ func TestIntroducedMembersLeaveRoom(t *testing.T) {
 	invented := names(1000)
 	t.Run("pulls", func(t *testing.T) {
 		p, now := newPuller(), time.Now()
-		p.chosen = friend
+		p.swapped = friend
 		for i, id := range invented {
-			p.peer(id).want(now.Add(time.Duration(i) - time.Hour))
+			p.peerLocked(id).wantLocked(now.Add(time.Duration(i) - time.Hour))
 		}
-		p.peer("friend").want(now)
+		p.peerLocked("friend").wantLocked(now)
 		if ready, _ := p.due(summary{1}, now); len(ready) != maxPulls+1 || !slices.Contains(ready, "friend") {
 			t.Errorf("pulls from %v", ready)
 		}
 	})
 	t.Run("pulls of the same", func(t *testing.T) {
 		p, now := newPuller(), time.Now()
-		p.chosen = friend
+		p.swapped = friend
 		for i, id := range []string{"invented", "another", "friend"} {
-			p.peer(id).theirs = summary{2}
-			p.peer(id).want(now.Add(time.Duration(i) - time.Hour))
+			p.peerLocked(id).theirs = summary{2}
+			p.peerLocked(id).wantLocked(now.Add(time.Duration(i) - time.Hour))
 		}
 		if ready, _ := p.due(summary{1}, now); !slices.Equal(ready, []string{"invented", "friend"}) {
 			t.Errorf("pulls from %v", ready)
@@ -42,7 +42,7 @@ func TestIntroducedMembersLeaveRoom(t *testing.T) {
 	})
 	t.Run("joins", func(t *testing.T) {
 		j, now := newJoiner(), time.Now()
-		j.chosen, j.present = friend, func() int { return 0 }
+		j.swapped, j.present = friend, func() int { return 0 }
 		if ready, _ := j.due(slices.Clone(invented), now); len(ready) != maxJoins {
 			t.Errorf("joins %v", ready)
 		}
@@ -54,10 +54,10 @@ func TestIntroducedMembersLeaveRoom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ours := summary{1}
 			b, out := newTestBroadcaster(func() summary { return ours })
-			b.chosen = friend
+			b.swapped = friend
 			b.setNeighbours(invented[:4])
 			for _, id := range append(slices.Clone(invented), "friend") {
-				b.heard(id, ours)
+				b.announced(id, ours)
 			}
 			if all := b.neighbours(); !slices.Contains(all, "friend") || len(all) > 4+4*maxChoices {
 				t.Errorf("neighbours are %v", all)

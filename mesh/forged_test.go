@@ -134,7 +134,7 @@ func TestRemovedPinEndsConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := m.transport.packets.line("intruder")
+	l := m.transport.packets.queue("intruder")
 	await(t, deadline, "it is connected", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.current != nil })
 	m.trust.mu.Lock()
 	delete(m.trust.pins, "intruder")
@@ -149,7 +149,7 @@ func TestRemovedPinEndsConnections(t *testing.T) {
 	if m.state.rejected() != 0 {
 		t.Error("the frame was taken")
 	}
-	if _, _, err := m.server.begin(peerContext("intruder")); err == nil {
+	if _, _, err := m.server.admitCall(peerContext("intruder")); err == nil {
 		t.Error("a call was taken")
 	}
 }

@@ -21,11 +21,11 @@ import (
 const protocolGroup = "roster-raft/1"
 
 const (
-	// passedOn is the first byte of a connection that another agent of this cluster passes on: it must not be passed on
-	// once more. TLS begins with another one.
-	passedOn byte = 0x01
-	// maxPassed is how many connections are passed on at a time.
-	maxPassed = 512
+	// forwardedByte is the first byte of a connection that another agent of this cluster forwards: it must not be
+	// forwarded once more. TLS begins with another one.
+	forwardedByte byte = 0x01
+	// maxForwarded is how many connections are forwarded at a time.
+	maxForwarded = 512
 	// maxSiblings is how many connections of other agents of this cluster are served at a time.
 	maxSiblings = 64
 )
@@ -33,32 +33,32 @@ const (
 // errNotSibling: the other side is no agent of this cluster.
 var errNotSibling = errors.New("the other side does not have this cluster's key")
 
-// Front is the port of an agent that is one of several of its cluster, of which one at a time has the cluster's place
-// in the mesh. What the agents of the cluster say to each other is served here: both sides have the key of the cluster.
-// Everything else goes to the place: here, where it is open, or through to the agent that has it, unread, so that it
-// is that one which authenticates the peer. Of a connection that is passed on no more is looked at than the
-// protocols that a TLS handshake opens with.
+// Front is the port of an agent that is one of several of its cluster, of which one at a time is active: it has the
+// cluster's place in the mesh. What the agents of the cluster say to each other is served here: both sides have the key of
+// the cluster. Everything else goes to the active agent: to the listener of Open, where that is this one, or to the port of
+// the other, unread, so that it is that one which authenticates the peer. Of a connection that is forwarded no more is
+// looked at than the protocols that a TLS handshake opens with.
 type Front struct {
 	listener  net.Listener
 	network   Network
 	server    *tls.Config
 	client    *tls.Config
-	place     func() (address string, here bool)
-	siblings  *funnel
+	active    func() (address string, here bool)
+	siblings  *chanListener
 	strangers lobby
 
-	mu      sync.Mutex
-	open    *funnel               // nil while the place is not here
-	changed chan struct{}         // closed when it opens
-	served  map[net.Conn]struct{} // siblings
-	passed  map[net.Conn]struct{} // both ends of what is passed on
-	ended   bool
-	wg      sync.WaitGroup
+	mu        sync.Mutex
+	listening *chanListener         // nil while this agent is not active
+	changed   chan struct{}         // closed when it opens
+	served    map[net.Conn]struct{} // siblings
+	forwarded map[net.Conn]struct{} // both ends of each
+	ended     bool
+	wg        sync.WaitGroup
 }
 
-// NewFront takes over the listener. place tells which agent of this cluster has its place in the mesh: here, or the one
-// whose port has that address, "" when nobody is known to.
-func NewFront(id Identity, listener net.Listener, place func() (address string, here bool)) (*Front, error) {
+// NewFront takes over the listener. active tells which agent of this cluster is active: this one (here), or the one
+// whose port has that address, "" when none is known.
+func NewFront(id Identity, listener net.Listener, active func() (address string, here bool)) (*Front, error) {
 	certificate, err := id.certificate()
 	if err != nil {
 		return nil, err
@@ -71,9 +71,9 @@ func NewFront(id Identity, listener net.Listener, place func() (address string, 
 	client := server.Clone()
 	client.InsecureSkipVerify = true // replaced by VerifyConnection: a key, not a path
 	return &Front{
-		listener: listener, network: TCP{}, server: server, client: client, place: place,
-		siblings: newFunnel(listener.Addr()), changed: make(chan struct{}),
-		served: map[net.Conn]struct{}{}, passed: map[net.Conn]struct{}{},
+		listener: listener, network: TCP{}, server: server, client: client, active: active,
+		siblings: newChanListener(listener.Addr()), changed: make(chan struct{}),
+		served: map[net.Conn]struct{}{}, forwarded: map[net.Conn]struct{}{},
 	}, nil
 }
 
@@ -121,7 +121,7 @@ func (f *Front) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
-	for _, conns := range []map[net.Conn]struct{}{f.served, f.passed} {
+	for _, conns := range []map[net.Conn]struct{}{f.served, f.forwarded} {
 		for c := range conns {
 			_ = c.Close()
 		}
@@ -134,29 +134,29 @@ func (f *Front) Close() error {
 	return nil
 }
 
-// Open takes the cluster's place: what other clusters open from now on comes here, until the listener is closed.
+// Open makes this agent the active one: what other clusters open from now on comes here, until the listener is closed.
 func (f *Front) Open() net.Listener {
-	place := newFunnel(f.listener.Addr())
+	place := newChanListener(f.listener.Addr())
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open = place
+	f.listening = place
 	close(f.changed)
 	f.changed = make(chan struct{})
-	return &openPlace{place, f}
+	return &activeListener{place, f}
 }
 
-type openPlace struct {
-	*funnel
+type activeListener struct {
+	*chanListener
 	front *Front
 }
 
-func (o *openPlace) Close() error {
+func (o *activeListener) Close() error {
 	o.front.mu.Lock()
-	if o.front.open == o.funnel {
-		o.front.open = nil
+	if o.front.listening == o.chanListener {
+		o.front.listening = nil
 	}
 	o.front.mu.Unlock()
-	return o.funnel.Close()
+	return o.chanListener.Close()
 }
 
 // Siblings are the other agents of this cluster.
@@ -164,7 +164,7 @@ func (f *Front) Siblings() *Siblings { return &Siblings{f.siblings, f} }
 
 // Siblings listens to the other agents of this cluster, and dials them.
 type Siblings struct {
-	*funnel
+	*chanListener
 	front *Front
 }
 
@@ -193,7 +193,7 @@ func (f *Front) admit(ctx context.Context, raw net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	_ = raw.SetDeadline(time.Now().Add(handshakeTimeout))
-	protocols, whole, hops, err := f.hear(ctx, raw)
+	protocols, whole, hops, err := f.readHello(ctx, raw)
 	switch {
 	case err != nil:
 		f.strangers.leave(slot)
@@ -207,31 +207,31 @@ func (f *Front) admit(ctx context.Context, raw net.Conn) {
 			return
 		}
 		_ = raw.SetDeadline(time.Time{})
-		f.siblings.put(&frontConn{conn, raw, f})
+		f.siblings.deliver(&frontConn{conn, raw, f})
 	default:
-		f.toPlace(ctx, whole, hops, func() { f.strangers.leave(slot) })
+		f.toActive(ctx, whole, hops, func() { f.strangers.leave(slot) })
 	}
 }
 
-// hear reads the start of a connection.
-func (f *Front) hear(ctx context.Context, raw net.Conn) (protocols []string, whole net.Conn, hops bool, err error) {
+// readHello reads the start of a connection; hops says that another agent has forwarded it.
+func (f *Front) readHello(ctx context.Context, raw net.Conn) (protocols []string, whole net.Conn, hops bool, err error) {
 	var first [1]byte
 	if _, err := io.ReadFull(raw, first[:]); err != nil {
 		return nil, nil, false, err
 	}
-	if first[0] == passedOn {
-		protocols, whole, err = hear(ctx, raw)
+	if first[0] == forwardedByte {
+		protocols, whole, err = readHello(ctx, raw)
 		return protocols, whole, true, err
 	}
 	again := &replayedConn{Conn: raw, from: io.MultiReader(bytes.NewReader(first[:]), raw)}
-	protocols, whole, err = hear(ctx, again)
+	protocols, whole, err = readHello(ctx, again)
 	return protocols, whole, false, err
 }
 
-// toPlace hands a connection to the mesh of this agent, or to the port of the one that has the place. A place that is
-// being taken is waited for.
-func (f *Front) toPlace(ctx context.Context, conn net.Conn, hops bool, settled func()) {
-	address, place := f.await(ctx)
+// toActive hands a connection to the mesh of this agent, or to the port of the active one. An agent that is about to be
+// active is waited for.
+func (f *Front) toActive(ctx context.Context, conn net.Conn, hops bool, settled func()) {
+	address, place := f.awaitActive(ctx)
 	switch {
 	case place != nil:
 		defer settled()                   // nobody accepts before the mesh has started
@@ -247,20 +247,20 @@ func (f *Front) toPlace(ctx context.Context, conn net.Conn, hops bool, settled f
 		settled()
 		_ = conn.Close()
 	default:
-		f.pass(ctx, conn, address, settled)
+		f.forward(ctx, conn, address, settled)
 	}
 }
 
-// await returns the place when it is here, or the address where it is.
-func (f *Front) await(ctx context.Context) (address string, place *funnel) {
+// awaitActive returns the listener when this agent is active, or the address of the one that is.
+func (f *Front) awaitActive(ctx context.Context) (address string, place *chanListener) {
 	for {
 		f.mu.Lock()
-		place, changed := f.open, f.changed
+		place, changed := f.listening, f.changed
 		f.mu.Unlock()
 		if place != nil {
 			return "", place
 		}
-		if address, here := f.place(); !here {
+		if address, here := f.active(); !here {
 			return address, nil
 		}
 		select {
@@ -271,8 +271,8 @@ func (f *Front) await(ctx context.Context) (address string, place *funnel) {
 	}
 }
 
-// pass connects two ends until one of them ends. It counts as a stranger as long as a handshake may take.
-func (f *Front) pass(ctx context.Context, conn net.Conn, address string, settled func()) {
+// forward connects two ends until one of them ends. It counts as a stranger as long as a handshake may take.
+func (f *Front) forward(ctx context.Context, conn net.Conn, address string, settled func()) {
 	defer conn.Close()
 	young := time.AfterFunc(handshakeTimeout, settled)
 	defer func() {
@@ -285,22 +285,22 @@ func (f *Front) pass(ctx context.Context, conn net.Conn, address string, settled
 		return
 	}
 	defer to.Close()
-	if !f.hold(f.passed, 2*maxPassed, conn, to) {
+	if !f.hold(f.forwarded, 2*maxForwarded, conn, to) {
 		return
 	}
-	defer f.release(f.passed, conn, to)
+	defer f.release(f.forwarded, conn, to)
 	_ = conn.SetDeadline(time.Time{})
-	if _, err := to.Write([]byte{passedOn}); err != nil {
+	if _, err := to.Write([]byte{forwardedByte}); err != nil {
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { passBytes(to, conn) })
-	passBytes(conn, to)
+	wg.Go(func() { copyBytes(to, conn) })
+	copyBytes(conn, to)
 	wg.Wait()
 }
 
-// passBytes ends both connections when one of them ends.
-func passBytes(to, from net.Conn) {
+// copyBytes ends both connections when one of them ends.
+func copyBytes(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	_ = to.Close()
 	_ = from.Close()

@@ -166,7 +166,7 @@ func TestFrontPassesOn(t *testing.T) {
 func TestFrontLoop(t *testing.T) {
 	all := newFronts(t, 2)
 	for i, f := range all.list {
-		f.place = func() (string, bool) { return all.addrs[1-i], false }
+		f.active = func() (string, bool) { return all.addrs[1-i], false }
 	}
 	conn := dialRaw(t, all.addrs[0])
 	if err := echoes(conn, hello(t, protocolPacket)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

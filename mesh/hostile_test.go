@@ -167,7 +167,7 @@ func TestNoResumption(t *testing.T) {
 			t.Fatal("a session was resumed")
 		}
 		_ = conn.Close()
-		l := m.transport.packets.line("intruder")
+		l := m.transport.packets.queue("intruder")
 		await(t, deadline, "the connection ends", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -15,7 +15,7 @@ const (
 	// maxJoins are attempted at a time, and moreJoins of members that a swap has pinned beside them: see maxPulls.
 	maxJoins  = 8
 	moreJoins = 4
-	// minRejoin is left between two attempts, also when a member knocks: two
+	// minRejoin is left between two attempts, also when a member contacts us: two
 	// that cannot join would otherwise wake each other in turn.
 	minRejoin = time.Second
 	// smallGroup is how many members may turn to a newcomer at once. In a larger
@@ -32,16 +32,16 @@ type joiner struct {
 	join    func(id string) error
 	missing func() []string // pinned members that are neither alive nor suspect
 	present func() int      // how many members are not missing
-	chosen  func(id string) bool
+	swapped func(id string) bool
 	failed  func(string, error) // called after a failure
 	wake    chan struct{}
 
 	mu      sync.Mutex
 	running int
-	members map[string]*joining
+	members map[string]*joinState
 }
 
-type joining struct {
+type joinState struct {
 	running bool
 	wait    backoff
 	retry   time.Time
@@ -49,11 +49,11 @@ type joining struct {
 }
 
 func newJoiner() *joiner {
-	return &joiner{chosen: nobody, wake: make(chan struct{}, 1), members: map[string]*joining{}}
+	return &joiner{swapped: neverSwapped, wake: make(chan struct{}, 1), members: map[string]*joinState{}}
 }
 
-// look makes run look at the members again.
-func (j *joiner) look() { signal(j.wake) }
+// wakeUp makes run look at the members again.
+func (j *joiner) wakeUp() { signal(j.wake) }
 
 // retryNow forgets the wait for a member.
 func (j *joiner) retryNow(id string) {
@@ -66,9 +66,9 @@ func (j *joiner) retryNow(id string) {
 	}
 }
 
-// knock is called when an authenticated connection of the member arrived: it
+// contacted is called when an authenticated connection of the member arrived: it
 // can be reached, most likely, and need not be waited for.
-func (j *joiner) knock(id string) {
+func (j *joiner) contacted(id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.members[id]
@@ -90,7 +90,7 @@ func (j *joiner) run(ctx context.Context) {
 	for {
 		ready, wait := j.due(j.missing(), time.Now())
 		for _, id := range ready {
-			wg.Go(func() { j.perform(id) })
+			wg.Go(func() { j.runJoin(id) })
 		}
 		timer.Reset(wait)
 		select {
@@ -110,14 +110,14 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	// take every slot from those behind them. A group that starts as a whole must
 	// not turn to the same few.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
-	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAt(a).Compare(j.retryAt(b)) })
+	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAtLocked(a).Compare(j.retryAtLocked(b)) })
 	for _, id := range missing {
 		s := j.members[id]
 		if s == nil {
-			s = &joining{retry: now.Add(j.spread())}
+			s = &joinState{retry: now.Add(j.spread())}
 			j.members[id] = s
 		}
-		if s.running || j.running >= maxJoins && (j.running >= maxJoins+moreJoins || !j.chosen(id)) {
+		if s.running || j.running >= maxJoins && (j.running >= maxJoins+moreJoins || !j.swapped(id)) {
 			continue
 		}
 		if left := s.retry.Sub(now); left > 0 {
@@ -142,15 +142,15 @@ func (j *joiner) spread() time.Duration {
 	return 0
 }
 
-// retryAt is when a member is due, with the lock held.
-func (j *joiner) retryAt(id string) time.Time {
+// retryAtLocked is when a member is due.
+func (j *joiner) retryAtLocked(id string) time.Time {
 	if s := j.members[id]; s != nil {
 		return s.retry
 	}
 	return time.Time{}
 }
 
-func (j *joiner) perform(id string) {
+func (j *joiner) runJoin(id string) {
 	if err := j.join(id); err != nil {
 		j.failed(id, err)
 	}

@@ -55,15 +55,15 @@ type Member struct {
 	Since     time.Time // when this agent first saw it in this state
 }
 
-// roll is the list of members and their states.
-type roll struct {
+// memberList is the list of members and their states.
+type memberList struct {
 	mu      sync.RWMutex
 	members map[string]Member
 }
 
 // update takes over what memberlist knows, keyed by clusterID, for all pinned
 // clusters (in order), forgets the others, and returns those whose state changed.
-func (r *roll) update(pins []Pin, known map[string]memberlist.NodeStateType, now time.Time) []Member {
+func (r *memberList) update(pins []Pin, known map[string]memberlist.NodeStateType, now time.Time) []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var changed []Member
@@ -105,7 +105,7 @@ func nextState(before MemberState, state memberlist.NodeStateType, known bool) M
 }
 
 // list returns the member of every pin, in the pins' order.
-func (r *roll) list(pins []Pin) []Member {
+func (r *memberList) list(pins []Pin) []Member {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	members := make([]Member, len(pins))
@@ -116,7 +116,7 @@ func (r *roll) list(pins []Pin) []Member {
 	return members
 }
 
-func (r *roll) member(id string) Member {
+func (r *memberList) member(id string) Member {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	m := r.members[id]
@@ -125,7 +125,7 @@ func (r *roll) member(id string) Member {
 }
 
 // present lists the clusterIDs of members that are alive or suspect.
-func (r *roll) present() []string {
+func (r *memberList) present() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	var ids []string
@@ -138,7 +138,7 @@ func (r *roll) present() []string {
 	return ids
 }
 
-func (r *roll) isPresent(id string) bool {
+func (r *memberList) isPresent(id string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	s := r.members[id].State

@@ -24,7 +24,7 @@ const (
 	// packetSize is what memberlist puts into a packet. There is no datagram
 	// behind it, so it only limits how long a packet delays the next one.
 	packetSize = 16 << 10
-	// leaveTimeout bounds the farewell: three rounds of gossip, which is what it
+	// leaveTimeout bounds the goodbye: three rounds of gossip, which is what it
 	// takes in a group of hundreds. In a group of two the first one says it all.
 	leaveTimeout = 1500 * time.Millisecond
 )

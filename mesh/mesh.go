@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// drainTimeout bounds how long the farewell may wait for slow peers.
+// drainTimeout bounds how long the goodbye may wait for slow peers.
 const drainTimeout = 500 * time.Millisecond
 
 // errRan: a Mesh runs once.
@@ -30,27 +30,27 @@ var errRan = errors.New("mesh has run already")
 // Mesh is one cluster's place in the group. Its methods are safe for
 // concurrent use, also before and after Run.
 type Mesh struct {
-	options   Options
-	metrics   *metrics
-	port      *port
-	funnel    *funnel
-	transport *transport
-	delegate  *delegate
-	server    *server
-	clients   *clients
-	spreader  *broadcaster
-	pulls     *puller
-	joins     *joiner
-	pace      *pace
-	roll      *roll
-	again     *rate.Limiter
-	secret    string       // of the choice of neighbours
-	members   atomic.Int64 // live ones, this cluster included
-	ran       atomic.Bool
+	options     Options
+	metrics     *metrics
+	port        *port
+	rpcListener *chanListener
+	transport   *transport
+	delegate    *delegate
+	server      *server
+	clients     *clients
+	broadcaster *broadcaster
+	pulls       *puller
+	joins       *joiner
+	throttle    *throttle
+	members     *memberList
+	gapPulls    *rate.Limiter
+	secret      string       // of the choice of neighbours
+	alive       atomic.Int64 // live ones, this cluster included
+	ran         atomic.Bool
 
-	mu         sync.Mutex
-	complaints map[string]string // what was last logged about a member
-	dismissals map[string]bool   // members that told us that our key was removed
+	mu        sync.Mutex
+	logged    map[string]string // what was last logged about a member
+	removedBy map[string]bool   // members that told us that our key was removed
 }
 
 // New opens the port, so that one that is in use is reported early, and starts
@@ -74,11 +74,11 @@ func New(o Options) (_ *Mesh, err error) {
 			return nil, fmt.Errorf("open mesh port %s: %w", o.Listen, err)
 		}
 	}
-	m := &Mesh{options: o, roll: &roll{members: map[string]Member{}}, complaints: map[string]string{}, dismissals: map[string]bool{}}
+	m := &Mesh{options: o, members: &memberList{members: map[string]Member{}}, logged: map[string]string{}, removedBy: map[string]bool{}}
 	if m.metrics, err = newMetrics(o.Metrics); err != nil {
 		return nil, err
 	}
-	m.members.Store(1)
+	m.alive.Store(1)
 	m.assemble(listener, &authenticator{certificate, o.Trust, o.Protocols})
 	return m, nil
 }
@@ -90,25 +90,25 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.transport = newTransport(o.Identity.ClusterID, d, m.metrics)
 	m.transport.message = m.receive
 	packets := m.transport.packets
-	m.spreader = newBroadcaster(packets.send, m.ours, o.Origin)
-	packets.connected, packets.lost = m.spreader.connected, m.spreader.show
-	packets.warm = m.spreader.isWarm
+	m.broadcaster = newBroadcaster(packets.send, m.ours, o.Origin)
+	packets.connected, packets.lost = m.broadcaster.connected, m.broadcaster.sendDiffer
+	packets.warm = m.broadcaster.isWarm
 
 	m.clients = newClients(d.dial)
 	m.pulls = newPuller()
-	m.pulls.pull, m.pulls.alive = m.pull, m.roll.present
+	m.pulls.pull, m.pulls.alive = m.pull, m.members.present
 	m.pulls.ours = m.ours
 	m.pulls.result = func(r string) { m.metrics.pulls.WithLabelValues(r).Inc() }
-	m.pace = newPace(paceRate, paceBurst)
-	m.again = rate.NewLimiter(againRate, againBurst)
+	m.throttle = newThrottle(mergeRate, mergeBurst)
+	m.gapPulls = rate.NewLimiter(gapRate, gapBurst)
 	m.secret = crand.Text()
-	m.spreader.contents = func() []byte { return contents(o.State.Digest()) }
-	m.spreader.chosen, m.pulls.chosen = o.Trust.Swapped, o.Trust.Swapped
+	m.broadcaster.contents = func() []byte { return contents(o.State.Digest()) }
+	m.broadcaster.swapped, m.pulls.swapped = o.Trust.Swapped, o.Trust.Swapped
 	m.joins = newJoiner()
-	m.joins.chosen = o.Trust.Swapped
+	m.joins.swapped = o.Trust.Swapped
 	m.joins.missing = m.missing
-	m.joins.present = func() int { return int(m.members.Load()) - 1 }
-	m.joins.failed = func(id string, err error) { m.complain(id, "refused", err) }
+	m.joins.present = func() int { return int(m.alive.Load()) - 1 }
+	m.joins.failed = func(id string, err error) { m.logUnreachable(id, "refused", err) }
 
 	m.delegate = &delegate{
 		self: o.Identity.ClusterID, trust: o.Trust, state: o.State,
@@ -117,22 +117,22 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	}
 	m.server = newServer(o.State, o.Methods, o.Trust.isPeer, m.metrics)
 	m.server.behind = m.pulls.requestFor
-	m.funnel = newFunnel(listener.Addr())
+	m.rpcListener = newChanListener(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)
-	m.port.farewell = o.Farewell
-	m.port.handlers[protocolPacket] = m.knocking(packets.accept)
-	m.port.handlers[protocolStream] = m.knocking(m.transport.acceptStream)
-	m.port.handlers[protocolRPC] = func(_ context.Context, _ Caller, conn net.Conn) { m.funnel.put(conn) }
+	m.port.removalNotice = o.RemovalNotice
+	m.port.handlers[protocolPacket] = m.noteContact(packets.accept)
+	m.port.handlers[protocolStream] = m.noteContact(m.transport.acceptStream)
+	m.port.handlers[protocolRPC] = func(_ context.Context, _ Caller, conn net.Conn) { m.rpcListener.deliver(conn) }
 	for name, h := range o.Protocols {
 		m.port.handlers[name] = h.closing
 	}
 }
 
-// knocking is a handler that first has the peer joined, should it be missing.
-func (m *Mesh) knocking(next func(peer string, conn net.Conn)) handler {
+// noteContact is a handler that first has the peer joined, should it be missing.
+func (m *Mesh) noteContact(next func(peer string, conn net.Conn)) handler {
 	return func(_ context.Context, from Caller, conn net.Conn) {
-		if !m.roll.isPresent(from.ClusterID) {
-			m.joins.knock(from.ClusterID)
+		if !m.members.isPresent(from.ClusterID) {
+			m.joins.contacted(from.ClusterID)
 		}
 		next(from.ClusterID, conn)
 	}
@@ -162,7 +162,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 		return fmt.Errorf("start membership: %w", err)
 	}
 	m.joins.join = func(id string) error { return join(list, id) }
-	// What carries the farewell lasts longer than ctx.
+	// What carries the goodbye lasts longer than ctx.
 	carry, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	rpc := m.server.grpc()
@@ -170,7 +170,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	g.Go(func() error { m.transport.run(carry); return nil })
 	g.Go(func() error { return m.port.serve(carry) })
 	g.Go(func() error {
-		if err := rpc.Serve(m.funnel); !errors.Is(err, grpc.ErrServerStopped) {
+		if err := rpc.Serve(m.rpcListener); !errors.Is(err, grpc.ErrServerStopped) {
 			return err
 		}
 		return nil
@@ -205,12 +205,12 @@ func (m *Mesh) leave(ctx context.Context, list *memberlist.Memberlist) {
 }
 
 // Broadcast spreads messages that this cluster has made. It does not block.
-func (m *Mesh) Broadcast(msgs ...[]byte) { m.spreader.spread(msgs, "") }
+func (m *Mesh) Broadcast(msgs ...[]byte) { m.broadcaster.spread(msgs, "") }
 
-// Kick tries at once what waits for the next attempt to reach a member. Call it
+// RetryNow tries at once what waits for the next attempt to reach a member. Call it
 // when that member's endpoints may have changed; it says so itself, so that
 // others' waits are none of its business.
-func (m *Mesh) Kick(clusterID string) {
+func (m *Mesh) RetryNow(clusterID string) {
 	m.transport.packets.retryNow(clusterID)
 	m.clients.retryNow(clusterID)
 	m.pulls.retryNow(clusterID)
@@ -225,9 +225,9 @@ func (m *Mesh) Pull(ctx context.Context, clusterID string) error {
 
 // pull merges a member's delta and forwards what was fresh in it, so that an
 // introduction reaches those who are not connected to the newcomer.
-func (m *Mesh) pull(ctx context.Context, id string) (got haul, err error) {
+func (m *Mesh) pull(ctx context.Context, id string) (got pullResult, err error) {
 	if !m.options.Trust.isPeer(id) {
-		return haul{}, ErrUnpinned
+		return pullResult{}, ErrUnpinned
 	}
 	again := false
 	var news [][]byte
@@ -244,8 +244,8 @@ func (m *Mesh) pull(ctx context.Context, id string) (got haul, err error) {
 		}
 		return v
 	})
-	m.spreader.spread(news, id)
-	if again && m.again.Allow() {
+	m.broadcaster.spread(news, id)
+	if again && m.gapPulls.Allow() {
 		m.pulls.request(m.other(id))
 	}
 	return got, err
@@ -253,7 +253,7 @@ func (m *Mesh) pull(ctx context.Context, id string) (got haul, err error) {
 
 // other is a live member that is not id, if there is one.
 func (m *Mesh) other(id string) string {
-	others := slices.DeleteFunc(m.roll.present(), func(o string) bool { return o == id })
+	others := slices.DeleteFunc(m.members.present(), func(o string) bool { return o == id })
 	if len(others) == 0 {
 		return id
 	}
@@ -276,7 +276,7 @@ func (m *Mesh) merge(msg []byte, peer, introducer string) (v verdict, pull bool,
 	}
 	m.metrics.messages.WithLabelValues(result).Inc()
 	if v != known {
-		m.pace.wait(peer, messageCost(msg))
+		m.throttle.wait(peer, messageCost(msg))
 	}
 	return v, pull, err
 }
@@ -290,16 +290,16 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 			v, pull, _ = m.merge(payload, peer, peer)
 		}
 		if v == fresh {
-			m.spreader.spread([][]byte{payload}, peer)
+			m.broadcaster.spread([][]byte{payload}, peer)
 		}
 		if pull {
 			m.pulls.request(peer)
 		}
 	case frameRemoved:
-		m.dismissed(peer, payload)
+		m.takeRemovalNotice(peer, payload)
 	case frameAnnounce:
 		if theirs, ok := m.summary(payload); ok {
-			m.spreader.heard(peer, theirs)
+			m.broadcaster.announced(peer, theirs)
 		}
 	case frameDiffer:
 		if theirs, ok := m.summary(payload); ok && theirs != m.ours() {
@@ -320,7 +320,7 @@ func (m *Mesh) compare(peer string, payload []byte) {
 	}
 	if theirs := summarize(payload[1:]); theirs != m.ours() {
 		m.pulls.requestFor(peer, theirs)
-		m.spreader.show(peer)
+		m.broadcaster.sendDiffer(peer)
 	}
 }
 

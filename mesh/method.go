@@ -64,7 +64,7 @@ func (m *Mesh) Merge(peer string, msg []byte) error {
 		return err
 	}
 	if v == fresh {
-		m.spreader.spread([][]byte{msg}, peer)
+		m.broadcaster.spread([][]byte{msg}, peer)
 	}
 	if pull {
 		m.pulls.request(peer)
@@ -117,7 +117,7 @@ func (s *server) descriptors() []grpc.MethodDesc {
 func (m Method) handle(name string) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc.MethodHandler's order of arguments
 		s := srv.(*server)
-		id, end, err := s.begin(ctx)
+		id, end, err := s.admitCall(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -54,16 +54,16 @@ type Options struct {
 	// noisy origin is kept from delaying others. Nil: all messages are of one.
 	Origin func(msg []byte) string
 	// Endpoints lists where to dial a member (host:port, the first is tried
-	// first). Call Kick when an answer would change. Must be quick.
+	// first). Call RetryNow when an answer would change. Must be quick.
 	Endpoints func(clusterID string) []string
 	// Protocols are served at the port beside the mesh's own, by the name that TLS chooses them by (ALPN), as in
 	// "example-tunnel/1".
 	Protocols map[string]Handler
 	// Methods are calls that members may make of each other, by name, as in "Tell".
 	Methods map[string]Method
-	// Farewell is the message by which a key was removed, nil when there is
+	// RemovalNotice is the message by which a key was removed, nil when there is
 	// none; its owner is told when it comes back.
-	Farewell func(key ed25519.PublicKey) []byte
+	RemovalNotice func(key ed25519.PublicKey) []byte
 	// MemberChanged is called for every change of a member's state, in order,
 	// from one goroutine.
 	MemberChanged func(Member)
@@ -105,8 +105,8 @@ func (o *Options) complete() error {
 	if o.Origin == nil {
 		o.Origin = func([]byte) string { return "" }
 	}
-	if o.Farewell == nil {
-		o.Farewell = func(ed25519.PublicKey) []byte { return nil }
+	if o.RemovalNotice == nil {
+		o.RemovalNotice = func(ed25519.PublicKey) []byte { return nil }
 	}
 	if o.MemberChanged == nil {
 		o.MemberChanged = func(Member) {}

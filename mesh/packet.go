@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// A line's queue holds what waits for a connection or a slow peer.
+	// A queue holds what waits for a connection or a slow peer.
 	maxQueueFrames = 512
 	maxQueueBytes  = 2 << 20
 	// writeTimeout ends a connection whose peer does not read.
@@ -29,14 +29,14 @@ const (
 	// one connection by clusterID; later a newer connection is the better one,
 	// because nobody dials who still has one.
 	settleTime = 5 * time.Second
-	// maxRedial caps the wait between dials of a line that has frames.
+	// maxRedial caps the wait between dials while frames wait.
 	maxRedial = 10 * time.Second
 	// writeBatch is how much of a queue is encrypted and written at a time.
 	writeBatch = 32 << 10
 )
 
-// packets carries frames to and from peers: per peer one line, with a bounded
-// queue and at most one connection that is written to. Sending never blocks
+// packets carries frames to and from peers: per peer one bounded sendQueue, with
+// at most one connection that is written to. Sending never blocks
 // and never dials inline; a frame that cannot be kept is dropped and counted.
 type packets struct {
 	self    string
@@ -46,31 +46,31 @@ type packets struct {
 	dial      func(id string, failed bool, done func(net.Conn, error)) // asynchronous; done is called once; failed: the last dial did
 	trusted   func(peer string) bool
 	handle    func(peer string, kind byte, payload []byte)
-	connected func(peer string) // the line got a connection after it had none
+	connected func(peer string) // the queue got a connection after it had none
 	lost      func(peer string) // messages to the peer were dropped, and there is room again
 	warm      func(peer string) bool
 
 	mu     sync.Mutex
 	closed bool
-	lines  map[string]*line
+	queues map[string]*sendQueue
 	wg     sync.WaitGroup
 }
 
 func newPackets(self string, m *metrics) *packets {
-	return &packets{self: self, metrics: m, lines: map[string]*line{}}
+	return &packets{self: self, metrics: m, queues: map[string]*sendQueue{}}
 }
 
-// line returns the line of a peer, or nil after close.
-func (p *packets) line(id string) *line {
+// queue returns that of a peer, or nil after close.
+func (p *packets) queue(id string) *sendQueue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil
 	}
-	l := p.lines[id]
+	l := p.queues[id]
 	if l == nil {
-		l = &line{id: id, conns: map[*packetConn]struct{}{}}
-		p.lines[id] = l
+		l = &sendQueue{id: id, conns: map[*packetConn]struct{}{}}
+		p.queues[id] = l
 	}
 	return l
 }
@@ -80,7 +80,7 @@ func (p *packets) send(id string, kind byte, payload []byte) {
 	if !p.trusted(id) {
 		return
 	}
-	l := p.line(id)
+	l := p.queue(id)
 	if l == nil {
 		return
 	}
@@ -89,7 +89,7 @@ func (p *packets) send(id string, kind byte, payload []byte) {
 	switch {
 	case l.current == nil && !l.dialing && time.Now().Before(l.retry):
 		reason = dropUnreachable
-	case len(l.queue) >= maxQueueFrames, l.bytes+len(payload) > maxQueueBytes:
+	case len(l.frames) >= maxQueueFrames, l.bytes+len(payload) > maxQueueBytes:
 		reason = dropQueueFull
 	}
 	if reason != "" {
@@ -98,13 +98,13 @@ func (p *packets) send(id string, kind byte, payload []byte) {
 		p.metrics.drop(reason)
 		return
 	}
-	l.queue = append(l.queue, queued{kind, payload})
+	l.frames = append(l.frames, queuedFrame{kind, payload})
 	l.bytes += len(payload)
-	l.used = time.Now()
+	l.lastUsed = time.Now()
 	if l.current != nil {
 		signal(l.current.wake)
 	}
-	dial := l.wantsDial()
+	dial := l.wantsDialLocked()
 	l.mu.Unlock()
 	if dial {
 		p.connect(l)
@@ -113,12 +113,12 @@ func (p *packets) send(id string, kind byte, payload []byte) {
 
 // ensure dials the peer if no connection exists and no wait is due.
 func (p *packets) ensure(id string) {
-	l := p.line(id)
+	l := p.queue(id)
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
-	dial := !time.Now().Before(l.retry) && l.wantsDial()
+	dial := !time.Now().Before(l.retry) && l.wantsDialLocked()
 	l.mu.Unlock()
 	if dial {
 		p.connect(l)
@@ -128,7 +128,7 @@ func (p *packets) ensure(id string) {
 // retryNow forgets the wait between dials of a peer.
 func (p *packets) retryNow(id string) {
 	p.mu.Lock()
-	l := p.lines[id]
+	l := p.queues[id]
 	p.mu.Unlock()
 	if l == nil {
 		return
@@ -139,7 +139,7 @@ func (p *packets) retryNow(id string) {
 	l.redial.reset()
 }
 
-func (p *packets) connect(l *line) {
+func (p *packets) connect(l *sendQueue) {
 	l.mu.Lock()
 	failed := l.failed
 	l.mu.Unlock()
@@ -158,7 +158,7 @@ func (p *packets) connect(l *line) {
 		}
 		dropped := 0
 		if l.current == nil { // nobody dialled us in the meantime
-			dropped = l.clear()
+			dropped = l.clearLocked()
 		}
 		l.mu.Unlock()
 		p.metrics.drops.WithLabelValues(dropUnreachable).Add(float64(dropped))
@@ -167,7 +167,7 @@ func (p *packets) connect(l *line) {
 
 // accept takes over a connection that a peer dialled.
 func (p *packets) accept(peer string, conn net.Conn) {
-	l := p.line(peer)
+	l := p.queue(peer)
 	if l == nil {
 		_ = conn.Close()
 		return
@@ -175,8 +175,8 @@ func (p *packets) accept(peer string, conn net.Conn) {
 	p.run(l, conn, false)
 }
 
-// run attaches a connection to its line and starts its two goroutines.
-func (p *packets) run(l *line, conn net.Conn, dialled bool) {
+// run attaches a connection to its queue and starts its two goroutines.
+func (p *packets) run(l *sendQueue, conn net.Conn, dialled bool) {
 	c := &packetConn{
 		Conn: conn, dialled: dialled, since: time.Now(),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
@@ -189,7 +189,7 @@ func (p *packets) run(l *line, conn net.Conn, dialled bool) {
 	}
 	l.mu.Lock()
 	first := l.current == nil
-	stale := l.attach(c, p.self)
+	stale := l.attachLocked(c, p.self)
 	l.mu.Unlock()
 	p.wg.Go(func() { p.write(l, c) })
 	p.wg.Go(func() { p.read(l, c) })
@@ -203,19 +203,19 @@ func (p *packets) run(l *line, conn net.Conn, dialled bool) {
 }
 
 // detach ends a connection, and dials again if frames wait.
-func (p *packets) detach(l *line, c *packetConn) {
+func (p *packets) detach(l *sendQueue, c *packetConn) {
 	_ = c.Close()
 	l.mu.Lock()
 	if _, ok := l.conns[c]; !ok {
 		l.mu.Unlock()
 		return
 	}
-	l.remove(c)
+	l.removeLocked(c)
 	dropped := 0
 	if l.current == nil && time.Now().Before(l.retry) {
-		dropped = l.clear()
+		dropped = l.clearLocked()
 	}
-	dial := len(l.queue) > 0 && l.wantsDial()
+	dial := len(l.frames) > 0 && l.wantsDialLocked()
 	l.mu.Unlock()
 	p.metrics.drops.WithLabelValues(dropUnreachable).Add(float64(dropped))
 	if dial {
@@ -224,7 +224,7 @@ func (p *packets) detach(l *line, c *packetConn) {
 }
 
 // read hands every frame to handle until the connection ends.
-func (p *packets) read(l *line, c *packetConn) {
+func (p *packets) read(l *sendQueue, c *packetConn) {
 	defer p.detach(l, c)
 	r := bufio.NewReader(c)
 	for {
@@ -235,7 +235,7 @@ func (p *packets) read(l *line, c *packetConn) {
 			return
 		}
 		if kind != frameRemoved { // which is no reason to dial again soon
-			l.hear(c, kind == frameIdle)
+			l.received(c, kind == frameIdle)
 		}
 		if !p.trusted(l.id) { // the pin was removed meanwhile
 			return
@@ -246,8 +246,8 @@ func (p *packets) read(l *line, c *packetConn) {
 	}
 }
 
-// write sends the line's queue while c is its current connection.
-func (p *packets) write(l *line, c *packetConn) {
+// write sends what is queued while c is the current connection.
+func (p *packets) write(l *sendQueue, c *packetConn) {
 	defer p.detach(l, c)
 	idle := time.NewTicker(idlePing)
 	defer idle.Stop()
@@ -267,9 +267,9 @@ func (p *packets) write(l *line, c *packetConn) {
 		}
 		for {
 			var lossy bool
-			if batch, lossy = l.take(c, batch[:0]); len(batch) > 0 {
+			if batch, lossy = l.nextBatch(c, batch[:0]); len(batch) > 0 {
 				if silent = false; !flush(c, batch) {
-					l.lose()
+					l.markLossy()
 					return
 				}
 				continue
@@ -292,10 +292,10 @@ func flush(c net.Conn, b []byte) bool {
 }
 
 // tick keeps the current connection alive when it was silent, unless it is one that
-// we dialled and nobody needs any more. The others end when their peer's patience does.
-func (p *packets) tick(l *line, c *packetConn, silent bool) (keep bool) {
+// we dialled and nobody needs any more. The others end at their peer, by readTimeout.
+func (p *packets) tick(l *sendQueue, c *packetConn, silent bool) (keep bool) {
 	l.mu.Lock()
-	current, unused := l.current == c, time.Since(l.used) > idleClose
+	current, unused := l.current == c, time.Since(l.lastUsed) > idleClose
 	l.mu.Unlock()
 	switch {
 	case !current:
@@ -309,11 +309,11 @@ func (p *packets) tick(l *line, c *packetConn, silent bool) (keep bool) {
 	}
 }
 
-func (p *packets) all() []*line {
+func (p *packets) all() []*sendQueue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lines := make([]*line, 0, len(p.lines))
-	for _, l := range p.lines {
+	lines := make([]*sendQueue, 0, len(p.queues))
+	for _, l := range p.queues {
 		lines = append(lines, l)
 	}
 	return lines
@@ -343,7 +343,7 @@ func (p *packets) close() {
 		}
 		l.mu.Unlock()
 	}
-	for _, c := range conns { // no lock held: TLS may take a while to say goodbye
+	for _, c := range conns { // without locks: TLS may take a while to close
 		_ = c.Close()
 	}
 	p.wg.Wait()

@@ -19,12 +19,12 @@ const handshakeTimeout = 5 * time.Second
 
 // port is the one listener: it authenticates and then dispatches by ALPN.
 type port struct {
-	listener net.Listener
-	config   *tls.Config
-	auth     *authenticator
-	handlers map[string]handler
-	farewell func(key ed25519.PublicKey) []byte
-	metrics  *metrics
+	listener      net.Listener
+	config        *tls.Config
+	auth          *authenticator
+	handlers      map[string]handler
+	removalNotice func(key ed25519.PublicKey) []byte
+	metrics       *metrics
 
 	strangers lobby
 	conns     *connections
@@ -33,13 +33,13 @@ type port struct {
 
 func newPort(l net.Listener, auth *authenticator, m *metrics) *port {
 	return &port{
-		listener: l,
-		config:   auth.server(),
-		auth:     auth,
-		handlers: map[string]handler{},
-		farewell: func(ed25519.PublicKey) []byte { return nil },
-		metrics:  m,
-		conns:    newConnections(),
+		listener:      l,
+		config:        auth.server(),
+		auth:          auth,
+		handlers:      map[string]handler{},
+		removalNotice: func(ed25519.PublicKey) []byte { return nil },
+		metrics:       m,
+		conns:         newConnections(),
 	}
 }
 
@@ -101,7 +101,7 @@ func (p *port) admit(ctx context.Context, raw net.Conn) {
 	evicted := p.strangers.leave(slot)
 	if errors.Is(err, ErrRemoved) && !evicted {
 		p.metrics.drop(dropRemoved)
-		p.bidFarewell(conn, from.Key)
+		p.sendRemovalNotice(conn, from.Key)
 		return
 	}
 	if err != nil {

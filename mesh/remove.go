@@ -15,34 +15,34 @@ import (
 // the statement by which it was removed, and then the connection ends.
 
 const (
-	// maxFarewell bounds that statement.
-	maxFarewell = 4 << 10
+	// maxRemovalNotice bounds that statement.
+	maxRemovalNotice = 4 << 10
 	// rpcGrace is how long a gRPC connection outlives its pin, so that the answer to the call that ended it arrives.
 	// Calls that begin in this time are refused.
 	rpcGrace = time.Second
 )
 
-// dismiss ends all connections of clusters whose pins ended.
-func (m *Mesh) dismiss() {
+// disconnectUnpinned ends all connections of clusters whose pins ended.
+func (m *Mesh) disconnectUnpinned() {
 	for _, id := range m.options.Trust.takeEnded() {
-		m.transport.packets.dismiss(id)
-		m.clients.dismiss(id)
-		m.port.conns.dismiss(id)
+		m.transport.packets.disconnect(id)
+		m.clients.disconnect(id)
+		m.port.conns.disconnect(id)
 		m.server.forget(id)
-		m.pace.forget(id)
+		m.throttle.forget(id)
 		m.pulls.forget(id)
 		m.joins.forget(id)
-		m.spreader.forget(id)
-		m.settle(id)
+		m.broadcaster.forget(id)
+		m.forgetLogged(id)
 		m.mu.Lock()
-		delete(m.dismissals, id)
+		delete(m.removedBy, id)
 		m.mu.Unlock()
 	}
 }
 
 // forget lets go of what is kept of a peer whose pin ended, as the others of that name do: or members that come and go
 // would add up.
-func (p *pace) forget(peer string) {
+func (p *throttle) forget(peer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.peers, peer)
@@ -63,21 +63,21 @@ func (j *joiner) forget(id string) {
 func (b *broadcaster) forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.chose, id)
+	delete(b.choosers, id)
 	delete(b.shares, id)
 }
 
-// dismiss drops the line of a peer with all that waits there.
-func (p *packets) dismiss(id string) {
+// disconnect drops the queue of a peer and closes its connections.
+func (p *packets) disconnect(id string) {
 	p.mu.Lock()
-	l := p.lines[id]
-	delete(p.lines, id)
+	l := p.queues[id]
+	delete(p.queues, id)
 	p.mu.Unlock()
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
-	l.clear()
+	l.clearLocked()
 	conns := make([]net.Conn, 0, len(l.conns))
 	for c := range l.conns {
 		conns = append(conns, c)
@@ -88,7 +88,7 @@ func (p *packets) dismiss(id string) {
 	}
 }
 
-func (c *clients) dismiss(id string) {
+func (c *clients) disconnect(id string) {
 	c.mu.Lock()
 	channel := c.channels[id]
 	delete(c.channels, id)
@@ -96,7 +96,7 @@ func (c *clients) dismiss(id string) {
 	if channel != nil {
 		_ = channel.Close()
 	}
-	c.opened.dismiss(id)
+	c.opened.disconnect(id)
 }
 
 func (s *server) forget(id string) {
@@ -106,27 +106,27 @@ func (s *server) forget(id string) {
 	s.pulls.forget(id)
 }
 
-// bidFarewell tells the owner of a removed key why it is refused.
-func (p *port) bidFarewell(conn *tls.Conn, key ed25519.PublicKey) {
+// sendRemovalNotice tells the owner of a removed key why it is refused.
+func (p *port) sendRemovalNotice(conn *tls.Conn, key ed25519.PublicKey) {
 	if conn.ConnectionState().NegotiatedProtocol == protocolPacket {
-		if why := p.farewell(key); len(why) > 0 && len(why) <= maxFarewell {
+		if why := p.removalNotice(key); len(why) > 0 && len(why) <= maxRemovalNotice {
 			flush(conn, appendFrame(nil, frameRemoved, why))
 		}
 	}
 	_ = conn.Close()
 }
 
-// DismissedBy says that a member has told us that our key was removed.
-func (m *Mesh) DismissedBy(clusterID string) bool {
+// RemovedBy says that a member has told us that our key was removed.
+func (m *Mesh) RemovedBy(clusterID string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.dismissals[clusterID]
+	return m.removedBy[clusterID]
 }
 
-// dismissed takes a member's reason for refusing us, and its word for it.
-func (m *Mesh) dismissed(peer string, why []byte) {
+// takeRemovalNotice takes the removal for which a member refuses us, which the member vouches for.
+func (m *Mesh) takeRemovalNotice(peer string, why []byte) {
 	m.mu.Lock()
-	m.dismissals[peer] = true
+	m.removedBy[peer] = true
 	m.mu.Unlock()
 	_, _, _ = m.merge(why, peer, peer)
 }

@@ -79,9 +79,9 @@ func TestRemovedMember(t *testing.T) {
 	g := newGroup(t, nil)
 	defer g.end()
 	var mu sync.Mutex
-	var farewell []byte
+	var notice []byte
 	tells := func(o *Options) {
-		o.Farewell = func(ed25519.PublicKey) []byte { mu.Lock(); defer mu.Unlock(); return farewell }
+		o.RemovalNotice = func(ed25519.PublicKey) []byte { mu.Lock(); defer mu.Unlock(); return notice }
 	}
 	a, b, c := g.add("a", tells), g.add("b"), g.add("c", tells)
 	g.swap(a, b)
@@ -92,11 +92,11 @@ func TestRemovedMember(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, p := range []*pace{a.pace, a.server.pulls} {
+	for _, p := range []*throttle{a.throttle, a.server.pulls} {
 		p.wait("b", 1)
 	}
-	a.spreader.allow("b")
-	a.spreader.heard("b", summary{})
+	a.broadcaster.allow("b")
+	a.broadcaster.announced("b", summary{})
 	if !slices.Contains(a.remembered(), "b") {
 		t.Fatal("nothing was kept of b")
 	}
@@ -106,7 +106,7 @@ func TestRemovedMember(t *testing.T) {
 		m.trust.Remove("b", b.state.identity.PublicKey())
 	}
 	mu.Lock()
-	farewell = a.state.publish([]byte("b was removed"))
+	notice = a.state.publish([]byte("b was removed"))
 	mu.Unlock()
 	await(t, deadline, "no connection of b is left", func() bool {
 		for _, m := range []*member{a, c} {
@@ -114,7 +114,7 @@ func TestRemovedMember(t *testing.T) {
 			n := m.port.conns.counts[budget{"b", ""}]
 			m.port.conns.mu.Unlock()
 			m.transport.packets.mu.Lock()
-			l := m.transport.packets.lines["b"]
+			l := m.transport.packets.queues["b"]
 			m.transport.packets.mu.Unlock()
 			if n > 0 || l != nil {
 				return false
@@ -151,15 +151,15 @@ func (m *member) remembered() (ids []string) {
 		defer mu.Unlock()
 		ids = slices.AppendSeq(ids, keys)
 	}
-	add(&m.pace.mu, maps.Keys(m.pace.peers))
+	add(&m.throttle.mu, maps.Keys(m.throttle.peers))
 	add(&m.server.pulls.mu, maps.Keys(m.server.pulls.peers))
 	add(&m.server.mu, maps.Keys(m.server.limits))
 	add(&m.pulls.mu, maps.Keys(m.pulls.peers))
 	add(&m.joins.mu, maps.Keys(m.joins.members))
-	add(&m.spreader.mu, maps.Keys(m.spreader.chose))
-	add(&m.spreader.mu, maps.Keys(m.spreader.shares))
-	add(&m.Mesh.mu, maps.Keys(m.complaints))
-	add(&m.Mesh.mu, maps.Keys(m.dismissals))
+	add(&m.broadcaster.mu, maps.Keys(m.broadcaster.choosers))
+	add(&m.broadcaster.mu, maps.Keys(m.broadcaster.shares))
+	add(&m.Mesh.mu, maps.Keys(m.logged))
+	add(&m.Mesh.mu, maps.Keys(m.removedBy))
 	return ids
 }
 

@@ -147,7 +147,7 @@ type server struct {
 	trusted func(peer string) bool
 	metrics *metrics
 	behind  func(peer string, theirs summary) // a caller's digest shows that it holds what we lack
-	pulls   *pace
+	pulls   *throttle
 
 	mu     sync.Mutex
 	calls  map[string]int
@@ -156,7 +156,7 @@ type server struct {
 
 func newServer(state State, methods map[string]Method, trusted func(string) bool, m *metrics) *server {
 	return &server{
-		state: state, methods: methods, trusted: trusted, metrics: m, pulls: newPace(pullRate, pullBurst),
+		state: state, methods: methods, trusted: trusted, metrics: m, pulls: newThrottle(pullRate, pullBurst),
 		calls: map[string]int{}, limits: map[string]map[string]*rate.Limiter{},
 	}
 }
@@ -173,7 +173,7 @@ func (s *server) grpc() *grpc.Server {
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: 2 * rpcIdle, MaxConnectionAge: rpcConnAge, MaxConnectionAgeGrace: rpcTimeout,
-			Time: math.MaxInt64, // hangUp says why not
+			Time: math.MaxInt64, // closeIfSilent says why not
 		}),
 	)
 	g.RegisterService(&grpc.ServiceDesc{
@@ -185,10 +185,10 @@ func (s *server) grpc() *grpc.Server {
 	return g
 }
 
-// begin admits a call of the peer and returns what ends it. A call that has
+// admitCall admits a call of the peer and returns what ends it. A call that has
 // not ended after rpcTimeout loses its connection: a peer that takes bytes one
 // by one must not keep anything here for longer.
-func (s *server) begin(ctx context.Context) (id string, end func(), err error) {
+func (s *server) admitCall(ctx context.Context) (id string, end func(), err error) {
 	var info peerInfo
 	if p, ok := peer.FromContext(ctx); ok {
 		info, _ = p.AuthInfo.(peerInfo)
@@ -221,7 +221,7 @@ func (s *server) begin(ctx context.Context) (id string, end func(), err error) {
 
 func handlePull(srv any, stream grpc.ServerStream) error {
 	s := srv.(*server)
-	id, end, err := s.begin(stream.Context())
+	id, end, err := s.admitCall(stream.Context())
 	if err != nil {
 		return err
 	}

@@ -237,7 +237,7 @@ func TestDeafPeerLosesItsConnection(t *testing.T) {
 		if n := held(); n != before {
 			t.Fatalf("%d connections of a, and %d before", n, before)
 		}
-		time.Sleep(writeTimeout + time.Second) // TLS says farewell for five seconds
+		time.Sleep(writeTimeout + time.Second) // TLS says goodbye for five seconds
 		if n := held(); n != before-1 {
 			t.Errorf("%d connections of a, and %d before: one takes nothing", n, before)
 		}
@@ -250,16 +250,16 @@ func TestCallsAreBounded(t *testing.T) {
 	ctx := peerContext("a")
 	var ends []func()
 	for range maxPeerCalls {
-		_, end, err := s.begin(ctx)
+		_, end, err := s.admitCall(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ends = append(ends, end)
 	}
-	if _, _, err := s.begin(ctx); status.Code(err) != codes.ResourceExhausted {
+	if _, _, err := s.admitCall(ctx); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one call too many: %v", err)
 	}
-	if _, end, err := s.begin(peerContext("b")); err != nil {
+	if _, end, err := s.admitCall(peerContext("b")); err != nil {
 		t.Errorf("another peer's call: %v", err)
 	} else {
 		end()
@@ -270,7 +270,7 @@ func TestCallsAreBounded(t *testing.T) {
 	if len(s.calls) != 0 {
 		t.Errorf("calls left over: %v", s.calls)
 	}
-	if _, _, err := s.begin(context.Background()); status.Code(err) != codes.Unauthenticated {
+	if _, _, err := s.admitCall(context.Background()); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("call of nobody: %v", err)
 	}
 }
@@ -280,9 +280,9 @@ func TestPullerCoalesces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPuller()
 		started, proceed := make(chan string), make(chan error)
-		p.pull = func(context.Context, string) (haul, error) {
+		p.pull = func(context.Context, string) (pullResult, error) {
 			started <- ""
-			return haul{fresh: 1}, <-proceed
+			return pullResult{fresh: 1}, <-proceed
 		}
 		p.alive = func() []string { return []string{"a"} }
 		p.result = func(string) {}

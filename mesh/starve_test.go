@@ -50,10 +50,10 @@ func TestJoinsTakeTurns(t *testing.T) {
 func TestKnockEndsTheWait(t *testing.T) {
 	j := newJoiner()
 	j.present = func() int { return 0 }
-	j.knock("stranger")
+	j.contacted("stranger")
 	now := time.Now()
-	j.members["a"] = &joining{ended: now, retry: now.Add(maxBackoff)}
-	j.knock("a")
+	j.members["a"] = &joinState{ended: now, retry: now.Add(maxBackoff)}
+	j.contacted("a")
 	if ready, wait := j.due([]string{"a"}, now); len(ready) != 0 || wait > minRejoin {
 		t.Errorf("just after an attempt: %v, next in %v", ready, wait)
 	}
@@ -68,19 +68,19 @@ func TestKickIsForOneMember(t *testing.T) {
 	defer g.end()
 	m, later := g.add("a"), time.Now().Add(time.Hour)
 	waiting := func(id string) [3]bool {
-		l, p, j := m.transport.packets.line(id), m.pulls.peers[id], m.joins.members[id]
-		return [3]bool{l.retry.Equal(later), p.retry.Equal(later) && p.vain != (vain{}), j.retry.Equal(later)}
+		l, p, j := m.transport.packets.queue(id), m.pulls.peers[id], m.joins.members[id]
+		return [3]bool{l.retry.Equal(later), p.retry.Equal(later) && p.fruitless != (fruitlessPull{}), j.retry.Equal(later)}
 	}
 	for _, id := range []string{"moved", "gone"} {
-		m.transport.packets.line(id).retry = later
+		m.transport.packets.queue(id).retry = later
 		m.pulls.mu.Lock()
-		m.pulls.peers[id] = &pulling{retry: later, vain: vain{at: later}}
+		m.pulls.peers[id] = &pullState{retry: later, fruitless: fruitlessPull{at: later}}
 		m.pulls.mu.Unlock()
 		m.joins.mu.Lock()
-		m.joins.members[id] = &joining{retry: later}
+		m.joins.members[id] = &joinState{retry: later}
 		m.joins.mu.Unlock()
 	}
-	m.Kick("moved")
+	m.RetryNow("moved")
 	if got := waiting("moved"); got != [3]bool{} {
 		t.Errorf("the member that moved is waited for: %v", got)
 	}
@@ -95,7 +95,7 @@ func TestUnequalForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPuller()
 		ours, pulls, brings := summary{1}, 0, 0
-		p.pull = func(context.Context, string) (haul, error) { pulls++; return haul{fresh: brings}, nil }
+		p.pull = func(context.Context, string) (pullResult, error) { pulls++; return pullResult{fresh: brings}, nil }
 		p.alive = func() []string { return []string{"a"} }
 		p.ours = func() summary { return ours }
 		p.result = func(string) {}
@@ -135,11 +135,11 @@ func TestWasteIsPaidFor(t *testing.T) {
 		var mu sync.Mutex
 		pulls := map[string]int{}
 		says := byte(0)
-		p.pull = func(_ context.Context, id string) (haul, error) {
+		p.pull = func(_ context.Context, id string) (pullResult, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			pulls[id]++
-			got := haul{fresh: 1, wasted: map[string]int{"liar": 8 << 20}[id]}
+			got := pullResult{fresh: 1, wasted: map[string]int{"liar": 8 << 20}[id]}
 			if id == "honest" && pulls[id] == 1 { // it compared everything after an outage
 				got.wasted = 30 << 20
 			}
@@ -171,7 +171,7 @@ func TestPullsAreFirstComeFirstServed(t *testing.T) {
 	now := time.Now()
 	ids := names(3 * maxPulls)
 	for i, id := range ids {
-		p.peer(id).want(now.Add(time.Duration(-i) * time.Second))
+		p.peerLocked(id).wantLocked(now.Add(time.Duration(-i) * time.Second))
 	}
 	ready, _ := p.due(summary{1}, now)
 	slices.Reverse(ids)
@@ -194,15 +194,15 @@ func TestPullsDoNotHoldUpOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPuller()
 				var pulled atomic.Bool
-				p.pull = func(ctx context.Context, id string) (haul, error) {
+				p.pull = func(ctx context.Context, id string) (pullResult, error) {
 					if id == "honest" {
 						pulled.Store(true)
-						return haul{fresh: 1}, nil
+						return pullResult{fresh: 1}, nil
 					}
 					ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 					defer cancel()
 					<-ctx.Done()
-					return haul{}, errUseless
+					return pullResult{}, errUseless
 				}
 				p.alive = func() []string { return nil }
 				p.ours = func() summary { return summary{1} }
@@ -327,7 +327,7 @@ func TestBlackHoles(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); tr.run(ctx) }()
 		for i := range 4 * maxRedials {
-			tr.packets.line(fmt.Sprint(i)).failed = true
+			tr.packets.queue(fmt.Sprint(i)).failed = true
 			tr.packets.ensure(fmt.Sprint(i))
 		}
 		synctest.Wait()
@@ -336,7 +336,7 @@ func TestBlackHoles(t *testing.T) {
 		}
 		untried := 0
 		for i := range 4 * maxRedials { // which ones depends on who runs first
-			l := tr.packets.line(fmt.Sprint(i))
+			l := tr.packets.queue(fmt.Sprint(i))
 			l.mu.Lock()
 			if l.redial.delay != 0 {
 				t.Error("a dial that was not tried counts as failed")

@@ -26,19 +26,19 @@ const (
 	// maxFruitless caps the wait after a pull that brought nothing: a gap that
 	// no member can fill must not turn into a loop.
 	maxFruitless = 5 * time.Second
-	// maxVain is that cap when not even other members brought anything new
+	// maxFruitlessAgain is that cap when not even other members brought anything new
 	// since the last such pull.
-	maxVain = 2 * time.Minute
+	maxFruitlessAgain = 2 * time.Minute
 	// wasteRate is how many bytes a second a member may go on to send of what we hold or refuse, after wasteBurst of
 	// them, as much as two honest members may have to compare, and maxWaste the longest time for which it is not asked
 	// because of them. Others are, meanwhile.
 	wasteRate  = 1 << 20
 	wasteBurst = 32 << 20
 	maxWaste   = 30 * time.Second
-	// vainMemory is how long two members that cannot become equal (they pinned
+	// fruitlessMemory is how long two members that cannot become equal (they pinned
 	// different keys for an origin, for example) leave each other alone while
 	// neither changes.
-	vainMemory = 10 * time.Minute
+	fruitlessMemory = 10 * time.Minute
 )
 
 // puller fetches what we lack from members. Requests for one member are
@@ -46,54 +46,54 @@ const (
 // is repeated with a capped, jittered wait while its member is alive, and once
 // at another member.
 type puller struct {
-	pull   func(ctx context.Context, id string) (haul, error)
-	ours   func() summary // of what we hold
-	alive  func() []string
-	chosen func(id string) bool // a swap has pinned it
-	result func(string)         // for metrics
-	wake   chan struct{}
+	pull    func(ctx context.Context, id string) (pullResult, error)
+	ours    func() summary // of what we hold
+	alive   func() []string
+	swapped func(id string) bool // a swap has pinned it
+	result  func(string)         // for metrics
+	wake    chan struct{}
 
 	mu    sync.Mutex
-	peers map[string]*pulling
+	peers map[string]*pullState
 }
 
-// haul is what a pull brought.
-type haul struct {
+// pullResult is what a pull brought.
+type pullResult struct {
 	fresh  int // messages
 	wasted int // bytes of what was held or refused, less those of what was fresh
 }
 
-// vain is the last pull that brought nothing: what both sides held, and when.
-type vain struct {
+// fruitlessPull is the last pull that brought nothing: what both sides held, and when.
+type fruitlessPull struct {
 	ours, theirs summary
 	at           time.Time
 }
 
 // pulling is what is known of pulls from one member.
-type pulling struct {
-	wanted  bool
-	running bool
-	began   time.Time // the pull that runs,
-	brings  summary   // and what the member had said before that; zero when unknown
-	wait    backoff
-	retry   time.Time
-	asked   time.Time // when it became wanted
-	theirs  summary   // what the member last said it holds; zero when unknown
-	vain    vain
-	waste   *rate.Limiter // of bytes
+type pullState struct {
+	wanted    bool
+	running   bool
+	began     time.Time // the pull that runs,
+	expected  summary   // and what the member had said before that; zero when unknown
+	wait      backoff
+	retry     time.Time
+	asked     time.Time // when it became wanted
+	theirs    summary   // what the member last said it holds; zero when unknown
+	fruitless fruitlessPull
+	waste     *rate.Limiter // of bytes
 }
 
 func newPuller() *puller {
-	return &puller{chosen: nobody, wake: make(chan struct{}, 1), peers: map[string]*pulling{}}
+	return &puller{swapped: neverSwapped, wake: make(chan struct{}, 1), peers: map[string]*pullState{}}
 }
 
 // request asks for a pull from a member as soon as possible.
 func (p *puller) request(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.peer(id)
+	s := p.peerLocked(id)
 	s.theirs = summary{} // what it said last does not tell why
-	s.want(time.Now())
+	s.wantLocked(time.Now())
 	signal(p.wake)
 }
 
@@ -103,44 +103,43 @@ func (p *puller) requestFor(id string, theirs summary) {
 	ours, now := p.ours(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.peer(id)
+	s := p.peerLocked(id)
 	s.theirs = theirs
-	if s.vain.ours == ours && s.vain.theirs == theirs && now.Sub(s.vain.at) < vainMemory {
+	if s.fruitless.ours == ours && s.fruitless.theirs == theirs && now.Sub(s.fruitless.at) < fruitlessMemory {
 		return
 	}
-	if soon := now.Add(maxFruitless); s.vain.ours != ours && s.retry.After(soon) && s.wait.delay > maxBackoff {
+	if soon := now.Add(maxFruitless); s.fruitless.ours != ours && s.retry.After(soon) && s.wait.delay > maxBackoff {
 		s.retry = soon // that wait was for one who had nothing for us as we were then
 	}
-	s.want(now)
+	s.wantLocked(now)
 	signal(p.wake)
 }
 
-// peer is called with the lock held.
-func (p *puller) peer(id string) *pulling {
+func (p *puller) peerLocked(id string) *pullState {
 	s := p.peers[id]
 	if s == nil {
-		s = &pulling{waste: rate.NewLimiter(wasteRate, wasteBurst)}
+		s = &pullState{waste: rate.NewLimiter(wasteRate, wasteBurst)}
 		p.peers[id] = s
 	}
 	return s
 }
 
-// nobody is chosen.
-func nobody(string) bool { return false }
+// neverSwapped stands in for Trust.Swapped.
+func neverSwapped(string) bool { return false }
 
-func (s *pulling) want(now time.Time) {
+func (s *pullState) wantLocked(now time.Time) {
 	if !s.wanted {
 		s.wanted, s.asked = true, now
 	}
 }
 
-// reconsider forgets which pulls were in vain, since a new pin can make what
+// forgetFruitless forgets which pulls brought nothing, since a new pin can make what
 // was refused acceptable.
-func (p *puller) reconsider() {
+func (p *puller) forgetFruitless() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.peers {
-		s.vain = vain{}
+		s.fruitless = fruitlessPull{}
 	}
 }
 
@@ -151,7 +150,7 @@ func (p *puller) retryNow(id string) {
 	if s := p.peers[id]; s != nil {
 		s.wait.reset()
 		s.retry = time.Time{}
-		s.vain = vain{}
+		s.fruitless = fruitlessPull{}
 		signal(p.wake)
 	}
 }
@@ -165,7 +164,7 @@ func (p *puller) run(ctx context.Context) {
 	for {
 		ready, wait := p.due(p.ours(), time.Now())
 		for _, id := range ready {
-			wg.Go(func() { p.perform(ctx, id) })
+			wg.Go(func() { p.runPull(ctx, id) })
 		}
 		timer.Reset(wait)
 		select {
@@ -189,14 +188,14 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 	wait = maxBackoff
 	running := 0
 	var wanted []string
-	awaited := map[summary]bool{} // from a chosen member
+	awaited := map[summary]bool{} // from a swapped member
 	for id, s := range p.peers {
 		switch left := maxHold - now.Sub(s.began); {
 		case s.running && left > 0:
 			running++
 			wait = min(wait, left)
-			if s.brings != (summary{}) {
-				awaited[s.brings] = awaited[s.brings] || p.chosen(id)
+			if s.expected != (summary{}) {
+				awaited[s.expected] = awaited[s.expected] || p.swapped(id)
 			}
 		case s.running, !s.wanted:
 		case s.theirs == ours && ours != summary{}:
@@ -208,10 +207,10 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 	slices.SortFunc(wanted, func(a, b string) int { return p.peers[a].asked.Compare(p.peers[b].asked) })
 	for _, id := range wanted {
 		s := p.peers[id]
-		if running >= maxPulls && (running >= maxPulls+morePulls || !p.chosen(id)) {
+		if running >= maxPulls && (running >= maxPulls+morePulls || !p.swapped(id)) {
 			continue
 		}
-		if fromChosen, is := awaited[s.theirs]; is && (fromChosen || !p.chosen(id)) {
+		if fromChosen, is := awaited[s.theirs]; is && (fromChosen || !p.swapped(id)) {
 			continue // looked at again when that pull has ended
 		}
 		if left := s.retry.Sub(now); left > 0 {
@@ -219,26 +218,26 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 			continue
 		}
 		quiet := s.wait.delay
-		if s.vain != (vain{}) {
-			quiet = maxVain
+		if s.fruitless != (fruitlessPull{}) {
+			quiet = maxFruitlessAgain
 		}
 		if now.Sub(s.retry) > quiet { // for longer than the last wait
 			s.wait.reset()
 		}
-		s.wanted, s.running, s.began, s.brings = false, true, now, s.theirs
+		s.wanted, s.running, s.began, s.expected = false, true, now, s.theirs
 		running++
 		if s.theirs != (summary{}) {
-			awaited[s.theirs] = awaited[s.theirs] || p.chosen(id)
+			awaited[s.theirs] = awaited[s.theirs] || p.swapped(id)
 		}
 		ready = append(ready, id)
 	}
 	return ready, wait
 }
 
-func (p *puller) perform(ctx context.Context, id string) {
+func (p *puller) runPull(ctx context.Context, id string) {
 	p.mu.Lock()
-	s := p.peer(id)
-	theirs := s.brings
+	s := p.peerLocked(id)
+	theirs := s.expected
 	p.mu.Unlock()
 	ours := p.ours()
 	got, err := p.pull(ctx, id)
@@ -254,16 +253,16 @@ func (p *puller) perform(ctx context.Context, id string) {
 	case got.fresh == 0 && (err == nil || errors.Is(err, errUseless)):
 		p.result("empty")
 		limit := maxFruitless
-		if s.vain.ours == ours {
-			limit = maxVain
+		if s.fruitless.ours == ours {
+			limit = maxFruitlessAgain
 		}
-		s.vain = vain{ours, theirs, now}
+		s.fruitless = fruitlessPull{ours, theirs, now}
 		s.retry = now.Add(s.wait.next(limit))
 	case err != nil && ctx.Err() == nil:
 		p.result("failed")
 		s.retry = now.Add(s.wait.next(maxBackoff))
 		if slices.Contains(alive, id) {
-			s.want(now)
+			s.wantLocked(now)
 		}
 		if i := len(alive); first && i > 0 {
 			elsewhere = alive[rand.IntN(i)]
@@ -271,7 +270,7 @@ func (p *puller) perform(ctx context.Context, id string) {
 	case err == nil:
 		p.result("fresh")
 		s.wait.reset()
-		s.retry, s.vain = time.Time{}, vain{}
+		s.retry, s.fruitless = time.Time{}, fruitlessPull{}
 	}
 	if got.wasted > 0 {
 		delay := s.waste.ReserveN(now, min(got.wasted, wasteBurst)).DelayFrom(now)

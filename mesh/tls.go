@@ -39,7 +39,7 @@ type authenticator struct {
 }
 
 // server accepts every pinned key but our own, lets removed ones in as far
-// as the farewell, and others as far as a protocol takes them.
+// as the removal notice, and others as far as a protocol takes them.
 func (a *authenticator) server() *tls.Config {
 	return &tls.Config{
 		Certificates:           []tls.Certificate{a.certificate},

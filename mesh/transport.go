@@ -101,8 +101,8 @@ func newTransport(self string, d *dialer, m *metrics) *transport {
 // run dials until the context ends, then closes what it opened.
 func (t *transport) run(ctx context.Context) {
 	var pools sync.WaitGroup
-	pools.Go(func() { t.serve(ctx, t.requests, maxDials) })
-	pools.Go(func() { t.serve(ctx, t.redials, maxRedials) })
+	pools.Go(func() { t.runDials(ctx, t.requests, maxDials) })
+	pools.Go(func() { t.runDials(ctx, t.redials, maxRedials) })
 	pools.Wait()
 	close(t.done)
 	t.packets.close()
@@ -119,7 +119,7 @@ func (t *transport) run(ctx context.Context) {
 
 // serve dials what is requested, so many at a time, until the context ends,
 // and waits for the dials under way.
-func (t *transport) serve(ctx context.Context, requests <-chan dialRequest, limit int) {
+func (t *transport) runDials(ctx context.Context, requests <-chan dialRequest, limit int) {
 	var dials sync.WaitGroup
 	defer dials.Wait()
 	slots := make(chan struct{}, limit)

@@ -147,7 +147,7 @@ func (t *Trust) Remove(id string, key ed25519.PublicKey) {
 	}
 	of[id] = struct{}{}
 	if t.owners[string(key)] == id {
-		t.unpin(id)
+		t.unpinLocked(id)
 	}
 }
 
@@ -163,11 +163,10 @@ func (t *Trust) Swapped(id string) bool {
 func (t *Trust) Forget(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.unpin(id)
+	t.unpinLocked(id)
 }
 
-// unpin is called with the lock held.
-func (t *Trust) unpin(id string) {
+func (t *Trust) unpinLocked(id string) {
 	p, ok := t.pins[id]
 	if !ok || id == t.self {
 		return

@@ -14,17 +14,17 @@ import (
 // Members lists every other pinned cluster, ordered by clusterID; Unknown are
 // those that were never met.
 func (m *Mesh) Members() []Member {
-	return m.roll.list(m.options.Trust.Pins())
+	return m.members.list(m.options.Trust.Pins())
 }
 
 // Member is what Members says of one cluster.
-func (m *Mesh) Member(clusterID string) Member { return m.roll.member(clusterID) }
+func (m *Mesh) Member(clusterID string) Member { return m.members.member(clusterID) }
 
 // missing lists the members that should be joined.
 func (m *Mesh) missing() []string {
 	var ids []string
 	for _, pin := range m.options.Trust.Pins() {
-		if !m.roll.isPresent(pin.ClusterID) {
+		if !m.members.isPresent(pin.ClusterID) {
 			ids = append(ids, pin.ClusterID)
 		}
 	}
@@ -51,11 +51,11 @@ func (m *Mesh) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-announce.C:
-			m.spreader.announceAll(m.roll.present())
+			m.broadcaster.announceAll(m.members.present())
 		case <-timer.C:
 		case <-pins:
-			m.dismiss()
-			m.pulls.reconsider()
+			m.disconnectUnpinned()
+			m.pulls.forgetFruitless()
 		case <-m.delegate.changed:
 		}
 		if wait := time.Until(next); wait > 0 { // members come in crowds
@@ -63,7 +63,7 @@ func (m *Mesh) watch(ctx context.Context) {
 			continue
 		}
 		m.refresh(ctx)
-		next = time.Now().Add(time.Duration(m.members.Load()) * time.Millisecond)
+		next = time.Now().Add(time.Duration(m.alive.Load()) * time.Millisecond)
 	}
 }
 
@@ -73,18 +73,18 @@ func (m *Mesh) refresh(ctx context.Context) {
 		m.options.Log.Debug("inspect members", "error", err)
 		return
 	}
-	before := len(m.roll.present())
-	changed := m.roll.update(m.options.Trust.Pins(), known, time.Now())
-	present := m.roll.present()
-	m.members.Store(int64(len(present) + 1))
+	before := len(m.members.present())
+	changed := m.members.update(m.options.Trust.Pins(), known, time.Now())
+	present := m.members.present()
+	m.alive.Store(int64(len(present) + 1))
 	if len(changed) > 0 || len(present) != before {
-		m.spreader.setNeighbours(neighbours(m.options.Identity.ClusterID, m.secret, present))
+		m.broadcaster.setNeighbours(neighbours(m.options.Identity.ClusterID, m.secret, present))
 	}
 	m.count()
-	for _, id := range m.spreader.choices() {
+	for _, id := range m.broadcaster.choices() {
 		m.transport.packets.ensure(id)
 	}
-	m.joins.look()
+	m.joins.wakeUp()
 	for _, member := range changed {
 		level := slog.LevelInfo
 		if member.State == Failed {
@@ -92,7 +92,7 @@ func (m *Mesh) refresh(ctx context.Context) {
 		}
 		m.options.Log.Log(ctx, level, "member changed", "cluster", member.ClusterID, "state", member.State.String())
 		if member.State == Alive {
-			m.settle(member.ClusterID)
+			m.forgetLogged(member.ClusterID)
 		}
 		m.options.MemberChanged(member)
 	}
@@ -115,29 +115,29 @@ func (m *Mesh) dialReport(id string, err error) {
 	case err == nil:
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.complaints[id] != "refused" {
-			delete(m.complaints, id)
+		if m.logged[id] != "refused" {
+			delete(m.logged, id)
 		}
 	case errors.Is(err, ErrWrongCluster):
-		m.complain(id, "wrong cluster", err)
+		m.logUnreachable(id, "wrong cluster", err)
 	case errors.Is(err, ErrNoEndpoint):
-		m.complain(id, "no endpoint", err)
+		m.logUnreachable(id, "no endpoint", err)
 	default:
-		m.complain(id, "unreachable", err)
+		m.logUnreachable(id, "unreachable", err)
 	}
 }
 
-// complain logs why a member cannot be reached, unless that was the last thing
+// logUnreachable logs why a member cannot be reached, unless that was the last thing
 // logged about it. "refused" means that it was reached and said no: it does
 // not know our key yet, or it is of another kind; nearer reasons win.
-func (m *Mesh) complain(id, reason string, err error) {
+func (m *Mesh) logUnreachable(id, reason string, err error) {
 	m.mu.Lock()
-	before := m.complaints[id]
+	before := m.logged[id]
 	if before == reason || (reason == "refused" && before != "") {
 		m.mu.Unlock()
 		return
 	}
-	m.complaints[id] = reason
+	m.logged[id] = reason
 	m.mu.Unlock()
 	m.options.Log.Info("member cannot be reached", "cluster", id, "reason", reason, "error", oneLine(err))
 }
@@ -148,9 +148,9 @@ func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
-// settle forgets what was complained about.
-func (m *Mesh) settle(id string) {
+// forgetLogged makes the next reason be logged, whatever it is.
+func (m *Mesh) forgetLogged(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.complaints, id)
+	delete(m.logged, id)
 }

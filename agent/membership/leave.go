@@ -134,7 +134,7 @@ func (m *Membership) tellAll(ctx context.Context, ids []string, r replica.Remova
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := m.tell(ctx, id, r); err != nil && !m.mesh.DismissedBy(id) {
+			if err := m.tell(ctx, id, r); err != nil && !m.mesh.RemovedBy(id) {
 				mu.Lock()
 				defer mu.Unlock()
 				untold = append(untold, id)

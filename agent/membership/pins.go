@@ -88,7 +88,7 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 		return
 	}
 	if !known {
-		m.mesh.Kick(id)
+		m.mesh.RetryNow(id)
 	}
 }
 

@@ -276,7 +276,7 @@ func (a *agent) remove(key replica.Key) {
 	a.publish(key)
 }
 
-// kill ends the agent. With crash, nobody hears a farewell.
+// kill ends the agent. With crash, nobody hears a goodbye.
 func (a *agent) kill(crash bool) {
 	a.group.t.Helper()
 	if crash {

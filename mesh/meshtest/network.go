@@ -133,7 +133,7 @@ func (n *Network) Partition(groups ...[]string) {
 }
 
 // Isolate cuts a host from every host known so far. Ending a process behind an
-// isolated host is how a test makes it crash: nobody hears a farewell.
+// isolated host is how a test makes it crash: nobody hears a goodbye.
 func (n *Network) Isolate(name string) {
 	var links []link
 	n.mu.RLock()

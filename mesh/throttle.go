@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// paceBurst is how many messages that took a look at their signature a peer
+	// mergeBurst is how many messages that took a look at their signature a peer
 	// may send at once: more than the largest set of an origin and all that a
 	// newcomer pulls in a group of some thousand. It is about two seconds of a
 	// processor.
-	paceBurst = 1 << 15
-	// paceRate is how many it may send a second after that: some six percent of
+	mergeBurst = 1 << 15
+	// mergeRate is how many it may send a second after that: some six percent of
 	// a processor, per peer.
-	paceRate = 1000
-	// paceBytes of a message count as another one: what is new is hashed, kept
+	mergeRate = 1000
+	// mergeBytes of a message count as another one: what is new is hashed, kept
 	// and written to disk. So 8 MB a second are left to a peer.
-	paceBytes = 8 << 10
+	mergeBytes = 8 << 10
 	// pullRate is how many pulls a second of one peer are answered, once it has
 	// used up pullBurst of them: each looks at all that is held. pullBytes of an answer count as another one, since a
 	// peer may say each time that it holds nothing.
 	pullRate  = 5
 	pullBurst = 50
 	pullBytes = 1 << 20
-	// againRate is how many times a second what a delta lacked is asked of another member, once againBurst of them are
+	// gapRate is how many times a second what a delta lacked is asked of another member, once gapBurst of them are
 	// used up: its origin may promise what nobody has. What is left out shows when neighbours compare what they hold.
-	againRate  = 1
-	againBurst = 8
+	gapRate  = 1
+	gapBurst = 8
 )
 
-// pace bounds what one peer costs, by making it wait.
-type pace struct {
+// throttle bounds what one peer costs, by making it wait.
+type throttle struct {
 	each  rate.Limit
 	burst int
 
@@ -43,13 +43,13 @@ type pace struct {
 	peers map[string]*rate.Limiter
 }
 
-func newPace(each rate.Limit, burst int) *pace {
-	return &pace{each: each, burst: burst, peers: map[string]*rate.Limiter{}}
+func newThrottle(each rate.Limit, burst int) *throttle {
+	return &throttle{each: each, burst: burst, peers: map[string]*rate.Limiter{}}
 }
 
 // wait returns when the peer may be served again. It is called by the readers
 // of that peer alone, which makes the peer itself wait: TCP tells it.
-func (p *pace) wait(peer string, cost int) {
+func (p *throttle) wait(peer string, cost int) {
 	p.mu.Lock()
 	l := p.peers[peer]
 	if l == nil {
@@ -62,4 +62,4 @@ func (p *pace) wait(peer string, cost int) {
 
 // messageCost is what a message counts that took a look at its signature. One
 // that is known already costs next to nothing and does not count.
-func messageCost(msg []byte) int { return 1 + len(msg)/paceBytes }
+func messageCost(msg []byte) int { return 1 + len(msg)/mergeBytes }
