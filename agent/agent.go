@@ -85,7 +85,7 @@ func (a *Agent) runAlone(ctx context.Context) error {
 func (a *Agent) runGrouped(ctx context.Context) error {
 	for {
 		err := a.takePart(ctx)
-		if !startsAgain(err) && !errors.Is(err, journal.ErrTurned) {
+		if !startsAgain(err) && !errors.Is(err, journal.ErrOtherGroup) {
 			return err
 		}
 		a.log.Info("the agents of this cluster form another group, which this agent joins")
@@ -149,7 +149,7 @@ func (a *Agent) persist(ctx context.Context, start func() error) error {
 		err := start()
 		// Each term begins with a start, which must outlast an API server that is away for a while as a term does.
 		keep := a.options.KeepTrying || a.grouped() && errors.Is(err, kube.ErrUnreachable)
-		if err == nil || !keep || ctx.Err() != nil || startsAgain(err) || errors.Is(err, journal.ErrTurned) {
+		if err == nil || !keep || ctx.Err() != nil || startsAgain(err) || errors.Is(err, journal.ErrOtherGroup) {
 			a.health.WaitFor(owner, "")
 			return err
 		}

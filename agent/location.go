@@ -117,7 +117,7 @@ func (l *location) awaitClusterID(ctx context.Context) (string, error) {
 // report says in the status of this cluster's Cluster object, where there is one, why the agent that
 // keeps trying does not start. That is worth one try: where it fails, the log and /readyz have the line.
 func (l *location) report(ctx context.Context, err error) {
-	if !l.options.KeepTrying || l.clusterID == "" || ctx.Err() != nil || startsAgain(err) || errors.Is(err, journal.ErrTurned) {
+	if !l.options.KeepTrying || l.clusterID == "" || ctx.Err() != nil || startsAgain(err) || errors.Is(err, journal.ErrOtherGroup) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)

@@ -34,7 +34,7 @@ func (s *State) lacks(d *digest) bool {
 // searching says that something may be had of a peer that its numbers do not show.
 func (o *origin) searching() bool {
 	return slices.ContainsFunc(o.layers, func(l *layer) bool {
-		return l.head != nil && l.behind() && l.doubt != resigned
+		return l.head != nil && l.behind() && l.doubt != abandoned
 	})
 }
 
@@ -62,13 +62,13 @@ func (o *origin) lacksOwn(od *originDigest) bool {
 func (o *origin) doubts(od *originDigest) bool {
 	return slices.ContainsFunc(od.layers, func(dl layerDigest) bool {
 		l := o.layer(dl.epoch)
-		return l != nil && (l.doubt == doubtful || dl.doubt == doubtful)
+		return l != nil && (l.doubt == doubted || dl.doubt == doubted)
 	})
 }
 
 // behindOf says that the numbers of a peer show something that we lack.
 func (o *origin) behindOf(od *originDigest) bool {
-	if l := o.layer(od.completed); od.completed > o.completed && (l == nil || l.doubt != resigned) {
+	if l := o.layer(od.completed); od.completed > o.completed && (l == nil || l.doubt != abandoned) {
 		return true
 	}
 	for _, dl := range od.layers {
@@ -84,7 +84,7 @@ func (o *origin) behindOf(od *originDigest) bool {
 
 // aheadOf says that our numbers show something that a peer lacks.
 func (o *origin) aheadOf(od *originDigest) bool {
-	if dl := od.layer(o.completed); o.completed > od.completed && (dl == nil || dl.doubt != resigned) {
+	if dl := od.layer(o.completed); o.completed > od.completed && (dl == nil || dl.doubt != abandoned) {
 		return true
 	}
 	for _, l := range o.layers {
@@ -138,7 +138,7 @@ func (s *State) delta(d *digest) [][]byte {
 			// checks what it got, be it nothing.
 			dl := od.layer(l.epoch)
 			if dl == nil || dl.head != [8]byte(l.head.hash[:8]) || len(records) > 0 ||
-				dl.doubt != resigned && dl.frontier < l.head.Sequence && o.held() != od.held {
+				dl.doubt != abandoned && dl.frontier < l.head.Sequence && o.held() != od.held {
 				msgs = append(msgs, l.head.msg)
 			}
 		}

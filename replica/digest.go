@@ -47,9 +47,9 @@ type layerDigest struct {
 type doubt uint8
 
 const (
-	sure     doubt = iota
-	doubtful       // numbers did not bring what was lacking: send everything
-	resigned       // nor did that: what is lacking below the frontier is given up
+	trusted   doubt = iota
+	doubted         // numbers did not bring what was lacking: send everything
+	abandoned       // nor did that: what is lacking below the frontier is given up
 )
 
 // summary is the hash of a set of records.
@@ -83,7 +83,7 @@ func (s *State) digest() digest {
 		o := s.origins[id]
 		od := originDigest{origin: id, completed: o.completed, held: o.held(), full: o.full()}
 		for _, l := range o.layers {
-			if l.claimed() > 0 || l.head != nil || l.vain > 0 {
+			if l.claimed() > 0 || l.head != nil || l.abandonedTo > 0 {
 				od.layers = append(od.layers, l.digest())
 			}
 		}
@@ -278,8 +278,8 @@ func decodeLayerDigest(b []byte) (layerDigest, error) {
 		return layerDigest{}, err
 	}
 	copy(l.head[:], head)
-	l.doubt = doubt(min(d, uint64(resigned)))
-	if head != nil && (len(head) != len(l.head) || l.head == [8]byte{}) || d > uint64(resigned) ||
+	l.doubt = doubt(min(d, uint64(abandoned)))
+	if head != nil && (len(head) != len(l.head) || l.head == [8]byte{}) || d > uint64(abandoned) ||
 		l.epoch < 1 || l.epoch > maxNumber || l.frontier > maxNumber || l.highest > maxNumber {
 		return layerDigest{}, fmt.Errorf("%w: epoch in a digest", ErrMalformed)
 	}

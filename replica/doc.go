@@ -48,7 +48,7 @@
 // origin may have forgotten them while their copies live on.
 //
 // That is also how tombstones end: an origin that has more of them than it should, and than other entries,
-// announces these in the next epoch ([Replica.Overgrown], [Replica.Reopen]). Who was away, for however long,
+// announces these in the next epoch ([Replica.TooManyTombstones], [Replica.Reopen]). Who was away, for however long,
 // proves the newest epoch when it is back, and drops what is not in it. So nothing depends on when a
 // tombstone was collected, nor on any clock.
 //

@@ -9,7 +9,7 @@ package replica
 func (s *State) checkDelta(h *headRecord) {
 	o := s.origin(h.Origin)
 	if l := o.layer(h.Epoch); l != nil && l.behind() {
-		o.doubtMore(l)
+		o.raiseDoubt(l)
 	}
 }
 
@@ -24,15 +24,15 @@ func (s *State) repeated(r *record) (changed bool) {
 	if l == nil || !l.behind() || !l.repeat() {
 		return false
 	}
-	o.doubtMore(l)
+	o.raiseDoubt(l)
 	return true
 }
 
-func (o *origin) doubtMore(l *layer) {
+func (o *origin) raiseDoubt(l *layer) {
 	l.news, l.repeats = 0, 0
-	if l.doubt == sure && !o.full() {
-		l.doubt = doubtful
+	if l.doubt == trusted && !o.full() {
+		l.doubt = doubted
 	} else {
-		l.resign()
+		l.abandon()
 	}
 }

@@ -240,12 +240,12 @@ func TestTombstonesGo(t *testing.T) {
 	pullFrom(t, b, a)
 	pullFrom(t, away, a)
 	for i, name := range []string{"p", "q", "r"} {
-		if a.Overgrown(0) {
+		if a.TooManyTombstones(0) {
 			t.Fatalf("%d tombstones of 5 entries are too many", i)
 		}
 		publish(t, a, rule(name), Deleted, "")
 	}
-	if !a.Overgrown(2) || a.Overgrown(3) {
+	if !a.TooManyTombstones(2) || a.TooManyTombstones(3) {
 		t.Fatal("3 tombstones are more than 2, and than 2 other entries")
 	}
 	pullFrom(t, b, a)
@@ -258,7 +258,7 @@ func TestTombstonesGo(t *testing.T) {
 		pullFrom(t, away, b)
 	}
 	for _, r := range []*Replica{a, b, away} {
-		if s := r.Stats(); s.Tombstones != 0 || a.Overgrown(0) {
+		if s := r.Stats(); s.Tombstones != 0 || a.TooManyTombstones(0) {
 			t.Errorf("%s holds %+v", r.self, s)
 		}
 		if diff := cmp.Diff([]string{"lives=1", "(retired=1)"}, payloads(r, "a")); diff != "" || !r.Absent(rule("p"), "a") || r.Absent(rule("retired"), "a") {
@@ -379,7 +379,7 @@ func TestPassedEntriesOutliveARestart(t *testing.T) {
 	for epoch := range uint64(maxLayers) { // none of which it completes
 		merge(t, before, publish(t, newReplica(t, "a", 3+epoch), rule("other"), Live, "x")...)
 	}
-	if len(before.state.origin("a").passed) == 0 {
+	if len(before.state.origin("a").evicted) == 0 {
 		t.Fatal("no epoch made room")
 	}
 	after := newReplica(t, "b", 1, "a")

@@ -11,24 +11,24 @@ const maxPending = 1 << 14
 // epoch neither hides nor harms what is known of the one before.
 //
 // Invariants: proven ≤ frontier ≤ highest; pending holds numbers above frontier only;
-// set, size and dead are those of records.
+// set, size and tombstones are those of records.
 type layer struct {
-	epoch    uint64
-	records  map[Key]*record // the newest of each key in this epoch
-	size     int             // bytes of all messages
-	dead     int             // how many of them are tombstones
-	set      set
-	frontier uint64 // everything up to here is held or superseded
-	highest  uint64 // the last number seen
-	refused  uint64 // the last number that found no room
-	pending  map[uint64]struct{}
-	claim    [32]byte // of the entry numbered highest
-	head     *headRecord
-	met      bool   // set was equal to a claim,
-	proven   uint64 // last at this number
-	mismatch bool   // everything is here, and it is not what the origin claims
-	doubt    doubt
-	vain     uint64 // when resigned: up to here nothing is asked for any more
+	epoch       uint64
+	records     map[Key]*record // the newest of each key in this epoch
+	size        int             // bytes of all messages
+	tombstones  int             // how many of them are tombstones
+	set         set
+	frontier    uint64 // everything up to here is held or superseded
+	highest     uint64 // the last number seen
+	refused     uint64 // the last number that found no room
+	pending     map[uint64]struct{}
+	claim       [32]byte // of the entry numbered highest
+	head        *headRecord
+	claimMet    bool   // set was equal to a claim,
+	proven      uint64 // last at this number
+	mismatch    bool   // everything is here, and it is not what the origin claims
+	doubt       doubt
+	abandonedTo uint64 // when abandoned: up to here nothing is asked for any more
 
 	// Of what deltas brought since numbers were last relied on: entries that were new, and entries that were held.
 	news, repeats int
@@ -42,11 +42,11 @@ func (l *layer) put(r *record) {
 	if held := l.records[r.Key]; held != nil {
 		l.set.remove(held.id)
 		l.size -= len(held.msg)
-		l.dead -= held.tombstones()
+		l.tombstones -= held.tombstones()
 	}
 	l.set.add(r.id)
 	l.size += len(r.msg)
-	l.dead += r.tombstones()
+	l.tombstones += r.tombstones()
 	l.records[r.Key] = r
 	l.news++
 	if r.Sequence >= l.highest {
@@ -60,8 +60,8 @@ func (l *layer) receive(n uint64) {
 	if n <= l.frontier {
 		return
 	}
-	for ok := l.doubt == resigned && n == l.vain+1; ok; _, ok = l.pending[l.vain+1] {
-		l.vain++
+	for ok := l.doubt == abandoned && n == l.abandonedTo+1; ok; _, ok = l.pending[l.abandonedTo+1] {
+		l.abandonedTo++
 	}
 	if n > l.frontier+1 {
 		if l.pending == nil {
@@ -82,9 +82,9 @@ func (l *layer) receive(n uint64) {
 	}
 }
 
-// settle compares what is held with what the origin claims and moves the frontier. It
+// checkClaims compares what is held with what the origin claims and moves the frontier. It
 // reports a mismatch when one appears.
-func (l *layer) settle() (mismatch bool) {
+func (l *layer) checkClaims() (mismatch bool) {
 	if l.highest == 0 && l.head == nil {
 		return false
 	}
@@ -105,12 +105,12 @@ func (l *layer) settle() (mismatch bool) {
 }
 
 func (l *layer) prove(number uint64, claim [32]byte) {
-	l.met, l.proven, l.highest, l.claim = true, number, number, claim
+	l.claimMet, l.proven, l.highest, l.claim = true, number, number, claim
 	l.frontier = max(l.frontier, number)
 	l.pending, l.mismatch = nil, false
 	l.news, l.repeats = 0, 0
 	if number >= l.claimed() {
-		l.doubt, l.vain = sure, 0
+		l.doubt, l.abandonedTo = trusted, 0
 	}
 }
 
@@ -126,7 +126,7 @@ func (l *layer) repeat() bool {
 
 // complete says that the origin's announcement in this epoch is proven to be held.
 func (l *layer) complete() bool {
-	return l.met && l.head != nil && l.head.Complete && l.proven >= l.head.Announced
+	return l.claimMet && l.head != nil && l.head.Complete && l.proven >= l.head.Announced
 }
 
 // claimed is the highest number that the origin is known to have given out.
@@ -139,16 +139,16 @@ func (l *layer) claimed() uint64 {
 
 // asked is the number above which something may still be had by asking for it: the frontier,
 // but for an origin that skipped a number, or died with an entry that nobody got.
-func (l *layer) asked() uint64 { return max(l.frontier, l.vain) }
+func (l *layer) asked() uint64 { return max(l.frontier, l.abandonedTo) }
 
-// resign gives up what is lacking now, after nobody's numbers and then not even
+// abandon gives up what is lacking now, after nobody's numbers and then not even
 // everything that a peer holds brought it. What is lacking is not forgotten: nothing is proven
 // meanwhile, and peers that hold something else in spite of equal numbers exchange it all.
-func (l *layer) resign() { l.vain, l.doubt = l.claimed(), resigned }
+func (l *layer) abandon() { l.abandonedTo, l.doubt = l.claimed(), abandoned }
 
-// asks says that something which may still be had is known to be missing up to a number. Who was given up is not asked
+// wants says that something which may still be had is known to be missing up to a number. What was abandoned is not asked
 // for at once any more, whatever it says next: neighbours that hold more of it tell.
-func (l *layer) asks(number uint64) bool { return l.asked() < number && l.doubt != resigned }
+func (l *layer) wants(number uint64) bool { return l.asked() < number && l.doubt != abandoned }
 
 // behind says that something of the origin is known to be missing here.
 func (l *layer) behind() bool { return l.frontier < l.claimed() || l.mismatch }

@@ -13,7 +13,7 @@ import (
 type Limits struct {
 	Entries    int // of one origin in one epoch, default 20,000
 	Bytes      int // of the messages of one origin in all epochs, default 8 MiB; our own epoch may have half of it
-	TotalBytes int // of the messages of all origins but ourselves, default 64 MiB; see [Limits.sure]
+	TotalBytes int // of the messages of all origins but ourselves, default 64 MiB; see [Limits.guaranteed]
 }
 
 func (l Limits) orDefault() Limits {
@@ -29,24 +29,24 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// sureOrigins is how many origins have room for themselves: as many as a mesh introduces.
-const sureOrigins = 4096
+// guaranteedOrigins is how many origins have room for themselves: as many as a mesh introduces.
+const guaranteedOrigins = 4096
 
-// sure is how many bytes each origin has for itself, of one half of the total. The other half is
+// guaranteed is how many bytes each origin has for itself, of one half of the total. The other half is
 // shared by those that need more: so clusters that are invented to fill a member's memory take nothing from
 // those that come later.
-func (l Limits) sure() int { return l.TotalBytes / 2 / sureOrigins }
+func (l Limits) guaranteed() int { return l.TotalBytes / 2 / guaranteedOrigins }
 
-// spared is the part of what is shared that is for clusters which a person has admitted alone: one member can introduce
+// reserved is the part of what is shared that is for clusters which a person has admitted alone: one member can introduce
 // as many as it likes, and each takes half of what the others leave.
-const spared = 4
+const reserved = 4
 
-// drawn is how much an origin that uses so many bytes takes of what is shared.
-func (l Limits) drawn(used int) int { return max(0, used-l.sure()) }
+// fromShared is how much an origin that uses so many bytes takes of what is shared.
+func (l Limits) fromShared(used int) int { return max(0, used-l.guaranteed()) }
 
 // used is how many bytes the origin takes.
 func (o *origin) used() int {
-	n := o.kept
+	n := o.keptBytes
 	for _, l := range o.layers {
 		n += l.size
 	}
@@ -60,12 +60,12 @@ func (o *origin) free() int {
 	if o.id == o.state.self {
 		return o.limits.Bytes - used
 	}
-	shared := o.limits.TotalBytes - sureOrigins*o.limits.sure()
+	shared := o.limits.TotalBytes - guaranteedOrigins*o.limits.guaranteed()
 	if !o.swapped {
-		shared -= shared / spared
+		shared -= shared / reserved
 	}
-	left := shared - o.state.drawn + o.limits.drawn(o.counted) - o.limits.drawn(used)
-	fair := max(0, o.limits.sure()-used) + max(0, left-o.limits.drawn(used))/2
+	left := shared - o.state.sharedUsed + o.limits.fromShared(o.counted) - o.limits.fromShared(used)
+	fair := max(0, o.limits.guaranteed()-used) + max(0, left-o.limits.fromShared(used))/2
 	return min(fair, o.limits.Bytes-used, o.limits.TotalBytes-o.state.total+o.counted-used)
 }
 
@@ -73,7 +73,7 @@ func (o *origin) free() int {
 func (s *State) count(o *origin) {
 	if used := o.used(); o.id != s.self {
 		s.total += used - o.counted
-		s.drawn += s.limits.drawn(used) - s.limits.drawn(o.counted)
+		s.sharedUsed += s.limits.fromShared(used) - s.limits.fromShared(o.counted)
 		o.counted = used
 	}
 }
@@ -101,7 +101,7 @@ func (o *origin) room(l *layer, r, held *record) error {
 			return nil
 		}
 	}
-	o.refuse(more)
+	o.noteRefused(more)
 	return fmt.Errorf("%w: %s may have %d entries and %d bytes, and a fair share of %d bytes with all others",
 		ErrFull, o.id, o.limits.Entries, o.limits.Bytes, o.limits.TotalBytes)
 }
@@ -109,24 +109,24 @@ func (o *origin) room(l *layer, r, held *record) error {
 // makeRoom lets epochs go that were opened before epoch and not completed.
 func (o *origin) makeRoom(epoch uint64, size int) {
 	if size > o.free() {
-		o.unsure = o.unsure || holdsWithdrawn(o.passed)
-		o.unpass()
+		o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.evicted)
+		o.forgetEvicted()
 	}
 	for size > o.free() {
 		oldest := o.oldestOpen()
 		if oldest >= len(o.layers) || o.layers[oldest].epoch >= epoch {
 			return
 		}
-		o.unsure = o.unsure || holdsWithdrawn(o.layers[oldest].records)
+		o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.layers[oldest].records)
 		o.drop(oldest)
 	}
 }
 
-// refuse remembers that something found no room: the least that would help.
-func (o *origin) refuse(size int) {
+// noteRefused remembers that something found no room: the least that would help.
+func (o *origin) noteRefused(size int) {
 	o.refused++
-	if o.need == 0 || size < o.need {
-		o.need = size
+	if o.roomNeeded == 0 || size < o.roomNeeded {
+		o.roomNeeded = size
 	}
 }
 
@@ -134,17 +134,17 @@ func (o *origin) refuse(size int) {
 // Which entries found room depends on the order they came in; so nothing is asked
 // for then but what is new, or members would exchange for ever what they cannot hold.
 func (o *origin) full() bool {
-	if o.need > 0 && o.need <= o.free() && len(o.withdrawn) < o.limits.Entries &&
+	if o.roomNeeded > 0 && o.roomNeeded <= o.free() && len(o.withdrawn) < o.limits.Entries &&
 		!slices.ContainsFunc(o.layers, func(l *layer) bool { return len(l.records) >= o.limits.Entries }) {
-		o.need = 0
+		o.roomNeeded = 0
 	}
-	return o.need > 0
+	return o.roomNeeded > 0
 }
 
 // checkRefused takes note of an entry of a delta that found no room: the entries come in
 // order, so that nothing is to be had up to its number. The Cluster entry is out of order.
 func (s *State) checkRefused(r *record) {
 	if l := s.origin(r.Origin).layer(r.Epoch); l != nil && r.Key.Kind != KindCluster {
-		l.vain, l.doubt = max(l.vain, r.Sequence), resigned
+		l.abandonedTo, l.doubt = max(l.abandonedTo, r.Sequence), abandoned
 	}
 }

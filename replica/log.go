@@ -89,7 +89,7 @@ func (s *State) draft() *State {
 		return d
 	}
 	c := *o
-	c.state, c.summary, c.withdrawn, c.passed = d, nil, maps.Clone(o.withdrawn), maps.Clone(o.passed)
+	c.state, c.summary, c.withdrawn, c.evicted = d, nil, maps.Clone(o.withdrawn), maps.Clone(o.evicted)
 	c.layers = make([]*layer, 0, len(o.layers))
 	for _, l := range o.layers {
 		layer := *l
@@ -107,9 +107,8 @@ func (r *Replica) Origins() []string {
 	return r.state.ids()
 }
 
-// say hands own messages to the log, or returns them for broadcast when there is none. The caller
-// holds the lock.
-func (r *Replica) say(msgs [][]byte) [][]byte {
+// logOwnLocked hands own messages to the log, or returns them for broadcast when there is none.
+func (r *Replica) logOwnLocked(msgs [][]byte) [][]byte {
 	r.digest = nil
 	if r.log == nil {
 		return msgs
@@ -152,7 +151,7 @@ func (r *Replica) Forget(origin string) {
 func (s *State) forget(origin string) {
 	if o := s.origins[origin]; o != nil {
 		s.total -= o.counted
-		s.drawn -= s.limits.drawn(o.counted)
+		s.sharedUsed -= s.limits.fromShared(o.counted)
 		delete(s.origins, origin)
 	}
 }
@@ -164,7 +163,7 @@ func (r *Replica) Apply(ops [][]byte, mine bool) error {
 	var own [][]byte
 	r.mu.Lock()
 	for _, op := range ops {
-		msg, err := r.apply(op, mine)
+		msg, err := r.applyLocked(op, mine)
 		if err != nil {
 			r.mu.Unlock()
 			return err
@@ -181,8 +180,8 @@ func (r *Replica) Apply(ops [][]byte, mine bool) error {
 	return nil
 }
 
-// apply returns the message when it is to be broadcast.
-func (r *Replica) apply(op []byte, mine bool) ([]byte, error) {
+// applyLocked returns the message when it is to be broadcast.
+func (r *Replica) applyLocked(op []byte, mine bool) ([]byte, error) {
 	f := reader{rest: op}
 	msg, forget, note := f.bytes(opMessage, MaxMessage), f.bytes(opForget, MaxOrigin), f.bytes(opNote, maxNote)
 	if err := f.done(); err != nil {
@@ -208,7 +207,7 @@ func (r *Replica) apply(op []byte, mine bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("operation: %w", err)
 	}
-	if held := r.drafted(m); held != nil {
+	if held := r.draftedLocked(m); held != nil {
 		m.entry = held
 	} else {
 		m.detach()
@@ -227,8 +226,8 @@ func (r *Replica) apply(op []byte, mine bool) ([]byte, error) {
 	return msg, nil
 }
 
-// drafted is the record that an own message was made from, which need not be kept twice.
-func (r *Replica) drafted(m *message) *record {
+// draftedLocked is the record that an own message was made from, which need not be kept twice.
+func (r *Replica) draftedLocked(m *message) *record {
 	if r.author == nil || m.entry == nil || m.entry.Origin != r.self {
 		return nil
 	}
@@ -242,18 +241,18 @@ func (r *Replica) drafted(m *message) *record {
 	return nil
 }
 
-// own is what we say of ourselves, durable or not.
-func (r *Replica) own() *origin {
+// ownLocked is what we say of ourselves, durable or not.
+func (r *Replica) ownLocked() *origin {
 	if r.author != nil {
 		return r.author.origin()
 	}
 	return r.state.origins[r.self]
 }
 
-// origin is what is held of an origin, of ourselves what we say now.
-func (r *Replica) origin(id string) *origin {
+// originLocked is what is held of an origin, of ourselves what we say now.
+func (r *Replica) originLocked(id string) *origin {
 	if id == r.self {
-		return r.own()
+		return r.ownLocked()
 	}
 	return r.state.origins[id]
 }

@@ -157,7 +157,7 @@ func (m *machine) auditKey(t *rapid.T, at, origin *cluster, name string) {
 	if got != want {
 		t.Fatalf("%s holds %q of %s as %s, want %s", at.id, name, origin.id, got, want)
 	}
-	if want == "nothing" && !at.replica.Absent(rule(name), origin.id) && !at.replica.state.origin(origin.id).unsure {
+	if want == "nothing" && !at.replica.Absent(rule(name), origin.id) && !at.replica.state.origin(origin.id).withdrawalLost {
 		t.Fatalf("%s cannot prove that %s of %s is gone", at.id, name, origin.id)
 	}
 }

@@ -328,7 +328,7 @@ func (m *machine) reopen(t *rapid.T, i int) bool {
 // collect is what an agent does about its tombstones.
 func (m *machine) collect(t *rapid.T, i int) {
 	c := m.clusters[i]
-	if !c.replica.Overgrown(0) {
+	if !c.replica.TooManyTombstones(0) {
 		return
 	}
 	c.epoch++
@@ -336,7 +336,7 @@ func (m *machine) collect(t *rapid.T, i int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.replica.own().layer(c.epoch).dead > 0 {
+	if c.replica.ownLocked().layer(c.epoch).tombstones > 0 {
 		t.Fatalf("%s has tombstones after it collected them", c.id)
 	}
 	m.broadcast(i, msgs...)

@@ -110,11 +110,11 @@ func (a *author) complete() [][]byte {
 	return [][]byte{h.msg}
 }
 
-// overgrown says that there are more tombstones than keep, and than other entries: so announcing those again
+// tooManyTombstones says that there are more tombstones than keep, and than other entries: so announcing those again
 // costs less than the deletions did.
-func (a *author) overgrown(keep int) bool {
+func (a *author) tooManyTombstones(keep int) bool {
 	l := a.layer()
-	return a.seen == 0 && l.epoch == a.origin().completed && l.dead > keep && 2*l.dead > len(l.records)
+	return a.seen == 0 && l.epoch == a.origin().completed && l.tombstones > keep && 2*l.tombstones > len(l.records)
 }
 
 // reopen announces everything again in a higher epoch, but tombstones: the Cluster entry first, then in
@@ -147,14 +147,14 @@ func (a *author) reopen(epoch uint64) ([][]byte, error) {
 	return msgs, nil
 }
 
-// meet takes note of an own message that a peer holds. It never changes what we say of
+// observe takes note of an own message that a peer holds. It never changes what we say of
 // ourselves: a number above ours, or an entry that we did not write, is a sign that our
 // epoch was used before (lost state) or is in use elsewhere (a clone).
-func (a *author) meet(m *message) outcome {
+func (a *author) observe(m *message) outcome {
 	l := a.layer()
 	if m.head != nil {
 		other := l.head == nil || m.head.supersedes(l.head) // we hold the newest that we signed
-		a.note(m.head.Epoch, m.head.Sequence, other)
+		a.noteEpoch(m.head.Epoch, m.head.Sequence, other)
 		return outcome{}
 	}
 	r := m.entry
@@ -167,11 +167,11 @@ func (a *author) meet(m *message) outcome {
 	}
 	held := l.records[r.Key]
 	other := held == nil || held.Sequence < r.Sequence || held.Sequence == r.Sequence && held.hash != r.hash
-	a.note(r.Epoch, r.Sequence, other)
+	a.noteEpoch(r.Epoch, r.Sequence, other)
 	return outcome{}
 }
 
-func (a *author) note(epoch, sequence uint64, other bool) {
+func (a *author) noteEpoch(epoch, sequence uint64, other bool) {
 	highest := a.layer().highest
 	if epoch < a.epoch || epoch == a.epoch && sequence <= highest && !other {
 		return

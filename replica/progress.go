@@ -33,7 +33,7 @@ type Stats struct {
 func (r *Replica) Progress(origin string) Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.origin(origin)
+	o := r.originLocked(origin)
 	if o == nil {
 		return Progress{}
 	}
@@ -77,7 +77,7 @@ func (r *Replica) Stats() Stats {
 		if o.full() {
 			s.Full++
 		}
-		if r.origin(o.id).clone != nil {
+		if r.originLocked(o.id).clone != nil {
 			s.Clones++
 		}
 	}
@@ -91,7 +91,7 @@ func (r *Replica) Clones() []Clone {
 	defer r.mu.Unlock()
 	var clones []Clone
 	for _, id := range r.state.ids() {
-		if c := r.origin(id).clone; c != nil {
+		if c := r.originLocked(id).clone; c != nil {
 			clones = append(clones, *c)
 		}
 	}
@@ -100,9 +100,9 @@ func (r *Replica) Clones() []Clone {
 
 // inForce lists the effective record of each key, unordered.
 func (o *origin) inForce() []*record {
-	if len(o.layers) == 1 && len(o.withdrawn) == 0 && len(o.passed) == 0 {
+	if len(o.layers) == 1 && len(o.withdrawn) == 0 && len(o.evicted) == 0 {
 		return o.all()
 	}
-	all := slices.AppendSeq(o.all(), maps.Values(o.passed))
+	all := slices.AppendSeq(o.all(), maps.Values(o.evicted))
 	return slices.DeleteFunc(all, func(r *record) bool { return o.effective(r.Key) != r })
 }

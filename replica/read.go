@@ -31,7 +31,7 @@ func (r *Replica) Entries(kind Kind) []Entry {
 func (r *Replica) EntriesOf(origin string, kind Kind) []Entry {
 	r.mu.Lock()
 	var entries []Entry
-	if o := r.origin(origin); o != nil {
+	if o := r.originLocked(origin); o != nil {
 		for _, rec := range o.inForce() {
 			if rec.Key.Kind == kind && rec.Status != Deleted {
 				entries = append(entries, rec.Entry)
@@ -47,7 +47,7 @@ func (r *Replica) EntriesOf(origin string, kind Kind) []Entry {
 func (r *Replica) Lookup(key Key, origin string) (Entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o := r.origin(origin); o != nil {
+	if o := r.originLocked(origin); o != nil {
 		if rec := o.effective(key); rec != nil && rec.Status != Deleted {
 			return rec.Entry, true
 		}

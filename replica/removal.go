@@ -62,7 +62,7 @@ type removalRecord struct {
 	Removal
 	hash      [32]byte
 	signature []byte
-	answers   string // who answers for it: its author's key, or the clusterID of who brought it
+	sponsor   string // who answers for it: its author's key, or the clusterID of who brought it
 }
 
 // removedKey is what a removal is about.

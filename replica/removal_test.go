@@ -164,7 +164,7 @@ func TestRemovalsFloodIsBounded(t *testing.T) {
 		t.Fatalf("%d are held: %v", len(c.Removals()), err)
 	}
 	merge(t, c, removalOf(t, newReplica(t, "b", 1), "a", 0)) // who floods can still be removed
-	if got := c.state.removals.answers[string(keyOf("b"))]; got != 1 {
+	if got := c.state.removals.sponsored[string(keyOf("b"))]; got != 1 {
 		t.Fatal(got)
 	}
 }

@@ -20,13 +20,13 @@ const (
 	maxRemovalsBy = 2048 // that one member answers for: it signed them, or brought those of authors that are not pinned
 )
 
-// need says how much depends on a removal.
-type need int
+// pinning says how the removed key is pinned here, and so how much depends on its removal.
+type pinning int
 
 const (
-	strange    need = iota // its key is not pinned here
-	introduced             // a member vouched for the key
-	swapped                // a person did
+	unknownKey pinning = iota // its key is not pinned here
+	introduced                // a member vouched for the key
+	swapped                   // a person did
 )
 
 // removalsFirst is how many removals a delta begins with at most. Beyond that they go last: of a flood a reader may
@@ -41,10 +41,10 @@ const removalBuckets = 16
 // idempotent. Nothing takes a removal back, not even the removal of its author: two members that remove each other
 // are both removed. The zero value is empty.
 type removals struct {
-	held    map[removedKey]*removalRecord
-	answers map[string]int // how many of held somebody answers for
-	sums    *[removalBuckets][8]byte
-	changes uint64 // counts what was added
+	held      map[removedKey]*removalRecord
+	sponsored map[string]int // how many of held somebody answers for
+	sums      *[removalBuckets][8]byte
+	changes   uint64 // counts what was added
 }
 
 func bucketOf(about removedKey) int {
@@ -59,16 +59,16 @@ func (s *removals) knows(r *removalRecord) bool {
 }
 
 // room refuses what exceeds the bounds.
-func (s *removals) room(r *removalRecord, how need) error {
+func (s *removals) room(r *removalRecord, how pinning) error {
 	most := maxRemovals
 	if how == introduced {
 		most = 2 * maxRemovals
 	}
 	held := s.held[r.about()]
-	if how == swapped || held != nil && held.answers == r.answers {
+	if how == swapped || held != nil && held.sponsor == r.sponsor {
 		return nil
 	}
-	if held == nil && len(s.held) >= most || s.answers[r.answers] >= maxRemovalsBy {
+	if held == nil && len(s.held) >= most || s.sponsored[r.sponsor] >= maxRemovalsBy {
 		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d that one member answers for", ErrFull, r.ClusterID, r.By, most, maxRemovalsBy)
 	}
 	return nil
@@ -77,15 +77,15 @@ func (s *removals) room(r *removalRecord, how need) error {
 // put adds a removal that is not known.
 func (s *removals) put(r *removalRecord) {
 	if s.held == nil {
-		s.held, s.answers = map[removedKey]*removalRecord{}, map[string]int{}
+		s.held, s.sponsored = map[removedKey]*removalRecord{}, map[string]int{}
 	}
 	if old := s.held[r.about()]; old != nil {
-		if s.answers[old.answers]--; s.answers[old.answers] == 0 {
-			delete(s.answers, old.answers)
+		if s.sponsored[old.sponsor]--; s.sponsored[old.sponsor] == 0 {
+			delete(s.sponsored, old.sponsor)
 		}
 	}
 	s.held[r.about()] = r
-	s.answers[r.answers]++
+	s.sponsored[r.sponsor]++
 	s.sums = nil
 	s.changes++
 }
@@ -227,24 +227,24 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 		return false, true, fmt.Errorf("%w: %s, which removes %s", ErrUnknownOrigin, rec.By, rec.ClusterID)
 	}
 	rec.detach()
-	if rec.answers = string(rec.ByKey); !ok || !author.Equal(rec.ByKey) {
-		rec.answers, rec.Voucher = introducer, introducer
+	if rec.sponsor = string(rec.ByKey); !ok || !author.Equal(rec.ByKey) {
+		rec.sponsor, rec.Voucher = introducer, introducer
 	}
 	out, how, first, err := r.admitRemoval(rec, ours)
 	r.tell(out.changes)
 	if out.fresh {
-		r.removed(rec.Removal, how != strange, first)
+		r.removed(rec.Removal, how != unknownKey, first)
 	}
 	return out.fresh, false, err
 }
 
 // admitRemoval ends the pin of a key and merges its removal. The same one often comes from several at once: the first
 // alone finds the key pinned.
-func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (out outcome, how need, first bool, err error) {
+func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (out outcome, how pinning, first bool, err error) {
 	r.removing.Lock()
 	defer r.removing.Unlock()
 	pinned, readmitted := r.keyring.Key(rec.ClusterID)
-	how = strange
+	how = unknownKey
 	if readmitted && pinned.Equal(rec.PublicKey) {
 		readmitted, how = false, introduced
 		if r.keyring.Swapped(rec.ClusterID) {

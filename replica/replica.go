@@ -104,7 +104,7 @@ func New(o Options) (*Replica, error) {
 			return nil, fmt.Errorf("a recorded removal of %s: %w", removal.ClusterID, cmp.Or(err, ErrMalformed))
 		}
 		m.removal.Voucher = removal.Voucher
-		m.removal.answers = cmp.Or(removal.Voucher, string(m.removal.ByKey))
+		m.removal.sponsor = cmp.Or(removal.Voucher, string(m.removal.ByKey))
 		r.state.mergeRemoval(m.removal, false)
 	}
 	if o.Epoch > 0 {
@@ -145,7 +145,7 @@ func (r *Replica) Publish(key Key, status Status, payload []byte) ([][]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("publish %q: %w", key.Name, err)
 	}
-	return r.say(msgs), nil
+	return r.logOwnLocked(msgs), nil
 }
 
 // Complete says that the whole own set has been announced in this epoch: what was not
@@ -156,7 +156,7 @@ func (r *Replica) Complete() [][]byte {
 	if r.author == nil {
 		return nil
 	}
-	return r.say(r.author.complete())
+	return r.logOwnLocked(r.author.complete())
 }
 
 // Reopen opens a higher epoch and announces the whole own set again, with its
@@ -168,15 +168,15 @@ func (r *Replica) Reopen(epoch uint64) ([][]byte, error) {
 		return nil, ErrNotOpen
 	}
 	msgs, err := r.author.reopen(epoch)
-	return r.say(msgs), err
+	return r.logOwnLocked(msgs), err
 }
 
-// Overgrown says that our epoch has more than keep tombstones, and more than other entries. [Replica.Reopen] frees them,
+// TooManyTombstones says that our epoch has more than keep tombstones, and more than other entries. [Replica.Reopen] frees them,
 // at every member that proves the new epoch to be complete; whoever was away for however long proves it then.
-func (r *Replica) Overgrown(keep int) bool {
+func (r *Replica) TooManyTombstones(keep int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.author != nil && r.author.overgrown(keep)
+	return r.author != nil && r.author.tooManyTombstones(keep)
 }
 
 // OwnEpochSeen returns the highest own epoch that a peer has shown, validly signed, at or
@@ -267,7 +267,7 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 		}
 		m.detach()
 	}
-	if err := r.wait(); err != nil {
+	if err := r.waitForDisk(); err != nil {
 		return false, false, err
 	}
 
@@ -278,7 +278,7 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 	}
 	r.digest = nil
 	before := r.state.knowledge(m)
-	out, err := r.merge(m)
+	out, err := r.mergeLocked(m)
 	if r.log != nil && (out.fresh || r.state.knowledge(m) != before) {
 		r.log.Append(appendBytes(nil, opMessage, m.bytes()))
 	}
@@ -298,8 +298,8 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 	return out.fresh, pull, nil
 }
 
-// wait lets a disk that is slow slow down those who send.
-func (r *Replica) wait() error {
+// waitForDisk lets a disk that is slow slow down those who send.
+func (r *Replica) waitForDisk() error {
 	r.mu.Lock()
 	log := r.log
 	r.mu.Unlock()
@@ -309,22 +309,22 @@ func (r *Replica) wait() error {
 	return log.Wait()
 }
 
-func (r *Replica) merge(m *message) (outcome, error) {
+func (r *Replica) mergeLocked(m *message) (outcome, error) {
 	switch {
 	case m.origin() == r.self && r.author == nil:
 		return outcome{}, ErrNotOpen
 	case m.origin() == r.self:
-		return r.author.meet(m), nil
+		return r.author.observe(m), nil
 	case m.entry != nil:
-		r.admitted(m)
+		r.noteSwappedLocked(m)
 		return r.state.mergeEntry(m.entry)
 	default:
 		return r.state.mergeHead(m.head), nil
 	}
 }
 
-// admitted notes, before a message is merged, whether its origin was admitted by a person.
-func (r *Replica) admitted(m *message) {
+// noteSwappedLocked notes, before a message is merged, whether a person had its origin pinned.
+func (r *Replica) noteSwappedLocked(m *message) {
 	if id := m.origin(); id != r.self {
 		r.state.origin(id).swapped = r.keyring.Swapped(id)
 	}

@@ -310,7 +310,7 @@ func TestKnownHead(t *testing.T) {
 	if fresh, pull := merge(t, b, head); fresh || pull {
 		t.Errorf("by gossip: fresh %t, pull %t", fresh, pull)
 	}
-	if fresh, pull, err := b.Merge(head, "a"); fresh || !pull || err != nil || b.state.origin("a").layers[0].doubt != doubtful {
+	if fresh, pull, err := b.Merge(head, "a"); fresh || !pull || err != nil || b.state.origin("a").layers[0].doubt != doubted {
 		t.Errorf("in a delta: fresh %t, pull %t, %v", fresh, pull, err)
 	}
 	if err := b.Delta(newReplica(t, "c", 1, "a").Digest(), func(msg []byte) error {

@@ -18,7 +18,7 @@ import (
 // A snapshot is the state as a stream of frames (a byte for the type, the length, the contents):
 // the messages, verbatim, each behind what is known of its origin and epoch.
 //
-//	version note (origin withdrawn* passed* (layer message*)*)* end
+//	version note (origin withdrawn* evicted* (layer message*)*)* end
 const snapshotVersion = 1
 
 const (
@@ -29,7 +29,7 @@ const (
 	frameLayer
 	frameMessage
 	frameEnd
-	framePassed // in force with an epoch that made room: without it something older would be shown, or come back
+	frameEvicted // in force with an epoch that made room: without it something older would be shown, or come back
 )
 
 // maxFrame bounds what is read at once: a message, or an epoch with all the numbers that it may
@@ -86,8 +86,8 @@ func (s *State) frames() []frame {
 		for _, r := range ordered(o.withdrawn) {
 			out = append(out, frame{frameWithdrawn, r.msg})
 		}
-		for _, r := range ordered(o.passed) {
-			out = append(out, frame{framePassed, r.msg})
+		for _, r := range ordered(o.evicted) {
+			out = append(out, frame{frameEvicted, r.msg})
 		}
 		for _, l := range o.layers {
 			out = append(out, frame{frameLayer, encodeLayer(l)})
@@ -114,10 +114,10 @@ const (
 	knownForgotten
 	knownMismatches
 	knownRefused
-	knownNeed
+	knownRoomNeeded
 	knownCloneEpoch
 	knownCloneSequence
-	knownUnsure
+	knownWithdrawalLost
 )
 
 func encodeOrigin(o *origin) []byte {
@@ -126,12 +126,12 @@ func encodeOrigin(o *origin) []byte {
 	b = appendUint(b, knownForgotten, o.forgotten)
 	b = appendUint(b, knownMismatches, o.mismatches)
 	b = appendUint(b, knownRefused, o.refused)
-	b = appendUint(b, knownNeed, uint64(o.need))
+	b = appendUint(b, knownRoomNeeded, uint64(o.roomNeeded))
 	if o.clone != nil {
 		b = appendUint(b, knownCloneEpoch, o.clone.Epoch)
 		b = appendUint(b, knownCloneSequence, o.clone.Sequence)
 	}
-	return appendUint(b, knownUnsure, flag(o.unsure))
+	return appendUint(b, knownWithdrawalLost, flag(o.withdrawalLost))
 }
 
 func (s *State) decodeOrigin(b []byte) (*origin, error) {
@@ -143,11 +143,11 @@ func (s *State) decodeOrigin(b []byte) (*origin, error) {
 	o := s.origin(id)
 	o.completed, o.forgotten = r.uint(knownCompleted), r.uint(knownForgotten)
 	o.mismatches, o.refused = r.uint(knownMismatches), r.uint(knownRefused)
-	o.need = int(min(r.uint(knownNeed), MaxMessage))
+	o.roomNeeded = int(min(r.uint(knownRoomNeeded), MaxMessage))
 	if epoch := r.uint(knownCloneEpoch); epoch > 0 {
 		o.clone = &Clone{Origin: id, Epoch: epoch, Sequence: r.uint(knownCloneSequence)}
 	}
-	o.unsure = r.uint(knownUnsure) > 0
+	o.withdrawalLost = r.uint(knownWithdrawalLost) > 0
 	return o, r.done()
 }
 
@@ -163,7 +163,7 @@ const (
 	knownProven
 	knownMismatch
 	knownDoubt
-	knownVain
+	knownAbandonedTo
 )
 
 func encodeLayer(l *layer) []byte {
@@ -179,11 +179,11 @@ func encodeLayer(l *layer) []byte {
 	}
 	b = appendBytes(b, knownPending, pending)
 	b = appendBytes(b, knownClaim, l.claim[:])
-	b = appendUint(b, knownMet, flag(l.met))
+	b = appendUint(b, knownMet, flag(l.claimMet))
 	b = appendUint(b, knownProven, l.proven)
 	b = appendUint(b, knownMismatch, flag(l.mismatch))
 	b = appendUint(b, knownDoubt, uint64(l.doubt))
-	return appendUint(b, knownVain, l.vain)
+	return appendUint(b, knownAbandonedTo, l.abandonedTo)
 }
 
 func decodeLayer(b []byte) (*layer, error) {
@@ -192,9 +192,9 @@ func decodeLayer(b []byte) (*layer, error) {
 	l.frontier, l.highest, l.refused = r.uint(knownFrontier), r.uint(knownHighest), r.uint(knownLayerRefused)
 	pending := r.bytes(knownPending, maxFrame)
 	r.fixed(knownClaim, l.claim[:])
-	l.met, l.proven = r.uint(knownMet) > 0, r.uint(knownProven)
+	l.claimMet, l.proven = r.uint(knownMet) > 0, r.uint(knownProven)
 	l.mismatch = r.uint(knownMismatch) > 0
-	l.doubt, l.vain = doubt(min(r.uint(knownDoubt), uint64(resigned))), r.uint(knownVain)
+	l.doubt, l.abandonedTo = doubt(min(r.uint(knownDoubt), uint64(abandoned))), r.uint(knownAbandonedTo)
 	if err := r.done(); err != nil {
 		return nil, err
 	}
@@ -255,8 +255,8 @@ func readState(in *bufio.Reader, self string, limits Limits) (*State, error) {
 			l = nil
 		case f.kind == frameWithdrawn && o != nil:
 			err = o.readWithdrawn(f.data)
-		case f.kind == framePassed && o != nil && l == nil:
-			err = o.readPassed(f.data)
+		case f.kind == frameEvicted && o != nil && l == nil:
+			err = o.readEvicted(f.data)
 		case f.kind == frameLayer && o != nil:
 			if l, err = decodeLayer(f.data); err == nil {
 				o.layers = append(o.layers, l)
@@ -289,9 +289,9 @@ func (o *origin) check() error {
 	if o.completed > 0 && o.base() == nil || len(o.layers) > maxLayers {
 		return fmt.Errorf("%w: epochs of %s", ErrSnapshot, o.id)
 	}
-	for _, r := range o.passed {
+	for _, r := range o.evicted {
 		if o.layer(r.Epoch) != nil {
-			return fmt.Errorf("%w: passed entry of %s", ErrSnapshot, o.id)
+			return fmt.Errorf("%w: evicted entry of %s", ErrSnapshot, o.id)
 		}
 	}
 	o.state.count(o)
@@ -306,25 +306,25 @@ func (o *origin) readWithdrawn(msg []byte) error {
 	if m.entry == nil || m.entry.Origin != o.id {
 		return fmt.Errorf("%w: withdrawn entry of %s", ErrSnapshot, o.id)
 	}
-	o.release(m.entry.Key)
+	o.forgetWithdrawal(m.entry.Key)
 	o.withdrawn[m.entry.Key] = m.entry
-	o.kept += len(msg)
+	o.keptBytes += len(msg)
 	return nil
 }
 
-func (o *origin) readPassed(msg []byte) error {
+func (o *origin) readEvicted(msg []byte) error {
 	m, err := decodeMessage(msg)
 	if err != nil {
 		return err
 	}
-	if m.entry == nil || m.entry.Origin != o.id || m.entry.Epoch <= o.completed || o.passed[m.entry.Key] != nil {
-		return fmt.Errorf("%w: passed entry of %s", ErrSnapshot, o.id)
+	if m.entry == nil || m.entry.Origin != o.id || m.entry.Epoch <= o.completed || o.evicted[m.entry.Key] != nil {
+		return fmt.Errorf("%w: evicted entry of %s", ErrSnapshot, o.id)
 	}
-	if o.passed == nil {
-		o.passed = make(map[Key]*record)
+	if o.evicted == nil {
+		o.evicted = make(map[Key]*record)
 	}
-	o.passed[m.entry.Key] = m.entry
-	o.kept += len(msg)
+	o.evicted[m.entry.Key] = m.entry
+	o.keptBytes += len(msg)
 	return nil
 }
 
@@ -342,7 +342,7 @@ func (l *layer) read(origin string, msg []byte) error {
 		r := m.entry
 		l.set.add(r.id)
 		l.size += len(r.msg)
-		l.dead += r.tombstones()
+		l.tombstones += r.tombstones()
 		l.records[r.Key] = r
 		return nil
 	}

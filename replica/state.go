@@ -29,12 +29,12 @@ type Clone struct {
 // State is the pure replica: what is held of every origin. It trusts its caller to have
 // checked signatures, and it is not safe for concurrent use.
 type State struct {
-	self    string
-	limits  Limits
-	origins map[string]*origin
-	total   int    // bytes of all origins but ourselves
-	drawn   int    // those of them that are beyond the origins' sure shares
-	note    []byte // see [Options]
+	self       string
+	limits     Limits
+	origins    map[string]*origin
+	total      int    // bytes of all origins but ourselves
+	sharedUsed int    // those of them that are beyond the origins' guaranteed shares
+	note       []byte // see [Options]
 
 	removals removals
 }
@@ -42,26 +42,26 @@ type State struct {
 // origin is what is held of one origin.
 //
 // Invariants: layers ascend and have no epoch below completed; withdrawn holds entries of
-// lower epochs whose keys the completed layer does not have; passed holds entries of epochs above completed and
+// lower epochs whose keys the completed layer does not have; evicted holds entries of epochs above completed and
 // below those of the other layers.
 type origin struct {
-	id         string
-	state      *State
-	limits     Limits
-	layers     []*layer
-	withdrawn  map[Key]*record
-	passed     map[Key]*record // in force with epochs that made room for newer ones: shown, and not told to others
-	kept       int             // bytes of withdrawn and passed
-	completed  uint64          // epoch whose announcement is proven; 0 is none
-	forgotten  uint64          // newest epoch above completed of which something was let go
-	unsure     bool            // a withdrawal was let go: what is not held may be withdrawn, for ever
-	swapped    bool            // a person had its key pinned, as far as its last message told
-	clone      *Clone
-	mismatches uint64
-	counted    int      // bytes in the state's total
-	refused    uint64   // times that something found no room
-	need       int      // bytes that would have been enough for some of it; 0 is nothing refused
-	summary    *summary // of all records; nil when it must be computed again
+	id             string
+	state          *State
+	limits         Limits
+	layers         []*layer
+	withdrawn      map[Key]*record
+	evicted        map[Key]*record // in force with epochs that made room for newer ones: shown, and not told to others
+	keptBytes      int             // bytes of withdrawn and evicted
+	completed      uint64          // epoch whose announcement is proven; 0 is none
+	forgotten      uint64          // newest epoch above completed of which something was let go
+	withdrawalLost bool            // a withdrawal was let go: what is not held may be withdrawn, for ever
+	swapped        bool            // a person had its key pinned, as far as its last message told
+	clone          *Clone
+	mismatches     uint64
+	counted        int      // bytes in the state's total
+	refused        uint64   // times that something found no room
+	roomNeeded     int      // bytes that would have been enough for some of it; 0 is nothing refused
+	summary        *summary // of all records; nil when it must be computed again
 }
 
 // outcome is what a merge did.
@@ -125,7 +125,7 @@ func (o *origin) open(epoch uint64) *layer {
 		return l
 	}
 	if len(o.layers) >= maxLayers {
-		o.pass(o.layers[o.oldestOpen()])
+		o.evict(o.layers[o.oldestOpen()])
 		o.drop(o.oldestOpen())
 	}
 	l := newLayer(epoch)
@@ -139,31 +139,31 @@ func (o *origin) open(epoch uint64) *layer {
 	return l
 }
 
-// pass remembers what was in force with a layer that is let go: what is older must not be shown instead, and a
+// evict remembers what was in force with a layer that is let go: what is older must not be shown instead, and a
 // withdrawal is to outlive its epoch.
-func (o *origin) pass(l *layer) {
-	if o.passed == nil {
-		o.passed = make(map[Key]*record)
+func (o *origin) evict(l *layer) {
+	if o.evicted == nil {
+		o.evicted = make(map[Key]*record)
 	}
 	for key, r := range l.records {
-		held := o.passed[key]
-		if held == nil && len(o.passed) >= o.limits.Entries {
-			o.unsure = o.unsure || r.Status == Withdrawn
+		held := o.evicted[key]
+		if held == nil && len(o.evicted) >= o.limits.Entries {
+			o.withdrawalLost = o.withdrawalLost || r.Status == Withdrawn
 			continue
 		}
-		if o.kept += len(r.msg); held != nil {
-			o.kept -= len(held.msg)
+		if o.keptBytes += len(r.msg); held != nil {
+			o.keptBytes -= len(held.msg)
 		}
-		o.passed[key] = r
+		o.evicted[key] = r
 	}
 }
 
-// unpass forgets what was passed.
-func (o *origin) unpass() {
-	for _, r := range o.passed {
-		o.kept -= len(r.msg)
+// forgetEvicted forgets what evict remembered.
+func (o *origin) forgetEvicted() {
+	for _, r := range o.evicted {
+		o.keptBytes -= len(r.msg)
 	}
-	o.passed = nil
+	o.evicted = nil
 }
 
 func holdsWithdrawn(records map[Key]*record) bool {
@@ -184,17 +184,17 @@ func (o *origin) drop(index int) {
 
 // effective is the record in force for a key: the highest number held.
 func (o *origin) effective(key Key) *record {
-	passed := o.passed[key]
+	evicted := o.evicted[key]
 	for _, l := range slices.Backward(o.layers) {
-		if passed != nil && passed.Epoch > l.epoch {
-			return passed
+		if evicted != nil && evicted.Epoch > l.epoch {
+			return evicted
 		}
 		if r := l.records[key]; r != nil {
 			return r
 		}
 	}
-	if passed != nil {
-		return passed
+	if evicted != nil {
+		return evicted
 	}
 	return o.withdrawn[key]
 }
@@ -217,7 +217,7 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 			o.reportClone(r.Epoch, r.Sequence)
 		}
 		l.receive(r.Sequence)
-		return o.settle(l, behind, outcome{}), nil
+		return o.conclude(l, behind, outcome{}), nil
 	}
 	if err := o.room(l, r, held); err != nil {
 		l.refused = max(l.refused, r.Sequence)
@@ -231,14 +231,14 @@ func (s *State) mergeEntry(r *record) (outcome, error) {
 	l.put(r)
 	o.summary = nil
 	if r.Epoch == o.completed {
-		o.release(r.Key)
+		o.forgetWithdrawal(r.Key)
 	}
 	out := outcome{fresh: true}
 	if o.effective(r.Key) == r {
 		out.changes = []Change{{r.Key, o.id}}
 	}
-	out = o.settle(l, behind, out)
-	out.gap = out.gap || l.asks(r.Sequence)
+	out = o.conclude(l, behind, out)
+	out.gap = out.gap || l.wants(r.Sequence)
 	return out, nil
 }
 
@@ -250,18 +250,18 @@ func (o *origin) mergeOld(r *record) outcome {
 	case o.base().records[r.Key] != nil,
 		held == nil && r.Status != Withdrawn,
 		held != nil && !r.supersedes(held),
-		!o.keep(r):
+		!o.keepWithdrawal(r):
 		return outcome{}
 	}
 	o.summary = nil
 	return outcome{fresh: true, changes: []Change{{r.Key, o.id}}}
 }
 
-// keep remembers what an entry says of a withdrawal. What finds no room changes nothing, and
+// keepWithdrawal remembers what an entry says of a withdrawal. What finds no room changes nothing, and
 // then nothing of the origin counts as absent until it completes another epoch.
-func (o *origin) keep(r *record) bool {
+func (o *origin) keepWithdrawal(r *record) bool {
 	if r.Status != Withdrawn {
-		o.release(r.Key)
+		o.forgetWithdrawal(r.Key)
 		return true
 	}
 	entries, more := len(o.withdrawn)+1, len(r.msg)
@@ -269,20 +269,20 @@ func (o *origin) keep(r *record) bool {
 		entries, more = entries-1, more-len(held.msg)
 	}
 	if entries > o.limits.Entries || more > 0 && more > o.free() {
-		o.refuse(max(more, 1))
+		o.noteRefused(max(more, 1))
 		o.forgotten = max(o.forgotten, o.completed)
 		return false
 	}
-	o.release(r.Key)
+	o.forgetWithdrawal(r.Key)
 	o.withdrawn[r.Key] = r
-	o.kept += len(r.msg)
+	o.keptBytes += len(r.msg)
 	return true
 }
 
-// release forgets a withdrawal.
-func (o *origin) release(key Key) {
+// forgetWithdrawal forgets a withdrawal.
+func (o *origin) forgetWithdrawal(key Key) {
 	if r := o.withdrawn[key]; r != nil {
-		o.kept -= len(r.msg)
+		o.keptBytes -= len(r.msg)
 		delete(o.withdrawn, key)
 	}
 }
@@ -304,15 +304,15 @@ func (s *State) mergeHead(h *headRecord) outcome {
 		l.head = h
 		out.fresh = true
 	}
-	out = o.settle(l, behind, out)
-	out.gap = l.asks(h.Sequence) || l.mismatch && l.doubt != resigned
+	out = o.conclude(l, behind, out)
+	out.gap = l.wants(h.Sequence) || l.mismatch && l.doubt != abandoned
 	return out
 }
 
-// settle draws the conclusions of a change to a layer; behind is what [layer.behind] said
+// conclude draws the conclusions of a change to a layer; behind is what [layer.behind] said
 // before it.
-func (o *origin) settle(l *layer, behind bool, out outcome) outcome {
-	if l.settle() {
+func (o *origin) conclude(l *layer, behind bool, out outcome) outcome {
+	if l.checkClaims() {
 		o.mismatches++
 		out.gap = true
 	}
@@ -330,23 +330,23 @@ func (o *origin) settle(l *layer, behind bool, out outcome) outcome {
 func (o *origin) complete(base *layer) []Change {
 	lower := slices.Index(o.layers, base)
 	before := make(map[Key]*record)
-	ended := slices.Collect(maps.Values(o.passed))
+	ended := slices.Collect(maps.Values(o.evicted))
 	for _, l := range o.layers[:lower] {
 		ended = slices.AppendSeq(ended, maps.Values(l.records))
 	}
 	for _, r := range ended {
 		before[r.Key] = o.effective(r.Key)
 	}
-	o.completed, o.need = base.epoch, 0
-	o.unpass()
+	o.completed, o.roomNeeded = base.epoch, 0
+	o.forgetEvicted()
 	o.layers = slices.Delete(o.layers, 0, lower)
 	slices.SortFunc(ended, (*record).compareNumber) // so that what finds no room is the same everywhere
 	for _, r := range ended {
-		o.keep(r)
+		o.keepWithdrawal(r)
 	}
 	o.summary = nil
 	for key := range base.records {
-		o.release(key)
+		o.forgetWithdrawal(key)
 	}
 	if o.clone != nil && o.clone.Epoch < base.epoch {
 		o.clone = nil
@@ -377,5 +377,5 @@ func (s *State) absent(key Key, id string) bool {
 		return r.Status == Deleted && r.Epoch >= o.forgotten // or it was published again in an epoch that was let go
 	}
 	// It could be among what was let go or is known to be missing.
-	return !o.unsure && o.completed > 0 && o.forgotten < o.completed && !slices.ContainsFunc(o.layers, (*layer).behind)
+	return !o.withdrawalLost && o.completed > 0 && o.forgotten < o.completed && !slices.ContainsFunc(o.layers, (*layer).behind)
 }

@@ -212,7 +212,7 @@ func checkInvariants(t fatal, s *State) {
 				size += len(r.msg)
 				dead += r.tombstones()
 			}
-			if want != l.set || size != l.size || dead != l.dead {
+			if want != l.set || size != l.size || dead != l.tombstones {
 				t.Fatalf("epoch %d: set, size or tombstones are not that of the records", l.epoch)
 			}
 			for n := range maps.Keys(l.pending) {
@@ -228,24 +228,24 @@ func checkInvariants(t fatal, s *State) {
 				t.Fatalf("%v is kept as withdrawn", key)
 			}
 		}
-		for key, r := range o.passed {
+		for key, r := range o.evicted {
 			kept += len(r.msg)
 			if r.Epoch <= o.completed || o.layer(r.Epoch) != nil {
-				t.Fatalf("%v is kept as passed", key)
+				t.Fatalf("%v is kept as evicted", key)
 			}
 		}
-		if kept != o.kept {
-			t.Fatalf("%d bytes are kept, counted as %d", kept, o.kept)
+		if kept != o.keptBytes {
+			t.Fatalf("%d bytes are kept, counted as %d", kept, o.keptBytes)
 		}
 		if o.id != s.self {
 			total += o.used()
-			drawn += s.limits.drawn(o.used())
+			drawn += s.limits.fromShared(o.used())
 			if o.used() > o.limits.Bytes || o.counted != o.used() {
 				t.Fatalf("%s uses %d bytes, counted as %d", o.id, o.used(), o.counted)
 			}
 		}
 	}
-	if total != s.total || drawn != s.drawn || total > s.limits.TotalBytes {
-		t.Fatalf("%d bytes in total, %d of the shared ones, counted as %d and %d", total, drawn, s.total, s.drawn)
+	if total != s.total || drawn != s.sharedUsed || total > s.limits.TotalBytes {
+		t.Fatalf("%d bytes in total, %d of the shared ones, counted as %d and %d", total, drawn, s.total, s.sharedUsed)
 	}
 }

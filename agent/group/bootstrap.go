@@ -23,14 +23,14 @@ import (
 var errOvertaken = errors.New("another agent of this cluster was quicker")
 
 // bootstrapRecord is the record of the agents of one cluster, a private Secret: which group is theirs. It implements
-// journal.Charter.
+// journal.RecordStore.
 type bootstrapRecord struct {
 	store    *store.Store
 	identity *identity.Identity
 	key      ed25519.PublicKey // of the cluster, as far as this agent knows
 }
 
-// Read implements journal.Charter.
+// Read implements journal.RecordStore.
 func (b bootstrapRecord) Read(ctx context.Context) (journal.Record, error) {
 	secret, err := b.read(ctx)
 	if err != nil || secret == nil {
@@ -54,7 +54,7 @@ func recordOf(secret *kube.Secret) journal.Record {
 	}
 }
 
-// Replace implements journal.Charter.
+// Replace implements journal.RecordStore.
 func (b bootstrapRecord) Replace(ctx context.Context, before, now journal.Record) error {
 	secret, err := b.read(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (b bootstrapRecord) Replace(ctx context.Context, before, now journal.Record
 func (b bootstrapRecord) isKey(ctx context.Context) error {
 	_, err := b.identity.Key(ctx, "", b.key)
 	if errors.Is(err, identity.ErrLost) {
-		return fmt.Errorf("%w: %w", journal.ErrTurned, err)
+		return fmt.Errorf("%w: %w", journal.ErrOtherGroup, err)
 	}
 	return err
 }
@@ -119,7 +119,7 @@ func (b bootstrapRecord) hold(ctx context.Context, own journal.Status, afterReco
 		}
 		record := recordOf(secret)
 		if record.Group != own.Group {
-			return journal.ErrTurned
+			return journal.ErrOtherGroup
 		}
 		if len(secret.Data[v1alpha1.AgentsRecovered]) > 0 {
 			if afterRecovery == nil {

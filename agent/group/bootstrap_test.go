@@ -69,7 +69,7 @@ func TestClaimLeadership(t *testing.T) {
 	if err := b.claimLeadership(t.Context(), own, 4); err != nil || b.value(t, "survivors") != "" || b.epoch(t) != 4 {
 		t.Errorf("%v, survivors %q, epoch %d", err, b.value(t, "survivors"), b.epoch(t))
 	}
-	if err := b.claimLeadership(t.Context(), journal.Status{Group: "h"}, 4); !errors.Is(err, journal.ErrTurned) {
+	if err := b.claimLeadership(t.Context(), journal.Status{Group: "h"}, 4); !errors.Is(err, journal.ErrOtherGroup) {
 		t.Errorf("the leader of another group leads this one: %v", err)
 	}
 	b = recordWith(t, map[string]string{"group": "g", "founder": "x", "recovered": "true"})
@@ -106,7 +106,7 @@ func TestRecordOfAnotherKey(t *testing.T) {
 	b := recordWith(t, map[string]string{"group": "g", "founder": "x", "key": "other"})
 	before := journal.Record{Group: "g", Founder: "x", Key: "other"}
 	old := bootstrapRecord{b.store, b.identity, make([]byte, ed25519.PublicKeySize)}
-	if err := old.Replace(t.Context(), before, journal.Record{Group: "h", Founder: "y", Key: v1alpha1.RequestKey(old.key)}); !errors.Is(err, journal.ErrTurned) {
+	if err := old.Replace(t.Context(), before, journal.Record{Group: "h", Founder: "y", Key: v1alpha1.RequestKey(old.key)}); !errors.Is(err, journal.ErrOtherGroup) {
 		t.Errorf("an agent with a key that the cluster had replaces the record: %v", err)
 	}
 	now := journal.Record{Group: "i", Founder: "z", Key: v1alpha1.RequestKey(b.key)}

@@ -13,7 +13,7 @@
 // record, a private Secret in which the agents of the cluster agree upon which group is theirs.
 //
 // A Group has one key and is in one raft group. When the cluster has another key (ErrOtherKey) or another group
-// (journal.ErrTurned), Run ends, and the agent enters again:
+// (journal.ErrOtherGroup), Run ends, and the agent enters again:
 //
 //	health.Follow(group.NotEntered)
 //	g, err := group.Enter(ctx, options)    // again while it fails

@@ -66,7 +66,7 @@ func Enter(ctx context.Context, o Options) (*Group, error) {
 	}
 	g.journal, err = journal.Open(ctx, journal.Options{
 		Dir: o.DataDir, ClusterID: o.ClusterID, PublicKey: publicKey(o.Key), Machine: g.follower, Log: o.Log,
-		Group: &journal.Group{Address: o.Address, Peers: o.Peers, Stream: g.front.Siblings(), Charter: g.record},
+		Group: &journal.Group{Address: o.Address, Peers: o.Peers, Stream: g.front.Siblings(), Records: g.record},
 	})
 	if err != nil {
 		return nil, errors.Join(install.DataDirError(o.DataDir, err), g.front.Close())
@@ -90,13 +90,13 @@ func (g *Group) Status() journal.Status { return g.journal.Status() }
 
 // ClaimLeadership is the first thing that a leader does: it makes sure that this group is still the cluster's, and
 // records that it has a leader. A group that was recovered from a survivor begins an epoch above held. The error is
-// journal.ErrTurned when the cluster's agents form another group by now.
+// journal.ErrOtherGroup when the cluster's agents form another group by now.
 func (g *Group) ClaimLeadership(ctx context.Context, held uint64) error {
 	return g.record.claimLeadership(ctx, g.journal.Status(), held)
 }
 
 // Run takes part until ctx ends, the cluster has another key (ErrOtherKey), or the group is not the cluster's any more
-// (journal.ErrTurned). For each term in which this agent leads it calls lead, whose context ends with the term; when lead
+// (journal.ErrOtherGroup). For each term in which this agent leads it calls lead, whose context ends with the term; when lead
 // returns, the term is ended and this agent follows again, unless lead ended it by itself: then Run ends with its error.
 func (g *Group) Run(ctx context.Context, lead func(ctx context.Context, term *journal.Term) error) error {
 	// The agents go on talking until this one has ended.
@@ -142,7 +142,7 @@ func (g *Group) takeTurns(ctx context.Context, lead func(context.Context, *journ
 				term.End()
 			}
 			return nil
-		case errors.Is(err, journal.ErrTurned):
+		case errors.Is(err, journal.ErrOtherGroup):
 			return err
 		case err != nil:
 			return fmt.Errorf("--data-dir %s: %w", g.options.DataDir, err)

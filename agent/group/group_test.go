@@ -58,7 +58,7 @@ func run(t *testing.T, o Options, lead func(context.Context, *Group, *journal.Te
 			led = true
 			return lead(ctx, g, term)
 		})
-		if led || !errors.Is(err, journal.ErrTurned) {
+		if led || !errors.Is(err, journal.ErrOtherGroup) {
 			return err
 		}
 	}
@@ -83,9 +83,9 @@ func TestALeaderLeadsUntilItIsDone(t *testing.T) {
 				t.Error(err)
 			}
 			names = append(names, g.Status().Group)
-			return journal.ErrTurned
+			return journal.ErrOtherGroup
 		})
-		if !errors.Is(err, journal.ErrTurned) {
+		if !errors.Is(err, journal.ErrOtherGroup) {
 			t.Errorf("it ended for %v", err)
 		}
 		if line := o.Health.NotReady(); !strings.Contains(line, "elect a leader") {
@@ -187,7 +187,7 @@ func TestWhyEnded(t *testing.T) {
 	for _, c := range []struct{ term, lead, want error }{
 		{nil, ErrOtherKey, ErrOtherKey},
 		{journal.ErrClosed, ErrOtherKey, ErrOtherKey},
-		{journal.ErrClosed, journal.ErrTurned, journal.ErrTurned},
+		{journal.ErrClosed, journal.ErrOtherGroup, journal.ErrOtherGroup},
 		{context.Canceled, nil, nil},
 		{journal.ErrLost, context.Canceled, journal.ErrLost},
 		{broken, context.Canceled, broken},

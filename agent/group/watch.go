@@ -89,13 +89,13 @@ func (g *Group) leaderless(s journal.Status) string {
 // guard is for the leader while it does not reach somebody: that one may say that there is no leader, and a person may
 // believe it.
 func (g *Group) guard(ctx context.Context, status journal.Status) error {
-	if !status.Leads || !status.Silent {
+	if !status.Leads || !status.Unreachable {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := g.record.hold(ctx, status, nil)
-	if errors.Is(err, journal.ErrTurned) {
+	if errors.Is(err, journal.ErrOtherGroup) {
 		return err
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func (g *Group) guard(ctx context.Context, status journal.Status) error {
 func (g *Group) report(ctx context.Context, status journal.Status) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	term, index := g.journal.Reach()
+	term, index := g.journal.LogEnd()
 	now := v1alpha1.AgentSurvivor{ServerID: status.ServerID, Term: term, Index: index}
 	if err := g.record.addSurvivor(ctx, g.options.Address, status.Group, now); err != nil {
 		g.log.Debug("it cannot be recorded that the group has no leader", "error", err)

@@ -25,7 +25,7 @@ func DataDirError(dir string, err error) error {
 		advice = "stop that agent, or name another directory"
 	case errors.Is(err, journal.ErrOtherCluster):
 		advice = "give each cluster a directory of its own, or empty this one"
-	case errors.Is(err, context.Canceled), errors.Is(err, journal.ErrLost), errors.Is(err, journal.ErrCharter):
+	case errors.Is(err, context.Canceled), errors.Is(err, journal.ErrLost), errors.Is(err, journal.ErrRecord):
 		return err
 	}
 	return fmt.Errorf("--data-dir %s: %w; %s", dir, err, advice)

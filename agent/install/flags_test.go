@@ -24,7 +24,7 @@ func TestDataDirError(t *testing.T) {
 		{journal.ErrOtherCluster, "a directory of its own"},
 		{fmt.Errorf("open: %w", context.Canceled), ""},
 		{journal.ErrLost, ""},
-		{journal.ErrCharter, ""},
+		{journal.ErrRecord, ""},
 	} {
 		got := DataDirError("d", c.err)
 		if !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) || (got.Error() == c.err.Error()) != (c.want == "") {

@@ -13,7 +13,7 @@ import (
 func (p *Publisher) collectTombstones(ctx context.Context) error {
 	p.reopening.Lock()
 	defer p.reopening.Unlock()
-	if p.o.Gate.Frozen() || !p.o.Replica.Overgrown(p.o.Tombstones) {
+	if p.o.Gate.Frozen() || !p.o.Replica.TooManyTombstones(p.o.Tombstones) {
 		return nil
 	}
 	epoch, err := p.o.Epochs.Open(ctx, p.o.Replica.LastEpoch())

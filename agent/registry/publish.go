@@ -245,7 +245,7 @@ func (p *Publisher) publishLocal(ctx context.Context, key replica.Key) error {
 		return err
 	}
 	p.o.Broadcast(messages...)
-	if status == replica.Deleted && p.o.Replica.Overgrown(p.o.Tombstones) {
+	if status == replica.Deleted && p.o.Replica.TooManyTombstones(p.o.Tombstones) {
 		p.collect.Again()
 	}
 	return nil

@@ -214,7 +214,7 @@ func (a *agent) chores(ctx context.Context) {
 
 // collect frees the tombstones of the agent when there are more of them than of anything else.
 func (a *agent) collect() {
-	if !a.replica.Overgrown(0) {
+	if !a.replica.TooManyTombstones(0) {
 		return
 	}
 	a.epoch++

@@ -180,9 +180,9 @@ func TestAttemptsInAGroup(t *testing.T) {
 	before := m.up[at].journal.Status().ServerID
 	m.stop(t, at)
 	o, _ := m.options(at, nil)
-	o.Group.Charter = unreadable{}
+	o.Group.Records = unreadable{}
 	for range maxAttempts + 1 {
-		if _, err := Open(t.Context(), o); !errors.Is(err, ErrCharter) {
+		if _, err := Open(t.Context(), o); !errors.Is(err, ErrRecord) {
 			t.Fatal(err)
 		}
 	}
@@ -201,7 +201,7 @@ func TestAttemptsInAGroup(t *testing.T) {
 }
 
 // unreadable is a record that nobody can read.
-type unreadable struct{ Charter }
+type unreadable struct{ RecordStore }
 
 func (unreadable) Read(context.Context) (Record, error) { return Record{}, errChanged }
 

@@ -18,7 +18,7 @@
 //
 //	nothing ── begins it, where the record says so ──► in the group
 //	nothing ── asks the others to be taken in ───────► in the group
-//	in the group ── the record names another one ────► ErrTurned: open again
+//	in the group ── the record names another one ────► ErrOtherGroup: open again
 //	in another group ── set aside, new server ID ────► nothing
 //	in another group ── the record begins with it ───► in the group, alone, with all that it holds
 //

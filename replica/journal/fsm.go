@@ -61,8 +61,8 @@ func (f *fsm) adopt(m Machine) error {
 	return nil
 }
 
-// begin takes in which term's commands are this agent's.
-func (f *fsm) begin(run [runSize]byte) {
+// setRun tells which term's commands are this agent's.
+func (f *fsm) setRun(run [runSize]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run = run

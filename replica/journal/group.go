@@ -16,11 +16,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrTurned is returned when the record names another group than this journal is in: it must be opened again.
-var ErrTurned = errors.New("the agents of this cluster form another group")
+// ErrOtherGroup is returned when the record names another group than this journal is in: it must be opened again.
+var ErrOtherGroup = errors.New("the agents of this cluster form another group")
 
-// ErrCharter is returned when the record of the group cannot be read.
-var ErrCharter = errors.New("which group of agents is this cluster's cannot be found out")
+// ErrRecord is returned when the record of the group cannot be read.
+var ErrRecord = errors.New("which group of agents is this cluster's cannot be found out")
 
 // Group is what an agent that is not alone knows of the others.
 type Group struct {
@@ -30,15 +30,15 @@ type Group struct {
 	Peers []string
 	// Stream connects agents of this cluster, and nobody else. The journal closes it.
 	Stream  Stream
-	Charter Charter
+	Records RecordStore
 }
 
-// Charter keeps, outside of the group, which group is the cluster's. All its agents see the same one.
-type Charter interface {
+// RecordStore keeps, outside of the group, which group is the cluster's. All its agents see the same one.
+type RecordStore interface {
 	// Read returns the record, empty when there is none.
 	Read(ctx context.Context) (Record, error)
 	// Replace records now, unless something else than before is recorded. A record of another key it replaces only while
-	// now's key is the cluster's, and returns ErrTurned else: an agent that has not heard of the next key yet has no say.
+	// now's key is the cluster's, and returns ErrOtherGroup else: an agent that has not heard of the next key yet has no say.
 	Replace(ctx context.Context, before, now Record) error
 }
 
@@ -62,36 +62,36 @@ type Status struct {
 	Behind          bool     // this agent follows, and has no vote yet or lacks what the group has had for a while
 	Servers         []string // addresses of the agents that vote in it; none while this one is not taken in
 	Term            uint64   // in which it votes
-	Silent          bool     // this agent leads, and one of the others has not answered lately
+	Unreachable     bool     // this agent leads, and one of the others has not answered lately
 }
 
 const (
-	// attendEvery is how often an agent looks whether it has a leader.
-	attendEvery = 500 * time.Millisecond
-	// patience is how long it waits for one before it asks why there is none; the longest of elections is shorter.
-	patience = 3 * time.Second
-	// seekMost bounds the wait between two attempts to join a group.
-	seekMost = 2 * time.Second
+	// maintainInterval is how often an agent looks whether it has a leader.
+	maintainInterval = 500 * time.Millisecond
+	// seekAfter is how long it waits for one before it asks why there is none; the longest of elections is shorter.
+	seekAfter = 3 * time.Second
+	// maxSeekWait bounds the wait between two attempts to join a group.
+	maxSeekWait = 2 * time.Second
 )
 
-// settle compares the directory with the record, and returns the group that this server begins, "" for none.
-func (h *home) settle(ctx context.Context, g *Group) (begins string, err error) {
+// compareRecord compares the directory with the record, and returns the group that this server begins, "" for none.
+func (h *directory) compareRecord(ctx context.Context, g *Group) (begins string, err error) {
 	if g == nil {
 		return "", h.leaveGroup()
 	}
-	r, err := g.Charter.Read(ctx)
+	r, err := g.Records.Read(ctx)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrCharter, err)
+		return "", fmt.Errorf("%w: %w", ErrRecord, err)
 	}
-	kept, err := h.keeps()
+	kept, err := h.hasData()
 	if err != nil {
 		return "", err
 	}
 	key := h.owner.key()
 	if (r.Group == "" || r.foreign(key)) && h.owner.Group == "" && kept { // it was alone until now, and the others come to it
-		raced := g.Charter.Replace(ctx, r, Record{Group: newServerID(), Founder: h.owner.ServerID, Key: key})
-		if r, err = g.Charter.Read(ctx); err != nil || r.Group == "" || r.foreign(key) {
-			return "", fmt.Errorf("%w: %w", ErrCharter, errors.Join(raced, err))
+		raced := g.Records.Replace(ctx, r, Record{Group: newServerID(), Founder: h.owner.ServerID, Key: key})
+		if r, err = g.Records.Read(ctx); err != nil || r.Group == "" || r.foreign(key) {
+			return "", fmt.Errorf("%w: %w", ErrRecord, errors.Join(raced, err))
 		}
 	}
 	switch {
@@ -116,7 +116,7 @@ func (h *home) settle(ctx context.Context, g *Group) (begins string, err error) 
 }
 
 // leaveGroup is for an agent that is alone again: what it holds of a group may not be the last.
-func (h *home) leaveGroup() error {
+func (h *directory) leaveGroup() error {
 	if h.owner.Group == "" {
 		return nil
 	}
@@ -127,13 +127,13 @@ func (h *home) leaveGroup() error {
 	return h.record()
 }
 
-// begin makes this server the only one of its group: what it holds, if anything, is what the group holds.
-func (j *Journal) begin(machine Machine, group, at string) error {
+// bootstrap makes this server the only one of its group: what it holds, if anything, is what the group holds.
+func (j *Journal) bootstrap(machine Machine, group, at string) error {
 	has, err := j.stores.hasState()
 	if err != nil {
 		return err
 	}
-	config, self := j.config(), address(j.home.owner.ServerID, at)
+	config, self := j.config(), address(j.directory.owner.ServerID, at)
 	_, transport := raft.NewInmemTransport(self)
 	alone := raft.Configuration{Servers: []raft.Server{{ID: config.LocalID, Address: self}}}
 	f := &fsm{machine: machine}
@@ -146,40 +146,40 @@ func (j *Journal) begin(machine Machine, group, at string) error {
 	if err = cmp.Or(f.broken(), err); err != nil {
 		return fmt.Errorf("begin a group of agents: %w", err)
 	}
-	j.home.owner.Group = group
-	return j.home.record()
+	j.directory.owner.Group = group
+	return j.directory.record()
 }
 
 // startGroup runs raft as one of several voters.
 func (j *Journal) startGroup(ctx context.Context, g *Group) error {
 	j.stores.shared = true
-	j.mux = newMux(g, j.home.owner, j.takeIn)
-	said := newRaftLog(j.log)
-	said.error = slog.LevelDebug
-	j.heard = newOverheard(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: j.mux, MaxPool: 3, Timeout: askWithin, Logger: said,
+	j.mux = newMux(g, j.directory.owner, j.admit)
+	raftLog := newRaftLog(j.log)
+	raftLog.error = slog.LevelDebug
+	j.commits = newCommitObserver(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: j.mux, MaxPool: 3, Timeout: askTimeout, Logger: raftLog,
 	}))
 	config := j.config()
-	config.Logger = said
+	config.Logger = raftLog
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = heartbeat, heartbeat, lease
 	config.TrailingLogs, config.ShutdownOnRemove = 256, false
 	err := guarded(func() (err error) {
-		j.raft, err = raft.NewRaft(config, j.fsm, j.stores, j.stores, j.stores.snapshots, j.heard)
+		j.raft, err = raft.NewRaft(config, j.fsm, j.stores, j.stores, j.stores.snapshots, j.commits)
 		return err
 	})
 	j.stores.running.Store(true)
 	close(j.started)
 	if err == nil {
-		j.raft.RegisterObserver(raft.NewObserver(nil, false, j.silences.hear))
+		j.raft.RegisterObserver(raft.NewObserver(nil, false, j.unreachable.observe))
 	}
 	if err != nil {
-		_ = j.heard.Close()
+		_ = j.commits.Close()
 		return errors.Join(fmt.Errorf("%w: %w", errBroken, err), j.stores.close())
 	}
 	j.mux.wg.Go(j.mux.serve)
-	j.mux.wg.Go(func() { j.heard.relay(j.mux.closed) })
-	ctx, j.stopAttending = context.WithCancel(context.WithoutCancel(ctx))
-	j.attending.Go(func() { j.attend(ctx, g) })
+	j.mux.wg.Go(func() { j.commits.relay(j.mux.closed) })
+	ctx, j.stopMaintaining = context.WithCancel(context.WithoutCancel(ctx))
+	j.maintaining.Go(func() { j.maintain(ctx, g) })
 	return nil
 }
 
@@ -197,8 +197,8 @@ func (j *Journal) Status() Status {
 	at, _ := j.raft.LeaderWithID()
 	leads := j.raft.State() == raft.Leader
 	s := Status{
-		ServerID: j.home.owner.ServerID, Group: j.home.owner.Group, Leader: dialled(at), Leads: leads,
-		Term: j.raft.CurrentTerm(), Silent: leads && j.silences.anybody(),
+		ServerID: j.directory.owner.ServerID, Group: j.directory.owner.Group, Leader: dialled(at), Leads: leads,
+		Term: j.raft.CurrentTerm(), Unreachable: leads && j.unreachable.any(),
 	}
 	votes := false
 	for _, server := range voters(j.servers()) {
@@ -209,8 +209,8 @@ func (j *Journal) Status() Status {
 	return s
 }
 
-// Reach says how far this server's log goes: what is farther in term, and then in index, holds more.
-func (j *Journal) Reach() (term, index uint64) {
+// LogEnd says how far this server's log goes: what is farther in term, and then in index, holds more.
+func (j *Journal) LogEnd() (term, index uint64) {
 	stats := j.raft.Stats()
 	for _, key := range []string{"last_log_term", "last_snapshot_term"} {
 		if n, err := strconv.ParseUint(stats[key], 10, 64); err == nil {
@@ -229,10 +229,10 @@ func (j *Journal) servers() []raft.Server {
 	return f.Configuration().Servers
 }
 
-// attend keeps this server in the group, until something ends the journal.
-func (j *Journal) attend(ctx context.Context, g *Group) {
-	led, wait := time.Now(), attendEvery
-	var comesAlong progress
+// maintain keeps this server in the group, until something ends the journal.
+func (j *Journal) maintain(ctx context.Context, g *Group) {
+	led, wait := time.Now(), maintainInterval
+	var follower progress
 	for {
 		if err := j.fsm.broken(); err != nil {
 			j.end(err)
@@ -241,21 +241,21 @@ func (j *Journal) attend(ctx context.Context, g *Group) {
 		blank := len(j.servers()) == 0
 		leader, _ := j.raft.LeaderWithID()
 		leads := j.raft.State() == raft.Leader
-		j.follow(&comesAlong, leads, leader != "" && !blank)
+		j.updateCaughtUp(&follower, leads, leader != "" && !blank)
 		switch {
 		case leads:
-			led, wait = time.Now(), attendEvery
-			j.dismiss(g, goneAfter)
+			led, wait = time.Now(), maintainInterval
+			j.removeGone(g, goneAfter)
 		case leader != "" && !blank:
-			led, wait = time.Now(), attendEvery
-			j.grow(leader)
-		case blank || time.Since(led) > patience:
-			err := j.seek(ctx, g, blank)
-			if errors.Is(err, ErrTurned) {
+			led, wait = time.Now(), maintainInterval
+			j.requestVote(leader)
+		case blank || time.Since(led) > seekAfter:
+			err := j.requestJoin(ctx, g, blank)
+			if errors.Is(err, ErrOtherGroup) {
 				j.end(err)
 				return
 			}
-			if wait = min(2*wait, seekMost); err != nil {
+			if wait = min(2*wait, maxSeekWait); err != nil {
 				j.log.Debug("no group of agents is joined", "error", err)
 			}
 		}
@@ -267,17 +267,17 @@ func (j *Journal) attend(ctx context.Context, g *Group) {
 	}
 }
 
-// seek asks to be taken in, and begins a group where nobody has one.
-func (j *Journal) seek(ctx context.Context, g *Group, blank bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*askWithin) // it is asked again, and there is more to attend to
+// requestJoin asks to be taken in, and begins a group where nobody has one.
+func (j *Journal) requestJoin(ctx context.Context, g *Group, blank bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout) // it is asked again, and there is more to do
 	defer cancel()
-	r, err := g.Charter.Read(ctx)
+	r, err := g.Records.Read(ctx)
 	if err != nil {
 		return err
 	}
-	own := j.home.owner
+	own := j.directory.owner
 	if r.Group != "" && r.Group != own.Group {
-		return ErrTurned
+		return ErrOtherGroup
 	}
 	answers, others := j.askAll(g)
 	for _, a := range answers {
@@ -292,10 +292,10 @@ func (j *Journal) seek(ctx context.Context, g *Group, blank bool) error {
 	if !blank || !known.mayBegin(own.ServerID, answers, others) {
 		return fmt.Errorf("%d of %d other agents answer, and none takes this one in", len(answers), others)
 	}
-	if err := g.Charter.Replace(ctx, r, Record{Group: newServerID(), Founder: own.ServerID, Key: own.key()}); err != nil {
+	if err := g.Records.Replace(ctx, r, Record{Group: newServerID(), Founder: own.ServerID, Key: own.key()}); err != nil {
 		return err
 	}
-	return ErrTurned
+	return ErrOtherGroup
 }
 
 // mayBegin says whether a server that holds nothing may begin a group, from what the others answered. A group that was
@@ -318,7 +318,7 @@ func (r Record) mayBegin(self string, answers []answer, others int) bool {
 func (j *Journal) askAll(g *Group) (answers []answer, others int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	seen := map[string]bool{j.home.owner.ServerID: true}
+	seen := map[string]bool{j.directory.owner.ServerID: true}
 	for _, peer := range g.Peers {
 		if peer == g.Address {
 			continue

@@ -92,7 +92,7 @@ func TestAllLost(t *testing.T) {
 	m.start(t, 0)
 	m.start(t, 1)
 	for range 4 { // two of them do not: the third may have everything
-		if err := m.up[0].journal.seek(t.Context(), m.group(0), true); err == nil || errors.Is(err, ErrTurned) {
+		if err := m.up[0].journal.requestJoin(t.Context(), m.group(0), true); err == nil || errors.Is(err, ErrOtherGroup) {
 			t.Fatalf("two of three begin anew: %v", err)
 		}
 	}
@@ -128,16 +128,16 @@ func TestImpostor(t *testing.T) {
 	m.voters(t, leader, 3)
 	at := m.up[leader].journal
 	for _, whom := range []struct{ group, id string }{
-		{at.home.owner.Group, "another"},
-		{"another", at.home.owner.ServerID},
-		{at.home.owner.Group + "/" + at.home.owner.ServerID + "\n", ""},
+		{at.directory.owner.Group, "another"},
+		{"another", at.directory.owner.ServerID},
+		{at.directory.owner.Group + "/" + at.directory.owner.ServerID + "\n", ""},
 		{strings.Repeat("x", 1<<20), ""},
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", m.addresses[leader])
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(conn, string(forRaft)+(&mux{group: whom.group}).purpose(whom.id))
+		_, _ = io.WriteString(conn, string(forRaft)+(&mux{group: whom.group}).preamble(whom.id))
 		_ = conn.SetReadDeadline(time.Now().Add(within))
 		if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a connection for %.20q of %.20q is served", whom.id, whom.group)
@@ -171,7 +171,7 @@ func TestNotAtItsAddress(t *testing.T) {
 	m.voters(t, leader, 3)
 	at := m.up[leader].journal
 	for _, address := range []string{m.addresses[(leader+1)%3], "127.0.0.1:1"} {
-		if got := at.takeIn(request{Group: at.home.owner.Group, ServerID: "another", Address: address}); got.Taken {
+		if got := at.admit(request{Group: at.directory.owner.Group, ServerID: "another", Address: address}); got.Taken {
 			t.Errorf("it is taken in at %s", address)
 		}
 	}

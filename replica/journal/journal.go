@@ -62,37 +62,37 @@ type Options struct {
 // Journal is an open directory, of which the machine follows what the group makes durable. Its methods are safe for
 // concurrent use.
 type Journal struct {
-	log    *slog.Logger
-	home   home
-	lock   *os.File // of the directory
-	stores *stores
-	raft   *raft.Raft
-	fsm    *fsm
-	mux    *mux // nil for an agent that is alone
+	log       *slog.Logger
+	directory directory
+	lock      *os.File // of the directory
+	stores    *stores
+	raft      *raft.Raft
+	fsm       *fsm
+	mux       *mux // nil for an agent that is alone
 
-	started       chan struct{} // closed once raft is there, or is not going to be
-	stopAttending context.CancelFunc
-	attending     sync.WaitGroup
-	taking        sync.Mutex    // an agent is taken in
-	over          chan struct{} // closed when raft has ended, and answers nothing any more
+	started         chan struct{} // closed once raft is there, or is not going to be
+	stopMaintaining context.CancelFunc
+	maintaining     sync.WaitGroup
+	joinMu          sync.Mutex    // held while an agent is taken in
+	raftEnded       chan struct{} // closed when raft has ended, and answers nothing any more
 
 	endOnce sync.Once
 	ended   chan struct{} // closed when this journal is of no use any more, for the reason err
 	err     error
 
-	silences silences
-	heard    *overheard   // nil for an agent that is alone
-	caughtUp atomic.Bool  // this server leads, or has what the group had a moment ago
-	grown    atomic.Int64 // bytes of commands since the last snapshot
-	last     atomic.Int64 // size of the last snapshot
-	snapping atomic.Bool  // a snapshot is under way
-	snaps    sync.WaitGroup
+	unreachable outages
+	commits     *commitObserver // nil for an agent that is alone
+	caughtUp    atomic.Bool     // this server leads, or has what the group had a moment ago
+	grown       atomic.Int64    // bytes of commands since the last snapshot
+	last        atomic.Int64    // size of the last snapshot
+	snapping    atomic.Bool     // a snapshot is under way
+	snaps       sync.WaitGroup
 }
 
 // Open reads the directory into a machine. It says in the log what it could not use. The machine is the one that
 // Options.Machine made last. Only the term of Lead appends.
 func Open(ctx context.Context, o Options) (_ *Journal, err error) {
-	h := home{dir: o.Dir, log: o.Log}
+	h := directory{dir: o.Dir, log: o.Log}
 	lock, err := h.lock()
 	if err != nil {
 		return nil, err
@@ -105,12 +105,12 @@ func Open(ctx context.Context, o Options) (_ *Journal, err error) {
 	if err := h.claim(o.ClusterID, o.PublicKey); err != nil {
 		return nil, err
 	}
-	if err := h.attempt(); err != nil { // first: what is set aside is a lost disk, which must not keep its ID
+	if err := h.countStart(); err != nil { // first: what is set aside is a lost disk, which must not keep its ID
 		return nil, err
 	}
-	begins, err := h.settle(ctx, o.Group)
+	begins, err := h.compareRecord(ctx, o.Group)
 	if err != nil { // as of a record that cannot be read, which says nothing about the disk
-		return nil, errors.Join(err, h.survive())
+		return nil, errors.Join(err, h.startSucceeded())
 	}
 	j, err := open(ctx, h, o, begins)
 	if errors.Is(err, errBroken) {
@@ -126,9 +126,9 @@ func Open(ctx context.Context, o Options) (_ *Journal, err error) {
 		j, err = open(ctx, h, o, "")
 	}
 	if err != nil {
-		return nil, errors.Join(err, h.survive())
+		return nil, errors.Join(err, h.startSucceeded())
 	}
-	if err := h.survive(); err != nil {
+	if err := h.startSucceeded(); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
 	j.lock = lock
@@ -136,7 +136,7 @@ func Open(ctx context.Context, o Options) (_ *Journal, err error) {
 }
 
 // open starts raft. begins is the group that this server is to begin, if any.
-func open(ctx context.Context, h home, o Options, begins string) (*Journal, error) {
+func open(ctx context.Context, h directory, o Options, begins string) (*Journal, error) {
 	machine, err := o.Machine()
 	if err != nil {
 		return nil, err
@@ -146,8 +146,8 @@ func open(ctx context.Context, h home, o Options, begins string) (*Journal, erro
 		return nil, err
 	}
 	j := &Journal{
-		log: o.Log, home: h, stores: s, stopAttending: func() {}, started: make(chan struct{}), ended: make(chan struct{}),
-		over: make(chan struct{}),
+		log: o.Log, directory: h, stores: s, stopMaintaining: func() {}, started: make(chan struct{}), ended: make(chan struct{}),
+		raftEnded: make(chan struct{}),
 	}
 	j.fsm = &fsm{machine: machine, applied: j.compact}
 	j.last.Store(s.snapshotSize)
@@ -155,7 +155,7 @@ func open(ctx context.Context, h home, o Options, begins string) (*Journal, erro
 		return j, j.startAlone(ctx)
 	}
 	if begins != "" {
-		if err := j.begin(machine, begins, o.Group.Address); err != nil {
+		if err := j.bootstrap(machine, begins, o.Group.Address); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
 		if machine, err = o.Machine(); err != nil { // raft reads all of it again
@@ -174,7 +174,7 @@ func (j *Journal) awaitAlone(ctx context.Context) (err error) {
 		err = j.stores.err()
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-time.After(leadWithin):
+	case <-time.After(leadTimeout):
 		err = fmt.Errorf("%w: it elects no leader", errBroken)
 	}
 	if err == nil {
@@ -205,13 +205,13 @@ func (j *Journal) await(ask func() error) error {
 		return errors.Join(err, j.stores.err())
 	case <-j.stores.failed():
 		return j.stores.err()
-	case <-j.over:
+	case <-j.raftEnded:
 		return ErrClosed
 	}
 }
 
-// leadWithin is longer than any disk that works takes for the few writes of an election.
-const leadWithin = time.Minute
+// leadTimeout is longer than any disk that works takes for the few writes of an election.
+const leadTimeout = time.Minute
 
 // HandOver lets another agent lead, if one can, before this one ends: the others need not find out.
 func (j *Journal) HandOver(ctx context.Context) error {
@@ -239,19 +239,19 @@ func (j *Journal) Close() error {
 }
 
 func (j *Journal) stop() error {
-	j.stopAttending()
+	j.stopMaintaining()
 	j.stores.release()
 	ended := make(chan error, 1)
 	go func() { ended <- j.raft.Shutdown().Error() }()
 	var brokenFor <-chan time.Time
 	if errors.Is(j.stores.err(), errBroken) { // bolt may hold a lock for ever, see close
-		brokenFor = time.After(brokenWithin)
+		brokenFor = time.After(brokenTimeout)
 	}
 	select {
 	case err := <-ended:
-		close(j.over)
+		close(j.raftEnded)
 		err = errors.Join(err, j.mux.end())
-		j.attending.Wait()
+		j.maintaining.Wait()
 		j.snaps.Wait()
 		return errors.Join(err, j.stores.close())
 	case <-brokenFor:
@@ -259,8 +259,8 @@ func (j *Journal) stop() error {
 	}
 }
 
-// brokenWithin is how long raft may take to end over a file that made bolt panic.
-const brokenWithin = 5 * time.Second
+// brokenTimeout is how long raft may take to end over a file that made bolt panic.
+const brokenTimeout = 5 * time.Second
 
 // compact takes a snapshot, beside what goes on, once the log has grown by enough.
 func (j *Journal) compact(more int) {
@@ -285,7 +285,7 @@ func (j *Journal) takeSnapshot() int64 {
 	err := future.Error()
 	if err != nil {
 		if !errors.Is(err, raft.ErrRaftShutdown) && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			j.log.Warn("the log is not compacted", "dir", j.home.dir, "error", err)
+			j.log.Warn("the log is not compacted", "dir", j.directory.dir, "error", err)
 		}
 		return 0
 	}

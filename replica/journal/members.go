@@ -15,35 +15,35 @@ import (
 const MaxServers = 9
 
 const (
-	// silentFor is longer than the wait between two attempts to reach an agent.
-	silentFor = 15 * time.Second
-	// goneAfter is how long an agent that is not to be one any more must have been silent before it is let go of.
+	// outageMemory is longer than the wait between two attempts to reach an agent.
+	outageMemory = 15 * time.Second
+	// goneAfter is how long an agent that is not to be one any more must have been silent before it is removed.
 	goneAfter = time.Minute
 )
 
-// silences are the servers that do not answer this one, which leads.
-type silences struct {
+// outages are the servers that do not answer this one, which leads.
+type outages struct {
 	mu sync.Mutex
-	of map[raft.ServerID]silence
+	of map[raft.ServerID]outage
 }
 
-// silence is from one attempt to reach a server to the last one.
-type silence struct{ first, last time.Time }
+// outage is from one attempt to reach a server to the last one.
+type outage struct{ first, last time.Time }
 
-// hear takes in what raft observes.
-func (s *silences) hear(o *raft.Observation) bool {
+// observe is told what raft observes.
+func (s *outages) observe(o *raft.Observation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch data := o.Data.(type) {
 	case raft.FailedHeartbeatObservation:
 		now := time.Now()
 		was, ok := s.of[data.PeerID]
-		if !ok || now.Sub(was.last) > silentFor { // of another time that this one led
+		if !ok || now.Sub(was.last) > outageMemory { // of another time that this one led
 			was.first = now
 		}
 		was.last = now
 		if s.of == nil {
-			s.of = map[raft.ServerID]silence{}
+			s.of = map[raft.ServerID]outage{}
 		}
 		s.of[data.PeerID] = was
 	case raft.ResumedHeartbeatObservation:
@@ -52,12 +52,12 @@ func (s *silences) hear(o *raft.Observation) bool {
 	return false
 }
 
-// anybody says that somebody has not answered lately.
-func (s *silences) anybody() bool {
+// any says that somebody has not answered lately.
+func (s *outages) any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, was := range s.of {
-		if time.Since(was.last) < silentFor {
+		if time.Since(was.last) < outageMemory {
 			return true
 		}
 		delete(s.of, id)
@@ -65,50 +65,50 @@ func (s *silences) anybody() bool {
 	return false
 }
 
-// longer says that a server has not answered for that time, and not since.
-func (s *silences) longer(id raft.ServerID, than time.Duration) bool {
+// longerThan says that a server has not answered for that time, and not since.
+func (s *outages) longerThan(id raft.ServerID, than time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, ok := s.of[id]
-	return ok && time.Since(was.last) < silentFor && was.last.Sub(was.first) >= than
+	return ok && time.Since(was.last) < outageMemory && was.last.Sub(was.first) >= than
 }
 
-// dismiss has the leader let go of an agent that is not to be one any more: its address is not among the peers', and it
+// removeGone has the leader remove an agent that is not to be one any more: its address is not among the peers', and it
 // has been silent for that time. With it goes a vote that nobody gives, so those that are left need no more of
 // them than before; and one that was meant to stay is taken in again when it asks. What is in the list is compared, and
 // nothing looked up: a name that leads nowhere is still in it.
-func (j *Journal) dismiss(g *Group, silent time.Duration) {
+func (j *Journal) removeGone(g *Group, silent time.Duration) {
 	if j.raft.State() != raft.Leader || !slices.Contains(g.Peers, g.Address) {
 		return
 	}
-	j.taking.Lock()
-	defer j.taking.Unlock()
+	j.joinMu.Lock()
+	defer j.joinMu.Unlock()
 	for _, s := range j.servers() {
 		at := dialled(s.Address)
-		if slices.Contains(g.Peers, at) || !j.silences.longer(s.ID, silent) {
+		if slices.Contains(g.Peers, at) || !j.unreachable.longerThan(s.ID, silent) {
 			continue
 		}
 		if err := j.remove(s.ID); err != nil {
-			j.log.Debug("an agent is not let go of", "address", at, "error", err)
+			j.log.Debug("an agent that is gone is not removed", "address", at, "error", err)
 			continue
 		}
 		j.log.Warn("an agent that is not in --group-peers any more, and does not answer, is no agent of this cluster any more", "address", at)
 	}
 }
 
-// takeIn answers a request. Only the leader can grant it.
-func (j *Journal) takeIn(r request) answer {
-	j.taking.Lock()
-	defer j.taking.Unlock()
+// admit answers a request. Only the leader can grant it.
+func (j *Journal) admit(r request) answer {
+	j.joinMu.Lock()
+	defer j.joinMu.Unlock()
 	servers := j.servers()
-	out := answer{Blank: len(servers) == 0, ServerID: j.home.owner.ServerID}
-	if out.Blank || r.Group != j.home.owner.Group || j.raft.State() != raft.Leader {
+	out := answer{Blank: len(servers) == 0, ServerID: j.directory.owner.ServerID}
+	if out.Blank || r.Group != j.directory.owner.Group || j.raft.State() != raft.Leader {
 		return out
 	}
 	id, wanted := raft.ServerID(r.ServerID), address(r.ServerID, r.Address)
 	if i := slices.IndexFunc(servers, func(s raft.Server) bool { return s.Address == wanted }); i >= 0 {
 		if out.Taken = true; r.CaughtUp && servers[i].Suffrage != raft.Voter {
-			out.Taken = j.await(func() error { return j.raft.AddVoter(id, wanted, 0, askWithin).Error() }) == nil
+			out.Taken = j.await(func() error { return j.raft.AddVoter(id, wanted, 0, askTimeout).Error() }) == nil
 		}
 		return out
 	}
@@ -139,14 +139,14 @@ func (j *Journal) takeIn(r request) answer {
 func (j *Journal) add(id raft.ServerID, at raft.ServerAddress, voters int) error {
 	return j.await(func() error {
 		if voters%2 == 0 {
-			return j.raft.AddVoter(id, at, 0, askWithin).Error()
+			return j.raft.AddVoter(id, at, 0, askTimeout).Error()
 		}
-		return j.raft.AddNonvoter(id, at, 0, askWithin).Error()
+		return j.raft.AddNonvoter(id, at, 0, askTimeout).Error()
 	})
 }
 
 func (j *Journal) remove(id raft.ServerID) error {
-	return j.await(func() error { return j.raft.RemoveServer(id, 0, askWithin).Error() })
+	return j.await(func() error { return j.raft.RemoveServer(id, 0, askTimeout).Error() })
 }
 
 func voters(servers []raft.Server) (out []raft.Server) {
@@ -158,9 +158,9 @@ func voters(servers []raft.Server) (out []raft.Server) {
 	return out
 }
 
-// grow asks for this server's vote, which one that has caught up is given.
-func (j *Journal) grow(leader raft.ServerAddress) {
-	self := raft.ServerID(j.home.owner.ServerID)
+// requestVote asks for this server's vote, which one that has caught up is given.
+func (j *Journal) requestVote(leader raft.ServerAddress) {
+	self := raft.ServerID(j.directory.owner.ServerID)
 	if !j.caughtUp.Load() || !slices.ContainsFunc(j.servers(), func(s raft.Server) bool { return s.ID == self && s.Suffrage != raft.Voter }) {
 		return
 	}

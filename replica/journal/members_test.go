@@ -28,22 +28,22 @@ func TestDismissed(t *testing.T) {
 	m.stop(t, out)
 	await(t, "the leader finds one silent", func() bool {
 		leads = m.leader(t)
-		return m.up[leads].journal.Status().Silent
+		return m.up[leads].journal.Status().Unreachable
 	})
 	at := m.up[leads].journal
-	at.dismiss(m.group(leads), 0)
+	at.removeGone(m.group(leads), 0)
 	if n := len(at.Status().Servers); n != 3 {
 		t.Fatalf("%d are left of three, of whom one is away", n)
 	}
 	without := []string{m.addresses[leads], m.addresses[3-out-leads]}
-	at.dismiss(&Group{Address: "elsewhere:1", Peers: without}, 0)
-	at.dismiss(&Group{Address: m.addresses[leads], Peers: without}, time.Hour)
+	at.removeGone(&Group{Address: "elsewhere:1", Peers: without}, 0)
+	at.removeGone(&Group{Address: m.addresses[leads], Peers: without}, time.Hour)
 	if n := len(at.Status().Servers); n != 3 {
 		t.Fatalf("%d are left of three, of whom one is away for a moment", n)
 	}
 	await(t, "two are left", func() bool {
 		leads = m.leader(t)
-		m.up[leads].journal.dismiss(&Group{Address: m.addresses[leads], Peers: without}, 0)
+		m.up[leads].journal.removeGone(&Group{Address: m.addresses[leads], Peers: without}, 0)
 		return len(m.up[leads].journal.Status().Servers) == 2
 	})
 	m.tell(t, 'a', "two")
@@ -88,23 +88,23 @@ func TestClosedWhileItChanges(t *testing.T) {
 // TestSilences: a server is silent from one failure to the next, and no longer.
 func TestSilences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s silences
-		fails := func() { s.hear(&raft.Observation{Data: raft.FailedHeartbeatObservation{PeerID: "a"}}) }
+		var s outages
+		fails := func() { s.observe(&raft.Observation{Data: raft.FailedHeartbeatObservation{PeerID: "a"}}) }
 		check := func(what string, anybody, long bool) {
 			t.Helper()
-			if s.anybody() != anybody || s.longer("a", time.Minute) != long || s.longer("b", 0) {
-				t.Errorf("%s: somebody is silent: %t, for long: %t", what, s.anybody(), s.longer("a", time.Minute))
+			if s.any() != anybody || s.longerThan("a", time.Minute) != long || s.longerThan("b", 0) {
+				t.Errorf("%s: somebody is silent: %t, for long: %t", what, s.any(), s.longerThan("a", time.Minute))
 			}
 		}
 		check("at first", false, false)
 		for range 6 {
 			fails()
 			check("for less than a minute", true, false)
-			time.Sleep(silentFor - 5*time.Second)
+			time.Sleep(outageMemory - 5*time.Second)
 		}
 		fails()
 		check("for a minute", true, true)
-		s.hear(&raft.Observation{Data: raft.ResumedHeartbeatObservation{PeerID: "a"}})
+		s.observe(&raft.Observation{Data: raft.ResumedHeartbeatObservation{PeerID: "a"}})
 		check("again", false, false)
 		fails()
 		time.Sleep(time.Hour) // another one leads
@@ -138,10 +138,10 @@ func TestSurvivorIsNotHeldUp(t *testing.T) {
 	alone.close(t)
 	m.start(t, 0)
 	m.leader(t)
-	if got := m.up[0].journal.takeIn(stuck(t, m, 1)); !got.Taken {
+	if got := m.up[0].journal.admit(stuck(t, m, 1)); !got.Taken {
 		t.Fatal("it is not taken in")
 	}
-	await(t, "it is silent", func() bool { return m.up[0].journal.Status().Silent })
+	await(t, "it is silent", func() bool { return m.up[0].journal.Status().Unreachable })
 	m.tell(t, 'a', "two")
 	if s := m.up[0].journal.Status(); len(s.Servers) != 1 {
 		t.Errorf("%v vote", s.Servers)
@@ -166,7 +166,7 @@ func TestTooManyServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if at.takeIn(r).Taken || len(at.servers()) != MaxServers {
+	if at.admit(r).Taken || len(at.servers()) != MaxServers {
 		t.Errorf("%d servers", len(at.servers()))
 	}
 }
@@ -242,11 +242,11 @@ func TestBehind(t *testing.T) {
 		if s := at.journal.Status(); !s.Behind || at.table.get('a') == "two" {
 			t.Fatalf("it is said to have everything: %+v, and has %q", s, at.table.get('a'))
 		}
-		time.Sleep(attendEvery)
+		time.Sleep(maintainInterval)
 	}
 	close(slow.wide)
 	await(t, "it has caught up", func() bool { return !at.journal.Status().Behind })
-	if _, got := at.journal.Reach(); got < told {
+	if _, got := at.journal.LogEnd(); got < told {
 		t.Errorf("it is said to have everything, and its log ends at %d, not %d", got, told)
 	}
 	m.has(t, 'a', "two")

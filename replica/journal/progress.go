@@ -14,9 +14,9 @@ import (
 // in a second, to who takes it in.
 const behindFor = 10 * time.Second
 
-// overheard is raft's transport, which remembers how far the leader says that the group is. Raft tells a follower only
+// commitObserver is raft's transport, which remembers how far the leader says that the group is. Raft tells a follower only
 // how far that one is itself.
-type overheard struct {
+type commitObserver struct {
 	*raft.NetworkTransport
 
 	rpcs chan raft.RPC
@@ -29,15 +29,15 @@ type committed struct {
 	at    time.Time
 }
 
-func newOverheard(t *raft.NetworkTransport) *overheard {
-	return &overheard{NetworkTransport: t, rpcs: make(chan raft.RPC)}
+func newCommitObserver(t *raft.NetworkTransport) *commitObserver {
+	return &commitObserver{NetworkTransport: t, rpcs: make(chan raft.RPC)}
 }
 
 // Consumer is raft's.
-func (o *overheard) Consumer() <-chan raft.RPC { return o.rpcs }
+func (o *commitObserver) Consumer() <-chan raft.RPC { return o.rpcs }
 
 // relay passes on what comes, until the channel is closed. A heartbeat does not come here and does not say an index.
-func (o *overheard) relay(closed <-chan struct{}) {
+func (o *commitObserver) relay(closed <-chan struct{}) {
 	for {
 		select {
 		case rpc := <-o.NetworkTransport.Consumer():
@@ -55,7 +55,7 @@ func (o *overheard) relay(closed <-chan struct{}) {
 	}
 }
 
-// progress is how a follower comes along: it has what the group had when it was last asked, or runs after that. Used by
+// progress tells whether a follower keeps up: it has what the group had when it was last asked, or runs after that. Used by
 // one goroutine.
 //
 //	no leader ──► has a leader ──► told how far the group is: the goal ──► has reached it, and takes the next goal
@@ -84,13 +84,13 @@ func (p *progress) caughtUp(now time.Time, heard *committed, settled bool, appli
 	return !p.reached.IsZero() && now.Sub(p.reached) < behindFor
 }
 
-// follow looks at how this server comes along, and whether it leads.
-func (j *Journal) follow(p *progress, leads, led bool) {
+// updateCaughtUp looks whether this server leads, or keeps up.
+func (j *Journal) updateCaughtUp(p *progress, leads, led bool) {
 	if leads || !led {
 		*p = progress{}
 		j.caughtUp.Store(leads)
 		return
 	}
-	term, _ := j.Reach()
-	j.caughtUp.Store(p.caughtUp(time.Now(), j.heard.last.Load(), term == j.raft.CurrentTerm(), j.raft.AppliedIndex()))
+	term, _ := j.LogEnd()
+	j.caughtUp.Store(p.caughtUp(time.Now(), j.commits.last.Load(), term == j.raft.CurrentTerm(), j.raft.AppliedIndex()))
 }

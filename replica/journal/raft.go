@@ -15,12 +15,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// calm is how often raft wakes a server that is alone, to see that nobody is missing. It does not wait for that to lead.
-const calm = 5 * time.Second
+// aloneHeartbeat is how often raft wakes a server that is alone, to see that nobody is missing. It does not wait for that to lead.
+const aloneHeartbeat = 5 * time.Second
 
 func (j *Journal) config() *raft.Config {
 	config := raft.DefaultConfig()
-	config.LocalID = raft.ServerID(j.home.owner.ServerID)
+	config.LocalID = raft.ServerID(j.directory.owner.ServerID)
 	config.Logger = newRaftLog(j.log)
 	// Snapshots are taken by size, see compact.
 	config.SnapshotInterval, config.SnapshotThreshold = 24*time.Hour, math.MaxUint64
@@ -41,7 +41,7 @@ func (j *Journal) startAlone(ctx context.Context) error {
 func (j *Journal) electSelf() error {
 	config, s := j.config(), j.stores
 	config.TrailingLogs = 0 // nobody follows who could need them
-	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = calm, calm, calm
+	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = aloneHeartbeat, aloneHeartbeat, aloneHeartbeat
 	at := raft.ServerAddress(config.LocalID)
 	_, transport := raft.NewInmemTransport(at)
 	err := guarded(func() error {

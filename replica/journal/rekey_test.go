@@ -55,7 +55,7 @@ func TestAnotherKeyUnknown(t *testing.T) {
 	m.start(t, 0)
 	m.start(t, 1)
 	for range 4 {
-		if err := m.up[0].journal.seek(t.Context(), m.group(0), true); err == nil || errors.Is(err, ErrTurned) {
+		if err := m.up[0].journal.requestJoin(t.Context(), m.group(0), true); err == nil || errors.Is(err, ErrOtherGroup) {
 			t.Fatalf("two of three begin anew: %v", err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestAnotherKeyUnheardOf(t *testing.T) {
 		}
 		if disk == "that was of an agent alone" {
 			openDir(t, m.dirs[2]).close(t)
-			if at, err := m.tryOpen(t, 2, func(w wire) Stream { return w }); !errors.Is(err, ErrTurned) {
+			if at, err := m.tryOpen(t, 2, func(w wire) Stream { return w }); !errors.Is(err, ErrOtherGroup) {
 				if err == nil {
 					m.up[2] = at
 				}
@@ -92,8 +92,8 @@ func TestAnotherKeyUnheardOf(t *testing.T) {
 			}
 		} else {
 			m.start(t, 2)
-			alone := &Group{Address: m.addresses[2], Peers: m.addresses[2:], Charter: m}
-			if err := m.up[2].journal.seek(t.Context(), alone, true); !errors.Is(err, ErrTurned) {
+			alone := &Group{Address: m.addresses[2], Peers: m.addresses[2:], Records: m}
+			if err := m.up[2].journal.requestJoin(t.Context(), alone, true); !errors.Is(err, ErrOtherGroup) {
 				t.Fatalf("disk %s: %v", disk, err)
 			}
 			m.stop(t, 2)

@@ -21,8 +21,8 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// lockWithin is how long an agent that was just killed may take to let go of the file.
-const lockWithin = 2 * time.Second
+// lockTimeout is how long an agent that was just killed may take to let go of the file.
+const lockTimeout = 2 * time.Second
 
 // currentTerm is raft's name for it.
 const currentTerm = "CurrentTerm"
@@ -54,7 +54,7 @@ func (s *stores) hasState() (has bool, err error) {
 }
 
 // openStores reads all that is there, since raft ends the process when it meets something that it cannot read.
-func openStores(h home, log *slog.Logger) (_ *stores, err error) {
+func openStores(h directory, log *slog.Logger) (_ *stores, err error) {
 	s := &stores{down: make(chan struct{}), released: make(chan struct{})}
 	defer func() {
 		if err != nil && s.BoltStore != nil {
@@ -81,7 +81,7 @@ func (s *stores) openLog(path string) error {
 		return err
 	}
 	err := guarded(func() (err error) {
-		s.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockWithin}})
+		s.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
 		return err
 	})
 	switch {
@@ -180,9 +180,9 @@ func (s *stores) verifySnapshot() (index uint64, err error) {
 	return meta.Index, source.Close()
 }
 
-// lacks says that the index is before or behind the log: in a group a follower gets what was compacted as a snapshot,
+// outside says that the index is before or behind the log: in a group a follower gets what was compacted as a snapshot,
 // and what it lacks from the leader.
-func (s *stores) lacks(index uint64) bool {
+func (s *stores) outside(index uint64) bool {
 	var first, last uint64
 	err := guarded(func() (err error) {
 		if first, err = s.FirstIndex(); err == nil {
@@ -193,8 +193,8 @@ func (s *stores) lacks(index uint64) bool {
 	return err == nil && (index < first || index > last)
 }
 
-// latch remembers the first write that failed.
-func (s *stores) latch(err error) error {
+// recordFailure remembers the first write that failed.
+func (s *stores) recordFailure(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -277,10 +277,10 @@ func (s *stores) GetLog(index uint64, entry *raft.Log) error {
 	if err == nil || !s.running.Load() {
 		return err
 	}
-	if errors.Is(err, raft.ErrLogNotFound) && (index <= s.deleted.Load() || s.shared && s.lacks(index)) {
+	if errors.Is(err, raft.ErrLogNotFound) && (index <= s.deleted.Load() || s.shared && s.outside(index)) {
 		return err
 	}
-	_ = s.latch(fmt.Errorf("%w: entry %d of the log: %w", errBroken, index, err))
+	_ = s.recordFailure(fmt.Errorf("%w: entry %d of the log: %w", errBroken, index, err))
 	<-s.released
 	*entry = raft.Log{Index: index, Type: raft.LogNoop}
 	return nil
@@ -290,5 +290,5 @@ func (s *stores) write(f func() error) error {
 	if err := s.err(); err != nil {
 		return err
 	}
-	return s.latch(guarded(f))
+	return s.recordFailure(guarded(f))
 }

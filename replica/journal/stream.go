@@ -30,8 +30,8 @@ const (
 )
 
 const (
-	// askWithin bounds a question to another agent.
-	askWithin = 5 * time.Second
+	// askTimeout bounds a question to another agent.
+	askTimeout = 5 * time.Second
 	// maxRequest bounds a question and its answer, and what a connection is for.
 	maxRequest = 4 << 10
 )
@@ -104,13 +104,13 @@ func (m *mux) serve() {
 		if err != nil {
 			return
 		}
-		m.wg.Go(func() { m.sort(conn) })
+		m.wg.Go(func() { m.dispatch(conn) })
 	}
 }
 
-// sort finds out what a connection is for.
-func (m *mux) sort(conn net.Conn) {
-	_ = conn.SetDeadline(time.Now().Add(askWithin))
+// dispatch finds out what a connection is for.
+func (m *mux) dispatch(conn net.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(askTimeout))
 	var kind [1]byte
 	if _, err := io.ReadFull(conn, kind[:]); err != nil {
 		_ = conn.Close()
@@ -118,7 +118,7 @@ func (m *mux) sort(conn net.Conn) {
 	}
 	switch kind[0] {
 	case forRaft:
-		want := m.purpose(m.serverID)
+		want := m.preamble(m.serverID)
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
 			break
@@ -132,7 +132,7 @@ func (m *mux) sort(conn net.Conn) {
 	case forJoin:
 		var r request
 		if json.NewDecoder(io.LimitReader(conn, maxRequest)).Decode(&r) == nil && validRequest(r) {
-			_ = conn.SetDeadline(time.Now().Add(askWithin))
+			_ = conn.SetDeadline(time.Now().Add(askTimeout))
 			_ = json.NewEncoder(conn).Encode(m.join(r))
 		}
 	}
@@ -145,8 +145,8 @@ func validRequest(r request) bool {
 	return err == nil && r.ServerID != "" && !strings.Contains(r.ServerID, "@") && len(r.Address)+len(r.ServerID) < 512
 }
 
-// purpose is what a connection of raft says first.
-func (m *mux) purpose(serverID string) string { return m.group + "/" + serverID + "\n" }
+// preamble is what a connection of raft says first.
+func (m *mux) preamble(serverID string) string { return m.group + "/" + serverID + "\n" }
 
 // Accept is raft's.
 func (m *mux) Accept() (net.Conn, error) {
@@ -179,7 +179,7 @@ func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 	if !ok {
 		return nil, fmt.Errorf("%q is not the address of an agent", to)
 	}
-	return m.dial(at, string(forRaft)+m.purpose(id), timeout)
+	return m.dial(at, string(forRaft)+m.preamble(id), timeout)
 }
 
 func (m *mux) dial(at, first string, timeout time.Duration) (net.Conn, error) {
@@ -201,12 +201,12 @@ func (m *mux) request(caughtUp bool) request {
 
 // ask asks another agent.
 func (m *mux) ask(at string, r request) (a answer, err error) {
-	conn, err := m.dial(at, string(forJoin), askWithin)
+	conn, err := m.dial(at, string(forJoin), askTimeout)
 	if err != nil {
 		return answer{}, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * askWithin))
+	_ = conn.SetDeadline(time.Now().Add(2 * askTimeout))
 	if err := json.NewEncoder(conn).Encode(r); err != nil {
 		return answer{}, err
 	}

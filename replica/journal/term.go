@@ -18,9 +18,9 @@ var ErrLost = errors.New("this agent leads the group no more")
 
 // Term is the time for which this agent leads the group, and the one way to append.
 type Term struct {
-	journal *Journal
-	number  uint64        // raft's
-	run     [runSize]byte // tells its commands from those of other terms
+	journal  *Journal
+	raftTerm uint64        // raft's
+	run      [runSize]byte // tells its commands from those of other terms
 
 	mu      sync.Mutex
 	room    sync.Cond // of mu: less waits, or err is set
@@ -45,7 +45,7 @@ func (j *Journal) Lead(ctx context.Context) (*Term, error) {
 		if err := j.awaitLeadership(ctx); err != nil {
 			return nil, err
 		}
-		t.number = j.raft.CurrentTerm()
+		t.raftTerm = j.raft.CurrentTerm()
 		err := j.await(func() error { return j.raft.Barrier(0).Error() })
 		switch {
 		case j.stores.err() != nil:
@@ -56,7 +56,7 @@ func (j *Journal) Lead(ctx context.Context) (*Term, error) {
 		if err := j.fsm.broken(); err != nil {
 			return nil, err
 		}
-		j.fsm.begin(t.run)
+		j.fsm.setRun(t.run)
 		t.done.Go(t.write)
 		t.done.Go(t.watch)
 		return t, nil
@@ -82,7 +82,7 @@ func (j *Journal) awaitLeadership(ctx context.Context) error {
 // watch ends the term when another one has begun.
 func (t *Term) watch() {
 	r := t.journal.raft
-	for r.State() == raft.Leader && r.CurrentTerm() == t.number {
+	for r.State() == raft.Leader && r.CurrentTerm() == t.raftTerm {
 		select {
 		case <-r.LeaderCh():
 		case <-t.ended:
@@ -139,7 +139,7 @@ func (t *Term) Run(ctx context.Context) error {
 func (t *Term) End() {
 	t.fail(ErrClosed)
 	t.done.Wait()
-	t.journal.fsm.begin([runSize]byte{})
+	t.journal.fsm.setRun([runSize]byte{})
 }
 
 func (t *Term) fail(err error) {

@@ -55,7 +55,7 @@ func (c *charter) Replace(_ context.Context, before, now Record) error {
 	case c.now != before:
 		return errChanged
 	case before.Key != "" && before.Key != now.Key && now.Key != c.key:
-		return ErrTurned
+		return ErrOtherGroup
 	}
 	c.now = now
 	return nil
@@ -106,7 +106,7 @@ func (m *members) listen(t *testing.T, i int) (listener net.Listener) {
 
 // group is what one of them knows of the others.
 func (m *members) group(i int) *Group {
-	return &Group{Address: m.addresses[i], Peers: m.addresses[:], Charter: m}
+	return &Group{Address: m.addresses[i], Peers: m.addresses[:], Records: m}
 }
 
 func (m *members) options(i int, stream Stream) (Options, *opened) {
@@ -154,7 +154,7 @@ func (m *members) heed(t *testing.T) {
 		}
 		select {
 		case <-at.journal.ended:
-			if !errors.Is(at.journal.err, ErrTurned) {
+			if !errors.Is(at.journal.err, ErrOtherGroup) {
 				t.Fatal(at.journal.err)
 			}
 			m.stop(t, i)

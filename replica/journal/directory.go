@@ -33,8 +33,8 @@ const (
 // starts counts, too; what that costs is what a lost disk costs.
 const maxAttempts = 3
 
-// home is the directory, apart from what raft keeps in it.
-type home struct {
+// directory is that of the journal, apart from what raft keeps in it.
+type directory struct {
 	dir   string
 	owner owner
 	log   *slog.Logger
@@ -53,13 +53,13 @@ type owner struct {
 func (o owner) key() string { return base64.StdEncoding.EncodeToString(o.PublicKey) }
 
 // exists says whether there is a directory of raft, be it empty.
-func (h *home) exists() bool {
+func (h *directory) exists() bool {
 	_, err := os.Stat(h.path(raftDir))
 	return err == nil
 }
 
-// keeps says whether raft has kept anything, of use or not.
-func (h *home) keeps() (bool, error) {
+// hasData says whether raft has kept anything, of use or not.
+func (h *directory) hasData() (bool, error) {
 	if !h.exists() {
 		return false, nil
 	}
@@ -74,13 +74,13 @@ func (h *home) keeps() (bool, error) {
 	return has || errors.Is(err, errBroken), s.close()
 }
 
-func (h *home) path(name ...string) string {
+func (h *directory) path(name ...string) string {
 	return filepath.Join(append([]string{h.dir}, name...)...)
 }
 
 // lock makes this process the one that reads and changes the directory, until the file is closed: what another one
 // has open must not be set aside under it. An agent that was just killed may take a moment to let go.
-func (h *home) lock() (*os.File, error) {
+func (h *directory) lock() (*os.File, error) {
 	if err := os.MkdirAll(h.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (h *home) lock() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(lockWithin); ; time.Sleep(lockWithin / 20) {
+	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(lockTimeout / 20) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == nil:
@@ -102,7 +102,7 @@ func (h *home) lock() (*os.File, error) {
 }
 
 // claim makes the directory this cluster's, or finds that it is.
-func (h *home) claim(clusterID string, key []byte) error {
+func (h *directory) claim(clusterID string, key []byte) error {
 	data, err := os.ReadFile(h.path(ownerFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -134,7 +134,7 @@ func (h *home) claim(clusterID string, key []byte) error {
 	return h.record()
 }
 
-func (h *home) record() error {
+func (h *directory) record() error {
 	data, err := json.Marshal(h.owner)
 	if err != nil {
 		return err
@@ -144,8 +144,8 @@ func (h *home) record() error {
 
 func newServerID() string { return strings.ToLower(rand.Text()) }
 
-// attempt counts this start, and sets aside what earlier ones did not survive.
-func (h *home) attempt() error {
+// countStart counts this start, and sets aside what earlier ones did not survive.
+func (h *directory) countStart() error {
 	data, err := os.ReadFile(h.path(attemptsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -160,18 +160,18 @@ func (h *home) attempt() error {
 	return h.replace(attemptsFile, strconv.AppendInt(nil, int64(n+1), 10))
 }
 
-// survive ends the count: the process is still there.
-func (h *home) survive() error { return os.Remove(h.path(attemptsFile)) }
+// startSucceeded ends the count: the process is still there.
+func (h *directory) startSucceeded() error { return os.Remove(h.path(attemptsFile)) }
 
 // setAside puts away what raft keeps because something is wrong with it.
-func (h *home) setAside(why error) error {
+func (h *directory) setAside(why error) error {
 	return h.putAside(func(to string) {
 		h.log.Error("what this agent kept on disk cannot be used: going on without it, as with an empty disk", "reason", why, "movedTo", to)
 	})
 }
 
 // putAside puts away what raft keeps, in place of what was put away before, and says where.
-func (h *home) putAside(say func(to string)) error {
+func (h *directory) putAside(say func(to string)) error {
 	if !h.exists() {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (h *home) putAside(say func(to string)) error {
 }
 
 // replace writes a file in one step that survives a crash.
-func (h *home) replace(name string, data []byte) (err error) {
+func (h *directory) replace(name string, data []byte) (err error) {
 	temporary := h.path(name + ".new")
 	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
