@@ -36,15 +36,15 @@ func newConnections() *connections {
 	return &connections{open: map[*peerConn]struct{}{}, counts: map[budget]int{}}
 }
 
-// hold registers a connection until it is closed, or returns nil when the peer has too many.
-func (c *connections) hold(conn net.Conn, peer, protocol string) *peerConn {
+// hold registers a connection until it is closed, when ended is called, or returns nil when the peer has too many.
+func (c *connections) hold(conn net.Conn, peer, protocol string, ended func()) *peerConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := budgetOf(peer, protocol)
 	if c.closed || c.counts[b] >= maxPeerConns {
 		return nil
 	}
-	held := &peerConn{Conn: conn, peer: peer, protocol: protocol, in: c}
+	held := &peerConn{Conn: conn, peer: peer, protocol: protocol, in: c, ended: ended}
 	c.counts[b]++
 	c.open[held] = struct{}{}
 	return held
@@ -98,7 +98,7 @@ type peerConn struct {
 	net.Conn
 	peer, protocol string
 	in             *connections
-	ended          func() // set before it is served; may be nil
+	ended          func()
 	once           sync.Once
 }
 
@@ -106,9 +106,7 @@ func (c *peerConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
 		c.in.release(c)
-		if c.ended != nil {
-			c.ended()
-		}
+		c.ended()
 	})
 	return err
 }

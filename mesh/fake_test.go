@@ -14,14 +14,12 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/memberlist"
-	"google.golang.org/grpc/peer"
 
 	"github.com/roster-mesh/roster/mesh/meshtest"
 )
@@ -392,11 +390,4 @@ func mustMetrics(t *testing.T) *metrics {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// peerContext is the context of a call that the named member makes.
-func peerContext(id string) context.Context {
-	c, _ := net.Pipe()
-	_, info := newRPCConn(id, c)
-	return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: info})
 }

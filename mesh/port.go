@@ -124,13 +124,18 @@ func (p *port) servePeer(ctx context.Context, from Caller, conn *tls.Conn) {
 		p.metrics.drop(dropHandshake)
 		return
 	}
-	held := p.conns.hold(conn, from.ClusterID, protocol)
+	ctx, cancel := context.WithCancel(ctx)
+	held := p.conns.hold(conn, from.ClusterID, protocol, cancel)
 	if held == nil {
+		cancel()
 		_ = conn.NetConn().Close()
 		p.metrics.drop(dropPeerLimit)
 		return
 	}
-	ctx, held.ended = context.WithCancel(ctx)
+	if !p.auth.trust.isPeer(from.ClusterID) { // it was removed before it was held
+		_ = held.Close()
+		return
+	}
 	serve(ctx, from, held)
 }
 

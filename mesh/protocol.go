@@ -50,7 +50,7 @@ func (m *Mesh) Dial(ctx context.Context, clusterID, protocol string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	held := m.clients.opened.hold(conn, clusterID, protocol)
+	held := m.clients.opened.hold(conn, clusterID, protocol, func() {})
 	if held == nil {
 		_ = conn.Close()
 		return nil, errBusyPeer

@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -162,7 +163,7 @@ func TestSlowAnswersKeepTheConnection(t *testing.T) {
 func TestConnectionsAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		accepted := newConnections().hold(ours, "a", protocolRPC)
+		accepted := newConnections().hold(ours, "a", protocolRPC, func() {})
 		if _, _, err := (peerCredentials{}).ServerHandshake(accepted); err != nil {
 			t.Fatal(err)
 		}
@@ -242,6 +243,13 @@ func TestDeafPeerLosesItsConnection(t *testing.T) {
 			t.Errorf("%d connections of a, and %d before: one takes nothing", n, before)
 		}
 	})
+}
+
+// peerContext is the context of a call that the named member makes.
+func peerContext(id string) context.Context {
+	c, _ := net.Pipe()
+	_, info := newRPCConn(id, c)
+	return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: info})
 }
 
 // TestCallsAreBounded: a peer that opens pulls and says nothing has two.

@@ -273,60 +273,6 @@ func TestTombstonesGo(t *testing.T) {
 	}
 }
 
-func TestOwnEpochSeen(t *testing.T) {
-	before, b := newReplica(t, "a", 7), newReplica(t, "b", 1, "a")
-	publish(t, before, rule("r"), Live, "before")
-	publish(t, before, rule("s"), Live, "before")
-	pullFrom(t, b, before)
-
-	var told []uint64
-	a, err := New(Options{
-		Self: "a", PrivateKey: testKey("a"), Epoch: 7, Keyring: newRing("b"),
-		OwnEpochSeen: func(epoch uint64) { told = append(told, epoch) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	publish(t, a, rule("r"), Live, "after")
-	merge(t, a, b.Complete()...)
-	if len(told) > 0 {
-		t.Errorf("told of %v before a peer showed it", told)
-	}
-	if !lacks(t, a, b) {
-		t.Fatal("an own number above ours must be pulled")
-	}
-	pullFrom(t, a, b)
-	if got := a.OwnEpochSeen(); got != 7 || len(told) == 0 || slices.Min(told) != 7 {
-		t.Fatalf("own epoch seen: %d, told of %v", got, told)
-	}
-	told = nil
-	if merge(t, a, publish(t, b, rule("another"), Live, "x")...); !slices.Equal(told, []uint64{7}) {
-		t.Errorf("after another merge told of %v", told)
-	}
-	if diff := cmp.Diff([]string{"r=after"}, payloads(a, "a")); diff != "" {
-		t.Errorf("own entries came back: %s", diff)
-	}
-	if _, err := a.Reopen(7); !errors.Is(err, ErrEpoch) {
-		t.Errorf("reopen at the epoch seen: %v", err)
-	}
-	if _, err := a.Reopen(8); err != nil {
-		t.Fatal(err)
-	}
-	a.Complete()
-	pullFrom(t, b, a)
-	told = nil
-	pullFrom(t, a, b)
-	if len(told) > 0 {
-		t.Errorf("told of %v after reopening", told)
-	}
-	if got := a.OwnEpochSeen(); got != 0 || lacks(t, a, b) || lacks(t, b, a) {
-		t.Errorf("after reopening: %d seen", got)
-	}
-	if diff := cmp.Diff([]string{"r=after"}, payloads(b, "a")); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // A withdrawal that found no room any more may still be one: its copies stay.
 func TestForgottenWithdrawalIsNoProof(t *testing.T) {
 	b, err := New(Options{Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"), Limits: Limits{Bytes: 800}})

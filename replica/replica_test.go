@@ -323,42 +323,6 @@ func TestKnownHead(t *testing.T) {
 	}
 }
 
-func TestChanges(t *testing.T) {
-	var got []Change
-	order := ""
-	a := newReplica(t, "a", 1)
-	b, err := New(Options{
-		Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: newRing("a"),
-		Removed: func(Removal, bool, bool) { order += "removed" },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Subscribe(func(c []Change) { got, order = append(got, c...), order+"first " })
-	b.Subscribe(func([]Change) {
-		b.Digest() // no lock is held
-		order += "second "
-	})
-	publish(t, b, rule("own"), Live, "x")
-	merge(t, b, publish(t, a, rule("r"), Live, "x")...)
-	merge(t, b, a.Complete()...)
-	a = newReplica(t, "a", 2)
-	merge(t, b, publish(t, a, rule("s"), Live, "x")...)
-	merge(t, b, a.Complete()...)
-	want := []Change{{rule("r"), "a"}, {Origin: "a"}, {rule("s"), "a"}, {rule("r"), "a"}, {Origin: "a"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	order = ""
-	removal, err := b.SignRemoval("a", a.public(), "a", "b", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if merge(t, b, removal.Message()); order != "first second removed" {
-		t.Errorf("called: %s", order)
-	}
-}
-
 func TestFindAndEntriesAreOrdered(t *testing.T) {
 	b := newReplica(t, "b", 1, "a", "c")
 	publish(t, b, rule("r"), Live, "b")
