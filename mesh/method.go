@@ -115,7 +115,7 @@ func (s *server) descriptors() []grpc.MethodDesc {
 
 // handle serves a call of a member.
 func (m Method) handle(name string) grpc.MethodHandler {
-	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc.MethodHandler's order of arguments
+	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		s := srv.(*server)
 		id, end, err := s.admitCall(ctx)
 		if err != nil {

@@ -13,10 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var (
-	// errOptions: what New was given cannot work.
-	errOptions = errors.New("mesh options")
-)
+// errOptions: what New was given cannot work.
+var errOptions = errors.New("mesh options")
 
 // State is what the mesh keeps equal between members. Its methods are called
 // from many goroutines.

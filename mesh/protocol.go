@@ -17,7 +17,7 @@ import (
 // unpinnedTimeout is how long a caller whose key is not pinned may keep a connection.
 const unpinnedTimeout = 30 * time.Second
 
-// errBusyPeer is returned for a connection more than one protocol may have to one member.
+// errBusyPeer is returned for one connection more than a protocol may have to a member.
 var errBusyPeer = errors.New("too many connections to this member")
 
 // Handler serves a protocol of the port that is not the mesh's own, see Options.Protocols.

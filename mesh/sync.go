@@ -69,7 +69,7 @@ type fruitlessPull struct {
 	at           time.Time
 }
 
-// pulling is what is known of pulls from one member.
+// pullState is what is known of pulls from one member.
 type pullState struct {
 	wanted    bool
 	running   bool

@@ -117,7 +117,7 @@ func (t *transport) run(ctx context.Context) {
 	}
 }
 
-// serve dials what is requested, so many at a time, until the context ends,
+// runDials dials what is requested, so many at a time, until the context ends,
 // and waits for the dials under way.
 func (t *transport) runDials(ctx context.Context, requests <-chan dialRequest, limit int) {
 	var dials sync.WaitGroup

@@ -94,15 +94,15 @@ func (h *half) send(p []byte) (int, error) {
 			h.cond.Wait()
 		default:
 			part := p[written:min(len(p), written+window-h.buffered)]
-			h.push(append([]byte(nil), part...))
+			h.pushLocked(append([]byte(nil), part...))
 			written += len(part)
 		}
 	}
 	return written, nil
 }
 
-// push is called with the lock held.
-func (h *half) push(payload []byte) {
+// pushLocked queues a segment for when the link delivers it.
+func (h *half) pushLocked(payload []byte) {
 	if now := time.Now(); h.free.Before(now) {
 		h.free = now
 	}
@@ -161,7 +161,7 @@ func (h *half) finish() error {
 	}
 	h.finished = true
 	h.writer.stop()
-	h.push(nil)
+	h.pushLocked(nil)
 	h.settle()
 	return nil
 }
