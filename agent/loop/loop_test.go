@@ -1,0 +1,82 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package loop
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What waits grows old until it is applied; a try that fails makes it no younger.
+func TestOldestOfLoop(t *testing.T) {
+	t.Parallel()
+	l := New[string]("test", slog.New(slog.DiscardHandler), nil).TrackAge()
+	defer l.queue.ShutDown()
+	start := time.Now()
+	l.Add("a")
+	if age := l.Oldest(start.Add(time.Minute)); age < 50*time.Second {
+		t.Errorf("age %s", age)
+	}
+	fails := true
+	l.reconcile = func(_ context.Context, _ string) error {
+		if fails {
+			return errors.New("not now")
+		}
+		return nil
+	}
+	l.next(t.Context())
+	if age := l.Oldest(start.Add(time.Minute)); age < 50*time.Second {
+		t.Errorf("after a failure, age %s", age)
+	}
+	fails = false
+	l.next(t.Context())
+	if age := l.Oldest(start.Add(time.Minute)); age != 0 {
+		t.Errorf("after it was applied, age %s", age)
+	}
+}
+
+// A key is reconciled by one worker at a time and again when that fails, and the loop ends with its context.
+func TestLoopRuns(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	tries, busy := map[string]int{}, map[string]bool{}
+	l := New("test", slog.New(slog.DiscardHandler), func(_ context.Context, key string) error {
+		mu.Lock()
+		tries[key]++
+		n, twice := tries[key], busy[key]
+		busy[key] = true
+		done := tries["a"] >= 3 && tries["b"] >= 3
+		mu.Unlock()
+		if twice {
+			t.Errorf("%s is reconciled twice at a time", key)
+		}
+		if done {
+			cancel()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		busy[key] = false
+		if n < 3 {
+			return errors.New("not now")
+		}
+		return nil
+	})
+	l.Add("a")
+	l.AddAfter("b", time.Millisecond)
+	if err := l.Run(ctx, 4); err != nil {
+		t.Error(err)
+	}
+	if tries["a"] != 3 || tries["b"] != 3 {
+		t.Errorf("tries: %v", tries)
+	}
+}
