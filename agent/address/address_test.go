@@ -90,7 +90,9 @@ func TestAddressIsJudged(t *testing.T) {
 		go func() { ended <- a.judging.Run(ctx) }()
 		defer func() {
 			cancel()
-			<-ended
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		}()
 		a.set(service("LoadBalancer"))
 		time.Sleep(time.Second)

@@ -92,11 +92,12 @@ func (i *Identity) Replace(ctx context.Context, old ed25519.PublicKey) error {
 		return err
 	}
 	return i.store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
+		// A key that cannot be read is replaced, too.
 		held, err := mesh.ParsePrivateKey(secret.Data[keyKey])
 		if err == nil && !held.Public().(ed25519.PublicKey).Equal(old) {
 			return false, nil
 		}
 		secret.Data[keyKey] = data
-		return true, nil // a key that cannot be read is replaced, too
+		return true, nil
 	})
 }

@@ -31,7 +31,7 @@ func inTask(t *testing.T, log *slog.Logger, do func(context.Context) error, test
 	})
 }
 
-var quiet = slog.New(slog.DiscardHandler) //nolint:gochecknoglobals // constant
+var quiet = slog.New(slog.DiscardHandler)
 
 // TestTaskAskedWhileItIsDone: what is asked for during a run is done once more, however often that was asked.
 func TestTaskAskedWhileItIsDone(t *testing.T) {
@@ -50,6 +50,7 @@ func TestTaskAskedWhileItIsDone(t *testing.T) {
 			task.Again()
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if runs != 2 {
 			t.Errorf("%d runs", runs)
 		}
@@ -86,6 +87,7 @@ func TestTaskBacksOff(t *testing.T) {
 	}, func(task *Task) {
 		task.Again()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(times) != 21 {
 			t.Fatalf("done %d times", len(times))
 		}
@@ -119,10 +121,12 @@ func TestTheEarliestTimeCounts(t *testing.T) {
 		task.AgainAfter(time.Minute)
 		task.AgainAfter(2 * time.Hour)
 		time.Sleep(3 * time.Hour)
+		synctest.Wait()
 		task.AgainAfter(time.Hour)
 		synctest.Wait()
 		task.Again()
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		if len(times) != 2 || times[0] != time.Minute || times[1] != 3*time.Hour {
 			t.Errorf("done after %v", times)
 		}
@@ -160,6 +164,7 @@ func TestUnhurried(t *testing.T) {
 			asked.Add(1)
 			task.Again()
 			time.Sleep(time.Millisecond)
+		synctest.Wait()
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
