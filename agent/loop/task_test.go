@@ -164,7 +164,6 @@ func TestUnhurried(t *testing.T) {
 			asked.Add(1)
 			task.Again()
 			time.Sleep(time.Millisecond)
-		synctest.Wait()
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
