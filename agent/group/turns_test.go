@@ -72,7 +72,7 @@ func (p *pair) run(ctx context.Context, i int) error {
 			continue
 		}
 		err = g.Run(ctx, func(ctx context.Context, term *journal.Term) error { return p.lead(ctx, g, term, i) })
-		if !errors.Is(err, journal.ErrTurned) {
+		if !errors.Is(err, journal.ErrOtherGroup) {
 			return err
 		}
 	}
