@@ -49,7 +49,7 @@ func New(o Options) (*Agent, error) {
 // Run is the agent: it blocks until ctx ends or something that it cannot fix goes wrong, which it returns
 // as one line that says what to do.
 func (a *Agent) Run(ctx context.Context) error {
-	a.servePages(a.newMetrics())
+	a.health.Serve(newPages(a.newMetrics()))
 	server, err := health.Listen(ctx, a.options.HTTPListen, a.health, a.options.Pprof)
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ func (a *Agent) serve(ctx context.Context, g *group.Group, term *journal.Term) e
 	if err != nil {
 		return err
 	}
-	defer a.servePages(a.newMetrics()) // those of the parts are over with them
-	a.servePages(p.metrics)
+	defer a.health.Serve(newPages(a.newMetrics())) // those of the parts end with them
+	a.health.Serve(p.pages)
 	return p.run(ctx)
 }
 

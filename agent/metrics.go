@@ -29,11 +29,11 @@ func (a *Agent) newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// servePages makes /metrics these.
-func (a *Agent) servePages(metrics *prometheus.Registry) {
+// newPages is what is served at the HTTP port beside what health answers. A part adds its pages there.
+func newPages(metrics *prometheus.Registry) *http.ServeMux {
 	pages := http.NewServeMux()
 	pages.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	a.health.Serve(pages)
+	return pages
 }
 
 // accessCollector shows how the agent fares with API servers, looked up when somebody asks.

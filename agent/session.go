@@ -9,6 +9,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +47,7 @@ type parts struct {
 	health   *health.Health
 	problems *health.Problems
 	metrics  *prometheus.Registry
+	pages    *http.ServeMux // at the HTTP port
 	events   *kube.Recorder
 	registry *informers.Registry
 
@@ -79,6 +81,7 @@ func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (
 		return nil, err
 	}
 	p := &parts{location: at, health: a.health, metrics: a.newMetrics(), problems: &health.Problems{}, term: term}
+	p.pages = newPages(p.metrics)
 	p.stops.push("connection to the API server", func() error { at.client.Close(); return nil })
 	defer func() {
 		if err != nil {
