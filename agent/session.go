@@ -252,6 +252,7 @@ func (p *parts) run(ctx context.Context) error {
 	if !p.gate.Frozen() { // else rules that the API server lacks are not gone: nothing is decided before the confirmation
 		p.rules.Ready()
 	}
+	p.address.Await()
 	for _, part := range []interface{ Run(context.Context) error }{
 		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.credentials, p.peers, p.description, p.address, p.events,
 	} {

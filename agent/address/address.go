@@ -70,12 +70,18 @@ func New(o Options) *Address {
 	return a
 }
 
-// Run keeps the address that the Service gives, until ctx ends. Before the first one the agent is not ready.
+// Await makes the agent wait for the address before it is ready. It is called before Health.Ready.
+func (a *Address) Await() {
+	if a.options.Service != "" {
+		a.options.Health.WaitFor(owner, "the Service "+a.options.Service+" has not been read yet")
+	}
+}
+
+// Run keeps the address that the Service gives, until ctx ends.
 func (a *Address) Run(ctx context.Context) error {
 	if a.options.Service == "" {
 		return nil
 	}
-	a.options.Health.WaitFor(owner, "the Service "+a.options.Service+" has not been read yet")
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.watch(ctx) })
 	group.Go(func() error { return a.judging.Run(ctx) })

@@ -201,6 +201,7 @@ func runAt(t *testing.T, handler http.HandlerFunc, until func(*told) bool) *told
 	changed := make(chan struct{}, 8)
 	a.Hooks.Changed = func() { changed <- struct{}{} }
 	ended := make(chan error, 1)
+	a.Await()
 	go func() { ended <- a.Run(ctx) }()
 	deadline := time.After(time.Minute)
 	pace := time.NewTicker(time.Millisecond)
@@ -223,7 +224,11 @@ func runAt(t *testing.T, handler http.HandlerFunc, until func(*told) bool) *told
 func TestServiceIsWatched(t *testing.T) {
 	answer := make(chan struct{})
 	a := runAt(t, func(w http.ResponseWriter, r *http.Request) {
-		<-answer
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+			return
+		}
 		fmt.Fprintln(w, `{"type":"ADDED","object":{"kind":"Service","apiVersion":"v1","metadata":{"name":"mesh","namespace":"n","uid":"u","resourceVersion":"1"},
 			"spec":{"type":"LoadBalancer","ports":[{"name":"mesh","port":7946}]},"status":{"loadBalancer":{"ingress":[{"ip":"203.0.113.7"}]}}}}`)
 		fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"kind":"Service","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
