@@ -33,7 +33,7 @@ func bound(n int, share float64) time.Duration {
 // report is docs/scale.md.
 func report(results []result) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `# How news spreads in large groups
+	fmt.Fprintf(&b, `# Scale: how changes spread in large groups
 
 Written by `+"`make sim-scale`"+`, which runs the real mesh and replica code in virtual time; do not edit. Every link takes
 %v one way and loses nothing. A change is one rule of %d bytes; %d changes were made, each at another agent, and the
