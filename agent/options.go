@@ -98,14 +98,7 @@ func (o *Options) Validate() error {
 	} else if len(o.Namespace) > validation.DNS1123LabelMaxLength-len("-readers") {
 		bad("namespace", "%q is longer than %d characters, which leaves no room for the suffix -readers", o.Namespace, validation.DNS1123LabelMaxLength-len("-readers"))
 	}
-	if o.ClusterName != "" {
-		if msgs := validation.IsDNS1123Subdomain(o.ClusterName); len(msgs) > 0 {
-			bad("cluster-name", "%q is not a valid object name: %s", o.ClusterName, msgs[0])
-		}
-	}
-	if _, err := parseLabels(o.ClusterLabels); err != nil {
-		bad("cluster-labels", "%v", err)
-	}
+	o.checkCluster(bad)
 	if err := checkHostPort(o.MeshListen, true); err != nil {
 		bad("mesh-listen", "%v", err)
 	}
@@ -161,6 +154,18 @@ func (o *Options) labels() map[string]string {
 		return nil
 	}
 	return labels
+}
+
+// checkCluster is about this cluster's Cluster object.
+func (o *Options) checkCluster(bad func(flag, format string, args ...any)) {
+	if o.ClusterName != "" {
+		if msgs := validation.IsDNS1123Subdomain(o.ClusterName); len(msgs) > 0 {
+			bad("cluster-name", "%q is not a valid object name: %s", o.ClusterName, msgs[0])
+		}
+	}
+	if _, err := parseLabels(o.ClusterLabels); err != nil {
+		bad("cluster-labels", "%v", err)
+	}
 }
 
 // parseLabels reads labels that are written as KEY=VALUE.
