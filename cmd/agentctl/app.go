@@ -9,15 +9,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // newApp is the command tree. Each call gives a tree with flags of its own.
-func newApp(stdout, stderr io.Writer) *cli.App {
+func newApp(stdout, stderr io.Writer) *urfave.App {
 	g := newGlobals()
-	app := &cli.App{
+	app := &urfave.App{
 		Name:                 "agentctl",
 		Usage:                "look at a group of clusters and join clusters to it",
 		HideVersion:          true,
@@ -27,15 +27,15 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		Flags:                g.flags(),
 		OnUsageError:         onUsageError,
 		// run prints the one line and chooses the exit code.
-		ExitErrHandler: func(*cli.Context, error) {},
+		ExitErrHandler: func(*urfave.Context, error) {},
 		// Reached only when no command of the given name exists.
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			if c.Args().Present() {
 				return usagef("unknown command %q; `agentctl help` lists the commands", c.Args().First())
 			}
-			return cli.ShowAppHelp(c)
+			return urfave.ShowAppHelp(c)
 		},
-		Commands: []*cli.Command{
+		Commands: []*urfave.Command{
 			joinCommand(g),
 			leaveCommand(g),
 			removeCommand(g),
@@ -57,9 +57,9 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 
 // addTo gives a command and what is below it the same flags once more, bound to the same values: this is what
 // lets them stand on either side of the command's name.
-func (g *globals) addTo(c *cli.Command) {
+func (g *globals) addTo(c *urfave.Command) {
 	for _, f := range g.flags() {
-		if !slices.ContainsFunc(c.Flags, func(own cli.Flag) bool { return own.Names()[0] == f.Names()[0] }) {
+		if !slices.ContainsFunc(c.Flags, func(own urfave.Flag) bool { return own.Names()[0] == f.Names()[0] }) {
 			c.Flags = append(c.Flags, f)
 		}
 	}
@@ -70,7 +70,7 @@ func (g *globals) addTo(c *cli.Command) {
 	}
 }
 
-func onUsageError(_ *cli.Context, err error, _ bool) error {
+func onUsageError(_ *urfave.Context, err error, _ bool) error {
 	text := err.Error()
 	if name, found := strings.CutPrefix(text, "flag provided but not defined: -"); found {
 		text = fmt.Sprintf("unknown flag -%s", strings.TrimPrefix(name, "-"))
@@ -79,7 +79,7 @@ func onUsageError(_ *cli.Context, err error, _ bool) error {
 }
 
 // noArguments is the first thing that a command without arguments does.
-func noArguments(c *cli.Context) error {
+func noArguments(c *urfave.Context) error {
 	if c.Args().Present() {
 		return usagef("%s takes no argument, and %q is one", c.Command.Name, c.Args().First())
 	}
@@ -100,12 +100,12 @@ func newGlobals() *globals {
 	}
 }
 
-func (g *globals) flags() []cli.Flag {
-	return []cli.Flag{
-		&cli.GenericFlag{Name: "kubeconfig", Value: g.kubeconfig, Usage: "kubeconfig `FILE` (default: $KUBECONFIG, then ~/.kube/config)"},
-		&cli.GenericFlag{Name: "context", Value: g.context, Usage: "`CONTEXT` of the kubeconfig that leads to the cluster (default: its current one)"},
-		&cli.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.namespace, Usage: "`NAMESPACE` that the agent is installed in"},
-		&cli.GenericFlag{Name: "output", Aliases: []string{"o"}, Value: g.output, Usage: "`FORMAT` of the output: table, json or yaml"},
+func (g *globals) flags() []urfave.Flag {
+	return []urfave.Flag{
+		&urfave.GenericFlag{Name: "kubeconfig", Value: g.kubeconfig, Usage: "kubeconfig `FILE` (default: $KUBECONFIG, then ~/.kube/config)"},
+		&urfave.GenericFlag{Name: "context", Value: g.context, Usage: "`CONTEXT` of the kubeconfig that leads to the cluster (default: its current one)"},
+		&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.namespace, Usage: "`NAMESPACE` that the agent is installed in"},
+		&urfave.GenericFlag{Name: "output", Aliases: []string{"o"}, Value: g.output, Usage: "`FORMAT` of the output: table, json or yaml"},
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"embed"
 	"fmt"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 )
 
 // The scripts ask the program itself, so they never grow stale.
@@ -15,15 +15,15 @@ import (
 //go:embed completion/agentctl.bash completion/agentctl.zsh
 var completions embed.FS
 
-func completionCommand() *cli.Command {
-	return &cli.Command{
+func completionCommand() *urfave.Command {
+	return &urfave.Command{
 		Name:      "completion",
 		Usage:     "print the completion script of a shell: bash, zsh or fish",
 		ArgsUsage: "bash|zsh|fish",
 		Description: `bash:  source <(agentctl completion bash)
 zsh:   source <(agentctl completion zsh)
 fish:  agentctl completion fish | source`,
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			if c.Args().Len() != 1 {
 				return usagef("completion needs one shell: bash, zsh or fish")
 			}
@@ -37,7 +37,7 @@ fish:  agentctl completion fish | source`,
 	}
 }
 
-func completionScript(c *cli.Context) (string, error) {
+func completionScript(c *urfave.Context) (string, error) {
 	switch shell := c.Args().First(); shell {
 	case "bash", "zsh":
 		data, err := completions.ReadFile("completion/agentctl." + shell)

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-func doctorCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func doctorCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "doctor",
 		Usage: "look for what is wrong with a cluster of the group, and say which command mends it",
 		Description: `Looks at the cluster of --context, and at that of each --peer-context, from outside of the agents; in a
@@ -30,14 +30,14 @@ written; the mesh port of each member is dialled from here, as far as to see its
 Checks: ` + strings.Join(checkNames(), ", ") + `.
 
 Exit code: 0 nothing found; 4 warnings; 5 errors; 6 nothing worse than unknown; 2 wrong command line.`,
-		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "peer-context", Usage: "`CONTEXT` of another cluster of the group to look at too; may be repeated"},
-			&cli.StringSliceFlag{Name: "skip", Usage: "`CHECK` to leave out; may be repeated"},
-			&cli.StringFlag{Name: "service-account", Value: v1alpha1.DefaultServiceAccount, Usage: "`NAME` of the agents' ServiceAccount"},
-			&cli.DurationFlag{Name: "stuck-after", Value: 10 * time.Minute, Usage: "how long a rule may not be Ready"},
-			&cli.DurationFlag{Name: "timeout", Value: 30 * time.Second, Usage: "when to stop, with what is not known by then"},
+		Flags: []urfave.Flag{
+			&urfave.StringSliceFlag{Name: "peer-context", Usage: "`CONTEXT` of another cluster of the group to look at too; may be repeated"},
+			&urfave.StringSliceFlag{Name: "skip", Usage: "`CHECK` to leave out; may be repeated"},
+			&urfave.StringFlag{Name: "service-account", Value: v1alpha1.DefaultServiceAccount, Usage: "`NAME` of the agents' ServiceAccount"},
+			&urfave.DurationFlag{Name: "stuck-after", Value: 10 * time.Minute, Usage: "how long a rule may not be Ready"},
+			&urfave.DurationFlag{Name: "timeout", Value: 30 * time.Second, Usage: "when to stop, with what is not known by then"},
 		},
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			x, err := newExamination(c, g)
 			if err != nil {
 				return err
@@ -119,7 +119,7 @@ type examination struct {
 	checks     []check
 }
 
-func newExamination(c *cli.Context, g *globals) (*examination, error) {
+func newExamination(c *urfave.Context, g *globals) (*examination, error) {
 	if err := noArguments(c); err != nil {
 		return nil, err
 	}

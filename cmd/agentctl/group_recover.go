@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,11 +24,11 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-func groupCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func groupCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "group",
 		Usage: "look after the agents of one cluster, where there are several",
-		Subcommands: []*cli.Command{{
+		Subcommands: []*urfave.Command{{
 			Name:  "recover",
 			Usage: "make a group of one survivor, when most agents of the cluster are lost with their disks",
 			Description: `The agents of one cluster need most of them to be up. When the others come back, they go on by themselves, and
@@ -45,9 +45,9 @@ Run again before the survivor has begun, the command waits for it.
 
 Exit code: 0 the survivor leads; 3 asked for, and it does not lead within --timeout; 1 it cannot be done.`,
 			Flags: append(endFlags("the survivor leads"),
-				&cli.StringFlag{Name: "survivor", Usage: "`HOST:PORT` of the agent to go on from, as its log and /readyz say it; without it, the one that holds most"},
-				&cli.BoolFlag{Name: "dry-run", Usage: "say what would be done, and change nothing"}),
-			Action: func(c *cli.Context) error {
+				&urfave.StringFlag{Name: "survivor", Usage: "`HOST:PORT` of the agent to go on from, as its log and /readyz say it; without it, the one that holds most"},
+				&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be done, and change nothing"}),
+			Action: func(c *urfave.Context) error {
 				if err := noArguments(c); err != nil {
 					return err
 				}
@@ -58,11 +58,11 @@ Exit code: 0 the survivor leads; 3 asked for, and it does not lead within --time
 				return o.recoverGroup(c.Context, v1alpha1.PrivateNamespace(g.namespace.text), c.String("survivor"))
 			},
 		}},
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			if c.Args().Present() {
 				return usagef("unknown command %q; `agentctl group --help` lists the commands", "group "+c.Args().First())
 			}
-			return cli.ShowSubcommandHelp(c)
+			return urfave.ShowSubcommandHelp(c)
 		},
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func joinCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func joinCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "join",
 		Usage: "make two clusters members of one group",
 		Description: `Hands each of the two clusters the other's Cluster object and the Secret with its read-only
@@ -22,15 +22,15 @@ credential, which is all that a person does by hand otherwise, and waits until b
 they are synced. A newcomer joins any one member of a group; the others hear of it by themselves.
 With --replace-key a cluster that is a member now gives up that membership first, which takes --yes.
 With --dry-run nothing is written; -o yaml then prints the objects, credentials included.`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "peer-context", Usage: "`CONTEXT` that leads to the other cluster"},
-			&cli.StringFlag{Name: "peer-kubeconfig", Usage: "kubeconfig `FILE` of the other cluster, when it is another file"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "say what would be written, and write nothing"},
-			&cli.BoolFlag{Name: "replace-key", Usage: "give the cluster of --context a new key first: its own was removed from the group, or is lost"},
-			&cli.BoolFlag{Name: "yes", Usage: "with --replace-key: also when the key is in use, and its membership ends with it"},
-			&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until both clusters are synced"},
+		Flags: []urfave.Flag{
+			&urfave.StringFlag{Name: "peer-context", Usage: "`CONTEXT` that leads to the other cluster"},
+			&urfave.StringFlag{Name: "peer-kubeconfig", Usage: "kubeconfig `FILE` of the other cluster, when it is another file"},
+			&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be written, and write nothing"},
+			&urfave.BoolFlag{Name: "replace-key", Usage: "give the cluster of --context a new key first: its own was removed from the group, or is lost"},
+			&urfave.BoolFlag{Name: "yes", Usage: "with --replace-key: also when the key is in use, and its membership ends with it"},
+			&urfave.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until both clusters are synced"},
 		},
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}

@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,8 +15,8 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-func leaveCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func leaveCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "leave",
 		Usage: "take the cluster of the context out of its group",
 		Description: `Ends the membership of the cluster that the context leads to: its Cluster object goes in all other
@@ -25,8 +25,8 @@ do rules of others, which are paused. The agent gives up its key and goes on alo
 join makes the cluster a member again, of this group or another. A cluster that was removed gets a new key, too.
 
 Exit code: 0 done; 3 asked for, and the agent did not finish within --timeout; 1 it cannot be done.`,
-		Flags: append(endFlags("the cluster has left"), &cli.BoolFlag{Name: "dry-run", Usage: "say what would become orphaned, and change nothing"}),
-		Action: func(c *cli.Context) error {
+		Flags: append(endFlags("the cluster has left"), &urfave.BoolFlag{Name: "dry-run", Usage: "say what would become orphaned, and change nothing"}),
+		Action: func(c *urfave.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}

@@ -9,18 +9,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-func membersCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func membersCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "members",
 		Usage: "list the group's clusters as the mesh of one of them sees them",
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			clusters, err := list(c, g)
 			if err != nil || clusters == nil {
 				return err
@@ -30,11 +30,11 @@ func membersCommand(g *globals) *cli.Command {
 	}
 }
 
-func clustersCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func clustersCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "clusters",
 		Usage: "list the group's clusters with their state and what they are",
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			clusters, err := list(c, g)
 			if err != nil || clusters == nil {
 				return err
@@ -46,7 +46,7 @@ func clustersCommand(g *globals) *cli.Command {
 
 // list reads the Cluster objects; nil and a line on standard error when there are none and nothing
 // else is printed.
-func list(c *cli.Context, g *globals) ([]*v1alpha1.Cluster, error) {
+func list(c *urfave.Context, g *globals) ([]*v1alpha1.Cluster, error) {
 	if err := noArguments(c); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ type member struct {
 	since time.Time
 }
 
-func printMembers(c *cli.Context, format string, clusters []*v1alpha1.Cluster) error {
+func printMembers(c *urfave.Context, format string, clusters []*v1alpha1.Cluster) error {
 	members := make([]member, 0, len(clusters))
 	for _, cluster := range clusters {
 		members = append(members, asMember(cluster))
@@ -150,7 +150,7 @@ type clusterLine struct {
 	Message      string `json:"message"`
 }
 
-func printClusters(c *cli.Context, format string, clusters []*v1alpha1.Cluster) error {
+func printClusters(c *urfave.Context, format string, clusters []*v1alpha1.Cluster) error {
 	lines := make([]clusterLine, 0, len(clusters))
 	for _, cluster := range clusters {
 		lines = append(lines, asClusterLine(cluster))

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,8 +18,8 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-func removeCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func removeCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:      "remove",
 		Usage:     "remove another cluster from the group, for good",
 		ArgsUsage: "NAME",
@@ -33,8 +33,8 @@ removed. The command returns when every member has confirmed it, or after --time
 
 Exit code: 0 confirmed by all; 3 ordered, and some member has not confirmed it in time; 2 no such cluster; 1 it
 cannot be done.`,
-		Flags: append(endFlags("every member has confirmed it"), &cli.BoolFlag{Name: "dry-run", Usage: "say what would become orphaned, and change nothing"}),
-		Action: func(c *cli.Context) error {
+		Flags: append(endFlags("every member has confirmed it"), &urfave.BoolFlag{Name: "dry-run", Usage: "say what would become orphaned, and change nothing"}),
+		Action: func(c *urfave.Context) error {
 			if c.Args().Len() != 1 {
 				return usagef("remove needs the name of one cluster, as `agentctl clusters` lists it")
 			}
@@ -56,11 +56,11 @@ type endOptions struct {
 	stdout, stderr io.Writer
 }
 
-func endFlags(until string) []cli.Flag {
-	return []cli.Flag{&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until " + until}}
+func endFlags(until string) []urfave.Flag {
+	return []urfave.Flag{&urfave.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until " + until}}
 }
 
-func endOptionsOf(c *cli.Context, g *globals) (endOptions, error) {
+func endOptionsOf(c *urfave.Context, g *globals) (endOptions, error) {
 	o := endOptions{output: g.output.text, dryRun: c.Bool("dry-run"), timeout: c.Duration("timeout"), stdout: c.App.Writer, stderr: c.App.ErrWriter}
 	if o.timeout <= 0 {
 		return o, usagef("--timeout must be more than 0, and is %s", o.timeout)

@@ -8,27 +8,27 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-func rulesCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func rulesCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "rules",
 		Usage: "list, check and explain the rules that say what is copied",
-		Subcommands: []*cli.Command{
+		Subcommands: []*urfave.Command{
 			rulesListCommand(g),
 			rulesLintCommand(g),
 			rulesExplainCommand(g),
 		},
 		// Reached only when no subcommand of the given name exists.
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			if c.Args().Present() {
 				return usagef("unknown command %q; `agentctl rules --help` lists the commands", "rules "+c.Args().First())
 			}
-			return cli.ShowSubcommandHelp(c)
+			return urfave.ShowSubcommandHelp(c)
 		},
 	}
 }
@@ -46,14 +46,14 @@ func findingf(code int, format string, args ...any) error {
 }
 
 // consentFlags say what agents are told of in the chart, and cannot be read from a cluster.
-func consentFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "agent-namespace", Value: v1alpha1.DefaultNamespace, Usage: "`NAMESPACE` that the agents are installed in"},
-		&cli.StringSliceFlag{Name: "allow", Usage: "what the chart value consent.allow lists, `LIST=ENTRY` such as kinds=Node, secretTypes=helm.sh/release.v1 or namespaces=kube-public; may be repeated"},
+func consentFlags() []urfave.Flag {
+	return []urfave.Flag{
+		&urfave.StringFlag{Name: "agent-namespace", Value: v1alpha1.DefaultNamespace, Usage: "`NAMESPACE` that the agents are installed in"},
+		&urfave.StringSliceFlag{Name: "allow", Usage: "what the chart value consent.allow lists, `LIST=ENTRY` such as kinds=Node, secretTypes=helm.sh/release.v1 or namespaces=kube-public; may be repeated"},
 	}
 }
 
-func consentOf(c *cli.Context) (syncrules.Consent, error) {
+func consentOf(c *urfave.Context) (syncrules.Consent, error) {
 	out := syncrules.Consent{Namespace: c.String("agent-namespace")}
 	for _, text := range c.StringSlice("allow") {
 		list, entry, _ := strings.Cut(text, "=")
@@ -78,7 +78,7 @@ const completionFlag = "--generate-bash-completion"
 
 // flagsFirst puts the flags of a command before its arguments, so that they may stand anywhere: the flag
 // library reads none after the first argument. What follows "--" is left alone.
-func flagsFirst(app *cli.App, args []string) []string {
+func flagsFirst(app *urfave.App, args []string) []string {
 	if len(args) == 0 {
 		return args
 	}
@@ -95,7 +95,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 				out = append(out, args[i])
 			}
 		default:
-			at := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(a) })
+			at := slices.IndexFunc(commands, func(c *urfave.Command) bool { return c.HasName(a) })
 			if at < 0 {
 				arguments, commands = append(arguments, a), nil
 				continue
@@ -108,10 +108,10 @@ func flagsFirst(app *cli.App, args []string) []string {
 }
 
 // takesValue says that the word after a flag belongs to it.
-func takesValue(flags []cli.Flag, word string) bool {
+func takesValue(flags []urfave.Flag, word string) bool {
 	name := strings.TrimLeft(word, "-")
-	return slices.ContainsFunc(flags, func(f cli.Flag) bool {
-		d, ok := f.(cli.DocGenerationFlag)
+	return slices.ContainsFunc(flags, func(f urfave.Flag) bool {
+		d, ok := f.(urfave.DocGenerationFlag)
 		return ok && d.TakesValue() && slices.Contains(f.Names(), name)
 	})
 }

@@ -11,15 +11,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-func rulesExplainCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func rulesExplainCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:      "explain",
 		Usage:     "say why something is copied, or why it is not",
 		ArgsUsage: "RULE | KIND NAME | KIND/NAME | -f FILE",
@@ -43,21 +43,21 @@ compile; 2 a wrong command line.
   agentctl rules explain web-certs
   agentctl rules explain secret web-tls -n shop
   agentctl rules explain -f rule.yaml --peer-context cluster-2=admin@cluster-2`,
-		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "filename", Aliases: []string{"f"}, Usage: "`FILE` with rules and objects not yet applied; - for standard input; may be repeated"},
-			&cli.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.namespace, Usage: "`NAMESPACE` of the object (default: the context's, then default)"},
-			&cli.StringSliceFlag{Name: "peer-context", Usage: "reach a cluster by a context of your own, `NAME=CONTEXT`; may be repeated"},
-			&cli.StringFlag{Name: "from", Usage: "take the objects of files as ones of this `CLUSTER`"},
-			&cli.BoolFlag{Name: "no-dry-run", Usage: "show what would be written without asking API servers what they make of it"},
-			&cli.IntFlag{Name: "limit", Value: 20, Usage: "how many copies of a rule are shown one by one, and written on trial"},
-			&cli.StringFlag{Name: "network-name", Value: "default", Usage: "`NAME` of the network that this computer is in, which chooses among the addresses of a cluster"},
+		Flags: append([]urfave.Flag{
+			&urfave.StringSliceFlag{Name: "filename", Aliases: []string{"f"}, Usage: "`FILE` with rules and objects not yet applied; - for standard input; may be repeated"},
+			&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.namespace, Usage: "`NAMESPACE` of the object (default: the context's, then default)"},
+			&urfave.StringSliceFlag{Name: "peer-context", Usage: "reach a cluster by a context of your own, `NAME=CONTEXT`; may be repeated"},
+			&urfave.StringFlag{Name: "from", Usage: "take the objects of files as ones of this `CLUSTER`"},
+			&urfave.BoolFlag{Name: "no-dry-run", Usage: "show what would be written without asking API servers what they make of it"},
+			&urfave.IntFlag{Name: "limit", Value: 20, Usage: "how many copies of a rule are shown one by one, and written on trial"},
+			&urfave.StringFlag{Name: "network-name", Value: "default", Usage: "`NAME` of the network that this computer is in, which chooses among the addresses of a cluster"},
 		}, consentFlags()...),
-		BashComplete: func(c *cli.Context) {
+		BashComplete: func(c *urfave.Context) {
 			if !c.Args().Present() {
 				completeRules(c.Context, c, g)
 			}
 		},
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			o, err := explainOptionsOf(c, g)
 			if err != nil {
 				return err
@@ -79,7 +79,7 @@ type explainOptions struct {
 	limit                       int
 }
 
-func explainOptionsOf(c *cli.Context, g *globals) (*explainOptions, error) {
+func explainOptionsOf(c *urfave.Context, g *globals) (*explainOptions, error) {
 	o := &explainOptions{
 		kubeconfig: g.kubeconfig.text, context: g.context.text, output: g.output.text,
 		network: c.String("network-name"), origin: c.String("from"),

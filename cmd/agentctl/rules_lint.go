@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/json"
@@ -21,8 +21,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-func rulesLintCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func rulesLintCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:      "lint",
 		Usage:     "check the rules in files, without any cluster",
 		ArgsUsage: "FILE|FOLDER|- ...",
@@ -37,7 +37,7 @@ needs beyond what the chart grants, as ClusterRoles to apply.
 
 Exit code: 0 no error (there may be warnings), 1 errors, or a file that cannot be read.`,
 		Flags: consentFlags(),
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			if !c.Args().Present() {
 				return usagef("rules lint needs a file, a folder, or - for standard input")
 			}

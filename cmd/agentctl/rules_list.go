@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,8 +33,8 @@ func ruleResource() schema.GroupVersionResource {
 	return v1alpha1.SchemeGroupVersion.WithResource("resourcesyncrules")
 }
 
-func rulesListCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func rulesListCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:      "list",
 		Usage:     "list the rules of a cluster with what its agent says of them",
 		ArgsUsage: "[NAME...]",
@@ -44,8 +44,8 @@ they are. ORPHANS says whether there are copies of the rule that nobody maintain
 names them.
 
 Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a named one is missing.`,
-		BashComplete: func(c *cli.Context) { completeRules(c.Context, c, g) },
-		Action: func(c *cli.Context) error {
+		BashComplete: func(c *urfave.Context) { completeRules(c.Context, c, g) },
+		Action: func(c *urfave.Context) error {
 			s, err := openSide(g.kubeconfig.text, g.context.text)
 			if err != nil {
 				return err
@@ -175,7 +175,7 @@ func asRuleLine(rule *v1alpha1.ResourceSyncRule) ruleLine {
 
 func kindText(gk schema.GroupKind) string { return gk.String() }
 
-func printRules(c *cli.Context, format string, s *side, rules []*v1alpha1.ResourceSyncRule) error {
+func printRules(c *urfave.Context, format string, s *side, rules []*v1alpha1.ResourceSyncRule) error {
 	lines, unready := make([]ruleLine, 0, len(rules)), []string{}
 	for _, rule := range rules {
 		l := asRuleLine(rule)
@@ -193,7 +193,7 @@ func printRules(c *cli.Context, format string, s *side, rules []*v1alpha1.Resour
 	return nil
 }
 
-func writeRules(c *cli.Context, format string, s *side, lines []ruleLine) error {
+func writeRules(c *urfave.Context, format string, s *side, lines []ruleLine) error {
 	if format != "table" {
 		return printDocument(c.App.Writer, format, lines)
 	}
@@ -239,7 +239,7 @@ func writeRules(c *cli.Context, format string, s *side, lines []ruleLine) error 
 const completionPatience = 2 * time.Second
 
 // completeRules prints the names of the rules, for the shell; nothing where they cannot be read.
-func completeRules(ctx context.Context, c *cli.Context, g *globals) {
+func completeRules(ctx context.Context, c *urfave.Context, g *globals) {
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
 	defer cancel()
 	s, err := openSide(g.kubeconfig.text, g.context.text)

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-func statusCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func statusCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "status",
 		Usage: "show the group on one screen: members, lag, rules with problems",
 		Description: `Shows what the agent of one cluster has written about the group: each member with the state of its
@@ -31,8 +31,8 @@ so: agentctl doctor looks from outside.
 
 Exit code: 0 healthy; 5 there are problems; 6 nothing worse than that something is not known, or settles
 by itself; 1 it cannot be read. With --watch, that of what was shown last.`,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "keep it live until interrupted"}},
-		Action: func(c *cli.Context) error {
+		Flags: []urfave.Flag{&urfave.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "keep it live until interrupted"}},
+		Action: func(c *urfave.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ by itself; 1 it cannot be read. With --watch, that of what was shown last.`,
 	}
 }
 
-func showStatus(c *cli.Context, s *side, format string) error {
+func showStatus(c *urfave.Context, s *side, format string) error {
 	v, err := s.view(c.Context)
 	if err != nil {
 		return err

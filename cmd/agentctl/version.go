@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/Masterminds/semver/v3"
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -58,12 +58,12 @@ type agentVersion struct {
 	Skew    string `json:"skew"`
 }
 
-func versionCommand(g *globals) *cli.Command {
-	return &cli.Command{
+func versionCommand(g *globals) *urfave.Command {
+	return &urfave.Command{
 		Name:  "version",
 		Usage: "print the version of this program, and of the group's agents where a context leads to them",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "client", Usage: "ask no cluster: only the version of this program"}},
-		Action: func(c *cli.Context) error {
+		Flags: []urfave.Flag{&urfave.BoolFlag{Name: "client", Usage: "ask no cluster: only the version of this program"}},
+		Action: func(c *urfave.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}

@@ -1,0 +1,91 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+)
+
+const (
+	// peerTimeout bounds each request to another cluster: one that is away must not stop the command.
+	peerTimeout = 8 * time.Second
+	// maxAnswer bounds one answer of another cluster, in bytes: it is not trusted to be modest.
+	maxAnswer = 64 << 20
+	// maxReason bounds what is shown of an error, in bytes.
+	maxReason = 300
+)
+
+// Bounded is a configuration for a cluster that is not trusted: its answers are bounded in time and size.
+func Bounded(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
+	return config
+}
+
+type boundedTransport struct{ next http.RoundTripper }
+
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), peerTimeout)
+	response, err := t.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	response.Body = struct {
+		*maxReader
+		*closer
+	}{&maxReader{response.Body, maxAnswer}, &closer{response.Body, cancel}}
+	return response, nil
+}
+
+// maxReader fails, rather than ends, when there is more than may be read.
+type maxReader struct {
+	from io.Reader
+	left int64
+}
+
+func (r *maxReader) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
+	}
+	n, err := r.from.Read(p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
+	return n, err
+}
+
+// closer ends the request with its body.
+type closer struct {
+	body   io.Closer
+	cancel context.CancelFunc
+}
+
+func (c *closer) Close() error {
+	defer c.cancel()
+	return c.body.Close()
+}
+
+// Reason is an error as one bounded line, without the address and the other words that the client library
+// wraps around it.
+func Reason(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Message != "" {
+		err = errors.New(status.Status().Message)
+	}
+	text := cli.OneLine(err.Error())
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,48 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// CheckCredential tells whether a Secret is the credential of a cluster. The error never quotes the content.
+func CheckCredential(secret *unstructured.Unstructured) error {
+	kind, _, _ := unstructured.NestedString(secret.Object, "type")
+	if kind != v1alpha1.SecretType {
+		return fmt.Errorf("has type %q, a cluster's credential has type %q", kind, v1alpha1.SecretType)
+	}
+	if data, _, _ := unstructured.NestedString(secret.Object, "data", v1alpha1.SecretKubeconfigKey); data == "" {
+		return fmt.Errorf("has no key %q", v1alpha1.SecretKubeconfigKey)
+	}
+	return nil
+}
+
+// KubeconfigOf is the kubeconfig that a credential holds.
+func KubeconfigOf(secret *unstructured.Unstructured) ([]byte, error) {
+	if err := CheckCredential(secret); err != nil {
+		return nil, err
+	}
+	encoded, _, _ := unstructured.NestedString(secret.Object, "data", v1alpha1.SecretKubeconfigKey)
+	return base64.StdEncoding.DecodeString(encoded)
+}
+
+// Verify refuses to ask another cluster than the one meant.
+func (c *Client) Verify(ctx context.Context, id string) error {
+	have, err := c.ClusterID(ctx)
+	if err != nil {
+		return err
+	}
+	if have != id {
+		return fmt.Errorf("%w: its clusterID is %q, expected %q", kube.ErrWrongCluster, have, id)
+	}
+	return nil
+}
