@@ -29,3 +29,4 @@
 //	5  status: problems; doctor: errors
 //	6  nothing worse than that something is not known
 package main
+

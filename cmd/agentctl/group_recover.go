@@ -55,7 +55,7 @@ Exit code: 0 the survivor leads; 3 asked for, and it does not lead within --time
 				if err != nil {
 					return err
 				}
-				return o.recoverGroup(c.Context, v1alpha1.PrivateNamespace(g.namespace.text), c.String("survivor"))
+				return o.recoverGroup(c.Context, v1alpha1.PrivateNamespace(g.Namespace.String()), c.String("survivor"))
 			},
 		}},
 		Action: func(c *urfave.Context) error {

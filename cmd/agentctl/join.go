@@ -35,7 +35,7 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 				return err
 			}
 			o := joinOptions{
-				kubeconfig: g.kubeconfig.text, context: g.context.text, namespace: g.namespace.text, output: g.output.text,
+				kubeconfig: g.Kubeconfig.String(), context: g.Context.String(), namespace: g.Namespace.String(), output: g.Output.String(),
 				peerKubeconfig: c.String("peer-kubeconfig"), peerContext: c.String("peer-context"),
 				dryRun: c.Bool("dry-run"), replaceKey: c.Bool("replace-key"), yes: c.Bool("yes"), timeout: c.Duration("timeout"),
 			}

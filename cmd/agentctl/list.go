@@ -25,7 +25,7 @@ func membersCommand(g *globals) *urfave.Command {
 			if err != nil || clusters == nil {
 				return err
 			}
-			return printMembers(c, g.output.text, clusters)
+			return printMembers(c, g.Output.String(), clusters)
 		},
 	}
 }
@@ -39,7 +39,7 @@ func clustersCommand(g *globals) *urfave.Command {
 			if err != nil || clusters == nil {
 				return err
 			}
-			return printClusters(c, g.output.text, clusters)
+			return printClusters(c, g.Output.String(), clusters)
 		},
 	}
 }
@@ -50,7 +50,7 @@ func list(c *urfave.Context, g *globals) ([]*v1alpha1.Cluster, error) {
 	if err := noArguments(c); err != nil {
 		return nil, err
 	}
-	s, err := openSide(g.kubeconfig.text, g.context.text)
+	s, err := openSide(g.Kubeconfig.String(), g.Context.String())
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func list(c *urfave.Context, g *globals) ([]*v1alpha1.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(clusters) == 0 && g.output.text == "table" {
+	if len(clusters) == 0 && g.Output.String() == "table" {
 		fmt.Fprintf(c.App.ErrWriter, "no clusters in context %s: its agent has not started yet\n", s.Context)
 		return nil, nil
 	}

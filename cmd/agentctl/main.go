@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 )
 
 const (
@@ -35,38 +37,26 @@ func main() {
 // run is main without the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	app := newApp(stdout, stderr)
-	err := app.RunContext(ctx, flagsFirst(app, args))
+	err := app.RunContext(ctx, cli.FlagsFirst(app, args))
 	if err == nil {
 		return exitOK
 	}
 	// client-go prints some errors over several lines. One line is what a user can read and grep.
 	fmt.Fprintln(stderr, "agentctl: "+oneLine(err.Error()))
-	var usage usageError
 	var waited *waitError
-	var found finding
-	switch {
-	case errors.As(err, &usage):
-		return exitUsage
-	case errors.As(err, &waited):
-		for _, line := range waited.Missing {
+	if errors.As(err, &waited) {
+		err = &cli.TimeoutError{Text: waited.Error(), Missing: waited.Missing}
+	}
+	var late *cli.TimeoutError
+	if errors.As(err, &late) {
+		for _, line := range late.Missing {
 			fmt.Fprintln(stderr, "  "+line)
 		}
-		return exitTimeout
-	case errors.As(err, &found):
-		return found.code
-	default:
-		return exitFailed
 	}
+	return cli.ExitCode(err)
 }
 
-// usageError is a wrong command line.
-type usageError struct{ text string }
-
-func (e usageError) Error() string { return e.text }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Sprintf(format, args...)}
-}
+func usagef(format string, args ...any) error { return cli.Usagef(format, args...) }
 
 func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")

@@ -61,12 +61,12 @@ func endFlags(until string) []urfave.Flag {
 }
 
 func endOptionsOf(c *urfave.Context, g *globals) (endOptions, error) {
-	o := endOptions{output: g.output.text, dryRun: c.Bool("dry-run"), timeout: c.Duration("timeout"), stdout: c.App.Writer, stderr: c.App.ErrWriter}
+	o := endOptions{output: g.Output.String(), dryRun: c.Bool("dry-run"), timeout: c.Duration("timeout"), stdout: c.App.Writer, stderr: c.App.ErrWriter}
 	if o.timeout <= 0 {
 		return o, usagef("--timeout must be more than 0, and is %s", o.timeout)
 	}
 	var err error
-	o.side, err = openSide(g.kubeconfig.text, g.context.text)
+	o.side, err = openSide(g.Kubeconfig.String(), g.Context.String())
 	return o, err
 }
 

@@ -4,12 +4,11 @@
 package main
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -33,17 +32,7 @@ func rulesCommand(g *globals) *urfave.Command {
 	}
 }
 
-// finding is an answer that is not yes: the command could be done, and its exit code tells what it found.
-type finding struct {
-	code int
-	text string
-}
-
-func (f finding) Error() string { return f.text }
-
-func findingf(code int, format string, args ...any) error {
-	return finding{code, fmt.Sprintf(format, args...)}
-}
+func findingf(code int, format string, args ...any) error { return cli.Answerf(code, format, args...) }
 
 // consentFlags say what agents are told of in the chart, and cannot be read from a cluster.
 func consentFlags() []urfave.Flag {
@@ -72,46 +61,4 @@ func consentOf(c *urfave.Context) (syncrules.Consent, error) {
 		return out, usagef("--allow: %s", err)
 	}
 	return out, nil
-}
-
-const completionFlag = "--generate-bash-completion"
-
-// flagsFirst puts the flags of a command before its arguments, so that they may stand anywhere: the flag
-// library reads none after the first argument. What follows "--" is left alone.
-func flagsFirst(app *urfave.App, args []string) []string {
-	if len(args) == 0 {
-		return args
-	}
-	out, arguments := []string{args[0]}, []string{}
-	flags, commands := app.Flags, app.Commands
-	for i := 1; i < len(args); i++ {
-		switch a := args[i]; {
-		case a == "--":
-			return slices.Concat(out, []string{"--"}, arguments, args[i+1:])
-		case strings.HasPrefix(a, "-") && a != "-" && a != completionFlag:
-			out = append(out, a)
-			if takesValue(flags, a) && i+1 < len(args) && args[i+1] != completionFlag {
-				i++
-				out = append(out, args[i])
-			}
-		default:
-			at := slices.IndexFunc(commands, func(c *urfave.Command) bool { return c.HasName(a) })
-			if at < 0 {
-				arguments, commands = append(arguments, a), nil
-				continue
-			}
-			out = append(out, a)
-			flags, commands = commands[at].Flags, commands[at].Subcommands
-		}
-	}
-	return append(out, arguments...)
-}
-
-// takesValue says that the word after a flag belongs to it.
-func takesValue(flags []urfave.Flag, word string) bool {
-	name := strings.TrimLeft(word, "-")
-	return slices.ContainsFunc(flags, func(f urfave.Flag) bool {
-		d, ok := f.(urfave.DocGenerationFlag)
-		return ok && d.TakesValue() && slices.Contains(f.Names(), name)
-	})
 }

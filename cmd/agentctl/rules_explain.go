@@ -45,7 +45,7 @@ compile; 2 a wrong command line.
   agentctl rules explain -f rule.yaml --peer-context cluster-2=admin@cluster-2`,
 		Flags: append([]urfave.Flag{
 			&urfave.StringSliceFlag{Name: "filename", Aliases: []string{"f"}, Usage: "`FILE` with rules and objects not yet applied; - for standard input; may be repeated"},
-			&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.namespace, Usage: "`NAMESPACE` of the object (default: the context's, then default)"},
+			&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, Usage: "`NAMESPACE` of the object (default: the context's, then default)"},
 			&urfave.StringSliceFlag{Name: "peer-context", Usage: "reach a cluster by a context of your own, `NAME=CONTEXT`; may be repeated"},
 			&urfave.StringFlag{Name: "from", Usage: "take the objects of files as ones of this `CLUSTER`"},
 			&urfave.BoolFlag{Name: "no-dry-run", Usage: "show what would be written without asking API servers what they make of it"},
@@ -81,7 +81,7 @@ type explainOptions struct {
 
 func explainOptionsOf(c *urfave.Context, g *globals) (*explainOptions, error) {
 	o := &explainOptions{
-		kubeconfig: g.kubeconfig.text, context: g.context.text, output: g.output.text,
+		kubeconfig: g.Kubeconfig.String(), context: g.Context.String(), output: g.Output.String(),
 		network: c.String("network-name"), origin: c.String("from"),
 		peerContexts: map[string]string{}, files: c.StringSlice("filename"), dryRun: !c.Bool("no-dry-run"), limit: c.Int("limit"),
 	}
@@ -89,8 +89,8 @@ func explainOptionsOf(c *urfave.Context, g *globals) (*explainOptions, error) {
 	if o.consent, err = consentOf(c); err != nil {
 		return nil, err
 	}
-	if g.namespace.set {
-		o.namespace = g.namespace.text
+	if g.Namespace.IsSet() {
+		o.namespace = g.Namespace.String()
 	}
 	for _, text := range c.StringSlice("peer-context") {
 		name, context, found := strings.Cut(text, "=")

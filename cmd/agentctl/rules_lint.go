@@ -50,9 +50,9 @@ Exit code: 0 no error (there may be warnings), 1 errors, or a file that cannot b
 				return err
 			}
 			result := lint(docs, consent)
-			if g.output.text == "table" {
+			if g.Output.String() == "table" {
 				result.print(printable{c.App.Writer})
-			} else if err := printDocument(c.App.Writer, g.output.text, result); err != nil {
+			} else if err := printDocument(c.App.Writer, g.Output.String(), result); err != nil {
 				return err
 			}
 			if result.Errors > 0 {

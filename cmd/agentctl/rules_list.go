@@ -46,7 +46,7 @@ names them.
 Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a named one is missing.`,
 		BashComplete: func(c *urfave.Context) { completeRules(c.Context, c, g) },
 		Action: func(c *urfave.Context) error {
-			s, err := openSide(g.kubeconfig.text, g.context.text)
+			s, err := openSide(g.Kubeconfig.String(), g.Context.String())
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a
 			if rules, err = named(s, rules, c.Args().Slice()); err != nil {
 				return err
 			}
-			return printRules(c, g.output.text, s, rules)
+			return printRules(c, g.Output.String(), s, rules)
 		},
 	}
 }
@@ -242,7 +242,7 @@ const completionPatience = 2 * time.Second
 func completeRules(ctx context.Context, c *urfave.Context, g *globals) {
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
 	defer cancel()
-	s, err := openSide(g.kubeconfig.text, g.context.text)
+	s, err := openSide(g.Kubeconfig.String(), g.Context.String())
 	if err != nil {
 		return
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -119,15 +120,15 @@ func peerSecret(t *testing.T, url string, ca []byte) *unstructured.Unstructured 
 // A peer is read with the credential that the local cluster holds, if it is the peer.
 func TestPeerByCredential(t *testing.T) {
 	t.Parallel()
-	local, peer := newAPIServer(), newAPIServer()
+	local, peer := apitest.New(), apitest.New()
 	defer local.Close()
-	secure := httptest.NewTLSServer(http.HandlerFunc(peer.serve))
+	secure := httptest.NewTLSServer(http.HandlerFunc(peer.Serve))
 	defer secure.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	local.put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
-	local.put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}}"))
-	local.put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: beta, namespace: private}}}}"))
-	peer.put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: ClusterFeature, metadata: {name: f}, spec: {featureName: x}}"))
+	local.Put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
+	local.Put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}}"))
+	local.Put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: beta, namespace: private}}}}"))
+	peer.Put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: ClusterFeature, metadata: {name: f}, spec: {featureName: x}}"))
 	beta := func() *reached {
 		s, err := newSide("local", &rest.Config{Host: local.URL})
 		if err != nil {
@@ -146,17 +147,17 @@ func TestPeerByCredential(t *testing.T) {
 	if c := beta(); c.api != nil || !strings.Contains(c.why, "Secret private/beta here, cannot be read") {
 		t.Errorf("without its credential: %q", c.why)
 	}
-	local.put(peerSecret(t, secure.URL, ca))
-	peer.put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-other}}"))
+	local.Put(peerSecret(t, secure.URL, ca))
+	peer.Put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-other}}"))
 	if c := beta(); c.api != nil || !strings.Contains(c.why, "endpoint leads to another cluster") {
 		t.Errorf("where another cluster answers: %q", c.why)
 	}
-	peer.put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-beta}}"))
+	peer.Put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-beta}}"))
 	c := beta()
 	if c.api == nil || c.api.mayWrite || len(c.features) != 1 {
 		t.Fatalf("with its credential: %q, features %v (%s)", c.why, c.features, c.featuresWhy)
 	}
-	peer.set("clusterfeatures", "")
+	peer.Set("clusterfeatures", "")
 	if c := beta(); c.api == nil || !strings.Contains(c.featuresWhy, "you may not read clusterfeatures") {
 		t.Errorf("without the right to read features: %q", c.featuresWhy)
 	}
@@ -300,10 +301,10 @@ func TestPeerIsBounded(t *testing.T) {
 	if _, err := out.ReadFrom(&maxReader{strings.NewReader("abc"), 2}); err == nil || out.String() != "ab" {
 		t.Errorf("read %q, %v", out.String(), err)
 	}
-	s := newAPIServer()
+	s := apitest.New()
 	defer s.Close()
 	for i := range maxListed + pageSize + 1 {
-		s.put(&unstructured.Unstructured{Object: map[string]any{
+		s.Put(&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint("x", i), "namespace": "shop"},
 		}})
 	}
@@ -319,34 +320,6 @@ func TestPeerIsBounded(t *testing.T) {
 	got, whole, err := a.list(context.Background(), gvk, syncrules.Scope{Namespace: "shop"})
 	if err != nil || whole || len(got) != maxListed {
 		t.Errorf("listed %d, whole %v, %v", len(got), whole, err)
-	}
-}
-
-func TestFlagsFirst(t *testing.T) {
-	t.Parallel()
-	app := newApp(nil, nil)
-	for in, want := range map[string]string{
-		"agentctl":                                          "agentctl",
-		"agentctl rules explain secret x -n y":              "agentctl rules explain -n y secret x",
-		"agentctl rules explain secret x -n=y --help":       "agentctl rules explain -n=y --help secret x",
-		"agentctl --context c rules lint a -o json -":       "agentctl --context c rules lint -o json a -",
-		"agentctl rules explain x --no-dry-run -f":          "agentctl rules explain --no-dry-run -f x",
-		"agentctl rules lint a -- -b --context":             "agentctl rules lint -- a -b --context",
-		"agentctl rules explain --generate-bash-completion": "agentctl rules explain --generate-bash-completion",
-		"agentctl rules list rules list":                    "agentctl rules list rules list",
-		"agentctl join --peer-context b":                    "agentctl join --peer-context b",
-	} {
-		if diff := cmp.Diff(want, strings.Join(flagsFirst(app, strings.Fields(in)), " ")); diff != "" {
-			t.Error(diff)
-		}
-	}
-}
-
-func TestPrintable(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	if _, err := fmt.Fprint(printable{&out}, "grün\t\x1b[31m\u202e\r\n"); err != nil || out.String() != "grün\t?[31m??\n" {
-		t.Errorf("printed %q, %v", out.String(), err)
 	}
 }
 

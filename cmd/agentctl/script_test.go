@@ -15,6 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +46,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
-			servers := map[string]*apiServer{"east": newAPIServer(), "west": newAPIServer()}
+			servers := map[string]*apitest.Server{"east": apitest.New(), "west": apitest.New()}
 			for _, s := range servers {
 				env.Defer(s.Close)
 			}
@@ -59,14 +61,11 @@ func TestScripts(t *testing.T) {
 				for doc := range strings.SplitSeq(ts.ReadFile(args[1]), "\n---\n") {
 					u := &unstructured.Unstructured{}
 					ts.Check(yaml.Unmarshal([]byte(doc), &u.Object))
-					server(ts, args[0]).put(u)
+					server(ts, args[0]).Put(u)
 				}
 			},
 			"agent": func(ts *testscript.TestScript, _ bool, args []string) {
-				s := server(ts, args[0])
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.agent = says(args[1], args[2], args[3], args[4])
+				server(ts, args[0]).SetAgent(apitest.Says(args[1], args[2], args[3], args[4]))
 			},
 			"crds": func(ts *testscript.TestScript, _ bool, args []string) {
 				files, err := filepath.Glob("../../charts/agent/crds/*.yaml")
@@ -76,52 +75,38 @@ func TestScripts(t *testing.T) {
 					ts.Check(err)
 					u := &unstructured.Unstructured{}
 					ts.Check(yaml.Unmarshal(data, &u.Object))
-					server(ts, args[0]).put(u)
+					server(ts, args[0]).Put(u)
 				}
 			},
-			"deny": func(ts *testscript.TestScript, _ bool, args []string) {
-				s := server(ts, args[0])
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.denied = args[1]
-			},
+			"deny": func(ts *testscript.TestScript, _ bool, args []string) { server(ts, args[0]).Deny(args[1]) },
 			"ahead": func(ts *testscript.TestScript, _ bool, args []string) {
-				s := server(ts, args[0])
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				var err error
-				s.ahead, err = time.ParseDuration(args[1])
+				ahead, err := time.ParseDuration(args[1])
 				ts.Check(err)
+				server(ts, args[0]).SetClock(ahead)
 			},
 			"nocrds": func(ts *testscript.TestScript, _ bool, args []string) {
-				s := server(ts, args[0])
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.noCRDs = true
+				server(ts, args[0]).RemoveCRDs()
 			},
 			"object": func(ts *testscript.TestScript, _ bool, args []string) {
-				s := server(ts, args[0])
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				u, found := s.objects[args[1]]
-				if !found {
+				u := server(ts, args[0]).Object(args[1])
+				if u == nil {
 					ts.Fatalf("no object %s", args[1])
 				}
 				data, err := yaml.Marshal(u.Object)
 				ts.Check(err)
 				ts.Check(os.WriteFile(ts.MkAbs("object"), data, 0o600))
 			},
-			"forbid": func(ts *testscript.TestScript, _ bool, args []string) { server(ts, args[0]).set(args[1], "") },
-			"refuse": func(ts *testscript.TestScript, _ bool, args []string) { server(ts, args[0]).set("", args[1]) },
+			"forbid": func(ts *testscript.TestScript, _ bool, args []string) { server(ts, args[0]).Set(args[1], "") },
+			"refuse": func(ts *testscript.TestScript, _ bool, args []string) { server(ts, args[0]).Set("", args[1]) },
 			"writes": func(ts *testscript.TestScript, _ bool, args []string) {
-				ts.Check(os.WriteFile(ts.MkAbs("writes"), []byte(server(ts, args[0]).dump()), 0o600))
+				ts.Check(os.WriteFile(ts.MkAbs("writes"), []byte(server(ts, args[0]).Writes()), 0o600))
 			},
 		},
 	})
 }
 
-func server(ts *testscript.TestScript, name string) *apiServer {
-	servers, _ := ts.Value("servers").(map[string]*apiServer)
+func server(ts *testscript.TestScript, name string) *apitest.Server {
+	servers, _ := ts.Value("servers").(map[string]*apitest.Server)
 	s := servers[name]
 	if s == nil {
 		ts.Fatalf("no context %s", name)
@@ -129,7 +114,7 @@ func server(ts *testscript.TestScript, name string) *apiServer {
 	return s
 }
 
-func kubeconfig(servers map[string]*apiServer) string {
+func kubeconfig(servers map[string]*apitest.Server) string {
 	entry := `
 - name: %[1]s
   cluster: {server: "%[2]s"}`

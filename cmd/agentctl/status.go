@@ -36,11 +36,11 @@ by itself; 1 it cannot be read. With --watch, that of what was shown last.`,
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			s, err := openSide(g.kubeconfig.text, g.context.text)
+			s, err := openSide(g.Kubeconfig.String(), g.Context.String())
 			if err != nil {
 				return err
 			}
-			return showStatus(c, s, g.output.text)
+			return showStatus(c, s, g.Output.String())
 		},
 	}
 }

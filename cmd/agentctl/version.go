@@ -77,10 +77,10 @@ func versionCommand(g *globals) *urfave.Command {
 				clusters, unasked = agents(c.Context, g)
 				v.compare(clusters)
 			}
-			if err := v.print(c.App.Writer, g.output.text); err != nil {
+			if err := v.print(c.App.Writer, g.Output.String()); err != nil {
 				return err
 			}
-			if unasked != nil && !g.named() {
+			if unasked != nil && !g.Named() {
 				fmt.Fprintf(c.App.ErrWriter, "the agents' versions are not known: %s\n", oneLine(unasked.Error()))
 				return nil
 			}
@@ -89,15 +89,12 @@ func versionCommand(g *globals) *urfave.Command {
 	}
 }
 
-// named tells whether the user said which cluster is meant.
-func (g *globals) named() bool { return g.context.set || g.kubeconfig.set }
-
 func agents(ctx context.Context, g *globals) ([]*v1alpha1.Cluster, error) {
-	s, err := openSide(g.kubeconfig.text, g.context.text)
+	s, err := openSide(g.Kubeconfig.String(), g.Context.String())
 	if err != nil {
 		return nil, err
 	}
-	if !g.named() {
+	if !g.Named() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, guessTimeout)
 		defer cancel()

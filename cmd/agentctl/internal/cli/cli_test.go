@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,6 +118,10 @@ func TestExitCode(t *testing.T) {
 // What is missing is shown when it changes, and is what a timeout says.
 func TestWait(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testWait)
+}
+
+func testWait(t *testing.T) {
 	var shown []string
 	wait := Wait{Timeout: time.Hour, Progress: func(format string, args ...any) { shown = append(shown, fmt.Sprintf(format, args...)) }}
 	left := []string{"a", "b"}

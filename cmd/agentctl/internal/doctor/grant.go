@@ -1,9 +1,11 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
-import "regexp"
+import (
+	"regexp"
+)
 
 // grantText is what the agent offers to paste, word for word. A message may repeat what another cluster
 // says: anything else that looks like a command is not shown as one.

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"context"
@@ -14,24 +14,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // checkCredentials looks at the Secret that each Cluster object names: an agent renews its own, and those that
 // it was issued, when a fifth of their life is left.
-func checkCredentials(ctx context.Context, x *examination) []diagnosis {
+func checkCredentials(ctx context.Context, x *inspection) []Finding {
 	var mu sync.Mutex
-	var out []diagnosis
+	var out []Finding
 	var group errgroup.Group
 	group.SetLimit(16)
-	for _, p := range x.patients {
-		for _, c := range p.clusters {
-			if string(c.Spec.ClusterID) != p.id && !p.isPeer(c) {
+	for _, t := range x.targets {
+		for _, c := range t.clusters {
+			if string(c.Spec.ClusterID) != t.id && !t.isPeer(c) {
 				continue
 			}
 			group.Go(func() error {
-				if d := x.checkCredential(ctx, p, c, x.issuerTime(p, c)); d != nil {
+				if d := x.checkCredential(ctx, t, c, x.issuerTime(t, c)); d != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					out = append(out, *d)
@@ -46,36 +47,36 @@ func checkCredentials(ctx context.Context, x *examination) []diagnosis {
 
 // issuerTime is what the time is at the API server that issued a credential: the life of a token is stated by that
 // clock. Of one that was not asked, the other one tells as well as the clock here, or better.
-func (x *examination) issuerTime(p *patient, c *v1alpha1.Cluster) time.Time {
+func (x *inspection) issuerTime(t *target, c *v1alpha1.Cluster) time.Time {
 	if issuer := x.find(string(c.Spec.ClusterID)); issuer != nil && issuer.offset != 0 {
-		p = issuer
+		t = issuer
 	}
-	return time.Now().Add(p.offset)
+	return time.Now().Add(t.offset)
 }
 
-func (x *examination) checkCredential(ctx context.Context, p *patient, c *v1alpha1.Cluster, now time.Time) *diagnosis {
+func (x *inspection) checkCredential(ctx context.Context, t *target, c *v1alpha1.Cluster, now time.Time) *Finding {
 	ref := c.Spec.AuthInfo.SecretRef
 	if ref.Name == "" {
 		return nil // none is kept for it, or checkMembers says that one is missing
 	}
 	name := ref.Namespace + "/" + ref.Name
-	d := &diagnosis{Severity: isError, Cluster: p.name()}
+	d := &Finding{Severity: Error, Cluster: t.name()}
 	about, fix := "the credential that peers are given", x.restart(c)
-	if string(c.Spec.ClusterID) != p.id {
-		about, fix = "the credential for cluster "+c.Name, x.join(p, c)
+	if string(c.Spec.ClusterID) != t.id {
+		about, fix = "the credential for cluster "+c.Name, x.join(t, c)
 	}
 	d.Fix = fix
-	secret, err := p.side.client.Resource(coreResource("secrets")).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	secret, err := t.client.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		d.Message = fmt.Sprintf("%s, Secret %s, is missing", about, name)
 		return d
 	case err != nil:
-		return &diagnosis{Severity: isUnknown, Cluster: p.name(), Message: fmt.Sprintf("%s, Secret %s, cannot be read: %s", about, name, reasonOf(err))}
+		return &Finding{Severity: Unknown, Cluster: t.name(), Message: fmt.Sprintf("%s, Secret %s, cannot be read: %s", about, name, clusters.Reason(err))}
 	}
-	kubeconfig, err := kubeconfigOf(secret)
+	kubeconfig, err := clusters.KubeconfigOf(secret)
 	if err != nil {
-		d.Message = fmt.Sprintf("%s, Secret %s: %s", about, name, reasonOf(err))
+		d.Message = fmt.Sprintf("%s, Secret %s: %s", about, name, clusters.Reason(err))
 		return d
 	}
 	from, until, ok := kube.KubeconfigValidity(kubeconfig)
@@ -86,7 +87,7 @@ func (x *examination) checkCredential(ctx context.Context, p *patient, c *v1alph
 	case left <= 0:
 		d.Message = fmt.Sprintf("%s, Secret %s, expired %s ago", about, name, duration.HumanDuration(-left))
 	case left < until.Sub(from)/10:
-		d.Severity = isWarning
+		d.Severity = Warning
 		d.Message = fmt.Sprintf("%s, Secret %s, expires in %s and should have been renewed before: is the agent running?", about, name, duration.HumanDuration(left))
 	default:
 		return nil

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"context"
@@ -15,14 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // checkCRDs compares the CRDs that are served with the types that this agentctl was built with.
-func checkCRDs(ctx context.Context, x *examination) []diagnosis {
-	var out []diagnosis
-	for _, p := range x.patients {
-		if p.apiErr != nil {
+func checkCRDs(ctx context.Context, x *inspection) []Finding {
+	var out []Finding
+	for _, t := range x.targets {
+		if t.apiErr != nil {
 			continue // said by checkAPI
 		}
 		for _, kind := range []struct {
@@ -31,7 +33,7 @@ func checkCRDs(ctx context.Context, x *examination) []diagnosis {
 		}{
 			{"clusters", v1alpha1.Cluster{}}, {"resourcesyncrules", v1alpha1.ResourceSyncRule{}}, {"clusterfeatures", v1alpha1.ClusterFeature{}},
 		} {
-			if d := p.checkCRD(ctx, kind.plural, fieldsOf(reflect.TypeOf(kind.object))); d != nil {
+			if d := t.checkCRD(ctx, kind.plural, fieldsOf(reflect.TypeOf(kind.object))); d != nil {
 				out = append(out, *d)
 			}
 		}
@@ -39,15 +41,15 @@ func checkCRDs(ctx context.Context, x *examination) []diagnosis {
 	return out
 }
 
-func (p *patient) checkCRD(ctx context.Context, plural string, known []string) *diagnosis {
+func (t *target) checkCRD(ctx context.Context, plural string, known []string) *Finding {
 	name := plural + "." + v1alpha1.SchemeGroupVersion.Group
 	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	// The agent's own account, which doctor has in a pod, may list them and not get one.
-	list, err := p.side.client.Resource(resource).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	d := &diagnosis{Severity: isError, Cluster: p.name(), Fix: p.kubectl("apply", "--server-side", "-f", "charts/agent/crds")}
+	list, err := t.client.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	d := &Finding{Severity: Error, Cluster: t.name(), Fix: t.kubectl("apply", "--server-side", "-f", "charts/agent/crds")}
 	switch {
 	case err != nil:
-		return &diagnosis{Severity: isUnknown, Cluster: p.name(), Message: "the CRD " + name + " cannot be read: " + reasonOf(err)}
+		return &Finding{Severity: Unknown, Cluster: t.name(), Message: "the CRD " + name + " cannot be read: " + clusters.Reason(err)}
 	case len(list.Items) == 0:
 		d.Message = "the CRD " + name + " is not installed"
 		return d
@@ -58,20 +60,16 @@ func (p *patient) checkCRD(ctx context.Context, plural string, known []string) *
 		return d
 	}
 	if lacks := without(known, served); len(lacks) > 0 {
-		d.Severity = isWarning
-		d.Message = fmt.Sprintf("the CRD %s is older than this agentctl: it drops %s", name, briefly(lacks))
+		d.Severity = Warning
+		d.Message = fmt.Sprintf("the CRD %s is older than this agentctl: it drops %s", name, cli.Brief(lacks))
 		return d
 	}
 	if more := without(served, known); len(more) > 0 {
-		d.Severity, d.Fix = isWarning, ""
-		d.Message = fmt.Sprintf("the CRD %s is newer than this agentctl, which does not know %s: use the agentctl of the agents' version", name, briefly(more))
+		d.Severity, d.Fix = Warning, ""
+		d.Message = fmt.Sprintf("the CRD %s is newer than this agentctl, which does not know %s: use the agentctl of the agents' version", name, cli.Brief(more))
 		return d
 	}
 	return nil
-}
-
-func isNotInstalled(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "CRD is not installed")
 }
 
 // servedFields are the paths of all fields that a CRD keeps.
@@ -157,12 +155,4 @@ func without(a, b []string) []string {
 		out = append(out, path)
 	}
 	return out
-}
-
-// briefly lists at most five.
-func briefly(names []string) string {
-	if len(names) > 5 {
-		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
-	}
-	return strings.Join(names, ", ")
 }

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package clusters
+package main
 
 import (
 	"context"
@@ -9,51 +9,52 @@ import (
 	"strings"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 )
 
-// Names answers the shell's questions about contexts, clusters and rules.
-func Names(ctx context.Context, q cli.Question) []string {
-	at := Access{Kubeconfig: q.Flags["kubeconfig"], Context: q.Flags["context"]}
+// names answers the shell's questions about contexts, clusters and rules.
+func names(ctx context.Context, q cli.Question) []string {
+	at := clusters.Access{Kubeconfig: q.Flags["kubeconfig"], Context: q.Flags["context"]}
 	switch q.Command + " --" + q.Flag {
 	case "join --peer-context":
 		if file := q.Flags["peer-kubeconfig"]; file != "" {
 			at.Kubeconfig = file
 		}
-		return at.contextNames()
+		return contextNames(at)
 	case "rules explain --peer-context": // NAME=CONTEXT
 		name, _, found := strings.Cut(q.Word, "=")
 		if !found {
-			return suffixed(at.clusterNames(ctx, false), "=")
+			return suffixed(clusterNames(ctx, at, false), "=")
 		}
-		return prefixed(name+"=", at.contextNames())
+		return prefixed(name+"=", contextNames(at))
 	case "rules explain --from":
-		return at.clusterNames(ctx, true)
+		return clusterNames(ctx, at, true)
 	case "rules list --":
-		return at.ruleNames(ctx)
+		return ruleNames(ctx, at)
 	case "rules explain --":
 		if len(q.Args) == 0 {
-			return at.ruleNames(ctx)
+			return ruleNames(ctx, at)
 		}
 	case "remove --":
 		if len(q.Args) == 0 {
-			return at.clusterNames(ctx, false)
+			return clusterNames(ctx, at, false)
 		}
 	default:
 		if q.Flag == "context" || q.Flag == "peer-context" {
-			return at.contextNames()
+			return contextNames(at)
 		}
 	}
 	return nil
 }
 
-func (a Access) contextNames() []string {
-	names, _ := a.Contexts() // a shell shows no error
+func contextNames(at clusters.Access) []string {
+	names, _ := at.Contexts() // a shell shows no error
 	return names
 }
 
 // clusterNames are those of the Cluster objects; the cluster itself is among them if wanted.
-func (a Access) clusterNames(ctx context.Context, itself bool) []string {
-	c, err := a.Open()
+func clusterNames(ctx context.Context, at clusters.Access, itself bool) []string {
+	c, err := at.Open()
 	if err != nil {
 		return nil
 	}
@@ -67,15 +68,15 @@ func (a Access) clusterNames(ctx context.Context, itself bool) []string {
 	}
 	var out []string
 	for i := range all {
-		if id := IDOf(&all[i]); itself || id == "" || id != own {
+		if id := clusters.IDOf(&all[i]); itself || id == "" || id != own {
 			out = append(out, all[i].GetName())
 		}
 	}
 	return out
 }
 
-func (a Access) ruleNames(ctx context.Context) []string {
-	c, err := a.Open()
+func ruleNames(ctx context.Context, at clusters.Access) []string {
+	c, err := at.Open()
 	if err != nil {
 		return nil
 	}

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"context"
@@ -16,13 +16,14 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// patient is a cluster that is looked at, and what was read of it. Each of its parts may be missing, and the
+// target is a cluster that is looked at, and what was read of it. Each of its parts may be missing, and the
 // error beside it says why.
-type patient struct {
-	side *side
+type target struct {
+	client *clusters.Client
 
 	apiErr error // no answer, or a refusal
 	offset time.Duration
@@ -38,34 +39,34 @@ type patient struct {
 }
 
 // read reads what several checks need.
-func (x *examination) read(ctx context.Context) {
+func (x *inspection) read(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, p := range x.patients {
-		wg.Go(func() { p.read(ctx) })
+	for _, t := range x.targets {
+		wg.Go(func() { t.read(ctx) })
 	}
 	wg.Wait()
 }
 
-func (p *patient) read(ctx context.Context) {
-	if p.apiErr = p.greet(ctx); p.apiErr != nil {
-		p.idErr, p.clustersErr, p.rulesErr = p.apiErr, p.apiErr, p.apiErr
+func (t *target) read(ctx context.Context) {
+	if t.apiErr = t.greet(ctx); t.apiErr != nil {
+		t.idErr, t.clustersErr, t.rulesErr = t.apiErr, t.apiErr, t.apiErr
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { p.id, p.idErr = p.side.clusterID(ctx) })
-	wg.Go(func() { p.clusters, p.clustersErr = p.side.typedClusters(ctx) })
-	wg.Go(func() { p.rules, p.rulesErr = p.side.rules(ctx) })
+	wg.Go(func() { t.id, t.idErr = t.client.ClusterID(ctx) })
+	wg.Go(func() { t.clusters, t.clustersErr = t.client.Clusters(ctx) })
+	wg.Go(func() { t.rules, t.rulesErr = t.client.Rules(ctx) })
 	wg.Wait()
 }
 
 // greet asks for what every API server tells, and hears from the header what time it is there.
-func (p *patient) greet(ctx context.Context) error {
+func (t *target) greet(ctx context.Context) error {
 	start := time.Now()
-	answer, body, err := p.fetch(ctx, "version")
+	answer, body, err := t.fetch(ctx, "version")
 	if err != nil {
 		return err
 	}
-	p.asked = time.Since(start)
+	t.asked = time.Since(start)
 	if answer.StatusCode != http.StatusOK {
 		var status struct {
 			Message string `json:"message"`
@@ -78,20 +79,20 @@ func (p *patient) greet(ctx context.Context) error {
 		return nil //nolint:nilerr // the clock check says that it is not known
 	}
 	// The header has whole seconds: on average it is half a second old when it is written.
-	p.offset = there.Add(500 * time.Millisecond).Sub(start.Add(p.asked / 2))
-	if p.offset == 0 {
-		p.offset = time.Nanosecond // 0 is for not known
+	t.offset = there.Add(500 * time.Millisecond).Sub(start.Add(t.asked / 2))
+	if t.offset == 0 {
+		t.offset = time.Nanosecond // 0 is for not known
 	}
 	return nil
 }
 
 // fetch gets a path of the API server, and reads so much of the answer that a person would, too.
-func (p *patient) fetch(ctx context.Context, path string) (*http.Response, []byte, error) {
-	client, err := rest.HTTPClientFor(p.side.config)
+func (t *target) fetch(ctx context.Context, path string) (*http.Response, []byte, error) {
+	client, err := rest.HTTPClientFor(t.client.Config)
 	if err != nil {
 		return nil, nil, err
 	}
-	base, _, err := rest.DefaultServerUrlFor(p.side.config)
+	base, _, err := rest.DefaultServerUrlFor(t.client.Config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,35 +117,35 @@ type refusedError struct {
 
 func (e refusedError) Error() string { return e.text }
 
-// local is the Cluster object of the patient itself, as far as it is known.
-func (p *patient) local() *v1alpha1.Cluster {
-	for _, c := range p.clusters {
-		if p.id != "" && string(c.Spec.ClusterID) == p.id {
+// local is the Cluster object of the target itself, as far as it is known.
+func (t *target) local() *v1alpha1.Cluster {
+	for _, c := range t.clusters {
+		if t.id != "" && string(c.Spec.ClusterID) == t.id {
 			return c
 		}
 	}
 	return nil
 }
 
-// name is what people call the patient.
-func (p *patient) name() string {
-	if c := p.local(); c != nil {
+// name is what people call the target.
+func (t *target) name() string {
+	if c := t.local(); c != nil {
 		return c.Name
 	}
-	return p.side.Context
+	return t.client.Context
 }
 
 // isPeer tells a Cluster object of another cluster that nobody has switched off.
-func (p *patient) isPeer(c *v1alpha1.Cluster) bool {
+func (t *target) isPeer(c *v1alpha1.Cluster) bool {
 	_, disabled := c.Annotations[v1alpha1.AnnotationClusterDisabled]
-	return string(c.Spec.ClusterID) != p.id && !disabled
+	return string(c.Spec.ClusterID) != t.id && !disabled
 }
 
-// kubectl is a command line for the patient's cluster.
-func (p *patient) kubectl(args ...string) string {
+// kubectl is a command line for the target's cluster.
+func (t *target) kubectl(args ...string) string {
 	words := []string{"kubectl"}
-	if !p.side.inside {
-		words = append(words, "--context", shellWord(p.side.Context))
+	if !t.client.InCluster {
+		words = append(words, "--context", shellWord(t.client.Context))
 	}
 	for _, a := range args {
 		words = append(words, shellWord(a))
@@ -153,9 +154,9 @@ func (p *patient) kubectl(args ...string) string {
 }
 
 // kubectlIn is a command line for any cluster, which says where to run it if no context of it is known.
-func (x *examination) kubectlIn(c *v1alpha1.Cluster, args ...string) string {
-	if p := x.find(string(c.Spec.ClusterID)); p != nil {
-		return p.kubectl(args...)
+func (x *inspection) kubectlIn(c *v1alpha1.Cluster, args ...string) string {
+	if t := x.find(string(c.Spec.ClusterID)); t != nil {
+		return t.kubectl(args...)
 	}
 	words := []string{"kubectl"}
 	for _, a := range args {
@@ -164,40 +165,40 @@ func (x *examination) kubectlIn(c *v1alpha1.Cluster, args ...string) string {
 	return strings.Join(words, " ") + "  # in cluster " + shellWord(c.Name)
 }
 
-// find is the patient with a clusterID, or nil.
-func (x *examination) find(id string) *patient {
-	for _, p := range x.patients {
-		if p.id != "" && p.id == id {
-			return p
+// find is the target with a clusterID, or nil.
+func (x *inspection) find(id string) *target {
+	for _, t := range x.targets {
+		if t.id != "" && t.id == id {
+			return t
 		}
 	}
 	return nil
 }
 
 // join is the command that swaps two clusters again.
-func (x *examination) join(p *patient, c *v1alpha1.Cluster) string {
+func (x *inspection) join(t *target, c *v1alpha1.Cluster) string {
 	to := c.Name + "  # the context of that cluster"
 	if other := x.find(string(c.Spec.ClusterID)); other != nil {
-		to = shellWord(other.side.Context)
+		to = shellWord(other.client.Context)
 	}
-	return fmt.Sprintf("agentctl join --context %s --peer-context %s", shellWord(p.side.Context), to)
+	return fmt.Sprintf("agentctl join --context %s --peer-context %s", shellWord(t.client.Context), to)
 }
 
 // restart is the command that starts an agent again.
-func (x *examination) restart(c *v1alpha1.Cluster) string {
+func (x *inspection) restart(c *v1alpha1.Cluster) string {
 	return x.kubectlIn(c, "-n", x.namespace, "rollout", "restart", "deployment,statefulset", "-l", podsOfAgents)
 }
 
 // agentLog is the command that shows what an agent wrote last; there may be three.
-func (x *examination) agentLog(p *patient) string {
-	return p.kubectl("-n", x.namespace, "logs", "-l", podsOfAgents, "--tail=20")
+func (x *inspection) agentLog(t *target) string {
+	return t.kubectl("-n", x.namespace, "logs", "-l", podsOfAgents, "--tail=20")
 }
 
 // install is the command that brings what the chart makes up to date.
-func (x *examination) install(p *patient) string {
+func (x *inspection) install(t *target) string {
 	where := ""
-	if !p.side.inside {
-		where = " --kube-context " + shellWord(p.side.Context)
+	if !t.client.InCluster {
+		where = " --kube-context " + shellWord(t.client.Context)
 	}
 	return fmt.Sprintf("helm upgrade --install %s charts/agent%s --namespace %s --reuse-values", v1alpha1.DefaultServiceAccount, where, shellWord(x.namespace))
 }

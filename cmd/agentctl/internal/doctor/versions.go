@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	kubeversion "k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/versions"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -17,16 +18,16 @@ import (
 const maxMinors = 2
 
 // checkVersions compares the versions that the clusters report.
-func checkVersions(_ context.Context, x *examination) []diagnosis {
-	var out []diagnosis
+func checkVersions(_ context.Context, x *inspection) []Finding {
+	var out []Finding
 	var newest *kubeversion.Version
 	members := x.members()
 	parsed := make([]*kubeversion.Version, len(members))
 	for i, c := range members {
 		v, err := kubeversion.ParseGeneric(c.Status.Version)
 		if err != nil {
-			out = append(out, diagnosis{
-				Severity: isUnknown, Cluster: c.Name, Message: "its Kubernetes version is not known: its agent has not reported one", Fix: x.restart(c),
+			out = append(out, Finding{
+				Severity: Unknown, Cluster: c.Name, Message: "its Kubernetes version is not known: its agent has not reported one", Fix: x.restart(c),
 			})
 			continue
 		}
@@ -43,19 +44,19 @@ func checkVersions(_ context.Context, x *examination) []diagnosis {
 	return out
 }
 
-func (x *examination) judgeVersion(c *v1alpha1.Cluster, v, newest *kubeversion.Version) []diagnosis {
-	var out []diagnosis
+func (x *inspection) judgeVersion(c *v1alpha1.Cluster, v, newest *kubeversion.Version) []Finding {
+	var out []Finding
 	if v.Major() != newest.Major() || newest.Minor()-v.Minor() > maxMinors {
-		out = append(out, diagnosis{
-			Severity: isWarning, Cluster: c.Name,
+		out = append(out, Finding{
+			Severity: Warning, Cluster: c.Name,
 			Message: fmt.Sprintf("its Kubernetes %s is more than %d minor versions older than the newest of the group, %s: upgrade it", v, maxMinors, newest),
 			Fix:     "kubeadm upgrade plan  # or what your provider has for it, in cluster " + shellWord(c.Name),
 		})
 	}
 	for _, text := range c.Status.KubeletVersions {
 		if kubelet, err := kubeversion.ParseGeneric(text); err == nil && kubelet.Major() == v.Major() && kubelet.Minor() > v.Minor() {
-			out = append(out, diagnosis{
-				Severity: isWarning, Cluster: c.Name, Message: fmt.Sprintf("a kubelet of version %s is newer than the API server, %s, which Kubernetes does not support", kubelet, v),
+			out = append(out, Finding{
+				Severity: Warning, Cluster: c.Name, Message: fmt.Sprintf("a kubelet of version %s is newer than the API server, %s, which Kubernetes does not support", kubelet, v),
 				Fix: x.kubectlIn(c, "get", "nodes"),
 			})
 		}
@@ -65,17 +66,17 @@ func (x *examination) judgeVersion(c *v1alpha1.Cluster, v, newest *kubeversion.V
 
 // agentVersions says which agents do not work together by the promise of their versions, see agentctl version.
 // Versions that say nothing, as those of a build by hand, are not judged.
-func (x *examination) agentVersions(members []*v1alpha1.Cluster) []diagnosis {
-	var out []diagnosis
+func (x *inspection) agentVersions(members []*v1alpha1.Cluster) []Finding {
+	var out []Finding
 	for _, c := range members {
-		mine := parseVersion(c.Status.AgentVersion)
+		mine := versions.Parse(c.Status.AgentVersion)
 		for _, other := range members {
-			theirs := parseVersion(other.Status.AgentVersion)
-			if skew(mine, theirs) != skewExceeded || !mine.LessThan(theirs) {
+			theirs := versions.Parse(other.Status.AgentVersion)
+			if versions.Skew(mine, theirs) != versions.SkewExceeded || !mine.LessThan(theirs) {
 				continue
 			}
-			out = append(out, diagnosis{
-				Severity: isWarning, Cluster: c.Name,
+			out = append(out, Finding{
+				Severity: Warning, Cluster: c.Name,
 				Message: fmt.Sprintf("its agent %s is too much older than that of %s, %s: upgrade it", mine, other.Name, theirs),
 				Fix: fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values  # of version %s, in cluster %s",
 					v1alpha1.DefaultServiceAccount, shellWord(x.namespace), theirs, shellWord(c.Name)),

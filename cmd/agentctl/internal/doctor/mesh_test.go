@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -72,26 +73,26 @@ func TestCheckMesh(t *testing.T) {
 	for name, tc := range map[string]struct {
 		endpoints []string
 		opinion   string // of the agent in another cluster
-		want      severity
+		want      Severity
 		text      string
 	}{
 		"the right key":            {endpoints: []string{good}},
 		"at the second address":    {endpoints: []string{"127.0.0.1:1", good}},
-		"another key":              {endpoints: []string{other}, want: isError, text: "another key than its Cluster object records"},
-		"no mesh":                  {endpoints: []string{chatty}, want: isError, text: "no mesh port"},
-		"nobody, agents agree":     {endpoints: []string{"127.0.0.1:1"}, opinion: "False", want: isError, text: "neither here nor to the agents in west"},
-		"nobody, agents do better": {endpoints: []string{"127.0.0.1:1"}, opinion: "True", want: isUnknown, text: "while agents in west reach it"},
-		"a name that is none":      {endpoints: []string{"no.such.name.invalid:1"}, want: isUnknown, text: "no agent says"},
-		"no address":               {want: isError, text: "advertises no address"},
+		"another key":              {endpoints: []string{other}, want: Error, text: "another key than its Cluster object records"},
+		"no mesh":                  {endpoints: []string{chatty}, want: Error, text: "no mesh port"},
+		"nobody, agents agree":     {endpoints: []string{"127.0.0.1:1"}, opinion: "False", want: Error, text: "neither here nor to the agents in west"},
+		"nobody, agents do better": {endpoints: []string{"127.0.0.1:1"}, opinion: "True", want: Unknown, text: "while agents in west reach it"},
+		"a name that is none":      {endpoints: []string{"no.such.name.invalid:1"}, want: Unknown, text: "no agent says"},
+		"no address":               {want: Error, text: "advertises no address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{ClusterID: "id-alpha", Mesh: &v1alpha1.ClusterMesh{Endpoints: tc.endpoints, PublicKey: key}}}
 			c.Name = "alpha"
-			x := &examination{patients: []*patient{{side: &side{Context: "east"}, id: "id-alpha", clusters: []*v1alpha1.Cluster{c}}}}
+			x := &inspection{targets: []*target{{client: &clusters.Client{Context: "east"}, id: "id-alpha", clusters: []*v1alpha1.Cluster{c}}}}
 			if tc.opinion != "" {
 				seen := memberSeen("id-alpha", tc.opinion)
-				x.patients = append(x.patients, &patient{side: &side{Context: "west"}, id: "id-west", clusters: []*v1alpha1.Cluster{seen}})
+				x.targets = append(x.targets, &target{client: &clusters.Client{Context: "west"}, id: "id-west", clusters: []*v1alpha1.Cluster{seen}})
 			}
 			found := checkMesh(t.Context(), x)
 			if tc.want == "" {

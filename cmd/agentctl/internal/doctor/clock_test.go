@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -26,14 +27,14 @@ func TestDoctorGoesByTheClockOfTheServer(t *testing.T) {
 				}}},
 			}
 		}
-		p := &patient{side: &side{Context: "x"}, id: "x", offset: offset, rules: []*v1alpha1.ResourceSyncRule{rule("passing", time.Minute), rule("stuck", 11*time.Minute)}}
-		other := &patient{side: &side{Context: "y"}, id: "y"}
-		x := &examination{patients: []*patient{other, p}, stuckAfter: 10 * time.Minute}
+		p := &target{client: &clusters.Client{Context: "x"}, id: "x", offset: offset, rules: []*v1alpha1.ResourceSyncRule{rule("passing", time.Minute), rule("stuck", 11*time.Minute)}}
+		other := &target{client: &clusters.Client{Context: "y"}, id: "y"}
+		x := &inspection{targets: []*target{other, p}, stuckAfter: 10 * time.Minute}
 		if found := checkRules(t.Context(), x); len(found) != 1 {
 			t.Errorf("a clock that is off by %v: %v", offset, found)
 		}
 		c := &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{ClusterID: "x"}}
-		for _, at := range x.patients { // its own, and the one for it in another cluster
+		for _, at := range x.targets { // its own, and the one for it in another cluster
 			if off := x.issuerTime(at, c).Sub(there).Abs(); off > time.Minute {
 				t.Errorf("a clock that is off by %v is taken for one that is off by %v", offset, off)
 			}

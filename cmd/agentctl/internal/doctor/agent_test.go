@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"io"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 )
 
 func TestAgentSays(t *testing.T) {
@@ -40,11 +42,11 @@ func TestAgentSays(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			s, err := newSide("s", &rest.Config{Host: server.URL})
+			s, err := clusters.New("s", &rest.Config{Host: server.URL})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := (&patient{side: s}).agentSays(t.Context(), "ns"); got != test.want {
+			if got := (&target{client: s}).agentSays(t.Context(), "ns"); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

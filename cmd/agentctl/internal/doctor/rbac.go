@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"context"
@@ -17,38 +17,40 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // checkRBAC compares what the agents' ServiceAccount may do with what an agent needs, and says which rules
 // lack a right, and what grants it.
-func checkRBAC(ctx context.Context, x *examination) []diagnosis {
-	var out []diagnosis
-	for _, p := range x.patients {
-		if p.apiErr != nil {
+func checkRBAC(ctx context.Context, x *inspection) []Finding {
+	var out []Finding
+	for _, t := range x.targets {
+		if t.apiErr != nil {
 			continue
 		}
-		out = append(out, x.checkRights(ctx, p)...)
-		for _, rule := range p.rules {
-			out = append(out, x.ruleRights(p, rule)...)
+		out = append(out, x.checkRights(ctx, t)...)
+		for _, rule := range t.rules {
+			out = append(out, x.ruleRights(t, rule)...)
 		}
 	}
 	return out
 }
 
-func (x *examination) checkRights(ctx context.Context, p *patient) []diagnosis {
-	accounts := p.side.client.Resource(coreResource("serviceaccounts")).Namespace(x.namespace)
+func (x *inspection) checkRights(ctx context.Context, t *target) []Finding {
+	accounts := t.client.Dynamic.Resource(clusters.Core("serviceaccounts")).Namespace(x.namespace)
 	if _, err := accounts.Get(ctx, x.account, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return []diagnosis{{
-			Severity: isUnknown, Cluster: p.name(),
+		return []Finding{{
+			Severity: Unknown, Cluster: t.name(),
 			Message: fmt.Sprintf("there is no ServiceAccount %s/%s, so what the agent may do is not known: name it with --namespace and --service-account", x.namespace, x.account),
-			Fix:     p.kubectl("get", "serviceaccounts", "--all-namespaces", "--selector", "app.kubernetes.io/part-of=roster"),
+			Fix:     t.kubectl("get", "serviceaccounts", "--all-namespaces", "--selector", "app.kubernetes.io/part-of=roster"),
 		}}
 	}
-	review, err := p.reviewer(ctx, x.namespace, x.account)
+	review, err := t.reviewer(ctx, x.namespace, x.account)
 	if err != nil {
-		return []diagnosis{{Severity: isUnknown, Cluster: p.name(), Message: "what the agent may do cannot be asked: " + reasonOf(err)}}
+		return []Finding{{Severity: Unknown, Cluster: t.name(), Message: "what the agent may do cannot be asked: " + clusters.Reason(err)}}
 	}
 	rights := slices.Concat(kube.AgentRights(x.namespace), reportingRights(x.namespace))
 	lacks, errs := make([]bool, len(rights)), make([]error, len(rights))
@@ -59,9 +61,9 @@ func (x *examination) checkRights(ctx context.Context, p *patient) []diagnosis {
 	}
 	_ = group.Wait() // the errors are in errs
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return []diagnosis{{
-			Severity: isUnknown, Cluster: p.name(), Message: "what the agent may do cannot be asked: " + reasonOf(errs[i]),
-			Fix: p.kubectl("auth", "can-i", "create", "subjectaccessreviews.authorization.k8s.io"),
+		return []Finding{{
+			Severity: Unknown, Cluster: t.name(), Message: "what the agent may do cannot be asked: " + clusters.Reason(errs[i]),
+			Fix: t.kubectl("auth", "can-i", "create", "subjectaccessreviews.authorization.k8s.io"),
 		}}
 	}
 	var missing []string
@@ -73,8 +75,8 @@ func (x *examination) checkRights(ctx context.Context, p *patient) []diagnosis {
 	if len(missing) == 0 {
 		return nil
 	}
-	return []diagnosis{{
-		Severity: isError, Cluster: p.name(), Message: fmt.Sprintf("ServiceAccount %s/%s may not %s", x.namespace, x.account, briefly(missing)), Fix: x.install(p),
+	return []Finding{{
+		Severity: Error, Cluster: t.name(), Message: fmt.Sprintf("ServiceAccount %s/%s may not %s", x.namespace, x.account, cli.Brief(missing)), Fix: x.install(t),
 	}}
 }
 
@@ -89,12 +91,12 @@ func reportingRights(namespace string) []kube.Attributes {
 }
 
 // reviewer asks about the rights of an account: as the account itself where that is who asks, else for it.
-func (p *patient) reviewer(ctx context.Context, namespace, account string) (func(context.Context, kube.Attributes) (lacks bool, err error), error) {
+func (t *target) reviewer(ctx context.Context, namespace, account string) (func(context.Context, kube.Attributes) (lacks bool, err error), error) {
 	user := "system:serviceaccount:" + namespace + ":" + account
 	kind, spec := "SubjectAccessReview", map[string]any{
 		"user": user, "groups": []any{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
-	self, err := p.post(ctx, "authentication.k8s.io", "SelfSubjectReview", map[string]any{})
+	self, err := t.post(ctx, "authentication.k8s.io", "SelfSubjectReview", map[string]any{})
 	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
@@ -111,7 +113,7 @@ func (p *patient) reviewer(ctx context.Context, namespace, account string) (func
 			"resource": resource.Resource, "namespace": right.Namespace,
 		}}
 		maps.Copy(of, spec)
-		answer, err := p.post(ctx, "authorization.k8s.io", kind, map[string]any{"spec": of})
+		answer, err := t.post(ctx, "authorization.k8s.io", kind, map[string]any{"spec": of})
 		if err != nil {
 			return false, err
 		}
@@ -121,10 +123,10 @@ func (p *patient) reviewer(ctx context.Context, namespace, account string) (func
 }
 
 // post sends a question that an API server answers and does not keep.
-func (p *patient) post(ctx context.Context, group, kind string, object map[string]any) (*unstructured.Unstructured, error) {
+func (t *target) post(ctx context.Context, group, kind string, object map[string]any) (*unstructured.Unstructured, error) {
 	object["apiVersion"], object["kind"] = group+"/v1", kind
 	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: strings.ToLower(kind) + "s"}
-	return p.side.client.Resource(resource).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
+	return t.client.Dynamic.Resource(resource).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
 }
 
 func rightText(right kube.Attributes) string {
@@ -141,17 +143,17 @@ func rightText(right kube.Attributes) string {
 }
 
 // ruleRights are the rights that a rule lacks here, or at its sources.
-func (x *examination) ruleRights(p *patient, rule *v1alpha1.ResourceSyncRule) []diagnosis {
-	ready := readinessOf(rule)
+func (x *inspection) ruleRights(t *target, rule *v1alpha1.ResourceSyncRule) []Finding {
+	ready := clusters.ReadinessOf(rule)
 	text, _, _ := strings.Cut(ready.Message, "; grant it") // a command is shown as one, or not at all
-	d := diagnosis{Severity: isError, Cluster: p.name(), Message: "rule " + rule.Name + ": " + text}
+	d := Finding{Severity: Error, Cluster: t.name(), Message: "rule " + rule.Name + ": " + text}
 	command := grantCommand(ready.Message)
 	switch ready.Reason {
 	case "MissingPermission":
-		d.Fix = p.kubectl("apply", "-f", "-") + " " + command
+		d.Fix = t.kubectl("apply", "-f", "-") + " " + command
 	case "SourceMissingPermission":
 		d.Fix = "kubectl apply -f - " + command + "  # in the cluster that the message names"
-		for _, c := range p.clusters {
+		for _, c := range t.clusters {
 			if strings.HasPrefix(ready.Message, "cluster "+c.Name+" ") {
 				d.Cluster, d.Fix = c.Name, x.kubectlIn(c, "apply", "-f", "-")
 				if before, where, found := strings.Cut(d.Fix, "  # "); found {
@@ -165,15 +167,15 @@ func (x *examination) ruleRights(p *patient, rule *v1alpha1.ResourceSyncRule) []
 		return nil
 	}
 	if command == "" {
-		d.Fix = fmt.Sprintf("agentctl rules explain %s%s", shellWord(rule.Name), p.flag())
+		d.Fix = fmt.Sprintf("agentctl rules explain %s%s", shellWord(rule.Name), t.flag())
 	}
-	return []diagnosis{d}
+	return []Finding{d}
 }
 
-// flag names the patient to agentctl.
-func (p *patient) flag() string {
-	if p.side.inside {
+// flag names the target to agentctl.
+func (t *target) flag() string {
+	if t.client.InCluster {
 		return ""
 	}
-	return " --context " + shellWord(p.side.Context)
+	return " --context " + shellWord(t.client.Context)
 }

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -35,9 +37,9 @@ var errNoMeshPort = errors.New("something answers that is no mesh port")
 
 // checkMesh dials the mesh port of each member from here, and compares the key that it shows with the one that
 // its Cluster object records. The other directions are checkMembers': what the agents say of each other.
-func checkMesh(ctx context.Context, x *examination) []diagnosis {
+func checkMesh(ctx context.Context, x *inspection) []Finding {
 	var mu sync.Mutex
-	var out []diagnosis
+	var out []Finding
 	var group errgroup.Group
 	group.SetLimit(16)
 	for _, c := range x.members() {
@@ -54,8 +56,8 @@ func checkMesh(ctx context.Context, x *examination) []diagnosis {
 	return out
 }
 
-// members are the clusters that any patient lists, once each; of itself a patient knows best.
-func (x *examination) members() []*v1alpha1.Cluster {
+// members are the clusters that any target lists, once each; of itself a target knows best.
+func (x *inspection) members() []*v1alpha1.Cluster {
 	var out []*v1alpha1.Cluster
 	seen := map[string]bool{}
 	add := func(c *v1alpha1.Cluster) {
@@ -64,14 +66,14 @@ func (x *examination) members() []*v1alpha1.Cluster {
 			out = append(out, c)
 		}
 	}
-	for _, p := range x.patients {
-		if c := p.local(); c != nil {
+	for _, t := range x.targets {
+		if c := t.local(); c != nil {
 			add(c)
 		}
 	}
-	for _, p := range x.patients {
-		for _, c := range p.clusters {
-			if p.isPeer(c) {
+	for _, t := range x.targets {
+		for _, c := range t.clusters {
+			if t.isPeer(c) {
 				add(c)
 			}
 		}
@@ -79,9 +81,9 @@ func (x *examination) members() []*v1alpha1.Cluster {
 	return out
 }
 
-func (x *examination) checkPort(ctx context.Context, c *v1alpha1.Cluster) *diagnosis {
+func (x *inspection) checkPort(ctx context.Context, c *v1alpha1.Cluster) *Finding {
 	m := c.Spec.Mesh
-	d := &diagnosis{Severity: isError, Cluster: c.Name}
+	d := &Finding{Severity: Error, Cluster: c.Name}
 	switch {
 	case m == nil || len(m.PublicKey) == 0:
 		return nil // checkMembers says so
@@ -108,22 +110,22 @@ func (x *examination) checkPort(ctx context.Context, c *v1alpha1.Cluster) *diagn
 }
 
 // judgePort says what it means that nobody answers here: from where one stands alone, only that it is not known.
-func (x *examination) judgePort(c *v1alpha1.Cluster, err error) *diagnosis {
-	reason := reasonOf(errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
-	d := &diagnosis{Severity: isUnknown, Cluster: c.Name, Fix: x.restart(c)}
+func (x *inspection) judgePort(c *v1alpha1.Cluster, err error) *Finding {
+	reason := clusters.Reason(errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	d := &Finding{Severity: Unknown, Cluster: c.Name, Fix: x.restart(c)}
 	met, missed := x.opinions(c)
 	switch {
 	case len(met) == 0 && errors.Is(err, errNoMeshPort):
-		d.Severity, d.Message = isError, "at its mesh address "+reason
+		d.Severity, d.Message = Error, "at its mesh address "+reason
 		d.Fix = x.kubectlIn(c, "-n", x.namespace, "get", "services,endpoints")
 	case len(met) > 0:
-		d.Message = fmt.Sprintf("its mesh port is not reached from here (%s), while agents in %s reach it", reason, briefly(met))
+		d.Message = fmt.Sprintf("its mesh port is not reached from here (%s), while agents in %s reach it", reason, cli.Brief(met))
 		d.Fix = "agentctl doctor  # on a machine, or in a pod, from which that address is reached"
 	case len(missed) > 0, errors.Is(err, syscall.ECONNREFUSED):
-		d.Severity = isError
+		d.Severity = Error
 		d.Message = "its mesh port does not answer: is its agent running? " + reason
 		if len(missed) > 0 {
-			d.Message = fmt.Sprintf("its mesh port does not answer, neither here nor to the agents in %s: is its agent running? %s", briefly(missed), reason)
+			d.Message = fmt.Sprintf("its mesh port does not answer, neither here nor to the agents in %s: is its agent running? %s", cli.Brief(missed), reason)
 		}
 	default:
 		d.Message = "its mesh port is not reached from here, and no agent says whether it is from elsewhere: " + reason
@@ -131,23 +133,23 @@ func (x *examination) judgePort(c *v1alpha1.Cluster, err error) *diagnosis {
 	return d
 }
 
-// opinions are the names of the patients whose agents reach a cluster's agent, and of those whose do not.
-func (x *examination) opinions(c *v1alpha1.Cluster) (met, missed []string) {
-	for _, p := range x.patients {
-		if p.id == string(c.Spec.ClusterID) {
+// opinions are the names of the targets whose agents reach a cluster's agent, and of those whose do not.
+func (x *inspection) opinions(c *v1alpha1.Cluster) (met, missed []string) {
+	for _, t := range x.targets {
+		if t.id == string(c.Spec.ClusterID) {
 			continue
 		}
-		for _, other := range p.clusters {
+		for _, other := range t.clusters {
 			if other.Spec.ClusterID != c.Spec.ClusterID {
 				continue
 			}
-			cond := condition(other, v1alpha1.ConditionMember)
+			cond := clusters.Condition(other, v1alpha1.ConditionMember)
 			switch {
 			case cond == nil:
 			case cond.Status == metav1.ConditionTrue:
-				met = append(met, p.name())
+				met = append(met, t.name())
 			case cond.Status == metav1.ConditionFalse:
-				missed = append(missed, p.name())
+				missed = append(missed, t.name())
 			}
 		}
 	}

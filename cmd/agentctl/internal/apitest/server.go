@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package apitest is an API server for the tests of agentctl. It keeps objects in memory, and can be told to refuse.
+package apitest
 
 import (
 	"encoding/json"
@@ -17,11 +18,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 )
 
-// apiServer answers the few requests that agentctl makes, over HTTP, so that the real client is
+// Server answers the few requests that agentctl makes, over HTTP, so that the real client is
 // tested. What a real API server does beyond them is tested in e2e.
-type apiServer struct {
+type Server struct {
 	*httptest.Server
 
 	mu      sync.Mutex
@@ -35,13 +37,14 @@ type apiServer struct {
 	// denied is a right that no account has, ahead how much the clock is wrong.
 	denied string
 	ahead  time.Duration
-	// writes are the requests that were not reads, and not on trial.
-	writes []string
+	// made are the requests that were not reads, and not on trial.
+	made []string
 }
 
-func newAPIServer() *apiServer {
-	s := &apiServer{objects: map[string]*unstructured.Unstructured{}, agent: func(*unstructured.Unstructured) {}}
-	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+// New starts a server; the caller closes it.
+func New() *Server {
+	s := &Server{objects: map[string]*unstructured.Unstructured{}, agent: func(*unstructured.Unstructured) {}}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.Serve))
 	return s
 }
 
@@ -125,19 +128,21 @@ func discover(w http.ResponseWriter, path string) bool {
 	return true
 }
 
-func (s *apiServer) put(u *unstructured.Unstructured) {
+// Put keeps an object.
+func (s *Server) Put(u *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store(u)
 }
 
-func (s *apiServer) set(forbidden, refuses string) {
+// Set says which part of paths nobody may use, and why no write on trial is taken; "" for neither.
+func (s *Server) Set(forbidden, refuses string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forbidden, s.refuses = forbidden, refuses
 }
 
-func (s *apiServer) store(u *unstructured.Unstructured) {
+func (s *Server) store(u *unstructured.Unstructured) {
 	s.version++
 	u.SetResourceVersion(strconv.Itoa(s.version))
 	if u.GetUID() == "" {
@@ -146,7 +151,8 @@ func (s *apiServer) store(u *unstructured.Unstructured) {
 	s.objects[collection(u)+"/"+u.GetName()] = u
 }
 
-func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
+// Serve answers one request.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.noCRDs && strings.HasPrefix(r.URL.Path, clustersPath) {
@@ -161,7 +167,7 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == "" {
-		s.writes = append(s.writes, r.Method+" "+r.URL.Path)
+		s.made = append(s.made, r.Method+" "+r.URL.Path)
 	}
 	switch r.Method {
 	case http.MethodGet:
@@ -187,7 +193,7 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 
 // review answers what doctor asks of an API server itself; false when the path is about something else. denied is
 // the one right, as verb and resource, that nobody has.
-func (s *apiServer) review(w http.ResponseWriter, r *http.Request) bool {
+func (s *Server) review(w http.ResponseWriter, r *http.Request) bool {
 	var asked struct {
 		Spec struct {
 			ResourceAttributes struct{ Verb, Resource string }
@@ -211,7 +217,7 @@ func (s *apiServer) review(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func (s *apiServer) read(w http.ResponseWriter, r *http.Request) {
+func (s *Server) read(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	for _, k := range kinds() {
 		if strings.HasPrefix(path, k.path+"/") && strings.HasSuffix(path, "/"+k.Name) {
@@ -228,7 +234,7 @@ func (s *apiServer) read(w http.ResponseWriter, r *http.Request) {
 }
 
 // list knows selectors by labels and by name, and pages.
-func (s *apiServer) list(w http.ResponseWriter, r *http.Request, k kind) {
+func (s *Server) list(w http.ResponseWriter, r *http.Request, k kind) {
 	var paths []string
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
@@ -260,7 +266,7 @@ func (s *apiServer) list(w http.ResponseWriter, r *http.Request, k kind) {
 	})
 }
 
-func (s *apiServer) write(w http.ResponseWriter, r *http.Request, check func(u *unstructured.Unstructured, there bool) bool) {
+func (s *Server) write(w http.ResponseWriter, r *http.Request, check func(u *unstructured.Unstructured, there bool) bool) {
 	u := &unstructured.Unstructured{}
 	if err := json.NewDecoder(r.Body).Decode(&u.Object); err != nil {
 		status(w, http.StatusBadRequest, "BadRequest", err.Error())
@@ -300,8 +306,8 @@ func status(w http.ResponseWriter, code int, reason, message string) {
 	})
 }
 
-// says is an agent that gives every Cluster it sees one condition.
-func says(kind, value, reason, message string) func(*unstructured.Unstructured) {
+// Says is an agent that gives every Cluster it sees one condition.
+func Says(kind, value, reason, message string) func(*unstructured.Unstructured) {
 	return func(u *unstructured.Unstructured) {
 		u.Object["status"] = map[string]any{"conditions": []any{map[string]any{
 			"type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": "2026-01-02T03:04:05Z",
@@ -309,8 +315,61 @@ func says(kind, value, reason, message string) func(*unstructured.Unstructured) 
 	}
 }
 
-func (s *apiServer) dump() string {
+// Writes are the requests that were not reads, and not on trial, a line for each.
+func (s *Server) Writes() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprintln(strings.Join(s.writes, "\n"))
+	return fmt.Sprintln(strings.Join(s.made, "\n"))
+}
+
+// SetAgent has agent see each Cluster that is written from now on.
+func (s *Server) SetAgent(agent func(cluster *unstructured.Unstructured)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agent = agent
+}
+
+// Deny takes a right, as verb and resource, from all accounts.
+func (s *Server) Deny(right string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denied = right
+}
+
+// SetClock lets the clock be wrong.
+func (s *Server) SetClock(ahead time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = ahead
+}
+
+// RemoveCRDs is as if the chart had not been installed.
+func (s *Server) RemoveCRDs() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noCRDs = true
+}
+
+// Object is an object that is kept, by its path, or nil.
+func (s *Server) Object(path string) *unstructured.Unstructured {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.objects[path] == nil {
+		return nil
+	}
+	return s.objects[path].DeepCopy()
+}
+
+// Parse reads an object that a test has as YAML.
+func Parse(t interface {
+	Helper()
+	Fatal(args ...any)
+}, text string,
+) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return u
 }

@@ -1,0 +1,72 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// maxOffset is how far clocks may differ: tokens are refused that are not valid yet, or not any more.
+const maxOffset = 30 * time.Second
+
+// checkClock compares the clocks of the API servers with the one here, and with each other.
+func checkClock(_ context.Context, x *inspection) []Finding {
+	var out []Finding
+	var asked []*target
+	wrong := 0
+	for _, t := range x.targets {
+		switch {
+		case t.apiErr != nil:
+			continue
+		case t.offset == 0:
+			out = append(out, Finding{Severity: Unknown, Cluster: t.name(), Message: "the API server does not say what time it is there"})
+			continue
+		case t.offset.Abs() > maxOffset+t.asked/2:
+			wrong++
+		}
+		asked = append(asked, t)
+	}
+	if wrong == 0 {
+		return append(out, apart(asked)...)
+	}
+	if wrong > 1 && wrong == len(asked) && len(apart(asked)) == 0 {
+		return append(out, Finding{
+			Severity: Warning, Cluster: "this machine", Message: fmt.Sprintf("the clock here is %s, by those of all the API servers", behind(-asked[0].offset)),
+			Fix: "sudo timedatectl set-ntp true  # here",
+		})
+	}
+	for _, t := range asked {
+		if t.offset.Abs() > maxOffset+t.asked/2 {
+			out = append(out, clockWrong(t, fmt.Sprintf("the clock of its API server is %s, by the one here", behind(t.offset))))
+		}
+	}
+	return out
+}
+
+// apart says which clocks differ from the first one, although none does so much from the one here.
+func apart(asked []*target) []Finding {
+	var out []Finding
+	for i, t := range asked {
+		if first := asked[0]; i > 0 && (t.offset-first.offset).Abs() > maxOffset+(t.asked+first.asked)/2 {
+			out = append(out, clockWrong(t, fmt.Sprintf("the clock of its API server is %s, by that of %s", behind(t.offset-first.offset), first.name())))
+		}
+	}
+	return out
+}
+
+func clockWrong(t *target, message string) Finding {
+	return Finding{
+		Severity: Warning, Cluster: t.name(), Message: message,
+		Fix: "sudo timedatectl set-ntp true  # on the machines of the control plane of " + shellWord(t.name()),
+	}
+}
+
+func behind(offset time.Duration) string {
+	if offset < 0 {
+		return offset.Abs().Round(time.Second).String() + " behind"
+	}
+	return offset.Round(time.Second).String() + " ahead"
+}

@@ -1,0 +1,90 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// checkMembers repeats what each agent says of the others, and of itself. One without a Cluster object of its own says
+// nothing, as checkAPI tells; and several that have no leader say it to those alone who ask them.
+func checkMembers(ctx context.Context, x *inspection) []Finding {
+	var out []Finding
+	for _, t := range x.targets {
+		own := t.local()
+		if own == nil {
+			continue
+		}
+		if health, _ := clusters.MemberHealth(own); health == clusters.Healthy {
+			if says := t.agentSays(ctx, x.namespace); says != "" {
+				out = append(out, Finding{Severity: Error, Cluster: t.name(), Message: says, Fix: x.agentLog(t)})
+			}
+		}
+		for _, c := range t.clusters {
+			if d := x.judgeMember(t, c); d != nil {
+				out = append(out, *d)
+			}
+		}
+	}
+	return out
+}
+
+// judgeMember looks at one Cluster object of a target.
+func (x *inspection) judgeMember(t *target, c *v1alpha1.Cluster) *Finding {
+	health, message := clusters.MemberHealth(c)
+	if health == clusters.Healthy {
+		return nil
+	}
+	d := &Finding{Severity: Error, Cluster: c.Name}
+	if health == clusters.Unknown {
+		d.Severity = Unknown
+	}
+	if string(c.Spec.ClusterID) == t.id {
+		return x.judgeSelf(t, c, d, message)
+	}
+	d.Message = fmt.Sprintf("the agent in %s says of %s: %s", t.name(), c.Name, message)
+	d.Fix = x.memberFix(t, c)
+	return d
+}
+
+func (x *inspection) judgeSelf(t *target, c *v1alpha1.Cluster, d *Finding, message string) *Finding {
+	if cond := clusters.Condition(c, v1alpha1.ConditionLocalConflict); cond != nil && cond.Status == metav1.ConditionTrue {
+		d.Message, d.Fix = "more than one Cluster object has this cluster's ID: "+cli.OneLine(cond.Message), t.kubectl("delete", "cluster", c.Name)
+		return d
+	}
+	if waitsForRestore(c) {
+		return nil // checkRestore says it
+	}
+	d.Message = "its agent says of itself: " + message
+	d.Fix = x.agentLog(t)
+	return d
+}
+
+// memberFix is the command that most likely fixes what an agent says of a peer.
+func (x *inspection) memberFix(t *target, c *v1alpha1.Cluster) string {
+	ready, member := clusters.Condition(c, v1alpha1.ConditionReady), clusters.Condition(c, v1alpha1.ConditionMember)
+	if member != nil {
+		switch member.Reason {
+		case v1alpha1.MemberFailed, v1alpha1.MemberLeft, v1alpha1.MemberSuspect:
+			return x.restart(c)
+		}
+	}
+	if ready != nil && ready.Reason == "APIUnreachable" {
+		return fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values --set apiServerEndpointAddress=HOST:PORT  # in cluster %s, an address that is reached from %s",
+			v1alpha1.DefaultServiceAccount, shellWord(x.namespace), shellWord(c.Name), shellWord(t.name()))
+	}
+	if ready == nil && member == nil { // nobody has looked at the object
+		if own := t.local(); own != nil {
+			return x.restart(own)
+		}
+	}
+	return x.join(t, c)
+}

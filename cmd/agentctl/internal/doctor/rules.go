@@ -1,0 +1,69 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// checkRules finds the rules that have not been Ready for long. What another check has a command for is left
+// to it.
+func checkRules(_ context.Context, x *inspection) []Finding {
+	elsewhere := []string{"MissingPermission", "SourceMissingPermission", "SourceRestored", "DeletionGuard"}
+	var out []Finding
+	for _, t := range x.targets {
+		now := time.Now().Add(t.offset) // conditions are dated by the clock of the API server
+		for _, rule := range t.rules {
+			health, ready, changed := clusters.RuleHealth(rule)
+			if health == clusters.Healthy || slices.Contains(elsewhere, ready.Reason) {
+				continue
+			}
+			if since := stuckSince(rule, ready, changed); now.Sub(since) >= x.stuckAfter {
+				out = append(out, x.judgeRule(t, rule.Name, ready, since))
+			}
+		}
+	}
+	return out
+}
+
+// stuckSince is the last change of the condition; of a rule that nobody has looked at, its age.
+func stuckSince(rule *v1alpha1.ResourceSyncRule, ready clusters.Readiness, changed time.Time) time.Time {
+	created := rule.CreationTimestamp.Time
+	if changed.IsZero() || ready.Reason == clusters.NotLookedAt && changed.Before(created) {
+		return created
+	}
+	return changed
+}
+
+// noNamespace is how an agent names the namespace that copies wait for.
+var noNamespace = regexp.MustCompile(`: namespace ([a-z0-9]([-a-z0-9]*[a-z0-9])?) does not exist`)
+
+func (x *inspection) judgeRule(t *target, name string, ready clusters.Readiness, since time.Time) Finding {
+	d := Finding{
+		Severity: Error, Cluster: t.name(),
+		Message: fmt.Sprintf("rule %s is not Ready since %s: %s: %s", name, since.UTC().Format(time.RFC3339), ready.Reason, ready.Message),
+		Fix:     fmt.Sprintf("agentctl rules explain %s%s", shellWord(name), t.flag()),
+	}
+	switch ready.Reason {
+	case clusters.NotLookedAt:
+		d.Severity = Unknown
+		if own := t.local(); own != nil {
+			d.Fix = x.restart(own)
+		}
+	case "Paused":
+		d.Severity, d.Fix = Warning, t.kubectl("patch", "resourcesyncrule", name, "--type=merge", "-p", `{"spec":{"paused":false}}`)
+	case "NamespaceMissing":
+		if found := noNamespace.FindStringSubmatch(ready.Message); found != nil {
+			d.Fix = t.kubectl("create", "namespace", found[1])
+		}
+	}
+	return d
+}
