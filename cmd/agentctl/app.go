@@ -10,6 +10,8 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/group"
+	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
 
 // newApp is the command tree. Each call gives a tree with flags of its own.
@@ -41,9 +43,9 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			clustersCommand(g),
 			statusCommand(g),
 			doctor.Command(g),
-			groupCommand(g),
+			group.Command(g),
 			rulesCommand(g),
-			versionCommand(g),
+			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),
 			completionCommand(),
 		},
 	}

@@ -29,4 +29,3 @@
 //	5  status: problems; doctor: errors
 //	6  nothing worse than that something is not known
 package main
-

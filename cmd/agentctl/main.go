@@ -16,15 +16,13 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 )
 
-const (
-	exitOK      = 0
-	exitFailed  = 1
-	exitUsage   = 2
-	exitTimeout = 3
-	// Of the rules commands, see doc.go.
-	exitUnmatched = 4
-	exitBlocked   = 5
-	exitUnknown   = 6
+// What the linker sets, see version.Build.
+//
+//nolint:gochecknoglobals // the linker sets nothing else
+var (
+	version string
+	commit  = "unknown"
+	date    = "unknown"
 )
 
 func main() {

@@ -62,3 +62,14 @@ func consentOf(c *urfave.Context) (syncrules.Consent, error) {
 	}
 	return out, nil
 }
+
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitTimeout = 3
+	// Of the rules commands, see doc.go.
+	exitUnmatched = 4
+	exitBlocked   = 5
+	exitUnknown   = 6
+)

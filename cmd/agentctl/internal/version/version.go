@@ -1,12 +1,12 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package version is the command version: the version of this program, and how far those of the agents are from it.
+package version
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -14,33 +14,25 @@ import (
 	"github.com/Masterminds/semver/v3"
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/versions"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// What the linker sets in a build with make: the version, the commit and the commit's date. Without it the Go
-// toolchain knows the version.
-//
-//nolint:gochecknoglobals // the linker sets nothing else
-var (
-	version string
-	commit  = "unknown"
-	date    = "unknown"
-)
-
-// How far two versions are apart. One minor version is supported, and with it any patch of both: docs/release.md.
-const (
-	skewNone      = "none"      // the same minor version
-	skewSupported = "supported" // one minor version apart
-	skewExceeded  = "exceeded"  // more than one, or another major version
-	skewUnknown   = "unknown"   // one of them does not say a version, such as an agent that was built by hand
-)
+// Build is what the linker sets in a build with make: the version, the commit and the commit's date.
+type Build struct {
+	Version string // "" for what the Go toolchain knows
+	Commit  string
+	Date    string
+}
 
 // guessTimeout bounds the question for agents that nobody asked for: without --context, the current one of the
 // kubeconfig may lead nowhere, and the program's own version is no reason to wait.
 const guessTimeout = 5 * time.Second
 
-// versions is what agentctl version prints.
-type versions struct {
+// report is what the command prints. Its JSON is stable: fields are only ever added.
+type report struct {
 	Version  string         `json:"version"`
 	Commit   string         `json:"commit"`
 	Date     string         `json:"date"`
@@ -58,61 +50,79 @@ type agentVersion struct {
 	Skew    string `json:"skew"`
 }
 
-func versionCommand(g *globals) *urfave.Command {
+// Command describes the command to the flag library.
+func Command(g *cli.Globals, build Build) *urfave.Command {
 	return &urfave.Command{
 		Name:  "version",
 		Usage: "print the version of this program, and of the group's agents where a context leads to them",
 		Flags: []urfave.Flag{&urfave.BoolFlag{Name: "client", Usage: "ask no cluster: only the version of this program"}},
 		Action: func(c *urfave.Context) error {
-			if err := noArguments(c); err != nil {
+			if err := cli.NoArguments(c); err != nil {
 				return err
 			}
-			v := versions{
-				Version: versionText(), Commit: commit, Date: date,
-				Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-			}
-			var unasked error
-			if !c.Bool("client") {
-				var clusters []*v1alpha1.Cluster
-				clusters, unasked = agents(c.Context, g)
-				v.compare(clusters)
-			}
-			if err := v.print(c.App.Writer, g.Output.String()); err != nil {
-				return err
-			}
-			if unasked != nil && !g.Named() {
-				fmt.Fprintf(c.App.ErrWriter, "the agents' versions are not known: %s\n", oneLine(unasked.Error()))
-				return nil
-			}
-			return unasked
+			return g.Run(c, &Options{Access: clusters.AccessOf(g), Named: g.Named(), ClientOnly: c.Bool("client"), Build: build})
 		},
 	}
 }
 
-func agents(ctx context.Context, g *globals) ([]*v1alpha1.Cluster, error) {
-	s, err := openSide(g.Kubeconfig.String(), g.Context.String())
+// Options are whose versions are printed.
+type Options struct {
+	clusters.Access
+
+	Named      bool // the user said which cluster is meant: that it cannot be asked is an error
+	ClientOnly bool // ask no cluster
+	Build      Build
+}
+
+// Validate finds nothing to refuse.
+func (o *Options) Validate() error { return nil }
+
+// Run prints the versions.
+func (o *Options) Run(ctx context.Context, out *cli.Output) error {
+	v := report{
+		Version: o.Build.version(), Commit: o.Build.Commit, Date: o.Build.Date,
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	var unasked error
+	if !o.ClientOnly {
+		var members []*v1alpha1.Cluster
+		members, unasked = o.agents(ctx)
+		v.compare(members)
+	}
+	if err := v.print(out); err != nil {
+		return err
+	}
+	if unasked != nil && !o.Named {
+		fmt.Fprintf(out.Stderr, "the agents' versions are not known: %s\n", cli.OneLine(unasked.Error()))
+		return nil
+	}
+	return unasked
+}
+
+func (o *Options) agents(ctx context.Context) ([]*v1alpha1.Cluster, error) {
+	c, err := o.Open()
 	if err != nil {
 		return nil, err
 	}
-	if !g.Named() {
+	if !o.Named {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, guessTimeout)
 		defer cancel()
 	}
-	return s.typedClusters(ctx)
+	return c.Clusters(ctx)
 }
 
 // compare fills in the agents, and says which pairs are too far apart: each agent and this program, and the oldest
 // and the newest agent.
-func (v *versions) compare(clusters []*v1alpha1.Cluster) {
-	own := parseVersion(v.Version)
+func (v *report) compare(members []*v1alpha1.Cluster) {
+	own := versions.Parse(v.Version)
 	var oldest, newest *semver.Version
 	var oldestName, newestName string
-	for _, cluster := range clusters {
-		at := parseVersion(cluster.Status.AgentVersion)
-		apart := skew(own, at)
+	for _, cluster := range members {
+		at := versions.Parse(cluster.Status.AgentVersion)
+		apart := versions.Skew(own, at)
 		v.Agents = append(v.Agents, agentVersion{Cluster: cluster.Name, Version: cluster.Status.AgentVersion, Skew: apart})
-		if apart == skewExceeded {
+		if apart == versions.SkewExceeded {
 			v.Problems = append(v.Problems, fmt.Sprintf("agentctl %s and the agent of %s (%s) are more than one minor version apart: use agentctl %d.%d",
 				own, cluster.Name, at, at.Major(), at.Minor()))
 		}
@@ -126,38 +136,17 @@ func (v *versions) compare(clusters []*v1alpha1.Cluster) {
 			newest, newestName = at, cluster.Name
 		}
 	}
-	if skew(oldest, newest) == skewExceeded {
+	if versions.Skew(oldest, newest) == versions.SkewExceeded {
 		v.Problems = append(v.Problems, fmt.Sprintf("the agents of %s (%s) and %s (%s) are more than one minor version apart: upgrade the agent of %s",
 			oldestName, oldest, newestName, newest, oldestName))
 	}
 }
 
-func skew(a, b *semver.Version) string {
-	switch {
-	case a == nil || b == nil:
-		return skewUnknown
-	case a.Major() != b.Major() || max(a.Minor(), b.Minor())-min(a.Minor(), b.Minor()) > 1:
-		return skewExceeded
-	case a.Minor() != b.Minor():
-		return skewSupported
-	default:
-		return skewNone
+func (v *report) print(out *cli.Output) error {
+	if !out.ForPeople() {
+		return out.Document(v)
 	}
-}
-
-// parseVersion is nil for what is not a version.
-func parseVersion(text string) *semver.Version {
-	v, err := semver.StrictNewVersion(text)
-	if err != nil {
-		return nil
-	}
-	return v
-}
-
-func (v *versions) print(w io.Writer, format string) error {
-	if format != "table" {
-		return printDocument(w, format, v)
-	}
+	w := out.Stdout
 	fmt.Fprintf(w, "agentctl %s (commit %s of %s, %s, %s)\n", v.Version, v.Commit, v.Date, v.Go, v.Platform)
 	if len(v.Agents) == 0 {
 		return nil
@@ -166,7 +155,7 @@ func (v *versions) print(w io.Writer, format string) error {
 	for _, a := range v.Agents {
 		rows = append(rows, []string{a.Cluster, a.Version, a.Skew})
 	}
-	if err := printTable(printable{w}, []string{"CLUSTER", "AGENT", "SKEW"}, rows); err != nil {
+	if err := cli.PrintTable(cli.Printable{To: w}, []string{"CLUSTER", "AGENT", "SKEW"}, rows); err != nil {
 		return err
 	}
 	for _, problem := range v.Problems {
@@ -175,9 +164,9 @@ func (v *versions) print(w io.Writer, format string) error {
 	return nil
 }
 
-func versionText() string {
-	if version != "" {
-		return version
+func (b Build) version() string {
+	if b.Version != "" {
+		return b.Version
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
