@@ -41,7 +41,7 @@ func (g *group) asks(code int, args []string, texts ...string) func(context.Cont
 func TestStatusHealthy(t *testing.T) {
 	g := joined(t)
 	eventually(t, "status is healthy", within, g.asks(0, []string{"status", "--context", "alpha"},
-		"alpha: healthy", "clusters: 3, 3 well", "CLUSTER", "LAG"))
+		"alpha: healthy", "clusters: 3, 3 healthy", "CLUSTER", "LAG"))
 	eventually(t, "the doctor finds nothing", within, g.asks(0, doctor(), "11 checks of alpha, beta, gamma: nothing found"))
 	eventually(t, "with one context, too", within, g.asks(0, []string{"doctor", "--context", "beta"}, "nothing found"))
 }
@@ -65,7 +65,7 @@ func TestStatusAgentKilled(t *testing.T) {
 	if err := g.gamma.KillAgent(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "status names the agent", afterFault, g.asks(5, []string{"status", "--context", "alpha"}, "gamma", "Failed", "not healthy: cluster gamma: "))
+	eventually(t, "status names the agent", afterFault, g.asks(5, []string{"status", "--context", "alpha"}, "gamma", "Failed", "unhealthy: cluster gamma: "))
 	eventually(t, "the doctor names it", within, g.asks(5, doctor(),
 		"error    mesh, gamma: its mesh port does not answer, neither here nor to the agents in alpha",
 		"error    members, gamma: the agent in alpha says of gamma: ",

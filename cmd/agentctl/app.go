@@ -11,6 +11,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/group"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
 
@@ -39,9 +40,9 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			joinCommand(g),
 			leaveCommand(g),
 			removeCommand(g),
-			membersCommand(g),
-			clustersCommand(g),
-			statusCommand(g),
+			status.MembersCommand(g),
+			status.ClustersCommand(g),
+			status.Command(g),
 			doctor.Command(g),
 			group.Command(g),
 			rulesCommand(g),

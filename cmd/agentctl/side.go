@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -181,3 +182,20 @@ func clusterIDOf(u *unstructured.Unstructured) string {
 	id, _, _ := unstructured.NestedString(u.Object, "spec", "clusterID")
 	return id
 }
+func (s *side) typedClusters(ctx context.Context) ([]*v1alpha1.Cluster, error) {
+	all, err := s.clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*v1alpha1.Cluster, 0, len(all))
+	for i := range all {
+		cluster, err := typed(&all[i])
+		if err != nil {
+			return nil, s.errorf("%w", err)
+		}
+		out = append(out, cluster)
+	}
+	return out, nil
+}
+
+func first(lines []string) string { return cli.First(lines) }

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package status
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -16,15 +17,18 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -34,7 +38,7 @@ const watchCalm = 100 * time.Millisecond
 
 // watched are two watches and what they last said of themselves.
 type watched struct {
-	clusters, rules cache.GenericLister
+	clusters, rules cache.Store
 	changed         chan struct{} // of one place
 
 	mu      sync.Mutex
@@ -43,11 +47,11 @@ type watched struct {
 
 // watchStatus shows v and then every change of it, until ctx ends, and returns what it showed last. Every
 // tick, if there is one, it shows the same again.
-func watchStatus(ctx context.Context, s *side, v groupView, show func(groupView) error, tick time.Duration) (groupView, error) {
+func watchStatus(ctx context.Context, c *clusters.Client, v groupView, show func(groupView) error, tick time.Duration) (groupView, error) {
 	if err := show(v); err != nil {
 		return v, err
 	}
-	w, stop, err := startWatches(ctx, s)
+	w, stop, err := startWatches(ctx, c)
 	if err != nil {
 		return v, err
 	}
@@ -74,7 +78,7 @@ func watchStatus(ctx context.Context, s *side, v groupView, show func(groupView)
 			return v, nil
 		case <-time.After(watchCalm):
 		}
-		next, err := w.view(s.Context)
+		next, err := w.view(c.Context)
 		if err != nil {
 			return v, err
 		}
@@ -88,52 +92,65 @@ func watchStatus(ctx context.Context, s *side, v groupView, show func(groupView)
 }
 
 // startWatches returns when both kinds have been listed, or cannot be for now.
-func startWatches(ctx context.Context, s *side) (*watched, func(), error) {
+func startWatches(ctx context.Context, c *clusters.Client) (*watched, func(), error) {
 	kube.RouteClientLogs(slog.New(slog.DiscardHandler)) // it would draw over the screen what is shown as a problem
-	config := rest.CopyConfig(s.config)
+	config := rest.CopyConfig(c.Config)
 	config.Timeout = 0 // it would end the watches
 	w := &watched{changed: make(chan struct{}, 1)}
 	// The informers try again by themselves, and tell of some failures nobody.
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &overheard{next, w.say} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &requestMonitor{next, w.say} })
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, nil, s.errorf("%w", err)
+		return nil, nil, c.Errorf("%w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-	clusters, rules := factory.ForResource(clusterResource()), factory.ForResource(ruleResource())
-	w.clusters, w.rules = clusters.Lister(), rules.Lister()
-	stop := func() { cancel(); factory.Shutdown() }
-	for _, informer := range []cache.SharedIndexInformer{clusters.Informer(), rules.Informer()} {
-		poke := func(any) { w.poke() }
-		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: poke, DeleteFunc: poke, UpdateFunc: func(_, _ any) { w.poke() },
+	members, rules := informer(client, clusters.ClusterResource()), informer(client, clusters.RuleResource())
+	w.clusters, w.rules = members.GetStore(), rules.GetStore()
+	var running sync.WaitGroup
+	stop := func() { cancel(); running.Wait() }
+	for _, one := range []cache.SharedIndexInformer{members, rules} {
+		notify := func(any) { w.notify() }
+		_, err = one.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, _ any) { w.notify() },
 		})
 		if err != nil {
 			stop()
-			return nil, nil, s.errorf("%w", err)
+			return nil, nil, c.Errorf("%w", err)
 		}
+		running.Go(func() { one.RunWithContext(ctx) })
 	}
-	factory.Start(ctx.Done())
-	cache.WaitForCacheSync(ctx.Done(), clusters.Informer().HasSynced, rules.Informer().HasSynced)
+	cache.WaitForCacheSync(ctx.Done(), members.HasSynced, rules.HasSynced)
 	return w, stop, nil
 }
 
-// overheard tells how each request fares, "" for well.
-type overheard struct {
+// informer watches the objects of a kind. The factory of client-go for such links the informers of all kinds of
+// Kubernetes.
+func informer(client dynamic.Interface, resource schema.GroupVersionResource) cache.SharedIndexInformer {
+	objects := client.Resource(resource)
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return objects.Watch(ctx, o)
+		},
+	}
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client), &unstructured.Unstructured{}, 0, cache.Indexers{})
+}
+
+// requestMonitor tells how each request fares, "" for well.
+type requestMonitor struct {
 	next http.RoundTripper
 	say  func(trouble string)
 }
 
-func (o *overheard) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := o.next.RoundTrip(r)
+func (m *requestMonitor) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := m.next.RoundTrip(r)
 	switch {
 	case err == nil && response.StatusCode < http.StatusBadRequest:
-		o.say("")
+		m.say("")
 	case err == nil:
-		o.say(response.Status)
+		m.say(response.Status)
 	case r.Context().Err() == nil:
-		o.say(reasonOf(err))
+		m.say(clusters.Reason(err))
 	}
 	return response, err
 }
@@ -145,11 +162,11 @@ func (w *watched) say(trouble string) {
 	w.trouble = trouble
 	w.mu.Unlock()
 	if news {
-		w.poke()
+		w.notify()
 	}
 }
 
-func (w *watched) poke() {
+func (w *watched) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default: // it will be looked at anyway
@@ -157,7 +174,7 @@ func (w *watched) poke() {
 }
 
 func (w *watched) view(contextName string) (groupView, error) {
-	clusters, err := readAll[v1alpha1.Cluster](w.clusters)
+	members, err := readAll[v1alpha1.Cluster](w.clusters)
 	if err != nil {
 		return groupView{}, err
 	}
@@ -165,22 +182,19 @@ func (w *watched) view(contextName string) (groupView, error) {
 	if err != nil {
 		return groupView{}, err
 	}
-	v := viewOf(contextName, clusters, rules)
+	v := viewOf(contextName, members, rules)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.trouble != "" {
-		v.Health = max(v.Health, unclear)
+		v.Health = max(v.Health, clusters.Unknown)
 		v.Problems = append(v.Problems, "the API server of context "+contextName+" cannot be watched, this may be old: "+w.trouble)
 	}
 	return v, nil
 }
 
 // readAll are the objects of a watch, in name order.
-func readAll[T any](lister cache.GenericLister) ([]*T, error) {
-	all, err := lister.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
+func readAll[T any](store cache.Store) ([]*T, error) {
+	all := store.List()
 	objects := make([]*unstructured.Unstructured, 0, len(all))
 	for _, o := range all {
 		if u, ok := o.(*unstructured.Unstructured); ok {
@@ -216,19 +230,19 @@ func documents(w io.Writer, format string) func(groupView) error {
 
 // follow prints a line for everything that changed, with the time: what a log or a pipe can use.
 func follow(w io.Writer) func(groupView) error {
-	w = printable{w}
+	w = cli.Printable{To: w}
 	before := map[string]string{}
 	return func(v groupView) error {
 		now := v.lines()
 		at := time.Now().UTC().Format(time.RFC3339)
-		for _, what := range keys(now) {
+		for _, what := range slices.Sorted(maps.Keys(now)) {
 			if now[what] != before[what] {
 				if _, err := fmt.Fprintf(w, "%s %s: %s\n", at, what, now[what]); err != nil {
 					return err
 				}
 			}
 		}
-		for _, what := range keys(before) {
+		for _, what := range slices.Sorted(maps.Keys(before)) {
 			if _, there := now[what]; !there {
 				after := "gone"
 				if strings.HasPrefix(what, "rule ") { // only those with problems are told

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package status
 
 import (
 	"context"
@@ -15,9 +15,13 @@ import (
 	urfave "github.com/urfave/cli/v2"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 )
 
-func statusCommand(g *globals) *urfave.Command {
+// Command describes the command to the flag library.
+func Command(g *cli.Globals) *urfave.Command {
 	return &urfave.Command{
 		Name:  "status",
 		Usage: "show the group on one screen: members, lag, rules with problems",
@@ -33,80 +37,82 @@ Exit code: 0 healthy; 5 there are problems; 6 nothing worse than that something 
 by itself; 1 it cannot be read. With --watch, that of what was shown last.`,
 		Flags: []urfave.Flag{&urfave.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "keep it live until interrupted"}},
 		Action: func(c *urfave.Context) error {
-			if err := noArguments(c); err != nil {
+			if err := cli.NoArguments(c); err != nil {
 				return err
 			}
-			s, err := openSide(g.Kubeconfig.String(), g.Context.String())
-			if err != nil {
-				return err
-			}
-			return showStatus(c, s, g.Output.String())
+			return g.Run(c, &Options{Access: clusters.AccessOf(g), Watch: c.Bool("watch")})
 		},
 	}
 }
 
-func showStatus(c *urfave.Context, s *side, format string) error {
-	v, err := s.view(c.Context)
+// Options are whose view of the group is shown.
+type Options struct {
+	clusters.Access
+
+	Watch bool // until the context ends
+}
+
+// Validate finds nothing to refuse.
+func (o *Options) Validate() error { return nil }
+
+// Run shows the group, and returns an AnswerError unless it is healthy.
+func (o *Options) Run(ctx context.Context, out *cli.Output) error {
+	c, err := o.Open()
 	if err != nil {
 		return err
 	}
-	if c.Bool("watch") {
-		show, tick := presenter(c.App.Writer, format)
-		if v, err = watchStatus(c.Context, s, v, show, tick); err != nil {
-			return err
-		}
-	} else if format != "table" {
-		err = printDocument(c.App.Writer, format, v)
-	} else {
-		err = printStatus(c.App.Writer, v, time.Now(), false)
+	v, err := read(ctx, c)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.Watch:
+		show, tick := presenter(out)
+		v, err = watchStatus(ctx, c, v, show, tick)
+	case out.ForPeople():
+		err = printStatus(out.Stdout, v, time.Now(), false)
+	default:
+		err = out.Document(v)
 	}
 	if err != nil {
 		return err
 	}
-	return v.verdict()
+	return v.answer()
 }
 
-// view reads what status shows, once.
-func (s *side) view(ctx context.Context) (groupView, error) {
-	clusters, err := s.typedClusters(ctx)
+// read reads what status shows, once.
+func read(ctx context.Context, c *clusters.Client) (groupView, error) {
+	members, err := c.Clusters(ctx)
 	if err != nil {
 		return groupView{}, err
 	}
-	rules, err := s.rules(ctx)
+	rules, err := c.Rules(ctx)
 	if err != nil {
 		return groupView{}, err
 	}
-	return viewOf(s.Context, clusters, rules), nil
+	return viewOf(c.Context, members, rules), nil
 }
 
-// verdict is the exit code.
-func (v groupView) verdict() error {
+// answer is the exit code.
+func (v groupView) answer() error {
 	switch v.Health {
-	case broken:
-		return findingf(exitBlocked, "not healthy: %s", first(v.Problems))
-	case unclear:
-		return findingf(exitUnknown, "not known to be healthy: %s", first(v.Problems))
-	case healthy:
+	case clusters.Unhealthy:
+		return cli.Answerf(cli.ExitBlocked, "unhealthy: %s", cli.First(v.Problems))
+	case clusters.Unknown:
+		return cli.Answerf(cli.ExitUnknown, "not known to be healthy: %s", cli.First(v.Problems))
+	case clusters.Healthy:
 	}
 	return nil
 }
 
-// first is the first of some lines, and how many more there are.
-func first(lines []string) string {
-	if len(lines) > 1 {
-		return fmt.Sprintf("%s (and %d more)", lines[0], len(lines)-1)
-	}
-	return strings.Join(lines, "")
-}
-
-// printStatus prints a view; with brief, of the members that are well only the one that the agent is in.
+// printStatus prints a view; with brief, of the healthy members only the one that the agent is in.
 func printStatus(w io.Writer, v groupView, now time.Time, brief bool) error {
-	w = printable{w}
-	well, left := 0, 0
+	w = cli.Printable{To: w}
+	healthy, left := 0, 0
 	rows := make([][]string, 0, len(v.Members))
 	for _, m := range v.Members {
-		if m.Health == healthy {
-			well++
+		if m.Health == clusters.Healthy {
+			healthy++
 			if brief && m.ClusterID != v.ClusterID {
 				left++
 				continue
@@ -119,13 +125,13 @@ func printStatus(w io.Writer, v groupView, now time.Time, brief bool) error {
 		name = "context " + v.Context
 	}
 	n := v.Rules
-	fmt.Fprintf(w, "%s: %s\nclusters: %d, %d well; rules: %d, %d ready; copies: %d of %d synced, %d failed, %d conflicts\n\n",
-		name, v.Health, len(v.Members), well, n.Total, n.Ready, n.Synced, n.Matched, n.Failed, n.Conflicts)
-	if err := printTable(w, []string{"CLUSTER", "TYPE", "MEMBER", "SINCE", "STATUS", "SYNCED", "LAG", "VERSION", "MESSAGE"}, rows); err != nil {
+	fmt.Fprintf(w, "%s: %s\nclusters: %d, %d healthy; rules: %d, %d ready; copies: %d of %d synced, %d failed, %d conflicts\n\n",
+		name, v.Health, len(v.Members), healthy, n.Total, n.Ready, n.Synced, n.Matched, n.Failed, n.Conflicts)
+	if err := cli.PrintTable(w, []string{"CLUSTER", "TYPE", "MEMBER", "SINCE", "STATUS", "SYNCED", "LAG", "VERSION", "MESSAGE"}, rows); err != nil {
 		return err
 	}
 	if left > 0 {
-		fmt.Fprintf(w, "and %d more that are well\n", left)
+		fmt.Fprintf(w, "and %d more that are healthy\n", left)
 	}
 	if len(v.Unready) == 0 {
 		return nil
@@ -135,7 +141,7 @@ func printStatus(w io.Writer, v groupView, now time.Time, brief bool) error {
 		rows = append(rows, []string{r.Name, r.Kind, r.Ready.Status, ago(r.since, now), r.Ready.Reason + ": " + r.Ready.Message})
 	}
 	fmt.Fprintln(w)
-	return printTable(w, []string{"RULE", "KIND", "READY", "SINCE", "MESSAGE"}, rows)
+	return cli.PrintTable(w, []string{"RULE", "KIND", "READY", "SINCE", "MESSAGE"}, rows)
 }
 
 func ago(since, now time.Time) string {
@@ -147,9 +153,10 @@ func ago(since, now time.Time) string {
 
 // presenter is how changes are shown, and how often what is shown grows old by itself: only a terminal
 // shows ages.
-func presenter(w io.Writer, format string) (show func(groupView) error, tick time.Duration) {
-	if format != "table" {
-		return documents(w, format), 0
+func presenter(out *cli.Output) (show func(groupView) error, tick time.Duration) {
+	w := out.Stdout
+	if !out.ForPeople() {
+		return documents(w, out.Format), 0
 	}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return func(v groupView) error {
@@ -169,7 +176,7 @@ const statusLines = 6
 // redraw shows a view from the upper left corner on, over what was there.
 func redraw(w io.Writer, v groupView, now time.Time, width, height int) error {
 	var text strings.Builder
-	// Of a group that is larger than the screen, what is well is not what anybody looks for.
+	// Of a group that is larger than the screen, what is healthy is not what anybody looks for.
 	if err := printStatus(&text, v, now, len(v.Members)+len(v.Unready)+statusLines >= height); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package status
 
 import (
 	"encoding/json"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 )
 
 func grown() []groupView {
@@ -17,10 +19,10 @@ func grown() []groupView {
 		{Name: "alpha", State: "Local", Synced: "True"}, {Name: "beta", State: "Alive", Synced: "True"},
 	}}
 	second := first
-	second.Health = broken
+	second.Health = clusters.Unhealthy
 	second.Members = slices.Clone(first.Members)
-	second.Members[1] = memberView{Name: "beta", State: "Failed", Synced: "False", Health: broken, Message: "away\x1b[2J"}
-	second.Unready = []ruleView{{Name: "torn", Health: broken, Ready: readiness{Reason: "Why", Message: "because"}}}
+	second.Members[1] = memberView{Name: "beta", State: "Failed", Synced: "False", Health: clusters.Unhealthy, Message: "away\x1b[2J"}
+	second.Unready = []ruleView{{Name: "torn", Health: clusters.Unhealthy, Ready: clusters.Readiness{Reason: "Why", Message: "because"}}}
 	third := second
 	third.Members, third.Unready = third.Members[:1], nil
 	return []groupView{first, second, third}
@@ -96,20 +98,20 @@ func TestRedraw(t *testing.T) {
 	}
 }
 
-// Of a group that the screen is too small for, those that are not well are on it.
+// Of a group that the screen is too small for, those that are unhealthy are on it.
 func TestRedrawLargeGroup(t *testing.T) {
 	t.Parallel()
 	v := groupView{Cluster: "c-000", ClusterID: "id-000"}
 	for i := range 500 {
 		v.Members = append(v.Members, memberView{Name: fmt.Sprintf("c-%03d", i), ClusterID: fmt.Sprintf("id-%03d", i)})
 	}
-	v.Members[498].Health, v.Members[498].State = broken, "Failed"
+	v.Members[498].Health, v.Members[498].State = clusters.Unhealthy, "Failed"
 	var out strings.Builder
 	if err := redraw(&out, v, time.Now(), 120, 24); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()
-	if !strings.Contains(text, "c-498") || !strings.Contains(text, "c-000") || !strings.Contains(text, "and 498 more that are well") || strings.Count(text, "\n") > 10 {
+	if !strings.Contains(text, "c-498") || !strings.Contains(text, "c-000") || !strings.Contains(text, "and 498 more that are healthy") || strings.Count(text, "\n") > 10 {
 		t.Errorf("got %s", text)
 	}
 }
