@@ -11,6 +11,8 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/group"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/join"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/leave"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
@@ -37,9 +39,9 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			return urfave.ShowAppHelp(c)
 		},
 		Commands: []*urfave.Command{
-			joinCommand(g),
-			leaveCommand(g),
-			removeCommand(g),
+			join.Command(g),
+			leave.Command(g),
+			leave.RemoveCommand(g),
 			status.MembersCommand(g),
 			status.ClustersCommand(g),
 			status.Command(g),

@@ -41,10 +41,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	// client-go prints some errors over several lines. One line is what a user can read and grep.
 	fmt.Fprintln(stderr, "agentctl: "+oneLine(err.Error()))
-	var waited *waitError
-	if errors.As(err, &waited) {
-		err = &cli.TimeoutError{Text: waited.Error(), Missing: waited.Missing}
-	}
 	var late *cli.TimeoutError
 	if errors.As(err, &late) {
 		for _, line := range late.Missing {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -180,7 +181,7 @@ func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 }
 
 func kubeconfigOf(secret *unstructured.Unstructured) ([]byte, error) {
-	if err := checkCredential(secret); err != nil {
+	if err := clusters.CheckCredential(secret); err != nil {
 		return nil, err
 	}
 	encoded, _, _ := unstructured.NestedString(secret.Object, "data", v1alpha1.SecretKubeconfigKey)

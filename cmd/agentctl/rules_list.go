@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -232,7 +233,7 @@ func writeRules(c *urfave.Context, format string, s *side, lines []ruleLine) err
 		})
 	}
 	header := []string{"NAME", "KIND", "READY", "MATCHED", "SYNCED", "FAILED", "CONFLICTS", "ORPHANS", "SOURCES", "AGE", "MESSAGE"}
-	return printTable(printable{c.App.Writer}, header, rows)
+	return cli.PrintTable(printable{c.App.Writer}, header, rows)
 }
 
 // completionPatience is how long a shell may hang after the tab key.

@@ -83,8 +83,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 // An object without Secrets is shown as it is.
 func TestDiffShowsTheRest(t *testing.T) {
 	t.Parallel()
-	there := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, uid: u, resourceVersion: '4', managedFields: [{}]}, data: {a: one}}")
-	wanted := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, uid: v}, data: {a: two}}")
+	there := apitest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, uid: u, resourceVersion: '4', managedFields: [{}]}, data: {a: one}}")
+	wanted := apitest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, uid: v}, data: {a: two}}")
 	got, err := unifiedDiff(there, wanted, redaction{})
 	if err != nil {
 		t.Fatal(err)
@@ -125,10 +125,10 @@ func TestPeerByCredential(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(peer.Serve))
 	defer secure.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	local.Put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
-	local.Put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}}"))
-	local.Put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: beta, namespace: private}}}}"))
-	peer.Put(parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: ClusterFeature, metadata: {name: f}, spec: {featureName: x}}"))
+	local.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
+	local.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}}"))
+	local.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: beta, namespace: private}}}}"))
+	peer.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: ClusterFeature, metadata: {name: f}, spec: {featureName: x}}"))
 	beta := func() *reached {
 		s, err := newSide("local", &rest.Config{Host: local.URL})
 		if err != nil {
@@ -148,11 +148,11 @@ func TestPeerByCredential(t *testing.T) {
 		t.Errorf("without its credential: %q", c.why)
 	}
 	local.Put(peerSecret(t, secure.URL, ca))
-	peer.Put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-other}}"))
+	peer.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-other}}"))
 	if c := beta(); c.api != nil || !strings.Contains(c.why, "endpoint leads to another cluster") {
 		t.Errorf("where another cluster answers: %q", c.why)
 	}
-	peer.Put(parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-beta}}"))
+	peer.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-beta}}"))
 	c := beta()
 	if c.api == nil || c.api.mayWrite || len(c.features) != 1 {
 		t.Fatalf("with its credential: %q, features %v (%s)", c.why, c.features, c.featuresWhy)
@@ -175,7 +175,7 @@ func TestFateOfWhatIsLost(t *testing.T) {
 	edited.Spec.Rules[0].Matches[0].Name = "y"
 	paused := api.DeepCopy()
 	paused.Spec.Paused = true
-	source := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}}")
+	source := apitest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}}")
 	owner, to := &reached{name: "beta", id: "b", cluster: &v1alpha1.Cluster{}}, &reached{name: "alpha", id: "a", local: true, cluster: &v1alpha1.Cluster{}}
 	compile := func(rule *v1alpha1.ResourceSyncRule) *ruleInForce {
 		compiled, err := syncrules.Compile(rule)
@@ -212,7 +212,7 @@ func TestClaimsOfSeveralRules(t *testing.T) {
 	t.Parallel()
 	owner := &reached{name: "beta", id: "b", cluster: &v1alpha1.Cluster{}}
 	to := &reached{name: "alpha", id: "a", local: true, cluster: &v1alpha1.Cluster{}}
-	source := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}}")
+	source := apitest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}}")
 	rule := func(name string, change func(*v1alpha1.ResourceSyncRuleSpec)) *ruleInForce {
 		api := &v1alpha1.ResourceSyncRule{}
 		api.Name = name
@@ -316,7 +316,7 @@ func TestPeerIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gvk := parse(t, "{apiVersion: v1, kind: ConfigMap}").GroupVersionKind()
+	gvk := apitest.Parse(t, "{apiVersion: v1, kind: ConfigMap}").GroupVersionKind()
 	got, whole, err := a.list(context.Background(), gvk, syncrules.Scope{Namespace: "shop"})
 	if err != nil || whole || len(got) != maxListed {
 		t.Errorf("listed %d, whole %v, %v", len(got), whole, err)

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package join
 
 import (
 	"testing"
@@ -9,21 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/yaml"
-)
 
-func parse(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
+)
 
 func TestCleanCluster(t *testing.T) {
 	t.Parallel()
-	in := parse(t, `
+	in := apitest.Parse(t, `
 apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
 kind: Cluster
 metadata:
@@ -61,7 +53,7 @@ status:
   type: Local
 `)
 	before := in.DeepCopy()
-	want := parse(t, `
+	want := apitest.Parse(t, `
 apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
 kind: Cluster
 metadata:
@@ -84,7 +76,7 @@ spec:
 
 func TestCleanSecret(t *testing.T) {
 	t.Parallel()
-	in := parse(t, `
+	in := apitest.Parse(t, `
 apiVersion: v1
 kind: Secret
 type: k8s.cisco.com/cluster-registry-secret
@@ -92,7 +84,7 @@ immutable: true
 metadata: {name: alpha, namespace: there, uid: u, resourceVersion: "3", labels: {a: b}}
 data: {kubeconfig: eA==}
 `)
-	want := parse(t, `
+	want := apitest.Parse(t, `
 apiVersion: v1
 kind: Secret
 type: k8s.cisco.com/cluster-registry-secret
@@ -104,7 +96,7 @@ data: {kubeconfig: eA==}
 	}
 }
 
-// A paste of a paste is the same paste: a cluster may be handed on by hand.
+// A clean copy of a clean copy is the same: a cluster may be handed on by hand.
 func TestCleanTwiceIsOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

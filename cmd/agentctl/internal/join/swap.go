@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package join
 
 import (
 	"context"
@@ -17,12 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// half is what one cluster gives in a swap: its Cluster object and its credential.
-type half struct {
-	from    *side
+// swapSource is what one cluster gives in a swap: its Cluster object and its credential.
+type swapSource struct {
+	from    *clusters.Client
 	cluster *unstructured.Unstructured // as read
 	secret  *unstructured.Unstructured // as read
 }
@@ -35,16 +36,16 @@ const (
 	settlePeriod = 250 * time.Millisecond
 )
 
-// readSettled is readHalf with some patience for an agent that has just been installed.
-func readSettled(ctx context.Context, s *side, namespace string, patience time.Duration) (*half, error) {
+// readSettled is readSource with some patience for an agent that has just been installed.
+func readSettled(ctx context.Context, s *clusters.Client, namespace string, patience time.Duration) (*swapSource, error) {
 	deadline := time.NewTimer(min(patience, settleTime))
 	defer deadline.Stop()
 	tick := time.NewTicker(settlePeriod)
 	defer tick.Stop()
 	for {
-		h, err := readHalf(ctx, s, namespace)
+		src, err := readSource(ctx, s, namespace)
 		if !errors.Is(err, errNotYet) {
-			return h, err
+			return src, err
 		}
 		select {
 		case <-tick.C:
@@ -56,37 +57,37 @@ func readSettled(ctx context.Context, s *side, namespace string, patience time.D
 	}
 }
 
-// readHalf reads what s has to give. Nothing is written.
-func readHalf(ctx context.Context, s *side, namespace string) (*half, error) {
-	cluster, err := s.local(ctx)
+// readSource reads what s has to give. Nothing is written.
+func readSource(ctx context.Context, s *clusters.Client, namespace string) (*swapSource, error) {
+	cluster, err := s.Local(ctx)
 	if err != nil {
 		return nil, err
 	}
 	name, ns := secretRef(cluster)
 	if name == "" {
-		return nil, s.errorf("cluster %s has no spec.authInfo.secretRef: peers could not read it; install the agent with localCluster.manageSecret=true or name a Secret there", cluster.GetName())
+		return nil, s.Errorf("cluster %s has no spec.authInfo.secretRef: peers could not read it; install the agent with localCluster.manageSecret=true or name a Secret there", cluster.GetName())
 	}
 	if ns == "" {
 		ns = namespace
 	}
-	secret, err := s.client.Resource(coreResource("secrets")).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
+	secret, err := s.Secrets(ns).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, s.errorf("%w ready: Secret %s/%s, the credential that cluster %s names, does not exist; the agent makes it when it runs", errNotYet, ns, name, cluster.GetName())
+		return nil, s.Errorf("%w ready: Secret %s/%s, the credential that cluster %s names, does not exist; the agent makes it when it runs", errNotYet, ns, name, cluster.GetName())
 	}
 	if err != nil {
-		return nil, s.errorf("read the credential of cluster %s: %w", cluster.GetName(), err)
+		return nil, s.Errorf("read the credential of cluster %s: %w", cluster.GetName(), err)
 	}
-	if err := checkCredential(secret); err != nil {
-		return nil, s.errorf("Secret %s/%s: %w", ns, name, err)
+	if err := clusters.CheckCredential(secret); err != nil {
+		return nil, s.Errorf("Secret %s/%s: %w", ns, name, err)
 	}
 	if key, _, _ := unstructured.NestedString(cluster.Object, "spec", "mesh", "publicKey"); key == "" {
-		return nil, s.errorf("%w ready: cluster %s has no spec.mesh.publicKey; the agent fills it in when it runs", errNotYet, cluster.GetName())
+		return nil, s.Errorf("%w ready: cluster %s has no spec.mesh.publicKey; the agent fills it in when it runs", errNotYet, cluster.GetName())
 	}
-	return &half{from: s, cluster: cluster, secret: secret}, nil
+	return &swapSource{from: s, cluster: cluster, secret: secret}, nil
 }
 
-func (h *half) name() string { return h.cluster.GetName() }
-func (h *half) id() string   { return clusterIDOf(h.cluster) }
+func (src *swapSource) name() string { return src.cluster.GetName() }
+func (src *swapSource) id() string   { return clusters.IDOf(src.cluster) }
 
 func secretRef(cluster *unstructured.Unstructured) (name, namespace string) {
 	name, _, _ = unstructured.NestedString(cluster.Object, "spec", "authInfo", "secretRef", "name")
@@ -94,68 +95,56 @@ func secretRef(cluster *unstructured.Unstructured) (name, namespace string) {
 	return name, namespace
 }
 
-// checkCredential never quotes the content.
-func checkCredential(secret *unstructured.Unstructured) error {
-	kind, _, _ := unstructured.NestedString(secret.Object, "type")
-	if kind != v1alpha1.SecretType {
-		return fmt.Errorf("has type %q, a cluster's credential has type %q", kind, v1alpha1.SecretType)
-	}
-	if data, _, _ := unstructured.NestedString(secret.Object, "data", v1alpha1.SecretKubeconfigKey); data == "" {
-		return fmt.Errorf("has no key %q", v1alpha1.SecretKubeconfigKey)
-	}
-	return nil
-}
-
-// paste is what one cluster receives: cleaned objects, ready to be created there.
-type paste struct {
-	to      *side
+// swapTarget is what one cluster receives: cleaned objects, ready to be created there.
+type swapTarget struct {
+	to      *clusters.Client
 	cluster *unstructured.Unstructured
 	secret  *unstructured.Unstructured
-	// settled: the same has been pasted before and the agent already works with it, perhaps with a
+	// settled: the same has been written before and the agent already works with it, perhaps with a
 	// credential that it has fetched itself. Writing again would only make it start over.
 	settled bool
 	// rewrite: to already holds this cluster, under the name of cluster.
 	rewrite bool
 }
 
-// preparePaste says what h's cluster is to be in the cluster to, whose own credential lies in
+// prepareTarget says what src's cluster is to be in the cluster to, whose own credential lies in
 // namespace: the one place where every agent may read Secrets. It reads and refuses, and writes nothing.
-func preparePaste(ctx context.Context, h *half, to *side, namespace string) (*paste, error) {
-	known, err := to.clusters(ctx)
+func prepareTarget(ctx context.Context, src *swapSource, to *clusters.Client, namespace string) (*swapTarget, error) {
+	known, err := to.ClusterObjects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &paste{to: to, secret: cleanSecret(h.secret, namespace), cluster: cleanCluster(h.cluster, h.secret.GetName(), namespace)}
-	switch there := holder(known, h); {
+	t := &swapTarget{to: to, secret: cleanSecret(src.secret, namespace), cluster: cleanCluster(src.cluster, src.secret.GetName(), namespace)}
+	switch there := holder(known, src); {
 	case there == nil:
-	case clusterIDOf(there) == h.id():
-		if err := sameKey(there, h); err != nil {
-			return nil, to.errorf("%w", err)
+	case clusters.IDOf(there) == src.id():
+		if err := sameKey(there, src); err != nil {
+			return nil, to.Errorf("%w", err)
 		}
-		p.rewrite = true
-		p.cluster.SetName(there.GetName()) // after a clash of names it may be known as NAME-xxxxxxxx
-		p.settled = synced(there).ok && sameButCredential(there, p.cluster)
+		t.rewrite = true
+		t.cluster.SetName(there.GetName()) // after a clash of names it may be known as NAME-xxxxxxxx
+		t.settled = synced(there).ok && sameButCredential(there, t.cluster)
 	default:
-		return nil, to.errorf("the name %s is held by another cluster there (clusterID %s, not %s); reinstall the newcomer with another localCluster.name",
-			h.name(), clusterIDOf(there), h.id())
+		return nil, to.Errorf("the name %s is held by another cluster there (clusterID %s, not %s); reinstall the newcomer with another localCluster.name",
+			src.name(), clusters.IDOf(there), src.id())
 	}
 	for i := range known {
 		name, ns := secretRef(&known[i])
-		if clusterIDOf(&known[i]) != h.id() && name == p.secret.GetName() && ns == p.secret.GetNamespace() {
-			return nil, to.errorf("Secret %s/%s is the credential of cluster %s there and would be overwritten", ns, name, known[i].GetName())
+		if clusters.IDOf(&known[i]) != src.id() && name == t.secret.GetName() && ns == t.secret.GetNamespace() {
+			return nil, to.Errorf("Secret %s/%s is the credential of cluster %s there and would be overwritten", ns, name, known[i].GetName())
 		}
 	}
-	return p, nil
+	return t, nil
 }
 
-// holder is the object that already stands for h's cluster, else the one that has its name, else nil.
-func holder(known []unstructured.Unstructured, h *half) *unstructured.Unstructured {
+// holder is the object that already stands for src's cluster, else the one that has its name, else nil.
+func holder(known []unstructured.Unstructured, src *swapSource) *unstructured.Unstructured {
 	var named *unstructured.Unstructured
 	for i := range known {
-		if clusterIDOf(&known[i]) == h.id() {
+		if clusters.IDOf(&known[i]) == src.id() {
 			return &known[i]
 		}
-		if known[i].GetName() == h.name() {
+		if known[i].GetName() == src.name() {
 			named = &known[i]
 		}
 	}
@@ -164,11 +153,11 @@ func holder(known []unstructured.Unstructured, h *half) *unstructured.Unstructur
 
 // sameKey refuses to replace the key that a cluster was first met with: agents would not accept it
 // either (the first pin wins), but only this place can say so at once.
-func sameKey(there *unstructured.Unstructured, h *half) error {
+func sameKey(there *unstructured.Unstructured, src *swapSource) error {
 	old, _, _ := unstructured.NestedString(there.Object, "spec", "mesh", "publicKey")
-	offered, _, _ := unstructured.NestedString(h.cluster.Object, "spec", "mesh", "publicKey")
+	offered, _, _ := unstructured.NestedString(src.cluster.Object, "spec", "mesh", "publicKey")
 	if old != "" && old != offered {
-		return fmt.Errorf("cluster %s (%s) is known there with another mesh key; a group never changes the key of a member by a swap; end the old key with agentctl join --replace-key, or agentctl remove there", there.GetName(), h.id())
+		return fmt.Errorf("cluster %s (%s) is known there with another mesh key; a group never changes the key of a member by a swap; end the old key with agentctl join --replace-key, or agentctl remove there", there.GetName(), src.id())
 	}
 	return nil
 }
@@ -184,7 +173,7 @@ func sameButCredential(a, b *unstructured.Unstructured) bool {
 }
 
 // cleanCluster is a Cluster object without what its own API server and its users there have put on
-// it: what `kubectl get -o yaml` prints and must not be pasted elsewhere.
+// it: what `kubectl get -o yaml` prints and must not be written elsewhere.
 func cleanCluster(in *unstructured.Unstructured, secretName, secretNamespace string) *unstructured.Unstructured {
 	out := cleanObject(in)
 	spec, _, _ := unstructured.NestedMap(in.Object, "spec")
@@ -240,40 +229,37 @@ func cleanMarks(in map[string]string) map[string]string {
 }
 
 // apply writes the credential first, so that the agent never sees a Cluster that points to nothing.
-func (p *paste) apply(ctx context.Context, report func(verb string, obj *unstructured.Unstructured)) error {
-	if p.settled {
-		report("unchanged", p.cluster)
+func (t *swapTarget) apply(ctx context.Context, report func(verb string, obj *unstructured.Unstructured)) error {
+	if t.settled {
+		report("unchanged", t.cluster)
 		return nil
 	}
-	if err := p.write(ctx, coreResource("secrets"), p.secret, checkCredential, report); err != nil {
+	if err := t.write(ctx, clusters.Core("secrets"), t.secret, clusters.CheckCredential, report); err != nil {
 		if apierrors.IsNotFound(err) {
-			return p.to.errorf("namespace %s does not exist", p.secret.GetNamespace())
+			return t.to.Errorf("namespace %s does not exist", t.secret.GetNamespace())
 		}
-		return p.to.errorf("write Secret %s/%s: %w", p.secret.GetNamespace(), p.secret.GetName(), err)
+		return t.to.Errorf("write Secret %s/%s: %w", t.secret.GetNamespace(), t.secret.GetName(), err)
 	}
 	sameCluster := func(there *unstructured.Unstructured) error {
-		if id := clusterIDOf(there); id != clusterIDOf(p.cluster) {
+		if id := clusters.IDOf(there); id != clusters.IDOf(t.cluster) {
 			return fmt.Errorf("is another cluster's (%s)", id)
 		}
 		return nil
 	}
-	if err := p.write(ctx, clusterResource(), p.cluster, sameCluster, report); err != nil {
-		return p.to.errorf("write Cluster %s: %w", p.cluster.GetName(), err)
+	if err := t.write(ctx, clusters.ClusterResource(), t.cluster, sameCluster, report); err != nil {
+		return t.to.Errorf("write Cluster %s: %w", t.cluster.GetName(), err)
 	}
 	return nil
 }
 
-// writeAttempts bounds the rounds against an agent that updates the same object at the same time.
-const writeAttempts = 5
-
-// write creates obj, or updates what is there when mine agrees that it is an earlier paste.
-func (p *paste) write(ctx context.Context, gvr schema.GroupVersionResource, obj *unstructured.Unstructured,
+// write creates obj, or updates what is there when mine agrees that it is of an earlier swap.
+func (t *swapTarget) write(ctx context.Context, gvr schema.GroupVersionResource, obj *unstructured.Unstructured,
 	mine func(*unstructured.Unstructured) error, report func(string, *unstructured.Unstructured),
 ) error {
-	client := p.to.client.Resource(gvr).Namespace(obj.GetNamespace())
+	client := t.to.Dynamic.Resource(gvr).Namespace(obj.GetNamespace())
 	var lastErr error
-	for range writeAttempts {
-		_, err := client.Create(ctx, obj, metav1.CreateOptions{FieldManager: "agentctl"})
+	for range clusters.WriteAttempts {
+		_, err := client.Create(ctx, obj, metav1.CreateOptions{FieldManager: clusters.FieldManager})
 		if err == nil {
 			report("created", obj)
 			return nil
@@ -297,7 +283,7 @@ func (p *paste) write(ctx context.Context, gvr schema.GroupVersionResource, obj 
 			report("unchanged", obj)
 			return nil
 		}
-		_, err = client.Update(ctx, there, metav1.UpdateOptions{FieldManager: "agentctl"})
+		_, err = client.Update(ctx, there, metav1.UpdateOptions{FieldManager: clusters.FieldManager})
 		if err == nil {
 			report("updated", obj)
 			return nil
@@ -307,7 +293,7 @@ func (p *paste) write(ctx context.Context, gvr schema.GroupVersionResource, obj 
 		}
 		lastErr = err
 	}
-	return errors.Join(fmt.Errorf("gave up after %d attempts", writeAttempts), lastErr)
+	return errors.Join(fmt.Errorf("gave up after %d attempts", clusters.WriteAttempts), lastErr)
 }
 
 // overlay puts obj's content over there's and says whether that changed anything. Labels and

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package join
 
 import (
 	"context"
@@ -13,48 +13,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// waitPeriod is a quarter of what a person notices; two small reads cost an API server nothing.
-const waitPeriod = 200 * time.Millisecond
-
-// waitError says that what was written did not take effect in time.
-type waitError struct {
-	After   time.Duration
-	Missing []string // one line each
-	Text    string   // "" for that of a swap
-}
-
-func (e *waitError) Error() string {
-	if e.Text != "" {
-		return e.Text
-	}
-	return fmt.Sprintf("the swap is done, but after %s the clusters are not synced:", e.After)
-}
-
 // awaitSynced waits until each side says of the other that it is synced.
-func awaitSynced(ctx context.Context, halves [2]*half, pastes [2]*paste, timeout time.Duration, progress func(string, ...any)) error {
+func awaitSynced(ctx context.Context, sources [2]*swapSource, targets [2]*swapTarget, timeout time.Duration, progress cli.Progress) error {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
-	tick := time.NewTicker(waitPeriod)
+	tick := time.NewTicker(cli.WaitPeriod)
 	defer tick.Stop()
 	var last [2]view
 	for {
-		for i := range pastes {
+		for i := range targets {
 			if last[i].ok {
 				continue
 			}
-			v, err := look(ctx, pastes[i])
+			v, err := look(ctx, targets[i])
 			if err != nil {
-				v = unsynced("not readable now", oneLine(err.Error())) // an API server may be away for a moment
+				v = unsynced("not readable now", cli.OneLine(err.Error())) // an API server may be away for a moment
 			}
 			if v.short != last[i].short {
-				progress("cluster %s on %s: %s", halves[i].name(), pastes[i].cluster.GetName(), v.short)
+				progress("cluster %s on %s: %s", sources[i].name(), targets[i].cluster.GetName(), v.short)
 			}
 			last[i] = v
 			if v.refused != "" {
-				return pastes[i].to.errorf("cluster %s is refused: %s", pastes[i].cluster.GetName(), v.refused)
+				return targets[i].to.Errorf("cluster %s is refused: %s", targets[i].cluster.GetName(), v.refused)
 			}
 		}
 		if last[0].ok && last[1].ok {
@@ -65,19 +50,19 @@ func awaitSynced(ctx context.Context, halves [2]*half, pastes [2]*paste, timeout
 		case <-ctx.Done():
 			return fmt.Errorf("interrupted; the swap is done, and the agents go on by themselves")
 		case <-deadline.C:
-			return &waitError{After: timeout, Missing: missing(halves, pastes, last)}
+			return &cli.TimeoutError{Text: fmt.Sprintf("the swap is done, but after %s the clusters are not synced:", timeout), Missing: missing(sources, targets, last)}
 		}
 	}
 }
 
-func missing(halves [2]*half, pastes [2]*paste, last [2]view) []string {
+func missing(sources [2]*swapSource, targets [2]*swapTarget, last [2]view) []string {
 	var lines []string
 	for i := range last {
 		if last[i].ok {
 			continue
 		}
 		for _, reason := range last[i].reasons {
-			lines = append(lines, fmt.Sprintf("context %s: cluster %s says of %s: %s", pastes[i].to.Context, halves[i].name(), pastes[i].cluster.GetName(), reason))
+			lines = append(lines, fmt.Sprintf("context %s: cluster %s says of %s: %s", targets[i].to.Context, sources[i].name(), targets[i].cluster.GetName(), reason))
 		}
 	}
 	return lines
@@ -93,8 +78,8 @@ type view struct {
 
 func unsynced(short string, reasons ...string) view { return view{short: short, reasons: reasons} }
 
-func look(ctx context.Context, p *paste) (view, error) {
-	u, err := p.to.client.Resource(clusterResource()).Get(ctx, p.cluster.GetName(), metav1.GetOptions{})
+func look(ctx context.Context, t *swapTarget) (view, error) {
+	u, err := t.to.Dynamic.Resource(clusters.ClusterResource()).Get(ctx, t.cluster.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return view{}, err
 	}
@@ -102,28 +87,28 @@ func look(ctx context.Context, p *paste) (view, error) {
 }
 
 // synced reads the conditions. One that was observed on an older generation says nothing about what
-// has just been pasted.
+// has just been written.
 func synced(u *unstructured.Unstructured) view {
-	c, err := typed(u)
+	c, err := clusters.DecodeCluster(u)
 	if err != nil {
 		return unsynced("not readable", err.Error())
 	}
 	var reasons, words []string
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionMember, v1alpha1.ConditionClustersSynced} {
-		cond := condition(c, kind)
+		cond := clusters.Condition(c, kind)
 		switch {
 		case cond == nil, cond.ObservedGeneration != 0 && cond.ObservedGeneration < c.Generation:
 		case cond.Reason == v1alpha1.MemberRemoved:
-			return view{short: "refused", reasons: []string{explain(cond)}, refused: oneLine(cond.Message)}
+			return view{short: "refused", reasons: []string{clusters.Explain(cond)}, refused: cli.OneLine(cond.Message)}
 		case cond.Status != metav1.ConditionTrue:
-			reasons = append(reasons, explain(cond))
+			reasons = append(reasons, clusters.Explain(cond))
 			words = append(words, kind+"="+cond.Reason)
 		case kind == v1alpha1.ConditionClustersSynced:
 			return view{ok: true, short: "Synced"}
 		}
 	}
 	if c.Status.Message != "" {
-		reasons = append(reasons, oneLine(c.Status.Message))
+		reasons = append(reasons, cli.OneLine(c.Status.Message))
 	}
 	if len(reasons) == 0 {
 		return unsynced("waiting for its agent", "no agent has looked at the object yet; is the agent of this cluster running?")
@@ -132,26 +117,6 @@ func synced(u *unstructured.Unstructured) view {
 		words = reasons
 	}
 	return unsynced("waiting, "+strings.Join(words, " "), dedupe(reasons)...)
-}
-
-func condition(c *v1alpha1.Cluster, kind string) *metav1.Condition {
-	for i := range c.Status.Conditions {
-		if c.Status.Conditions[i].Type == kind {
-			return &c.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-func explain(c *metav1.Condition) string {
-	text := fmt.Sprintf("%s=%s", c.Type, c.Status)
-	if c.Reason != "" {
-		text += " (" + c.Reason + ")"
-	}
-	if c.Message != "" {
-		text += ": " + oneLine(c.Message)
-	}
-	return text
 }
 
 // dedupe drops a reason that says no more than one before it: a status message often repeats a condition,

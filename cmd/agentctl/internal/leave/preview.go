@@ -1,13 +1,14 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package leave
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -15,13 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// foretelling is what a dry run says would become orphaned. Its JSON is stable.
-type foretelling struct {
+// preview is what a dry run says would become orphaned. Its JSON is stable.
+type preview struct {
 	Cluster string        `json:"cluster"` // that would be removed, or leave
 	In      string        `json:"in"`      // what is listed below is in this cluster
 	Rules   []string      `json:"rules"`   // that would be paused
@@ -39,25 +42,25 @@ type orphanCount struct {
 
 const someNames = 5
 
-// foretell says what would become orphaned when target is removed, or with nil when own leaves.
-func (o endOptions) foretell(ctx context.Context, own, target *unstructured.Unstructured) error {
-	clusters, err := o.side.typedClusters(ctx)
+// showPreview says what would become orphaned when target is removed, or with nil when own leaves.
+func showPreview(ctx context.Context, c *clusters.Client, own, target *unstructured.Unstructured, out *cli.Output) error {
+	members, err := c.Clusters(ctx)
 	if err != nil {
 		return err
 	}
-	f := foretelling{Cluster: own.GetName(), In: own.GetName(), Rules: []string{}, Orphans: []orphanCount{}, Unknown: []string{}}
-	names, selector := map[string]string{}, v1alpha1.LabelOwnerClusterID+"!="+clusterIDOf(own)+","+v1alpha1.LabelOwnerClusterID
+	f := &preview{Cluster: own.GetName(), In: own.GetName(), Rules: []string{}, Orphans: []orphanCount{}, Unknown: []string{}}
+	names, selector := map[string]string{}, v1alpha1.LabelOwnerClusterID+"!="+clusters.IDOf(own)+","+v1alpha1.LabelOwnerClusterID
 	if target != nil {
-		f.Cluster, selector = target.GetName(), v1alpha1.LabelOwnerClusterID+"="+clusterIDOf(target)
+		f.Cluster, selector = target.GetName(), v1alpha1.LabelOwnerClusterID+"="+clusters.IDOf(target)
 	}
 	var others []string
-	for _, c := range clusters {
-		names[string(c.Spec.ClusterID)] = c.Name
-		if c.Name != own.GetName() && c.Name != f.Cluster {
-			others = append(others, c.Name)
+	for _, m := range members {
+		names[string(m.Spec.ClusterID)] = m.Name
+		if m.Name != own.GetName() && m.Name != f.Cluster {
+			others = append(others, m.Name)
 		}
 	}
-	if err := o.countOrphans(ctx, &f, names, selector); err != nil {
+	if err := f.countOrphans(ctx, c, names, selector); err != nil {
 		return err
 	}
 	switch {
@@ -69,23 +72,20 @@ func (o endOptions) foretell(ctx context.Context, own, target *unstructured.Unst
 		}
 		f.Unknown = append(f.Unknown, fmt.Sprintf("copies in %s itself, of all other clusters: agentctl leave --dry-run in its context counts them", f.Cluster))
 	}
-	if o.output != "table" {
-		return printDocument(o.stdout, o.output, f)
+	if !out.ForPeople() {
+		return out.Document(f)
 	}
-	o.printForetold(f)
+	f.print(out.Stdout)
 	return nil
 }
 
 // countOrphans looks at the copies of every kind that a rule here is about.
-func (o endOptions) countOrphans(ctx context.Context, f *foretelling, names map[string]string, selector string) error {
-	rules, err := o.side.rules(ctx)
+func (f *preview) countOrphans(ctx context.Context, c *clusters.Client, names map[string]string, selector string) error {
+	rules, err := c.Rules(ctx)
 	if err != nil {
 		return err
 	}
-	reader, err := newAPI(o.side, false)
-	if err != nil {
-		return err
-	}
+	reader := clusters.NewReader(c)
 	removed := ""
 	if !strings.Contains(selector, "!=") {
 		removed = strings.TrimPrefix(selector, v1alpha1.LabelOwnerClusterID+"=")
@@ -104,12 +104,12 @@ func (o endOptions) countOrphans(ctx context.Context, f *foretelling, names map[
 		}
 	}
 	for _, gvk := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
-		copies, whole, err := reader.list(ctx, gvk, syncrules.Scope{LabelSelector: selector})
+		copies, whole, err := reader.List(ctx, gvk, syncrules.Scope{LabelSelector: selector})
 		if errors.Is(err, kube.ErrKindUnknown) {
 			continue
 		}
 		if err != nil {
-			f.Unknown = append(f.Unknown, fmt.Sprintf("copies of kind %s in %s: %s", kindText(gvk.GroupKind()), f.In, oneLine(err.Error())))
+			f.Unknown = append(f.Unknown, fmt.Sprintf("copies of kind %s in %s: %s", gvk.GroupKind(), f.In, cli.OneLine(err.Error())))
 			continue
 		}
 		f.Orphans = append(f.Orphans, countByOwner(gvk, copies, whole, names)...)
@@ -133,7 +133,7 @@ func countByOwner(gvk schema.GroupVersionKind, copies []*unstructured.Unstructur
 			if name == "" {
 				name = owner
 			}
-			c = &orphanCount{Kind: kindText(gvk.GroupKind()), Owner: name, More: !whole, Some: []string{}}
+			c = &orphanCount{Kind: gvk.GroupKind().String(), Owner: name, More: !whole, Some: []string{}}
 			byOwner[owner] = c
 		}
 		if c.Copies++; len(c.Some) < someNames {
@@ -147,8 +147,7 @@ func countByOwner(gvk schema.GroupVersionKind, copies []*unstructured.Unstructur
 	return out
 }
 
-func (o endOptions) printForetold(f foretelling) {
-	w := o.stdout
+func (f *preview) print(w io.Writer) {
 	verb := "were removed"
 	if f.Cluster == f.In {
 		verb = "left"

@@ -1,0 +1,153 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package join is the command join: it makes two clusters members of one group, by handing each of them the other's
+// Cluster object and credential. All that can be checked is checked before the first write.
+package join
+
+import (
+	"context"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+)
+
+// Command describes the command to the flag library.
+func Command(g *cli.Globals) *urfave.Command {
+	return &urfave.Command{
+		Name:  "join",
+		Usage: "make two clusters members of one group",
+		Description: `Hands each of the two clusters the other's Cluster object and the Secret with its read-only
+credential, which is all that a person does by hand otherwise, and waits until both say that
+they are synced. A newcomer joins any one member of a group; the others hear of it by themselves.
+With --replace-key a cluster that is a member now gives up that membership first, which takes --yes.
+With --dry-run nothing is written; -o yaml then prints the objects, credentials included.`,
+		Flags: []urfave.Flag{
+			&urfave.StringFlag{Name: "peer-context", Usage: "`CONTEXT` that leads to the other cluster"},
+			&urfave.StringFlag{Name: "peer-kubeconfig", Usage: "kubeconfig `FILE` of the other cluster, when it is another file"},
+			&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be written, and write nothing"},
+			&urfave.BoolFlag{Name: "replace-key", Usage: "give the cluster of --context a new key first: its own was removed from the group, or is lost"},
+			&urfave.BoolFlag{Name: "yes", Usage: "with --replace-key: also when the key is in use, and its membership ends with it"},
+			&urfave.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until both clusters are synced"},
+		},
+		Action: func(c *urfave.Context) error {
+			if err := cli.NoArguments(c); err != nil {
+				return err
+			}
+			return g.Run(c, &Options{
+				Access: clusters.AccessOf(g), Namespace: g.Namespace.String(),
+				Peer:   clusters.Access{Kubeconfig: c.String("peer-kubeconfig"), Context: c.String("peer-context")},
+				DryRun: c.Bool("dry-run"), ReplaceKey: c.Bool("replace-key"), Yes: c.Bool("yes"), Timeout: c.Duration("timeout"),
+			})
+		},
+	}
+}
+
+// Options are which two clusters join.
+type Options struct {
+	clusters.Access // of one of them
+
+	Peer       clusters.Access // of the other; without a kubeconfig it is in that of the first
+	Namespace  string          // where credentials are that a Cluster object names without a namespace
+	DryRun     bool
+	ReplaceKey bool // give the first cluster a new key before
+	Yes        bool // also when its key is in use
+	Timeout    time.Duration
+}
+
+// Validate checks what can be checked without a cluster.
+func (o *Options) Validate() error {
+	switch {
+	case o.Peer == clusters.Access{}:
+		return cli.Usagef("join needs --peer-context, the context of the other cluster")
+	case o.Yes && !o.ReplaceKey:
+		return cli.Usagef("--yes is of no use without --replace-key")
+	case o.ReplaceKey && o.DryRun:
+		return cli.Usagef("--replace-key and --dry-run do not go together: what would be swapped has the key that is not made yet")
+	}
+	return cli.CheckTimeout(o.Timeout)
+}
+
+// Run swaps what the clusters need of each other, and waits until both say that they are synced.
+func (o *Options) Run(ctx context.Context, out *cli.Output) error {
+	start := time.Now()
+	progress := out.Progress()
+	a, b, err := o.open()
+	if err != nil {
+		return err
+	}
+	if o.ReplaceKey {
+		if err := o.replaceKey(ctx, a, b, progress); err != nil {
+			return err
+		}
+	}
+	sources, targets, err := o.prepareSwap(ctx, a, b)
+	if err != nil {
+		return err
+	}
+	progress("joining cluster %s (context %s) and cluster %s (context %s)", sources[0].name(), a.Context, sources[1].name(), b.Context)
+	if o.DryRun {
+		return printDryRun(out, targets)
+	}
+	for _, t := range targets {
+		err := t.apply(ctx, func(verb string, obj *unstructured.Unstructured) {
+			progress("context %s: %s %s", t.to.Context, describe(obj), verb)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := awaitSynced(ctx, sources, targets, o.Timeout, progress); err != nil {
+		return err
+	}
+	progress("joined: clusters %s and %s are synced", sources[0].name(), sources[1].name())
+	return printJoined(out, sources, time.Since(start))
+}
+
+func (o *Options) open() (a, b *clusters.Client, err error) {
+	peer := o.Peer
+	if peer.Kubeconfig == "" {
+		peer.Kubeconfig = o.Kubeconfig
+	}
+	if a, err = o.Open(); err != nil {
+		return nil, nil, err
+	}
+	if b, err = peer.Open(); err != nil {
+		return nil, nil, err
+	}
+	if a.Context == b.Context && peer.Kubeconfig == o.Kubeconfig {
+		return nil, nil, cli.Usagef("--context and --peer-context both name %s; a cluster does not join itself", a.Context)
+	}
+	return a, b, nil
+}
+
+// prepareSwap reads both clusters and checks everything that can be checked, so that a refusal comes
+// before the first write.
+func (o *Options) prepareSwap(ctx context.Context, a, b *clusters.Client) ([2]*swapSource, [2]*swapTarget, error) {
+	var sources [2]*swapSource
+	var targets [2]*swapTarget
+	for i, s := range []*clusters.Client{a, b} {
+		var err error
+		if sources[i], err = readSettled(ctx, s, o.Namespace, o.Timeout); err != nil {
+			return sources, targets, err
+		}
+		if why := clusters.RemovedFrom(sources[i].cluster); why != "" {
+			return sources, targets, s.Errorf("%s", why)
+		}
+	}
+	if sources[0].id() == sources[1].id() {
+		return sources, targets, cli.Usagef("contexts %s and %s lead to one cluster (%s); a cluster does not join itself", a.Context, b.Context, sources[0].id())
+	}
+	for i, to := range []*clusters.Client{a, b} {
+		var err error
+		// The receiver's own credential shows which namespace its agent reads credentials from.
+		if targets[i], err = prepareTarget(ctx, sources[1-i], to, sources[i].secret.GetNamespace()); err != nil {
+			return sources, targets, err
+		}
+	}
+	return sources, targets, nil
+}

@@ -1,0 +1,89 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// replaceKey gives the cluster a a new key before a swap with b: what b knows of the old one goes.
+func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progress cli.Progress) error {
+	own, err := a.Local(ctx)
+	if err != nil {
+		return err
+	}
+	if !o.Yes {
+		if err := refuseUsedKey(ctx, a, own); err != nil {
+			return err
+		}
+	}
+	old, wait := clusters.MeshKey(own), cli.Wait{Timeout: o.Timeout, Progress: progress}
+	if _, err := a.GiveUpKey(ctx, own, wait); err != nil {
+		return err
+	}
+	known, err := b.ClusterObjects(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range known {
+		there := &known[i]
+		if clusters.IDOf(there) != clusters.IDOf(own) || clusters.MeshKey(there) != old {
+			continue
+		}
+		if clusters.RemovedFrom(there) != "" { // a leftover, put there by hand
+			return b.Errorf("Cluster %s there has the old key: kubectl --context %s delete cluster %s", there.GetName(), b.Context, there.GetName())
+		}
+		if err := removeOldKey(ctx, b, there, old, wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuseUsedKey refuses to give up a key under which the cluster is a member of a group.
+func refuseUsedKey(ctx context.Context, c *clusters.Client, own *unstructured.Unstructured) error {
+	cluster, err := clusters.DecodeCluster(own)
+	if err != nil {
+		return err
+	}
+	all, err := c.ClusterObjects(ctx)
+	if err != nil {
+		return err
+	}
+	cond := clusters.Condition(cluster, v1alpha1.ConditionReady)
+	if others := len(all) - 1; others > 0 && cond != nil && cond.Status == metav1.ConditionTrue {
+		return c.Errorf("the key of cluster %s is in use: --replace-key ends its membership at all of its peers (%d), and what was copied to and from them becomes orphans; give --yes as well to do that", own.GetName(), others)
+	}
+	return nil
+}
+
+// removeOldKey has the agent of b remove a cluster under its old key, and waits until its object is gone.
+func removeOldKey(ctx context.Context, b *clusters.Client, there *unstructured.Unstructured, old string, wait cli.Wait) error {
+	holder, err := b.Local(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.Annotate(ctx, there, v1alpha1.AnnotationRemove, old); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	late := "the old key of cluster " + there.GetName() + " is removed, but after %s it is still listed:"
+	return wait.For(ctx, late, func(ctx context.Context) ([]string, error) {
+		now, err := b.Dynamic.Resource(clusters.ClusterResource()).Get(ctx, there.GetName(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && now.GetUID() != there.GetUID():
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return []string{"the agent of cluster " + holder.GetName() + " has not removed the old key yet: is it running?"}, nil
+	})
+}

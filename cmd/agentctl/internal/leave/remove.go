@@ -1,0 +1,177 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package leave
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// RemoveCommand describes the command remove to the flag library.
+func RemoveCommand(g *cli.Globals) *urfave.Command {
+	return &urfave.Command{
+		Name:      "remove",
+		Usage:     "remove another cluster from the group, for good",
+		ArgsUsage: "NAME",
+		Description: `Removes a cluster from the group, for all its members: its key is refused from then on, whoever vouches for
+it; connections and credentials end, on both sides; its Cluster object goes; copies of its objects stay, as
+orphans, and rules that it published stay, and are paused. Members that are not reachable hear of it when they
+return, and so does the cluster itself. It is admitted again only under a new key: agentctl join --replace-key.
+
+The agent of the cluster that the context leads to orders it, and needs no contact with the one that is
+removed. The command returns when every member has confirmed it, or after --timeout with those that have not.
+
+Exit code: 0 confirmed by all; 3 ordered, and some member has not confirmed it in time; 2 no such cluster; 1 it
+cannot be done.`,
+		Flags: []urfave.Flag{
+			&urfave.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until every member has confirmed it"},
+			&urfave.BoolFlag{Name: "dry-run", Usage: "say what would become orphaned, and change nothing"},
+		},
+		Action: func(c *urfave.Context) error {
+			if c.Args().Len() != 1 {
+				return cli.Usagef("remove needs the name of one cluster, as `agentctl clusters` lists it")
+			}
+			return g.Run(c, &RemoveOptions{Access: clusters.AccessOf(g), Name: c.Args().First(), DryRun: c.Bool("dry-run"), Timeout: c.Duration("timeout")})
+		},
+	}
+}
+
+// RemoveOptions are which cluster is removed.
+type RemoveOptions struct {
+	clusters.Access // of the cluster whose agent orders it
+
+	Name    string // of the cluster that is removed
+	DryRun  bool
+	Timeout time.Duration // how long to wait until every member has confirmed it
+}
+
+// Validate checks what can be checked without a cluster.
+func (o *RemoveOptions) Validate() error {
+	if o.Name == "" {
+		return cli.Usagef("remove needs the name of one cluster, as `agentctl clusters` lists it")
+	}
+	return cli.CheckTimeout(o.Timeout)
+}
+
+// Run orders the removal, and waits until every member has confirmed it.
+func (o *RemoveOptions) Run(ctx context.Context, out *cli.Output) error {
+	c, err := o.Open()
+	if err != nil {
+		return err
+	}
+	own, target, err := findTarget(ctx, c, o.Name)
+	if err != nil {
+		return err
+	}
+	if o.DryRun {
+		return showPreview(ctx, c, own, target, out)
+	}
+	start := time.Now()
+	progress := out.Progress()
+	progress("removing cluster %s (%s), ordered by cluster %s", o.Name, clusters.IDOf(target), own.GetName())
+	if err := c.Annotate(ctx, target, v1alpha1.AnnotationRemove, clusters.MeshKey(target)); err != nil {
+		return err
+	}
+	if err := awaitRemoved(ctx, c, own.GetName(), target, cli.Wait{Timeout: o.Timeout, Progress: progress}); err != nil {
+		return err
+	}
+	progress("removed: every member refuses cluster %s", o.Name)
+	return ended{Removed: o.Name, ClusterID: clusters.IDOf(target), By: own.GetName(), Seconds: time.Since(start).Round(time.Millisecond).Seconds()}.print(out)
+}
+
+// findTarget finds the cluster to be removed, and refuses what cannot be.
+func findTarget(ctx context.Context, c *clusters.Client, name string) (own, target *unstructured.Unstructured, err error) {
+	if own, err = c.Local(ctx); err != nil {
+		return nil, nil, err
+	}
+	if why := clusters.RemovedFrom(own); why != "" {
+		return nil, nil, c.Errorf("%s", why)
+	}
+	all, err := c.ClusterObjects(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var names []string
+	for i := range all {
+		if all[i].GetName() == name {
+			target = &all[i]
+		}
+		if clusters.IDOf(&all[i]) != clusters.IDOf(own) {
+			names = append(names, all[i].GetName())
+		}
+	}
+	switch {
+	case target == nil && len(names) == 0:
+		return nil, nil, cli.Usagef("no cluster %q in context %s: cluster %s is alone there", name, c.Context, own.GetName())
+	case target == nil:
+		return nil, nil, cli.Usagef("no cluster %q in context %s; it lists: %s", name, c.Context, strings.Join(names, ", "))
+	case clusters.IDOf(target) == clusters.IDOf(own):
+		return nil, nil, cli.Usagef("%s is the cluster of context %s itself; agentctl leave ends its membership", name, c.Context)
+	case clusters.MeshKey(target) == "":
+		return nil, nil, c.Errorf("cluster %s has no spec.mesh.publicKey: it is no member, and its object can just be deleted: kubectl --context %s delete cluster %s", name, c.Context, name)
+	}
+	return own, target, nil
+}
+
+// awaitRemoved waits until the object of a cluster is gone, and the agent says that every member has confirmed it.
+func awaitRemoved(ctx context.Context, c *clusters.Client, own string, target *unstructured.Unstructured, wait cli.Wait) error {
+	name := target.GetName()
+	return wait.For(ctx, "cluster "+name+" is removed, but after %s not everybody has confirmed it:", func(ctx context.Context) ([]string, error) {
+		there, err := c.Dynamic.Resource(clusters.ClusterResource()).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && there.GetUID() == target.GetUID() {
+			return []string{"the agent of cluster " + own + " has not removed it yet: is it running?"}, nil
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		u, err := c.Dynamic.Resource(clusters.ClusterResource()).Get(ctx, own, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		cluster, err := clusters.DecodeCluster(u)
+		if err != nil {
+			return nil, err
+		}
+		cond := clusters.Condition(cluster, v1alpha1.ConditionRemovalsConfirmed)
+		if cond == nil {
+			return []string{"the agent of cluster " + own + " has not told who has confirmed it"}, nil
+		}
+		waiting, found := v1alpha1.RemovalWaits(cond.Message, clusters.IDOf(target))
+		if !found && cond.Status != metav1.ConditionTrue {
+			return []string{"other removals are waited for"}, nil
+		}
+		var lines []string
+		for _, member := range waiting {
+			lines = append(lines, "not confirmed by "+member)
+		}
+		return lines, nil
+	})
+}
+
+// ended is the result for a program. Its JSON is stable: fields are only ever added.
+type ended struct {
+	Removed   string  `json:"removed,omitempty"`
+	Left      string  `json:"left,omitempty"`
+	ClusterID string  `json:"clusterID"`
+	By        string  `json:"by,omitempty"`
+	Note      string  `json:"note,omitempty"`
+	Seconds   float64 `json:"seconds"`
+}
+
+func (e ended) print(out *cli.Output) error {
+	if out.ForPeople() {
+		return nil // the progress has told it
+	}
+	return out.Document(e)
+}
