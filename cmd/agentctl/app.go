@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/group"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/join"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/leave"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
@@ -47,7 +48,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			status.Command(g),
 			doctor.Command(g),
 			group.Command(g),
-			rulesCommand(g),
+			rules.Command(g),
 			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),
 			completionCommand(),
 		},
@@ -57,7 +58,3 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 	}
 	return app
 }
-
-type globals = cli.Globals
-
-func noArguments(c *urfave.Context) error { return cli.NoArguments(c) }

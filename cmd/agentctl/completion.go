@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 )
 
 // The scripts ask the program itself, so they never grow stale.
@@ -25,7 +27,7 @@ zsh:   source <(agentctl completion zsh)
 fish:  agentctl completion fish | source`,
 		Action: func(c *urfave.Context) error {
 			if c.Args().Len() != 1 {
-				return usagef("completion needs one shell: bash, zsh or fish")
+				return cli.Usagef("completion needs one shell: bash, zsh or fish")
 			}
 			script, err := completionScript(c)
 			if err != nil {
@@ -45,6 +47,6 @@ func completionScript(c *urfave.Context) (string, error) {
 	case "fish":
 		return c.App.ToFishCompletion()
 	default:
-		return "", usagef("no completion for shell %q; there is bash, zsh and fish", shell)
+		return "", cli.Usagef("no completion for shell %q; there is bash, zsh and fish", shell)
 	}
 }

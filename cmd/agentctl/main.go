@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
@@ -35,12 +34,15 @@ func main() {
 // run is main without the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	app := newApp(stdout, stderr)
+	if cli.Complete(ctx, app, args, os.Getenv(cli.CompletedWord), names, stdout) {
+		return cli.ExitOK
+	}
 	err := app.RunContext(ctx, cli.FlagsFirst(app, args))
 	if err == nil {
-		return exitOK
+		return cli.ExitOK
 	}
 	// client-go prints some errors over several lines. One line is what a user can read and grep.
-	fmt.Fprintln(stderr, "agentctl: "+oneLine(err.Error()))
+	fmt.Fprintln(stderr, "agentctl: "+cli.OneLine(err.Error()))
 	var late *cli.TimeoutError
 	if errors.As(err, &late) {
 		for _, line := range late.Missing {
@@ -48,10 +50,4 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	return cli.ExitCode(err)
-}
-
-func usagef(format string, args ...any) error { return cli.Usagef(format, args...) }
-
-func oneLine(s string) string {
-	return strings.Join(strings.Fields(s), " ")
 }

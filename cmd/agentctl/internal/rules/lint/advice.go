@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package lint
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -39,7 +38,7 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, consent s
 			}
 		}
 	}
-	if isSecret(compiled.Kind()) && slices.ContainsFunc(compiled.Scopes(), func(s syncrules.Scope) bool { return s.Namespace == "" }) {
+	if IsSecret(compiled.Kind()) && slices.ContainsFunc(compiled.Scopes(), func(s syncrules.Scope) bool { return s.Namespace == "" }) {
 		add("spec.rules", "name no namespace: the other clusters need the right to read every Secret of a source; naming namespaces avoids that")
 	}
 	if spec.RuleDeletionPolicy == v1alpha1.DeletionDelete {
@@ -51,7 +50,7 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, consent s
 			if gvk != compiled.Kind() {
 				path = "spec.rules"
 			}
-			add(path, "%s gives power over a cluster: each one refuses it unless its own chart values allow it", kindText(gvk.GroupKind()))
+			add(path, "%s gives power over a cluster: each one refuses it unless its own chart values allow it", gvk.GroupKind().String())
 		}
 	}
 	if spec.Targets != nil && len(spec.Targets.MatchLabels)+len(spec.Targets.MatchExpressions) == 0 {
@@ -66,19 +65,20 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, consent s
 	return out
 }
 
-func isSecret(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Secret" }
+// IsSecret tells whether a kind is that of Secrets.
+func IsSecret(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Secret" }
 
 // rightsOf are the ClusterRoles that a rule needs beyond what the chart grants; "" where that is enough.
 func rightsOf(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, namespace string) (reader, writer string) {
 	scopes := compiled.Scopes()
-	granted := isNamespaceOrNode(compiled.Kind()) || isSecret(compiled.Kind()) &&
+	granted := isNamespaceOrNode(compiled.Kind()) || IsSecret(compiled.Kind()) &&
 		!slices.ContainsFunc(scopes, func(s syncrules.Scope) bool { return s.Namespace != namespace })
 	if len(scopes) > 0 && !granted {
 		reader = clusterRole(rule.Name+"-read", v1alpha1.LabelReaderAggregated, []grant{{gvk: compiled.Kind(), verbs: "get, list, watch"}})
 	}
 	var grants []grant
 	for _, gvk := range compiled.TargetKinds() {
-		granted := isSecret(gvk) && !slices.ContainsFunc(compiled.TargetScopes(), func(s syncrules.TargetScope) bool {
+		granted := IsSecret(gvk) && !slices.ContainsFunc(compiled.TargetScopes(), func(s syncrules.TargetScope) bool {
 			return s.GVK == gvk && s.Namespace != namespace
 		})
 		if !granted {
@@ -121,10 +121,20 @@ func clusterRole(name, label string, grants []grant) string {
 			resources += ", " + plural.Resource + "/status"
 		}
 		fmt.Fprintf(&b, "- {apiGroups: [%q], resources: [%s], verbs: [%s]}", g.gvk.Group, resources, g.verbs)
-		if !scheme.Scheme.Recognizes(g.gvk) {
+		if !isBuiltIn(g.gvk.Group) {
 			fmt.Fprintf(&b, " # if %s is the plural of %s", plural.Resource, g.gvk.Kind)
 		}
 		fmt.Fprintln(&b)
 	}
 	return b.String()
+}
+
+// isBuiltIn tells whether the kinds of a group are Kubernetes' own. The scheme of client-go knows, and links all of them.
+func isBuiltIn(group string) bool {
+	return slices.Contains([]string{
+		"", "admissionregistration.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io",
+		"coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io",
+		"networking.k8s.io", "node.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+		"storagemigration.k8s.io",
+	}, group)
 }

@@ -1,11 +1,9 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package explain
 
 import (
-	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -27,6 +25,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -130,7 +129,7 @@ func TestPeerByCredential(t *testing.T) {
 	local.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: beta, namespace: private}}}}"))
 	peer.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: ClusterFeature, metadata: {name: f}, spec: {featureName: x}}"))
 	beta := func() *reached {
-		s, err := newSide("local", &rest.Config{Host: local.URL})
+		s, err := clusters.New("local", &rest.Config{Host: local.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +153,7 @@ func TestPeerByCredential(t *testing.T) {
 	}
 	peer.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-beta}}"))
 	c := beta()
-	if c.api == nil || c.api.mayWrite || len(c.features) != 1 {
+	if c.api == nil || c.mayWrite || len(c.features) != 1 {
 		t.Fatalf("with its credential: %q, features %v (%s)", c.why, c.features, c.featuresWhy)
 	}
 	peer.Set("clusterfeatures", "")
@@ -289,53 +288,4 @@ func TestVersionOfTheOldestRule(t *testing.T) {
 	if got := q.version(schema.GroupKind{Group: "example.com", Kind: "Thing"}); got != "v2" {
 		t.Errorf("version %s, want that of the oldest, by name", got)
 	}
-}
-
-// Another cluster's answer is cut off where it is too large, and a list stops being read.
-func TestPeerIsBounded(t *testing.T) {
-	t.Parallel()
-	if _, err := (&maxReader{strings.NewReader("abc"), 2}).Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	if _, err := out.ReadFrom(&maxReader{strings.NewReader("abc"), 2}); err == nil || out.String() != "ab" {
-		t.Errorf("read %q, %v", out.String(), err)
-	}
-	s := apitest.New()
-	defer s.Close()
-	for i := range maxListed + pageSize + 1 {
-		s.Put(&unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint("x", i), "namespace": "shop"},
-		}})
-	}
-	side, err := newSide("s", &rest.Config{Host: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := newAPI(side, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gvk := apitest.Parse(t, "{apiVersion: v1, kind: ConfigMap}").GroupVersionKind()
-	got, whole, err := a.list(context.Background(), gvk, syncrules.Scope{Namespace: "shop"})
-	if err != nil || whole || len(got) != maxListed {
-		t.Errorf("listed %d, whole %v, %v", len(got), whole, err)
-	}
-}
-
-// FuzzLint: no file makes lint panic, and each finding has a line of the file.
-func FuzzLint(f *testing.F) {
-	f.Add([]byte("apiVersion: clusterregistry.k8s.cisco.com/v1alpha1\nkind: ResourceSyncRule\nmetadata: {name: x}\nspec:\n  rules: [{match: [{}]}]\n---\na: &a [*a]\n--- # x\n- 1\n"))
-	f.Add([]byte(`{"kind":"List","items":[{"kind":"ResourceSyncRule","spec":{"rules":{"a":1}}},3]}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, err := splitDocuments("f", data)
-		if err != nil {
-			return
-		}
-		for _, found := range lint(docs, syncrules.Consent{Namespace: "n"}).Findings {
-			if found.Line < 1 || found.Line > bytes.Count(data, []byte("\n"))+2 {
-				t.Fatalf("line %d of %q: %s", found.Line, data, found.Message)
-			}
-		}
-	})
 }

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package explain
 
 import (
 	"cmp"
@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -83,7 +86,7 @@ func (r *ruleInForce) older(o *ruleInForce) bool {
 func (q *inquiry) input(from, to *reached) syncrules.Input {
 	in := syncrules.Input{Owner: from.id, Cluster: from.cluster, LocalCluster: to.cluster}
 	if to.api != nil {
-		in.Namespaced = to.api.namespaced
+		in.Namespaced = to.api.Namespaced
 	}
 	return in
 }
@@ -100,7 +103,7 @@ const (
 func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string) {
 	name := "rule " + r.api.Name
 	if r.compiled == nil {
-		return verdictHeld, name + " cannot be used: " + oneLine(r.err.Error())
+		return verdictHeld, name + " cannot be used: " + cli.OneLine(r.err.Error())
 	}
 	kind := r.compiled.Kind()
 	rel, why := r.compiled.Relate(syncrules.Between{
@@ -138,7 +141,7 @@ func (r *ruleInForce) frozen(id string) string {
 	}
 	for _, s := range r.api.Status.Sources {
 		if string(s.ClusterID) == id && s.Watching {
-			return oneLine(s.Message)
+			return cli.OneLine(s.Message)
 		}
 	}
 	return ""
@@ -250,8 +253,8 @@ func stateOf(d syncrules.Decision, facts syncrules.Facts) string {
 
 // safeError is an error about an object as one line; what a Secret holds is taken out of it.
 func safeError(err error, obj *unstructured.Unstructured) string {
-	text := reasonOf(err)
-	if isSecret(obj.GroupVersionKind()) && !errors.Is(err, syncrules.ErrConsent) {
+	text := clusters.Reason(err)
+	if lint.IsSecret(obj.GroupVersionKind()) && !errors.Is(err, syncrules.ErrConsent) {
 		text = withoutValues(text, obj)
 	}
 	return text

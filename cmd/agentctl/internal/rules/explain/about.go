@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package explain
 
 import (
 	"cmp"
@@ -12,19 +12,21 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
 // ruleReport is what there is to say of a rule before any object is looked at.
 func (q *inquiry) ruleReport(r *ruleInForce) *ruleReport {
-	out := &ruleReport{Name: r.api.Name, File: r.file, Generation: r.api.Generation, Kind: kindText(r.api.Spec.GVK.Schema().GroupKind())}
+	out := &ruleReport{Name: r.api.Name, File: r.file, Generation: r.api.Generation, Kind: r.api.Spec.GVK.Schema().GroupKind().String()}
 	if r.err != nil {
-		out.Error = oneLine(r.err.Error())
+		out.Error = cli.OneLine(r.err.Error())
 	}
 	if r.file == "" {
-		line := asRuleLine(r.api)
-		out.Ready, out.Orphans, out.LastErrors = &line.Ready, line.Orphans, line.LastErrors
+		ready := clusters.ReadinessOf(r.api)
+		out.Ready, out.Orphans, out.LastErrors = &ready, clusters.OrphansOf(r.api), r.api.Status.LastErrors
 	}
 	return out
 }
@@ -33,7 +35,7 @@ func (q *inquiry) ruleReport(r *ruleInForce) *ruleReport {
 func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error {
 	rule := q.rule(name)
 	if rule == nil {
-		return q.local().api.side.errorf("no rule %q; `agentctl rules list` shows what there is", name)
+		return q.local().api.Errorf("no rule %q; `agentctl rules list` shows what there is", name)
 	}
 	out := q.ruleReport(rule)
 	r.Rules = append(r.Rules, out)
@@ -49,7 +51,7 @@ func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error
 	}
 	copies, err := q.copiesOf(ctx, rule)
 	if err != nil {
-		r.Blind = append(r.Blind, clusterReason{q.local().title(), "the copies here cannot be read: " + reasonOf(err)})
+		r.Blind = append(r.Blind, clusterReason{q.local().title(), "the copies here cannot be read: " + clusters.Reason(err)})
 		return nil
 	}
 	q.ruleCopies(ctx, rule, found, copies, r)
@@ -93,9 +95,9 @@ func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, 
 		var whole bool
 		var err error
 		if objects, whole, err = q.sourceObjects(ctx, rule, from); err != nil {
-			v.Verdict, v.Reason = verdictUnknown, fmt.Sprintf("%s cannot be listed: %s", out.Kind, reasonOf(err))
+			v.Verdict, v.Reason = verdictUnknown, fmt.Sprintf("%s cannot be listed: %s", out.Kind, clusters.Reason(err))
 		} else if !whole {
-			r.Notes = append(r.Notes, fmt.Sprintf("cluster %s: only the first %d objects of a scope were looked at", from.name, maxListed))
+			r.Notes = append(r.Notes, fmt.Sprintf("cluster %s: only the first %d objects of a scope were looked at", from.name, clusters.MaxListed))
 		}
 	}
 	if v.Verdict == verdictUnknown {
@@ -136,7 +138,7 @@ func (q *inquiry) sourceObjects(ctx context.Context, rule *ruleInForce, from *re
 	whole = true
 	for _, scope := range rule.compiled.Scopes() {
 		// Without the selectors: what is not selected is what people ask about.
-		objects, all, err := from.api.list(ctx, rule.compiled.Kind(), syncrules.Scope{Namespace: scope.Namespace, FieldSelector: scope.FieldSelector})
+		objects, all, err := from.api.List(ctx, rule.compiled.Kind(), syncrules.Scope{Namespace: scope.Namespace, FieldSelector: scope.FieldSelector})
 		if err != nil {
 			return nil, false, err
 		}
@@ -197,7 +199,7 @@ func nearest(rule *ruleInForce, from *reached, objects []*unstructured.Unstructu
 func (q *inquiry) copiesOf(ctx context.Context, rule *ruleInForce) (map[syncrules.Place]*unstructured.Unstructured, error) {
 	out := map[syncrules.Place]*unstructured.Unstructured{}
 	for _, scope := range rule.compiled.TargetScopes() {
-		objects, _, err := q.local().api.list(ctx, scope.GVK, syncrules.Scope{Namespace: scope.Namespace, LabelSelector: v1alpha1.LabelOwnerClusterID})
+		objects, _, err := q.local().api.List(ctx, scope.GVK, syncrules.Scope{Namespace: scope.Namespace, LabelSelector: v1alpha1.LabelOwnerClusterID})
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +232,7 @@ func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found place
 		}
 		if local == nil {
 			var err error
-			if local, err = q.local().api.get(ctx, place); err != nil {
+			if local, err = q.local().api.Get(ctx, place); err != nil {
 				r.Counts[stateUnknown]++
 				r.Copies = append(r.Copies, unreadable(q.local(), place, err))
 				continue
@@ -254,6 +256,6 @@ func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found place
 func unreadable(c *reached, at syncrules.Place, err error) *copyReport {
 	return &copyReport{
 		Cluster: c.name, ClusterID: c.id, Object: refOf(at), Rules: []string{}, State: stateUnknown,
-		Reason: "what is there cannot be read: " + reasonOf(err),
+		Reason: "what is there cannot be read: " + clusters.Reason(err),
 	}
 }

@@ -1,24 +1,20 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package explain
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -30,8 +26,9 @@ type reached struct {
 	name, id string
 	cluster  *v1alpha1.Cluster // as templates see it: without authInfo
 	local    bool
-	api      *api   // nil: why
-	why      string // why it cannot be asked
+	api      *clusters.Reader // nil: why
+	why      string           // why it cannot be asked
+	mayWrite bool             // the credential is the user's own, so a dry run may be allowed
 	disabled bool
 	// features are its ClusterFeatures; unknown when featuresWhy says why.
 	features    []*v1alpha1.ClusterFeature
@@ -51,23 +48,20 @@ func (c *reached) title() string {
 
 // reach says how the clusters of the group are found.
 type reach struct {
-	local        *side
+	local        *clusters.Client
 	kubeconfig   string
 	peerContexts map[string]string // by the name of the cluster
 	network      string
 }
 
-// peerPatience bounds each request to another cluster: one that is away must not stop the explanation.
-const peerPatience = 8 * time.Second
-
 // clusters opens every cluster of the group, the local one first, then by name. Those that cannot be asked say
 // why.
 func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
-	own, err := r.local.local(ctx)
+	own, err := r.local.Local(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.local.typedClusters(ctx)
+	all, err := r.local.Clusters(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +75,7 @@ func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
 	}
 	for name := range r.peerContexts {
 		if !slices.ContainsFunc(out, func(c *reached) bool { return c.name == name && !c.local }) {
-			return nil, usagef("--peer-context names cluster %q, and context %s has no other cluster of that name", name, r.local.Context)
+			return nil, cli.Usagef("--peer-context names cluster %q, and context %s has no other cluster of that name", name, r.local.Context)
 		}
 	}
 	var wait sync.WaitGroup
@@ -105,24 +99,22 @@ func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
 func (r *reach) open(ctx context.Context, c *reached, cluster *v1alpha1.Cluster) {
 	s, mayWrite, err := r.side(ctx, c, cluster)
 	if err == nil && !c.local {
-		err = sameCluster(ctx, s, c.id)
-	}
-	if err == nil {
-		c.api, err = newAPI(s, mayWrite)
+		err = s.Verify(ctx, c.id)
 	}
 	if err != nil {
-		c.api, c.why = nil, reasonOf(err)
+		c.why = clusters.Reason(err)
 		c.featuresWhy, c.rulesWhy = c.why, c.why
 		return
 	}
+	c.api, c.mayWrite = clusters.NewReader(s), mayWrite
 	c.readFeatures(ctx, s)
 	c.readRules(ctx, s)
 }
 
-func (c *reached) readFeatures(ctx context.Context, s *side) {
-	list, err := s.client.Resource(v1alpha1.SchemeGroupVersion.WithResource("clusterfeatures")).List(ctx, metav1.ListOptions{Limit: maxListed})
+func (c *reached) readFeatures(ctx context.Context, s *clusters.Client) {
+	list, err := s.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("clusterfeatures")).List(ctx, metav1.ListOptions{Limit: clusters.MaxListed})
 	if err != nil {
-		c.featuresWhy = "its ClusterFeatures cannot be read: " + reasonOf(err)
+		c.featuresWhy = "its ClusterFeatures cannot be read: " + clusters.Reason(err)
 		return
 	}
 	for i := range list.Items {
@@ -134,10 +126,10 @@ func (c *reached) readFeatures(ctx context.Context, s *side) {
 }
 
 // readRules reads which rules are there: a rule may have been withdrawn and deleted in some clusters.
-func (c *reached) readRules(ctx context.Context, s *side) {
-	list, err := s.client.Resource(ruleResource()).List(ctx, metav1.ListOptions{Limit: maxListed})
+func (c *reached) readRules(ctx context.Context, s *clusters.Client) {
+	list, err := s.Dynamic.Resource(clusters.RuleResource()).List(ctx, metav1.ListOptions{Limit: clusters.MaxListed})
 	if err != nil {
-		c.rulesWhy = "its rules cannot be read: " + reasonOf(err)
+		c.rulesWhy = "its rules cannot be read: " + clusters.Reason(err)
 		return
 	}
 	c.rules = map[string]bool{}
@@ -148,27 +140,27 @@ func (c *reached) readRules(ctx context.Context, s *side) {
 
 // side is the way to a cluster: the user's own context, or else the credential that the local cluster holds,
 // with which nothing can be written.
-func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster) (s *side, mayWrite bool, err error) {
+func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster) (s *clusters.Client, mayWrite bool, err error) {
 	if c.local {
 		return r.local, true, nil
 	}
 	if name, ok := r.peerContexts[c.name]; ok {
-		s, err = openSide(r.kubeconfig, name)
+		s, err = clusters.Access{Kubeconfig: r.kubeconfig, Context: name}.Open()
 		if err != nil {
 			return nil, false, err
 		}
-		s, err = newSide(name, bounded(s.config))
+		s, err = clusters.New(name, clusters.Bounded(s.Config))
 		return s, true, err
 	}
 	ref := cluster.Spec.AuthInfo.SecretRef
 	if ref.Name == "" {
 		return nil, false, errors.New("its Cluster object names no credential; give --peer-context " + c.name + "=CONTEXT")
 	}
-	secret, err := r.local.client.Resource(coreResource("secrets")).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	secret, err := r.local.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, false, fmt.Errorf("its credential, Secret %s/%s here, cannot be read (%s); give --peer-context %s=CONTEXT", ref.Namespace, ref.Name, reasonOf(err), c.name)
+		return nil, false, fmt.Errorf("its credential, Secret %s/%s here, cannot be read (%s); give --peer-context %s=CONTEXT", ref.Namespace, ref.Name, clusters.Reason(err), c.name)
 	}
-	kubeconfig, err := kubeconfigOf(secret)
+	kubeconfig, err := clusters.KubeconfigOf(secret)
 	if err != nil {
 		return nil, false, fmt.Errorf("its credential, Secret %s/%s here: %w", ref.Namespace, ref.Name, err)
 	}
@@ -176,66 +168,6 @@ func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 	if err != nil {
 		return nil, false, err
 	}
-	s, err = newSide(c.name, bounded(config))
+	s, err = clusters.New(c.name, clusters.Bounded(config))
 	return s, false, err
-}
-
-func kubeconfigOf(secret *unstructured.Unstructured) ([]byte, error) {
-	if err := clusters.CheckCredential(secret); err != nil {
-		return nil, err
-	}
-	encoded, _, _ := unstructured.NestedString(secret.Object, "data", v1alpha1.SecretKubeconfigKey)
-	return decodeBase64(encoded)
-}
-
-// sameCluster refuses to ask another cluster than the one meant.
-func sameCluster(ctx context.Context, s *side, id string) error {
-	have, err := s.clusterID(ctx)
-	if err != nil {
-		return err
-	}
-	if have != id {
-		return fmt.Errorf("%w: its clusterID is %q, expected %q", kube.ErrWrongCluster, have, id)
-	}
-	return nil
-}
-
-// maxAnswer bounds one answer of another cluster: it is not trusted to be modest.
-const maxAnswer = 64 << 20
-
-// bounded is a configuration whose requests are bounded in time and size.
-func bounded(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
-	return config
-}
-
-type boundedTransport struct{ next http.RoundTripper }
-
-func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), peerPatience)
-	response, err := t.next.RoundTrip(r.WithContext(ctx))
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	response.Body = struct {
-		*maxReader
-		*closer
-	}{&maxReader{response.Body, maxAnswer}, &closer{response.Body, cancel}}
-	return response, nil
-}
-
-// reasonOf is an error as one bounded line, without the address and the other words that the client library
-// wraps around it.
-func reasonOf(err error) string {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Message != "" {
-		err = errors.New(status.Status().Message)
-	}
-	text := oneLine(err.Error())
-	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:300], "") + "…"
-	}
-	return text
 }

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package explain
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -34,17 +36,17 @@ type clusterReason struct {
 
 // ruleReport is about one rule: the one that was asked for, or one about the kind of the object.
 type ruleReport struct {
-	Name       string           `json:"name"`
-	File       string           `json:"file,omitempty"`
-	Generation int64            `json:"generation,omitempty"`
-	Kind       string           `json:"kind"`
-	Error      string           `json:"error,omitempty"`
-	Ready      *readiness       `json:"ready,omitempty"` // absent for one from a file
-	Orphans    string           `json:"orphans,omitempty"`
-	LastErrors []string         `json:"lastErrors,omitempty"`
-	Targets    []clusterVerdict `json:"targets,omitempty"`
-	Sources    []clusterVerdict `json:"sources,omitempty"`
-	Objects    []objectVerdict  `json:"objects,omitempty"`
+	Name       string              `json:"name"`
+	File       string              `json:"file,omitempty"`
+	Generation int64               `json:"generation,omitempty"`
+	Kind       string              `json:"kind"`
+	Error      string              `json:"error,omitempty"`
+	Ready      *clusters.Readiness `json:"ready,omitempty"` // absent for one from a file
+	Orphans    string              `json:"orphans,omitempty"`
+	LastErrors []string            `json:"lastErrors,omitempty"`
+	Targets    []clusterVerdict    `json:"targets,omitempty"`
+	Sources    []clusterVerdict    `json:"sources,omitempty"`
+	Objects    []objectVerdict     `json:"objects,omitempty"`
 }
 
 // clusterVerdict says whether a rule goes to, or comes from, a cluster.
@@ -148,11 +150,11 @@ func (r *report) conclude() {
 func (r *report) err() error {
 	switch r.Answer {
 	case answerUnmatched:
-		return findingf(exitUnmatched, "nothing is copied: no rule selects anything")
+		return cli.Answerf(cli.ExitUnmatched, "nothing is copied: no rule selects anything")
 	case answerBlocked:
-		return findingf(exitBlocked, "something is in the way")
+		return cli.Answerf(cli.ExitBlocked, "something is in the way")
 	case answerUnknown:
-		return findingf(exitUnknown, "cannot be told: a cluster that matters cannot be asked")
+		return cli.Answerf(cli.ExitUnknown, "cannot be told: a cluster that matters cannot be asked")
 	}
 	return nil
 }
@@ -218,7 +220,7 @@ func (r *ruleReport) print(w io.Writer) {
 		fmt.Fprintf(w, "  orphans: %s\n", r.Orphans)
 	}
 	for _, text := range r.LastErrors {
-		fmt.Fprintf(w, "  last error: %s\n", oneLine(text))
+		fmt.Fprintf(w, "  last error: %s\n", cli.OneLine(text))
 	}
 	for _, of := range []struct {
 		word string
@@ -236,7 +238,7 @@ func (r *ruleReport) print(w io.Writer) {
 func (v clusterVerdict) tail() string {
 	out := ""
 	if v.Selected != nil {
-		out = ", selects " + plural(*v.Selected, "object") + " there"
+		out = ", selects " + cli.Plural(*v.Selected, "object") + " there"
 	}
 	if v.Reason != "" {
 		out += ": " + v.Reason

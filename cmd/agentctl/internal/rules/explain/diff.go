@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package explain
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -39,10 +43,10 @@ func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructu
 	switch {
 	case !q.dryRun:
 		out.DiffNote = "no dry run was asked for"
-	case !to.api.mayWrite:
+	case !to.mayWrite:
 		out.DiffNote = "no dry run: give --peer-context " + to.name + "=CONTEXT to have its API server say what it would make of it"
 	default:
-		answer, err := to.api.dryRun(ctx, d)
+		answer, err := dryRun(ctx, to.api, d)
 		switch {
 		case err == nil:
 			wanted, out.DiffBy = answer, byServer
@@ -87,8 +91,8 @@ func isRefusal(err error) bool {
 }
 
 // dryRun asks the API server what it would make of a write, which it does not keep.
-func (a *api) dryRun(ctx context.Context, d syncrules.Decision) (*unstructured.Unstructured, error) {
-	objects, err := a.objects(d.Object.GroupVersionKind(), d.Object.GetNamespace())
+func dryRun(ctx context.Context, r *clusters.Reader, d syncrules.Decision) (*unstructured.Unstructured, error) {
+	objects, err := r.Objects(ctx, d.Object.GroupVersionKind(), d.Object.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +163,13 @@ func (q *inquiry) redaction(facts syncrules.Facts, d syncrules.Decision, offers 
 	r := redaction{open: map[string]bool{}, key: make([]byte, 32)}
 	_, _ = rand.Read(r.key) // never fails
 	look := func(obj *unstructured.Unstructured) {
-		if obj != nil && isSecret(obj.GroupVersionKind()) {
+		if obj != nil && lint.IsSecret(obj.GroupVersionKind()) {
 			r.on = true
 		}
 	}
 	look(facts.Local)
 	look(d.Object)
-	if facts.Local != nil && syncrules.IsCopy(facts.Local) && isSecret(syncrules.Source(facts.Local).GroupVersionKind) {
+	if facts.Local != nil && syncrules.IsCopy(facts.Local) && lint.IsSecret(syncrules.Source(facts.Local).GroupVersionKind) {
 		r.on = true
 	}
 	for _, o := range offers {
@@ -220,7 +224,7 @@ func (r redaction) object(obj *unstructured.Unstructured) {
 				_ = unstructured.SetNestedStringMap(obj.Object, set, k, field) // the parents are maps: they were read
 			}
 		case "data":
-			if isSecret(obj.GroupVersionKind()) {
+			if lint.IsSecret(obj.GroupVersionKind()) {
 				v = decoded(v)
 			}
 			obj.Object[k] = r.value(v)
@@ -235,7 +239,7 @@ func decoded(data any) any {
 	set, _ := data.(map[string]any)
 	for k, v := range set {
 		text, _ := v.(string)
-		if raw, err := decodeBase64(text); text != "" && err == nil {
+		if raw, err := base64.StdEncoding.DecodeString(text); text != "" && err == nil {
 			set[k] = string(raw)
 		}
 	}
@@ -272,7 +276,7 @@ func (r redaction) hash(v any) string {
 // error is what an API server says of a write; of a Secret only what it is about, since the text may repeat it.
 func (r redaction) error(err error) string {
 	if !r.on {
-		return reasonOf(err)
+		return clusters.Reason(err)
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -280,7 +284,7 @@ func (r redaction) error(err error) string {
 	}
 	s := status.Status()
 	if s.Reason == metav1.StatusReasonNotFound || s.Reason == metav1.StatusReasonForbidden && !isRefusal(err) {
-		return reasonOf(err) // about names and rights alone
+		return clusters.Reason(err) // about names and rights alone
 	}
 	parts := []string{string(s.Reason)}
 	if s.Details != nil {
@@ -299,7 +303,7 @@ func withoutValues(text string, secret *unstructured.Unstructured) string {
 		for _, v := range set {
 			encoded := fmt.Sprint(v)
 			values = append(values, encoded)
-			if raw, err := decodeBase64(encoded); err == nil {
+			if raw, err := base64.StdEncoding.DecodeString(encoded); err == nil {
 				quoted, err := json.Marshal(string(raw))
 				values = append(values, string(raw))
 				if err == nil {
@@ -315,7 +319,7 @@ func withoutValues(text string, secret *unstructured.Unstructured) string {
 func withoutTexts(text string, values []string) string {
 	values = slices.SortedFunc(slices.Values(values), func(a, b string) int { return len(b) - len(a) })
 	for _, v := range values {
-		switch v = oneLine(v); {
+		switch v = cli.OneLine(v); {
 		case v == "":
 		case len(v) < 4: // as a word of its own, or nothing of the text would be left
 			text = regexp.MustCompile(`\b`+regexp.QuoteMeta(v)+`\b`).ReplaceAllString(text, "<hidden>")

@@ -1,10 +1,13 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package lint is the command rules lint: it checks the rules in files, without any cluster. rules explain reads its files
+// with it, too.
+package lint
 
 import (
 	"cmp"
+	"context"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -17,11 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/json"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-func rulesLintCommand(g *globals) *urfave.Command {
+// Command describes the command to the flag library.
+func Command(g *cli.Globals) *urfave.Command {
 	return &urfave.Command{
 		Name:      "lint",
 		Usage:     "check the rules in files, without any cluster",
@@ -36,43 +41,60 @@ Warnings are about what is right but perhaps not meant. For each rule the rights
 needs beyond what the chart grants, as ClusterRoles to apply.
 
 Exit code: 0 no error (there may be warnings), 1 errors, or a file that cannot be read.`,
-		Flags: consentFlags(),
+		Flags: ConsentFlags(),
 		Action: func(c *urfave.Context) error {
-			if !c.Args().Present() {
-				return usagef("rules lint needs a file, a folder, or - for standard input")
-			}
-			consent, err := consentOf(c)
+			consent, err := ConsentOf(c)
 			if err != nil {
 				return err
 			}
-			docs, err := readDocuments(c.App.Reader, c.Args().Slice())
-			if err != nil {
-				return err
-			}
-			result := lint(docs, consent)
-			if g.Output.String() == "table" {
-				result.print(printable{c.App.Writer})
-			} else if err := printDocument(c.App.Writer, g.Output.String(), result); err != nil {
-				return err
-			}
-			if result.Errors > 0 {
-				return findingf(exitFailed, "%s in %s", plural(result.Errors, "error"), strings.Join(c.Args().Slice(), " "))
-			}
-			return nil
+			return g.Run(c, &Options{Files: c.Args().Slice(), Consent: consent, Stdin: c.App.Reader})
 		},
 	}
 }
 
-// lintResult is what lint prints. Its JSON is stable: fields are only ever added.
-type lintResult struct {
-	Findings []lintFinding `json:"findings"`
-	Rules    []lintedRule  `json:"rules"`
+// Options are what is checked.
+type Options struct {
+	Files   []string          // files, folders, and - for Stdin
+	Consent syncrules.Consent // what a cluster refuses unless told otherwise
+	Stdin   io.Reader
+}
+
+// Validate checks what can be checked without reading a file.
+func (o *Options) Validate() error {
+	if len(o.Files) == 0 {
+		return cli.Usagef("rules lint needs a file, a folder, or - for standard input")
+	}
+	return nil
+}
+
+// Run prints what it finds, and returns an AnswerError when there are errors.
+func (o *Options) Run(_ context.Context, out *cli.Output) error {
+	docs, err := ReadDocuments(o.Stdin, o.Files)
+	if err != nil {
+		return err
+	}
+	result := Check(docs, o.Consent)
+	if out.ForPeople() {
+		result.print(cli.Printable{To: out.Stdout})
+	} else if err := out.Document(result); err != nil {
+		return err
+	}
+	if result.Errors > 0 {
+		return cli.Answerf(cli.ExitFailed, "%s in %s", cli.Plural(result.Errors, "error"), strings.Join(o.Files, " "))
+	}
+	return nil
+}
+
+// Result is what lint prints. Its JSON is stable: fields are only ever added.
+type Result struct {
+	Findings []Finding     `json:"findings"`
+	Rules    []CheckedRule `json:"rules"`
 	Errors   int           `json:"errors"`
 	Warnings int           `json:"warnings"`
 }
 
-// lintFinding is about one field of one document.
-type lintFinding struct {
+// Finding is about one field of one document.
+type Finding struct {
 	File     string `json:"file"`
 	Line     int    `json:"line,omitempty"`
 	Rule     string `json:"rule,omitempty"`
@@ -81,8 +103,8 @@ type lintFinding struct {
 	Message  string `json:"message"`
 }
 
-// lintedRule is a rule without errors, with the rights that it needs beyond the default.
-type lintedRule struct {
+// CheckedRule is a rule without errors, with the rights that it needs beyond the default.
+type CheckedRule struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Name   string `json:"name"`
@@ -90,23 +112,24 @@ type lintedRule struct {
 	Writer string `json:"agentClusterRole,omitempty"`  // YAML, for the targets
 }
 
+// How bad a Finding is.
 const (
-	severityError   = "error"
-	severityWarning = "warning"
-	severityNote    = "note"
+	SeverityError   = "error"   // the rule cannot be used
+	SeverityWarning = "warning" // it is right, but perhaps not meant
+	SeverityNote    = "note"
 )
 
-// lint checks documents; consent tells what a cluster refuses unless told otherwise.
-func lint(docs []*document, consent syncrules.Consent) *lintResult {
-	out := &lintResult{Findings: []lintFinding{}, Rules: []lintedRule{}}
+// Check checks documents; consent tells what a cluster refuses unless told otherwise.
+func Check(docs []*Document, consent syncrules.Consent) *Result {
+	out := &Result{Findings: []Finding{}, Rules: []CheckedRule{}}
 	for _, d := range docs {
 		if d.err != nil {
-			out.add(d, severityError, "", d.err.Error())
+			out.add(d, SeverityError, "", d.err.Error())
 			continue
 		}
-		switch gvk := d.object.GroupVersionKind(); {
-		case !isRule(d):
-			out.add(d, severityNote, "", fmt.Sprintf("a %s, not a ResourceSyncRule: ignored", cmp.Or(gvk.Kind, "document without kind")))
+		switch gvk := d.Object.GroupVersionKind(); {
+		case !IsRule(d):
+			out.add(d, SeverityNote, "", fmt.Sprintf("a %s, not a ResourceSyncRule: ignored", cmp.Or(gvk.Kind, "document without kind")))
 		default:
 			out.rule(d, consent)
 		}
@@ -114,40 +137,41 @@ func lint(docs []*document, consent syncrules.Consent) *lintResult {
 	return out
 }
 
-func isRule(d *document) bool {
-	gvk := d.object.GroupVersionKind()
+// IsRule tells whether a document is a ResourceSyncRule, of whichever version.
+func IsRule(d *Document) bool {
+	gvk := d.Object.GroupVersionKind()
 	return gvk.Kind == "ResourceSyncRule" && (gvk.Group == v1alpha1.GroupName || gvk.Group == "")
 }
 
-func (l *lintResult) rule(d *document, consent syncrules.Consent) {
+func (l *Result) rule(d *Document, consent syncrules.Consent) {
 	before := l.Errors
-	rule, errs := decodeRule(d)
+	rule, errs := DecodeRule(d)
 	for _, e := range errs {
-		l.add(d, severityError, e.Field, e.ErrorBody())
+		l.add(d, SeverityError, e.Field, e.ErrorBody())
 	}
 	if rule == nil {
 		return
 	}
 	compiled, err := syncrules.Compile(rule)
 	for _, e := range fieldErrors(err) {
-		l.add(d, severityError, e.Field, e.ErrorBody())
+		l.add(d, SeverityError, e.Field, e.ErrorBody())
 	}
 	if compiled == nil {
 		return
 	}
 	for _, w := range advise(rule, compiled, consent) {
-		l.add(d, severityWarning, w.path, w.text)
+		l.add(d, SeverityWarning, w.path, w.text)
 	}
 	if l.Errors == before {
 		reader, writer := rightsOf(rule, compiled, consent.Namespace)
-		l.Rules = append(l.Rules, lintedRule{File: d.File, Line: d.Line, Name: rule.Name, Reader: reader, Writer: writer})
+		l.Rules = append(l.Rules, CheckedRule{File: d.File, Line: d.Line, Name: rule.Name, Reader: reader, Writer: writer})
 	}
 }
 
-// decodeRule reads a rule strictly. The rule is nil when it cannot be read at all.
-func decodeRule(d *document) (*v1alpha1.ResourceSyncRule, field.ErrorList) {
+// DecodeRule reads a rule strictly. The rule is nil when it cannot be read at all.
+func DecodeRule(d *Document) (*v1alpha1.ResourceSyncRule, field.ErrorList) {
 	var errs field.ErrorList
-	if v := d.object.GetAPIVersion(); v != v1alpha1.SchemeGroupVersion.String() {
+	if v := d.Object.GetAPIVersion(); v != v1alpha1.SchemeGroupVersion.String() {
 		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), v, []string{v1alpha1.SchemeGroupVersion.String()}))
 	}
 	var rule v1alpha1.ResourceSyncRule
@@ -174,7 +198,7 @@ func typeError(err error) *field.Error {
 	if wrong, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
 		return field.TypeInvalid(field.NewPath(cmp.Or(wrong.Field, "spec")), field.OmitValueType{}, "cannot be a "+wrong.Value)
 	}
-	return field.TypeInvalid(field.NewPath("spec"), field.OmitValueType{}, oneLine(err.Error()))
+	return field.TypeInvalid(field.NewPath("spec"), field.OmitValueType{}, cli.OneLine(err.Error()))
 }
 
 // fieldErrors takes apart what Compile returns.
@@ -196,24 +220,24 @@ func fieldErrors(err error) field.ErrorList {
 	return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
 }
 
-func (l *lintResult) add(d *document, severity, path, text string) {
-	f := lintFinding{File: d.File, Line: d.Line, Severity: severity, Field: path, Message: oneLine(text)}
-	if d.object != nil && isRule(d) {
-		f.Rule = d.object.GetName()
+func (l *Result) add(d *Document, severity, path, text string) {
+	f := Finding{File: d.File, Line: d.Line, Severity: severity, Field: path, Message: cli.OneLine(text)}
+	if d.Object != nil && IsRule(d) {
+		f.Rule = d.Object.GetName()
 	}
 	if path != "" {
 		f.Line = d.lineOf(path)
 	}
 	switch severity {
-	case severityError:
+	case SeverityError:
 		l.Errors++
-	case severityWarning:
+	case SeverityWarning:
 		l.Warnings++
 	}
 	l.Findings = append(l.Findings, f)
 }
 
-func (l *lintResult) print(w io.Writer) {
+func (l *Result) print(w io.Writer) {
 	for _, f := range l.Findings {
 		text := f.Message
 		if f.Field != "" {
@@ -238,7 +262,7 @@ func (l *lintResult) print(w io.Writer) {
 	if len(l.Findings)+len(l.Rules) > 0 {
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s without errors%s, %s, %s\n", plural(len(l.Rules), "rule"), parenthesis(slices.Compact(files)), plural(l.Errors, "error"), plural(l.Warnings, "warning"))
+	fmt.Fprintf(w, "%s without errors%s, %s, %s\n", cli.Plural(len(l.Rules), "rule"), parenthesis(slices.Compact(files)), cli.Plural(l.Errors, "error"), cli.Plural(l.Warnings, "warning"))
 }
 
 func parenthesis(names []string) string {
@@ -246,11 +270,4 @@ func parenthesis(names []string) string {
 		return ""
 	}
 	return " (" + strings.Join(names, ", ") + ")"
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }

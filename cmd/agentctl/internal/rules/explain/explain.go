@@ -1,7 +1,14 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package explain is the command rules explain: it says why something is copied between the clusters of a group, or why
+// it is not. It reads the same facts as the agents and decides with the same functions of syncrules. Nothing is written.
+//
+//	inquiry  the facts, read once: the clusters (reached) and the rules (ruleInForce)
+//	report   the answer
+//
+// What a Secret holds is never shown; redaction sees to that.
+package explain
 
 import (
 	"cmp"
@@ -14,11 +21,15 @@ import (
 	urfave "github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-func rulesExplainCommand(g *globals) *urfave.Command {
+// Command describes the command to the flag library.
+func Command(g *cli.Globals) *urfave.Command {
 	return &urfave.Command{
 		Name:      "explain",
 		Usage:     "say why something is copied, or why it is not",
@@ -51,89 +62,97 @@ compile; 2 a wrong command line.
 			&urfave.BoolFlag{Name: "no-dry-run", Usage: "show what would be written without asking API servers what they make of it"},
 			&urfave.IntFlag{Name: "limit", Value: 20, Usage: "how many copies of a rule are shown one by one, and written on trial"},
 			&urfave.StringFlag{Name: "network-name", Value: "default", Usage: "`NAME` of the network that this computer is in, which chooses among the addresses of a cluster"},
-		}, consentFlags()...),
-		BashComplete: func(c *urfave.Context) {
-			if !c.Args().Present() {
-				completeRules(c.Context, c, g)
-			}
-		},
+		}, lint.ConsentFlags()...),
 		Action: func(c *urfave.Context) error {
-			o, err := explainOptionsOf(c, g)
+			o, err := optionsOf(c, g)
 			if err != nil {
 				return err
 			}
-			return o.run(c.Context, c.App.Reader, c.App.Writer)
+			return g.Run(c, o)
 		},
 	}
 }
 
-type explainOptions struct {
-	kubeconfig, context, output string
-	namespace                   string // of the object; "" for the context's
-	network, origin             string
-	consent                     syncrules.Consent
-	peerContexts                map[string]string
-	files                       []string
-	kind, name                  string // kind is "" for a rule
-	dryRun                      bool
-	limit                       int
+// Options are what is explained: a rule, an object, or files.
+type Options struct {
+	clusters.Access
+
+	Subject   []string // RULE, KIND NAME or KIND/NAME; none with Files
+	Namespace string   // of the object; "" for the context's
+	Files     []string // with rules and objects that nobody has applied yet
+	Stdin     io.Reader
+	From      string // the cluster that the objects of files are taken as ones of; "" for the one of Access
+	// PeerContexts are contexts of the user's own, by the name of the cluster. All other clusters are read with the
+	// credentials that the cluster of Access holds.
+	PeerContexts map[string]string
+	Network      string // that this computer is in, which chooses among the addresses of a cluster
+	Consent      syncrules.Consent
+	NoDryRun     bool // show what would be written without asking API servers what they make of it
+	Limit        int  // how many copies of a rule are shown one by one, and written on trial
 }
 
-func explainOptionsOf(c *urfave.Context, g *globals) (*explainOptions, error) {
-	o := &explainOptions{
-		kubeconfig: g.Kubeconfig.String(), context: g.Context.String(), output: g.Output.String(),
-		network: c.String("network-name"), origin: c.String("from"),
-		peerContexts: map[string]string{}, files: c.StringSlice("filename"), dryRun: !c.Bool("no-dry-run"), limit: c.Int("limit"),
-	}
-	var err error
-	if o.consent, err = consentOf(c); err != nil {
-		return nil, err
+func optionsOf(c *urfave.Context, g *cli.Globals) (*Options, error) {
+	o := &Options{
+		Access: clusters.AccessOf(g), Subject: c.Args().Slice(), Files: c.StringSlice("filename"), Stdin: c.App.Reader, From: c.String("from"),
+		PeerContexts: map[string]string{}, Network: c.String("network-name"), NoDryRun: c.Bool("no-dry-run"), Limit: c.Int("limit"),
 	}
 	if g.Namespace.IsSet() {
-		o.namespace = g.Namespace.String()
+		o.Namespace = g.Namespace.String()
 	}
 	for _, text := range c.StringSlice("peer-context") {
 		name, context, found := strings.Cut(text, "=")
 		if !found || name == "" || context == "" {
-			return nil, usagef("--peer-context must be NAME=CONTEXT, and is %q", text)
+			return nil, cli.Usagef("--peer-context must be NAME=CONTEXT, and is %q", text)
 		}
-		o.peerContexts[name] = context
+		o.PeerContexts[name] = context
 	}
-	if o.limit < 0 {
-		return nil, usagef("--limit must not be negative")
-	}
-	return o, o.subject(c.Args().Slice())
+	var err error
+	o.Consent, err = lint.ConsentOf(c)
+	return o, err
 }
 
-// subject reads what is to be explained.
-func (o *explainOptions) subject(args []string) error {
+// Validate checks what can be checked without a cluster and without reading a file.
+func (o *Options) Validate() error {
 	switch {
-	case len(o.files) > 0 && len(args) > 0:
-		return usagef("rules explain takes either -f or %q, not both", strings.Join(args, " "))
-	case o.origin != "" && len(o.files) == 0:
-		return usagef("--from is about the objects of files; give -f")
-	case len(o.files) > 0:
-	case len(args) == 1 && strings.Contains(args[0], "/"):
-		o.kind, o.name, _ = strings.Cut(args[0], "/")
-		if o.kind == "" || o.name == "" {
-			return usagef("%q is not KIND/NAME", args[0])
-		}
-	case len(args) == 1:
-		o.name = args[0]
-	case len(args) == 2:
-		o.kind, o.name = args[0], args[1]
+	case o.Limit < 0:
+		return cli.Usagef("--limit must not be negative, and is %d", o.Limit)
+	case len(o.Files) > 0 && len(o.Subject) > 0:
+		return cli.Usagef("rules explain takes either -f or %q, not both", strings.Join(o.Subject, " "))
+	case o.From != "" && len(o.Files) == 0:
+		return cli.Usagef("--from is about the objects of files; give -f")
+	case len(o.Files) > 0:
 	default:
-		return usagef("rules explain needs a rule, a kind and a name, or -f FILE")
+		_, _, err := o.subject()
+		return err
 	}
 	return nil
 }
 
-func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	docs, err := o.read(stdin)
+// subject reads what is to be explained; kind is "" for a rule.
+func (o *Options) subject() (kind, name string, err error) {
+	switch args := o.Subject; {
+	case len(args) == 1 && strings.Contains(args[0], "/"):
+		kind, name, _ = strings.Cut(args[0], "/")
+		if kind == "" || name == "" {
+			return "", "", cli.Usagef("%q is not KIND/NAME", args[0])
+		}
+		return kind, name, nil
+	case len(args) == 1:
+		return "", args[0], nil
+	case len(args) == 2:
+		return args[0], args[1], nil
+	default:
+		return "", "", cli.Usagef("rules explain needs a rule, a kind and a name, or -f FILE")
+	}
+}
+
+// Run prints the explanation, and returns an AnswerError unless at least one copy is, or would be, in sync.
+func (o *Options) Run(ctx context.Context, out *cli.Output) error {
+	docs, err := o.read()
 	if err != nil {
 		return err
 	}
-	local, err := openSide(o.kubeconfig, o.context)
+	local, err := o.Open()
 	if err != nil {
 		return err
 	}
@@ -150,9 +169,9 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	}
 	r.hide(q.telling)
 	r.conclude()
-	if o.output == "table" {
-		r.print(printable{stdout})
-	} else if err := printDocument(stdout, o.output, r); err != nil {
+	if out.ForPeople() {
+		r.print(cli.Printable{To: out.Stdout})
+	} else if err := out.Document(r); err != nil {
 		return err
 	}
 	return r.err()
@@ -160,51 +179,55 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 
 // answer explains what was asked for: the object, the rule, or the one object or rule of the files. A file with
 // objects is about those, and its rules are what they are judged by.
-func (o *explainOptions) answer(ctx context.Context, q *inquiry, docs []*document, r *report) error {
+func (o *Options) answer(ctx context.Context, q *inquiry, docs []*lint.Document, r *report) error {
 	if len(docs) > 0 {
 		return o.answerFiles(ctx, q, docs, r)
 	}
-	if o.kind == "" {
-		return q.explainRule(ctx, o.name, r)
+	kind, name, err := o.subject()
+	if err != nil {
+		return err
+	}
+	if kind == "" {
+		return q.explainRule(ctx, name, r)
 	}
 	local := q.local()
-	gvk, err := local.api.parseKind(o.kind)
+	gvk, err := local.api.ParseKind(ctx, kind)
 	if err != nil {
 		return err
 	}
 	if gvk.Group == v1alpha1.GroupName && gvk.Kind == "ResourceSyncRule" {
-		return q.explainRule(ctx, o.name, r)
+		return q.explainRule(ctx, name, r)
 	}
-	at := syncrules.Place{GroupVersionKind: gvk, Name: o.name}
+	at := syncrules.Place{GroupVersionKind: gvk, Name: name}
 	if at.Namespace, err = o.namespaceOf(local, gvk, ""); err != nil {
 		return err
 	}
 	return q.explainObject(ctx, at, nil, nil, r)
 }
 
-func (o *explainOptions) answerFiles(ctx context.Context, q *inquiry, docs []*document, r *report) error {
-	objects := slices.DeleteFunc(slices.Clone(docs), isRule)
+func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*lint.Document, r *report) error {
+	objects := slices.DeleteFunc(slices.Clone(docs), lint.IsRule)
 	if len(objects) > 1 {
-		return usagef("the files hold %d objects beside rules; explain one at a time", len(objects))
+		return cli.Usagef("the files hold %d objects beside rules; explain one at a time", len(objects))
 	}
 	if len(objects) == 0 {
 		for _, d := range docs {
-			if err := q.explainRule(ctx, d.object.GetName(), r); err != nil {
+			if err := q.explainRule(ctx, d.Object.GetName(), r); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	from := q.local()
-	if o.origin != "" {
-		i := slices.IndexFunc(q.clusters, func(c *reached) bool { return c.name == o.origin })
+	if o.From != "" {
+		i := slices.IndexFunc(q.clusters, func(c *reached) bool { return c.name == o.From })
 		if i < 0 {
-			return usagef("--from names cluster %q, which context %s does not know", o.origin, q.local().api.side.Context)
+			return cli.Usagef("--from names cluster %q, which context %s does not know", o.From, q.local().api.Context)
 		}
 		from = q.clusters[i]
 	}
 	d := objects[0]
-	at := syncrules.PlaceOf(d.object)
+	at := syncrules.PlaceOf(d.Object)
 	if at.Name == "" || at.Kind == "" || at.Version == "" {
 		return fmt.Errorf("%s:%d: the object needs apiVersion, kind and metadata.name", d.File, d.Line)
 	}
@@ -212,23 +235,23 @@ func (o *explainOptions) answerFiles(ctx context.Context, q *inquiry, docs []*do
 	if at.Namespace, err = o.namespaceOf(from, at.GroupVersionKind, at.Namespace); err != nil {
 		return err
 	}
-	d.object.SetNamespace(at.Namespace)
+	d.Object.SetNamespace(at.Namespace)
 	r.Object = &objectReport{File: d.File}
-	return q.explainObject(ctx, at, d.object, from, r)
+	return q.explainObject(ctx, at, d.Object, from, r)
 }
 
 // namespaceOf is the namespace of an object, as kubectl would choose it; "" for a kind that is in none.
-func (o *explainOptions) namespaceOf(c *reached, gvk schema.GroupVersionKind, own string) (string, error) {
-	chosen := cmp.Or(own, o.namespace, "default")
+func (o *Options) namespaceOf(c *reached, gvk schema.GroupVersionKind, own string) (string, error) {
+	chosen := cmp.Or(own, o.Namespace, "default")
 	if c.local {
-		chosen = cmp.Or(own, o.namespace, c.api.side.namespace, "default")
+		chosen = cmp.Or(own, o.Namespace, c.api.Client.Namespace, "default")
 	}
 	if c.api == nil {
 		return chosen, nil
 	}
-	namespaced, err := c.api.namespaced(gvk)
+	namespaced, err := c.api.Namespaced(gvk)
 	if err != nil {
-		return "", c.api.side.errorf("%w", err)
+		return "", c.api.Errorf("%w", err)
 	}
 	if !namespaced {
 		return "", nil
@@ -237,19 +260,19 @@ func (o *explainOptions) namespaceOf(c *reached, gvk schema.GroupVersionKind, ow
 }
 
 // read reads the files. What is wrong with their rules is an error as lint shows it.
-func (o *explainOptions) read(stdin io.Reader) ([]*document, error) {
-	if len(o.files) == 0 {
+func (o *Options) read() ([]*lint.Document, error) {
+	if len(o.Files) == 0 {
 		return nil, nil
 	}
-	docs, err := readDocuments(stdin, o.files)
+	docs, err := lint.ReadDocuments(o.Stdin, o.Files)
 	if err != nil {
 		return nil, err
 	}
 	if len(docs) == 0 {
-		return nil, fmt.Errorf("%s: holds no object", strings.Join(o.files, " "))
+		return nil, fmt.Errorf("%s: holds no object", strings.Join(o.Files, " "))
 	}
-	for _, f := range lint(docs, o.consent).Findings {
-		if f.Severity == severityError {
+	for _, f := range lint.Check(docs, o.Consent).Findings {
+		if f.Severity == lint.SeverityError {
 			return nil, fmt.Errorf("%s:%d: %s: %s (`agentctl rules lint` shows all errors)", f.File, f.Line, f.Field, f.Message)
 		}
 	}
@@ -257,17 +280,17 @@ func (o *explainOptions) read(stdin io.Reader) ([]*document, error) {
 }
 
 // inquire reads what every explanation needs: the clusters, and the rules with those of the files in their place.
-func (o *explainOptions) inquire(ctx context.Context, local *side, docs []*document) (*inquiry, error) {
-	find := reach{local: local, kubeconfig: o.kubeconfig, peerContexts: o.peerContexts, network: o.network}
+func (o *Options) inquire(ctx context.Context, local *clusters.Client, docs []*lint.Document) (*inquiry, error) {
+	find := reach{local: local, kubeconfig: o.Kubeconfig, peerContexts: o.PeerContexts, network: o.Network}
 	clusters, err := find.clusters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if clusters[0].api == nil {
-		return nil, local.errorf("%s", clusters[0].why)
+		return nil, local.Errorf("%s", clusters[0].why)
 	}
-	q := &inquiry{clusters: clusters, consent: o.consent, limit: o.limit, dryRun: o.dryRun}
-	known, err := local.rules(ctx)
+	q := &inquiry{clusters: clusters, consent: o.Consent, limit: o.Limit, dryRun: !o.NoDryRun}
+	known, err := local.Rules(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -281,8 +304,8 @@ func (o *explainOptions) inquire(ctx context.Context, local *side, docs []*docum
 		add(rule, "")
 	}
 	for _, d := range docs {
-		if isRule(d) {
-			rule, _ := decodeRule(d)
+		if lint.IsRule(d) {
+			rule, _ := lint.DecodeRule(d)
 			add(rule, d.File)
 		}
 	}

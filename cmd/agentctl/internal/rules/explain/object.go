@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package explain
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -21,9 +22,9 @@ func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *
 		r.Object = &objectReport{}
 	}
 	r.Object.objectRef = refOf(at)
-	here, err := q.local().api.get(ctx, at)
+	here, err := q.local().api.Get(ctx, at)
 	if err != nil {
-		return q.local().api.side.errorf("read %s: %w", r.Object, err)
+		return q.local().api.Errorf("read %s: %w", r.Object, err)
 	}
 	source := at
 	if given == nil && here != nil && syncrules.IsCopy(here) {
@@ -34,15 +35,15 @@ func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *
 		if source.GroupKind() == at.GroupKind() {
 			at.Version = version
 		}
-		if here, err = q.local().api.get(ctx, at); err != nil {
-			return q.local().api.side.errorf("read %s: %w", r.Object, err)
+		if here, err = q.local().api.Get(ctx, at); err != nil {
+			return q.local().api.Errorf("read %s: %w", r.Object, err)
 		}
 	}
 	objects := q.sources(ctx, at, source, here, given, from, r)
 	q.ruleVerdicts(source, objects, r)
 	q.copies(ctx, at, here, objects, r)
 	if len(r.Object.Where) > 0 && len(objects) == 0 && here == nil && len(r.Blind) == 0 {
-		return q.local().api.side.errorf("%s is in no cluster of the group", r.Object)
+		return q.local().api.Errorf("%s is in no cluster of the group", r.Object)
 	}
 	return nil
 }
@@ -73,9 +74,9 @@ func (q *inquiry) sources(ctx context.Context, at, source syncrules.Place, here,
 		case !c.local:
 			var err error
 			where = refOf(source)
-			if obj, err = c.api.get(ctx, source); err != nil {
-				say(c, verdictUnknown, "not known: "+reasonOf(err))
-				r.Blind = append(r.Blind, clusterReason{c.title(), reasonOf(err)})
+			if obj, err = c.api.Get(ctx, source); err != nil {
+				say(c, verdictUnknown, "not known: "+clusters.Reason(err))
+				r.Blind = append(r.Blind, clusterReason{c.title(), clusters.Reason(err)})
 				continue
 			}
 		}
@@ -143,7 +144,7 @@ func (q *inquiry) ruleVerdicts(source syncrules.Place, objects origins, r *repor
 		}
 	}
 	if len(r.Rules) == 0 {
-		r.Notes = append(r.Notes, "no rule is about "+kindText(source.GroupKind()))
+		r.Notes = append(r.Notes, "no rule is about "+source.GroupKind().String())
 	}
 }
 
@@ -214,7 +215,7 @@ func (q *inquiry) copyAt(ctx context.Context, to *reached, at syncrules.Place, o
 	if to.api == nil {
 		return q.weigh(ctx, to, at, nil, offers)
 	}
-	local, err := to.api.get(ctx, at)
+	local, err := to.api.Get(ctx, at)
 	if err != nil {
 		return unreadable(to, at, err)
 	}

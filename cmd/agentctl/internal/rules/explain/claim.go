@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package explain
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -129,9 +130,9 @@ func (q *inquiry) ownerClaim(ctx context.Context, copied *unstructured.Unstructu
 		c.Reason = "cluster " + owner.name + " cannot be asked: " + owner.why
 		return c
 	}
-	source, err := owner.api.get(ctx, syncrules.Source(copied))
+	source, err := owner.api.Get(ctx, syncrules.Source(copied))
 	if err != nil {
-		c.Reason = "its source in cluster " + owner.name + " cannot be read: " + reasonOf(err)
+		c.Reason = "its source in cluster " + owner.name + " cannot be read: " + clusters.Reason(err)
 		return c
 	}
 	return q.lostClaim(copied, source, owner, to)

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package lint
 
 import (
 	"bytes"
@@ -20,24 +20,26 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 )
 
 // maxFile bounds what is read of one file; etcd would not take a hundredth of it as one object.
 const maxFile = 64 << 20
 
-// document is one object of a file.
-type document struct {
+// Document is one object of a file.
+type Document struct {
 	File   string
 	Line   int // of its first line
 	json   []byte
-	object *unstructured.Unstructured
+	Object *unstructured.Unstructured
 	node   *yamlv3.Node // nil where lines cannot be told
 	offset int          // lines before the document that node is of
 	err    error        // why it is no object; then the rest is empty
 }
 
 // lineOf is the line of a field, or of the nearest thing above it that is there.
-func (d *document) lineOf(path string) int {
+func (d *Document) lineOf(path string) int {
 	node, line := d.node, d.Line
 	for _, step := range steps(path) {
 		if node = child(node, step); node == nil {
@@ -95,10 +97,10 @@ func steps(path string) []string {
 	return out
 }
 
-// readDocuments reads files, folders (all .yaml, .yml and .json files below them) and "-", standard input. An
+// ReadDocuments reads files, folders (all .yaml, .yml and .json files below them) and "-", standard input. An
 // error is about a file as a whole.
-func readDocuments(stdin io.Reader, names []string) ([]*document, error) {
-	var out []*document
+func ReadDocuments(stdin io.Reader, names []string) ([]*Document, error) {
+	var out []*Document
 	for _, name := range names {
 		if name == "-" {
 			data, err := io.ReadAll(io.LimitReader(stdin, maxFile+1))
@@ -151,7 +153,7 @@ func filesOf(name string) ([]string, error) {
 	return out, nil
 }
 
-func readFile(name string) ([]*document, error) {
+func readFile(name string) ([]*Document, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, pathError(name, err)
@@ -173,11 +175,11 @@ func pathError(name string, err error) error {
 }
 
 // splitDocuments reads the objects of a file; lists are opened. Empty documents are none.
-func splitDocuments(file string, data []byte) ([]*document, error) {
+func splitDocuments(file string, data []byte) ([]*Document, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%s: is larger than %d MiB", file, maxFile>>20)
 	}
-	var out []*document
+	var out []*Document
 	var part []byte
 	first := 0 // lines before part
 	flush := func(next int) {
@@ -197,13 +199,13 @@ func splitDocuments(file string, data []byte) ([]*document, error) {
 	return out, nil
 }
 
-func parseDocument(file string, offset int, text []byte) []*document {
+func parseDocument(file string, offset int, text []byte) []*Document {
 	var root yamlv3.Node
 	nodeErr := yamlv3.Unmarshal(text, &root)
 	if nodeErr == nil && len(root.Content) == 0 {
 		return nil // nothing but comments
 	}
-	d := &document{File: file, Line: offset + 1, offset: offset}
+	d := &Document{File: file, Line: offset + 1, offset: offset}
 	if nodeErr == nil {
 		d.node = root.Content[0]
 		d.Line = d.node.Line + offset
@@ -212,25 +214,25 @@ func parseDocument(file string, offset int, text []byte) []*document {
 	data, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		d.Line, d.err = shiftLines(err, offset, d.Line)
-		return []*document{d}
+		return []*Document{d}
 	}
 	var object map[string]any
 	if err := json.Unmarshal(data, &object); err != nil || object == nil {
 		d.err = errors.New("is not an object")
-		return []*document{d}
+		return []*Document{d}
 	}
-	d.json, d.object = data, &unstructured.Unstructured{Object: object}
-	if items, ok := object["items"].([]any); ok && strings.HasSuffix(d.object.GetKind(), "List") {
+	d.json, d.Object = data, &unstructured.Unstructured{Object: object}
+	if items, ok := object["items"].([]any); ok && strings.HasSuffix(d.Object.GetKind(), "List") {
 		return d.open(items)
 	}
-	return []*document{d}
+	return []*Document{d}
 }
 
 // open takes a list apart.
-func (d *document) open(items []any) []*document {
-	var out []*document
+func (d *Document) open(items []any) []*Document {
+	var out []*Document
 	for i, item := range items {
-		one := &document{File: d.File, offset: d.offset, node: child(child(d.node, "items"), strconv.Itoa(i)), Line: d.Line}
+		one := &Document{File: d.File, offset: d.offset, node: child(child(d.node, "items"), strconv.Itoa(i)), Line: d.Line}
 		if one.node != nil {
 			one.Line = one.node.Line + d.offset
 		}
@@ -239,7 +241,7 @@ func (d *document) open(items []any) []*document {
 		if !ok || err != nil {
 			one.err = fmt.Errorf("items[%d] is not an object", i)
 		} else {
-			one.json, one.object = data, &unstructured.Unstructured{Object: object}
+			one.json, one.Object = data, &unstructured.Unstructured{Object: object}
 		}
 		out = append(out, one)
 	}
@@ -250,7 +252,7 @@ var yamlLine = regexp.MustCompile(`line (\d+): `)
 
 // shiftLines takes the line out of a YAML error and counts it from the file's beginning.
 func shiftLines(err error, offset, line int) (int, error) {
-	text := oneLine(err.Error())
+	text := cli.OneLine(err.Error())
 	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}

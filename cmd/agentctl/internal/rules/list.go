@@ -1,0 +1,204 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+func listCommand(g *cli.Globals) *urfave.Command {
+	return &urfave.Command{
+		Name:      "list",
+		Usage:     "list the rules of a cluster with what its agent says of them",
+		ArgsUsage: "[NAME...]",
+		Description: `Shows all rules, or those named. SOURCES are the clusters that the agent reads for the rule; one
+that it does not watch at the moment is followed by an exclamation mark: copies from there stay as
+they are. ORPHANS says whether there are copies of the rule that nobody maintains any more; -o yaml
+names them.
+
+Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a named one is missing.`,
+		Action: func(c *urfave.Context) error {
+			return g.Run(c, &ListOptions{Access: clusters.AccessOf(g), Rules: c.Args().Slice()})
+		},
+	}
+}
+
+// ListOptions are which rules are listed.
+type ListOptions struct {
+	clusters.Access
+
+	Rules []string // names; none for all
+}
+
+// Validate finds nothing to refuse.
+func (o *ListOptions) Validate() error { return nil }
+
+// Run prints the rules, and returns an AnswerError unless all are Ready.
+func (o *ListOptions) Run(ctx context.Context, out *cli.Output) error {
+	c, err := o.Open()
+	if err != nil {
+		return err
+	}
+	rules, err := c.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	if rules, err = named(c, rules, o.Rules); err != nil {
+		return err
+	}
+	lines, unready, unseen := make([]ruleLine, 0, len(rules)), []string{}, []string{}
+	for _, rule := range rules {
+		l := asRuleLine(rule)
+		lines = append(lines, l)
+		switch {
+		case l.Ready.Status == string(metav1.ConditionTrue):
+		case l.Ready.Reason == clusters.NotLookedAt:
+			unseen = append(unseen, l.Name)
+		default:
+			unready = append(unready, l.Name)
+		}
+	}
+	if err := printRules(out, c, lines); err != nil {
+		return err
+	}
+	return answer(unready, unseen)
+}
+
+// answer is the exit code.
+func answer(unready, unseen []string) error {
+	var parts []string
+	if len(unready) > 0 {
+		parts = append(parts, "not Ready: "+strings.Join(unready, ", "))
+	}
+	if len(unseen) > 0 {
+		parts = append(parts, "not looked at by the agent yet: "+strings.Join(unseen, ", "))
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return cli.Answerf(cli.ExitBlocked, "%s", strings.Join(parts, "; "))
+}
+
+// named are the rules of these names; all for no names.
+func named(c *clusters.Client, rules []*v1alpha1.ResourceSyncRule, names []string) ([]*v1alpha1.ResourceSyncRule, error) {
+	if len(names) == 0 {
+		return rules, nil
+	}
+	var out []*v1alpha1.ResourceSyncRule
+	for _, name := range names {
+		i := slices.IndexFunc(rules, func(r *v1alpha1.ResourceSyncRule) bool { return r.Name == name })
+		if i < 0 {
+			return nil, c.Errorf("no rule %q; `agentctl rules list` shows what there is", name)
+		}
+		out = append(out, rules[i])
+	}
+	return out, nil
+}
+
+// ruleSource is a cluster that the agent reads for a rule. Its JSON is stable: fields are only ever added.
+type ruleSource struct {
+	Cluster   string `json:"cluster"`
+	ClusterID string `json:"clusterID"`
+	Watching  bool   `json:"watching"`
+	Matched   int32  `json:"matched"`
+	Synced    int32  `json:"synced"`
+	Failed    int32  `json:"failed"`
+	Lag       string `json:"lag,omitempty"`
+	Message   string `json:"message,omitempty"`
+}
+
+// ruleLine is one rule. Its JSON is stable: fields are only ever added.
+type ruleLine struct {
+	Name       string             `json:"name"`
+	Kind       string             `json:"kind"`
+	Ready      clusters.Readiness `json:"ready"`
+	Matched    int32              `json:"matched"`
+	Synced     int32              `json:"synced"`
+	Failed     int32              `json:"failed"`
+	Conflicts  int32              `json:"conflicts"`
+	Sources    []ruleSource       `json:"sources"`
+	Orphans    string             `json:"orphans,omitempty"` // what the agent says of copies that nobody maintains
+	LastErrors []string           `json:"lastErrors"`
+	Created    string             `json:"created,omitempty"` // RFC 3339
+
+	created time.Time
+}
+
+func asRuleLine(rule *v1alpha1.ResourceSyncRule) ruleLine {
+	st := rule.Status
+	l := ruleLine{
+		Name: rule.Name, Kind: rule.Spec.GVK.Schema().GroupKind().String(), Ready: clusters.ReadinessOf(rule),
+		Matched: st.Matched, Synced: st.Synced, Failed: st.Failed, Conflicts: st.Conflicts,
+		Sources: []ruleSource{}, Orphans: clusters.OrphansOf(rule), LastErrors: append([]string{}, st.LastErrors...), created: rule.CreationTimestamp.Time,
+	}
+	if !l.created.IsZero() {
+		l.Created = l.created.UTC().Format(time.RFC3339)
+	}
+	for _, src := range st.Sources {
+		out := ruleSource{
+			Cluster: src.Cluster, ClusterID: string(src.ClusterID), Watching: src.Watching,
+			Matched: src.Matched, Synced: src.Synced, Failed: src.Failed, Message: cli.OneLine(src.Message),
+		}
+		if src.Lag != nil {
+			out.Lag = src.Lag.Duration.String()
+		}
+		l.Sources = append(l.Sources, out)
+	}
+	return l
+}
+
+func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
+	if !out.ForPeople() {
+		return out.Document(lines)
+	}
+	if len(lines) == 0 {
+		fmt.Fprintf(out.Stderr, "no rules in context %s: nothing is copied there\n", c.Context)
+		return nil
+	}
+	rows := make([][]string, 0, len(lines))
+	for _, l := range lines {
+		sources, age := []string{}, ""
+		for _, src := range l.Sources {
+			name := src.Cluster
+			if name == "" {
+				name = src.ClusterID
+			}
+			if !src.Watching {
+				name += "!"
+			}
+			sources = append(sources, name)
+		}
+		if !l.created.IsZero() {
+			age = duration.HumanDuration(time.Since(l.created))
+		}
+		count := func(n int32) string { return strconv.Itoa(int(n)) }
+		message := ""
+		if l.Ready.Status != string(metav1.ConditionTrue) {
+			message = l.Ready.Reason + ": " + l.Ready.Message
+		}
+		orphans := "no"
+		if l.Orphans != "" {
+			orphans = "yes"
+		}
+		rows = append(rows, []string{
+			l.Name, l.Kind, l.Ready.Status, count(l.Matched), count(l.Synced), count(l.Failed), count(l.Conflicts),
+			orphans, strings.Join(sources, ","), age, message,
+		})
+	}
+	header := []string{"NAME", "KIND", "READY", "MATCHED", "SYNCED", "FAILED", "CONFLICTS", "ORPHANS", "SOURCES", "AGE", "MESSAGE"}
+	return cli.PrintTable(cli.Printable{To: out.Stdout}, header, rows)
+}
