@@ -14,7 +14,7 @@ import (
 
 // The scripts ask the program itself, so they never grow stale.
 //
-//go:embed completion/agentctl.bash completion/agentctl.zsh
+//go:embed completion
 var completions embed.FS
 
 func completionCommand() *urfave.Command {
@@ -41,11 +41,14 @@ fish:  agentctl completion fish | source`,
 
 func completionScript(c *urfave.Context) (string, error) {
 	switch shell := c.Args().First(); shell {
-	case "bash", "zsh":
+	case "bash", "zsh", "fish":
 		data, err := completions.ReadFile("completion/agentctl." + shell)
-		return string(data), err
-	case "fish":
-		return c.App.ToFishCompletion()
+		if err != nil || shell != "fish" {
+			return string(data), err
+		}
+		// The flag library writes down commands and flags for fish; ours adds what it must ask for.
+		static, err := c.App.ToFishCompletion()
+		return static + string(data), err
 	default:
 		return "", cli.Usagef("no completion for shell %q; there is bash, zsh and fish", shell)
 	}

@@ -39,10 +39,12 @@ func names(ctx context.Context, q cli.Question) []string {
 		if len(q.Args) == 0 {
 			return clusterNames(ctx, at, false)
 		}
-	default:
-		if q.Flag == "context" || q.Flag == "peer-context" {
-			return contextNames(at)
-		}
+	}
+	switch q.Flag {
+	case "context", "peer-context":
+		return contextNames(at)
+	case "output":
+		return []string{"json", "table", "yaml"}
 	}
 	return nil
 }

@@ -1,12 +1,16 @@
 #compdef agentctl
 # zsh completion for agentctl; load it with: source <(agentctl completion zsh)
 _agentctl() {
-  local cur="${words[CURRENT]}"
+  local cur="${words[CURRENT]}" flag=""
   local -a asked=("${(@)words[1,CURRENT-1]}") answers
-  [[ "$cur" == -* ]] && asked+=("$cur")
-  answers=("${(@f)$("${asked[@]}" --generate-bash-completion 2>/dev/null)}")
+  if [[ "$cur" == -*=* ]]; then
+    flag="${cur%%=*}=" asked+=("${cur%%=*}")
+  elif [[ "$cur" == -* ]]; then
+    asked+=("$cur")
+  fi
+  answers=("${(@f)$(AGENTCTL_WORD="${cur#"$flag"}" "${asked[@]}" --generate-bash-completion 2>/dev/null)}")
   if [[ -n "${answers[1]}" ]]; then
-    _describe agentctl answers
+    compadd -- "${(@)answers/#/$flag}"
   else
     _files
   fi
