@@ -43,8 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	// client-go prints some errors over several lines. One line is what a user can read and grep.
 	fmt.Fprintln(stderr, "agentctl: "+cli.OneLine(err.Error()))
-	var late *cli.TimeoutError
-	if errors.As(err, &late) {
+	if late, ok := errors.AsType[*cli.TimeoutError](err); ok {
 		for _, line := range late.Missing {
 			fmt.Fprintln(stderr, "  "+line)
 		}

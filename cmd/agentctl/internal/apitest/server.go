@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apitest is an API server for the tests of agentctl. It keeps objects in memory, and can be told to refuse.
+// Package apitest is an API server for the tests of agentctl. It keeps objects in memory, and can be told to refuse. What a
+// real one does beyond it is tested in e2e.
 package apitest
 
 import (
@@ -37,13 +38,15 @@ type Server struct {
 	// denied is a right that no account has, ahead how much the clock is wrong.
 	denied string
 	ahead  time.Duration
+	// watchers are those that follow the objects of a kind, by the path that they asked for.
+	watchers map[chan event]string
 	// made are the requests that were not reads, and not on trial.
 	made []string
 }
 
 // New starts a server; the caller closes it.
 func New() *Server {
-	s := &Server{objects: map[string]*unstructured.Unstructured{}, agent: func(*unstructured.Unstructured) {}}
+	s := &Server{objects: map[string]*unstructured.Unstructured{}, watchers: map[chan event]string{}, agent: func(*unstructured.Unstructured) {}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.Serve))
 	return s
 }
@@ -148,11 +151,68 @@ func (s *Server) store(u *unstructured.Unstructured) {
 	if u.GetUID() == "" {
 		u.SetUID("made-here")
 	}
-	s.objects[collection(u)+"/"+u.GetName()] = u
+	path, kind := collection(u), "ADDED"
+	if s.objects[path+"/"+u.GetName()] != nil {
+		kind = "MODIFIED"
+	}
+	s.objects[path+"/"+u.GetName()] = u
+	for to, followed := range s.watchers {
+		if followed == path {
+			to <- event{kind, u.Object}
+		}
+	}
+}
+
+// event is a line of a watch.
+type event struct {
+	Type   string         `json:"type"`
+	Object map[string]any `json:"object"`
+}
+
+// mostEvents is how many a watch may be behind.
+const mostEvents = 1000
+
+// watch sends the objects of a kind, and then what becomes of them, until the client goes.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		status(w, http.StatusUnprocessableEntity, "Invalid", "lists are not streamed here")
+		return
+	}
+	events := make(chan event, mostEvents)
+	s.mu.Lock()
+	for path, u := range s.objects {
+		if strings.HasPrefix(path, r.URL.Path+"/") {
+			events <- event{"ADDED", u.Object}
+		}
+	}
+	s.watchers[events] = r.URL.Path
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, events)
+	}()
+	w.Header().Set("Content-Type", "application/json")
+	lines, flush := json.NewEncoder(w), http.NewResponseController(w)
+	for {
+		_ = flush.Flush() // where it cannot, the client does not see the event, and the test says so
+		select {
+		case <-r.Context().Done():
+			return
+		case e := <-events:
+			if lines.Encode(e) != nil {
+				return
+			}
+		}
+	}
 }
 
 // Serve answers one request.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "true" {
+		s.watch(w, r)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.noCRDs && strings.HasPrefix(r.URL.Path, clustersPath) {

@@ -27,7 +27,7 @@ const (
 func (h Health) String() string { return [...]string{"healthy", "unknown", "problems"}[h] }
 
 // MarshalText is what documents hold.
-func (h Health) MarshalText() ([]byte, error) { return []byte(h.String()), nil } //nolint:unparam // as the interface is
+func (h Health) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // MemberHealth judges a cluster by what the agent here has written about it. The message says what is wrong, if anything.
 func MemberHealth(c *v1alpha1.Cluster) (health Health, message string) {

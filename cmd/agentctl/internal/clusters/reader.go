@@ -35,11 +35,16 @@ func NewReader(c *Client) *Reader {
 	return &Reader{Client: c, kinds: &kinds{client: c, lists: map[schema.GroupVersion][]metav1.APIResource{}}}
 }
 
-// Namespaced says whether objects of a kind are in namespaces; kube.ErrKindUnknown where the kind is not served. It has
-// the form that syncrules.Input asks for; a request is bounded in time as all others are.
-func (r *Reader) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
-	s, err := r.kinds.find(context.Background(), gvk)
+// IsNamespaced says whether objects of a kind are in namespaces; kube.ErrKindUnknown where the kind is not served.
+func (r *Reader) IsNamespaced(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	s, err := r.kinds.find(ctx, gvk)
 	return s.namespaced, err
+}
+
+// Namespaced is IsNamespaced in the form that syncrules.Input asks for: pure functions take no context. A request that it
+// takes is bounded in time as all others are.
+func (r *Reader) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
+	return r.IsNamespaced(context.Background(), gvk)
 }
 
 // ParseKind reads a kind as kubectl does: secret, secrets, Secret, cm, deployments.apps, deployments.v1.apps.

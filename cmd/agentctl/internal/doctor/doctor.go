@@ -1,6 +1,11 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package doctor is the command doctor: it looks at clusters from outside of their agents, and says what is wrong and which
+// command fixes it.
+//
+// Each check is one function, in the table of checks. It looks at the targets, whose common parts are read once before,
+// and returns findings.
 package doctor
 
 import (

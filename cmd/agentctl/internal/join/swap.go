@@ -28,8 +28,8 @@ type swapSource struct {
 	secret  *unstructured.Unstructured // as read
 }
 
-// errNotYet marks what an agent does within moments of its start.
-var errNotYet = errors.New("not yet")
+// errNotYet is returned for what an agent does within moments of its start. Its text is a word of the messages.
+var errNotYet = errors.New("yet")
 
 const (
 	settleTime   = 5 * time.Second
@@ -72,7 +72,7 @@ func readSource(ctx context.Context, s *clusters.Client, namespace string) (*swa
 	}
 	secret, err := s.Secrets(ns).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, s.Errorf("%w ready: Secret %s/%s, the credential that cluster %s names, does not exist; the agent makes it when it runs", errNotYet, ns, name, cluster.GetName())
+		return nil, s.Errorf("Secret %s/%s, the credential that cluster %s names, does not exist %w; the agent makes it when it runs", ns, name, cluster.GetName(), errNotYet)
 	}
 	if err != nil {
 		return nil, s.Errorf("read the credential of cluster %s: %w", cluster.GetName(), err)
@@ -81,7 +81,7 @@ func readSource(ctx context.Context, s *clusters.Client, namespace string) (*swa
 		return nil, s.Errorf("Secret %s/%s: %w", ns, name, err)
 	}
 	if key, _, _ := unstructured.NestedString(cluster.Object, "spec", "mesh", "publicKey"); key == "" {
-		return nil, s.Errorf("%w ready: cluster %s has no spec.mesh.publicKey; the agent fills it in when it runs", errNotYet, cluster.GetName())
+		return nil, s.Errorf("cluster %s has no spec.mesh.publicKey %w; the agent fills it in when it runs", cluster.GetName(), errNotYet)
 	}
 	return &swapSource{from: s, cluster: cluster, secret: secret}, nil
 }

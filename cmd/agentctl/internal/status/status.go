@@ -1,6 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package status is the commands status, members and clusters: three views of what the agent of one cluster has written
+// about its group.
 package status
 
 import (

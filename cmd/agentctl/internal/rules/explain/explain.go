@@ -199,7 +199,7 @@ func (o *Options) answer(ctx context.Context, q *inquiry, docs []*lint.Document,
 		return q.explainRule(ctx, name, r)
 	}
 	at := syncrules.Place{GroupVersionKind: gvk, Name: name}
-	if at.Namespace, err = o.namespaceOf(local, gvk, ""); err != nil {
+	if at.Namespace, err = o.namespaceOf(ctx, local, gvk, ""); err != nil {
 		return err
 	}
 	return q.explainObject(ctx, at, nil, nil, r)
@@ -232,7 +232,7 @@ func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*lint.Docu
 		return fmt.Errorf("%s:%d: the object needs apiVersion, kind and metadata.name", d.File, d.Line)
 	}
 	var err error
-	if at.Namespace, err = o.namespaceOf(from, at.GroupVersionKind, at.Namespace); err != nil {
+	if at.Namespace, err = o.namespaceOf(ctx, from, at.GroupVersionKind, at.Namespace); err != nil {
 		return err
 	}
 	d.Object.SetNamespace(at.Namespace)
@@ -241,15 +241,15 @@ func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*lint.Docu
 }
 
 // namespaceOf is the namespace of an object, as kubectl would choose it; "" for a kind that is in none.
-func (o *Options) namespaceOf(c *reached, gvk schema.GroupVersionKind, own string) (string, error) {
+func (o *Options) namespaceOf(ctx context.Context, c *reached, gvk schema.GroupVersionKind, own string) (string, error) {
 	chosen := cmp.Or(own, o.Namespace, "default")
 	if c.local {
-		chosen = cmp.Or(own, o.Namespace, c.api.Client.Namespace, "default")
+		chosen = cmp.Or(own, o.Namespace, c.api.Namespace, "default")
 	}
 	if c.api == nil {
 		return chosen, nil
 	}
-	namespaced, err := c.api.Namespaced(gvk)
+	namespaced, err := c.api.IsNamespaced(ctx, gvk)
 	if err != nil {
 		return "", c.api.Errorf("%w", err)
 	}

@@ -1,0 +1,61 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package leave
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]cli.Options{
+		"--timeout must be more than 0, and is 0s":                              &Options{},
+		"--timeout must be more than 0, and is -1s":                             &RemoveOptions{Name: "beta", Timeout: -time.Second},
+		"remove needs the name of one cluster, as `agentctl clusters` lists it": &RemoveOptions{Timeout: time.Minute},
+	} {
+		if err := o.Validate(); err == nil || err.Error() != name || cli.ExitCode(err) != cli.ExitUsage {
+			t.Errorf("want %q, got %v", name, err)
+		}
+	}
+}
+
+// A cluster that is alone has nothing to leave, and a dry run writes nothing.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	s := apitest.New()
+	defer s.Close()
+	s.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
+	s.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}}"))
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := `{apiVersion: v1, kind: Config, current-context: east, users: [], clusters: [{name: c, cluster: {server: "` + s.URL + `"}}], contexts: [{name: east, context: {cluster: c}}]}`
+	if err := os.WriteFile(path, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := clusters.Access{Kubeconfig: path}
+	for want, o := range map[string]cli.Options{
+		`"note": "it was in no group"`: &Options{Access: at, Timeout: time.Minute},
+		`"orphans": []`:                &Options{Access: at, Timeout: time.Minute, DryRun: true},
+	} {
+		var stdout, stderr bytes.Buffer
+		if err := o.Run(t.Context(), &cli.Output{Stdout: &stdout, Stderr: &stderr, Format: "json"}); err != nil || !strings.Contains(stdout.String(), want) {
+			t.Errorf("want %s, got %s (%s), %v", want, &stdout, &stderr, err)
+		}
+	}
+	err := (&RemoveOptions{Access: at, Name: "beta", Timeout: time.Minute}).Run(t.Context(), &cli.Output{Format: "table"})
+	if err == nil || err.Error() != `no cluster "beta" in context east: cluster alpha is alone there` || cli.ExitCode(err) != cli.ExitUsage {
+		t.Error(err)
+	}
+	if writes := strings.TrimSpace(s.Writes()); writes != "" {
+		t.Errorf("written: %s", writes)
+	}
+}
