@@ -20,11 +20,11 @@ import (
 // podsOfAgents are the chart's labels of the agent's pods.
 const podsOfAgents = "app.kubernetes.io/part-of=roster,app.kubernetes.io/component=agent"
 
-// agentSays is why the agent is not ready, in its own words: what its pod answers to /readyz, asked through the API
+// agentProblem is why the agent is not ready, in its own words: what its pod answers to /readyz, asked through the API
 // server, or else why it has a pod that does not run. An agent that cannot have a Cluster object has nowhere else to say
 // it but its log. It is "" where nothing is wrong, where no pod is found, as with an agent beside the cluster, and where
 // you may not ask.
-func (t *target) agentSays(ctx context.Context, namespace string) string {
+func (t *target) agentProblem(ctx context.Context, namespace string) string {
 	list, err := t.client.Dynamic.Resource(clusters.Core("pods")).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: podsOfAgents, Limit: 10})
 	if err != nil {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 )
 
-func TestAgentSays(t *testing.T) {
+func TestAgentProblem(t *testing.T) {
 	const running = `{"containerStatuses":[{"state":{"running":{}}}]}`
 	for name, test := range map[string]struct {
 		status, readyz string
@@ -46,7 +46,7 @@ func TestAgentSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := (&target{client: s}).agentSays(t.Context(), "ns"); got != test.want {
+			if got := (&target{client: s}).agentProblem(t.Context(), "ns"); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

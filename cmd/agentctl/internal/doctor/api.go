@@ -40,7 +40,7 @@ func checkAPI(ctx context.Context, x *inspection) []Finding {
 		}
 		if t.clustersErr == nil && t.idErr == nil && t.local() == nil {
 			out = append(out, Finding{
-				Severity: Error, Cluster: t.name(), Message: cmp.Or(t.agentSays(ctx, x.namespace), "no agent has ever written its Cluster object here: it is not installed, or cannot start, which its log says"),
+				Severity: Error, Cluster: t.name(), Message: cmp.Or(t.agentProblem(ctx, x.namespace), "no agent has ever written its Cluster object here: it is not installed, or cannot start, which its log says"),
 				Fix: x.agentLog(t),
 			})
 		}

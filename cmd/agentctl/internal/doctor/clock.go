@@ -15,7 +15,7 @@ const maxOffset = 30 * time.Second
 // checkClock compares the clocks of the API servers with the one here, and with each other.
 func checkClock(_ context.Context, x *inspection) []Finding {
 	var out []Finding
-	var asked []*target
+	var answered []*target
 	wrong := 0
 	for _, t := range x.targets {
 		switch {
@@ -24,33 +24,33 @@ func checkClock(_ context.Context, x *inspection) []Finding {
 		case t.offset == 0:
 			out = append(out, Finding{Severity: Unknown, Cluster: t.name(), Message: "the API server does not say what time it is there"})
 			continue
-		case t.offset.Abs() > maxOffset+t.asked/2:
+		case t.offset.Abs() > maxOffset+t.roundTrip/2:
 			wrong++
 		}
-		asked = append(asked, t)
+		answered = append(answered, t)
 	}
 	if wrong == 0 {
-		return append(out, apart(asked)...)
+		return append(out, clockDifferences(answered)...)
 	}
-	if wrong > 1 && wrong == len(asked) && len(apart(asked)) == 0 {
+	if wrong > 1 && wrong == len(answered) && len(clockDifferences(answered)) == 0 {
 		return append(out, Finding{
-			Severity: Warning, Cluster: "this machine", Message: fmt.Sprintf("the clock here is %s, by those of all the API servers", behind(-asked[0].offset)),
+			Severity: Warning, Cluster: "this machine", Message: fmt.Sprintf("the clock here is %s, by those of all the API servers", behind(-answered[0].offset)),
 			Fix: "sudo timedatectl set-ntp true  # here",
 		})
 	}
-	for _, t := range asked {
-		if t.offset.Abs() > maxOffset+t.asked/2 {
+	for _, t := range answered {
+		if t.offset.Abs() > maxOffset+t.roundTrip/2 {
 			out = append(out, clockWrong(t, fmt.Sprintf("the clock of its API server is %s, by the one here", behind(t.offset))))
 		}
 	}
 	return out
 }
 
-// apart says which clocks differ from the first one, although none does so much from the one here.
-func apart(asked []*target) []Finding {
+// clockDifferences says which clocks differ from the first one, although none does so much from the one here.
+func clockDifferences(answered []*target) []Finding {
 	var out []Finding
-	for i, t := range asked {
-		if first := asked[0]; i > 0 && (t.offset-first.offset).Abs() > maxOffset+(t.asked+first.asked)/2 {
+	for i, t := range answered {
+		if first := answered[0]; i > 0 && (t.offset-first.offset).Abs() > maxOffset+(t.roundTrip+first.roundTrip)/2 {
 			out = append(out, clockWrong(t, fmt.Sprintf("the clock of its API server is %s, by that of %s", behind(t.offset-first.offset), first.name())))
 		}
 	}

@@ -24,12 +24,12 @@ func checkMembers(ctx context.Context, x *inspection) []Finding {
 			continue
 		}
 		if health, _ := clusters.MemberHealth(own); health == clusters.Healthy {
-			if says := t.agentSays(ctx, x.namespace); says != "" {
+			if says := t.agentProblem(ctx, x.namespace); says != "" {
 				out = append(out, Finding{Severity: Error, Cluster: t.name(), Message: says, Fix: x.agentLog(t)})
 			}
 		}
 		for _, c := range t.clusters {
-			if d := x.judgeMember(t, c); d != nil {
+			if d := x.memberFinding(t, c); d != nil {
 				out = append(out, *d)
 			}
 		}
@@ -37,8 +37,8 @@ func checkMembers(ctx context.Context, x *inspection) []Finding {
 	return out
 }
 
-// judgeMember looks at one Cluster object of a target.
-func (x *inspection) judgeMember(t *target, c *v1alpha1.Cluster) *Finding {
+// memberFinding looks at one Cluster object of a target.
+func (x *inspection) memberFinding(t *target, c *v1alpha1.Cluster) *Finding {
 	health, message := clusters.MemberHealth(c)
 	if health == clusters.Healthy {
 		return nil
@@ -48,14 +48,14 @@ func (x *inspection) judgeMember(t *target, c *v1alpha1.Cluster) *Finding {
 		d.Severity = Unknown
 	}
 	if string(c.Spec.ClusterID) == t.id {
-		return x.judgeSelf(t, c, d, message)
+		return x.ownFinding(t, c, d, message)
 	}
 	d.Message = fmt.Sprintf("the agent in %s says of %s: %s", t.name(), c.Name, message)
 	d.Fix = x.memberFix(t, c)
 	return d
 }
 
-func (x *inspection) judgeSelf(t *target, c *v1alpha1.Cluster, d *Finding, message string) *Finding {
+func (x *inspection) ownFinding(t *target, c *v1alpha1.Cluster, d *Finding, message string) *Finding {
 	if cond := clusters.Condition(c, v1alpha1.ConditionLocalConflict); cond != nil && cond.Status == metav1.ConditionTrue {
 		d.Message, d.Fix = "more than one Cluster object has this cluster's ID: "+cli.OneLine(cond.Message), t.kubectl("delete", "cluster", c.Name)
 		return d

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// meshPatience bounds the dialling of one address.
-	meshPatience = 5 * time.Second
+	// meshTimeout bounds the dialling of one address.
+	meshTimeout = 5 * time.Second
 	// maxAddresses of one member are dialled: the list comes from that member.
 	maxAddresses = 8
 	// meshProtocol is a protocol of the mesh port.
@@ -94,7 +94,7 @@ func (x *inspection) checkPort(ctx context.Context, c *v1alpha1.Cluster) *Findin
 	}
 	var failed []error
 	for _, address := range m.Endpoints[:min(len(m.Endpoints), maxAddresses)] {
-		key, err := shownKey(ctx, address)
+		key, err := serverKey(ctx, address)
 		switch {
 		case err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", address, err))
@@ -106,26 +106,26 @@ func (x *inspection) checkPort(ctx context.Context, c *v1alpha1.Cluster) *Findin
 			return d
 		}
 	}
-	return x.judgePort(c, errors.Join(failed...))
+	return x.portFinding(c, errors.Join(failed...))
 }
 
-// judgePort says what it means that nobody answers here: from where one stands alone, only that it is not known.
-func (x *inspection) judgePort(c *v1alpha1.Cluster, err error) *Finding {
+// portFinding says what it means that nobody answers here: from where one stands alone, only that it is not known.
+func (x *inspection) portFinding(c *v1alpha1.Cluster, err error) *Finding {
 	reason := clusters.Reason(errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	d := &Finding{Severity: Unknown, Cluster: c.Name, Fix: x.restart(c)}
-	met, missed := x.opinions(c)
+	reached, failed := x.reachability(c)
 	switch {
-	case len(met) == 0 && errors.Is(err, errNoMeshPort):
+	case len(reached) == 0 && errors.Is(err, errNoMeshPort):
 		d.Severity, d.Message = Error, "at its mesh address "+reason
 		d.Fix = x.kubectlIn(c, "-n", x.namespace, "get", "services,endpoints")
-	case len(met) > 0:
-		d.Message = fmt.Sprintf("its mesh port is not reached from here (%s), while agents in %s reach it", reason, cli.Brief(met))
+	case len(reached) > 0:
+		d.Message = fmt.Sprintf("its mesh port is not reached from here (%s), while agents in %s reach it", reason, cli.Brief(reached))
 		d.Fix = "agentctl doctor  # on a machine, or in a pod, from which that address is reached"
-	case len(missed) > 0, errors.Is(err, syscall.ECONNREFUSED):
+	case len(failed) > 0, errors.Is(err, syscall.ECONNREFUSED):
 		d.Severity = Error
 		d.Message = "its mesh port does not answer: is its agent running? " + reason
-		if len(missed) > 0 {
-			d.Message = fmt.Sprintf("its mesh port does not answer, neither here nor to the agents in %s: is its agent running? %s", cli.Brief(missed), reason)
+		if len(failed) > 0 {
+			d.Message = fmt.Sprintf("its mesh port does not answer, neither here nor to the agents in %s: is its agent running? %s", cli.Brief(failed), reason)
 		}
 	default:
 		d.Message = "its mesh port is not reached from here, and no agent says whether it is from elsewhere: " + reason
@@ -133,8 +133,8 @@ func (x *inspection) judgePort(c *v1alpha1.Cluster, err error) *Finding {
 	return d
 }
 
-// opinions are the names of the targets whose agents reach a cluster's agent, and of those whose do not.
-func (x *inspection) opinions(c *v1alpha1.Cluster) (met, missed []string) {
+// reachability are the names of the targets whose agents reach a cluster's agent, and of those whose do not.
+func (x *inspection) reachability(c *v1alpha1.Cluster) (reached, failed []string) {
 	for _, t := range x.targets {
 		if t.id == string(c.Spec.ClusterID) {
 			continue
@@ -147,19 +147,19 @@ func (x *inspection) opinions(c *v1alpha1.Cluster) (met, missed []string) {
 			switch {
 			case cond == nil:
 			case cond.Status == metav1.ConditionTrue:
-				met = append(met, t.name())
+				reached = append(reached, t.name())
 			case cond.Status == metav1.ConditionFalse:
-				missed = append(missed, t.name())
+				failed = append(failed, t.name())
 			}
 		}
 	}
-	return met, missed
+	return reached, failed
 }
 
-// shownKey is the key whose possession the server at an address proves. For that no credential is needed: in
+// serverKey is the key whose possession the server at an address proves. For that no credential is needed: in
 // TLS 1.3 the server goes first, and refuses us only afterwards.
-func shownKey(ctx context.Context, address string) (ed25519.PublicKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, meshPatience)
+func serverKey(ctx context.Context, address string) (ed25519.PublicKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, meshTimeout)
 	defer cancel()
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -114,13 +114,13 @@ func memberSeen(id types.UID, status string) *v1alpha1.Cluster {
 	return c
 }
 
-// An address that swallows what it is sent costs no more than the patience.
-func TestShownKeyGivesUp(t *testing.T) {
+// An address that swallows what it is sent costs no more than the timeout.
+func TestServerKeyGivesUp(t *testing.T) {
 	t.Parallel()
 	silent := serve(t, func(net.Conn) { <-t.Context().Done() })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := shownKey(ctx, silent); err == nil {
+	if _, err := serverKey(ctx, silent); err == nil {
 		t.Fatal("a key from nobody")
 	}
 }

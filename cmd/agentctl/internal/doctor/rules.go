@@ -27,7 +27,7 @@ func checkRules(_ context.Context, x *inspection) []Finding {
 				continue
 			}
 			if since := stuckSince(rule, ready, changed); now.Sub(since) >= x.stuckAfter {
-				out = append(out, x.judgeRule(t, rule.Name, ready, since))
+				out = append(out, x.ruleFinding(t, rule.Name, ready, since))
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func stuckSince(rule *v1alpha1.ResourceSyncRule, ready clusters.Readiness, chang
 // noNamespace is how an agent names the namespace that copies wait for.
 var noNamespace = regexp.MustCompile(`: namespace ([a-z0-9]([-a-z0-9]*[a-z0-9])?) does not exist`)
 
-func (x *inspection) judgeRule(t *target, name string, ready clusters.Readiness, since time.Time) Finding {
+func (x *inspection) ruleFinding(t *target, name string, ready clusters.Readiness, since time.Time) Finding {
 	d := Finding{
 		Severity: Error, Cluster: t.name(),
 		Message: fmt.Sprintf("rule %s is not Ready since %s: %s: %s", name, since.UTC().Format(time.RFC3339), ready.Reason, ready.Message),

@@ -25,9 +25,9 @@ import (
 type target struct {
 	client *clusters.Client
 
-	apiErr error // no answer, or a refusal
-	offset time.Duration
-	asked  time.Duration // how long the answer took, by which offset may be wrong
+	apiErr    error // no answer, or a refusal
+	offset    time.Duration
+	roundTrip time.Duration // how long the answer took, by which offset may be wrong
 
 	id    string
 	idErr error
@@ -48,7 +48,7 @@ func (x *inspection) read(ctx context.Context) {
 }
 
 func (t *target) read(ctx context.Context) {
-	if t.apiErr = t.greet(ctx); t.apiErr != nil {
+	if t.apiErr = t.readVersion(ctx); t.apiErr != nil {
 		t.idErr, t.clustersErr, t.rulesErr = t.apiErr, t.apiErr, t.apiErr
 		return
 	}
@@ -59,14 +59,14 @@ func (t *target) read(ctx context.Context) {
 	wg.Wait()
 }
 
-// greet asks for what every API server tells, and hears from the header what time it is there.
-func (t *target) greet(ctx context.Context) error {
+// readVersion asks for what every API server tells, and hears from the header what time it is there.
+func (t *target) readVersion(ctx context.Context) error {
 	start := time.Now()
 	answer, body, err := t.fetch(ctx, "version")
 	if err != nil {
 		return err
 	}
-	t.asked = time.Since(start)
+	t.roundTrip = time.Since(start)
 	if answer.StatusCode != http.StatusOK {
 		var status struct {
 			Message string `json:"message"`
@@ -79,7 +79,7 @@ func (t *target) greet(ctx context.Context) error {
 		return nil //nolint:nilerr // the clock check says that it is not known
 	}
 	// The header has whole seconds: on average it is half a second old when it is written.
-	t.offset = there.Add(500 * time.Millisecond).Sub(start.Add(t.asked / 2))
+	t.offset = there.Add(500 * time.Millisecond).Sub(start.Add(t.roundTrip / 2))
 	if t.offset == 0 {
 		t.offset = time.Nanosecond // 0 is for not known
 	}

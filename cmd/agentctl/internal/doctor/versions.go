@@ -13,7 +13,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// maxMinors is how many minor versions of Kubernetes the clusters of a group may be apart: the newest three
+// maxMinors is how many minor versions of Kubernetes the clusters of a group may be clockDifferences: the newest three
 // are supported.
 const maxMinors = 2
 
@@ -38,13 +38,13 @@ func checkVersions(_ context.Context, x *inspection) []Finding {
 	out = append(out, x.agentVersions(members)...)
 	for i, c := range members {
 		if v := parsed[i]; v != nil {
-			out = append(out, x.judgeVersion(c, v, newest)...)
+			out = append(out, x.versionFindings(c, v, newest)...)
 		}
 	}
 	return out
 }
 
-func (x *inspection) judgeVersion(c *v1alpha1.Cluster, v, newest *kubeversion.Version) []Finding {
+func (x *inspection) versionFindings(c *v1alpha1.Cluster, v, newest *kubeversion.Version) []Finding {
 	var out []Finding
 	if v.Major() != newest.Major() || newest.Minor()-v.Minor() > maxMinors {
 		out = append(out, Finding{

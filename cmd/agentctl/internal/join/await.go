@@ -24,13 +24,13 @@ func awaitSynced(ctx context.Context, sources [2]*swapSource, targets [2]*swapTa
 	defer deadline.Stop()
 	tick := time.NewTicker(cli.WaitPeriod)
 	defer tick.Stop()
-	var last [2]view
+	var last [2]syncState
 	for {
 		for i := range targets {
 			if last[i].ok {
 				continue
 			}
-			v, err := look(ctx, targets[i])
+			v, err := readState(ctx, targets[i])
 			if err != nil {
 				v = unsynced("not readable now", cli.OneLine(err.Error())) // an API server may be away for a moment
 			}
@@ -55,7 +55,7 @@ func awaitSynced(ctx context.Context, sources [2]*swapSource, targets [2]*swapTa
 	}
 }
 
-func missing(sources [2]*swapSource, targets [2]*swapTarget, last [2]view) []string {
+func missing(sources [2]*swapSource, targets [2]*swapTarget, last [2]syncState) []string {
 	var lines []string
 	for i := range last {
 		if last[i].ok {
@@ -68,27 +68,29 @@ func missing(sources [2]*swapSource, targets [2]*swapTarget, last [2]view) []str
 	return lines
 }
 
-// view is what one cluster says of another.
-type view struct {
+// syncState is what one cluster says of another.
+type syncState struct {
 	ok      bool
 	short   string   // for progress
 	reasons []string // when not ok: everything, never empty
 	refused string   // that waiting is of no use, because its key was removed
 }
 
-func unsynced(short string, reasons ...string) view { return view{short: short, reasons: reasons} }
+func unsynced(short string, reasons ...string) syncState {
+	return syncState{short: short, reasons: reasons}
+}
 
-func look(ctx context.Context, t *swapTarget) (view, error) {
+func readState(ctx context.Context, t *swapTarget) (syncState, error) {
 	u, err := t.to.Dynamic.Resource(clusters.ClusterResource()).Get(ctx, t.cluster.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return view{}, err
+		return syncState{}, err
 	}
 	return synced(u), nil
 }
 
 // synced reads the conditions. One that was observed on an older generation says nothing about what
 // has just been written.
-func synced(u *unstructured.Unstructured) view {
+func synced(u *unstructured.Unstructured) syncState {
 	c, err := clusters.DecodeCluster(u)
 	if err != nil {
 		return unsynced("not readable", err.Error())
@@ -99,12 +101,12 @@ func synced(u *unstructured.Unstructured) view {
 		switch {
 		case cond == nil, cond.ObservedGeneration != 0 && cond.ObservedGeneration < c.Generation:
 		case cond.Reason == v1alpha1.MemberRemoved:
-			return view{short: "refused", reasons: []string{clusters.Explain(cond)}, refused: cli.OneLine(cond.Message)}
+			return syncState{short: "refused", reasons: []string{clusters.Explain(cond)}, refused: cli.OneLine(cond.Message)}
 		case cond.Status != metav1.ConditionTrue:
 			reasons = append(reasons, clusters.Explain(cond))
 			words = append(words, kind+"="+cond.Reason)
 		case kind == v1alpha1.ConditionClustersSynced:
-			return view{ok: true, short: "Synced"}
+			return syncState{ok: true, short: "Synced"}
 		}
 	}
 	if c.Status.Message != "" {

@@ -132,7 +132,7 @@ func (o *Options) prepareSwap(ctx context.Context, a, b *clusters.Client) ([2]*s
 	var targets [2]*swapTarget
 	for i, s := range []*clusters.Client{a, b} {
 		var err error
-		if sources[i], err = readSettled(ctx, s, o.Namespace, o.Timeout); err != nil {
+		if sources[i], err = awaitSource(ctx, s, o.Namespace, o.Timeout); err != nil {
 			return sources, targets, err
 		}
 		if why := clusters.RemovedFrom(sources[i].cluster); why != "" {

@@ -21,7 +21,7 @@ func printDryRun(out *cli.Output, targets [2]*swapTarget) error {
 			if t.rewrite {
 				verb = "would be written again"
 			}
-			if t.settled {
+			if t.unchanged {
 				verb = "is there and works, it would be left as it is"
 			}
 			fmt.Fprintf(out.Stdout, "context %s: %s %s\n", t.to.Context, describe(t.secret), verb)
@@ -36,7 +36,7 @@ func printDryRun(out *cli.Output, targets [2]*swapTarget) error {
 	var all []written
 	for _, t := range targets {
 		w := written{Context: t.to.Context, Objects: []any{}}
-		if !t.settled {
+		if !t.unchanged {
 			for _, obj := range []*unstructured.Unstructured{t.secret, t.cluster} {
 				w.Objects = append(w.Objects, obj.Object)
 			}

@@ -32,15 +32,15 @@ type swapSource struct {
 var errNotYet = errors.New("yet")
 
 const (
-	settleTime   = 5 * time.Second
-	settlePeriod = 250 * time.Millisecond
+	startTime   = 5 * time.Second
+	startPeriod = 250 * time.Millisecond
 )
 
-// readSettled is readSource with some patience for an agent that has just been installed.
-func readSettled(ctx context.Context, s *clusters.Client, namespace string, patience time.Duration) (*swapSource, error) {
-	deadline := time.NewTimer(min(patience, settleTime))
+// awaitSource is readSource that waits for an agent that has just been installed.
+func awaitSource(ctx context.Context, s *clusters.Client, namespace string, timeout time.Duration) (*swapSource, error) {
+	deadline := time.NewTimer(min(timeout, startTime))
 	defer deadline.Stop()
-	tick := time.NewTicker(settlePeriod)
+	tick := time.NewTicker(startPeriod)
 	defer tick.Stop()
 	for {
 		src, err := readSource(ctx, s, namespace)
@@ -100,9 +100,9 @@ type swapTarget struct {
 	to      *clusters.Client
 	cluster *unstructured.Unstructured
 	secret  *unstructured.Unstructured
-	// settled: the same has been written before and the agent already works with it, perhaps with a
+	// unchanged: the same has been written before and the agent already works with it, perhaps with a
 	// credential that it has fetched itself. Writing again would only make it start over.
-	settled bool
+	unchanged bool
 	// rewrite: to already holds this cluster, under the name of cluster.
 	rewrite bool
 }
@@ -123,7 +123,7 @@ func prepareTarget(ctx context.Context, src *swapSource, to *clusters.Client, na
 		}
 		t.rewrite = true
 		t.cluster.SetName(there.GetName()) // after a clash of names it may be known as NAME-xxxxxxxx
-		t.settled = synced(there).ok && sameButCredential(there, t.cluster)
+		t.unchanged = synced(there).ok && sameButCredential(there, t.cluster)
 	default:
 		return nil, to.Errorf("the name %s is held by another cluster there (clusterID %s, not %s); reinstall the newcomer with another localCluster.name",
 			src.name(), clusters.IDOf(there), src.id())
@@ -230,7 +230,7 @@ func cleanMarks(in map[string]string) map[string]string {
 
 // apply writes the credential first, so that the agent never sees a Cluster that points to nothing.
 func (t *swapTarget) apply(ctx context.Context, report func(verb string, obj *unstructured.Unstructured)) error {
-	if t.settled {
+	if t.unchanged {
 		report("unchanged", t.cluster)
 		return nil
 	}

@@ -33,8 +33,8 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// watchCalm sums up changes that come together: an agent that starts writes several.
-const watchCalm = 100 * time.Millisecond
+// watchDebounce sums up changes that come together: an agent that starts writes several.
+const watchDebounce = 100 * time.Millisecond
 
 // watched are two watches and what they last said of themselves.
 type watched struct {
@@ -42,7 +42,7 @@ type watched struct {
 	changed         chan struct{} // of one place
 
 	mu      sync.Mutex
-	trouble string
+	problem string
 }
 
 // watchStatus shows v and then every change of it, until ctx ends, and returns what it showed last. Every
@@ -76,7 +76,7 @@ func watchStatus(ctx context.Context, c *clusters.Client, v groupView, show func
 		select {
 		case <-ctx.Done():
 			return v, nil
-		case <-time.After(watchCalm):
+		case <-time.After(watchDebounce):
 		}
 		next, err := w.view(c.Context)
 		if err != nil {
@@ -98,7 +98,7 @@ func startWatches(ctx context.Context, c *clusters.Client) (*watched, func(), er
 	config.Timeout = 0 // it would end the watches
 	w := &watched{changed: make(chan struct{}, 1)}
 	// The informers try again by themselves, and tell of some failures nobody.
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &requestMonitor{next, w.say} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &requestMonitor{next, w.report} })
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, nil, c.Errorf("%w", err)
@@ -136,30 +136,30 @@ func informer(client dynamic.Interface, resource schema.GroupVersionResource) ca
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client), &unstructured.Unstructured{}, 0, cache.Indexers{})
 }
 
-// requestMonitor tells how each request fares, "" for well.
+// requestMonitor tells how each request fares, "" for one that succeeds.
 type requestMonitor struct {
-	next http.RoundTripper
-	say  func(trouble string)
+	next   http.RoundTripper
+	report func(problem string)
 }
 
 func (m *requestMonitor) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := m.next.RoundTrip(r)
 	switch {
 	case err == nil && response.StatusCode < http.StatusBadRequest:
-		m.say("")
+		m.report("")
 	case err == nil:
-		m.say(response.Status)
+		m.report(response.Status)
 	case r.Context().Err() == nil:
-		m.say(clusters.Reason(err))
+		m.report(clusters.Reason(err))
 	}
 	return response, err
 }
 
-// say takes in how a request fared.
-func (w *watched) say(trouble string) {
+// report takes in how a request fared.
+func (w *watched) report(problem string) {
 	w.mu.Lock()
-	news := w.trouble != trouble
-	w.trouble = trouble
+	news := w.problem != problem
+	w.problem = problem
 	w.mu.Unlock()
 	if news {
 		w.notify()
@@ -185,9 +185,9 @@ func (w *watched) view(contextName string) (groupView, error) {
 	v := viewOf(contextName, members, rules)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.trouble != "" {
+	if w.problem != "" {
 		v.Health = max(v.Health, clusters.Unknown)
-		v.Problems = append(v.Problems, "the API server of context "+contextName+" cannot be watched, this may be old: "+w.trouble)
+		v.Problems = append(v.Problems, "the API server of context "+contextName+" cannot be watched, this may be old: "+w.problem)
 	}
 	return v, nil
 }

@@ -51,7 +51,7 @@ func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error
 	}
 	copies, err := q.copiesOf(ctx, rule)
 	if err != nil {
-		r.Blind = append(r.Blind, clusterReason{q.local().title(), "the copies here cannot be read: " + clusters.Reason(err)})
+		r.Unknown = append(r.Unknown, clusterReason{q.local().title(), "the copies here cannot be read: " + clusters.Reason(err)})
 		return nil
 	}
 	q.ruleCopies(ctx, rule, found, copies, r)
@@ -101,7 +101,7 @@ func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, 
 		}
 	}
 	if v.Verdict == verdictUnknown {
-		r.Blind = append(r.Blind, clusterReason{from.title(), v.Reason})
+		r.Unknown = append(r.Unknown, clusterReason{from.title(), v.Reason})
 		return v
 	}
 	selected := 0

@@ -66,7 +66,7 @@ func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructu
 		return
 	}
 	if out.Diff = text; text == "" && out.State == statePending && out.DiffBy == byServer {
-		// The server makes of it what is there already: an agent finds that out with one write, and rests.
+		// The server makes of it what is there already: an agent finds that out with one write, and writes no more.
 		out.State, out.Reason = stateInSync, "the API server would not change it"
 	}
 }

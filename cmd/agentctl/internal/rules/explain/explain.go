@@ -162,7 +162,7 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	}
 	r := &report{
 		Context: local.Context, Cluster: q.local().name, ClusterID: q.local().id,
-		Rules: []*ruleReport{}, Copies: []*copyReport{}, Counts: map[string]int{}, Blind: []clusterReason{}, Notes: []string{},
+		Rules: []*ruleReport{}, Copies: []*copyReport{}, Counts: map[string]int{}, Unknown: []clusterReason{}, Notes: []string{},
 	}
 	if err := o.answer(ctx, q, docs, r); err != nil {
 		return err

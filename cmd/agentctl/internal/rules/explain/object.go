@@ -42,7 +42,7 @@ func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *
 	objects := q.sources(ctx, at, source, here, given, from, r)
 	q.ruleVerdicts(source, objects, r)
 	q.copies(ctx, at, here, objects, r)
-	if len(r.Object.Where) > 0 && len(objects) == 0 && here == nil && len(r.Blind) == 0 {
+	if len(r.Object.Where) > 0 && len(objects) == 0 && here == nil && len(r.Unknown) == 0 {
 		return q.local().api.Errorf("%s is in no cluster of the group", r.Object)
 	}
 	return nil
@@ -69,14 +69,14 @@ func (q *inquiry) sources(ctx context.Context, at, source syncrules.Place, here,
 			obj = given
 		case c.api == nil:
 			say(c, verdictUnknown, "not known: "+c.why)
-			r.Blind = append(r.Blind, clusterReason{c.title(), c.why})
+			r.Unknown = append(r.Unknown, clusterReason{c.title(), c.why})
 			continue
 		case !c.local:
 			var err error
 			where = refOf(source)
 			if obj, err = c.api.Get(ctx, source); err != nil {
 				say(c, verdictUnknown, "not known: "+clusters.Reason(err))
-				r.Blind = append(r.Blind, clusterReason{c.title(), clusters.Reason(err)})
+				r.Unknown = append(r.Unknown, clusterReason{c.title(), clusters.Reason(err)})
 				continue
 			}
 		}

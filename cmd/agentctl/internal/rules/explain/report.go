@@ -20,13 +20,13 @@ type report struct {
 	Cluster   string `json:"cluster"`
 	ClusterID string `json:"clusterID"`
 	// Answer is synced, unmatched, blocked or unknown; the exit code says the same.
-	Answer string          `json:"answer"`
-	Rules  []*ruleReport   `json:"rules"`
-	Object *objectReport   `json:"object,omitempty"`
-	Copies []*copyReport   `json:"copies"`
-	Counts map[string]int  `json:"counts"` // of copies by state, also of those that are not in copies
-	Blind  []clusterReason `json:"unknown"`
-	Notes  []string        `json:"notes"`
+	Answer  string          `json:"answer"`
+	Rules   []*ruleReport   `json:"rules"`
+	Object  *objectReport   `json:"object,omitempty"`
+	Copies  []*copyReport   `json:"copies"`
+	Counts  map[string]int  `json:"counts"` // of copies by state, also of those that are not in copies
+	Unknown []clusterReason `json:"unknown"`
+	Notes   []string        `json:"notes"`
 }
 
 type clusterReason struct {
@@ -126,7 +126,7 @@ const (
 	answerUnknown   = "unknown"
 )
 
-// conclude finds the answer: what is in the way comes first, then what is well; what is not known counts only
+// conclude finds the answer: what is in the way comes first, then what is in sync; what is not known counts only
 // where nothing else does.
 func (r *report) conclude() {
 	switch {
@@ -134,7 +134,7 @@ func (r *report) conclude() {
 		r.Answer = answerBlocked
 	case r.Counts[stateInSync]+r.Counts[statePending]+r.Counts[stateOffered] > 0:
 		r.Answer = answerSynced
-	case r.Counts[stateUnknown] > 0 || len(r.Blind) > 0:
+	case r.Counts[stateUnknown] > 0 || len(r.Unknown) > 0:
 		r.Answer = answerUnknown
 	default:
 		r.Answer = answerUnmatched
@@ -189,7 +189,7 @@ func (r *report) print(w io.Writer) {
 		fmt.Fprintf(w, "\ncopies: %d in sync, %d to be written, %d whose source is gone, %d blocked, %d not known\n", r.Counts[stateInSync],
 			r.Counts[statePending], r.Counts[stateGone], r.Counts[stateBlocked], r.Counts[stateUnknown])
 	}
-	for _, b := range r.Blind {
+	for _, b := range r.Unknown {
 		fmt.Fprintf(w, "not known: cluster %s: %s\n", b.Cluster, b.Reason)
 	}
 	for _, note := range r.Notes {
