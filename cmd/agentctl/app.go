@@ -18,7 +18,7 @@ import (
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
 
-// newApp is the command tree. Each call gives a tree with flags of its own.
+// newApp is the table of commands. Each call gives one with flags of its own.
 func newApp(stdout, stderr io.Writer) *urfave.App {
 	g := cli.NewGlobals()
 	app := &urfave.App{

@@ -4,8 +4,12 @@
 // Agentctl looks at a group of clusters and lets clusters join it.
 //
 // It is a client of the clusters' API servers: what it shows an agent has written into an object, so
-// kubectl shows the same. Only doctor goes to an agent itself, and no further than to see its key. Its flags may stand before or
-// after the command's name, and after its arguments.
+// kubectl shows the same. Only doctor goes to an agent itself, and no further than to see its key. Flags may
+// stand before or after the command's name, and after its arguments.
+//
+// A command is a package in internal, and one line in app.go. Commands do not know each other; what they share is
+// in internal/cli (flags, output, exit codes), internal/clusters (API servers, and what agents wrote there) and
+// internal/versions.
 //
 // Exit codes:
 //

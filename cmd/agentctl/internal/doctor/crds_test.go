@@ -24,14 +24,3 @@ func TestFieldsOf(t *testing.T) {
 		t.Errorf("without: %q", got)
 	}
 }
-
-func TestShellWord(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"alpha": "alpha", "user@host:6443/x": "user@host:6443/x", "a b": "'a b'", "$(rm)": "'$(rm)'", "it's": `'it'\''s'`, "": "''",
-	} {
-		if got := shellWord(in); got != want {
-			t.Errorf("shellWord(%q) = %s, not %s", in, got, want)
-		}
-	}
-}

@@ -6,10 +6,8 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -141,30 +139,6 @@ func (t *target) isPeer(c *v1alpha1.Cluster) bool {
 	return string(c.Spec.ClusterID) != t.id && !disabled
 }
 
-// kubectl is a command line for the target's cluster.
-func (t *target) kubectl(args ...string) string {
-	words := []string{"kubectl"}
-	if !t.client.InCluster {
-		words = append(words, "--context", shellWord(t.client.Context))
-	}
-	for _, a := range args {
-		words = append(words, shellWord(a))
-	}
-	return strings.Join(words, " ")
-}
-
-// kubectlIn is a command line for any cluster, which says where to run it if no context of it is known.
-func (x *inspection) kubectlIn(c *v1alpha1.Cluster, args ...string) string {
-	if t := x.find(string(c.Spec.ClusterID)); t != nil {
-		return t.kubectl(args...)
-	}
-	words := []string{"kubectl"}
-	for _, a := range args {
-		words = append(words, shellWord(a))
-	}
-	return strings.Join(words, " ") + "  # in cluster " + shellWord(c.Name)
-}
-
 // find is the target with a clusterID, or nil.
 func (x *inspection) find(id string) *target {
 	for _, t := range x.targets {
@@ -173,43 +147,4 @@ func (x *inspection) find(id string) *target {
 		}
 	}
 	return nil
-}
-
-// join is the command that swaps two clusters again.
-func (x *inspection) join(t *target, c *v1alpha1.Cluster) string {
-	to := c.Name + "  # the context of that cluster"
-	if other := x.find(string(c.Spec.ClusterID)); other != nil {
-		to = shellWord(other.client.Context)
-	}
-	return fmt.Sprintf("agentctl join --context %s --peer-context %s", shellWord(t.client.Context), to)
-}
-
-// restart is the command that starts an agent again.
-func (x *inspection) restart(c *v1alpha1.Cluster) string {
-	return x.kubectlIn(c, "-n", x.namespace, "rollout", "restart", "deployment,statefulset", "-l", podsOfAgents)
-}
-
-// agentLog is the command that shows what an agent wrote last; there may be three.
-func (x *inspection) agentLog(t *target) string {
-	return t.kubectl("-n", x.namespace, "logs", "-l", podsOfAgents, "--tail=20")
-}
-
-// install is the command that brings what the chart makes up to date.
-func (x *inspection) install(t *target) string {
-	where := ""
-	if !t.client.InCluster {
-		where = " --kube-context " + shellWord(t.client.Context)
-	}
-	return fmt.Sprintf("helm upgrade --install %s charts/agent%s --namespace %s --reuse-values", v1alpha1.DefaultServiceAccount, where, shellWord(x.namespace))
-}
-
-// plainWord needs no quotes in a shell.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord makes a word safe to paste: names may come from other clusters.
-func shellWord(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
