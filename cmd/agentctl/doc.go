@@ -21,10 +21,10 @@
 //
 // The rules commands answer a question, and the answer is in the exit code too:
 //
-//	0  synced, or would be: list: every rule is Ready; explain: at least one copy, and nothing in the way
+//	0  synced, or would be: list: every rule is Ready; explain: at least one copy, and nothing blocked
 //	4  explain: no rule selects the object, or the rule selects nothing
-//	5  list: a rule is not Ready; explain: something is in the way of a copy, standard output says what
-//	6  explain: cannot be told, because a cluster that matters cannot be asked
+//	5  list: a rule is not Ready; explain: something blocks a copy, standard output says what
+//	6  explain: unknown, because a cluster that matters cannot be read
 //
 // So is that of status and doctor:
 //

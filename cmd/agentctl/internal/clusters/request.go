@@ -75,7 +75,7 @@ func (c *Client) GiveUpKey(ctx context.Context, own *unstructured.Unstructured, 
 		case MeshKey(u) == key:
 			return []string{"its agent has not given up the key yet: is it running?"}, nil
 		case cond == nil || cond.ObservedGeneration < cluster.Generation:
-			return []string{"its agent starts again"}, nil
+			return []string{"its agent is restarting"}, nil
 		}
 		note = "it has a new key"
 		if cond.Status == metav1.ConditionTrue && cond.Message != "" {

@@ -52,12 +52,12 @@ func unreachable(t *target) Finding {
 	var refused refusedError
 	if errors.As(t.apiErr, &refused) && (refused.code == http.StatusUnauthorized || refused.code == http.StatusForbidden) {
 		return Finding{
-			Severity: Error, Cluster: t.name(), Message: fmt.Sprintf("the API server does not take this context's credential: %s", refused.text),
+			Severity: Error, Cluster: t.name(), Message: fmt.Sprintf("the API server rejects this context's credential: %s", refused.text),
 			Fix: t.kubectl("auth", "whoami"),
 		}
 	}
 	return Finding{
-		Severity: Unknown, Cluster: t.name(), Message: "the API server does not answer here, so that nothing of this cluster is known: " + clusters.Reason(t.apiErr),
+		Severity: Unknown, Cluster: t.name(), Message: "the API server is unreachable from here, so nothing of this cluster is known: " + clusters.Reason(t.apiErr),
 		Fix: t.kubectl("get", "--raw", "/readyz?verbose"),
 	}
 }

@@ -34,13 +34,13 @@ func checkClock(_ context.Context, x *inspection) []Finding {
 	}
 	if wrong > 1 && wrong == len(answered) && len(clockDifferences(answered)) == 0 {
 		return append(out, Finding{
-			Severity: Warning, Cluster: "this machine", Message: fmt.Sprintf("the clock here is %s, by those of all the API servers", behind(-answered[0].offset)),
+			Severity: Warning, Cluster: "this machine", Message: fmt.Sprintf("the clock of this machine is %s, compared with those of all API servers", behind(-answered[0].offset)),
 			Fix: "sudo timedatectl set-ntp true  # here",
 		})
 	}
 	for _, t := range answered {
 		if t.offset.Abs() > maxOffset+t.roundTrip/2 {
-			out = append(out, clockWrong(t, fmt.Sprintf("the clock of its API server is %s, by the one here", behind(t.offset))))
+			out = append(out, clockWrong(t, fmt.Sprintf("the clock of its API server is %s, compared with the clock here", behind(t.offset))))
 		}
 	}
 	return out
@@ -51,7 +51,7 @@ func clockDifferences(answered []*target) []Finding {
 	var out []Finding
 	for i, t := range answered {
 		if first := answered[0]; i > 0 && (t.offset-first.offset).Abs() > maxOffset+(t.roundTrip+first.roundTrip)/2 {
-			out = append(out, clockWrong(t, fmt.Sprintf("the clock of its API server is %s, by that of %s", behind(t.offset-first.offset), first.name())))
+			out = append(out, clockWrong(t, fmt.Sprintf("the clock of its API server is %s, compared with that of %s", behind(t.offset-first.offset), first.name())))
 		}
 	}
 	return out

@@ -101,7 +101,7 @@ func (x *inspection) checkPort(ctx context.Context, c *v1alpha1.Cluster) *Findin
 		case key.Equal(ed25519.PublicKey(m.PublicKey)):
 			return nil
 		default:
-			d.Message = fmt.Sprintf("at its mesh address %s answers somebody with another key than its Cluster object records", address)
+			d.Message = fmt.Sprintf("what answers at its mesh address %s has another key than its Cluster object records", address)
 			d.Fix = x.kubectlIn(c, "get", "cluster", c.Name, "-o", "yaml")
 			return d
 		}
@@ -119,7 +119,7 @@ func (x *inspection) portFinding(c *v1alpha1.Cluster, err error) *Finding {
 		d.Severity, d.Message = Error, "at its mesh address "+reason
 		d.Fix = x.kubectlIn(c, "-n", x.namespace, "get", "services,endpoints")
 	case len(reached) > 0:
-		d.Message = fmt.Sprintf("its mesh port is not reached from here (%s), while agents in %s reach it", reason, cli.Brief(reached))
+		d.Message = fmt.Sprintf("its mesh port is unreachable from here (%s), while agents in %s reach it", reason, cli.Brief(reached))
 		d.Fix = "agentctl doctor  # on a machine, or in a pod, from which that address is reached"
 	case len(failed) > 0, errors.Is(err, syscall.ECONNREFUSED):
 		d.Severity = Error
@@ -128,7 +128,7 @@ func (x *inspection) portFinding(c *v1alpha1.Cluster, err error) *Finding {
 			d.Message = fmt.Sprintf("its mesh port does not answer, neither here nor to the agents in %s: is its agent running? %s", cli.Brief(failed), reason)
 		}
 	default:
-		d.Message = "its mesh port is not reached from here, and no agent says whether it is from elsewhere: " + reason
+		d.Message = "its mesh port is unreachable from here, and no agent says whether it is reachable from elsewhere: " + reason
 	}
 	return d
 }

@@ -44,13 +44,13 @@ func (x *inspection) checkRights(ctx context.Context, t *target) []Finding {
 	if _, err := accounts.Get(ctx, x.account, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		return []Finding{{
 			Severity: Unknown, Cluster: t.name(),
-			Message: fmt.Sprintf("there is no ServiceAccount %s/%s, so what the agent may do is not known: name it with --namespace and --service-account", x.namespace, x.account),
+			Message: fmt.Sprintf("there is no ServiceAccount %s/%s, so the permissions of the agent are not known: name it with --namespace and --service-account", x.namespace, x.account),
 			Fix:     t.kubectl("get", "serviceaccounts", "--all-namespaces", "--selector", "app.kubernetes.io/part-of=roster"),
 		}}
 	}
 	review, err := t.reviewer(ctx, x.namespace, x.account)
 	if err != nil {
-		return []Finding{{Severity: Unknown, Cluster: t.name(), Message: "what the agent may do cannot be asked: " + clusters.Reason(err)}}
+		return []Finding{{Severity: Unknown, Cluster: t.name(), Message: "the permissions of the agent cannot be checked: " + clusters.Reason(err)}}
 	}
 	rights := slices.Concat(kube.AgentRights(x.namespace), reportingRights(x.namespace))
 	lacks, errs := make([]bool, len(rights)), make([]error, len(rights))
@@ -62,7 +62,7 @@ func (x *inspection) checkRights(ctx context.Context, t *target) []Finding {
 	_ = group.Wait() // the errors are in errs
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return []Finding{{
-			Severity: Unknown, Cluster: t.name(), Message: "what the agent may do cannot be asked: " + clusters.Reason(errs[i]),
+			Severity: Unknown, Cluster: t.name(), Message: "the permissions of the agent cannot be checked: " + clusters.Reason(errs[i]),
 			Fix: t.kubectl("auth", "can-i", "create", "subjectaccessreviews.authorization.k8s.io"),
 		}}
 	}

@@ -77,7 +77,7 @@ func (x *inspection) agentVersions(members []*v1alpha1.Cluster) []Finding {
 			}
 			out = append(out, Finding{
 				Severity: Warning, Cluster: c.Name,
-				Message: fmt.Sprintf("its agent %s is too much older than that of %s, %s: upgrade it", mine, other.Name, theirs),
+				Message: fmt.Sprintf("its agent %s is more than one minor version older than that of %s, %s: upgrade it", mine, other.Name, theirs),
 				Fix: fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values  # of version %s, in cluster %s",
 					v1alpha1.DefaultServiceAccount, shellWord(x.namespace), theirs, shellWord(c.Name)),
 			})

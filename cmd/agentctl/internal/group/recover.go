@@ -132,7 +132,7 @@ func (r *recovery) run(ctx context.Context) error {
 	wanted := r.options.Survivor
 	record, err := r.secrets.Get(ctx, v1alpha1.AgentsSecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return r.client.Errorf("there is no Secret %s: the agents of this cluster are no group (--group-peers), or --namespace is another one", r.name)
+		return r.client.Errorf("there is no Secret %s: the agents of this cluster form no group (--group-peers), or --namespace is another one", r.name)
 	}
 	if err != nil {
 		return r.client.Errorf("read Secret %s: %w", r.name, err)

@@ -149,7 +149,7 @@ func awaitRemoved(ctx context.Context, c *clusters.Client, own string, target *u
 		}
 		waiting, found := v1alpha1.RemovalWaits(cond.Message, clusters.IDOf(target))
 		if !found && cond.Status != metav1.ConditionTrue {
-			return []string{"other removals are waited for"}, nil
+			return []string{"waiting for other removals"}, nil
 		}
 		var lines []string
 		for _, member := range waiting {

@@ -37,7 +37,7 @@ so: agentctl doctor looks from outside.
 
 Exit code: 0 healthy; 5 there are problems; 6 nothing worse than that something is not known, or settles
 by itself; 1 it cannot be read. With --watch, that of what was shown last.`,
-		Flags: []urfave.Flag{&urfave.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "keep it live until interrupted"}},
+		Flags: []urfave.Flag{&urfave.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "show changes until interrupted"}},
 		Action: func(c *urfave.Context) error {
 			if err := cli.NoArguments(c); err != nil {
 				return err

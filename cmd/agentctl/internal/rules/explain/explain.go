@@ -47,8 +47,8 @@ are comparable within one output.
 Nothing is written. Other clusters are read with the credentials that this one holds, if you may read
 those Secrets, or by --peer-context. What cannot be found out is said to be unknown, with the reason.
 
-Exit code: 0 at least one copy is or would be in sync, and nothing is in the way; 4 nothing is selected;
-5 something is in the way of a copy; 6 cannot be told; 1 an error, such as a rule in a file that does not
+Exit code: 0 at least one copy is or would be in sync, and nothing is blocked; 4 nothing is selected;
+5 something blocks a copy; 6 unknown; 1 an error, such as a rule in a file that does not
 compile; 2 a wrong command line.
 
   agentctl rules explain web-certs
@@ -60,7 +60,7 @@ compile; 2 a wrong command line.
 			&urfave.StringSliceFlag{Name: "peer-context", Usage: "reach a cluster by a context of your own, `NAME=CONTEXT`; may be repeated"},
 			&urfave.StringFlag{Name: "from", Usage: "take the objects of files as ones of this `CLUSTER`"},
 			&urfave.BoolFlag{Name: "no-dry-run", Usage: "show what would be written without asking API servers what they make of it"},
-			&urfave.IntFlag{Name: "limit", Value: 20, Usage: "how many copies of a rule are shown one by one, and written on trial"},
+			&urfave.IntFlag{Name: "limit", Value: 20, Usage: "how many copies of a rule are shown one by one, each with a dry run"},
 			&urfave.StringFlag{Name: "network-name", Value: "default", Usage: "`NAME` of the network that this computer is in, which chooses among the addresses of a cluster"},
 		}, lint.ConsentFlags()...),
 		Action: func(c *urfave.Context) error {
@@ -88,7 +88,7 @@ type Options struct {
 	Network      string // that this computer is in, which chooses among the addresses of a cluster
 	Consent      syncrules.Consent
 	NoDryRun     bool // show what would be written without asking API servers what they make of it
-	Limit        int  // how many copies of a rule are shown one by one, and written on trial
+	Limit        int  // how many copies of a rule are shown one by one, each with a dry run
 }
 
 func optionsOf(c *urfave.Context, g *cli.Globals) (*Options, error) {

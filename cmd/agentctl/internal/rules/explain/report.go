@@ -152,9 +152,9 @@ func (r *report) err() error {
 	case answerUnmatched:
 		return cli.Answerf(cli.ExitUnmatched, "nothing is copied: no rule selects anything")
 	case answerBlocked:
-		return cli.Answerf(cli.ExitBlocked, "something is in the way")
+		return cli.Answerf(cli.ExitBlocked, "a copy is blocked")
 	case answerUnknown:
-		return cli.Answerf(cli.ExitUnknown, "cannot be told: a cluster that matters cannot be asked")
+		return cli.Answerf(cli.ExitUnknown, "unknown: a cluster that matters cannot be read")
 	}
 	return nil
 }
