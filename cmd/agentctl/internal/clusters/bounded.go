@@ -5,17 +5,12 @@ package clusters
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-
-	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 )
 
 const (
@@ -23,8 +18,6 @@ const (
 	peerTimeout = 8 * time.Second
 	// maxAnswer bounds one answer of another cluster, in bytes: it is not trusted to be modest.
 	maxAnswer = 64 << 20
-	// maxReason bounds what is shown of an error, in bytes.
-	maxReason = 300
 )
 
 // Bounded is a configuration for a cluster that is not trusted: its answers are bounded in time and size.
@@ -74,18 +67,4 @@ type closer struct {
 func (c *closer) Close() error {
 	defer c.cancel()
 	return c.body.Close()
-}
-
-// Reason is an error as one bounded line, without the address and the other words that the client library
-// wraps around it.
-func Reason(err error) string {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Message != "" {
-		err = errors.New(status.Status().Message)
-	}
-	text := cli.OneLine(err.Error())
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
-	}
-	return text
 }

@@ -134,3 +134,6 @@ func MeshKey(cluster *unstructured.Unstructured) string {
 	key, _, _ := unstructured.NestedString(cluster.Object, "spec", "mesh", "publicKey")
 	return key
 }
+
+// IsSecret tells whether a kind is that of Secrets.
+func IsSecret(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Secret" }

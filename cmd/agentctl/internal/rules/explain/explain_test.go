@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,7 +60,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 		}
 		q := &inquiry{}
 		hide := q.redaction(syncrules.Facts{Local: local}, syncrules.Decision{Object: wanted}, []*offer{{obj: secret}})
-		text, err := unifiedDiff(local, wanted, hide)
+		text, err := hide.Diff(local, wanted)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +68,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 			Reason: metav1.StatusReasonInvalid, Message: "bad: " + token,
 			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "FieldValueInvalid", Field: "data", Message: token}}},
 		}}
-		text += hide.error(refusal) + hide.error(errors.New(token)) + safeError(fmt.Errorf("atoi %q, %s", token, encoded), secret)
+		text += hide.Error(refusal) + hide.Error(errors.New(token)) + safeError(fmt.Errorf("atoi %q, %s", token, encoded), secret)
 		if strings.Contains(text, token) || strings.Contains(text, encoded) {
 			t.Fatalf("shown:\n%s", text)
 		}
@@ -77,24 +76,6 @@ func TestSecretsAreNotShown(t *testing.T) {
 			t.Fatalf("the refusal says %s", text)
 		}
 	})
-}
-
-// An object without Secrets is shown as it is.
-func TestDiffShowsTheRest(t *testing.T) {
-	t.Parallel()
-	there := apitest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, uid: u, resourceVersion: '4', managedFields: [{}]}, data: {a: one}}")
-	wanted := apitest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, uid: v}, data: {a: two}}")
-	got, err := unifiedDiff(there, wanted, redaction{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "--- there\n+++ wanted\n@@ -1,6 +1,6 @@\n apiVersion: v1\n data:\n-  a: one\n+  a: two\n kind: ConfigMap\n metadata:\n   name: x\n"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if got, err := unifiedDiff(there, there, redaction{}); err != nil || got != "" {
-		t.Errorf("no difference is shown as %q, %v", got, err)
-	}
 }
 
 // peerSecret is the credential of an API server that speaks TLS, as an agent keeps it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/redact"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -170,8 +171,8 @@ func (r *report) hide(names []string) {
 				*name = "<hidden>"
 			}
 		}
-		c.Reason, c.DiffNote = withoutTexts(c.Reason, names), withoutTexts(c.DiffNote, names)
-		c.Diff = withoutTexts(c.Diff, names)
+		c.Reason, c.DiffNote = redact.Texts(c.Reason, names), redact.Texts(c.DiffNote, names)
+		c.Diff = redact.Texts(c.Diff, names)
 	}
 }
 

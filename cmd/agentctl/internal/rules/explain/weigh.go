@@ -15,7 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
-	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/redact"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -254,8 +254,8 @@ func stateOf(d syncrules.Decision, facts syncrules.Facts) string {
 // safeError is an error about an object as one line; what a Secret holds is taken out of it.
 func safeError(err error, obj *unstructured.Unstructured) string {
 	text := clusters.Reason(err)
-	if lint.IsSecret(obj.GroupVersionKind()) && !errors.Is(err, syncrules.ErrConsent) {
-		text = withoutValues(text, obj)
+	if clusters.IsSecret(obj.GroupVersionKind()) && !errors.Is(err, syncrules.ErrConsent) {
+		text = redact.Values(text, obj)
 	}
 	return text
 }

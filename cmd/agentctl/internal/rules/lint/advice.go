@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -38,7 +39,7 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, consent s
 			}
 		}
 	}
-	if IsSecret(compiled.Kind()) && slices.ContainsFunc(compiled.Scopes(), func(s syncrules.Scope) bool { return s.Namespace == "" }) {
+	if clusters.IsSecret(compiled.Kind()) && slices.ContainsFunc(compiled.Scopes(), func(s syncrules.Scope) bool { return s.Namespace == "" }) {
 		add("spec.rules", "name no namespace: the other clusters need the right to read every Secret of a source; naming namespaces avoids that")
 	}
 	if spec.RuleDeletionPolicy == v1alpha1.DeletionDelete {
@@ -65,20 +66,17 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, consent s
 	return out
 }
 
-// IsSecret tells whether a kind is that of Secrets.
-func IsSecret(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Secret" }
-
 // rightsOf are the ClusterRoles that a rule needs beyond what the chart grants; "" where that is enough.
 func rightsOf(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, namespace string) (reader, writer string) {
 	scopes := compiled.Scopes()
-	granted := isNamespaceOrNode(compiled.Kind()) || IsSecret(compiled.Kind()) &&
+	granted := isNamespaceOrNode(compiled.Kind()) || clusters.IsSecret(compiled.Kind()) &&
 		!slices.ContainsFunc(scopes, func(s syncrules.Scope) bool { return s.Namespace != namespace })
 	if len(scopes) > 0 && !granted {
 		reader = clusterRole(rule.Name+"-read", v1alpha1.LabelReaderAggregated, []grant{{gvk: compiled.Kind(), verbs: "get, list, watch"}})
 	}
 	var grants []grant
 	for _, gvk := range compiled.TargetKinds() {
-		granted := IsSecret(gvk) && !slices.ContainsFunc(compiled.TargetScopes(), func(s syncrules.TargetScope) bool {
+		granted := clusters.IsSecret(gvk) && !slices.ContainsFunc(compiled.TargetScopes(), func(s syncrules.TargetScope) bool {
 			return s.GVK == gvk && s.Namespace != namespace
 		})
 		if !granted {

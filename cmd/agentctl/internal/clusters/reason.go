@@ -1,0 +1,36 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"errors"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+)
+
+// maxReason bounds what is shown of an error, in bytes.
+const maxReason = 300
+
+// Reason is an error as one bounded line, without the address and the other words that the client library
+// wraps around it.
+func Reason(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Message != "" {
+		err = errors.New(status.Status().Message)
+	}
+	text := cli.OneLine(err.Error())
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
+	}
+	return text
+}
+
+// IsRefusal tells what a policy or webhook says no to from a missing right.
+func IsRefusal(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "admission webhook") || strings.Contains(text, "ValidatingAdmissionPolicy") || strings.Contains(text, "exceeded quota")
+}
