@@ -179,6 +179,8 @@ func splitDocuments(file string, data []byte) ([]*Document, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%s: is larger than %d MiB", file, maxFile>>20)
 	}
+	// YAML and the editors end a line at a lone carriage return, too, and YAML reads each end as a newline.
+	data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
 	var out []*Document
 	var part []byte
 	first := 0 // lines before part
@@ -189,7 +191,7 @@ func splitDocuments(file string, data []byte) ([]*Document, error) {
 	n := 0
 	for line := range bytes.Lines(data) {
 		n++
-		if text := bytes.TrimRight(line, " \t\r\n"); bytes.Equal(text, []byte("---")) || bytes.HasPrefix(text, []byte("--- #")) {
+		if text := bytes.TrimRight(line, " \t\n"); bytes.Equal(text, []byte("---")) || bytes.HasPrefix(text, []byte("--- #")) {
 			flush(n)
 			continue
 		}

@@ -20,9 +20,19 @@ func FuzzLint(f *testing.F) {
 			return
 		}
 		for _, found := range Check(docs, syncrules.Consent{Namespace: "n"}).Findings {
-			if found.Line < 1 || found.Line > bytes.Count(data, []byte("\n"))+2 {
+			if found.Line < 1 || found.Line > lineEnds(data)+2 {
 				t.Fatalf("line %d of %q: %s", found.Line, data, found.Message)
 			}
 		}
 	})
+}
+
+// lineEnds counts the ends of lines that the YAML reader knows: beside newline and carriage return there are three
+// that hardly any file has, and that it counts once more than some editors.
+func lineEnds(data []byte) int {
+	ends := 0
+	for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
+		ends += bytes.Count(data, []byte(end))
+	}
+	return ends
 }
