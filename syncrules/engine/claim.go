@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
 // claim is a syncrules.Claim in the making.
@@ -17,7 +18,7 @@ type claim struct {
 	syncrules.Claim
 	rules   []*syncrules.Rule
 	names   []string
-	object  packed
+	object  packed.Object
 	content uint64 // of what a copy would be but for the owner's mark
 	cluster *v1alpha1.Cluster
 	arrived time.Time

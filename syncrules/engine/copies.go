@@ -13,6 +13,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
 // unseenFor is how long an answer to a write is believed although the list of copies does not have it.
@@ -20,7 +21,7 @@ const unseenFor = 10 * time.Second
 
 // copied is an object of the local API server that carries an owner. Engine.mu guards it.
 type copied struct {
-	object   packed
+	object   packed.Object
 	version  string // resourceVersion
 	owner    string
 	rules    []string                // that made it
@@ -41,7 +42,7 @@ type copied struct {
 }
 
 func newCopied(obj *unstructured.Unstructured) *copied {
-	data, err := pack(obj)
+	data, err := packed.Pack(obj)
 	if err != nil {
 		return nil // no API server sent it
 	}

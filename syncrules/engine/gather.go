@@ -153,7 +153,7 @@ func (e *Engine) weigh(j *job) (*weighed, error) {
 	w := &weighed{Facts: syncrules.Facts{Self: e.o.LocalClusterID, OwnerGone: j.ownerGone}}
 	if j.local != nil {
 		var err error
-		if w.Local, err = j.local.object.object(); err != nil {
+		if w.Local, err = j.local.object.Unpack(); err != nil {
 			return nil, fmt.Errorf("%s: %w", j.key, err)
 		}
 		w.Accepted, w.Tolerate = j.local.accepted, j.local.tolerated
@@ -198,7 +198,7 @@ func (e *Engine) renderOnce(made map[uint64]*rendered, j *job, c *claim) *render
 }
 
 func (e *Engine) render(j *job, c *claim) (*unstructured.Unstructured, error) {
-	source, err := c.object.object()
+	source, err := c.object.Unpack()
 	if err != nil {
 		return nil, err
 	}

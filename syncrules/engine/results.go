@@ -276,7 +276,7 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 	return r
 }
 
-// ownerOf is the owner of a decision, whose own text may be a part of the copy as it was: see packed.
+// ownerOf is the owner of a decision, whose own text may be a part of the copy as it was: see package packed.
 func (j *job) ownerOf(d syncrules.Decision) string {
 	if j.local != nil && j.local.owner == d.Owner {
 		return j.local.owner
@@ -333,7 +333,7 @@ func (r *result) same(o *result) bool {
 func (e *Engine) replace(k Key, r *result) {
 	old := e.results[k]
 	if old != nil && old.same(r) {
-		e.results[k] = r // its texts may be parts of what is there now, see packed
+		e.results[k] = r // its texts may be parts of what is there now, see package packed
 		e.tellAgain(k, r)
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
 // settle is for how long a create waits for views that have only just been opened: the origin with the
@@ -52,7 +53,7 @@ type view struct {
 
 // entry is an object that matches.
 type entry struct {
-	object  packed
+	object  packed.Object
 	sum     uint64    // of object; as Engine.sumOf unless rules may read fields that no copy has
 	rules   []string  // that select it, by name; shared, not to be changed
 	aims    []aim     // where the copies of these rules belong; nil when all of them are in the place of the entry
@@ -167,7 +168,7 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 		syncrules.Trim(obj)
 	}
 	var err error
-	if out.object, err = pack(obj); err != nil {
+	if out.object, err = packed.Pack(obj); err != nil {
 		return nil // no API server sent it
 	}
 	out.sum = maphash.String(f.e.seed, string(out.object))

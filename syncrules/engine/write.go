@@ -194,7 +194,7 @@ func (e *Engine) takeAnswer(k Key, out *outcome, answer *unstructured.Unstructur
 	c.accepted = syncrules.Accept(out.decision, answer)
 	desired := out.decision.Desired
 	if c.accepted != (syncrules.Accepted{}) {
-		c.dropped = strings.Clone(strings.Join(syncrules.Dropped(desired, answer), ", ")) // one alone is a part of the source, see packed
+		c.dropped = strings.Clone(strings.Join(syncrules.Dropped(desired, answer), ", ")) // one alone is a part of the source, see package packed
 		out.dropped = c.dropped
 	}
 	e.mu.Lock()

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package packed
 
 import (
 	"cmp"
@@ -15,12 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// packed is an object as CBOR with its keys in order (RFC 8949, 4.2.1), so that the same object is the same text:
-// about a tenth of the memory of the maps that it is decoded to. It has no more than what JSON has, and never leaves
-// the program. The texts of an object that is decoded are parts of it, and keep it in memory.
-//
-// The library goes by reflection, and takes four times as long to read one: BenchmarkUnpack.
-type packed string
+// Object is an encoded object. Two Objects are equal if and only if what they encode is.
+type Object string
 
 // The first bytes of CBOR's values: the type is in the upper three bits, and in the rest a number below 24, or how
 // many bytes follow with it.
@@ -41,12 +37,13 @@ const (
 
 var packers = sync.Pool{New: func() any { return &packer{} }} //nolint:gochecknoglobals // a pool is shared by its nature
 
-func pack(obj *unstructured.Unstructured) (packed, error) {
+// Pack encodes an object, and takes its managedFields away. It returns an error for a value that JSON cannot have.
+func Pack(obj *unstructured.Unstructured) (Object, error) {
 	obj.SetManagedFields(nil)
 	p, _ := packers.Get().(*packer)
 	p.out, p.keys = p.out[:0], p.keys[:0]
 	err := p.value(obj.Object)
-	out := packed(p.out)
+	out := Object(p.out)
 	if cap(p.out) <= maxScratch && cap(p.keys) <= maxScratchKeys {
 		clear(p.keys[:cap(p.keys)]) // or they would keep objects in memory
 		packers.Put(p)
@@ -136,8 +133,8 @@ func (p *packer) fields(m map[string]any) error {
 	return nil
 }
 
-// object decodes a fresh copy, which the caller owns.
-func (p packed) object() (*unstructured.Unstructured, error) {
+// Unpack decodes a fresh copy, which the caller owns. Its strings are parts of the Object and keep all of it in memory.
+func (p Object) Unpack() (*unstructured.Unstructured, error) {
 	u := unpacker{p}
 	v, err := u.value()
 	if err != nil {
@@ -157,7 +154,7 @@ var errPacked = errors.New("not an object as it is kept in memory")
 const maxAhead = 64
 
 // unpacker decodes what a packer made.
-type unpacker struct{ rest packed }
+type unpacker struct{ rest Object }
 
 // take cuts off n bytes.
 func (u *unpacker) take(n uint64) (string, error) {

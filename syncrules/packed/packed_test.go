@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package packed
 
 import (
 	"math"
@@ -61,11 +61,11 @@ func TestPackedIsCBOR(t *testing.T) {
 	for range 500 {
 		obj := &unstructured.Unstructured{Object: randomMap(r, 3)}
 		delete(obj.Object, "metadata")
-		data, err := pack(obj)
+		data, err := Pack(obj)
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, err := data.object()
+		read, err := data.Unpack()
 		if err != nil || !reflect.DeepEqual(read, obj) {
 			t.Fatalf("%v became %v (%v)", obj, read, err)
 		}
@@ -73,7 +73,7 @@ func TestPackedIsCBOR(t *testing.T) {
 		if err := direct.Unmarshal([]byte(data), &library); err != nil || !reflect.DeepEqual(library, obj.Object) {
 			t.Fatalf("%v is %v to the library (%v)", obj, library, err)
 		}
-		if again, err := pack(&unstructured.Unstructured{Object: runtime.DeepCopyJSON(obj.Object)}); err != nil || again != data {
+		if again, err := Pack(&unstructured.Unstructured{Object: runtime.DeepCopyJSON(obj.Object)}); err != nil || again != data {
 			t.Fatalf("%v is packed otherwise the second time (%v)", obj, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestPackedIsCBOR(t *testing.T) {
 
 // TestPackedOrder has the keys in the order of RFC 8949, 4.2.1: that of their encoding.
 func TestPackedOrder(t *testing.T) {
-	data, err := pack(&unstructured.Unstructured{Object: map[string]any{"b": nil, "aa": true, "": false, "ba": int64(-1), "a": int64(24)}})
+	data, err := Pack(&unstructured.Unstructured{Object: map[string]any{"b": nil, "aa": true, "": false, "ba": int64(-1), "a": int64(24)}})
 	if want := "\xa5\x60\xf4\x61a\x18\x18\x61b\xf6\x62aa\xf5\x62ba\x20"; err != nil || string(data) != want {
 		t.Errorf("%q, %v", data, err)
 	}
@@ -89,7 +89,7 @@ func TestPackedOrder(t *testing.T) {
 
 func TestPackRefusesWhatIsNotJSON(t *testing.T) {
 	for _, v := range []any{1, []string{"x"}, map[string]string{}, struct{}{}} {
-		if _, err := pack(&unstructured.Unstructured{Object: map[string]any{"list": []any{map[string]any{"x": v}}}}); err == nil {
+		if _, err := Pack(&unstructured.Unstructured{Object: map[string]any{"list": []any{map[string]any{"x": v}}}}); err == nil {
 			t.Errorf("a %T was packed", v)
 		}
 	}
@@ -100,13 +100,13 @@ func FuzzUnpack(f *testing.F) {
 	for _, seed := range []string{"", "\xa0", "\xa1", "\xa1\x61a\xfb\x00\x00\x00\x00\x00\x00\x00\x01", "\xbb\xff\xff\xff\xff\xff\xff\xff\xff", "\xa1\x61a\x9b\xff", "\xa1\x61a\x7c"} {
 		f.Add(seed)
 	}
-	data, err := pack(benchObject(1))
+	data, err := Pack(sampleObject())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(string(data))
 	f.Fuzz(func(t *testing.T, data string) {
-		obj, err := packed(data).object()
+		obj, err := Object(data).Unpack()
 		if err != nil {
 			return
 		}
@@ -117,10 +117,17 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// packedObject is a Secret as an API server sends it.
+func sampleObject() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "x0001", "namespace": "ns1"},
+		"data": map[string]any{"v": strings.Repeat("v", 900)},
+	}}
+}
+
+// packedObject is a ConfigMap as an API server sends it.
 func packedObject(b *testing.B) *unstructured.Unstructured {
 	b.Helper()
-	obj := benchObject(1)
+	obj := sampleObject()
 	obj.SetUID("6d1f0a3e-6a0e-4b7e-9a43-0c1f2b3d4e5f")
 	obj.SetResourceVersion("123456")
 	obj.SetLabels(map[string]string{"app": "web", "tier": "front", "owner": "x"})
@@ -133,7 +140,7 @@ func BenchmarkPack(b *testing.B) {
 	obj := packedObject(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := pack(obj); err != nil {
+		if _, err := Pack(obj); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -150,13 +157,13 @@ func BenchmarkPackLibrary(b *testing.B) {
 }
 
 func BenchmarkUnpack(b *testing.B) {
-	data, err := pack(packedObject(b))
+	data, err := Pack(packedObject(b))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := data.object(); err != nil {
+		if _, err := data.Unpack(); err != nil {
 			b.Fatal(err)
 		}
 	}
