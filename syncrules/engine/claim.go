@@ -38,7 +38,7 @@ func (e *Engine) gatherClaims(j *job) {
 	if j.local != nil {
 		owner = j.local.owner
 	}
-	held := e.holders[j.key.GroupKind][j.key.place()]
+	held := e.holders[j.key.GroupKind][j.key.NamespacedName()]
 	for owner != "" || len(held) > 0 {
 		id := owner
 		if len(held) > 0 && (owner == "" || held[0].v.peer <= owner) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // readyCondition is the condition: the first thing that a user would have to do, if any. mu is held.
@@ -128,7 +129,7 @@ func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
 // the kind say nothing about it: one that no rule wants any more stays open until what is in it is known. mu is held.
 func (e *Engine) localTrouble(s Scope) (err error) {
 	for _, namespace := range [...]string{s.Namespace, ""} {
-		switch w := e.locals[copyScope(s.GVK, namespace)]; {
+		switch w := e.locals[place.Copies(s.GVK, namespace)]; {
 		case w == nil:
 		case w.err == nil:
 			return nil

@@ -9,10 +9,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -51,7 +53,7 @@ func newCopied(obj *unstructured.Unstructured) *copied {
 		fate: syncrules.RuleDeletion(obj), orphaned: syncrules.Orphaned(obj), disabled: syncrules.Disabled(obj),
 	}
 	from := syncrules.Source(obj)
-	if k := (Key{from.GroupKind(), from.Namespace, from.Name}); k != keyOf(obj.GroupVersionKind().GroupKind(), obj) {
+	if k := (Key{GroupKind: from.GroupKind(), Namespace: from.Namespace, Name: from.Name}); k != place.KeyOf(obj.GroupVersionKind().GroupKind(), obj) {
 		out.moved = &k
 	}
 	return out
@@ -104,7 +106,7 @@ type localWatch struct {
 // localComplete says that all copies of a place are known. mu is held.
 func (e *Engine) localComplete(kind schema.GroupKind, namespace string) bool {
 	for _, w := range e.locals {
-		if w.complete && w.scope.GVK.GroupKind() == kind && w.scope.covers(namespace) {
+		if w.complete && w.scope.GVK.GroupKind() == kind && w.scope.Covers(namespace) {
 			return true
 		}
 	}
@@ -122,10 +124,10 @@ func (f *copyFeed) kind() schema.GroupKind { return f.w.scope.GVK.GroupKind() }
 
 // Replace implements Sink.
 func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
-	list := make(map[place]*copied, len(objs))
+	list := make(map[types.NamespacedName]*copied, len(objs))
 	for _, obj := range objs {
 		if c := newCopied(obj); c != nil {
-			list[placeOf(obj)] = c
+			list[place.NameOf(obj)] = c
 		}
 	}
 	f.e.mu.Lock()
@@ -135,18 +137,18 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 	}
 	for k, told := range f.e.early {
 		switch {
-		case k.GroupKind != f.kind() || !f.w.scope.covers(k.Namespace):
-		case list[k.place()] == nil: // when it was made
+		case k.GroupKind != f.kind() || !f.w.scope.Covers(k.Namespace):
+		case list[k.NamespacedName()] == nil: // when it was made
 			f.e.early[k] = early{feed: f, version: version}
 		case told.feed == f: // the list is newer
 			f.e.early[k] = early{}
 		}
 	}
 	for at, old := range f.e.copies[f.kind()].all() {
-		if list[at] != nil || !f.w.scope.covers(at.namespace) {
+		if list[at] != nil || !f.w.scope.Covers(at.Namespace) {
 			continue
 		}
-		k := Key{f.kind(), at.namespace, at.name}
+		k := place.At(f.kind(), at)
 		if age := time.Since(old.unseen); age < unseenFor {
 			f.e.enqueueAfter(k, unseenFor-age) // written after the list was made; looked at again if not
 			continue
@@ -155,7 +157,7 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 		f.e.enqueue(k)
 	}
 	for at, c := range list {
-		k := Key{f.kind(), at.namespace, at.name}
+		k := place.At(f.kind(), at)
 		old := f.e.copies[f.kind()].find(at)
 		if old != nil && !old.unseen.IsZero() && !newer(c.version, old.version) {
 			continue
@@ -175,7 +177,7 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 
 // Upsert implements Sink.
 func (f *copyFeed) Upsert(obj *unstructured.Unstructured) {
-	k := keyOf(f.kind(), obj)
+	k := place.KeyOf(f.kind(), obj)
 	if f.isEcho(k, obj) {
 		return
 	}
@@ -251,7 +253,7 @@ func (e *Engine) takeEarly(k Key) {
 
 // Delete implements Sink. The object may also merely have lost its owner label.
 func (f *copyFeed) Delete(namespace, name string, last *unstructured.Unstructured) {
-	k, version := Key{f.kind(), namespace, name}, ""
+	k, version := Key{GroupKind: f.kind(), Namespace: namespace, Name: name}, ""
 	if last != nil {
 		version = last.GetResourceVersion()
 	}

@@ -72,7 +72,7 @@ func TestGuardOutlivesAnEdit(t *testing.T) {
 // A peer that answers with what it was not asked for is not believed.
 func TestOnlyWhatWasAskedForIsTaken(t *testing.T) {
 	asked := Scope{GVK: configMap("x", "1").GroupVersionKind(), Namespace: "default"}
-	if !asked.holds(configMap("x", "1")) {
+	if !asked.Holds(configMap("x", "1")) {
 		t.Error("what was asked for is not taken")
 	}
 	elsewhere := configMap("x", "1")
@@ -80,7 +80,7 @@ func TestOnlyWhatWasAskedForIsTaken(t *testing.T) {
 	secret := configMap("x", "1")
 	secret.SetKind("Secret")
 	for _, o := range []*unstructured.Unstructured{elsewhere, secret, configMap("", "1"), {Object: map[string]any{}}} {
-		if asked.holds(o) {
+		if asked.Holds(o) {
 			t.Errorf("%v is taken", o.Object)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -100,7 +101,7 @@ type Engine struct {
 	copies     map[schema.GroupKind]*copySet
 	// holders are the entries of views by the place of their copies, awaited the views that may be about to
 	// have one; both in the order of their peers.
-	holders map[schema.GroupKind]map[place][]holding
+	holders map[schema.GroupKind]map[types.NamespacedName][]holding
 	awaited map[schema.GroupKind][]*view
 	// stale are the kinds, and stalePeers the peers, whose views and keys must all be looked at again.
 	stale      map[schema.GroupKind]bool
@@ -155,7 +156,7 @@ func New(o Options) (*Engine, error) {
 		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
 		burdens: map[string]*burden{}, asking: map[schema.GroupVersionKind]chan struct{}{},
 		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]*copySet{},
-		holders: map[schema.GroupKind]map[place][]holding{}, awaited: map[schema.GroupKind][]*view{},
+		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
 		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, early: map[Key]early{},
 		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},

@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // A rule may put a copy into another place than its source: of another kind, name or namespace. Every entry of a
@@ -24,7 +26,7 @@ type aim struct {
 
 // passage is a copy and its source.
 type passage struct {
-	from place
+	from types.NamespacedName
 	to   Key
 }
 
@@ -32,13 +34,13 @@ type passage struct {
 func (f *feed) aim(r *syncrules.Rule, obj *unstructured.Unstructured) aim {
 	gk := f.v.scope.GVK.GroupKind()
 	if !r.Moves() {
-		return aim{to: keyOf(gk, obj)}
+		return aim{to: place.KeyOf(gk, obj)}
 	}
 	to, err := r.Target(obj, f.input)
 	if err != nil {
 		return aim{fault: describe(err, gk.Kind == "Secret" && gk.Group == "")}
 	}
-	return aim{to: Key{to.GroupKind(), to.Namespace, to.Name}}
+	return aim{to: Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}}
 }
 
 // settled is nil where all copies are in the place of their source.
@@ -81,20 +83,20 @@ func (a *entry) aimOf(rule string, home Key) (aim, bool) {
 	return a.aims[i], true
 }
 
-func (v *view) key(at place) Key {
-	return Key{GroupKind: v.scope.GVK.GroupKind(), Namespace: at.namespace, Name: at.name}
+func (v *view) key(at types.NamespacedName) Key {
+	return Key{GroupKind: v.scope.GVK.GroupKind(), Namespace: at.Namespace, Name: at.Name}
 }
 
 // faultKey is the key under which it is recorded that the copies of an entry have no place. No copy has it: there
 // is no such kind.
-func faultKey(v *view, at place) Key {
+func faultKey(v *view, at types.NamespacedName) Key {
 	k := v.key(at)
 	k.Kind += " of cluster " + v.peer + " in " + v.scope.Namespace + " " + v.scope.LabelSelector + " " + v.scope.FieldSelector
 	return k
 }
 
 // tellFaults records what is wrong with an entry. mu is held.
-func (e *Engine) tellFaults(v *view, at place, ent *entry) {
+func (e *Engine) tellFaults(v *view, at types.NamespacedName, ent *entry) {
 	r := &result{state: failed, reason: ReasonSourceObject}
 	for i, a := range ent.aims {
 		if a.fault == "" {
@@ -126,7 +128,7 @@ const (
 
 // covers says that the rule reads objects of the place at its sources.
 func (r *rule) covers(from Key) bool {
-	return r.kind() == from.GroupKind && slices.ContainsFunc(r.scopes, func(s Scope) bool { return s.covers(from.Namespace) })
+	return r.kind() == from.GroupKind && slices.ContainsFunc(r.scopes, func(s Scope) bool { return s.Covers(from.Namespace) })
 }
 
 // find asks the views of a peer for the source that a rule makes a copy of. mu is held.
@@ -134,11 +136,11 @@ func (e *Engine) find(r *rule, peer string, from, to Key) (found, *entry) {
 	if r.kind() != from.GroupKind {
 		return elsewhere, nil
 	}
-	at := from.place()
+	at := from.NamespacedName()
 	best := deleted
 	covered := false
 	for _, s := range r.scopes {
-		if !s.covers(at.namespace) {
+		if !s.Covers(at.Namespace) {
 			continue
 		}
 		covered = true

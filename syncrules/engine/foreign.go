@@ -13,8 +13,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // maxForeign bounds the watches of single objects that are in the way of copies. Where a kind has more, its
@@ -67,7 +69,7 @@ func (e *Engine) sees(k Key) uint64 {
 		return f.watched
 	}
 	for s, g := range e.sightings {
-		if sum := g.sums[k.place()]; sum != 0 && s.GVK.GroupKind() == k.GroupKind {
+		if sum := g.sums[k.NamespacedName()]; sum != 0 && s.GVK.GroupKind() == k.GroupKind {
 			return sum
 		}
 	}
@@ -186,7 +188,7 @@ type sighting struct {
 	e     *Engine
 	scope Scope
 	rules []*rule
-	sums  map[place]uint64
+	sums  map[types.NamespacedName]uint64
 	stop  func()
 }
 
@@ -215,9 +217,9 @@ func (e *Engine) superviseSightings(foreign map[schema.GroupKind]int, start star
 		if e.sightings[s] != nil {
 			continue
 		}
-		g := &sighting{e: e, scope: s, rules: rules, sums: map[place]uint64{}}
+		g := &sighting{e: e, scope: s, rules: rules, sums: map[types.NamespacedName]uint64{}}
 		e.sightings[s] = g
-		g.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, s.withoutCopies(), g.keep, g) })
+		g.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, s.WithoutCopies(), g.keep, g) })
 	}
 }
 
@@ -236,13 +238,13 @@ func (g *sighting) keep(obj *unstructured.Unstructured) bool {
 }
 
 // saw notes what a place has, 0 for nothing. mu is held.
-func (g *sighting) saw(at place, sum uint64) {
+func (g *sighting) saw(at types.NamespacedName, sum uint64) {
 	if sum == 0 {
 		delete(g.sums, at)
 	} else {
 		g.sums[at] = sum
 	}
-	k := Key{g.scope.GVK.GroupKind(), at.namespace, at.name}
+	k := place.At(g.scope.GVK.GroupKind(), at)
 	f := g.e.foreign[k]
 	if f == nil {
 		return
@@ -260,10 +262,10 @@ func (g *sighting) saw(at place, sum uint64) {
 
 // Replace implements Sink.
 func (g *sighting) Replace(objs []*unstructured.Unstructured, _ string) {
-	sums := make(map[place]uint64, len(objs))
+	sums := make(map[types.NamespacedName]uint64, len(objs))
 	for _, obj := range objs {
 		if g.keep(obj) {
-			sums[placeOf(obj)] = g.e.sumOf(obj)
+			sums[place.NameOf(obj)] = g.e.sumOf(obj)
 		}
 	}
 	g.e.mu.Lock()
@@ -291,8 +293,8 @@ func (g *sighting) Upsert(obj *unstructured.Unstructured) {
 	}
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	if g.e.sightings[g.scope] == g && g.sums[placeOf(obj)] != sum {
-		g.saw(placeOf(obj), sum)
+	if g.e.sightings[g.scope] == g && g.sums[place.NameOf(obj)] != sum {
+		g.saw(place.NameOf(obj), sum)
 	}
 }
 
@@ -301,7 +303,7 @@ func (g *sighting) Delete(namespace, name string, _ *unstructured.Unstructured) 
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	if g.e.sightings[g.scope] == g {
-		g.saw(place{namespace, name}, 0)
+		g.saw(types.NamespacedName{Namespace: namespace, Name: name}, 0)
 	}
 }
 

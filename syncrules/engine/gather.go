@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // job is everything that is known about one key at one moment, still packed.
@@ -116,7 +117,7 @@ func (e *Engine) gatherAwaited(j *job) {
 func (e *Engine) awaitedFor(v *view, p *peer, key Key) bool {
 	for name := range v.feed.judges {
 		r := e.rules[name]
-		if r == nil || !r.makes(key) || !r.moves && !v.scope.covers(key.Namespace) {
+		if r == nil || !r.makes(key) || !r.moves && !v.scope.Covers(key.Namespace) {
 			continue
 		}
 		if rel, _, _ := e.relate(r, p); rel != syncrules.Asks {
@@ -208,7 +209,7 @@ func (e *Engine) render(j *job, c *claim) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	if at := keyOf(desired.GroupVersionKind().GroupKind(), desired); at != j.key {
+	if at := place.KeyOf(desired.GroupVersionKind().GroupKind(), desired); at != j.key {
 		return nil, fmt.Errorf("%w: its rules together would put it into another place, %s", syncrules.ErrSource, at)
 	}
 	return desired, e.consent.Refuse(desired)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -21,7 +22,7 @@ const guardWindow = time.Minute
 
 // lost counts, with Options.GuardLive, the copies of an entry that was deleted before our eyes like those of one
 // that a list lacks. mu is held.
-func (e *Engine) lost(v *view, from place, ent *entry) {
+func (e *Engine) lost(v *view, from types.NamespacedName, ent *entry) {
 	for _, name := range ent.rules {
 		r := e.rules[name]
 		if r == nil || r.compiled == nil || !r.judged[v.peer] {

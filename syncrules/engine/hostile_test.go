@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -73,18 +74,18 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 
 // Deletions of a kind that is not served here are proof of nothing that will ever be decided.
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
-	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[place]*entry{}, gone: map[passage]struct{}{}, burden: &burden{}}
+	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{}, burden: &burden{}}
 	e := &Engine{
-		copies: map[schema.GroupKind]*copySet{}, holders: map[schema.GroupKind]map[place][]holding{}, pending: map[Key]bool{},
+		copies: map[schema.GroupKind]*copySet{}, holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, pending: map[Key]bool{},
 		pendings: map[schema.GroupKind]int{}, rules: map[string]*rule{}, queue: workqueue.NewTypedDelayingQueue[Key](),
 	}
 	defer e.queue.ShutDown()
 	f := &feed{e: e, v: v}
 	v.feed = f
 	for i := range maxGone + 100 {
-		at := place{"default", fmt.Sprint("x", i)}
+		at := types.NamespacedName{Namespace: "default", Name: fmt.Sprint("x", i)}
 		e.putEntry(v, at, &entry{})
-		f.Delete(at.namespace, at.name, nil)
+		f.Delete(at.Namespace, at.Name, nil)
 	}
 	if len(v.gone) != maxGone {
 		t.Errorf("%d deletions are remembered", len(v.gone))

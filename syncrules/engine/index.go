@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // The indexes make the work under Engine.mu follow what an event is about, not how many peers, views and copies
@@ -17,13 +19,13 @@ import (
 
 // copySet is the copies of one kind.
 type copySet struct {
-	at    map[place]*copied
-	by    map[string]map[place]*copied // the same by owner
-	ruled map[string]int               // how many of them each rule decides about
-	share map[ruledBy]int              // the same of one owner
+	at    map[types.NamespacedName]*copied
+	by    map[string]map[types.NamespacedName]*copied // the same by owner
+	ruled map[string]int                              // how many of them each rule decides about
+	share map[ruledBy]int                             // the same of one owner
 
-	orphans map[string]map[place]struct{} // of each rule that made them
-	moved   map[origin]map[place]struct{} // those that are in another place than their source
+	orphans map[string]map[types.NamespacedName]struct{} // of each rule that made them
+	moved   map[origin]map[types.NamespacedName]struct{} // those that are in another place than their source
 }
 
 // ruledBy is the copies of an owner that a rule decides about.
@@ -36,7 +38,7 @@ type origin struct {
 }
 
 // find is safe on nil.
-func (s *copySet) find(at place) *copied {
+func (s *copySet) find(at types.NamespacedName) *copied {
 	if s == nil {
 		return nil
 	}
@@ -44,24 +46,24 @@ func (s *copySet) find(at place) *copied {
 }
 
 // all and of are the copies, of all owners and of one; safe on nil.
-func (s *copySet) all() map[place]*copied {
+func (s *copySet) all() map[types.NamespacedName]*copied {
 	if s == nil {
 		return nil
 	}
 	return s.at
 }
 
-func (s *copySet) of(owner string) map[place]*copied {
+func (s *copySet) of(owner string) map[types.NamespacedName]*copied {
 	if s == nil {
 		return nil
 	}
 	return s.by[owner]
 }
 
-func (s *copySet) add(at place, c *copied) {
+func (s *copySet) add(at types.NamespacedName, c *copied) {
 	s.at[at] = c
 	if s.by[c.owner] == nil {
-		s.by[c.owner] = map[place]*copied{}
+		s.by[c.owner] = map[types.NamespacedName]*copied{}
 	}
 	s.by[c.owner][at] = c
 	s.tally(c, 1)
@@ -69,13 +71,13 @@ func (s *copySet) add(at place, c *copied) {
 	if c.moved != nil {
 		from := origin{c.owner, *c.moved}
 		if s.moved[from] == nil {
-			s.moved[from] = map[place]struct{}{}
+			s.moved[from] = map[types.NamespacedName]struct{}{}
 		}
 		s.moved[from][at] = struct{}{}
 	}
 }
 
-func (s *copySet) remove(at place, c *copied) {
+func (s *copySet) remove(at types.NamespacedName, c *copied) {
 	delete(s.at, at)
 	delete(s.by[c.owner], at)
 	if len(s.by[c.owner]) == 0 {
@@ -93,7 +95,7 @@ func (s *copySet) remove(at place, c *copied) {
 }
 
 // movedFrom are the places of the copies that were made from a source and are elsewhere; safe on nil.
-func (s *copySet) movedFrom(from origin) map[place]struct{} {
+func (s *copySet) movedFrom(from origin) map[types.NamespacedName]struct{} {
 	if s == nil {
 		return nil
 	}
@@ -114,24 +116,24 @@ func (s *copySet) tally(c *copied, n int) {
 	}
 }
 
-func (e *Engine) copyAt(k Key) *copied { return e.copies[k.GroupKind].find(k.place()) }
+func (e *Engine) copyAt(k Key) *copied { return e.copies[k.GroupKind].find(k.NamespacedName()) }
 
 // putCopy and dropCopy keep copies.
 func (e *Engine) putCopy(k Key, c *copied) {
 	set := e.copies[k.GroupKind]
 	if set == nil {
-		set = &copySet{at: map[place]*copied{}, by: map[string]map[place]*copied{}, ruled: map[string]int{}, share: map[ruledBy]int{}, moved: map[origin]map[place]struct{}{}}
+		set = &copySet{at: map[types.NamespacedName]*copied{}, by: map[string]map[types.NamespacedName]*copied{}, ruled: map[string]int{}, share: map[ruledBy]int{}, moved: map[origin]map[types.NamespacedName]struct{}{}}
 		e.copies[k.GroupKind] = set
 	}
-	old := set.find(k.place())
+	old := set.find(k.NamespacedName())
 	if old != nil {
 		c.tolerated = old.tolerated
 		if c.accepted == (syncrules.Accepted{}) {
 			c.accepted, c.dropped = old.accepted, old.dropped
 		}
-		set.remove(k.place(), old)
+		set.remove(k.NamespacedName(), old)
 	}
-	set.add(k.place(), c)
+	set.add(k.NamespacedName(), c)
 	if old == nil || !c.countsLike(old, k) {
 		e.countCopy(k, old, c)
 	}
@@ -143,7 +145,7 @@ func (e *Engine) dropCopy(k Key) {
 		return
 	}
 	set := e.copies[k.GroupKind]
-	set.remove(k.place(), old)
+	set.remove(k.NamespacedName(), old)
 	if len(set.at) == 0 {
 		delete(e.copies, k.GroupKind)
 	}
@@ -153,7 +155,7 @@ func (e *Engine) dropCopy(k Key) {
 	}
 	for s, v := range e.views[old.owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
-			delete(v.gone, passage{from.place(), k})
+			delete(v.gone, passage{from.NamespacedName(), k})
 		}
 	}
 	if e.draining {
@@ -164,7 +166,7 @@ func (e *Engine) dropCopy(k Key) {
 // holding is an entry of a view, in the index by the place of its copy.
 type holding struct {
 	v    *view
-	from place // of the entry
+	from types.NamespacedName // of the entry
 }
 
 // compare orders holdings by peer and source.
@@ -172,17 +174,11 @@ func (h holding) compare(o holding) int {
 	if c := byPeer(h.v, o.v); c != 0 {
 		return c
 	}
-	return compareKeys(h.v.key(h.from), o.v.key(o.from))
-}
-
-// compareKeys is the order in which several sources of one cluster get a place.
-func compareKeys(a, b Key) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return place.Compare(h.v.key(h.from), o.v.key(o.from))
 }
 
 // putEntry and dropEntry keep the entries of a view.
-func (e *Engine) putEntry(v *view, from place, ent *entry) {
+func (e *Engine) putEntry(v *view, from types.NamespacedName, ent *entry) {
 	old := v.entries[from]
 	switch {
 	case old == nil:
@@ -206,7 +202,7 @@ func (e *Engine) putEntry(v *view, from place, ent *entry) {
 	}
 }
 
-func (e *Engine) dropEntry(v *view, from place) {
+func (e *Engine) dropEntry(v *view, from types.NamespacedName) {
 	if old := v.entries[from]; old != nil {
 		v.weighs(-1, -old.size())
 		e.unindex(v, from, old)
@@ -215,15 +211,15 @@ func (e *Engine) dropEntry(v *view, from place) {
 }
 
 // index notes that the view has an entry, and unindex that it has it no more.
-func (e *Engine) index(v *view, from place, ent *entry) {
+func (e *Engine) index(v *view, from types.NamespacedName, ent *entry) {
 	h := holding{v, from}
 	for to := range ent.targets(v.key(from)) {
 		held := e.holders[to.GroupKind]
 		if held == nil {
-			held = map[place][]holding{}
+			held = map[types.NamespacedName][]holding{}
 			e.holders[to.GroupKind] = held
 		}
-		at := to.place()
+		at := to.NamespacedName()
 		i, _ := slices.BinarySearchFunc(held[at], h, holding.compare)
 		held[at] = slices.Insert(held[at], i, h)
 	}
@@ -232,9 +228,9 @@ func (e *Engine) index(v *view, from place, ent *entry) {
 	}
 }
 
-func (e *Engine) unindex(v *view, from place, ent *entry) {
+func (e *Engine) unindex(v *view, from types.NamespacedName, ent *entry) {
 	for to := range ent.targets(v.key(from)) {
-		held, at := e.holders[to.GroupKind], to.place()
+		held, at := e.holders[to.GroupKind], to.NamespacedName()
 		held[at] = slices.DeleteFunc(held[at], func(h holding) bool { return h.v == v && h.from == from })
 		if len(held[at]) == 0 {
 			delete(held, at)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // checkIndexes compares the indexes with what they index.
@@ -29,7 +30,7 @@ func (w *world) checkIndexes() {
 			for at, ent := range v.entries {
 				for to := range ent.targets(v.key(at)) {
 					targets++
-					if !slices.Contains(e.holders[to.GroupKind][to.place()], holding{v, at}) {
+					if !slices.Contains(e.holders[to.GroupKind][to.NamespacedName()], holding{v, at}) {
 						w.t.Errorf("the entry %v %v of %s is in no index", s.GVK.Kind, at, v.peer)
 					}
 				}
@@ -92,7 +93,7 @@ func (w *world) checkCounted() {
 				continue
 			}
 			for at, c := range set.at {
-				k := Key{gk, at.namespace, at.name}
+				k := place.At(gk, at)
 				if f, _ := w.e.find(r, c.owner, c.source(k), k); f == present && r.counted(c.owner, k) {
 					w.t.Errorf("rule %s counts %v of %s, whose source is there", r.name, k, c.owner)
 				}

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // Judging draws the conclusion from complete lists that concerns many copies at once: whether the guard must stop
@@ -53,7 +55,7 @@ func (e *Engine) localsComplete(r *rule) bool {
 	for _, s := range r.targets {
 		complete := false
 		for _, ns := range [...]string{"", s.Namespace} {
-			w := e.locals[copyScope(s.GVK, ns)]
+			w := e.locals[place.Copies(s.GVK, ns)]
 			complete = complete || w != nil && w.complete
 		}
 		if !complete {
@@ -109,7 +111,7 @@ func (e *Engine) countLacking(r *rule, owner string, first bool) {
 			if !c.madeBy(r.name) {
 				continue
 			}
-			k := Key{gk, at.namespace, at.name}
+			k := place.At(gk, at)
 			f, _ := e.find(r, owner, c.source(k), k)
 			if first && f != present && c.ruled(r.name) {
 				e.enqueue(k)
@@ -181,7 +183,7 @@ func (e *Engine) found(r *rule, owner string, from Key) {
 	}
 	for _, gk := range r.kinds {
 		for at := range e.copies[gk].movedFrom(origin{owner, from}) {
-			e.lacksNot(r, owner, Key{gk, at.namespace, at.name})
+			e.lacksNot(r, owner, place.At(gk, at))
 		}
 	}
 	if c := e.copyAt(from); c != nil && c.moved == nil {

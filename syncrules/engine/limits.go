@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // ErrTooMuch is returned when a cluster has more for the rules than Options.View or Options.Peer allow.
@@ -63,7 +66,7 @@ type burden struct{ held, coming load }
 // was handed over before is looked at twice.
 type coming struct {
 	mu    sync.Mutex
-	sizes map[place]int64
+	sizes map[types.NamespacedName]int64
 	load
 }
 
@@ -73,11 +76,11 @@ func (f *feed) admit(obj *unstructured.Unstructured) bool {
 	if f.tripped.Load() {
 		return false
 	}
-	at, size, c := placeOf(obj), sizeOf(obj.Object), &f.coming
+	at, size, c := place.NameOf(obj), sizeOf(obj.Object), &f.coming
 	c.mu.Lock()
 	old, known := c.sizes[at]
 	if c.sizes == nil {
-		c.sizes = map[place]int64{}
+		c.sizes = map[types.NamespacedName]int64{}
 	}
 	c.sizes[at] = size
 	objects := int64(1)
@@ -136,7 +139,7 @@ func (e *Engine) watchView(ctx context.Context, f *feed) {
 		attempt, stop := context.WithCancel(ctx)
 		f.attempt.Store(&stop)
 		f.tripped.Store(false)
-		e.watch(attempt, f.source, f.v.scope.withoutCopies(), f.keep, f)
+		e.watch(attempt, f.source, f.v.scope.WithoutCopies(), f.keep, f)
 		stop()
 		if ctx.Err() != nil {
 			return

@@ -145,7 +145,7 @@ func (s *server) Read(_ context.Context, gvk schema.GroupVersionKind, namespace,
 	if err := s.request("read"); err != nil {
 		return nil, err
 	}
-	k := Key{gvk.GroupKind(), namespace, name}
+	k := Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}
 	if obj := s.objects[k]; obj != nil {
 		return obj.DeepCopy(), nil
 	}

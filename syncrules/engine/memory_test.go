@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // server is an API server in memory: a Source and a Target. It behaves as the engine must expect it to: it
@@ -62,7 +64,7 @@ func (s *server) addNamespace(name string) {
 // --- for tests
 
 func serverKey(obj *unstructured.Unstructured) Key {
-	return keyOf(obj.GroupVersionKind().GroupKind(), obj)
+	return place.KeyOf(obj.GroupVersionKind().GroupKind(), obj)
 }
 
 // put creates or replaces an object as a user would.
@@ -217,7 +219,7 @@ func (s *server) Watch(ctx context.Context, scope Scope, keep func(*unstructured
 }
 
 func (w *serverWatch) selects(obj *unstructured.Unstructured) bool {
-	if obj.GroupVersionKind() != w.scope.GVK || !w.scope.covers(obj.GetNamespace()) {
+	if obj.GroupVersionKind() != w.scope.GVK || !w.scope.Covers(obj.GetNamespace()) {
 		return false
 	}
 	if name, ok := strings.CutPrefix(w.scope.FieldSelector, "metadata.name="); ok && name != obj.GetName() {

@@ -110,7 +110,7 @@ func (w *world) checkCopy(k Key, there bool) {
 		return
 	}
 	from := syncrules.Source(have)
-	source := w.peers[syncrules.Owner(have)].find(Key{from.GroupKind(), from.Namespace, from.Name})
+	source := w.peers[syncrules.Owner(have)].find(Key{GroupKind: from.GroupKind(), Namespace: from.Namespace, Name: from.Name})
 	if source == nil || syncrules.Orphaned(have) {
 		w.t.Errorf("%s: its owner has %v, the copy is %v", k, source, have.Object)
 		return

@@ -33,7 +33,7 @@ func toKind(r *v1alpha1.ResourceSyncRule, kind string) *v1alpha1.ResourceSyncRul
 }
 
 func thing(kind, namespace, name string) Key {
-	return Key{schema.GroupKind{Group: "example.com", Kind: kind}, namespace, name}
+	return Key{GroupKind: schema.GroupKind{Group: "example.com", Kind: kind}, Namespace: namespace, Name: name}
 }
 
 func labelled(obj *unstructured.Unstructured, key, value string) *unstructured.Unstructured {

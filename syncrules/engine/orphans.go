@@ -4,19 +4,21 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // maxOrphans is how many orphans a condition names.
 const maxOrphans = 8
 
 // orphaned keeps the orphans of each rule. Engine.mu is held.
-func (s *copySet) orphaned(at place, c *copied, there bool) {
+func (s *copySet) orphaned(at types.NamespacedName, c *copied, there bool) {
 	if !c.orphaned {
 		return
 	}
@@ -29,10 +31,10 @@ func (s *copySet) orphaned(at place, c *copied, there bool) {
 			continue
 		}
 		if s.orphans == nil {
-			s.orphans = map[string]map[place]struct{}{}
+			s.orphans = map[string]map[types.NamespacedName]struct{}{}
 		}
 		if s.orphans[rule] == nil {
-			s.orphans[rule] = map[place]struct{}{}
+			s.orphans[rule] = map[types.NamespacedName]struct{}{}
 		}
 		s.orphans[rule][at] = struct{}{}
 	}
@@ -40,12 +42,10 @@ func (s *copySet) orphaned(at place, c *copied, there bool) {
 
 // firstOrphans are the first places of a set by namespace and name: each is looked at once, and no more than those that
 // are named are held.
-func firstOrphans(all map[place]struct{}) []place {
-	first := make([]place, 0, maxOrphans+1)
+func firstOrphans(all map[types.NamespacedName]struct{}) []types.NamespacedName {
+	first := make([]types.NamespacedName, 0, maxOrphans+1)
 	for at := range all {
-		i, _ := slices.BinarySearchFunc(first, at, func(a, b place) int {
-			return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
-		})
+		i, _ := slices.BinarySearchFunc(first, at, place.CompareNames)
 		if i < maxOrphans {
 			first = slices.Insert(first, i, at)
 			first = first[:min(len(first), maxOrphans)]
@@ -60,7 +60,7 @@ func (e *Engine) orphansCondition(r *rule) (metav1.Condition, bool) {
 	for gk, set := range e.copies {
 		n += len(set.orphans[r.name])
 		for _, at := range firstOrphans(set.orphans[r.name]) {
-			names = append(names, Key{gk, at.namespace, at.name}.String())
+			names = append(names, place.At(gk, at).String())
 		}
 	}
 	if n == 0 {

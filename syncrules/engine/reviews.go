@@ -288,7 +288,7 @@ func (l Lack) same(o Lack) bool {
 
 // concerns says that something is missing in the scope, and not only where other rules make copies.
 func (l Lack) concerns(s Scope) bool {
-	return len(l.Namespaces) == 0 || slices.ContainsFunc(l.Namespaces, s.covers)
+	return len(l.Namespaces) == 0 || slices.ContainsFunc(l.Namespaces, s.Covers)
 }
 
 func (l Lack) where() string {

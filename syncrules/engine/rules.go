@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -143,7 +141,7 @@ func (r *rule) kind() schema.GroupKind { return r.spec.GVK.Schema().GroupKind() 
 
 // makes says that the rule may make the copy at a place.
 func (r *rule) makes(k Key) bool {
-	return slices.ContainsFunc(r.targets, func(s Scope) bool { return s.GVK.GroupKind() == k.GroupKind && s.covers(k.Namespace) })
+	return slices.ContainsFunc(r.targets, func(s Scope) bool { return s.GVK.GroupKind() == k.GroupKind && s.Covers(k.Namespace) })
 }
 
 // kind is what the rules about one kind share.
@@ -257,20 +255,4 @@ func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, w
 		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"
 	}
 	return rel, true, why
-}
-
-// covers says whether objects of a namespace are in the scope; "" stands for a kind outside namespaces.
-func (s Scope) covers(namespace string) bool {
-	return s.Namespace == "" || namespace == "" || s.Namespace == namespace
-}
-
-// holds says that an API server which answers truly may return the object for the scope.
-func (s Scope) holds(obj *unstructured.Unstructured) bool {
-	return obj.GroupVersionKind() == s.GVK && obj.GetName() != "" && (s.Namespace == "" || obj.GetNamespace() == s.Namespace)
-}
-
-func sortScopes(scopes []Scope) {
-	slices.SortFunc(scopes, func(a, b Scope) int {
-		return strings.Compare(a.GVK.String()+"|"+a.Namespace, b.GVK.String()+"|"+b.Namespace)
-	})
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // What Options.Classify may say of an error.
@@ -25,24 +26,11 @@ var (
 	ErrRestored = errors.New("restored from a backup")
 )
 
-// Scope is one watch. It is comparable: rules that need the same scope share the watch.
-type Scope struct {
-	GVK           schema.GroupVersionKind
-	Namespace     string // "" for all; ignored for kinds outside namespaces
-	LabelSelector string
-	FieldSelector string
-}
-
-// withoutCopies is the scope without what carries the owner label: of those, a peer has one for each object of
-// every other cluster, and none is a source.
-func (s Scope) withoutCopies() Scope {
-	only := "!" + v1alpha1.LabelOwnerClusterID
-	if s.LabelSelector != "" {
-		only += "," + s.LabelSelector
-	}
-	s.LabelSelector = only
-	return s
-}
+// Scope is one watch, and Key the place of a copy.
+type (
+	Scope = place.Scope
+	Key   = place.Key
+)
 
 // Source is an API server to watch. It must be comparable (a pointer): a peer that is set with another Source
 // is watched anew.
@@ -100,26 +88,4 @@ type Peer struct {
 	Why string
 	// Left says that the cluster is no longer in the group: its copies become orphans.
 	Left bool
-}
-
-// Key names the place of a copy.
-type Key struct {
-	schema.GroupKind
-	Namespace, Name string
-}
-
-func keyOf(kind schema.GroupKind, obj *unstructured.Unstructured) Key {
-	return Key{GroupKind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
-
-// place is Key within one kind.
-type place struct{ namespace, name string }
-
-func (k Key) place() place { return place{k.Namespace, k.Name} }
-
-func (k Key) String() string {
-	if k.Namespace == "" {
-		return k.Kind + " " + k.Name
-	}
-	return k.Kind + " " + k.Namespace + "/" + k.Name
 }

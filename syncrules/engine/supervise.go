@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // supervise makes the running watches be the wanted ones, and puts up the keys of what changed.
@@ -130,7 +130,7 @@ func (e *Engine) superviseLocals(start starter) (scopes []Scope, changed bool) {
 		}
 	}
 	scopes = slices.Collect(maps.Keys(e.locals))
-	sortScopes(scopes)
+	place.Sort(scopes)
 	return scopes, changed
 }
 
@@ -149,15 +149,10 @@ func (e *Engine) wantedLocals() map[Scope]bool {
 			namespaces = map[string]bool{"": true}
 		}
 		for ns := range namespaces {
-			wanted[copyScope(k.written, ns)] = true
+			wanted[place.Copies(k.written, ns)] = true
 		}
 	}
 	return wanted
-}
-
-// copyScope is the scope of all copies of a kind, in a namespace or everywhere.
-func copyScope(gvk schema.GroupVersionKind, namespace string) Scope {
-	return Scope{GVK: gvk, Namespace: namespace, LabelSelector: v1alpha1.LabelOwnerClusterID}
 }
 
 // drained says that a scope which no rule wants can be closed: another one covers it, or nothing in it is
@@ -165,7 +160,7 @@ func copyScope(gvk schema.GroupVersionKind, namespace string) Scope {
 func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 	gk := w.scope.GVK.GroupKind()
 	for s := range wanted {
-		if other := e.locals[s]; s.GVK.GroupKind() == gk && s.covers(w.scope.Namespace) &&
+		if other := e.locals[s]; s.GVK.GroupKind() == gk && s.Covers(w.scope.Namespace) &&
 			(s.Namespace == "" || s.Namespace == w.scope.Namespace) && other != nil && other.complete {
 			return true
 		}
@@ -174,7 +169,7 @@ func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 		return false
 	}
 	for at, c := range e.copies[gk].all() {
-		if w.scope.covers(at.namespace) && e.undecided(c) {
+		if w.scope.Covers(at.Namespace) && e.undecided(c) {
 			return false
 		}
 	}
@@ -193,8 +188,8 @@ func (e *Engine) undecided(c *copied) bool {
 func (e *Engine) forgetScope(s Scope) {
 	gk := s.GVK.GroupKind()
 	for at := range e.copies[gk].all() {
-		if s.covers(at.namespace) && !e.localComplete(gk, at.namespace) {
-			k := Key{gk, at.namespace, at.name}
+		if s.Covers(at.Namespace) && !e.localComplete(gk, at.Namespace) {
+			k := place.At(gk, at)
 			e.dropCopy(k)
 			e.forget(k)
 		}

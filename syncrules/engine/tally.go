@@ -168,7 +168,7 @@ func (e *Engine) tallyLag(j *job, out outcome) {
 // peers. mu is held.
 func (e *Engine) haveArrived(j *job) {
 	i := 0
-	for _, h := range e.holders[j.key.GroupKind][j.key.place()] {
+	for _, h := range e.holders[j.key.GroupKind][j.key.NamespacedName()] {
 		for i < len(j.claims) && j.claims[i].Origin < h.v.peer {
 			i++
 		}

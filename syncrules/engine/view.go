@@ -14,8 +14,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -35,7 +37,7 @@ type viewKey struct {
 // view is what one peer has in one scope. Engine.mu guards it.
 type view struct {
 	viewKey
-	entries map[place]*entry
+	entries map[types.NamespacedName]*entry
 	// judges are the rules, with their selections, that the entries were judged by.
 	judges map[string]string
 	// live says that the entries are complete and kept up to date; spoken that the watch has said
@@ -126,7 +128,7 @@ func (f *feed) rescoped(rules []*rule) bool {
 // keep is what the source is asked for: objects that a rule selects and that are nobody's copies, unless they
 // are too many.
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
-	return isSource(obj) && f.v.scope.holds(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) }) && f.admit(obj)
+	return isSource(obj) && f.v.scope.Holds(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) }) && f.admit(obj)
 }
 
 // isSource says that the object is of the cluster that it is in.
@@ -136,7 +138,7 @@ func isSource(obj *unstructured.Unstructured) bool {
 
 // judge is the entry of an object, nil when no rule selects it.
 func (f *feed) judge(obj *unstructured.Unstructured) *entry {
-	if !isSource(obj) || !f.v.scope.holds(obj) {
+	if !isSource(obj) || !f.v.scope.Holds(obj) {
 		return nil
 	}
 	var names []string
@@ -157,7 +159,7 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 	if names == nil {
 		return nil
 	}
-	out := &entry{rules: names, aims: settled(aims, keyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
+	out := &entry{rules: names, aims: settled(aims, place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
 	switch {
 	case syncrules.Disabled(obj):
 		out.held = "its source is withdrawn"
@@ -175,16 +177,12 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 	return out
 }
 
-func placeOf(obj *unstructured.Unstructured) place {
-	return place{obj.GetNamespace(), obj.GetName()}
-}
-
 // Replace implements Sink.
 func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
-	entries, bytes := make(map[place]*entry, len(objs)), int64(0)
+	entries, bytes := make(map[types.NamespacedName]*entry, len(objs)), int64(0)
 	for _, obj := range objs {
 		if ent := f.judge(obj); ent != nil {
-			entries[placeOf(obj)] = ent
+			entries[place.NameOf(obj)] = ent
 			bytes += ent.size()
 		}
 	}
@@ -222,7 +220,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 
 // Upsert implements Sink.
 func (f *feed) Upsert(obj *unstructured.Unstructured) {
-	at, ent := placeOf(obj), f.judge(obj)
+	at, ent := place.NameOf(obj), f.judge(obj)
 	f.landed()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
@@ -252,12 +250,12 @@ func (f *feed) Delete(namespace, name string, _ *unstructured.Unstructured) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	if f.v.feed == f && !f.tripped.Load() {
-		f.remove(place{namespace, name})
+		f.remove(types.NamespacedName{Namespace: namespace, Name: name})
 	}
 }
 
 // remove takes an object away that is proven to be gone, or not to match any more.
-func (f *feed) remove(at place) {
+func (f *feed) remove(at types.NamespacedName) {
 	old := f.v.entries[at]
 	if old == nil {
 		return
@@ -280,7 +278,7 @@ func (f *feed) remove(at place) {
 }
 
 // touch puts up the keys of the copies of entries. Where one belonged before it could not be told is to be searched.
-func (f *feed) touch(at place, entries ...*entry) {
+func (f *feed) touch(at types.NamespacedName, entries ...*entry) {
 	from := f.v.key(at)
 	for _, ent := range entries {
 		if ent == nil {
@@ -295,7 +293,7 @@ func (f *feed) touch(at place, entries ...*entry) {
 		f.e.enqueue(from) // its copy may be in its own place
 		for _, gk := range f.e.writtenFrom(f.judges) {
 			for to := range f.e.copies[gk].movedFrom(origin{f.v.peer, from}) {
-				f.e.enqueue(Key{gk, to.namespace, to.name})
+				f.e.enqueue(place.At(gk, to))
 			}
 		}
 	}
@@ -342,9 +340,9 @@ func (e *Engine) turnedLive(v *view) {
 	}
 	for _, to := range e.writtenFrom(v.judges) {
 		for at, c := range e.copies[to].of(v.peer) {
-			k := Key{to, at.namespace, at.name}
+			k := place.At(to, at)
 			// The marks of a copy that moved may have been changed here, and lead anywhere.
-			if from := c.source(k); c.moved != nil || from.GroupKind == gk && v.scope.covers(from.Namespace) {
+			if from := c.source(k); c.moved != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace) {
 				e.enqueue(k)
 			}
 		}

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // superviseViews opens one view per peer and scope that rules need, and closes the others, for the kinds and
@@ -48,7 +51,7 @@ func (e *Engine) superviseSource(gk schema.GroupKind, p *peer, start starter) (o
 		v := views[s]
 		if v == nil {
 			v = &view{
-				viewKey: viewKey{p.ClusterID, s}, entries: map[place]*entry{}, gone: map[passage]struct{}{},
+				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{},
 				since: time.Now(), burden: e.burdenOf(p.ClusterID),
 			}
 			views[s] = v
@@ -127,10 +130,10 @@ func (e *Engine) enqueueView(v *view) {
 // enqueueKind puts up every key of a kind that anything is known of. mu is held.
 func (e *Engine) enqueueKind(gk schema.GroupKind) {
 	for at := range e.holders[gk] {
-		e.enqueue(Key{gk, at.namespace, at.name})
+		e.enqueue(place.At(gk, at))
 	}
 	for at := range e.copies[gk].all() {
-		e.enqueue(Key{gk, at.namespace, at.name})
+		e.enqueue(place.At(gk, at))
 	}
 	for k := range e.results {
 		if k.GroupKind == gk {
@@ -146,7 +149,7 @@ func (e *Engine) enqueuePeer(id string) {
 	}
 	for gk, set := range e.copies {
 		for at := range set.of(id) {
-			e.enqueue(Key{gk, at.namespace, at.name})
+			e.enqueue(place.At(gk, at))
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestRefusalsOfSecretsTellNothing(t *testing.T) {
 	} {
 		for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonInternalError} {
 			e := &Engine{o: Options{Classify: func(error) error { return nil }}}
-			p := e.problemOf(statusError(403, reason, message), Key{schema.GroupKind{Kind: "Secret"}, "default", "s"}, true)
+			p := e.problemOf(statusError(403, reason, message), Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "default", Name: "s"}, true)
 			if strings.Contains(p.text, "hunter2") || len(p.text) < len("Secret default/s: x") {
 				t.Errorf("%s %q becomes %q", reason, message, p.text)
 			}

@@ -1,0 +1,58 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Key names one object of an API server. Its Namespace is "" for a kind outside namespaces.
+type Key struct {
+	schema.GroupKind
+	Namespace, Name string
+}
+
+// At is the Key of what has a name within a kind.
+func At(kind schema.GroupKind, name types.NamespacedName) Key {
+	return Key{GroupKind: kind, Namespace: name.Namespace, Name: name.Name}
+}
+
+// KeyOf is the Key of an object that is known to be of a kind.
+func KeyOf(kind schema.GroupKind, obj *unstructured.Unstructured) Key {
+	return Key{GroupKind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// NameOf is the name of an object within its kind.
+func NameOf(obj *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// NamespacedName is the Key within its kind.
+func (k Key) NamespacedName() types.NamespacedName {
+	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}
+}
+
+// String is for people: the kind, and the name within it.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Kind + " " + k.Name
+	}
+	return k.Kind + " " + k.Namespace + "/" + k.Name
+}
+
+// Compare orders Keys by kind, group, namespace and name. It is the order in which several sources of one cluster get
+// the place of a copy.
+func Compare(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// CompareNames orders names within a kind by namespace and name.
+func CompareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
