@@ -21,6 +21,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/lanes"
 )
 
 // DefaultWorkers is how many copies are written at the same time unless Options say otherwise.
@@ -122,7 +123,7 @@ type Engine struct {
 	serial        uint64              // of the last rule that was set
 	nsWatch       *namespaceWatch
 	made          *madeNamespaces
-	lanes         lanes
+	lanes         *lanes.Lanes
 	happenings    map[happening]*tallied
 	reviews       map[reviewKey]*review
 }
@@ -161,7 +162,7 @@ func New(o Options) (*Engine, error) {
 		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
 		happenings: map[happening]*tallied{}, reviews: map[reviewKey]*review{}, reviewWake: make(chan struct{}, 1),
-		seed: maphash.MakeSeed(), lanes: newLanes(o.Workers), retries: rate.NewLimiter(retryRate, retryBurst),
+		seed: maphash.MakeSeed(), lanes: lanes.New(o.Workers), retries: rate.NewLimiter(retryRate, retryBurst),
 	}
 	for _, s := range o.Scopes {
 		e.locals[s] = &localWatch{scope: s}

@@ -26,7 +26,9 @@ func lateRule(create bool) (*v1alpha1.ResourceSyncRule, *unstructured.Unstructur
 	return r, obj
 }
 
-func namespaceNamed(name string) Key { return Key{GroupKind: schema.GroupKind{Kind: "Namespace"}, Name: name} }
+func namespaceNamed(name string) Key {
+	return Key{GroupKind: schema.GroupKind{Kind: "Namespace"}, Name: name}
+}
 
 func TestNamespaceIsCreated(t *testing.T) {
 	inWorld(t, func(w *world) {

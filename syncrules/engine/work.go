@@ -42,7 +42,7 @@ func (e *Engine) work(ctx context.Context) {
 // process makes one copy what it should be, as a rule by at most one write.
 func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
-	if !e.lanes.enter(key, time.Now()) {
+	if !e.lanes.Enter(key, time.Now()) {
 		e.aside(key)
 		e.mu.Unlock()
 		return
@@ -65,7 +65,7 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	}
 	e.done(key)
 	e.takeEarly(key)
-	for _, next := range e.lanes.leave(key, out.took, time.Now()) {
+	for _, next := range e.lanes.Leave(key, out.took, time.Now()) {
 		e.enqueue(next)
 	}
 }

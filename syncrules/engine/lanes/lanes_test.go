@@ -1,0 +1,113 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lanes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
+)
+
+// Lanes that have recovered do not wait behind one that still hangs, and a fast write in a lane does not let the
+// others of it take all workers.
+func TestLanes(t *testing.T) {
+	now := time.Now()
+	l := New(8)
+	key := func(namespace string, i int) place.Key {
+		return place.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: namespace, Name: fmt.Sprint(i)}
+	}
+	enter := func(namespace string, i int) bool { return l.Enter(key(namespace, i), now) }
+	strike := func(namespace string, times int, at time.Time) {
+		for range times {
+			l.took(laneOf(key(namespace, 0)), 2*slow, at)
+		}
+	}
+	for i := range 8 {
+		if !enter("hangs", i) {
+			t.Fatal("nothing is known of it yet")
+		}
+	}
+	strike("hangs", strikes-1, now)
+	if turn := l.Leave(key("hangs", 0), 2*slow, now); len(turn) > 0 {
+		t.Fatalf("nobody waits, and yet %v", turn)
+	}
+	if enter("hangs", 8) || !enter("fine", 0) {
+		t.Error("7 of 8 are held by it")
+	}
+	if enter("hangs", 8) {
+		t.Error("it waits")
+	}
+	if turn := l.Leave(key("fine", 0), time.Millisecond, now); len(turn) > 0 {
+		t.Errorf("a fast write elsewhere calls %v", turn)
+	}
+	if turn := l.Leave(key("hangs", 1), time.Millisecond, now); len(turn) > 0 {
+		t.Errorf("a fast write calls %v while 6 are held", turn)
+	}
+	for i := 2; i < 4; i++ {
+		l.Leave(key("hangs", i), 2*slow, now)
+	}
+	turn := l.Leave(key("hangs", 4), 2*slow, now)
+	if len(turn) != 1 || turn[0] != key("hangs", 8) {
+		t.Fatalf("its turn has %v", turn)
+	}
+	if turn := l.Leave(key("hangs", 5), 0, now); len(turn) > 0 {
+		t.Errorf("nobody else waits, and yet %v", turn)
+	}
+	for i := range 4 {
+		enter("hangs", 20+i)
+	}
+	for i := range 3 {
+		if enter("hangs", 30+i) {
+			t.Errorf("%d enters", i)
+		}
+	}
+	// Another one that is slow waits beside it, not behind it; and all of one that is slow no more go on.
+	now = now.Add(memory - time.Second)
+	strike("hangs", 1, now)
+	strike("other", strikes, now.Add(-20*time.Second))
+	for i := range 5 {
+		if enter("other", i) {
+			t.Errorf("other %d enters", i)
+		}
+	}
+	now = now.Add(15 * time.Second)
+	turn = l.Leave(key("hangs", 6), 2*slow, now)
+	if len(turn) < 5 || turn[0] != key("other", 0) || turn[4] != key("other", 4) {
+		t.Errorf("its turn has %v", turn)
+	}
+	// Three slow namespaces of a kind are a slow kind.
+	l = New(8)
+	for i, ns := range []string{"a", "b", "c"} {
+		enter(ns, i)
+		strike(ns, strikes-1, now)
+		l.Leave(key(ns, i), 2*slow, now)
+	}
+	for i := range 4 {
+		enter(fmt.Sprint("n", i), i)
+	}
+	if enter("another", 0) || !l.Enter(place.Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "default", Name: "s"}, now) {
+		t.Error("its kind is slow, and no other")
+	}
+	for range fast - 1 {
+		l.took(laneOf(key("a", 0)), time.Millisecond, now)
+	}
+	if !l.isSlow(laneOf(key("a", 0)), now) {
+		t.Error("it has not been fast for long")
+	}
+	if l.took(laneOf(key("a", 0)), time.Millisecond, now); l.isSlow(laneOf(key("a", 0)), now) {
+		t.Error("it has been fast for long enough")
+	}
+	strike("old", strikes-1, now)
+	now = now.Add(2 * memory)
+	if strike("old", 1, now); l.isSlow(laneOf(key("old", 0)), now) {
+		t.Error("what was long ago counts")
+	}
+	if l.Empty() {
+		t.Error("it is empty with keys in it")
+	}
+}
