@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // readyCondition is the condition: the first thing that a user would have to do, if any. mu is held.
@@ -29,7 +30,7 @@ func (e *Engine) readyCondition(r *rule, asked int, troubles []trouble) metav1.C
 		return c
 	}
 	if text := e.lacksHere(r); text != "" {
-		return no(ReasonMissingPermission, text)
+		return no(problem.ReasonMissingPermission, text)
 	}
 	starting := 0
 	for _, t := range troubles {
@@ -72,7 +73,7 @@ func no(reason, message string) metav1.Condition {
 func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
 	switch {
 	case errors.Is(r.err, syncrules.ErrConsent):
-		return no(ReasonConsentRequired, r.err.Error()), true
+		return no(problem.ReasonConsentRequired, r.err.Error()), true
 	case r.err != nil:
 		return no(ReasonInvalidRule, r.err.Error()), true
 	case r.clash != "":
@@ -113,14 +114,14 @@ func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
 		if err == nil {
 			continue
 		}
-		switch e.classify(err) {
-		case classForbidden:
-			return no(ReasonMissingPermission, e.permissionText(r, s.GVK)), true
-		case classKindUnknown:
-			return no(ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", s.GVK)), true
-		case classUnreachable, classRestored, classOther:
+		switch e.errors.Class(err) {
+		case problem.Forbidden:
+			return no(problem.ReasonMissingPermission, e.permissionText(r, s.GVK)), true
+		case problem.KindUnknown:
+			return no(problem.ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", s.GVK)), true
+		case problem.Unreachable, problem.Restored, problem.Other:
 		}
-		return no(ReasonLocalUnreachable, "the copies here cannot be watched: "+err.Error()), true
+		return no(problem.ReasonLocalUnreachable, "the copies here cannot be watched: "+err.Error()), true
 	}
 	return metav1.Condition{}, false
 }
@@ -189,30 +190,30 @@ func (e *Engine) objectCondition(r *rule) (metav1.Condition, bool) {
 // nextStep says what to do about the copies that share a reason, "" where their text says it.
 func (e *Engine) nextStep(r *rule, reason string) string {
 	switch reason {
-	case ReasonNamespaceMissing:
+	case problem.ReasonNamespaceMissing:
 		return "create it, and the copies follow at once, or set createNamespace in the rule"
-	case ReasonNamespaceLimit:
+	case problem.ReasonNamespaceLimit:
 		return "create the others yourself, and the copies follow at once, or delete those that are not needed any more"
-	case ReasonNamespaceTerminating:
+	case problem.ReasonNamespaceTerminating:
 		return "the copies follow when it is there again"
-	case ReasonMissingPermission:
+	case problem.ReasonMissingPermission:
 		if text := e.lacksHere(r); text != "" {
 			return text
 		}
 		return "add a ClusterRole here with the label " + v1alpha1.LabelControllerAggregated + "=true"
-	case ReasonKindUnknown:
+	case problem.ReasonKindUnknown:
 		return "install its CRD here"
-	case ReasonImmutableField:
+	case problem.ReasonImmutableField:
 		return "delete the copy, it is made anew at once"
-	case ReasonObjectTooLarge:
+	case problem.ReasonObjectTooLarge:
 		return "make it smaller at the source, or leave it out of the rule"
-	case ReasonAdmissionRefused:
+	case problem.ReasonAdmissionRefused:
 		return "change what refuses it here, or leave the object out of the rule; it is tried again"
-	case ReasonQuotaExceeded:
+	case problem.ReasonQuotaExceeded:
 		return "raise the quota or make room; it is tried again"
-	case ReasonInvalidObject:
+	case problem.ReasonInvalidObject:
 		return "the API server here has other rules for the kind than the source's, or a mutation made it so"
-	case ReasonSchemaMismatch:
+	case problem.ReasonSchemaMismatch:
 		return "install the source's version of the CRD here"
 	}
 	return ""
@@ -261,12 +262,12 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 }
 
 func (e *Engine) sourceTrouble(cluster, peer string, s Scope, err error) trouble {
-	text := "cluster " + cluster + ": " + oneLine(err.Error())
+	text := "cluster " + cluster + ": " + problem.OneLine(err.Error())
 	if errors.Is(err, ErrTooMuch) {
 		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the limit"}
 	}
-	switch e.classify(err) {
-	case classForbidden:
+	switch e.errors.Class(err) {
+	case problem.Forbidden:
 		if text := e.lacksThere(cluster, peer, s.GVK); text != "" {
 			return trouble{reason: ReasonSourcePermission, text: text}
 		}
@@ -277,13 +278,13 @@ func (e *Engine) sourceTrouble(cluster, peer string, s Scope, err error) trouble
 		return trouble{reason: ReasonSourcePermission, text: fmt.Sprintf(
 			"cluster %s does not let this one get, list and watch %s %s; add a ClusterRole for it there with the label %s=true",
 			cluster, s.GVK.GroupKind(), where, v1alpha1.LabelReaderAggregated)}
-	case classKindUnknown:
+	case problem.KindUnknown:
 		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
-	case classRestored:
+	case problem.Restored:
 		return trouble{reason: ReasonSourceRestored, text: fmt.Sprintf(
 			`cluster %s went back in time, as after a restore; its copies stay as they are until this is run there: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
 			cluster, cluster, v1alpha1.AnnotationConfirmRestore)}
-	case classUnreachable, classOther:
+	case problem.Unreachable, problem.Other:
 	}
 	return trouble{reason: ReasonSourceUnreachable, text: text + "; its copies stay as they are"}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -286,7 +287,7 @@ func (f *copyFeed) Health(err error) {
 		return
 	}
 	if err == nil {
-		if w.err != nil && f.e.classify(w.err) == classKindUnknown {
+		if w.err != nil && f.e.errors.Class(w.err) == problem.KindUnknown {
 			f.e.unlearn(w.scope.GVK)
 		}
 		f.e.retryFailed(f.kind())

@@ -22,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/lanes"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // DefaultWorkers is how many copies are written at the same time unless Options say otherwise.
@@ -77,6 +78,7 @@ type Engine struct {
 	log     *slog.Logger
 	consent syncrules.Consent
 	metrics *metrics
+	errors  problem.Reader
 	seed    maphash.Seed
 	queue   workqueue.TypedDelayingInterface[Key] // lives as long as Run
 	// wake and reportWake have room for one: a second poke before the first is taken adds nothing.
@@ -147,12 +149,9 @@ func New(o Options) (*Engine, error) {
 	if o.Event == nil {
 		o.Event = func(string, Event) {}
 	}
-	if o.Classify == nil {
-		o.Classify = func(error) error { return nil }
-	}
 	o.Consent.Namespace = o.Namespace
 	e := &Engine{
-		o: o, log: o.Log, consent: o.Consent,
+		o: o, log: o.Log, consent: o.Consent, errors: problem.Reader{Classify: o.Classify},
 		wake: make(chan struct{}, 1), reportWake: make(chan struct{}, 1),
 		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
 		burdens: map[string]*burden{}, asking: map[schema.GroupVersionKind]chan struct{}{},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // Reasons of events.
@@ -60,7 +61,7 @@ func (e *Engine) happened(j *job, out outcome, r *result) {
 	}
 	switch {
 	case r.reason == "" || !news:
-	case r.reason == ReasonNamespaceMissing || r.reason == ReasonNamespaceTerminating || r.reason == ReasonNamespaceLimit:
+	case r.reason == problem.ReasonNamespaceMissing || r.reason == problem.ReasonNamespaceTerminating || r.reason == problem.ReasonNamespaceLimit:
 		e.countEvent(r.rules, EventMissingNamespace, r.text)
 	default:
 		e.countEvent(r.rules, EventNotReconciled, r.text)

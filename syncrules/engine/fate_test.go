@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func TestDeletionPolicies(t *testing.T) {
@@ -195,7 +196,7 @@ func TestTwoOrigins(t *testing.T) {
 		w.setRule(testRule("r"))
 		w.settle()
 		w.wantOwner(cm("x"), a, false) // the smaller clusterID
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 		if r := w.report("r"); r.Conflicts != 1 || r.Synced != 1 || r.Matched != 2 {
 			t.Errorf("report %+v", r)
 		}
@@ -241,7 +242,7 @@ func TestLocalObjectInTheWay(t *testing.T) {
 		w.peers[a].put(configMap("same", "1"))
 		w.settle()
 		w.wantValue(cm("x"), "mine")
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 		if r := w.report("r"); r.Conflicts != 1 || r.Synced != 1 {
 			t.Errorf("report %+v", r)
 		}
@@ -258,6 +259,6 @@ func TestLocalObjectInTheWay(t *testing.T) {
 		if syncrules.IsCopy(w.local.find(cm("x"))) {
 			t.Errorf("an object without marks was touched")
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 	})
 }

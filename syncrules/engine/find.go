@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // A rule may put a copy into another place than its source: of another kind, name or namespace. Every entry of a
@@ -38,7 +39,7 @@ func (f *feed) aim(r *syncrules.Rule, obj *unstructured.Unstructured) aim {
 	}
 	to, err := r.Target(obj, f.input)
 	if err != nil {
-		return aim{fault: describe(err, gk.Kind == "Secret" && gk.Group == "")}
+		return aim{fault: problem.Describe(err, gk.Kind == "Secret" && gk.Group == "")}
 	}
 	return aim{to: Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}}
 }
@@ -97,7 +98,7 @@ func faultKey(v *view, at types.NamespacedName) Key {
 
 // tellFaults records what is wrong with an entry. mu is held.
 func (e *Engine) tellFaults(v *view, at types.NamespacedName, ent *entry) {
-	r := &result{state: failed, reason: ReasonSourceObject}
+	r := &result{state: failed, reason: problem.ReasonSourceObject}
 	for i, a := range ent.aims {
 		if a.fault == "" {
 			continue

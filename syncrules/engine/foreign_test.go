@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // All clusters get the same objects from the same place. They are read once, not once for each cluster that has
@@ -59,7 +60,7 @@ func TestSameObjectsEverywhere(t *testing.T) {
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 		w.local.put(configMap("x8", "mine"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 		w.local.remove(cm("x8"))
 		w.now()
 		w.wantValue(cm("x8"), "1")
@@ -82,6 +83,6 @@ func TestVerdictsAreOfOneRule(t *testing.T) {
 		r.Spec.Rules[0].Mutations.Labels = &v1alpha1.LabelMutations{Add: map[string]string{"copied": "yes"}}
 		w.setRule(r)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 	})
 }

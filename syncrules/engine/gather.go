@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // job is everything that is known about one key at one moment, still packed.
@@ -146,7 +147,7 @@ func (j *job) awaits() string {
 // weighed is a job made into facts, with what went wrong on the way.
 type weighed struct {
 	syncrules.Facts
-	problem *problem
+	problem *problem.Problem
 }
 
 // weigh decodes and renders; mu is not held.
@@ -168,8 +169,8 @@ func (e *Engine) weigh(j *job) (*weighed, error) {
 	for i := range j.claims {
 		c := &j.claims[i]
 		if r := e.renderOnce(made, j, c); r != nil && r.err != nil {
-			p := e.problemOf(r.err, j.key, j.secret())
-			w.problem, c.Standing, c.Reason = &p, syncrules.Held, p.text
+			p := e.errors.Problem(r.err, j.key, j.secret())
+			w.problem, c.Standing, c.Reason = p, syncrules.Held, p.Text
 		} else if r != nil {
 			c.Desired = r.object
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // A rule that the guard has stopped, and that an edit then spoils, must not end the agent when an event of its old
@@ -49,7 +50,7 @@ func TestRefusalOfWhatWasASecret(t *testing.T) {
 			"data": map[string]any{"v": "aHVudGVyMg=="},
 		}})
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonInvalidObject)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonInvalidObject)
 		if text := fmt.Sprint(w.report("r"), w.events); strings.Contains(text, "aHVudGVyMg") {
 			t.Errorf("the report tells of the content: %s", text)
 		}
@@ -68,7 +69,7 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 		if done := w.eventsOf(EventReconciled); len(done) > 0 {
 			t.Errorf("events %v", done)
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 	})
 }
 

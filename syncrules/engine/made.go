@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // MaxNamespaces is how many namespaces there may be at a time that agents of this cluster created for one rule. A
@@ -27,15 +27,6 @@ const AnnotationCreatedFor = v1alpha1.Prefix + "created-for-rule"
 const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	managedByAgent = "roster-agent"
-)
-
-var (
-	// errNamespace is returned when a namespace that a copy needs could not be created.
-	errNamespace = errors.New("create its namespace")
-	// errNamespaceLimit is returned when so many were created for its rule that no more are.
-	errNamespaceLimit = errors.New("no more namespaces are created")
-	// errNamespacesUnknown is returned while it is not known how many were.
-	errNamespacesUnknown = errors.New("how many namespaces were created is being looked at")
 )
 
 // madeNamespaces is the Sink of the watch of the namespaces that agents created here, which runs while rules may
@@ -100,7 +91,7 @@ func (e *Engine) retryNamespaces() {
 	e.namespaceNews++
 	for _, waiters := range e.missing {
 		for k := range waiters {
-			if r := e.results[k]; r != nil && r.reason == ReasonNamespaceLimit {
+			if r := e.results[k]; r != nil && r.reason == problem.ReasonNamespaceLimit {
 				e.notes[k].calm()
 				e.enqueue(k)
 			}
@@ -114,7 +105,7 @@ func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.made == nil || !e.made.known {
-		return nil, false, errNamespacesUnknown
+		return nil, false, problem.ErrNamespacesUnknown
 	}
 	if of, counted := e.made.rules[name]; counted {
 		return of, false, nil
@@ -127,18 +118,10 @@ func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _
 	}
 	room := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return counts[rule] >= MaxNamespaces })
 	if len(room) == 0 {
-		return nil, false, errNamespaceLimit
+		return nil, false, problem.NamespaceLimitError{Max: MaxNamespaces}
 	}
 	e.made.rules[name] = room
 	return room, true, nil
-}
-
-// limitText says why a namespace is not created.
-func limitText(err error) string {
-	if errors.Is(err, errNamespacesUnknown) {
-		return errNamespacesUnknown.Error()
-	}
-	return fmt.Sprintf("%d were created for its rule here, the most that are", MaxNamespaces)
 }
 
 // notMade takes a reservation back. A namespace that is there all the same is told by the watch.
@@ -154,7 +137,7 @@ func (e *Engine) notMade(name string) {
 func (e *Engine) createNamespace(ctx context.Context, name string, rules []string) error {
 	rules, fresh, err := e.reserve(name, rules)
 	if err != nil {
-		return fmt.Errorf("%w %s: %w", errNamespace, name, err)
+		return fmt.Errorf("%w %s: %w", problem.ErrNamespace, name, err)
 	}
 	if !fresh {
 		return nil // another worker creates it now; if it is too late for this copy, its creation wakes that
@@ -174,7 +157,7 @@ func (e *Engine) createNamespace(ctx context.Context, name string, rules []strin
 	case apierrors.IsAlreadyExists(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("%w %s: %w", errNamespace, name, err)
+		return fmt.Errorf("%w %s: %w", problem.ErrNamespace, name, err)
 	}
 	e.log.Info("created a namespace for copies", "namespace", name, "rules", rules)
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func TestSeveralSourcesForOnePlace(t *testing.T) {
@@ -21,7 +22,7 @@ func TestSeveralSourcesForOnePlace(t *testing.T) {
 		w.setRule(moving(testRule("r"), "name", "one"))
 		w.settle()
 		w.wantValue(cm("one"), "x") // the first
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "default/y") {
 			t.Errorf("message %q does not name the other", m)
 		}

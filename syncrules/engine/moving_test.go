@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // moving is testRule with overrides of fields of metadata, given as pairs of name and value.
@@ -132,7 +133,7 @@ func TestAnotherKind(t *testing.T) {
 		w.settle()
 		w.wantCopies()
 		w.wantValue(thing("Thing", "default", "x"), "1")
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 		w.restart(func() { w.peers[a].remove(cm("x")) })
 		w.wantGone(thing("Thing", "default", "x"))
 		w.e.DeleteRule("r")
@@ -208,7 +209,7 @@ func TestSourceMovesItsCopy(t *testing.T) {
 		w.wantCopies("other", "three")
 		w.wantValue(cm("three"), "1")
 		w.wantValue(cm("other"), "2")
-		w.wantReady("r", metav1.ConditionFalse, ReasonSourceObject)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourceObject)
 		if m := w.report("r"); m.Failed != 1 || m.Matched != 2 || !strings.Contains(m.Conditions[0].Message, "default/x") {
 			t.Errorf("report %+v", m)
 		}
@@ -229,7 +230,7 @@ func TestSourceMovesItsCopy(t *testing.T) {
 		w.settle()
 		w.setRule(kept)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonSourceObject)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourceObject)
 		w.checkIndexes()
 	})
 }
@@ -296,7 +297,7 @@ func TestRenderedForEachCluster(t *testing.T) {
 		}
 		w.setRule(moving(testRule("r"), "labels?/from", "{{ .Cluster.Name }}"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 		if l := w.local.find(cm("x")).GetLabels(); l["from"] != "alpha" {
 			t.Errorf("labels %v", l)
 		}
@@ -311,7 +312,7 @@ func TestForeignObjectWhereACopyBelongs(t *testing.T) {
 		}
 		w.setRule(moving(testRule("r"), "name", "copy-of-{{ .Object.GetName }}"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 		if w.local.count("update")+w.local.count("delete") > 0 || len(w.e.sightings) > 0 {
 			t.Errorf("requests %v, %d sightings", w.local.requests, len(w.e.sightings))
 		}
@@ -400,7 +401,7 @@ func TestKindThatArrives(t *testing.T) {
 				w.setRule(rule)
 				w.settle()
 				w.wantGone(k)
-				w.wantReady("r", metav1.ConditionFalse, map[string]string{"here": ReasonKindUnknown, "there": ReasonSourceKindUnknown}[missing])
+				w.wantReady("r", metav1.ConditionFalse, map[string]string{"here": problem.ReasonKindUnknown, "there": ReasonSourceKindUnknown}[missing])
 				time.Sleep(time.Hour)
 				s.serve(k.Kind)
 				w.now()

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // namespaceWatch is the Sink of the watch of namespaces, which runs while copies wait for some: to appear, or to
@@ -76,7 +78,7 @@ func (*namespaceWatch) Health(error) {}
 // namespaceGone wakes the copies that waited for the end of the namespace: their rules may create it again.
 func (e *Engine) namespaceGone(name string) {
 	for k := range e.missing[name] {
-		if r := e.results[k]; r != nil && r.reason == ReasonNamespaceTerminating {
+		if r := e.results[k]; r != nil && r.reason == problem.ReasonNamespaceTerminating {
 			e.notes[k].calm()
 			e.enqueue(k)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func lateRule(create bool) (*v1alpha1.ResourceSyncRule, *unstructured.Unstructured) {
@@ -63,7 +64,7 @@ func TestNamespaceMayNotBeCreated(t *testing.T) {
 		w.setRule(r)
 		w.peers[a].put(obj)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonMissingPermission)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "may not create namespaces") {
 			t.Errorf("message %q does not name the right", m)
 		}
@@ -115,7 +116,7 @@ func TestNamespaceInDeletion(t *testing.T) {
 				w.setRule(r)
 				w.peers[a].put(obj)
 				w.settle()
-				w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceTerminating)
+				w.wantReady("r", metav1.ConditionFalse, problem.ReasonNamespaceTerminating)
 				time.Sleep(5 * time.Minute)
 				w.now()
 				if n := w.local.count("create"); n > 30 {
@@ -128,7 +129,7 @@ func TestNamespaceInDeletion(t *testing.T) {
 					return
 				}
 				w.settle()
-				w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceMissing)
+				w.wantReady("r", metav1.ConditionFalse, problem.ReasonNamespaceMissing)
 			})
 		})
 	}
@@ -160,7 +161,7 @@ func TestNamespacesOfARuleAreBounded(t *testing.T) {
 		if n := len(w.local.names("Namespace")); n != MaxNamespaces+others {
 			t.Errorf("%d namespaces, want %d", n, MaxNamespaces+others)
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceLimit)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonNamespaceLimit)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "250 were created for its rule here") || !strings.Contains(m, "create the others yourself") {
 			t.Errorf("message %q", m)
 		}

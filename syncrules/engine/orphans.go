@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // maxOrphans is how many orphans a condition names.
@@ -73,6 +74,6 @@ func (e *Engine) orphansCondition(r *rule) (metav1.Condition, bool) {
 	}
 	return metav1.Condition{
 		Type: ConditionOrphans, Status: metav1.ConditionTrue, Reason: "NotMaintained", ObservedGeneration: r.gen,
-		Message: bounded(fmt.Sprintf("%d copies that this rule made are not maintained any more: %s; delete them, or keep them: when the rule selects their source again they are taken back", n, text), maxMessage),
+		Message: problem.Bounded(fmt.Sprintf("%d copies that this rule made are not maintained any more: %s; delete them, or keep them: when the rule selects their source again they are taken back", n, text), problem.MaxMessage),
 	}, true
 }

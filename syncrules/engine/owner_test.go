@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // The engine's part of PARITY C1, C2, C3, C20 and C21.
@@ -94,7 +95,7 @@ func TestBornInTwoClusters(t *testing.T) {
 				w.setRule(testRule("r"))
 				w.settle()
 				w.wantOwner(cm("x"), a, false)
-				w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+				w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 				writes := w.local.writes()
 				for id, s := range w.peers { // each in turn comes and goes
 					s.slow = 0
@@ -127,7 +128,7 @@ func TestBornHereAndElsewhere(t *testing.T) {
 		w.restart(func() {})
 		w.wantValue(cm("x"), "mine")
 		w.wantGone(cm("y"))
-		w.wantReady("r", metav1.ConditionFalse, ReasonConflict)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
 		if syncrules.IsCopy(w.local.find(cm("x"))) || w.local.count("update")+w.local.count("delete") > 0 {
 			t.Errorf("requests %v", w.local.requests)
 		}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 const (
@@ -29,6 +30,25 @@ const (
 	ConditionReady = "Ready"
 	// ConditionOrphans is there while copies that the rule made are no longer maintained.
 	ConditionOrphans = "Orphans"
+)
+
+// Reasons of the condition Ready beside those of single copies, which package problem has.
+const (
+	ReasonSynced            = "Synced"
+	ReasonNotTargeted       = "NotTargeted"
+	ReasonNoSource          = "NoSource"
+	ReasonStarting          = "Starting"
+	ReasonProgressing       = "Progressing"
+	ReasonSlowed            = "Slowed"
+	ReasonInvalidRule       = "InvalidRule"
+	ReasonVersionConflict   = "VersionConflict"
+	ReasonPaused            = "Paused"
+	ReasonDeletionGuard     = "DeletionGuard"
+	ReasonSourceUnreachable = "SourceUnreachable"
+	ReasonSourcePermission  = "SourceMissingPermission"
+	ReasonSourceKindUnknown = "SourceKindUnknown"
+	ReasonSourceTooLarge    = "SourceTooLarge"
+	ReasonSourceRestored    = "SourceRestored"
 )
 
 // RuleReport is what became of a rule here. LastTransitionTime of the conditions is left to who writes them and
@@ -157,7 +177,7 @@ func (e *Engine) reportOf(r *rule) RuleReport {
 		out.LastErrors = append(out.LastErrors, text.text)
 	}
 	c := e.readyCondition(r, asked, troubles)
-	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, bounded(c.Message, maxMessage)
+	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
 	r.sender.wasReady = c.Status == metav1.ConditionTrue
 	out.Conditions = []metav1.Condition{c}
 	if c, some := e.orphansCondition(r); some {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 const (
@@ -145,7 +146,7 @@ func (e *Engine) record(j *job, out outcome) {
 	r := e.resultOf(j, out)
 	e.tallyLag(j, out)
 	e.happened(j, out, r)
-	if out.problem != nil && out.problem.reason == ReasonMissingPermission {
+	if out.problem != nil && out.problem.Reason == problem.ReasonMissingPermission {
 		e.suspectWrite(out.decision, out.problem)
 	}
 	e.replace(k, r)
@@ -155,14 +156,14 @@ func (e *Engine) record(j *job, out outcome) {
 	if j.foreign && j.local != nil {
 		e.standsAside(k)
 	}
-	if out.problem != nil && out.problem.namespace {
+	if out.problem != nil && out.problem.Namespace {
 		e.awaitNamespace(k)
 	} else {
 		e.namespaceThere(k)
 	}
 	switch {
-	case r.state == failed && out.problem.final():
-	case r.state == failed && out.problem.namespace && j.namespaceNews != e.namespaceNews:
+	case r.state == failed && out.problem.Final():
+	case r.state == failed && out.problem.Namespace && j.namespaceNews != e.namespaceNews:
 		e.enqueue(k) // it may be there by now
 	case r.state == failed:
 		e.enqueueAfter(k, e.backoff(k, out.problem))
@@ -182,22 +183,22 @@ func (e *Engine) record(j *job, out outcome) {
 }
 
 // backoff is how long to wait after a failure: what the back-off of the object says. Those of many that go on failing
-// are spread so that all together are tried again at about retryRate, but each after backoffCapObject at the latest. An
+// are spread so that all together are tried again at about retryRate, but each after paceLongest at the latest. An
 // API server that does not answer is another matter. mu is held.
-func (e *Engine) backoff(k Key, p *problem) time.Duration {
-	n, limit := e.note(k), p.backoffCap()
+func (e *Engine) backoff(k Key, p *problem.Problem) time.Duration {
+	n, limit := e.note(k), p.MaxBackoff()
 	wait := limit
 	if n.failures < 16 {
-		wait = min(backoffFirst<<n.failures, limit)
+		wait = min(100*time.Millisecond<<n.failures, limit)
 	}
 	n.failures++
-	if p.reason == ReasonLocalUnreachable || n.failures <= retryFreely {
+	if p.Reason == problem.ReasonLocalUnreachable || n.failures <= retryFreely {
 		return wait
 	}
 	r := e.retries.Reserve()
-	if r.Delay() > backoffCapObject {
+	if r.Delay() > paceLongest {
 		r.Cancel()
-		return backoffCapObject
+		return paceLongest
 	}
 	return max(wait, r.Delay())
 }
@@ -210,7 +211,7 @@ func (e *Engine) slowed(k Key, rules []string) {
 			continue
 		}
 		if t := &r.tally; t.slow == "" { // the first is told, or the status would change as often as the objects
-			t.slow = oneLine(fmt.Sprintf("%s changes more than %d times a second; its copy follows at that pace", k, PaceRate))
+			t.slow = problem.OneLine(fmt.Sprintf("%s changes more than %d times a second; its copy follows at that pace", k, PaceRate))
 			r.sender.dirty = true
 		}
 		r.tally.slowUntil = time.Now().Add(slowFor)
@@ -267,11 +268,11 @@ func (e *Engine) resultOf(j *job, out outcome) *result {
 	}
 	switch {
 	case out.problem != nil:
-		r.state, r.reason, r.text = failed, out.problem.reason, out.problem.text
+		r.state, r.reason, r.text = failed, out.problem.Reason, out.problem.Text
 	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0, len(j.surplus) > 0:
-		r.conflict, r.reason, r.text = true, ReasonConflict, e.conflictText(j, out.decision)
+		r.conflict, r.reason, r.text = true, problem.ReasonConflict, e.conflictText(j, out.decision)
 	case out.dropped != "":
-		r.reason, r.text = ReasonSchemaMismatch, oneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
+		r.reason, r.text = problem.ReasonSchemaMismatch, problem.OneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}
 	return r
 }
@@ -310,7 +311,7 @@ func (e *Engine) conflictText(j *job, d syncrules.Decision) string {
 		text += fmt.Sprintf("; %d more would be copied into the same place, such as %s of cluster %s",
 			n, j.surplus[0].from, e.clusterName(j.surplus[0].origin))
 	}
-	return oneLine(text)
+	return problem.OneLine(text)
 }
 
 // clusterName is what people call a cluster. mu is held.

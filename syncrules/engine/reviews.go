@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // Reviews ask API servers what the agent may do. They decide nothing: that a request was refused is the truth, and
@@ -111,7 +112,7 @@ func (e *Engine) reviewed(gvk schema.GroupVersionKind) []string {
 func (e *Engine) refused(key reviewKey) []string {
 	all := map[string]bool{}
 	for s, v := range e.views[key.cluster] {
-		if s.GVK == key.gvk && v.err != nil && e.classify(v.err) == classForbidden {
+		if s.GVK == key.gvk && v.err != nil && e.errors.Class(v.err) == problem.Forbidden {
 			all[s.Namespace] = true
 		}
 	}
@@ -144,7 +145,7 @@ func (e *Engine) suspect(key reviewKey) {
 }
 
 // suspectWrite is suspect for what a refused write needed. mu is held.
-func (e *Engine) suspectWrite(d syncrules.Decision, p *problem) {
+func (e *Engine) suspectWrite(d syncrules.Decision, p *problem.Problem) {
 	if d.Object == nil {
 		return
 	}
@@ -152,7 +153,7 @@ func (e *Engine) suspectWrite(d syncrules.Decision, p *problem) {
 	if k := e.kinds[key.gvk.GroupKind()]; k != nil && k.written == key.gvk {
 		key.gvk = k.written // its names are no parts of an object
 	}
-	if p.namespace {
+	if p.Namespace {
 		key.gvk = namespaceKind()
 	}
 	e.suspect(key)
@@ -275,7 +276,7 @@ func (e *Engine) reviewOne(ctx context.Context, key reviewKey, namespaces []stri
 // retryRefused puts up what failed for want of a right. mu is held.
 func (e *Engine) retryRefused() {
 	for k, r := range e.results {
-		if r.state == failed && r.reason == ReasonMissingPermission {
+		if r.state == failed && r.reason == problem.ReasonMissingPermission {
 			e.notes[k].calm()
 			e.enqueue(k)
 		}
@@ -318,7 +319,7 @@ func (l Lack) grant(name, label string, verbs []string) string {
 func (e *Engine) lacksHere(r *rule) string {
 	seen := map[schema.GroupVersionKind]bool{}
 	scopes := slices.Clip(r.targets)
-	if r.compiled != nil && r.compiled.CreatesNamespace() && r.tally.reasons[ReasonMissingPermission] > 0 {
+	if r.compiled != nil && r.compiled.CreatesNamespace() && r.tally.reasons[problem.ReasonMissingPermission] > 0 {
 		scopes = append(scopes, Scope{GVK: namespaceKind()})
 	}
 	var texts []string

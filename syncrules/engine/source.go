@@ -5,25 +5,25 @@ package engine
 
 import (
 	"context"
-	"errors"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // What Options.Classify may say of an error.
 var (
 	// ErrUnreachable is returned when no answer came.
-	ErrUnreachable = errors.New("unreachable")
+	ErrUnreachable = problem.ErrUnreachable
 	// ErrForbidden is returned when the credential is not accepted or lacks a right.
-	ErrForbidden = errors.New("forbidden")
+	ErrForbidden = problem.ErrForbidden
 	// ErrKindUnknown is returned when the kind is not served.
-	ErrKindUnknown = errors.New("kind not served")
+	ErrKindUnknown = problem.ErrKindUnknown
 	// ErrRestored is returned when a source went back in time and its owner has not confirmed that.
-	ErrRestored = errors.New("restored from a backup")
+	ErrRestored = problem.ErrRestored
 )
 
 // Scope is one watch, and Key the place of a copy.

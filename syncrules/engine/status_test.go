@@ -18,6 +18,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func (w *world) eventsOf(reason string) []ruleEvent {
@@ -211,7 +212,7 @@ func TestARefusedNamespaceIsThatOfItsRule(t *testing.T) {
 		w.peers[a].put(obj)
 		w.settle()
 		w.wantValue(serverKey(obj), "1")
-		w.wantReady("refused", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("refused", metav1.ConditionFalse, problem.ReasonMissingPermission)
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 		w.e.DeleteRule("refused")
 		w.restart(func() {})
@@ -234,7 +235,7 @@ func TestALackConcernsTheRulesOfItsNamespaces(t *testing.T) {
 		r, _ := lateRule(false)
 		w.setRule(r)
 		w.settle()
-		w.wantReady("lacking", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("lacking", metav1.ConditionFalse, problem.ReasonMissingPermission)
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 	})
 }
@@ -246,7 +247,7 @@ func TestMissingRightsAreNamedBeforehand(t *testing.T) {
 		r.set("/ConfigMap", "create", "delete")
 		w.setRule(testRule("r"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonMissingPermission)
 		m := w.report("r").Conditions[0].Message
 		for _, want := range []string{
 			"may not create, delete configmaps in namespace default here", "kubectl apply -f - <<< '{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole",
@@ -288,7 +289,7 @@ func TestReviewsOfRefusedWritesBackOff(t *testing.T) {
 		}
 		w.settle()
 		time.Sleep(10 * time.Minute)
-		w.wantReady("r", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonMissingPermission)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "may not create configmaps") {
 			t.Errorf("message %q", m)
 		}

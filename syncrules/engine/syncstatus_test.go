@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func withReady(obj *unstructured.Unstructured, ready int64) *unstructured.Unstructured {
@@ -81,7 +83,7 @@ func TestStatusMayNotBeWritten(t *testing.T) {
 		w.peers[a].put(withReady(workload("Deployment", "d", "one"), 1))
 		time.Sleep(time.Minute)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonMissingPermission)
 		m := w.report("r").Conditions[0].Message
 		if !strings.Contains(m, "resources: [deployments, deployments/status], verbs: [get, list, watch, create, update, delete]") {
 			t.Errorf("message %q", m)

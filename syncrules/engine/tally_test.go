@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // What fails for good is told once: that it is tried again is no news, of however many objects.
@@ -24,7 +26,7 @@ func TestWhatGoesOnFailingIsToldOnce(t *testing.T) {
 			w.peers[a].put(configMap(fmt.Sprintf("x%d", i), "1"))
 		}
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonAdmissionRefused)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonAdmissionRefused)
 		if r := w.report("r"); r.Failed != 5 || len(r.LastErrors) != 5 {
 			t.Errorf("report %+v", r)
 		}
@@ -87,11 +89,11 @@ func TestToldFailuresAreReplaced(t *testing.T) {
 // A reason is told whether or not anything was counted for a source before.
 func TestTallyKeepsTheFirstReason(t *testing.T) {
 	var tally tally
-	first := &result{state: failed, reason: ReasonAdmissionRefused, text: "x: no", rules: []string{"r"}}
+	first := &result{state: failed, reason: problem.ReasonAdmissionRefused, text: "x: no", rules: []string{"r"}}
 	tally.add(cm("x"), "r", first, 1)
 	other := &result{state: synced, owner: a, rules: []string{"r"}, offers: []offer{{origin: a, rules: []string{"r"}}}}
 	tally.add(cm("y"), "r", other, 1)
-	if tally.reasons[ReasonAdmissionRefused] != 1 {
+	if tally.reasons[problem.ReasonAdmissionRefused] != 1 {
 		t.Errorf("reasons %v", tally.reasons)
 	}
 	tally.add(cm("x"), "r", first, -1)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func TestMissingNamespace(t *testing.T) {
@@ -27,7 +28,7 @@ func TestMissingNamespace(t *testing.T) {
 		w.peers[a].put(obj)
 		w.setRule(r)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonNamespaceMissing)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonNamespaceMissing)
 		time.Sleep(time.Minute)
 		w.local.addNamespace("late")
 		w.now()
@@ -92,7 +93,7 @@ func TestLocalOutage(t *testing.T) {
 			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
 		}
 		time.Sleep(time.Minute)
-		w.wantReady("r", metav1.ConditionFalse, ReasonLocalUnreachable)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonLocalUnreachable)
 		if n := w.local.count("create"); n > 20*20 {
 			t.Errorf("%d creates in a minute of outage", n)
 		}
@@ -123,8 +124,8 @@ func TestRefusedWritesAreReported(t *testing.T) {
 		w.peers[a].put(secret)
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
-		w.wantReady("secrets", metav1.ConditionFalse, ReasonInvalidObject)
-		w.wantReady("maps", metav1.ConditionFalse, ReasonMissingPermission)
+		w.wantReady("secrets", metav1.ConditionFalse, problem.ReasonInvalidObject)
+		w.wantReady("maps", metav1.ConditionFalse, problem.ReasonMissingPermission)
 		if text := fmt.Sprint(w.report("secrets")); strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMg") {
 			t.Errorf("the report tells a secret: %s", text)
 		}
@@ -148,8 +149,8 @@ func TestConsent(t *testing.T) {
 		obj.SetNamespace("kube-system")
 		w.peers[a].put(obj)
 		w.settle()
-		w.wantReady("roles", metav1.ConditionFalse, ReasonConsentRequired)
-		w.wantReady("r", metav1.ConditionFalse, ReasonConsentRequired)
+		w.wantReady("roles", metav1.ConditionFalse, problem.ReasonConsentRequired)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConsentRequired)
 		w.wantGone(serverKey(obj))
 		if w.local.writes() != 0 {
 			t.Errorf("something was written")

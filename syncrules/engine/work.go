@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 const (
@@ -74,8 +75,8 @@ func (e *Engine) process(ctx context.Context, key Key) {
 type outcome struct {
 	decision syncrules.Decision
 	wrote    bool
-	took     time.Duration // to write, or to fail to
-	problem  *problem      // of the object or its write
+	took     time.Duration    // to write, or to fail to
+	problem  *problem.Problem // of the object or its write
 	again    time.Duration
 	slowed   bool
 	dropped  string // the fields that the server did not keep
@@ -88,8 +89,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	}
 	w, err := e.weigh(j)
 	if err != nil {
-		p := e.problemOf(err, j.key, j.secret())
-		return outcome{problem: &p}
+		return outcome{problem: e.errors.Problem(err, j.key, j.secret())}
 	}
 	if j.foreign && j.local == nil {
 		if done, out := e.lookAtForeign(ctx, j, w); done {
@@ -115,8 +115,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	case errors.Is(err, errRace):
 		out.again = raceRetry
 	case err != nil:
-		p := e.problemOf(err, j.key, j.secret())
-		out.problem = &p
+		out.problem = e.errors.Problem(err, j.key, j.secret())
 	case out.decision.Action != action:
 		err = errRace // something was in the way: nothing was written
 	default:
@@ -170,8 +169,7 @@ func (e *Engine) lookAtForeign(ctx context.Context, j *job, w *weighed) (done bo
 			return true, out
 		}
 		if !errors.Is(err, errRace) {
-			p := e.problemOf(err, j.key, j.secret())
-			out.problem = &p
+			out.problem = e.errors.Problem(err, j.key, j.secret())
 			return true, out
 		}
 	}

@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,10 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
-
-// errImmutable is returned when the copy has a field that cannot be changed and is not as at the source.
-var errImmutable = errors.New("a field that cannot be changed differs")
 
 // write sends the request of a decision and takes in the answer. It is one request, but for a namespace that is
 // missing and a copy that must be made anew.
@@ -38,7 +35,7 @@ func (e *Engine) write(ctx context.Context, j *job, w *weighed, out *outcome) er
 func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) error {
 	d := out.decision
 	answer, err := e.o.Target.Create(ctx, d.Object)
-	if rules := j.namespaceFor(d.Owner); len(rules) > 0 && isNamespaceMissing(err) {
+	if rules := j.namespaceFor(d.Owner); len(rules) > 0 && problem.IsNamespaceMissing(err) {
 		if err = e.createNamespace(ctx, j.key.Namespace, rules); err == nil {
 			answer, err = e.o.Target.Create(ctx, d.Object)
 		}
@@ -58,7 +55,7 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 	d := out.decision
 	if d.Action == syncrules.Update && turnsHeadless(w.Local, d.Desired) {
 		if e.wasRecreated(j.key, d.Desired) {
-			return errImmutable
+			return problem.ErrImmutable
 		}
 		return e.recreate(ctx, j, w.Local, out)
 	}
@@ -73,10 +70,10 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 		return errRace
 	case apierrors.IsConflict(err):
 		return e.lostRace(ctx, j, d.Object)
-	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && immutable(err) == wholly && !e.wasRecreated(j.key, d.Desired):
+	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && problem.Immutable(err) == problem.Wholly && !e.wasRecreated(j.key, d.Desired):
 		return e.recreate(ctx, j, w.Local, out)
-	case immutable(err) != notAtAll:
-		return fmt.Errorf("%w: %w", errImmutable, err)
+	case problem.Immutable(err) != problem.Mutable:
+		return fmt.Errorf("%w: %w", problem.ErrImmutable, err)
 	case err != nil:
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func statusError(code int32, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) error {
@@ -46,22 +47,22 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 		reason, says string
 		tries        int // in ten minutes
 	}{
-		"right":     {statusError(403, metav1.StatusReasonForbidden, `configmaps is forbidden: User "agent" cannot create resource "configmaps"`), ReasonMissingPermission, v1alpha1.LabelControllerAggregated, 40},
-		"webhook":   {statusError(400, "", webhook), ReasonAdmissionRefused, "x is not for this cluster", 40},
-		"policy":    {statusError(422, metav1.StatusReasonInvalid, `configmaps "x" is forbidden: `+policy), ReasonAdmissionRefused, "x is not for this cluster", 40},
-		"no answer": {statusError(500, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "check.example.com": failed to call webhook: EOF`), ReasonAdmissionRefused, "check.example.com", 40},
-		"pod":       {statusError(403, metav1.StatusReasonForbidden, `pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged`), ReasonAdmissionRefused, "restricted", 40},
-		"quota":     {statusError(403, metav1.StatusReasonForbidden, `configmaps "x" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: 5, limited: 5`), ReasonQuotaExceeded, "raise the quota", 40},
-		"request":   {statusError(413, metav1.StatusReasonRequestEntityTooLarge, "Request entity too large: limit is 3145728"), ReasonObjectTooLarge, "smaller", 20},
-		"etcd":      {statusError(500, "", "etcdserver: request is too large"), ReasonObjectTooLarge, "smaller", 20},
-		"grpc":      {statusError(500, "", "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097162 vs. 2097152)"), ReasonObjectTooLarge, "smaller", 20},
+		"right":     {statusError(403, metav1.StatusReasonForbidden, `configmaps is forbidden: User "agent" cannot create resource "configmaps"`), problem.ReasonMissingPermission, v1alpha1.LabelControllerAggregated, 40},
+		"webhook":   {statusError(400, "", webhook), problem.ReasonAdmissionRefused, "x is not for this cluster", 40},
+		"policy":    {statusError(422, metav1.StatusReasonInvalid, `configmaps "x" is forbidden: `+policy), problem.ReasonAdmissionRefused, "x is not for this cluster", 40},
+		"no answer": {statusError(500, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "check.example.com": failed to call webhook: EOF`), problem.ReasonAdmissionRefused, "check.example.com", 40},
+		"pod":       {statusError(403, metav1.StatusReasonForbidden, `pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged`), problem.ReasonAdmissionRefused, "restricted", 40},
+		"quota":     {statusError(403, metav1.StatusReasonForbidden, `configmaps "x" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: 5, limited: 5`), problem.ReasonQuotaExceeded, "raise the quota", 40},
+		"request":   {statusError(413, metav1.StatusReasonRequestEntityTooLarge, "Request entity too large: limit is 3145728"), problem.ReasonObjectTooLarge, "smaller", 20},
+		"etcd":      {statusError(500, "", "etcdserver: request is too large"), problem.ReasonObjectTooLarge, "smaller", 20},
+		"grpc":      {statusError(500, "", "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097162 vs. 2097152)"), problem.ReasonObjectTooLarge, "smaller", 20},
 		"data": {
 			statusError(422, metav1.StatusReasonInvalid, "invalid", metav1.StatusCause{Type: metav1.CauseTypeTooLong, Field: "", Message: "Too long: may not be more than 1048576 bytes"}),
-			ReasonObjectTooLarge, "smaller", 20,
+			problem.ReasonObjectTooLarge, "smaller", 20,
 		},
-		"invalid":     {errInvalidCause("must be a number"), ReasonInvalidObject, "must be a number", 20},
-		"bad request": {statusError(400, metav1.StatusReasonBadRequest, "cannot be handled as a ConfigMap"), ReasonInvalidObject, "cannot be handled", 20},
-		"other":       {statusError(405, metav1.StatusReasonMethodNotAllowed, "strange"), ReasonWriteFailed, "strange", 40},
+		"invalid":     {errInvalidCause("must be a number"), problem.ReasonInvalidObject, "must be a number", 20},
+		"bad request": {statusError(400, metav1.StatusReasonBadRequest, "cannot be handled as a ConfigMap"), problem.ReasonInvalidObject, "cannot be handled", 20},
+		"other":       {statusError(405, metav1.StatusReasonMethodNotAllowed, "strange"), problem.ReasonWriteFailed, "strange", 40},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -98,25 +99,6 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 			})
 		})
-	}
-}
-
-// What API servers say about a Secret may hold what is in it.
-func TestRefusalsOfSecretsTellNothing(t *testing.T) {
-	for _, message := range []string{
-		`secrets "s" is forbidden: ValidatingAdmissionPolicy 'no-x' with binding 'no-x' denied request: hunter2`,
-		`admission webhook "check.example.com" denied the request: hunter2`,
-		`secrets "s" is forbidden: exceeded quota: hunter2`,
-		`secrets is forbidden: User "agent" cannot create hunter2`,
-		`hunter2`,
-	} {
-		for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonInternalError} {
-			e := &Engine{o: Options{Classify: func(error) error { return nil }}}
-			p := e.problemOf(statusError(403, reason, message), Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "default", Name: "s"}, true)
-			if strings.Contains(p.text, "hunter2") || len(p.text) < len("Secret default/s: x") {
-				t.Errorf("%s %q becomes %q", reason, message, p.text)
-			}
-		}
 	}
 }
 
@@ -287,7 +269,7 @@ func TestImmutableFieldIsMadeAnewOnce(t *testing.T) {
 		if n := w.local.count("delete"); n > 1 {
 			t.Errorf("%d deletions for the same content", n)
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonImmutableField)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonImmutableField)
 	})
 }
 
@@ -308,7 +290,7 @@ func TestImmutableObjectIsReported(t *testing.T) {
 		w.peers[a].put(configMap("x", "2"))
 		w.peers[a].put(configMap("y", "2"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonImmutableField)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonImmutableField)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "delete the copy") {
 			t.Errorf("message %q does not say what to do", m)
 		}
@@ -329,7 +311,7 @@ func TestDroppedFieldsAreReported(t *testing.T) {
 		w.setRule(workloadRule("Deployment"))
 		w.peers[a].put(workload("Deployment", "d", "one"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonSchemaMismatch)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSchemaMismatch)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "spec.selector") || !strings.Contains(m, "CRD") {
 			t.Errorf("message %q", m)
 		}
@@ -337,7 +319,7 @@ func TestDroppedFieldsAreReported(t *testing.T) {
 			_ = unstructured.SetNestedField(o.Object, int64(2), "spec", "replicas")
 		})
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonSchemaMismatch)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSchemaMismatch)
 		writes := w.local.writes()
 		time.Sleep(10 * time.Minute)
 		if n := w.local.writes() - writes; n != 0 || writes != 2 {
