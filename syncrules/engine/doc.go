@@ -87,9 +87,9 @@
 // Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live,
 // so its copies stay as they are, and the rule says SourceTooLarge (limits.go).
 //
-// Each object has its own pace (PaceRate, PaceBurst) and its own back-off. Nothing limits all of them together but
-// the number of workers, half of which are kept from what an API server is slow to take (lanes.go); and what failed is
-// tried again at a rate for all (retryRate).
+// Each object has its own pace and its own back-off (package pace). Nothing limits all of them together but
+// the number of workers, half of which are kept from what an API server is slow to take (package lanes); and what failed is
+// tried again at a rate for all.
 //
 // # A restored API server
 //

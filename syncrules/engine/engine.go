@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -22,6 +21,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/lanes"
+	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -113,8 +113,7 @@ type Engine struct {
 	pendings   map[schema.GroupKind]int // how many of pending
 	early      map[Key]early            // of the keys being worked on
 	results    map[Key]*result
-	notes      map[Key]*note
-	retries    *rate.Limiter               // of failed writes
+	pacer      *pace.Pacer
 	waiting    map[string]map[Key]struct{} // until a view of the peer has spoken
 	missing    map[string]map[Key]struct{}
 	// namespaceNews counts what was told of namespaces: what is told while a copy is being worked on may be what the
@@ -158,10 +157,10 @@ func New(o Options) (*Engine, error) {
 		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]*copySet{},
 		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
 		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, early: map[Key]early{},
-		results: map[Key]*result{}, notes: map[Key]*note{}, waiting: map[string]map[Key]struct{}{},
+		results: map[Key]*result{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
 		happenings: map[happening]*tallied{}, reviews: map[reviewKey]*review{}, reviewWake: make(chan struct{}, 1),
-		seed: maphash.MakeSeed(), lanes: lanes.New(o.Workers), retries: rate.NewLimiter(retryRate, retryBurst),
+		seed: maphash.MakeSeed(), lanes: lanes.New(o.Workers), pacer: pace.New(),
 	}
 	for _, s := range o.Scopes {
 		e.locals[s] = &localWatch{scope: s}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
@@ -36,6 +37,7 @@ type job struct {
 	// cluster is the local one, and namespaced what is known of kinds, for rules that ask for them.
 	cluster    *v1alpha1.Cluster
 	namespaced func(schema.GroupVersionKind) (bool, error)
+	allowance  pace.Allowance
 	// namespaceNews is that of the engine when the job was gathered.
 	namespaceNews uint64
 }
@@ -60,7 +62,10 @@ func (e *Engine) gather(key Key) *job {
 	if !e.ready || !e.localComplete(key.GroupKind, key.Namespace) {
 		return nil
 	}
-	j := &job{key: key, cluster: e.seen.cluster, namespaced: e.namespaced, namespaceNews: e.namespaceNews}
+	j := &job{
+		key: key, cluster: e.seen.cluster, namespaced: e.namespaced, namespaceNews: e.namespaceNews,
+		allowance: e.pacer.Allowance(key, time.Now()),
+	}
 	if c := e.copyAt(key); c != nil {
 		taken := *c // the fields of c change under mu
 		j.local = &taken

@@ -92,7 +92,7 @@ func (e *Engine) retryNamespaces() {
 	for _, waiters := range e.missing {
 		for k := range waiters {
 			if r := e.results[k]; r != nil && r.reason == problem.ReasonNamespaceLimit {
-				e.notes[k].calm()
+				e.pacer.Succeeded(k)
 				e.enqueue(k)
 			}
 		}

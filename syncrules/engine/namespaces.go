@@ -59,7 +59,7 @@ func (w *namespaceWatch) Upsert(obj *unstructured.Unstructured) {
 	defer w.e.mu.Unlock()
 	w.e.namespaceNews++
 	for k := range w.e.missing[obj.GetName()] {
-		w.e.notes[k].calm()
+		w.e.pacer.Succeeded(k)
 		w.e.enqueue(k)
 	}
 }
@@ -79,7 +79,7 @@ func (*namespaceWatch) Health(error) {}
 func (e *Engine) namespaceGone(name string) {
 	for k := range e.missing[name] {
 		if r := e.results[k]; r != nil && r.reason == problem.ReasonNamespaceTerminating {
-			e.notes[k].calm()
+			e.pacer.Succeeded(k)
 			e.enqueue(k)
 		}
 	}

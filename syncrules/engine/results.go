@@ -9,22 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 const (
-	// PaceRate and PaceBurst are how often one object may be written: so many times at once, then so many a
-	// second. What comes faster is summed up.
-	PaceRate  = 5
-	PaceBurst = 10
-	// retryRate and retryBurst are how many failed writes are tried again a second, of all objects together; the first
-	// retryFreely of each do not count.
-	retryRate   = 50
-	retryBurst  = 500
-	retryFreely = 3
 	// maxErrors is how many errors a report tells.
 	maxErrors = 16
 )
@@ -57,79 +47,6 @@ type offer struct {
 	surplus bool // another object of the origin has the place
 }
 
-// note is what is remembered of a key between attempts.
-type note struct {
-	pace      *rate.Limiter
-	failures  int
-	recreated uint64 // the content that the copy was made anew for
-	// content was written last, at wrote, and repeats times in a row.
-	content uint64
-	wrote   time.Time
-	repeats int
-}
-
-// calm ends the back-off; safe on nil.
-func (n *note) calm() {
-	if n != nil {
-		n.failures = 0
-	}
-}
-
-func (e *Engine) note(k Key) *note {
-	n := e.notes[k]
-	if n == nil {
-		if len(e.notes) >= 4096 && len(e.notes)&(len(e.notes)-1) == 0 { // at powers of two
-			for old, n := range e.notes {
-				if n.failures == 0 && n.recreated == 0 && n.repeats <= PaceBurst && (n.pace == nil || n.pace.Tokens() >= PaceBurst) {
-					delete(e.notes, old)
-				}
-			}
-		}
-		n = &note{}
-		e.notes[k] = n
-	}
-	return n
-}
-
-// pace is how long the write must wait. Labels or annotations that come back as fast as that are somebody
-// else's: they are left alone from then on. Anything else that does is fought over ever more slowly.
-func (e *Engine) pace(j *job, d syncrules.Decision) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n, now := e.note(j.key), time.Now()
-	if wait := n.spacing() - now.Sub(n.wrote); n.repeats > 0 && wait > 0 && j.content(d.Owner) == n.content {
-		return wait
-	}
-	if n.pace == nil {
-		n.pace = rate.NewLimiter(PaceRate, PaceBurst)
-	}
-	if n.pace.Allow() {
-		if content := j.content(d.Owner); content != n.content || now.Sub(n.wrote) > time.Second+2*n.spacing() {
-			n.content, n.repeats = content, 0
-		} else {
-			n.repeats++
-		}
-		n.wrote = now
-		return 0
-	}
-	if c := e.copyAt(j.key); c != nil && d.Difference == syncrules.Extra {
-		c.tolerated = true
-	}
-	return time.Second / PaceRate
-}
-
-// paceLongest is how long the same content waits in the end, where something changes it back each time.
-const paceLongest = 5 * time.Minute
-
-// spacing is the time between two writes of the same content that follow each other: none for a burst, and then
-// twice as long after every few.
-func (n *note) spacing() time.Duration {
-	if n.repeats <= PaceBurst {
-		return 0
-	}
-	return min(time.Second/PaceRate<<min((n.repeats-PaceBurst)/PaceRate, 16), paceLongest)
-}
-
 // content tells what an origin offers for the key from what it offered before; 0 for nothing.
 func (j *job) content(origin string) uint64 {
 	for i := range j.claims {
@@ -143,6 +60,12 @@ func (j *job) content(origin string) uint64 {
 // record takes in what became of a key. mu is held.
 func (e *Engine) record(j *job, out outcome) {
 	k := j.key
+	if !out.began.IsZero() {
+		e.pacer.Wrote(k, j.content(out.decision.Owner), out.began)
+	}
+	if c := e.copyAt(k); c != nil && out.tooOften && out.decision.Difference == syncrules.Extra {
+		c.tolerated = true // what comes back as fast as that is somebody else's
+	}
 	r := e.resultOf(j, out)
 	e.tallyLag(j, out)
 	e.happened(j, out, r)
@@ -166,9 +89,10 @@ func (e *Engine) record(j *job, out outcome) {
 	case r.state == failed && out.problem.Namespace && j.namespaceNews != e.namespaceNews:
 		e.enqueue(k) // it may be there by now
 	case r.state == failed:
-		e.enqueueAfter(k, e.backoff(k, out.problem))
+		outage := out.problem.Reason == problem.ReasonLocalUnreachable
+		e.enqueueAfter(k, e.pacer.Failed(k, out.problem.MaxBackoff(), outage, time.Now()))
 	default:
-		e.notes[k].calm()
+		e.pacer.Succeeded(k)
 		if out.decision.Action == syncrules.Wait {
 			e.awaits(k, j.awaits())
 			e.enqueueAfter(k, settle)
@@ -182,27 +106,6 @@ func (e *Engine) record(j *job, out outcome) {
 	}
 }
 
-// backoff is how long to wait after a failure: what the back-off of the object says. Those of many that go on failing
-// are spread so that all together are tried again at about retryRate, but each after paceLongest at the latest. An
-// API server that does not answer is another matter. mu is held.
-func (e *Engine) backoff(k Key, p *problem.Problem) time.Duration {
-	n, limit := e.note(k), p.MaxBackoff()
-	wait := limit
-	if n.failures < 16 {
-		wait = min(100*time.Millisecond<<n.failures, limit)
-	}
-	n.failures++
-	if p.Reason == problem.ReasonLocalUnreachable || n.failures <= retryFreely {
-		return wait
-	}
-	r := e.retries.Reserve()
-	if r.Delay() > paceLongest {
-		r.Cancel()
-		return paceLongest
-	}
-	return max(wait, r.Delay())
-}
-
 // slowed lets the rules say, for a while, that a copy changes too often. mu is held.
 func (e *Engine) slowed(k Key, rules []string) {
 	for _, name := range rules {
@@ -211,7 +114,7 @@ func (e *Engine) slowed(k Key, rules []string) {
 			continue
 		}
 		if t := &r.tally; t.slow == "" { // the first is told, or the status would change as often as the objects
-			t.slow = problem.OneLine(fmt.Sprintf("%s changes more than %d times a second; its copy follows at that pace", k, PaceRate))
+			t.slow = problem.OneLine(fmt.Sprintf("%s changes more than %d times a second; its copy follows at that pace", k, pace.Rate))
 			r.sender.dirty = true
 		}
 		r.tally.slowUntil = time.Now().Add(slowFor)

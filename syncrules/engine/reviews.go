@@ -277,7 +277,7 @@ func (e *Engine) reviewOne(ctx context.Context, key reviewKey, namespaces []stri
 func (e *Engine) retryRefused() {
 	for k, r := range e.results {
 		if r.state == failed && r.reason == problem.ReasonMissingPermission {
-			e.notes[k].calm()
+			e.pacer.Succeeded(k)
 			e.enqueue(k)
 		}
 	}

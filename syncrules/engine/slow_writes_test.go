@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/pace"
 )
 
 func secret(name, value string) *unstructured.Unstructured {
@@ -72,7 +73,7 @@ func TestRetriesOfAllTogetherAreBounded(t *testing.T) {
 		}
 		w.settle()
 		time.Sleep(10 * time.Minute)
-		if n, most := w.local.count("create"), objects*(1+retryFreely)+retryBurst+retryRate*(10*60+10); n > most {
+		if n, most := w.local.count("create"), objects*(1+pace.RetryFreely)+pace.RetryBurst+pace.RetryRate*(10*60+10); n > most {
 			t.Errorf("%d creates in ten minutes, want at most %d", n, most)
 		}
 		w.local.admits(nil)

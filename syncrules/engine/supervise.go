@@ -200,7 +200,7 @@ func (e *Engine) forgetScope(s Scope) {
 func (e *Engine) retryFailed(gk schema.GroupKind) {
 	for k, r := range e.results {
 		if k.GroupKind == gk && r.state == failed {
-			e.notes[k].calm()
+			e.pacer.Succeeded(k)
 			e.enqueue(k)
 		}
 	}

@@ -75,10 +75,12 @@ func (e *Engine) process(ctx context.Context, key Key) {
 type outcome struct {
 	decision syncrules.Decision
 	wrote    bool
+	began    time.Time        // of the write; zero where none was tried
 	took     time.Duration    // to write, or to fail to
 	problem  *problem.Problem // of the object or its write
 	again    time.Duration
-	slowed   bool
+	slowed   bool   // the same is written again and again, or the copy is written
+	tooOften bool   // too often
 	dropped  string // the fields that the server did not keep
 }
 
@@ -102,15 +104,17 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	default:
 		return out
 	}
-	if wait := e.pace(j, out.decision); wait > 0 {
-		out.slowed, out.again = true, wait
+	now := time.Now()
+	if wait, often := j.allowance.Wait(j.content(out.decision.Owner), now); wait > 0 {
+		out.slowed, out.tooOften, out.again = true, often, wait
 		return out
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	action, began := out.decision.Action, time.Now()
+	action := out.decision.Action
+	out.began = now
 	err = e.write(ctx, j, w, &out)
-	out.took = max(1, time.Since(began))
+	out.took = max(1, time.Since(now))
 	switch {
 	case errors.Is(err, errRace):
 		out.again = raceRetry

@@ -130,15 +130,15 @@ func (e *Engine) wasRecreated(k Key, desired *unstructured.Unstructured) bool {
 	sum := e.sumOf(desired)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.note(k).recreated == sum
+	return e.pacer.Recreated(k) == sum
 }
 
 // madeOtherwise notes that the copy was created with other content than it was made anew for, which may come back.
 func (e *Engine) madeOtherwise(k Key, desired *unstructured.Unstructured) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n := e.notes[k]; n != nil && n.recreated != 0 && n.recreated != e.sumOf(desired) {
-		n.recreated = 0
+	if sum := e.pacer.Recreated(k); sum != 0 && sum != e.sumOf(desired) {
+		e.pacer.SetRecreated(k, 0, time.Now())
 	}
 }
 
@@ -153,7 +153,7 @@ func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstr
 	e.log.Info("a copy is made anew: a field changed that cannot be", "copy", j.key.String(), "cluster", out.decision.Owner)
 	sum := e.sumOf(out.decision.Desired)
 	e.mu.Lock()
-	e.note(j.key).recreated = sum
+	e.pacer.SetRecreated(j.key, sum, time.Now())
 	e.mu.Unlock()
 	answer, err := e.o.Target.Create(ctx, out.decision.Desired)
 	if apierrors.IsAlreadyExists(err) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -343,7 +344,7 @@ func TestSlowDownIsReported(t *testing.T) {
 			w.peers[a].put(configMap("x", fmt.Sprint(i)))
 			time.Sleep(50 * time.Millisecond)
 		}
-		if n := w.local.writes(); n > PaceBurst+21*PaceRate {
+		if n := w.local.writes(); n > pace.Burst+21*pace.Rate {
 			t.Errorf("%d writes in 20 s", n)
 		}
 		w.wantReady("r", metav1.ConditionTrue, ReasonSlowed)

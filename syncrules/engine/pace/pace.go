@@ -1,0 +1,164 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pace
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
+)
+
+const (
+	// Rate and Burst are how often one copy may be written: so many times at once, then so many a second.
+	Rate  = 5
+	Burst = 10
+	// RetryRate and RetryBurst are how many failed writes are tried again a second, of all copies together. The first
+	// RetryFreely of each copy do not count.
+	RetryRate   = 50
+	RetryBurst  = 500
+	RetryFreely = 3
+
+	firstBackoff = 100 * time.Millisecond
+	// longest is how long any copy waits at most: for the next write of the same content, and for its turn among all
+	// that failed.
+	longest = 5 * time.Minute
+	// manyNotes is how many notes are kept before they are looked through for those that say nothing any more.
+	manyNotes = 4096
+	// oneToken is a token of a limiter, whose fractions are not exact.
+	oneToken = 1 - 1e-6
+)
+
+// Pacer keeps a note of each copy that was written or failed lately.
+type Pacer struct {
+	notes   map[place.Key]*note
+	retries *rate.Limiter // of failed writes
+}
+
+// note is what is remembered of a copy between attempts.
+type note struct {
+	pace      *rate.Limiter
+	failures  int
+	recreated uint64 // the content that the copy was made anew for
+	// content was written last, at wrote, and repeats times in a row.
+	content uint64
+	wrote   time.Time
+	repeats int
+}
+
+// New makes a Pacer that has no notes.
+func New() *Pacer {
+	return &Pacer{notes: map[place.Key]*note{}, retries: rate.NewLimiter(RetryRate, RetryBurst)}
+}
+
+func (p *Pacer) note(k place.Key, now time.Time) *note {
+	n := p.notes[k]
+	if n == nil {
+		if len(p.notes) >= manyNotes && len(p.notes)&(len(p.notes)-1) == 0 { // at powers of two
+			for old, n := range p.notes {
+				if n.failures == 0 && n.recreated == 0 && n.repeats <= Burst && (n.pace == nil || n.pace.TokensAt(now) >= Burst) {
+					delete(p.notes, old)
+				}
+			}
+		}
+		n = &note{}
+		p.notes[k] = n
+	}
+	return n
+}
+
+// Allowance is what a Pacer says of one copy at one moment. It needs no lock.
+type Allowance struct {
+	note  note // but for its limiter
+	often bool
+}
+
+// Allowance looks up a copy, for the worker that is about to decide on it.
+func (p *Pacer) Allowance(k place.Key, now time.Time) (a Allowance) {
+	if n := p.notes[k]; n != nil {
+		a.note, a.note.pace = *n, nil
+		a.often = n.pace != nil && n.pace.TokensAt(now) < oneToken
+	}
+	return a
+}
+
+// Wait is how long a content must wait before it is written, 0 for not at all; often says that this is because the copy
+// is written too often, whatever its content.
+func (a Allowance) Wait(content uint64, now time.Time) (wait time.Duration, often bool) {
+	n := &a.note
+	switch wait := n.spacing() - now.Sub(n.wrote); {
+	case n.repeats > 0 && wait > 0 && content == n.content:
+		return wait, false
+	case a.often:
+		return time.Second / Rate, true
+	}
+	return 0, false
+}
+
+// Wrote notes that a content was written, whether or not that failed, at a time.
+func (p *Pacer) Wrote(k place.Key, content uint64, at time.Time) {
+	n := p.note(k, at)
+	if n.pace == nil {
+		n.pace = rate.NewLimiter(Rate, Burst)
+	}
+	n.pace.AllowN(at, 1)
+	if content != n.content || at.Sub(n.wrote) > time.Second+2*n.spacing() {
+		n.content, n.repeats = content, 0
+	} else {
+		n.repeats++
+	}
+	n.wrote = at
+}
+
+// spacing is the time between two writes of the same content that follow each other: none for a burst, and then
+// twice as long after every few.
+func (n *note) spacing() time.Duration {
+	if n.repeats <= Burst {
+		return 0
+	}
+	return min(time.Second/Rate<<min((n.repeats-Burst)/Rate, 16), longest)
+}
+
+// Failed notes that a write failed, and returns how long to wait before the next: as the back-off of the copy says, which
+// is at most most, or until its turn among all that failed. When the API server does not answer (outage) there are no
+// turns: nothing is asked too much of it.
+func (p *Pacer) Failed(k place.Key, most time.Duration, outage bool, now time.Time) time.Duration {
+	n, wait := p.note(k, now), most
+	if n.failures < 16 {
+		wait = min(firstBackoff<<n.failures, most)
+	}
+	n.failures++
+	if outage || n.failures <= RetryFreely {
+		return wait
+	}
+	r := p.retries.ReserveN(now, 1)
+	if r.DelayFrom(now) > longest {
+		r.CancelAt(now)
+		return longest
+	}
+	return max(wait, r.DelayFrom(now))
+}
+
+// Succeeded ends the back-off of a copy.
+func (p *Pacer) Succeeded(k place.Key) {
+	if n := p.notes[k]; n != nil {
+		n.failures = 0
+	}
+}
+
+// Recreated is the content that a copy was made anew for last, 0 for none.
+func (p *Pacer) Recreated(k place.Key) uint64 {
+	if n := p.notes[k]; n != nil {
+		return n.recreated
+	}
+	return 0
+}
+
+// SetRecreated notes for which content a copy is made anew; 0 forgets it.
+func (p *Pacer) SetRecreated(k place.Key, content uint64, now time.Time) {
+	if content != 0 || p.notes[k] != nil {
+		p.note(k, now).recreated = content
+	}
+}

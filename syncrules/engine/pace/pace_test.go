@@ -1,0 +1,137 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pace
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
+)
+
+// try asks for a write, and makes it if it may.
+func (p *Pacer) try(k place.Key, content uint64, now time.Time) (wait time.Duration, often bool) {
+	if wait, often = p.Allowance(k, now).Wait(content, now); wait == 0 {
+		p.Wrote(k, content, now)
+	}
+	return wait, often
+}
+
+func key(i int) place.Key {
+	return place.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "default", Name: fmt.Sprint(i)}
+}
+
+// A copy whose source changes all the time is written in a burst, and then at Rate.
+func TestManyContents(t *testing.T) {
+	p, now := New(), time.Now()
+	for content := range uint64(Burst) {
+		if wait, _ := p.try(key(0), content, now); wait != 0 {
+			t.Fatalf("write %d waits %s", content, wait)
+		}
+	}
+	if wait, often := p.try(key(0), 100, now); wait != time.Second/Rate || !often {
+		t.Errorf("after a burst it waits %s, too often: %t", wait, often)
+	}
+	if wait, _ := p.try(key(1), 100, now); wait != 0 {
+		t.Errorf("another copy waits %s", wait)
+	}
+	if wait, _ := p.try(key(0), 100, now.Add(time.Second/Rate)); wait != 0 {
+		t.Errorf("it waits %s after its time", wait)
+	}
+}
+
+// What something changes back each time is written ever more seldom, but at least every five minutes.
+func TestSameContentAgainAndAgain(t *testing.T) {
+	p, now := New(), time.Now()
+	var last time.Duration
+	for range 200 {
+		wait, _ := p.try(key(0), 1, now)
+		for wait > 0 {
+			if wait > longest {
+				t.Fatalf("it waits %s", wait)
+			}
+			now, last = now.Add(wait), wait
+			wait, _ = p.try(key(0), 1, now)
+		}
+	}
+	if last != longest {
+		t.Errorf("in the end it waits %s, want %s", last, longest)
+	}
+	if wait, _ := p.try(key(0), 2, now.Add(time.Second)); wait != 0 {
+		t.Errorf("other content waits %s", wait)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	p, now := New(), time.Now()
+	const most = 30 * time.Second
+	before := time.Duration(0)
+	for i := range 20 {
+		wait := p.Failed(key(0), most, true, now)
+		if wait > most || wait < before || i == 0 && wait != firstBackoff || i == 19 && wait != most {
+			t.Errorf("failure %d waits %s after %s", i, wait, before)
+		}
+		before = wait
+	}
+	p.Succeeded(key(0))
+	p.Succeeded(key(1))
+	if wait := p.Failed(key(0), most, true, now); wait != firstBackoff {
+		t.Errorf("the first failure after a success waits %s", wait)
+	}
+}
+
+// Many that go on failing are tried again at a rate for all, each after five minutes at the latest.
+func TestRetriesOfAllTogether(t *testing.T) {
+	p, now := New(), time.Now()
+	const copies = 40_000
+	for range RetryFreely {
+		for i := range copies {
+			if wait := p.Failed(key(i), time.Second, false, now); wait > time.Second {
+				t.Fatalf("copy %d waits %s", i, wait)
+			}
+		}
+	}
+	soon := 0
+	for i := range copies {
+		wait := p.Failed(key(i), time.Second, false, now)
+		if wait > longest {
+			t.Fatalf("copy %d waits %s", i, wait)
+		}
+		if wait <= 10*time.Second {
+			soon++
+		}
+	}
+	if most := RetryBurst + 10*RetryRate; soon > most {
+		t.Errorf("%d are tried again within ten seconds, want at most %d", soon, most)
+	}
+}
+
+func TestRecreated(t *testing.T) {
+	p, now := New(), time.Now()
+	p.SetRecreated(key(0), 0, now)
+	if p.Recreated(key(0)) != 0 || len(p.notes) != 0 {
+		t.Error("nothing was made anew")
+	}
+	p.SetRecreated(key(0), 7, now)
+	if p.Recreated(key(0)) != 7 {
+		t.Errorf("made anew for %d", p.Recreated(key(0)))
+	}
+}
+
+// Notes that say nothing any more are dropped.
+func TestNotesAreDropped(t *testing.T) {
+	p, now := New(), time.Now()
+	p.SetRecreated(key(-1), 7, now)
+	p.Failed(key(-2), time.Second, true, now)
+	for i := range 4 * manyNotes {
+		p.try(key(i), 1, now)
+		now = now.Add(time.Second)
+	}
+	if len(p.notes) > 2*manyNotes || p.Recreated(key(-1)) != 7 || p.notes[key(-2)] == nil {
+		t.Errorf("%d notes", len(p.notes))
+	}
+}
