@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // readyCondition is the condition: the first thing that a user would have to do, if any. mu is held.
@@ -52,13 +53,13 @@ func (e *Engine) readyCondition(r *rule, asked int, troubles []trouble) metav1.C
 			Status: metav1.ConditionUnknown, Reason: ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
-	case !r.sender.wasReady && (e.pendingOf(r) || t.tried > 0):
-		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.synced, t.matched))
+	case !r.sender.wasReady && (e.pendingOf(r) || t.Tried > 0):
+		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
 	}
-	if t.slow != "" {
-		return yes(ReasonSlowed, t.slow)
+	if t.Slow != "" {
+		return yes(ReasonSlowed, t.Slow)
 	}
-	return yes(ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.synced, t.held))
+	return yes(ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.Synced, t.Held))
 }
 
 func yes(reason, message string) metav1.Condition {
@@ -169,17 +170,17 @@ func (r *rule) where() string {
 func (e *Engine) objectCondition(r *rule) (metav1.Condition, bool) {
 	t := &r.tally
 	reason, n := "", int32(0)
-	for _, name := range slices.Sorted(maps.Keys(t.reasons)) {
-		if t.reasons[name] > n {
-			reason, n = name, t.reasons[name]
+	for _, name := range slices.Sorted(maps.Keys(t.Reasons)) {
+		if t.Reasons[name] > n {
+			reason, n = name, t.Reasons[name]
 		}
 	}
 	if reason == "" {
 		return metav1.Condition{}, false
 	}
-	message := fmt.Sprintf("%d of %d", n, t.matched)
-	if i := slices.IndexFunc(t.texts, func(x keyText) bool { return x.reason == reason }); i >= 0 {
-		message += ": " + t.texts[i].text
+	message := fmt.Sprintf("%d of %d", n, t.Matched)
+	if i := slices.IndexFunc(t.Texts, func(x tally.Text) bool { return x.Reason == reason }); i >= 0 {
+		message += ": " + t.Texts[i].Text
 	}
 	if next := e.nextStep(r, reason); next != "" {
 		message += "; " + next
@@ -228,10 +229,10 @@ type trouble struct {
 // sourceStatus says how a rule's source stands. mu is held.
 func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble) {
 	out := v1alpha1.SourceStatus{ClusterID: types.UID(p.ClusterID), Cluster: p.Name, Watching: true}
-	if s := r.tally.sources[p.ClusterID]; s != nil {
-		out.Matched, out.Synced, out.Failed = s.matched, s.synced, s.failed
-		if s.lag > 0 {
-			out.Lag = &metav1.Duration{Duration: s.lag.Round(time.Millisecond)}
+	if s := r.tally.Sources[p.ClusterID]; s != nil {
+		out.Matched, out.Synced, out.Failed = s.Matched, s.Synced, s.Failed
+		if s.Lag > 0 {
+			out.Lag = &metav1.Duration{Duration: s.Lag.Round(time.Millisecond)}
 		}
 	}
 	if p.Source == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/lanes"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // DefaultWorkers is how many copies are written at the same time unless Options say otherwise.
@@ -112,7 +113,7 @@ type Engine struct {
 	pending    map[Key]bool             // keys in the queue (false) or being worked on (true)
 	pendings   map[schema.GroupKind]int // how many of pending
 	early      map[Key]early            // of the keys being worked on
-	results    map[Key]*result
+	results    map[Key]*tally.Result
 	pacer      *pace.Pacer
 	waiting    map[string]map[Key]struct{} // until a view of the peer has spoken
 	missing    map[string]map[Key]struct{}
@@ -125,7 +126,7 @@ type Engine struct {
 	nsWatch       *namespaceWatch
 	made          *madeNamespaces
 	lanes         *lanes.Lanes
-	happenings    map[happening]*tallied
+	events        tally.Events
 	reviews       map[reviewKey]*review
 }
 
@@ -157,9 +158,9 @@ func New(o Options) (*Engine, error) {
 		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]*copySet{},
 		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
 		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, early: map[Key]early{},
-		results: map[Key]*result{}, waiting: map[string]map[Key]struct{}{},
+		results: map[Key]*tally.Result{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
-		happenings: map[happening]*tallied{}, reviews: map[reviewKey]*review{}, reviewWake: make(chan struct{}, 1),
+		reviews: map[reviewKey]*review{}, reviewWake: make(chan struct{}, 1),
 		seed: maphash.MakeSeed(), lanes: lanes.New(o.Workers), pacer: pace.New(),
 	}
 	for _, s := range o.Scopes {
@@ -223,8 +224,8 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
 	e.rules[r.Name] = fresh
 	if old == nil {
 		for k, res := range e.results { // those of a rule of that name which is deleted but not yet forgotten
-			if slices.Contains(res.rules, r.Name) {
-				fresh.tally.add(k, r.Name, res, 1)
+			if slices.Contains(res.Rules, r.Name) {
+				fresh.tally.Add(k, r.Name, res, 1)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // A rule may put a copy into another place than its source: of another kind, name or namespace. Every entry of a
@@ -98,18 +99,18 @@ func faultKey(v *view, at types.NamespacedName) Key {
 
 // tellFaults records what is wrong with an entry. mu is held.
 func (e *Engine) tellFaults(v *view, at types.NamespacedName, ent *entry) {
-	r := &result{state: failed, reason: problem.ReasonSourceObject}
+	r := &tally.Result{State: tally.Failed, Reason: problem.ReasonSourceObject}
 	for i, a := range ent.aims {
 		if a.fault == "" {
 			continue
 		}
-		if r.text == "" {
-			r.text = v.key(at).String() + " of cluster " + e.clusterName(v.peer) + ": " + a.fault
+		if r.Text == "" {
+			r.Text = v.key(at).String() + " of cluster " + e.clusterName(v.peer) + ": " + a.fault
 		}
-		r.rules = append(r.rules, ent.rules[i])
+		r.Rules = append(r.Rules, ent.rules[i])
 	}
-	if len(r.rules) > 0 {
-		r.offers = []offer{{origin: v.peer, rules: r.rules}}
+	if len(r.Rules) > 0 {
+		r.Offers = []tally.Offer{{Origin: v.peer, Rules: r.Rules}}
 		e.replace(faultKey(v, at), r)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // A rule that the guard has stopped, and that an edit then spoils, must not end the agent when an event of its old
@@ -64,9 +65,9 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 		w.peers[a].put(configMap("x", "1"))
 		w.setRule(testRule("r"))
 		w.settle()
-		time.Sleep(eventEvery)
+		time.Sleep(tally.EventInterval)
 		w.settle()
-		if done := w.eventsOf(EventReconciled); len(done) > 0 {
+		if done := w.eventsOf(tally.EventReconciled); len(done) > 0 {
 			t.Errorf("events %v", done)
 		}
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)

@@ -91,7 +91,7 @@ func (e *Engine) retryNamespaces() {
 	e.namespaceNews++
 	for _, waiters := range e.missing {
 		for k := range waiters {
-			if r := e.results[k]; r != nil && r.reason == problem.ReasonNamespaceLimit {
+			if r := e.results[k]; r != nil && r.Reason == problem.ReasonNamespaceLimit {
 				e.pacer.Succeeded(k)
 				e.enqueue(k)
 			}

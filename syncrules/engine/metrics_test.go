@@ -10,6 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // Rules beyond the bound share one label; a label ends with its rule.
@@ -24,7 +27,7 @@ func TestRuleLabelsAreBounded(t *testing.T) {
 	registry.MustRegister(newRuleCollector(e))
 	for i := range maxLabels + 50 {
 		name := fmt.Sprintf("rule-%03d", i)
-		e.rules[name] = &rule{name: name, tally: tally{matched: 2, synced: 1}}
+		e.rules[name] = &rule{name: name, tally: tally.Tally{Matched: 2, Synced: 1}}
 		m.lag(name, time.Millisecond)
 	}
 	m.forget("rule-000")
@@ -56,7 +59,7 @@ func TestPausedRulesAreTold(t *testing.T) {
 	told := func(status metav1.ConditionStatus, reason string) sender {
 		return sender{last: &RuleReport{Conditions: []metav1.Condition{{Type: ConditionReady, Status: status, Reason: reason}}}}
 	}
-	ready, broken, paused := told(metav1.ConditionTrue, ReasonSynced), told(metav1.ConditionFalse, ReasonConflict), told(metav1.ConditionFalse, ReasonPaused)
+	ready, broken, paused := told(metav1.ConditionTrue, ReasonSynced), told(metav1.ConditionFalse, problem.ReasonConflict), told(metav1.ConditionFalse, ReasonPaused)
 	for what, tc := range map[string]struct {
 		senders       []sender
 		ready, paused float64

@@ -78,7 +78,7 @@ func (*namespaceWatch) Health(error) {}
 // namespaceGone wakes the copies that waited for the end of the namespace: their rules may create it again.
 func (e *Engine) namespaceGone(name string) {
 	for k := range e.missing[name] {
-		if r := e.results[k]; r != nil && r.reason == problem.ReasonNamespaceTerminating {
+		if r := e.results[k]; r != nil && r.Reason == problem.ReasonNamespaceTerminating {
 			e.pacer.Succeeded(k)
 			e.enqueue(k)
 		}

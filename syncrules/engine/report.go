@@ -81,7 +81,7 @@ func (e *Engine) report(ctx context.Context) {
 		}
 		events, later := e.dueEvents(time.Now())
 		for _, event := range events {
-			e.o.Event(event.rule, event.Event)
+			e.o.Event(event.Rule, event.Event)
 		}
 		if next == 0 || later > 0 && later < next {
 			next = later
@@ -102,9 +102,9 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 	}
 	for name, r := range e.rules {
 		s := &r.sender
-		if until := r.tally.slowUntil; !until.IsZero() {
+		if until := r.tally.SlowUntil; !until.IsZero() {
 			if wait := until.Sub(now); wait <= 0 {
-				r.tally.slow, r.tally.slowUntil, s.dirty = "", time.Time{}, true
+				r.tally.Slow, r.tally.SlowUntil, s.dirty = "", time.Time{}, true
 			} else if next == 0 || wait < next {
 				next = wait
 			}
@@ -154,7 +154,7 @@ func sameReport(a, b RuleReport) bool {
 // reportOf sums up a rule. mu is held.
 func (e *Engine) reportOf(r *rule) RuleReport {
 	t := &r.tally
-	out := RuleReport{ObservedGeneration: r.gen, Matched: t.matched, Synced: t.synced, Failed: t.failed, Conflicts: t.conflicts}
+	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts}
 	out.ConfirmedDeletions = int32(r.confirm.told())
 	var troubles []trouble
 	asked := 0
@@ -173,8 +173,8 @@ func (e *Engine) reportOf(r *rule) RuleReport {
 		}
 		out.Sources = append(out.Sources, status)
 	}
-	for _, text := range t.texts {
-		out.LastErrors = append(out.LastErrors, text.text)
+	for _, text := range t.Texts {
+		out.LastErrors = append(out.LastErrors, text.Text)
 	}
 	c := e.readyCondition(r, asked, troubles)
 	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, problem.Bounded(c.Message, problem.MaxMessage)

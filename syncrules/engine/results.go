@@ -9,43 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
-
-const (
-	// maxErrors is how many errors a report tells.
-	maxErrors = 16
-)
-
-type state uint8
-
-const (
-	idle   state = iota
-	synced       // as it should be
-	failed
-	held  // left as it is on purpose
-	tried // will be looked at again soon
-)
-
-// result is what is known of a key after it was worked on. Engine.mu guards it.
-type result struct {
-	offers   []offer
-	owner    string
-	state    state
-	conflict bool
-	reason   string   // of a problem or conflict
-	text     string   // the same for people
-	rules    []string // that are told
-}
-
-// offer is that the rules select an object at an origin.
-type offer struct {
-	origin  string
-	rules   []string
-	surplus bool // another object of the origin has the place
-}
 
 // content tells what an origin offers for the key from what it offered before; 0 for nothing.
 func (j *job) content(origin string) uint64 {
@@ -85,10 +55,10 @@ func (e *Engine) record(j *job, out outcome) {
 		e.namespaceThere(k)
 	}
 	switch {
-	case r.state == failed && out.problem.Final():
-	case r.state == failed && out.problem.Namespace && j.namespaceNews != e.namespaceNews:
+	case r.State == tally.Failed && out.problem.Final():
+	case r.State == tally.Failed && out.problem.Namespace && j.namespaceNews != e.namespaceNews:
 		e.enqueue(k) // it may be there by now
-	case r.state == failed:
+	case r.State == tally.Failed:
 		outage := out.problem.Reason == problem.ReasonLocalUnreachable
 		e.enqueueAfter(k, e.pacer.Failed(k, out.problem.MaxBackoff(), outage, time.Now()))
 	default:
@@ -102,7 +72,7 @@ func (e *Engine) record(j *job, out outcome) {
 	}
 	if out.slowed {
 		e.metrics.slowed()
-		e.slowed(k, r.rules)
+		e.slowed(k, r.Rules)
 	}
 }
 
@@ -113,69 +83,69 @@ func (e *Engine) slowed(k Key, rules []string) {
 		if r == nil {
 			continue
 		}
-		if t := &r.tally; t.slow == "" { // the first is told, or the status would change as often as the objects
-			t.slow = problem.OneLine(fmt.Sprintf("%s changes more than %d times a second; its copy follows at that pace", k, pace.Rate))
+		if t := &r.tally; t.Slow == "" { // the first is told, or the status would change as often as the objects
+			t.Slow = problem.OneLine(fmt.Sprintf("%s changes more than %d times a second; its copy follows at that pace", k, pace.Rate))
 			r.sender.dirty = true
 		}
-		r.tally.slowUntil = time.Now().Add(slowFor)
+		r.tally.SlowUntil = time.Now().Add(slowFor)
 	}
 	poked(e.reportWake)
 }
 
 // resultOf sums up an outcome. mu is held.
-func (e *Engine) resultOf(j *job, out outcome) *result {
-	r := &result{owner: j.ownerOf(out.decision)}
+func (e *Engine) resultOf(j *job, out outcome) *tally.Result {
+	r := &tally.Result{Owner: j.ownerOf(out.decision)}
 	for i := range j.claims {
 		if c := &j.claims[i]; len(c.rules) > 0 {
-			r.offers = append(r.offers, offer{origin: c.Origin, rules: c.names})
+			r.Offers = append(r.Offers, tally.Offer{Origin: c.Origin, Rules: c.names})
 			for _, name := range c.names {
-				if !slices.Contains(r.rules, name) {
-					r.rules = append(r.rules, name)
+				if !slices.Contains(r.Rules, name) {
+					r.Rules = append(r.Rules, name)
 				}
 			}
 		}
 	}
 	for _, s := range j.surplus {
-		r.offers = append(r.offers, offer{s.origin, s.rules, true})
+		r.Offers = append(r.Offers, tally.Offer{Origin: s.origin, Rules: s.rules, Surplus: true})
 		for _, name := range s.rules {
-			if !slices.Contains(r.rules, name) {
-				r.rules = append(r.rules, name)
+			if !slices.Contains(r.Rules, name) {
+				r.Rules = append(r.Rules, name)
 			}
 		}
 	}
-	if j.local != nil && len(r.rules) == 0 {
-		r.rules = j.local.rules
+	if j.local != nil && len(r.Rules) == 0 {
+		r.Rules = j.local.rules
 	}
 	if d := out.decision; (d.Action == syncrules.None || d.Action == syncrules.UpdateStatus) && d.Difference == syncrules.Changed && j.local != nil {
 		out.dropped = j.local.dropped // what is there was accepted
 	}
 	switch out.decision.Action {
 	case syncrules.None:
-		if len(r.offers) > 0 {
-			r.state = synced
+		if len(r.Offers) > 0 {
+			r.State = tally.Synced
 		}
 	case syncrules.Create, syncrules.Update, syncrules.UpdateStatus:
-		r.state = tried
-		if old := e.results[j.key]; out.wrote || out.slowed && old != nil && old.state == synced {
-			r.state = synced // what is slowed down was so a moment ago
+		r.State = tally.Tried
+		if old := e.results[j.key]; out.wrote || out.slowed && old != nil && old.State == tally.Synced {
+			r.State = tally.Synced // what is slowed down was so a moment ago
 		}
 	case syncrules.Delete, syncrules.MarkOrphan:
 		if !out.wrote {
-			r.state = tried
+			r.State = tally.Tried
 		}
 	case syncrules.Freeze:
-		r.state = held
+		r.State = tally.Held
 	case syncrules.Wait:
-		r.state = tried
+		r.State = tally.Tried
 	case syncrules.Conflict:
 	}
 	switch {
 	case out.problem != nil:
-		r.state, r.reason, r.text = failed, out.problem.Reason, out.problem.Text
+		r.State, r.Reason, r.Text = tally.Failed, out.problem.Reason, out.problem.Text
 	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0, len(j.surplus) > 0:
-		r.conflict, r.reason, r.text = true, problem.ReasonConflict, e.conflictText(j, out.decision)
+		r.Conflict, r.Reason, r.Text = true, problem.ReasonConflict, e.conflictText(j, out.decision)
 	case out.dropped != "":
-		r.reason, r.text = problem.ReasonSchemaMismatch, problem.OneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
+		r.Reason, r.Text = problem.ReasonSchemaMismatch, problem.OneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}
 	return r
 }
@@ -225,18 +195,10 @@ func (e *Engine) clusterName(id string) string {
 	return id
 }
 
-// same says that there is nothing new to tell: an object that fails again, say.
-func (r *result) same(o *result) bool {
-	return r.owner == o.owner && r.state == o.state && r.conflict == o.conflict && r.reason == o.reason && r.text == o.text &&
-		slices.Equal(r.rules, o.rules) && slices.EqualFunc(r.offers, o.offers, func(a, b offer) bool {
-		return a.origin == b.origin && a.surplus == b.surplus && slices.Equal(a.rules, b.rules)
-	})
-}
-
 // replace puts the result in place of the one before, and counts it for its rules. mu is held.
-func (e *Engine) replace(k Key, r *result) {
+func (e *Engine) replace(k Key, r *tally.Result) {
 	old := e.results[k]
-	if old != nil && old.same(r) {
+	if old != nil && old.Same(r) {
 		e.results[k] = r // its texts may be parts of what is there now, see package packed
 		e.tellAgain(k, r)
 		return
@@ -244,7 +206,7 @@ func (e *Engine) replace(k Key, r *result) {
 	if old != nil {
 		e.count(k, old, -1)
 	}
-	if r.state == idle && !r.conflict && len(r.offers) == 0 {
+	if r.State == tally.Idle && !r.Conflict && len(r.Offers) == 0 {
 		delete(e.results, k)
 		e.kindDirty(k.GroupKind)
 		return
@@ -258,5 +220,39 @@ func (e *Engine) forget(k Key) {
 	if old := e.results[k]; old != nil {
 		e.count(k, old, -1)
 		delete(e.results, k)
+	}
+}
+
+// count adds or, with -1, takes away a result. mu is held.
+func (e *Engine) count(k Key, res *tally.Result, n int32) {
+	for _, name := range res.Rules {
+		if r := e.rules[name]; r != nil {
+			r.tally.Add(k, name, res, n)
+			r.sender.dirty = true
+		}
+	}
+	poked(e.reportWake)
+}
+
+// tellAgain tells of a result that stays, where there is room for its text now. mu is held.
+func (e *Engine) tellAgain(k Key, res *tally.Result) {
+	for _, name := range res.Rules {
+		if r := e.rules[name]; r != nil && r.tally.Tell(k, res) {
+			r.sender.dirty = true
+			poked(e.reportWake)
+		}
+	}
+}
+
+// kindDirty makes all rules of a kind be reported. mu is held.
+func (e *Engine) kindDirty(gk schema.GroupKind) {
+	if k := e.kinds[gk]; k != nil {
+		for _, r := range k.readers {
+			r.sender.dirty = true
+		}
+		for _, r := range k.writers {
+			r.sender.dirty = true
+		}
+		poked(e.reportWake)
 	}
 }

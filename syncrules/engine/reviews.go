@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // Reviews ask API servers what the agent may do. They decide nothing: that a request was refused is the truth, and
@@ -276,7 +277,7 @@ func (e *Engine) reviewOne(ctx context.Context, key reviewKey, namespaces []stri
 // retryRefused puts up what failed for want of a right. mu is held.
 func (e *Engine) retryRefused() {
 	for k, r := range e.results {
-		if r.state == failed && r.reason == problem.ReasonMissingPermission {
+		if r.State == tally.Failed && r.Reason == problem.ReasonMissingPermission {
 			e.pacer.Succeeded(k)
 			e.enqueue(k)
 		}
@@ -319,7 +320,7 @@ func (l Lack) grant(name, label string, verbs []string) string {
 func (e *Engine) lacksHere(r *rule) string {
 	seen := map[schema.GroupVersionKind]bool{}
 	scopes := slices.Clip(r.targets)
-	if r.compiled != nil && r.compiled.CreatesNamespace() && r.tally.reasons[problem.ReasonMissingPermission] > 0 {
+	if r.compiled != nil && r.compiled.CreatesNamespace() && r.tally.Reasons[problem.ReasonMissingPermission] > 0 {
 		scopes = append(scopes, Scope{GVK: namespaceKind()})
 	}
 	var texts []string

@@ -92,7 +92,7 @@ func (e *Engine) ruleSums() map[string]ruleSum {
 				sum.paused++
 			}
 		}
-		for i, n := range [...]int32{r.tally.matched, r.tally.synced, r.tally.failed, r.tally.conflicts} {
+		for i, n := range [...]int32{r.tally.Matched, r.tally.Synced, r.tally.Failed, r.tally.Conflicts} {
 			sum.counts[i] += n
 		}
 		out[name] = sum

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // rule is a ResourceSyncRule with what the engine knows about it. Engine.mu guards all but the first group,
@@ -59,7 +60,7 @@ type rule struct {
 	confirm confirmation
 	lost    []loss // of copies that were lacking, with Options.GuardLive
 
-	tally  tally
+	tally  tally.Tally
 	sender sender
 }
 

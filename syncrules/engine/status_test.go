@@ -19,12 +19,13 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
-func (w *world) eventsOf(reason string) []ruleEvent {
+func (w *world) eventsOf(reason string) []tally.RuleEvent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.events), func(e ruleEvent) bool { return e.Reason != reason })
+	return slices.DeleteFunc(slices.Clone(w.events), func(e tally.RuleEvent) bool { return e.Reason != reason })
 }
 
 func (w *world) sentReports() int {
@@ -57,17 +58,17 @@ func TestEventsAreSummedUp(t *testing.T) {
 		late.Name = "late"
 		w.setRule(late)
 		time.Sleep(5 * time.Minute)
-		done := w.eventsOf(EventReconciled)
-		if len(done) == 0 || len(done) > 2 || !strings.Contains(done[0].Message, "500 objects") || done[0].Warning || done[0].rule != "r" {
+		done := w.eventsOf(tally.EventReconciled)
+		if len(done) == 0 || len(done) > 2 || !strings.Contains(done[0].Message, "500 objects") || done[0].Warning || done[0].Rule != "r" {
 			t.Errorf("events %+v", done)
 		}
-		if waiting := w.eventsOf(EventMissingNamespace); len(waiting) != 1 || !strings.Contains(waiting[0].Message, "ConfigMap late/y") || !waiting[0].Warning {
+		if waiting := w.eventsOf(tally.EventMissingNamespace); len(waiting) != 1 || !strings.Contains(waiting[0].Message, "ConfigMap late/y") || !waiting[0].Warning {
 			t.Errorf("events %+v: one that lasts is told once", waiting)
 		}
 		w.local.put(configMap("mine", "1"))
 		w.peers[a].put(configMap("mine", "2"))
 		w.settle()
-		if not := w.eventsOf(EventNotReconciled); len(not) != 1 || !strings.Contains(not[0].Message, "ConfigMap default/mine") {
+		if not := w.eventsOf(tally.EventNotReconciled); len(not) != 1 || !strings.Contains(not[0].Message, "ConfigMap default/mine") {
 			t.Errorf("events %+v", not)
 		}
 		w.settle()
@@ -99,7 +100,7 @@ func TestOrphansAreListedAndAdopted(t *testing.T) {
 		if c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, "11 copies") || !strings.Contains(c.Message, "ConfigMap default/x01, ConfigMap default/x02") || !strings.Contains(c.Message, "and 3 more") {
 			t.Errorf("condition %+v", c)
 		}
-		if e := w.eventsOf(EventOrphaned); len(e) != 1 || e[0].rule != "r" || !strings.Contains(e[0].Message, "11 objects") {
+		if e := w.eventsOf(tally.EventOrphaned); len(e) != 1 || e[0].Rule != "r" || !strings.Contains(e[0].Message, "11 objects") {
 			t.Errorf("events %+v", e)
 		}
 		w.kill()
@@ -127,7 +128,7 @@ func TestOrphansOfADeletedRuleAreTold(t *testing.T) {
 		w.e.DeleteRule("r")
 		w.settle()
 		w.wantOwner(cm("x05"), a, true)
-		if e := w.eventsOf(EventOrphaned); len(e) != 1 || e[0].rule != "r" || !strings.Contains(e[0].Message, "12 objects") {
+		if e := w.eventsOf(tally.EventOrphaned); len(e) != 1 || e[0].Rule != "r" || !strings.Contains(e[0].Message, "12 objects") {
 			t.Errorf("events %+v", e)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // supervise makes the running watches be the wanted ones, and puts up the keys of what changed.
@@ -199,7 +200,7 @@ func (e *Engine) forgetScope(s Scope) {
 // retryFailed puts up what failed when the local API server is back. mu is held.
 func (e *Engine) retryFailed(gk schema.GroupKind) {
 	for k, r := range e.results {
-		if k.GroupKind == gk && r.state == failed {
+		if k.GroupKind == gk && r.State == tally.Failed {
 			e.pacer.Succeeded(k)
 			e.enqueue(k)
 		}

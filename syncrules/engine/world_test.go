@@ -19,6 +19,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +44,7 @@ type world struct {
 	mu      sync.Mutex
 	reports map[string]RuleReport
 	sent    int
-	events  []ruleEvent
+	events  []tally.RuleEvent
 	scopes  []Scope
 }
 
@@ -83,7 +84,7 @@ func (w *world) prepare() {
 		Event: func(rule string, event Event) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.events = append(w.events, ruleEvent{rule, event})
+			w.events = append(w.events, tally.RuleEvent{Rule: rule, Event: event})
 		},
 		Scopes:        w.scopes,
 		ScopesChanged: func(s []Scope) { w.scopes = s },

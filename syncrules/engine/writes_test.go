@@ -21,6 +21,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 func statusError(code int32, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) error {
@@ -355,8 +356,8 @@ func TestSlowDownIsReported(t *testing.T) {
 		w.wantValue(cm("x"), "399")
 		time.Sleep(2 * slowFor)
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
-		if len(w.eventsOf(EventRateLimited)) == 0 {
-			t.Errorf("there is no event %s", EventRateLimited)
+		if len(w.eventsOf(tally.EventRateLimited)) == 0 {
+			t.Errorf("there is no event %s", tally.EventRateLimited)
 		}
 	})
 }

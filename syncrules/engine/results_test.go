@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // What fails for good is told once: that it is tried again is no news, of however many objects.
@@ -65,7 +66,7 @@ func TestToldFailuresAreReplaced(t *testing.T) {
 		}
 		w.settle()
 		told := w.report("r").LastErrors
-		if len(told) != maxErrors {
+		if len(told) != tally.MaxErrors {
 			t.Fatalf("%d are told", len(told))
 		}
 		w.local.mu.Lock()
@@ -77,7 +78,7 @@ func TestToldFailuresAreReplaced(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.settle()
 		r := w.report("r")
-		if r.Failed != 50-maxErrors || len(r.LastErrors) != maxErrors {
+		if r.Failed != 50-tally.MaxErrors || len(r.LastErrors) != tally.MaxErrors {
 			t.Errorf("%d fail, %d are told", r.Failed, len(r.LastErrors))
 		}
 		if m := r.Conditions[0].Message; !strings.Contains(m, "ConfigMap default/x") {
@@ -86,29 +87,13 @@ func TestToldFailuresAreReplaced(t *testing.T) {
 	})
 }
 
-// A reason is told whether or not anything was counted for a source before.
-func TestTallyKeepsTheFirstReason(t *testing.T) {
-	var tally tally
-	first := &result{state: failed, reason: problem.ReasonAdmissionRefused, text: "x: no", rules: []string{"r"}}
-	tally.add(cm("x"), "r", first, 1)
-	other := &result{state: synced, owner: a, rules: []string{"r"}, offers: []offer{{origin: a, rules: []string{"r"}}}}
-	tally.add(cm("y"), "r", other, 1)
-	if tally.reasons[problem.ReasonAdmissionRefused] != 1 {
-		t.Errorf("reasons %v", tally.reasons)
-	}
-	tally.add(cm("x"), "r", first, -1)
-	if len(tally.reasons) != 0 || tally.failed != 0 {
-		t.Errorf("reasons %v", tally.reasons)
-	}
-}
-
 // The lag of a source is that of its last change; what was restored here had none.
 func TestLagIsThatOfChanges(t *testing.T) {
 	inWorld(t, func(w *world) {
 		lag := func() time.Duration {
 			w.e.mu.Lock()
 			defer w.e.mu.Unlock()
-			return w.e.rules["r"].tally.source(a).lag
+			return w.e.rules["r"].tally.Source(a).Lag
 		}
 		w.local.late = 30 * time.Millisecond
 		w.setRule(testRule("r"))
