@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 )
 
 // The sizes of the benchmarks: every rule has a namespace, and so a view at every peer, to itself.
@@ -101,7 +102,7 @@ func (w *large) addCopy(b *testing.B, views map[string]*view, i int, shared bool
 	}
 	made.SetResourceVersion("1")
 	w.mu.Lock()
-	w.putCopy(serverKey(made), newCopied(made))
+	w.putCopy(serverKey(made), copies.New(made))
 	w.mu.Unlock()
 }
 

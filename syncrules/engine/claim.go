@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -36,7 +37,7 @@ type surplus struct {
 func (e *Engine) gatherClaims(j *job) {
 	owner := ""
 	if j.local != nil {
-		owner = j.local.owner
+		owner = j.local.Owner
 	}
 	held := e.holders[j.key.GroupKind][j.key.NamespacedName()]
 	for owner != "" || len(held) > 0 {
@@ -48,7 +49,7 @@ func (e *Engine) gatherClaims(j *job) {
 		for n < len(held) && held[n].v.peer == id {
 			n++
 		}
-		var mine *copied
+		var mine *copies.Copy
 		if id == owner {
 			mine, owner = j.local, ""
 		}
@@ -63,9 +64,9 @@ func (e *Engine) gatherClaims(j *job) {
 
 // claimOfPeer is the claim of one peer, which may have several sources for the place: that of the copy which is
 // here, if it is the peer's, keeps it for as long as it asks for it; else the first one has it.
-func (e *Engine) claimOfPeer(j *job, p *peer, held []holding, mine *copied) (best claim, found bool) {
+func (e *Engine) claimOfPeer(j *job, p *peer, held []holding, mine *copies.Copy) (best claim, found bool) {
 	if mine != nil {
-		from := mine.source(j.key)
+		from := mine.Source(j.key)
 		first, n := sourceIn(held, from)
 		best, found = e.claimOf(j.key, p, from, held[first:first+n], mine)
 		if n == len(held) {
@@ -103,15 +104,15 @@ func sourceIn(held []holding, from Key) (first, n int) {
 // claimOf sums up what rules say about one source of a peer: those that select it for the place, and those that
 // made the copy of it which is here. Several may: then the copy is as all of them want it, and it stays as it is
 // while one of those that made it has nothing to say.
-func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copied) (claim, bool) {
+func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copies.Copy) (claim, bool) {
 	c := claim{Claim: syncrules.Claim{Origin: p.ClusterID, Standing: syncrules.Unknown}, cluster: p.seen.cluster}
 	var s syncrules.Summary
 	rules := e.selecting(held, key)
 	if mine != nil {
-		for _, name := range mine.rules {
+		for _, name := range mine.Rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
 			if r := e.rules[name]; r == nil {
-				s.Release(mine.fate, "rule "+name+" is gone")
+				s.Release(mine.Fate, "rule "+name+" is gone")
 			} else if !ok {
 				rules = slices.Insert(rules, i, r)
 			}
@@ -120,7 +121,7 @@ func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copie
 	offering := rules[:0] // no more are written than were read
 	for _, r := range rules {
 		maker := mine
-		if mine != nil && !slices.Contains(mine.rules, r.name) {
+		if mine != nil && !slices.Contains(mine.Rules, r.name) {
 			maker = nil
 		}
 		rel, _, why := e.relate(r, p)
@@ -187,7 +188,7 @@ func (e *Engine) selecting(held []holding, key Key) []*rule {
 }
 
 // ask looks for the source of a rule that asks for it; mine is the local copy if the rule made it.
-func (e *Engine) ask(s *syncrules.Summary, r *rule, p *peer, from, to Key, mine *copied) *entry {
+func (e *Engine) ask(s *syncrules.Summary, r *rule, p *peer, from, to Key, mine *copies.Copy) *entry {
 	state, ent := e.find(r, p.ClusterID, from, to)
 	switch state {
 	case present:
@@ -216,9 +217,9 @@ func (e *Engine) ask(s *syncrules.Summary, r *rule, p *peer, from, to Key, mine 
 		case !r.covers(from) && !e.viewsLive(r, p.ClusterID):
 			// Its marks name a source that the rule does not read. They may have been changed here.
 			s.Hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
-		case !mine.selectedBy(r) && (!r.suspect || r.judged[p.ClusterID]):
+		case !mine.SelectedBy(r.name, r.selection) && (!r.suspect || r.judged[p.ClusterID]):
 			s.Release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
-		case (state == lacking || !mine.selectedBy(r)) && !r.judged[p.ClusterID], !e.localsComplete(r):
+		case (state == lacking || !mine.SelectedBy(r.name, r.selection)) && !r.judged[p.ClusterID], !e.localsComplete(r):
 			s.Hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
 		default:
 			s.Lose(r.compiled.Deletion(), "it is gone, or belongs elsewhere, in cluster "+p.name())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/lanes"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
@@ -102,7 +103,7 @@ type Engine struct {
 	views      map[string]map[Scope]*view // by peer
 	locals     map[Scope]*localWatch
 	draining   bool // some of locals are kept only for copies that are yet to be decided on
-	copies     map[schema.GroupKind]*copySet
+	copies     *copies.Index
 	// holders are the entries of views by the place of their copies, awaited the views that may be about to
 	// have one; both in the order of their peers.
 	holders map[schema.GroupKind]map[types.NamespacedName][]holding
@@ -155,7 +156,7 @@ func New(o Options) (*Engine, error) {
 		wake: make(chan struct{}, 1), reportWake: make(chan struct{}, 1),
 		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
 		burdens: map[string]*burden{}, asking: map[schema.GroupVersionKind]chan struct{}{},
-		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: map[schema.GroupKind]*copySet{},
+		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: copies.NewIndex(),
 		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
 		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, early: map[Key]early{},
 		results: map[Key]*tally.Result{}, waiting: map[string]map[Key]struct{}{},

@@ -21,7 +21,7 @@ func (e *Engine) happened(j *job, out outcome, r *tally.Result) {
 	news := old == nil || old.Reason != r.Reason
 	switch {
 	case out.wrote && out.decision.Action == syncrules.MarkOrphan:
-		e.countEvent(j.local.rules, tally.EventOrphaned, j.key.String())
+		e.countEvent(j.local.Rules, tally.EventOrphaned, j.key.String())
 	case out.wrote:
 		e.countEvent(r.Rules, tally.EventReconciled, j.key.String())
 	case out.slowed:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
@@ -23,7 +24,7 @@ import (
 type job struct {
 	key    Key
 	gvk    schema.GroupVersionKind // empty when no usable rule makes the kind
-	local  *copied
+	local  *copies.Copy
 	claims []claim
 	// surplus are sources of clusters that have another one for the same place.
 	surplus []surplus
@@ -46,7 +47,7 @@ type job struct {
 // where a rule makes something else of it.
 func (j *job) secret() bool {
 	kind := schema.GroupKind{Kind: "Secret"}
-	if j.key.GroupKind == kind || j.local != nil && j.local.source(j.key).GroupKind == kind {
+	if j.key.GroupKind == kind || j.local != nil && j.local.Source(j.key).GroupKind == kind {
 		return true
 	}
 	for i := range j.claims {
@@ -66,10 +67,10 @@ func (e *Engine) gather(key Key) *job {
 		key: key, cluster: e.seen.cluster, namespaced: e.namespaced, namespaceNews: e.namespaceNews,
 		allowance: e.pacer.Allowance(key, time.Now()),
 	}
-	if c := e.copyAt(key); c != nil {
+	if c := e.copies.At(key); c != nil {
 		taken := *c // the fields of c change under mu
 		j.local = &taken
-		if p := e.peers[c.owner]; p != nil {
+		if p := e.peers[c.Owner]; p != nil {
 			j.ownerGone = p.Left
 		}
 	}
@@ -160,14 +161,14 @@ func (e *Engine) weigh(j *job) (*weighed, error) {
 	w := &weighed{Facts: syncrules.Facts{Self: e.o.LocalClusterID, OwnerGone: j.ownerGone}}
 	if j.local != nil {
 		var err error
-		if w.Local, err = j.local.object.Unpack(); err != nil {
+		if w.Local, err = j.local.Object.Unpack(); err != nil {
 			return nil, fmt.Errorf("%s: %w", j.key, err)
 		}
-		w.Accepted, w.Tolerate = j.local.accepted, j.local.tolerated
+		w.Accepted, w.Tolerate = j.local.Accepted, j.local.Tolerated
 	}
 	made := map[uint64]*rendered{}
 	if j.local != nil { // the owner's own copy is the one to compare with
-		if i := slices.IndexFunc(j.claims, func(c claim) bool { return c.Origin == j.local.owner }); i >= 0 {
+		if i := slices.IndexFunc(j.claims, func(c claim) bool { return c.Origin == j.local.Owner }); i >= 0 {
 			e.renderOnce(made, j, &j.claims[i])
 		}
 	}

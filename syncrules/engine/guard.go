@@ -29,8 +29,8 @@ func (e *Engine) lost(v *view, from types.NamespacedName, ent *entry) {
 			continue
 		}
 		x, _ := ent.aimOf(name, v.key(from))
-		c := e.copyAt(x.to)
-		if c == nil || c.owner != v.peer || c.source(x.to) != v.key(from) || !r.mayLack(c) {
+		c := e.copies.At(x.to)
+		if c == nil || c.Owner != v.peer || c.Source(x.to) != v.key(from) || !r.mayLack(c) {
 			continue
 		}
 		r.lacks(x.to, c)
@@ -159,9 +159,7 @@ func (r *rule) forgetLosses(now time.Time) {
 // as lacking, or who keeps one of four copies would lose three. mu is held.
 func (e *Engine) countMissing(r *rule) (m missing, all bool, of []string) {
 	for _, gk := range r.kinds {
-		if set := e.copies[gk]; set != nil {
-			m.copies += set.ruled[r.name]
-		}
+		m.copies += e.copies.Decided(gk, r.name)
 	}
 	if len(r.lacking) == 0 {
 		return m, false, nil
@@ -176,9 +174,7 @@ func (e *Engine) countMissing(r *rule) (m missing, all bool, of []string) {
 	for _, owner := range slices.Sorted(maps.Keys(r.lacking)) {
 		absent, copies := len(r.lacking[owner]), 0
 		for _, gk := range r.kinds {
-			if set := e.copies[gk]; set != nil {
-				copies += set.share[ruledBy{r.name, owner}]
-			}
+			copies += e.copies.Share(gk, r.name, owner)
 		}
 		m.absent += absent
 		for _, l := range r.lost {
@@ -218,11 +214,9 @@ func (e *Engine) cleared(r *rule) bool {
 		}
 	}
 	for _, gk := range r.kinds {
-		if set := e.copies[gk]; set != nil {
-			for by := range set.share {
-				if by.rule == r.name && !r.judged[by.owner] && (e.peers[by.owner] == nil || e.mayAsk(r, by.owner)) {
-					return false
-				}
+		for owner := range e.copies.Owners(gk, r.name) {
+			if !r.judged[owner] && (e.peers[owner] == nil || e.mayAsk(r, owner)) {
+				return false
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
@@ -78,7 +79,7 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
 	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{}, burden: &burden{}}
 	e := &Engine{
-		copies: map[schema.GroupKind]*copySet{}, holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, pending: map[Key]bool{},
+		copies: copies.NewIndex(), holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, pending: map[Key]bool{},
 		pendings: map[schema.GroupKind]int{}, rules: map[string]*rule{}, queue: workqueue.NewTypedDelayingQueue[Key](),
 	}
 	defer e.queue.ShutDown()

@@ -10,150 +10,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // The indexes make the work under Engine.mu follow what an event is about, not how many peers, views and copies
 // there are. All of this file is called with mu held.
 
-// copySet is the copies of one kind.
-type copySet struct {
-	at    map[types.NamespacedName]*copied
-	by    map[string]map[types.NamespacedName]*copied // the same by owner
-	ruled map[string]int                              // how many of them each rule decides about
-	share map[ruledBy]int                             // the same of one owner
-
-	orphans map[string]map[types.NamespacedName]struct{} // of each rule that made them
-	moved   map[origin]map[types.NamespacedName]struct{} // those that are in another place than their source
-}
-
-// ruledBy is the copies of an owner that a rule decides about.
-type ruledBy struct{ rule, owner string }
-
-// origin is the source of a copy.
-type origin struct {
-	owner string
-	from  Key
-}
-
-// find is safe on nil.
-func (s *copySet) find(at types.NamespacedName) *copied {
-	if s == nil {
-		return nil
-	}
-	return s.at[at]
-}
-
-// all and of are the copies, of all owners and of one; safe on nil.
-func (s *copySet) all() map[types.NamespacedName]*copied {
-	if s == nil {
-		return nil
-	}
-	return s.at
-}
-
-func (s *copySet) of(owner string) map[types.NamespacedName]*copied {
-	if s == nil {
-		return nil
-	}
-	return s.by[owner]
-}
-
-func (s *copySet) add(at types.NamespacedName, c *copied) {
-	s.at[at] = c
-	if s.by[c.owner] == nil {
-		s.by[c.owner] = map[types.NamespacedName]*copied{}
-	}
-	s.by[c.owner][at] = c
-	s.tally(c, 1)
-	s.orphaned(at, c, true)
-	if c.moved != nil {
-		from := origin{c.owner, *c.moved}
-		if s.moved[from] == nil {
-			s.moved[from] = map[types.NamespacedName]struct{}{}
-		}
-		s.moved[from][at] = struct{}{}
-	}
-}
-
-func (s *copySet) remove(at types.NamespacedName, c *copied) {
-	delete(s.at, at)
-	delete(s.by[c.owner], at)
-	if len(s.by[c.owner]) == 0 {
-		delete(s.by, c.owner)
-	}
-	s.tally(c, -1)
-	s.orphaned(at, c, false)
-	if c.moved != nil {
-		from := origin{c.owner, *c.moved}
-		delete(s.moved[from], at)
-		if len(s.moved[from]) == 0 {
-			delete(s.moved, from)
-		}
-	}
-}
-
-// movedFrom are the places of the copies that were made from a source and are elsewhere; safe on nil.
-func (s *copySet) movedFrom(from origin) map[types.NamespacedName]struct{} {
-	if s == nil {
-		return nil
-	}
-	return s.moved[from]
-}
-
-func (s *copySet) tally(c *copied, n int) {
-	for i, name := range c.rules {
-		if c.ruled(name) && !slices.Contains(c.rules[:i], name) {
-			if s.ruled[name] += n; s.ruled[name] == 0 {
-				delete(s.ruled, name)
-			}
-			by := ruledBy{name, c.owner}
-			if s.share[by] += n; s.share[by] == 0 {
-				delete(s.share, by)
-			}
-		}
-	}
-}
-
-func (e *Engine) copyAt(k Key) *copied { return e.copies[k.GroupKind].find(k.NamespacedName()) }
-
 // putCopy and dropCopy keep copies.
-func (e *Engine) putCopy(k Key, c *copied) {
-	set := e.copies[k.GroupKind]
-	if set == nil {
-		set = &copySet{at: map[types.NamespacedName]*copied{}, by: map[string]map[types.NamespacedName]*copied{}, ruled: map[string]int{}, share: map[ruledBy]int{}, moved: map[origin]map[types.NamespacedName]struct{}{}}
-		e.copies[k.GroupKind] = set
-	}
-	old := set.find(k.NamespacedName())
-	if old != nil {
-		c.tolerated = old.tolerated
-		if c.accepted == (syncrules.Accepted{}) {
-			c.accepted, c.dropped = old.accepted, old.dropped
-		}
-		set.remove(k.NamespacedName(), old)
-	}
-	set.add(k.NamespacedName(), c)
-	if old == nil || !c.countsLike(old, k) {
+func (e *Engine) putCopy(k Key, c *copies.Copy) {
+	if old := e.copies.Put(k, c); old == nil || !c.CountsLike(old, k) {
 		e.countCopy(k, old, c)
 	}
 }
 
 func (e *Engine) dropCopy(k Key) {
-	old := e.copyAt(k)
+	old := e.copies.Drop(k)
 	if old == nil {
 		return
 	}
-	set := e.copies[k.GroupKind]
-	set.remove(k.NamespacedName(), old)
-	if len(set.at) == 0 {
-		delete(e.copies, k.GroupKind)
+	from := old.Source(k)
+	for _, name := range old.Rules {
+		e.lostCopy(name, old.Owner, k)
 	}
-	from := old.source(k)
-	for _, name := range old.rules {
-		e.lostCopy(name, old.owner, k)
-	}
-	for s, v := range e.views[old.owner] {
+	for s, v := range e.views[old.Owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
 			delete(v.gone, passage{from.NamespacedName(), k})
 		}

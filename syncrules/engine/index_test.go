@@ -5,7 +5,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -50,36 +49,6 @@ func (w *world) checkIndexes() {
 	if targets != 0 {
 		w.t.Errorf("%d more copies of entries than are indexed", targets)
 	}
-	for gk, set := range e.copies {
-		owned, ruled, moved := 0, map[string]int{}, 0
-		for from, places := range set.moved {
-			for at := range places {
-				moved++
-				if c := set.at[at]; c == nil || c.owner != from.owner || c.moved == nil || *c.moved != from.from {
-					w.t.Errorf("%s %v is in the index of what was made from %v", gk, at, from)
-				}
-			}
-		}
-		for owner, copies := range set.by {
-			owned += len(copies)
-			for at, c := range copies {
-				if set.at[at] != c || c.owner != owner {
-					w.t.Errorf("%s %v is a copy of %s in the index of %s", gk, at, c.owner, owner)
-				}
-				if c.moved != nil {
-					moved--
-				}
-				for _, name := range c.rules {
-					if c.ruled(name) {
-						ruled[name]++
-					}
-				}
-			}
-		}
-		if moved != 0 || owned != len(set.at) || fmt.Sprint(ruled) != fmt.Sprint(set.ruled) {
-			w.t.Errorf("%s: %d of %d copies are indexed, the rules have %v, counted %v", gk, owned, len(set.at), ruled, set.ruled)
-		}
-	}
 }
 
 // checkCounted looks for the copies that are counted as lacking or kept.
@@ -88,20 +57,16 @@ func (w *world) checkCounted() {
 	for _, r := range w.e.rules {
 		ruled, kept := ownedKeys{}, ownedKeys{}
 		for _, gk := range r.kinds {
-			set := w.e.copies[gk]
-			if set == nil {
-				continue
-			}
-			for at, c := range set.at {
+			for at, c := range w.e.copies.All(gk) {
 				k := place.At(gk, at)
-				if f, _ := w.e.find(r, c.owner, c.source(k), k); f == present && r.counted(c.owner, k) {
-					w.t.Errorf("rule %s counts %v of %s, whose source is there", r.name, k, c.owner)
+				if f, _ := w.e.find(r, c.Owner, c.Source(k), k); f == present && r.counted(c.Owner, k) {
+					w.t.Errorf("rule %s counts %v of %s, whose source is there", r.name, k, c.Owner)
 				}
-				if c.ruled(r.name) {
-					ruled.with(c.owner, k)
+				if c.DecidedBy(r.name) {
+					ruled.with(c.Owner, k)
 				}
-				if c.disabled && c.madeBy(r.name) {
-					kept.with(c.owner, k)
+				if c.Disabled && c.MadeBy(r.name) {
+					kept.with(c.Owner, k)
 				}
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -107,13 +108,13 @@ func (e *Engine) countLacking(r *rule, owner string, first bool) {
 	delete(r.lacking, owner)
 	delete(r.kept, owner)
 	for _, gk := range r.kinds {
-		for at, c := range e.copies[gk].of(owner) {
-			if !c.madeBy(r.name) {
+		for at, c := range e.copies.Of(gk, owner) {
+			if !c.MadeBy(r.name) {
 				continue
 			}
 			k := place.At(gk, at)
-			f, _ := e.find(r, owner, c.source(k), k)
-			if first && f != present && c.ruled(r.name) {
+			f, _ := e.find(r, owner, c.Source(k), k)
+			if first && f != present && c.DecidedBy(r.name) {
 				e.enqueue(k)
 			}
 			if f == lacking && r.mayLack(c) {
@@ -125,26 +126,26 @@ func (e *Engine) countLacking(r *rule, owner string, first bool) {
 
 // countCopy counts a copy that is there, perhaps in the stead of another; what was counted last of it holds while its
 // source is not known.
-func (e *Engine) countCopy(k Key, old, c *copied) {
-	names := c.rules
+func (e *Engine) countCopy(k Key, old, c *copies.Copy) {
+	names := c.Rules
 	if old != nil {
-		names = slices.Concat(names, old.rules)
+		names = slices.Concat(names, old.Rules)
 	}
 	for _, name := range names {
 		r := e.rules[name]
 		if r == nil || r.compiled == nil {
 			continue
 		}
-		was := old != nil && r.counted(old.owner, k)
-		same := was && old.owner == c.owner && old.source(k) == c.source(k)
+		was := old != nil && r.counted(old.Owner, k)
+		same := was && old.Owner == c.Owner && old.Source(k) == c.Source(k)
 		// a new one, the answer to our own write perhaps, would only thin out those that lack
-		lacks := (same || r.judged[c.owner] && (old != nil || r.stopped())) && r.mayLack(c) && slices.Contains(r.kinds, k.GroupKind)
+		lacks := (same || r.judged[c.Owner] && (old != nil || r.stopped())) && r.mayLack(c) && slices.Contains(r.kinds, k.GroupKind)
 		if lacks {
-			f, _ := e.find(r, c.owner, c.source(k), k)
+			f, _ := e.find(r, c.Owner, c.Source(k), k)
 			lacks = f == lacking || same && (f == unknown || f == awaited)
 		}
-		if was && (!lacks || old.owner != c.owner) {
-			e.lacksNot(r, old.owner, k)
+		if was && (!lacks || old.Owner != c.Owner) {
+			e.lacksNot(r, old.Owner, k)
 		}
 		if lacks {
 			r.lacks(k, c)
@@ -156,16 +157,18 @@ func (e *Engine) countCopy(k Key, old, c *copied) {
 }
 
 // mayLack says that the rule had made the copy, as it is now or as the guard has it.
-func (r *rule) mayLack(c *copied) bool { return c.madeBy(r.name) && (c.selectedBy(r) || r.suspect) }
+func (r *rule) mayLack(c *copies.Copy) bool {
+	return c.MadeBy(r.name) && (c.SelectedBy(r.name, r.selection) || r.suspect)
+}
 
 // lacks counts the copy at k as lacking, or kept.
-func (r *rule) lacks(k Key, c *copied) {
-	if c.disabled {
-		r.lacking.without(c.owner, k)
-		r.kept = r.kept.with(c.owner, k)
+func (r *rule) lacks(k Key, c *copies.Copy) {
+	if c.Disabled {
+		r.lacking.without(c.Owner, k)
+		r.kept = r.kept.with(c.Owner, k)
 	} else {
-		r.kept.without(c.owner, k)
-		r.lacking = r.lacking.with(c.owner, k)
+		r.kept.without(c.Owner, k)
+		r.lacking = r.lacking.with(c.Owner, k)
 	}
 }
 
@@ -182,11 +185,11 @@ func (e *Engine) found(r *rule, owner string, from Key) {
 		return
 	}
 	for _, gk := range r.kinds {
-		for at := range e.copies[gk].movedFrom(origin{owner, from}) {
+		for at := range e.copies.MovedFrom(gk, owner, from) {
 			e.lacksNot(r, owner, place.At(gk, at))
 		}
 	}
-	if c := e.copyAt(from); c != nil && c.moved == nil {
+	if c := e.copies.At(from); c != nil && c.MovedFrom == nil {
 		e.lacksNot(r, owner, from)
 	}
 }

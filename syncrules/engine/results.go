@@ -33,8 +33,8 @@ func (e *Engine) record(j *job, out outcome) {
 	if !out.began.IsZero() {
 		e.pacer.Wrote(k, j.content(out.decision.Owner), out.began)
 	}
-	if c := e.copyAt(k); c != nil && out.tooOften && out.decision.Difference == syncrules.Extra {
-		c.tolerated = true // what comes back as fast as that is somebody else's
+	if c := e.copies.At(k); c != nil && out.tooOften && out.decision.Difference == syncrules.Extra {
+		c.Tolerated = true // what comes back as fast as that is somebody else's
 	}
 	r := e.resultOf(j, out)
 	e.tallyLag(j, out)
@@ -114,10 +114,10 @@ func (e *Engine) resultOf(j *job, out outcome) *tally.Result {
 		}
 	}
 	if j.local != nil && len(r.Rules) == 0 {
-		r.Rules = j.local.rules
+		r.Rules = j.local.Rules
 	}
 	if d := out.decision; (d.Action == syncrules.None || d.Action == syncrules.UpdateStatus) && d.Difference == syncrules.Changed && j.local != nil {
-		out.dropped = j.local.dropped // what is there was accepted
+		out.dropped = j.local.Dropped // what is there was accepted
 	}
 	switch out.decision.Action {
 	case syncrules.None:
@@ -152,8 +152,8 @@ func (e *Engine) resultOf(j *job, out outcome) *tally.Result {
 
 // ownerOf is the owner of a decision, whose own text may be a part of the copy as it was: see package packed.
 func (j *job) ownerOf(d syncrules.Decision) string {
-	if j.local != nil && j.local.owner == d.Owner {
-		return j.local.owner
+	if j.local != nil && j.local.Owner == d.Owner {
+		return j.local.Owner
 	}
 	for i := range j.claims {
 		if j.claims[i].Origin == d.Owner {
@@ -169,8 +169,8 @@ func (e *Engine) conflictText(j *job, d syncrules.Decision) string {
 		text += d.Reason
 	} else {
 		text += "it is a copy from cluster " + e.clusterName(d.Owner)
-		if local := e.copyAt(j.key); local != nil && len(local.rules) > 0 {
-			text += ", made by rule " + strings.Join(local.rules, ", ")
+		if local := e.copies.At(j.key); local != nil && len(local.Rules) > 0 {
+			text += ", made by rule " + strings.Join(local.Rules, ", ")
 		}
 	}
 	if len(d.Rivals) > 0 {

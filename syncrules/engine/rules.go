@@ -209,10 +209,8 @@ func (e *Engine) staleRule(r *rule) {
 	for _, gk := range r.kinds {
 		e.stale[gk] = true
 	}
-	for gk, set := range e.copies { // that it made in an earlier form
-		if set.ruled[r.name] > 0 {
-			e.stale[gk] = true
-		}
+	for gk := range e.copies.KindsDecidedBy(r.name) { // that it made in an earlier form
+		e.stale[gk] = true
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
@@ -169,7 +170,7 @@ func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 	if !w.complete {
 		return false
 	}
-	for at, c := range e.copies[gk].all() {
+	for at, c := range e.copies.All(gk) {
 		if w.scope.Covers(at.Namespace) && e.undecided(c) {
 			return false
 		}
@@ -178,8 +179,8 @@ func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 }
 
 // undecided says that something will be done about a copy, or about others because of it.
-func (e *Engine) undecided(c *copied) bool {
-	return len(c.rules) > 0 && !c.orphaned && (!c.disabled || slices.ContainsFunc(c.rules, func(name string) bool {
+func (e *Engine) undecided(c *copies.Copy) bool {
+	return len(c.Rules) > 0 && !c.Orphaned && (!c.Disabled || slices.ContainsFunc(c.Rules, func(name string) bool {
 		r := e.rules[name]
 		return r != nil && (r.suspect || r.stopped())
 	}))
@@ -188,7 +189,7 @@ func (e *Engine) undecided(c *copied) bool {
 // forgetScope drops the copies that no open scope keeps up to date.
 func (e *Engine) forgetScope(s Scope) {
 	gk := s.GVK.GroupKind()
-	for at := range e.copies[gk].all() {
+	for at := range e.copies.All(gk) {
 		if s.Covers(at.Namespace) && !e.localComplete(gk, at.Namespace) {
 			k := place.At(gk, at)
 			e.dropCopy(k)

@@ -265,8 +265,8 @@ func (f *feed) remove(at types.NamespacedName) {
 		f.e.lost(f.v, at, old)
 	} else {
 		for to := range old.targets(f.v.key(at)) {
-			c := f.e.copyAt(to)
-			if c != nil && c.owner != f.v.peer || len(f.v.gone) >= maxGone {
+			c := f.e.copies.At(to)
+			if c != nil && c.Owner != f.v.peer || len(f.v.gone) >= maxGone {
 				continue
 			}
 			if c != nil || !f.e.localComplete(to.GroupKind, to.Namespace) {
@@ -292,7 +292,7 @@ func (f *feed) touch(at types.NamespacedName, entries ...*entry) {
 		}
 		f.e.enqueue(from) // its copy may be in its own place
 		for _, gk := range f.e.writtenFrom(f.judges) {
-			for to := range f.e.copies[gk].movedFrom(origin{f.v.peer, from}) {
+			for to := range f.e.copies.MovedFrom(gk, f.v.peer, from) {
 				f.e.enqueue(place.At(gk, to))
 			}
 		}
@@ -339,10 +339,10 @@ func (e *Engine) turnedLive(v *view) {
 		}
 	}
 	for _, to := range e.writtenFrom(v.judges) {
-		for at, c := range e.copies[to].of(v.peer) {
+		for at, c := range e.copies.Of(to, v.peer) {
 			k := place.At(to, at)
 			// The marks of a copy that moved may have been changed here, and lead anywhere.
-			if from := c.source(k); c.moved != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace) {
+			if from := c.Source(k); c.MovedFrom != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace) {
 				e.enqueue(k)
 			}
 		}

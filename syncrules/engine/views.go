@@ -132,7 +132,7 @@ func (e *Engine) enqueueKind(gk schema.GroupKind) {
 	for at := range e.holders[gk] {
 		e.enqueue(place.At(gk, at))
 	}
-	for at := range e.copies[gk].all() {
+	for at := range e.copies.All(gk) {
 		e.enqueue(place.At(gk, at))
 	}
 	for k := range e.results {
@@ -147,9 +147,7 @@ func (e *Engine) enqueuePeer(id string) {
 	for _, v := range e.views[id] {
 		e.enqueueView(v)
 	}
-	for gk, set := range e.copies {
-		for at := range set.of(id) {
-			e.enqueue(place.At(gk, at))
-		}
+	for k := range e.copies.OwnedBy(id) {
+		e.enqueue(k)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -141,9 +142,9 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c := newCopied(obj); c != nil && c.owner != "" {
+	if c := copies.New(obj); c != nil && c.Owner != "" {
 		e.standsAside(j.key)
-		c.unseen = time.Now()
+		c.Unseen = time.Now()
 		e.putCopy(j.key, c)
 		e.enqueue(j.key)
 		return errRace

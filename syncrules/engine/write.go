@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -66,7 +67,7 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 	answer, err := send(ctx, d.Object)
 	switch {
 	case apierrors.IsNotFound(err) && j.local != nil:
-		e.forgetCopy(j.key, j.local.version)
+		e.forgetCopy(j.key, j.local.Version)
 		return errRace
 	case apierrors.IsConflict(err):
 		return e.lostRace(ctx, j, d.Object)
@@ -91,7 +92,7 @@ func (e *Engine) remove(ctx context.Context, j *job, obj *unstructured.Unstructu
 		return err
 	}
 	if apierrors.IsNotFound(err) || len(obj.GetFinalizers()) == 0 {
-		e.forgetCopy(j.key, j.local.version)
+		e.forgetCopy(j.key, j.local.Version)
 	}
 	return nil
 }
@@ -183,23 +184,23 @@ func (j *job) namespaceFor(owner string) []string {
 
 // takeAnswer believes the answer to a write until the watch tells of it.
 func (e *Engine) takeAnswer(k Key, out *outcome, answer *unstructured.Unstructured) {
-	c := newCopied(answer)
+	c := copies.New(answer)
 	if c == nil {
 		return
 	}
-	c.unseen = time.Now()
-	c.accepted = syncrules.Accept(out.decision, answer)
+	c.Unseen = time.Now()
+	c.Accepted = syncrules.Accept(out.decision, answer)
 	desired := out.decision.Desired
-	if c.accepted != (syncrules.Accepted{}) {
-		c.dropped = strings.Clone(strings.Join(syncrules.Dropped(desired, answer), ", ")) // one alone is a part of the source, see package packed
-		out.dropped = c.dropped
+	if c.Accepted != (syncrules.Accepted{}) {
+		c.Dropped = strings.Clone(strings.Join(syncrules.Dropped(desired, answer), ", ")) // one alone is a part of the source, see package packed
+		out.dropped = c.Dropped
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if old := e.copyAt(k); old != nil && old.version != c.version && newer(old.version, c.version) {
+	if old := e.copies.At(k); old != nil && old.Version != c.Version && copies.Newer(old.Version, c.Version) {
 		return // the watch was faster, and knows more
-	} else if old != nil && old.version == c.version {
-		c.unseen = time.Time{}
+	} else if old != nil && old.Version == c.Version {
+		c.Unseen = time.Time{}
 	}
 	e.putCopy(k, c)
 	if desired != nil && desired.Object["status"] != nil && out.decision.Action != syncrules.UpdateStatus {
@@ -210,25 +211,25 @@ func (e *Engine) takeAnswer(k Key, out *outcome, answer *unstructured.Unstructur
 // lostRace returns errRace: the event of the write that was faster puts the key up again. A copy that no watch has told of
 // for a while although it has changed, as one without its label, is read again.
 func (e *Engine) lostRace(ctx context.Context, j *job, obj *unstructured.Unstructured) error {
-	if j.local == nil || j.local.unseen.IsZero() || time.Since(j.local.unseen) <= unseenFor {
+	if j.local == nil || j.local.Unseen.IsZero() || time.Since(j.local.Unseen) <= unseenFor {
 		return errRace
 	}
 	now, err := e.o.Target.Read(ctx, obj.GroupVersionKind(), j.key.Namespace, j.key.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	var c *copied
+	var c *copies.Copy
 	if err == nil {
-		c = newCopied(now)
+		c = copies.New(now)
 	}
-	if c == nil || c.owner == "" {
-		e.forgetCopy(j.key, j.local.version)
+	if c == nil || c.Owner == "" {
+		e.forgetCopy(j.key, j.local.Version)
 		return errRace
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if old := e.copyAt(j.key); old != nil && old.version == j.local.version {
-		c.unseen = time.Now()
+	if old := e.copies.At(j.key); old != nil && old.Version == j.local.Version {
+		c.Unseen = time.Now()
 		e.putCopy(j.key, c)
 		e.enqueue(j.key)
 	}
@@ -239,7 +240,7 @@ func (e *Engine) lostRace(ctx context.Context, j *job, obj *unstructured.Unstruc
 func (e *Engine) forgetCopy(k Key, version string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c := e.copyAt(k); c != nil && c.version == version {
+	if c := e.copies.At(k); c != nil && c.Version == version {
 		e.dropCopy(k)
 		e.enqueue(k)
 	}

@@ -4,95 +4,19 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
-	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
 // unseenFor is how long an answer to a write is believed although the list of copies does not have it.
 const unseenFor = 10 * time.Second
-
-// copied is an object of the local API server that carries an owner. Engine.mu guards it.
-type copied struct {
-	object   packed.Object
-	version  string // resourceVersion
-	owner    string
-	rules    []string                // that made it
-	forms    []string                // the selections that these had then
-	moved    *Key                    // the place of its source, if that is another than its own
-	fate     v1alpha1.DeletionPolicy // when no rule asks for it
-	orphaned bool
-	disabled bool
-	// unseen says that it is known from the answer to our own write at this time, and that the watch
-	// has not told of it yet.
-	unseen time.Time
-	// accepted is what the server made of it, where that is not what was asked for; tolerated says that
-	// labels or annotations which nobody asked for came back too often.
-	accepted  syncrules.Accepted
-	tolerated bool
-	// dropped are the fields, for people, that the server did not keep of what was accepted.
-	dropped string
-}
-
-func newCopied(obj *unstructured.Unstructured) *copied {
-	data, err := packed.Pack(obj)
-	if err != nil {
-		return nil // no API server sent it
-	}
-	out := &copied{
-		object: data, version: obj.GetResourceVersion(), owner: syncrules.Owner(obj), rules: syncrules.MadeBy(obj), forms: syncrules.Selections(obj),
-		fate: syncrules.RuleDeletion(obj), orphaned: syncrules.Orphaned(obj), disabled: syncrules.Disabled(obj),
-	}
-	from := syncrules.Source(obj)
-	if k := (Key{GroupKind: from.GroupKind(), Namespace: from.Namespace, Name: from.Name}); k != place.KeyOf(obj.GroupVersionKind().GroupKind(), obj) {
-		out.moved = &k
-	}
-	return out
-}
-
-// source is the place that the copy at k was made from.
-func (c *copied) source(k Key) Key {
-	if c.moved != nil {
-		return *c.moved
-	}
-	return k
-}
-
-// ruled says that rules decide about the copy: it was made by one and is neither let go nor set aside.
-func (c *copied) ruled(rule string) bool {
-	return !c.disabled && c.madeBy(rule)
-}
-
-// madeBy says that the rule made it, and did not let go of it; somebody may have set it aside.
-func (c *copied) madeBy(rule string) bool { return !c.orphaned && slices.Contains(c.rules, rule) }
-
-// countsLike says that the two, both at k, are the same for all that is counted of copies.
-func (c *copied) countsLike(o *copied, k Key) bool {
-	return c.owner == o.owner && c.orphaned == o.orphaned && c.disabled == o.disabled && c.source(k) == o.source(k) &&
-		slices.Equal(c.rules, o.rules) && slices.Equal(c.forms, o.forms)
-}
-
-// selectedBy says that the rule selected the source of the copy in its present form. Otherwise it may have let go
-// of it by an edit.
-func (c *copied) selectedBy(r *rule) bool {
-	return syncrules.SelectedBy(c.rules, c.forms, r.name, r.selection)
-}
-
-// newer says whether version a is not before b. Versions that cannot be compared count as newer.
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err != nil || order >= 0
-}
 
 // localWatch is the watch of the copies in one local scope. Engine.mu guards it.
 type localWatch struct {
@@ -125,9 +49,9 @@ func (f *copyFeed) kind() schema.GroupKind { return f.w.scope.GVK.GroupKind() }
 
 // Replace implements Sink.
 func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
-	list := make(map[types.NamespacedName]*copied, len(objs))
+	list := make(map[types.NamespacedName]*copies.Copy, len(objs))
 	for _, obj := range objs {
-		if c := newCopied(obj); c != nil {
+		if c := copies.New(obj); c != nil {
 			list[place.NameOf(obj)] = c
 		}
 	}
@@ -145,12 +69,12 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 			f.e.early[k] = early{}
 		}
 	}
-	for at, old := range f.e.copies[f.kind()].all() {
+	for at, old := range f.e.copies.All(f.kind()) {
 		if list[at] != nil || !f.w.scope.Covers(at.Namespace) {
 			continue
 		}
 		k := place.At(f.kind(), at)
-		if age := time.Since(old.unseen); age < unseenFor {
+		if age := time.Since(old.Unseen); age < unseenFor {
 			f.e.enqueueAfter(k, unseenFor-age) // written after the list was made; looked at again if not
 			continue
 		}
@@ -159,11 +83,11 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 	}
 	for at, c := range list {
 		k := place.At(f.kind(), at)
-		old := f.e.copies[f.kind()].find(at)
-		if old != nil && !old.unseen.IsZero() && !newer(c.version, old.version) {
+		old := f.e.copies.At(k)
+		if old != nil && !old.Unseen.IsZero() && !copies.Newer(c.Version, old.Version) {
 			continue
 		}
-		if old == nil || old.version != c.version {
+		if old == nil || old.Version != c.Version {
 			f.e.enqueue(k)
 		}
 		f.e.putCopy(k, c)
@@ -182,18 +106,18 @@ func (f *copyFeed) Upsert(obj *unstructured.Unstructured) {
 	if f.isEcho(k, obj) {
 		return
 	}
-	c := newCopied(obj)
+	c := copies.New(obj)
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	f.take(k, c)
 }
 
 // take takes in what the watch told, nil for nothing. mu is held.
-func (f *copyFeed) take(k Key, c *copied) {
+func (f *copyFeed) take(k Key, c *copies.Copy) {
 	if f.w.feed != f || c == nil {
 		return
 	}
-	if old := f.e.copyAt(k); old != nil && !old.unseen.IsZero() && !newer(c.version, old.version) {
+	if old := f.e.copies.At(k); old != nil && !old.Unseen.IsZero() && !copies.Newer(c.Version, old.Version) {
 		return
 	}
 	f.e.putCopy(k, c)
@@ -210,11 +134,11 @@ func (f *copyFeed) isEcho(k Key, obj *unstructured.Unstructured) bool {
 }
 
 func (f *copyFeed) echoes(k Key, version string) bool {
-	old := f.e.copyAt(k)
-	if f.w.feed != f || old == nil || old.unseen.IsZero() || old.version != version {
+	old := f.e.copies.At(k)
+	if f.w.feed != f || old == nil || old.Unseen.IsZero() || old.Version != version {
 		return false
 	}
-	old.unseen = time.Time{}
+	old.Unseen = time.Time{}
 	return true
 }
 
@@ -232,7 +156,7 @@ func (f *copyFeed) isEarly(k Key, told early) bool {
 	if !working || f.w.feed != f {
 		return false
 	}
-	if before.feed == nil || before.feed == f || before.feed.w.feed != before.feed || newer(told.version, before.version) {
+	if before.feed == nil || before.feed == f || before.feed.w.feed != before.feed || copies.Newer(told.version, before.version) {
 		f.e.early[k] = told // or else a watch of another scope is ahead
 	}
 	return true
@@ -248,7 +172,7 @@ func (e *Engine) takeEarly(k Key) {
 	case told.obj == nil:
 		told.feed.drop(k, told.version)
 	case !told.feed.echoes(k, told.version):
-		told.feed.take(k, newCopied(told.obj))
+		told.feed.take(k, copies.New(told.obj))
 	}
 }
 
@@ -267,11 +191,11 @@ func (f *copyFeed) Delete(namespace, name string, last *unstructured.Unstructure
 
 // drop takes in a deletion, in a version or "". mu is held.
 func (f *copyFeed) drop(k Key, version string) {
-	old := f.e.copyAt(k)
+	old := f.e.copies.At(k)
 	if f.w.feed != f || old == nil {
 		return
 	}
-	if version != "" && !old.unseen.IsZero() && !newer(version, old.version) {
+	if version != "" && !old.Unseen.IsZero() && !copies.Newer(version, old.Version) {
 		return // a deletion from before our write
 	}
 	f.e.dropCopy(k)

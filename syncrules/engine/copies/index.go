@@ -1,0 +1,220 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package copies
+
+import (
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
+)
+
+// Index is all copies. The maps and sets that it returns are its own: they are read at once, and not changed.
+type Index struct {
+	kinds map[schema.GroupKind]*kind
+}
+
+type (
+	named = map[types.NamespacedName]*Copy
+	names = map[types.NamespacedName]struct{}
+)
+
+// kind is the copies of one kind. No map in it has an empty map or a zero as a value.
+type kind struct {
+	all     named
+	byOwner map[string]named
+	decided map[string]int           // how many of them each rule decides about
+	share   map[ruleAndOwner]int     // the same of one owner
+	orphans map[string]names         // of each rule that made them
+	moved   map[ownerAndSource]names // those that are in another place than their source
+}
+
+type ruleAndOwner struct{ rule, owner string }
+
+type ownerAndSource struct {
+	owner string
+	from  place.Key
+}
+
+// NewIndex makes an Index without copies.
+func NewIndex() *Index { return &Index{kinds: map[schema.GroupKind]*kind{}} }
+
+// At is the copy at a place, nil for none.
+func (x *Index) At(k place.Key) *Copy {
+	if set := x.kinds[k.GroupKind]; set != nil {
+		return set.all[k.NamespacedName()]
+	}
+	return nil
+}
+
+// All are the copies of a kind.
+func (x *Index) All(gk schema.GroupKind) map[types.NamespacedName]*Copy {
+	if set := x.kinds[gk]; set != nil {
+		return set.all
+	}
+	return nil
+}
+
+// Of are the copies of a kind that one cluster owns.
+func (x *Index) Of(gk schema.GroupKind, owner string) map[types.NamespacedName]*Copy {
+	if set := x.kinds[gk]; set != nil {
+		return set.byOwner[owner]
+	}
+	return nil
+}
+
+// OwnedBy are the places of all copies that a cluster owns.
+func (x *Index) OwnedBy(owner string) iter.Seq[place.Key] {
+	return func(yield func(place.Key) bool) {
+		for gk, set := range x.kinds {
+			for name := range set.byOwner[owner] {
+				if !yield(place.At(gk, name)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// MovedFrom are the places of the copies of a kind that were made from a source of an owner and are elsewhere.
+func (x *Index) MovedFrom(gk schema.GroupKind, owner string, from place.Key) map[types.NamespacedName]struct{} {
+	if set := x.kinds[gk]; set != nil {
+		return set.moved[ownerAndSource{owner, from}]
+	}
+	return nil
+}
+
+// KindsDecidedBy are the kinds of which a rule decides about copies, whatever it says now.
+func (x *Index) KindsDecidedBy(rule string) iter.Seq[schema.GroupKind] {
+	return func(yield func(schema.GroupKind) bool) {
+		for gk, set := range x.kinds {
+			if set.decided[rule] > 0 && !yield(gk) {
+				return
+			}
+		}
+	}
+}
+
+// Decided is how many copies of a kind a rule decides about.
+func (x *Index) Decided(gk schema.GroupKind, rule string) int {
+	if set := x.kinds[gk]; set != nil {
+		return set.decided[rule]
+	}
+	return 0
+}
+
+// Share is Decided for the copies of one owner.
+func (x *Index) Share(gk schema.GroupKind, rule, owner string) int {
+	if set := x.kinds[gk]; set != nil {
+		return set.share[ruleAndOwner{rule, owner}]
+	}
+	return 0
+}
+
+// Owners are the clusters that own copies of a kind which a rule decides about.
+func (x *Index) Owners(gk schema.GroupKind, rule string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if set := x.kinds[gk]; set != nil {
+			for by := range set.share {
+				if by.rule == rule && !yield(by.owner) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Put keeps a copy, and returns the one whose place it takes. What is known of that beside its content stays known.
+func (x *Index) Put(k place.Key, c *Copy) (old *Copy) {
+	set := x.kinds[k.GroupKind]
+	if set == nil {
+		set = &kind{all: named{}, byOwner: map[string]named{}, decided: map[string]int{}, share: map[ruleAndOwner]int{}, moved: map[ownerAndSource]names{}}
+		x.kinds[k.GroupKind] = set
+	}
+	name := k.NamespacedName()
+	if old = set.all[name]; old != nil {
+		c.Tolerated = old.Tolerated
+		if c.Accepted == (syncrules.Accepted{}) {
+			c.Accepted, c.Dropped = old.Accepted, old.Dropped
+		}
+		set.remove(name, old)
+	}
+	set.add(name, c)
+	return old
+}
+
+// Drop forgets the copy at a place, and returns it; nil for none.
+func (x *Index) Drop(k place.Key) (old *Copy) {
+	set := x.kinds[k.GroupKind]
+	if set == nil {
+		return nil
+	}
+	name := k.NamespacedName()
+	if old = set.all[name]; old == nil {
+		return nil
+	}
+	set.remove(name, old)
+	if len(set.all) == 0 {
+		delete(x.kinds, k.GroupKind)
+	}
+	return old
+}
+
+func (s *kind) add(name types.NamespacedName, c *Copy) {
+	s.all[name] = c
+	if s.byOwner[c.Owner] == nil {
+		s.byOwner[c.Owner] = named{}
+	}
+	s.byOwner[c.Owner][name] = c
+	s.count(c, 1)
+	if c.Orphaned {
+		s.addOrphan(name, c)
+	}
+	if c.MovedFrom != nil {
+		from := ownerAndSource{c.Owner, *c.MovedFrom}
+		if s.moved[from] == nil {
+			s.moved[from] = names{}
+		}
+		s.moved[from][name] = struct{}{}
+	}
+}
+
+func (s *kind) remove(name types.NamespacedName, c *Copy) {
+	delete(s.all, name)
+	delete(s.byOwner[c.Owner], name)
+	if len(s.byOwner[c.Owner]) == 0 {
+		delete(s.byOwner, c.Owner)
+	}
+	s.count(c, -1)
+	if c.Orphaned {
+		s.removeOrphan(name, c)
+	}
+	if c.MovedFrom != nil {
+		from := ownerAndSource{c.Owner, *c.MovedFrom}
+		delete(s.moved[from], name)
+		if len(s.moved[from]) == 0 {
+			delete(s.moved, from)
+		}
+	}
+}
+
+// count adds a copy to, or takes it from, what its rules decide about.
+func (s *kind) count(c *Copy, n int) {
+	for i, rule := range c.Rules {
+		if !c.DecidedBy(rule) || slices.Contains(c.Rules[:i], rule) {
+			continue
+		}
+		if s.decided[rule] += n; s.decided[rule] == 0 {
+			delete(s.decided, rule)
+		}
+		by := ruleAndOwner{rule, c.Owner}
+		if s.share[by] += n; s.share[by] == 0 {
+			delete(s.share, by)
+		}
+	}
+}
