@@ -217,9 +217,9 @@ func (e *Engine) ask(s *syncrules.Summary, r *rule, p *peer, from, to Key, mine 
 		case !r.covers(from) && !e.viewsLive(r, p.ClusterID):
 			// Its marks name a source that the rule does not read. They may have been changed here.
 			s.Hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
-		case !mine.SelectedBy(r.name, r.selection) && (!r.suspect || r.judged[p.ClusterID]):
+		case !mine.SelectedBy(r.name, r.selection) && (!r.guard.Suspect() || r.guard.Judged(p.ClusterID)):
 			s.Release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
-		case (state == lacking || !mine.SelectedBy(r.name, r.selection)) && !r.judged[p.ClusterID], !e.localsComplete(r):
+		case (state == lacking || !mine.SelectedBy(r.name, r.selection)) && !r.guard.Judged(p.ClusterID), !e.localsComplete(r):
 			s.Hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
 		default:
 			s.Lose(r.compiled.Deletion(), "it is gone, or belongs elsewhere, in cluster "+p.name())

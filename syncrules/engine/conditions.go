@@ -83,29 +83,10 @@ func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
 		return yes(ReasonNotTargeted, "spec.targets leaves this cluster out"), true
 	case r.compiled.Paused():
 		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
-	case r.stopped():
-		return no(ReasonDeletionGuard, e.guardText(r)), true
+	case r.guard.Stopped():
+		return no(ReasonDeletionGuard, r.guard.Text(r.name, e.clusterName)), true
 	}
 	return metav1.Condition{}, false
-}
-
-func (e *Engine) guardText(r *rule) string {
-	m, which, stays := r.missing, "copies", "nothing is changed"
-	absent, copies, kept := m.absent, m.copies, m.kept
-	if !r.guarded {
-		which, stays = "copies from cluster "+e.clusterName(r.guardedOf[0]), "those stay as they are"
-		absent, copies, kept = m.ofAbsent, m.ofCopies, m.ofKept
-		if n := len(r.guardedOf) - 1; n > 0 {
-			which += fmt.Sprintf(", and more from %d others,", n)
-		}
-	}
-	besides := ""
-	if kept > 0 {
-		besides = fmt.Sprintf(", as are those of %d that were set aside", kept)
-	}
-	return fmt.Sprintf(
-		"%d of %d %s would be deleted because their sources are missing from a list%s, which may be a fault there; %s until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (it counts once)",
-		absent, copies, which, besides, stays, r.name, syncrules.AnnotationConfirmDeletions, r.confirm.next(m.absent))
 }
 
 // localCondition is about the local API server.
@@ -256,7 +237,7 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 		out.Message = t.text
 		return out, &t
 	}
-	if r.stoppedOf(p.ClusterID) {
+	if r.guard.StoppedOf(p.ClusterID) {
 		out.Message = "its copies stay as they are: too many would be deleted, and the deletion guard waits for a confirmation"
 	}
 	return out, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
@@ -24,7 +25,15 @@ import (
 // A rule that the guard has stopped, and that an edit then spoils, must not end the agent when an event of its old
 // watch comes.
 func TestSpoiledRuleThatWasGuarded(t *testing.T) {
-	e := &Engine{rules: map[string]*rule{"r": {name: "r", guarded: true}}}
+	r := &rule{name: "r", guard: guard.New(testRule("r"))}
+	for _, name := range []string{"x1", "x2", "x3", "x4"} {
+		r.guard.Lack(a, cm(name), false)
+	}
+	four := guard.Counts{All: 4, Of: func(string) int { return 4 }, Asks: func(string) bool { return true }, Deletion: true}
+	if r.guard.Decide(four, time.Now()); !r.guard.Stopped() {
+		t.Fatal("the guard does not stop it")
+	}
+	e := &Engine{rules: map[string]*rule{"r": r}}
 	e.recount("r")
 }
 

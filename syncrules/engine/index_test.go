@@ -55,30 +55,20 @@ func (w *world) checkIndexes() {
 func (w *world) checkCounted() {
 	w.t.Helper()
 	for _, r := range w.e.rules {
-		ruled, kept := ownedKeys{}, ownedKeys{}
 		for _, gk := range r.kinds {
 			for at, c := range w.e.copies.All(gk) {
 				k := place.At(gk, at)
-				if f, _ := w.e.find(r, c.Owner, c.Source(k), k); f == present && r.counted(c.Owner, k) {
+				if f, _ := w.e.find(r, c.Owner, c.Source(k), k); f == present && r.guard.Lacks(c.Owner, k) {
 					w.t.Errorf("rule %s counts %v of %s, whose source is there", r.name, k, c.Owner)
 				}
-				if c.DecidedBy(r.name) {
-					ruled.with(c.Owner, k)
-				}
-				if c.Disabled && c.MadeBy(r.name) {
-					kept.with(c.Owner, k)
-				}
 			}
 		}
-		for _, p := range []struct{ counted, there ownedKeys }{{r.lacking, ruled}, {r.kept, kept}} {
-			for owner, at := range p.counted {
-				for k := range at {
-					if _, ok := p.there[owner][k]; !ok {
-						w.t.Errorf("rule %s counts %v of %s, which is not there, or is not so", r.name, k, owner)
-					}
-				}
+		r.guard.Each(func(owner string, k Key, kept bool) {
+			c := w.e.copies.At(k)
+			if c == nil || c.Owner != owner || !c.MadeBy(r.name) || c.Disabled != kept {
+				w.t.Errorf("rule %s counts %v of %s, which is not there, or is not so", r.name, k, owner)
 			}
-		}
+		})
 	}
 }
 

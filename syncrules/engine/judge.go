@@ -29,7 +29,7 @@ func (e *Engine) judgeKind(gk schema.GroupKind) {
 		for _, id := range e.peerIDs {
 			e.judgeOwner(r, id)
 		}
-		e.guard(r)
+		e.guardRule(r)
 	}
 }
 
@@ -48,7 +48,7 @@ func (e *Engine) judge(r *rule, owner string) {
 		return
 	}
 	e.judgeOwner(r, owner)
-	e.guard(r)
+	e.guardRule(r)
 }
 
 // localsComplete says that all local scopes which the rule may have copies in are complete.
@@ -83,12 +83,8 @@ func (e *Engine) viewsLive(r *rule, peer string) bool {
 // judgeOwner counts what is lacking of an owner as soon as all of its objects are known, and lets that be decided on.
 // While some are not known, what was counted last holds; copies that the rule lets go of are not counted any more then.
 func (e *Engine) judgeOwner(r *rule, owner string) {
-	first := !r.judged[owner] && e.viewsLive(r, owner)
-	if first {
-		r.judged[owner] = true
-	}
-	if r.judged[owner] {
-		e.countLacking(r, owner, first)
+	if r.guard.Judged(owner) || e.viewsLive(r, owner) {
+		e.countLacking(r, owner, r.guard.Judge(owner))
 	}
 }
 
@@ -97,7 +93,7 @@ func (e *Engine) judgeOwner(r *rule, owner string) {
 func (e *Engine) doubt(v *view) {
 	for name := range v.judges {
 		if r := e.rules[name]; r != nil {
-			delete(r.judged, v.peer)
+			r.guard.Doubt(v.peer)
 		}
 	}
 }
@@ -105,8 +101,7 @@ func (e *Engine) doubt(v *view) {
 // countLacking finds the copies of an owner that are lacking without proof; the first time all of them that are not
 // there have waited for that.
 func (e *Engine) countLacking(r *rule, owner string, first bool) {
-	delete(r.lacking, owner)
-	delete(r.kept, owner)
+	r.guard.Recount(owner)
 	for _, gk := range r.kinds {
 		for at, c := range e.copies.Of(gk, owner) {
 			if !c.MadeBy(r.name) {
@@ -118,7 +113,7 @@ func (e *Engine) countLacking(r *rule, owner string, first bool) {
 				e.enqueue(k)
 			}
 			if f == lacking && r.mayLack(c) {
-				r.lacks(k, c)
+				r.guard.Lack(c.Owner, k, c.Disabled)
 			}
 		}
 	}
@@ -136,10 +131,10 @@ func (e *Engine) countCopy(k Key, old, c *copies.Copy) {
 		if r == nil || r.compiled == nil {
 			continue
 		}
-		was := old != nil && r.counted(old.Owner, k)
+		was := old != nil && r.guard.Lacks(old.Owner, k)
 		same := was && old.Owner == c.Owner && old.Source(k) == c.Source(k)
 		// a new one, the answer to our own write perhaps, would only thin out those that lack
-		lacks := (same || r.judged[c.Owner] && (old != nil || r.stopped())) && r.mayLack(c) && slices.Contains(r.kinds, k.GroupKind)
+		lacks := (same || r.guard.Judged(c.Owner) && (old != nil || r.guard.Stopped())) && r.mayLack(c) && slices.Contains(r.kinds, k.GroupKind)
 		if lacks {
 			f, _ := e.find(r, c.Owner, c.Source(k), k)
 			lacks = f == lacking || same && (f == unknown || f == awaited)
@@ -148,40 +143,29 @@ func (e *Engine) countCopy(k Key, old, c *copies.Copy) {
 			e.lacksNot(r, old.Owner, k)
 		}
 		if lacks {
-			r.lacks(k, c)
+			r.guard.Lack(c.Owner, k, c.Disabled)
 		}
-		if was || lacks || r.stopped() {
-			e.guard(r)
+		if was || lacks || r.guard.Stopped() {
+			e.guardRule(r)
 		}
 	}
 }
 
 // mayLack says that the rule had made the copy, as it is now or as the guard has it.
 func (r *rule) mayLack(c *copies.Copy) bool {
-	return c.MadeBy(r.name) && (c.SelectedBy(r.name, r.selection) || r.suspect)
-}
-
-// lacks counts the copy at k as lacking, or kept.
-func (r *rule) lacks(k Key, c *copies.Copy) {
-	if c.Disabled {
-		r.lacking.without(c.Owner, k)
-		r.kept = r.kept.with(c.Owner, k)
-	} else {
-		r.kept.without(c.Owner, k)
-		r.lacking = r.lacking.with(c.Owner, k)
-	}
+	return c.MadeBy(r.name) && (c.SelectedBy(r.name, r.selection) || r.guard.Suspect())
 }
 
 // lacksNot says that the source of the copy at k is there, or the copy is not.
 func (e *Engine) lacksNot(r *rule, owner string, k Key) {
-	r.kept.without(owner, k)
-	r.lacking.without(owner, k)
-	e.endConfirmation(r)
+	if r.guard.Clear(owner, k) {
+		e.reportSoon(r)
+	}
 }
 
 // found says that a source is there, whatever copies it has.
 func (e *Engine) found(r *rule, owner string, from Key) {
-	if len(r.lacking)+len(r.kept) == 0 {
+	if !r.guard.Any() {
 		return
 	}
 	for _, gk := range r.kinds {
@@ -191,32 +175,5 @@ func (e *Engine) found(r *rule, owner string, from Key) {
 	}
 	if c := e.copies.At(from); c != nil && c.MovedFrom == nil {
 		e.lacksNot(r, owner, from)
-	}
-}
-
-func (r *rule) counted(owner string, k Key) bool {
-	_, lacking := r.lacking[owner][k]
-	_, kept := r.kept[owner][k]
-	return lacking || kept
-}
-
-// ownedKeys are those of copies, by their owner; none of them is empty.
-type ownedKeys map[string]map[Key]struct{}
-
-func (o ownedKeys) with(owner string, k Key) ownedKeys {
-	if o == nil {
-		o = ownedKeys{}
-	}
-	if o[owner] == nil {
-		o[owner] = map[Key]struct{}{}
-	}
-	o[owner][k] = struct{}{}
-	return o
-}
-
-func (o ownedKeys) without(owner string, k Key) {
-	delete(o[owner], k)
-	if len(o[owner]) == 0 {
-		delete(o, owner)
 	}
 }

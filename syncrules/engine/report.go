@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -43,7 +44,7 @@ const (
 	ReasonInvalidRule       = "InvalidRule"
 	ReasonVersionConflict   = "VersionConflict"
 	ReasonPaused            = "Paused"
-	ReasonDeletionGuard     = "DeletionGuard"
+	ReasonDeletionGuard     = guard.Reason
 	ReasonSourceUnreachable = "SourceUnreachable"
 	ReasonSourcePermission  = "SourceMissingPermission"
 	ReasonSourceKindUnknown = "SourceKindUnknown"
@@ -155,7 +156,7 @@ func sameReport(a, b RuleReport) bool {
 func (e *Engine) reportOf(r *rule) RuleReport {
 	t := &r.tally
 	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts}
-	out.ConfirmedDeletions = int32(r.confirm.told())
+	out.ConfirmedDeletions = int32(r.guard.Confirmed())
 	var troubles []trouble
 	asked := 0
 	for _, id := range e.peerIDs {

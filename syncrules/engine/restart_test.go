@@ -212,20 +212,6 @@ func TestGuardIsConfirmed(t *testing.T) {
 	})
 }
 
-// A confirmation is told as used when the first copy goes: an agent that is killed then finds it used up.
-func TestConfirmationIsToldWhenItBegins(t *testing.T) {
-	r := testRule("r")
-	r.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: "4"}
-	c := confirmationOf(r)
-	if c.told() != 0 || !c.allows(4) || c.told() != 4 {
-		t.Fatalf("told %d", c.told())
-	}
-	r.Status.ConfirmedDeletions = int32(c.told())
-	if again := confirmationOf(r); again.allows(2) {
-		t.Error("it counts again after a restart")
-	}
-}
-
 // A confirmation is for what was missing when it was given: what goes missing later trips the guard again.
 func TestConfirmationCountsOnce(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
@@ -289,19 +275,5 @@ func TestConfirmationCountsOnce(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// What goes missing while confirmed deletions are under way is not confirmed.
-func TestConfirmationIsNotExceeded(t *testing.T) {
-	c := confirmation{count: 5}
-	for _, step := range []struct {
-		absent, spent int
-		want          bool
-	}{{5, 0, true}, {3, 2, true}, {4, 2, false}, {2, 3, true}} {
-		c.spent = step.spent
-		if got := c.allows(step.absent); got != step.want {
-			t.Errorf("%d absent after %d: %t", step.absent, step.spent, got)
-		}
 	}
 }

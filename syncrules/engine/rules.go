@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -43,23 +44,7 @@ type rule struct {
 	kinds    []schema.GroupKind // of targets, each once
 	clash    string             // why it cannot be used beside other rules; "" normally
 
-	// judged are the owners of which it was counted what is lacking, since the rule has had its present
-	// selection. Until then nothing is concluded from what is lacking.
-	judged map[string]bool
-	// lacking are the copies, by owner, that are lacking without a deletion having been seen: missing of all of
-	// them. When they are too many the rule is guarded, or what it has of the owners guardedOf, in order.
-	// Those that somebody set aside are kept, and not among them.
-	lacking   ownedKeys
-	kept      ownedKeys
-	missing   missing
-	guarded   bool
-	guardedOf []string
-	// suspect says that the guard had stopped the rule when its selection was edited, or may have: then the edit is no reason to
-	// believe what was missing, and the copies that it lets go of count, too.
-	suspect bool
-	confirm confirmation
-	lost    []loss // of copies that were lacking, with Options.GuardLive
-
+	guard  guard.Guard
 	tally  tally.Tally
 	sender sender
 }
@@ -67,9 +52,8 @@ type rule struct {
 func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 	out := &rule{
 		name: r.Name, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
-		judged: map[string]bool{}, suspect: saidStopped(r),
+		guard: guard.New(r),
 	}
-	out.confirm = confirmationOf(r)
 	parsed, err := syncrules.Compile(r)
 	if err == nil {
 		for _, t := range parsed.TargetScopes() {
@@ -121,20 +105,14 @@ func (r *rule) fit(known scoping) {
 
 // same says that the edit, if there was one, is of no consequence: of the status, say.
 func (r *rule) same(o *rule) bool {
-	return r.gen == o.gen && r.born.Equal(o.born) && r.confirm.count == o.confirm.count && equality.Semantic.DeepEqual(r.spec, o.spec)
+	return r.gen == o.gen && r.born.Equal(o.born) && r.guard.SameConfirmation(&o.guard) && equality.Semantic.DeepEqual(r.spec, o.spec)
 }
 
 // inherit takes over from the rule as it was before what an edit leaves valid.
 func (r *rule) inherit(old *rule) {
 	r.tally, r.sender = old.tally, old.sender
 	r.sender.wasReady, r.sender.dirty = false, true
-	r.guarded, r.guardedOf, r.missing, r.lost = old.guarded, old.guardedOf, old.missing, old.lost // until they are counted again
-	r.confirm = r.confirm.after(old.confirm)
-	if r.selection == old.selection {
-		r.judged, r.lacking, r.kept, r.suspect = old.judged, old.lacking, old.kept, old.suspect
-	} else {
-		r.suspect = old.suspect || old.stopped()
-	}
+	r.guard.Inherit(&old.guard, r.selection == old.selection)
 }
 
 // kind is the kind of the rule's sources.
@@ -250,7 +228,7 @@ func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, w
 		return syncrules.Unclear, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
 	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
-	case rel == syncrules.Asks && r.stoppedOf(p.ClusterID):
+	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID):
 		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"
 	}
 	return rel, true, why

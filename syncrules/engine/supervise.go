@@ -182,7 +182,7 @@ func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 func (e *Engine) undecided(c *copies.Copy) bool {
 	return len(c.Rules) > 0 && !c.Orphaned && (!c.Disabled || slices.ContainsFunc(c.Rules, func(name string) bool {
 		r := e.rules[name]
-		return r != nil && (r.suspect || r.stopped())
+		return r != nil && (r.guard.Suspect() || r.guard.Stopped())
 	}))
 }
 
