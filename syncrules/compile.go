@@ -63,8 +63,10 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 			c.invalid(path.Child("targets"), err)
 		}
 	}
-	if scopes := r.Scopes(); len(scopes) > maxNamespaces {
-		c.invalid(path.Child("rules"), fmt.Errorf("name %d namespaces together, and each is watched on its own; the most is %d", len(scopes), maxNamespaces))
+	if len(c.errs) == 0 { // a selector with an error has no scope
+		if scopes := r.Scopes(); len(scopes) > maxNamespaces {
+			c.invalid(path.Child("rules"), fmt.Errorf("name %d namespaces together, and each is watched on its own; the most is %d", len(scopes), maxNamespaces))
+		}
 	}
 	if len(c.errs) > 0 {
 		return nil, c.errs.ToAggregate()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -50,6 +51,7 @@ func TestRulesAreBounded(t *testing.T) {
 		"namespaces of one entry": {{Namespaces: names("a", 10_000)}},
 		"namespaces of all":       {{Namespaces: names("a", 200)}, {Namespaces: names("b", 200)}},
 		"content":                 {{Content: make([]v1alpha1.ContentSelector, 10_000)}},
+		"no label":                {{Labels: []metav1.LabelSelector{{MatchLabels: map[string]string{"app": "not a value"}}}}},
 		"a path that computes":    {{Content: []v1alpha1.ContentSelector{{Key: "@tostr|@tostr"}}}},
 	} {
 		rule := &v1alpha1.ResourceSyncRule{Spec: v1alpha1.ResourceSyncRuleSpec{
