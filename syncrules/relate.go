@@ -5,9 +5,11 @@ package syncrules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -18,6 +20,8 @@ type Relation uint8
 const (
 	// Excludes: it asks for none, and copies of it are released.
 	Excludes Relation = iota
+	// Unusable: the rule cannot be used here. Copies stay as they are.
+	Unusable
 	// Unclear: what decides on it is not known. Copies stay as they are.
 	Unclear
 	// Stopped: it asks for them, and copies stay as they are all the same. What the source has should be known.
@@ -61,7 +65,7 @@ func (r *Rule) Relate(b Between) (rel Relation, why string) {
 }
 
 // Summary weighs what several rules say about one object of a cluster, for one copy. The zero value has heard nothing.
-// A rule that made the copy is heard also when it has nothing to offer; one that did not make it, when it offers.
+// Each rule is heard once by Weigh: those that made the copy, also when they have nothing to offer, and those that offer.
 type Summary struct {
 	held, unknown     bool // by a rule that made the copy, or by the source itself
 	gone, released    bool
@@ -97,7 +101,7 @@ func (s *Summary) Lose(fate v1alpha1.DeletionPolicy, why string) {
 	}
 }
 
-// Conclude fills in the standing of a claim, its fate and the reason; offered says that some rule offers a copy. It
+// Conclude fills in the standing of a claim, its fate and, unless it is Offered, the reason; offered says that some rule offers a copy. It
 // returns false where no rule has anything to say.
 func (s *Summary) Conclude(c Claim, offered bool) (Claim, bool) {
 	c.Reason = s.why
@@ -105,7 +109,7 @@ func (s *Summary) Conclude(c Claim, offered bool) (Claim, bool) {
 	case s.held:
 		c.Standing = s.standing
 	case offered:
-		c.Standing = Offered
+		c.Standing, c.Reason = Offered, ""
 	case s.gone:
 		c.Standing, c.Fate, c.Reason = Gone, s.goneFate, s.goneWhy
 	case s.released:
@@ -123,6 +127,17 @@ func (s *Summary) Conclude(c Claim, offered bool) (Claim, bool) {
 func SelectedBy(rules, forms []string, name, selection string) bool {
 	i := slices.Index(rules, name)
 	return i >= 0 && i < len(forms) && forms[i] == selection
+}
+
+// UnusableText says that a rule cannot be used, and why. ClashText says that it is about another version of a kind than an
+// older rule, by which objects of the kind are read.
+func UnusableText(rule string, err error) string {
+	return "rule " + rule + " cannot be used: " + err.Error()
+}
+
+// ClashText is explained at UnusableText.
+func ClashText(want schema.GroupVersionKind, older string) string {
+	return fmt.Sprintf("it is about version %s of %s, an older rule about %s; use one version for all", want.Version, want.GroupKind(), older)
 }
 
 // Makes says whether a rule of the name made a copy for the cluster that owns it.

@@ -112,7 +112,7 @@ func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copie
 		for _, name := range mine.Rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
 			if r := e.rules[name]; r == nil {
-				s.Release(mine.Fate, "rule "+name+" is gone")
+				s.Weigh(syncrules.RuleGone(name, mine.Fate))
 			} else if !ok {
 				rules = slices.Insert(rules, i, r)
 			}
@@ -124,18 +124,12 @@ func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copie
 		if mine != nil && !slices.Contains(mine.Rules, r.name) {
 			maker = nil
 		}
-		rel, _, why := e.relate(r, p)
-		switch {
-		case rel == syncrules.Asks:
-			if ent := e.ask(&s, r, p, from, key, maker); ent != nil && ent.held == "" {
-				c.rules, c.names = append(c.rules, r.compiled), ent.rules
-				c.object, c.arrived, c.content = ent.object, ent.arrived, ent.sum
-				offering = append(offering, r)
-			}
-		case rel != syncrules.Excludes && maker != nil:
-			s.Hold(syncrules.Held, why)
-		case rel == syncrules.Excludes && maker != nil:
-			s.Release(r.compiled.RuleDeletion(), why)
+		evidence, ent := e.evidence(r, p, from, key, maker)
+		s.Weigh(evidence)
+		if ent != nil && ent.held == "" {
+			c.rules, c.names = append(c.rules, r.compiled), ent.rules
+			c.object, c.arrived, c.content = ent.object, ent.arrived, ent.sum
+			offering = append(offering, r)
 		}
 	}
 	c.content = e.contentOf(c.content, offering, p)
@@ -187,43 +181,29 @@ func (e *Engine) selecting(held []holding, key Key) []*rule {
 	return rules
 }
 
-// ask looks for the source of a rule that asks for it; mine is the local copy if the rule made it.
-func (e *Engine) ask(s *syncrules.Summary, r *rule, p *peer, from, to Key, mine *copies.Copy) *entry {
-	state, ent := e.find(r, p.ClusterID, from, to)
-	switch state {
-	case present:
-		if ent.held != "" {
-			s.Hold(syncrules.Held, ent.held)
-		}
-		return ent
-	case awaited:
-		s.Doubt(syncrules.Awaited)
-		if mine != nil {
-			s.Hold(syncrules.Awaited, "cluster "+p.name()+" was asked just now")
-		}
-	case unknown:
-		s.Doubt(syncrules.Unknown)
-		if mine != nil {
-			s.Hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
-		}
-	case faulty:
-		s.Doubt(syncrules.Unknown)
-		if mine != nil {
-			s.Hold(syncrules.Held, "where it belongs cannot be told: see the rule")
-		}
-	case lacking, deleted, elsewhere:
-		switch {
-		case mine == nil:
-		case !r.covers(from) && !e.viewsLive(r, p.ClusterID):
-			// Its marks name a source that the rule does not read. They may have been changed here.
-			s.Hold(syncrules.Unknown, "what cluster "+p.name()+" has is not known now")
-		case !mine.SelectedBy(r.name, r.selection) && (!r.guard.Suspect() || r.guard.Judged(p.ClusterID)):
-			s.Release(r.compiled.RuleDeletion(), "rule "+r.name+" was edited and does not select it any more")
-		case (state == lacking || !mine.SelectedBy(r.name, r.selection)) && !r.guard.Judged(p.ClusterID), !e.localsComplete(r):
-			s.Hold(syncrules.Unknown, "the copies of cluster "+p.name()+" are being looked at")
-		default:
-			s.Lose(r.compiled.Deletion(), "it is gone, or belongs elsewhere, in cluster "+p.name())
-		}
+// evidence is what is known about one rule and one source of a peer; mine is the local copy if the rule made it. The
+// entry is that of the source, if it is present.
+func (e *Engine) evidence(r *rule, p *peer, from, to Key, mine *copies.Copy) (out syncrules.Evidence, ent *entry) {
+	out = syncrules.Evidence{Rule: r.name, Cluster: p.name(), Made: mine != nil}
+	out.Relation, _, out.Why = e.relate(r, p)
+	if r.compiled != nil {
+		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), r.compiled.RuleDeletion()
 	}
-	return nil
+	if out.Relation != syncrules.Asks {
+		return out, nil
+	}
+	out.Found, ent = e.find(r, p.ClusterID, from, to)
+	switch out.Found {
+	case syncrules.FoundPresent:
+		out.Obstacle = ent.held
+		return out, ent
+	case syncrules.FoundLacking, syncrules.FoundDeleted, syncrules.FoundElsewhere:
+		if mine != nil {
+			out.Unread = !r.covers(from) && !e.viewsLive(r, p.ClusterID)
+			out.Selected, out.Suspect = mine.SelectedBy(r.name, r.selection), r.guard.Suspect()
+			out.Counted, out.Complete = r.guard.Judged(p.ClusterID), e.localsComplete(r)
+		}
+	case syncrules.FoundUnknown, syncrules.FoundAwaited, syncrules.FoundFaulty:
+	}
+	return out, nil
 }

@@ -115,31 +115,18 @@ func (e *Engine) tellFaults(v *view, at types.NamespacedName, ent *entry) {
 	}
 }
 
-// found is what the views of a peer say about one place and one rule.
-type found uint8
-
-const (
-	unknown found = iota
-	awaited
-	lacking   // the view is complete and does not have it
-	deleted   // the same, and the deletion was seen
-	elsewhere // it is there, and its copy belongs into another place
-	faulty    // it is there, and where its copy belongs cannot be told
-	present
-)
-
 // covers says that the rule reads objects of the place at its sources.
 func (r *rule) covers(from Key) bool {
 	return r.kind() == from.GroupKind && slices.ContainsFunc(r.scopes, func(s Scope) bool { return s.Covers(from.Namespace) })
 }
 
 // find asks the views of a peer for the source that a rule makes a copy of. mu is held.
-func (e *Engine) find(r *rule, peer string, from, to Key) (found, *entry) {
+func (e *Engine) find(r *rule, peer string, from, to Key) (syncrules.Found, *entry) {
 	if r.kind() != from.GroupKind {
-		return elsewhere, nil
+		return syncrules.FoundElsewhere, nil
 	}
 	at := from.NamespacedName()
-	best := deleted
+	best := syncrules.FoundDeleted
 	covered := false
 	for _, s := range r.scopes {
 		if !s.Covers(at.Namespace) {
@@ -148,34 +135,34 @@ func (e *Engine) find(r *rule, peer string, from, to Key) (found, *entry) {
 		covered = true
 		v := e.views[peer][s]
 		if v == nil {
-			return unknown, nil
+			return syncrules.FoundUnknown, nil
 		}
 		if selection, ok := v.judges[r.name]; ok && selection == r.selection {
 			if ent := v.entries[at]; ent != nil {
 				switch x, ok := ent.aimOf(r.name, from); {
 				case !ok:
 				case x.fault != "":
-					return faulty, ent
+					return syncrules.FoundFaulty, ent
 				case x.to == to:
-					return present, ent
+					return syncrules.FoundPresent, ent
 				case v.live:
-					return elsewhere, ent
+					return syncrules.FoundElsewhere, ent
 				}
 			}
 			if v.live {
 				if _, seen := v.gone[passage{at, to}]; !seen {
-					best = min(best, lacking)
+					best = min(best, syncrules.FoundLacking)
 				}
 				continue
 			}
 		}
-		best = unknown
+		best = syncrules.FoundUnknown
 		if v.awaited() {
-			best = awaited
+			best = syncrules.FoundAwaited
 		}
 	}
 	if !covered {
-		best = lacking
+		best = syncrules.FoundLacking
 	}
 	return best, nil
 }

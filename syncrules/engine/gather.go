@@ -133,7 +133,7 @@ func (e *Engine) awaitedFor(v *view, p *peer, key Key) bool {
 		if r.moves {
 			return true // whatever it brings may belong there
 		}
-		if f, _ := e.find(r, v.peer, key, key); f == awaited {
+		if f, _ := e.find(r, v.peer, key, key); f == syncrules.FoundAwaited {
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -58,7 +59,7 @@ func (w *world) checkCounted() {
 		for _, gk := range r.kinds {
 			for at, c := range w.e.copies.All(gk) {
 				k := place.At(gk, at)
-				if f, _ := w.e.find(r, c.Owner, c.Source(k), k); f == present && r.guard.Lacks(c.Owner, k) {
+				if f, _ := w.e.find(r, c.Owner, c.Source(k), k); f == syncrules.FoundPresent && r.guard.Lacks(c.Owner, k) {
 					w.t.Errorf("rule %s counts %v of %s, whose source is there", r.name, k, c.Owner)
 				}
 			}

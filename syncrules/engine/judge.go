@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
@@ -109,10 +110,10 @@ func (e *Engine) countLacking(r *rule, owner string, first bool) {
 			}
 			k := place.At(gk, at)
 			f, _ := e.find(r, owner, c.Source(k), k)
-			if first && f != present && c.DecidedBy(r.name) {
+			if first && f != syncrules.FoundPresent && c.DecidedBy(r.name) {
 				e.enqueue(k)
 			}
-			if f == lacking && r.mayLack(c) {
+			if f == syncrules.FoundLacking && r.mayLack(c) {
 				r.guard.Lack(c.Owner, k, c.Disabled)
 			}
 		}
@@ -137,7 +138,7 @@ func (e *Engine) countCopy(k Key, old, c *copies.Copy) {
 		lacks := (same || r.guard.Judged(c.Owner) && (old != nil || r.guard.Stopped())) && r.mayLack(c) && slices.Contains(r.kinds, k.GroupKind)
 		if lacks {
 			f, _ := e.find(r, c.Owner, c.Source(k), k)
-			lacks = f == lacking || same && (f == unknown || f == awaited)
+			lacks = f == syncrules.FoundLacking || same && (f == syncrules.FoundUnknown || f == syncrules.FoundAwaited)
 		}
 		if was && (!lacks || old.Owner != c.Owner) {
 			e.lacksNot(r, old.Owner, k)

@@ -5,7 +5,6 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -172,7 +171,7 @@ func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {
 	}
 	for _, v := range versions {
 		if !v.have.Empty() && *v.have != *v.want {
-			r.clash = fmt.Sprintf("it is about version %s of %s, an older rule about %s; use one version for all", v.want.Version, v.want.GroupKind(), v.have.Version)
+			r.clash = syncrules.ClashText(*v.want, v.have.Version)
 			return
 		}
 	}
@@ -212,10 +211,10 @@ func (p *peer) name() string { return cmp.Or(p.Name, p.ClusterID) }
 // should be known. mu is held.
 func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, why string) {
 	if r.err != nil {
-		return syncrules.Unclear, false, "rule " + r.name + " cannot be used"
+		return syncrules.Unusable, false, syncrules.UnusableText(r.name, r.err)
 	}
 	if r.clash != "" {
-		return syncrules.Unclear, false, "rule " + r.name + ": " + r.clash
+		return syncrules.Unusable, false, "rule " + r.name + ": " + r.clash
 	}
 	between := syncrules.Between{From: p.name(), Features: p.Features, FeaturesKnown: p.FeaturesKnown}
 	if e.cluster != nil {

@@ -160,12 +160,7 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 		return nil
 	}
 	out := &entry{rules: names, aims: settled(aims, place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
-	switch {
-	case syncrules.Disabled(obj):
-		out.held = "its source is withdrawn"
-	case obj.GetDeletionTimestamp() != nil:
-		out.held = "its source is being deleted"
-	}
+	out.held, _ = syncrules.Obstacle(obj)
 	if !f.whole {
 		syncrules.Trim(obj)
 	}

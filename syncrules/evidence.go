@@ -1,0 +1,131 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncrules
+
+import (
+	"cmp"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// Found is what is known of a source, as one rule selects it for one copy.
+type Found uint8
+
+const (
+	// FoundUnknown: the source's cluster has not said, or cannot be asked now.
+	FoundUnknown Found = iota
+	// FoundAwaited is FoundUnknown that is about to end: the cluster was asked a moment ago.
+	FoundAwaited
+	// FoundLacking: everything that the cluster has for the rule is known, and the source is not there, or not selected.
+	FoundLacking
+	// FoundDeleted is FoundLacking with proof: the deletion was seen.
+	FoundDeleted
+	// FoundElsewhere: the source is there, and its copy belongs into another place.
+	FoundElsewhere
+	// FoundFaulty: the source is there, and where its copy belongs cannot be told.
+	FoundFaulty
+	// FoundPresent: the source is there, and selected for the place of the copy.
+	FoundPresent
+)
+
+// Evidence is all that is known about one rule, one source and the copy of it, made or to be made. The agent gathers it
+// from its watches, and agentctl by asking; Weigh draws the same conclusions from it for both.
+type Evidence struct {
+	// Rule is the name of the rule; Cluster is what people call the cluster of the source.
+	Rule, Cluster string
+	// Made says that the rule made the copy which is there.
+	Made bool
+	// Relation is what the rule says of the cluster's objects. Why explains it unless it is Asks; with Asks it may
+	// explain FoundUnknown.
+	Relation Relation
+	Why      string
+	Found    Found
+	// Obstacle is why copies of a source that is present stay as they are, "" normally. See the function Obstacle.
+	Obstacle string
+	// Deletion is the rule's policy for copies whose source is gone, RuleDeletion for those that it lets go of.
+	Deletion, RuleDeletion v1alpha1.DeletionPolicy
+
+	// The rest counts only for a copy that the rule made, and whose source is lacking, deleted or elsewhere.
+
+	// Selected says that the copy carries the present selection of the rule (SelectedBy).
+	Selected bool
+	// Unread says that the rule does not read objects where the copy's marks say that the source is, while something
+	// that it does read is not known: the marks may have been changed.
+	Unread bool
+	// Suspect says that the rule was edited while the deletion guard had stopped it.
+	Suspect bool
+	// Counted says that it was counted what the cluster lacks of the rule's copies, and Complete that all copies of
+	// the rule are known: the deletion guard comes before any deletion.
+	Counted, Complete bool
+}
+
+// RuleGone is the evidence about a copy of which a rule says that it made it, and that does not exist any more; fate is
+// what the copy says is to become of it then (RuleDeletion).
+func RuleGone(rule string, fate v1alpha1.DeletionPolicy) Evidence {
+	return Evidence{Rule: rule, Made: true, Relation: Excludes, Why: "rule " + rule + " is gone", RuleDeletion: fate}
+}
+
+// Weigh hears the evidence about one rule. A rule that did not make the copy is in nobody's way: it is heard when it asks
+// for objects of the cluster, and then it holds nothing and lets go of nothing.
+func (s *Summary) Weigh(e Evidence) {
+	switch {
+	case e.Relation == Asks:
+		s.weighFound(e)
+	case !e.Made:
+	case e.Relation == Excludes:
+		s.Release(e.RuleDeletion, e.Why)
+	case e.Relation == Unclear:
+		s.Hold(Unknown, e.Why)
+	default:
+		s.Hold(Held, e.Why)
+	}
+}
+
+func (s *Summary) weighFound(e Evidence) {
+	switch e.Found {
+	case FoundPresent:
+		if e.Obstacle != "" {
+			s.Hold(Held, e.Obstacle)
+		}
+	case FoundAwaited:
+		s.Doubt(Awaited)
+		if e.Made {
+			s.Hold(Awaited, "cluster "+e.Cluster+" was asked just now")
+		}
+	case FoundUnknown:
+		s.Doubt(Unknown)
+		if e.Made {
+			s.Hold(Unknown, e.unknown())
+		}
+	case FoundFaulty:
+		s.Doubt(Unknown)
+		if e.Made {
+			s.Hold(Held, "where rule "+e.Rule+" puts it cannot be told")
+		}
+	case FoundLacking, FoundDeleted, FoundElsewhere:
+		if e.Made {
+			s.weighLost(e)
+		}
+	}
+}
+
+// weighLost is about a copy that the rule made and makes no more.
+func (s *Summary) weighLost(e Evidence) {
+	switch {
+	case e.Unread:
+		s.Hold(Unknown, e.unknown())
+	case !e.Selected && (!e.Suspect || e.Counted):
+		s.Release(e.RuleDeletion, "rule "+e.Rule+" was edited and does not select its source any more")
+	case (e.Found == FoundLacking || !e.Selected) && !e.Counted, !e.Complete:
+		s.Hold(Unknown, "the copies of cluster "+e.Cluster+" are being counted")
+	case e.Found == FoundElsewhere:
+		s.Lose(e.Deletion, "rule "+e.Rule+" puts the copy of its source in cluster "+e.Cluster+" elsewhere now")
+	default:
+		s.Lose(e.Deletion, "its source is gone in cluster "+e.Cluster+", or rule "+e.Rule+" does not select it any more")
+	}
+}
+
+func (e *Evidence) unknown() string {
+	return cmp.Or(e.Why, "what cluster "+e.Cluster+" has is not known now")
+}
