@@ -74,11 +74,11 @@ func (s *Summary) Weigh(e Evidence) {
 		s.weighFound(e)
 	case !e.Made:
 	case e.Relation == Excludes:
-		s.Release(e.RuleDeletion, e.Why)
+		s.release(e.RuleDeletion, e.Why)
 	case e.Relation == Unclear:
-		s.Hold(Unknown, e.Why)
+		s.hold(Unknown, e.Why)
 	default:
-		s.Hold(Held, e.Why)
+		s.hold(Held, e.Why)
 	}
 }
 
@@ -86,22 +86,22 @@ func (s *Summary) weighFound(e Evidence) {
 	switch e.Found {
 	case FoundPresent:
 		if e.Obstacle != "" {
-			s.Hold(Held, e.Obstacle)
+			s.hold(Held, e.Obstacle)
 		}
 	case FoundAwaited:
-		s.Doubt(Awaited)
+		s.doubt(Awaited)
 		if e.Made {
-			s.Hold(Awaited, "cluster "+e.Cluster+" was asked just now")
+			s.hold(Awaited, "cluster "+e.Cluster+" was asked just now")
 		}
 	case FoundUnknown:
-		s.Doubt(Unknown)
+		s.doubt(Unknown)
 		if e.Made {
-			s.Hold(Unknown, e.unknown())
+			s.hold(Unknown, e.unknown())
 		}
 	case FoundFaulty:
-		s.Doubt(Unknown)
+		s.doubt(Unknown)
 		if e.Made {
-			s.Hold(Held, "where rule "+e.Rule+" puts it cannot be told")
+			s.hold(Held, "where rule "+e.Rule+" puts it cannot be told")
 		}
 	case FoundLacking, FoundDeleted, FoundElsewhere:
 		if e.Made {
@@ -114,15 +114,15 @@ func (s *Summary) weighFound(e Evidence) {
 func (s *Summary) weighLost(e Evidence) {
 	switch {
 	case e.Unread:
-		s.Hold(Unknown, e.unknown())
+		s.hold(Unknown, e.unknown())
 	case !e.Selected && (!e.Suspect || e.Counted):
-		s.Release(e.RuleDeletion, "rule "+e.Rule+" was edited and does not select its source any more")
+		s.release(e.RuleDeletion, "rule "+e.Rule+" was edited and does not select its source any more")
 	case (e.Found == FoundLacking || !e.Selected) && !e.Counted, !e.Complete:
-		s.Hold(Unknown, "the copies of cluster "+e.Cluster+" are being counted")
+		s.hold(Unknown, "the copies of cluster "+e.Cluster+" are being counted")
 	case e.Found == FoundElsewhere:
-		s.Lose(e.Deletion, "rule "+e.Rule+" puts the copy of its source in cluster "+e.Cluster+" elsewhere now")
+		s.lose(e.Deletion, "rule "+e.Rule+" puts the copy of its source in cluster "+e.Cluster+" elsewhere now")
 	default:
-		s.Lose(e.Deletion, "its source is gone in cluster "+e.Cluster+", or rule "+e.Rule+" does not select it any more")
+		s.lose(e.Deletion, "its source is gone in cluster "+e.Cluster+", or rule "+e.Rule+" does not select it any more")
 	}
 }
 

@@ -74,27 +74,29 @@ type Summary struct {
 	why, goneWhy      string
 }
 
-// Hold notes that the copy must stay as it is: Unknown, Awaited or Held.
-func (s *Summary) Hold(standing Standing, why string) {
+// Hold notes, beside the evidence of rules, that the copy must stay as it is: its source says so.
+func (s *Summary) Hold(why string) { s.hold(Held, why) }
+
+// hold notes that the copy must stay as it is: Unknown, Awaited or Held.
+func (s *Summary) hold(standing Standing, why string) {
 	s.held, s.standing, s.why = true, max(s.standing, standing), cmp.Or(s.why, why)
 }
 
-// Doubt notes that a rule cannot tell, Unknown or Awaited, and need not be waited for where another one offers.
-func (s *Summary) Doubt(standing Standing) {
+// doubt notes that a rule cannot tell, Unknown or Awaited, and need not be waited for where another one offers.
+func (s *Summary) doubt(standing Standing) {
 	s.unknown, s.standing = true, max(s.standing, standing)
 }
 
-// Release notes that a rule lets go of the copy by itself, and Lose that its source is gone for the rule. Of several
+// release notes that a rule lets go of the copy by itself, and lose that its source is gone for the rule. Of several
 // fates, orphaning wins.
-func (s *Summary) Release(fate v1alpha1.DeletionPolicy, why string) {
+func (s *Summary) release(fate v1alpha1.DeletionPolicy, why string) {
 	s.released, s.why = true, cmp.Or(s.why, why)
 	if s.relFate != v1alpha1.DeletionOrphan {
 		s.relFate = fate
 	}
 }
 
-// Lose is explained at Release.
-func (s *Summary) Lose(fate v1alpha1.DeletionPolicy, why string) {
+func (s *Summary) lose(fate v1alpha1.DeletionPolicy, why string) {
 	s.gone, s.goneWhy = true, why
 	if s.goneFate != v1alpha1.DeletionOrphan {
 		s.goneFate = fate

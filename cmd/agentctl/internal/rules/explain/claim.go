@@ -19,26 +19,37 @@ import (
 type offer struct {
 	from  *reached
 	obj   *unstructured.Unstructured
-	rules []*syncrules.Rule // that copy it, by name
-	names []string          // of all rules that select it
-	held  string            // why copies of it stay as they are, as it says itself
-	stops []stop            // rules that select it and do not copy now
+	rules []*syncrules.Rule    // that copy it, by name
+	names []string             // of all rules that select it
+	held  string               // why copies of it stay as they are, as it says itself
+	stops []syncrules.Evidence // of rules that select it and do not copy now
 }
 
-type stop struct {
-	rule string
-	saying
+// sourceState is what was found where a copy says that it was made from: nil for nothing. unknown says why that cannot be told.
+type sourceState struct {
+	obj     *unstructured.Unstructured
+	unknown string
 }
 
-// saying is what a rule says that does not copy now.
-type saying struct{ verdict, why string }
-
-func (s saying) tell(sum *syncrules.Summary) {
-	standing := syncrules.Held
-	if s.verdict == verdictUnknown {
-		standing = syncrules.Unknown
+// evidence is what is known about a rule and the objects of one cluster, for copies in another. That the rule made the
+// copy in question is for the caller to say.
+func (q *inquiry) evidence(r *ruleInForce, from, to *reached) syncrules.Evidence {
+	verdict, why := q.relate(r, from, to)
+	out := syncrules.Evidence{Rule: r.api.Name, Cluster: from.name, Why: why}
+	switch verdict {
+	case verdictYes:
+		out.Relation = syncrules.Asks
+	case verdictNo:
+		out.Relation = syncrules.Excludes
+	case verdictUnknown:
+		out.Relation = syncrules.Unclear
+	default:
+		out.Relation = syncrules.Stopped
 	}
-	sum.Hold(standing, s.why)
+	if r.compiled != nil {
+		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), r.compiled.RuleDeletion()
+	}
+	return out
 }
 
 // offers says where copies of an object of one cluster would be in another. problems are those of rules that
@@ -53,8 +64,8 @@ func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out
 		if r.compiled == nil || r.compiled.Kind() != obj.GroupVersionKind() || !r.compiled.Match(obj) {
 			continue
 		}
-		verdict, because := q.relate(r, from, to)
-		if verdict == verdictNo {
+		evidence := q.evidence(r, from, to)
+		if evidence.Relation == syncrules.Excludes {
 			continue
 		}
 		at, err := r.compiled.Target(obj, q.input(from, to))
@@ -69,10 +80,10 @@ func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out
 			out[at] = o
 		}
 		o.names = append(o.names, r.api.Name)
-		if verdict == verdictYes {
+		if evidence.Relation == syncrules.Asks {
 			o.rules = append(o.rules, r.compiled)
 		} else {
-			o.stops = append(o.stops, stop{r.api.Name, saying{verdict, because}})
+			o.stops = append(o.stops, evidence)
 		}
 	}
 	return out, problems
@@ -94,16 +105,15 @@ func (q *inquiry) hide(r *syncrules.Rule, obj *unstructured.Unstructured, at syn
 func (q *inquiry) claim(o *offer, to *reached, local *unstructured.Unstructured) syncrules.Claim {
 	var sum syncrules.Summary
 	if o.held != "" {
-		sum.Hold(syncrules.Held, o.held)
+		sum.Hold(o.held)
 	}
-	for _, s := range o.stops {
+	for _, e := range o.stops {
 		// A rule that did not make the copy is in nobody's way. Where none copies, it is told why.
-		if len(o.rules) == 0 || syncrules.Makes(s.rule, o.from.id, local) {
-			s.tell(&sum)
-		}
+		e.Made = len(o.rules) == 0 || syncrules.Makes(e.Rule, o.from.id, local)
+		sum.Weigh(e)
 	}
 	if local != nil && syncrules.Owner(local) == o.from.id {
-		q.hearMakers(&sum, local, o.obj, o.from, to, o.names)
+		q.hearMakers(&sum, local, sourceState{obj: o.obj}, o.from, to, o.names)
 	}
 	c, _ := sum.Conclude(syncrules.Claim{Origin: o.from.id}, len(o.rules) > 0)
 	if c.Standing != syncrules.Offered {
@@ -123,34 +133,38 @@ func (q *inquiry) claim(o *offer, to *reached, local *unstructured.Unstructured)
 	return syncrules.Claim{Origin: o.from.id, Standing: syncrules.Offered, Desired: desired}
 }
 
-// ownerClaim is the part of the owner of a copy when it offers nothing for the copy's place.
+// ownerClaim is the part of the owner of a copy of which no offer for the copy's place is known yet.
 func (q *inquiry) ownerClaim(ctx context.Context, copied *unstructured.Unstructured, owner, to *reached) syncrules.Claim {
-	c := syncrules.Claim{Origin: owner.id, Standing: syncrules.Unknown, Fate: v1alpha1.DeletionOrphan}
 	if owner.api == nil {
-		c.Reason = "cluster " + owner.name + " cannot be asked: " + owner.why
-		return c
+		return q.claimFrom(copied, sourceState{unknown: "cluster " + owner.name + " cannot be asked: " + owner.why}, owner, to)
 	}
-	source, err := owner.api.Get(ctx, syncrules.Source(copied))
+	obj, err := owner.api.Get(ctx, syncrules.Source(copied))
 	if err != nil {
-		c.Reason = "its source in cluster " + owner.name + " cannot be read: " + clusters.Reason(err)
-		return c
+		return q.claimFrom(copied, sourceState{unknown: "its source in cluster " + owner.name + " cannot be read: " + clusters.Reason(err)}, owner, to)
 	}
-	return q.lostClaim(copied, source, owner, to)
+	return q.claimFrom(copied, sourceState{obj: obj}, owner, to)
 }
 
-// lostClaim is the part of the owner of a copy whose source is gone or not selected any more.
-func (q *inquiry) lostClaim(copied, source *unstructured.Unstructured, owner, to *reached) syncrules.Claim {
+// claimFrom is the part of the owner of a copy by what was found where it comes from: a source that is gone, not selected
+// any more, not known, or as it should be.
+func (q *inquiry) claimFrom(copied *unstructured.Unstructured, from sourceState, owner, to *reached) syncrules.Claim {
+	if from.obj != nil && from.unknown == "" {
+		offers, _ := q.offers(owner, to, from.obj)
+		if o := offers[syncrules.PlaceOf(copied)]; o != nil {
+			return q.claim(o, to, copied)
+		}
+	}
 	var sum syncrules.Summary
-	q.hearMakers(&sum, copied, source, owner, to, nil)
+	q.hearMakers(&sum, copied, from, owner, to, nil)
 	c, heard := sum.Conclude(syncrules.Claim{Origin: owner.id}, false)
-	if !heard {
-		c.Standing = syncrules.Unknown // no rule made it: it is not for rules to say
+	if !heard { // no rule made it: it is not for rules to say
+		c.Standing, c.Fate, c.Reason = syncrules.Unknown, v1alpha1.DeletionOrphan, from.unknown
 	}
 	return c
 }
 
-// hearMakers asks the rules that made a copy and, but for those named, do not select its source.
-func (q *inquiry) hearMakers(sum *syncrules.Summary, copied, source *unstructured.Unstructured, owner, to *reached, but []string) {
+// hearMakers hears the rules that made a copy and, but for those named, do not offer it.
+func (q *inquiry) hearMakers(sum *syncrules.Summary, copied *unstructured.Unstructured, from sourceState, owner, to *reached, but []string) {
 	made, forms := syncrules.MadeBy(copied), syncrules.Selections(copied)
 	for _, name := range made {
 		r := q.rule(name)
@@ -158,27 +172,36 @@ func (q *inquiry) hearMakers(sum *syncrules.Summary, copied, source *unstructure
 		case slices.Contains(but, name):
 			continue
 		case r == nil:
-			sum.Release(syncrules.RuleDeletion(copied), "rule "+name+" is gone")
+			sum.Weigh(syncrules.RuleGone(name, syncrules.RuleDeletion(copied)))
 			continue
 		}
-		verdict, why := q.relate(r, owner, to)
-		switch verdict {
-		case verdictHeld, verdictUnknown:
-			saying{verdict, why}.tell(sum)
-		case verdictNo:
-			sum.Release(r.compiled.RuleDeletion(), why)
-		case verdictYes:
-			// As with an agent: unless the rule had selected the source in its present form, it is put down to
-			// the edit.
-			if !syncrules.SelectedBy(made, forms, name, r.compiled.Selection()) {
-				sum.Release(r.compiled.RuleDeletion(), "rule "+name+" was edited and does not select its source any more")
-				continue
-			}
-			why = "rule " + name + " does not select its source in cluster " + owner.name + " any more"
-			if source == nil {
-				why = "its source is gone in cluster " + owner.name
-			}
-			sum.Lose(r.compiled.Deletion(), why)
+		e := q.evidence(r, owner, to)
+		e.Made, e.Counted, e.Complete = true, true, true // the counting is the agent's
+		if e.Relation == syncrules.Asks {
+			e.Found, e.Selected = q.found(r, copied, from, owner, to), syncrules.SelectedBy(made, forms, name, r.compiled.Selection())
+			e.Why = from.unknown
 		}
+		sum.Weigh(e)
 	}
+}
+
+// found says what a rule finds where a copy that it made comes from.
+func (q *inquiry) found(r *ruleInForce, copied *unstructured.Unstructured, from sourceState, owner, to *reached) syncrules.Found {
+	if from.unknown != "" {
+		return syncrules.FoundUnknown
+	}
+	if from.obj == nil || r.compiled.Kind() != from.obj.GroupVersionKind() || !r.compiled.Match(from.obj) {
+		return syncrules.FoundLacking
+	}
+	if why, held := syncrules.Obstacle(from.obj); why != "" && !held {
+		return syncrules.FoundLacking
+	}
+	at, err := r.compiled.Target(from.obj, q.input(owner, to))
+	switch {
+	case err != nil:
+		return syncrules.FoundFaulty
+	case at != syncrules.PlaceOf(copied):
+		return syncrules.FoundElsewhere
+	}
+	return syncrules.FoundPresent
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/claimtest"
 )
 
 // Whatever is in a Secret, and wherever a copy of it carries that, none of it is shown.
@@ -180,7 +181,7 @@ func TestFateOfWhatIsLost(t *testing.T) {
 		{"rule paused", []*ruleInForce{compile(paused)}, syncrules.Held, ""},
 	} {
 		q := &inquiry{clusters: []*reached{to, owner}, rules: c.rules}
-		got := q.lostClaim(copied, nil, owner, to)
+		got := q.claimFrom(copied, sourceState{}, owner, to)
 		if got.Standing != c.standing || got.Fate != c.fate || got.Reason == "" {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -244,8 +245,39 @@ func TestClaimsOfSeveralRules(t *testing.T) {
 	}
 	// What is gone at the source is by the policy for that, whatever a rule that is gone would say.
 	q := &inquiry{clusters: []*reached{to, owner}, rules: []*ruleInForce{busy}}
-	if got := q.lostClaim(copyBy(busy, gone), nil, owner, to); got.Standing != syncrules.Gone || got.Fate != v1alpha1.DeletionDelete {
+	if got := q.claimFrom(copyBy(busy, gone), sourceState{}, owner, to); got.Standing != syncrules.Gone || got.Fate != v1alpha1.DeletionDelete {
 		t.Errorf("lost: %+v", got)
+	}
+}
+
+// What an explanation concludes is what is written in claimtest, and what agents do.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	for _, c := range claimtest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			to := &reached{name: claimtest.Alpha, id: claimtest.AlphaID, local: true, cluster: &v1alpha1.Cluster{}}
+			to.cluster.Labels = claimtest.Labels()
+			owner := &reached{name: claimtest.Beta, id: claimtest.BetaID, cluster: &v1alpha1.Cluster{}}
+			q := &inquiry{clusters: []*reached{to, owner}}
+			for _, rule := range c.Rules {
+				r := &ruleInForce{api: rule}
+				r.compiled, r.err = syncrules.Compile(rule)
+				q.rules = append(q.rules, r)
+			}
+			from := sourceState{obj: c.Source}
+			if c.Unknown {
+				from = sourceState{unknown: "what cluster beta has is not known now"}
+			}
+			got := q.claimFrom(c.Copy, from, owner, to)
+			if got.Standing != c.Standing || got.Fate != c.Fate || got.Reason != c.Reason {
+				t.Errorf("claim %d, %q, %q; want %d, %q, %q", got.Standing, got.Fate, got.Reason, c.Standing, c.Fate, c.Reason)
+			}
+			facts := syncrules.Facts{Self: to.id, Local: c.Copy, Claims: []syncrules.Claim{got}}
+			if d := syncrules.Plan(facts); d.Action != c.Action {
+				t.Errorf("action %s, want %s", d.Action, c.Action)
+			}
+		})
 	}
 }
 

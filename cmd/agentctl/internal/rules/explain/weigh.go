@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -103,7 +102,7 @@ const (
 func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string) {
 	name := "rule " + r.api.Name
 	if r.compiled == nil {
-		return verdictHeld, name + " cannot be used: " + cli.OneLine(r.err.Error())
+		return verdictHeld, cli.OneLine(syncrules.UnusableText(r.api.Name, r.err))
 	}
 	kind := r.compiled.Kind()
 	rel, why := r.compiled.Relate(syncrules.Between{
@@ -112,7 +111,7 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 	})
 	switch version := q.version(kind.GroupKind()); {
 	case kind.Version != version:
-		return verdictHeld, fmt.Sprintf("%s asks for version %s, another rule for %s", name, kind.Version, version)
+		return verdictHeld, name + ": " + syncrules.ClashText(kind, version)
 	case !r.compiled.Targets(to.cluster.Labels):
 		return verdictNo, why
 	case !to.local && r.file == "" && to.rulesWhy != "":
