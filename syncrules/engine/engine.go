@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,7 +88,8 @@ type Engine struct {
 	wake, reportWake, reviewWake chan struct{}
 
 	// mu guards everything below. No call leaves the package while it is held.
-	mu      sync.Mutex
+	mu      mutex
+	matches *atomic.Int64 // counts what is matched, in a test; nil otherwise
 	ready   bool
 	cluster *v1alpha1.Cluster
 	seen    sight   // of cluster
@@ -129,6 +131,19 @@ type Engine struct {
 	lanes         *lanes.Lanes
 	events        tally.Events
 	reviews       map[reviewKey]*review
+}
+
+// mutex is a sync.Mutex whose use a test can count.
+type mutex struct {
+	sync.Mutex
+	taken *atomic.Int64 // nil outside that test
+}
+
+func (m *mutex) Lock() {
+	m.Mutex.Lock()
+	if m.taken != nil {
+		m.taken.Add(1)
+	}
 }
 
 // New checks the options and starts nothing.

@@ -65,30 +65,54 @@ type burden struct{ held, coming load }
 // coming is what a Source has collected and not handed over yet, each object once: lists are begun anew, and what
 // was handed over before is looked at twice.
 type coming struct {
-	mu    sync.Mutex
-	sizes map[types.NamespacedName]int64
+	mu   sync.Mutex
+	kept arrivals
 	load
+}
+
+// arrivals are the objects that a Source was told to keep.
+type arrivals map[types.NamespacedName]arrival
+
+type arrival struct {
+	size    int64
+	version string   // resourceVersion
+	rules   []string // that select it
+}
+
+// rules are those that were found to select the object; known is false where it is another than the one that was kept.
+func (a arrivals) rules(obj *unstructured.Unstructured) (rules []string, known bool) {
+	kept := a[place.NameOf(obj)]
+	return kept.rules, kept.version != "" && kept.version == obj.GetResourceVersion()
+}
+
+// taken are the objects that are being handed over.
+func (c *coming) taken() arrivals {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := c.kept
+	c.kept = nil
+	return kept
 }
 
 // admit counts an object that the Source is about to collect. A Source hands over a list when it is complete:
 // one without end would otherwise fill the memory before anybody here saw it. It is called from any goroutine.
-func (f *feed) admit(obj *unstructured.Unstructured) bool {
+func (f *feed) admit(obj *unstructured.Unstructured, rules []string) bool {
 	if f.tripped.Load() {
 		return false
 	}
 	at, size, c := place.NameOf(obj), sizeOf(obj.Object), &f.coming
 	c.mu.Lock()
-	old, known := c.sizes[at]
-	if c.sizes == nil {
-		c.sizes = map[types.NamespacedName]int64{}
+	old, known := c.kept[at]
+	if c.kept == nil {
+		c.kept = arrivals{}
 	}
-	c.sizes[at] = size
+	c.kept[at] = arrival{size, obj.GetResourceVersion(), rules}
 	objects := int64(1)
 	if known {
 		objects = 0
 	}
-	c.add(objects, size-old)
-	f.v.burden.coming.add(objects, size-old)
+	c.add(objects, size-old.size)
+	f.v.burden.coming.add(objects, size-old.size)
 	c.mu.Unlock()
 	if c.exceeds(f.e.o.View) || f.v.burden.coming.exceeds(f.e.o.Peer) {
 		f.trip()
@@ -105,7 +129,7 @@ func (f *feed) landed() {
 	objects, bytes := c.objects.Load(), c.bytes.Load()
 	c.add(-objects, -bytes)
 	f.v.burden.coming.add(-objects, -bytes)
-	c.sizes = nil
+	c.kept = nil
 }
 
 // fits says whether the view may change by so much, and ends the watch if not. mu is held.

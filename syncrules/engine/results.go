@@ -33,6 +33,12 @@ func (e *Engine) record(j *job, out outcome) {
 	if !out.began.IsZero() {
 		e.pacer.Wrote(k, j.content(out.decision.Owner), out.began)
 	}
+	if out.answer != nil {
+		e.believe(k, &out)
+	}
+	if out.remade {
+		e.pacer.SetRecreated(k, out.recreated, out.began)
+	}
 	if c := e.copies.At(k); c != nil && out.tooOften && out.decision.Difference == syncrules.Extra {
 		c.Tolerated = true // what comes back as fast as that is somebody else's
 	}

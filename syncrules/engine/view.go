@@ -126,9 +126,30 @@ func (f *feed) rescoped(rules []*rule) bool {
 }
 
 // keep is what the source is asked for: objects that a rule selects and that are nobody's copies, unless they
-// are too many.
+// are too many. Which rules select it is remembered until it is handed over.
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
-	return isSource(obj) && f.v.scope.Holds(obj) && slices.ContainsFunc(f.rules, func(r *syncrules.Rule) bool { return r.Match(obj) }) && f.admit(obj)
+	rules := f.match(obj)
+	return rules != nil && f.admit(obj, rules)
+}
+
+// match is the names of the rules that select an object of this source; nil for none.
+func (f *feed) match(obj *unstructured.Unstructured) (rules []string) {
+	if f.e.matches != nil {
+		f.e.matches.Add(1)
+	}
+	if !isSource(obj) || !f.v.scope.Holds(obj) {
+		return nil
+	}
+	for i, r := range f.rules {
+		switch {
+		case !r.Match(obj):
+		case rules == nil:
+			rules = f.names[i]
+		default:
+			rules = append(slices.Clip(rules), r.Name())
+		}
+	}
+	return rules
 }
 
 // isSource says that the object is of the cluster that it is in.
@@ -136,28 +157,23 @@ func isSource(obj *unstructured.Unstructured) bool {
 	return !syncrules.IsCopy(obj) && !syncrules.IsNative(obj)
 }
 
-// judge is the entry of an object, nil when no rule selects it.
-func (f *feed) judge(obj *unstructured.Unstructured) *entry {
-	if !isSource(obj) || !f.v.scope.Holds(obj) {
-		return nil
-	}
-	var names []string
-	var aims []aim
-	for i, r := range f.rules {
-		if !r.Match(obj) {
-			continue
-		}
-		if names == nil {
-			names = f.names[i]
-		} else {
-			names = append(slices.Clip(names), r.Name())
-		}
-		if f.moves {
-			aims = append(aims, f.aim(r, obj))
-		}
+// judge is the entry of an object that was handed over, nil when no rule selects it.
+func (f *feed) judge(obj *unstructured.Unstructured, kept arrivals) *entry {
+	names, known := kept.rules(obj)
+	if !known {
+		names = f.match(obj)
 	}
 	if names == nil {
 		return nil
+	}
+	var aims []aim
+	if f.moves {
+		aims = make([]aim, 0, len(names))
+		for _, r := range f.rules { // both are by name
+			if len(aims) < len(names) && r.Name() == names[len(aims)] {
+				aims = append(aims, f.aim(r, obj))
+			}
+		}
 	}
 	out := &entry{rules: names, aims: settled(aims, place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
 	out.held, _ = syncrules.Obstacle(obj)
@@ -174,9 +190,9 @@ func (f *feed) judge(obj *unstructured.Unstructured) *entry {
 
 // Replace implements Sink.
 func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
-	entries, bytes := make(map[types.NamespacedName]*entry, len(objs)), int64(0)
+	entries, bytes, kept := make(map[types.NamespacedName]*entry, len(objs)), int64(0), f.coming.taken()
 	for _, obj := range objs {
-		if ent := f.judge(obj); ent != nil {
+		if ent := f.judge(obj, kept); ent != nil {
 			entries[place.NameOf(obj)] = ent
 			bytes += ent.size()
 		}
@@ -215,7 +231,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 
 // Upsert implements Sink.
 func (f *feed) Upsert(obj *unstructured.Unstructured) {
-	at, ent := place.NameOf(obj), f.judge(obj)
+	at, ent := place.NameOf(obj), f.judge(obj, f.coming.taken())
 	f.landed()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()

@@ -80,9 +80,14 @@ type outcome struct {
 	took     time.Duration    // to write, or to fail to
 	problem  *problem.Problem // of the object or its write
 	again    time.Duration
-	slowed   bool   // the same is written again and again, or the copy is written
-	tooOften bool   // too often
-	dropped  string // the fields that the server did not keep
+	slowed   bool         // the same is written again and again, or the copy is written
+	tooOften bool         // too often
+	answer   *copies.Copy // what the server made of it; nil where it did not say
+	more     bool         // another request must follow
+	// recreated is the content that the copy is made anew for, if remade; 0 when that is over.
+	recreated uint64
+	remade    bool
+	dropped   string // the fields that the server did not keep
 }
 
 // decide plans and acts; mu is not held.

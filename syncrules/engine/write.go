@@ -47,15 +47,17 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 	if err != nil {
 		return err
 	}
-	e.madeOtherwise(j.key, d.Desired)
-	e.takeAnswer(j.key, out, answer)
+	if sum := j.allowance.Recreated(); sum != 0 && sum != e.sumOf(d.Desired) {
+		out.remade, out.recreated = true, 0 // what it was made anew for may come back
+	}
+	out.takeAnswer(answer)
 	return nil
 }
 
 func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) error {
 	d := out.decision
 	if d.Action == syncrules.Update && turnsHeadless(w.Local, d.Desired) {
-		if e.wasRecreated(j.key, d.Desired) {
+		if e.wasRecreated(j, d.Desired) {
 			return problem.ErrImmutable
 		}
 		return e.recreate(ctx, j, w.Local, out)
@@ -71,14 +73,14 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 		return errRace
 	case apierrors.IsConflict(err):
 		return e.lostRace(ctx, j, d.Object)
-	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && problem.Immutable(err) == problem.Wholly && !e.wasRecreated(j.key, d.Desired):
+	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && problem.Immutable(err) == problem.Wholly && !e.wasRecreated(j, d.Desired):
 		return e.recreate(ctx, j, w.Local, out)
 	case problem.Immutable(err) != problem.Mutable:
 		return fmt.Errorf("%w: %w", problem.ErrImmutable, err)
 	case err != nil:
 		return err
 	}
-	e.takeAnswer(j.key, out, answer)
+	out.takeAnswer(answer)
 	return nil
 }
 
@@ -127,20 +129,8 @@ func turnsHeadless(local, desired *unstructured.Unstructured) bool {
 
 // wasRecreated says that the copy was deleted for this content before. It is not done again: a server that changes it
 // in such a field would have it made anew for ever.
-func (e *Engine) wasRecreated(k Key, desired *unstructured.Unstructured) bool {
-	sum := e.sumOf(desired)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.pacer.Recreated(k) == sum
-}
-
-// madeOtherwise notes that the copy was created with other content than it was made anew for, which may come back.
-func (e *Engine) madeOtherwise(k Key, desired *unstructured.Unstructured) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if sum := e.pacer.Recreated(k); sum != 0 && sum != e.sumOf(desired) {
-		e.pacer.SetRecreated(k, 0, time.Now())
-	}
+func (e *Engine) wasRecreated(j *job, desired *unstructured.Unstructured) bool {
+	return j.allowance.Recreated() == e.sumOf(desired)
 }
 
 // recreate makes a copy anew. If the agent ends between the two requests, the copy is missing, and made because
@@ -152,10 +142,7 @@ func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstr
 		return err
 	}
 	e.log.Info("a copy is made anew: a field changed that cannot be", "copy", j.key.String(), "cluster", out.decision.Owner)
-	sum := e.sumOf(out.decision.Desired)
-	e.mu.Lock()
-	e.pacer.SetRecreated(j.key, sum, time.Now())
-	e.mu.Unlock()
+	out.remade, out.recreated = true, e.sumOf(out.decision.Desired)
 	answer, err := e.o.Target.Create(ctx, out.decision.Desired)
 	if apierrors.IsAlreadyExists(err) {
 		return errRace // finalizers hold it; the watch tells when it is gone
@@ -163,7 +150,7 @@ func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstr
 	if err != nil {
 		return err
 	}
-	e.takeAnswer(j.key, out, answer)
+	out.takeAnswer(answer)
 	return nil
 }
 
@@ -182,29 +169,34 @@ func (j *job) namespaceFor(owner string) []string {
 	return names
 }
 
-// takeAnswer believes the answer to a write until the watch tells of it.
-func (e *Engine) takeAnswer(k Key, out *outcome, answer *unstructured.Unstructured) {
+// takeAnswer reads the answer to a write.
+func (o *outcome) takeAnswer(answer *unstructured.Unstructured) {
 	c := copies.New(answer)
 	if c == nil {
 		return
 	}
 	c.Unseen = time.Now()
-	c.Accepted = syncrules.Accept(out.decision, answer)
-	desired := out.decision.Desired
+	c.Accepted = syncrules.Accept(o.decision, answer)
+	desired := o.decision.Desired
 	if c.Accepted != (syncrules.Accepted{}) {
 		c.Dropped = strings.Clone(strings.Join(syncrules.Dropped(desired, answer), ", ")) // one alone is a part of the source, see package packed
-		out.dropped = c.Dropped
+		o.dropped = c.Dropped
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if old := e.copies.At(k); old != nil && old.Version != c.Version && copies.Newer(old.Version, c.Version) {
+	// Its status follows by a request of its own, where the kind has that.
+	o.answer, o.more = c, desired != nil && desired.Object["status"] != nil && o.decision.Action != syncrules.UpdateStatus
+}
+
+// believe takes in the answer to a write, until the watch tells of it. mu is held.
+func (e *Engine) believe(k Key, out *outcome) {
+	old, c := e.copies.At(k), out.answer
+	if old != nil && old.Version != c.Version && copies.Newer(old.Version, c.Version) {
 		return // the watch was faster, and knows more
 	} else if old != nil && old.Version == c.Version {
 		c.Unseen = time.Time{}
 	}
 	e.putCopy(k, c)
-	if desired != nil && desired.Object["status"] != nil && out.decision.Action != syncrules.UpdateStatus {
-		e.enqueue(k) // its status follows by a request of its own, where the kind has that
+	if out.more {
+		e.enqueue(k)
 	}
 }
 

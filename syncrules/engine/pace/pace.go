@@ -148,13 +148,8 @@ func (p *Pacer) Succeeded(k place.Key) {
 	}
 }
 
-// Recreated is the content that a copy was made anew for last, 0 for none.
-func (p *Pacer) Recreated(k place.Key) uint64 {
-	if n := p.notes[k]; n != nil {
-		return n.recreated
-	}
-	return 0
-}
+// Recreated is the content that the copy was made anew for last, 0 for none.
+func (a Allowance) Recreated() uint64 { return a.note.recreated }
 
 // SetRecreated notes for which content a copy is made anew; 0 forgets it.
 func (p *Pacer) SetRecreated(k place.Key, content uint64, now time.Time) {

@@ -113,12 +113,12 @@ func TestRetriesOfAllTogether(t *testing.T) {
 func TestRecreated(t *testing.T) {
 	p, now := New(), time.Now()
 	p.SetRecreated(key(0), 0, now)
-	if p.Recreated(key(0)) != 0 || len(p.notes) != 0 {
+	if p.Allowance(key(0), now).Recreated() != 0 || len(p.notes) != 0 {
 		t.Error("nothing was made anew")
 	}
 	p.SetRecreated(key(0), 7, now)
-	if p.Recreated(key(0)) != 7 {
-		t.Errorf("made anew for %d", p.Recreated(key(0)))
+	if p.Allowance(key(0), now).Recreated() != 7 {
+		t.Errorf("made anew for %d", p.Allowance(key(0), now).Recreated())
 	}
 }
 
@@ -131,7 +131,7 @@ func TestNotesAreDropped(t *testing.T) {
 		p.try(key(i), 1, now)
 		now = now.Add(time.Second)
 	}
-	if len(p.notes) > 2*manyNotes || p.Recreated(key(-1)) != 7 || p.notes[key(-2)] == nil {
+	if len(p.notes) > 2*manyNotes || p.Allowance(key(-1), now).Recreated() != 7 || p.notes[key(-2)] == nil {
 		t.Errorf("%d notes", len(p.notes))
 	}
 }
