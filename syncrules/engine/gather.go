@@ -23,18 +23,18 @@ import (
 // job is everything that is known about one key at one moment, still packed.
 type job struct {
 	key    Key
-	gvk    schema.GroupVersionKind // empty when no usable rule makes the kind
+	kind   *kind // nil when no rule is about the kind
 	local  *copies.Copy
 	claims []claim
 	// surplus are sources of clusters that have another one for the same place.
 	surplus []surplus
-	// ownerGone says that the owner of local has left the group.
-	ownerGone bool
 	// foreign says that an object without marks was in the way; judged that it still is, as it was, and of
 	// what content: rivals offer something else. It is read again after recheck, if that is set.
 	foreign, judged bool
-	rivals          []string
-	recheck         time.Duration
+	// ownerGone says that the owner of local has left the group.
+	ownerGone bool
+	rivals    []string
+	recheck   time.Duration
 	// cluster is the local one, and namespaced what is known of kinds, for rules that ask for them.
 	cluster    *v1alpha1.Cluster
 	namespaced func(schema.GroupVersionKind) (bool, error)
@@ -74,9 +74,7 @@ func (e *Engine) gather(key Key) *job {
 			j.ownerGone = p.Left
 		}
 	}
-	if k := e.kinds[key.GroupKind]; k != nil {
-		j.gvk = k.written
-	}
+	j.kind = e.kinds[key.GroupKind]
 	e.gatherClaims(j)
 	e.gatherVerdict(j)
 	if j.local == nil {

@@ -111,7 +111,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 		return out
 	}
 	now := time.Now()
-	if wait, often := j.allowance.Wait(j.content(out.decision.Owner), now); wait > 0 {
+	if wait, often := j.allowance.Wait(j.content(out.decision.Owner)); wait > 0 {
 		out.slowed, out.tooOften, out.again = true, often, wait
 		return out
 	}
@@ -156,7 +156,10 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 	}
 	f := e.foreign[j.key]
 	if f == nil {
-		f = &foreign{gvk: j.gvk}
+		f = &foreign{}
+		if j.kind != nil {
+			f.gvk = j.kind.written
+		}
 		e.foreign[j.key] = f
 		e.poke()
 	}

@@ -71,31 +71,39 @@ func (p *Pacer) note(k place.Key, now time.Time) *note {
 
 // Allowance is what a Pacer says of one copy at one moment. It needs no lock.
 type Allowance struct {
-	note  note // but for its limiter
-	often bool
+	content   uint64        // was written last, again and again,
+	spacing   time.Duration // and must wait for so long
+	often     bool
+	recreated uint64
 }
 
 // Allowance looks up a copy, for the worker that is about to decide on it.
 func (p *Pacer) Allowance(k place.Key, now time.Time) (a Allowance) {
-	if n := p.notes[k]; n != nil {
-		a.note, a.note.pace = *n, nil
-		a.often = n.pace != nil && n.pace.TokensAt(now) < oneToken
+	n := p.notes[k]
+	if n == nil {
+		return a
 	}
+	if n.repeats > 0 {
+		a.content, a.spacing = n.content, n.spacing()-now.Sub(n.wrote)
+	}
+	a.often, a.recreated = n.pace != nil && n.pace.TokensAt(now) < oneToken, n.recreated
 	return a
 }
 
 // Wait is how long a content must wait before it is written, 0 for not at all; often says that this is because the copy
 // is written too often, whatever its content.
-func (a Allowance) Wait(content uint64, now time.Time) (wait time.Duration, often bool) {
-	n := &a.note
-	switch wait := n.spacing() - now.Sub(n.wrote); {
-	case n.repeats > 0 && wait > 0 && content == n.content:
-		return wait, false
+func (a Allowance) Wait(content uint64) (wait time.Duration, often bool) {
+	switch {
+	case a.spacing > 0 && content == a.content:
+		return a.spacing, false
 	case a.often:
 		return time.Second / Rate, true
 	}
 	return 0, false
 }
+
+// Recreated is the content that the copy was made anew for last, 0 for none.
+func (a Allowance) Recreated() uint64 { return a.recreated }
 
 // Wrote notes that a content was written, whether or not that failed, at a time.
 func (p *Pacer) Wrote(k place.Key, content uint64, at time.Time) {
@@ -147,9 +155,6 @@ func (p *Pacer) Succeeded(k place.Key) {
 		n.failures = 0
 	}
 }
-
-// Recreated is the content that the copy was made anew for last, 0 for none.
-func (a Allowance) Recreated() uint64 { return a.note.recreated }
 
 // SetRecreated notes for which content a copy is made anew; 0 forgets it.
 func (p *Pacer) SetRecreated(k place.Key, content uint64, now time.Time) {

@@ -15,7 +15,7 @@ import (
 
 // try asks for a write, and makes it if it may.
 func (p *Pacer) try(k place.Key, content uint64, now time.Time) (wait time.Duration, often bool) {
-	if wait, often = p.Allowance(k, now).Wait(content, now); wait == 0 {
+	if wait, often = p.Allowance(k, now).Wait(content); wait == 0 {
 		p.Wrote(k, content, now)
 	}
 	return wait, often
