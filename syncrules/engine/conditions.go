@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -30,7 +31,7 @@ func (e *Engine) readyCondition(r *rule, asked int, troubles []trouble) metav1.C
 	if c, ok := e.localCondition(r); ok {
 		return c
 	}
-	if text := e.lacksHere(r); text != "" {
+	if text := e.lacksHereLocked(r); text != "" {
 		return no(problem.ReasonMissingPermission, text)
 	}
 	starting := 0
@@ -125,8 +126,8 @@ func (e *Engine) localTrouble(s Scope) (err error) {
 
 // permissionText is about rights that an API server says are missing here; what exactly, a review tells.
 func (e *Engine) permissionText(r *rule, gvk schema.GroupVersionKind) string {
-	e.suspect(reviewKey{gvk: gvk})
-	if text := e.lacksHere(r); text != "" {
+	e.suspectLocked(rights.Key{GVK: gvk}, false)
+	if text := e.lacksHereLocked(r); text != "" {
 		return text
 	}
 	return fmt.Sprintf("the agent may not list, watch, create, update and delete %s in %s; add a ClusterRole for it here with the label %s=true",
@@ -179,7 +180,7 @@ func (e *Engine) nextStep(r *rule, reason string) string {
 	case problem.ReasonNamespaceTerminating:
 		return "the copies follow when it is there again"
 	case problem.ReasonMissingPermission:
-		if text := e.lacksHere(r); text != "" {
+		if text := e.lacksHereLocked(r); text != "" {
 			return text
 		}
 		return "add a ClusterRole here with the label " + v1alpha1.LabelControllerAggregated + "=true"
@@ -250,7 +251,7 @@ func (e *Engine) sourceTrouble(cluster, peer string, s Scope, err error) trouble
 	}
 	switch e.errors.Class(err) {
 	case problem.Forbidden:
-		if text := e.lacksThere(cluster, peer, s.GVK); text != "" {
+		if text := e.lacksThereLocked(cluster, peer, s.GVK); text != "" {
 			return trouble{reason: ReasonSourcePermission, text: text}
 		}
 		where := "in all namespaces"

@@ -25,6 +25,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/lanes"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -85,7 +86,8 @@ type Engine struct {
 	seed    maphash.Seed
 	queue   workqueue.TypedDelayingInterface[Key] // lives as long as Run
 	// wake and reportWake have room for one: a second poke before the first is taken adds nothing.
-	wake, reportWake, reviewWake chan struct{}
+	wake, reportWake chan struct{}
+	rights           *rights.Reviewer
 
 	// mu guards everything below. No call leaves the package while it is held.
 	mu      mutex
@@ -130,7 +132,6 @@ type Engine struct {
 	made          *madeNamespaces
 	lanes         *lanes.Lanes
 	events        tally.Events
-	reviews       map[reviewKey]*review
 }
 
 // mutex is a sync.Mutex whose use a test can count.
@@ -176,9 +177,10 @@ func New(o Options) (*Engine, error) {
 		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, early: map[Key]early{},
 		results: map[Key]*tally.Result{}, waiting: map[string]map[Key]struct{}{},
 		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
-		reviews: map[reviewKey]*review{}, reviewWake: make(chan struct{}, 1),
+
 		seed: maphash.MakeSeed(), lanes: lanes.New(o.Workers), pacer: pace.New(),
 	}
+	e.rights = newReviewer(e)
 	for _, s := range o.Scopes {
 		e.locals[s] = &localWatch{scope: s}
 	}
@@ -198,7 +200,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	group.Go(func() { e.report(ctx) })
 	if e.o.Review != nil {
-		group.Go(func() { e.review(ctx) })
+		group.Go(func() { e.rights.Run(ctx) })
 	}
 	for ctx.Err() == nil {
 		e.supervise(ctx, &group)

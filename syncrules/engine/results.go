@@ -46,7 +46,7 @@ func (e *Engine) record(j *job, out outcome) {
 	e.tallyLag(j, out)
 	e.happened(j, out, r)
 	if out.problem != nil && out.problem.Reason == problem.ReasonMissingPermission {
-		e.suspectWrite(out.decision, out.problem)
+		e.suspectWriteLocked(out.decision, out.problem)
 	}
 	e.replace(k, r)
 	if out.wrote && e.draining && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {

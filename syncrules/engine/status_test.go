@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -264,7 +265,7 @@ func TestMissingRightsAreNamedBeforehand(t *testing.T) {
 			t.Errorf("%d reviews in an hour", n)
 		}
 		r.set("/ConfigMap")
-		time.Sleep(reviewMost)
+		time.Sleep(rights.MaxInterval)
 		w.settle()
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 		n := r.count("/ConfigMap")
@@ -302,7 +303,7 @@ func TestReviewsOfRefusedWritesBackOff(t *testing.T) {
 		}
 		w.local.admits(nil)
 		r.set("/ConfigMap")
-		time.Sleep(reviewMost)
+		time.Sleep(rights.MaxInterval)
 		w.settle()
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 	})

@@ -41,7 +41,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	e.superviseForeign(start)
 	e.superviseNamespaces(start)
 	e.superviseMade(start)
-	e.superviseReviews()
+	e.superviseReviewsLocked()
 	e.reviewStale()
 	e.mu.Unlock()
 	if changed && e.o.ScopesChanged != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/rights"
 )
 
 func withReady(obj *unstructured.Unstructured, ready int64) *unstructured.Unstructured {
@@ -68,7 +69,7 @@ func TestStatusIsSynced(t *testing.T) {
 }
 
 func TestStatusMayNotBeWritten(t *testing.T) {
-	inReviewedWorld(t, func(w *world, rights *reviewer) {
+	inReviewedWorld(t, func(w *world, reviews *reviewer) {
 		w.local.statuses = map[string]bool{"Deployment": true}
 		w.local.admits(func(o *unstructured.Unstructured) error {
 			if o.Object["status"] != nil && w.local.requests["status"] > 0 {
@@ -76,7 +77,7 @@ func TestStatusMayNotBeWritten(t *testing.T) {
 			}
 			return nil
 		})
-		rights.set("/Deployment", updateStatus)
+		reviews.set("/Deployment", rights.UpdateStatus)
 		r := workloadRule("Deployment")
 		r.Spec.Rules[0].Mutations.SyncStatus = true
 		w.setRule(r)

@@ -1,0 +1,154 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rights
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
+)
+
+// What a peer calls a kind must not reach a shell.
+func TestGrantTakesNoWordOfAPeer(t *testing.T) {
+	for _, l := range []Lack{
+		{Resource: schema.GroupResource{Group: "example.com", Resource: "x}' ; reboot; '"}},
+		{Resource: schema.GroupResource{Group: "'$(reboot)'", Resource: "things"}},
+	} {
+		if text := l.grant("read", v1alpha1.LabelReaderAggregated, Read()); strings.Contains(text, "reboot") {
+			t.Error(text)
+		}
+	}
+	if text := (Lack{Resource: schema.GroupResource{Resource: "secrets"}}).grant("read", "l", Read()); !strings.HasPrefix(text, "kubectl apply") {
+		t.Error(text)
+	}
+}
+
+var configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
+// world is a Reviewer with what it asks.
+type world struct {
+	*Reviewer
+	lack           Lack
+	err            error
+	asked          int
+	verbs          []string
+	needed         bool
+	changed, fewer int
+}
+
+// inWorld runs a test with a Reviewer that runs. Its fields are changed only while the Reviewer waits.
+func inWorld(t *testing.T, f func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{needed: true}
+		w.Reviewer = New(Options{
+			Review: func(_ context.Context, _ string, _ schema.GroupVersionKind, _, verbs []string) (Lack, error) {
+				w.asked++
+				w.verbs = verbs
+				return w.lack, w.err
+			},
+			Needed: func(Key) ([]string, bool) { return []string{"default"}, w.needed },
+			Changed: func(fewer bool) {
+				w.changed++
+				if fewer {
+					w.fewer++
+				}
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			w.Run(ctx)
+			close(done)
+		}()
+		f(w)
+		cancel()
+		<-done
+	})
+}
+
+// A right that is missing is reviewed ever more seldom until it is granted, and then not any more.
+func TestMissingRight(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.lack = Lack{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: []string{"create"}, Namespaces: []string{"default"}}
+		w.Sync([]schema.GroupVersionKind{configMaps}, func(schema.GroupVersionKind) bool { return true })
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.asked < 12 || w.asked > 22 || w.changed != 1 || w.fewer != 0 {
+			t.Errorf("%d reviews in an hour, %d changes", w.asked, w.changed)
+		}
+		text := w.Here([]place.Scope{{GVK: configMaps, Namespace: "default"}})
+		if !strings.Contains(text, "may not create configmaps in namespace default here") || !strings.Contains(text, v1alpha1.LabelControllerAggregated) {
+			t.Errorf("text %q", text)
+		}
+		if text := w.Here([]place.Scope{{GVK: configMaps, Namespace: "other"}}); text != "" {
+			t.Errorf("another namespace: %q", text)
+		}
+		w.lack = Lack{}
+		time.Sleep(MaxInterval)
+		synctest.Wait()
+		asked := w.asked
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.asked != asked || w.changed != 2 || w.fewer != 1 || w.Here([]place.Scope{{GVK: configMaps}}) != "" {
+			t.Errorf("%d more reviews, %d changes, %d of them grants", w.asked-asked, w.changed, w.fewer)
+		}
+	})
+}
+
+// What was refused at a peer is reviewed with the verbs of a reader, again after an error, and not when nobody needs it.
+func TestSuspect(t *testing.T) {
+	inWorld(t, func(w *world) {
+		key := Key{Cluster: "beta", GVK: configMaps}
+		w.err = errors.New("cut")
+		w.Suspect(key, Read(), false)
+		synctest.Wait()
+		if w.asked != 1 || !slices.Equal(w.verbs, Read()) {
+			t.Fatalf("%d reviews of %v", w.asked, w.verbs)
+		}
+		w.err, w.lack = nil, Lack{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: Read()}
+		time.Sleep(firstInterval)
+		synctest.Wait()
+		if text := w.There(key, "beta"); w.asked != 2 || !strings.Contains(text, "cluster beta does not let this one get, list, watch configmaps;") {
+			t.Errorf("%d reviews: %q", w.asked, text)
+		}
+		w.needed = false
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.asked != 2 || w.There(key, "beta") != "" {
+			t.Errorf("%d reviews of what nobody needs", w.asked)
+		}
+	})
+}
+
+// A review of writes covers the status once a write of it was refused; what is refused at once again waits.
+func TestSuspectStatus(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.Sync([]schema.GroupVersionKind{configMaps}, func(schema.GroupVersionKind) bool { return true })
+		synctest.Wait()
+		w.Suspect(Key{GVK: configMaps}, Write(), true)
+		w.Suspect(Key{GVK: configMaps}, Write(), true)
+		synctest.Wait()
+		if w.asked != 1 {
+			t.Errorf("%d reviews at once", w.asked)
+		}
+		time.Sleep(firstInterval)
+		synctest.Wait()
+		if w.asked != 2 || !slices.Equal(w.verbs, append(Write(), UpdateStatus)) {
+			t.Errorf("%d reviews, the last of %v", w.asked, w.verbs)
+		}
+		w.Sync(nil, func(schema.GroupVersionKind) bool { return false })
+		if len(w.reviews) > 0 {
+			t.Error("what no rule is about is kept")
+		}
+	})
+}
