@@ -178,7 +178,7 @@ func planCopy(f Facts, owner string) Decision {
 	ruled := len(MadeBy(f.Local)) > 0
 	switch {
 	case f.OwnerGone:
-		return planHeirless(f, ruled)
+		return planOwnerless(f, ruled)
 	case own == nil:
 		d := Decision{Action: Freeze, Reason: "nothing is known of its owner, cluster " + owner}
 		return withRivals(f, d, owner)
@@ -214,9 +214,9 @@ func planOffered(f Facts, own *Claim) Decision {
 	return d
 }
 
-// planHeirless: the owner has left the group. The copy becomes an orphan, unless another origin has the very
+// planOwnerless: the owner has left the group. The copy becomes an orphan, unless another origin has the very
 // same content: then handing it over changes nothing but the marks. Any other move needs local confirmation.
-func planHeirless(f Facts, ruled bool) Decision {
+func planOwnerless(f Facts, ruled bool) Decision {
 	for _, c := range f.Claims {
 		if c.Standing == Offered && Equivalent(f.Local, c.Desired) {
 			return Decision{Action: Update, Owner: c.Origin, Object: Updated(f.Local, c.Desired), Desired: c.Desired, Difference: Changed}

@@ -102,7 +102,7 @@ func (w *large) addCopy(b *testing.B, views map[string]*view, i int, shared bool
 	}
 	made.SetResourceVersion("1")
 	w.mu.Lock()
-	w.putCopy(serverKey(made), copies.New(made))
+	w.putCopyLocked(serverKey(made), copies.New(made))
 	w.mu.Unlock()
 }
 
@@ -111,7 +111,7 @@ func BenchmarkGather500(b *testing.B) {
 	w := newLarge(b, false)
 	for i := 0; b.Loop(); i++ {
 		w.mu.Lock()
-		if w.gather(w.keys[i%len(w.keys)]) == nil {
+		if w.gatherLocked(w.keys[i%len(w.keys)]) == nil {
 			b.Fatal("nothing was gathered")
 		}
 		w.mu.Unlock()
@@ -150,13 +150,13 @@ func BenchmarkShared500(b *testing.B) {
 	b.Run("gather", func(b *testing.B) {
 		for b.Loop() {
 			w.mu.Lock()
-			_ = w.gather(w.keys[0])
+			_ = w.gatherLocked(w.keys[0])
 			w.mu.Unlock()
 		}
 	})
 	b.Run("decide", func(b *testing.B) {
 		w.mu.Lock()
-		j := w.gather(w.keys[0])
+		j := w.gatherLocked(w.keys[0])
 		w.mu.Unlock()
 		if len(j.claims) != benchPeers {
 			b.Fatalf("%d claims", len(j.claims))

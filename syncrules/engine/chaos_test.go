@@ -14,7 +14,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// TestChaos does random things to sources, copies, connections and the process, mends everything, and then
+// TestChaos does random things to sources, copies, connections and the process, ends every fault, and then
 // wants: copies as their owners have them, nothing without an owner touched, and no orphans, since no rule was
 // ever edited. A case is replayed by its seed.
 func TestChaos(t *testing.T) {

@@ -32,9 +32,9 @@ type surplus struct {
 	rules  []string
 }
 
-// gatherClaims asks the peers whose claims can matter, in order: the owner of the copy, and those that have an
-// entry for the place. mu is held.
-func (e *Engine) gatherClaims(j *job) {
+// gatherClaimsLocked asks the peers whose claims can matter, in order: the owner of the copy, and those that have an
+// entry for the place.
+func (e *Engine) gatherClaimsLocked(j *job) {
 	owner := ""
 	if j.local != nil {
 		owner = j.local.Owner
@@ -54,7 +54,7 @@ func (e *Engine) gatherClaims(j *job) {
 			mine, owner = j.local, ""
 		}
 		if p := e.peers[id]; p != nil && !p.Left {
-			if c, ok := e.claimOfPeer(j, p, held[:n], mine); ok {
+			if c, ok := e.claimOfPeerLocked(j, p, held[:n], mine); ok {
 				j.claims = append(j.claims, c)
 			}
 		}
@@ -62,13 +62,13 @@ func (e *Engine) gatherClaims(j *job) {
 	}
 }
 
-// claimOfPeer is the claim of one peer, which may have several sources for the place: that of the copy which is
+// claimOfPeerLocked is the claim of one peer, which may have several sources for the place: that of the copy which is
 // here, if it is the peer's, keeps it for as long as it asks for it; else the first one has it.
-func (e *Engine) claimOfPeer(j *job, p *peer, held []holding, mine *copies.Copy) (best claim, found bool) {
+func (e *Engine) claimOfPeerLocked(j *job, p *peer, held []holding, mine *copies.Copy) (best claim, found bool) {
 	if mine != nil {
 		from := mine.Source(j.key)
 		first, n := sourceIn(held, from)
-		best, found = e.claimOf(j.key, p, from, held[first:first+n], mine)
+		best, found = e.claimOfLocked(j.key, p, from, held[first:first+n], mine)
 		if n == len(held) {
 			return best, found
 		}
@@ -77,7 +77,7 @@ func (e *Engine) claimOfPeer(j *job, p *peer, held []holding, mine *copies.Copy)
 	for len(held) > 0 {
 		from := held[0].v.key(held[0].from)
 		_, n := sourceIn(held, from)
-		c, ok := e.claimOf(j.key, p, from, held[:n], nil)
+		c, ok := e.claimOfLocked(j.key, p, from, held[:n], nil)
 		held = held[n:]
 		switch {
 		case !ok:
@@ -101,13 +101,13 @@ func sourceIn(held []holding, from Key) (first, n int) {
 	return first, n
 }
 
-// claimOf sums up what rules say about one source of a peer: those that select it for the place, and those that
+// claimOfLocked sums up what rules say about one source of a peer: those that select it for the place, and those that
 // made the copy of it which is here. Several may: then the copy is as all of them want it, and it stays as it is
 // while one of those that made it has nothing to say.
-func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copies.Copy) (claim, bool) {
+func (e *Engine) claimOfLocked(key Key, p *peer, from Key, held []holding, mine *copies.Copy) (claim, bool) {
 	c := claim{Claim: syncrules.Claim{Origin: p.ClusterID, Standing: syncrules.Unknown}, cluster: p.seen.cluster}
 	var s syncrules.Summary
-	rules := e.selecting(held, key)
+	rules := e.selectingLocked(held, key)
 	if mine != nil {
 		for _, name := range mine.Rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
@@ -124,7 +124,7 @@ func (e *Engine) claimOf(key Key, p *peer, from Key, held []holding, mine *copie
 		if mine != nil && !slices.Contains(mine.Rules, r.name) {
 			maker = nil
 		}
-		evidence, ent := e.evidence(r, p, from, key, maker)
+		evidence, ent := e.evidenceLocked(r, p, from, key, maker)
 		s.Weigh(evidence)
 		if ent != nil && ent.held == "" {
 			c.rules, c.names = append(c.rules, r.compiled), ent.rules
@@ -157,8 +157,8 @@ func namesOf(names []string, rules []*rule) bool {
 	return true
 }
 
-// selecting are the rules that select entries of one source for a place, by name.
-func (e *Engine) selecting(held []holding, key Key) []*rule {
+// selectingLocked are the rules that select entries of one source for a place, by name.
+func (e *Engine) selectingLocked(held []holding, key Key) []*rule {
 	var rules []*rule
 	for n, h := range held {
 		ent := h.v.entries[h.from]
@@ -181,27 +181,27 @@ func (e *Engine) selecting(held []holding, key Key) []*rule {
 	return rules
 }
 
-// evidence is what is known about one rule and one source of a peer; mine is the local copy if the rule made it. The
+// evidenceLocked is what is known about one rule and one source of a peer; mine is the local copy if the rule made it. The
 // entry is that of the source, if it is present.
-func (e *Engine) evidence(r *rule, p *peer, from, to Key, mine *copies.Copy) (out syncrules.Evidence, ent *entry) {
+func (e *Engine) evidenceLocked(r *rule, p *peer, from, to Key, mine *copies.Copy) (out syncrules.Evidence, ent *entry) {
 	out = syncrules.Evidence{Rule: r.name, Cluster: p.name(), Made: mine != nil}
-	out.Relation, _, out.Why = e.relate(r, p)
+	out.Relation, _, out.Why = e.relateLocked(r, p)
 	if r.compiled != nil {
 		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), r.compiled.RuleDeletion()
 	}
 	if out.Relation != syncrules.Asks {
 		return out, nil
 	}
-	out.Found, ent = e.find(r, p.ClusterID, from, to)
+	out.Found, ent = e.findLocked(r, p.ClusterID, from, to)
 	switch out.Found {
 	case syncrules.FoundPresent:
 		out.Obstacle = ent.held
 		return out, ent
 	case syncrules.FoundLacking, syncrules.FoundDeleted, syncrules.FoundElsewhere:
 		if mine != nil {
-			out.Unread = !r.covers(from) && !e.viewsLive(r, p.ClusterID)
+			out.Unread = !r.covers(from) && !e.viewsLiveLocked(r, p.ClusterID)
 			out.Selected, out.Suspect = mine.SelectedBy(r.name, r.selection), r.guard.Suspect()
-			out.Counted, out.Complete = r.guard.Judged(p.ClusterID), e.localsComplete(r)
+			out.Counted, out.Complete = r.guard.Judged(p.ClusterID), e.localsCompleteLocked(r)
 		}
 	case syncrules.FoundUnknown, syncrules.FoundAwaited, syncrules.FoundFaulty:
 	}

@@ -23,12 +23,12 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
-// readyCondition is the condition: the first thing that a user would have to do, if any. mu is held.
-func (e *Engine) readyCondition(r *rule, asked int, troubles []trouble) metav1.Condition {
-	if c, ok := e.ruleCondition(r); ok {
+// readyConditionLocked is the condition: the first thing that a user would have to do, if any.
+func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) metav1.Condition {
+	if c, ok := e.ruleConditionLocked(r); ok {
 		return c
 	}
-	if c, ok := e.localCondition(r); ok {
+	if c, ok := e.localConditionLocked(r); ok {
 		return c
 	}
 	if text := e.lacksHereLocked(r); text != "" {
@@ -42,7 +42,7 @@ func (e *Engine) readyCondition(r *rule, asked int, troubles []trouble) metav1.C
 		}
 		return no(t.reason, t.text)
 	}
-	if c, ok := e.objectCondition(r); ok {
+	if c, ok := e.objectConditionLocked(r); ok {
 		return c
 	}
 	t := &r.tally
@@ -54,7 +54,7 @@ func (e *Engine) readyCondition(r *rule, asked int, troubles []trouble) metav1.C
 			Status: metav1.ConditionUnknown, Reason: ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
-	case !r.sender.wasReady && (e.pendingOf(r) || t.Tried > 0):
+	case !r.sender.wasReady && (e.pendingOfLocked(r) || t.Tried > 0):
 		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
 	}
 	if t.Slow != "" {
@@ -71,8 +71,8 @@ func no(reason, message string) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// ruleCondition is about the rule itself.
-func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
+// ruleConditionLocked is about the rule itself.
+func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 	switch {
 	case errors.Is(r.err, syncrules.ErrConsent):
 		return no(problem.ReasonConsentRequired, r.err.Error()), true
@@ -85,21 +85,21 @@ func (e *Engine) ruleCondition(r *rule) (metav1.Condition, bool) {
 	case r.compiled.Paused():
 		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
 	case r.guard.Stopped():
-		return no(ReasonDeletionGuard, r.guard.Text(r.name, e.clusterName)), true
+		return no(ReasonDeletionGuard, r.guard.Text(r.name, e.clusterNameLocked)), true
 	}
 	return metav1.Condition{}, false
 }
 
-// localCondition is about the local API server.
-func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
+// localConditionLocked is about the local API server.
+func (e *Engine) localConditionLocked(r *rule) (metav1.Condition, bool) {
 	for _, s := range r.targets {
-		err := e.localTrouble(s)
+		err := e.localTroubleLocked(s)
 		if err == nil {
 			continue
 		}
 		switch e.errors.Class(err) {
 		case problem.Forbidden:
-			return no(problem.ReasonMissingPermission, e.permissionText(r, s.GVK)), true
+			return no(problem.ReasonMissingPermission, e.permissionTextLocked(r, s.GVK)), true
 		case problem.KindUnknown:
 			return no(problem.ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", s.GVK)), true
 		case problem.Unreachable, problem.Restored, problem.Other:
@@ -109,9 +109,9 @@ func (e *Engine) localCondition(r *rule) (metav1.Condition, bool) {
 	return metav1.Condition{}, false
 }
 
-// localTrouble is why the copies in a scope of a rule cannot be watched, nil where they can. Watches of other scopes of
-// the kind say nothing about it: one that no rule wants any more stays open until what is in it is known. mu is held.
-func (e *Engine) localTrouble(s Scope) (err error) {
+// localTroubleLocked is why the copies in a scope of a rule cannot be watched, nil where they can. Watches of other scopes of
+// the kind say nothing about it: one that no rule wants any more stays open until what is in it is known.
+func (e *Engine) localTroubleLocked(s Scope) (err error) {
 	for _, namespace := range [...]string{s.Namespace, ""} {
 		switch w := e.locals[place.Copies(s.GVK, namespace)]; {
 		case w == nil:
@@ -124,8 +124,8 @@ func (e *Engine) localTrouble(s Scope) (err error) {
 	return err
 }
 
-// permissionText is about rights that an API server says are missing here; what exactly, a review tells.
-func (e *Engine) permissionText(r *rule, gvk schema.GroupVersionKind) string {
+// permissionTextLocked is about rights that an API server says are missing here; what exactly, a review tells.
+func (e *Engine) permissionTextLocked(r *rule, gvk schema.GroupVersionKind) string {
 	e.suspectLocked(rights.Key{GVK: gvk}, false)
 	if text := e.lacksHereLocked(r); text != "" {
 		return text
@@ -148,8 +148,8 @@ func (r *rule) where() string {
 	return "namespace " + strings.Join(names, ", ")
 }
 
-// objectCondition is about single copies: the reason that most of them share, with an example, and what to do.
-func (e *Engine) objectCondition(r *rule) (metav1.Condition, bool) {
+// objectConditionLocked is about single copies: the reason that most of them share, with an example, and what to do.
+func (e *Engine) objectConditionLocked(r *rule) (metav1.Condition, bool) {
 	t := &r.tally
 	reason, n := "", int32(0)
 	for _, name := range slices.Sorted(maps.Keys(t.Reasons)) {
@@ -164,14 +164,14 @@ func (e *Engine) objectCondition(r *rule) (metav1.Condition, bool) {
 	if i := slices.IndexFunc(t.Texts, func(x tally.Text) bool { return x.Reason == reason }); i >= 0 {
 		message += ": " + t.Texts[i].Text
 	}
-	if next := e.nextStep(r, reason); next != "" {
+	if next := e.nextStepLocked(r, reason); next != "" {
 		message += "; " + next
 	}
 	return no(reason, message), true
 }
 
-// nextStep says what to do about the copies that share a reason, "" where their text says it.
-func (e *Engine) nextStep(r *rule, reason string) string {
+// nextStepLocked says what to do about the copies that share a reason, "" where their text says it.
+func (e *Engine) nextStepLocked(r *rule, reason string) string {
 	switch reason {
 	case problem.ReasonNamespaceMissing:
 		return "create it, and the copies follow at once, or set createNamespace in the rule"
@@ -208,8 +208,8 @@ type trouble struct {
 	starting     bool
 }
 
-// sourceStatus says how a rule's source stands. mu is held.
-func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble) {
+// sourceStatusLocked says how a rule's source stands.
+func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble) {
 	out := v1alpha1.SourceStatus{ClusterID: types.UID(p.ClusterID), Cluster: p.Name, Watching: true}
 	if s := r.tally.Sources[p.ClusterID]; s != nil {
 		out.Matched, out.Synced, out.Failed = s.Matched, s.Synced, s.Failed
@@ -234,7 +234,7 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 			out.Message = "the first list is on its way"
 			return out, &trouble{starting: true}
 		}
-		t := e.sourceTrouble(p.name(), p.ClusterID, s, v.err)
+		t := e.sourceTroubleLocked(p.name(), p.ClusterID, s, v.err)
 		out.Message = t.text
 		return out, &t
 	}
@@ -244,7 +244,7 @@ func (e *Engine) sourceStatus(r *rule, p *peer) (v1alpha1.SourceStatus, *trouble
 	return out, nil
 }
 
-func (e *Engine) sourceTrouble(cluster, peer string, s Scope, err error) trouble {
+func (e *Engine) sourceTroubleLocked(cluster, peer string, s Scope, err error) trouble {
 	text := "cluster " + cluster + ": " + problem.OneLine(err.Error())
 	if errors.Is(err, ErrTooMuch) {
 		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the limit"}

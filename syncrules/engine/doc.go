@@ -36,7 +36,7 @@
 //   - Whether a kind is in namespaces here decides on the place of a copy. It is asked for (scoping.go) before a
 //     rule that moves anything is obeyed. That a rule selects a kind outside namespaces by namespaces alone is an
 //     error of the rule.
-//   - What templates may see of Cluster objects (sight.go) is part of what makes a copy. When it changes, places
+//   - What templates may see of Cluster objects (snapshot.go) is part of what makes a copy. When it changes, places
 //     and copies are worked out anew, by rules that read it.
 //
 // # What is known, and what is not
@@ -75,8 +75,8 @@
 //
 // # What was written, and what was not
 //
-// A write that fails has a reason (problems.go), its own back-off, and a sentence that says what to do about it
-// (conditions.go). Events sum up what happened, seldom (events.go); reviews of rights only explain (reviews.go). A
+// A write that fails has a reason (package problem), its own back-off, and a sentence that says what to do about it
+// (conditions.go). Events sum up what happened, seldom (events.go); reviews of rights only explain (package rights). A
 // namespace that is missing is created where the rule wants that, and a copy of some kinds is made anew when a
 // field has changed that cannot be (write.go).
 //

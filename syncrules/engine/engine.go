@@ -85,7 +85,7 @@ type Engine struct {
 	errors  problem.Reader
 	seed    maphash.Seed
 	queue   workqueue.TypedDelayingInterface[Key] // lives as long as Run
-	// wake and reportWake have room for one: a second poke before the first is taken adds nothing.
+	// wake and reportWake have room for one: another wake before the first is taken adds nothing.
 	wake, reportWake chan struct{}
 	rights           *rights.Reviewer
 
@@ -94,8 +94,8 @@ type Engine struct {
 	matches *atomic.Int64 // counts what is matched, in a test; nil otherwise
 	ready   bool
 	cluster *v1alpha1.Cluster
-	seen    sight   // of cluster
-	scoping scoping // of kinds here
+	local   clusterSnapshot // of cluster
+	scoping scoping         // of kinds here
 	// namespaced is scoping as a function, nil while nothing is known.
 	namespaced func(schema.GroupVersionKind) (bool, error)
 	asking     map[schema.GroupVersionKind]chan struct{}
@@ -103,7 +103,7 @@ type Engine struct {
 	kinds      map[schema.GroupKind]*kind
 	peers      map[string]*peer
 	peerIDs    []string                   // of peers, sorted
-	burdens    map[string]*burden         // by peer
+	usages     map[string]*usage          // by peer
 	views      map[string]map[Scope]*view // by peer
 	locals     map[Scope]*localWatch
 	draining   bool // some of locals are kept only for copies that are yet to be decided on
@@ -113,25 +113,25 @@ type Engine struct {
 	holders map[schema.GroupKind]map[types.NamespacedName][]holding
 	awaited map[schema.GroupKind][]*view
 	// stale are the kinds, and stalePeers the peers, whose views and keys must all be looked at again.
-	stale      map[schema.GroupKind]bool
-	stalePeers map[string]bool
-	pending    map[Key]bool             // keys in the queue (false) or being worked on (true)
-	pendings   map[schema.GroupKind]int // how many of pending
-	early      map[Key]early            // of the keys being worked on
-	results    map[Key]*tally.Result
-	pacer      *pace.Pacer
-	waiting    map[string]map[Key]struct{} // until a view of the peer has spoken
-	missing    map[string]map[Key]struct{}
+	stale       map[schema.GroupKind]bool
+	stalePeers  map[string]bool
+	pending     map[Key]bool             // keys in the queue (false) or being worked on (true)
+	pendings    map[schema.GroupKind]int // how many of pending
+	earlyEvents map[Key]earlyEvent       // of the keys being worked on
+	results     map[Key]*tally.Result
+	pacer       *pace.Pacer
+	waiting     map[string]map[Key]struct{} // until a view of the peer has spoken
+	missing     map[string]map[Key]struct{}
 	// namespaceNews counts what was told of namespaces: what is told while a copy is being worked on may be what the
 	// copy is about to wait for.
-	namespaceNews uint64
-	foreign       map[Key]*foreign
-	sightings     map[Scope]*sighting // by the scope at a source
-	serial        uint64              // of the last rule that was set
-	nsWatch       *namespaceWatch
-	made          *madeNamespaces
-	lanes         *lanes.Lanes
-	events        tally.Events
+	namespaceNews   uint64
+	foreign         map[Key]*foreign
+	conflictWatches map[Scope]*conflictWatch // by the scope at a source
+	serial          uint64                   // of the last rule that was set
+	nsWatch         *namespaceWatch
+	made            *createdNamespaces
+	lanes           *lanes.Lanes
+	events          tally.Events
 }
 
 // mutex is a sync.Mutex whose use a test can count.
@@ -171,12 +171,12 @@ func New(o Options) (*Engine, error) {
 		o: o, log: o.Log, consent: o.Consent, errors: problem.Reader{Classify: o.Classify},
 		wake: make(chan struct{}, 1), reportWake: make(chan struct{}, 1),
 		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
-		burdens: map[string]*burden{}, asking: map[schema.GroupVersionKind]chan struct{}{},
+		usages: map[string]*usage{}, asking: map[schema.GroupVersionKind]chan struct{}{},
 		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: copies.NewIndex(),
 		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
-		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, early: map[Key]early{},
+		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, earlyEvents: map[Key]earlyEvent{},
 		results: map[Key]*tally.Result{}, waiting: map[string]map[Key]struct{}{},
-		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, sightings: map[Scope]*sighting{},
+		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, conflictWatches: map[Scope]*conflictWatch{},
 
 		seed: maphash.MakeSeed(), lanes: lanes.New(o.Workers), pacer: pace.New(),
 	}
@@ -220,7 +220,7 @@ func (e *Engine) Ready() {
 	e.mu.Lock()
 	e.ready = true
 	e.mu.Unlock()
-	e.poke()
+	e.superviseSoon()
 }
 
 // SetRule states a rule as it is now. What did not change costs nothing.
@@ -237,7 +237,7 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
 	fresh.fit(e.scoping)
 	if old != nil {
 		fresh.inherit(old)
-		e.staleRule(old)
+		e.staleRuleLocked(old)
 	}
 	e.rules[r.Name] = fresh
 	if old == nil {
@@ -247,10 +247,10 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
 			}
 		}
 	}
-	e.staleRule(fresh)
-	e.indexKinds()
+	e.staleRuleLocked(fresh)
+	e.indexKindsLocked()
 	e.mu.Unlock()
-	e.poke()
+	e.superviseSoon()
 }
 
 // DeleteRule states that a rule does not exist.
@@ -259,13 +259,13 @@ func (e *Engine) DeleteRule(name string) {
 	old := e.rules[name]
 	if old != nil {
 		delete(e.rules, name)
-		e.metrics.forget(name)
-		e.staleRule(old)
-		e.indexKinds()
+		e.metrics.forgetLocked(name)
+		e.staleRuleLocked(old)
+		e.indexKindsLocked()
 	}
 	e.mu.Unlock()
 	if old != nil {
-		e.poke()
+		e.superviseSoon()
 	}
 }
 
@@ -281,9 +281,9 @@ func (e *Engine) SetPeer(p Peer) {
 	if old != nil {
 		now.seen = old.seen
 	}
-	if e.look(&now.seen, visible(p.Cluster)) {
+	if e.takeSnapshotLocked(&now.seen, visible(p.Cluster)) {
 		e.peers[p.ClusterID] = now
-		changed = changed || e.anyReads()
+		changed = changed || e.anyReadsLocked()
 	}
 	if changed {
 		e.peers[p.ClusterID] = now
@@ -295,7 +295,7 @@ func (e *Engine) SetPeer(p Peer) {
 	}
 	e.mu.Unlock()
 	if changed {
-		e.poke()
+		e.superviseSoon()
 	}
 }
 
@@ -307,19 +307,19 @@ func (e *Engine) RemovePeer(clusterID string) {
 
 // ClusterChanged says that Options.Cluster may answer differently now. Unless the labels differ, or templates see
 // the difference, that is of no consequence.
-func (e *Engine) ClusterChanged() { e.poke() }
+func (e *Engine) ClusterChanged() { e.superviseSoon() }
 
-func (e *Engine) poke() { poked(e.wake) }
+func (e *Engine) superviseSoon() { wake(e.wake) }
 
-func poked(c chan struct{}) {
+func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// enqueue puts a key up for a decision. mu is held.
-func (e *Engine) enqueue(k Key) {
+// enqueueLocked puts a key up for a decision.
+func (e *Engine) enqueueLocked(k Key) {
 	if busy, ok := e.pending[k]; !ok || busy {
 		if !ok {
 			e.pendings[k.GroupKind]++
@@ -329,8 +329,8 @@ func (e *Engine) enqueue(k Key) {
 	e.queue.Add(k)
 }
 
-// aside lets a key count as pending that waits for its turn in lanes. mu is held.
-func (e *Engine) aside(k Key) {
+// asideLocked lets a key count as pending that waits for its turn in lanes.
+func (e *Engine) asideLocked(k Key) {
 	if _, ok := e.pending[k]; !ok {
 		e.pendings[k.GroupKind]++
 		e.pending[k] = false
@@ -340,26 +340,26 @@ func (e *Engine) aside(k Key) {
 // enqueueAfter is enqueue with a delay; the key does not count as pending meanwhile.
 func (e *Engine) enqueueAfter(k Key, d time.Duration) { e.queue.AddAfter(k, d) }
 
-// pendingOf says that copies of the rule may be among the pending keys. mu is held.
-func (e *Engine) pendingOf(r *rule) bool {
+// pendingOfLocked says that copies of the rule may be among the pending keys.
+func (e *Engine) pendingOfLocked(r *rule) bool {
 	return slices.ContainsFunc(r.kinds, func(gk schema.GroupKind) bool { return e.pendings[gk] > 0 })
 }
 
-// taken and done bracket the work on a key. mu is held.
-func (e *Engine) taken(k Key) {
+// takenLocked and doneLocked bracket the work on a key.
+func (e *Engine) takenLocked(k Key) {
 	if _, ok := e.pending[k]; !ok {
 		e.pendings[k.GroupKind]++
 	}
-	e.pending[k], e.early[k] = true, early{}
+	e.pending[k], e.earlyEvents[k] = true, earlyEvent{}
 }
 
-func (e *Engine) done(k Key) {
+func (e *Engine) doneLocked(k Key) {
 	if !e.pending[k] {
 		return // put up again meanwhile
 	}
 	delete(e.pending, k)
 	if e.pendings[k.GroupKind]--; e.pendings[k.GroupKind] == 0 {
 		delete(e.pendings, k.GroupKind)
-		e.kindDirty(k.GroupKind)
+		e.kindDirtyLocked(k.GroupKind)
 	}
 }

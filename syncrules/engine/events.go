@@ -14,31 +14,31 @@ import (
 // Event is what happened to copies of a rule, summed up.
 type Event = tally.Event
 
-// happened counts what became of a key, for the events of its rules. What merely stayed as it was is none. mu is
-// held, and the result is not recorded yet.
-func (e *Engine) happened(j *job, out outcome, r *tally.Result) {
+// happenedLocked counts what became of a key, for the events of its rules. What merely stayed as it was is none. It comes
+// before the result is recorded.
+func (e *Engine) happenedLocked(j *job, out outcome, r *tally.Result) {
 	old := e.results[j.key]
 	news := old == nil || old.Reason != r.Reason
 	switch {
 	case out.wrote && out.decision.Action == syncrules.MarkOrphan:
-		e.countEvent(j.local.Rules, tally.EventOrphaned, j.key.String())
+		e.countEventLocked(j.local.Rules, tally.EventOrphaned, j.key.String())
 	case out.wrote:
-		e.countEvent(r.Rules, tally.EventReconciled, j.key.String())
+		e.countEventLocked(r.Rules, tally.EventReconciled, j.key.String())
 	case out.slowed:
-		e.countEvent(r.Rules, tally.EventRateLimited, j.key.String())
+		e.countEventLocked(r.Rules, tally.EventRateLimited, j.key.String())
 	}
 	switch {
 	case r.Reason == "" || !news:
 	case r.Reason == problem.ReasonNamespaceMissing || r.Reason == problem.ReasonNamespaceTerminating || r.Reason == problem.ReasonNamespaceLimit:
-		e.countEvent(r.Rules, tally.EventMissingNamespace, r.Text)
+		e.countEventLocked(r.Rules, tally.EventMissingNamespace, r.Text)
 	default:
-		e.countEvent(r.Rules, tally.EventNotReconciled, r.Text)
+		e.countEventLocked(r.Rules, tally.EventNotReconciled, r.Text)
 	}
 }
 
-func (e *Engine) countEvent(rules []string, reason, example string) {
+func (e *Engine) countEventLocked(rules []string, reason, example string) {
 	e.events.Add(rules, reason, example, time.Now())
-	poked(e.reportWake)
+	wake(e.reportWake)
 }
 
 // dueEvents are the events to send now; next is when to look again, 0 for when something happens.

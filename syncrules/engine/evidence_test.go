@@ -56,11 +56,11 @@ func testClaim(t *testing.T, c claimtest.Case) {
 	var group sync.WaitGroup
 	for range 3 {
 		e.supervise(ctx, &group)
-		time.Sleep(2 * settle)
+		time.Sleep(2 * settleTime)
 		synctest.Wait()
 	}
 	e.mu.Lock()
-	j := e.gather(serverKey(c.Copy))
+	j := e.gatherLocked(serverKey(c.Copy))
 	e.mu.Unlock()
 	cancel()
 	group.Wait()

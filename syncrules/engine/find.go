@@ -45,8 +45,8 @@ func (f *feed) aim(r *syncrules.Rule, obj *unstructured.Unstructured) aim {
 	return aim{to: Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}}
 }
 
-// settled is nil where all copies are in the place of their source.
-func settled(aims []aim, home Key) []aim {
+// aimsUnlessHome is nil where all copies are in the place of their source.
+func aimsUnlessHome(aims []aim, home Key) []aim {
 	if slices.ContainsFunc(aims, func(a aim) bool { return a != aim{to: home} }) {
 		return aims
 	}
@@ -97,21 +97,21 @@ func faultKey(v *view, at types.NamespacedName) Key {
 	return k
 }
 
-// tellFaults records what is wrong with an entry. mu is held.
-func (e *Engine) tellFaults(v *view, at types.NamespacedName, ent *entry) {
+// tellFaultsLocked records what is wrong with an entry.
+func (e *Engine) tellFaultsLocked(v *view, at types.NamespacedName, ent *entry) {
 	r := &tally.Result{State: tally.Failed, Reason: problem.ReasonSourceObject}
 	for i, a := range ent.aims {
 		if a.fault == "" {
 			continue
 		}
 		if r.Text == "" {
-			r.Text = v.key(at).String() + " of cluster " + e.clusterName(v.peer) + ": " + a.fault
+			r.Text = v.key(at).String() + " of cluster " + e.clusterNameLocked(v.peer) + ": " + a.fault
 		}
 		r.Rules = append(r.Rules, ent.rules[i])
 	}
 	if len(r.Rules) > 0 {
 		r.Offers = []tally.Offer{{Origin: v.peer, Rules: r.Rules}}
-		e.replace(faultKey(v, at), r)
+		e.replaceLocked(faultKey(v, at), r)
 	}
 }
 
@@ -120,8 +120,8 @@ func (r *rule) covers(from Key) bool {
 	return r.kind() == from.GroupKind && slices.ContainsFunc(r.scopes, func(s Scope) bool { return s.Covers(from.Namespace) })
 }
 
-// find asks the views of a peer for the source that a rule makes a copy of. mu is held.
-func (e *Engine) find(r *rule, peer string, from, to Key) (syncrules.Found, *entry) {
+// findLocked asks the views of a peer for the source that a rule makes a copy of.
+func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found, *entry) {
 	if r.kind() != from.GroupKind {
 		return syncrules.FoundElsewhere, nil
 	}
@@ -157,7 +157,7 @@ func (e *Engine) find(r *rule, peer string, from, to Key) (syncrules.Found, *ent
 			}
 		}
 		best = syncrules.FoundUnknown
-		if v.awaited() {
+		if v.awaitedLocked() {
 			best = syncrules.FoundAwaited
 		}
 	}

@@ -19,15 +19,15 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
-// maxForeign bounds the watches of single objects that are in the way of copies. Where a kind has more, its
-// rules' own scopes are watched here (sighting). What neither sees is read again from time to time.
-const maxForeign = 16
+// maxObjectWatches bounds the watches of single objects that are in the way of copies. Where a kind has more, its
+// rules' own scopes are watched here (conflictWatch). What neither sees is read again from time to time.
+const maxObjectWatches = 16
 
 // foreign is a local object without marks that has the name of a copy. It is watched, so that the copy can follow
 // as soon as it is gone, and so that it need not be read again while it is as it was. Engine.mu guards it.
 type foreign struct {
 	gvk   schema.GroupVersionKind
-	watch *poke // of this object alone; nil when there are too many
+	watch *notifySink // of this object alone; nil when there are too many
 	// sum is of the object as it was read, and when; 0 when it is known to be different now. watched is what
 	// watch saw last, 0 for nothing.
 	sum, watched uint64
@@ -57,34 +57,34 @@ func (e *Engine) contentOf(sum uint64, rules []*rule, p *peer) uint64 {
 	for _, r := range rules {
 		sum = maphash.Comparable(e.seed, [2]uint64{sum, r.serial})
 		if r.reads { // the clusters, one of which is no other peer's
-			sum = maphash.Comparable(e.seed, [3]uint64{sum, p.seen.serial, e.seen.serial})
+			sum = maphash.Comparable(e.seed, [3]uint64{sum, p.seen.serial, e.local.serial})
 		}
 	}
 	return sum
 }
 
-// sees returns the hash of a foreign object as it is now, 0 if nothing watches it. mu is held.
-func (e *Engine) sees(k Key) uint64 {
+// seesLocked returns the hash of a foreign object as it is now, 0 if nothing watches it.
+func (e *Engine) seesLocked(k Key) uint64 {
 	if f := e.foreign[k]; f != nil && f.watch != nil {
 		return f.watched
 	}
-	for s, g := range e.sightings {
-		if sum := g.sums[k.NamespacedName()]; sum != 0 && s.GVK.GroupKind() == k.GroupKind {
+	for s, g := range e.conflictWatches {
+		if sum := g.hashes[k.NamespacedName()]; sum != 0 && s.GVK.GroupKind() == k.GroupKind {
 			return sum
 		}
 	}
 	return 0
 }
 
-// gatherVerdict spares reading a foreign object that is as it was, where all that is offered was compared with
-// it before: at any number of clusters, most have what others had. mu is held.
-func (e *Engine) gatherVerdict(j *job) {
+// gatherVerdictLocked spares reading a foreign object that is as it was, where all that is offered was compared with
+// it before: at any number of clusters, most have what others had.
+func (e *Engine) gatherVerdictLocked(j *job) {
 	f := e.foreign[j.key]
 	if f == nil {
 		return
 	}
 	j.foreign = true
-	switch seen := e.sees(j.key); {
+	switch seen := e.seesLocked(j.key); {
 	case f.sum == 0, seen != 0 && seen != f.sum:
 		return
 	case seen == 0:
@@ -110,10 +110,10 @@ func (e *Engine) gatherVerdict(j *job) {
 	j.judged = offered > 0
 }
 
-// takeVerdict remembers what was found by reading a foreign object. mu is held.
-func (e *Engine) takeVerdict(f *foreign, obj *unstructured.Unstructured, j *job, w *weighed, d syncrules.Decision) {
+// takeVerdictLocked remembers what was found by reading a foreign object.
+func (e *Engine) takeVerdictLocked(f *foreign, obj *unstructured.Unstructured, j *job, w *weighed, d syncrules.Decision) {
 	sum := e.sumOf(obj)
-	if f.sum != sum || len(f.verdicts) > 2*len(j.claims)+maxForeign {
+	if f.sum != sum || len(f.verdicts) > 2*len(j.claims)+maxObjectWatches {
 		f.sum, f.verdicts = sum, map[uint64]bool{}
 	}
 	f.read = time.Now()
@@ -128,8 +128,8 @@ func (e *Engine) takeVerdict(f *foreign, obj *unstructured.Unstructured, j *job,
 	}
 }
 
-// superviseForeign watches what is in the way. mu is held.
-func (e *Engine) superviseForeign(start starter) {
+// superviseForeignLocked watches what is in the way.
+func (e *Engine) superviseForeignLocked(start starter) {
 	open, ofKind := 0, map[schema.GroupKind]int{}
 	for k, f := range e.foreign {
 		ofKind[k.GroupKind]++
@@ -137,19 +137,19 @@ func (e *Engine) superviseForeign(start starter) {
 			open++
 		}
 	}
-	e.superviseSightings(ofKind, start)
+	e.superviseWatchesLocked(ofKind, start)
 	for k, f := range e.foreign {
-		if open >= maxForeign {
+		if open >= maxObjectWatches {
 			break
 		}
-		if f.watch != nil || e.sees(k) != 0 {
+		if f.watch != nil || e.seesLocked(k) != 0 {
 			continue
 		}
 		open++
-		watch := &poke{seen: func(obj *unstructured.Unstructured) { e.foreignSeen(k, f, obj) }}
+		watch := &notifySink{notify: func(obj *unstructured.Unstructured) { e.foreignSeen(k, f, obj) }}
 		scope := Scope{GVK: f.gvk, Namespace: k.Namespace, FieldSelector: "metadata.name=" + k.Name}
 		watch.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, watch) })
-		f.watch = watch // not read by the goroutine: a sighting may have taken its place before that runs
+		f.watch = watch // not read by the goroutine: a conflictWatch may have taken its place before that runs
 	}
 }
 
@@ -164,13 +164,13 @@ func (e *Engine) foreignSeen(k Key, f *foreign, obj *unstructured.Unstructured) 
 		f.watched = sum
 		if sum != f.sum || sum == 0 {
 			f.sum = 0
-			e.enqueue(k)
+			e.enqueueLocked(k)
 		}
 	}
 }
 
-// standsAside ends the watch of an object that is not in the way any more. mu is held.
-func (e *Engine) standsAside(k Key) {
+// standsAsideLocked ends the watch of an object that is not in the way any more.
+func (e *Engine) standsAsideLocked(k Key) {
 	f := e.foreign[k]
 	if f == nil {
 		return
@@ -179,24 +179,24 @@ func (e *Engine) standsAside(k Key) {
 	if f.watch != nil {
 		f.watch.stop()
 	}
-	e.poke() // room for the next
+	e.superviseSoon() // room for the next
 }
 
-// sighting watches here what rules select at the sources, where that is often there already: the clusters get it
+// conflictWatch watches here what rules select at the sources, where that is often there already: the clusters get it
 // from the same place. Of the objects only hashes are kept. Engine.mu guards it.
-type sighting struct {
-	e     *Engine
-	scope Scope
-	rules []*rule
-	sums  map[types.NamespacedName]uint64
-	stop  func()
+type conflictWatch struct {
+	e      *Engine
+	scope  Scope
+	rules  []*rule
+	hashes map[types.NamespacedName]uint64
+	stop   func()
 }
 
-// superviseSightings opens and closes sightings. mu is held.
-func (e *Engine) superviseSightings(foreign map[schema.GroupKind]int, start starter) {
+// superviseWatchesLocked opens and closes conflictWatches.
+func (e *Engine) superviseWatchesLocked(foreign map[schema.GroupKind]int, start starter) {
 	wanted := map[Scope][]*rule{}
 	for gk, k := range e.kinds {
-		if n := foreign[gk]; n > maxForeign || n > maxForeign/2 && e.sighted(gk) {
+		if n := foreign[gk]; n > maxObjectWatches || n > maxObjectWatches/2 && e.watchedKind(gk) {
 			for _, r := range k.writers {
 				if r.moves || r.clash != "" {
 					continue // what moves does not belong where the rule selects
@@ -207,24 +207,24 @@ func (e *Engine) superviseSightings(foreign map[schema.GroupKind]int, start star
 			}
 		}
 	}
-	for s, g := range e.sightings {
+	for s, g := range e.conflictWatches {
 		if !slices.Equal(g.rules, wanted[s]) {
 			g.stop()
-			delete(e.sightings, s)
+			delete(e.conflictWatches, s)
 		}
 	}
 	for s, rules := range wanted {
-		if e.sightings[s] != nil {
+		if e.conflictWatches[s] != nil {
 			continue
 		}
-		g := &sighting{e: e, scope: s, rules: rules, sums: map[types.NamespacedName]uint64{}}
-		e.sightings[s] = g
+		g := &conflictWatch{e: e, scope: s, rules: rules, hashes: map[types.NamespacedName]uint64{}}
+		e.conflictWatches[s] = g
 		g.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, s.WithoutCopies(), g.keep, g) })
 	}
 }
 
-func (e *Engine) sighted(gk schema.GroupKind) bool {
-	for s := range e.sightings {
+func (e *Engine) watchedKind(gk schema.GroupKind) bool {
+	for s := range e.conflictWatches {
 		if s.GVK.GroupKind() == gk {
 			return true
 		}
@@ -233,16 +233,16 @@ func (e *Engine) sighted(gk schema.GroupKind) bool {
 }
 
 // keep is called without mu: compiled may be taken away meanwhile, parsed stays.
-func (g *sighting) keep(obj *unstructured.Unstructured) bool {
+func (g *conflictWatch) keep(obj *unstructured.Unstructured) bool {
 	return isSource(obj) && slices.ContainsFunc(g.rules, func(r *rule) bool { return r.parsed.Match(obj) })
 }
 
-// saw notes what a place has, 0 for nothing. mu is held.
-func (g *sighting) saw(at types.NamespacedName, sum uint64) {
+// seeLocked notes what a place has, 0 for nothing.
+func (g *conflictWatch) seeLocked(at types.NamespacedName, sum uint64) {
 	if sum == 0 {
-		delete(g.sums, at)
+		delete(g.hashes, at)
 	} else {
-		g.sums[at] = sum
+		g.hashes[at] = sum
 	}
 	k := place.At(g.scope.GVK.GroupKind(), at)
 	f := g.e.foreign[k]
@@ -251,17 +251,17 @@ func (g *sighting) saw(at types.NamespacedName, sum uint64) {
 	}
 	if sum == 0 || sum != f.sum {
 		f.sum = 0
-		g.e.enqueue(k)
+		g.e.enqueueLocked(k)
 	}
 	if sum != 0 && f.watch != nil {
 		f.watch.stop() // one is enough
 		f.watch = nil
-		g.e.poke()
+		g.e.superviseSoon()
 	}
 }
 
 // Replace implements Sink.
-func (g *sighting) Replace(objs []*unstructured.Unstructured, _ string) {
+func (g *conflictWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 	sums := make(map[types.NamespacedName]uint64, len(objs))
 	for _, obj := range objs {
 		if g.keep(obj) {
@@ -270,43 +270,43 @@ func (g *sighting) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	if g.e.sightings[g.scope] != g {
+	if g.e.conflictWatches[g.scope] != g {
 		return
 	}
-	for at := range g.sums {
+	for at := range g.hashes {
 		if sums[at] == 0 {
-			g.saw(at, 0)
+			g.seeLocked(at, 0)
 		}
 	}
 	for at, sum := range sums {
-		if g.sums[at] != sum {
-			g.saw(at, sum)
+		if g.hashes[at] != sum {
+			g.seeLocked(at, sum)
 		}
 	}
 }
 
 // Upsert implements Sink.
-func (g *sighting) Upsert(obj *unstructured.Unstructured) {
+func (g *conflictWatch) Upsert(obj *unstructured.Unstructured) {
 	sum := uint64(0)
 	if g.keep(obj) {
 		sum = g.e.sumOf(obj)
 	}
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	if g.e.sightings[g.scope] == g && g.sums[place.NameOf(obj)] != sum {
-		g.saw(place.NameOf(obj), sum)
+	if g.e.conflictWatches[g.scope] == g && g.hashes[place.NameOf(obj)] != sum {
+		g.seeLocked(place.NameOf(obj), sum)
 	}
 }
 
 // Delete implements Sink.
-func (g *sighting) Delete(namespace, name string, _ *unstructured.Unstructured) {
+func (g *conflictWatch) Delete(namespace, name string, _ *unstructured.Unstructured) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	if g.e.sightings[g.scope] == g {
-		g.saw(types.NamespacedName{Namespace: namespace, Name: name}, 0)
+	if g.e.conflictWatches[g.scope] == g {
+		g.seeLocked(types.NamespacedName{Namespace: namespace, Name: name}, 0)
 	}
 }
 
 // Health implements Sink. What was seen before an outage is believed until the next list: by that nothing is
 // written.
-func (*sighting) Health(error) {}
+func (*conflictWatch) Health(error) {}

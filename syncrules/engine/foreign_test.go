@@ -17,7 +17,7 @@ import (
 // All clusters get the same objects from the same place. They are read once, not once for each cluster that has
 // them or from time to time; and one that goes here is replaced by a copy at once.
 func TestSameObjectsEverywhere(t *testing.T) {
-	const n, peers = 3 * maxForeign, 8
+	const n, peers = 3 * maxObjectWatches, 8
 	inWorld(t, func(w *world) {
 		for i := range peers {
 			id := fmt.Sprintf("%d%s", i, here[1:])
@@ -43,7 +43,7 @@ func TestSameObjectsEverywhere(t *testing.T) {
 		if reads > n+n/4 {
 			t.Errorf("%d reads of %d objects", reads, n)
 		}
-		if open := w.local.open(); open > maxForeign+3 {
+		if open := w.local.open(); open > maxObjectWatches+3 {
 			t.Errorf("%d watches are open", open)
 		}
 		time.Sleep(time.Hour)

@@ -58,13 +58,13 @@ func (j *job) secret() bool {
 	return false
 }
 
-// gather collects what is known about a key; nil when nothing may be decided yet. mu is held.
-func (e *Engine) gather(key Key) *job {
-	if !e.ready || !e.localComplete(key.GroupKind, key.Namespace) {
+// gatherLocked collects what is known about a key; nil when nothing may be decided yet.
+func (e *Engine) gatherLocked(key Key) *job {
+	if !e.ready || !e.localCompleteLocked(key.GroupKind, key.Namespace) {
 		return nil
 	}
 	j := &job{
-		key: key, cluster: e.seen.cluster, namespaced: e.namespaced, namespaceNews: e.namespaceNews,
+		key: key, cluster: e.local.cluster, namespaced: e.namespaced, namespaceNews: e.namespaceNews,
 		allowance: e.pacer.Allowance(key, time.Now()),
 	}
 	if c := e.copies.At(key); c != nil {
@@ -75,20 +75,20 @@ func (e *Engine) gather(key Key) *job {
 		}
 	}
 	j.kind = e.kinds[key.GroupKind]
-	e.gatherClaims(j)
-	e.gatherVerdict(j)
+	e.gatherClaimsLocked(j)
+	e.gatherVerdictLocked(j)
 	if j.local == nil {
-		e.gatherAwaited(j)
+		e.gatherAwaitedLocked(j)
 	}
 	return j
 }
 
-// gatherAwaited adds the claim of a peer that was asked a moment ago and, if it has the object, comes before the
+// gatherAwaitedLocked adds the claim of a peer that was asked a moment ago and, if it has the object, comes before the
 // one that is to get the copy. One is enough: when it has spoken, the key is looked at again.
-func (e *Engine) gatherAwaited(j *job) {
+func (e *Engine) gatherAwaitedLocked(j *job) {
 	gk := j.key.GroupKind
 	list := e.awaited[gk]
-	for len(list) > 0 && !list[0].awaited() {
+	for len(list) > 0 && !list[0].awaitedLocked() {
 		list = list[1:]
 	}
 	if e.awaited[gk] = list; len(list) == 0 {
@@ -104,34 +104,34 @@ func (e *Engine) gatherAwaited(j *job) {
 		if v.peer >= j.claims[first].Origin {
 			return
 		}
-		if p == nil || p.Left || !v.awaited() {
+		if p == nil || p.Left || !v.awaitedLocked() {
 			continue
 		}
 		i, found := slices.BinarySearchFunc(j.claims, v.peer, func(c claim, id string) int { return cmp.Compare(c.Origin, id) })
 		if found {
 			continue
 		}
-		if e.awaitedFor(v, p, j.key) {
+		if e.awaitedForLocked(v, p, j.key) {
 			j.claims = slices.Insert(j.claims, i, claim{Claim: syncrules.Claim{Origin: v.peer, Standing: syncrules.Awaited}})
 			return
 		}
 	}
 }
 
-// awaitedFor says that some rule that the view is for asks for the source of a copy, which the view may bring.
-func (e *Engine) awaitedFor(v *view, p *peer, key Key) bool {
+// awaitedForLocked says that some rule that the view is for asks for the source of a copy, which the view may bring.
+func (e *Engine) awaitedForLocked(v *view, p *peer, key Key) bool {
 	for name := range v.feed.judges {
 		r := e.rules[name]
 		if r == nil || !r.makes(key) || !r.moves && !v.scope.Covers(key.Namespace) {
 			continue
 		}
-		if rel, _, _ := e.relate(r, p); rel != syncrules.Asks {
+		if rel, _, _ := e.relateLocked(r, p); rel != syncrules.Asks {
 			continue
 		}
 		if r.moves {
 			return true // whatever it brings may belong there
 		}
-		if f, _ := e.find(r, v.peer, key, key); f == syncrules.FoundAwaited {
+		if f, _ := e.findLocked(r, v.peer, key, key); f == syncrules.FoundAwaited {
 			return true
 		}
 	}

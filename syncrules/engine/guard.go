@@ -15,9 +15,9 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 )
 
-// lost counts, with Options.GuardLive, the copies of an entry that was deleted before our eyes like those of one
-// that a list lacks. mu is held.
-func (e *Engine) lost(v *view, from types.NamespacedName, ent *entry) {
+// lostLocked counts, with Options.GuardLive, the copies of an entry that was deleted before our eyes like those of one
+// that a list lacks.
+func (e *Engine) lostLocked(v *view, from types.NamespacedName, ent *entry) {
 	for _, name := range ent.rules {
 		r := e.rules[name]
 		if r == nil || r.compiled == nil || !r.guard.Judged(v.peer) {
@@ -29,35 +29,35 @@ func (e *Engine) lost(v *view, from types.NamespacedName, ent *entry) {
 			continue
 		}
 		r.guard.Lack(c.Owner, x.to, c.Disabled)
-		e.guardRule(r)
+		e.guardRuleLocked(r)
 	}
 }
 
-// lostCopy says that a copy is gone; if it was counted as lacking, it goes on counting, for a while, as lost. So every
-// copy counts once, from when its source was gone. mu is held.
-func (e *Engine) lostCopy(rule, owner string, k Key) {
+// lostCopyLocked says that a copy is gone; if it was counted as lacking, it goes on counting, for a while, as lost. So every
+// copy counts once, from when its source was gone.
+func (e *Engine) lostCopyLocked(rule, owner string, k Key) {
 	r := e.rules[rule]
 	if r == nil {
 		return
 	}
 	r.guard.Gone(owner, k, e.o.GuardLive, time.Now())
-	e.lacksNot(r, owner, k)
-	e.recount(rule)
+	e.clearLackLocked(r, owner, k)
+	e.recountLocked(rule)
 }
 
-// mayAsk says that the rule asks for what a cluster has, or may do so.
-func (e *Engine) mayAsk(r *rule, clusterID string) bool {
+// mayAskLocked says that the rule asks for what a cluster has, or may do so.
+func (e *Engine) mayAskLocked(r *rule, clusterID string) bool {
 	p := e.peers[clusterID]
 	if p == nil || p.Left {
 		return false
 	}
-	rel, _, _ := e.relate(r, p)
+	rel, _, _ := e.relateLocked(r, p)
 	return rel != syncrules.Excludes
 }
 
-// cleared says that nothing of the rule is missing, and that this is known of all copies and of all who may have them.
-func (e *Engine) cleared(r *rule) bool {
-	if !r.guard.Quiet() || !e.localsComplete(r) {
+// clearedLocked says that nothing of the rule is missing, and that this is known of all copies and of all who may have them.
+func (e *Engine) clearedLocked(r *rule) bool {
+	if !r.guard.Quiet() || !e.localsCompleteLocked(r) {
 		return false
 	}
 	for _, w := range e.locals {
@@ -67,7 +67,7 @@ func (e *Engine) cleared(r *rule) bool {
 	}
 	for _, gk := range r.kinds {
 		for owner := range e.copies.Owners(gk, r.name) {
-			if !r.guard.Judged(owner) && (e.peers[owner] == nil || e.mayAsk(r, owner)) {
+			if !r.guard.Judged(owner) && (e.peers[owner] == nil || e.mayAskLocked(r, owner)) {
 				return false
 			}
 		}
@@ -75,13 +75,13 @@ func (e *Engine) cleared(r *rule) bool {
 	return true
 }
 
-// guardRule counts what is lacking without proof, and stops the rule or lets it go on. mu is held.
-func (e *Engine) guardRule(r *rule) {
+// guardRuleLocked counts what is lacking without proof, and stops the rule or lets it go on.
+func (e *Engine) guardRuleLocked(r *rule) {
 	counts := guard.Counts{
 		Of: func(owner string) int {
 			return r.sumKinds(func(gk schema.GroupKind) int { return e.copies.Share(gk, r.name, owner) })
 		},
-		Asks:     func(owner string) bool { return e.mayAsk(r, owner) },
+		Asks:     func(owner string) bool { return e.mayAskLocked(r, owner) },
 		All:      r.sumKinds(func(gk schema.GroupKind) int { return e.copies.Decided(gk, r.name) }),
 		Deletion: r.compiled.Deletion() == v1alpha1.DeletionDelete,
 		Edit:     r.compiled.RuleDeletion() == v1alpha1.DeletionDelete,
@@ -89,12 +89,12 @@ func (e *Engine) guardRule(r *rule) {
 	change := r.guard.Decide(counts, time.Now())
 	r.sender.dirty = r.sender.dirty || change.Told
 	if change.Report {
-		e.reportSoon(r)
+		e.reportSoonLocked(r)
 	}
-	if r.guard.Suspect() && e.cleared(r) {
+	if r.guard.Suspect() && e.clearedLocked(r) {
 		r.guard.Trust()
 		if e.draining {
-			e.poke()
+			e.superviseSoon()
 		}
 	}
 	if !change.Rule && len(change.Owners) == 0 {
@@ -102,12 +102,12 @@ func (e *Engine) guardRule(r *rule) {
 	}
 	e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guard.StoppedAll(), "absent", change.Absent, "copies", change.Copies, "clusters", change.Owners)
 	if change.Rule {
-		e.staleRule(r)
+		e.staleRuleLocked(r)
 	}
 	for _, owner := range change.Owners {
 		e.stalePeers[owner] = true
 	}
-	e.poke()
+	e.superviseSoon()
 }
 
 // sumKinds adds up a number of each kind of its copies.
@@ -118,16 +118,16 @@ func (r *rule) sumKinds(of func(schema.GroupKind) int) (n int) {
 	return n
 }
 
-// reportSoon makes a rule be reported. mu is held.
-func (e *Engine) reportSoon(r *rule) {
+// reportSoonLocked makes a rule be reported.
+func (e *Engine) reportSoonLocked(r *rule) {
 	r.sender.dirty = true
-	poked(e.reportWake)
+	wake(e.reportWake)
 }
 
-// recount resumes a rule that the guard has stopped, when what was lacking came back or is not there any more, and
-// forgets that it had been. mu is held.
-func (e *Engine) recount(rule string) {
+// recountLocked resumes a rule that the guard has stopped, when what was lacking came back or is not there any more, and
+// forgets that it had been.
+func (e *Engine) recountLocked(rule string) {
 	if r := e.rules[rule]; r != nil && (r.guard.Stopped() || r.guard.Suspect()) && r.compiled != nil {
-		e.guardRule(r)
+		e.guardRuleLocked(r)
 	}
 }

@@ -33,16 +33,16 @@ func TestSpoiledRuleThatWasGuarded(t *testing.T) {
 		t.Fatal("the guard does not stop it")
 	}
 	e := &Engine{rules: map[string]*rule{"r": r}}
-	e.recount("r")
+	e.recountLocked("r")
 }
 
-// A sighting is called without the lock: the rule that it is for may have become unusable by then.
-func TestSightingOfASpoiledRule(t *testing.T) {
+// A conflictWatch is called without the lock: the rule that it is for may have become unusable by then.
+func TestConflictWatchOfASpoiledRule(t *testing.T) {
 	r := newRule(testRule("r"), Options{}.Consent)
-	g := &sighting{rules: []*rule{r}}
+	g := &conflictWatch{rules: []*rule{r}}
 	r.compiled = nil
 	if !g.keep(configMap("x", "1")) {
-		t.Error("the rule that the sighting was opened for is not asked")
+		t.Error("the rule that the watch was opened for is not asked")
 	}
 }
 
@@ -85,7 +85,7 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 
 // Deletions of a kind that is not served here are proof of nothing that will ever be decided.
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
-	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{}, burden: &burden{}}
+	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{}, usage: &usage{}}
 	e := &Engine{
 		copies: copies.NewIndex(), holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, pending: map[Key]bool{},
 		pendings: map[schema.GroupKind]int{}, rules: map[string]*rule{}, queue: workqueue.NewTypedDelayingQueue[Key](),
@@ -95,7 +95,7 @@ func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
 	v.feed = f
 	for i := range maxGone + 100 {
 		at := types.NamespacedName{Namespace: "default", Name: fmt.Sprint("x", i)}
-		e.putEntry(v, at, &entry{})
+		e.putEntryLocked(v, at, &entry{})
 		f.Delete(at.Namespace, at.Name, nil)
 	}
 	if len(v.gone) != maxGone {

@@ -15,23 +15,23 @@ import (
 )
 
 // The indexes make the work under Engine.mu follow what an event is about, not how many peers, views and copies
-// there are. All of this file is called with mu held.
+// there are.
 
-// putCopy and dropCopy keep copies.
-func (e *Engine) putCopy(k Key, c *copies.Copy) {
+// putCopyLocked and dropCopyLocked keep copies.
+func (e *Engine) putCopyLocked(k Key, c *copies.Copy) {
 	if old := e.copies.Put(k, c); old == nil || !c.CountsLike(old, k) {
-		e.countCopy(k, old, c)
+		e.countCopyLocked(k, old, c)
 	}
 }
 
-func (e *Engine) dropCopy(k Key) {
+func (e *Engine) dropCopyLocked(k Key) {
 	old := e.copies.Drop(k)
 	if old == nil {
 		return
 	}
 	from := old.Source(k)
 	for _, name := range old.Rules {
-		e.lostCopy(name, old.Owner, k)
+		e.lostCopyLocked(name, old.Owner, k)
 	}
 	for s, v := range e.views[old.Owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
@@ -39,7 +39,7 @@ func (e *Engine) dropCopy(k Key) {
 		}
 	}
 	if e.draining {
-		e.poke()
+		e.superviseSoon()
 	}
 }
 
@@ -57,18 +57,18 @@ func (h holding) compare(o holding) int {
 	return place.Compare(h.v.key(h.from), o.v.key(o.from))
 }
 
-// putEntry and dropEntry keep the entries of a view.
-func (e *Engine) putEntry(v *view, from types.NamespacedName, ent *entry) {
+// putEntryLocked and dropEntryLocked keep the entries of a view.
+func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) {
 	old := v.entries[from]
 	switch {
 	case old == nil:
-		e.index(v, from, ent)
+		e.indexLocked(v, from, ent)
 		v.weighs(1, ent.size())
 	case slices.Equal(old.aims, ent.aims):
 		v.weighs(0, ent.size()-old.size())
 	default:
-		e.unindex(v, from, old)
-		e.index(v, from, ent)
+		e.unindexLocked(v, from, old)
+		e.indexLocked(v, from, ent)
 		v.weighs(0, ent.size()-old.size())
 	}
 	v.entries[from] = ent
@@ -77,21 +77,21 @@ func (e *Engine) putEntry(v *view, from types.NamespacedName, ent *entry) {
 	}
 	for _, name := range ent.rules {
 		if r := e.rules[name]; r != nil {
-			e.found(r, v.peer, v.key(from))
+			e.foundLocked(r, v.peer, v.key(from))
 		}
 	}
 }
 
-func (e *Engine) dropEntry(v *view, from types.NamespacedName) {
+func (e *Engine) dropEntryLocked(v *view, from types.NamespacedName) {
 	if old := v.entries[from]; old != nil {
 		v.weighs(-1, -old.size())
-		e.unindex(v, from, old)
+		e.unindexLocked(v, from, old)
 	}
 	delete(v.entries, from)
 }
 
-// index notes that the view has an entry, and unindex that it has it no more.
-func (e *Engine) index(v *view, from types.NamespacedName, ent *entry) {
+// indexLocked notes that the view has an entry, and unindexLocked that it has it no more.
+func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 	h := holding{v, from}
 	for to := range ent.targets(v.key(from)) {
 		held := e.holders[to.GroupKind]
@@ -104,11 +104,11 @@ func (e *Engine) index(v *view, from types.NamespacedName, ent *entry) {
 		held[at] = slices.Insert(held[at], i, h)
 	}
 	if ent.aims != nil {
-		e.tellFaults(v, from, ent)
+		e.tellFaultsLocked(v, from, ent)
 	}
 }
 
-func (e *Engine) unindex(v *view, from types.NamespacedName, ent *entry) {
+func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 	for to := range ent.targets(v.key(from)) {
 		held, at := e.holders[to.GroupKind], to.NamespacedName()
 		held[at] = slices.DeleteFunc(held[at], func(h holding) bool { return h.v == v && h.from == from })
@@ -120,40 +120,40 @@ func (e *Engine) unindex(v *view, from types.NamespacedName, ent *entry) {
 		}
 	}
 	if ent.aims != nil {
-		e.forget(faultKey(v, from))
+		e.forgetLocked(faultKey(v, from))
 	}
 }
 
 func (v *view) weighs(objects, bytes int64) {
 	v.held.add(objects, bytes)
-	v.burden.held.add(objects, bytes)
+	v.usage.held.add(objects, bytes)
 }
 
 func byPeer(a, b *view) int { return cmp.Compare(a.peer, b.peer) }
 
-// awaits makes a key be looked at again when the peer has spoken, and wake is that.
-func (e *Engine) awaits(k Key, peer string) {
+// awaitLocked makes a key be looked at again when the peer has spoken; wakeWaitingLocked says that it has.
+func (e *Engine) awaitLocked(k Key, peer string) {
 	if e.waiting[peer] == nil {
 		e.waiting[peer] = map[Key]struct{}{}
 	}
 	e.waiting[peer][k] = struct{}{}
 }
 
-func (e *Engine) wakeWaiting(peer string) {
+func (e *Engine) wakeWaitingLocked(peer string) {
 	for k := range e.waiting[peer] {
-		e.enqueue(k)
+		e.enqueueLocked(k)
 	}
 	delete(e.waiting, peer)
 }
 
-// expect notes views that were opened just now, to be waited for.
-func (e *Engine) expect(opened []*view) {
+// expectLocked notes views that were opened just now, to be waited for.
+func (e *Engine) expectLocked(opened []*view) {
 	kinds := map[schema.GroupKind]struct{}{}
 	for _, v := range opened {
-		for _, gk := range e.writtenFrom(v.feed.judges) {
+		for _, gk := range e.writtenFromLocked(v.feed.judges) {
 			if _, ok := kinds[gk]; !ok {
 				kinds[gk] = struct{}{}
-				e.awaited[gk] = slices.DeleteFunc(e.awaited[gk], func(v *view) bool { return !v.awaited() })
+				e.awaited[gk] = slices.DeleteFunc(e.awaited[gk], func(v *view) bool { return !v.awaitedLocked() })
 			}
 			e.awaited[gk] = append(e.awaited[gk], v)
 		}
@@ -163,8 +163,8 @@ func (e *Engine) expect(opened []*view) {
 	}
 }
 
-// writtenFrom are the kinds of the copies that rules make.
-func (e *Engine) writtenFrom(rules map[string]string) []schema.GroupKind {
+// writtenFromLocked are the kinds of the copies that rules make.
+func (e *Engine) writtenFromLocked(rules map[string]string) []schema.GroupKind {
 	var kinds []schema.GroupKind
 	for name := range rules {
 		r := e.rules[name]

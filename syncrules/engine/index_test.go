@@ -59,7 +59,7 @@ func (w *world) checkCounted() {
 		for _, gk := range r.kinds {
 			for at, c := range w.e.copies.All(gk) {
 				k := place.At(gk, at)
-				if f, _ := w.e.find(r, c.Owner, c.Source(k), k); f == syncrules.FoundPresent && r.guard.Lacks(c.Owner, k) {
+				if f, _ := w.e.findLocked(r, c.Owner, c.Source(k), k); f == syncrules.FoundPresent && r.guard.Lacks(c.Owner, k) {
 					w.t.Errorf("rule %s counts %v of %s, whose source is there", r.name, k, c.Owner)
 				}
 			}
@@ -76,7 +76,7 @@ func (w *world) checkCounted() {
 func (w *world) checkBurdens() {
 	w.t.Helper()
 	e := w.e
-	for id, b := range e.burdens {
+	for id, b := range e.usages {
 		var held [2]int64
 		for _, v := range e.views[id] {
 			for _, ent := range v.entries {
@@ -85,7 +85,7 @@ func (w *world) checkBurdens() {
 			}
 		}
 		if held != [2]int64{b.held.objects.Load(), b.held.bytes.Load()} || b.coming.objects.Load() != 0 || b.coming.bytes.Load() != 0 {
-			w.t.Errorf("%s: %v objects and bytes are held; the burden is %d, %d, and %d are on the way", id, held,
+			w.t.Errorf("%s: %v objects and bytes are held; counted are %d, %d, and %d are on the way", id, held,
 				b.held.objects.Load(), b.held.bytes.Load(), b.coming.objects.Load())
 		}
 	}

@@ -15,45 +15,45 @@ import (
 
 // Judging draws the conclusion from complete lists that concerns many copies at once: whether the guard must stop
 // the rule. It is about one rule and one owner at a time, whenever what is known of that owner turns complete; and
-// about all owners when the rule changed. All of this file is called with mu held.
+// about all owners when the rule changed.
 
-// judgeKind judges all rules of a kind.
-func (e *Engine) judgeKind(gk schema.GroupKind) {
+// judgeKindLocked judges all rules of a kind.
+func (e *Engine) judgeKindLocked(gk schema.GroupKind) {
 	k := e.kinds[gk]
 	if k == nil {
 		return
 	}
 	for _, r := range k.writers {
-		if r.compiled == nil || !e.localsComplete(r) {
+		if r.compiled == nil || !e.localsCompleteLocked(r) {
 			continue
 		}
 		for _, id := range e.peerIDs {
-			e.judgeOwner(r, id)
+			e.judgeOwnerLocked(r, id)
 		}
-		e.guardRule(r)
+		e.guardRuleLocked(r)
 	}
 }
 
-// judgePeer judges what all rules have of one peer.
-func (e *Engine) judgePeer(id string) {
+// judgePeerLocked judges what all rules have of one peer.
+func (e *Engine) judgePeerLocked(id string) {
 	for _, k := range e.kinds {
 		for _, r := range k.readers {
-			e.judge(r, id)
+			e.judgeLocked(r, id)
 		}
 	}
 }
 
-// judge judges what one rule has of one peer.
-func (e *Engine) judge(r *rule, owner string) {
-	if r.compiled == nil || !e.localsComplete(r) {
+// judgeLocked judges what one rule has of one peer.
+func (e *Engine) judgeLocked(r *rule, owner string) {
+	if r.compiled == nil || !e.localsCompleteLocked(r) {
 		return
 	}
-	e.judgeOwner(r, owner)
-	e.guardRule(r)
+	e.judgeOwnerLocked(r, owner)
+	e.guardRuleLocked(r)
 }
 
-// localsComplete says that all local scopes which the rule may have copies in are complete.
-func (e *Engine) localsComplete(r *rule) bool {
+// localsCompleteLocked says that all local scopes which the rule may have copies in are complete.
+func (e *Engine) localsCompleteLocked(r *rule) bool {
 	for _, s := range r.targets {
 		complete := false
 		for _, ns := range [...]string{"", s.Namespace} {
@@ -67,8 +67,8 @@ func (e *Engine) localsComplete(r *rule) bool {
 	return true
 }
 
-// viewsLive says that everything a peer has for the rule is known, under its present selection.
-func (e *Engine) viewsLive(r *rule, peer string) bool {
+// viewsLiveLocked says that everything a peer has for the rule is known, under its present selection.
+func (e *Engine) viewsLiveLocked(r *rule, peer string) bool {
 	for _, s := range r.scopes {
 		v := e.views[peer][s]
 		if v == nil || !v.live {
@@ -81,17 +81,17 @@ func (e *Engine) viewsLive(r *rule, peer string) bool {
 	return true
 }
 
-// judgeOwner counts what is lacking of an owner as soon as all of its objects are known, and lets that be decided on.
+// judgeOwnerLocked counts what is lacking of an owner as soon as all of its objects are known, and lets that be decided on.
 // While some are not known, what was counted last holds; copies that the rule lets go of are not counted any more then.
-func (e *Engine) judgeOwner(r *rule, owner string) {
-	if r.guard.Judged(owner) || e.viewsLive(r, owner) {
-		e.countLacking(r, owner, r.guard.Judge(owner))
+func (e *Engine) judgeOwnerLocked(r *rule, owner string) {
+	if r.guard.Judged(owner) || e.viewsLiveLocked(r, owner) {
+		e.countLackingLocked(r, owner, r.guard.Judge(owner))
 	}
 }
 
-// doubt ends what was concluded from a view that is not live any more. What went missing meanwhile counts together, in
+// doubtLocked ends what was concluded from a view that is not live any more. What went missing meanwhile counts together, in
 // all views of a rule, when all of them are live again: one by one they would be too few for the guard.
-func (e *Engine) doubt(v *view) {
+func (e *Engine) doubtLocked(v *view) {
 	for name := range v.judges {
 		if r := e.rules[name]; r != nil {
 			r.guard.Doubt(v.peer)
@@ -99,9 +99,9 @@ func (e *Engine) doubt(v *view) {
 	}
 }
 
-// countLacking finds the copies of an owner that are lacking without proof; the first time all of them that are not
+// countLackingLocked finds the copies of an owner that are lacking without proof; the first time all of them that are not
 // there have waited for that.
-func (e *Engine) countLacking(r *rule, owner string, first bool) {
+func (e *Engine) countLackingLocked(r *rule, owner string, first bool) {
 	r.guard.Recount(owner)
 	for _, gk := range r.kinds {
 		for at, c := range e.copies.Of(gk, owner) {
@@ -109,9 +109,9 @@ func (e *Engine) countLacking(r *rule, owner string, first bool) {
 				continue
 			}
 			k := place.At(gk, at)
-			f, _ := e.find(r, owner, c.Source(k), k)
+			f, _ := e.findLocked(r, owner, c.Source(k), k)
 			if first && f != syncrules.FoundPresent && c.DecidedBy(r.name) {
-				e.enqueue(k)
+				e.enqueueLocked(k)
 			}
 			if f == syncrules.FoundLacking && r.mayLack(c) {
 				r.guard.Lack(c.Owner, k, c.Disabled)
@@ -120,9 +120,9 @@ func (e *Engine) countLacking(r *rule, owner string, first bool) {
 	}
 }
 
-// countCopy counts a copy that is there, perhaps in the stead of another; what was counted last of it holds while its
+// countCopyLocked counts a copy that is there, perhaps in the stead of another; what was counted last of it holds while its
 // source is not known.
-func (e *Engine) countCopy(k Key, old, c *copies.Copy) {
+func (e *Engine) countCopyLocked(k Key, old, c *copies.Copy) {
 	names := c.Rules
 	if old != nil {
 		names = slices.Concat(names, old.Rules)
@@ -137,17 +137,17 @@ func (e *Engine) countCopy(k Key, old, c *copies.Copy) {
 		// a new one, the answer to our own write perhaps, would only thin out those that lack
 		lacks := (same || r.guard.Judged(c.Owner) && (old != nil || r.guard.Stopped())) && r.mayLack(c) && slices.Contains(r.kinds, k.GroupKind)
 		if lacks {
-			f, _ := e.find(r, c.Owner, c.Source(k), k)
+			f, _ := e.findLocked(r, c.Owner, c.Source(k), k)
 			lacks = f == syncrules.FoundLacking || same && (f == syncrules.FoundUnknown || f == syncrules.FoundAwaited)
 		}
 		if was && (!lacks || old.Owner != c.Owner) {
-			e.lacksNot(r, old.Owner, k)
+			e.clearLackLocked(r, old.Owner, k)
 		}
 		if lacks {
 			r.guard.Lack(c.Owner, k, c.Disabled)
 		}
 		if was || lacks || r.guard.Stopped() {
-			e.guardRule(r)
+			e.guardRuleLocked(r)
 		}
 	}
 }
@@ -157,24 +157,24 @@ func (r *rule) mayLack(c *copies.Copy) bool {
 	return c.MadeBy(r.name) && (c.SelectedBy(r.name, r.selection) || r.guard.Suspect())
 }
 
-// lacksNot says that the source of the copy at k is there, or the copy is not.
-func (e *Engine) lacksNot(r *rule, owner string, k Key) {
+// clearLackLocked says that the source of the copy at k is there, or the copy is not.
+func (e *Engine) clearLackLocked(r *rule, owner string, k Key) {
 	if r.guard.Clear(owner, k) {
-		e.reportSoon(r)
+		e.reportSoonLocked(r)
 	}
 }
 
-// found says that a source is there, whatever copies it has.
-func (e *Engine) found(r *rule, owner string, from Key) {
+// foundLocked says that a source is there, whatever copies it has.
+func (e *Engine) foundLocked(r *rule, owner string, from Key) {
 	if !r.guard.Any() {
 		return
 	}
 	for _, gk := range r.kinds {
 		for at := range e.copies.MovedFrom(gk, owner, from) {
-			e.lacksNot(r, owner, place.At(gk, at))
+			e.clearLackLocked(r, owner, place.At(gk, at))
 		}
 	}
 	if c := e.copies.At(from); c != nil && c.MovedFrom == nil {
-		e.lacksNot(r, owner, from)
+		e.clearLackLocked(r, owner, from)
 	}
 }

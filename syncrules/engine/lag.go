@@ -9,14 +9,14 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// tallyLag notes how long a change of a source took, once: a copy that is restored later, or made anew or of another
-// owner's, is another matter. Of a source with copies in several places the first tells. mu is held.
-func (e *Engine) tallyLag(j *job, out outcome) {
+// tallyLagLocked notes how long a change of a source took, once: a copy that is restored later, or made anew or of another
+// owner's, is another matter. Of a source with copies in several places the first tells.
+func (e *Engine) tallyLagLocked(j *job, out outcome) {
 	done := out.wrote && out.decision.Desired != nil
 	if !done && (out.decision.Action != syncrules.None || out.problem != nil) {
 		return
 	}
-	e.haveArrived(j)
+	e.haveArrivedLocked(j)
 	if !done {
 		return
 	}
@@ -29,15 +29,15 @@ func (e *Engine) tallyLag(j *job, out outcome) {
 			if r := e.rules[name]; r != nil {
 				lag := time.Since(c.arrived)
 				r.tally.Source(c.Origin).Lag = lag
-				e.metrics.lag(name, lag)
+				e.metrics.lagLocked(name, lag)
 			}
 		}
 	}
 }
 
-// haveArrived takes what a decision was made of as no news any more. Both claims and holders are in the order of their
-// peers. mu is held.
-func (e *Engine) haveArrived(j *job) {
+// haveArrivedLocked takes what a decision was made of as no news any more. Both claims and holders are in the order of their
+// peers.
+func (e *Engine) haveArrivedLocked(j *job) {
 	i := 0
 	for _, h := range e.holders[j.key.GroupKind][j.key.NamespacedName()] {
 		for i < len(j.claims) && j.claims[i].Origin < h.v.peer {

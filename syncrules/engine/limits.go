@@ -59,8 +59,8 @@ func (l *load) exceeds(m Limits) bool {
 	return l.objects.Load() > m.Objects || l.bytes.Load() > m.Bytes
 }
 
-// burden is what one peer has made us hold in views, and what lists on their way hold.
-type burden struct{ held, coming load }
+// usage is what one peer has made us hold in views, and what lists on their way hold.
+type usage struct{ held, coming load }
 
 // coming is what a Source has collected and not handed over yet, each object once: lists are begun anew, and what
 // was handed over before is looked at twice.
@@ -97,7 +97,7 @@ func (c *coming) taken() arrivals {
 // admit counts an object that the Source is about to collect. A Source hands over a list when it is complete:
 // one without end would otherwise fill the memory before anybody here saw it. It is called from any goroutine.
 func (f *feed) admit(obj *unstructured.Unstructured, rules []string) bool {
-	if f.tripped.Load() {
+	if f.aborted.Load() {
 		return false
 	}
 	at, size, c := place.NameOf(obj), sizeOf(obj.Object), &f.coming
@@ -112,43 +112,43 @@ func (f *feed) admit(obj *unstructured.Unstructured, rules []string) bool {
 		objects = 0
 	}
 	c.add(objects, size-old.size)
-	f.v.burden.coming.add(objects, size-old.size)
+	f.v.usage.coming.add(objects, size-old.size)
 	c.mu.Unlock()
-	if c.exceeds(f.e.o.View) || f.v.burden.coming.exceeds(f.e.o.Peer) {
-		f.trip()
+	if c.exceeds(f.e.o.View) || f.v.usage.coming.exceeds(f.e.o.Peer) {
+		f.abort()
 		return false
 	}
 	return true
 }
 
-// landed says that the Source holds nothing more back: it was handed over, or thrown away.
-func (f *feed) landed() {
+// release says that the Source holds nothing more back: it was handed over, or thrown away.
+func (f *feed) release() {
 	c := &f.coming
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	objects, bytes := c.objects.Load(), c.bytes.Load()
 	c.add(-objects, -bytes)
-	f.v.burden.coming.add(-objects, -bytes)
+	f.v.usage.coming.add(-objects, -bytes)
 	c.kept = nil
 }
 
-// fits says whether the view may change by so much, and ends the watch if not. mu is held.
-func (f *feed) fits(objects, bytes int64) bool {
+// fitsLocked says whether the view may change by so much, and ends the watch if not.
+func (f *feed) fitsLocked(objects, bytes int64) bool {
 	for _, x := range [...]struct {
 		l *load
 		m Limits
-	}{{&f.v.held, f.e.o.View}, {&f.v.burden.held, f.e.o.Peer}} {
+	}{{&f.v.held, f.e.o.View}, {&f.v.usage.held, f.e.o.Peer}} {
 		if objects > 0 && x.l.objects.Load()+objects > x.m.Objects || bytes > 0 && x.l.bytes.Load()+bytes > x.m.Bytes {
-			f.trip()
+			f.abort()
 			return false
 		}
 	}
 	return true
 }
 
-// trip ends the attempt to watch. What is known stays known, and is not live.
-func (f *feed) trip() {
-	if stop := f.attempt.Load(); stop != nil && f.tripped.CompareAndSwap(false, true) {
+// abort ends the attempt to watch. What is known stays known, and is not live.
+func (f *feed) abort() {
+	if stop := f.attempt.Load(); stop != nil && f.aborted.CompareAndSwap(false, true) {
 		(*stop)()
 	}
 }
@@ -156,19 +156,19 @@ func (f *feed) trip() {
 // watchView keeps the watch of a view going until ctx ends. One that brings too much is ended, and tried again
 // after a long time.
 func (e *Engine) watchView(ctx context.Context, f *feed) {
-	defer f.landed()
+	defer f.release()
 	wait := tooMuchRetry
 	for ctx.Err() == nil {
 		began := time.Now()
 		attempt, stop := context.WithCancel(ctx)
 		f.attempt.Store(&stop)
-		f.tripped.Store(false)
+		f.aborted.Store(false)
 		e.watch(attempt, f.source, f.v.scope.WithoutCopies(), f.keep, f)
 		stop()
 		if ctx.Err() != nil {
 			return
 		}
-		f.landed()
+		f.release()
 		e.log.Warn("a view is too large", "cluster", f.v.peer, "kind", f.v.scope.GVK.Kind, "namespace", f.v.scope.Namespace)
 		f.Health(fmt.Errorf("%w: at most %d objects and %d MiB for one watch, %d and %d MiB for one cluster", ErrTooMuch,
 			e.o.View.Objects, e.o.View.Bytes>>20, e.o.Peer.Objects, e.o.Peer.Bytes>>20))

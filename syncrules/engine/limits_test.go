@@ -136,7 +136,7 @@ func (w *world) wantHeld(peer string, objects, bytes int64) {
 	w.t.Helper()
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	if b := w.e.burdenOf(peer); b.held.exceeds(Limits{Objects: objects, Bytes: bytes}) || b.coming.objects.Load() > 0 {
+	if b := w.e.usageOf(peer); b.held.exceeds(Limits{Objects: objects, Bytes: bytes}) || b.coming.objects.Load() > 0 {
 		w.t.Errorf("%d objects and %d bytes are held, %d on the way", b.held.objects.Load(), b.held.bytes.Load(), b.coming.objects.Load())
 	}
 }
@@ -152,7 +152,7 @@ func TestListThatBreaksOff(t *testing.T) {
 	}
 	stopped := 0
 	stop := context.CancelFunc(func() { stopped++ })
-	f := newFeed(e, &view{viewKey: viewKey{a, Scope{GVK: configMap("x", "1").GroupVersionKind()}}, burden: e.burdenOf(a)}, &peer{}, []*rule{newRule(testRule("r"), e.consent)})
+	f := newFeed(e, &view{viewKey: viewKey{a, Scope{GVK: configMap("x", "1").GroupVersionKind()}}, usage: e.usageOf(a)}, &peer{}, []*rule{newRule(testRule("r"), e.consent)})
 	f.attempt.Store(&stop)
 	for range 10 {
 		for _, name := range []string{"x", "y", "z"} {
@@ -164,8 +164,8 @@ func TestListThatBreaksOff(t *testing.T) {
 	if f.keep(configMap("more", "1")) || f.keep(configMap("x", "1")) || stopped != 1 {
 		t.Errorf("the fourth object is not too much; it was stopped %d times", stopped)
 	}
-	f.landed()
-	if f.coming.objects.Load() != 0 || f.v.burden.coming.bytes.Load() != 0 {
+	f.release()
+	if f.coming.objects.Load() != 0 || f.v.usage.coming.bytes.Load() != 0 {
 		t.Errorf("%d objects are on their way", f.coming.objects.Load())
 	}
 }

@@ -28,8 +28,8 @@ type localWatch struct {
 	feed     *copyFeed
 }
 
-// localComplete says that all copies of a place are known. mu is held.
-func (e *Engine) localComplete(kind schema.GroupKind, namespace string) bool {
+// localCompleteLocked says that all copies of a place are known.
+func (e *Engine) localCompleteLocked(kind schema.GroupKind, namespace string) bool {
 	for _, w := range e.locals {
 		if w.complete && w.scope.GVK.GroupKind() == kind && w.scope.Covers(namespace) {
 			return true
@@ -60,13 +60,13 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 	if f.w.feed != f {
 		return
 	}
-	for k, told := range f.e.early {
+	for k, told := range f.e.earlyEvents {
 		switch {
 		case k.GroupKind != f.kind() || !f.w.scope.Covers(k.Namespace):
 		case list[k.NamespacedName()] == nil: // when it was made
-			f.e.early[k] = early{feed: f, version: version}
+			f.e.earlyEvents[k] = earlyEvent{feed: f, version: version}
 		case told.feed == f: // the list is newer
-			f.e.early[k] = early{}
+			f.e.earlyEvents[k] = earlyEvent{}
 		}
 	}
 	for at, old := range f.e.copies.All(f.kind()) {
@@ -78,8 +78,8 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 			f.e.enqueueAfter(k, unseenFor-age) // written after the list was made; looked at again if not
 			continue
 		}
-		f.e.dropCopy(k)
-		f.e.enqueue(k)
+		f.e.dropCopyLocked(k)
+		f.e.enqueueLocked(k)
 	}
 	for at, c := range list {
 		k := place.At(f.kind(), at)
@@ -88,15 +88,15 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 			continue
 		}
 		if old == nil || old.Version != c.Version {
-			f.e.enqueue(k)
+			f.e.enqueueLocked(k)
 		}
-		f.e.putCopy(k, c)
+		f.e.putCopyLocked(k, c)
 	}
 	if !f.w.complete {
 		f.w.complete = true
-		f.e.judgeKind(f.kind())
-		f.e.enqueueKind(f.kind())
-		f.e.poke() // a scope that no rule wants any more may be closed now
+		f.e.judgeKindLocked(f.kind())
+		f.e.enqueueKindLocked(f.kind())
+		f.e.superviseSoon() // a scope that no rule wants any more may be closed now
 	}
 }
 
@@ -109,19 +109,19 @@ func (f *copyFeed) Upsert(obj *unstructured.Unstructured) {
 	c := copies.New(obj)
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	f.take(k, c)
+	f.takeLocked(k, c)
 }
 
-// take takes in what the watch told, nil for nothing. mu is held.
-func (f *copyFeed) take(k Key, c *copies.Copy) {
+// takeLocked takes in what the watch told, nil for nothing.
+func (f *copyFeed) takeLocked(k Key, c *copies.Copy) {
 	if f.w.feed != f || c == nil {
 		return
 	}
 	if old := f.e.copies.At(k); old != nil && !old.Unseen.IsZero() && !copies.Newer(c.Version, old.Version) {
 		return
 	}
-	f.e.putCopy(k, c)
-	f.e.enqueue(k)
+	f.e.putCopyLocked(k, c)
+	f.e.enqueueLocked(k)
 }
 
 // isEcho says that the watch tells of a write of our own whose answer was taken in already, or of one whose answer may
@@ -130,10 +130,10 @@ func (f *copyFeed) isEcho(k Key, obj *unstructured.Unstructured) bool {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	version := obj.GetResourceVersion()
-	return f.isEarly(k, early{feed: f, obj: obj, version: version}) || f.echoes(k, version)
+	return f.keepEarlyLocked(k, earlyEvent{feed: f, obj: obj, version: version}) || f.echoesLocked(k, version)
 }
 
-func (f *copyFeed) echoes(k Key, version string) bool {
+func (f *copyFeed) echoesLocked(k Key, version string) bool {
 	old := f.e.copies.At(k)
 	if f.w.feed != f || old == nil || old.Unseen.IsZero() || old.Version != version {
 		return false
@@ -144,35 +144,34 @@ func (f *copyFeed) echoes(k Key, version string) bool {
 
 // early is what the watch told last of a copy that is being worked on; without a feed, nothing yet. All that it tells
 // waits for the end of the work, so that the order of events stays what it is.
-type early struct {
+type earlyEvent struct {
 	feed    *copyFeed
 	obj     *unstructured.Unstructured // nil: it was deleted
 	version string                     // of it or of its deletion, "" where that is not known
 }
 
-// isEarly keeps what the watch tells of a key that is being worked on. mu is held.
-func (f *copyFeed) isEarly(k Key, told early) bool {
-	before, working := f.e.early[k]
+// keepEarlyLocked keeps what the watch tells of a key that is being worked on.
+func (f *copyFeed) keepEarlyLocked(k Key, told earlyEvent) bool {
+	before, working := f.e.earlyEvents[k]
 	if !working || f.w.feed != f {
 		return false
 	}
 	if before.feed == nil || before.feed == f || before.feed.w.feed != before.feed || copies.Newer(told.version, before.version) {
-		f.e.early[k] = told // or else a watch of another scope is ahead
+		f.e.earlyEvents[k] = told // or else a watch of another scope is ahead
 	}
 	return true
 }
 
-// takeEarly takes in what the watch told of a key during the work on it, now that the answer to a write is known.
-// mu is held.
-func (e *Engine) takeEarly(k Key) {
-	told := e.early[k]
-	delete(e.early, k)
+// takeEarlyLocked takes in what the watch told of a key during the work on it, now that the answer to a write is known.
+func (e *Engine) takeEarlyLocked(k Key) {
+	told := e.earlyEvents[k]
+	delete(e.earlyEvents, k)
 	switch {
 	case told.feed == nil:
 	case told.obj == nil:
-		told.feed.drop(k, told.version)
-	case !told.feed.echoes(k, told.version):
-		told.feed.take(k, copies.New(told.obj))
+		told.feed.dropLocked(k, told.version)
+	case !told.feed.echoesLocked(k, told.version):
+		told.feed.takeLocked(k, copies.New(told.obj))
 	}
 }
 
@@ -184,13 +183,13 @@ func (f *copyFeed) Delete(namespace, name string, last *unstructured.Unstructure
 	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if !f.isEarly(k, early{feed: f, version: version}) {
-		f.drop(k, version)
+	if !f.keepEarlyLocked(k, earlyEvent{feed: f, version: version}) {
+		f.dropLocked(k, version)
 	}
 }
 
-// drop takes in a deletion, in a version or "". mu is held.
-func (f *copyFeed) drop(k Key, version string) {
+// dropLocked takes in a deletion, in a version or "".
+func (f *copyFeed) dropLocked(k Key, version string) {
 	old := f.e.copies.At(k)
 	if f.w.feed != f || old == nil {
 		return
@@ -198,8 +197,8 @@ func (f *copyFeed) drop(k Key, version string) {
 	if version != "" && !old.Unseen.IsZero() && !copies.Newer(version, old.Version) {
 		return // a deletion from before our write
 	}
-	f.e.dropCopy(k)
-	f.e.enqueue(k)
+	f.e.dropCopyLocked(k)
+	f.e.enqueueLocked(k)
 }
 
 // Health implements Sink.
@@ -212,10 +211,10 @@ func (f *copyFeed) Health(err error) {
 	}
 	if err == nil {
 		if w.err != nil && f.e.errors.Class(w.err) == problem.KindUnknown {
-			f.e.unlearn(w.scope.GVK)
+			f.e.unlearnLocked(w.scope.GVK)
 		}
-		f.e.retryFailed(f.kind())
+		f.e.retryFailedLocked(f.kind())
 	}
 	w.err = err
-	f.e.kindDirty(f.kind())
+	f.e.kindDirtyLocked(f.kind())
 }

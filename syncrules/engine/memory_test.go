@@ -147,7 +147,7 @@ func (s *server) open() int {
 	return len(s.watches)
 }
 
-// cut makes requests fail and watches end with err; nil mends it, and every watch lists again.
+// cut makes requests fail and watches end with err; nil ends that, and every watch lists again.
 func (s *server) cut(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -70,8 +70,8 @@ func (m *metrics) write(action syncrules.Action, err error) {
 
 func (m *metrics) slowed() { m.slow.Inc() }
 
-// lag takes in how long a change of a rule's copy took. Engine.mu is held.
-func (m *metrics) lag(rule string, took time.Duration) {
+// lagLocked takes in how long a change of a rule's copy took.
+func (m *metrics) lagLocked(rule string, took time.Duration) {
 	o := m.labels[rule]
 	if o == nil && len(m.labels) >= maxLabels {
 		rule = otherRules
@@ -84,8 +84,8 @@ func (m *metrics) lag(rule string, took time.Duration) {
 	o.Observe(took.Seconds())
 }
 
-// forget ends the label of a rule. Engine.mu is held.
-func (m *metrics) forget(rule string) {
+// forgetLocked ends the label of a rule.
+func (m *metrics) forgetLocked(rule string) {
 	if _, found := m.labels[rule]; found {
 		delete(m.labels, rule)
 		m.lags.DeleteLabelValues(rule)

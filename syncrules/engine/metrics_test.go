@@ -28,9 +28,9 @@ func TestRuleLabelsAreBounded(t *testing.T) {
 	for i := range maxLabels + 50 {
 		name := fmt.Sprintf("rule-%03d", i)
 		e.rules[name] = &rule{name: name, tally: tally.Tally{Matched: 2, Synced: 1}}
-		m.lag(name, time.Millisecond)
+		m.lagLocked(name, time.Millisecond)
 	}
-	m.forget("rule-000")
+	m.forgetLocked("rule-000")
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

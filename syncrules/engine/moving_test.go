@@ -306,17 +306,17 @@ func TestRenderedForEachCluster(t *testing.T) {
 
 func TestForeignObjectWhereACopyBelongs(t *testing.T) {
 	inWorld(t, func(w *world) {
-		for i := range 2 * maxForeign {
+		for i := range 2 * maxObjectWatches {
 			w.local.put(configMap(fmt.Sprintf("copy-of-x%02d", i), "mine"))
 			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
 		}
 		w.setRule(moving(testRule("r"), "name", "copy-of-{{ .Object.GetName }}"))
 		w.settle()
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
-		if w.local.count("update")+w.local.count("delete") > 0 || len(w.e.sightings) > 0 {
-			t.Errorf("requests %v, %d sightings", w.local.requests, len(w.e.sightings))
+		if w.local.count("update")+w.local.count("delete") > 0 || len(w.e.conflictWatches) > 0 {
+			t.Errorf("requests %v, %d watches of conflicts", w.local.requests, len(w.e.conflictWatches))
 		}
-		for i := range 2 * maxForeign {
+		for i := range 2 * maxObjectWatches {
 			w.local.remove(cm(fmt.Sprintf("copy-of-x%02d", i)))
 			w.settle()
 		}

@@ -19,8 +19,8 @@ type namespaceWatch struct {
 	stop func()
 }
 
-// superviseNamespaces watches namespaces while copies wait for some. mu is held.
-func (e *Engine) superviseNamespaces(start starter) {
+// superviseNamespacesLocked watches namespaces while copies wait for some.
+func (e *Engine) superviseNamespacesLocked(start starter) {
 	switch {
 	case len(e.missing) == 0 && e.nsWatch != nil:
 		e.nsWatch.stop()
@@ -45,7 +45,7 @@ func (w *namespaceWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 	w.e.namespaceNews++
 	for name := range w.e.missing {
 		if !there[name] {
-			w.e.namespaceGone(name)
+			w.e.namespaceGoneLocked(name)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (w *namespaceWatch) Upsert(obj *unstructured.Unstructured) {
 	w.e.namespaceNews++
 	for k := range w.e.missing[obj.GetName()] {
 		w.e.pacer.Succeeded(k)
-		w.e.enqueue(k)
+		w.e.enqueueLocked(k)
 	}
 }
 
@@ -69,34 +69,34 @@ func (w *namespaceWatch) Delete(_, name string, _ *unstructured.Unstructured) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.e.namespaceNews++
-	w.e.namespaceGone(name)
+	w.e.namespaceGoneLocked(name)
 }
 
 // Health implements Sink.
 func (*namespaceWatch) Health(error) {}
 
-// namespaceGone wakes the copies that waited for the end of the namespace: their rules may create it again.
-func (e *Engine) namespaceGone(name string) {
+// namespaceGoneLocked wakes the copies that waited for the end of the namespace: their rules may create it again.
+func (e *Engine) namespaceGoneLocked(name string) {
 	for k := range e.missing[name] {
 		if r := e.results[k]; r != nil && r.Reason == problem.ReasonNamespaceTerminating {
 			e.pacer.Succeeded(k)
-			e.enqueue(k)
+			e.enqueueLocked(k)
 		}
 	}
 }
 
-// awaitNamespace and namespaceThere keep missing. mu is held.
-func (e *Engine) awaitNamespace(k Key) {
+// awaitNamespaceLocked and namespaceThereLocked keep missing.
+func (e *Engine) awaitNamespaceLocked(k Key) {
 	waiters := e.missing[k.Namespace]
 	if waiters == nil {
 		waiters = map[Key]struct{}{}
 		e.missing[k.Namespace] = waiters
-		e.poke()
+		e.superviseSoon()
 	}
 	waiters[k] = struct{}{}
 }
 
-func (e *Engine) namespaceThere(k Key) {
+func (e *Engine) namespaceThereLocked(k Key) {
 	waiters := e.missing[k.Namespace]
 	if waiters == nil {
 		return
@@ -104,6 +104,6 @@ func (e *Engine) namespaceThere(k Key) {
 	delete(waiters, k)
 	if len(waiters) == 0 {
 		delete(e.missing, k.Namespace)
-		e.poke()
+		e.superviseSoon()
 	}
 }

@@ -15,8 +15,8 @@ import (
 // maxOrphans is how many orphans a condition names.
 const maxOrphans = 8
 
-// orphansCondition names the orphans of a rule in the kinds and namespaces that it is about now. mu is held.
-func (e *Engine) orphansCondition(r *rule) (metav1.Condition, bool) {
+// orphansConditionLocked names the orphans of a rule in the kinds and namespaces that it is about now.
+func (e *Engine) orphansConditionLocked(r *rule) (metav1.Condition, bool) {
 	n, names := e.copies.Orphans(r.name, maxOrphans)
 	if n == 0 {
 		return metav1.Condition{}, false

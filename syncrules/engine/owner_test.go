@@ -89,7 +89,7 @@ func TestBornInTwoClusters(t *testing.T) {
 				for id, s := range w.peers {
 					s.put(configMap("x", "of "+id))
 					if id != first {
-						s.slow = settle / 2
+						s.slow = settleTime / 2
 					}
 				}
 				w.setRule(testRule("r"))

@@ -130,7 +130,7 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 			continue
 		}
 		s.dirty, s.since = false, time.Time{}
-		report := e.reportOf(r)
+		report := e.reportOfLocked(r)
 		if s.last == nil || !sameReport(*s.last, report) {
 			s.last, s.sent = &report, now
 			due[name] = report
@@ -152,8 +152,8 @@ func sameReport(a, b RuleReport) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// reportOf sums up a rule. mu is held.
-func (e *Engine) reportOf(r *rule) RuleReport {
+// reportOfLocked sums up a rule.
+func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	t := &r.tally
 	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts}
 	out.ConfirmedDeletions = int32(r.guard.Confirmed())
@@ -164,11 +164,11 @@ func (e *Engine) reportOf(r *rule) RuleReport {
 		if p.Left || r.compiled == nil {
 			continue
 		}
-		if _, watch, _ := e.relate(r, p); !watch {
+		if _, watch, _ := e.relateLocked(r, p); !watch {
 			continue
 		}
 		asked++
-		status, bad := e.sourceStatus(r, p)
+		status, bad := e.sourceStatusLocked(r, p)
 		if bad != nil {
 			troubles = append(troubles, *bad)
 		}
@@ -177,11 +177,11 @@ func (e *Engine) reportOf(r *rule) RuleReport {
 	for _, text := range t.Texts {
 		out.LastErrors = append(out.LastErrors, text.Text)
 	}
-	c := e.readyCondition(r, asked, troubles)
+	c := e.readyConditionLocked(r, asked, troubles)
 	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
 	r.sender.wasReady = c.Status == metav1.ConditionTrue
 	out.Conditions = []metav1.Condition{c}
-	if c, some := e.orphansCondition(r); some {
+	if c, some := e.orphansConditionLocked(r); some {
 		out.Conditions = append(out.Conditions, c)
 	}
 	return out

@@ -27,14 +27,14 @@ func (j *job) content(origin string) uint64 {
 	return 0
 }
 
-// record takes in what became of a key. mu is held.
-func (e *Engine) record(j *job, out outcome) {
+// recordLocked takes in what became of a key.
+func (e *Engine) recordLocked(j *job, out outcome) {
 	k := j.key
 	if !out.began.IsZero() {
 		e.pacer.Wrote(k, j.content(out.decision.Owner), out.began)
 	}
 	if out.answer != nil {
-		e.believe(k, &out)
+		e.believeLocked(k, &out)
 	}
 	if out.remade {
 		e.pacer.SetRecreated(k, out.recreated, out.began)
@@ -42,48 +42,48 @@ func (e *Engine) record(j *job, out outcome) {
 	if c := e.copies.At(k); c != nil && out.tooOften && out.decision.Difference == syncrules.Extra {
 		c.Tolerated = true // what comes back as fast as that is somebody else's
 	}
-	r := e.resultOf(j, out)
-	e.tallyLag(j, out)
-	e.happened(j, out, r)
+	r := e.resultOfLocked(j, out)
+	e.tallyLagLocked(j, out)
+	e.happenedLocked(j, out, r)
 	if out.problem != nil && out.problem.Reason == problem.ReasonMissingPermission {
 		e.suspectWriteLocked(out.decision, out.problem)
 	}
-	e.replace(k, r)
+	e.replaceLocked(k, r)
 	if out.wrote && e.draining && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
-		e.poke()
+		e.superviseSoon()
 	}
 	if j.foreign && j.local != nil {
-		e.standsAside(k)
+		e.standsAsideLocked(k)
 	}
 	if out.problem != nil && out.problem.Namespace {
-		e.awaitNamespace(k)
+		e.awaitNamespaceLocked(k)
 	} else {
-		e.namespaceThere(k)
+		e.namespaceThereLocked(k)
 	}
 	switch {
 	case r.State == tally.Failed && out.problem.Final():
 	case r.State == tally.Failed && out.problem.Namespace && j.namespaceNews != e.namespaceNews:
-		e.enqueue(k) // it may be there by now
+		e.enqueueLocked(k) // it may be there by now
 	case r.State == tally.Failed:
 		outage := out.problem.Reason == problem.ReasonLocalUnreachable
 		e.enqueueAfter(k, e.pacer.Failed(k, out.problem.MaxBackoff(), outage, time.Now()))
 	default:
 		e.pacer.Succeeded(k)
 		if out.decision.Action == syncrules.Wait {
-			e.awaits(k, j.awaits())
-			e.enqueueAfter(k, settle)
+			e.awaitLocked(k, j.awaits())
+			e.enqueueAfter(k, settleTime)
 		} else if out.again > 0 {
 			e.enqueueAfter(k, out.again)
 		}
 	}
 	if out.slowed {
 		e.metrics.slowed()
-		e.slowed(k, r.Rules)
+		e.slowedLocked(k, r.Rules)
 	}
 }
 
-// slowed lets the rules say, for a while, that a copy changes too often. mu is held.
-func (e *Engine) slowed(k Key, rules []string) {
+// slowedLocked lets the rules say, for a while, that a copy changes too often.
+func (e *Engine) slowedLocked(k Key, rules []string) {
 	for _, name := range rules {
 		r := e.rules[name]
 		if r == nil {
@@ -95,11 +95,11 @@ func (e *Engine) slowed(k Key, rules []string) {
 		}
 		r.tally.SlowUntil = time.Now().Add(slowFor)
 	}
-	poked(e.reportWake)
+	wake(e.reportWake)
 }
 
-// resultOf sums up an outcome. mu is held.
-func (e *Engine) resultOf(j *job, out outcome) *tally.Result {
+// resultOfLocked sums up an outcome.
+func (e *Engine) resultOfLocked(j *job, out outcome) *tally.Result {
 	r := &tally.Result{Owner: j.ownerOf(out.decision)}
 	for i := range j.claims {
 		if c := &j.claims[i]; len(c.rules) > 0 {
@@ -149,7 +149,7 @@ func (e *Engine) resultOf(j *job, out outcome) *tally.Result {
 	case out.problem != nil:
 		r.State, r.Reason, r.Text = tally.Failed, out.problem.Reason, out.problem.Text
 	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0, len(j.surplus) > 0:
-		r.Conflict, r.Reason, r.Text = true, problem.ReasonConflict, e.conflictText(j, out.decision)
+		r.Conflict, r.Reason, r.Text = true, problem.ReasonConflict, e.conflictTextLocked(j, out.decision)
 	case out.dropped != "":
 		r.Reason, r.Text = problem.ReasonSchemaMismatch, problem.OneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}
@@ -169,12 +169,12 @@ func (j *job) ownerOf(d syncrules.Decision) string {
 	return strings.Clone(d.Owner)
 }
 
-func (e *Engine) conflictText(j *job, d syncrules.Decision) string {
+func (e *Engine) conflictTextLocked(j *job, d syncrules.Decision) string {
 	text := j.key.String() + ": "
 	if d.Action == syncrules.Conflict {
 		text += d.Reason
 	} else {
-		text += "it is a copy from cluster " + e.clusterName(d.Owner)
+		text += "it is a copy from cluster " + e.clusterNameLocked(d.Owner)
 		if local := e.copies.At(j.key); local != nil && len(local.Rules) > 0 {
 			text += ", made by rule " + strings.Join(local.Rules, ", ")
 		}
@@ -182,76 +182,76 @@ func (e *Engine) conflictText(j *job, d syncrules.Decision) string {
 	if len(d.Rivals) > 0 {
 		names := make([]string, len(d.Rivals))
 		for i, id := range d.Rivals {
-			names[i] = e.clusterName(id)
+			names[i] = e.clusterNameLocked(id)
 		}
 		text += "; other content is in cluster " + strings.Join(names, ", ")
 	}
 	if n := len(j.surplus); n > 0 {
 		text += fmt.Sprintf("; %d more would be copied into the same place, such as %s of cluster %s",
-			n, j.surplus[0].from, e.clusterName(j.surplus[0].origin))
+			n, j.surplus[0].from, e.clusterNameLocked(j.surplus[0].origin))
 	}
 	return problem.OneLine(text)
 }
 
-// clusterName is what people call a cluster. mu is held.
-func (e *Engine) clusterName(id string) string {
+// clusterNameLocked is what people call a cluster.
+func (e *Engine) clusterNameLocked(id string) string {
 	if p := e.peers[id]; p != nil {
 		return p.name()
 	}
 	return id
 }
 
-// replace puts the result in place of the one before, and counts it for its rules. mu is held.
-func (e *Engine) replace(k Key, r *tally.Result) {
+// replaceLocked puts the result in place of the one before, and counts it for its rules.
+func (e *Engine) replaceLocked(k Key, r *tally.Result) {
 	old := e.results[k]
 	if old != nil && old.Same(r) {
 		e.results[k] = r // its texts may be parts of what is there now, see package packed
-		e.tellAgain(k, r)
+		e.tellAgainLocked(k, r)
 		return
 	}
 	if old != nil {
-		e.count(k, old, -1)
+		e.countLocked(k, old, -1)
 	}
 	if r.State == tally.Idle && !r.Conflict && len(r.Offers) == 0 {
 		delete(e.results, k)
-		e.kindDirty(k.GroupKind)
+		e.kindDirtyLocked(k.GroupKind)
 		return
 	}
 	e.results[k] = r
-	e.count(k, r, 1)
+	e.countLocked(k, r, 1)
 }
 
-// forget removes the result of a key that nobody asks about any more. mu is held.
-func (e *Engine) forget(k Key) {
+// forgetLocked removes the result of a key that nobody asks about any more.
+func (e *Engine) forgetLocked(k Key) {
 	if old := e.results[k]; old != nil {
-		e.count(k, old, -1)
+		e.countLocked(k, old, -1)
 		delete(e.results, k)
 	}
 }
 
-// count adds or, with -1, takes away a result. mu is held.
-func (e *Engine) count(k Key, res *tally.Result, n int32) {
+// countLocked adds or, with -1, takes away a result.
+func (e *Engine) countLocked(k Key, res *tally.Result, n int32) {
 	for _, name := range res.Rules {
 		if r := e.rules[name]; r != nil {
 			r.tally.Add(k, name, res, n)
 			r.sender.dirty = true
 		}
 	}
-	poked(e.reportWake)
+	wake(e.reportWake)
 }
 
-// tellAgain tells of a result that stays, where there is room for its text now. mu is held.
-func (e *Engine) tellAgain(k Key, res *tally.Result) {
+// tellAgainLocked tells of a result that stays, where there is room for its text now.
+func (e *Engine) tellAgainLocked(k Key, res *tally.Result) {
 	for _, name := range res.Rules {
 		if r := e.rules[name]; r != nil && r.tally.Tell(k, res) {
 			r.sender.dirty = true
-			poked(e.reportWake)
+			wake(e.reportWake)
 		}
 	}
 }
 
-// kindDirty makes all rules of a kind be reported. mu is held.
-func (e *Engine) kindDirty(gk schema.GroupKind) {
+// kindDirtyLocked makes all rules of a kind be reported.
+func (e *Engine) kindDirtyLocked(gk schema.GroupKind) {
 	if k := e.kinds[gk]; k != nil {
 		for _, r := range k.readers {
 			r.sender.dirty = true
@@ -259,6 +259,6 @@ func (e *Engine) kindDirty(gk schema.GroupKind) {
 		for _, r := range k.writers {
 			r.sender.dirty = true
 		}
-		poked(e.reportWake)
+		wake(e.reportWake)
 	}
 }

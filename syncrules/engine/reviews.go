@@ -37,7 +37,7 @@ func newReviewer(e *Engine) *rights.Reviewer {
 			for _, r := range e.rules {
 				r.sender.dirty = true
 			}
-			poked(e.reportWake)
+			wake(e.reportWake)
 			if fewer {
 				e.retryRefusedLocked()
 			}
@@ -59,7 +59,7 @@ func (e *Engine) superviseReviewsLocked() {
 		}
 	}
 	e.rights.Sync(slices.Collect(maps.Keys(kinds)), func(gvk schema.GroupVersionKind) bool {
-		return kinds[gvk] || gvk == namespaceKind() && e.createsNamespaces()
+		return kinds[gvk] || gvk == namespaceKind() && e.createsNamespacesLocked()
 	})
 }
 
@@ -85,7 +85,7 @@ func (e *Engine) rightsNeededLocked(key rights.Key) ([]string, bool) {
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(all)), len(all) > 0 || key == rights.Key{GVK: namespaceKind()} && e.createsNamespaces()
+	return slices.Sorted(maps.Keys(all)), len(all) > 0 || key == rights.Key{GVK: namespaceKind()} && e.createsNamespacesLocked()
 }
 
 // suspectLocked says that a right seems to be missing; status that it is one on the status of the kind.
@@ -120,7 +120,7 @@ func (e *Engine) suspectWriteLocked(d syncrules.Decision, p *problem.Problem) {
 	e.suspectLocked(rights.Key{GVK: gvk}, d.Action == syncrules.UpdateStatus)
 }
 
-func (e *Engine) createsNamespaces() bool {
+func (e *Engine) createsNamespacesLocked() bool {
 	for _, r := range e.rules {
 		if r.compiled != nil && r.compiled.CreatesNamespace() {
 			return true
@@ -134,7 +134,7 @@ func (e *Engine) retryRefusedLocked() {
 	for k, r := range e.results {
 		if r.State == tally.Failed && r.Reason == problem.ReasonMissingPermission {
 			e.pacer.Succeeded(k)
-			e.enqueue(k)
+			e.enqueueLocked(k)
 		}
 	}
 }

@@ -131,8 +131,8 @@ type kind struct {
 	readers, writers []*rule
 }
 
-// indexKinds makes kinds from rules. mu is held.
-func (e *Engine) indexKinds() {
+// indexKindsLocked makes kinds from rules.
+func (e *Engine) indexKindsLocked() {
 	clear(e.kinds)
 	of := func(gk schema.GroupKind) *kind {
 		if e.kinds[gk] == nil {
@@ -180,8 +180,8 @@ func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {
 	}
 }
 
-// staleRule makes everything that is about the rule be looked at again. mu is held.
-func (e *Engine) staleRule(r *rule) {
+// staleRuleLocked makes everything that is about the rule be looked at again.
+func (e *Engine) staleRuleLocked(r *rule) {
 	e.stale[r.kind()] = true
 	for _, gk := range r.kinds {
 		e.stale[gk] = true
@@ -194,7 +194,7 @@ func (e *Engine) staleRule(r *rule) {
 // peer is a cluster of the group, or one that has left it.
 type peer struct {
 	Peer
-	seen sight // of its Cluster object
+	seen clusterSnapshot // of its Cluster object
 }
 
 func (p *peer) same(o Peer) bool {
@@ -207,9 +207,9 @@ func (p *peer) same(o Peer) bool {
 // name is what people call the cluster.
 func (p *peer) name() string { return cmp.Or(p.Name, p.ClusterID) }
 
-// relate says what a rule wants of a peer, and why not if it does not ask. watch says that what the peer has
-// should be known. mu is held.
-func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, why string) {
+// relateLocked says what a rule wants of a peer, and why not if it does not ask. watch says that what the peer has
+// should be known.
+func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch bool, why string) {
 	if r.err != nil {
 		return syncrules.Unusable, false, syncrules.UnusableText(r.name, r.err)
 	}
@@ -223,9 +223,9 @@ func (e *Engine) relate(r *rule, p *peer) (rel syncrules.Relation, watch bool, w
 	switch rel, why = r.compiled.Relate(between); {
 	case rel < syncrules.Stopped:
 		return rel, false, why
-	case r.moves && !e.fitted(r):
+	case r.moves && !e.fittedLocked(r):
 		return syncrules.Unclear, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
-	case r.reads && (e.seen.cluster == nil || p.seen.cluster == nil):
+	case r.reads && (e.local.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
 	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID):
 		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"

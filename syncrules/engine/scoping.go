@@ -50,16 +50,16 @@ func kindsToLearn(r *syncrules.Rule) (out []schema.GroupVersionKind) {
 	return out
 }
 
-// fitted says that what a rule that moves needs to know of its kinds is known. mu is held.
-func (e *Engine) fitted(r *rule) bool {
+// fittedLocked says that what a rule that moves needs to know of its kinds is known.
+func (e *Engine) fittedLocked(r *rule) bool {
 	return e.o.Namespaced == nil || !slices.ContainsFunc(r.targets, func(s Scope) bool {
 		_, known := e.scoping[s.GVK]
 		return !known
 	})
 }
 
-// superviseScoping finds out what rules need to know of their kinds. mu is held.
-func (e *Engine) superviseScoping(start starter) {
+// superviseScopingLocked finds out what rules need to know of their kinds.
+func (e *Engine) superviseScopingLocked(start starter) {
 	if e.o.Namespaced == nil {
 		return
 	}
@@ -116,40 +116,40 @@ func (e *Engine) answered(gvk schema.GroupVersionKind, namespaced bool, err erro
 			next = scoping{}
 		}
 		next[gvk] = namespaced
-		e.refit(next, gvk, !namespaced)
+		e.refitLocked(next, gvk, !namespaced)
 	}
 	return true
 }
 
-// unlearn makes a kind that was not served for a time be asked for again: it may be another one now. mu is held.
-func (e *Engine) unlearn(gvk schema.GroupVersionKind) {
+// unlearnLocked makes a kind that was not served for a time be asked for again: it may be another one now.
+func (e *Engine) unlearnLocked(gvk schema.GroupVersionKind) {
 	if again := e.asking[gvk]; again != nil {
-		poked(again)
+		wake(again)
 		return
 	}
 	if namespaced, known := e.scoping[gvk]; known {
 		next := maps.Clone(e.scoping)
 		delete(next, gvk)
-		e.refit(next, gvk, !namespaced)
+		e.refitLocked(next, gvk, !namespaced)
 	}
 }
 
-// refit takes in what is known of kinds, of which one is new; it matters to all rules about that kind, or to those
-// alone that may move copies. mu is held.
-func (e *Engine) refit(known scoping, gvk schema.GroupVersionKind, all bool) {
+// refitLocked takes in what is known of kinds, of which one is new; it matters to all rules about that kind, or to those
+// alone that may move copies.
+func (e *Engine) refitLocked(known scoping, gvk schema.GroupVersionKind, all bool) {
 	e.scoping, e.namespaced = known, known.namespaced
 	for _, r := range e.rules {
 		if slices.Contains(r.learns, gvk) && (all || r.moves) {
-			e.staleRule(r)
+			e.staleRuleLocked(r)
 			r.fit(known)
-			e.staleRule(r)
+			e.staleRuleLocked(r)
 		}
 	}
-	e.indexKinds()
-	e.poke()
+	e.indexKindsLocked()
+	e.superviseSoon()
 }
 
-// inputOf is what copies of a peer's objects depend on beside these. mu is held.
-func (e *Engine) inputOf(p *peer) syncrules.Input {
-	return syncrules.Input{Owner: p.ClusterID, Cluster: p.seen.cluster, LocalCluster: e.seen.cluster, Namespaced: e.namespaced}
+// inputOfLocked is what copies of a peer's objects depend on beside these.
+func (e *Engine) inputOfLocked(p *peer) syncrules.Input {
+	return syncrules.Input{Owner: p.ClusterID, Cluster: p.seen.cluster, LocalCluster: e.local.cluster, Namespaced: e.namespaced}
 }

@@ -22,7 +22,7 @@ func TestKindMadeAgainWithAnotherScope(t *testing.T) {
 		w.e.mu.Lock()
 		next := maps.Clone(w.e.scoping)
 		next[gvk] = true
-		w.e.refit(next, gvk, true)
+		w.e.refitLocked(next, gvk, true)
 		w.e.mu.Unlock()
 		w.settle()
 		w.wantValue(thing("ClusterThing", "default", "x"), "1")

@@ -26,7 +26,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 		e.mu.Unlock()
 		return
 	}
-	e.setCluster(cluster)
+	e.setClusterLocked(cluster)
 	start := func(run func(context.Context)) (stop func()) {
 		ctx, cancel := context.WithCancel(ctx)
 		group.Go(func() {
@@ -35,38 +35,38 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 		})
 		return cancel
 	}
-	e.superviseScoping(start)
-	scopes, changed := e.superviseLocals(start)
-	e.superviseViews(start)
-	e.superviseForeign(start)
-	e.superviseNamespaces(start)
-	e.superviseMade(start)
+	e.superviseScopingLocked(start)
+	scopes, changed := e.superviseLocalsLocked(start)
+	e.superviseViewsLocked(start)
+	e.superviseForeignLocked(start)
+	e.superviseNamespacesLocked(start)
+	e.superviseCreatedLocked(start)
 	e.superviseReviewsLocked()
-	e.reviewStale()
+	e.judgeStaleLocked()
 	e.mu.Unlock()
 	if changed && e.o.ScopesChanged != nil {
 		e.o.ScopesChanged(scopes)
 	}
 }
 
-// reviewStale judges what changed, and then puts it up.
-func (e *Engine) reviewStale() {
+// judgeStaleLocked judges what changed, and then puts it up.
+func (e *Engine) judgeStaleLocked() {
 	for gk := range e.stale {
-		e.judgeKind(gk)
+		e.judgeKindLocked(gk)
 	}
 	for id := range e.stalePeers {
-		e.judgePeer(id)
+		e.judgePeerLocked(id)
 	}
 	for gk := range e.stale { // not before: the guard may have added one
-		e.enqueueKind(gk)
-		e.kindDirty(gk)
+		e.enqueueKindLocked(gk)
+		e.kindDirtyLocked(gk)
 	}
 	for id := range e.stalePeers {
-		e.enqueuePeer(id)
+		e.enqueuePeerLocked(id)
 	}
 	if len(e.stalePeers) > 0 {
 		for gk := range e.kinds {
-			e.kindDirty(gk)
+			e.kindDirtyLocked(gk)
 		}
 	}
 	clear(e.stale)
@@ -98,10 +98,10 @@ func (e *Engine) watch(ctx context.Context, source Source, scope Scope, keep fun
 	}
 }
 
-// superviseLocals keeps the scopes open that rules may have copies in, and those that still have copies to
+// superviseLocalsLocked keeps the scopes open that rules may have copies in, and those that still have copies to
 // decide on although no rule mentions them.
-func (e *Engine) superviseLocals(start starter) (scopes []Scope, changed bool) {
-	wanted := e.wantedLocals()
+func (e *Engine) superviseLocalsLocked(start starter) (scopes []Scope, changed bool) {
+	wanted := e.wantedLocalsLocked()
 	for s := range wanted {
 		if e.locals[s] == nil {
 			e.locals[s] = &localWatch{scope: s}
@@ -114,13 +114,13 @@ func (e *Engine) superviseLocals(start starter) (scopes []Scope, changed bool) {
 			continue
 		}
 		e.draining = true
-		if e.drained(w, wanted) {
+		if e.drainedLocked(w, wanted) {
 			if w.feed != nil {
 				w.feed.stop()
 				w.feed = nil
 			}
 			delete(e.locals, s)
-			e.forgetScope(s)
+			e.forgetScopeLocked(s)
 			changed = true
 		}
 	}
@@ -136,7 +136,7 @@ func (e *Engine) superviseLocals(start starter) (scopes []Scope, changed bool) {
 	return scopes, changed
 }
 
-func (e *Engine) wantedLocals() map[Scope]bool {
+func (e *Engine) wantedLocalsLocked() map[Scope]bool {
 	wanted := map[Scope]bool{}
 	for _, k := range e.kinds {
 		namespaces := map[string]bool{}
@@ -157,9 +157,9 @@ func (e *Engine) wantedLocals() map[Scope]bool {
 	return wanted
 }
 
-// drained says that a scope which no rule wants can be closed: another one covers it, or nothing in it is
+// drainedLocked says that a scope which no rule wants can be closed: another one covers it, or nothing in it is
 // left to decide on.
-func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
+func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 	gk := w.scope.GVK.GroupKind()
 	for s := range wanted {
 		if other := e.locals[s]; s.GVK.GroupKind() == gk && s.Covers(w.scope.Namespace) &&
@@ -171,39 +171,39 @@ func (e *Engine) drained(w *localWatch, wanted map[Scope]bool) bool {
 		return false
 	}
 	for at, c := range e.copies.All(gk) {
-		if w.scope.Covers(at.Namespace) && e.undecided(c) {
+		if w.scope.Covers(at.Namespace) && e.undecidedLocked(c) {
 			return false
 		}
 	}
 	return true
 }
 
-// undecided says that something will be done about a copy, or about others because of it.
-func (e *Engine) undecided(c *copies.Copy) bool {
+// undecidedLocked says that something will be done about a copy, or about others because of it.
+func (e *Engine) undecidedLocked(c *copies.Copy) bool {
 	return len(c.Rules) > 0 && !c.Orphaned && (!c.Disabled || slices.ContainsFunc(c.Rules, func(name string) bool {
 		r := e.rules[name]
 		return r != nil && (r.guard.Suspect() || r.guard.Stopped())
 	}))
 }
 
-// forgetScope drops the copies that no open scope keeps up to date.
-func (e *Engine) forgetScope(s Scope) {
+// forgetScopeLocked drops the copies that no open scope keeps up to date.
+func (e *Engine) forgetScopeLocked(s Scope) {
 	gk := s.GVK.GroupKind()
 	for at := range e.copies.All(gk) {
-		if s.Covers(at.Namespace) && !e.localComplete(gk, at.Namespace) {
+		if s.Covers(at.Namespace) && !e.localCompleteLocked(gk, at.Namespace) {
 			k := place.At(gk, at)
-			e.dropCopy(k)
-			e.forget(k)
+			e.dropCopyLocked(k)
+			e.forgetLocked(k)
 		}
 	}
 }
 
-// retryFailed puts up what failed when the local API server is back. mu is held.
-func (e *Engine) retryFailed(gk schema.GroupKind) {
+// retryFailedLocked puts up what failed when the local API server is back.
+func (e *Engine) retryFailedLocked(gk schema.GroupKind) {
 	for k, r := range e.results {
 		if k.GroupKind == gk && r.State == tally.Failed {
 			e.pacer.Succeeded(k)
-			e.enqueue(k)
+			e.enqueueLocked(k)
 		}
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
-// settle is for how long a create waits for views that have only just been opened: the origin with the
+// settleTime is for how long a create waits for views that have only just been opened: the origin with the
 // smallest clusterID is to get the copy, not the fastest one.
-const settle = time.Second
+const settleTime = time.Second
 
 // maxGone is how many deletions of a view are remembered. Where the kind of the copies is not served here, none is
 // ever acted on. One that is forgotten counts for the guard like one that a list lacks.
@@ -47,10 +47,10 @@ type view struct {
 	err          error
 	// gone are the deletions that were seen live and not yet acted on.
 	gone map[passage]struct{}
-	// held is the size of entries; burden that of all views of the peer.
-	held   load
-	burden *burden
-	feed   *feed // the running watch; nil while the peer has no Source
+	// held is the size of entries; usage that of all views of the peer.
+	held  load
+	usage *usage
+	feed  *feed // the running watch; nil while the peer has no Source
 }
 
 // entry is an object that matches.
@@ -86,12 +86,12 @@ type feed struct {
 	stop         func()
 
 	coming  coming
-	tripped atomic.Bool // it is too much: the attempt is being ended
+	aborted atomic.Bool // it is too much: the attempt is being ended
 	attempt atomic.Pointer[context.CancelFunc]
 }
 
 func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
-	f := &feed{e: e, v: v, source: p.Source, judges: map[string]string{}, input: e.inputOf(p), scoping: e.scoping}
+	f := &feed{e: e, v: v, source: p.Source, judges: map[string]string{}, input: e.inputOfLocked(p), scoping: e.scoping}
 	for _, r := range rules {
 		f.rules = append(f.rules, r.compiled)
 		f.names = append(f.names, []string{r.name})
@@ -105,7 +105,7 @@ func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
 
 // serves says that the feed is the one for these rules as they are now.
 func (f *feed) serves(p *peer, rules []*rule) bool {
-	if f.source != p.Source || f.rescoped(rules) || f.reads && (f.input.Cluster != p.seen.cluster || f.input.LocalCluster != f.e.seen.cluster) {
+	if f.source != p.Source || f.rescoped(rules) || f.reads && (f.input.Cluster != p.seen.cluster || f.input.LocalCluster != f.e.local.cluster) {
 		return false
 	}
 	return len(rules) == len(f.judges) && !slices.ContainsFunc(rules, func(r *rule) bool {
@@ -175,7 +175,7 @@ func (f *feed) judge(obj *unstructured.Unstructured, kept arrivals) *entry {
 			}
 		}
 	}
-	out := &entry{rules: names, aims: settled(aims, place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
+	out := &entry{rules: names, aims: aimsUnlessHome(aims, place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
 	out.held, _ = syncrules.Obstacle(obj)
 	if !f.whole {
 		syncrules.Trim(obj)
@@ -197,62 +197,62 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 			bytes += ent.size()
 		}
 	}
-	f.landed()
+	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f || f.tripped.Load() || !f.fits(int64(len(entries))-v.held.objects.Load(), bytes-v.held.bytes.Load()) {
+	if v.feed != f || f.aborted.Load() || !f.fitsLocked(int64(len(entries))-v.held.objects.Load(), bytes-v.held.bytes.Load()) {
 		return
 	}
 	for at, old := range v.entries {
 		if entries[at] == nil {
-			f.e.dropEntry(v, at)
-			f.touch(at, old)
+			f.e.dropEntryLocked(v, at)
+			f.touchLocked(at, old)
 		}
 	}
 	for at, ent := range entries {
 		if old := v.entries[at]; old == nil || !old.same(ent) {
-			f.touch(at, old, ent)
+			f.touchLocked(at, old, ent)
 		} else {
 			ent.arrived = old.arrived
 		}
-		f.e.putEntry(v, at, ent)
+		f.e.putEntryLocked(v, at, ent)
 	}
 	rejudged := !maps.Equal(v.judges, f.judges)
 	v.judges = f.judges
-	v.speaks(f.e)
+	v.speakLocked(f.e)
 	if rejudged {
-		f.e.enqueueView(v)
+		f.e.enqueueViewLocked(v)
 	}
 	if v.live {
-		f.e.turnedLive(v)
+		f.e.turnedLiveLocked(v)
 	}
 }
 
 // Upsert implements Sink.
 func (f *feed) Upsert(obj *unstructured.Unstructured) {
 	at, ent := place.NameOf(obj), f.judge(obj, f.coming.taken())
-	f.landed()
+	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.v.feed != f || f.tripped.Load() {
+	if f.v.feed != f || f.aborted.Load() {
 		return
 	}
 	if ent == nil {
-		f.remove(at)
+		f.removeLocked(at)
 		return
 	}
 	old := f.v.entries[at]
 	if old != nil && old.same(ent) {
 		return // only its status changed, say
 	}
-	if old == nil && !f.fits(1, ent.size()) || old != nil && !f.fits(0, ent.size()-old.size()) {
+	if old == nil && !f.fitsLocked(1, ent.size()) || old != nil && !f.fitsLocked(0, ent.size()-old.size()) {
 		return
 	}
-	f.e.putEntry(f.v, at, ent)
-	f.touch(at, old, ent)
+	f.e.putEntryLocked(f.v, at, ent)
+	f.touchLocked(at, old, ent)
 	for _, rule := range ent.rules {
-		f.e.recount(rule)
+		f.e.recountLocked(rule)
 	}
 }
 
@@ -260,51 +260,51 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 func (f *feed) Delete(namespace, name string, _ *unstructured.Unstructured) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.v.feed == f && !f.tripped.Load() {
-		f.remove(types.NamespacedName{Namespace: namespace, Name: name})
+	if f.v.feed == f && !f.aborted.Load() {
+		f.removeLocked(types.NamespacedName{Namespace: namespace, Name: name})
 	}
 }
 
-// remove takes an object away that is proven to be gone, or not to match any more.
-func (f *feed) remove(at types.NamespacedName) {
+// removeLocked takes an object away that is proven to be gone, or not to match any more.
+func (f *feed) removeLocked(at types.NamespacedName) {
 	old := f.v.entries[at]
 	if old == nil {
 		return
 	}
-	f.e.dropEntry(f.v, at)
+	f.e.dropEntryLocked(f.v, at)
 	if f.e.o.GuardLive {
-		f.e.lost(f.v, at, old)
+		f.e.lostLocked(f.v, at, old)
 	} else {
 		for to := range old.targets(f.v.key(at)) {
 			c := f.e.copies.At(to)
 			if c != nil && c.Owner != f.v.peer || len(f.v.gone) >= maxGone {
 				continue
 			}
-			if c != nil || !f.e.localComplete(to.GroupKind, to.Namespace) {
+			if c != nil || !f.e.localCompleteLocked(to.GroupKind, to.Namespace) {
 				f.v.gone[passage{at, to}] = struct{}{}
 			}
 		}
 	}
-	f.touch(at, old)
+	f.touchLocked(at, old)
 }
 
-// touch puts up the keys of the copies of entries. Where one belonged before it could not be told is to be searched.
-func (f *feed) touch(at types.NamespacedName, entries ...*entry) {
+// touchLocked puts up the keys of the copies of entries. Where one belonged before it could not be told is to be searched.
+func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 	from := f.v.key(at)
 	for _, ent := range entries {
 		if ent == nil {
 			continue
 		}
 		for to := range ent.targets(from) {
-			f.e.enqueue(to)
+			f.e.enqueueLocked(to)
 		}
 		if !ent.faulty() {
 			continue
 		}
-		f.e.enqueue(from) // its copy may be in its own place
-		for _, gk := range f.e.writtenFrom(f.judges) {
+		f.e.enqueueLocked(from) // its copy may be in its own place
+		for _, gk := range f.e.writtenFromLocked(f.judges) {
 			for to := range f.e.copies.MovedFrom(gk, f.v.peer, from) {
-				f.e.enqueue(place.At(gk, to))
+				f.e.enqueueLocked(place.At(gk, to))
 			}
 		}
 	}
@@ -315,46 +315,48 @@ func (f *feed) Health(err error) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f || f.tripped.Load() && !errors.Is(err, ErrTooMuch) {
+	if v.feed != f || f.aborted.Load() && !errors.Is(err, ErrTooMuch) {
 		return
 	}
 	if err != nil {
-		f.e.doubt(v)
+		f.e.doubtLocked(v)
 	}
 	v.err, v.live = err, err == nil
-	v.speaks(f.e)
+	v.speakLocked(f.e)
 	if v.live {
-		f.e.turnedLive(v)
+		f.e.turnedLiveLocked(v)
 	}
-	f.e.kindDirty(v.scope.GVK.GroupKind())
+	f.e.kindDirtyLocked(v.scope.GVK.GroupKind())
 }
 
-// speaks ends the waiting for the view. mu is held.
-func (v *view) speaks(e *Engine) {
+// speakLocked ends the waiting for the view.
+func (v *view) speakLocked(e *Engine) {
 	if v.spoken {
 		return
 	}
 	v.spoken = true
-	e.wakeWaiting(v.peer)
+	e.wakeWaitingLocked(v.peer)
 }
 
-// awaited says that the view was opened a moment ago and has not spoken yet. mu is held.
-func (v *view) awaited() bool { return v.feed != nil && !v.spoken && time.Since(v.since) < settle }
+// awaitedLocked says that the view was opened a moment ago and has not spoken yet.
+func (v *view) awaitedLocked() bool {
+	return v.feed != nil && !v.spoken && time.Since(v.since) < settleTime
+}
 
-// turnedLive draws the conclusions of a complete list, before anything is decided by it. mu is held.
-func (e *Engine) turnedLive(v *view) {
+// turnedLiveLocked draws the conclusions of a complete list, before anything is decided by it.
+func (e *Engine) turnedLiveLocked(v *view) {
 	gk := v.scope.GVK.GroupKind()
 	for name := range v.judges {
 		if r := e.rules[name]; r != nil && r.kind() == gk {
-			e.judge(r, v.peer)
+			e.judgeLocked(r, v.peer)
 		}
 	}
-	for _, to := range e.writtenFrom(v.judges) {
+	for _, to := range e.writtenFromLocked(v.judges) {
 		for at, c := range e.copies.Of(to, v.peer) {
 			k := place.At(to, at)
 			// The marks of a copy that moved may have been changed here, and lead anywhere.
 			if from := c.Source(k); c.MovedFrom != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace) {
-				e.enqueue(k)
+				e.enqueueLocked(k)
 			}
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
-// superviseViews opens one view per peer and scope that rules need, and closes the others, for the kinds and
+// superviseViewsLocked opens one view per peer and scope that rules need, and closes the others, for the kinds and
 // peers that changed. A view whose rules changed is delivered anew, since what did not match before was not
-// kept. mu is held.
-func (e *Engine) superviseViews(start starter) {
+// kept.
+func (e *Engine) superviseViewsLocked(start starter) {
 	var opened []*view
 	for gk := range e.stale {
 		for _, p := range e.peers {
-			opened = append(opened, e.superviseSource(gk, p, start)...)
+			opened = append(opened, e.superviseSourceLocked(gk, p, start)...)
 		}
 	}
 	for gk := range e.kinds {
@@ -28,19 +28,19 @@ func (e *Engine) superviseViews(start starter) {
 			continue
 		}
 		for id := range e.stalePeers {
-			opened = append(opened, e.superviseSource(gk, e.peers[id], start)...)
+			opened = append(opened, e.superviseSourceLocked(gk, e.peers[id], start)...)
 		}
 	}
-	e.expect(opened)
+	e.expectLocked(opened)
 }
 
-// superviseSource does it for one kind at one peer, and returns the views that were opened.
-func (e *Engine) superviseSource(gk schema.GroupKind, p *peer, start starter) (opened []*view) {
-	wanted := e.wantedViews(gk, p)
+// superviseSourceLocked does it for one kind at one peer, and returns the views that were opened.
+func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start starter) (opened []*view) {
+	wanted := e.wantedViewsLocked(gk, p)
 	views := e.views[p.ClusterID]
 	for s, v := range views {
 		if s.GVK.GroupKind() == gk && wanted[s] == nil {
-			e.dropView(v)
+			e.dropViewLocked(v)
 		}
 	}
 	if views == nil && len(wanted) > 0 {
@@ -52,14 +52,14 @@ func (e *Engine) superviseSource(gk schema.GroupKind, p *peer, start starter) (o
 		if v == nil {
 			v = &view{
 				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{},
-				since: time.Now(), burden: e.burdenOf(p.ClusterID),
+				since: time.Now(), usage: e.usageOf(p.ClusterID),
 			}
 			views[s] = v
 		}
 		if v.feed != nil && v.feed.serves(p, rules) {
 			continue
 		}
-		e.closeView(v)
+		e.closeViewLocked(v)
 		if p.Source == nil {
 			continue // what is known stays known, and is not live
 		}
@@ -74,42 +74,42 @@ func (e *Engine) superviseSource(gk schema.GroupKind, p *peer, start starter) (o
 	return opened
 }
 
-func (e *Engine) burdenOf(peer string) *burden {
-	if e.burdens[peer] == nil {
-		e.burdens[peer] = &burden{}
+func (e *Engine) usageOf(peer string) *usage {
+	if e.usages[peer] == nil {
+		e.usages[peer] = &usage{}
 	}
-	return e.burdens[peer]
+	return e.usages[peer]
 }
 
-// closeView ends the watch of a view; what it holds stays. dropView forgets it altogether.
-func (e *Engine) closeView(v *view) {
+// closeViewLocked ends the watch of a view; what it holds stays. dropViewLocked forgets it altogether.
+func (e *Engine) closeViewLocked(v *view) {
 	if v.feed != nil {
 		v.feed.stop()
 		v.feed = nil
 	}
-	e.doubt(v)
+	e.doubtLocked(v)
 	v.live, v.err = false, nil
-	e.wakeWaiting(v.peer)
+	e.wakeWaitingLocked(v.peer)
 }
 
-func (e *Engine) dropView(v *view) {
-	e.closeView(v)
-	e.enqueueView(v)
+func (e *Engine) dropViewLocked(v *view) {
+	e.closeViewLocked(v)
+	e.enqueueViewLocked(v)
 	for at := range v.entries {
-		e.dropEntry(v, at)
+		e.dropEntryLocked(v, at)
 	}
 	delete(e.views[v.peer], v.scope)
 }
 
-// wantedViews are the scopes of a kind that rules need of a peer.
-func (e *Engine) wantedViews(gk schema.GroupKind, p *peer) map[Scope][]*rule {
+// wantedViewsLocked are the scopes of a kind that rules need of a peer.
+func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) map[Scope][]*rule {
 	k := e.kinds[gk]
 	if p.Left || k == nil {
 		return nil
 	}
 	wanted := make(map[Scope][]*rule, len(k.readers))
 	for _, r := range k.readers {
-		if _, watch, _ := e.relate(r, p); watch {
+		if _, watch, _ := e.relateLocked(r, p); watch {
 			for _, s := range r.scopes {
 				wanted[s] = append(wanted[s], r)
 			}
@@ -118,36 +118,36 @@ func (e *Engine) wantedViews(gk schema.GroupKind, p *peer) map[Scope][]*rule {
 	return wanted
 }
 
-// enqueueView puts up everything that is in a view. mu is held.
-func (e *Engine) enqueueView(v *view) {
+// enqueueViewLocked puts up everything that is in a view.
+func (e *Engine) enqueueViewLocked(v *view) {
 	for at, ent := range v.entries {
 		for to := range ent.targets(v.key(at)) {
-			e.enqueue(to)
+			e.enqueueLocked(to)
 		}
 	}
 }
 
-// enqueueKind puts up every key of a kind that anything is known of. mu is held.
-func (e *Engine) enqueueKind(gk schema.GroupKind) {
+// enqueueKindLocked puts up every key of a kind that anything is known of.
+func (e *Engine) enqueueKindLocked(gk schema.GroupKind) {
 	for at := range e.holders[gk] {
-		e.enqueue(place.At(gk, at))
+		e.enqueueLocked(place.At(gk, at))
 	}
 	for at := range e.copies.All(gk) {
-		e.enqueue(place.At(gk, at))
+		e.enqueueLocked(place.At(gk, at))
 	}
 	for k := range e.results {
 		if k.GroupKind == gk {
-			e.enqueue(k)
+			e.enqueueLocked(k)
 		}
 	}
 }
 
-// enqueuePeer puts up every key that is about a peer. mu is held.
-func (e *Engine) enqueuePeer(id string) {
+// enqueuePeerLocked puts up every key that is about a peer.
+func (e *Engine) enqueuePeerLocked(id string) {
 	for _, v := range e.views[id] {
-		e.enqueueView(v)
+		e.enqueueViewLocked(v)
 	}
 	for k := range e.copies.OwnedBy(id) {
-		e.enqueue(k)
+		e.enqueueLocked(k)
 	}
 }

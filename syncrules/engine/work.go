@@ -45,12 +45,12 @@ func (e *Engine) work(ctx context.Context) {
 func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
 	if !e.lanes.Enter(key, time.Now()) {
-		e.aside(key)
+		e.asideLocked(key)
 		e.mu.Unlock()
 		return
 	}
-	e.taken(key)
-	j := e.gather(key)
+	e.takenLocked(key)
+	j := e.gatherLocked(key)
 	e.mu.Unlock()
 	out := outcome{}
 	if j != nil {
@@ -63,12 +63,12 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if j != nil {
-		e.record(j, out)
+		e.recordLocked(j, out)
 	}
-	e.done(key)
-	e.takeEarly(key)
+	e.doneLocked(key)
+	e.takeEarlyLocked(key)
 	for _, next := range e.lanes.Leave(key, out.took, time.Now()) {
-		e.enqueue(next)
+		e.enqueueLocked(next)
 	}
 }
 
@@ -148,10 +148,10 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := copies.New(obj); c != nil && c.Owner != "" {
-		e.standsAside(j.key)
+		e.standsAsideLocked(j.key)
 		c.Unseen = time.Now()
-		e.putCopy(j.key, c)
-		e.enqueue(j.key)
+		e.putCopyLocked(j.key, c)
+		e.enqueueLocked(j.key)
 		return errRace
 	}
 	f := e.foreign[j.key]
@@ -161,12 +161,12 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 			f.gvk = j.kind.written
 		}
 		e.foreign[j.key] = f
-		e.poke()
+		e.superviseSoon()
 	}
 	w.Local = obj
 	out.decision = syncrules.Plan(w.Facts)
-	e.takeVerdict(f, obj, j, w, out.decision)
-	if f.watch == nil && e.sees(j.key) == 0 {
+	e.takeVerdictLocked(f, obj, j, w, out.decision)
+	if f.watch == nil && e.seesLocked(j.key) == 0 {
 		out.again = foreignRetry
 	}
 	return nil
@@ -187,7 +187,7 @@ func (e *Engine) lookAtForeign(ctx context.Context, j *job, w *weighed) (done bo
 		}
 	}
 	e.mu.Lock()
-	e.standsAside(j.key)
+	e.standsAsideLocked(j.key)
 	e.mu.Unlock()
 	return false, outcome{}
 }

@@ -186,17 +186,17 @@ func (o *outcome) takeAnswer(answer *unstructured.Unstructured) {
 	o.answer, o.more = c, desired != nil && desired.Object["status"] != nil && o.decision.Action != syncrules.UpdateStatus
 }
 
-// believe takes in the answer to a write, until the watch tells of it. mu is held.
-func (e *Engine) believe(k Key, out *outcome) {
+// believeLocked takes in the answer to a write, until the watch tells of it.
+func (e *Engine) believeLocked(k Key, out *outcome) {
 	old, c := e.copies.At(k), out.answer
 	if old != nil && old.Version != c.Version && copies.Newer(old.Version, c.Version) {
 		return // the watch was faster, and knows more
 	} else if old != nil && old.Version == c.Version {
 		c.Unseen = time.Time{}
 	}
-	e.putCopy(k, c)
+	e.putCopyLocked(k, c)
 	if out.more {
-		e.enqueue(k)
+		e.enqueueLocked(k)
 	}
 }
 
@@ -222,8 +222,8 @@ func (e *Engine) lostRace(ctx context.Context, j *job, obj *unstructured.Unstruc
 	defer e.mu.Unlock()
 	if old := e.copies.At(j.key); old != nil && old.Version == j.local.Version {
 		c.Unseen = time.Now()
-		e.putCopy(j.key, c)
-		e.enqueue(j.key)
+		e.putCopyLocked(j.key, c)
+		e.enqueueLocked(j.key)
 	}
 	return errRace
 }
@@ -233,7 +233,7 @@ func (e *Engine) forgetCopy(k Key, version string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := e.copies.At(k); c != nil && c.Version == version {
-		e.dropCopy(k)
-		e.enqueue(k)
+		e.dropCopyLocked(k)
+		e.enqueueLocked(k)
 	}
 }

@@ -66,7 +66,7 @@ func New(o Options) *Reviewer {
 	return &Reviewer{o: o, wake: make(chan struct{}, 1), reviews: map[Key]*review{}}
 }
 
-func (r *Reviewer) poke() {
+func (r *Reviewer) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -85,7 +85,7 @@ func (r *Reviewer) Sync(kinds []schema.GroupVersionKind, needed func(schema.Grou
 	for _, gvk := range kinds {
 		if key := (Key{GVK: gvk}); r.reviews[key] == nil {
 			r.reviews[key] = &review{verbs: Write(), next: time.Now()}
-			r.poke()
+			r.wakeUp()
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (r *Reviewer) Suspect(key Key, verbs []string, status bool) {
 		if quiet := v.asked.Add(min(firstInterval<<min(v.tries, 8), MaxInterval)); !v.asked.IsZero() && quiet.After(v.next) {
 			v.next = quiet
 		}
-		r.poke()
+		r.wakeUp()
 	}
 	if status && !slices.Contains(v.verbs, UpdateStatus) {
 		v.verbs = append(slices.Clip(v.verbs), UpdateStatus)
@@ -135,7 +135,7 @@ func (r *Reviewer) Run(ctx context.Context) {
 		}
 		group.Wait()
 		if len(due) > 0 {
-			r.poke()
+			r.wakeUp()
 		} else if next > 0 {
 			timer.Reset(next)
 		}

@@ -29,23 +29,23 @@ const (
 	managedByAgent = "roster-agent"
 )
 
-// madeNamespaces is the Sink of the watch of the namespaces that agents created here, which runs while rules may
+// createdNamespaces is the Sink of the watch of the namespaces that agents created here, which runs while rules may
 // create some. Their number is not remembered otherwise, so a restart changes nothing. Engine.mu guards it.
-type madeNamespaces struct {
+type createdNamespaces struct {
 	e     *Engine
 	stop  func()
 	known bool                // a list was complete
 	rules map[string][]string // by namespace
 }
 
-// superviseMade watches what was created while rules may create more. mu is held.
-func (e *Engine) superviseMade(start starter) {
-	switch creates := e.createsNamespaces(); {
+// superviseCreatedLocked watches what was created while rules may create more.
+func (e *Engine) superviseCreatedLocked(start starter) {
+	switch creates := e.createsNamespacesLocked(); {
 	case !creates && e.made != nil:
 		e.made.stop()
 		e.made = nil
 	case creates && e.made == nil:
-		w := &madeNamespaces{e: e, rules: map[string][]string{}}
+		w := &createdNamespaces{e: e, rules: map[string][]string{}}
 		e.made = w
 		scope := Scope{GVK: namespaceKind(), LabelSelector: labelManagedBy + "=" + managedByAgent}
 		w.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, w) })
@@ -53,7 +53,7 @@ func (e *Engine) superviseMade(start starter) {
 }
 
 // Replace implements Sink.
-func (w *madeNamespaces) Replace(objs []*unstructured.Unstructured, _ string) {
+func (w *createdNamespaces) Replace(objs []*unstructured.Unstructured, _ string) {
 	rules := make(map[string][]string, len(objs))
 	for _, obj := range objs {
 		rules[obj.GetName()] = createdFor(obj)
@@ -61,39 +61,39 @@ func (w *madeNamespaces) Replace(objs []*unstructured.Unstructured, _ string) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.rules, w.known = rules, true
-	w.e.retryNamespaces()
+	w.e.retryNamespacesLocked()
 }
 
 // Upsert implements Sink.
-func (w *madeNamespaces) Upsert(obj *unstructured.Unstructured) {
+func (w *createdNamespaces) Upsert(obj *unstructured.Unstructured) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.rules[obj.GetName()] = createdFor(obj)
 }
 
 // Delete implements Sink. It is called, too, for one whose label was taken away: that is not the agent's any more.
-func (w *madeNamespaces) Delete(_, name string, _ *unstructured.Unstructured) {
+func (w *createdNamespaces) Delete(_, name string, _ *unstructured.Unstructured) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	delete(w.rules, name)
-	w.e.retryNamespaces()
+	w.e.retryNamespacesLocked()
 }
 
 // Health implements Sink.
-func (*madeNamespaces) Health(error) {}
+func (*createdNamespaces) Health(error) {}
 
 func createdFor(namespace *unstructured.Unstructured) []string {
 	return strings.Split(namespace.GetAnnotations()[AnnotationCreatedFor], ",")
 }
 
-// retryNamespaces wakes the copies that may be waiting for room. mu is held.
-func (e *Engine) retryNamespaces() {
+// retryNamespacesLocked wakes the copies that may be waiting for room.
+func (e *Engine) retryNamespacesLocked() {
 	e.namespaceNews++
 	for _, waiters := range e.missing {
 		for k := range waiters {
 			if r := e.results[k]; r != nil && r.Reason == problem.ReasonNamespaceLimit {
 				e.pacer.Succeeded(k)
-				e.enqueue(k)
+				e.enqueueLocked(k)
 			}
 		}
 	}
@@ -124,8 +124,8 @@ func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _
 	return room, true, nil
 }
 
-// notMade takes a reservation back. A namespace that is there all the same is told by the watch.
-func (e *Engine) notMade(name string) {
+// unreserve takes a reservation back. A namespace that is there all the same is told by the watch.
+func (e *Engine) unreserve(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.made != nil {
@@ -151,7 +151,7 @@ func (e *Engine) createNamespace(ctx context.Context, name string, rules []strin
 		},
 	}})
 	if err != nil {
-		e.notMade(name)
+		e.unreserve(name)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):

@@ -12,8 +12,8 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// sight is a Cluster object as templates see it. The serial tells one from all others.
-type sight struct {
+// clusterSnapshot is a Cluster object as templates see it. The serial tells one from all others.
+type clusterSnapshot struct {
 	cluster *v1alpha1.Cluster // nil when it is not known; never changed
 	serial  uint64
 }
@@ -34,34 +34,34 @@ func visible(c *v1alpha1.Cluster) *v1alpha1.Cluster {
 	return out
 }
 
-// look takes in a Cluster object, and says whether templates see it differently now. mu is held.
-func (e *Engine) look(s *sight, now *v1alpha1.Cluster) bool {
+// takeSnapshotLocked takes in a Cluster object, and says whether templates see it differently now.
+func (e *Engine) takeSnapshotLocked(s *clusterSnapshot, now *v1alpha1.Cluster) bool {
 	if equality.Semantic.DeepEqual(s.cluster, now) {
 		return false
 	}
 	e.serial++
-	*s = sight{now, e.serial}
+	*s = clusterSnapshot{now, e.serial}
 	return true
 }
 
-// setCluster takes in the local Cluster object: targets look at its labels, templates at most of it. mu is held.
-func (e *Engine) setCluster(now *v1alpha1.Cluster) {
+// setClusterLocked takes in the local Cluster object: targets look at its labels, templates at most of it.
+func (e *Engine) setClusterLocked(now *v1alpha1.Cluster) {
 	was := e.cluster
 	if was == now {
 		return
 	}
 	e.cluster = now
 	labels := was == nil || now == nil || !maps.Equal(was.Labels, now.Labels)
-	seen := e.look(&e.seen, visible(now))
+	seen := e.takeSnapshotLocked(&e.local, visible(now))
 	for _, r := range e.rules {
 		if labels && r.compiled != nil && r.compiled.HasTargets() || seen && r.reads {
-			e.staleRule(r)
+			e.staleRuleLocked(r)
 		}
 	}
 }
 
-// anyReads says that copies of some rule depend on Cluster objects. mu is held.
-func (e *Engine) anyReads() bool {
+// anyReadsLocked says that copies of some rule depend on Cluster objects.
+func (e *Engine) anyReadsLocked() bool {
 	for _, r := range e.rules {
 		if r.reads {
 			return true
