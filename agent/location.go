@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -46,6 +47,8 @@ type location struct {
 	record      membership.Record
 	key         ed25519.PrivateKey
 	clusterName string // of its Cluster object, which may not be there yet
+
+	clockMoved atomic.Pointer[func()] // called when the clock of the API server was set; nil before there is somebody to tell
 }
 
 // connect asks nobody for anything yet.
@@ -57,13 +60,19 @@ func (a *Agent) connect() (*location, error) {
 	}
 	a.options.pace(config)
 	clock := &apiconn.Clock{}
+	at := &location{options: &a.options, log: a.log, clock: clock}
+	clock.Heard = apiconn.Compare(a.log, func() {
+		if moved := at.clockMoved.Load(); moved != nil {
+			(*moved)()
+		}
+	})
 	config.Wrap(a.meter.Side(apiconn.Local, clock))
-	client, err := kube.NewClient(config)
-	if err != nil {
+	if at.client, err = kube.NewClient(config); err != nil {
 		return nil, fmt.Errorf("connect to the local API server: %w", err)
 	}
-	secrets := store.New(client, a.options.privateNamespace())
-	return &location{options: &a.options, log: a.log, client: client, clock: clock, store: secrets, identity: identity.New(secrets)}, nil
+	at.store = store.New(at.client, a.options.privateNamespace())
+	at.identity = identity.New(at.store)
+	return at, nil
 }
 
 // settle finds out where the agent is, and under which key.

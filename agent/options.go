@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/roster-mesh/roster/agent/address"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica/journal"
 	"github.com/roster-mesh/roster/syncrules"
@@ -194,7 +194,7 @@ func parseLabels(pairs []string) (map[string]string, error) {
 }
 
 func (o *Options) checkMeshService() error {
-	name := parseNamespacedName(o.MeshService)
+	name := address.ServiceName(o.MeshService)
 	switch {
 	case o.MeshService == "":
 		return nil
@@ -274,9 +274,3 @@ func (o *Options) consent() syncrules.Consent {
 }
 
 func (o *Options) privateNamespace() string { return v1alpha1.PrivateNamespace(o.Namespace) }
-
-// parseNamespacedName reads what Validate has checked.
-func parseNamespacedName(text string) types.NamespacedName {
-	namespace, name, _ := strings.Cut(text, "/")
-	return types.NamespacedName{Namespace: namespace, Name: name}
-}

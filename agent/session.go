@@ -35,6 +35,7 @@ import (
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/replica/journal"
+	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
 // methodCredential is part of the wire: a member asks for a credential to read here with. Few ask, and seldom.
@@ -110,11 +111,15 @@ func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (
 			_ = port.Close()
 		}
 	}()
+	recorded, err := p.readRecorded(ctx)
+	if err != nil {
+		return nil, err
+	}
 	p.makeLocal()
 	if err := p.openReplica(ctx, g); err != nil {
 		return nil, err
 	}
-	if err := p.makeRemote(ctx, a.meter); err != nil {
+	if err := p.makeRemote(recorded, a.meter); err != nil {
 		return nil, err
 	}
 	if err := p.openMesh(port, g != nil); err != nil { //nolint:contextcheck // it starts nothing; Run has the context
@@ -170,21 +175,27 @@ func (p *parts) makeLocal() {
 	p.description = status.NewDescription(status.DescriptionOptions{Client: p.client, Version: o.Version, Log: p.log})
 }
 
+// recorded is what an earlier start has recorded of other clusters, beside who they are.
+type recorded struct {
+	positions map[string][]byte // how far their API servers were
+	scopes    []engine.Scope    // where copies are
+}
+
+func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
+	if r.positions, err = peers.ReadPositions(ctx, p.store, p.log); err != nil {
+		return r, err
+	}
+	r.scopes, err = rules.ReadScopes(ctx, p.store, p.log)
+	return r, err
+}
+
 // makeRemote makes the parts about other clusters, and those between them and this one.
-func (p *parts) makeRemote(ctx context.Context, meter *apiconn.Meter) (err error) {
+func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	o := p.options
 	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, PrivateNamespace: p.store.Namespace()}
-	positions, err := peers.ReadPositions(ctx, p.store, p.log)
-	if err != nil {
-		return err
-	}
-	scopes, err := rules.ReadScopes(ctx, p.store, p.log)
-	if err != nil {
-		return err
-	}
 	p.peers = peers.New(peers.Options{
 		ClusterID: p.clusterID, Namespace: o.Namespace, NetworkName: o.NetworkName, Client: p.client, Store: p.store, Directory: p.directory,
-		Ask: p.askForCredential, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: positions, Log: p.log,
+		Ask: p.askForCredential, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: r.positions, Log: p.log,
 	})
 	p.refusals = registry.NewRefusals(p.log)
 	p.catchUp = registry.NewCatchUp(registry.CatchUpOptions{
@@ -195,7 +206,7 @@ func (p *parts) makeRemote(ctx context.Context, meter *apiconn.Meter) (err error
 		ClusterID: p.clusterID, Namespace: o.Namespace, Consent: o.consent(), Workers: o.Workers, GuardLive: o.GuardLive,
 		Client: p.client, Store: p.store, Registry: p.registry, Directory: p.directory, Replica: p.replica,
 		Own: p.own.Cluster, Frozen: p.gate.Frozen, Peer: p.connection, Events: p.events, Now: p.clock.Now,
-		Scopes: scopes, Log: p.log, Metrics: p.metrics,
+		Scopes: r.scopes, Log: p.log, Metrics: p.metrics,
 	})
 	if err != nil {
 		return err

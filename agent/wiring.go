@@ -7,7 +7,6 @@ import (
 	"context"
 
 	"github.com/roster-mesh/roster/agent/address"
-	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/membership"
 	"github.com/roster-mesh/roster/agent/payload"
@@ -21,13 +20,15 @@ import (
 )
 
 // Who wakes whom. Nothing here decides anything: each line says whose change is a reason for whom to look again, and to
-// look again is cheap and changes nothing by itself. Hooks are called from any goroutine, with no lock held.
+// look again is cheap and changes nothing by itself. Hooks are called from any goroutine, some with a lock of the caller held:
+// they note that there is something to do, and do nothing themselves.
 
 // wire gives every part its hooks.
 func (p *parts) wire() {
 	lookAtSelf := func() { p.statuses.Look(p.clusterID) }
 
-	p.clock.Heard = apiconn.Compare(p.log, p.credentials.ClockMoved)
+	clockMoved := p.credentials.ClockMoved // the credential that peers are given lives for longer or less
+	p.clockMoved.Store(&clockMoved)
 	p.problems.Watch(lookAtSelf)
 	p.own.Renamed = p.credentials.Look // the Secret has the same name
 	p.address.Hooks = address.Hooks{Changed: p.publisher.LookAtOwn}
@@ -103,15 +104,14 @@ func (p *parts) clusterChanged(was, now *v1alpha1.Cluster) {
 	if was != nil && was.UID == now.UID && was.Generation == now.Generation && payload.SameMeta(was, now) {
 		return // its status alone: nothing else depends on that
 	}
+	if !own {
+		p.membership.Swapped(now) // before what may be ordered on it
+		p.importer.Look(payload.ClusterKey(id))
+		p.peers.Changed(id)
+	}
 	if payload.Has(now, v1alpha1.AnnotationRemove) {
 		p.membership.LookAtOrders(now.Name)
 	}
-	if own {
-		return
-	}
-	p.membership.Swapped(now)
-	p.importer.Look(payload.ClusterKey(id))
-	p.peers.Changed(id)
 }
 
 // memberChanged is called by the mesh when a member's state changes.
@@ -161,6 +161,10 @@ func (p *parts) resync() {
 		}
 	}
 	p.entriesChanged(changes)
+	for _, id := range p.membership.Members() { // also those of which nothing was held
+		p.rules.PeerChanged(id)
+		p.statuses.Look(id)
+	}
 }
 
 // askForCredential asks a member's agent for a credential to read its cluster with.

@@ -90,7 +90,7 @@ func (a *Address) Run(ctx context.Context) error {
 
 // watch reads the Service.
 func (a *Address) watch(ctx context.Context) error {
-	name := parseNamespacedName(a.options.Service)
+	name := ServiceName(a.options.Service)
 	for {
 		err := kube.WatchService(ctx, a.options.Client, name, func(now *kube.Service) {
 			a.learn(func(k *known) { k.asked, k.service, k.refused = true, now, nil })
@@ -209,8 +209,8 @@ func firstGlobalAddress() string {
 	return "127.0.0.1"
 }
 
-// parseNamespacedName reads what the agent's options have checked.
-func parseNamespacedName(text string) types.NamespacedName {
+// ServiceName reads what the agent's options have checked.
+func ServiceName(text string) types.NamespacedName {
 	namespace, name, _ := strings.Cut(text, "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }

@@ -28,7 +28,7 @@ const NotEntered = "not in the group of agents of this cluster yet"
 const handOverWithin = 3 * time.Second
 
 // ErrOtherKey is returned when the cluster has another key than the one that this agent talks to the others under.
-var ErrOtherKey = errors.New("the agent goes on under a new key")
+var ErrOtherKey = errors.New("the agents of this cluster have another key by now")
 
 // Options of Enter.
 type Options struct {

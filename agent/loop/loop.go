@@ -23,18 +23,18 @@ const (
 // it fails. Keys may be added before Run and from any goroutine.
 type Loop[K comparable] struct {
 	name      string
-	queue     workqueue.TypedRateLimitingInterface[K]
 	reconcile func(context.Context, K) error
 	log       *slog.Logger
 
 	mu      sync.Mutex
+	queue   workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
+	early   map[K]time.Time                         // what was added before Run, and when it is due
 	waiting map[K]time.Time // since when a key waits to be reconciled; nil unless TrackAge was called
 }
 
 // New returns a loop that does nothing before Run. name is for the log.
 func New[K comparable](name string, log *slog.Logger, reconcile func(context.Context, K) error) *Loop[K] {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](RetryFirst, RetryMost)
-	return &Loop[K]{name: name, queue: workqueue.NewTypedRateLimitingQueue(limiter), reconcile: reconcile, log: log}
+	return &Loop[K]{name: name, reconcile: reconcile, log: log, early: map[K]time.Time{}}
 }
 
 // TrackAge makes Oldest work; it is called before Run.
@@ -50,7 +50,7 @@ func (l *Loop[K]) Add(key K) {
 		l.waiting[key] = time.Now()
 	}
 	l.mu.Unlock()
-	l.queue.Add(key)
+	l.AddAfter(key, 0)
 }
 
 // Oldest is how long the key has waited that has waited the longest.
@@ -65,10 +65,36 @@ func (l *Loop[K]) Oldest(now time.Time) time.Duration {
 }
 
 // AddAfter looks at the key again when d has passed, for what becomes true by waiting alone.
-func (l *Loop[K]) AddAfter(key K, d time.Duration) { l.queue.AddAfter(key, d) }
+func (l *Loop[K]) AddAfter(key K, d time.Duration) {
+	l.mu.Lock()
+	queue := l.queue
+	if queue == nil {
+		if due, added := l.early[key]; !added || time.Until(due) > d {
+			l.early[key] = time.Now().Add(d)
+		}
+	}
+	l.mu.Unlock()
+	if queue != nil {
+		queue.AddAfter(key, d)
+	}
+}
+
+// open makes the queue.
+func (l *Loop[K]) open() {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](RetryFirst, RetryMost)
+	queue := workqueue.NewTypedRateLimitingQueue(limiter)
+	l.mu.Lock()
+	early := l.early
+	l.queue, l.early = queue, nil
+	l.mu.Unlock()
+	for key, due := range early {
+		queue.AddAfter(key, time.Until(due))
+	}
+}
 
 // Run blocks until ctx ends and the reconciliations under way have returned.
 func (l *Loop[K]) Run(ctx context.Context, workers int) error {
+	l.open()
 	stop := context.AfterFunc(ctx, l.queue.ShutDown)
 	defer stop()
 	var wg sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,9 +21,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestOldestOfLoop(t *testing.T) {
 	t.Parallel()
 	l := New[string]("test", slog.New(slog.DiscardHandler), nil).TrackAge()
-	defer l.queue.ShutDown()
 	start := time.Now()
 	l.Add("a")
+	l.open()
+	defer l.queue.ShutDown()
 	if age := l.Oldest(start.Add(time.Minute)); age < 50*time.Second {
 		t.Errorf("age %s", age)
 	}
@@ -78,5 +80,24 @@ func TestLoopRuns(t *testing.T) {
 	}
 	if tries["a"] != 3 || tries["b"] != 3 {
 		t.Errorf("tries: %v", tries)
+	}
+}
+
+// A loop of a start that failed leaves nothing behind, and what is added before Run is done when it is due.
+func TestLoopBeforeRun(t *testing.T) {
+	New[string]("never runs", slog.New(slog.DiscardHandler), nil).Add("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	var done []string
+	l := New("test", slog.New(slog.DiscardHandler), func(_ context.Context, key string) error {
+		if done = append(done, key); key == "later" {
+			cancel()
+		}
+		return nil
+	})
+	l.AddAfter("later", 20*time.Millisecond)
+	l.AddAfter("now", time.Hour)
+	l.Add("now")
+	if err := l.Run(ctx, 1); err != nil || !slices.Equal(done, []string{"now", "later"}) {
+		t.Errorf("done: %v, %v", done, err)
 	}
 }

@@ -25,5 +25,6 @@
 // A removed cluster keeps its key, which says that it was removed, until a person in it asks for a new one; that is
 // the same request as to leave: this key is given up.
 //
-// Lock order: Membership.recording > ledger.mu; pins.recording > mesh.Trust. No hook is called with one of them held.
+// Lock order: Membership.recording > ledger.mu; pins.recording > mesh.Trust. Hooks are called with Membership.recording
+// held where a removal of our own is published: they may only note that there is something to do.
 package membership

@@ -122,7 +122,7 @@ func New(o Options) *Membership {
 		pins:    loop.NewTask("pins", o.Log, loop.Unhurried(m.recordPins)),
 		ends:    loop.NewTask("removals", o.Log, loop.Unhurried(m.carryOut)),
 		departs: loop.NewTask("end of the membership", o.Log, m.depart),
-		orders:  loop.New("removals", o.Log, m.orderRemoval),
+		orders:  loop.New("removal orders", o.Log, m.orderRemoval),
 		tells:   loop.New("tells", o.Log, m.tellMember),
 	}
 	m.trust = mesh.NewTrust(mesh.Pin{ClusterID: o.ClusterID, PublicKey: o.Key}, m.pinned)

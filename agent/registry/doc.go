@@ -10,4 +10,7 @@
 // this cluster owns (Own keeps its Cluster object), the replica for the rest. A copy is deleted only on proof
 // (replica.Absent), of a set that was complete after the copy was made: CatchUp asks each member itself for all that it
 // published. What a member published and cannot be used is reported by Refusals.
+//
+// Lock order: Publisher.publishing is held while the gate and the rules are asked, so neither may call the publisher with a
+// lock of its own held but to note that there is something to publish.
 package registry
