@@ -6,7 +6,8 @@ _agentctl() {
   read -ra asked <<< "${line%"$cur"}"
   local broken="${cur%"${cur##*[:=]}"}"
   if [[ "$cur" == -*=* ]]; then
-    flag="${cur%%=*}=" asked+=("${cur%%=*}")
+    flag="${cur%%=*}="
+    asked+=("${cur%%=*}")
   elif [[ "$cur" == -* ]]; then
     asked+=("$cur")
   fi

@@ -4,7 +4,8 @@ _agentctl() {
   local cur="${words[CURRENT]}" flag=""
   local -a asked=("${(@)words[1,CURRENT-1]}") answers
   if [[ "$cur" == -*=* ]]; then
-    flag="${cur%%=*}=" asked+=("${cur%%=*}")
+    flag="${cur%%=*}="
+    asked+=("${cur%%=*}")
   elif [[ "$cur" == -* ]]; then
     asked+=("$cur")
   fi

@@ -92,6 +92,24 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// A shell does not hang where names take long, and nothing is printed then.
+func TestCompleteGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		defer close(end)
+		names := func(context.Context, Question) []string {
+			<-end
+			return []string{"late"}
+		}
+		var out bytes.Buffer
+		began := time.Now()
+		if !Complete(t.Context(), tree(), []string{"agentctl", "remove", completionFlag}, "", names, &out) || out.Len() > 0 || time.Since(began) != completionTimeout {
+			t.Errorf("%q after %s", out.String(), time.Since(began))
+		}
+	})
+}
+
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

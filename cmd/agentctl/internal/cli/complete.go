@@ -33,8 +33,8 @@ type Question struct {
 // Names answers questions with names, from a kubeconfig or a cluster; nil where it knows none, or cannot be asked.
 type Names func(ctx context.Context, q Question) []string
 
-// Complete answers a shell that asks for a name, and nothing if there is none: no error is ever shown. It reports false
-// where the command line does not end in such a question: the flag library answers those about commands and flags.
+// Complete answers a shell that asks for a name, and nothing if there is none within two seconds: no error is ever shown.
+// The caller exits then, whatever names still does. It reports false where the command line does not end in such a question: the flag library answers those about commands and flags.
 func Complete(ctx context.Context, app *urfave.App, args []string, word string, names Names, out io.Writer) bool {
 	if len(args) < 2 || args[len(args)-1] != completionFlag {
 		return false
@@ -46,10 +46,16 @@ func Complete(ctx context.Context, app *urfave.App, args []string, word string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	for _, name := range names(ctx, q) {
-		if strings.HasPrefix(name, q.Word) {
-			fmt.Fprintln(Printable{out}, name)
+	answer := make(chan []string, 1)
+	go func() { answer <- names(ctx, q) }() // a credential plugin of a kubeconfig does not end with the context
+	select {
+	case found := <-answer:
+		for _, name := range found {
+			if strings.HasPrefix(name, q.Word) {
+				fmt.Fprintln(Printable{out}, name)
+			}
 		}
+	case <-ctx.Done():
 	}
 	return true
 }
