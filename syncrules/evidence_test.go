@@ -50,8 +50,13 @@ func TestWeigh(t *testing.T) {
 // A rule that did not make the copy holds nothing, and lets go of nothing.
 func TestWeighOfOthers(t *testing.T) {
 	for _, e := range []Evidence{
-		{Relation: Excludes, Why: "x"}, {Relation: Unclear, Why: "x"}, {Relation: Stopped, Why: "x"}, {Relation: Unusable, Why: "x"},
-		{Relation: Asks, Found: FoundLacking}, {Relation: Asks, Found: FoundDeleted}, {Relation: Asks, Found: FoundElsewhere},
+		{Relation: Excludes, Why: "x"},
+		{Relation: Unclear, Why: "x"},
+		{Relation: Stopped, Why: "x"},
+		{Relation: Unusable, Why: "x"},
+		{Relation: Asks, Found: FoundLacking},
+		{Relation: Asks, Found: FoundDeleted},
+		{Relation: Asks, Found: FoundElsewhere},
 	} {
 		var s Summary
 		s.Weigh(e)

@@ -29,7 +29,7 @@ type Loop[K comparable] struct {
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
 	early   map[K]time.Time                         // what was added before Run, and when it is due
-	waiting map[K]time.Time // since when a key waits to be reconciled; nil unless TrackAge was called
+	waiting map[K]time.Time                         // since when a key waits to be reconciled; nil unless TrackAge was called
 }
 
 // New returns a loop that does nothing before Run. name is for the log.

@@ -59,7 +59,7 @@ func (b *bed) start() {
 			return b.crds[name], nil
 		},
 	})
-	b.Gate.Hooks = Hooks{Look: func() { b.looked++ }, Ended: func() { b.ended++ }}
+	b.Hooks = Hooks{Look: func() { b.looked++ }, Ended: func() { b.ended++ }}
 }
 
 // What was on the Cluster object when the restore was noticed confirms nothing, whatever it is, and neither does nothing.

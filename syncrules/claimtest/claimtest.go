@@ -111,7 +111,7 @@ func withdrawn() *unstructured.Unstructured {
 
 func terminating() *unstructured.Unstructured {
 	obj := web()
-	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	at := metav1.NewTime(time.Time{}.AddDate(2025, 0, 0))
 	obj.SetDeletionTimestamp(&at)
 	obj.SetFinalizers([]string{"example.com/kept"})
 	return obj
