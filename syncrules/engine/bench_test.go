@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -60,7 +59,7 @@ func newLarge(b *testing.B, share bool) *large {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &large{Engine: e, ctx: ctx}
 	b.Cleanup(func() { cancel(); w.group.Wait(); e.queue.ShutDown() })
-	e.queue = workqueue.NewTypedDelayingQueue[Key]()
+	e.queue.open()
 	for i := range benchRules {
 		r := testRule(fmt.Sprintf("r%02d", i))
 		r.Spec.Rules[0].Matches[0].Namespaces[0] = fmt.Sprintf("ns%d", i)
@@ -71,7 +70,7 @@ func newLarge(b *testing.B, share bool) *large {
 	}
 	e.Ready()
 	e.supervise(ctx, &w.group)
-	for _, l := range e.locals {
+	for _, l := range e.local.watches {
 		l.feed.Replace(nil, "1")
 		l.feed.Health(nil)
 	}
@@ -96,7 +95,7 @@ func (w *large) addCopy(b *testing.B, views map[string]*view, i int, shared bool
 			views[id+obj.GetNamespace()].feed.Upsert(obj.DeepCopy())
 		}
 	}
-	made, err := syncrules.Render([]*syncrules.Rule{w.rules[fmt.Sprintf("r%02d", i%benchRules)].compiled}, obj, syncrules.Input{Owner: owner})
+	made, err := syncrules.Render([]*syncrules.Rule{w.Engine.rules.byName[fmt.Sprintf("r%02d", i%benchRules)].compiled}, obj, syncrules.Input{Owner: owner})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -171,7 +170,7 @@ func BenchmarkShared500(b *testing.B) {
 }
 
 func (w *large) allViews() (out []*view) {
-	for _, views := range w.views {
+	for _, views := range w.Engine.views.byPeer {
 		for _, v := range views {
 			out = append(out, v)
 		}

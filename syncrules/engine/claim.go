@@ -39,7 +39,7 @@ func (e *Engine) gatherClaimsLocked(j *job) {
 	if j.local != nil {
 		owner = j.local.Owner
 	}
-	held := e.holders[j.key.GroupKind][j.key.NamespacedName()]
+	held := e.views.holders[j.key.GroupKind][j.key.NamespacedName()]
 	for owner != "" || len(held) > 0 {
 		id := owner
 		if len(held) > 0 && (owner == "" || held[0].v.peer <= owner) {
@@ -53,7 +53,7 @@ func (e *Engine) gatherClaimsLocked(j *job) {
 		if id == owner {
 			mine, owner = j.local, ""
 		}
-		if p := e.peers[id]; p != nil && !p.Left {
+		if p := e.clusters.peers[id]; p != nil && !p.Left {
 			if c, ok := e.claimOfPeerLocked(j, p, held[:n], mine); ok {
 				j.claims = append(j.claims, c)
 			}
@@ -111,7 +111,7 @@ func (e *Engine) claimOfLocked(key Key, p *peer, from Key, held []holding, mine 
 	if mine != nil {
 		for _, name := range mine.Rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
-			if r := e.rules[name]; r == nil {
+			if r := e.rules.byName[name]; r == nil {
 				s.Weigh(syncrules.RuleGone(name, mine.Fate))
 			} else if !ok {
 				rules = slices.Insert(rules, i, r)
@@ -169,7 +169,7 @@ func (e *Engine) selectingLocked(held []holding, key Key) []*rule {
 			if ent.aims != nil && ent.aims[i].to != key {
 				continue
 			}
-			if r := e.rules[name]; r != nil && r.kind() == h.v.scope.GVK.GroupKind() {
+			if r := e.rules.byName[name]; r != nil && r.kind() == h.v.scope.GVK.GroupKind() {
 				rules = append(rules, r)
 			}
 		}

@@ -54,7 +54,7 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 			Status: metav1.ConditionUnknown, Reason: ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
-	case !r.sender.wasReady && (e.pendingOfLocked(r) || t.Tried > 0):
+	case !r.sender.wasReady && (e.queue.pendingOfLocked(r) || t.Tried > 0):
 		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
 	}
 	if t.Slow != "" {
@@ -80,7 +80,7 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 		return no(ReasonInvalidRule, r.err.Error()), true
 	case r.clash != "":
 		return no(ReasonVersionConflict, r.clash), true
-	case r.compiled.HasTargets() && e.cluster != nil && !r.compiled.Targets(e.cluster.Labels):
+	case r.compiled.HasTargets() && e.clusters.local != nil && !r.compiled.Targets(e.clusters.local.Labels):
 		return yes(ReasonNotTargeted, "spec.targets leaves this cluster out"), true
 	case r.compiled.Paused():
 		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
@@ -97,7 +97,7 @@ func (e *Engine) localConditionLocked(r *rule) (metav1.Condition, bool) {
 		if err == nil {
 			continue
 		}
-		switch e.errors.Class(err) {
+		switch e.errors().Class(err) {
 		case problem.Forbidden:
 			return no(problem.ReasonMissingPermission, e.permissionTextLocked(r, s.GVK)), true
 		case problem.KindUnknown:
@@ -113,7 +113,7 @@ func (e *Engine) localConditionLocked(r *rule) (metav1.Condition, bool) {
 // the kind say nothing about it: one that no rule wants any more stays open until what is in it is known.
 func (e *Engine) localTroubleLocked(s Scope) (err error) {
 	for _, namespace := range [...]string{s.Namespace, ""} {
-		switch w := e.locals[place.Copies(s.GVK, namespace)]; {
+		switch w := e.local.watches[place.Copies(s.GVK, namespace)]; {
 		case w == nil:
 		case w.err == nil:
 			return nil
@@ -225,7 +225,7 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 		return out, &trouble{reason: ReasonSourceUnreachable, text: "cluster " + p.name() + ": " + out.Message}
 	}
 	for _, s := range r.scopes {
-		v := e.views[p.ClusterID][s]
+		v := e.views.byPeer[p.ClusterID][s]
 		if v != nil && v.live {
 			continue
 		}
@@ -249,7 +249,7 @@ func (e *Engine) sourceTroubleLocked(cluster, peer string, s Scope, err error) t
 	if errors.Is(err, ErrTooMuch) {
 		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the limit"}
 	}
-	switch e.errors.Class(err) {
+	switch e.errors().Class(err) {
 	case problem.Forbidden:
 		if text := e.lacksThereLocked(cluster, peer, s.GVK); text != "" {
 			return trouble{reason: ReasonSourcePermission, text: text}

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"k8s.io/client-go/util/workqueue"
-
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
@@ -24,7 +22,7 @@ func TestCostOfACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	var locks, matches atomic.Int64
-	e.mu.taken, e.matches = &locks, &matches
+	e.mu.taken, e.metrics.matches = &locks, &matches
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	defer func() {
@@ -32,19 +30,19 @@ func TestCostOfACopy(t *testing.T) {
 		group.Wait()
 		e.queue.ShutDown()
 	}()
-	e.queue = workqueue.NewTypedDelayingQueue[Key]()
+	e.queue.open()
 	e.SetRule(testRule("r"))
 	e.SetPeer(Peer{ClusterID: a, Source: &silent{}, FeaturesKnown: true})
 	e.Ready()
 	e.supervise(ctx, &group)
 	var copies *copyFeed
-	for _, w := range e.locals {
+	for _, w := range e.local.watches {
 		copies = w.feed
 	}
 	copies.Replace(nil, "1")
 	copies.Health(nil)
 	var source *feed
-	for _, v := range e.views[a] {
+	for _, v := range e.views.byPeer[a] {
 		source = v.feed
 	}
 	source.Replace(nil, "1")

@@ -41,12 +41,12 @@ type createdNamespaces struct {
 // superviseCreatedLocked watches what was created while rules may create more.
 func (e *Engine) superviseCreatedLocked(start starter) {
 	switch creates := e.createsNamespacesLocked(); {
-	case !creates && e.made != nil:
-		e.made.stop()
-		e.made = nil
-	case creates && e.made == nil:
+	case !creates && e.namespaces.created != nil:
+		e.namespaces.created.stop()
+		e.namespaces.created = nil
+	case creates && e.namespaces.created == nil:
 		w := &createdNamespaces{e: e, rules: map[string][]string{}}
-		e.made = w
+		e.namespaces.created = w
 		scope := Scope{GVK: namespaceKind(), LabelSelector: labelManagedBy + "=" + managedByAgent}
 		w.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, w) })
 	}
@@ -88,12 +88,12 @@ func createdFor(namespace *unstructured.Unstructured) []string {
 
 // retryNamespacesLocked wakes the copies that may be waiting for room.
 func (e *Engine) retryNamespacesLocked() {
-	e.namespaceNews++
-	for _, waiters := range e.missing {
+	e.namespaces.news++
+	for _, waiters := range e.namespaces.waiting {
 		for k := range waiters {
-			if r := e.results[k]; r != nil && r.Reason == problem.ReasonNamespaceLimit {
-				e.pacer.Succeeded(k)
-				e.enqueueLocked(k)
+			if r := e.outcomes.results[k]; r != nil && r.Reason == problem.ReasonNamespaceLimit {
+				e.outcomes.pacer.Succeeded(k)
+				e.queue.enqueueLocked(k)
 			}
 		}
 	}
@@ -104,14 +104,14 @@ func (e *Engine) retryNamespacesLocked() {
 func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _ error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.made == nil || !e.made.known {
+	if e.namespaces.created == nil || !e.namespaces.created.known {
 		return nil, false, problem.ErrNamespacesUnknown
 	}
-	if of, counted := e.made.rules[name]; counted {
+	if of, counted := e.namespaces.created.rules[name]; counted {
 		return of, false, nil
 	}
 	counts := map[string]int{}
-	for _, of := range e.made.rules {
+	for _, of := range e.namespaces.created.rules {
 		for _, rule := range of {
 			counts[rule]++
 		}
@@ -120,7 +120,7 @@ func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _
 	if len(room) == 0 {
 		return nil, false, problem.NamespaceLimitError{Max: MaxNamespaces}
 	}
-	e.made.rules[name] = room
+	e.namespaces.created.rules[name] = room
 	return room, true, nil
 }
 
@@ -128,8 +128,8 @@ func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _
 func (e *Engine) unreserve(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.made != nil {
-		delete(e.made.rules, name)
+	if e.namespaces.created != nil {
+		delete(e.namespaces.created.rules, name)
 	}
 }
 
@@ -159,6 +159,6 @@ func (e *Engine) createNamespace(ctx context.Context, name string, rules []strin
 	case err != nil:
 		return fmt.Errorf("%w %s: %w", problem.ErrNamespace, name, err)
 	}
-	e.log.Info("created a namespace for copies", "namespace", name, "rules", rules)
+	e.o.Log.Info("created a namespace for copies", "namespace", name, "rules", rules)
 	return nil
 }

@@ -88,7 +88,7 @@ func TestOnlyWhatWasAskedForIsTaken(t *testing.T) {
 		w.setRule(testRule("r"))
 		w.settle()
 		w.e.mu.Lock()
-		feed := w.e.views[a][asked].feed
+		feed := w.e.views.byPeer[a][asked].feed
 		w.e.mu.Unlock()
 		if !feed.keep(configMap("x", "1")) || feed.keep(secret) || feed.judge(secret.DeepCopy(), nil) != nil {
 			t.Error("the watch keeps something else than what was asked for")

@@ -12,21 +12,14 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
-	"github.com/roster-mesh/roster/syncrules/engine/copies"
-	"github.com/roster-mesh/roster/syncrules/engine/lanes"
-	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
-	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // DefaultWorkers is how many copies are written at the same time unless Options say otherwise.
@@ -79,59 +72,23 @@ type Options struct {
 // may be called from any goroutine, also before Run.
 type Engine struct {
 	o       Options
-	log     *slog.Logger
-	consent syncrules.Consent
 	metrics *metrics
-	errors  problem.Reader
 	seed    maphash.Seed
-	queue   workqueue.TypedDelayingInterface[Key] // lives as long as Run
-	// wake and reportWake have room for one: another wake before the first is taken adds nothing.
-	wake, reportWake chan struct{}
-	rights           *rights.Reviewer
+	rights  *rights.Reviewer
 
-	// mu guards everything below. No call leaves the package while it is held.
-	mu      mutex
-	matches *atomic.Int64 // counts what is matched, in a test; nil otherwise
-	ready   bool
-	cluster *v1alpha1.Cluster
-	local   clusterSnapshot // of cluster
-	scoping scoping         // of kinds here
-	// namespaced is scoping as a function, nil while nothing is known.
-	namespaced func(schema.GroupVersionKind) (bool, error)
-	asking     map[schema.GroupVersionKind]chan struct{}
-	rules      map[string]*rule
-	kinds      map[schema.GroupKind]*kind
-	peers      map[string]*peer
-	peerIDs    []string                   // of peers, sorted
-	usages     map[string]*usage          // by peer
-	views      map[string]map[Scope]*view // by peer
-	locals     map[Scope]*localWatch
-	draining   bool // some of locals are kept only for copies that are yet to be decided on
-	copies     *copies.Index
-	// holders are the entries of views by the place of their copies, awaited the views that may be about to
-	// have one; both in the order of their peers.
-	holders map[schema.GroupKind]map[types.NamespacedName][]holding
-	awaited map[schema.GroupKind][]*view
-	// stale are the kinds, and stalePeers the peers, whose views and keys must all be looked at again.
-	stale       map[schema.GroupKind]bool
-	stalePeers  map[string]bool
-	pending     map[Key]bool             // keys in the queue (false) or being worked on (true)
-	pendings    map[schema.GroupKind]int // how many of pending
-	earlyEvents map[Key]earlyEvent       // of the keys being worked on
-	results     map[Key]*tally.Result
-	pacer       *pace.Pacer
-	waiting     map[string]map[Key]struct{} // until a view of the peer has spoken
-	missing     map[string]map[Key]struct{}
-	// namespaceNews counts what was told of namespaces: what is told while a copy is being worked on may be what the
-	// copy is about to wait for.
-	namespaceNews   uint64
-	foreign         map[Key]*foreign
-	conflictWatches map[Scope]*conflictWatch // by the scope at a source
-	serial          uint64                   // of the last rule that was set
-	nsWatch         *namespaceWatch
-	made            *createdNamespaces
-	lanes           *lanes.Lanes
-	events          tally.Events
+	// mu guards everything below but the channels in it. No call leaves the package while it is held.
+	mu         mutex
+	supervisor supervisor
+	reporter   reporter
+	queue      keyQueue
+	clusters   clusters
+	scoping    scoping
+	rules      ruleSet
+	views      viewSet
+	local      locals
+	outcomes   outcomes
+	conflicts  conflicts
+	namespaces namespaces
 }
 
 // mutex is a sync.Mutex whose use a test can count.
@@ -168,22 +125,11 @@ func New(o Options) (*Engine, error) {
 	}
 	o.Consent.Namespace = o.Namespace
 	e := &Engine{
-		o: o, log: o.Log, consent: o.Consent, errors: problem.Reader{Classify: o.Classify},
-		wake: make(chan struct{}, 1), reportWake: make(chan struct{}, 1),
-		rules: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}, peers: map[string]*peer{},
-		usages: map[string]*usage{}, asking: map[schema.GroupVersionKind]chan struct{}{},
-		views: map[string]map[Scope]*view{}, locals: map[Scope]*localWatch{}, copies: copies.NewIndex(),
-		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
-		stale: map[schema.GroupKind]bool{}, stalePeers: map[string]bool{}, pending: map[Key]bool{}, pendings: map[schema.GroupKind]int{}, earlyEvents: map[Key]earlyEvent{},
-		results: map[Key]*tally.Result{}, waiting: map[string]map[Key]struct{}{},
-		missing: map[string]map[Key]struct{}{}, foreign: map[Key]*foreign{}, conflictWatches: map[Scope]*conflictWatch{},
-
-		seed: maphash.MakeSeed(), lanes: lanes.New(o.Workers), pacer: pace.New(),
+		o: o, seed: maphash.MakeSeed(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
+		clusters: newClusters(), scoping: scoping{asking: map[schema.GroupVersionKind]chan struct{}{}}, rules: newRuleSet(),
+		views: newViewSet(), local: newLocals(o.Scopes), outcomes: newOutcomes(), conflicts: newConflicts(), namespaces: newNamespaces(),
 	}
 	e.rights = newReviewer(e)
-	for _, s := range o.Scopes {
-		e.locals[s] = &localWatch{scope: s}
-	}
 	var err error
 	if e.metrics, err = newMetrics(o.Metrics); err == nil && o.Metrics != nil {
 		err = o.Metrics.Register(newRuleCollector(e))
@@ -193,7 +139,7 @@ func New(o Options) (*Engine, error) {
 
 // Run does the work until ctx ends. It may be called once.
 func (e *Engine) Run(ctx context.Context) error {
-	e.queue = workqueue.NewTypedDelayingQueue[Key]()
+	e.queue.open()
 	var group sync.WaitGroup
 	for range e.o.Workers {
 		group.Go(func() { e.work(ctx) })
@@ -206,7 +152,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.supervise(ctx, &group)
 		select {
 		case <-ctx.Done():
-		case <-e.wake:
+		case <-e.supervisor.wake:
 		}
 	}
 	e.queue.ShutDown()
@@ -218,30 +164,30 @@ func (e *Engine) Run(ctx context.Context) error {
 // Nothing is decided before.
 func (e *Engine) Ready() {
 	e.mu.Lock()
-	e.ready = true
+	e.supervisor.ready = true
 	e.mu.Unlock()
 	e.superviseSoon()
 }
 
 // SetRule states a rule as it is now. What did not change costs nothing.
 func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
-	fresh := newRule(r, e.consent)
+	fresh := newRule(r, e.o.Consent)
 	e.mu.Lock()
-	old := e.rules[r.Name]
+	old := e.rules.byName[r.Name]
 	if old != nil && old.same(fresh) {
 		e.mu.Unlock()
 		return
 	}
-	e.serial++
-	fresh.serial = e.serial
-	fresh.fit(e.scoping)
+	e.rules.serial++
+	fresh.serial = e.rules.serial
+	fresh.fit(e.scoping.known)
 	if old != nil {
 		fresh.inherit(old)
 		e.staleRuleLocked(old)
 	}
-	e.rules[r.Name] = fresh
+	e.rules.byName[r.Name] = fresh
 	if old == nil {
-		for k, res := range e.results { // those of a rule of that name which is deleted but not yet forgotten
+		for k, res := range e.outcomes.results { // those of a rule of that name which is deleted but not yet forgotten
 			if slices.Contains(res.Rules, r.Name) {
 				fresh.tally.Add(k, r.Name, res, 1)
 			}
@@ -256,9 +202,9 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
 // DeleteRule states that a rule does not exist.
 func (e *Engine) DeleteRule(name string) {
 	e.mu.Lock()
-	old := e.rules[name]
+	old := e.rules.byName[name]
 	if old != nil {
-		delete(e.rules, name)
+		delete(e.rules.byName, name)
 		e.metrics.forgetLocked(name)
 		e.staleRuleLocked(old)
 		e.indexKindsLocked()
@@ -275,23 +221,23 @@ func (e *Engine) SetPeer(p Peer) {
 		return
 	}
 	e.mu.Lock()
-	old := e.peers[p.ClusterID]
+	old := e.clusters.peers[p.ClusterID]
 	changed := old == nil || !old.same(p)
 	now := &peer{Peer: p}
 	if old != nil {
 		now.seen = old.seen
 	}
 	if e.takeSnapshotLocked(&now.seen, visible(p.Cluster)) {
-		e.peers[p.ClusterID] = now
+		e.clusters.peers[p.ClusterID] = now
 		changed = changed || e.anyReadsLocked()
 	}
 	if changed {
-		e.peers[p.ClusterID] = now
-		e.stalePeers[p.ClusterID] = true
+		e.clusters.peers[p.ClusterID] = now
+		e.supervisor.peers[p.ClusterID] = true
 	}
 	if old == nil {
-		i, _ := slices.BinarySearch(e.peerIDs, p.ClusterID)
-		e.peerIDs = slices.Insert(e.peerIDs, i, p.ClusterID)
+		i, _ := slices.BinarySearch(e.clusters.ids, p.ClusterID)
+		e.clusters.ids = slices.Insert(e.clusters.ids, i, p.ClusterID)
 	}
 	e.mu.Unlock()
 	if changed {
@@ -309,57 +255,14 @@ func (e *Engine) RemovePeer(clusterID string) {
 // the difference, that is of no consequence.
 func (e *Engine) ClusterChanged() { e.superviseSoon() }
 
-func (e *Engine) superviseSoon() { wake(e.wake) }
+// errors reads errors as Options say.
+func (e *Engine) errors() problem.Reader { return problem.Reader{Classify: e.o.Classify} }
+
+func (e *Engine) superviseSoon() { wake(e.supervisor.wake) }
 
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// enqueueLocked puts a key up for a decision.
-func (e *Engine) enqueueLocked(k Key) {
-	if busy, ok := e.pending[k]; !ok || busy {
-		if !ok {
-			e.pendings[k.GroupKind]++
-		}
-		e.pending[k] = false
-	}
-	e.queue.Add(k)
-}
-
-// asideLocked lets a key count as pending that waits for its turn in lanes.
-func (e *Engine) asideLocked(k Key) {
-	if _, ok := e.pending[k]; !ok {
-		e.pendings[k.GroupKind]++
-		e.pending[k] = false
-	}
-}
-
-// enqueueAfter is enqueue with a delay; the key does not count as pending meanwhile.
-func (e *Engine) enqueueAfter(k Key, d time.Duration) { e.queue.AddAfter(k, d) }
-
-// pendingOfLocked says that copies of the rule may be among the pending keys.
-func (e *Engine) pendingOfLocked(r *rule) bool {
-	return slices.ContainsFunc(r.kinds, func(gk schema.GroupKind) bool { return e.pendings[gk] > 0 })
-}
-
-// takenLocked and doneLocked bracket the work on a key.
-func (e *Engine) takenLocked(k Key) {
-	if _, ok := e.pending[k]; !ok {
-		e.pendings[k.GroupKind]++
-	}
-	e.pending[k], e.earlyEvents[k] = true, earlyEvent{}
-}
-
-func (e *Engine) doneLocked(k Key) {
-	if !e.pending[k] {
-		return // put up again meanwhile
-	}
-	delete(e.pending, k)
-	if e.pendings[k.GroupKind]--; e.pendings[k.GroupKind] == 0 {
-		delete(e.pendings, k.GroupKind)
-		e.kindDirtyLocked(k.GroupKind)
 	}
 }

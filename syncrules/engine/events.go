@@ -17,7 +17,7 @@ type Event = tally.Event
 // happenedLocked counts what became of a key, for the events of its rules. What merely stayed as it was is none. It comes
 // before the result is recorded.
 func (e *Engine) happenedLocked(j *job, out outcome, r *tally.Result) {
-	old := e.results[j.key]
+	old := e.outcomes.results[j.key]
 	news := old == nil || old.Reason != r.Reason
 	switch {
 	case out.wrote && out.decision.Action == syncrules.MarkOrphan:
@@ -37,13 +37,13 @@ func (e *Engine) happenedLocked(j *job, out outcome, r *tally.Result) {
 }
 
 func (e *Engine) countEventLocked(rules []string, reason, example string) {
-	e.events.Add(rules, reason, example, time.Now())
-	wake(e.reportWake)
+	e.reporter.events.Add(rules, reason, example, time.Now())
+	wake(e.reporter.wake)
 }
 
 // dueEvents are the events to send now; next is when to look again, 0 for when something happens.
 func (e *Engine) dueEvents(now time.Time) (due []tally.RuleEvent, next time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.events.Due(now, func(rule string) bool { return e.rules[rule] != nil })
+	return e.reporter.events.Due(now, func(rule string) bool { return e.rules.byName[rule] != nil })
 }

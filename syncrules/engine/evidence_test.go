@@ -12,7 +12,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -42,13 +41,13 @@ func testClaim(t *testing.T, c claimtest.Case) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.queue = workqueue.NewTypedDelayingQueue[Key]() // and no worker takes from it
+	e.queue.open() // and no worker takes from it
 	for _, r := range c.Rules {
 		e.SetRule(r)
 	}
 	e.SetPeer(Peer{ClusterID: claimtest.BetaID, Name: claimtest.Beta, Source: beta, FeaturesKnown: true})
-	e.locals[Scope{GVK: c.Copy.GroupVersionKind(), LabelSelector: v1alpha1.LabelOwnerClusterID}] = &localWatch{}
-	for s, w := range e.locals { // of an earlier run: some of the rules are gone
+	e.local.watches[Scope{GVK: c.Copy.GroupVersionKind(), LabelSelector: v1alpha1.LabelOwnerClusterID}] = &localWatch{}
+	for s, w := range e.local.watches { // of an earlier run: some of the rules are gone
 		w.scope = s
 	}
 	e.Ready()

@@ -133,7 +133,7 @@ func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found
 			continue
 		}
 		covered = true
-		v := e.views[peer][s]
+		v := e.views.byPeer[peer][s]
 		if v == nil {
 			return syncrules.FoundUnknown, nil
 		}

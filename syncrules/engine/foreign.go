@@ -23,6 +23,16 @@ import (
 // rules' own scopes are watched here (conflictWatch). What neither sees is read again from time to time.
 const maxObjectWatches = 16
 
+// conflicts is what is in the way of copies.
+type conflicts struct {
+	objects map[Key]*foreign
+	watches map[Scope]*conflictWatch // by the scope at a source
+}
+
+func newConflicts() conflicts {
+	return conflicts{objects: map[Key]*foreign{}, watches: map[Scope]*conflictWatch{}}
+}
+
 // foreign is a local object without marks that has the name of a copy. It is watched, so that the copy can follow
 // as soon as it is gone, and so that it need not be read again while it is as it was. Engine.mu guards it.
 type foreign struct {
@@ -57,7 +67,7 @@ func (e *Engine) contentOf(sum uint64, rules []*rule, p *peer) uint64 {
 	for _, r := range rules {
 		sum = maphash.Comparable(e.seed, [2]uint64{sum, r.serial})
 		if r.reads { // the clusters, one of which is no other peer's
-			sum = maphash.Comparable(e.seed, [3]uint64{sum, p.seen.serial, e.local.serial})
+			sum = maphash.Comparable(e.seed, [3]uint64{sum, p.seen.serial, e.clusters.snapshot.serial})
 		}
 	}
 	return sum
@@ -65,10 +75,10 @@ func (e *Engine) contentOf(sum uint64, rules []*rule, p *peer) uint64 {
 
 // seesLocked returns the hash of a foreign object as it is now, 0 if nothing watches it.
 func (e *Engine) seesLocked(k Key) uint64 {
-	if f := e.foreign[k]; f != nil && f.watch != nil {
+	if f := e.conflicts.objects[k]; f != nil && f.watch != nil {
 		return f.watched
 	}
-	for s, g := range e.conflictWatches {
+	for s, g := range e.conflicts.watches {
 		if sum := g.hashes[k.NamespacedName()]; sum != 0 && s.GVK.GroupKind() == k.GroupKind {
 			return sum
 		}
@@ -79,7 +89,7 @@ func (e *Engine) seesLocked(k Key) uint64 {
 // gatherVerdictLocked spares reading a foreign object that is as it was, where all that is offered was compared with
 // it before: at any number of clusters, most have what others had.
 func (e *Engine) gatherVerdictLocked(j *job) {
-	f := e.foreign[j.key]
+	f := e.conflicts.objects[j.key]
 	if f == nil {
 		return
 	}
@@ -131,14 +141,14 @@ func (e *Engine) takeVerdictLocked(f *foreign, obj *unstructured.Unstructured, j
 // superviseForeignLocked watches what is in the way.
 func (e *Engine) superviseForeignLocked(start starter) {
 	open, ofKind := 0, map[schema.GroupKind]int{}
-	for k, f := range e.foreign {
+	for k, f := range e.conflicts.objects {
 		ofKind[k.GroupKind]++
 		if f.watch != nil {
 			open++
 		}
 	}
 	e.superviseWatchesLocked(ofKind, start)
-	for k, f := range e.foreign {
+	for k, f := range e.conflicts.objects {
 		if open >= maxObjectWatches {
 			break
 		}
@@ -160,22 +170,22 @@ func (e *Engine) foreignSeen(k Key, f *foreign, obj *unstructured.Unstructured) 
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.foreign[k] == f {
+	if e.conflicts.objects[k] == f {
 		f.watched = sum
 		if sum != f.sum || sum == 0 {
 			f.sum = 0
-			e.enqueueLocked(k)
+			e.queue.enqueueLocked(k)
 		}
 	}
 }
 
 // standsAsideLocked ends the watch of an object that is not in the way any more.
 func (e *Engine) standsAsideLocked(k Key) {
-	f := e.foreign[k]
+	f := e.conflicts.objects[k]
 	if f == nil {
 		return
 	}
-	delete(e.foreign, k)
+	delete(e.conflicts.objects, k)
 	if f.watch != nil {
 		f.watch.stop()
 	}
@@ -195,7 +205,7 @@ type conflictWatch struct {
 // superviseWatchesLocked opens and closes conflictWatches.
 func (e *Engine) superviseWatchesLocked(foreign map[schema.GroupKind]int, start starter) {
 	wanted := map[Scope][]*rule{}
-	for gk, k := range e.kinds {
+	for gk, k := range e.rules.kinds {
 		if n := foreign[gk]; n > maxObjectWatches || n > maxObjectWatches/2 && e.watchedKind(gk) {
 			for _, r := range k.writers {
 				if r.moves || r.clash != "" {
@@ -207,24 +217,24 @@ func (e *Engine) superviseWatchesLocked(foreign map[schema.GroupKind]int, start 
 			}
 		}
 	}
-	for s, g := range e.conflictWatches {
+	for s, g := range e.conflicts.watches {
 		if !slices.Equal(g.rules, wanted[s]) {
 			g.stop()
-			delete(e.conflictWatches, s)
+			delete(e.conflicts.watches, s)
 		}
 	}
 	for s, rules := range wanted {
-		if e.conflictWatches[s] != nil {
+		if e.conflicts.watches[s] != nil {
 			continue
 		}
 		g := &conflictWatch{e: e, scope: s, rules: rules, hashes: map[types.NamespacedName]uint64{}}
-		e.conflictWatches[s] = g
+		e.conflicts.watches[s] = g
 		g.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, s.WithoutCopies(), g.keep, g) })
 	}
 }
 
 func (e *Engine) watchedKind(gk schema.GroupKind) bool {
-	for s := range e.conflictWatches {
+	for s := range e.conflicts.watches {
 		if s.GVK.GroupKind() == gk {
 			return true
 		}
@@ -245,13 +255,13 @@ func (g *conflictWatch) seeLocked(at types.NamespacedName, sum uint64) {
 		g.hashes[at] = sum
 	}
 	k := place.At(g.scope.GVK.GroupKind(), at)
-	f := g.e.foreign[k]
+	f := g.e.conflicts.objects[k]
 	if f == nil {
 		return
 	}
 	if sum == 0 || sum != f.sum {
 		f.sum = 0
-		g.e.enqueueLocked(k)
+		g.e.queue.enqueueLocked(k)
 	}
 	if sum != 0 && f.watch != nil {
 		f.watch.stop() // one is enough
@@ -270,7 +280,7 @@ func (g *conflictWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	if g.e.conflictWatches[g.scope] != g {
+	if g.e.conflicts.watches[g.scope] != g {
 		return
 	}
 	for at := range g.hashes {
@@ -293,7 +303,7 @@ func (g *conflictWatch) Upsert(obj *unstructured.Unstructured) {
 	}
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	if g.e.conflictWatches[g.scope] == g && g.hashes[place.NameOf(obj)] != sum {
+	if g.e.conflicts.watches[g.scope] == g && g.hashes[place.NameOf(obj)] != sum {
 		g.seeLocked(place.NameOf(obj), sum)
 	}
 }
@@ -302,7 +312,7 @@ func (g *conflictWatch) Upsert(obj *unstructured.Unstructured) {
 func (g *conflictWatch) Delete(namespace, name string, _ *unstructured.Unstructured) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	if g.e.conflictWatches[g.scope] == g {
+	if g.e.conflicts.watches[g.scope] == g {
 		g.seeLocked(types.NamespacedName{Namespace: namespace, Name: name}, 0)
 	}
 }

@@ -60,21 +60,21 @@ func (j *job) secret() bool {
 
 // gatherLocked collects what is known about a key; nil when nothing may be decided yet.
 func (e *Engine) gatherLocked(key Key) *job {
-	if !e.ready || !e.localCompleteLocked(key.GroupKind, key.Namespace) {
+	if !e.supervisor.ready || !e.localCompleteLocked(key.GroupKind, key.Namespace) {
 		return nil
 	}
 	j := &job{
-		key: key, cluster: e.local.cluster, namespaced: e.namespaced, namespaceNews: e.namespaceNews,
-		allowance: e.pacer.Allowance(key, time.Now()),
+		key: key, cluster: e.clusters.snapshot.cluster, namespaced: e.scoping.namespaced, namespaceNews: e.namespaces.news,
+		allowance: e.outcomes.pacer.Allowance(key, time.Now()),
 	}
-	if c := e.copies.At(key); c != nil {
+	if c := e.local.copies.At(key); c != nil {
 		taken := *c // the fields of c change under mu
 		j.local = &taken
-		if p := e.peers[c.Owner]; p != nil {
+		if p := e.clusters.peers[c.Owner]; p != nil {
 			j.ownerGone = p.Left
 		}
 	}
-	j.kind = e.kinds[key.GroupKind]
+	j.kind = e.rules.kinds[key.GroupKind]
 	e.gatherClaimsLocked(j)
 	e.gatherVerdictLocked(j)
 	if j.local == nil {
@@ -87,12 +87,12 @@ func (e *Engine) gatherLocked(key Key) *job {
 // one that is to get the copy. One is enough: when it has spoken, the key is looked at again.
 func (e *Engine) gatherAwaitedLocked(j *job) {
 	gk := j.key.GroupKind
-	list := e.awaited[gk]
+	list := e.views.awaited[gk]
 	for len(list) > 0 && !list[0].awaitedLocked() {
 		list = list[1:]
 	}
-	if e.awaited[gk] = list; len(list) == 0 {
-		delete(e.awaited, gk)
+	if e.views.awaited[gk] = list; len(list) == 0 {
+		delete(e.views.awaited, gk)
 		return
 	}
 	first := slices.IndexFunc(j.claims, func(c claim) bool { return c.Standing == syncrules.Offered })
@@ -100,7 +100,7 @@ func (e *Engine) gatherAwaitedLocked(j *job) {
 		return
 	}
 	for _, v := range list {
-		p := e.peers[v.peer]
+		p := e.clusters.peers[v.peer]
 		if v.peer >= j.claims[first].Origin {
 			return
 		}
@@ -121,7 +121,7 @@ func (e *Engine) gatherAwaitedLocked(j *job) {
 // awaitedForLocked says that some rule that the view is for asks for the source of a copy, which the view may bring.
 func (e *Engine) awaitedForLocked(v *view, p *peer, key Key) bool {
 	for name := range v.feed.judges {
-		r := e.rules[name]
+		r := e.rules.byName[name]
 		if r == nil || !r.makes(key) || !r.moves && !v.scope.Covers(key.Namespace) {
 			continue
 		}
@@ -173,7 +173,7 @@ func (e *Engine) weigh(j *job) (*weighed, error) {
 	for i := range j.claims {
 		c := &j.claims[i]
 		if r := e.renderOnce(made, j, c); r != nil && r.err != nil {
-			p := e.errors.Problem(r.err, j.key, j.secret())
+			p := e.errors().Problem(r.err, j.key, j.secret())
 			w.problem, c.Standing, c.Reason = p, syncrules.Held, p.Text
 		} else if r != nil {
 			c.Desired = r.object
@@ -217,5 +217,5 @@ func (e *Engine) render(j *job, c *claim) (*unstructured.Unstructured, error) {
 	if at := place.KeyOf(desired.GroupVersionKind().GroupKind(), desired); at != j.key {
 		return nil, fmt.Errorf("%w: its rules together would put it into another place, %s", syncrules.ErrSource, at)
 	}
-	return desired, e.consent.Refuse(desired)
+	return desired, e.o.Consent.Refuse(desired)
 }

@@ -19,12 +19,12 @@ import (
 // that a list lacks.
 func (e *Engine) lostLocked(v *view, from types.NamespacedName, ent *entry) {
 	for _, name := range ent.rules {
-		r := e.rules[name]
+		r := e.rules.byName[name]
 		if r == nil || r.compiled == nil || !r.guard.Judged(v.peer) {
 			continue
 		}
 		x, _ := ent.aimOf(name, v.key(from))
-		c := e.copies.At(x.to)
+		c := e.local.copies.At(x.to)
 		if c == nil || c.Owner != v.peer || c.Source(x.to) != v.key(from) || !r.mayLack(c) {
 			continue
 		}
@@ -36,7 +36,7 @@ func (e *Engine) lostLocked(v *view, from types.NamespacedName, ent *entry) {
 // lostCopyLocked says that a copy is gone; if it was counted as lacking, it goes on counting, for a while, as lost. So every
 // copy counts once, from when its source was gone.
 func (e *Engine) lostCopyLocked(rule, owner string, k Key) {
-	r := e.rules[rule]
+	r := e.rules.byName[rule]
 	if r == nil {
 		return
 	}
@@ -47,7 +47,7 @@ func (e *Engine) lostCopyLocked(rule, owner string, k Key) {
 
 // mayAskLocked says that the rule asks for what a cluster has, or may do so.
 func (e *Engine) mayAskLocked(r *rule, clusterID string) bool {
-	p := e.peers[clusterID]
+	p := e.clusters.peers[clusterID]
 	if p == nil || p.Left {
 		return false
 	}
@@ -60,14 +60,14 @@ func (e *Engine) clearedLocked(r *rule) bool {
 	if !r.guard.Quiet() || !e.localsCompleteLocked(r) {
 		return false
 	}
-	for _, w := range e.locals {
+	for _, w := range e.local.watches {
 		if !w.complete && slices.Contains(r.kinds, w.scope.GVK.GroupKind()) {
 			return false
 		}
 	}
 	for _, gk := range r.kinds {
-		for owner := range e.copies.Owners(gk, r.name) {
-			if !r.guard.Judged(owner) && (e.peers[owner] == nil || e.mayAskLocked(r, owner)) {
+		for owner := range e.local.copies.Owners(gk, r.name) {
+			if !r.guard.Judged(owner) && (e.clusters.peers[owner] == nil || e.mayAskLocked(r, owner)) {
 				return false
 			}
 		}
@@ -79,10 +79,10 @@ func (e *Engine) clearedLocked(r *rule) bool {
 func (e *Engine) guardRuleLocked(r *rule) {
 	counts := guard.Counts{
 		Of: func(owner string) int {
-			return r.sumKinds(func(gk schema.GroupKind) int { return e.copies.Share(gk, r.name, owner) })
+			return r.sumKinds(func(gk schema.GroupKind) int { return e.local.copies.Share(gk, r.name, owner) })
 		},
 		Asks:     func(owner string) bool { return e.mayAskLocked(r, owner) },
-		All:      r.sumKinds(func(gk schema.GroupKind) int { return e.copies.Decided(gk, r.name) }),
+		All:      r.sumKinds(func(gk schema.GroupKind) int { return e.local.copies.Decided(gk, r.name) }),
 		Deletion: r.compiled.Deletion() == v1alpha1.DeletionDelete,
 		Edit:     r.compiled.RuleDeletion() == v1alpha1.DeletionDelete,
 	}
@@ -93,19 +93,19 @@ func (e *Engine) guardRuleLocked(r *rule) {
 	}
 	if r.guard.Suspect() && e.clearedLocked(r) {
 		r.guard.Trust()
-		if e.draining {
+		if e.local.draining {
 			e.superviseSoon()
 		}
 	}
 	if !change.Rule && len(change.Owners) == 0 {
 		return
 	}
-	e.log.Warn("deletion guard", "rule", r.name, "stopped", r.guard.StoppedAll(), "absent", change.Absent, "copies", change.Copies, "clusters", change.Owners)
+	e.o.Log.Warn("deletion guard", "rule", r.name, "stopped", r.guard.StoppedAll(), "absent", change.Absent, "copies", change.Copies, "clusters", change.Owners)
 	if change.Rule {
 		e.staleRuleLocked(r)
 	}
 	for _, owner := range change.Owners {
-		e.stalePeers[owner] = true
+		e.supervisor.peers[owner] = true
 	}
 	e.superviseSoon()
 }
@@ -121,13 +121,13 @@ func (r *rule) sumKinds(of func(schema.GroupKind) int) (n int) {
 // reportSoonLocked makes a rule be reported.
 func (e *Engine) reportSoonLocked(r *rule) {
 	r.sender.dirty = true
-	wake(e.reportWake)
+	wake(e.reporter.wake)
 }
 
 // recountLocked resumes a rule that the guard has stopped, when what was lacking came back or is not there any more, and
 // forgets that it had been.
 func (e *Engine) recountLocked(rule string) {
-	if r := e.rules[rule]; r != nil && (r.guard.Stopped() || r.guard.Suspect()) && r.compiled != nil {
+	if r := e.rules.byName[rule]; r != nil && (r.guard.Stopped() || r.guard.Suspect()) && r.compiled != nil {
 		e.guardRuleLocked(r)
 	}
 }

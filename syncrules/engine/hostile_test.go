@@ -13,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 
-	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
@@ -32,7 +30,7 @@ func TestSpoiledRuleThatWasGuarded(t *testing.T) {
 	if r.guard.Decide(four, time.Now()); !r.guard.Stopped() {
 		t.Fatal("the guard does not stop it")
 	}
-	e := &Engine{rules: map[string]*rule{"r": r}}
+	e := &Engine{rules: ruleSet{byName: map[string]*rule{"r": r}}}
 	e.recountLocked("r")
 }
 
@@ -86,10 +84,8 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 // Deletions of a kind that is not served here are proof of nothing that will ever be decided.
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
 	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{}, usage: &usage{}}
-	e := &Engine{
-		copies: copies.NewIndex(), holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, pending: map[Key]bool{},
-		pendings: map[schema.GroupKind]int{}, rules: map[string]*rule{}, queue: workqueue.NewTypedDelayingQueue[Key](),
-	}
+	e := &Engine{queue: newKeyQueue(1), rules: newRuleSet(), views: newViewSet(), local: newLocals(nil)}
+	e.queue.open()
 	defer e.queue.ShutDown()
 	f := &feed{e: e, v: v}
 	v.feed = f

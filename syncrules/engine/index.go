@@ -19,13 +19,13 @@ import (
 
 // putCopyLocked and dropCopyLocked keep copies.
 func (e *Engine) putCopyLocked(k Key, c *copies.Copy) {
-	if old := e.copies.Put(k, c); old == nil || !c.CountsLike(old, k) {
+	if old := e.local.copies.Put(k, c); old == nil || !c.CountsLike(old, k) {
 		e.countCopyLocked(k, old, c)
 	}
 }
 
 func (e *Engine) dropCopyLocked(k Key) {
-	old := e.copies.Drop(k)
+	old := e.local.copies.Drop(k)
 	if old == nil {
 		return
 	}
@@ -33,12 +33,12 @@ func (e *Engine) dropCopyLocked(k Key) {
 	for _, name := range old.Rules {
 		e.lostCopyLocked(name, old.Owner, k)
 	}
-	for s, v := range e.views[old.Owner] {
+	for s, v := range e.views.byPeer[old.Owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
 			delete(v.gone, passage{from.NamespacedName(), k})
 		}
 	}
-	if e.draining {
+	if e.local.draining {
 		e.superviseSoon()
 	}
 }
@@ -76,7 +76,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 		delete(v.gone, passage{from, to})
 	}
 	for _, name := range ent.rules {
-		if r := e.rules[name]; r != nil {
+		if r := e.rules.byName[name]; r != nil {
 			e.foundLocked(r, v.peer, v.key(from))
 		}
 	}
@@ -94,10 +94,10 @@ func (e *Engine) dropEntryLocked(v *view, from types.NamespacedName) {
 func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 	h := holding{v, from}
 	for to := range ent.targets(v.key(from)) {
-		held := e.holders[to.GroupKind]
+		held := e.views.holders[to.GroupKind]
 		if held == nil {
 			held = map[types.NamespacedName][]holding{}
-			e.holders[to.GroupKind] = held
+			e.views.holders[to.GroupKind] = held
 		}
 		at := to.NamespacedName()
 		i, _ := slices.BinarySearchFunc(held[at], h, holding.compare)
@@ -110,13 +110,13 @@ func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 
 func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 	for to := range ent.targets(v.key(from)) {
-		held, at := e.holders[to.GroupKind], to.NamespacedName()
+		held, at := e.views.holders[to.GroupKind], to.NamespacedName()
 		held[at] = slices.DeleteFunc(held[at], func(h holding) bool { return h.v == v && h.from == from })
 		if len(held[at]) == 0 {
 			delete(held, at)
 		}
 		if len(held) == 0 {
-			delete(e.holders, to.GroupKind)
+			delete(e.views.holders, to.GroupKind)
 		}
 	}
 	if ent.aims != nil {
@@ -133,17 +133,17 @@ func byPeer(a, b *view) int { return cmp.Compare(a.peer, b.peer) }
 
 // awaitLocked makes a key be looked at again when the peer has spoken; wakeWaitingLocked says that it has.
 func (e *Engine) awaitLocked(k Key, peer string) {
-	if e.waiting[peer] == nil {
-		e.waiting[peer] = map[Key]struct{}{}
+	if e.views.waiting[peer] == nil {
+		e.views.waiting[peer] = map[Key]struct{}{}
 	}
-	e.waiting[peer][k] = struct{}{}
+	e.views.waiting[peer][k] = struct{}{}
 }
 
 func (e *Engine) wakeWaitingLocked(peer string) {
-	for k := range e.waiting[peer] {
-		e.enqueueLocked(k)
+	for k := range e.views.waiting[peer] {
+		e.queue.enqueueLocked(k)
 	}
-	delete(e.waiting, peer)
+	delete(e.views.waiting, peer)
 }
 
 // expectLocked notes views that were opened just now, to be waited for.
@@ -153,13 +153,13 @@ func (e *Engine) expectLocked(opened []*view) {
 		for _, gk := range e.writtenFromLocked(v.feed.judges) {
 			if _, ok := kinds[gk]; !ok {
 				kinds[gk] = struct{}{}
-				e.awaited[gk] = slices.DeleteFunc(e.awaited[gk], func(v *view) bool { return !v.awaitedLocked() })
+				e.views.awaited[gk] = slices.DeleteFunc(e.views.awaited[gk], func(v *view) bool { return !v.awaitedLocked() })
 			}
-			e.awaited[gk] = append(e.awaited[gk], v)
+			e.views.awaited[gk] = append(e.views.awaited[gk], v)
 		}
 	}
 	for gk := range kinds {
-		slices.SortStableFunc(e.awaited[gk], byPeer)
+		slices.SortStableFunc(e.views.awaited[gk], byPeer)
 	}
 }
 
@@ -167,7 +167,7 @@ func (e *Engine) expectLocked(opened []*view) {
 func (e *Engine) writtenFromLocked(rules map[string]string) []schema.GroupKind {
 	var kinds []schema.GroupKind
 	for name := range rules {
-		r := e.rules[name]
+		r := e.rules.byName[name]
 		switch {
 		case r == nil:
 		case kinds == nil:

@@ -25,19 +25,19 @@ func (w *world) checkIndexes() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	targets := 0
-	for _, views := range e.views {
+	for _, views := range e.views.byPeer {
 		for s, v := range views {
 			for at, ent := range v.entries {
 				for to := range ent.targets(v.key(at)) {
 					targets++
-					if !slices.Contains(e.holders[to.GroupKind][to.NamespacedName()], holding{v, at}) {
+					if !slices.Contains(e.views.holders[to.GroupKind][to.NamespacedName()], holding{v, at}) {
 						w.t.Errorf("the entry %v %v of %s is in no index", s.GVK.Kind, at, v.peer)
 					}
 				}
 			}
 		}
 	}
-	for gk, at := range e.holders {
+	for gk, at := range e.views.holders {
 		for place, held := range at {
 			targets -= len(held)
 			if len(held) == 0 || !slices.IsSortedFunc(held, holding.compare) {
@@ -55,9 +55,9 @@ func (w *world) checkIndexes() {
 // checkCounted looks for the copies that are counted as lacking or kept.
 func (w *world) checkCounted() {
 	w.t.Helper()
-	for _, r := range w.e.rules {
+	for _, r := range w.e.rules.byName {
 		for _, gk := range r.kinds {
-			for at, c := range w.e.copies.All(gk) {
+			for at, c := range w.e.local.copies.All(gk) {
 				k := place.At(gk, at)
 				if f, _ := w.e.findLocked(r, c.Owner, c.Source(k), k); f == syncrules.FoundPresent && r.guard.Lacks(c.Owner, k) {
 					w.t.Errorf("rule %s counts %v of %s, whose source is there", r.name, k, c.Owner)
@@ -65,7 +65,7 @@ func (w *world) checkCounted() {
 			}
 		}
 		r.guard.Each(func(owner string, k Key, kept bool) {
-			c := w.e.copies.At(k)
+			c := w.e.local.copies.At(k)
 			if c == nil || c.Owner != owner || !c.MadeBy(r.name) || c.Disabled != kept {
 				w.t.Errorf("rule %s counts %v of %s, which is not there, or is not so", r.name, k, owner)
 			}
@@ -76,9 +76,9 @@ func (w *world) checkCounted() {
 func (w *world) checkBurdens() {
 	w.t.Helper()
 	e := w.e
-	for id, b := range e.usages {
+	for id, b := range e.views.usages {
 		var held [2]int64
-		for _, v := range e.views[id] {
+		for _, v := range e.views.byPeer[id] {
 			for _, ent := range v.entries {
 				held[0]++
 				held[1] += ent.size()
@@ -103,7 +103,7 @@ func TestNothingChangedCostsNothing(t *testing.T) {
 		for id, s := range w.peers {
 			w.e.SetPeer(Peer{ClusterID: id, Source: s, FeaturesKnown: true})
 		}
-		if len(w.e.wake) > 0 {
+		if len(w.e.supervisor.wake) > 0 {
 			t.Errorf("a peer that is as it was wakes the supervisor")
 		}
 		w.cluster = &v1alpha1.Cluster{ObjectMeta: w.cluster.ObjectMeta, Status: v1alpha1.ClusterStatus{Leader: true}}

@@ -19,7 +19,7 @@ import (
 
 // judgeKindLocked judges all rules of a kind.
 func (e *Engine) judgeKindLocked(gk schema.GroupKind) {
-	k := e.kinds[gk]
+	k := e.rules.kinds[gk]
 	if k == nil {
 		return
 	}
@@ -27,7 +27,7 @@ func (e *Engine) judgeKindLocked(gk schema.GroupKind) {
 		if r.compiled == nil || !e.localsCompleteLocked(r) {
 			continue
 		}
-		for _, id := range e.peerIDs {
+		for _, id := range e.clusters.ids {
 			e.judgeOwnerLocked(r, id)
 		}
 		e.guardRuleLocked(r)
@@ -36,7 +36,7 @@ func (e *Engine) judgeKindLocked(gk schema.GroupKind) {
 
 // judgePeerLocked judges what all rules have of one peer.
 func (e *Engine) judgePeerLocked(id string) {
-	for _, k := range e.kinds {
+	for _, k := range e.rules.kinds {
 		for _, r := range k.readers {
 			e.judgeLocked(r, id)
 		}
@@ -57,7 +57,7 @@ func (e *Engine) localsCompleteLocked(r *rule) bool {
 	for _, s := range r.targets {
 		complete := false
 		for _, ns := range [...]string{"", s.Namespace} {
-			w := e.locals[place.Copies(s.GVK, ns)]
+			w := e.local.watches[place.Copies(s.GVK, ns)]
 			complete = complete || w != nil && w.complete
 		}
 		if !complete {
@@ -70,7 +70,7 @@ func (e *Engine) localsCompleteLocked(r *rule) bool {
 // viewsLiveLocked says that everything a peer has for the rule is known, under its present selection.
 func (e *Engine) viewsLiveLocked(r *rule, peer string) bool {
 	for _, s := range r.scopes {
-		v := e.views[peer][s]
+		v := e.views.byPeer[peer][s]
 		if v == nil || !v.live {
 			return false
 		}
@@ -93,7 +93,7 @@ func (e *Engine) judgeOwnerLocked(r *rule, owner string) {
 // all views of a rule, when all of them are live again: one by one they would be too few for the guard.
 func (e *Engine) doubtLocked(v *view) {
 	for name := range v.judges {
-		if r := e.rules[name]; r != nil {
+		if r := e.rules.byName[name]; r != nil {
 			r.guard.Doubt(v.peer)
 		}
 	}
@@ -104,14 +104,14 @@ func (e *Engine) doubtLocked(v *view) {
 func (e *Engine) countLackingLocked(r *rule, owner string, first bool) {
 	r.guard.Recount(owner)
 	for _, gk := range r.kinds {
-		for at, c := range e.copies.Of(gk, owner) {
+		for at, c := range e.local.copies.Of(gk, owner) {
 			if !c.MadeBy(r.name) {
 				continue
 			}
 			k := place.At(gk, at)
 			f, _ := e.findLocked(r, owner, c.Source(k), k)
 			if first && f != syncrules.FoundPresent && c.DecidedBy(r.name) {
-				e.enqueueLocked(k)
+				e.queue.enqueueLocked(k)
 			}
 			if f == syncrules.FoundLacking && r.mayLack(c) {
 				r.guard.Lack(c.Owner, k, c.Disabled)
@@ -128,7 +128,7 @@ func (e *Engine) countCopyLocked(k Key, old, c *copies.Copy) {
 		names = slices.Concat(names, old.Rules)
 	}
 	for _, name := range names {
-		r := e.rules[name]
+		r := e.rules.byName[name]
 		if r == nil || r.compiled == nil {
 			continue
 		}
@@ -170,11 +170,11 @@ func (e *Engine) foundLocked(r *rule, owner string, from Key) {
 		return
 	}
 	for _, gk := range r.kinds {
-		for at := range e.copies.MovedFrom(gk, owner, from) {
+		for at := range e.local.copies.MovedFrom(gk, owner, from) {
 			e.clearLackLocked(r, owner, place.At(gk, at))
 		}
 	}
-	if c := e.copies.At(from); c != nil && c.MovedFrom == nil {
+	if c := e.local.copies.At(from); c != nil && c.MovedFrom == nil {
 		e.clearLackLocked(r, owner, from)
 	}
 }

@@ -26,7 +26,7 @@ func (e *Engine) tallyLagLocked(j *job, out outcome) {
 			continue
 		}
 		for _, name := range c.names {
-			if r := e.rules[name]; r != nil {
+			if r := e.rules.byName[name]; r != nil {
 				lag := time.Since(c.arrived)
 				r.tally.Source(c.Origin).Lag = lag
 				e.metrics.lagLocked(name, lag)
@@ -39,7 +39,7 @@ func (e *Engine) tallyLagLocked(j *job, out outcome) {
 // peers.
 func (e *Engine) haveArrivedLocked(j *job) {
 	i := 0
-	for _, h := range e.holders[j.key.GroupKind][j.key.NamespacedName()] {
+	for _, h := range e.views.holders[j.key.GroupKind][j.key.NamespacedName()] {
 		for i < len(j.claims) && j.claims[i].Origin < h.v.peer {
 			i++
 		}

@@ -169,7 +169,7 @@ func (e *Engine) watchView(ctx context.Context, f *feed) {
 			return
 		}
 		f.release()
-		e.log.Warn("a view is too large", "cluster", f.v.peer, "kind", f.v.scope.GVK.Kind, "namespace", f.v.scope.Namespace)
+		e.o.Log.Warn("a view is too large", "cluster", f.v.peer, "kind", f.v.scope.GVK.Kind, "namespace", f.v.scope.Namespace)
 		f.Health(fmt.Errorf("%w: at most %d objects and %d MiB for one watch, %d and %d MiB for one cluster", ErrTooMuch,
 			e.o.View.Objects, e.o.View.Bytes>>20, e.o.Peer.Objects, e.o.Peer.Bytes>>20))
 		if time.Since(began) > tooMuchRetryCap {

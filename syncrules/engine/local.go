@@ -18,6 +18,22 @@ import (
 // unseenFor is how long an answer to a write is believed although the list of copies does not have it.
 const unseenFor = 10 * time.Second
 
+// locals is the copies here, and their watches.
+type locals struct {
+	copies   *copies.Index
+	watches  map[Scope]*localWatch
+	draining bool // some watches are kept only for copies that are yet to be decided on
+}
+
+// newLocals has the watches of an earlier run.
+func newLocals(scopes []Scope) locals {
+	out := locals{copies: copies.NewIndex(), watches: map[Scope]*localWatch{}}
+	for _, s := range scopes {
+		out.watches[s] = &localWatch{scope: s}
+	}
+	return out
+}
+
 // localWatch is the watch of the copies in one local scope. Engine.mu guards it.
 type localWatch struct {
 	scope Scope
@@ -30,7 +46,7 @@ type localWatch struct {
 
 // localCompleteLocked says that all copies of a place are known.
 func (e *Engine) localCompleteLocked(kind schema.GroupKind, namespace string) bool {
-	for _, w := range e.locals {
+	for _, w := range e.local.watches {
 		if w.complete && w.scope.GVK.GroupKind() == kind && w.scope.Covers(namespace) {
 			return true
 		}
@@ -60,35 +76,35 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 	if f.w.feed != f {
 		return
 	}
-	for k, told := range f.e.earlyEvents {
+	for k, told := range f.e.queue.early {
 		switch {
 		case k.GroupKind != f.kind() || !f.w.scope.Covers(k.Namespace):
 		case list[k.NamespacedName()] == nil: // when it was made
-			f.e.earlyEvents[k] = earlyEvent{feed: f, version: version}
+			f.e.queue.early[k] = earlyEvent{feed: f, version: version}
 		case told.feed == f: // the list is newer
-			f.e.earlyEvents[k] = earlyEvent{}
+			f.e.queue.early[k] = earlyEvent{}
 		}
 	}
-	for at, old := range f.e.copies.All(f.kind()) {
+	for at, old := range f.e.local.copies.All(f.kind()) {
 		if list[at] != nil || !f.w.scope.Covers(at.Namespace) {
 			continue
 		}
 		k := place.At(f.kind(), at)
 		if age := time.Since(old.Unseen); age < unseenFor {
-			f.e.enqueueAfter(k, unseenFor-age) // written after the list was made; looked at again if not
+			f.e.queue.enqueueAfter(k, unseenFor-age) // written after the list was made; looked at again if not
 			continue
 		}
 		f.e.dropCopyLocked(k)
-		f.e.enqueueLocked(k)
+		f.e.queue.enqueueLocked(k)
 	}
 	for at, c := range list {
 		k := place.At(f.kind(), at)
-		old := f.e.copies.At(k)
+		old := f.e.local.copies.At(k)
 		if old != nil && !old.Unseen.IsZero() && !copies.Newer(c.Version, old.Version) {
 			continue
 		}
 		if old == nil || old.Version != c.Version {
-			f.e.enqueueLocked(k)
+			f.e.queue.enqueueLocked(k)
 		}
 		f.e.putCopyLocked(k, c)
 	}
@@ -117,11 +133,11 @@ func (f *copyFeed) takeLocked(k Key, c *copies.Copy) {
 	if f.w.feed != f || c == nil {
 		return
 	}
-	if old := f.e.copies.At(k); old != nil && !old.Unseen.IsZero() && !copies.Newer(c.Version, old.Version) {
+	if old := f.e.local.copies.At(k); old != nil && !old.Unseen.IsZero() && !copies.Newer(c.Version, old.Version) {
 		return
 	}
 	f.e.putCopyLocked(k, c)
-	f.e.enqueueLocked(k)
+	f.e.queue.enqueueLocked(k)
 }
 
 // isEcho says that the watch tells of a write of our own whose answer was taken in already, or of one whose answer may
@@ -134,7 +150,7 @@ func (f *copyFeed) isEcho(k Key, obj *unstructured.Unstructured) bool {
 }
 
 func (f *copyFeed) echoesLocked(k Key, version string) bool {
-	old := f.e.copies.At(k)
+	old := f.e.local.copies.At(k)
 	if f.w.feed != f || old == nil || old.Unseen.IsZero() || old.Version != version {
 		return false
 	}
@@ -152,20 +168,20 @@ type earlyEvent struct {
 
 // keepEarlyLocked keeps what the watch tells of a key that is being worked on.
 func (f *copyFeed) keepEarlyLocked(k Key, told earlyEvent) bool {
-	before, working := f.e.earlyEvents[k]
+	before, working := f.e.queue.early[k]
 	if !working || f.w.feed != f {
 		return false
 	}
 	if before.feed == nil || before.feed == f || before.feed.w.feed != before.feed || copies.Newer(told.version, before.version) {
-		f.e.earlyEvents[k] = told // or else a watch of another scope is ahead
+		f.e.queue.early[k] = told // or else a watch of another scope is ahead
 	}
 	return true
 }
 
 // takeEarlyLocked takes in what the watch told of a key during the work on it, now that the answer to a write is known.
 func (e *Engine) takeEarlyLocked(k Key) {
-	told := e.earlyEvents[k]
-	delete(e.earlyEvents, k)
+	told := e.queue.early[k]
+	delete(e.queue.early, k)
 	switch {
 	case told.feed == nil:
 	case told.obj == nil:
@@ -190,7 +206,7 @@ func (f *copyFeed) Delete(namespace, name string, last *unstructured.Unstructure
 
 // dropLocked takes in a deletion, in a version or "".
 func (f *copyFeed) dropLocked(k Key, version string) {
-	old := f.e.copies.At(k)
+	old := f.e.local.copies.At(k)
 	if f.w.feed != f || old == nil {
 		return
 	}
@@ -198,7 +214,7 @@ func (f *copyFeed) dropLocked(k Key, version string) {
 		return // a deletion from before our write
 	}
 	f.e.dropCopyLocked(k)
-	f.e.enqueueLocked(k)
+	f.e.queue.enqueueLocked(k)
 }
 
 // Health implements Sink.
@@ -210,7 +226,7 @@ func (f *copyFeed) Health(err error) {
 		return
 	}
 	if err == nil {
-		if w.err != nil && f.e.errors.Class(w.err) == problem.KindUnknown {
+		if w.err != nil && f.e.errors().Class(w.err) == problem.KindUnknown {
 			f.e.unlearnLocked(w.scope.GVK)
 		}
 		f.e.retryFailedLocked(f.kind())

@@ -6,6 +6,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 )
 
 type metrics struct {
+	matches   *atomic.Int64 // counts what is matched, in a test; nil otherwise
 	writes    *prometheus.CounterVec
 	decisions prometheus.Counter
 	slow      prometheus.Counter

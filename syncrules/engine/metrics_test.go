@@ -23,11 +23,11 @@ func TestRuleLabelsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{rules: map[string]*rule{}, metrics: m}
+	e := &Engine{rules: newRuleSet(), metrics: m}
 	registry.MustRegister(newRuleCollector(e))
 	for i := range maxLabels + 50 {
 		name := fmt.Sprintf("rule-%03d", i)
-		e.rules[name] = &rule{name: name, tally: tally.Tally{Matched: 2, Synced: 1}}
+		e.rules.byName[name] = &rule{name: name, tally: tally.Tally{Matched: 2, Synced: 1}}
 		m.lagLocked(name, time.Millisecond)
 	}
 	m.forgetLocked("rule-000")
@@ -72,12 +72,12 @@ func TestPausedRulesAreTold(t *testing.T) {
 		"not ready and paused": {[]sender{broken, paused, ready}, 0, 0},
 		"all paused":           {[]sender{paused, paused}, 0, 1},
 	} {
-		e := &Engine{rules: map[string]*rule{}}
+		e := &Engine{rules: newRuleSet()}
 		for i := range maxLabels { // so that the others share a label
-			e.rules[fmt.Sprintf("a-%03d", i)] = &rule{}
+			e.rules.byName[fmt.Sprintf("a-%03d", i)] = &rule{}
 		}
 		for i := range tc.senders {
-			e.rules[fmt.Sprintf("b-%d", i)] = &rule{sender: tc.senders[i]}
+			e.rules.byName[fmt.Sprintf("b-%d", i)] = &rule{sender: tc.senders[i]}
 		}
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(newRuleCollector(e))

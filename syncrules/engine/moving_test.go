@@ -313,8 +313,8 @@ func TestForeignObjectWhereACopyBelongs(t *testing.T) {
 		w.setRule(moving(testRule("r"), "name", "copy-of-{{ .Object.GetName }}"))
 		w.settle()
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
-		if w.local.count("update")+w.local.count("delete") > 0 || len(w.e.conflictWatches) > 0 {
-			t.Errorf("requests %v, %d watches of conflicts", w.local.requests, len(w.e.conflictWatches))
+		if w.local.count("update")+w.local.count("delete") > 0 || len(w.e.conflicts.watches) > 0 {
+			t.Errorf("requests %v, %d watches of conflicts", w.local.requests, len(w.e.conflicts.watches))
 		}
 		for i := range 2 * maxObjectWatches {
 			w.local.remove(cm(fmt.Sprintf("copy-of-x%02d", i)))

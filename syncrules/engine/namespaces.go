@@ -12,6 +12,18 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
+// namespaces is the namespaces that copies wait for, and those that agents created for copies.
+type namespaces struct {
+	waiting map[string]map[Key]struct{}
+	// news counts what was told of namespaces: what is told while a copy is being worked on may be what the copy is
+	// about to wait for.
+	news    uint64
+	watch   *namespaceWatch    // nil while nobody waits
+	created *createdNamespaces // nil while no rule may create any
+}
+
+func newNamespaces() namespaces { return namespaces{waiting: map[string]map[Key]struct{}{}} }
+
 // namespaceWatch is the Sink of the watch of namespaces, which runs while copies wait for some: to appear, or to
 // be gone so that they can be created anew.
 type namespaceWatch struct {
@@ -22,12 +34,12 @@ type namespaceWatch struct {
 // superviseNamespacesLocked watches namespaces while copies wait for some.
 func (e *Engine) superviseNamespacesLocked(start starter) {
 	switch {
-	case len(e.missing) == 0 && e.nsWatch != nil:
-		e.nsWatch.stop()
-		e.nsWatch = nil
-	case len(e.missing) > 0 && e.nsWatch == nil:
+	case len(e.namespaces.waiting) == 0 && e.namespaces.watch != nil:
+		e.namespaces.watch.stop()
+		e.namespaces.watch = nil
+	case len(e.namespaces.waiting) > 0 && e.namespaces.watch == nil:
 		w := &namespaceWatch{e: e}
-		e.nsWatch = w
+		e.namespaces.watch = w
 		scope := Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}}
 		w.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, w) })
 	}
@@ -42,8 +54,8 @@ func (w *namespaceWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	w.e.namespaceNews++
-	for name := range w.e.missing {
+	w.e.namespaces.news++
+	for name := range w.e.namespaces.waiting {
 		if !there[name] {
 			w.e.namespaceGoneLocked(name)
 		}
@@ -57,10 +69,10 @@ func (w *namespaceWatch) Upsert(obj *unstructured.Unstructured) {
 	}
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	w.e.namespaceNews++
-	for k := range w.e.missing[obj.GetName()] {
-		w.e.pacer.Succeeded(k)
-		w.e.enqueueLocked(k)
+	w.e.namespaces.news++
+	for k := range w.e.namespaces.waiting[obj.GetName()] {
+		w.e.outcomes.pacer.Succeeded(k)
+		w.e.queue.enqueueLocked(k)
 	}
 }
 
@@ -68,7 +80,7 @@ func (w *namespaceWatch) Upsert(obj *unstructured.Unstructured) {
 func (w *namespaceWatch) Delete(_, name string, _ *unstructured.Unstructured) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	w.e.namespaceNews++
+	w.e.namespaces.news++
 	w.e.namespaceGoneLocked(name)
 }
 
@@ -77,33 +89,33 @@ func (*namespaceWatch) Health(error) {}
 
 // namespaceGoneLocked wakes the copies that waited for the end of the namespace: their rules may create it again.
 func (e *Engine) namespaceGoneLocked(name string) {
-	for k := range e.missing[name] {
-		if r := e.results[k]; r != nil && r.Reason == problem.ReasonNamespaceTerminating {
-			e.pacer.Succeeded(k)
-			e.enqueueLocked(k)
+	for k := range e.namespaces.waiting[name] {
+		if r := e.outcomes.results[k]; r != nil && r.Reason == problem.ReasonNamespaceTerminating {
+			e.outcomes.pacer.Succeeded(k)
+			e.queue.enqueueLocked(k)
 		}
 	}
 }
 
 // awaitNamespaceLocked and namespaceThereLocked keep missing.
 func (e *Engine) awaitNamespaceLocked(k Key) {
-	waiters := e.missing[k.Namespace]
+	waiters := e.namespaces.waiting[k.Namespace]
 	if waiters == nil {
 		waiters = map[Key]struct{}{}
-		e.missing[k.Namespace] = waiters
+		e.namespaces.waiting[k.Namespace] = waiters
 		e.superviseSoon()
 	}
 	waiters[k] = struct{}{}
 }
 
 func (e *Engine) namespaceThereLocked(k Key) {
-	waiters := e.missing[k.Namespace]
+	waiters := e.namespaces.waiting[k.Namespace]
 	if waiters == nil {
 		return
 	}
 	delete(waiters, k)
 	if len(waiters) == 0 {
-		delete(e.missing, k.Namespace)
+		delete(e.namespaces.waiting, k.Namespace)
 		e.superviseSoon()
 	}
 }

@@ -17,7 +17,7 @@ const maxOrphans = 8
 
 // orphansConditionLocked names the orphans of a rule in the kinds and namespaces that it is about now.
 func (e *Engine) orphansConditionLocked(r *rule) (metav1.Condition, bool) {
-	n, names := e.copies.Orphans(r.name, maxOrphans)
+	n, names := e.local.copies.Orphans(r.name, maxOrphans)
 	if n == 0 {
 		return metav1.Condition{}, false
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 const (
@@ -56,6 +57,14 @@ const (
 // knows what was there.
 type RuleReport = v1alpha1.ResourceSyncRuleStatus
 
+// reporter is what the one goroutine that reports has to tell, beside what each rule's sender has.
+type reporter struct {
+	wake   chan struct{} // as supervisor.wake
+	events tally.Events
+}
+
+func newReporter() reporter { return reporter{wake: make(chan struct{}, 1)} }
+
 // sender is the state of a rule's reports.
 type sender struct {
 	dirty    bool
@@ -73,7 +82,7 @@ func (e *Engine) report(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.reportWake:
+		case <-e.reporter.wake:
 		case <-timer.C:
 		}
 		due, next := e.dueReports(time.Now())
@@ -98,10 +107,10 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	due = map[string]RuleReport{}
-	if !e.ready {
+	if !e.supervisor.ready {
 		return due, 0
 	}
-	for name, r := range e.rules {
+	for name, r := range e.rules.byName {
 		s := &r.sender
 		if until := r.tally.SlowUntil; !until.IsZero() {
 			if wait := until.Sub(now); wait <= 0 {
@@ -159,8 +168,8 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	out.ConfirmedDeletions = int32(r.guard.Confirmed())
 	var troubles []trouble
 	asked := 0
-	for _, id := range e.peerIDs {
-		p := e.peers[id]
+	for _, id := range e.clusters.ids {
+		p := e.clusters.peers[id]
 		if p.Left || r.compiled == nil {
 			continue
 		}

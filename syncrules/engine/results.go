@@ -17,6 +17,14 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
+// outcomes is what became of the copies that were worked on.
+type outcomes struct {
+	results map[Key]*tally.Result
+	pacer   *pace.Pacer
+}
+
+func newOutcomes() outcomes { return outcomes{results: map[Key]*tally.Result{}, pacer: pace.New()} }
+
 // content tells what an origin offers for the key from what it offered before; 0 for nothing.
 func (j *job) content(origin string) uint64 {
 	for i := range j.claims {
@@ -31,15 +39,15 @@ func (j *job) content(origin string) uint64 {
 func (e *Engine) recordLocked(j *job, out outcome) {
 	k := j.key
 	if !out.began.IsZero() {
-		e.pacer.Wrote(k, j.content(out.decision.Owner), out.began)
+		e.outcomes.pacer.Wrote(k, j.content(out.decision.Owner), out.began)
 	}
 	if out.answer != nil {
 		e.believeLocked(k, &out)
 	}
 	if out.remade {
-		e.pacer.SetRecreated(k, out.recreated, out.began)
+		e.outcomes.pacer.SetRecreated(k, out.recreated, out.began)
 	}
-	if c := e.copies.At(k); c != nil && out.tooOften && out.decision.Difference == syncrules.Extra {
+	if c := e.local.copies.At(k); c != nil && out.tooOften && out.decision.Difference == syncrules.Extra {
 		c.Tolerated = true // what comes back as fast as that is somebody else's
 	}
 	r := e.resultOfLocked(j, out)
@@ -49,7 +57,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 		e.suspectWriteLocked(out.decision, out.problem)
 	}
 	e.replaceLocked(k, r)
-	if out.wrote && e.draining && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
+	if out.wrote && e.local.draining && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
 		e.superviseSoon()
 	}
 	if j.foreign && j.local != nil {
@@ -62,18 +70,18 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 	}
 	switch {
 	case r.State == tally.Failed && out.problem.Final():
-	case r.State == tally.Failed && out.problem.Namespace && j.namespaceNews != e.namespaceNews:
-		e.enqueueLocked(k) // it may be there by now
+	case r.State == tally.Failed && out.problem.Namespace && j.namespaceNews != e.namespaces.news:
+		e.queue.enqueueLocked(k) // it may be there by now
 	case r.State == tally.Failed:
 		outage := out.problem.Reason == problem.ReasonLocalUnreachable
-		e.enqueueAfter(k, e.pacer.Failed(k, out.problem.MaxBackoff(), outage, time.Now()))
+		e.queue.enqueueAfter(k, e.outcomes.pacer.Failed(k, out.problem.MaxBackoff(), outage, time.Now()))
 	default:
-		e.pacer.Succeeded(k)
+		e.outcomes.pacer.Succeeded(k)
 		if out.decision.Action == syncrules.Wait {
 			e.awaitLocked(k, j.awaits())
-			e.enqueueAfter(k, settleTime)
+			e.queue.enqueueAfter(k, settleTime)
 		} else if out.again > 0 {
-			e.enqueueAfter(k, out.again)
+			e.queue.enqueueAfter(k, out.again)
 		}
 	}
 	if out.slowed {
@@ -85,7 +93,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 // slowedLocked lets the rules say, for a while, that a copy changes too often.
 func (e *Engine) slowedLocked(k Key, rules []string) {
 	for _, name := range rules {
-		r := e.rules[name]
+		r := e.rules.byName[name]
 		if r == nil {
 			continue
 		}
@@ -95,7 +103,7 @@ func (e *Engine) slowedLocked(k Key, rules []string) {
 		}
 		r.tally.SlowUntil = time.Now().Add(slowFor)
 	}
-	wake(e.reportWake)
+	wake(e.reporter.wake)
 }
 
 // resultOfLocked sums up an outcome.
@@ -132,7 +140,7 @@ func (e *Engine) resultOfLocked(j *job, out outcome) *tally.Result {
 		}
 	case syncrules.Create, syncrules.Update, syncrules.UpdateStatus:
 		r.State = tally.Tried
-		if old := e.results[j.key]; out.wrote || out.slowed && old != nil && old.State == tally.Synced {
+		if old := e.outcomes.results[j.key]; out.wrote || out.slowed && old != nil && old.State == tally.Synced {
 			r.State = tally.Synced // what is slowed down was so a moment ago
 		}
 	case syncrules.Delete, syncrules.MarkOrphan:
@@ -175,7 +183,7 @@ func (e *Engine) conflictTextLocked(j *job, d syncrules.Decision) string {
 		text += d.Reason
 	} else {
 		text += "it is a copy from cluster " + e.clusterNameLocked(d.Owner)
-		if local := e.copies.At(j.key); local != nil && len(local.Rules) > 0 {
+		if local := e.local.copies.At(j.key); local != nil && len(local.Rules) > 0 {
 			text += ", made by rule " + strings.Join(local.Rules, ", ")
 		}
 	}
@@ -195,7 +203,7 @@ func (e *Engine) conflictTextLocked(j *job, d syncrules.Decision) string {
 
 // clusterNameLocked is what people call a cluster.
 func (e *Engine) clusterNameLocked(id string) string {
-	if p := e.peers[id]; p != nil {
+	if p := e.clusters.peers[id]; p != nil {
 		return p.name()
 	}
 	return id
@@ -203,9 +211,9 @@ func (e *Engine) clusterNameLocked(id string) string {
 
 // replaceLocked puts the result in place of the one before, and counts it for its rules.
 func (e *Engine) replaceLocked(k Key, r *tally.Result) {
-	old := e.results[k]
+	old := e.outcomes.results[k]
 	if old != nil && old.Same(r) {
-		e.results[k] = r // its texts may be parts of what is there now, see package packed
+		e.outcomes.results[k] = r // its texts may be parts of what is there now, see package packed
 		e.tellAgainLocked(k, r)
 		return
 	}
@@ -213,52 +221,52 @@ func (e *Engine) replaceLocked(k Key, r *tally.Result) {
 		e.countLocked(k, old, -1)
 	}
 	if r.State == tally.Idle && !r.Conflict && len(r.Offers) == 0 {
-		delete(e.results, k)
+		delete(e.outcomes.results, k)
 		e.kindDirtyLocked(k.GroupKind)
 		return
 	}
-	e.results[k] = r
+	e.outcomes.results[k] = r
 	e.countLocked(k, r, 1)
 }
 
 // forgetLocked removes the result of a key that nobody asks about any more.
 func (e *Engine) forgetLocked(k Key) {
-	if old := e.results[k]; old != nil {
+	if old := e.outcomes.results[k]; old != nil {
 		e.countLocked(k, old, -1)
-		delete(e.results, k)
+		delete(e.outcomes.results, k)
 	}
 }
 
 // countLocked adds or, with -1, takes away a result.
 func (e *Engine) countLocked(k Key, res *tally.Result, n int32) {
 	for _, name := range res.Rules {
-		if r := e.rules[name]; r != nil {
+		if r := e.rules.byName[name]; r != nil {
 			r.tally.Add(k, name, res, n)
 			r.sender.dirty = true
 		}
 	}
-	wake(e.reportWake)
+	wake(e.reporter.wake)
 }
 
 // tellAgainLocked tells of a result that stays, where there is room for its text now.
 func (e *Engine) tellAgainLocked(k Key, res *tally.Result) {
 	for _, name := range res.Rules {
-		if r := e.rules[name]; r != nil && r.tally.Tell(k, res) {
+		if r := e.rules.byName[name]; r != nil && r.tally.Tell(k, res) {
 			r.sender.dirty = true
-			wake(e.reportWake)
+			wake(e.reporter.wake)
 		}
 	}
 }
 
 // kindDirtyLocked makes all rules of a kind be reported.
 func (e *Engine) kindDirtyLocked(gk schema.GroupKind) {
-	if k := e.kinds[gk]; k != nil {
+	if k := e.rules.kinds[gk]; k != nil {
 		for _, r := range k.readers {
 			r.sender.dirty = true
 		}
 		for _, r := range k.writers {
 			r.sender.dirty = true
 		}
-		wake(e.reportWake)
+		wake(e.reporter.wake)
 	}
 }

@@ -93,7 +93,7 @@ func TestLagIsThatOfChanges(t *testing.T) {
 		lag := func() time.Duration {
 			w.e.mu.Lock()
 			defer w.e.mu.Unlock()
-			return w.e.rules["r"].tally.Source(a).Lag
+			return w.e.rules.byName["r"].tally.Source(a).Lag
 		}
 		w.local.late = 30 * time.Millisecond
 		w.setRule(testRule("r"))

@@ -34,10 +34,10 @@ func newReviewer(e *Engine) *rights.Reviewer {
 		Changed: func(fewer bool) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			for _, r := range e.rules {
+			for _, r := range e.rules.byName {
 				r.sender.dirty = true
 			}
-			wake(e.reportWake)
+			wake(e.reporter.wake)
 			if fewer {
 				e.retryRefusedLocked()
 			}
@@ -47,11 +47,11 @@ func newReviewer(e *Engine) *rights.Reviewer {
 
 // superviseReviewsLocked has the local rights on kinds reviewed that rules are about now.
 func (e *Engine) superviseReviewsLocked() {
-	if e.o.Review == nil || len(e.stale) == 0 {
+	if e.o.Review == nil || len(e.supervisor.kinds) == 0 {
 		return
 	}
 	kinds := map[schema.GroupVersionKind]bool{}
-	for _, r := range e.rules {
+	for _, r := range e.rules.byName {
 		if r.compiled != nil {
 			for _, s := range r.targets {
 				kinds[s.GVK] = true
@@ -68,7 +68,7 @@ func (e *Engine) superviseReviewsLocked() {
 func (e *Engine) rightsNeededLocked(key rights.Key) ([]string, bool) {
 	all := map[string]bool{}
 	if key.Cluster == "" {
-		for _, r := range e.rules {
+		for _, r := range e.rules.byName {
 			if r.compiled == nil {
 				continue
 			}
@@ -79,8 +79,8 @@ func (e *Engine) rightsNeededLocked(key rights.Key) ([]string, bool) {
 			}
 		}
 	} else {
-		for s, v := range e.views[key.Cluster] {
-			if s.GVK == key.GVK && v.err != nil && e.errors.Class(v.err) == problem.Forbidden {
+		for s, v := range e.views.byPeer[key.Cluster] {
+			if s.GVK == key.GVK && v.err != nil && e.errors().Class(v.err) == problem.Forbidden {
 				all[s.Namespace] = true
 			}
 		}
@@ -111,7 +111,7 @@ func (e *Engine) suspectWriteLocked(d syncrules.Decision, p *problem.Problem) {
 		return
 	}
 	gvk := d.Object.GroupVersionKind()
-	if k := e.kinds[gvk.GroupKind()]; k != nil && k.written == gvk {
+	if k := e.rules.kinds[gvk.GroupKind()]; k != nil && k.written == gvk {
 		gvk = k.written // its names are no parts of an object
 	}
 	if p.Namespace {
@@ -121,7 +121,7 @@ func (e *Engine) suspectWriteLocked(d syncrules.Decision, p *problem.Problem) {
 }
 
 func (e *Engine) createsNamespacesLocked() bool {
-	for _, r := range e.rules {
+	for _, r := range e.rules.byName {
 		if r.compiled != nil && r.compiled.CreatesNamespace() {
 			return true
 		}
@@ -131,10 +131,10 @@ func (e *Engine) createsNamespacesLocked() bool {
 
 // retryRefusedLocked puts up what failed for want of a right.
 func (e *Engine) retryRefusedLocked() {
-	for k, r := range e.results {
+	for k, r := range e.outcomes.results {
 		if r.State == tally.Failed && r.Reason == problem.ReasonMissingPermission {
-			e.pacer.Succeeded(k)
-			e.enqueueLocked(k)
+			e.outcomes.pacer.Succeeded(k)
+			e.queue.enqueueLocked(k)
 		}
 	}
 }

@@ -75,9 +75,9 @@ type ruleSum struct {
 func (e *Engine) ruleSums() map[string]ruleSum {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := make(map[string]ruleSum, min(len(e.rules), maxLabels+1))
-	for i, name := range slices.Sorted(maps.Keys(e.rules)) {
-		r := e.rules[name]
+	out := make(map[string]ruleSum, min(len(e.rules.byName), maxLabels+1))
+	for i, name := range slices.Sorted(maps.Keys(e.rules.byName)) {
+		r := e.rules.byName[name]
 		if i >= maxLabels {
 			name = otherRules
 		}

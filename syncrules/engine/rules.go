@@ -71,7 +71,7 @@ func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 
 // fit works out what to watch by what is known of kinds. Where it is not known, a kind counts as one in namespaces:
 // that is harmless, since namespaces are ignored for objects outside them.
-func (r *rule) fit(known scoping) {
+func (r *rule) fit(known knownScopes) {
 	r.compiled, r.err, r.scopes, r.targets = r.parsed, r.parseErr, nil, nil
 	r.kinds = nil
 	if r.compiled == nil {
@@ -122,6 +122,17 @@ func (r *rule) makes(k Key) bool {
 	return slices.ContainsFunc(r.targets, func(s Scope) bool { return s.GVK.GroupKind() == k.GroupKind && s.Covers(k.Namespace) })
 }
 
+// ruleSet is all rules, and what those about one kind share.
+type ruleSet struct {
+	byName map[string]*rule
+	kinds  map[schema.GroupKind]*kind
+	serial uint64 // of the last rule or Cluster object that was set
+}
+
+func newRuleSet() ruleSet {
+	return ruleSet{byName: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}}
+}
+
 // kind is what the rules about one kind share.
 type kind struct {
 	// read and written are the versions that sources and copies of the kind are looked at in: those of the
@@ -133,14 +144,14 @@ type kind struct {
 
 // indexKindsLocked makes kinds from rules.
 func (e *Engine) indexKindsLocked() {
-	clear(e.kinds)
+	clear(e.rules.kinds)
 	of := func(gk schema.GroupKind) *kind {
-		if e.kinds[gk] == nil {
-			e.kinds[gk] = &kind{}
+		if e.rules.kinds[gk] == nil {
+			e.rules.kinds[gk] = &kind{}
 		}
-		return e.kinds[gk]
+		return e.rules.kinds[gk]
 	}
-	byName := slices.SortedFunc(maps.Values(e.rules), func(a, b *rule) int { return cmp.Compare(a.name, b.name) })
+	byName := slices.SortedFunc(maps.Values(e.rules.byName), func(a, b *rule) int { return cmp.Compare(a.name, b.name) })
 	// A newcomer, which may be any member's, takes no version away from the rules that are at work.
 	for _, r := range slices.SortedStableFunc(slices.Values(byName), func(a, b *rule) int { return a.born.Compare(b.born) }) {
 		r.settleVersions(of)
@@ -182,12 +193,12 @@ func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {
 
 // staleRuleLocked makes everything that is about the rule be looked at again.
 func (e *Engine) staleRuleLocked(r *rule) {
-	e.stale[r.kind()] = true
+	e.supervisor.kinds[r.kind()] = true
 	for _, gk := range r.kinds {
-		e.stale[gk] = true
+		e.supervisor.kinds[gk] = true
 	}
-	for gk := range e.copies.KindsDecidedBy(r.name) { // that it made in an earlier form
-		e.stale[gk] = true
+	for gk := range e.local.copies.KindsDecidedBy(r.name) { // that it made in an earlier form
+		e.supervisor.kinds[gk] = true
 	}
 }
 
@@ -217,15 +228,15 @@ func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch b
 		return syncrules.Unusable, false, "rule " + r.name + ": " + r.clash
 	}
 	between := syncrules.Between{From: p.name(), Features: p.Features, FeaturesKnown: p.FeaturesKnown}
-	if e.cluster != nil {
-		between.Labels, between.LabelsKnown = e.cluster.Labels, true
+	if e.clusters.local != nil {
+		between.Labels, between.LabelsKnown = e.clusters.local.Labels, true
 	}
 	switch rel, why = r.compiled.Relate(between); {
 	case rel < syncrules.Stopped:
 		return rel, false, why
 	case r.moves && !e.fittedLocked(r):
 		return syncrules.Unclear, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
-	case r.reads && (e.local.cluster == nil || p.seen.cluster == nil):
+	case r.reads && (e.clusters.snapshot.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
 	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID):
 		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"

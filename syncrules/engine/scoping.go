@@ -15,18 +15,26 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// scoping is which kinds are in namespaces here, as far as that is known. It is never changed: what is learned
+// scoping is what is known of kinds, and what is being asked.
+type scoping struct {
+	known knownScopes
+	// namespaced is known as a function, nil while nothing is known.
+	namespaced func(schema.GroupVersionKind) (bool, error)
+	asking     map[schema.GroupVersionKind]chan struct{} // to ask again at once
+}
+
+// knownScopes is which kinds are in namespaces here, as far as that is known. It is never changed: what is learned
 // makes a new one.
-type scoping map[schema.GroupVersionKind]bool
+type knownScopes map[schema.GroupVersionKind]bool
 
 var errScopeUnknown = errors.New("not known yet")
 
-func (s scoping) outsideNamespaces(gvk schema.GroupVersionKind) bool {
+func (s knownScopes) outsideNamespaces(gvk schema.GroupVersionKind) bool {
 	namespaced, known := s[gvk]
 	return known && !namespaced
 }
 
-func (s scoping) namespaced(gvk schema.GroupVersionKind) (bool, error) {
+func (s knownScopes) namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	namespaced, known := s[gvk]
 	if !known {
 		return false, errScopeUnknown
@@ -53,7 +61,7 @@ func kindsToLearn(r *syncrules.Rule) (out []schema.GroupVersionKind) {
 // fittedLocked says that what a rule that moves needs to know of its kinds is known.
 func (e *Engine) fittedLocked(r *rule) bool {
 	return e.o.Namespaced == nil || !slices.ContainsFunc(r.targets, func(s Scope) bool {
-		_, known := e.scoping[s.GVK]
+		_, known := e.scoping.known[s.GVK]
 		return !known
 	})
 }
@@ -63,13 +71,13 @@ func (e *Engine) superviseScopingLocked(start starter) {
 	if e.o.Namespaced == nil {
 		return
 	}
-	for _, r := range e.rules {
+	for _, r := range e.rules.byName {
 		for _, gvk := range r.learns {
-			if _, known := e.scoping[gvk]; known || e.asking[gvk] != nil {
+			if _, known := e.scoping.known[gvk]; known || e.scoping.asking[gvk] != nil {
 				continue
 			}
 			again := make(chan struct{}, 1)
-			e.asking[gvk] = again
+			e.scoping.asking[gvk] = again
 			start(func(ctx context.Context) { e.askScoping(ctx, gvk, again) })
 		}
 	}
@@ -103,17 +111,17 @@ func (e *Engine) answered(gvk schema.GroupVersionKind, namespaced bool, err erro
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	needed := false
-	for _, r := range e.rules {
+	for _, r := range e.rules.byName {
 		needed = needed || slices.Contains(r.learns, gvk)
 	}
 	if err != nil && needed {
 		return false
 	}
-	delete(e.asking, gvk)
+	delete(e.scoping.asking, gvk)
 	if err == nil {
-		next := maps.Clone(e.scoping)
+		next := maps.Clone(e.scoping.known)
 		if next == nil {
-			next = scoping{}
+			next = knownScopes{}
 		}
 		next[gvk] = namespaced
 		e.refitLocked(next, gvk, !namespaced)
@@ -123,12 +131,12 @@ func (e *Engine) answered(gvk schema.GroupVersionKind, namespaced bool, err erro
 
 // unlearnLocked makes a kind that was not served for a time be asked for again: it may be another one now.
 func (e *Engine) unlearnLocked(gvk schema.GroupVersionKind) {
-	if again := e.asking[gvk]; again != nil {
+	if again := e.scoping.asking[gvk]; again != nil {
 		wake(again)
 		return
 	}
-	if namespaced, known := e.scoping[gvk]; known {
-		next := maps.Clone(e.scoping)
+	if namespaced, known := e.scoping.known[gvk]; known {
+		next := maps.Clone(e.scoping.known)
 		delete(next, gvk)
 		e.refitLocked(next, gvk, !namespaced)
 	}
@@ -136,9 +144,9 @@ func (e *Engine) unlearnLocked(gvk schema.GroupVersionKind) {
 
 // refitLocked takes in what is known of kinds, of which one is new; it matters to all rules about that kind, or to those
 // alone that may move copies.
-func (e *Engine) refitLocked(known scoping, gvk schema.GroupVersionKind, all bool) {
-	e.scoping, e.namespaced = known, known.namespaced
-	for _, r := range e.rules {
+func (e *Engine) refitLocked(known knownScopes, gvk schema.GroupVersionKind, all bool) {
+	e.scoping.known, e.scoping.namespaced = known, known.namespaced
+	for _, r := range e.rules.byName {
 		if slices.Contains(r.learns, gvk) && (all || r.moves) {
 			e.staleRuleLocked(r)
 			r.fit(known)
@@ -151,5 +159,5 @@ func (e *Engine) refitLocked(known scoping, gvk schema.GroupVersionKind, all boo
 
 // inputOfLocked is what copies of a peer's objects depend on beside these.
 func (e *Engine) inputOfLocked(p *peer) syncrules.Input {
-	return syncrules.Input{Owner: p.ClusterID, Cluster: p.seen.cluster, LocalCluster: e.local.cluster, Namespaced: e.namespaced}
+	return syncrules.Input{Owner: p.ClusterID, Cluster: p.seen.cluster, LocalCluster: e.clusters.snapshot.cluster, Namespaced: e.scoping.namespaced}
 }

@@ -20,7 +20,7 @@ func TestKindMadeAgainWithAnotherScope(t *testing.T) {
 		w.local.remove(thing("ClusterThing", "", "x"))
 		gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "ClusterThing"}
 		w.e.mu.Lock()
-		next := maps.Clone(w.e.scoping)
+		next := maps.Clone(w.e.scoping.known)
 		next[gvk] = true
 		w.e.refitLocked(next, gvk, true)
 		w.e.mu.Unlock()

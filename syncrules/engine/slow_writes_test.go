@@ -56,8 +56,8 @@ func TestSlowWritesHoldUpNoOthers(t *testing.T) {
 			t.Errorf("%d copies of 500", n)
 		}
 		w.wantReady("maps", metav1.ConditionTrue, ReasonSynced)
-		if !w.e.lanes.Empty() {
-			t.Errorf("lanes keep %+v", w.e.lanes)
+		if !w.e.queue.lanes.Empty() {
+			t.Errorf("lanes keep %+v", w.e.queue.lanes)
 		}
 	})
 }

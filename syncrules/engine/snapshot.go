@@ -12,6 +12,16 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
+// clusters is the local cluster and the others of the group.
+type clusters struct {
+	local    *v1alpha1.Cluster // nil when it is not known; never changed
+	snapshot clusterSnapshot   // of local
+	peers    map[string]*peer
+	ids      []string // of peers, sorted
+}
+
+func newClusters() clusters { return clusters{peers: map[string]*peer{}} }
+
 // clusterSnapshot is a Cluster object as templates see it. The serial tells one from all others.
 type clusterSnapshot struct {
 	cluster *v1alpha1.Cluster // nil when it is not known; never changed
@@ -39,21 +49,21 @@ func (e *Engine) takeSnapshotLocked(s *clusterSnapshot, now *v1alpha1.Cluster) b
 	if equality.Semantic.DeepEqual(s.cluster, now) {
 		return false
 	}
-	e.serial++
-	*s = clusterSnapshot{now, e.serial}
+	e.rules.serial++
+	*s = clusterSnapshot{now, e.rules.serial}
 	return true
 }
 
 // setClusterLocked takes in the local Cluster object: targets look at its labels, templates at most of it.
 func (e *Engine) setClusterLocked(now *v1alpha1.Cluster) {
-	was := e.cluster
+	was := e.clusters.local
 	if was == now {
 		return
 	}
-	e.cluster = now
+	e.clusters.local = now
 	labels := was == nil || now == nil || !maps.Equal(was.Labels, now.Labels)
-	seen := e.takeSnapshotLocked(&e.local, visible(now))
-	for _, r := range e.rules {
+	seen := e.takeSnapshotLocked(&e.clusters.snapshot, visible(now))
+	for _, r := range e.rules.byName {
 		if labels && r.compiled != nil && r.compiled.HasTargets() || seen && r.reads {
 			e.staleRuleLocked(r)
 		}
@@ -62,7 +72,7 @@ func (e *Engine) setClusterLocked(now *v1alpha1.Cluster) {
 
 // anyReadsLocked says that copies of some rule depend on Cluster objects.
 func (e *Engine) anyReadsLocked() bool {
-	for _, r := range e.rules {
+	for _, r := range e.rules.byName {
 		if r.reads {
 			return true
 		}

@@ -18,11 +18,24 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
+// supervisor is what the one goroutine that opens and closes watches must look at.
+type supervisor struct {
+	wake  chan struct{} // has room for one: another wake before the first is taken adds nothing
+	ready bool          // all rules that exist were set
+	// kinds and peers are those whose views and keys must all be looked at again.
+	kinds map[schema.GroupKind]bool
+	peers map[string]bool
+}
+
+func newSupervisor() supervisor {
+	return supervisor{wake: make(chan struct{}, 1), kinds: map[schema.GroupKind]bool{}, peers: map[string]bool{}}
+}
+
 // supervise makes the running watches be the wanted ones, and puts up the keys of what changed.
 func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	cluster := e.o.Cluster()
 	e.mu.Lock()
-	if !e.ready {
+	if !e.supervisor.ready {
 		e.mu.Unlock()
 		return
 	}
@@ -51,26 +64,26 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 
 // judgeStaleLocked judges what changed, and then puts it up.
 func (e *Engine) judgeStaleLocked() {
-	for gk := range e.stale {
+	for gk := range e.supervisor.kinds {
 		e.judgeKindLocked(gk)
 	}
-	for id := range e.stalePeers {
+	for id := range e.supervisor.peers {
 		e.judgePeerLocked(id)
 	}
-	for gk := range e.stale { // not before: the guard may have added one
+	for gk := range e.supervisor.kinds { // not before: the guard may have added one
 		e.enqueueKindLocked(gk)
 		e.kindDirtyLocked(gk)
 	}
-	for id := range e.stalePeers {
+	for id := range e.supervisor.peers {
 		e.enqueuePeerLocked(id)
 	}
-	if len(e.stalePeers) > 0 {
-		for gk := range e.kinds {
+	if len(e.supervisor.peers) > 0 {
+		for gk := range e.rules.kinds {
 			e.kindDirtyLocked(gk)
 		}
 	}
-	clear(e.stale)
-	clear(e.stalePeers)
+	clear(e.supervisor.kinds)
+	clear(e.supervisor.peers)
 }
 
 // starter starts a watch and returns what stops it.
@@ -84,7 +97,7 @@ func (e *Engine) watch(ctx context.Context, source Source, scope Scope, keep fun
 		if ctx.Err() != nil {
 			return
 		}
-		e.log.Error("a watch ended by itself", "kind", scope.GVK.Kind, "namespace", scope.Namespace, "error", err)
+		e.o.Log.Error("a watch ended by itself", "kind", scope.GVK.Kind, "namespace", scope.Namespace, "error", err)
 		if err == nil {
 			err = ErrUnreachable
 		}
@@ -103,42 +116,42 @@ func (e *Engine) watch(ctx context.Context, source Source, scope Scope, keep fun
 func (e *Engine) superviseLocalsLocked(start starter) (scopes []Scope, changed bool) {
 	wanted := e.wantedLocalsLocked()
 	for s := range wanted {
-		if e.locals[s] == nil {
-			e.locals[s] = &localWatch{scope: s}
+		if e.local.watches[s] == nil {
+			e.local.watches[s] = &localWatch{scope: s}
 			changed = true
 		}
 	}
-	e.draining = false
-	for s, w := range e.locals {
+	e.local.draining = false
+	for s, w := range e.local.watches {
 		if wanted[s] {
 			continue
 		}
-		e.draining = true
+		e.local.draining = true
 		if e.drainedLocked(w, wanted) {
 			if w.feed != nil {
 				w.feed.stop()
 				w.feed = nil
 			}
-			delete(e.locals, s)
+			delete(e.local.watches, s)
 			e.forgetScopeLocked(s)
 			changed = true
 		}
 	}
-	for _, w := range e.locals {
+	for _, w := range e.local.watches {
 		if w.feed == nil {
 			f := &copyFeed{e: e, w: w}
 			w.feed = f
 			f.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, f.w.scope, nil, f) })
 		}
 	}
-	scopes = slices.Collect(maps.Keys(e.locals))
+	scopes = slices.Collect(maps.Keys(e.local.watches))
 	place.Sort(scopes)
 	return scopes, changed
 }
 
 func (e *Engine) wantedLocalsLocked() map[Scope]bool {
 	wanted := map[Scope]bool{}
-	for _, k := range e.kinds {
+	for _, k := range e.rules.kinds {
 		namespaces := map[string]bool{}
 		for _, r := range k.writers {
 			for _, s := range r.targets {
@@ -162,7 +175,7 @@ func (e *Engine) wantedLocalsLocked() map[Scope]bool {
 func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 	gk := w.scope.GVK.GroupKind()
 	for s := range wanted {
-		if other := e.locals[s]; s.GVK.GroupKind() == gk && s.Covers(w.scope.Namespace) &&
+		if other := e.local.watches[s]; s.GVK.GroupKind() == gk && s.Covers(w.scope.Namespace) &&
 			(s.Namespace == "" || s.Namespace == w.scope.Namespace) && other != nil && other.complete {
 			return true
 		}
@@ -170,7 +183,7 @@ func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 	if !w.complete {
 		return false
 	}
-	for at, c := range e.copies.All(gk) {
+	for at, c := range e.local.copies.All(gk) {
 		if w.scope.Covers(at.Namespace) && e.undecidedLocked(c) {
 			return false
 		}
@@ -181,7 +194,7 @@ func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 // undecidedLocked says that something will be done about a copy, or about others because of it.
 func (e *Engine) undecidedLocked(c *copies.Copy) bool {
 	return len(c.Rules) > 0 && !c.Orphaned && (!c.Disabled || slices.ContainsFunc(c.Rules, func(name string) bool {
-		r := e.rules[name]
+		r := e.rules.byName[name]
 		return r != nil && (r.guard.Suspect() || r.guard.Stopped())
 	}))
 }
@@ -189,7 +202,7 @@ func (e *Engine) undecidedLocked(c *copies.Copy) bool {
 // forgetScopeLocked drops the copies that no open scope keeps up to date.
 func (e *Engine) forgetScopeLocked(s Scope) {
 	gk := s.GVK.GroupKind()
-	for at := range e.copies.All(gk) {
+	for at := range e.local.copies.All(gk) {
 		if s.Covers(at.Namespace) && !e.localCompleteLocked(gk, at.Namespace) {
 			k := place.At(gk, at)
 			e.dropCopyLocked(k)
@@ -200,10 +213,10 @@ func (e *Engine) forgetScopeLocked(s Scope) {
 
 // retryFailedLocked puts up what failed when the local API server is back.
 func (e *Engine) retryFailedLocked(gk schema.GroupKind) {
-	for k, r := range e.results {
+	for k, r := range e.outcomes.results {
 		if k.GroupKind == gk && r.State == tally.Failed {
-			e.pacer.Succeeded(k)
-			e.enqueueLocked(k)
+			e.outcomes.pacer.Succeeded(k)
+			e.queue.enqueueLocked(k)
 		}
 	}
 }

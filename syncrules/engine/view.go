@@ -82,7 +82,7 @@ type feed struct {
 	// moves says that rules may put copies elsewhere, reads that this depends on the Cluster objects of input.
 	moves, reads bool
 	input        syncrules.Input
-	scoping      scoping // that input has
+	scoping      knownScopes // that input has
 	stop         func()
 
 	coming  coming
@@ -91,7 +91,7 @@ type feed struct {
 }
 
 func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
-	f := &feed{e: e, v: v, source: p.Source, judges: map[string]string{}, input: e.inputOfLocked(p), scoping: e.scoping}
+	f := &feed{e: e, v: v, source: p.Source, judges: map[string]string{}, input: e.inputOfLocked(p), scoping: e.scoping.known}
 	for _, r := range rules {
 		f.rules = append(f.rules, r.compiled)
 		f.names = append(f.names, []string{r.name})
@@ -105,7 +105,7 @@ func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
 
 // serves says that the feed is the one for these rules as they are now.
 func (f *feed) serves(p *peer, rules []*rule) bool {
-	if f.source != p.Source || f.rescoped(rules) || f.reads && (f.input.Cluster != p.seen.cluster || f.input.LocalCluster != f.e.local.cluster) {
+	if f.source != p.Source || f.rescoped(rules) || f.reads && (f.input.Cluster != p.seen.cluster || f.input.LocalCluster != f.e.clusters.snapshot.cluster) {
 		return false
 	}
 	return len(rules) == len(f.judges) && !slices.ContainsFunc(rules, func(r *rule) bool {
@@ -119,7 +119,7 @@ func (f *feed) rescoped(rules []*rule) bool {
 	return f.moves && slices.ContainsFunc(rules, func(r *rule) bool {
 		return r.moves && slices.ContainsFunc(r.learns, func(gvk schema.GroupVersionKind) bool {
 			was, known := f.scoping[gvk]
-			is, knows := f.e.scoping[gvk]
+			is, knows := f.e.scoping.known[gvk]
 			return was != is || known != knows
 		})
 	})
@@ -134,8 +134,8 @@ func (f *feed) keep(obj *unstructured.Unstructured) bool {
 
 // match is the names of the rules that select an object of this source; nil for none.
 func (f *feed) match(obj *unstructured.Unstructured) (rules []string) {
-	if f.e.matches != nil {
-		f.e.matches.Add(1)
+	if f.e.metrics.matches != nil {
+		f.e.metrics.matches.Add(1)
 	}
 	if !isSource(obj) || !f.v.scope.Holds(obj) {
 		return nil
@@ -276,7 +276,7 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 		f.e.lostLocked(f.v, at, old)
 	} else {
 		for to := range old.targets(f.v.key(at)) {
-			c := f.e.copies.At(to)
+			c := f.e.local.copies.At(to)
 			if c != nil && c.Owner != f.v.peer || len(f.v.gone) >= maxGone {
 				continue
 			}
@@ -296,15 +296,15 @@ func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 			continue
 		}
 		for to := range ent.targets(from) {
-			f.e.enqueueLocked(to)
+			f.e.queue.enqueueLocked(to)
 		}
 		if !ent.faulty() {
 			continue
 		}
-		f.e.enqueueLocked(from) // its copy may be in its own place
+		f.e.queue.enqueueLocked(from) // its copy may be in its own place
 		for _, gk := range f.e.writtenFromLocked(f.judges) {
-			for to := range f.e.copies.MovedFrom(gk, f.v.peer, from) {
-				f.e.enqueueLocked(place.At(gk, to))
+			for to := range f.e.local.copies.MovedFrom(gk, f.v.peer, from) {
+				f.e.queue.enqueueLocked(place.At(gk, to))
 			}
 		}
 	}
@@ -347,16 +347,16 @@ func (v *view) awaitedLocked() bool {
 func (e *Engine) turnedLiveLocked(v *view) {
 	gk := v.scope.GVK.GroupKind()
 	for name := range v.judges {
-		if r := e.rules[name]; r != nil && r.kind() == gk {
+		if r := e.rules.byName[name]; r != nil && r.kind() == gk {
 			e.judgeLocked(r, v.peer)
 		}
 	}
 	for _, to := range e.writtenFromLocked(v.judges) {
-		for at, c := range e.copies.Of(to, v.peer) {
+		for at, c := range e.local.copies.Of(to, v.peer) {
 			k := place.At(to, at)
 			// The marks of a copy that moved may have been changed here, and lead anywhere.
 			if from := c.Source(k); c.MovedFrom != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace) {
-				e.enqueueLocked(k)
+				e.queue.enqueueLocked(k)
 			}
 		}
 	}

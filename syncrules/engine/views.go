@@ -13,22 +13,40 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
+// viewSet is all views, with the indexes of their entries.
+type viewSet struct {
+	byPeer  map[string]map[Scope]*view
+	usages  map[string]*usage           // by peer
+	waiting map[string]map[Key]struct{} // until a view of the peer has spoken
+	// holders are the entries of views by the place of their copies, awaited the views that may be about to
+	// have one; both in the order of their peers.
+	holders map[schema.GroupKind]map[types.NamespacedName][]holding
+	awaited map[schema.GroupKind][]*view
+}
+
+func newViewSet() viewSet {
+	return viewSet{
+		byPeer: map[string]map[Scope]*view{}, usages: map[string]*usage{}, waiting: map[string]map[Key]struct{}{},
+		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
+	}
+}
+
 // superviseViewsLocked opens one view per peer and scope that rules need, and closes the others, for the kinds and
 // peers that changed. A view whose rules changed is delivered anew, since what did not match before was not
 // kept.
 func (e *Engine) superviseViewsLocked(start starter) {
 	var opened []*view
-	for gk := range e.stale {
-		for _, p := range e.peers {
+	for gk := range e.supervisor.kinds {
+		for _, p := range e.clusters.peers {
 			opened = append(opened, e.superviseSourceLocked(gk, p, start)...)
 		}
 	}
-	for gk := range e.kinds {
-		if e.stale[gk] {
+	for gk := range e.rules.kinds {
+		if e.supervisor.kinds[gk] {
 			continue
 		}
-		for id := range e.stalePeers {
-			opened = append(opened, e.superviseSourceLocked(gk, e.peers[id], start)...)
+		for id := range e.supervisor.peers {
+			opened = append(opened, e.superviseSourceLocked(gk, e.clusters.peers[id], start)...)
 		}
 	}
 	e.expectLocked(opened)
@@ -37,7 +55,7 @@ func (e *Engine) superviseViewsLocked(start starter) {
 // superviseSourceLocked does it for one kind at one peer, and returns the views that were opened.
 func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start starter) (opened []*view) {
 	wanted := e.wantedViewsLocked(gk, p)
-	views := e.views[p.ClusterID]
+	views := e.views.byPeer[p.ClusterID]
 	for s, v := range views {
 		if s.GVK.GroupKind() == gk && wanted[s] == nil {
 			e.dropViewLocked(v)
@@ -45,7 +63,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 	}
 	if views == nil && len(wanted) > 0 {
 		views = map[Scope]*view{}
-		e.views[p.ClusterID] = views
+		e.views.byPeer[p.ClusterID] = views
 	}
 	for s, rules := range wanted {
 		v := views[s]
@@ -69,16 +87,16 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 		opened = append(opened, v)
 	}
 	if len(views) == 0 {
-		delete(e.views, p.ClusterID)
+		delete(e.views.byPeer, p.ClusterID)
 	}
 	return opened
 }
 
 func (e *Engine) usageOf(peer string) *usage {
-	if e.usages[peer] == nil {
-		e.usages[peer] = &usage{}
+	if e.views.usages[peer] == nil {
+		e.views.usages[peer] = &usage{}
 	}
-	return e.usages[peer]
+	return e.views.usages[peer]
 }
 
 // closeViewLocked ends the watch of a view; what it holds stays. dropViewLocked forgets it altogether.
@@ -98,12 +116,12 @@ func (e *Engine) dropViewLocked(v *view) {
 	for at := range v.entries {
 		e.dropEntryLocked(v, at)
 	}
-	delete(e.views[v.peer], v.scope)
+	delete(e.views.byPeer[v.peer], v.scope)
 }
 
 // wantedViewsLocked are the scopes of a kind that rules need of a peer.
 func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) map[Scope][]*rule {
-	k := e.kinds[gk]
+	k := e.rules.kinds[gk]
 	if p.Left || k == nil {
 		return nil
 	}
@@ -122,32 +140,32 @@ func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) map[Scope][]*ru
 func (e *Engine) enqueueViewLocked(v *view) {
 	for at, ent := range v.entries {
 		for to := range ent.targets(v.key(at)) {
-			e.enqueueLocked(to)
+			e.queue.enqueueLocked(to)
 		}
 	}
 }
 
 // enqueueKindLocked puts up every key of a kind that anything is known of.
 func (e *Engine) enqueueKindLocked(gk schema.GroupKind) {
-	for at := range e.holders[gk] {
-		e.enqueueLocked(place.At(gk, at))
+	for at := range e.views.holders[gk] {
+		e.queue.enqueueLocked(place.At(gk, at))
 	}
-	for at := range e.copies.All(gk) {
-		e.enqueueLocked(place.At(gk, at))
+	for at := range e.local.copies.All(gk) {
+		e.queue.enqueueLocked(place.At(gk, at))
 	}
-	for k := range e.results {
+	for k := range e.outcomes.results {
 		if k.GroupKind == gk {
-			e.enqueueLocked(k)
+			e.queue.enqueueLocked(k)
 		}
 	}
 }
 
 // enqueuePeerLocked puts up every key that is about a peer.
 func (e *Engine) enqueuePeerLocked(id string) {
-	for _, v := range e.views[id] {
+	for _, v := range e.views.byPeer[id] {
 		e.enqueueViewLocked(v)
 	}
-	for k := range e.copies.OwnedBy(id) {
-		e.enqueueLocked(k)
+	for k := range e.local.copies.OwnedBy(id) {
+		e.queue.enqueueLocked(k)
 	}
 }

@@ -44,12 +44,12 @@ func (e *Engine) work(ctx context.Context) {
 // process makes one copy what it should be, as a rule by at most one write.
 func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
-	if !e.lanes.Enter(key, time.Now()) {
-		e.asideLocked(key)
+	if !e.queue.lanes.Enter(key, time.Now()) {
+		e.queue.asideLocked(key)
 		e.mu.Unlock()
 		return
 	}
-	e.takenLocked(key)
+	e.queue.takenLocked(key)
 	j := e.gatherLocked(key)
 	e.mu.Unlock()
 	out := outcome{}
@@ -65,10 +65,12 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	if j != nil {
 		e.recordLocked(j, out)
 	}
-	e.doneLocked(key)
+	if e.queue.doneLocked(key) {
+		e.kindDirtyLocked(key.GroupKind)
+	}
 	e.takeEarlyLocked(key)
-	for _, next := range e.lanes.Leave(key, out.took, time.Now()) {
-		e.enqueueLocked(next)
+	for _, next := range e.queue.lanes.Leave(key, out.took, time.Now()) {
+		e.queue.enqueueLocked(next)
 	}
 }
 
@@ -97,7 +99,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	}
 	w, err := e.weigh(j)
 	if err != nil {
-		return outcome{problem: e.errors.Problem(err, j.key, j.secret())}
+		return outcome{problem: e.errors().Problem(err, j.key, j.secret())}
 	}
 	if j.foreign && j.local == nil {
 		if done, out := e.lookAtForeign(ctx, j, w); done {
@@ -125,7 +127,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	case errors.Is(err, errRace):
 		out.again = raceRetry
 	case err != nil:
-		out.problem = e.errors.Problem(err, j.key, j.secret())
+		out.problem = e.errors().Problem(err, j.key, j.secret())
 	case out.decision.Action != action:
 		err = errRace // something was in the way: nothing was written
 	default:
@@ -151,16 +153,16 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 		e.standsAsideLocked(j.key)
 		c.Unseen = time.Now()
 		e.putCopyLocked(j.key, c)
-		e.enqueueLocked(j.key)
+		e.queue.enqueueLocked(j.key)
 		return errRace
 	}
-	f := e.foreign[j.key]
+	f := e.conflicts.objects[j.key]
 	if f == nil {
 		f = &foreign{}
 		if j.kind != nil {
 			f.gvk = j.kind.written
 		}
-		e.foreign[j.key] = f
+		e.conflicts.objects[j.key] = f
 		e.superviseSoon()
 	}
 	w.Local = obj
@@ -182,7 +184,7 @@ func (e *Engine) lookAtForeign(ctx context.Context, j *job, w *weighed) (done bo
 			return true, out
 		}
 		if !errors.Is(err, errRace) {
-			out.problem = e.errors.Problem(err, j.key, j.secret())
+			out.problem = e.errors().Problem(err, j.key, j.secret())
 			return true, out
 		}
 	}

@@ -141,7 +141,7 @@ func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstr
 	if err != nil {
 		return err
 	}
-	e.log.Info("a copy is made anew: a field changed that cannot be", "copy", j.key.String(), "cluster", out.decision.Owner)
+	e.o.Log.Info("a copy is made anew: a field changed that cannot be", "copy", j.key.String(), "cluster", out.decision.Owner)
 	out.remade, out.recreated = true, e.sumOf(out.decision.Desired)
 	answer, err := e.o.Target.Create(ctx, out.decision.Desired)
 	if apierrors.IsAlreadyExists(err) {
@@ -188,7 +188,7 @@ func (o *outcome) takeAnswer(answer *unstructured.Unstructured) {
 
 // believeLocked takes in the answer to a write, until the watch tells of it.
 func (e *Engine) believeLocked(k Key, out *outcome) {
-	old, c := e.copies.At(k), out.answer
+	old, c := e.local.copies.At(k), out.answer
 	if old != nil && old.Version != c.Version && copies.Newer(old.Version, c.Version) {
 		return // the watch was faster, and knows more
 	} else if old != nil && old.Version == c.Version {
@@ -196,7 +196,7 @@ func (e *Engine) believeLocked(k Key, out *outcome) {
 	}
 	e.putCopyLocked(k, c)
 	if out.more {
-		e.enqueueLocked(k)
+		e.queue.enqueueLocked(k)
 	}
 }
 
@@ -220,10 +220,10 @@ func (e *Engine) lostRace(ctx context.Context, j *job, obj *unstructured.Unstruc
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if old := e.copies.At(j.key); old != nil && old.Version == j.local.Version {
+	if old := e.local.copies.At(j.key); old != nil && old.Version == j.local.Version {
 		c.Unseen = time.Now()
 		e.putCopyLocked(j.key, c)
-		e.enqueueLocked(j.key)
+		e.queue.enqueueLocked(j.key)
 	}
 	return errRace
 }
@@ -232,8 +232,8 @@ func (e *Engine) lostRace(ctx context.Context, j *job, obj *unstructured.Unstruc
 func (e *Engine) forgetCopy(k Key, version string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c := e.copies.At(k); c != nil && c.Version == version {
+	if c := e.local.copies.At(k); c != nil && c.Version == version {
 		e.dropCopyLocked(k)
-		e.enqueueLocked(k)
+		e.queue.enqueueLocked(k)
 	}
 }
