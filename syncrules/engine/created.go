@@ -32,23 +32,23 @@ const (
 // createdNamespaces is the Sink of the watch of the namespaces that agents created here, which runs while rules may
 // create some. Their number is not remembered otherwise, so a restart changes nothing. Engine.mu guards it.
 type createdNamespaces struct {
-	e     *Engine
+	n     *namespaces
 	stop  func()
 	known bool                // a list was complete
 	rules map[string][]string // by namespace
 }
 
 // superviseCreatedLocked watches what was created while rules may create more.
-func (e *Engine) superviseCreatedLocked(start starter) {
-	switch creates := e.createsNamespacesLocked(); {
-	case !creates && e.namespaces.created != nil:
-		e.namespaces.created.stop()
-		e.namespaces.created = nil
-	case creates && e.namespaces.created == nil:
-		w := &createdNamespaces{e: e, rules: map[string][]string{}}
-		e.namespaces.created = w
+func (n *namespaces) superviseCreatedLocked(start starter, creates bool) {
+	switch {
+	case !creates && n.created != nil:
+		n.created.stop()
+		n.created = nil
+	case creates && n.created == nil:
+		w := &createdNamespaces{n: n, rules: map[string][]string{}}
+		n.created = w
 		scope := Scope{GVK: namespaceKind(), LabelSelector: labelManagedBy + "=" + managedByAgent}
-		w.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, nil, w) })
+		w.stop = n.watch(start, scope, nil, w)
 	}
 }
 
@@ -58,25 +58,25 @@ func (w *createdNamespaces) Replace(objs []*unstructured.Unstructured, _ string)
 	for _, obj := range objs {
 		rules[obj.GetName()] = createdFor(obj)
 	}
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
+	w.n.lock.Lock()
+	defer w.n.lock.Unlock()
 	w.rules, w.known = rules, true
-	w.e.retryNamespacesLocked()
+	w.n.roomLocked()
 }
 
 // Upsert implements Sink.
 func (w *createdNamespaces) Upsert(obj *unstructured.Unstructured) {
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
+	w.n.lock.Lock()
+	defer w.n.lock.Unlock()
 	w.rules[obj.GetName()] = createdFor(obj)
 }
 
 // Delete implements Sink. It is called, too, for one whose label was taken away: that is not the agent's any more.
 func (w *createdNamespaces) Delete(_, name string, _ *unstructured.Unstructured) {
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
+	w.n.lock.Lock()
+	defer w.n.lock.Unlock()
 	delete(w.rules, name)
-	w.e.retryNamespacesLocked()
+	w.n.roomLocked()
 }
 
 // Health implements Sink.
@@ -86,32 +86,29 @@ func createdFor(namespace *unstructured.Unstructured) []string {
 	return strings.Split(namespace.GetAnnotations()[AnnotationCreatedFor], ",")
 }
 
-// retryNamespacesLocked wakes the copies that may be waiting for room.
-func (e *Engine) retryNamespacesLocked() {
-	e.namespaces.news++
-	for _, waiters := range e.namespaces.waiting {
+// roomLocked wakes the copies that may be waiting for room.
+func (n *namespaces) roomLocked() {
+	n.news++
+	for _, waiters := range n.waiting {
 		for k := range waiters {
-			if r := e.outcomes.results[k]; r != nil && r.Reason == problem.ReasonNamespaceLimit {
-				e.outcomes.pacer.Succeeded(k)
-				e.queue.enqueueLocked(k)
-			}
+			n.retryLocked(k, problem.ReasonNamespaceLimit)
 		}
 	}
 }
 
 // reserve counts a namespace that is about to be created for those of the rules that have room for one, and returns
 // them; fresh says that it was not counted yet, as when copies that go there come all at once.
-func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _ error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.namespaces.created == nil || !e.namespaces.created.known {
+func (n *namespaces) reserve(name string, rules []string) (_ []string, fresh bool, _ error) {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	if n.created == nil || !n.created.known {
 		return nil, false, problem.ErrNamespacesUnknown
 	}
-	if of, counted := e.namespaces.created.rules[name]; counted {
+	if of, counted := n.created.rules[name]; counted {
 		return of, false, nil
 	}
 	counts := map[string]int{}
-	for _, of := range e.namespaces.created.rules {
+	for _, of := range n.created.rules {
 		for _, rule := range of {
 			counts[rule]++
 		}
@@ -120,22 +117,22 @@ func (e *Engine) reserve(name string, rules []string) (_ []string, fresh bool, _
 	if len(room) == 0 {
 		return nil, false, problem.NamespaceLimitError{Max: MaxNamespaces}
 	}
-	e.namespaces.created.rules[name] = room
+	n.created.rules[name] = room
 	return room, true, nil
 }
 
 // unreserve takes a reservation back. A namespace that is there all the same is told by the watch.
-func (e *Engine) unreserve(name string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.namespaces.created != nil {
-		delete(e.namespaces.created.rules, name)
+func (n *namespaces) unreserve(name string) {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	if n.created != nil {
+		delete(n.created.rules, name)
 	}
 }
 
 // createNamespace makes a plain namespace, marked so that people know where it comes from.
 func (e *Engine) createNamespace(ctx context.Context, name string, rules []string) error {
-	rules, fresh, err := e.reserve(name, rules)
+	rules, fresh, err := e.namespaces.reserve(name, rules)
 	if err != nil {
 		return fmt.Errorf("%w %s: %w", problem.ErrNamespace, name, err)
 	}
@@ -151,7 +148,7 @@ func (e *Engine) createNamespace(ctx context.Context, name string, rules []strin
 		},
 	}})
 	if err != nil {
-		e.unreserve(name)
+		e.namespaces.unreserve(name)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):

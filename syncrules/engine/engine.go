@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
@@ -73,7 +72,7 @@ type Options struct {
 type Engine struct {
 	o       Options
 	metrics *metrics
-	seed    maphash.Seed
+	hash    hasher
 	rights  *rights.Reviewer
 
 	// mu guards everything below but the channels in it. No call leaves the package while it is held.
@@ -125,11 +124,12 @@ func New(o Options) (*Engine, error) {
 	}
 	o.Consent.Namespace = o.Namespace
 	e := &Engine{
-		o: o, seed: maphash.MakeSeed(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
+		o: o, hash: newHasher(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
 		clusters: newClusters(), scoping: scoping{asking: map[schema.GroupVersionKind]chan struct{}{}}, rules: newRuleSet(),
-		views: newViewSet(), local: newLocals(o.Scopes), outcomes: newOutcomes(), conflicts: newConflicts(), namespaces: newNamespaces(),
+		views: newViewSet(), local: newLocals(o.Scopes), outcomes: newOutcomes(),
 	}
 	e.rights = newReviewer(e)
+	e.conflicts, e.namespaces = newConflicts(e.wiring(), e.hash), newNamespaces(e.wiring())
 	var err error
 	if e.metrics, err = newMetrics(o.Metrics); err == nil && o.Metrics != nil {
 		err = o.Metrics.Register(newRuleCollector(e))

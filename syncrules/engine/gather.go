@@ -76,7 +76,7 @@ func (e *Engine) gatherLocked(key Key) *job {
 	}
 	j.kind = e.rules.kinds[key.GroupKind]
 	e.gatherClaimsLocked(j)
-	e.gatherVerdictLocked(j)
+	e.conflicts.gatherVerdictLocked(j)
 	if j.local == nil {
 		e.gatherAwaitedLocked(j)
 	}

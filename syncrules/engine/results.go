@@ -61,12 +61,12 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 		e.superviseSoon()
 	}
 	if j.foreign && j.local != nil {
-		e.standsAsideLocked(k)
+		e.conflicts.standsAsideLocked(k)
 	}
 	if out.problem != nil && out.problem.Namespace {
-		e.awaitNamespaceLocked(k)
+		e.namespaces.awaitLocked(k)
 	} else {
-		e.namespaceThereLocked(k)
+		e.namespaces.thereLocked(k)
 	}
 	switch {
 	case r.State == tally.Failed && out.problem.Final():

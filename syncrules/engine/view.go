@@ -6,7 +6,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -184,7 +183,7 @@ func (f *feed) judge(obj *unstructured.Unstructured, kept arrivals) *entry {
 	if out.object, err = packed.Pack(obj); err != nil {
 		return nil // no API server sent it
 	}
-	out.sum = maphash.String(f.e.seed, string(out.object))
+	out.sum = f.e.hash.packed(out.object)
 	return out
 }
 

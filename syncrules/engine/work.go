@@ -150,7 +150,7 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := copies.New(obj); c != nil && c.Owner != "" {
-		e.standsAsideLocked(j.key)
+		e.conflicts.standsAsideLocked(j.key)
 		c.Unseen = time.Now()
 		e.putCopyLocked(j.key, c)
 		e.queue.enqueueLocked(j.key)
@@ -167,8 +167,8 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 	}
 	w.Local = obj
 	out.decision = syncrules.Plan(w.Facts)
-	e.takeVerdictLocked(f, obj, j, w, out.decision)
-	if f.watch == nil && e.seesLocked(j.key) == 0 {
+	e.conflicts.takeVerdictLocked(f, obj, j, w, out.decision)
+	if f.watch == nil && e.conflicts.seesLocked(j.key) == 0 {
 		out.again = foreignRetry
 	}
 	return nil
@@ -189,7 +189,7 @@ func (e *Engine) lookAtForeign(ctx context.Context, j *job, w *weighed) (done bo
 		}
 	}
 	e.mu.Lock()
-	e.standsAsideLocked(j.key)
+	e.conflicts.standsAsideLocked(j.key)
 	e.mu.Unlock()
 	return false, outcome{}
 }

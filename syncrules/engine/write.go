@@ -47,7 +47,7 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 	if err != nil {
 		return err
 	}
-	if sum := j.allowance.Recreated(); sum != 0 && sum != e.sumOf(d.Desired) {
+	if sum := j.allowance.Recreated(); sum != 0 && sum != e.hash.sumOf(d.Desired) {
 		out.remade, out.recreated = true, 0 // what it was made anew for may come back
 	}
 	out.takeAnswer(answer)
@@ -130,7 +130,7 @@ func turnsHeadless(local, desired *unstructured.Unstructured) bool {
 // wasRecreated says that the copy was deleted for this content before. It is not done again: a server that changes it
 // in such a field would have it made anew for ever.
 func (e *Engine) wasRecreated(j *job, desired *unstructured.Unstructured) bool {
-	return j.allowance.Recreated() == e.sumOf(desired)
+	return j.allowance.Recreated() == e.hash.sumOf(desired)
 }
 
 // recreate makes a copy anew. If the agent ends between the two requests, the copy is missing, and made because
@@ -142,7 +142,7 @@ func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstr
 		return err
 	}
 	e.o.Log.Info("a copy is made anew: a field changed that cannot be", "copy", j.key.String(), "cluster", out.decision.Owner)
-	out.remade, out.recreated = true, e.sumOf(out.decision.Desired)
+	out.remade, out.recreated = true, e.hash.sumOf(out.decision.Desired)
 	answer, err := e.o.Target.Create(ctx, out.decision.Desired)
 	if apierrors.IsAlreadyExists(err) {
 		return errRace // finalizers hold it; the watch tells when it is gone
