@@ -38,7 +38,9 @@ func rules() map[string]rule {
 			deny:  []string{"/", "k8s.io/client-go"},
 			allow: []string{"/syncrules", "/kube/api"},
 		},
-		"syncrules/engine": {
+		"syncrules/packed":    {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/packed"}},
+		"syncrules/claimtest": {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules", "/kube/api"}},
+		"syncrules/engine/...": {
 			deny:  []string{"/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic"},
 			allow: []string{"/syncrules", "/kube/api"},
 		},
@@ -111,6 +113,34 @@ func TestDependencyDirection(t *testing.T) {
 				if rule.forbids(dep) {
 					t.Errorf("%s must not know %s: %s", p.ImportPath, dep, chain(packages, p.ImportPath, dep))
 				}
+			}
+		}
+	}
+}
+
+// directly maps packages to what their own files may not import. What they import may: the standard library does.
+func directly() map[string][]string {
+	lockFree := []string{"sync", "sync/atomic", "context", module + "/syncrules/engine"}
+	return map[string][]string{
+		"syncrules/engine/copies": lockFree, "syncrules/engine/guard": lockFree, "syncrules/engine/lanes": lockFree,
+		"syncrules/engine/pace": lockFree, "syncrules/engine/place": lockFree, "syncrules/engine/problem": lockFree,
+		"syncrules/engine/tally": lockFree,
+	}
+}
+
+// What the engine decides by has no lock, and asks nobody.
+func TestPartsOfTheEngineHaveNoLock(t *testing.T) {
+	t.Parallel()
+	packages := list(t)
+	for path, denied := range directly() {
+		i := slices.IndexFunc(packages, func(p listed) bool { return p.ImportPath == module+"/"+path })
+		if i < 0 {
+			t.Errorf("there is no package %q", path)
+			continue
+		}
+		for _, imported := range packages[i].Imports {
+			if slices.Contains(denied, imported) {
+				t.Errorf("%s must not import %s", path, imported)
 			}
 		}
 	}
