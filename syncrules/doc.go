@@ -10,7 +10,8 @@
 //	                     ├─ Target ──► the place of the copy; Source leads back from it
 //	                     └─ Render ──► desired copy ─ Refuse (consent) ─┐
 //	                                                                    ├─ Plan ──► Decision
-//	local copy ── Owner, Rules, Disabled, Orphaned ─────────────────────┘
+//	local copy ── Owner, Rules, Disabled, Orphaned ─────────────────────┤
+//	what is known of each rule and source: Evidence ─ Weigh ─► Claim ───┘
 //
 // Compile reports every error of a rule with the path of its field. A rule is obeyed whole or not at all, since a
 // rule without its mutations is another rule.
@@ -58,6 +59,10 @@
 // the server's answer; while both stay the same, nothing is written again.
 //
 // # Whose copy
+//
+// Weigh makes the claim of a cluster from what is known about each rule and the source (Evidence): whether it offers the
+// copy, holds it as it is, or lets go of it, and why. Agents gather evidence from their watches, and agentctl by asking;
+// the conclusions and their words are the same.
 //
 // Plan decides about one copy from a claim of each living cluster and from what is there. Its invariants:
 // an object without marks is never written or deleted; a copy stays with its owner while that lives;

@@ -38,7 +38,7 @@ type matcher struct {
 }
 
 // Match says whether any clause of the rule selects the object. It looks at the object alone; whether the
-// object may be a source is for Owner and Withdrawn to say.
+// object may be a source is for Obstacle to say.
 func (r *Rule) Match(obj *unstructured.Unstructured) bool {
 	o := subject{obj: obj}
 	return slices.ContainsFunc(r.clauses, func(c clause) bool { return c.match(&o) })

@@ -103,8 +103,8 @@ func (s *Summary) lose(fate v1alpha1.DeletionPolicy, why string) {
 	}
 }
 
-// Conclude fills in the standing of a claim, its fate and, unless it is Offered, the reason; offered says that some rule offers a copy. It
-// returns false where no rule has anything to say.
+// Conclude fills in the standing of a claim, its fate and, unless it is Offered, the reason; offered says that some rule
+// offers a copy. It returns false where no rule has anything to say.
 func (s *Summary) Conclude(c Claim, offered bool) (Claim, bool) {
 	c.Reason = s.why
 	switch {

@@ -11,20 +11,41 @@
 //
 // One supervisor (Run) makes the running watches be the wanted ones: one view per peer and scope, shared by
 // all rules that need it, and one per scope of local copies. It looks at the kinds and peers that changed, and at
-// no others. Sinks take what the watches deliver and put the
-// keys of the copies concerned into the queue. A key is worked on by one worker at a time, always from what
-// is known at that moment; so the order of events of one object does not matter, and any number of them
-// costs one write. The one mutex of Engine guards all state and is never held across a call outward. What is done
-// under it follows what an event is about, not how many peers, views and copies there are: by indexes of entries
-// by the place of their copies and of copies by owner (index.go). A decision asks the copy's owner and the peers
-// that have an entry for the place, nobody else.
+// no others. Sinks take what the watches deliver and put the keys of the copies concerned into the queue. A key is
+// worked on by one worker at a time, always from what is known at that moment; so the order of events of one object
+// does not matter, and any number of them costs one write.
+//
+// The one mutex of Engine guards all state and is never held across a call outward. What ends in Locked is called with
+// it held. What is done under it follows what an event is about, not how many peers, views and copies there are: by
+// indexes of entries by the place of their copies (index.go) and of copies by owner (package copies). A decision asks
+// the copy's owner and the peers that have an entry for the place, nobody else. From an event to the written copy the
+// mutex is taken four times: for the event, to gather, to record, and when the watch tells of the copy. An update is
+// matched once, when the Source asks whether to keep it.
+//
+// # Parts
+//
+// What can be decided without asking anybody is in packages below this one. They have no lock, get the time as an
+// argument, and are tested alone:
+//
+//	place    keys of objects, and scopes of watches
+//	copies   what is known of the copies here, with its indexes
+//	guard    the deletion guard of a rule
+//	lanes    which keys may be worked on while some writes are slow
+//	pace     when a copy may be written, and tried again
+//	tally    what the results of a rule add up to, and its events
+//	problem  what an error means, and what may be said about it
+//
+// Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with. Which conclusion
+// follows from what is known about a copy is code of package syncrules (Evidence, Plan), and agentctl explains with it.
+// What stays here is asking: supervise.go and views.go open watches, view.go and local.go take in what they say,
+// gather.go and claim.go collect what is known about one copy, work.go and write.go act, results.go records.
 //
 // # Where a copy belongs
 //
 // A Key is the place of a copy. Views are kept by the places of sources, and rules are found by the kind of their
 // sources (readers of a kind) and by the kinds of their copies (writers). Where a rule may rename, move or change
 // the kind of what it copies, each entry knows where its copies belong (aim), and each copy where its source is
-// (copied.moved), from its own marks; both are nil for everything that stays in its place. find joins the two. A
+// (copies.Copy.MovedFrom), from its own marks; both are nil for everything that stays in its place. findLocked joins the two. A
 // source that is there, but whose copy belongs elsewhere, is proof that it is gone from here: the old copy is
 // deleted and the new one is made, each on its own.
 //
@@ -59,19 +80,19 @@
 // # The guard
 //
 // When all views that a rule has of a peer are live, the copies of the peer that they lack without a deletion having been
-// seen are counted (syncrules.Guarded); while one is not, what was counted last holds. Too many of all copies, and the
-// rule is paused here; too many of one peer's, and what it has of that peer is. That is until the objects are back or
-// the local annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number. It is used up when they are
-// deleted, and the rule's status says so: a crash in the two seconds before that is written is the one case in which it
-// would count again. With Options.GuardLive
-// deletions that are seen count as well, together with those of the last minute that were acted on.
+// seen are counted (package guard); while one is not, what was counted last holds. Too many of all copies, and the
+// rule is stopped here; too many of one peer's, and what it has of that peer is. That is until the objects are back or
+// the local annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number. It is used up when
+// they are deleted, and the rule's status says so: a crash in the two seconds before that is written is the one case in
+// which it would count again. With Options.GuardLive deletions that are seen count as well, together with those of the
+// last minute that were acted on.
 //
 // # Objects that are here already
 //
 // An object without the marks of a copy is never touched. Where it has what the copies would bring, all is well;
 // that is how it is in clusters which get the same objects from the same place. Such objects are watched, one by
-// one or, where a kind has many, in the scopes of those rules that move nothing, and of each only a hash is kept. It is read once for
-// each form of it, and of what is offered in its place (foreign.go).
+// one or, where a kind has many, in the scopes of those rules that move nothing, and of each only a hash is kept. It is
+// read once for each form of it, and of what is offered in its place (foreign.go).
 //
 // # What was written, and what was not
 //
@@ -88,8 +109,8 @@
 // so its copies stay as they are, and the rule says SourceTooLarge (limits.go).
 //
 // Each object has its own pace and its own back-off (package pace). Nothing limits all of them together but
-// the number of workers, half of which are kept from what an API server is slow to take (package lanes); and what failed is
-// tried again at a rate for all.
+// the number of workers, half of which are kept from what an API server is slow to take (package lanes); and what
+// failed is tried again at a rate for all.
 //
 // # A restored API server
 //
