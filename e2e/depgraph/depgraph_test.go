@@ -1,18 +1,22 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package depgraph has one test: that the parts of Roster know only whom they may know, also by way
-// of others. The linter sees direct imports alone.
+// Package depgraph tests the shape of the code: that packages know only whom they may know, also by way of others, which
+// the linter does not see; that the parts of agent do not know each other; and that structs with a lock, and packages,
+// stay small. docs/development.md has the picture.
 package depgraph
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -96,9 +100,12 @@ func commandOfAgentctl(name string) rule {
 
 // listed is what this test reads of `go list -json`.
 type listed struct {
-	ImportPath string
-	Imports    []string
-	Deps       []string
+	ImportPath   string
+	Dir          string
+	Imports      []string
+	TestImports  []string // of the tests in the package
+	XTestImports []string // of those in package NAME_test
+	Deps         []string
 }
 
 func TestDependencyDirection(t *testing.T) {
@@ -225,26 +232,34 @@ func chain(packages []listed, from, to string) string {
 	return strings.Join(way, " imports ")
 }
 
-// list returns the module's packages and what they import, without their tests.
+// list returns the module's packages and all that they import.
 func list(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Imports,Deps", module+"/...")
+	packages, err := listOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
+}
+
+var listOnce = sync.OnceValues(func() ([]listed, error) {
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,Deps", module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v: %s", err, &stderr)
+		return nil, fmt.Errorf("go list: %w: %s", err, &stderr)
 	}
 	var packages []listed
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
 		err := decoder.Decode(&p)
 		if errors.Is(err, io.EOF) {
-			return packages
+			return packages, nil
 		}
 		if err != nil {
-			t.Fatalf("read go list: %v", err)
+			return nil, fmt.Errorf("read go list: %w", err)
 		}
 		packages = append(packages, p)
 	}
-}
+})
