@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,7 +36,8 @@ type location struct {
 	options  *Options
 	log      *slog.Logger
 	client   *kube.Client
-	clock    *apiconn.Clock // of the API server
+	clock    *apiconn.Clock      // of the API server
+	clocks   *apiconn.Comparison // with that of this machine
 	store    *store.Store
 	identity *identity.Identity
 
@@ -47,8 +47,6 @@ type location struct {
 	record      membership.Record
 	key         ed25519.PrivateKey
 	clusterName string // of its Cluster object, which may not be there yet
-
-	clockMoved atomic.Pointer[func()] // called when the clock of the API server was set; nil before there is somebody to tell
 }
 
 // connect asks nobody for anything yet.
@@ -60,12 +58,7 @@ func (a *Agent) connect() (*location, error) {
 	}
 	a.options.pace(config)
 	clock := &apiconn.Clock{}
-	at := &location{options: &a.options, log: a.log, clock: clock}
-	clock.Heard = apiconn.Compare(a.log, func() {
-		if moved := at.clockMoved.Load(); moved != nil {
-			(*moved)()
-		}
-	})
+	at := &location{options: &a.options, log: a.log, clock: clock, clocks: apiconn.Compare(clock, a.log)}
 	config.Wrap(a.meter.Side(apiconn.Local, clock))
 	if at.client, err = kube.NewClient(config); err != nil {
 		return nil, fmt.Errorf("connect to the local API server: %w", err)

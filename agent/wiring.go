@@ -27,8 +27,7 @@ import (
 func (p *parts) wire() {
 	lookAtSelf := func() { p.statuses.Look(p.clusterID) }
 
-	clockMoved := p.credentials.ClockMoved // the credential that peers are given lives for longer or less
-	p.clockMoved.Store(&clockMoved)
+	p.clocks.Watch(p.credentials.ClockMoved)
 	p.problems.Watch(lookAtSelf)
 	p.own.Renamed = p.credentials.Look // the Secret has the same name
 	p.address.Hooks = address.Hooks{Changed: p.publisher.LookAtOwn}

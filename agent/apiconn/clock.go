@@ -124,21 +124,34 @@ func (c *Clock) Over(kubeconfig []byte) bool {
 	return ok && until.Before(c.Now())
 }
 
-// Compare returns what a Clock is to call as Heard, for the clock of the local API server. It logs, once each time, that
-// this machine's clock is another one, and that it is not any more. changed is called when the server's clock was set, or
-// this machine stood still: credentials live for longer or less now.
-func Compare(log *slog.Logger, changed func()) func(ahead time.Duration, moved bool) {
-	var wrong atomic.Bool
-	return func(ahead time.Duration, moved bool) {
-		if moved {
-			changed()
-		}
-		if now := ahead.Abs() > ClockOff; now == wrong.Swap(now) {
-			return
-		} else if !now {
-			log.Info("the clocks of this machine and of the API server agree again")
-			return
-		}
-		log.Warn("the clock of this machine is not that of the API server: set the one that is wrong, as with `sudo timedatectl set-ntp true`; until then the dates in this log mislead, and certificates may not be accepted", "serverAhead", ahead.Round(time.Second))
+// Comparison is between the clock of the local API server and that of this machine.
+type Comparison struct {
+	log   *slog.Logger
+	wrong atomic.Bool
+	moved atomic.Pointer[func()]
+}
+
+// Compare compares a clock from its first answer on. It logs, once each time, that this machine's clock is another one,
+// and that it is not any more.
+func Compare(clock *Clock, log *slog.Logger) *Comparison {
+	c := &Comparison{log: log}
+	clock.Heard = c.hear
+	return c
+}
+
+// Watch has moved called, from here on, when the server's clock was set, or this machine stood still: credentials live for
+// longer or less then.
+func (c *Comparison) Watch(moved func()) { c.moved.Store(&moved) }
+
+func (c *Comparison) hear(ahead time.Duration, moved bool) {
+	if tell := c.moved.Load(); moved && tell != nil {
+		(*tell)()
 	}
+	if now := ahead.Abs() > ClockOff; now == c.wrong.Swap(now) {
+		return
+	} else if !now {
+		c.log.Info("the clocks of this machine and of the API server agree again")
+		return
+	}
+	c.log.Warn("the clock of this machine is not that of the API server: set the one that is wrong, as with `sudo timedatectl set-ntp true`; until then the dates in this log mislead, and certificates may not be accepted", "serverAhead", ahead.Round(time.Second))
 }

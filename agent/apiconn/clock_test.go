@@ -79,7 +79,8 @@ func TestAClockThatMoves(t *testing.T) {
 		var log bytes.Buffer
 		moves := 0
 		here := &agenttest.WallClock{}
-		clock := Clock{Fallback: here.Now, Heard: Compare(slog.New(slog.NewTextHandler(&log, nil)), func() { moves++ })}
+		clock := Clock{Fallback: here.Now}
+		Compare(&clock, slog.New(slog.NewTextHandler(&log, nil))).Watch(func() { moves++ })
 		fresh := agenttest.Kubeconfig(t, 0, 12*time.Hour)
 		clock.hear(agenttest.AnswerAt(time.Now()))
 		time.Sleep(time.Hour)

@@ -32,7 +32,7 @@ func structsAbove() map[string]int {
 		"mesh.transport":          13,
 		"replica.Replica":         16,
 		"replica/journal.Journal": 22,
-		"syncrules/engine.Engine": 46,
+		"syncrules/engine.Engine": 16,
 		"syncrules/engine.feed":   15,
 	}
 }
@@ -48,7 +48,7 @@ func packagesAbove() map[string]int {
 		"replica":                             3900,
 		"replica/journal":                     2300,
 		"syncrules":                           4800,
-		"syncrules/engine":                    5600,
+		"syncrules/engine":                    5700,
 	}
 }
 
