@@ -149,14 +149,14 @@ MACHINE := ./replica -count=1 -timeout=4h -run='^TestMachine$$' -rapid.checks=$(
 
 .PHONY: sim
 sim: ## simulate many agents in virtual time, and SEEDS (1000) runs of the replica's state machine, the same each time
-	$(TEST) -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim/...
+	$(TEST) -count=1 -timeout=40m $(TESTFLAGS) ./e2e/sim/...
 	$(TEST) $(MACHINE)
 
 .PHONY: sim-search
 sim-search: export RAPID_SEED := $(SEED)
 sim-search: ## the same, and all property tests, from another SEED (the time): for finding what make sim does not
 	@echo 'to see it again: make sim-search SEED=$(RAPID_SEED)'
-	$(TEST) -count=1 -timeout=20m $(TESTFLAGS) ./e2e/sim -seed=$(RAPID_SEED)
+	$(TEST) -count=1 -timeout=40m $(TESTFLAGS) ./e2e/sim -seed=$(RAPID_SEED)
 	$(TEST) $(MACHINE)
 	$(TEST) -count=1 -timeout=2h $$(grep -rl 'rapid\.Check' --include='*_test.go' . | xargs -n1 dirname | sort -u) -rapid.checks=$(SEEDS)
 

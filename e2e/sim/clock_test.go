@@ -33,7 +33,7 @@ func TestClocksThatLie(t *testing.T) {
 		{"-run=^Test(ClocksThatLie|Partition|Churn|Storm|Away)$", "../../e2e/sim"},
 		{"../../mesh/...", "../../replica/..."},
 	} {
-		args = append([]string{"test", "-vet=off", "-count=1", "-timeout=15m", "-overlay=" + overlay}, args...)
+		args = append([]string{"test", "-vet=off", "-count=1", "-timeout=30m", "-overlay=" + overlay}, args...)
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", lying+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
