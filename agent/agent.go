@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// startFirst and startMost bound the wait before another start: an answer to what a person fixes should
-	// not take long, and each start asks the API server for some twenty things.
-	startFirst = time.Second
-	startMost  = 30 * time.Second
+	// startRetryFirst and startRetryMax bound the wait before a failed start is tried again. The longest wait is short,
+	// because a person who has just fixed the cause watches; each try sends about twenty requests to the API server.
+	startRetryFirst = time.Second
+	startRetryMax   = 30 * time.Second
 )
 
 // Agent is one agent of one cluster. Run may be called once.
@@ -35,7 +35,7 @@ type Agent struct {
 	log     *slog.Logger
 	meter   *apiconn.Meter
 	health  *health.Health
-	group   atomic.Pointer[group.Group] // the group of agents that this one is in; nil for one that is alone
+	group   atomic.Pointer[group.Group] // the group of agents of this cluster; nil with a single agent
 }
 
 // New checks the options and starts nothing.
@@ -46,8 +46,8 @@ func New(o Options) (*Agent, error) {
 	return &Agent{options: o, log: o.Log, meter: apiconn.NewMeter(), health: health.New()}, nil
 }
 
-// Run is the agent: it blocks until ctx ends or something that it cannot fix goes wrong, which it returns
-// as one line that says what to do.
+// Run runs the agent. It blocks until ctx ends, or until an error that the agent cannot recover from. That error is one
+// line and says what to do.
 func (a *Agent) Run(ctx context.Context) error {
 	a.health.Serve(newPages(a.newMetrics()))
 	server, err := health.Listen(ctx, a.options.HTTPListen, a.health, a.options.Pprof)
@@ -69,50 +69,50 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// grouped says that this agent is one of several of its cluster.
+// grouped reports whether the cluster has several agents (--group-peers).
 func (a *Agent) grouped() bool { return len(a.options.GroupPeers) > 0 }
 
-// runAlone is the one agent of its cluster.
+// runAlone runs the only agent of the cluster.
 func (a *Agent) runAlone(ctx context.Context) error {
 	for {
-		if err := a.serve(ctx, nil, nil); !startsAgain(err) {
+		if err := a.serve(ctx, nil, nil); !isRestart(err) {
 			return err
 		}
 	}
 }
 
-// runGrouped is an agent that is one of several.
+// runGrouped runs one of several agents of the cluster.
 func (a *Agent) runGrouped(ctx context.Context) error {
 	for {
-		err := a.takePart(ctx)
-		if !startsAgain(err) && !errors.Is(err, journal.ErrOtherGroup) {
+		err := a.runInGroup(ctx)
+		if !isRestart(err) && !errors.Is(err, journal.ErrOtherGroup) {
 			return err
 		}
 		a.log.Info("the agents of this cluster form another group, which this agent joins")
 	}
 }
 
-// startsAgain says that the cluster has another key, under which the agent goes on.
-func startsAgain(err error) bool {
+// isRestart reports whether err means that the cluster has a new key, so that the agent has to start again with it.
+func isRestart(err error) bool {
 	return errors.Is(err, membership.ErrNewKey) || errors.Is(err, group.ErrOtherKey)
 }
 
-// takePart lasts as long as the cluster has this key and its group of agents this name.
-func (a *Agent) takePart(ctx context.Context) error {
+// runInGroup takes part in the group of agents until the cluster gets another key, or its agents form another group.
+func (a *Agent) runInGroup(ctx context.Context) error {
 	a.health.Follow(group.NotEntered)
 	var at *location
 	var g *group.Group
-	err := a.persist(ctx, func() (err error) {
+	err := a.startWithRetry(ctx, func() (err error) {
 		if at, err = a.connect(); err != nil {
 			return err
 		}
-		if err = at.settle(ctx); err == nil {
+		if err = at.resolve(ctx); err == nil {
 			g, err = group.Enter(ctx, group.Options{
 				DataDir: a.options.DataDir, Address: a.options.GroupAddress, Peers: a.options.GroupPeers, MeshListen: a.options.MeshListen,
 				ClusterID: at.clusterID, Key: at.key, Store: at.store, Identity: at.identity, Health: a.health, Log: a.log,
 			})
 		}
-		if err != nil { // which the one that leads has no part in: it is not reported on the Cluster object
+		if err != nil { // the leader runs all the same, so this is not reported on the Cluster object
 			at.client.Close()
 		}
 		return err
@@ -125,39 +125,40 @@ func (a *Agent) takePart(ctx context.Context) error {
 	return g.Run(ctx, func(ctx context.Context, term *journal.Term) error { return a.serve(ctx, g, term) })
 }
 
-// serve is the cluster's active agent, in a group for the time of one term.
+// serve runs the active agent of the cluster: in a group for one term, else until ctx ends.
 func (a *Agent) serve(ctx context.Context, g *group.Group, term *journal.Term) error {
 	var p *parts
-	err := a.persist(ctx, func() (err error) {
+	err := a.startWithRetry(ctx, func() (err error) {
 		p, err = a.build(ctx, g, term)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer a.health.Serve(newPages(a.newMetrics())) // those of the parts end with them
+	defer a.health.Serve(newPages(a.newMetrics())) // the metrics of the parts end with them
 	a.health.Serve(p.pages)
 	return p.run(ctx)
 }
 
-// persist does start. When that fails for what may be fixed from outside and the agent is to keep trying, as in
-// a pod, where an end would be a crash loop that says nothing, it stays not ready with the reason, and tries again.
-func (a *Agent) persist(ctx context.Context, start func() error) error {
+// startWithRetry calls start. With --keep-trying it retries a start that fails: the agent stays up and not ready, with
+// the reason, where an exit would only be a crash loop in a pod. An agent of a group also retries while the API server
+// is unreachable.
+func (a *Agent) startWithRetry(ctx context.Context, start func() error) error {
 	const owner = "start"
 	logged := ""
-	for wait := startFirst; ; wait = min(2*wait, startMost) {
+	for wait := startRetryFirst; ; wait = min(2*wait, startRetryMax) {
 		err := start()
-		// Each term begins with a start, which must outlast an API server that is away for a while as a term does.
+		// Every term of a group begins with a start. A term survives an API server that is unreachable for a while, so its start must, too.
 		keep := a.options.KeepTrying || a.grouped() && errors.Is(err, kube.ErrUnreachable)
-		if err == nil || !keep || ctx.Err() != nil || startsAgain(err) || errors.Is(err, journal.ErrOtherGroup) {
-			a.health.WaitFor(owner, "")
+		if err == nil || !keep || ctx.Err() != nil || isRestart(err) || errors.Is(err, journal.ErrOtherGroup) {
+			a.health.SetNotReady(owner, "")
 			return err
 		}
 		line := startFailure(err)
-		a.health.WaitFor(owner, line)
+		a.health.SetNotReady(owner, line)
 		if line != logged {
 			logged = line
-			a.log.Error("not ready", "error", line)
+			a.log.Error("not ready: the start failed", "error", line)
 		}
 		if loop.Sleep(ctx, wait); ctx.Err() != nil {
 			return ctx.Err()

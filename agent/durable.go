@@ -18,8 +18,8 @@ import (
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
-// openReplica makes the replica hold what is on disk, in a group what the group holds, and opens the epoch that this
-// cluster writes in.
+// openReplica makes the replica, loads what is on disk or what the group holds, and opens the epoch in which this
+// cluster publishes.
 func (p *parts) openReplica(ctx context.Context, g *group.Group) (err error) {
 	empty := func() (journal.Machine, error) {
 		var err error
@@ -73,7 +73,7 @@ func (p *parts) openDurable(ctx context.Context, g *group.Group, empty func() (j
 	return epoch, nil
 }
 
-// adopt takes over what the group holds, which has the journal and the term.
+// adopt makes the replica take over the journal of the group, which has the term already.
 func (p *parts) adopt(ctx context.Context, g *group.Group, empty func() (journal.Machine, error)) error {
 	machine, err := empty()
 	if err == nil {
@@ -85,7 +85,7 @@ func (p *parts) adopt(ctx context.Context, g *group.Group, empty func() (journal
 	return g.ClaimLeadership(ctx, p.replica.LastEpoch())
 }
 
-// openJournal opens the directory, and leads.
+// openJournal opens the data directory of a single agent, and starts a term in it.
 func (p *parts) openJournal(ctx context.Context, empty func() (journal.Machine, error)) error {
 	opened, err := journal.Open(ctx, journal.Options{
 		Dir: p.options.DataDir, ClusterID: p.clusterID, PublicKey: p.publicKey(), Machine: empty, Log: p.log,
@@ -101,7 +101,7 @@ func (p *parts) openJournal(ctx context.Context, empty func() (journal.Machine, 
 	return nil
 }
 
-// runTerm ends the agent when what it does is not on disk any more.
+// runTerm returns an error when the journal can no longer write to disk. That ends the agent.
 func (p *parts) runTerm(ctx context.Context) error {
 	if p.term == nil {
 		return nil
@@ -114,8 +114,8 @@ func (p *parts) runTerm(ctx context.Context) error {
 	return nil
 }
 
-// dropUnpinned lets go of clusters whose key is not pinned, or which have another key now: the agent died before
-// the pin was recorded, or before it was on disk that a removal took what the old key had signed.
+// dropUnpinned forgets clusters whose key is not pinned, or that have another key now. The disk has such entries when
+// the agent died before it recorded the pin, or before a removal was on disk.
 func (p *parts) dropUnpinned() {
 	for _, origin := range p.replica.Origins() {
 		pinned, ok := p.membership.Trust().Key(origin)
@@ -126,14 +126,15 @@ func (p *parts) dropUnpinned() {
 	}
 }
 
-// position is how far the local API server was when something was published. It is durable with that: a server that
-// is not as far at the next start was restored from a backup, and what it lacks was not deleted.
+// position returns how far the local API server was when something was published, as a note that is stored with it. If
+// the API server is behind that note at the next start, it was restored from a backup, and what it lacks was not
+// deleted.
 func (p *parts) position() []byte {
 	note, err := p.client.Positions.Note([]schema.GroupVersionKind{
 		p.client.Clusters().Kind(), p.client.Rules().Kind(), p.client.Features().Kind(),
 	}...)
 	if err != nil {
-		return nil // it is made of strings, which cannot fail
+		return nil // encoding strings does not fail
 	}
 	return note
 }

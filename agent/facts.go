@@ -14,9 +14,9 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Where what one part knows is put into the terms of another.
+// This file converts what one part knows into the types of another part.
 
-// view collects what is known of a cluster, for the status of one of its Cluster objects here.
+// view collects what is known of a cluster, for the status of one of its Cluster objects.
 func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
 	v := status.View{Now: time.Now(), Date: p.clock.Now(), Local: id == p.clusterID, Claims: len(p.registry.ByID(id))}
 	if v.Local {
@@ -25,20 +25,20 @@ func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
 	}
 	key, pinned := p.membership.Trust().Key(id)
 	v.Pinned = pinned
-	v.Foreign = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(payload.AsKey(have.Spec.Mesh.PublicKey))
+	v.KeyMismatch = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(payload.AsKey(have.Spec.Mesh.PublicKey))
 	v.Removed = p.membership.RemovedKey(have)
-	v.Member, v.Access = p.mesh.Member(id), p.peers.Look(id).State
-	v.Heard = p.catchUp.Heard(id) && p.directory.Complete(id)
+	v.Member, v.Access = p.mesh.Member(id), p.peers.Peer(id).State
+	v.CaughtUp = p.catchUp.CaughtUp(id) && p.directory.Complete(id)
 	if published, ok := p.directory.Published(id); ok {
-		v.Described = published.Report
+		v.Describe = published.Report
 	}
 	return v
 }
 
 func (p *parts) viewSelf(v *status.View) {
 	membership := p.membership.View()
-	v.Removed, v.Left, v.Orders, v.Confirmed = membership.Removed, membership.Left, membership.Orders, membership.Confirmed
-	v.Problem, v.Described = p.problems.String(), p.description.Fill
+	v.Removed, v.Left, v.OrderedRemovals, v.Confirmed = membership.Removed, membership.Left, membership.OrderedRemovals, membership.Confirmed
+	v.Problem, v.Describe = p.problems.String(), p.description.Fill
 	all, err := p.registry.Clusters.List(labels.Everything())
 	if err != nil {
 		return
@@ -55,8 +55,8 @@ func (p *parts) viewSelf(v *status.View) {
 	}
 }
 
-// connection is what the rules are to know of the way to a peer's API server.
+// connection returns how the API server of a peer is reached, for the rules.
 func (p *parts) connection(id string) rules.Connection {
-	known := p.peers.Look(id)
-	return rules.Connection{Source: known.Source, Client: known.Client, Message: known.State.Message, Heard: p.catchUp.Heard(id)}
+	known := p.peers.Peer(id)
+	return rules.Connection{Source: known.Source, Client: known.Client, Message: known.State.Message, CaughtUp: p.catchUp.CaughtUp(id)}
 }

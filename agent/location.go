@@ -27,11 +27,10 @@ import (
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
-// reportTimeout bounds the report of a start that failed, which may have failed for the API server.
+// reportTimeout bounds the status update that reports a failed start: the API server may be the cause of the failure.
 const reportTimeout = 5 * time.Second
 
-// location is where the agent is: at which API server, in which cluster, under which key. It is all that an agent knows
-// before it has any part.
+// location is what the agent knows before it has any part: its API server, its cluster, and the key of that cluster.
 type location struct {
 	options  *Options
 	log      *slog.Logger
@@ -41,7 +40,7 @@ type location struct {
 	store    *store.Store
 	identity *identity.Identity
 
-	// What settle finds out.
+	// What resolve finds out.
 	clusterID   string
 	server      kube.Server
 	record      membership.Record
@@ -49,7 +48,7 @@ type location struct {
 	clusterName string // of its Cluster object, which may not be there yet
 }
 
-// connect asks nobody for anything yet.
+// connect makes the client of the local API server. It sends no request.
 func (a *Agent) connect() (*location, error) {
 	kube.RouteClientLogs(a.log)
 	config, err := kube.LoadConfig(a.options.Kubeconfig)
@@ -58,7 +57,7 @@ func (a *Agent) connect() (*location, error) {
 	}
 	a.options.pace(config)
 	clock := &apiconn.Clock{}
-	at := &location{options: &a.options, log: a.log, clock: clock, clocks: apiconn.Compare(clock, a.log)}
+	at := &location{options: &a.options, log: a.log, clock: clock, clocks: apiconn.LogSkew(clock, a.log)}
 	config.Wrap(a.meter.Side(apiconn.Local, clock))
 	if at.client, err = kube.NewClient(config); err != nil {
 		return nil, fmt.Errorf("connect to the local API server: %w", err)
@@ -68,10 +67,11 @@ func (a *Agent) connect() (*location, error) {
 	return at, nil
 }
 
-// settle finds out where the agent is, and under which key.
-func (l *location) settle(ctx context.Context) (err error) {
+// resolve reads from the API server which cluster this is, and which key it has. It also checks that the chart is
+// installed.
+func (l *location) resolve(ctx context.Context) (err error) {
 	if l.clusterID, err = l.awaitClusterID(ctx); err != nil {
-		return install.Explain(err, l.client, l.options.Namespace)
+		return install.AccessError(err, l.client, l.options.Namespace)
 	}
 	if err := install.Check(ctx, l.client, l.options.Namespace, l.log); err != nil {
 		return err
@@ -98,10 +98,10 @@ func (l *location) settle(ctx context.Context) (err error) {
 	return err
 }
 
-// awaitClusterID asks who this cluster is; an API server that is merely away is waited for, with one line.
+// awaitClusterID reads the ID of this cluster. It waits, with one log line, while the API server is unreachable.
 func (l *location) awaitClusterID(ctx context.Context) (string, error) {
 	logged := false
-	for delay := 100 * time.Millisecond; ; delay = min(2*delay, loop.RetryMost) {
+	for delay := 100 * time.Millisecond; ; delay = min(2*delay, loop.RetryMax) {
 		id, err := l.client.ClusterID(ctx)
 		if err == nil || !errors.Is(err, kube.ErrUnreachable) {
 			return id, err
@@ -116,10 +116,10 @@ func (l *location) awaitClusterID(ctx context.Context) (string, error) {
 	}
 }
 
-// report says in the status of this cluster's Cluster object, where there is one, why the agent that
-// keeps trying does not start. That is worth one try: where it fails, the log and /readyz have the line.
+// report writes to the status of the Cluster object, if there is one, why the agent does not start. It tries once: the
+// log and /readyz have the same line.
 func (l *location) report(ctx context.Context, err error) {
-	if !l.options.KeepTrying || l.clusterID == "" || ctx.Err() != nil || startsAgain(err) || errors.Is(err, journal.ErrOtherGroup) {
+	if !l.options.KeepTrying || l.clusterID == "" || ctx.Err() != nil || isRestart(err) || errors.Is(err, journal.ErrOtherGroup) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)

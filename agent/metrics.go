@@ -18,7 +18,7 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// newMetrics is what does not depend on a start; each start adds its own.
+// newMetrics returns a registry with the metrics of the process. Each start registers the metrics of its parts with it.
 func (a *Agent) newMetrics() *prometheus.Registry {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -29,17 +29,17 @@ func (a *Agent) newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// newPages is what is served at the HTTP port beside what health answers. A part adds its pages there.
+// newPages returns the pages beside those of health. A part adds its pages there.
 func newPages(metrics *prometheus.Registry) *http.ServeMux {
 	pages := http.NewServeMux()
 	pages.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	return pages
 }
 
-// accessCollector shows how the agent fares with API servers, looked up when somebody asks.
+// accessCollector reports how the API servers of other clusters are reached. It counts when it is scraped.
 type accessCollector struct {
-	count         func() (map[apiconn.Access]int, time.Time) // the clusters by access, and when the first credential in use expires
-	own           func() (time.Time, bool)                   // when the credential expires that peers are given
+	count         func() (map[apiconn.Access]int, time.Time) // clusters by access, and the first expiry of a credential in use
+	own           func() (time.Time, bool)                   // expiry of the credential that peers are given
 	peers, expiry *prometheus.Desc
 }
 
@@ -74,10 +74,10 @@ func (c *accessCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// replicaCollector shows what the replica holds, counted when somebody asks.
+// replicaCollector reports what the replica holds. It counts when it is scraped.
 type replicaCollector struct {
 	replica *replica.Replica
-	known   func() []string // the clusters that something may be missing of
+	known   func() []string // clusterIDs whose missing entries are counted
 	epoch   uint64
 
 	entries, missing, bytes, origins, clones, full, refused, started *prometheus.Desc
@@ -131,7 +131,7 @@ func (c *replicaCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.started, int(c.epoch))
 }
 
-// newBuildInfo says what runs, as the labels of a constant.
+// newBuildInfo returns a constant metric with the version as labels.
 func newBuildInfo(version, commit string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "roster_build_info", Help: "1, with what this agent was built from as labels.",

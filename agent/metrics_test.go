@@ -24,7 +24,7 @@ import (
 	"github.com/roster-mesh/roster/mesh"
 )
 
-// described is a Registerer that notes the names of what is registered.
+// described is a Registerer that records the names of metrics.
 type described struct {
 	prometheus.Registerer
 	t     *testing.T
@@ -53,7 +53,7 @@ func (d *described) Register(c prometheus.Collector) error {
 	return nil
 }
 
-// everything registers what an agent registers.
+// everything registers all metrics of an agent.
 func everything(t *testing.T) []string {
 	t.Helper()
 	d := &described{t: t}
@@ -79,7 +79,7 @@ func everything(t *testing.T) []string {
 	return slices.Compact(d.names)
 }
 
-// docs/metrics.md lists every metric and no other.
+// docs/metrics.md lists every metric, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/metrics.md")

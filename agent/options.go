@@ -21,8 +21,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// Options is what the command line, the environment and the configuration file say. The zero value of a
-// field means what the field's comment says; Validate names the flag that is wrong.
+// Options are the flags of the agent. Each may come from the command line, the environment or the configuration file.
+// Validate checks them and names the flag that is wrong.
 type Options struct {
 	// Kubeconfig is the path of a kubeconfig for the local cluster; empty means the in-cluster one.
 	Kubeconfig string
@@ -46,13 +46,13 @@ type Options struct {
 	// MeshService is the NAMESPACE/NAME of the Service that leads other clusters to the mesh port, whose external
 	// address is then advertised; it excludes MeshAdvertise. Empty means no Service.
 	MeshService string
-	// GroupPeers are the host:port of the mesh ports of all agents of this cluster, this one's among them, when
-	// there are several: one of them is active at a time. It needs DataDir and GroupAddress. Empty means one agent.
+	// GroupPeers are the mesh ports, as host:port, of all agents of this cluster including this one, when there are
+	// several. One of them is active at a time. It needs DataDir and GroupAddress. Empty means a single agent.
 	GroupPeers []string
-	// GroupAddress is the host:port where those reach this one.
+	// GroupAddress is the host:port at which the other agents of this cluster reach this one.
 	GroupAddress string
-	// KeepTrying makes Run try again what a person can fix without starting the agent again, such as missing
-	// rights; meanwhile the agent is not ready and says why. Else Run returns it.
+	// KeepTrying makes Run retry a start that fails for a reason that can be fixed from outside, such as missing
+	// rights. Meanwhile the agent is not ready and says why. Without it, Run returns the error.
 	KeepTrying bool
 	// HTTPListen is the host:port of /metrics, /healthz and /readyz; empty turns them off.
 	HTTPListen string
@@ -61,33 +61,33 @@ type Options struct {
 	APIServerEndpoint string
 	// NetworkName picks, from a peer's kubernetesApiEndpoints, the entry with that clientNetwork.
 	NetworkName string
-	// ManageSecret makes the agent keep a Secret with a reader credential that a person can swap.
+	// ManageSecret makes the agent keep a Secret with a reader credential, to be swapped with another cluster.
 	ManageSecret bool
 	// CoreResourceSource makes the agent publish its own rules and features; without it the cluster
 	// only receives.
 	CoreResourceSource bool
-	// Tombstones is how many deleted objects of its own the agent remembers at least, before it announces what it has
-	// anew and forgets them.
+	// Tombstones is how many deleted objects of this cluster are remembered at least. When there are more, the agent
+	// publishes all its objects in a new epoch and forgets the deleted ones.
 	Tombstones int
 	// Workers is how many copies are written at the same time.
 	Workers int
 	// KubeAPIQPS is how many requests a second the agent sends to one API server, its own or a peer's; up to
 	// a second's worth may go out at once. 0 means no limit: the API server's priority and fairness decides.
 	KubeAPIQPS int
-	// ConsentKinds, ConsentSecretTypes and ConsentNamespaces are what rules may write although it gives power
-	// over this cluster; nothing by default.
+	// ConsentKinds, ConsentSecretTypes and ConsentNamespaces are what rules may write although it gives power over this
+	// cluster. Nothing by default.
 	ConsentKinds, ConsentSecretTypes, ConsentNamespaces []string
-	// GuardLive puts deletions that are seen live under the deletion guard of rules.
+	// GuardLive makes the deletion guard of rules count deletions that the agent watches happen, too.
 	GuardLive bool
 	// Pprof serves Go's profiles on the HTTP port: whoever reaches it can read what is in memory.
 	Pprof bool
 	// Version is the agent's version, for logs, metrics and the user agent; Commit is for metrics.
 	Version, Commit string
-	// Log receives everything that the agent says.
+	// Log is the logger of all parts.
 	Log *slog.Logger
 }
 
-// Validate reports every flag that cannot be used, each with its name and the way to fix it.
+// Validate returns an error that names every flag with an unusable value, and how to fix it.
 func (o *Options) Validate() error {
 	var errs []error
 	bad := func(flag, format string, args ...any) {
@@ -206,7 +206,7 @@ func (o *Options) checkMeshService() error {
 	return nil
 }
 
-// checkGroup is about several agents of one cluster.
+// checkGroup checks the flags of a cluster with several agents.
 func (o *Options) checkGroup(bad func(flag, format string, args ...any)) {
 	if len(o.GroupPeers) == 0 {
 		if o.GroupAddress != "" {
@@ -241,7 +241,7 @@ func (o *Options) checkGroup(bad func(flag, format string, args ...any)) {
 	}
 }
 
-// checkHostPort accepts what net.Listen does; for an address that others dial, a host and a port must be named.
+// checkHostPort checks an address: for listening as net.Listen accepts it, else one that others can dial.
 func checkHostPort(address string, listen bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -260,7 +260,7 @@ func checkHostPort(address string, listen bool) error {
 	return nil
 }
 
-// pace limits the requests of a client that is made from config, when that is asked for.
+// pace applies --kube-api-qps, if it is set, to the configuration of a client.
 func (o *Options) pace(config *rest.Config) {
 	if o.KubeAPIQPS > 0 {
 		config.QPS, config.Burst = float32(o.KubeAPIQPS), o.KubeAPIQPS

@@ -38,11 +38,11 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// methodCredential is part of the wire: a member asks for a credential to read here with. Few ask, and seldom.
+// methodCredential is the wire name of the method by which a member asks for a credential to read this cluster with.
 const methodCredential = "Credential"
 
-// parts is one start of the agent: what build has made, wire joins, and run runs. Each part knows only what build gives it.
-// Nothing but the files of this package sees it.
+// parts are the parts of the agent in one run: build makes them, wire connects them, run runs them. Each part gets only
+// what build passes to it. Only the files of this package see this struct.
 type parts struct {
 	*location
 	health   *health.Health
@@ -74,8 +74,8 @@ type parts struct {
 	stops stops
 }
 
-// build finds out where the agent is and makes every part; it writes to the API server only what the
-// agent cannot be without: its key, its epoch, its Cluster object. In a group it is for one term.
+// build makes every part. To the API server it writes only what the agent cannot do without: the key, the epoch, and
+// the Cluster object of this cluster. In a group it is called once for each term.
 func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (_ *parts, err error) {
 	at, err := a.connect()
 	if err != nil {
@@ -91,17 +91,17 @@ func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (
 		}
 	}()
 	p.gate = restore.New(restore.Options{
-		Store: at.store, Name: func() string { return p.own.Name() }, Definition: at.client.ReadCRD, Problem: p.problems.Of("history"), Log: a.log,
+		Store: at.store, Name: func() string { return p.own.Name() }, ReadCRD: at.client.ReadCRD, Problem: p.problems.Reporter("history"), Log: a.log,
 		Annotation: func(ctx context.Context) (string, error) { return p.own.Annotation(ctx) },
 	})
-	at.client.Positions = history.TrustingPositions(p.gate.WentBack)
-	if err := at.settle(ctx); err != nil {
+	at.client.Positions = history.TrustingPositions(p.gate.RolledBack)
+	if err := at.resolve(ctx); err != nil {
 		return nil, err
 	}
 	if g != nil && !g.Key().Equal(at.key) {
 		return nil, group.ErrOtherKey
 	}
-	// The port comes first: a start that is tried again because it is taken must not leave an epoch behind each time.
+	// The port is opened first: if it is in use the start is retried, and each try after this line would use up an epoch.
 	port, err := a.openPort(ctx, g)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (
 	return p, p.gate.Resume(ctx)
 }
 
-// openPort opens the mesh port, or takes the place at that of the group.
+// openPort opens the mesh port. In a group, the port is open already, and the leader takes over from the group.
 func (a *Agent) openPort(ctx context.Context, g *group.Group) (net.Listener, error) {
 	if g != nil {
 		return g.Front().Open(), nil
@@ -146,14 +146,14 @@ func (a *Agent) openPort(ctx context.Context, g *group.Group) (net.Listener, err
 
 func (p *parts) publicKey() ed25519.PublicKey { return p.key.Public().(ed25519.PublicKey) }
 
-// makeLocal makes the parts that need no replica: those about this cluster itself.
+// makeLocal makes the parts that are about this cluster alone and need no replica.
 func (p *parts) makeLocal() {
 	o := p.options
 	p.events = kube.NewRecorder(p.client, "roster-agent", p.log, p.clock.Now)
 	p.registry = informers.New(p.client, o.Namespace, p.log)
 	p.address = address.New(address.Options{
 		Advertise: o.MeshAdvertise, Service: o.MeshService, Listening: func() net.Addr { return p.mesh.Addr() },
-		Client: p.client, Health: p.health, Problem: p.problems.Of("address"), Log: p.log,
+		Client: p.client, Health: p.health, Problem: p.problems.Reporter("address"), Log: p.log,
 	})
 	p.own = registry.NewOwn(registry.OwnOptions{
 		ClusterID: p.clusterID, Key: p.publicKey(), ClusterName: o.ClusterName, Labels: o.labels(), Namespace: o.Namespace,
@@ -162,7 +162,7 @@ func (p *parts) makeLocal() {
 	})
 	p.credentials = credentials.New(credentials.Options{
 		Client: p.client, Issuer: kube.NewIssuer(p.client, o.Namespace, p.server, p.clusterName), Namespace: o.Namespace,
-		Name: p.own.Name, ManageSecret: o.ManageSecret, Clock: p.clock, Problem: p.problems.Of("credential"), Log: p.log,
+		Name: p.own.Name, ManageSecret: o.ManageSecret, Clock: p.clock, Problem: p.problems.Reporter("credential"), Log: p.log,
 		Disabled: func(id string) bool { return p.directory.Disabled(id) },
 		Pinned:   func(id string) bool { return p.membership.IsPinned(id) },
 	})
@@ -175,7 +175,7 @@ func (p *parts) makeLocal() {
 	p.description = status.NewDescription(status.DescriptionOptions{Client: p.client, Version: o.Version, Log: p.log})
 }
 
-// recorded is what an earlier start has recorded of other clusters, beside who they are.
+// recorded is what an earlier start recorded about other clusters, beside the membership.
 type recorded struct {
 	positions map[string][]byte // how far their API servers were
 	scopes    []engine.Scope    // where copies are
@@ -189,7 +189,7 @@ func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
 	return r, err
 }
 
-// makeRemote makes the parts about other clusters, and those between them and this one.
+// makeRemote makes the parts that are about other clusters, and those that exchange data with them.
 func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	o := p.options
 	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, PrivateNamespace: p.store.Namespace()}
@@ -217,7 +217,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,
-		Replica: p.replica, Gate: p.gate, Rules: p.rules, Heed: p.membership.Heed, Problems: p.problems, Log: p.log,
+		Replica: p.replica, Gate: p.gate, Rules: p.rules, CheckLeaveRequest: p.membership.CheckLeaveRequest, Problems: p.problems, Log: p.log,
 		Epochs:    registry.Epochs{Open: p.identity.OpenEpoch, MayReopen: p.gate.MayReopen, Reopened: p.gate.Reopened, Freeze: p.gate.Freeze},
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})
@@ -226,7 +226,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	return nil
 }
 
-// openMesh makes the mesh, with what members may ask of the parts.
+// openMesh makes the mesh, with the methods that members may call.
 func (p *parts) openMesh(port net.Listener, quiet bool) error {
 	methods := p.membership.Methods()
 	methods[methodCredential] = mesh.Method{Serve: p.credentials.Issue, Every: 10 * time.Second, Burst: 5}
@@ -245,12 +245,12 @@ func (p *parts) openMesh(port net.Listener, quiet bool) error {
 	return nil
 }
 
-// run runs the parts until ctx ends or one of them cannot go on. The order matters once: the local API server is read to
-// the end before anything is published as complete, and before the engine may take "not yet told" for "gone".
+// run runs the parts until ctx ends or one of them fails. The order matters in one place: the informers are synced
+// before anything is published as complete, and before the engine may take a rule that it does not know for deleted.
 func (p *parts) run(ctx context.Context) error {
 	defer func() {
 		if err := p.stops.unwind(); err != nil {
-			p.log.Warn("the agent did not end as it should", "error", err)
+			p.log.Warn("the agent did not stop cleanly", "error", err)
 		}
 	}()
 	tasks, ctx := errgroup.WithContext(ctx)
@@ -260,7 +260,7 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	p.log.Info("caught up with the local API server", "cluster", p.own.Name(), "clusterID", p.clusterID, "mesh", p.address.MeshEndpoints(nil), "version", p.options.Version)
 	p.gate.ProveListed(ctx)
-	if !p.gate.Frozen() { // else rules that the API server lacks are not gone: nothing is decided before the confirmation
+	if !p.gate.Frozen() { // while frozen, a rule that the API server lacks may come back: the engine waits for the confirmation
 		p.rules.Ready()
 	}
 	p.address.Await()

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// stops is what is to be ended when the agent ends, or a start of it fails: last in, first out.
+// stops are the functions that stop what was started. They run in reverse order when the agent stops, or when a start
+// fails.
 type stops []stop
 
 type stop struct {
@@ -19,7 +20,7 @@ type stop struct {
 
 func (s *stops) push(name string, do func() error) { *s = append(*s, stop{name, do}) }
 
-// unwind ends everything, once.
+// unwind calls every function once, last in first out, and joins their errors.
 func (s *stops) unwind() error {
 	var errs []error
 	for _, last := range slices.Backward(*s) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What was made last ends first, all of it also when one fails, and once.
+// unwind stops in reverse order, goes on after an error, and stops everything once.
 func TestStops(t *testing.T) {
 	var s stops
 	var ended []string

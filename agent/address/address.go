@@ -23,94 +23,94 @@ import (
 )
 
 const (
-	// owner is who waits, in health.
+	// owner is the name of this part in Health.
 	owner = "address"
-	// grace is how long a cloud may take to give a Service its address before that counts as wrong.
+	// grace is how long a cloud may take to assign an address to a Service before that is a problem.
 	grace = 2 * time.Minute
 )
 
-// errNoAddress is what the Cluster object, /readyz and the log say while other clusters have nowhere to dial.
+// errNoAddress is the problem while other clusters have no address to dial.
 var errNoAddress = errors.New("other clusters cannot reach this one")
 
-// Options of New.
+// Options are the options of New.
 type Options struct {
-	Advertise string          // HOST:PORT, "" to find it out
-	Service   string          // NAMESPACE/NAME of the Service before the mesh port, "" for none
-	Listening func() net.Addr // where the mesh port is
+	Advertise string          // --mesh-advertise, HOST:PORT; "" for none
+	Service   string          // --mesh-service, NAMESPACE/NAME; "" for none
+	Listening func() net.Addr // the address of the mesh port
 	Client    *kube.Client    // of the local API server
 	Health    *health.Health
-	Problem   func(error) error // takes what is wrong with the address, nil for nothing
+	Problem   func(error) error // reports what is wrong with the address, nil for nothing
 	Log       *slog.Logger
 }
 
-// Hooks are whom an Address tells.
+// Hooks are called by an Address when it changes.
 type Hooks struct {
-	Changed func() // MeshEndpoints are others now
+	Changed func() // MeshEndpoints has changed
 }
 
-// Address is where the agents of other clusters dial this one. Its methods are safe for concurrent use.
+// Address finds where other clusters dial this one. Its methods are safe for concurrent use.
 type Address struct {
 	Hooks Hooks // set before Run
 
-	options Options
-	judging *loop.Task
+	options   Options
+	reporting *loop.Task
 
 	mu     sync.Mutex
 	known  known
-	logged string // the problem that was logged last
+	logged string // the last problem in the log
 }
 
-// New returns an address of which nothing is known before Run.
+// New returns an address that knows nothing before Run.
 func New(o Options) *Address {
 	a := &Address{options: o}
-	a.judging = loop.NewTask("address of the mesh", o.Log, func(context.Context) error {
-		a.judge(time.Now())
+	a.reporting = loop.NewTask("address of the mesh", o.Log, func(context.Context) error {
+		a.report(time.Now())
 		return nil
 	})
 	return a
 }
 
-// Await makes the agent wait for the address before it is ready. It is called before Health.Ready.
+// Await makes the agent not ready until the Service has an address. It is called before Health.Ready.
 func (a *Address) Await() {
 	if a.options.Service != "" {
-		a.options.Health.WaitFor(owner, "the Service "+a.options.Service+" has not been read yet")
+		a.options.Health.SetNotReady(owner, "the Service "+a.options.Service+" has not been read yet")
 	}
 }
 
-// Run keeps the address that the Service gives, until ctx ends.
+// Run watches the Service, if there is one, until ctx ends.
 func (a *Address) Run(ctx context.Context) error {
 	if a.options.Service == "" {
 		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.watch(ctx) })
-	group.Go(func() error { return a.judging.Run(ctx) })
+	group.Go(func() error { return a.reporting.Run(ctx) })
 	return group.Wait()
 }
 
-// watch reads the Service.
+// watch watches the Service.
 func (a *Address) watch(ctx context.Context) error {
 	name := ServiceName(a.options.Service)
 	for {
 		err := kube.WatchService(ctx, a.options.Client, name, func(now *kube.Service) {
-			a.learn(func(k *known) { k.asked, k.service, k.refused = true, now, nil })
+			a.observe(func(k *known) { k.asked, k.service, k.refused = true, now, nil })
 		})
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it ended because the agent ends
+			return nil //nolint:nilerr // the agent stops
 		}
-		a.learn(func(k *known) {
+		a.observe(func(k *known) {
 			k.asked, k.refused = true, fmt.Errorf("cannot be read: %w; helm upgrade gives the right to that", err)
 		})
 		loop.Sleep(ctx, apiconn.UntilWoken)
 	}
 }
 
-// NodesChanged takes all nodes of this cluster, when one of them changed. It is called after Run has begun.
+// NodesChanged is called with all nodes of this cluster when one of them changed. Call it after Run has started.
 func (a *Address) NodesChanged(nodes []*kube.Node) {
-	a.learn(func(k *known) { k.nodes = nodes })
+	a.observe(func(k *known) { k.nodes = nodes })
 }
 
-// MeshEndpoints is where members dial this cluster; recorded is what its Cluster object says.
+// MeshEndpoints are the addresses at which members dial this cluster. recorded are those in its Cluster object.
 func (a *Address) MeshEndpoints(recorded []string) []string {
 	if a.options.Advertise != "" {
 		return []string{a.options.Advertise}
@@ -121,62 +121,62 @@ func (a *Address) MeshEndpoints(recorded []string) []string {
 			return now.endpoints
 		}
 		if !now.own {
-			return recorded // from an earlier start; better than an address that nobody reaches
+			return recorded // from an earlier start: better than an address that nobody can reach
 		}
 	}
 	return []string{a.ownAddress()}
 }
 
-// now is what is known; nobody changes the slices in it.
+// now returns the present state. Do not change the slices in it.
 func (a *Address) now() known {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.known
 }
 
-// learn takes in what was learnt of the Service or of nodes, and has other clusters told.
-func (a *Address) learn(change func(*known)) {
+// observe updates what is known of the Service and the nodes, and calls Hooks.Changed.
+func (a *Address) observe(change func(*known)) {
 	if a.options.Service == "" {
 		return
 	}
 	a.mu.Lock()
 	change(&a.known)
-	changed := a.known.weigh(time.Now())
+	changed := a.known.update(time.Now())
 	a.mu.Unlock()
 	if changed {
-		a.options.Log.Info("other clusters are told where to reach this one", "service", a.options.Service, "mesh", a.MeshEndpoints(nil))
+		a.options.Log.Info("publishing where other clusters reach this one", "service", a.options.Service, "mesh", a.MeshEndpoints(nil))
 		a.Hooks.Changed()
 	}
-	a.judging.Again()
+	a.reporting.Trigger()
 }
 
-// judge says what is wrong with the address: at once in /readyz where the agent has had none since its start,
-// and when the grace is over wherever problems are shown.
-func (a *Address) judge(at time.Time) {
+// report reports what is wrong with the address: in /readyz at once if there was no address since the start; after the
+// grace everywhere.
+func (a *Address) report(at time.Time) {
 	now := a.now()
 	switch left := grace - at.Sub(now.since); {
-	case !now.asked: // Run has said so
+	case !now.asked: // Run has reported that
 	case now.missing == nil:
-		a.news("")
-		a.options.Health.WaitFor(owner, "")
+		a.isNews("")
+		a.options.Health.SetNotReady(owner, "")
 		_ = a.options.Problem(nil)
 	case left > 0:
 		if len(now.endpoints) == 0 && !now.own {
-			a.options.Health.WaitFor(owner, fmt.Sprintf("the Service %s %v", a.options.Service, now.missing))
+			a.options.Health.SetNotReady(owner, fmt.Sprintf("the Service %s %v", a.options.Service, now.missing))
 		}
-		a.judging.AgainAfter(left)
+		a.reporting.TriggerAfter(left)
 	default:
 		err := fmt.Errorf("%w: after two minutes the Service %s %w", errNoAddress, a.options.Service, now.missing)
-		a.options.Health.WaitFor(owner, err.Error())
+		a.options.Health.SetNotReady(owner, err.Error())
 		_ = a.options.Problem(err)
-		if a.news(err.Error()) {
-			a.options.Log.Warn("not ready", "error", err)
+		if a.isNews(err.Error()) {
+			a.options.Log.Warn("not ready: no address for other clusters", "error", err)
 		}
 	}
 }
 
-// news says whether the line is another one than last time.
-func (a *Address) news(line string) bool {
+// isNews reports whether line differs from the last one.
+func (a *Address) isNews(line string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was := a.logged
@@ -184,7 +184,7 @@ func (a *Address) news(line string) bool {
 	return line != "" && line != was
 }
 
-// ownAddress is the host:port that the mesh listens on, with a host that others can name.
+// ownAddress is the address on which the mesh listens, with a host that others can dial.
 func (a *Address) ownAddress() string {
 	host, port, err := net.SplitHostPort(a.options.Listening().String())
 	if err != nil {
@@ -196,7 +196,7 @@ func (a *Address) ownAddress() string {
 	return net.JoinHostPort(firstGlobalAddress(), port)
 }
 
-// firstGlobalAddress is the first address of this machine that is not its own alone; in a pod there is one.
+// firstGlobalAddress is the first global unicast address of this machine. A pod has one.
 func firstGlobalAddress() string {
 	addresses, err := net.InterfaceAddrs()
 	if err == nil {
@@ -209,7 +209,7 @@ func firstGlobalAddress() string {
 	return "127.0.0.1"
 }
 
-// ServiceName reads what the agent's options have checked.
+// ServiceName splits NAMESPACE/NAME; what is missing is empty.
 func ServiceName(text string) types.NamespacedName {
 	namespace, name, _ := strings.Cut(text, "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}

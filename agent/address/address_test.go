@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// told is an address, and whom it tells.
-type told struct {
+// notified is an address that counts how often Changed was called.
+type notified struct {
 	*Address
 	health   *health.Health
 	problems health.Problems
@@ -35,10 +35,10 @@ type told struct {
 	changes  int
 }
 
-func newTold(o Options) *told {
-	t := &told{health: health.New()}
+func newNotified(o Options) *notified {
+	t := &notified{health: health.New()}
 	t.health.Ready()
-	o.Health, o.Problem, o.Log = t.health, t.problems.Of("address"), slog.New(slog.NewTextHandler(&t.log, nil))
+	o.Health, o.Problem, o.Log = t.health, t.problems.Reporter("address"), slog.New(slog.NewTextHandler(&t.log, nil))
 	if o.Listening == nil {
 		o.Listening = func() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 7946} }
 	}
@@ -47,47 +47,47 @@ func newTold(o Options) *told {
 	return t
 }
 
-// set takes in what was read of the Service.
-func (t *told) set(now *kube.Service) {
-	t.learn(func(k *known) { k.asked, k.service = true, now })
+// set updates the Service.
+func (t *notified) set(now *kube.Service) {
+	t.observe(func(k *known) { k.asked, k.service = true, now })
 }
 
 var balanced = ingress(kube.Ingress{IP: "203.0.113.7"})
 
-// An address that is lost is still told to others: it may come back, and nothing better is known.
-func TestAddressOutlivesItsService(t *testing.T) {
+// The last known address is kept when the Service loses it.
+func TestLastAddressIsKept(t *testing.T) {
 	var k known
 	start := time.Unix(0, 0)
 	set := func(at time.Time, now *kube.Service) bool {
 		k.asked, k.service = true, now
-		return k.weigh(at)
+		return k.update(at)
 	}
 	if set(start, service("LoadBalancer")) {
-		t.Error("nothing is known, and others are told")
+		t.Error("Changed is called though nothing is known")
 	}
 	if k.missing == nil || !k.since.Equal(start) {
 		t.Errorf("missing %v since %v", k.missing, k.since)
 	}
 	found := service("LoadBalancer", balanced)
 	if !set(start.Add(time.Minute), found) || set(start.Add(time.Minute), found) {
-		t.Error("others are told of an address once")
+		t.Error("Changed is not called once for an address")
 	}
 	if set(start.Add(time.Hour), nil) {
-		t.Error("others are told that there is none")
+		t.Error("Changed is called for a lost address")
 	}
 	if len(k.endpoints) != 1 || k.missing == nil || !k.since.Equal(start.Add(time.Hour)) {
 		t.Errorf("endpoints %v, missing %v since %v", k.endpoints, k.missing, k.since)
 	}
 }
 
-// What is wrong with the address is one line, in /readyz, in the status and in the log: at once in /readyz where there
-// never was an address, and everywhere when the grace is over.
-func TestAddressIsJudged(t *testing.T) {
+// A missing address is one line in /readyz, in the status and in the log: in /readyz at once if there never was one,
+// and everywhere after the grace.
+func TestMissingAddressIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		a := newTold(Options{Service: "cluster-registry/mesh"})
+		a := newNotified(Options{Service: "cluster-registry/mesh"})
 		ended := make(chan error)
-		go func() { ended <- a.judging.Run(ctx) }()
+		go func() { ended <- a.reporting.Run(ctx) }()
 		defer func() {
 			cancel()
 			if err := <-ended; err != nil {
@@ -129,22 +129,22 @@ func TestAddressIsJudged(t *testing.T) {
 	})
 }
 
-// Nodes are no answer to what the Service says.
+// Nodes alone give no address before the Service was read.
 func TestNodesAloneAreNoAddress(t *testing.T) {
-	a := newTold(Options{Service: "n/mesh"})
-	a.health.WaitFor(owner, "not read yet")
+	a := newNotified(Options{Service: "n/mesh"})
+	a.health.SetNotReady(owner, "not read yet")
 	a.NodesChanged([]*kube.Node{{Name: "a", Ready: true, InternalIPs: []string{"10.0.0.1"}}})
-	a.judge(time.Now())
+	a.report(time.Now())
 	if a.health.NotReady() != "not read yet" || a.changes != 0 {
-		t.Errorf("not ready for %q, told %d times", a.health.NotReady(), a.changes)
+		t.Errorf("not ready for %q, changed %d times", a.health.NotReady(), a.changes)
 	}
 	a.set(service("NodePort"))
 	if got := a.MeshEndpoints(nil); !slices.Equal(got, []string{"10.0.0.1:30946"}) || a.changes != 1 {
-		t.Errorf("endpoints %v, told %d times", got, a.changes)
+		t.Errorf("endpoints %v, changed %d times", got, a.changes)
 	}
 }
 
-// What a person says counts first, then the Service, then what was recorded, and then where the agent listens.
+// The flag comes first, then the Service, then the recorded addresses, then the listening address.
 func TestMeshEndpoints(t *testing.T) {
 	recorded := []string{"198.51.100.1:7946"}
 	balancer, plain := service("LoadBalancer", balanced), service("ClusterIP")
@@ -159,7 +159,7 @@ func TestMeshEndpoints(t *testing.T) {
 		"for its own cluster": {named: "n/mesh", service: plain, want: "10.0.0.9:7946"},
 		"no Service":          {want: "10.0.0.9:7946"},
 	} {
-		a := newTold(Options{Advertise: c.advertise, Service: c.named})
+		a := newNotified(Options{Advertise: c.advertise, Service: c.named})
 		if c.service != nil {
 			a.set(c.service)
 		}
@@ -169,17 +169,17 @@ func TestMeshEndpoints(t *testing.T) {
 	}
 }
 
-// Where it listens on all addresses, others are told one of them.
+// An agent that listens on all addresses publishes one of them.
 func TestOwnAddress(t *testing.T) {
-	a := newTold(Options{Listening: func() net.Addr { return &net.TCPAddr{IP: net.IPv6unspecified, Port: 7946} }})
+	a := newNotified(Options{Listening: func() net.Addr { return &net.TCPAddr{IP: net.IPv6unspecified, Port: 7946} }})
 	host, port, err := net.SplitHostPort(a.MeshEndpoints(nil)[0])
 	if err != nil || port != "7946" || net.ParseIP(host) == nil || net.ParseIP(host).IsUnspecified() {
 		t.Errorf("%s, %s: %v", host, port, err)
 	}
 }
 
-// runAt runs an address over an API server until a condition holds.
-func runAt(t *testing.T, handler http.HandlerFunc, until func(*told) bool) *told {
+// runAt runs an address with an API server until a condition holds.
+func runAt(t *testing.T, handler http.HandlerFunc, until func(*notified) bool) *notified {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -197,7 +197,7 @@ func runAt(t *testing.T, handler http.HandlerFunc, until func(*told) bool) *told
 	defer client.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	a := newTold(Options{Service: "n/mesh", Client: client})
+	a := newNotified(Options{Service: "n/mesh", Client: client})
 	changed := make(chan struct{}, 8)
 	a.Hooks.Changed = func() { changed <- struct{}{} }
 	ended := make(chan error, 1)
@@ -220,7 +220,7 @@ func runAt(t *testing.T, handler http.HandlerFunc, until func(*told) bool) *told
 	return a
 }
 
-// The agent is not ready before it has read the Service, and tells what is in it.
+// The agent is not ready before it has read the Service, and publishes its addresses then.
 func TestServiceIsWatched(t *testing.T) {
 	answer := make(chan struct{})
 	a := runAt(t, func(w http.ResponseWriter, r *http.Request) {
@@ -234,7 +234,7 @@ func TestServiceIsWatched(t *testing.T) {
 		fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"kind":"Service","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
-	}, func(a *told) bool {
+	}, func(a *notified) bool {
 		if a.health.NotReady() == "the Service n/mesh has not been read yet" {
 			select {
 			case <-answer:
@@ -249,19 +249,21 @@ func TestServiceIsWatched(t *testing.T) {
 	}
 }
 
-// A Service that may not be read is said to be one.
+// A Service that the agent may not read is reported as such.
 func TestServiceThatMayNotBeRead(t *testing.T) {
 	runAt(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
-	}, func(a *told) bool { return strings.HasPrefix(a.health.NotReady(), "the Service n/mesh cannot be read") })
+	}, func(a *notified) bool {
+		return strings.HasPrefix(a.health.NotReady(), "the Service n/mesh cannot be read")
+	})
 }
 
-// Where no Service is named there is nothing to do.
+// Without --mesh-service there is nothing to watch.
 func TestWithoutAService(t *testing.T) {
-	a := newTold(Options{})
+	a := newNotified(Options{})
 	a.NodesChanged(nil)
 	if err := a.Run(t.Context()); err != nil || a.health.NotReady() != "" || a.changes != 0 {
-		t.Errorf("%v, not ready for %q, told %d times", err, a.health.NotReady(), a.changes)
+		t.Errorf("%v, not ready for %q, changed %d times", err, a.health.NotReady(), a.changes)
 	}
 }

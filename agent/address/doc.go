@@ -1,12 +1,11 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package address finds out where the agents of other clusters dial this one: at the address that a person gave
-// (--mesh-advertise); else, with --mesh-service, where that Service leads from outside of the cluster; else where the
-// agent itself listens.
+// Package address finds the addresses at which the agents of other clusters dial this one: --mesh-advertise if it is
+// set; with --mesh-service, the external addresses of that Service; else the address on which the agent listens.
 //
-// Whoever publishes this cluster's own Cluster object asks for MeshEndpoints, and is told by Hooks.Changed when they are
-// others. A Service that has no address makes the agent not ready, and after two minutes, in which a cloud may give it
-// one, it is a problem of the cluster. An address that was found once is told until there is another one: the Service
-// may come back, and nothing better is known.
+// The publisher of this cluster's own Cluster object calls MeshEndpoints, and Hooks.Changed says when they have
+// changed. While the Service has no address, the agent is not ready. After two minutes, in which a cloud may assign
+// one, that is a problem of the cluster (Options.Problem). An address that was found once is kept until there is
+// another one: the Service may come back, and nothing better is known.
 package address

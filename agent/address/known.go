@@ -10,21 +10,21 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// known is what is known of where the mesh port is reached from other clusters. The zero value knows nothing.
+// known is what is known of the addresses of the mesh port. The zero value knows nothing.
 type known struct {
-	asked   bool // the Service was read, or cannot be
+	asked   bool // the Service was read, or reading it failed
 	service *kube.Service
-	refused error // why it cannot be read
+	refused error // why the Service cannot be read
 	nodes   []*kube.Node
 
-	endpoints []string  // none when nothing is known, or when the agent's own address is to be used
-	own       bool      // the agent's own address is all there is
-	missing   error     // why there is no address now
-	since     time.Time // when that began
+	endpoints []string  // empty if nothing is known, or if the agent's own address is used
+	own       bool      // the agent's own address is used
+	missing   error     // why there is no address, nil if there is one
+	since     time.Time // since when missing is set
 }
 
-// weigh finds the endpoints in what is known, and says whether they are others now.
-func (k *known) weigh(now time.Time) (changed bool) {
+// update computes the endpoints, and returns whether they have changed.
+func (k *known) update(now time.Time) (changed bool) {
 	if !k.asked {
 		return false
 	}
@@ -37,7 +37,7 @@ func (k *known) weigh(now time.Time) (changed bool) {
 			k.since = now
 		}
 		k.missing = err
-		return false // what was found before may still lead here
+		return false // the last known addresses may still work
 	}
 	own := len(endpoints) == 0
 	changed = own != k.own || !slices.Equal(endpoints, k.endpoints)

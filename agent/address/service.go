@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxNodes is how many nodes are named for a NodePort: enough to survive one of them.
+	// maxNodes is how many nodes are published for a NodePort: enough to survive the loss of one.
 	maxNodes = 3
-	// maxEndpoints is what a Cluster object has room for.
+	// maxEndpoints is the limit of a Cluster object.
 	maxEndpoints = 16
 	portName     = "mesh"
 )
 
-// serviceEndpoints is where a Service leads to the mesh from other clusters: nowhere, without an error, when
-// it is for its own cluster only.
+// serviceEndpoints are the external addresses of a Service. They are empty, without an error, for a Service that is
+// only for its own cluster.
 func serviceEndpoints(s *kube.Service, nodes []*kube.Node) ([]string, error) {
 	if s == nil {
 		return nil, errors.New("does not exist: install charts/agent, or set mesh.advertise")
@@ -60,7 +60,7 @@ func serviceEndpoints(s *kube.Service, nodes []*kube.Node) ([]string, error) {
 	return nil, fmt.Errorf("has type %s: set mesh.service.type to LoadBalancer or NodePort", s.Spec.Type)
 }
 
-// nodeAddresses is one address of each of some nodes: external ones, where a node has such.
+// nodeAddresses is one address for each of a few nodes: external ones, if a node has one.
 func nodeAddresses(nodes []*kube.Node) []string {
 	var external, internal []string
 	for _, n := range slices.SortedFunc(slices.Values(nodes), func(a, b *kube.Node) int { return strings.Compare(a.Name, b.Name) }) {

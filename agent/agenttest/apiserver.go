@@ -20,9 +20,9 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// APIServer keeps objects by name alone, whatever their kind and namespace, and knows no conflicts.
+// APIServer keeps objects in memory, by name alone: kind and namespace are ignored, and there are no conflicts.
 type APIServer struct {
-	// Put is called, when it is set, before an object is replaced.
+	// Put is called, if it is set, before an object is replaced.
 	Put func(name string)
 
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ type APIServer struct {
 	deleted []string
 }
 
-// NewAPIServer starts one that is empty, for the time of the test, and connects to it.
+// NewAPIServer starts an empty server for the test, and returns a client of it.
 func NewAPIServer(t *testing.T) (*APIServer, *kube.Client) {
 	t.Helper()
 	s := &APIServer{objects: map[string][]byte{}}
@@ -54,7 +54,7 @@ func (s *APIServer) FailDeletes(n int) {
 	s.failing = n
 }
 
-// Deleted returns the names of what was deleted since it was asked last.
+// Deleted returns the names that were deleted since the last call.
 func (s *APIServer) Deleted() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,21 +63,21 @@ func (s *APIServer) Deleted() []string {
 	return out
 }
 
-// Writes is how many objects were created or replaced, and how large the largest was as it was sent, in bytes.
+// Writes is how many objects were created or replaced, and the size of the largest in bytes as it was sent.
 func (s *APIServer) Writes() (n, largest int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written, s.largest
 }
 
-// Object returns an object as JSON; nil when there is none.
+// Object returns an object as JSON, nil if there is none.
 func (s *APIServer) Object(name string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[name]
 }
 
-// SetObject puts an object there, as JSON; nil takes it away.
+// SetObject sets an object, as JSON; nil deletes it.
 func (s *APIServer) SetObject(name string, object []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func answerNotFound(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404})
 }
 
-// asJSON is an object as JSON, also one that was sent in protobuf.
+// asJSON converts an object to JSON if it was sent as protobuf.
 func asJSON(body []byte) []byte {
 	if !bytes.HasPrefix(body, []byte("k8s\x00")) {
 		return body

@@ -23,7 +23,7 @@ const (
 	IDC = "0c000000-0000-4000-8000-000000000003"
 )
 
-// Key is the key of a cluster, or of a name: the same one each time.
+// Key is a private key for a cluster, the same one each time.
 func Key(id string) ed25519.PrivateKey {
 	seed := sha256.Sum256([]byte(id))
 	return ed25519.NewKeyFromSeed(seed[:])
@@ -36,7 +36,7 @@ func public(key ed25519.PrivateKey) ed25519.PublicKey {
 	return ed25519.PublicKey(key[ed25519.PrivateKeySize-ed25519.PublicKeySize:])
 }
 
-// Cluster is the Cluster object of a cluster, with its key.
+// Cluster is a Cluster object with the public key of that cluster.
 func Cluster(name, id string) *v1alpha1.Cluster {
 	return &v1alpha1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name)},
@@ -44,7 +44,7 @@ func Cluster(name, id string) *v1alpha1.Cluster {
 	}
 }
 
-// Signer is what a cluster signs with, under a key of its own choice.
+// Signer is a replica that signs as a cluster, with any key.
 func Signer(t *testing.T, id string, key ed25519.PrivateKey) *replica.Replica {
 	t.Helper()
 	trust := mesh.NewTrust(mesh.Pin{ClusterID: id, PublicKey: public(key)}, nil)

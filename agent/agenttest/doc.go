@@ -1,6 +1,6 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agenttest is what the tests of several parts of the agent need: an API server that keeps Secrets, clusters with
-// keys, and kubeconfigs. What depends on how a real API server behaves is tested in e2e.
+// Package agenttest has what tests of several parts of the agent share: an API server that keeps Secrets in memory,
+// clusters with keys, signers, and kubeconfigs. What depends on the behaviour of a real API server is tested in e2e.
 package agenttest

@@ -18,7 +18,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// Kubeconfig is one for a server that nobody runs, with a token that was issued age ago for a life.
+// Kubeconfig is a kubeconfig for a server that does not run. Its token was issued age ago and lives for life.
 func Kubeconfig(t *testing.T, age, life time.Duration) []byte {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
@@ -26,7 +26,7 @@ func Kubeconfig(t *testing.T, age, life time.Duration) []byte {
 	return KubeconfigOf(t, server, "https://127.0.0.1:1", age, life)
 }
 
-// KubeconfigOf is one for a server with the certificate of that one.
+// KubeconfigOf is a kubeconfig for url, with the certificate of server.
 func KubeconfigOf(t *testing.T, server *httptest.Server, url string, age, life time.Duration) []byte {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -47,21 +47,21 @@ func KubeconfigOf(t *testing.T, server *httptest.Server, url string, age, life t
 	return data
 }
 
-// Year is long for a clock to be wrong by.
+// Year is a long error of a clock.
 const Year = 365 * 24 * time.Hour
 
-// ClockErrors are how far a clock is wrong.
+// ClockErrors are errors of a clock to test with.
 func ClockErrors() []time.Duration {
 	return []time.Duration{-10 * Year, -25 * time.Hour, -time.Hour, 0, time.Hour, 25 * time.Hour, 10 * Year}
 }
 
-// WallClock is a clock that is wrong by as much as somebody has set it.
+// WallClock is a clock that is off by a settable amount.
 type WallClock struct{ Off time.Duration }
 
-// Now is the time by that clock, which says nothing of how much passes.
+// Now is the wrong time. It has no monotonic reading.
 func (w *WallClock) Now() time.Time { return time.Now().Add(w.Off).Round(0) }
 
-// AnswerAt is an answer of an API server at which the time is that.
+// AnswerAt is an HTTP response whose Date header has that time.
 func AnswerAt(at time.Time) *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {at.UTC().Format(http.TimeFormat)}}}
 }

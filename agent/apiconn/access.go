@@ -5,10 +5,11 @@ package apiconn
 
 import "time"
 
-// Access is how the agent fares with a peer's API server.
+// Access is the state of the agent's access to the API server of a peer. The values are shown to users and are labels
+// of metrics.
 type Access string
 
-// The ways to fare with it.
+// The states of Access.
 const (
 	Pending     Access = ""                  // not tried yet
 	Ready       Access = "Connected"         // the API server behind the endpoint is the peer's
@@ -19,14 +20,14 @@ const (
 	Wrong       Access = "WrongCluster" // another cluster answers
 )
 
-// AccessState is an access with what a person should know about it. The message is the same for the same
-// failure: it must not hold what differs from try to try, or each try would be a write.
+// AccessState is an Access with its message for users. The message must be the same each time the same failure repeats,
+// or every retry would write a status.
 type AccessState struct {
 	Access  Access
 	Message string
 	Since   time.Time // by the clock of this machine
 }
 
-// Grace is how long a failed member, or an API server that does not answer, is shown as unknown before it
-// is shown as failed: one lost request says nothing (DESIGN section 4).
+// Grace is how long a failed member, or an API server that does not answer, is shown as unknown before it is shown as
+// failed: a single lost request means little (DESIGN section 4).
 const Grace = 60 * time.Second

@@ -16,45 +16,47 @@ import (
 )
 
 const (
-	// UntilWoken is how seldom is looked at what changes only when something else wakes us.
+	// UntilWoken is the longest wait for something that normally wakes the agent by an event.
 	UntilWoken = time.Hour
-	// hearEvery is how seldom the answers of an API server are asked what time it is there.
-	hearEvery = 10 * time.Second
-	// ClockOff is from where two clocks differ: the Date of an answer has whole seconds, and answers take a while.
-	ClockOff = 30 * time.Second
-	// latestYear is the last that timestamps of objects can be in all the time zones of RFC 3339.
+	// observeEvery is how often, at most, the clock is set from an answer of the API server.
+	observeEvery = 10 * time.Second
+	// MaxSkew is the difference from which two clocks count as different: the Date header has whole seconds, and
+	// answers take a while to arrive.
+	MaxSkew = 30 * time.Second
+	// latestYear is the last year that timestamps of objects can have in all time zones of RFC 3339.
 	latestYear = 9998
 )
 
-// Clock tells the time as one API server does, by the Date that its answers carry. In between it goes by the
-// time that passes, so a clock of this machine that is wrong, or is set, changes nothing. The lives of tokens are
-// stated by that server's clock, and what is written there is dated by it. Nothing else that the agent decides depends
-// on the time of day. Before the server has said what time it is, another clock counts.
+// Clock tells the time of one API server, from the Date header of its answers. Between two answers it counts elapsed
+// time, so it does not matter if the clock of this machine is wrong or is set. The agent uses it for the life of
+// tokens, which the server states by its own clock, and for the timestamps that it writes there. Nothing else in the
+// agent depends on the time of day. Before the first answer, Fallback counts.
 type Clock struct {
-	// Fallback is the clock to go by before the server has said anything, nil for that of this machine. For a peer's server
-	// it is the local one's: where this machine's is wrong, no start takes all credentials for over.
+	// Fallback is the clock before the first answer, nil for the clock of this machine. For the API server of a peer it
+	// is that of the local API server: otherwise a wrong clock of this machine would make every credential look expired
+	// at the start.
 	Fallback func() time.Time
-	// Heard is called with how far the server is ahead of that, and whether it is not where it should be by
-	// what it said before; nil where nobody asks.
-	Heard func(ahead time.Duration, moved bool)
+	// Observed is called after an answer was observed: ahead is how far the server is ahead of Fallback, and moved says
+	// that the server's clock jumped. nil for no call.
+	Observed func(ahead time.Duration, moved bool)
 
-	mu    sync.Mutex
-	there time.Time // what the time was there
-	heard time.Time // when that was here; zero for never
+	mu         sync.Mutex
+	serverTime time.Time // the server's time at observedAt
+	observedAt time.Time // by the clock of this machine; zero before the first answer
 }
 
-// here is the time by the clock that counts before the server's.
-func (c *Clock) here() time.Time {
+// fallback is the time before the first answer.
+func (c *Clock) fallback() time.Time {
 	if c.Fallback != nil {
 		return c.Fallback()
 	}
 	return time.Now()
 }
 
-// hear takes in an answer of the API server.
-func (c *Clock) hear(answer *http.Response) {
+// observe sets the clock from an answer of the API server.
+func (c *Clock) observe(answer *http.Response) {
 	c.mu.Lock()
-	fresh := !c.heard.IsZero() && time.Since(c.heard) < hearEvery
+	fresh := !c.observedAt.IsZero() && time.Since(c.observedAt) < observeEvery
 	c.mu.Unlock()
 	if fresh {
 		return
@@ -69,48 +71,49 @@ func (c *Clock) hear(answer *http.Response) {
 	}
 	date = date.Add(500 * time.Millisecond) // on average, of whole seconds
 	expected, known := c.set(date)
-	if c.Heard != nil {
-		c.Heard(date.Sub(c.here()), known && date.Sub(expected).Abs() > ClockOff)
+	if c.Observed != nil {
+		c.Observed(date.Sub(c.fallback()), known && date.Sub(expected).Abs() > MaxSkew)
 	}
 }
 
-// Issued takes in a kubeconfig whose token was made a moment ago.
+// Issued sets the clock from a token that was issued a moment ago.
 func (c *Clock) Issued(kubeconfig []byte) {
 	if from, _, ok := kube.KubeconfigValidity(kubeconfig); ok {
 		c.set(from)
 	}
 }
 
-// set takes in what the time is there now, and returns what it should be by what was known.
-func (c *Clock) set(there time.Time) (expected time.Time, known bool) {
+// set sets the clock. It returns the time that was expected from earlier answers; known is false before the first one.
+func (c *Clock) set(serverTime time.Time) (expected time.Time, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	expected, known = c.there.Add(now.Sub(c.heard)), !c.heard.IsZero()
-	c.there, c.heard = there, now
+	expected, known = c.serverTime.Add(now.Sub(c.observedAt)), !c.observedAt.IsZero()
+	c.serverTime, c.observedAt = serverTime, now
 	return expected, known
 }
 
-// Now is the time there.
+// Now is the time by the API server's clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.heard.IsZero() {
-		return c.here()
+	if c.observedAt.IsZero() {
+		return c.fallback()
 	}
-	return c.there.Add(time.Since(c.heard))
+	return c.serverTime.Add(time.Since(c.observedAt))
 }
 
-// RenewIn is how long a kubeconfig may be used before it should be renewed, when a fifth of its life is left,
-// or a little more, so that what was issued together is not renewed together; 0 or less means now. One whose
-// life cannot be told is used until it is refused, and one whose life has not begun is refused.
+// RenewIn is how long a kubeconfig may be used before it should be renewed: until a fifth of the life of its token is
+// left. A spread of up to a twentieth keeps tokens that were issued together from being renewed together. 0 or less
+// means now. A kubeconfig whose life is not known is used until the server refuses it; one whose life has not begun is
+// renewed at once.
 func (c *Clock) RenewIn(kubeconfig []byte) time.Duration {
 	from, until, ok := kube.KubeconfigValidity(kubeconfig)
 	if !ok {
 		return UntilWoken
 	}
 	now := c.Now()
-	if from.Sub(now) > ClockOff {
+	if from.Sub(now) > MaxSkew {
 		return 0
 	}
 	life := until.Sub(from)
@@ -118,36 +121,35 @@ func (c *Clock) RenewIn(kubeconfig []byte) time.Duration {
 	return until.Add(-life/5 - spread).Sub(now)
 }
 
-// Over says that the life of a kubeconfig has ended.
-func (c *Clock) Over(kubeconfig []byte) bool {
+// Expired reports whether the token of a kubeconfig has expired.
+func (c *Clock) Expired(kubeconfig []byte) bool {
 	_, until, ok := kube.KubeconfigValidity(kubeconfig)
 	return ok && until.Before(c.Now())
 }
 
-// Comparison is between the clock of the local API server and that of this machine.
+// Comparison compares the clock of the local API server with that of this machine.
 type Comparison struct {
 	log   *slog.Logger
 	wrong atomic.Bool
 	moved atomic.Pointer[func()]
 }
 
-// Compare compares a clock from its first answer on. It logs, once each time, that this machine's clock is another one,
-// and that it is not any more.
-func Compare(clock *Clock, log *slog.Logger) *Comparison {
+// LogSkew compares a clock with that of this machine from its first observation on. It logs once when they differ, and
+// once when they agree again.
+func LogSkew(clock *Clock, log *slog.Logger) *Comparison {
 	c := &Comparison{log: log}
-	clock.Heard = c.hear
+	clock.Observed = c.observe
 	return c
 }
 
-// Watch has moved called, from here on, when the server's clock was set, or this machine stood still: credentials live for
-// longer or less then.
+// Watch sets a function that is called when the server's clock jumped, which makes credentials live longer or shorter.
 func (c *Comparison) Watch(moved func()) { c.moved.Store(&moved) }
 
-func (c *Comparison) hear(ahead time.Duration, moved bool) {
-	if tell := c.moved.Load(); moved && tell != nil {
-		(*tell)()
+func (c *Comparison) observe(ahead time.Duration, moved bool) {
+	if changed := c.moved.Load(); moved && changed != nil {
+		(*changed)()
 	}
-	if now := ahead.Abs() > ClockOff; now == c.wrong.Swap(now) {
+	if now := ahead.Abs() > MaxSkew; now == c.wrong.Swap(now) {
 		return
 	} else if !now {
 		c.log.Info("the clocks of this machine and of the API server agree again")

@@ -27,7 +27,7 @@ func TestRenewalGoesByTheClockOfTheIssuer(t *testing.T) {
 			if in := clock.RenewIn(fresh); in > life {
 				t.Errorf("with a clock that is off by %v, a credential is kept for %v before its issuer was heard", off, in)
 			}
-			clock.hear(agenttest.AnswerAt(time.Now()))
+			clock.observe(agenttest.AnswerAt(time.Now()))
 			for passed := time.Duration(0); passed < life; passed += time.Hour {
 				here.Off = agenttest.ClockErrors()[int(passed/time.Hour)%len(agenttest.ClockErrors())]
 				in := clock.RenewIn(fresh) + passed
@@ -45,9 +45,9 @@ func TestClockOfAnIssuerWithoutDates(t *testing.T) {
 	for _, off := range agenttest.ClockErrors() {
 		var clock Clock
 		fresh := agenttest.Kubeconfig(t, off, time.Hour)
-		clock.hear(&http.Response{Header: http.Header{}})
+		clock.observe(&http.Response{Header: http.Header{}})
 		clock.Issued(fresh)
-		clock.hear(&http.Response{Header: http.Header{"Date": {"noon"}}})
+		clock.observe(&http.Response{Header: http.Header{"Date": {"noon"}}})
 		if in := clock.RenewIn(fresh); in < 40*time.Minute || in > 50*time.Minute {
 			t.Errorf("off by %v it is renewed after %v", off, in)
 		}
@@ -80,30 +80,30 @@ func TestAClockThatMoves(t *testing.T) {
 		moves := 0
 		here := &agenttest.WallClock{}
 		clock := Clock{Fallback: here.Now}
-		Compare(&clock, slog.New(slog.NewTextHandler(&log, nil))).Watch(func() { moves++ })
+		LogSkew(&clock, slog.New(slog.NewTextHandler(&log, nil))).Watch(func() { moves++ })
 		fresh := agenttest.Kubeconfig(t, 0, 12*time.Hour)
-		clock.hear(agenttest.AnswerAt(time.Now()))
+		clock.observe(agenttest.AnswerAt(time.Now()))
 		time.Sleep(time.Hour)
 		here.Off = -10 * agenttest.Year
 		for range 3 {
-			clock.hear(agenttest.AnswerAt(time.Now()))
+			clock.observe(agenttest.AnswerAt(time.Now()))
 			time.Sleep(2 * time.Minute)
 		}
 		if moves > 0 {
 			t.Errorf("it moved %d times because the clock here was set", moves)
 		}
 		here.Off = 0
-		clock.hear(agenttest.AnswerAt(time.Now()))
+		clock.observe(agenttest.AnswerAt(time.Now()))
 		if said := log.String(); strings.Count(said, "timedatectl") != 1 || strings.Count(said, "agree again") != 1 {
 			t.Errorf("it was said:\n%s", said)
 		}
 		time.Sleep(time.Minute)
-		clock.hear(agenttest.AnswerAt(time.Now().Add(25 * time.Hour)))
-		if moves != 1 || clock.RenewIn(fresh) > 0 || !clock.Over(fresh) {
+		clock.observe(agenttest.AnswerAt(time.Now().Add(25 * time.Hour)))
+		if moves != 1 || clock.RenewIn(fresh) > 0 || !clock.Expired(fresh) {
 			t.Errorf("a day ahead at once: it moved %d times, and a credential that is over is renewed in %v", moves, clock.RenewIn(fresh))
 		}
 		time.Sleep(2 * time.Minute)
-		clock.hear(agenttest.AnswerAt(time.Now().Add(-25 * time.Hour)))
+		clock.observe(agenttest.AnswerAt(time.Now().Add(-25 * time.Hour)))
 		if in := clock.RenewIn(fresh); in > 0 {
 			t.Errorf("a credential that is not valid yet is renewed in %v", in)
 		}
@@ -119,7 +119,7 @@ func TestAWrongClockMakesNoCredentialsAtAStart(t *testing.T) {
 	for _, off := range agenttest.ClockErrors() { // of this machine, so the servers are off by as much the other way
 		kept := agenttest.Kubeconfig(t, -off, time.Hour)
 		var local Clock
-		local.hear(agenttest.AnswerAt(time.Now().Add(off)))
+		local.observe(agenttest.AnswerAt(time.Now().Add(off)))
 		peer := Clock{Fallback: local.Now}
 		if left := peer.RenewIn(kept); left < 30*time.Minute || left > time.Hour {
 			t.Errorf("with a clock that is off by %v it is renewed in %v", off, left)
@@ -145,7 +145,7 @@ func TestTimeIsTheAPIServersOwn(t *testing.T) {
 // A date that no object can have is not what time it is anywhere.
 func TestAnswersWithoutAnHonestDate(t *testing.T) {
 	var clock Clock
-	clock.hear(agenttest.AnswerAt(time.Date(latestYear+1, 1, 1, 0, 0, 0, 0, time.UTC)))
+	clock.observe(agenttest.AnswerAt(time.Date(latestYear+1, 1, 1, 0, 0, 0, 0, time.UTC)))
 	if off := time.Until(clock.Now()).Abs(); off > time.Minute {
 		t.Errorf("it is off by %v", off)
 	}

@@ -13,18 +13,17 @@ import (
 
 // The API servers that requests go to: the values of the label side.
 const (
-	Local = iota // the own one
+	Local = iota // that of this cluster
 	Peer         // that of a peer
 )
 
-// Meter counts requests to API servers. Every counter there can be is made at the start, so that to count
-// one takes no memory.
+// Meter counts requests to API servers. It makes all counters in advance, so that counting allocates no memory.
 type Meter struct {
 	requests *prometheus.CounterVec
 	counters [2]map[string]*[6]prometheus.Counter // by side, verb and class
 }
 
-// NewMeter returns a meter that has counted nothing.
+// NewMeter returns a meter with all counters at 0.
 func NewMeter() *Meter {
 	m := &Meter{requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "roster_api_requests_total",
@@ -43,10 +42,11 @@ func NewMeter() *Meter {
 	return m
 }
 
-// Requests is the metric.
+// Requests is the collector of the metric roster_api_requests_total.
 func (m *Meter) Requests() prometheus.Collector { return m.requests }
 
-// Side is the wrapper for the connections to an API server of one side, whose answers clock hears.
+// Side wraps the transport of a connection to an API server, Local or Peer: it counts requests, and sets clock from the
+// answers.
 func (m *Meter) Side(side int, clock *Clock) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return &meteredTransport{next, m.counters[side], clock}
@@ -64,7 +64,7 @@ func (t *meteredTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	class := 0
 	if err == nil {
 		if isOwn(r) {
-			t.clock.hear(response)
+			t.clock.observe(response)
 		}
 		class = response.StatusCode / 100
 	}
@@ -75,8 +75,8 @@ func (t *meteredTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// isOwn says that the API server answers a request itself: what is below /apis/ it may pass on to others, which have
-// clocks of their own.
+// isOwn reports whether the API server answers a request itself. It may forward requests below /apis/ to other servers,
+// which have other clocks.
 func isOwn(r *http.Request) bool {
 	return strings.Contains(r.URL.Path, "/api/") && !strings.Contains(r.URL.Path, "/apis/")
 }
@@ -84,7 +84,7 @@ func isOwn(r *http.Request) bool {
 // WrappedRoundTripper lets client-go find the transport underneath.
 func (t *meteredTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// verbOf is the verb that RBAC has for a request.
+// verbOf is the RBAC verb of a request.
 func verbOf(r *http.Request) string {
 	switch r.Method {
 	case http.MethodPost:
@@ -108,8 +108,8 @@ func verbOf(r *http.Request) string {
 	return "get"
 }
 
-// isCollection tells the path of all objects of a kind from that of one: after the version it has a resource, or
-// a namespace and a resource, and no name.
+// isCollection reports whether a path names all objects of a kind, and not one object: after the version comes a
+// resource, or a namespace and a resource, and no name.
 func isCollection(path string) bool {
 	var room [16]string
 	parts := room[:0]

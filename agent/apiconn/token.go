@@ -10,7 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Target is what a connection is made of, but for the value of its token.
+// Target is the configuration of a connection without the value of its token. Two connections with equal targets differ
+// in the token at most.
 type Target struct {
 	host       string
 	tls        rest.TLSClientConfig
@@ -18,17 +19,17 @@ type Target struct {
 	token      bool // it has one, whatever its value
 }
 
-// TargetOf returns where a configuration leads.
+// TargetOf returns the target of a configuration.
 func TargetOf(c *rest.Config) Target {
 	return Target{c.Host, c.TLSClientConfig, !c.DisableCompression, c.BearerToken != ""}
 }
 
-// Token is the bearer token of a connection. It can be replaced while watches are open, so that renewing a
-// credential starts no list over.
+// Token is the bearer token of a connection. It can be replaced while watches are open, so that renewing a credential
+// does not restart them.
 type Token struct{ value atomic.Pointer[string] }
 
-// TakeToken moves the token out of a configuration into one that can be replaced; nil when the credential
-// is a client certificate.
+// TakeToken moves the token of a configuration into a Token. It returns nil when the credential is a client
+// certificate.
 func TakeToken(c *rest.Config) *Token {
 	if c.BearerToken == "" {
 		return nil
@@ -40,10 +41,10 @@ func TakeToken(c *rest.Config) *Token {
 	return t
 }
 
-// HasToken says that the credential is a bearer token, and no client certificate.
+// HasToken reports whether the credential is a bearer token.
 func (t Target) HasToken() bool { return t.token }
 
-// Replace has the next request carry another token.
+// Replace changes the token of all requests from now on.
 func (t *Token) Replace(value string) { t.value.Store(&value) }
 
 type bearer struct {

@@ -18,42 +18,42 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// settle is how seldom the bootstrap credential is looked at, however short the API server keeps the life of tokens, and
-// however often its clock is set, where several API servers have clocks of their own.
-const settle = time.Minute
+// minRecheck is the shortest time between two checks of the bootstrap credential, however short the life of tokens is,
+// and however often the clock moves, as with several API servers that have different clocks.
+const minRecheck = time.Minute
 
-// Look has the bootstrap credential looked at: its Secret changed, or is to have another name.
-func (c *Credentials) Look() { c.renewing.Again() }
+// Recheck checks the bootstrap credential again: its Secret changed, or must have another name.
+func (c *Credentials) Recheck() { c.renewing.Trigger() }
 
-// ClockMoved says that the clock of the API server was set, or this machine stood still: the bootstrap credential lives
-// for longer or less now.
-func (c *Credentials) ClockMoved() { c.renewing.AgainAfter(settle) }
+// ClockMoved reports that the API server's clock was set, or that this machine was suspended: the bootstrap credential
+// expires sooner or later than was calculated.
+func (c *Credentials) ClockMoved() { c.renewing.TriggerAfter(minRecheck) }
 
-// Expires is when the bootstrap credential ends, by the clock of the API server; false when that is not known.
+// Expires is when the bootstrap credential expires, by the clock of the API server; false if that is not known.
 func (c *Credentials) Expires() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.expires, !c.expires.IsZero()
 }
 
-// Reissue ends the bootstrap credential, which a removed cluster may know, and issues another one. The account that all
-// members shared before each had its own ends with it.
+// Reissue revokes the bootstrap credential, which a removed cluster may know, and issues another one. It also deletes
+// the account that all members shared in earlier releases.
 func (c *Credentials) Reissue(ctx context.Context) error {
 	_, err := c.ensure(ctx, true)
 	return err
 }
 
-// renew issues the bootstrap credential when it is time to, and looks again then.
+// renew issues the bootstrap credential if it is due, and schedules the next check.
 func (c *Credentials) renew(ctx context.Context) error {
 	next, err := c.ensure(ctx, false)
 	if err == nil && next > 0 {
-		c.renewing.AgainAfter(max(next, settle))
+		c.renewing.TriggerAfter(max(next, minRecheck))
 	}
 	return err
 }
 
-// ensure makes the Secret hold a bootstrap credential that is valid, and another one than before where that is to be
-// revoked. It returns when it wants to be called again, 0 for never.
+// ensure makes the Secret hold a valid bootstrap credential, and with revoke another one than before. It returns when
+// to call it again, 0 for never.
 func (c *Credentials) ensure(ctx context.Context, revoke bool) (next time.Duration, err error) {
 	next, problem, err := c.attempt(ctx, revoke)
 	if err != nil {
@@ -62,8 +62,8 @@ func (c *Credentials) ensure(ctx context.Context, revoke bool) (next time.Durati
 	return next, c.options.Problem(problem)
 }
 
-// attempt holds issuing: a token that was issued before its account was revoked must not be what is kept in the end. problem
-// is what is wrong with the credential, err why that cannot be told.
+// attempt does the work of ensure. It holds issuing, so that a token that was issued before its account was revoked is
+// never the one in the Secret. problem is what is wrong with the credential; err is why that is not known.
 func (c *Credentials) attempt(ctx context.Context, revoke bool) (next time.Duration, problem, err error) {
 	c.issuing.Lock()
 	defer c.issuing.Unlock()
@@ -92,7 +92,7 @@ func (c *Credentials) attempt(ctx context.Context, revoke bool) (next time.Durat
 	return c.issueLocked(ctx, name)
 }
 
-// use takes in what is in the Secret, and returns for how long it may stay there.
+// use takes over the credential in the Secret, and returns how long it may stay there.
 func (c *Credentials) use(kubeconfig []byte) time.Duration {
 	if _, err := kube.ParseKubeconfig(kubeconfig); err != nil {
 		return 0
@@ -104,7 +104,7 @@ func (c *Credentials) use(kubeconfig []byte) time.Duration {
 	return left
 }
 
-// issueLocked issues another credential, and keeps it in the Secret.
+// issueLocked issues another credential, and writes it to the Secret.
 func (c *Credentials) issueLocked(ctx context.Context, name types.NamespacedName) (next time.Duration, problem, err error) {
 	issued, err := c.options.Issuer.Issue(ctx, bootstrapAccount, bootstrapLife)
 	if err != nil {

@@ -16,43 +16,43 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// What is issued, and for how long.
+// Accounts, and the life of their tokens.
 const (
 	bootstrapAccount = "bootstrap"
 	bootstrapLife    = 24 * time.Hour
-	readerAccount    = "reader" // + "-" + clusterID; alone it is what all members shared before each had its own
+	readerAccount    = "reader" // with the suffix "-" and a clusterID; without it, the account that all members shared in earlier releases
 	readerLife       = 12 * time.Hour
 )
 
-// Options of New.
+// Options are the options of New.
 type Options struct {
 	Client    *kube.Client // of the local API server
 	Issuer    *kube.Issuer
 	Namespace string        // of the bootstrap credential's Secret
 	Name      func() string // of the own Cluster object, and of that Secret
-	// ManageSecret says that the agent keeps that Secret; else somebody else does.
+	// ManageSecret says that the agent keeps that Secret. Otherwise somebody else does.
 	ManageSecret bool
 	Clock        *apiconn.Clock // of the local API server
 
-	Disabled func(clusterID string) bool // a person has switched that cluster off here
-	Pinned   func(clusterID string) bool // it is a member
-	Problem  func(error) error           // takes what is wrong with the bootstrap credential, nil for nothing, and returns it
+	Disabled func(clusterID string) bool // whether that cluster is disabled here by annotation
+	Pinned   func(clusterID string) bool // whether it is a member
+	Problem  func(error) error           // reports what is wrong with the bootstrap credential, nil for nothing, and returns it
 	Log      *slog.Logger
 }
 
-// Credentials issues credentials of this cluster. Its methods are safe for concurrent use.
+// Credentials issues credentials for this cluster. Its methods are safe for concurrent use.
 type Credentials struct {
 	options  Options
 	renewing *loop.Task
 
-	issuing sync.Mutex // from issuing the bootstrap credential, or revoking it, to having written it
+	issuing sync.Mutex // held from issuing or revoking the bootstrap credential until the Secret is written
 	replace bool       // the one in the Secret was revoked; guarded by issuing
 
 	mu      sync.Mutex
-	expires time.Time // of the bootstrap credential; zero for not known
+	expires time.Time // when the bootstrap credential expires; zero if not known
 }
 
-// New returns credentials of which none is renewed before Run.
+// New returns credentials. It renews nothing before Run.
 func New(o Options) *Credentials {
 	c := &Credentials{options: o}
 	c.renewing = loop.NewTask("bootstrap credential", o.Log, c.renew)
@@ -61,12 +61,12 @@ func New(o Options) *Credentials {
 
 // Run keeps the bootstrap credential valid until ctx ends.
 func (c *Credentials) Run(ctx context.Context) error {
-	c.renewing.Again()
+	c.renewing.Trigger()
 	return c.renewing.Run(ctx)
 }
 
-// Issue answers a member that asks for a credential to read this cluster with, a kubeconfig. It is what mesh serves as
-// the method Credential.
+// Issue answers a member that asks for a credential to read this cluster: a kubeconfig. The mesh serves it as the
+// method Credential.
 func (c *Credentials) Issue(ctx context.Context, member string, _ []byte) ([]byte, error) {
 	if c.options.Disabled(member) {
 		c.options.Log.Debug("no credential is issued: the cluster is disabled here", "member", member)
@@ -85,10 +85,10 @@ func (c *Credentials) Issue(ctx context.Context, member string, _ []byte) ([]byt
 	return issued.Kubeconfig, nil
 }
 
-// Revoke ends what a cluster was given to read this one with. It does nothing where that has ended.
+// Revoke ends the tokens that were issued to a cluster. It does nothing if there are none.
 func (c *Credentials) Revoke(ctx context.Context, clusterID string) error {
 	return c.options.Issuer.Revoke(ctx, accountOf(clusterID))
 }
 
-// accountOf is the account of one member, so that it ends with the membership.
+// accountOf is the account of one member.
 func accountOf(clusterID string) string { return readerAccount + "-" + clusterID }

@@ -68,12 +68,12 @@ func newWorld(t *testing.T, manageSecret bool) *world {
 		Client: w.client, Namespace: "n", Name: func() string { return w.name }, ManageSecret: manageSecret, Clock: &apiconn.Clock{},
 		Issuer:   kube.NewIssuer(w.client, "n", kube.Server{Address: "https://a.example", CABundle: w.config().CAData}, "a"),
 		Disabled: func(string) bool { return w.disabled }, Pinned: func(string) bool { return w.pinned },
-		Problem: w.problems.Of("credential"), Log: slog.New(slog.DiscardHandler),
+		Problem: w.problems.Reporter("credential"), Log: slog.New(slog.DiscardHandler),
 	})
 	return w
 }
 
-// ServeHTTP makes tokens, and leaves the rest to the API server.
+// ServeHTTP issues tokens, and passes other requests to the API server.
 func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	if path.Base(r.URL.Path) != "token" {
 		w.api.ServeHTTP(out, r)
@@ -91,7 +91,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(out).Encode(map[string]any{"status": map[string]any{"token": config.BearerToken, "expirationTimestamp": time.Now().Add(w.life).UTC().Format(time.RFC3339)}})
 }
 
-// took returns the accounts that tokens were made of.
+// took returns the accounts for which tokens were issued since the last call.
 func (w *world) took() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *world) took() []string {
 	return out
 }
 
-// grant sets what tokens are like from now on.
+// grant sets the age and the life of tokens from now on.
 func (w *world) grant(age, life time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *world) kept(t *testing.T, name string) string {
 	return string(secret.Data[v1alpha1.SecretKubeconfigKey])
 }
 
-// check looks at the bootstrap credential once.
+// check runs the check of the bootstrap credential once.
 func (w *world) check(t *testing.T) {
 	t.Helper()
 	if err := w.renew(t.Context()); err != nil {
@@ -129,7 +129,7 @@ func (w *world) check(t *testing.T) {
 	}
 }
 
-// The bootstrap credential stays until a fifth of its life is left.
+// The bootstrap credential is renewed when a fifth of its life is left.
 func TestBootstrapIsRenewed(t *testing.T) {
 	w := newWorld(t, true)
 	if _, known := w.Expires(); known {
@@ -162,7 +162,7 @@ func TestBootstrapIsRenewed(t *testing.T) {
 	}
 }
 
-// put writes a Secret as somebody else would.
+// put writes a Secret as another client would.
 func (w *world) put(name string, kind string, kubeconfig []byte) error {
 	secret := map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": map[string]any{"name": name, "namespace": "n"},
@@ -173,7 +173,7 @@ func (w *world) put(name string, kind string, kubeconfig []byte) error {
 	return err
 }
 
-// The Secret has the name of the Cluster object, also when that is another one.
+// The Secret has the name of the Cluster object, also after that was renamed.
 func TestBootstrapFollowsTheName(t *testing.T) {
 	w := newWorld(t, true)
 	w.check(t)
@@ -184,8 +184,8 @@ func TestBootstrapFollowsTheName(t *testing.T) {
 	}
 }
 
-// A Secret that somebody else made is left alone, and said to be in the way until it is gone.
-func TestSomebodyElsesSecretStays(t *testing.T) {
+// A Secret of another type is left alone, and is a problem until it is deleted.
+func TestSecretOfAnotherTypeIsLeftAlone(t *testing.T) {
 	w := newWorld(t, true)
 	if err := w.put("a", "Opaque", []byte("theirs")); err != nil {
 		t.Fatal(err)
@@ -200,8 +200,8 @@ func TestSomebodyElsesSecretStays(t *testing.T) {
 	}
 }
 
-// A cluster that was removed may know the bootstrap credential: it ends at once, and if another one cannot be issued then,
-// what is in the Secret is no good although its life has not ended.
+// A removed cluster may know the bootstrap credential. It is revoked at once. If no other one can be issued then, the
+// one in the Secret is not used although it has not expired.
 func TestReissue(t *testing.T) {
 	w := newWorld(t, true)
 	w.check(t)
@@ -230,8 +230,8 @@ func TestReissue(t *testing.T) {
 	}
 }
 
-// Where somebody else keeps the Secret, nothing is issued; what was issued ends nevertheless.
-func TestSecretOfSomebodyElse(t *testing.T) {
+// Without ManageSecret nothing is issued, but what was issued is revoked.
+func TestWithoutManageSecret(t *testing.T) {
 	w := newWorld(t, false)
 	w.check(t)
 	if err := w.Reissue(t.Context()); err != nil {
@@ -242,7 +242,7 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A member gets a credential of its own account; who is disabled, or no member any more, gets none.
+// A member gets a credential of an account of its own. A cluster that is disabled, or not a member, gets none.
 func TestIssue(t *testing.T) {
 	w := newWorld(t, true)
 	account := readerAccount + "-" + agenttest.IDB
@@ -268,7 +268,7 @@ func TestIssue(t *testing.T) {
 	}
 }
 
-// Run issues the bootstrap credential, and looks again when asked.
+// Run issues the bootstrap credential, and checks it again when asked.
 func TestRun(t *testing.T) {
 	w := newWorld(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -283,7 +283,7 @@ func TestRun(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		w.api.SetObject("a", nil)
-		w.Look()
+		w.Recheck()
 	}
 	w.ClockMoved()
 	cancel()

@@ -1,9 +1,12 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package directory answers who a cluster is, where it is found, and whether it is in the group still. It has no state of
-// its own: it reads the local Cluster objects and the replica. What the cluster itself has signed wins over the local
-// object, which more people may edit than may read credentials.
+// Package directory looks up other clusters: who a cluster is, where its API server and its mesh port are, and whether
+// it is still in the group. It has no state: it reads the local Cluster objects and the replica. What the cluster has
+// signed itself wins over its local object, which more people may edit than may read credentials.
+//
+// The parts that need such a look-up (peers, rules, credentials, the mesh) share one Directory. Its methods send no
+// request and may be called by any goroutine.
 package directory
 
 import (
@@ -16,21 +19,22 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// Directory is safe for use by any goroutine.
+// Directory is safe for concurrent use.
 type Directory struct {
 	Registry *informers.Registry
 	Replica  *replica.Replica
-	// Gone says that a cluster is not in the group any more: it left, was removed, or this cluster left the group that it
-	// is in; and was not admitted again since.
+	// Gone reports whether a cluster is no longer in the group: it left, it was removed, or this cluster left the group
+	// that it is in; and it was not admitted again.
 	Gone func(clusterID string) bool
-	// PrivateNamespace is where the agent keeps credentials that were issued to it, which no person has pasted.
+	// PrivateNamespace is where the agent keeps credentials that were issued to it. A Secret there was not pasted by a
+	// person.
 	PrivateNamespace string
 }
 
-// ErrGone is returned when no Cluster object of a peer is there any more, or the peer is not in the group.
+// ErrGone is returned for a peer that has no Cluster object here, or that is not in the group.
 var ErrGone = errors.New("its Cluster object is gone")
 
-// Published is what a cluster itself says of itself, if that is known.
+// Published is the payload that a cluster published for its own Cluster object, if it is known.
 func (d *Directory) Published(id string) (*payload.Cluster, bool) {
 	e, ok := d.Replica.Lookup(payload.ClusterKey(id), id)
 	if !ok || e.Status != replica.Live {
@@ -40,33 +44,34 @@ func (d *Directory) Published(id string) (*payload.Cluster, bool) {
 	return p, err == nil
 }
 
-// Listed says that a cluster is to be read from: there is a Cluster object of it, and it is not gone from the group.
+// Listed reports whether the agent should connect to a cluster: it has a Cluster object here, and is in the group.
 func (d *Directory) Listed(id string) bool { return len(d.Registry.ByID(id)) > 0 && !d.Gone(id) }
 
-// Forgotten says that a cluster is gone from the group, or was put here by hand and is gone: no member tells of it. Who
-// takes it in again takes it as it is then.
+// Forgotten reports whether a cluster is gone from the group, or has no Cluster object here and never published
+// anything, as one that was added by hand and deleted. What was remembered of such a cluster must not count when it is
+// added again.
 func (d *Directory) Forgotten(id string) bool {
-	return d.Gone(id) || len(d.Registry.ByID(id)) == 0 && !d.spoke(id)
+	return d.Gone(id) || len(d.Registry.ByID(id)) == 0 && !d.hasPublished(id)
 }
 
-// spoke says that anything that the cluster itself published is known.
-func (d *Directory) spoke(id string) bool {
+// hasPublished reports whether anything that the cluster published is known.
+func (d *Directory) hasPublished(id string) bool {
 	_, ok := d.Replica.Lookup(payload.ClusterKey(id), id)
 	return ok || d.Complete(id)
 }
 
-// Complete says that the whole set of what a cluster published was known at some time.
+// Complete reports whether a complete set of what a cluster published has been known at some time.
 func (d *Directory) Complete(id string) bool { return d.Replica.Progress(id).Completed > 0 }
 
-// Disabled says that a person switched a cluster off here.
+// Disabled reports whether a cluster is disabled here by annotation.
 func (d *Directory) Disabled(id string) bool {
 	return slices.ContainsFunc(d.Registry.ByID(id), func(c *v1alpha1.Cluster) bool {
 		return payload.Has(c, v1alpha1.AnnotationClusterDisabled)
 	})
 }
 
-// MeshEndpoints are the addresses at which a member's mesh port may be found: what it says of itself, then what
-// was pasted here.
+// MeshEndpoints are the addresses of a member's mesh port: first those that it published, then those in its Cluster
+// objects here.
 func (d *Directory) MeshEndpoints(id string) []string {
 	var out []string
 	add := func(spec *v1alpha1.ClusterMesh) {
@@ -90,15 +95,15 @@ func (d *Directory) MeshEndpoints(id string) []string {
 	return out
 }
 
-// Route is what a connection to a cluster's API server is made of, beside a credential that was issued to us.
+// Route is what a connection to a cluster's API server needs, except for a credential that was issued to this cluster.
 type Route struct {
 	Endpoints []v1alpha1.KubernetesAPIEndpoint
 	Secret    v1alpha1.NamespacedName // the pasted credential
-	Version   string                  // of that
+	Version   string                  // resourceVersion of that Secret
 	Disabled  bool
 }
 
-// Route returns the way to a cluster's API server; its error is ErrGone.
+// Route returns the route to a cluster's API server. Its error is ErrGone.
 func (d *Directory) Route(id string) (Route, error) {
 	copies := d.Registry.ByID(id)
 	if len(copies) == 0 || d.Gone(id) {
@@ -117,8 +122,8 @@ func (d *Directory) Route(id string) (Route, error) {
 	return r, nil
 }
 
-// Confirmation is what the owner of a cluster confirmed last of a restore, as its agent signed it; of one
-// that is not in the mesh, what somebody noted on the Cluster object here.
+// Confirmation is the last confirmation of a restore by a cluster: the one that its agent published, or for a cluster
+// that is not in the mesh, the annotation on its Cluster object here.
 func (d *Directory) Confirmation(id string) string {
 	if p, ok := d.Published(id); ok {
 		return p.Annotations[v1alpha1.AnnotationConfirmRestore]

@@ -19,10 +19,10 @@ import (
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
-// errOvertaken is returned when another agent has changed the record first.
-var errOvertaken = errors.New("another agent of this cluster was quicker")
+// errOvertaken is returned when another agent changed the record first.
+var errOvertaken = errors.New("another agent of this cluster changed the record first")
 
-// bootstrapRecord is the record of the agents of one cluster, a private Secret: which group is theirs. It implements
+// bootstrapRecord is the Secret in which the agents of a cluster record their raft group. It implements
 // journal.RecordStore.
 type bootstrapRecord struct {
 	store    *store.Store
@@ -39,7 +39,7 @@ func (b bootstrapRecord) Read(ctx context.Context) (journal.Record, error) {
 	return recordOf(secret), nil
 }
 
-// read returns nil when there is none.
+// read returns nil if there is no record.
 func (b bootstrapRecord) read(ctx context.Context) (*kube.Secret, error) {
 	secret, err := b.store.Read(ctx, v1alpha1.AgentsSecret)
 	if apierrors.IsNotFound(err) {
@@ -61,7 +61,7 @@ func (b bootstrapRecord) Replace(ctx context.Context, before, now journal.Record
 		return err
 	}
 	if before.Key != "" && before.Key != now.Key {
-		if err := b.isKey(ctx); err != nil {
+		if err := b.checkKey(ctx); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (b bootstrapRecord) Replace(ctx context.Context, before, now journal.Record
 	case secret == nil && before != (journal.Record{}), secret != nil && recordOf(secret) != before:
 		return errOvertaken
 	case secret == nil:
-		_, err = b.store.Secrets().Create(ctx, b.store.Fresh(v1alpha1.AgentsSecret, data))
+		_, err = b.store.Secrets().Create(ctx, b.store.NewSecret(v1alpha1.AgentsSecret, data))
 	default:
 		secret.Data = data
 		_, err = b.store.Secrets().Update(ctx, secret)
@@ -86,10 +86,10 @@ func (b bootstrapRecord) Replace(ctx context.Context, before, now journal.Record
 	return nil
 }
 
-// isKey returns ErrTurned when the cluster has another key than this agent thinks. It is asked after the record was read:
-// who recorded that one had the key that the cluster had then, so of two agents one is told to start again, and not each
-// by the other.
-func (b bootstrapRecord) isKey(ctx context.Context) error {
+// checkKey returns ErrTurned when the cluster has another key than this agent uses. Call it after the record was read:
+// whoever wrote the record had the cluster's key at that time, so of two agents with different keys only one starts
+// again.
+func (b bootstrapRecord) checkKey(ctx context.Context) error {
 	_, err := b.identity.Key(ctx, "", b.key)
 	if errors.Is(err, identity.ErrLost) {
 		return fmt.Errorf("%w: %w", journal.ErrOtherGroup, err)
@@ -97,18 +97,18 @@ func (b bootstrapRecord) isKey(ctx context.Context) error {
 	return err
 }
 
-// claimLeadership is the first thing that a leader does: it makes sure that its group is still the cluster's, and says that
-// it has a leader. The epoch is above held when the group was recovered from a survivor.
+// claimLeadership is the first step of a leader: it checks that its group is still that of the cluster, and records
+// that the group has a leader. If the group was recovered from a survivor, it opens an epoch above held.
 func (b bootstrapRecord) claimLeadership(ctx context.Context, own journal.Status, held uint64) error {
-	return b.hold(ctx, own, func() error {
+	return b.confirm(ctx, own, func() error {
 		_, err := b.identity.OpenEpoch(ctx, held)
 		return err
 	})
 }
 
-// hold returns ErrTurned when the group is not the cluster's any more, and takes back what agents said that did not hear
-// of their leader. What is to be done after a recovery may be left out, and done later.
-func (b bootstrapRecord) hold(ctx context.Context, own journal.Status, afterRecovery func() error) error {
+// confirm returns ErrTurned when the group is no longer that of the cluster. It deletes the reports of agents that saw
+// no leader. afterRecovery runs once after a recovery; with nil, that is left to a later call.
+func (b bootstrapRecord) confirm(ctx context.Context, own journal.Status, afterRecovery func() error) error {
 	return store.OnConflict(func() error {
 		secret, err := b.read(ctx)
 		if err != nil {
@@ -131,7 +131,7 @@ func (b bootstrapRecord) hold(ctx context.Context, own journal.Status, afterReco
 		} else if len(secret.Data[v1alpha1.AgentsSurvivors]) == 0 && record.Key != "" {
 			return nil
 		}
-		secret.Data[v1alpha1.AgentsKey] = []byte(v1alpha1.RequestKey(b.key)) // an earlier release leaves it out
+		secret.Data[v1alpha1.AgentsKey] = []byte(v1alpha1.RequestKey(b.key)) // an earlier release did not write it
 		delete(secret.Data, v1alpha1.AgentsRecovered)
 		delete(secret.Data, v1alpha1.AgentsSurvivors)
 		_, err = b.store.Secrets().Update(ctx, secret)
@@ -139,7 +139,7 @@ func (b bootstrapRecord) hold(ctx context.Context, own journal.Status, afterReco
 	})
 }
 
-// addSurvivor records that this agent has no leader, for those who choose a survivor.
+// addSurvivor records that this agent has no leader. People choose a survivor from these records.
 func (b bootstrapRecord) addSurvivor(ctx context.Context, address, group string, now v1alpha1.AgentSurvivor) error {
 	return store.OnConflict(func() error {
 		secret, err := b.read(ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
-// recordWith is a bootstrap record at an API server that has this, where the last epoch was the fourth.
+// recordWith is a bootstrap record with these values, in a cluster whose last epoch is 4.
 func recordWith(t *testing.T, record map[string]string) bootstrapRecord {
 	t.Helper()
 	_, client := agenttest.NewAPIServer(t)
@@ -61,8 +61,8 @@ func (b bootstrapRecord) epoch(t *testing.T) uint64 {
 	return epoch
 }
 
-// TestClaimLeadership: who leads the group of the record takes back what others said without a leader, and opens an epoch
-// after a recovery, once; who leads another group leads nothing.
+// TestClaimLeadership: the leader of the recorded group deletes the reports of agents without a leader, and opens one
+// epoch after a recovery. The leader of another group is refused.
 func TestClaimLeadership(t *testing.T) {
 	own := journal.Status{Group: "g", ServerID: "x"}
 	b := recordWith(t, map[string]string{"group": "g", "founder": "x", "survivors": `{"a:1":{"serverID":"y"}}`})
@@ -73,7 +73,7 @@ func TestClaimLeadership(t *testing.T) {
 		t.Errorf("the leader of another group leads this one: %v", err)
 	}
 	b = recordWith(t, map[string]string{"group": "g", "founder": "x", "recovered": "true"})
-	if err := b.hold(t.Context(), own, nil); err != nil || b.value(t, "recovered") != "true" {
+	if err := b.confirm(t.Context(), own, nil); err != nil || b.value(t, "recovered") != "true" {
 		t.Errorf("the recovery was forgotten before there was an epoch: %v", err)
 	}
 	for range 2 {
@@ -83,7 +83,7 @@ func TestClaimLeadership(t *testing.T) {
 	}
 }
 
-// TestRecordIsCompared: what another agent has changed is not overwritten.
+// TestRecordIsCompared: a change by another agent is not overwritten.
 func TestRecordIsCompared(t *testing.T) {
 	b := recordWith(t, map[string]string{"group": "g", "founder": "x"})
 	for _, before := range []journal.Record{{}, {Group: "g"}, {Group: "h", Founder: "x"}} {
@@ -100,8 +100,7 @@ func TestRecordIsCompared(t *testing.T) {
 	}
 }
 
-// TestRecordOfAnotherKey: the record of another key is replaced by who has the cluster's present one, and by nobody
-// else.
+// TestRecordOfAnotherKey: only an agent with the cluster's present key replaces a record of another key.
 func TestRecordOfAnotherKey(t *testing.T) {
 	b := recordWith(t, map[string]string{"group": "g", "founder": "x", "key": "other"})
 	before := journal.Record{Group: "g", Founder: "x", Key: "other"}
@@ -118,16 +117,16 @@ func TestRecordOfAnotherKey(t *testing.T) {
 	}
 }
 
-// TestRecordGetsItsKey: a leader adds the key to a record that does not say it.
+// TestRecordGetsItsKey: a leader adds the key to a record without one.
 func TestRecordGetsItsKey(t *testing.T) {
 	b := recordWith(t, map[string]string{"group": "g", "founder": "x"})
-	if err := b.hold(t.Context(), journal.Status{Group: "g"}, nil); err != nil || b.value(t, "key") != v1alpha1.RequestKey(b.key) || b.value(t, "founder") != "x" {
+	if err := b.confirm(t.Context(), journal.Status{Group: "g"}, nil); err != nil || b.value(t, "key") != v1alpha1.RequestKey(b.key) || b.value(t, "founder") != "x" {
 		t.Errorf("%v, key %q, founder %q", err, b.value(t, "key"), b.value(t, "founder"))
 	}
 }
 
-// TestSurvivors: agents say that they have no leader, for the group that the record names, and not after a recovery
-// was asked for.
+// TestSurvivors: agents record that they have no leader, for the recorded group only, and not after a recovery was
+// requested.
 func TestSurvivors(t *testing.T) {
 	b := recordWith(t, map[string]string{"group": "g", "founder": "x", "survivors": "{"})
 	for _, at := range []struct{ address, group string }{{"a:1", "g"}, {"b:1", "g"}, {"c:1", "old"}} {

@@ -10,12 +10,12 @@ import (
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
-// follower is a machine that holds what the group holds, and does nothing with it.
+// follower returns a machine that holds the entries of the group and does nothing with them.
 func (g *Group) follower() (journal.Machine, error) {
 	return replica.New(replica.Options{Self: g.options.ClusterID, PrivateKey: g.options.Key, Keyring: noKeys{}})
 }
 
-// followAgain has a follower take over from the replica of a term that has ended.
+// followAgain replaces the replica of a term that has ended by a follower.
 func (g *Group) followAgain() error {
 	machine, err := g.follower()
 	if err != nil {

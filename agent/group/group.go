@@ -24,17 +24,17 @@ import (
 // NotEntered is why an agent is not ready before Enter.
 const NotEntered = "not in the group of agents of this cluster yet"
 
-// handOverWithin bounds the search for another leader when this one is told to end.
-const handOverWithin = 3 * time.Second
+// handOverTimeout bounds the hand-over to another leader when this one is stopped.
+const handOverTimeout = 3 * time.Second
 
-// ErrOtherKey is returned when the cluster has another key than the one that this agent talks to the others under.
+// ErrOtherKey is returned when the cluster has another key than the one that this agent uses.
 var ErrOtherKey = errors.New("the agents of this cluster have another key by now")
 
-// Options of Enter.
+// Options are the options of Enter. All fields are required.
 type Options struct {
 	DataDir    string
-	Address    string   // at which the other agents dial this one's mesh port
-	Peers      []string // those of all agents, this one's among them
+	Address    string   // host:port at which the other agents dial this one's mesh port
+	Peers      []string // the addresses of all agents, including this one
 	MeshListen string
 
 	ClusterID string
@@ -45,7 +45,8 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Group is one agent of its cluster's group, under one key and in one raft group. Its methods are safe for concurrent use.
+// Group is one agent in the group of its cluster, with one key and in one raft group. Its methods are safe for
+// concurrent use.
 type Group struct {
 	options Options
 	log     *slog.Logger
@@ -54,7 +55,8 @@ type Group struct {
 	journal *journal.Journal
 }
 
-// Enter opens the mesh port and the data directory, and takes part in the group from then on. Run must be called.
+// Enter opens the mesh port and the data directory, and takes part in the raft group from then on. The caller must call
+// Run, which closes both.
 func Enter(ctx context.Context, o Options) (*Group, error) {
 	g := &Group{options: o, log: o.Log, record: bootstrapRecord{store: o.Store, identity: o.Identity, key: publicKey(o.Key)}}
 	listener, err := mesh.TCP{}.Listen(ctx, o.MeshListen)
@@ -76,30 +78,31 @@ func Enter(ctx context.Context, o Options) (*Group, error) {
 
 func publicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// Key is the cluster's key, as this group knows it.
+// Key is the cluster's key that this group uses.
 func (g *Group) Key() ed25519.PrivateKey { return g.options.Key }
 
-// Front is the mesh port, whose place in the mesh the leader takes with Open.
+// Front is the mesh port. The leader opens the cluster's place in the mesh with Front().Open.
 func (g *Group) Front() *mesh.Front { return g.front }
 
-// Journal is what the group holds. The leader has its replica adopt it.
+// Journal is the replicated log. The leader makes it adopt its replica.
 func (g *Group) Journal() *journal.Journal { return g.journal }
 
-// Status is how the group is, as far as this agent knows.
+// Status is the state of the group as far as this agent knows.
 func (g *Group) Status() journal.Status { return g.journal.Status() }
 
-// ClaimLeadership is the first thing that a leader does: it makes sure that this group is still the cluster's, and
-// records that it has a leader. A group that was recovered from a survivor begins an epoch above held. The error is
-// journal.ErrOtherGroup when the cluster's agents form another group by now.
+// ClaimLeadership is the first step of a leader: it checks that this group is still that of the cluster, and records
+// that it has a leader. A group that was recovered from a survivor opens an epoch above held. The error is
+// journal.ErrOtherGroup when the agents of the cluster form another group.
 func (g *Group) ClaimLeadership(ctx context.Context, held uint64) error {
 	return g.record.claimLeadership(ctx, g.journal.Status(), held)
 }
 
-// Run takes part until ctx ends, the cluster has another key (ErrOtherKey), or the group is not the cluster's any more
-// (journal.ErrOtherGroup). For each term in which this agent leads it calls lead, whose context ends with the term; when lead
-// returns, the term is ended and this agent follows again, unless lead ended it by itself: then Run ends with its error.
+// Run takes part until ctx ends, the cluster has another key (ErrOtherKey), or the group is no longer that of the
+// cluster (journal.ErrOtherGroup). It calls lead for each term in which this agent leads; the context of lead ends with the
+// term. When lead returns because the term was lost, this agent follows again. When lead returns for a reason of its
+// own, Run returns that error.
 func (g *Group) Run(ctx context.Context, lead func(ctx context.Context, term *journal.Term) error) error {
-	// The agents go on talking until this one has ended.
+	// The connections between the agents stay open until this one has stopped.
 	carry, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var failed error
@@ -110,7 +113,7 @@ func (g *Group) Run(ctx context.Context, lead func(ctx context.Context, term *jo
 	}()
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return g.watch(ctx) })
-	tasks.Go(func() error { return g.takeTurns(ctx, lead) })
+	tasks.Go(func() error { return g.leadTerms(ctx, lead) })
 	tasks.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -120,20 +123,20 @@ func (g *Group) Run(ctx context.Context, lead func(ctx context.Context, term *jo
 		}
 	})
 	err := tasks.Wait()
-	g.leave(carry)
+	g.handOver(carry)
 	stop()
 	<-front
 	return err
 }
 
-// place says where the cluster's place in the mesh is.
+// place returns where the cluster's place in the mesh is: the address of the leader, and whether that is here.
 func (g *Group) place() (address string, here bool) {
 	s := g.journal.Status()
 	return s.Leader, s.Leads || s.Leader == g.options.Address
 }
 
-// takeTurns leads whenever the others want it to.
-func (g *Group) takeTurns(ctx context.Context, lead func(context.Context, *journal.Term) error) error {
+// leadTerms runs a term whenever this agent is elected.
+func (g *Group) leadTerms(ctx context.Context, lead func(context.Context, *journal.Term) error) error {
 	for {
 		term, err := g.journal.Lead(ctx)
 		switch {
@@ -155,14 +158,14 @@ func (g *Group) takeTurns(ctx context.Context, lead func(context.Context, *journ
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the same
+			return nil //nolint:nilerr // the agent stops
 		}
-		g.log.Info("this agent leads no more and follows", "address", g.options.Address)
+		g.log.Info("this agent no longer leads and follows", "address", g.options.Address)
 	}
 }
 
-// serveTerm is the cluster's active agent, for the time of one term: nothing of it is left, and nothing is written any
-// more, when it returns.
+// serveTerm runs lead for one term. When it returns, lead has returned, nothing more is written, and a follower holds
+// the journal.
 func (g *Group) serveTerm(ctx context.Context, term *journal.Term, lead func(context.Context, *journal.Term) error) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
@@ -177,24 +180,24 @@ func (g *Group) serveTerm(ctx context.Context, term *journal.Term, lead func(con
 		err = errors.Join(err, g.followAgain())
 	}()
 	err = lead(ctx, term)
-	return g.whyEnded(context.Cause(ctx), err)
+	return g.termError(context.Cause(ctx), err)
 }
 
-// whyEnded is why a term ended: what its journal ended for, or else what lead returned. What was under way when the disk
-// failed knows only that it ended.
-func (g *Group) whyEnded(term, lead error) error {
+// termError is why a term ended: the error of its journal, or else what lead returned. Code that was running when the
+// disk failed sees only a canceled context.
+func (g *Group) termError(term, lead error) error {
 	switch {
 	case errors.Is(term, journal.ErrLost):
 		return term
-	case term == nil, errors.Is(term, context.Canceled), errors.Is(term, journal.ErrClosed): // ErrClosed is lead's doing
+	case term == nil, errors.Is(term, context.Canceled), errors.Is(term, journal.ErrClosed): // ErrClosed: lead closed the journal
 		return lead
 	}
 	return fmt.Errorf("--data-dir %s: %w", g.options.DataDir, term)
 }
 
-// leave lets another agent lead before this one ends.
-func (g *Group) leave(ctx context.Context) {
-	handing, cancel := context.WithTimeout(ctx, handOverWithin)
+// handOver lets another agent lead before this one stops.
+func (g *Group) handOver(ctx context.Context) {
+	handing, cancel := context.WithTimeout(ctx, handOverTimeout)
 	defer cancel()
 	if err := g.journal.HandOver(handing); err != nil {
 		g.log.Debug("no other agent of this cluster took over", "error", err)

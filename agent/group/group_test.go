@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// optionsOf is one agent that is the whole group, of a cluster whose key was just made.
+// optionsOf are the options of a single agent that is the whole group, in a cluster with a new key.
 func optionsOf(t *testing.T) (Options, *agenttest.APIServer) {
 	t.Helper()
 	server, client := agenttest.NewAPIServer(t)
@@ -49,7 +49,7 @@ func enter(t *testing.T, o Options) *Group {
 	return g
 }
 
-// run enters and runs until lead was called, as an agent does: who begins a group enters it once more.
+// run enters and runs until lead was called, as an agent does. The agent that founds a group enters twice.
 func run(t *testing.T, o Options, lead func(context.Context, *Group, *journal.Term) error) error {
 	t.Helper()
 	for led := false; ; {
@@ -64,9 +64,9 @@ func run(t *testing.T, o Options, lead func(context.Context, *Group, *journal.Te
 	}
 }
 
-// TestALeaderLeadsUntilItIsDone: who is elected is not a follower any more, has the place in the mesh, and may record that
-// it leads. When it ends by itself the group ends with its error, and port and directory are free for the next.
-func TestALeaderLeadsUntilItIsDone(t *testing.T) {
+// TestTermLastsUntilLeadReturns: an elected agent is no longer a follower, has the place in the mesh, and may claim the
+// leadership. When lead returns by itself, Run returns its error, and port and directory are free.
+func TestTermLastsUntilLeadReturns(t *testing.T) {
 	t.Parallel()
 	o, _ := optionsOf(t)
 	var names []string
@@ -97,8 +97,8 @@ func TestALeaderLeadsUntilItIsDone(t *testing.T) {
 	}
 }
 
-// TestTheContextOfATermEndsWithIt: what leads hears of a term that ended, and not only of its own end.
-func TestTheContextOfATermEndsWithIt(t *testing.T) {
+// TestContextOfLeadEndsWithTerm: the context of lead ends when the term ends.
+func TestContextOfLeadEndsWithTerm(t *testing.T) {
 	t.Parallel()
 	o, _ := optionsOf(t)
 	failed := errors.New("what leads")
@@ -112,8 +112,8 @@ func TestTheContextOfATermEndsWithIt(t *testing.T) {
 	}
 }
 
-// TestToldToEnd: that is no error of the group.
-func TestToldToEnd(t *testing.T) {
+// TestRunReturnsNilWhenCanceled: the end of the context is no error.
+func TestRunReturnsNilWhenCanceled(t *testing.T) {
 	t.Parallel()
 	o, _ := optionsOf(t)
 	g := enter(t, o)
@@ -124,8 +124,8 @@ func TestToldToEnd(t *testing.T) {
 	}
 }
 
-// TestWhoCannotEnterSaysWhatToDo, and holds nothing afterwards.
-func TestWhoCannotEnterSaysWhatToDo(t *testing.T) {
+// TestEnterErrorNamesTheFlag: the error names the flag to change, and nothing stays open.
+func TestEnterErrorNamesTheFlag(t *testing.T) {
 	t.Parallel()
 	o, _ := optionsOf(t)
 	g := enter(t, o)
@@ -144,8 +144,8 @@ func TestWhoCannotEnterSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestAKeyThatWasReplacedIsNoticed: by an agent that hears no leader, which may have gone on under it.
-func TestAKeyThatWasReplacedIsNoticed(t *testing.T) {
+// TestKeyChanged: an agent without a leader notices that the cluster has another key.
+func TestKeyChanged(t *testing.T) {
 	o, server := optionsOf(t)
 	g := &Group{options: o}
 	if g.keyChanged(t.Context()) {
@@ -164,15 +164,15 @@ func TestAKeyThatWasReplacedIsNoticed(t *testing.T) {
 	}
 }
 
-// TestLines: what a person reads of a group names who must be started, or what is waited for.
-func TestLines(t *testing.T) {
+// TestMessagesNameWhatToDo: messages about a group name the agents to start, or the agent that is waited for.
+func TestMessagesNameWhatToDo(t *testing.T) {
 	g := &Group{options: Options{Address: "c:1"}}
 	for want, line := range map[string]string{
 		"":                       g.behind(journal.Status{Leader: "a:1"}),
 		"gets it from a:1":       g.behind(journal.Status{Leader: "a:1", Behind: true}),
-		"no agent of":            g.leaderless(journal.Status{}),
-		"2 of a:1, b:1, c:1":     g.leaderless(journal.Status{Servers: []string{"a:1", "b:1", "c:1"}}),
-		"recover --survivor c:1": g.leaderless(journal.Status{Servers: []string{"c:1"}}),
+		"no agent of":            g.noLeader(journal.Status{}),
+		"2 of a:1, b:1, c:1":     g.noLeader(journal.Status{Servers: []string{"a:1", "b:1", "c:1"}}),
+		"recover --survivor c:1": g.noLeader(journal.Status{Servers: []string{"c:1"}}),
 	} {
 		if !strings.Contains(line, want) || (want == "") != (line == "") {
 			t.Errorf("%q is not in %q", want, line)
@@ -180,8 +180,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestWhyEnded: a lead that ends by itself is not taken for a disk that fails, though its term ends with it.
-func TestWhyEnded(t *testing.T) {
+// TestTermError: the error of lead is not taken for a disk failure, although the term ends with it.
+func TestTermError(t *testing.T) {
 	g := &Group{options: Options{DataDir: "d"}}
 	broken := errors.New("no space left")
 	for _, c := range []struct{ term, lead, want error }{
@@ -192,13 +192,13 @@ func TestWhyEnded(t *testing.T) {
 		{journal.ErrLost, context.Canceled, journal.ErrLost},
 		{broken, context.Canceled, broken},
 	} {
-		if got := g.whyEnded(c.term, c.lead); !errors.Is(got, c.want) {
+		if got := g.termError(c.term, c.lead); !errors.Is(got, c.want) {
 			t.Errorf("%v and %v: %v", c.term, c.lead, got)
 		}
 	}
 }
 
-// TestFollowersMergeNothing: they have nobody's key.
+// TestFollowersMergeNothing: the keyring of a follower is empty.
 func TestFollowersMergeNothing(t *testing.T) {
 	var keys noKeys
 	if _, ok := keys.Key(agenttest.IDB); ok || keys.Swapped(agenttest.IDB) || keys.Introduce(agenttest.IDB, make(ed25519.PublicKey, ed25519.PublicKeySize), agenttest.IDA) == nil {
@@ -206,7 +206,7 @@ func TestFollowersMergeNothing(t *testing.T) {
 	}
 }
 
-// TestCollector: the metrics are there as soon as there is a group.
+// TestCollector: there are metrics as soon as there is a group.
 func TestCollector(t *testing.T) {
 	t.Parallel()
 	o, _ := optionsOf(t)

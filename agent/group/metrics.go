@@ -5,14 +5,14 @@ package group
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// collector shows how the group of agents of this cluster is, when somebody asks.
+// collector reports the state of the group. It reads it when it is scraped.
 type collector struct {
 	group func() *Group // nil before there is one
 
 	leads, led, members, term *prometheus.Desc
 }
 
-// NewCollector returns the metrics roster_agents_* of the group that this agent is in, nil before there is one.
+// NewCollector returns the metrics roster_agents_* of the group that the function returns, nil before there is one.
 func NewCollector(group func() *Group) prometheus.Collector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("roster_agents_"+name, help, nil, nil)

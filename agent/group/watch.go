@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	// lookEvery is how often an agent looks at how its group is.
-	lookEvery = 500 * time.Millisecond
-	// lostAfter is how long a group may have no leader before its agents say that it has lost its quorum.
+	// checkEvery is how often an agent checks the state of its group.
+	checkEvery = 500 * time.Millisecond
+	// lostAfter is how long a group may be without a leader before its agents report a lost quorum.
 	lostAfter = 10 * time.Second
-	// askKeyEvery is how often an agent without a leader looks whether the cluster has another key.
-	askKeyEvery = 3 * time.Second
-	// requestTimeout bounds what is asked of the API server, which may be why there is no leader.
+	// checkKeyEvery is how often an agent without a leader checks whether the cluster has another key.
+	checkKeyEvery = 3 * time.Second
+	// requestTimeout bounds requests to the API server, which may be the reason why there is no leader.
 	requestTimeout = 5 * time.Second
 )
 
-// watch says how the group is.
+// watch reports the state of the group in /readyz and in the log. It returns an error when this agent has to enter
+// again.
 func (g *Group) watch(ctx context.Context) error {
-	led, asked, reported, said := time.Now(), time.Now(), time.Time{}, ""
-	pace := time.NewTicker(lookEvery)
+	led, asked, reported, logged := time.Now(), time.Now(), time.Time{}, ""
+	pace := time.NewTicker(checkEvery)
 	defer pace.Stop()
 	for {
 		select {
@@ -39,30 +40,30 @@ func (g *Group) watch(ctx context.Context) error {
 		}
 		status := g.journal.Status()
 		if status.Leader != "" && len(status.Servers) > 0 {
-			if led = time.Now(); said != "" {
+			if led = time.Now(); logged != "" {
 				g.log.Info("the agents of this cluster have a leader again", "leader", status.Leader)
 			}
-			said = ""
-			g.options.Health.Following(g.behind(status))
-			if err := g.guard(ctx, status); err != nil {
+			logged = ""
+			g.options.Health.SetFollowReason(g.behind(status))
+			if err := g.checkRecord(ctx, status); err != nil {
 				return err
 			}
 			continue
 		}
-		line := g.leaderless(status)
-		g.options.Health.Following(line)
+		line := g.noLeader(status)
+		g.options.Health.SetFollowReason(line)
 		lost := time.Since(led) >= lostAfter
-		if lost && line != said {
-			said = line
-			g.log.Error("not ready", "error", line)
+		if lost && line != logged {
+			logged = line
+			g.log.Error("not ready: the group has no leader", "error", line)
 		}
-		if time.Since(asked) > askKeyEvery {
+		if time.Since(asked) > checkKeyEvery {
 			asked = time.Now()
 			if g.keyChanged(ctx) {
 				return ErrOtherKey
 			}
 		}
-		if lost && len(status.Servers) > 0 && time.Since(reported) > askKeyEvery { // a leader may take it back all the time
+		if lost && len(status.Servers) > 0 && time.Since(reported) > checkKeyEvery { // repeated, because a leader may have deleted it
 			reported = time.Now()
 			g.report(ctx, status)
 		}
@@ -77,8 +78,8 @@ func (g *Group) behind(s journal.Status) string {
 	return "this agent (" + g.options.Address + ") does not have all yet that the agents of this cluster hold, and gets it from " + s.Leader
 }
 
-// leaderless is the line about a group without a leader.
-func (g *Group) leaderless(s journal.Status) string {
+// noLeader is why an agent without a leader is not ready, and what to do.
+func (g *Group) noLeader(s journal.Status) string {
 	if len(s.Servers) == 0 {
 		return "this agent (" + g.options.Address + ") holds nothing and waits to be taken into the group of agents of this cluster: no agent of --group-peers takes it in"
 	}
@@ -86,15 +87,15 @@ func (g *Group) leaderless(s journal.Status) string {
 		len(s.Servers)/2+1, strings.Join(s.Servers, ", "), g.options.Address)
 }
 
-// guard is for the leader while it does not reach somebody: that one may say that there is no leader, and a person may
-// believe it.
-func (g *Group) guard(ctx context.Context, status journal.Status) error {
+// checkRecord runs in the leader while it does not reach an agent. That agent may have recorded that there is no
+// leader, which would mislead people, so the leader deletes such reports.
+func (g *Group) checkRecord(ctx context.Context, status journal.Status) error {
 	if !status.Leads || !status.Unreachable {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := g.record.hold(ctx, status, nil)
+	err := g.record.confirm(ctx, status, nil)
 	if errors.Is(err, journal.ErrOtherGroup) {
 		return err
 	}
@@ -115,7 +116,7 @@ func (g *Group) report(ctx context.Context, status journal.Status) {
 	}
 }
 
-// keyChanged says that the cluster has another key than the one that this agent talks to the others under.
+// keyChanged reports whether the cluster has another key than the one that this agent uses.
 func (g *Group) keyChanged(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

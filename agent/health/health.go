@@ -15,26 +15,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Health says whether the agent is ready. Ready means: caught up with the local API server and serving, at an address
-// that other clusters can be told. It does not mean joined: a cluster that is alone, or cut off, is no reason to restart
-// a pod.
+// Health reports whether the agent is ready: it has synced with the local API server, and has an address that other
+// clusters can dial. Ready does not depend on other clusters: a cluster that is alone, or cut off, is no reason to
+// restart a pod.
 type Health struct {
-	pages atomic.Pointer[http.ServeMux] // of the start that is under way
+	pages atomic.Pointer[http.ServeMux] // of the current start
 
-	mu       sync.Mutex
-	isReady  bool
-	waitsFor map[string]string // owner → why the agent is not ready
-	follows  *string           // why an agent that follows another is not ready, "" when it is: it has what the group has; nil for all others
+	mu      sync.Mutex
+	isReady bool
+	reasons map[string]string // by owner: why the agent is not ready
+	follows *string           // why a follower is not ready, "" when it is; nil for an agent that does not follow
 }
 
-// New returns the health of an agent that is not ready. It serves nothing but itself before Serve.
+// New returns the health of an agent that is not ready. Before Serve, its handler has only /healthz and /readyz.
 func New() *Health {
-	h := &Health{waitsFor: map[string]string{}}
+	h := &Health{reasons: map[string]string{}}
 	h.pages.Store(http.NewServeMux())
 	return h
 }
 
-// Collector is the metric of it.
+// Collector is the metric roster_ready.
 func (h *Health) Collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "roster_ready", Help: "1 while the agent is ready, as /readyz says.",
@@ -46,36 +46,36 @@ func (h *Health) Collector() prometheus.Collector {
 	})
 }
 
-// Serve makes pages those that are served beside /healthz and /readyz: of a start, those of its parts.
+// Serve sets the pages that the handler serves beside /healthz and /readyz. They replace the pages of an earlier start.
 func (h *Health) Serve(pages *http.ServeMux) { h.pages.Store(pages) }
 
-// Ready says that the agent has caught up.
+// Ready reports that the agent has synced with the local API server.
 func (h *Health) Ready() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.isReady = true
 }
 
-// WaitFor is where a part says in one line why the agent is not ready; "" when nothing of it is in its way any more.
-func (h *Health) WaitFor(owner, line string) {
+// SetNotReady reports, in one line, why the agent is not ready; "" clears it. Each owner has one line.
+func (h *Health) SetNotReady(owner, line string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.waitsFor[owner] = line; line == "" {
-		delete(h.waitsFor, owner)
+	if h.reasons[owner] = line; line == "" {
+		delete(h.reasons, owner)
 	}
 }
 
-// Follow says that this agent follows another one of its cluster, which makes it ready, or why it does not.
+// Follow makes the agent a follower in its group. line is why it is not ready, "" when it is.
 func (h *Health) Follow(line string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.isReady = false
-	clear(h.waitsFor) // of the start that ended
+	clear(h.reasons) // from the start that has ended
 	h.follows = &line
 }
 
-// Following changes the line of an agent that follows; of others it is ignored.
-func (h *Health) Following(line string) {
+// SetFollowReason changes the line of a follower. It does nothing for other agents.
+func (h *Health) SetFollowReason(line string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.follows != nil {
@@ -83,22 +83,22 @@ func (h *Health) Following(line string) {
 	}
 }
 
-// Lead ends Follow.
+// Lead ends Follow: the agent was elected.
 func (h *Health) Lead() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.follows = nil
 }
 
-// NotReady is the line that /readyz answers with, "" when the agent is ready.
+// NotReady is why the agent is not ready, as /readyz answers; "" when it is.
 func (h *Health) NotReady() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case len(h.waitsFor) > 0:
+	case len(h.reasons) > 0:
 		var lines []string
-		for _, owner := range slices.Sorted(maps.Keys(h.waitsFor)) {
-			lines = append(lines, h.waitsFor[owner])
+		for _, owner := range slices.Sorted(maps.Keys(h.reasons)) {
+			lines = append(lines, h.reasons[owner])
 		}
 		return strings.Join(lines, "; ")
 	case h.follows != nil:

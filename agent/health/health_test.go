@@ -27,14 +27,14 @@ func TestReadyWhileFollowing(t *testing.T) {
 		want string
 	}{
 		{func() { h.Follow("alone") }, "alone"},
-		{func() { h.Following("") }, ""},
-		{func() { h.Following("lost") }, "lost"},
+		{func() { h.SetFollowReason("") }, ""},
+		{func() { h.SetFollowReason("lost") }, "lost"},
 		{h.Lead, "not caught up with the local API server yet"},
-		{func() { h.Following("") }, "not caught up with the local API server yet"},
+		{func() { h.SetFollowReason("") }, "not caught up with the local API server yet"},
 		{h.Ready, ""},
-		{func() { h.WaitFor("address", "no address") }, "no address"},
-		{func() { h.WaitFor("address", "") }, ""},
-		{func() { h.WaitFor("address", "no address") }, "no address"},
+		{func() { h.SetNotReady("address", "no address") }, "no address"},
+		{func() { h.SetNotReady("address", "") }, ""},
+		{func() { h.SetNotReady("address", "no address") }, "no address"},
 		{func() { h.Follow("elects") }, "elects"},
 		{h.Lead, "not caught up with the local API server yet"},
 	} {
@@ -48,12 +48,12 @@ func TestReadyWhileFollowing(t *testing.T) {
 func TestEveryOwnerIsWaitedFor(t *testing.T) {
 	h := New()
 	h.Ready()
-	h.WaitFor("b", "two")
-	h.WaitFor("a", "one")
+	h.SetNotReady("b", "two")
+	h.SetNotReady("a", "one")
 	if got := h.NotReady(); got != "one; two" {
 		t.Error(got)
 	}
-	h.WaitFor("a", "")
+	h.SetNotReady("a", "")
 	if got := h.NotReady(); got != "two" {
 		t.Error(got)
 	}

@@ -5,17 +5,17 @@ package health
 
 import "sync"
 
-// Once remembers the last complaint about each object, so that it is logged once and not at each change of the object.
-// The zero value is ready.
+// Once remembers the last warning about each object, so that it is logged once and not at each change of the object.
+// The zero value is ready to use.
 type Once struct {
 	mu   sync.Mutex
 	last map[string]string
 }
 
-// maxRemembered bounds what is remembered; beyond it, all is forgotten and may be logged again.
+// maxRemembered bounds the memory. Beyond it everything is forgotten, and may be logged again.
 const maxRemembered = 1000
 
-// First says that text was not the last complaint about the object with that UID.
+// First reports whether text differs from the last warning about the object with that UID, and remembers it.
 func (o *Once) First(uid, text string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 )
 
-// maxProblems is how many are shown.
+// maxProblems is how many problems the status shows.
 const maxProblems = 3
 
-// Problems are what is wrong with this cluster's own part, for the status of its Cluster object. The zero value has none.
+// Problems are what is wrong with this cluster, for the status of its Cluster object. The zero value has none.
 type Problems struct {
 	changed atomic.Pointer[func()]
 
@@ -23,22 +23,22 @@ type Problems struct {
 	byPart map[string]string
 }
 
-// Watch has changed called, from here on, whenever there is another problem or one less.
+// Watch sets the function that is called whenever a problem appears, changes or ends.
 func (p *Problems) Watch(changed func()) { p.changed.Store(&changed) }
 
-// Of is where one part says what its problem is: the error, or nil for none. It returns the error.
-func (p *Problems) Of(part string) func(error) error {
+// Reporter returns Set for one part.
+func (p *Problems) Reporter(part string) func(error) error {
 	return func(err error) error { return p.Set(part, err) }
 }
 
-// Set records or, with nil, clears the problem of a part. It returns err, for the caller to return.
+// Set records the problem of a part; nil clears it. It returns err, so that the caller can return it.
 func (p *Problems) Set(part string, err error) error {
 	message := ""
 	if err != nil {
 		message = err.Error()
 	}
 	p.mu.Lock()
-	news := p.byPart[part] != message
+	differs := p.byPart[part] != message
 	if p.byPart == nil {
 		p.byPart = map[string]string{}
 	}
@@ -46,13 +46,13 @@ func (p *Problems) Set(part string, err error) error {
 		delete(p.byPart, part)
 	}
 	p.mu.Unlock()
-	if changed := p.changed.Load(); news && changed != nil {
+	if changed := p.changed.Load(); differs && changed != nil {
 		(*changed)()
 	}
 	return err
 }
 
-// String is the first problems in one line, "" for none.
+// String is the problems in one line, "" for none. The line is bounded.
 func (p *Problems) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *Problems) String() string {
 	for _, part := range slices.Sorted(maps.Keys(p.byPart)) {
 		all = append(all, p.byPart[part])
 	}
-	if more := len(all) - maxProblems; more > 0 { // a status message has an end
+	if more := len(all) - maxProblems; more > 0 { // the length of a status message is bounded
 		all = append(all[:maxProblems], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, "; ")

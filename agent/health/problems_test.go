@@ -18,7 +18,7 @@ func TestProblemsTellOnlyNews(t *testing.T) {
 	_ = p.Set("early", gone)
 	p.Watch(func() { told++ })
 	_ = p.Set("early", nil)
-	credential := p.Of("credential")
+	credential := p.Reporter("credential")
 	_ = credential(gone)
 	if err := credential(gone); !errors.Is(err, gone) {
 		t.Errorf("it returns %v", err)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Server serves the HTTP port.
+// Server serves the HTTP port (--http-listen).
 type Server struct {
 	listener net.Listener
 	server   *http.Server
 }
 
-// Listen opens the port, so that one that is taken is one line at the start; "" means none. With profiles Go's profiles
-// are served, too: whoever reaches the port can read what is in memory.
+// Listen opens the port, so that a port that is in use is one error at the start. An empty address means no port. With
+// profiles, it also serves Go's profiles: whoever reaches the port can then read what is in memory.
 func Listen(ctx context.Context, address string, h *Health, profiles bool) (*Server, error) {
 	if address == "" {
 		return &Server{}, nil
@@ -40,7 +40,7 @@ func Listen(ctx context.Context, address string, h *Health, profiles bool) (*Ser
 	}}, nil
 }
 
-// profileTimeout is longer than any profile that is worth taking.
+// profileTimeout is longer than any useful profile.
 const profileTimeout = 5 * time.Minute
 
 func withProfiles(other http.Handler) http.Handler {

@@ -12,16 +12,17 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// OpenEpoch records and returns an epoch above every one that was recorded and above floor. It is on disk at the API
-// server before anything is signed in it, so no two starts ever share an epoch.
+// OpenEpoch records and returns a new epoch, above floor and above every recorded one. It is recorded at the API server
+// before anything is signed in it, so no two starts use the same epoch.
 func (i *Identity) OpenEpoch(ctx context.Context, floor uint64) (uint64, error) {
 	return i.nextEpoch(ctx, func(last uint64, _ *kube.Secret) uint64 { return max(last, floor) + 1 })
 }
 
-// ResumeEpoch returns the epoch to go on in when what the disk holds ends in the epoch held. That is this one, unless
-// another has been recorded since: by an agent with another disk. When the record is the older one the API server was
-// restored from a backup, which is to be confirmed as any other restore: rolledBack marks that in the Secret, in the
-// same update that writes the epoch back. It may be called several times.
+// ResumeEpoch returns the epoch to continue in, given the last epoch on disk. That is held, unless a later one is
+// recorded: then another agent with another disk has published, and a new epoch begins. If the recorded epoch is
+// earlier than held, the API server was restored from a backup, and a person has to confirm that as for any other
+// restore: rolledBack marks it in the Secret, in the same update that writes the epoch back. rolledBack may be called
+// several times.
 func (i *Identity) ResumeEpoch(ctx context.Context, held uint64, rolledBack func(*kube.Secret)) (uint64, error) {
 	return i.nextEpoch(ctx, func(last uint64, secret *kube.Secret) uint64 {
 		switch {
@@ -34,7 +35,7 @@ func (i *Identity) ResumeEpoch(ctx context.Context, held uint64, rolledBack func
 	})
 }
 
-// nextEpoch records the epoch that choose returns, knowing the last one. It writes only when that is another one.
+// nextEpoch records the epoch that choose returns. It writes only if that differs from the last one.
 func (i *Identity) nextEpoch(ctx context.Context, choose func(last uint64, secret *kube.Secret) uint64) (epoch uint64, err error) {
 	err = i.store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
 		last, err := lastEpoch(secret)

@@ -20,21 +20,21 @@ import (
 const (
 	keyKey       = "ed25519.key" // PEM, PKCS#8
 	epochKey     = "epoch"       // decimal
-	clusterIDKey = "clusterID"   // for people
+	clusterIDKey = "clusterID"   // for a reader; the agent does not use it
 )
 
-// ErrLost is returned when the cluster's public key is recorded but its private key is gone. A second key is never
-// minted by itself: every member would refuse it, and rightly so.
+// ErrLost is returned when the cluster's public key is recorded, but its private key is missing. The agent does not
+// make another key by itself: every member would refuse it.
 var ErrLost = errors.New("the private key of this cluster is lost")
 
-// Identity is the record of this cluster's key and epoch. It has no state, and any goroutine may use it.
+// Identity reads and writes the key and the epoch of this cluster. It has no state, and is safe for concurrent use.
 type Identity struct{ store *store.Store }
 
-// New returns the identity that is kept in that store.
+// New returns the identity in that store.
 func New(store *store.Store) *Identity { return &Identity{store} }
 
-// Key reads the cluster's key, or makes it when no public key was ever recorded: recorded is that of the cluster's
-// Cluster object, nil for none. Its error is ErrLost when the two do not go together.
+// Key returns the cluster's key. It makes one if none exists and recorded is empty. recorded is the public key in the
+// cluster's Cluster object, nil for none. The error is ErrLost if recorded is not the public part of the key.
 func (i *Identity) Key(ctx context.Context, clusterID string, recorded []byte) (ed25519.PrivateKey, error) {
 	name := i.store.Namespace() + "/" + store.IdentitySecret
 	secret, err := i.store.Read(ctx, store.IdentitySecret)
@@ -56,15 +56,15 @@ func (i *Identity) Key(ctx context.Context, clusterID string, recorded []byte) (
 	return key, nil
 }
 
-// mint makes the key, and the Secret with it.
+// mint makes the key and the Secret.
 func (i *Identity) mint(ctx context.Context, clusterID string) (ed25519.PrivateKey, error) {
 	key, data, err := newKey()
 	if err != nil {
 		return nil, err
 	}
-	secret := i.store.Fresh(store.IdentitySecret, map[string][]byte{keyKey: data, epochKey: []byte("0"), clusterIDKey: []byte(clusterID)})
+	secret := i.store.NewSecret(store.IdentitySecret, map[string][]byte{keyKey: data, epochKey: []byte("0"), clusterIDKey: []byte(clusterID)})
 	_, err = i.store.Secrets().Create(ctx, secret)
-	if apierrors.IsAlreadyExists(err) { // another agent of this cluster was quicker: its key is the cluster's
+	if apierrors.IsAlreadyExists(err) { // another agent of this cluster was first: use its key
 		return i.Key(ctx, clusterID, nil)
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func (i *Identity) mint(ctx context.Context, clusterID string) (ed25519.PrivateK
 	return key, nil
 }
 
-// newKey returns a new key, and how it is recorded.
+// newKey returns a new key, and its encoding in the Secret.
 func newKey() (key ed25519.PrivateKey, data []byte, err error) {
 	if key, err = mesh.GenerateKey(); err != nil {
 		return nil, nil, fmt.Errorf("make identity key: %w", err)
@@ -84,8 +84,8 @@ func newKey() (key ed25519.PrivateKey, data []byte, err error) {
 	return key, data, nil
 }
 
-// Replace mints another key for this cluster, unless it has another one than old already. The epoch goes on, so that
-// what this cluster publishes is newer than what it has published.
+// Replace gives this cluster a new key, unless its key is not old any more. The epoch stays, so that members take what
+// this cluster publishes next as newer.
 func (i *Identity) Replace(ctx context.Context, old ed25519.PublicKey) error {
 	_, data, err := newKey()
 	if err != nil {
@@ -98,6 +98,6 @@ func (i *Identity) Replace(ctx context.Context, old ed25519.PublicKey) error {
 			return false, nil
 		}
 		secret.Data[keyKey] = data
-		return true, nil
+		return true, nil // an unreadable key is replaced, too
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// minted is an identity whose key was just made.
+// minted is an identity with a new key.
 func minted(t *testing.T) (*Identity, *agenttest.APIServer, ed25519.PublicKey) {
 	t.Helper()
 	server, client := agenttest.NewAPIServer(t)
@@ -34,7 +34,7 @@ func (i *Identity) publicKey(t *testing.T) ed25519.PublicKey {
 	return key.Public().(ed25519.PublicKey)
 }
 
-// TestKeyIsMadeOnce: a second key is never made where a first one was recorded, wherever it was.
+// TestKeyIsMadeOnce: no second key is made where one was recorded, in the Secret or in the Cluster object.
 func TestKeyIsMadeOnce(t *testing.T) {
 	i, server, first := minted(t)
 	if !i.publicKey(t).Equal(first) {
@@ -52,7 +52,7 @@ func TestKeyIsMadeOnce(t *testing.T) {
 	}
 }
 
-// TestKeyIsReplacedOnce: a crash after the key was replaced does not cost it another one, and the epoch goes on.
+// TestKeyIsReplacedOnce: a crash after the key was replaced does not replace it again, and the epoch continues.
 func TestKeyIsReplacedOnce(t *testing.T) {
 	i, _, old := minted(t)
 	if _, err := i.OpenEpoch(t.Context(), 6); err != nil {
@@ -73,8 +73,8 @@ func TestKeyIsReplacedOnce(t *testing.T) {
 	}
 }
 
-// TestAKeyThatCannotBeReadIsReplaced: leaving a group must not need the key that was lost.
-func TestAKeyThatCannotBeReadIsReplaced(t *testing.T) {
+// TestUnreadableKeyIsReplaced: leaving a group does not need the key that was lost.
+func TestUnreadableKeyIsReplaced(t *testing.T) {
 	i, _, old := minted(t)
 	if err := i.store.SetKey(t.Context(), store.IdentitySecret, keyKey, []byte("nonsense")); err != nil {
 		t.Fatal(err)
@@ -87,8 +87,8 @@ func TestAKeyThatCannotBeReadIsReplaced(t *testing.T) {
 	}
 }
 
-// TestResumeEpoch: an agent goes on in the epoch that its disk ends in, unless a later one was recorded. An earlier one
-// on record means that the API server was restored, which is marked in the update that writes the epoch back.
+// TestResumeEpoch: an agent continues in the last epoch on its disk, unless a later one was recorded. An earlier one in
+// the record means that the API server was restored, which is marked in the update that writes the epoch back.
 func TestResumeEpoch(t *testing.T) {
 	const mark = "mark"
 	for _, c := range []struct {
@@ -123,16 +123,16 @@ func TestResumeEpoch(t *testing.T) {
 	}
 }
 
-// TestUnreadableEpoch: an epoch that nobody can read is not taken for none, or it would be used again.
+// TestUnreadableEpoch: an unreadable epoch is an error and does not count as 0, or an epoch would be used twice.
 func TestUnreadableEpoch(t *testing.T) {
 	i, _, _ := minted(t)
 	if err := i.store.SetKey(t.Context(), store.IdentitySecret, epochKey, []byte("four")); err != nil {
 		t.Fatal(err)
 	}
 	if epoch, err := i.OpenEpoch(t.Context(), 0); err == nil {
-		t.Errorf("it goes on in epoch %d", epoch)
+		t.Errorf("it continues in epoch %d", epoch)
 	}
 	if epoch, err := i.ResumeEpoch(t.Context(), 4, nil); err == nil {
-		t.Errorf("it goes on in epoch %d", epoch)
+		t.Errorf("it continues in epoch %d", epoch)
 	}
 }

@@ -16,30 +16,30 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// informer keeps the objects of one kind in the local API server, watched and decoded. It is what client-go calls an
-// informer, over the watch that the engine uses, too. It is a kube.Sink: the methods are called by one goroutine, while
-// anybody may read the index. Objects in it are shared: never change one.
+// informer keeps the objects of one kind in the local API server, decoded. It is like an informer of client-go, but
+// uses the same watch as the engine. It implements kube.Sink: one goroutine calls its methods, and any goroutine may
+// read the index.
 type informer struct {
 	options kube.WatchOptions
 	decode  func(*unstructured.Unstructured) (metav1.Object, error)
-	told    observer
+	notify  observer
 	log     *slog.Logger
 
 	index  cache.Indexer
-	synced chan struct{} // closed when the observer has seen the first complete list
+	synced chan struct{} // closed when notify has been called for the first complete list
 	once   sync.Once     // closes it
 }
 
-// observer is told of what the index holds already: what was there, nil for a new object, and what is; or nil and the
-// last state of an object that is gone.
+// observer is called after the index has a change. before is the previous object, nil for a new one; now is the present
+// one. For a deleted object before is nil, and now its last state.
 type observer func(before, now any)
 
 func newInformer[T any, P interface {
 	*T
 	metav1.Object
-}](options kube.WatchOptions, trim func(P) P, indexers cache.Indexers, told observer, log *slog.Logger) *informer {
+}](options kube.WatchOptions, trim func(P) P, indexers cache.Indexers, notify observer, log *slog.Logger) *informer {
 	return &informer{
-		options: options, told: told, log: log.With("kind", options.GVK.Kind),
+		options: options, notify: notify, log: log.With("kind", options.GVK.Kind),
 		decode: func(u *unstructured.Unstructured) (metav1.Object, error) {
 			o, err := kube.Decode[T](u)
 			if err != nil {
@@ -51,7 +51,7 @@ func newInformer[T any, P interface {
 	}
 }
 
-// run keeps the informer until ctx ends.
+// run watches until ctx ends.
 func (m *informer) run(ctx context.Context, client *kube.Client) error {
 	if err := client.Watch(ctx, m.options, m); ctx.Err() == nil {
 		return err
@@ -65,7 +65,7 @@ func (m *informer) Replace(objs []*unstructured.Unstructured, _ string) {
 		gone[keyOf(o)] = o
 	}
 	for _, u := range objs {
-		delete(gone, keyOf(u)) // also when it cannot be read: it is there
+		delete(gone, keyOf(u)) // it exists, even if it cannot be decoded
 		m.Upsert(u)
 	}
 	for _, o := range gone {
@@ -77,18 +77,18 @@ func (m *informer) Replace(objs []*unstructured.Unstructured, _ string) {
 func (m *informer) Upsert(u *unstructured.Unstructured) {
 	now, err := m.decode(u)
 	if err != nil {
-		m.log.Error("an object of the local API server cannot be read and stays as it was", "error", err)
+		m.log.Error("an object of the local API server cannot be decoded; its last known state is kept", "error", err)
 		return
 	}
 	before, _, _ := m.index.GetByKey(keyOf(now)) // this index returns no error
 	if was, ok := before.(metav1.Object); ok && was.GetUID() == now.GetUID() && was.GetResourceVersion() == now.GetResourceVersion() {
-		return // a new list
+		return // unchanged, in a new list
 	}
 	if err := m.index.Update(now); err != nil {
-		m.log.Error("an object cannot be kept", "error", err)
+		m.log.Error("an object cannot be added to the index", "error", err)
 		return
 	}
-	m.told(before, now)
+	m.notify(before, now)
 }
 
 func (m *informer) Delete(_, _ string, u *unstructured.Unstructured) {
@@ -105,14 +105,14 @@ func (m *informer) Delete(_, _ string, u *unstructured.Unstructured) {
 
 func (m *informer) remove(known, last any) {
 	if err := m.index.Delete(known); err != nil {
-		m.log.Error("an object cannot be dropped", "error", err)
+		m.log.Error("an object cannot be deleted from the index", "error", err)
 		return
 	}
-	m.told(nil, last)
+	m.notify(nil, last)
 }
 
-// Health is for the log alone: what is kept is as it was last known while the API server is away, and what needs
-// the API server says so itself.
+// Health only logs. While the API server is unreachable the index keeps its last state, and parts that need the API
+// server report that themselves.
 func (m *informer) Health(err error) {
 	switch {
 	case err == nil, errors.Is(err, kube.ErrRelisting), errors.Is(err, kube.ErrUnreachable):

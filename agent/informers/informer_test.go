@@ -17,16 +17,17 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// TestInformer: an observer is told each change once, after the index has it, and what cannot be read is not gone.
+// TestInformer: each change is notified once, after the index has it, and an object that cannot be decoded does not
+// count as deleted.
 func TestInformer(t *testing.T) {
-	var told []string
+	var notified []string
 	var m *informer
 	say := func(what string, o any) {
 		c := o.(metav1.Object)
 		_, there, _ := m.index.GetByKey(c.GetName())
-		told = append(told, fmt.Sprintf("%s %s=%s there %t", what, c.GetName(), c.GetResourceVersion(), there))
+		notified = append(notified, fmt.Sprintf("%s %s=%s there %t", what, c.GetName(), c.GetResourceVersion(), there))
 	}
-	m = newInformer(kube.WatchOptions{}, whole[v1alpha1.Cluster], nil, func(before, now any) {
+	m = newInformer(kube.WatchOptions{}, untrimmed[v1alpha1.Cluster], nil, func(before, now any) {
 		if was, ok := before.(metav1.Object); ok {
 			say("from "+was.GetResourceVersion(), now)
 		} else {
@@ -46,12 +47,12 @@ func TestInformer(t *testing.T) {
 	}
 	want := func(lines ...string) {
 		t.Helper()
-		slices.Sort(told)
+		slices.Sort(notified)
 		slices.Sort(lines)
-		if diff := cmp.Diff(lines, told); diff != "" {
+		if diff := cmp.Diff(lines, notified); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		told = nil
+		notified = nil
 	}
 	m.Replace([]*unstructured.Unstructured{object("a", "1"), object("b", "2")}, "2")
 	want("new or gone: a=1 there true", "new or gone: b=2 there true")

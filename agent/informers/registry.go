@@ -25,8 +25,8 @@ import (
 
 const clusterIDIndex = "clusterID"
 
-// Registry is the local API server's Clusters, rules and features, watched, with the Secrets that a swap
-// may have put into the agent's namespace.
+// Registry has the Clusters, rules and features of the local API server, and the metadata of the credentials in the
+// agent's namespace. It is safe for concurrent use.
 type Registry struct {
 	Clusters listers.ClusterLister
 	Rules    listers.ResourceSyncRuleLister
@@ -38,9 +38,9 @@ type Registry struct {
 	handlers     Handlers
 }
 
-// Handlers are told of what changed, of each kind by one goroutine and in order. The listers have the change already.
-// before is what was there, nil for an object that is new or gone; now is what is there, or of one that is gone its last
-// state.
+// Handlers are called for each change, after the listers have it. Changes of one kind come in order, from one
+// goroutine. before is the previous object, nil for one that is new or was deleted; now is the present one, or the last
+// state of one that was deleted.
 type Handlers struct {
 	Cluster func(before, now *v1alpha1.Cluster)
 	Rule    func(before, now *v1alpha1.ResourceSyncRule)
@@ -48,7 +48,7 @@ type Handlers struct {
 	Secret  func(now *kube.Secret) // without its data
 }
 
-// New returns a registry that watches nothing before Start. namespace is the agent's own.
+// New returns a registry that watches nothing before Start. namespace is that of the agent.
 func New(client *kube.Client, namespace string, log *slog.Logger) *Registry {
 	r := &Registry{}
 	byClusterID := cache.Indexers{clusterIDIndex: func(o any) ([]string, error) {
@@ -58,9 +58,9 @@ func New(client *kube.Client, namespace string, log *slog.Logger) *Registry {
 		return nil, nil
 	}}
 	watched := func(kind schema.GroupVersionKind) kube.WatchOptions { return kube.WatchOptions{GVK: kind} }
-	clusters := newInformer(watched(client.Clusters().Kind()), whole[v1alpha1.Cluster], byClusterID, r.clusterChanged, log)
-	rules := newInformer(watched(client.Rules().Kind()), whole[v1alpha1.ResourceSyncRule], nil, r.ruleChanged, log)
-	features := newInformer(watched(client.Features().Kind()), whole[v1alpha1.ClusterFeature], nil, r.featureChanged, log)
+	clusters := newInformer(watched(client.Clusters().Kind()), untrimmed[v1alpha1.Cluster], byClusterID, r.clusterChanged, log)
+	rules := newInformer(watched(client.Rules().Kind()), untrimmed[v1alpha1.ResourceSyncRule], nil, r.ruleChanged, log)
+	features := newInformer(watched(client.Features().Kind()), untrimmed[v1alpha1.ClusterFeature], nil, r.featureChanged, log)
 	credentials := client.Secrets(namespace)
 	secrets := newInformer(kube.WatchOptions{
 		GVK: credentials.Kind(), Namespace: namespace,
@@ -75,8 +75,7 @@ func New(client *kube.Client, namespace string, log *slog.Logger) *Registry {
 	return r
 }
 
-// Start keeps the registry until ctx ends, in group, and returns when every handler has seen the first complete
-// list.
+// Start starts the watches in group, until ctx ends. It returns when every handler has seen the first complete list.
 func (r *Registry) Start(ctx context.Context, group *errgroup.Group, client *kube.Client, handlers Handlers) error {
 	r.handlers = handlers
 	for _, i := range r.informers {
@@ -92,8 +91,8 @@ func (r *Registry) Start(ctx context.Context, group *errgroup.Group, client *kub
 	return nil
 }
 
-// ByID returns the local Cluster objects that claim a clusterID, the one that counts first: our own copy, else
-// the oldest. More than one is a conflict.
+// ByID returns the local Cluster objects with a clusterID. The first one is the one that counts: the copy that this
+// agent wrote, else the oldest. More than one is a conflict, which their status shows.
 func (r *Registry) ByID(clusterID string) []*v1alpha1.Cluster {
 	found, err := r.clusterIndex.ByIndex(clusterIDIndex, clusterID)
 	if err != nil {
@@ -117,7 +116,7 @@ func (r *Registry) ByID(clusterID string) []*v1alpha1.Cluster {
 	return out
 }
 
-// Name is what a cluster is called here; its clusterID where it has no name yet.
+// Name is the name of a cluster's Cluster object here, or its clusterID if there is none.
 func (r *Registry) Name(clusterID string) string {
 	for _, c := range r.ByID(clusterID) {
 		return c.Name
@@ -125,8 +124,8 @@ func (r *Registry) Name(clusterID string) string {
 	return clusterID
 }
 
-// NamingSecret returns the clusterIDs of the Cluster objects whose credential is in that Secret.
-func (r *Registry) NamingSecret(namespace, name string) (clusterIDs []string) {
+// ByCredentialSecret returns the clusterIDs of the Cluster objects whose spec.authInfo names that Secret.
+func (r *Registry) ByCredentialSecret(namespace, name string) (clusterIDs []string) {
 	for _, item := range r.clusterIndex.List() {
 		c, ok := item.(*v1alpha1.Cluster)
 		if ok && c.Spec.AuthInfo.SecretRef.Name == name && c.Spec.AuthInfo.SecretRef.Namespace == namespace {
@@ -136,8 +135,8 @@ func (r *Registry) NamingSecret(namespace, name string) (clusterIDs []string) {
 	return clusterIDs
 }
 
-// SecretVersion is the version of a credential in the agent's namespace; "" when it is not there, or of
-// another type.
+// SecretVersion is the resourceVersion of a credential in the agent's namespace; "" if it does not exist or has another
+// type.
 func (r *Registry) SecretVersion(ref v1alpha1.NamespacedName) string {
 	found, _, _ := r.secrets.GetByKey(ref.Namespace + "/" + ref.Name) // this index returns no error
 	if secret, ok := found.(*kube.Secret); ok {
@@ -152,7 +151,7 @@ func (r *Registry) clusterChanged(before, now any) {
 		return
 	}
 	was, _ := before.(*v1alpha1.Cluster)
-	if was != nil && was.Spec.ClusterID != c.Spec.ClusterID { // deleted and made again for another cluster
+	if was != nil && was.Spec.ClusterID != c.Spec.ClusterID { // the object was deleted and created again for another cluster
 		r.handlers.Cluster(nil, was)
 		was = nil
 	}
@@ -178,17 +177,17 @@ func (r *Registry) secretChanged(_, now any) {
 	}
 }
 
-// whole keeps all of an object.
-func whole[T any](o *T) *T { return o }
+// untrimmed keeps all of an object.
+func untrimmed[T any](o *T) *T { return o }
 
-// withoutData keeps of a credential only that it is there and which version it has.
+// withoutData keeps the metadata and the type of a Secret, and drops its data.
 func withoutData(secret *kube.Secret) *kube.Secret {
 	return &kube.Secret{ObjectMeta: metav1.ObjectMeta{
 		Name: secret.Name, Namespace: secret.Namespace, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
 	}, Type: secret.Type}
 }
 
-// Put puts objects into the listers and tells nobody: for tests of what reads them.
+// Put puts objects into the listers and calls no handler. It is for tests.
 func (r *Registry) Put(objects ...metav1.Object) error {
 	var errs []error
 	for _, o := range objects {
@@ -206,7 +205,7 @@ func (r *Registry) Put(objects ...metav1.Object) error {
 	return errors.Join(errs...)
 }
 
-// Drop takes an object out of the listers and tells nobody: for tests of what reads them.
+// Drop takes an object out of the listers and calls no handler. It is for tests.
 func (r *Registry) Drop(o metav1.Object) error {
 	var errs []error
 	for _, i := range r.informers {

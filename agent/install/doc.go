@@ -1,7 +1,9 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install checks that the chart was installed where the agent starts, and says what a person has to do when the
-// agent cannot start with what it was given: rights, CRDs, a port, a directory. It brings the cluster's CRDs up to the
-// agent's version, too.
+// Package install checks at the start that the chart is installed: the rights of the agent and the CRDs (Check). It
+// turns the errors of a start that cannot work into one line that says what to do: AccessError, MeshListenError,
+// DataDirError. ApplyCRDs upgrades the CRDs of the cluster; the chart's upgrade hook runs it.
+//
+// It has no state, and Check writes nothing.
 package install

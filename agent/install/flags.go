@@ -11,13 +11,13 @@ import (
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
-// MeshListenError says what to do about a mesh port that cannot be opened.
+// MeshListenError says what to do when the mesh port cannot be opened.
 func MeshListenError(address string, err error) error {
 	return fmt.Errorf("--mesh-listen: cannot open the mesh port %s: %w; choose another port or stop what uses it", address, err)
 }
 
-// DataDirError says what to do about a data directory that cannot be used. What is not about the directory it returns
-// as it is.
+// DataDirError says what to do when the data directory cannot be used. Errors that are not about the directory are
+// returned unchanged.
 func DataDirError(dir string, err error) error {
 	advice := "name a directory that the agent can write to, or give --data-dir= to keep nothing on disk"
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
-// TestDataDirError: advice is given about the directory, and only about that.
+// TestDataDirError: only errors about the directory get advice.
 func TestDataDirError(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -18,17 +18,16 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Check says whether the chart, of this agent's version, was installed into namespace: the rights of the agent, and the
-// CRDs. It writes nothing.
+// Check returns an error when the chart is not installed in namespace in a version that works with this agent: the
+// rights of the agent and the CRDs. It writes nothing.
 func Check(ctx context.Context, client *kube.Client, namespace string, log *slog.Logger) error {
 	if err := checkRights(ctx, client, namespace); err != nil {
 		return err
 	}
-	return checkDefinitions(ctx, client, log)
+	return checkCRDs(ctx, client, log)
 }
 
-// checkRights names, in one line, the rights that a wrong identity lacks first: those that the chart gives its
-// ServiceAccount.
+// checkRights returns one line with the rights of the chart's ServiceAccount that the agent lacks.
 func checkRights(ctx context.Context, client *kube.Client, namespace string) error {
 	missing, err := client.MissingRights(ctx, kube.AgentRights(namespace))
 	if errors.Is(err, kube.ErrKindUnknown) {
@@ -38,17 +37,17 @@ func checkRights(ctx context.Context, client *kube.Client, namespace string) err
 		return fmt.Errorf("review the agent's rights: %w", err)
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("--namespace %s: this identity may not %s; %s", namespace, strings.Join(missing, ", "), remedy(namespace))
+		return fmt.Errorf("--namespace %s: this identity may not %s; %s", namespace, strings.Join(missing, ", "), howToGetRights(namespace))
 	}
 	return nil
 }
 
-// ErrDefinitions is returned when the CRDs of the cluster and the agent do not go together.
-var ErrDefinitions = errors.New("CRDs and agent do not go together")
+// ErrCRDs is returned when the CRDs of the cluster do not work with this agent.
+var ErrCRDs = errors.New("CRDs and agent do not go together")
 
-// checkDefinitions says whether the cluster's CRDs and this agent go together. Nothing has been written yet: an API
-// server drops the fields that its CRD does not know.
-func checkDefinitions(ctx context.Context, client *kube.Client, log *slog.Logger) error {
+// checkCRDs returns an error when the CRDs of the cluster do not work with this agent. It runs before the agent writes
+// anything, because an API server drops fields that its CRD does not have.
+func checkCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) error {
 	crds, err := chart.CRDs()
 	if err != nil {
 		return err
@@ -66,26 +65,26 @@ func checkDefinitions(ctx context.Context, client *kube.Client, log *slog.Logger
 		if have != nil {
 			annotations = have.Annotations
 		}
-		if err := suits(crd.GetName(), annotations, v1alpha1.SchemaVersion); err != nil {
+		if err := checkSchema(crd.GetName(), annotations, v1alpha1.SchemaVersion); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// suits says whether an agent of a schema version works with a CRD that has these annotations.
-func suits(name string, have map[string]string, version int) error {
-	switch schema, oldest := number(have[v1alpha1.AnnotationSchemaVersion]), number(have[v1alpha1.AnnotationSchemaOldestAgent]); {
+// checkSchema returns an error when an agent of a schema version does not work with a CRD that has these annotations.
+func checkSchema(name string, have map[string]string, version int) error {
+	switch schema, oldest := schemaVersion(have[v1alpha1.AnnotationSchemaVersion]), schemaVersion(have[v1alpha1.AnnotationSchemaOldestAgent]); {
 	case schema < version:
-		return fmt.Errorf("%w: the CRD %s is older than this agent (schema %d, not %d): upgrade the chart with helm, or kubectl apply --server-side --force-conflicts -f charts/agent/crds", ErrDefinitions, name, schema, version)
+		return fmt.Errorf("%w: the CRD %s is older than this agent (schema %d, not %d): upgrade the chart with helm, or kubectl apply --server-side --force-conflicts -f charts/agent/crds", ErrCRDs, name, schema, version)
 	case oldest > version:
-		return fmt.Errorf("%w: this agent is older than the CRD %s (schema %d, which needs an agent of %d): run an image of the chart's version", ErrDefinitions, name, version, oldest)
+		return fmt.Errorf("%w: this agent is older than the CRD %s (schema %d, which needs an agent of %d): run an image of the chart's version", ErrCRDs, name, version, oldest)
 	}
 	return nil
 }
 
-// number reads a version; what has none is older than every version.
-func number(text string) int {
+// schemaVersion parses a version. No version counts as 0, older than every other.
+func schemaVersion(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		return 0
@@ -93,9 +92,9 @@ func number(text string) int {
 	return n
 }
 
-// ApplyDefinitions brings the CRDs of the cluster up to this agent's version: those that are older, or missing. Newer
-// ones stay as they are, and nothing is ever deleted, so that a downgrade loses no fields.
-func ApplyDefinitions(ctx context.Context, kubeconfig, version string, log *slog.Logger) error {
+// ApplyCRDs creates the CRDs of this agent's version, and upgrades older ones. Newer ones stay as they are, and none is
+// deleted, so that a downgrade of the agent loses no fields.
+func ApplyCRDs(ctx context.Context, kubeconfig, version string, log *slog.Logger) error {
 	kube.RouteClientLogs(log)
 	config, err := kube.LoadConfig(kubeconfig)
 	if err != nil {
@@ -111,21 +110,21 @@ func ApplyDefinitions(ctx context.Context, kubeconfig, version string, log *slog
 		return err
 	}
 	for _, crd := range crds {
-		if err := applyDefinition(ctx, client, crd, log.With("crd", crd.GetName(), "version", version)); err != nil {
+		if err := applyCRD(ctx, client, crd, log.With("crd", crd.GetName(), "version", version)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func applyDefinition(ctx context.Context, client *kube.Client, crd *unstructured.Unstructured, log *slog.Logger) error {
+func applyCRD(ctx context.Context, client *kube.Client, crd *unstructured.Unstructured, log *slog.Logger) error {
 	have, err := client.ReadCRD(ctx, crd.GetName())
 	if err != nil {
 		return fmt.Errorf("read CRD %s: %w", crd.GetName(), err)
 	}
 	was := 0
 	if have != nil {
-		was = number(have.Annotations[v1alpha1.AnnotationSchemaVersion])
+		was = schemaVersion(have.Annotations[v1alpha1.AnnotationSchemaVersion])
 	}
 	if was > v1alpha1.SchemaVersion {
 		log.Info("the CRD is newer and stays", "schema", was, "mine", v1alpha1.SchemaVersion)
@@ -138,18 +137,19 @@ func applyDefinition(ctx context.Context, client *kube.Client, crd *unstructured
 	return nil
 }
 
-// remedy is how an agent gets the rights that it needs.
-func remedy(namespace string) string {
+// howToGetRights says how the agent gets the rights that it needs.
+func howToGetRights(namespace string) string {
 	return fmt.Sprintf("install charts/agent into namespace %s, or run the agent with the token of its ServiceAccount", namespace)
 }
 
-// Explain says what to do about an API server that does not let the agent in.
-func Explain(err error, client *kube.Client, namespace string) error {
+// AccessError says what to do about an API server that refuses the agent's credential. Other errors are returned
+// unchanged.
+func AccessError(err error, client *kube.Client, namespace string) error {
 	switch {
 	case errors.Is(err, kube.ErrUnauthorized):
 		return fmt.Errorf("%s: %w: give --kubeconfig a kubeconfig with a valid token, of the ServiceAccount that charts/agent made", client.Config.Host, err)
 	case errors.Is(err, kube.ErrForbidden):
-		return fmt.Errorf("this identity may not read namespace kube-system; %s: %w", remedy(namespace), err)
+		return fmt.Errorf("this identity may not read namespace kube-system; %s: %w", howToGetRights(namespace), err)
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// kindOf is the kind of a resource that the agent needs rights on.
+// kindOf is the kind of a resource in the list of rights.
 func kindOf(group, resource string) (schema.GroupVersionKind, error) {
 	kinds := map[string]schema.GroupVersionKind{
 		"clusters":          v1alpha1.SchemeGroupVersion.WithKind("Cluster"),
@@ -32,7 +32,7 @@ func kindOf(group, resource string) (schema.GroupVersionKind, error) {
 	return schema.GroupVersionKind{}, fmt.Errorf("files/rights.yaml: need of %s in group %q, which the agent does not know", resource, group)
 }
 
-// neededRights are those of the chart's rights without which the agent does not start.
+// neededRights are the rights in the chart without which the agent does not start.
 func neededRights(namespace string) ([]kube.Attributes, error) {
 	rights, err := chart.DefaultRights()
 	if err != nil {
@@ -63,7 +63,8 @@ func neededRights(namespace string) ([]kube.Attributes, error) {
 	return need, nil
 }
 
-// What the agent and the doctor ask for is what files/rights.yaml says that the agent needs, and so grants.
+// The rights that the agent and agentctl doctor check are exactly those that files/rights.yaml marks as needed, and so
+// grants.
 func TestNeededRightsAreGranted(t *testing.T) {
 	need, err := neededRights("cluster-registry")
 	if err != nil {
@@ -82,7 +83,7 @@ func TestNeededRightsAreGranted(t *testing.T) {
 	}
 }
 
-func TestSuits(t *testing.T) {
+func TestCheckSchema(t *testing.T) {
 	crd := func(version, oldest string) map[string]string {
 		return map[string]string{v1alpha1.AnnotationSchemaVersion: version, v1alpha1.AnnotationSchemaOldestAgent: oldest}
 	}
@@ -96,7 +97,7 @@ func TestSuits(t *testing.T) {
 		"older":                {crd("2", "1"), "the CRD x is older than this agent"},
 		"of nobody":            {nil, "the CRD x is older than this agent"},
 	} {
-		err := suits("x", test.have, 3)
+		err := checkSchema("x", test.have, 3)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}

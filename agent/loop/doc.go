@@ -1,8 +1,10 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loop runs what the agent does again and again: for the keys of a Loop, and for the one thing of a Task.
+// Package loop runs work that repeats: a Loop has a queue of keys and reconciles each of them, a Task is a single thing
+// to do.
 //
-// Both are level-triggered: an addition says "look again", never what happened, so that one which is lost in a crash or
-// comes twice changes nothing. Both try again with back-off what failed, and log what goes on failing.
+// Both are level-triggered: to add a key or to trigger a task means "reconcile", never what happened. So an addition
+// that is lost in a crash, or that comes twice, changes nothing. Both retry with back-off after an error, and log an
+// error that does not go away. Keys may be added and tasks triggered before Run, and from any goroutine.
 package loop

@@ -12,15 +12,15 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Back-off of a key whose reconciliation failed: quick at first, since most failures are a write that lost
-// a race, and capped low enough that the end of an outage is noticed within seconds.
+// The back-off of a key whose reconciliation failed: short at first, because most failures are lost races of writes,
+// and with a maximum that is low enough to notice the end of an outage within seconds.
 const (
 	RetryFirst = 20 * time.Millisecond
-	RetryMost  = 5 * time.Second
+	RetryMax   = 5 * time.Second
 )
 
-// Loop calls reconcile for every key that was added, one call per key at a time, again with back-off when
-// it fails. Keys may be added before Run and from any goroutine.
+// Loop calls reconcile for each key that was added. A key is never reconciled twice at the same time, and again with
+// back-off after an error. Keys may be added before Run and from any goroutine.
 type Loop[K comparable] struct {
 	name      string
 	reconcile func(context.Context, K) error
@@ -29,21 +29,21 @@ type Loop[K comparable] struct {
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
 	early   map[K]time.Time                         // what was added before Run, and when it is due
-	waiting map[K]time.Time                         // since when a key waits to be reconciled; nil unless TrackAge was called
+	waiting map[K]time.Time                         // when a key was added; nil unless TrackAge was called
 }
 
-// New returns a loop that does nothing before Run. name is for the log.
+// New returns a loop that does nothing before Run. name appears in the log.
 func New[K comparable](name string, log *slog.Logger, reconcile func(context.Context, K) error) *Loop[K] {
 	return &Loop[K]{name: name, reconcile: reconcile, log: log, early: map[K]time.Time{}}
 }
 
-// TrackAge makes Oldest work; it is called before Run.
+// TrackAge makes Oldest work. Call it before Run.
 func (l *Loop[K]) TrackAge() *Loop[K] {
 	l.waiting = map[K]time.Time{}
 	return l
 }
 
-// Add has the key reconciled, once more if that is under way.
+// Add enqueues a key. A key that is being reconciled is reconciled once more.
 func (l *Loop[K]) Add(key K) {
 	l.mu.Lock()
 	if _, waits := l.waiting[key]; l.waiting != nil && !waits {
@@ -53,7 +53,7 @@ func (l *Loop[K]) Add(key K) {
 	l.AddAfter(key, 0)
 }
 
-// Oldest is how long the key has waited that has waited the longest.
+// Oldest is the longest time that a key has been waiting.
 func (l *Loop[K]) Oldest(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +64,7 @@ func (l *Loop[K]) Oldest(now time.Time) time.Duration {
 	return longest
 }
 
-// AddAfter looks at the key again when d has passed, for what becomes true by waiting alone.
+// AddAfter enqueues a key after d, for what becomes true by waiting alone.
 func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 	l.mu.Lock()
 	queue := l.queue
@@ -81,7 +81,7 @@ func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 
 // open makes the queue.
 func (l *Loop[K]) open() {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](RetryFirst, RetryMost)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](RetryFirst, RetryMax)
 	queue := workqueue.NewTypedRateLimitingQueue(limiter)
 	l.mu.Lock()
 	early := l.early
@@ -92,7 +92,7 @@ func (l *Loop[K]) open() {
 	}
 }
 
-// Run blocks until ctx ends and the reconciliations under way have returned.
+// Run reconciles with that many workers. It returns when ctx has ended and every call of reconcile has returned.
 func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 	l.open()
 	stop := context.AfterFunc(ctx, l.queue.ShutDown)
@@ -116,7 +116,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	defer l.queue.Done(key)
 	l.mu.Lock()
 	since, waits := l.waiting[key]
-	delete(l.waiting, key) // what is added from here on is another look
+	delete(l.waiting, key) // a key added from here on is reconciled again
 	l.mu.Unlock()
 	err := l.reconcile(ctx, key)
 	if err != nil && waits {
@@ -128,7 +128,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		l.queue.Forget(key)
 		return true
 	}
-	if n := l.queue.NumRequeues(key); worthLogging(n) {
+	if n := l.queue.NumRequeues(key); shouldLog(n) {
 		l.log.Warn("retrying", "loop", l.name, "key", key, "tries", n+1, "error", err)
 	}
 	l.queue.AddRateLimited(key)

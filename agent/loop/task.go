@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Task does one thing again whenever it is asked to, never twice at a time, and with back-off when it fails. It may be
-// asked before Run and from any goroutine.
+// Task does one thing whenever it is triggered, never twice at the same time, and again with back-off after an error.
+// It may be triggered before Run and from any goroutine.
 type Task struct {
 	name string
 	log  *slog.Logger
@@ -19,19 +19,19 @@ type Task struct {
 	wake chan struct{} // holds one
 
 	mu  sync.Mutex
-	due time.Time // when it is to be done next; zero for never
+	due time.Time // when it is done next; zero for never
 }
 
-// NewTask returns a task that does nothing before Run. name is for the log.
+// NewTask returns a task that does nothing before Run. name appears in the log.
 func NewTask(name string, log *slog.Logger, do func(context.Context) error) *Task {
 	return &Task{name: name, log: log, do: do, wake: make(chan struct{}, 1)}
 }
 
-// Again has the task done as soon as it is not under way.
-func (t *Task) Again() { t.AgainAfter(0) }
+// Trigger makes the task run as soon as it is not running.
+func (t *Task) Trigger() { t.TriggerAfter(0) }
 
-// AgainAfter has the task done when d has passed, or earlier where it is due earlier: there is one time, and the earliest counts.
-func (t *Task) AgainAfter(d time.Duration) {
+// TriggerAfter makes the task run after d. A task has one due time, and the earliest counts.
+func (t *Task) TriggerAfter(d time.Duration) {
 	due := time.Now().Add(d)
 	t.mu.Lock()
 	if t.due.IsZero() || due.Before(t.due) {
@@ -40,25 +40,25 @@ func (t *Task) AgainAfter(d time.Duration) {
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // Run wakes up anyway
 	}
 }
 
-// Due is how long it is until the task is to be done; asked is false when nobody has asked for it.
+// Due is how long it is until the task runs; asked is false when it was not triggered.
 func (t *Task) Due() (wait time.Duration, asked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return time.Until(t.due), !t.due.IsZero()
 }
 
-// Run does the task until ctx ends; then it returns, when what was under way has returned.
+// Run runs the task until ctx ends. It returns when a run in progress has returned.
 func (t *Task) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for failures := 0; ; {
 		wait, asked := t.next()
 		if asked && wait <= 0 {
-			failures = t.once(ctx, failures)
+			failures = t.runOnce(ctx, failures)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -79,7 +79,7 @@ func (t *Task) Run(ctx context.Context) error {
 	}
 }
 
-// next is like Due, and takes what is due: what is asked for from then on is another time.
+// next is like Due, and clears a due time that has come: a trigger from here on makes the task run once more.
 func (t *Task) next() (wait time.Duration, asked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,30 +90,30 @@ func (t *Task) next() (wait time.Duration, asked bool) {
 	return wait, asked
 }
 
-// once does the task, and returns how often it has failed in succession.
-func (t *Task) once(ctx context.Context, failures int) int {
+// runOnce runs the task, and returns how often it has failed in succession.
+func (t *Task) runOnce(ctx context.Context, failures int) int {
 	err := t.do(ctx)
 	if err == nil || ctx.Err() != nil {
 		return 0
 	}
-	if worthLogging(failures) {
+	if shouldLog(failures) {
 		t.log.Warn("retrying", "task", t.name, "tries", failures+1, "error", err)
 	}
-	t.AgainAfter(min(RetryFirst<<min(failures, 20), RetryMost))
+	t.TriggerAfter(min(RetryFirst<<min(failures, 20), RetryMax))
 	return failures + 1
 }
 
-// worthLogging says that a failure is one to log: a lost race is part of normal work, and a line for each try would be
-// too many.
-func worthLogging(failures int) bool { return failures == 4 || failures%32 == 31 }
+// shouldLog reports whether a failure is logged: the fifth one, and then every 32nd. A lost race is normal, and a line
+// for each try would be too much.
+func shouldLog(failures int) bool { return failures == 4 || failures%32 == 31 }
 
-// pause is left after what writes whole Secrets, of up to a megabyte, because of what members say.
+// pause is the wait of WithPause.
 const pause = time.Second
 
-// Unhurried makes do wait for a second after each time that it was done: what is asked for meanwhile is done at once
-// after that. A member can tell of thousands of keys, one by one, and each version of a Secret takes room in etcd until
-// it is compacted.
-func Unhurried(do func(context.Context) error) func(context.Context) error {
+// WithPause returns do with a wait of a second after each run. It is for tasks that write whole Secrets, of up to a
+// megabyte, because of messages from members: a member can send thousands of them one by one, and each version of a
+// Secret takes room in etcd until it is compacted.
+func WithPause(do func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := do(ctx)
 		Sleep(ctx, pause)

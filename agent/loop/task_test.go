@@ -44,10 +44,10 @@ func TestTaskAskedWhileItIsDone(t *testing.T) {
 		if runs != 0 {
 			t.Errorf("%d runs that nobody asked for", runs)
 		}
-		task.Again()
+		task.Trigger()
 		synctest.Wait()
 		for range 3 {
-			task.Again()
+			task.Trigger()
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -65,7 +65,7 @@ func TestTaskAskedBeforeRun(t *testing.T) {
 			cancel()
 			return nil
 		})
-		task.Again()
+		task.Trigger()
 		if err := task.Run(ctx); err != nil {
 			t.Error(err)
 		}
@@ -85,20 +85,20 @@ func TestTaskBacksOff(t *testing.T) {
 		}
 		return errors.New("not now")
 	}, func(task *Task) {
-		task.Again()
+		task.Trigger()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(times) != 21 {
 			t.Fatalf("done %d times", len(times))
 		}
-		if first, last := times[1].Sub(times[0]), times[20].Sub(times[19]); first != RetryFirst || last != RetryMost {
+		if first, last := times[1].Sub(times[0]), times[20].Sub(times[19]); first != RetryFirst || last != RetryMax {
 			t.Errorf("the pauses are from %v to %v", first, last)
 		}
 		if n := strings.Count(log.String(), "retrying"); n != 1 || !strings.Contains(log.String(), "not now") {
 			t.Errorf("the log has %d lines: %s", n, &log)
 		}
 		failures = 1
-		task.Again()
+		task.Trigger()
 		synctest.Wait()
 		time.Sleep(RetryFirst)
 		synctest.Wait()
@@ -117,14 +117,14 @@ func TestTheEarliestTimeCounts(t *testing.T) {
 		return nil
 	}, func(task *Task) {
 		began = time.Now()
-		task.AgainAfter(time.Hour)
-		task.AgainAfter(time.Minute)
-		task.AgainAfter(2 * time.Hour)
+		task.TriggerAfter(time.Hour)
+		task.TriggerAfter(time.Minute)
+		task.TriggerAfter(2 * time.Hour)
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
-		task.AgainAfter(time.Hour)
+		task.TriggerAfter(time.Hour)
 		synctest.Wait()
-		task.Again()
+		task.Trigger()
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		if len(times) != 2 || times[0] != time.Minute || times[1] != 3*time.Hour {
@@ -142,7 +142,7 @@ func TestTaskEndsWithItsContext(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}, func(task *Task) {
-		task.Again()
+		task.Trigger()
 		synctest.Wait()
 	})
 	if runs != 1 || log.Len() > 0 {
@@ -155,14 +155,14 @@ func TestUnhurried(t *testing.T) {
 	const flood = 2000
 	var asked, seen atomic.Int32
 	runs := 0
-	inTask(t, quiet, Unhurried(func(context.Context) error {
+	inTask(t, quiet, WithPause(func(context.Context) error {
 		runs++
 		seen.Store(asked.Load())
 		return nil
 	}), func(task *Task) {
 		for range flood {
 			asked.Add(1)
-			task.Again()
+			task.Trigger()
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Minute)
@@ -178,7 +178,7 @@ func TestUnhurriedTellsOfAFailure(t *testing.T) {
 	failed := errors.New("not now")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Unhurried(func(context.Context) error { return failed })(ctx); !errors.Is(err, failed) {
+	if err := WithPause(func(context.Context) error { return failed })(ctx); !errors.Is(err, failed) {
 		t.Error(err)
 	}
 }

@@ -1,29 +1,31 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package membership is who is in the group: whose key is pinned, whose was removed, by whom, and how this cluster leaves.
+// Package membership keeps who is in the group: which keys are pinned, which were removed and by whom, and how this
+// cluster leaves.
 //
-// A swap pins a key (Swapped), and an introduction by a member does (mesh.Trust). Pins are recorded, and win over the
-// Cluster objects, which anybody with write access to this cluster may edit.
+// A swap pins the key of a cluster (Swapped), and so does an introduction by a member (mesh.Trust). Pins are recorded
+// in Secrets. They win over the Cluster objects, which anybody with write access to this cluster may edit.
 //
-// What a removal ends, and in which order:
+// A person removes a cluster with an annotation on its Cluster object (CheckRemovalRequest), or leaves with one on the
+// own object (CheckLeaveRequest). A removal is a signed message in the replica. What it ends, in this order:
 //
-//	merged ──► pin, connections (mesh)            at once, in the merging goroutine
+//	merged ──► pin, connections (mesh)            at once, in the goroutine that merges
 //	       ──► source of copies, orphans (engine) at once
 //	       ──► recorded ──► accounts of its readers, our credential for it, its Cluster objects, the bootstrap
 //	           credential ──► recorded as ended
 //
-// Whatever fails is tried again; a restart goes on where it was.
+// A step that fails is retried, and a restart continues where the last run stopped.
 //
 // A membership ends in one of two ways:
 //
-//	member ──── leave (a person here) ────► everybody told ──┐
+//	member ──── leave (a person here) ────► announced ───────┐
 //	   │                                                     ├─► group forgotten ──► new key, alone
 //	   └─────── removed (by another member) ──► group        │
 //	                                         forgotten ── leave
 //
-// A removed cluster keeps its key, which says that it was removed, until a person in it asks for a new one; that is
-// the same request as to leave: this key is given up.
+// A cluster that was removed keeps its key, so that it can show that it was removed, until a person asks to leave. Then
+// it gives up that key and gets a new one.
 //
 // Lock order: Membership.recording > ledger.mu; pins.recording > mesh.Trust. Hooks are called with Membership.recording
 // held where a removal of our own is published: they may only note that there is something to do.

@@ -20,24 +20,25 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// leaveWait is how long a cluster that leaves tries to reach any member at all. Whom it does not reach lists it as
+// leaveWait is how long a cluster that leaves tries to reach members. A member that it does not reach shows it as
 // unreachable until it is removed there.
 const leaveWait = 30 * time.Second
 
-// expelled returns the removal of this cluster's own present key, by another cluster.
-func (m *Membership) expelled() (removal, bool) {
-	r, ok := m.ledger.of(m.o.ClusterID, m.o.Key)
+// removedFromGroup returns the removal of this cluster's present key by another cluster.
+func (m *Membership) removedFromGroup() (removal, bool) {
+	r, ok := m.ledger.lookup(m.o.ClusterID, m.o.Key)
 	return r, ok && !r.Left()
 }
 
-// Heed hears a person's request to leave.
-func (m *Membership) Heed(own *v1alpha1.Cluster) {
+// CheckLeaveRequest leaves the group if the own Cluster object has an annotation that asks for it. An annotation with
+// another value than the cluster's key is refused with an event.
+func (m *Membership) CheckLeaveRequest(own *v1alpha1.Cluster) {
 	asked, ok := own.Annotations[v1alpha1.AnnotationLeave]
 	key := v1alpha1.RequestKey(m.o.Key)
 	switch {
 	case !ok:
 	case asked == key:
-		m.work.departs.Again()
+		m.work.leave.Trigger()
 	default:
 		text := "the annotation " + v1alpha1.AnnotationLeave + " must have this cluster's key, spec.mesh.publicKey, as its value: " + key
 		if !m.once.First(string(own.UID), text) {
@@ -48,17 +49,18 @@ func (m *Membership) Heed(own *v1alpha1.Cluster) {
 	}
 }
 
-// depart ends this cluster's membership, as far as it is to end.
-func (m *Membership) depart(ctx context.Context) error {
+// leave ends the membership of this cluster, if a person asked for that or another member removed it. Steps that an
+// earlier call has finished do no harm.
+func (m *Membership) leave(ctx context.Context) error {
 	select {
-	case <-m.startAgain:
-		return nil // it is done
+	case <-m.keyGivenUp:
+		return nil // done already
 	default:
 	}
 	key := m.o.Key
 	own := m.o.Own()
 	asked := own != nil && own.Annotations[v1alpha1.AnnotationLeave] == v1alpha1.RequestKey(key)
-	held, removed := m.ledger.of(m.o.ClusterID, key)
+	held, removed := m.ledger.lookup(m.o.ClusterID, key)
 	if !asked && !removed {
 		return nil
 	}
@@ -76,7 +78,7 @@ func (m *Membership) depart(ctx context.Context) error {
 	if leaves {
 		m.announceLeave(ctx, held.Removal)
 	} else {
-		m.o.Log.Error("this cluster is not in the group any more", "why", told(held), "fix", readmission(m.o.Name()))
+		m.o.Log.Error("this cluster is not in the group any more", "why", removalText(held), "fix", readmission(m.o.Name()))
 	}
 	if err := m.forgetGroup(ctx); err != nil {
 		return fmt.Errorf("leave the group: %w", err)
@@ -88,12 +90,13 @@ func (m *Membership) depart(ctx context.Context) error {
 		return err
 	}
 	m.o.Log.Warn("this cluster has given up its key and goes on alone under a new one")
-	m.again.Do(func() { close(m.startAgain) })
+	m.closeOnce.Do(func() { close(m.keyGivenUp) })
 	return nil
 }
 
-// announceLeave tells the members, and waits until at least one knows, and every one that is alive: one that lies can say
-// that it knows, or that it dismissed us, for itself only. Where it alone is reached, it is as if nobody was.
+// announceLeave sends the removal of this cluster's key to all members. It waits until at least one member has it, and
+// every member that is alive. A member can lie only about itself: if it confirms without merging, nobody else is
+// affected, unless it is the only one reached.
 func (m *Membership) announceLeave(ctx context.Context, r replica.Removal) {
 	ctx, cancel := context.WithTimeout(ctx, leaveWait)
 	defer cancel()
@@ -103,30 +106,30 @@ func (m *Membership) announceLeave(ctx context.Context, r replica.Removal) {
 	}
 	all := len(left)
 	for len(left) > 0 {
-		untold := m.tellAll(ctx, left, r)
-		if len(untold) < all && !slices.ContainsFunc(untold, func(id string) bool { return m.mesh.Member(id).State == mesh.Alive }) {
-			left = untold
+		unreached := m.sendToAll(ctx, left, r)
+		if len(unreached) < all && !slices.ContainsFunc(unreached, func(id string) bool { return m.mesh.Member(id).State == mesh.Alive }) {
+			left = unreached
 			break
 		}
-		left = untold
+		left = unreached
 		_ = m.o.Problems.Set(problemLeave, fmt.Errorf("leaving the group: %d of %d members know of it", all-len(left), all))
 		select {
 		case <-ctx.Done():
-		case <-time.After(tellAgain / 4):
+		case <-time.After(sendRetry / 4):
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
 	var names []string
-	for _, id := range left[:min(len(left), maxOrders)] {
+	for _, id := range left[:min(len(left), maxListed)] {
 		names = append(names, m.o.Registry.Name(id))
 	}
-	m.o.Log.Info("told the group that this cluster leaves", "members", all-len(left), "notReached", len(left), "first", names)
+	m.o.Log.Info("announced to the group that this cluster leaves", "members", all-len(left), "notReached", len(left), "first", names)
 }
 
-// tellAll returns whom it did not reach.
-func (m *Membership) tellAll(ctx context.Context, ids []string, r replica.Removal) (untold []string) {
+// sendToAll sends a removal to those members, and returns the ones that it did not reach.
+func (m *Membership) sendToAll(ctx context.Context, ids []string, r replica.Removal) (unreached []string) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -134,39 +137,39 @@ func (m *Membership) tellAll(ctx context.Context, ids []string, r replica.Remova
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := m.tell(ctx, id, r); err != nil && !m.mesh.RemovedBy(id) {
+			if err := m.sendRemoval(ctx, id, r); err != nil && !m.mesh.RemovedBy(id) {
 				mu.Lock()
 				defer mu.Unlock()
-				untold = append(untold, id)
+				unreached = append(unreached, id)
 			}
 		})
 	}
 	group.Wait()
-	return untold
+	return unreached
 }
 
-// forgetGroup ends everything that this cluster has of the others: pins, credentials on both sides, Cluster objects.
-// Copies become orphans. Who was a member is recorded, so that a restart in between goes on.
+// forgetGroup deletes everything that this cluster has of the others: pins, credentials on both sides, Cluster objects.
+// Copies become orphans. The former members are recorded first, so that a restart can continue.
 func (m *Membership) forgetGroup(ctx context.Context) error {
-	members, err := m.others()
+	members, err := m.knownClusters()
 	if err != nil {
 		return err
 	}
-	departed := m.ledger.depart(members)
+	departed := m.ledger.addDeparted(members)
 	if err := recordDeparted(ctx, m.o.Store, departed); err != nil {
 		return err
 	}
 	if len(members) == 0 && !m.pins.forgetting.Load() {
 		return m.recordNoPins(ctx)
 	}
-	m.pins.forgetting.Store(true) // what fails is tried again, when nothing else tells of those members any more
+	m.pins.forgetting.Store(true) // until all has worked: after that, only the record knows those members
 	for _, id := range members {
 		m.trust.Forget(id)
 		m.Hooks.Detached(id)
 	}
 	errs := []error{m.o.Credentials.Reissue(ctx)}
 	for _, id := range departed {
-		errs = append(errs, m.endAccess(ctx, id))
+		errs = append(errs, m.revokeAccess(ctx, id))
 	}
 	for _, id := range members {
 		for _, c := range m.o.Registry.ByID(id) {
@@ -180,12 +183,12 @@ func (m *Membership) forgetGroup(ctx context.Context) error {
 	for _, pin := range m.trust.Pins() { // introduced by a member that was not forgotten yet
 		m.trust.Forget(pin.ClusterID)
 	}
-	return m.recordNoPins(ctx) // last: with the pins, a restart begins again
+	return m.recordNoPins(ctx) // last: as long as pins are recorded, a restart begins again
 }
 
-// others are the clusters that this one knows of: those pinned, and those of which it has a Cluster object that was
-// pinned, or is a copy.
-func (m *Membership) others() ([]string, error) {
+// knownClusters are the other clusters that this one knows: those that are pinned, and those with a Cluster object that
+// is a copy.
+func (m *Membership) knownClusters() ([]string, error) {
 	ids := map[string]struct{}{}
 	for _, pin := range m.trust.Pins() {
 		ids[pin.ClusterID] = struct{}{}
@@ -207,22 +210,22 @@ func (m *Membership) others() ([]string, error) {
 	return out, nil
 }
 
-// resume goes on with what an earlier start did not finish.
+// resume continues what an earlier run did not finish.
 func (m *Membership) resume() {
-	for _, id := range m.ledger.mentioned() {
+	for _, id := range m.ledger.removedOrLeftIDs() {
 		if m.Gone(id) {
 			m.Hooks.Detached(id)
 		}
 	}
 	for _, r := range m.ledger.all() {
-		if r.unasked {
-			r.waiting = m.toConfirm(r.Removal)
-			m.ledger.change(r.Removal, func(held *removal) { held.waiting, held.unasked = r.waiting, false })
+		if r.askAll {
+			r.waiting = m.confirmers(r.Removal)
+			m.ledger.change(r.Removal, func(held *removal) { held.waiting, held.askAll = r.waiting, false })
 		}
 		for _, id := range r.waiting {
-			m.work.tells.Add(id)
+			m.work.sends.Add(id)
 		}
 	}
-	m.work.ends.Again()
-	m.work.departs.Again()
+	m.work.carryOut.Trigger()
+	m.work.leave.Trigger()
 }

@@ -12,108 +12,109 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// removal is one that is held, and how far it has been carried out here.
+// removal is a removal that was merged, and how far it has been carried out in this cluster.
 type removal struct {
 	replica.Removal
-	unknownKey       bool     // it is about a key that was not pinned here, nor in any object
-	ended            bool     // what that cluster had here has ended; what turns up later was put there by somebody
-	unverifiedAuthor bool     // its author's key was not pinned here: another member vouched that it is who it says
-	ordered          bool     // by a person in this cluster
-	waiting          []string // of an ordered one: clusterIDs of the members that have not confirmed it
-	unasked          bool     // it was recorded without them, and every member is to be asked; until Run
+	unknownKey       bool     // the key was neither pinned here nor in a Cluster object
+	ended            bool     // that cluster's access to this one has ended; a Cluster object that appears later was created by somebody
+	unverifiedAuthor bool     // the author's key was not pinned here: another member vouched for it
+	ordered          bool     // requested in this cluster
+	waiting          []string // if ordered: clusterIDs of the members that have not confirmed it
+	askAll           bool     // recorded without the list of waiting: Run asks every member
 }
 
-// ledger is the removals that are held here, in the order in which they are recorded, and who was left. The zero value
-// holds none.
+// ledger has the removals that this cluster knows, in the order in which they are recorded, and the clusters that it
+// left. The zero value is empty. Its methods are safe for concurrent use.
 type ledger struct {
-	mu       sync.Mutex
-	list     []*removal
-	pairs    map[pair]*removal
-	keys     map[string]*removal // one of each public key
-	known    map[string]int      // how many are about a cluster, unknownKey ones not counted
-	departed map[string]struct{} // who was a member of a group that this cluster left
+	mu        sync.Mutex
+	list      []*removal
+	byPair    map[pair]*removal
+	byKey     map[string]*removal // by public key: one of its removals
+	byCluster map[string]int      // by clusterID: the number of removals, without those of an unknown key
+	departed  map[string]struct{} // clusterIDs: members of a group that this cluster left
 }
 
-// pair is what a removal is about.
+// pair identifies what a removal is about.
 type pair struct{ clusterID, key string }
 
-func (l *ledger) find(id string, key ed25519.PublicKey) *removal {
-	return l.pairs[pair{id, string(key)}]
+func (l *ledger) findLocked(id string, key ed25519.PublicKey) *removal {
+	return l.byPair[pair{id, string(key)}]
 }
 
-// take adds a removal, or another statement of the same.
-func (l *ledger) take(now removal) {
+// add adds a removal. One that is known is replaced, which keeps how far it was carried out.
+func (l *ledger) add(now removal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held := l.find(now.ClusterID, now.PublicKey); held != nil {
+	if held := l.findLocked(now.ClusterID, now.PublicKey); held != nil {
 		held.Removal, held.unverifiedAuthor = now.Removal, now.unverifiedAuthor
-		if held.unknownKey && !now.unknownKey { // it is about something after all
+		if held.unknownKey && !now.unknownKey { // the key has become known
 			held.unknownKey, held.ended = false, false
-			l.known[now.ClusterID]++
+			l.byCluster[now.ClusterID]++
 		}
 		return
 	}
-	if l.pairs == nil {
-		l.pairs, l.keys, l.known = map[pair]*removal{}, map[string]*removal{}, map[string]int{}
+	if l.byPair == nil {
+		l.byPair, l.byKey, l.byCluster = map[pair]*removal{}, map[string]*removal{}, map[string]int{}
 	}
 	l.list = append(l.list, &now)
-	l.pairs[pair{now.ClusterID, string(now.PublicKey)}], l.keys[string(now.PublicKey)] = &now, &now
+	l.byPair[pair{now.ClusterID, string(now.PublicKey)}], l.byKey[string(now.PublicKey)] = &now, &now
 	if !now.unknownKey {
-		l.known[now.ClusterID]++
+		l.byCluster[now.ClusterID]++
 	}
 }
 
-// mentions says that the cluster was removed, or was in a group that this one left.
-func (l *ledger) mentions(id string) bool {
+// removedOrLeft reports whether the cluster was removed, or was in a group that this one left.
+func (l *ledger) removedOrLeft(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.departed[id]; ok {
 		return true
 	}
-	return l.known[id] > 0
+	return l.byCluster[id] > 0
 }
 
-// awaits says that a removal which was ordered here is to be confirmed by a cluster.
-func (l *ledger) awaits(id string) bool {
+// waitsFor reports whether a removal that was ordered here waits for a confirmation by that cluster.
+func (l *ledger) waitsFor(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.list, func(held *removal) bool { return slices.Contains(held.waiting, id) })
 }
 
-// mentioned lists the clusters that mentions is true of.
-func (l *ledger) mentioned() []string {
+// removedOrLeftIDs are the clusterIDs for which removedOrLeft is true.
+func (l *ledger) removedOrLeftIDs() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ids := maps.Clone(l.departed)
 	if ids == nil {
 		ids = map[string]struct{}{}
 	}
-	for id := range l.known {
+	for id := range l.byCluster {
 		ids[id] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// of returns the removal of a cluster's key.
-func (l *ledger) of(id string, key ed25519.PublicKey) (removal, bool) {
+// lookup returns the removal of a cluster's key.
+func (l *ledger) lookup(id string, key ed25519.PublicKey) (removal, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held := l.find(id, key); held != nil {
+	if held := l.findLocked(id, key); held != nil {
 		return *held, true
 	}
 	return removal{}, false
 }
 
-// ofKey returns a removal of a key, whatever the cluster.
-func (l *ledger) ofKey(key ed25519.PublicKey) (removal, bool) {
+// lookupKey returns a removal of a key, of whatever cluster.
+func (l *ledger) lookupKey(key ed25519.PublicKey) (removal, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held := l.keys[string(key)]; held != nil {
+	if held := l.byKey[string(key)]; held != nil {
 		return *held, true
 	}
 	return removal{}, false
 }
 
+// all returns a copy of every removal.
 func (l *ledger) all() []removal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,17 +127,17 @@ func (l *ledger) all() []removal {
 	return out
 }
 
-// change alters one that is held.
+// change updates a removal, if it is known.
 func (l *ledger) change(of replica.Removal, alter func(*removal)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held := l.find(of.ClusterID, of.PublicKey); held != nil {
+	if held := l.findLocked(of.ClusterID, of.PublicKey); held != nil {
 		alter(held)
 	}
 }
 
-// depart adds clusters that this one leaves.
-func (l *ledger) depart(ids []string) (all []string) {
+// addDeparted adds clusters that this one leaves, and returns all of them.
+func (l *ledger) addDeparted(ids []string) (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.departed == nil {

@@ -26,29 +26,29 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// ErrNewKey is returned by Run when this cluster has given up its key: what runs next goes on under another one.
+// ErrNewKey is returned by Run when this cluster has given up its key. The agent must start again with the new one.
 var ErrNewKey = errors.New("the agent goes on under a new key")
 
-// Parts of this cluster's own that can have a problem.
+// Names of parts in Options.Problems.
 const (
 	problemRemoval = "removal"
 	problemLeave   = "leave"
 )
 
-// Credentials ends what other clusters read with here.
+// Credentials revokes the credentials with which other clusters read this one.
 type Credentials interface {
 	// Revoke ends the tokens that were issued to one cluster.
 	Revoke(ctx context.Context, clusterID string) error
-	// Reissue replaces the credential that is swapped, which all may know.
+	// Reissue replaces the bootstrap credential, which every former member may know.
 	Reissue(ctx context.Context) error
 }
 
-// Events tells people.
+// Events records Kubernetes events. It does not block.
 type Events interface {
 	Event(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, message string)
 }
 
-// Options are what a membership needs. All fields are required.
+// Options are the options of New. All fields are required.
 type Options struct {
 	ClusterID string
 	Key       ed25519.PublicKey
@@ -60,9 +60,9 @@ type Options struct {
 	Own         func() *v1alpha1.Cluster
 	Name        func() string
 	Credentials Credentials
-	// ForgetCredential deletes our credential for a cluster.
+	// ForgetCredential deletes the credential with which this cluster reads another one.
 	ForgetCredential func(ctx context.Context, clusterID string) error
-	// ReplaceKey gives this cluster another key than old, unless it has one.
+	// ReplaceKey gives this cluster a new key, unless its key is not old any more.
 	ReplaceKey func(ctx context.Context, old ed25519.PublicKey) error
 	// Now is the time by the clock of the local API server.
 	Now      func() time.Time
@@ -71,18 +71,18 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Hooks are whom a membership wakes. They are called by the goroutine that merges, among others, and must not block.
+// Hooks are called when a membership changes, among others by the goroutine that merges. They must not block.
 type Hooks struct {
-	// Pinned is called when the key of a cluster is trusted from here on.
+	// Pinned is called when the key of a cluster is pinned.
 	Pinned func(clusterID string)
-	// Detached is called when a cluster is not in the group any more, to end at once what needs no request: the watches of
-	// it, and the upkeep of its copies.
+	// Detached is called when a cluster is no longer in the group. It must at once stop the watches of that cluster and
+	// the upkeep of its copies.
 	Detached func(clusterID string)
-	// Changed is called when what is to be shown of a cluster's membership changed.
+	// Changed is called when the status of a cluster's membership has changed.
 	Changed func(clusterID string)
 }
 
-// Membership knows who is in the group. Its methods may be called by any goroutine after Bind.
+// Membership knows who is in the group. Its methods are safe for concurrent use after Bind.
 type Membership struct {
 	Hooks Hooks // all are set before Run
 
@@ -95,42 +95,42 @@ type Membership struct {
 	work    work
 	once    health.Once
 
-	startAgain chan struct{} // closed when the key was given up
-	again      sync.Once     // closes it
-	recording  sync.Mutex    // from reading what removals to record to having recorded them
+	keyGivenUp chan struct{} // closed when the key was given up
+	closeOnce  sync.Once     // closes keyGivenUp
+	recording  sync.Mutex    // held from reading the removals until they are recorded
 }
 
-// work is what a membership does when it is asked to.
+// work are the loops and tasks of a membership.
 type work struct {
-	pins, ends, departs *loop.Task
-	orders              *loop.Loop[string] // names of Cluster objects on which a removal may be ordered
-	tells               *loop.Loop[string] // members to be told of removals
+	pins, carryOut, leave *loop.Task
+	requests              *loop.Loop[string] // names of Cluster objects that may have the annotation for a removal
+	sends                 *loop.Loop[string] // members that removals are sent to
 }
 
-// pins is the record of what is trusted.
+// pins guards the record of pins.
 type pins struct {
-	recording  sync.Mutex  // from reading the pins to having recorded them
-	forgetting atomic.Bool // the group that this cluster left has something here still
+	recording  sync.Mutex  // held from reading the pins until they are recorded
+	forgetting atomic.Bool // forgetGroup has not finished
 }
 
-// New returns the membership as it was recorded. Bind comes next.
+// New returns the membership that was recorded. Call Bind next.
 func New(o Options) *Membership {
-	m := &Membership{o: o, startAgain: make(chan struct{})}
+	m := &Membership{o: o, keyGivenUp: make(chan struct{})}
 	ignore := func(string) {}
-	m.Hooks = Hooks{Pinned: ignore, Detached: ignore, Changed: ignore} // until there is somebody to wake
+	m.Hooks = Hooks{Pinned: ignore, Detached: ignore, Changed: ignore} // until wiring sets them
 	m.work = work{
-		pins:    loop.NewTask("pins", o.Log, loop.Unhurried(m.recordPins)),
-		ends:    loop.NewTask("removals", o.Log, loop.Unhurried(m.carryOut)),
-		departs: loop.NewTask("end of the membership", o.Log, m.depart),
-		orders:  loop.New("removal orders", o.Log, m.orderRemoval),
-		tells:   loop.New("tells", o.Log, m.tellMember),
+		pins:     loop.NewTask("pins", o.Log, loop.WithPause(m.recordPins)),
+		carryOut: loop.NewTask("removals", o.Log, loop.WithPause(m.carryOut)),
+		leave:    loop.NewTask("end of the membership", o.Log, m.leave),
+		requests: loop.New("removal requests", o.Log, m.removeOnRequest),
+		sends:    loop.New("removal delivery", o.Log, m.sendRemovals),
 	}
 	m.trust = mesh.NewTrust(mesh.Pin{ClusterID: o.ClusterID, PublicKey: o.Key}, m.pinned)
 	for _, r := range o.Record.removals {
-		m.ledger.take(r)
+		m.ledger.add(r)
 		m.trust.Remove(r.ClusterID, r.PublicKey)
 	}
-	m.ledger.depart(o.Record.departed)
+	m.ledger.addDeparted(o.Record.departed)
 	for _, p := range o.Record.pins {
 		if err := m.restorePin(p); err != nil {
 			o.Log.Error("a recorded pin is refused", "cluster", p.ClusterID, "error", err)
@@ -139,16 +139,17 @@ func New(o Options) *Membership {
 	return m
 }
 
-// Bind gives the membership what it was needed for to make: the replica, whose option Removed is Removed and whose option
-// Removals is Removals, and the mesh, whose option Farewell is Farewell. It is called before anything is merged.
+// Bind sets the replica and the mesh, which both need the membership to be made: Removed and Removals are options of
+// the replica, Farewell is one of the mesh. Call it before anything is merged.
 func (m *Membership) Bind(replica *replica.Replica, mesh *mesh.Mesh) {
 	m.replica, m.mesh = replica, mesh
 }
 
-// Trust is the table of pins.
+// Trust is the table of pinned keys.
 func (m *Membership) Trust() *mesh.Trust { return m.trust }
 
-// Methods are what members call: Tell hands over a removal, and is answered when it is merged.
+// Methods are the methods of the mesh that members may call. Tell sends a removal; its answer says that the removal was
+// merged.
 func (m *Membership) Methods() map[string]mesh.Method {
 	return map[string]mesh.Method{
 		methodTell: {Serve: func(_ context.Context, peer string, message []byte) ([]byte, error) {
@@ -157,44 +158,44 @@ func (m *Membership) Methods() map[string]mesh.Method {
 	}
 }
 
-// methodTell is part of the wire.
+// methodTell is the wire name of the method Tell.
 const methodTell = "Tell"
 
-// Run carries out removals, and leaves the group when a person asks for that, until ctx ends. It goes on with what an
-// earlier start did not finish. It returns ErrNewKey when this cluster's key was given up.
+// Run carries out removals, and leaves the group when a person asks for that, until ctx ends. It continues what an
+// earlier run did not finish. It returns ErrNewKey when this cluster's key was given up.
 func (m *Membership) Run(ctx context.Context) error {
 	m.resume()
-	m.work.pins.Again()
+	m.work.pins.Trigger()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, task := range []*loop.Task{m.work.pins, m.work.ends, m.work.departs} {
+	for _, task := range []*loop.Task{m.work.pins, m.work.carryOut, m.work.leave} {
 		group.Go(func() error { return task.Run(ctx) })
 	}
-	group.Go(func() error { return m.work.orders.Run(ctx, 1) })
-	group.Go(func() error { return m.work.tells.Run(ctx, 8) })
+	group.Go(func() error { return m.work.requests.Run(ctx, 1) })
+	group.Go(func() error { return m.work.sends.Run(ctx, 8) })
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.startAgain:
+		case <-m.keyGivenUp:
 			return ErrNewKey
 		}
 	})
 	return group.Wait()
 }
 
-// LookAtOrders hears what a person may ask for by annotation on a Cluster object.
-func (m *Membership) LookAtOrders(name string) { m.work.orders.Add(name) }
+// CheckRemovalRequest removes the cluster of that Cluster object from the group, if an annotation on it asks for that.
+func (m *Membership) CheckRemovalRequest(name string) { m.work.requests.Add(name) }
 
-// MemberAlive tells a member what it may have missed.
-func (m *Membership) MemberAlive(clusterID string) { m.work.tells.Add(clusterID) }
+// MemberAlive sends a member the removals that it has not confirmed.
+func (m *Membership) MemberAlive(clusterID string) { m.work.sends.Add(clusterID) }
 
-// IsPinned says that a cluster's key is trusted.
+// IsPinned reports whether the key of a cluster is pinned.
 func (m *Membership) IsPinned(clusterID string) bool {
 	_, pinned := m.trust.Key(clusterID)
 	return pinned
 }
 
-// Members are the clusterIDs of all other clusters whose key is trusted.
+// Members are the clusterIDs of all other clusters whose key is pinned.
 func (m *Membership) Members() []string {
 	pins := m.trust.Pins()
 	out := make([]string, 0, len(pins))
@@ -204,13 +205,13 @@ func (m *Membership) Members() []string {
 	return out
 }
 
-// Gone says that a cluster is not in the group any more: it left, was removed, or this cluster left the group that it
-// is in; and was not admitted again since.
+// Gone reports whether a cluster is no longer in the group: it left, it was removed, or this cluster left the group
+// that it is in; and it was not admitted again.
 func (m *Membership) Gone(clusterID string) bool {
-	return clusterID != m.o.ClusterID && m.ledger.mentions(clusterID) && !m.IsPinned(clusterID)
+	return clusterID != m.o.ClusterID && m.ledger.removedOrLeft(clusterID) && !m.IsPinned(clusterID)
 }
 
-// Removals are those that are held.
+// Removals are all removals that this cluster knows.
 func (m *Membership) Removals() []replica.Removal {
 	known := m.ledger.all()
 	out := make([]replica.Removal, 0, len(known))
@@ -220,9 +221,9 @@ func (m *Membership) Removals() []replica.Removal {
 	return out
 }
 
-// Farewell is what the owner of a removed key is told: its removal, or nil.
+// Farewell is the message that the mesh answers to the owner of a removed key: its removal, or nil.
 func (m *Membership) Farewell(key ed25519.PublicKey) []byte {
-	if r, ok := m.ledger.ofKey(key); ok {
+	if r, ok := m.ledger.lookupKey(key); ok {
 		return r.Message()
 	}
 	return nil

@@ -29,20 +29,20 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// bed is the membership of cluster IDA, whose tasks do not run, with what it ends.
-type bed struct {
+// fixture is the membership of cluster IDA. Its tasks do not run.
+type fixture struct {
 	*Membership
 	api     *agenttest.APIServer
-	failing error // what credentials say that are to be ended
+	failing error // returned when credentials are revoked
 
 	mu   sync.Mutex
 	done []string
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	api, client := agenttest.NewAPIServer(t)
-	b := &bed{api: api}
+	b := &fixture{api: api}
 	log := slog.New(slog.DiscardHandler)
 	b.Membership = New(Options{
 		ClusterID: agenttest.IDA, Key: agenttest.PublicKey(agenttest.IDA), Store: store.New(client, "p"), Client: client,
@@ -61,7 +61,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) end(what string) error {
+func (b *fixture) end(what string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failing == nil {
@@ -71,11 +71,11 @@ func (b *bed) end(what string) error {
 }
 
 // Revoke and Reissue implement Credentials.
-func (b *bed) Revoke(_ context.Context, id string) error { return b.end("revoked " + id) }
-func (b *bed) Reissue(context.Context) error             { return b.end("reissued") }
+func (b *fixture) Revoke(_ context.Context, id string) error { return b.end("revoked " + id) }
+func (b *fixture) Reissue(context.Context) error             { return b.end("reissued") }
 
-// ended takes what was ended.
-func (b *bed) ended() []string {
+// ended returns what was ended since the last call.
+func (b *fixture) ended() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := b.done
@@ -83,12 +83,12 @@ func (b *bed) ended() []string {
 	return out
 }
 
-func (b *bed) writes() int {
+func (b *fixture) writes() int {
 	n, _ := b.api.Writes()
 	return n
 }
 
-// someRemovals are by one member, of keys that belong to nobody.
+// someRemovals are removals by one member, of keys that nobody has.
 func someRemovals(t *testing.T, n int) []removal {
 	t.Helper()
 	r := agenttest.Signer(t, agenttest.IDA, agenttest.Key(agenttest.IDA))
@@ -104,7 +104,7 @@ func someRemovals(t *testing.T, n int) []removal {
 	return out
 }
 
-// TestRemovalsAreRecorded: more than fit into one Secret come back as they were, and no Secret is too large.
+// TestRemovalsAreRecorded: removals that need several Secrets are read back unchanged, and no Secret is too large.
 func TestRemovalsAreRecorded(t *testing.T) {
 	api, client := agenttest.NewAPIServer(t)
 	p := store.New(client, "p")
@@ -129,9 +129,9 @@ func TestRemovalsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestRemovalsThatManyAwait: removals that were ordered in a large group, where next to nobody has confirmed any, fit
-// into their Secrets, and after a restart every member is asked.
-func TestRemovalsThatManyAwait(t *testing.T) {
+// TestRecordWithManyUnconfirmed: removals in a large group that almost no member has confirmed fit into their Secrets,
+// and after a restart every member is asked.
+func TestRecordWithManyUnconfirmed(t *testing.T) {
 	api, client := agenttest.NewAPIServer(t)
 	p := store.New(client, "p")
 	list := someRemovals(t, removalsEach)
@@ -159,11 +159,11 @@ func TestRemovalsThatManyAwait(t *testing.T) {
 		t.Fatal(len(got), err)
 	}
 	for _, g := range got {
-		if g.unasked == (len(g.waiting) > 0) || len(g.waiting) > removalsWaiting {
-			t.Fatalf("%s is awaited by %d, all: %t", g.ClusterID, len(g.waiting), g.unasked)
+		if g.askAll == (len(g.waiting) > 0) || len(g.waiting) > removalsWaiting {
+			t.Fatalf("%s is awaited by %d, all: %t", g.ClusterID, len(g.waiting), g.askAll)
 		}
 	}
-	m := newBed(t)
+	m := newFixture(t)
 	if err := m.trust.Pin(agenttest.IDC, agenttest.PublicKey(agenttest.IDC)); err != nil {
 		t.Fatal(err)
 	}
@@ -171,17 +171,17 @@ func TestRemovalsThatManyAwait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.ledger.take(removal{Removal: r, ordered: true, unasked: true})
+	m.ledger.add(removal{Removal: r, ordered: true, askAll: true})
 	m.resume()
-	if held, _ := m.ledger.of(agenttest.IDB, r.PublicKey); held.unasked || !slices.Equal(held.waiting, []string{agenttest.IDC}) {
+	if held, _ := m.ledger.lookup(agenttest.IDB, r.PublicKey); held.askAll || !slices.Equal(held.waiting, []string{agenttest.IDC}) {
 		t.Errorf("after a restart it is awaited by %v", held.waiting)
 	}
 }
 
-// TestRemovalsOfUnknownKeys: those about keys that nobody here knows cost no request of their own, end nobody's access, and
-// do not make a cluster gone that they name.
+// TestRemovalsOfUnknownKeys: a removal of an unknown key sends no request of its own, revokes nothing, and does not
+// make the cluster that it names count as gone.
 func TestRemovalsOfUnknownKeys(t *testing.T) {
-	m := newBed(t)
+	m := newFixture(t)
 	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
 		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
 			t.Fatal(err)
@@ -191,7 +191,7 @@ func TestRemovalsOfUnknownKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := func(id, key string) {
+	remove := func(id, key string) {
 		t.Helper()
 		r, err := author.SignRemoval(id, agenttest.PublicKey(key), "", "", 0)
 		if err == nil {
@@ -201,16 +201,16 @@ func TestRemovalsOfUnknownKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told(agenttest.IDB, "junk")
-	told("pasted", "junk")
-	if wait, _ := m.work.ends.Due(); wait < recordUnknown/2 || m.Gone("pasted") || m.Gone(agenttest.IDB) {
+	remove(agenttest.IDB, "junk")
+	remove("pasted", "junk")
+	if wait, _ := m.work.carryOut.Due(); wait < recordUnknown/2 || m.Gone("pasted") || m.Gone(agenttest.IDB) {
 		t.Errorf("they are recorded in %v; a cluster is gone: %t", wait, m.Gone("pasted"))
 	}
 	if err, ended := m.carryOut(t.Context()), m.ended(); err != nil || len(ended) != 0 {
 		t.Errorf("ended: %v, %v", ended, err)
 	}
-	told(agenttest.IDB, agenttest.IDB)
-	if wait, asked := m.work.ends.Due(); !m.Gone(agenttest.IDB) || m.Gone("pasted") || !asked || wait > 0 {
+	remove(agenttest.IDB, agenttest.IDB)
+	if wait, asked := m.work.carryOut.Due(); !m.Gone(agenttest.IDB) || m.Gone("pasted") || !asked || wait > 0 {
 		t.Error("the cluster whose key it was is not gone")
 	}
 	if err, ended := m.carryOut(t.Context()), m.ended(); err != nil || !slices.Contains(ended, "revoked "+agenttest.IDB) || !slices.Contains(ended, "forgotten "+agenttest.IDB) {
@@ -223,9 +223,9 @@ func TestRemovalsOfUnknownKeys(t *testing.T) {
 	}
 }
 
-// TestBlame: who removed a cluster is told as known only where its key was pinned here.
-func TestBlame(t *testing.T) {
-	m := newBed(t)
+// TestRemovalAuthorIsVerified: the author of a removal is shown as certain only if its key was pinned here.
+func TestRemovalAuthorIsVerified(t *testing.T) {
+	m := newFixture(t)
 	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
 		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
 			t.Fatal(err)
@@ -235,21 +235,21 @@ func TestBlame(t *testing.T) {
 		signed := signedBy(t, by, agenttest.IDB, agenttest.Key(by))
 		m.ledger = ledger{}
 		m.Removed(signed, true, true)
-		r, _ := m.ledger.of(agenttest.IDB, signed.PublicKey)
-		if text := told(r); !strings.Contains(text, "by cluster "+by) || strings.Contains(text, "as another member says") != unverified {
+		r, _ := m.ledger.lookup(agenttest.IDB, signed.PublicKey)
+		if text := removalText(r); !strings.Contains(text, "by cluster "+by) || strings.Contains(text, "as reported by another member") != unverified {
 			t.Errorf("by %s: %s", by, text)
 		}
 	}
 }
 
-// TestGone: a cluster is gone while it was removed, or left behind, and not admitted again.
+// TestGone: a cluster is gone after it was removed, or its group was left, until it is admitted again.
 func TestGone(t *testing.T) {
 	keys := [3]ed25519.PublicKey{}
 	for i := range keys {
 		seed := sha256.Sum256([]byte{byte(i)})
 		keys[i] = ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)
 	}
-	m := newBed(t)
+	m := newFixture(t)
 	if err := m.trust.Pin(agenttest.IDB, keys[1]); err != nil {
 		t.Fatal(err)
 	}
@@ -260,14 +260,14 @@ func TestGone(t *testing.T) {
 		}
 	}
 	is("a member", false)
-	m.ledger.take(removal{Removal: replica.Removal{ClusterID: agenttest.IDB, PublicKey: keys[1], By: agenttest.IDC}})
+	m.ledger.add(removal{Removal: replica.Removal{ClusterID: agenttest.IDB, PublicKey: keys[1], By: agenttest.IDC}})
 	m.trust.Remove(agenttest.IDB, keys[1])
 	is("removed", true)
 	if err := m.trust.Pin(agenttest.IDB, keys[2]); err != nil {
 		t.Fatal(err)
 	}
 	is("admitted again", false)
-	m.ledger.depart([]string{agenttest.IDB})
+	m.ledger.addDeparted([]string{agenttest.IDB})
 	m.trust.Forget(agenttest.IDB)
 	is("left behind", true)
 	if m.Gone(agenttest.IDA) || m.Gone(agenttest.IDC) {
@@ -275,7 +275,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// signedBy is the removal of a cluster's key by another.
+// signedBy is a removal of a cluster's key, signed by another cluster.
 func signedBy(t *testing.T, by, id string, key ed25519.PrivateKey) replica.Removal {
 	t.Helper()
 	signed, err := agenttest.Signer(t, by, key).SignRemoval(id, agenttest.PublicKey(id), id, by, 1)
@@ -285,10 +285,10 @@ func signedBy(t *testing.T, by, id string, key ed25519.PrivateKey) replica.Remov
 	return signed
 }
 
-// TestTokensOfAnOldKeyEnd: also where the cluster is admitted again before its removal is carried out, as in a member
-// that was away and hears of both at once.
-func TestTokensOfAnOldKeyEnd(t *testing.T) {
-	m := newBed(t)
+// TestOldTokensAreRevokedAfterReadmission: the tokens of a removed key are revoked also when the cluster was admitted
+// again before the removal was carried out, as in a member that was away and merges both at once.
+func TestOldTokensAreRevokedAfterReadmission(t *testing.T) {
+	m := newFixture(t)
 	if err := m.trust.Pin(agenttest.IDB, agenttest.PublicKey(agenttest.IDB)); err != nil {
 		t.Fatal(err)
 	}
@@ -307,9 +307,9 @@ func TestTokensOfAnOldKeyEnd(t *testing.T) {
 	}
 }
 
-// TestForgettingGoesOn: what failed is tried again, though the pins and the Cluster objects of the others are gone.
-func TestForgettingGoesOn(t *testing.T) {
-	m := newBed(t)
+// TestForgetGroupIsRetried: a step that failed is retried after the pins and the Cluster objects are gone.
+func TestForgetGroupIsRetried(t *testing.T) {
+	m := newFixture(t)
 	if err := m.trust.Pin(agenttest.IDB, agenttest.PublicKey(agenttest.IDB)); err != nil {
 		t.Fatal(err)
 	}
@@ -355,10 +355,10 @@ func TestForgettingGoesOn(t *testing.T) {
 	}
 }
 
-// TestRemovalUnderAnotherClusterID: a member that names a key of this group beside a cluster that there is not ends no
-// part of a membership: neither that of the key's cluster, which could not be removed any more, nor our own.
+// TestRemovalUnderAnotherClusterID: a member that combines a key of this group with the clusterID of no member ends no
+// membership: neither that of the key's owner, which could then not be removed any more, nor that of this cluster.
 func TestRemovalUnderAnotherClusterID(t *testing.T) {
-	m := newBed(t)
+	m := newFixture(t)
 	keyB := agenttest.PublicKey(agenttest.IDB)
 	if err := m.trust.Pin(agenttest.IDB, keyB); err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func TestRemovalUnderAnotherClusterID(t *testing.T) {
 	if _, pinned := m.trust.Key(agenttest.IDB); !pinned || m.Gone(agenttest.IDB) {
 		t.Errorf("pinned: %t, gone: %t", pinned, m.Gone(agenttest.IDB))
 	}
-	if _, expelled := m.expelled(); expelled {
+	if _, removed := m.removedFromGroup(); removed {
 		t.Error("this cluster takes itself for removed")
 	}
 	ordered := signedBy(t, agenttest.IDA, agenttest.IDB, agenttest.Key(agenttest.IDA))
@@ -394,12 +394,12 @@ func TestRemovalUnderAnotherClusterID(t *testing.T) {
 	}
 }
 
-// TestFloodOfRemovalsIsRecordedInFewWrites: each write is of a whole Secret, so there are not as many as removals.
+// TestFloodOfRemovalsIsRecordedInFewWrites: each write is of a whole Secret, so many removals share one.
 func TestFloodOfRemovalsIsRecordedInFewWrites(t *testing.T) {
-	m := newBed(t)
+	m := newFixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- m.work.ends.Run(ctx) }()
+	go func() { ended <- m.work.carryOut.Run(ctx) }()
 	before, liar, flood := m.writes(), agenttest.Signer(t, agenttest.IDC, agenttest.Key(agenttest.IDC)), 200
 	for i := range flood {
 		key := agenttest.PublicKey(fmt.Sprint(i))
@@ -436,10 +436,10 @@ func TestFloodOfRemovalsIsRecordedInFewWrites(t *testing.T) {
 	}
 }
 
-// TestPinsOfTheGroupDoNotComeBack: pins that are being recorded while the group is forgotten are not what is recorded
-// in the end.
-func TestPinsOfTheGroupDoNotComeBack(t *testing.T) {
-	m := newBed(t)
+// TestForgottenPinsAreNotRecordedAgain: pins that are being recorded while the group is forgotten are deleted from the
+// record in the end.
+func TestForgottenPinsAreNotRecordedAgain(t *testing.T) {
+	m := newFixture(t)
 	pin := func(id string) {
 		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
 			t.Fatal(err)
@@ -479,7 +479,7 @@ func TestPinsOfTheGroupDoNotComeBack(t *testing.T) {
 
 // TestOrderedHere: a removal in this cluster's name that another key signed was not ordered here.
 func TestOrderedHere(t *testing.T) {
-	m := newBed(t)
+	m := newFixture(t)
 	if m.orderedHere(signedBy(t, agenttest.IDA, agenttest.IDB, agenttest.Key("another"))) {
 		t.Error("another key's removal was ordered here")
 	}
@@ -491,10 +491,10 @@ func TestOrderedHere(t *testing.T) {
 	}
 }
 
-// TestRemovedMemberIsNotWaitedFor: of two that are down and are removed one after the other, the first removal waits
-// for the second cluster until that is removed, too.
-func TestRemovedMemberIsNotWaitedFor(t *testing.T) {
-	m := newBed(t)
+// TestRemovedMemberNeedNotConfirm: of two clusters that are down and are removed one after the other, the first removal
+// waits for the second cluster until that is removed, too.
+func TestRemovedMemberNeedNotConfirm(t *testing.T) {
+	m := newFixture(t)
 	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
 		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
 			t.Fatal(err)
@@ -506,22 +506,22 @@ func TestRemovedMemberIsNotWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !m.ledger.awaits(agenttest.IDC) {
+	if !m.ledger.waitsFor(agenttest.IDC) {
 		t.Fatal("the first removal does not wait for the second cluster")
 	}
 	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
-		if err := m.tellMember(t.Context(), id); err != nil {
+		if err := m.sendRemovals(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if m.ledger.awaits(agenttest.IDC) {
+	if m.ledger.waitsFor(agenttest.IDC) {
 		t.Error("it waits for a cluster that was removed")
 	}
-	lines, confirmed := m.orders()
+	lines, confirmed := m.removalLines()
 	if !confirmed || len(lines) != 1 {
 		t.Errorf("%q, confirmed %t", lines, confirmed)
 	}
 	if _, found := v1alpha1.RemovalWaits(v1alpha1.JoinRemovals(lines), agenttest.IDC); !found {
-		t.Errorf("%q does not tell of the last removal", lines)
+		t.Errorf("%q does not have the last removal", lines)
 	}
 }

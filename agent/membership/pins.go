@@ -21,7 +21,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// pinRecord is one pin as the trust Secret keeps it, under its clusterID.
+// pinRecord is a pin in the Secret roster-trust, under its clusterID.
 type pinRecord struct {
 	PublicKey  []byte `json:"publicKey"`
 	Introducer string `json:"introducer,omitempty"`
@@ -29,8 +29,8 @@ type pinRecord struct {
 
 const trustSecret = "roster-trust"
 
-// readPins reads the recorded pins. They win over the Cluster objects, which anybody with write access to this
-// cluster may have edited while the agent was away.
+// readPins reads the recorded pins. They win over the Cluster objects, which anybody with write access to this cluster
+// may have edited while the agent was stopped.
 func readPins(ctx context.Context, secrets *store.Store, log *slog.Logger) ([]mesh.Pin, error) {
 	secret, err := secrets.Read(ctx, trustSecret)
 	if apierrors.IsNotFound(err) {
@@ -51,7 +51,7 @@ func readPins(ctx context.Context, secrets *store.Store, log *slog.Logger) ([]me
 	return pins, nil
 }
 
-// writePins makes the trust Secret hold exactly pins; it writes only when that changes it.
+// writePins makes the Secret hold exactly pins. It writes only if that is a change.
 func writePins(ctx context.Context, secrets *store.Store, pins []mesh.Pin) error {
 	data := make(map[string][]byte, len(pins))
 	for _, pin := range pins {
@@ -67,22 +67,22 @@ func writePins(ctx context.Context, secrets *store.Store, pins []mesh.Pin) error
 	return secrets.Replace(ctx, trustSecret, data)
 }
 
-// Swapped pins the key of a Cluster object that a person put here: the swap is the only trust anchor. A
-// copy that the agent wrote is pinned already; one that was edited changes no pin.
+// Swapped pins the key in a Cluster object that a person created here: the swap is the only trust anchor. The key in a
+// copy that the agent wrote is pinned already, and editing such a copy changes no pin.
 func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	id := string(c.Spec.ClusterID)
 	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || payload.Has(c, v1alpha1.AnnotationClusterDisabled) {
 		return
 	}
-	if _, ended := m.ledger.of(m.o.ClusterID, m.o.Key); ended {
-		return // nobody would talk to us; under a new key it is a swap
+	if _, ended := m.ledger.lookup(m.o.ClusterID, m.o.Key); ended {
+		return // members refuse this cluster's key; after a new key, this is a swap
 	}
 	pinned, known := m.trust.Key(id)
 	if known && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
-		return // our own copy of it, which is no swap
+		return // a copy that the agent wrote, not a swap
 	}
 	if err := m.trust.Pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
-		if !errors.Is(err, mesh.ErrPinned) && !errors.Is(err, mesh.ErrRemoved) { // the object's status says so
+		if !errors.Is(err, mesh.ErrPinned) && !errors.Is(err, mesh.ErrRemoved) { // its status shows these
 			m.o.Log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)
 		}
 		return
@@ -92,7 +92,7 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	}
 }
 
-// restorePin takes a pin that an earlier start recorded.
+// restorePin pins a key that an earlier run recorded.
 func (m *Membership) restorePin(p mesh.Pin) error {
 	if p.Introducer != "" {
 		return m.trust.Introduce(p.ClusterID, p.PublicKey, p.Introducer)
@@ -100,25 +100,25 @@ func (m *Membership) restorePin(p mesh.Pin) error {
 	return m.trust.Pin(p.ClusterID, p.PublicKey)
 }
 
-// pinned is called by the trust table for every new pin.
+// pinned is called by the trust table for each new pin.
 func (m *Membership) pinned(p mesh.Pin) {
-	m.o.Log.Info("cluster is trusted", "clusterID", p.ClusterID, "introducer", p.Introducer)
+	m.o.Log.Info("the key of a cluster is pinned", "clusterID", p.ClusterID, "introducer", p.Introducer)
 	if p.Introducer == "" && m.replica != nil { // an introduction comes from the replica itself
 		m.replica.Swapped(p.ClusterID)
 	}
-	m.work.pins.Again()
+	m.work.pins.Trigger()
 	m.Hooks.Pinned(p.ClusterID)
 }
 
-// recordNoPins waits for what is being recorded, which were the pins of a moment ago.
+// recordNoPins deletes the recorded pins. It waits for recordPins, which may be writing the pins of a moment ago.
 func (m *Membership) recordNoPins(ctx context.Context) error {
 	m.pins.recording.Lock()
 	defer m.pins.recording.Unlock()
 	return writePins(ctx, m.o.Store, nil)
 }
 
-// recordPins keeps what is pinned now; of a group that is being forgotten it keeps what was pinned, from which a restart
-// begins again.
+// recordPins records the present pins. While the group is being forgotten it leaves the record alone, because a restart
+// needs it to begin again.
 func (m *Membership) recordPins(ctx context.Context) error {
 	m.pins.recording.Lock()
 	defer m.pins.recording.Unlock()

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// removalsSecret is the first of the Secrets that keep removals; the others have -2, -3, … after it. A Secret
-	// holds 1 MiB. A removal takes some 450 bytes, and 1.1 KiB where its author chose the longest names; an ordered one
-	// up to 66 bytes more for each member that has not confirmed it. Where these are more than removalsWaiting, as when
-	// it was just ordered in a large group, they are not listed: after a restart every member is asked.
+	// removalsSecret is the first of the Secrets with removals; the next ones have the suffix -2, -3, … A Secret holds
+	// 1 MiB. A removal takes about 450 bytes, and 1.1 KiB if its author has the longest names; an ordered one up to 66
+	// bytes more for each member that has not confirmed it. More than removalsWaiting such members, as just after the
+	// order in a large group, are not listed: after a restart every member is asked.
 	removalsSecret  = "roster-removals"
 	removalsEach    = 500
 	removalsWaiting = 8
@@ -34,7 +34,7 @@ const (
 	departedKey     = "departed" // in identitySecret: the clusterIDs that were members when this cluster left
 )
 
-// removalRecord is a removal as it is kept.
+// removalRecord is a removal in a Secret. The JSON keys strange and hearsay are unknownKey and unverifiedAuthor.
 type removalRecord struct {
 	Message []byte   `json:"message"` // as it was signed
 	Strange bool     `json:"strange,omitempty"`
@@ -43,7 +43,7 @@ type removalRecord struct {
 	Ended   bool     `json:"ended,omitempty"`
 	Ordered bool     `json:"ordered,omitempty"`
 	Waiting []string `json:"waiting,omitempty"`
-	All     bool     `json:"all,omitempty"` // too many wait to be listed
+	All     bool     `json:"all,omitempty"` // askAll: too many members wait to be listed
 }
 
 func removalsName(i int) string {
@@ -53,14 +53,15 @@ func removalsName(i int) string {
 	return fmt.Sprintf("%s-%d", removalsSecret, i+1)
 }
 
-// Record is what an earlier start of the agent has recorded: which keys were removed, which are pinned.
+// Record is what an earlier run of the agent recorded: removed keys, the clusters that were left, and pins.
 type Record struct {
 	removals []removal
 	departed []string
 	pins     []mesh.Pin
 }
 
-// ReadRecord reads what was recorded. What cannot be read is an error: to go on without it would trust a removed key.
+// ReadRecord reads the record. It fails if a Secret cannot be read, because the agent would trust removed keys without
+// it.
 func ReadRecord(ctx context.Context, secrets *store.Store, log *slog.Logger) (r Record, err error) {
 	if r.removals, err = readRemovals(ctx, secrets, log); err != nil {
 		return Record{}, err
@@ -74,8 +75,8 @@ func ReadRecord(ctx context.Context, secrets *store.Store, log *slog.Logger) (r 
 	return r, nil
 }
 
-// GaveUp says that the key which the Cluster object of this cluster records is no longer the cluster's: it left under it,
-// or a person has asked for another one.
+// GaveUp reports whether the key in this cluster's Cluster object is no longer its key: the cluster left under that
+// key, or a person asked it to.
 func (r Record) GaveUp(clusterID string, own *v1alpha1.Cluster) bool {
 	key := payload.RecordedKey(own)
 	if key == nil {
@@ -106,29 +107,29 @@ func readRemovals(ctx context.Context, secrets *store.Store, log *slog.Logger) (
 				held, err = replica.ParseRemoval(record.Message)
 			}
 			if err != nil {
-				log.Error("a recorded removal cannot be read and is ignored; members tell of it again", "secret", secrets.Namespace()+"/"+name, "key", key, "error", err)
+				log.Error("a recorded removal cannot be read and is ignored; members send it again", "secret", secrets.Namespace()+"/"+name, "key", key, "error", err)
 				continue
 			}
 			held.Voucher = record.Voucher
 			out = append(out, removal{
 				Removal: held, unknownKey: record.Strange, ended: record.Ended, unverifiedAuthor: record.Hearsay,
-				ordered: record.Ordered, waiting: record.Waiting, unasked: record.All,
+				ordered: record.Ordered, waiting: record.Waiting, askAll: record.All,
 			})
 		}
 	}
 }
 
-// recordRemovals makes the Secrets hold these removals. Where they are does not matter.
+// recordRemovals makes the Secrets hold exactly these removals. It does not matter which Secret has which one.
 func recordRemovals(ctx context.Context, secrets *store.Store, all []removal) error {
 	for i, chunk := range slices.Collect(slices.Chunk(all, removalsEach)) {
 		data := make(map[string][]byte, len(chunk))
 		for _, held := range chunk {
 			if len(held.waiting) > removalsWaiting {
-				held.waiting, held.unasked = nil, true // of this copy
+				held.waiting, held.askAll = nil, true // only in this copy of it
 			}
 			record, err := json.Marshal(removalRecord{
 				Message: held.Message(), Strange: held.unknownKey, Ended: held.ended, Hearsay: held.unverifiedAuthor, Voucher: held.Voucher,
-				Ordered: held.ordered, Waiting: held.waiting, All: held.unasked,
+				Ordered: held.ordered, Waiting: held.waiting, All: held.askAll,
 			})
 			if err != nil {
 				return fmt.Errorf("encode removal: %w", err)

@@ -20,35 +20,35 @@ import (
 )
 
 const (
-	tellTimeout = 5 * time.Second
-	tellAgain   = 2 * time.Second
-	// recordUnknown is how long the record of removals waits that are about nothing here.
+	sendTimeout = 5 * time.Second
+	sendRetry   = 2 * time.Second
+	// recordUnknown is the delay before removals are recorded that affect nothing here.
 	recordUnknown = time.Hour
 )
 
-// Removed is called by the replica for every removal that is merged, our own included. One that is about nothing that
-// this cluster knows is kept against introductions, and costs no request but for its record, which can wait: a
-// member may make up as many as it likes.
+// Removed is called by the replica for every removal that is merged, including those of this cluster. A removal of a
+// key that is unknown here is kept, so that nobody can introduce that key later. It causes no request but its record,
+// which is delayed, because a member can send any number of them.
 func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
-	waiting := m.toConfirm(r)
+	waiting := m.confirmers(r)
 	now := removal{Removal: r, ordered: m.orderedHere(r), waiting: waiting}
 	if author, ok := m.trust.Key(r.By); !r.Left() && (!ok || !author.Equal(r.ByKey)) {
 		now.unverifiedAuthor = true
 	}
-	now.unknownKey = !pinned && !m.concerns(r)
+	now.unknownKey = !pinned && !m.affectsThisCluster(r)
 	now.ended = now.unknownKey
-	m.ledger.take(now)
+	m.ledger.add(now)
 	if now.unknownKey {
 		m.o.Log.Debug("the key of an unknown cluster was removed from the group", "clusterID", r.ClusterID, "byClusterID", r.By)
-		m.work.ends.AgainAfter(recordUnknown)
+		m.work.carryOut.TriggerAfter(recordUnknown)
 		return
 	}
 	if first {
 		m.o.Log.Warn("a cluster's key was removed from the group", "cluster", r.Name, "clusterID", r.ClusterID, "by", r.ByName, "byClusterID", r.By, "left", r.Left())
 	}
-	m.work.ends.Again()
+	m.work.carryOut.Trigger()
 	if r.ClusterID == m.o.ClusterID && r.PublicKey.Equal(m.o.Key) {
-		m.work.departs.Again()
+		m.work.leave.Trigger()
 		m.Hooks.Changed(m.o.ClusterID)
 		return
 	}
@@ -56,29 +56,29 @@ func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 		m.Hooks.Detached(r.ClusterID)
 	}
 	for _, id := range waiting {
-		m.work.tells.Add(id)
+		m.work.sends.Add(id)
 	}
-	if m.ledger.awaits(r.ClusterID) {
-		m.work.tells.Add(r.ClusterID) // it confirms nothing any more
+	if m.ledger.waitsFor(r.ClusterID) {
+		m.work.sends.Add(r.ClusterID) // a removed cluster need not confirm
 	}
 }
 
-// concerns says that a removal whose key is pinned for nobody is about something here: this cluster itself, or a
-// Cluster object.
-func (m *Membership) concerns(r replica.Removal) bool {
+// affectsThisCluster reports whether a removal of a key that is not pinned still matters here: it was ordered here, it
+// is about this cluster, or a Cluster object has that key.
+func (m *Membership) affectsThisCluster(r replica.Removal) bool {
 	return m.orderedHere(r) || r.ClusterID == m.o.ClusterID && r.PublicKey.Equal(m.o.Key) || slices.ContainsFunc(m.o.Registry.ByID(r.ClusterID), func(c *v1alpha1.Cluster) bool {
 		return r.PublicKey.Equal(payload.AsKey(payload.RecordedKey(c)))
 	})
 }
 
-// orderedHere says that a removal of another cluster is signed by this one. Its name alone says nothing: a member may
-// vouch for what anybody signed.
+// orderedHere reports whether this cluster signed a removal of another cluster. The author's name alone proves nothing:
+// a member may vouch for what anybody signed.
 func (m *Membership) orderedHere(r replica.Removal) bool {
 	return r.By == m.o.ClusterID && r.ByKey.Equal(m.o.Key) && !r.Left()
 }
 
-// toConfirm are the members that are to confirm a removal: all others, of one that is ordered here.
-func (m *Membership) toConfirm(r replica.Removal) (ids []string) {
+// confirmers are the members that have to confirm a removal that was ordered here: all others.
+func (m *Membership) confirmers(r replica.Removal) (ids []string) {
 	if !m.orderedHere(r) {
 		return nil
 	}
@@ -90,8 +90,8 @@ func (m *Membership) toConfirm(r replica.Removal) (ids []string) {
 	return ids
 }
 
-// carryOut ends what the removed clusters have here. It is a chore, so that it is done once at a time and again until
-// it worked.
+// carryOut ends the access of removed clusters to this one. It runs as a task: one run at a time, and again until it
+// has worked.
 func (m *Membership) carryOut(ctx context.Context) error {
 	if err := m.recordRemovals(ctx); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (m *Membership) carryOut(ctx context.Context) error {
 	return m.o.Problems.Set(problemRemoval, errors.Join(errs...))
 }
 
-// carryOutOne does that for one removal. Of a cluster that was admitted again under another key before, as when both
-// arrive at once, the tokens end nevertheless: whoever has the old key may have them. It asks for another one.
+// carryOutOne carries out one removal. If the cluster was admitted again under another key meanwhile, its tokens are
+// revoked nevertheless, because the owner of the old key may have them. Its agent then asks for new ones.
 func (m *Membership) carryOutOne(ctx context.Context, r removal) error {
 	errs := []error{m.o.Credentials.Revoke(ctx, r.ClusterID)}
 	if m.Gone(r.ClusterID) {
@@ -136,25 +136,25 @@ func (m *Membership) carryOutOne(ctx context.Context, r removal) error {
 	return errors.Join(errs...)
 }
 
-// endAccess ends the credentials of a cluster here and ours there.
-func (m *Membership) endAccess(ctx context.Context, id string) error {
+// revokeAccess ends the credentials of a cluster for this one, and of this one for that cluster.
+func (m *Membership) revokeAccess(ctx context.Context, id string) error {
 	return errors.Join(m.o.Credentials.Revoke(ctx, id), m.o.ForgetCredential(ctx, id))
 }
 
 func (m *Membership) deleteCluster(ctx context.Context, c *v1alpha1.Cluster) error {
 	err := m.o.Client.Clusters().Delete(ctx, c.Name, &metav1.Preconditions{UID: &c.UID})
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict: another object has the name now
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict means that another object has that name now
 		return nil
 	}
 	return fmt.Errorf("delete cluster %s, which is not in the group any more: %w", c.Name, err)
 }
 
-// publishRemoval makes a removal of our own take effect. It is recorded first: a crash must not take back what others were
-// told.
+// publishRemoval records a removal that this cluster signed, merges it and broadcasts it. The record comes first: after
+// a crash the agent must not forget what others have merged.
 func (m *Membership) publishRemoval(ctx context.Context, r replica.Removal) error {
 	m.recording.Lock()
 	defer m.recording.Unlock()
-	if err := recordRemovals(ctx, m.o.Store, append(m.ledger.all(), removal{Removal: r, ordered: m.orderedHere(r), waiting: m.toConfirm(r)})); err != nil {
+	if err := recordRemovals(ctx, m.o.Store, append(m.ledger.all(), removal{Removal: r, ordered: m.orderedHere(r), waiting: m.confirmers(r)})); err != nil {
 		return err
 	}
 	if _, _, err := m.replica.Merge(r.Message(), ""); err != nil {
@@ -164,7 +164,7 @@ func (m *Membership) publishRemoval(ctx context.Context, r replica.Removal) erro
 	return nil
 }
 
-// recordRemovals keeps what is held now.
+// recordRemovals records the present removals.
 func (m *Membership) recordRemovals(ctx context.Context) error {
 	m.recording.Lock()
 	defer m.recording.Unlock()

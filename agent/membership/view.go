@@ -14,15 +14,16 @@ import (
 	"github.com/roster-mesh/roster/mesh"
 )
 
-// orders are the lines of ConditionRemovalsConfirmed: the last removal, and the others that wait, newest first.
-func (m *Membership) orders() (lines []string, confirmed bool) {
+// removalLines are the lines of ConditionRemovalsConfirmed, newest first: the last removal that was ordered here, and
+// older ones that still wait for confirmations.
+func (m *Membership) removalLines() (lines []string, confirmed bool) {
 	all := slices.DeleteFunc(m.ledger.all(), func(r removal) bool { return !r.ordered })
 	slices.Reverse(all)
 	slices.SortStableFunc(all, func(a, b removal) int { return cmp.Compare(b.Time, a.Time) })
 	confirmed = true
 	for i, r := range all {
-		confirmed = confirmed && len(r.waiting) == 0 && !r.unasked
-		if len(lines) == maxOrders || i > 0 && len(r.waiting) == 0 {
+		confirmed = confirmed && len(r.waiting) == 0 && !r.askAll
+		if len(lines) == maxListed || i > 0 && len(r.waiting) == 0 {
 			continue
 		}
 		var names []string
@@ -38,46 +39,46 @@ func (m *Membership) orders() (lines []string, confirmed bool) {
 	return lines, confirmed
 }
 
-// View is what people are shown of this cluster's membership.
+// View is the status of this cluster's membership, for users.
 type View struct {
-	Removed   string   // that the key of this cluster was removed from the group, by whom and when, and what to do
-	Left      string   // that this cluster left a group
-	Orders    []string // removals that were ordered here: lines of ConditionRemovalsConfirmed
-	Confirmed bool     // all of those, by all members
+	Removed         string   // by whom and when this cluster was removed, and what to do; "" if it was not
+	Left            string   // when this cluster left its group; "" if it did not
+	OrderedRemovals []string // removals that were ordered here: lines of ConditionRemovalsConfirmed
+	Confirmed       bool     // all members have confirmed all of them
 }
 
-// View says of this cluster whether it is in a group still, and what it has ordered.
+// View returns the status of this cluster's membership.
 func (m *Membership) View() (v View) {
-	if r, expelled := m.expelled(); expelled {
-		v.Removed = "this cluster " + told(r) + "; " + readmission(m.o.Name())
+	if r, removed := m.removedFromGroup(); removed {
+		v.Removed = "this cluster " + removalText(r) + "; " + readmission(m.o.Name())
 		return v
 	}
-	v.Orders, v.Confirmed = m.orders()
+	v.OrderedRemovals, v.Confirmed = m.removalLines()
 	for _, r := range m.ledger.all() {
 		if r.ClusterID == m.o.ClusterID && r.Left() {
-			v.Left = told(r) + "; agentctl join makes this cluster a member again"
+			v.Left = removalText(r) + "; agentctl join makes this cluster a member again"
 		}
 	}
 	return v
 }
 
-// RemovedKey says of a Cluster object whose key was removed from the group that it was, by whom and when; "" of others.
+// RemovedKey says that the key in a Cluster object was removed from the group, by whom and when; "" if it was not.
 func (m *Membership) RemovedKey(c *v1alpha1.Cluster) string {
 	if c.Spec.Mesh == nil {
 		return ""
 	}
-	r, ok := m.ledger.of(string(c.Spec.ClusterID), payload.AsKey(c.Spec.Mesh.PublicKey))
+	r, ok := m.ledger.lookup(string(c.Spec.ClusterID), payload.AsKey(c.Spec.Mesh.PublicKey))
 	if !ok {
 		return ""
 	}
-	return "its key in this object is not trusted: the cluster " + told(r) + "; " + readmission(c.Name)
+	return "its key in this object is not trusted: the cluster " + removalText(r) + "; " + readmission(c.Name)
 }
 
-// maxOrders is how many removals a status tells of.
-const maxOrders = 8
+// maxListed is how many removals or clusters a message lists.
+const maxListed = 8
 
-// told says of a removal who ordered it and when, for people.
-func told(r removal) string {
+// removalText says who ordered a removal, and when.
+func removalText(r removal) string {
 	when := time.Unix(r.Time, 0).UTC().Format(time.RFC3339)
 	if r.Left() {
 		return "left the group on " + when
@@ -87,12 +88,12 @@ func told(r removal) string {
 		by = "cluster " + r.ByName + " (" + r.By + ")"
 	}
 	if r.unverifiedAuthor {
-		return "was removed from the group by " + by + " on " + when + ", as another member says, whose word that is"
+		return "was removed from the group by " + by + " on " + when + ", as reported by another member: this cluster cannot verify it"
 	}
 	return "was removed from the group by " + by + " on " + when
 }
 
-// readmission says how a cluster whose key was removed comes back.
+// readmission says how a cluster whose key was removed can join again.
 func readmission(name string) string {
 	return "to admit it again, give it a new key and swap: agentctl join --replace-key --context " + strings.TrimSpace(name) + " --peer-context MEMBER"
 }

@@ -1,9 +1,9 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package payload is what the replica carries of each kind: JSON, made by the origin and read by everybody else, and how
-// it becomes a copy. It is pure.
+// Package payload has the format of what clusters publish: the JSON of each kind in the replica, made by the origin and
+// read by all others, and how it becomes a copy. It is pure: values in, values out.
 //
-// A member may send anything it likes as its own payload, so decoding checks what the rest of the agent relies on; the
-// API server checks the rest when a copy is written.
+// A member may put anything into its own payloads, so decoding checks what the agent relies on; ErrPayload says that a
+// payload cannot be used. The API server checks the rest when a copy is written.
 package payload

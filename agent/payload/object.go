@@ -14,10 +14,10 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// AsKey is the bytes of a Cluster object as a public key; bytes of another length equal no key.
+// AsKey converts bytes of a Cluster object to a public key. Bytes of a wrong length equal no key.
 func AsKey(b []byte) ed25519.PublicKey { return ed25519.PublicKey(b) }
 
-// RecordedKey is the public key in a Cluster object; nil when there is none.
+// RecordedKey is the public key in a Cluster object; nil if there is none.
 func RecordedKey(c *v1alpha1.Cluster) []byte {
 	if c == nil || c.Spec.Mesh == nil {
 		return nil
@@ -25,16 +25,16 @@ func RecordedKey(c *v1alpha1.Cluster) []byte {
 	return c.Spec.Mesh.PublicKey
 }
 
-// ClusterKey is under which key the replica has a cluster.
+// ClusterKey is the key of a cluster in the replica.
 func ClusterKey(id string) replica.Key { return replica.Key{Kind: replica.KindCluster, Name: id} }
 
-// RuleKey is under which key the replica has a rule.
+// RuleKey is the key of a rule in the replica.
 func RuleKey(name string) replica.Key { return replica.Key{Kind: replica.KindRule, Name: name} }
 
-// FeatureKey is under which key the replica has a feature.
+// FeatureKey is the key of a feature in the replica.
 func FeatureKey(name string) replica.Key { return replica.Key{Kind: replica.KindFeature, Name: name} }
 
-// KindName is what Kubernetes calls a kind of the replica.
+// KindName is the Kubernetes name of a kind in the replica.
 func KindName(k replica.Kind) string {
 	switch k {
 	case replica.KindCluster:
@@ -47,13 +47,13 @@ func KindName(k replica.Kind) string {
 	return fmt.Sprintf("kind %d", k)
 }
 
-// Exactly makes a delete hit the object that was looked at and no successor of it.
-func Exactly(o metav1.Object) *metav1.Preconditions {
+// PreconditionsOf makes a delete apply to exactly this object in exactly this version.
+func PreconditionsOf(o metav1.Object) *metav1.Preconditions {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return &metav1.Preconditions{UID: &uid, ResourceVersion: &version}
 }
 
-// SameMeta compares what a copy's metadata carries over.
+// SameMeta reports whether labels and annotations are the same.
 func SameMeta(a, b metav1.Object) bool {
 	return equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) && equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations())
 }

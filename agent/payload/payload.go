@@ -20,17 +20,17 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// ErrPayload is returned when a member published something that cannot be used.
+// ErrPayload is returned when a payload of a member cannot be used.
 var ErrPayload = errors.New("unusable payload")
 
-// Meta is the part of the metadata that is the origin's to say.
+// Meta is the part of the metadata that the origin decides.
 type Meta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Cluster is a Cluster without its local parts: authInfo and all status that is not the origin's own
-// report of itself (DESIGN section 5).
+// Cluster is a Cluster object without its local parts: without authInfo, and with only that part of the status that the
+// origin reports of itself (DESIGN section 5).
 type Cluster struct {
 	Name string `json:"name"`
 	Meta
@@ -44,7 +44,7 @@ type Cluster struct {
 	Locality          *v1alpha1.Locality   `json:"locality,omitempty"`
 }
 
-// Rule is a ResourceSyncRule without what is local.
+// Rule is a ResourceSyncRule without its local parts.
 type Rule struct {
 	Meta
 	Spec v1alpha1.ResourceSyncRuleSpec `json:"spec"`
@@ -80,8 +80,8 @@ func EncodeFeature(f *v1alpha1.ClusterFeature) ([]byte, error) {
 	return json.Marshal(feature{Meta: published(f), Spec: f.Spec})
 }
 
-// DecodeCluster reads a Cluster payload of origin. The clusterID inside must be the origin's own: a member
-// speaks for no other cluster.
+// DecodeCluster decodes the Cluster payload of origin. The clusterID inside must be that of origin: a member publishes
+// no other cluster.
 func DecodeCluster(origin string, payload []byte) (*Cluster, error) {
 	var p Cluster
 	if err := json.Unmarshal(payload, &p); err != nil {
@@ -98,7 +98,7 @@ func DecodeCluster(origin string, payload []byte) (*Cluster, error) {
 	return &p, nil
 }
 
-// DecodeRule reads the payload of the rule of that name of origin.
+// DecodeRule decodes the payload of a rule of origin.
 func DecodeRule(origin, name string, payload []byte) (*Rule, error) {
 	var p Rule
 	if err := json.Unmarshal(payload, &p); err != nil {
@@ -111,7 +111,7 @@ func DecodeRule(origin, name string, payload []byte) (*Rule, error) {
 	return &p, nil
 }
 
-// DecodeFeature reads the payload of the feature of that name of origin.
+// DecodeFeature decodes the payload of a feature of origin.
 func DecodeFeature(origin, name string, payload []byte) (*v1alpha1.ClusterFeature, error) {
 	var p feature
 	if err := json.Unmarshal(payload, &p); err != nil {
@@ -123,12 +123,12 @@ func DecodeFeature(origin, name string, payload []byte) (*v1alpha1.ClusterFeatur
 	}, nil
 }
 
-// published is what of an object's labels and annotations leaves its cluster.
+// published are the labels and annotations of an object that leave its cluster.
 func published(o metav1.Object) Meta {
 	return Meta{Labels: filter(o.GetLabels()), Annotations: filter(o.GetAnnotations())}
 }
 
-// accepted drops what a peer has no say in.
+// accepted drops the labels and annotations that a peer may not set.
 func (m Meta) accepted() Meta {
 	return Meta{Labels: filter(m.Labels), Annotations: filter(m.Annotations)}
 }
@@ -147,14 +147,14 @@ func filter(in map[string]string) map[string]string {
 	return out
 }
 
-// Bounds of what a status has room for.
+// Limits of strings and lists in a status.
 const (
 	maxWord  = 253
 	maxWords = 64
 	maxZones = 256
 )
 
-// Report copies what the origin says of itself into a status, as far as the status has room for it.
+// Report copies what the origin reports of itself into a status, within the limits.
 func (p *Cluster) Report(s *v1alpha1.ClusterStatus) {
 	s.Provider, s.Distribution, s.Version = Clip(p.Provider), Clip(p.Distribution), Clip(p.Version)
 	s.AgentVersion = Clip(p.AgentVersion)
@@ -165,7 +165,7 @@ func (p *Cluster) Report(s *v1alpha1.ClusterStatus) {
 	}
 }
 
-// Clip cuts a word to what a status has room for.
+// Clip shortens a string to the limit of a status.
 func Clip(word string) string {
 	if len(word) <= maxWord {
 		return word
@@ -173,7 +173,7 @@ func Clip(word string) string {
 	return strings.ToValidUTF8(word[:maxWord], "")
 }
 
-// clipAll also drops what is there twice: the lists are sets.
+// clipAll also drops duplicates: the lists are sets.
 func clipAll(words []string, most int) []string {
 	var out []string
 	for _, word := range words {
@@ -184,7 +184,7 @@ func clipAll(words []string, most int) []string {
 	return out
 }
 
-// MergeMeta gives an existing copy the origin's labels and annotations and keeps its local ones.
+// MergeMeta are the labels or annotations of a copy: those of the origin, and those that are local to the copy.
 func MergeMeta(have map[string]string, want map[string]string) map[string]string {
 	out := make(map[string]string, len(have)+len(want))
 	for k, v := range have {
@@ -196,8 +196,8 @@ func MergeMeta(have map[string]string, want map[string]string) map[string]string
 	return out
 }
 
-// Mark makes o a copy of owner's object.
-func Mark(o metav1.Object, m Meta, owner string) {
+// MarkCopy makes o a copy of an object of owner: it sets the metadata of the origin, and the owner.
+func MarkCopy(o metav1.Object, m Meta, owner string) {
 	labels, annotations := MergeMeta(o.GetLabels(), m.Labels), MergeMeta(o.GetAnnotations(), m.Annotations)
 	delete(annotations, v1alpha1.AnnotationOrphaned)
 	labels[v1alpha1.AnnotationOwnerClusterID] = owner
@@ -206,19 +206,19 @@ func Mark(o metav1.Object, m Meta, owner string) {
 	o.SetAnnotations(annotations)
 }
 
-// Has tells whether an annotation is there; the ones of the registry count by presence, whatever their value.
+// Has reports whether an object has an annotation, with any value.
 func Has(o metav1.Object, annotation string) bool {
 	_, ok := o.GetAnnotations()[annotation]
 	return ok
 }
 
-// ClashName is what a cluster is called where another one holds its name already: NAME-<8 hex of clusterID>.
+// ClashName is the name of a copy if another cluster has its name already: NAME-<8 hex digits of the clusterID>.
 func ClashName(name, clusterID string) string {
 	hex8 := shortID(clusterID)
 	return strings.TrimRight(name[:min(len(name), validation.DNS1123SubdomainMaxLength-len(hex8)-1)], ".-") + "-" + hex8
 }
 
-// shortID is eight hex digits that stand for a clusterID: its own first ones when it is a UID.
+// shortID is eight hex digits for a clusterID: its first ones if it is a UID, else those of a hash.
 func shortID(clusterID string) string {
 	if len(clusterID) >= 8 {
 		if _, err := hex.DecodeString(clusterID[:8]); err == nil {

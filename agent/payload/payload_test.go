@@ -80,7 +80,7 @@ func FuzzDecodePayloads(f *testing.F) {
 				t.Errorf("accepted %+v", p)
 			}
 			var c v1alpha1.Cluster
-			Mark(&c, p.Meta, idA)
+			MarkCopy(&c, p.Meta, idA)
 			if syncrules.Owner(&c) != idA {
 				t.Errorf("a payload changed the owner to %q", syncrules.Owner(&c))
 			}
@@ -92,12 +92,12 @@ func FuzzDecodePayloads(f *testing.F) {
 	})
 }
 
-func TestMarkKeepsLocalAndDropsWhatTheOriginDropped(t *testing.T) {
+func TestMarkCopyKeepsLocalMetadata(t *testing.T) {
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Labels:      map[string]string{"gone": "1", "stays": "old"},
 		Annotations: map[string]string{v1alpha1.AnnotationClusterDisabled: "", v1alpha1.LocalPrefix + "mine": "1", "gone": "1", v1alpha1.AnnotationOrphaned: ""},
 	}}
-	Mark(c, Meta{Labels: map[string]string{"stays": "new"}}, idA)
+	MarkCopy(c, Meta{Labels: map[string]string{"stays": "new"}}, idA)
 	wantLabels := map[string]string{"stays": "new", v1alpha1.LabelOwnerClusterID: idA}
 	wantAnnotations := map[string]string{v1alpha1.AnnotationClusterDisabled: "", v1alpha1.LocalPrefix + "mine": "1", v1alpha1.AnnotationOwnerClusterID: idA}
 	if diff := cmp.Diff(wantLabels, c.Labels) + cmp.Diff(wantAnnotations, c.Annotations); diff != "" {

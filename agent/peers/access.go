@@ -11,7 +11,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// accessError says in which way access failed.
+// accessError is an error with the state of the access that follows from it.
 type accessError struct {
 	access apiconn.Access
 	err    error

@@ -15,7 +15,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// connection is one connection to a peer's API server: an engine.Source.
+// connection is a connection to a peer's API server. It implements engine.Source.
 type connection struct {
 	peers  *Peers
 	id     string
@@ -23,9 +23,9 @@ type connection struct {
 	target apiconn.Target
 	token  *apiconn.Token // nil when the credential is a certificate
 
-	// What its watches told since the link proved the connection last.
-	refused  atomic.Bool // the credential is not accepted any more
-	troubled atomic.Bool // that, or no answer
+	// What its watches have reported since the link last verified the connection.
+	unauthorized atomic.Bool // the API server refused the credential
+	failing      atomic.Bool // unauthorized, or no answer
 }
 
 // Watch implements engine.Source.
@@ -34,7 +34,7 @@ func (c *connection) Watch(ctx context.Context, s engine.Scope, keep func(*unstr
 	return c.client.Watch(ctx, options, &healthSink{Sink: sink, connection: c})
 }
 
-// healthSink lets the link hear how the watches fare, which is all that tells it of a peer that is connected.
+// healthSink reports the health of watches to the link. For a connected peer the link has no other source.
 type healthSink struct {
 	engine.Sink
 	connection *connection
@@ -45,18 +45,18 @@ func (s *healthSink) Health(err error) {
 	c := s.connection
 	unauthorized := errors.Is(err, kube.ErrUnauthorized)
 	if unauthorized {
-		c.refused.Store(true)
+		c.unauthorized.Store(true)
 	}
-	troubled := unauthorized || errors.Is(err, kube.ErrUnreachable)
-	before := c.troubled.Load()
-	if troubled {
-		c.troubled.Store(true)
+	failing := unauthorized || errors.Is(err, kube.ErrUnreachable)
+	before := c.failing.Load()
+	if failing {
+		c.failing.Store(true)
 	}
-	if troubled != before { // also when it answers again, so that this is proven now and not after a wait
+	if failing != before { // also when it answers again, so that the link verifies that at once
 		c.peers.Changed(c.id)
 	}
 	if errors.Is(err, kube.ErrRestored) {
-		c.peers.record.Again() // at once: what told of it may not be there for the next agent
+		c.peers.record.Trigger() // at once: the next agent may not see the sign of the restore
 	}
 	s.Sink.Health(err)
 }

@@ -18,24 +18,25 @@ import (
 )
 
 const (
-	// askTimeout bounds how long a peer's agent may take to issue a credential.
+	// askTimeout bounds a request for a credential to a peer's agent.
 	askTimeout = 5 * time.Second
-	// rejectedFor is how long a credential is not tried again that was not accepted: the API server may have been wrong.
+	// rejectedFor is how long a credential that the API server refused is not tried again: the API server may have been
+	// wrong.
 	rejectedFor = 5 * time.Minute
 )
 
-// credentials finds the credential for one peer. Its link alone uses it.
+// credentials finds the credential for one peer. Only its link uses it.
 type credentials struct {
 	options    *Options
 	id         string
 	clock      apiconn.Clock // of the peer's API server
-	kept       *kube.Secret  // with the one that was issued to us last; nil when it is to be read, as after each error
-	rejected   [2][]byte     // the last ones that the API server did not accept
+	kept       *kube.Secret  // the Secret with the last issued credential; nil if it must be read again, as after each error
+	rejected   [2][]byte     // the last ones that the API server refused
 	rejectedAt time.Time
 }
 
-// find returns the kubeconfig to use: the one that the peer's agent issued to us while it is good, else a new one from
-// that agent, else the one in the Secret pasted.
+// find returns the kubeconfig to use: the one that the peer's agent issued while it is valid, else a new one from that
+// agent, else the pasted one. issued says that it is one from the agent.
 func (c *credentials) find(ctx context.Context, pasted v1alpha1.NamespacedName) (kubeconfig []byte, issued bool, err error) {
 	if c.kept == nil {
 		if c.kept, err = readKept(ctx, c.options.Store, c.id); err != nil {
@@ -44,7 +45,7 @@ func (c *credentials) find(ctx context.Context, pasted v1alpha1.NamespacedName) 
 	}
 	kept := c.kept.Data[v1alpha1.SecretKubeconfigKey]
 	if c.isRejected(kept) {
-		kept = nil // it was tried and is not accepted any more
+		kept = nil // it was tried and refused
 	}
 	if kept != nil && c.clock.RenewIn(kept) > 0 {
 		return kept, true, nil
@@ -56,14 +57,14 @@ func (c *credentials) find(ctx context.Context, pasted v1alpha1.NamespacedName) 
 	if fresh != nil {
 		return fresh, true, nil
 	}
-	if kept != nil && !c.clock.Over(kept) {
+	if kept != nil && !c.clock.Expired(kept) {
 		return kept, true, nil
 	}
 	swapped, err := c.readPasted(ctx, pasted)
 	switch {
 	case swapped != nil:
 		return swapped, false, nil
-	case kept != nil: // one that should be over is tried, too: the API server knows, and clocks are wrong at times
+	case kept != nil: // an expired one is tried, too: a clock may be wrong, and the API server decides
 		return kept, true, nil
 	case err != nil:
 		return nil, false, err
@@ -71,8 +72,7 @@ func (c *credentials) find(ctx context.Context, pasted v1alpha1.NamespacedName) 
 	return nil, false, &accessError{apiconn.Missing, errors.New("no credential: paste its Secret, or wait until its agent is met in the mesh and hands one over")}
 }
 
-// reject remembers that the API server did not accept a kubeconfig. There are two at most that would be tried in
-// turn: the one that was issued to us last, and the pasted one.
+// reject remembers that the API server refused a kubeconfig. At most two alternate: the issued one and the pasted one.
 func (c *credentials) reject(kubeconfig []byte) {
 	if !c.isRejected(kubeconfig) {
 		c.rejected = [2][]byte{kubeconfig, c.rejected[0]}
@@ -84,15 +84,14 @@ func (c *credentials) isRejected(kubeconfig []byte) bool {
 	return kubeconfig != nil && time.Since(c.rejectedAt) < rejectedFor && (bytes.Equal(kubeconfig, c.rejected[0]) || bytes.Equal(kubeconfig, c.rejected[1]))
 }
 
-// ask has the peer's agent issue a credential to us and keeps it; nil when that agent is not there, or
-// cannot.
+// ask asks the peer's agent for a credential and stores it. It returns nil if that agent is not reachable, or refuses.
 func (c *credentials) ask(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	issued, err := c.options.Ask(ctx, c.id)
 	if err != nil {
 		c.options.Log.Debug("no credential from a member", "cluster", c.id, "error", err)
-		return nil, nil // there are other places to look
+		return nil, nil // a pasted credential may work
 	}
 	if issued == nil {
 		return nil, nil
@@ -107,8 +106,8 @@ func (c *credentials) ask(ctx context.Context) ([]byte, error) {
 	return issued, nil
 }
 
-// readPasted reads the Secret that the local Cluster object names; nil when there is none. It is the user's:
-// read, never edited or deleted.
+// readPasted reads the Secret that the local Cluster object names; nil if there is none. It belongs to the user: the
+// agent never edits or deletes it.
 func (c *credentials) readPasted(ctx context.Context, ref v1alpha1.NamespacedName) ([]byte, error) {
 	if ref.Name == "" {
 		return nil, nil

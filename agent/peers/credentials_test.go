@@ -19,7 +19,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// keepFor records a credential that a peer issued.
+// keepFor stores an issued credential of a peer.
 func keepFor(t *testing.T, o Options, id string, kubeconfig []byte) {
 	t.Helper()
 	secret, err := readKept(t.Context(), o.Store, id)
@@ -31,9 +31,9 @@ func keepFor(t *testing.T, o Options, id string, kubeconfig []byte) {
 	}
 }
 
-// A credential that should be over by a clock is tried nevertheless where its issuer's agent is away: the clock may be
-// wrong, and the API server knows. What that refuses is not tried again.
-func TestACredentialIsUsedUntilItIsRefused(t *testing.T) {
+// A credential that is expired by a clock is still tried while the peer's agent is not reachable: the clock may be
+// wrong, and the API server decides. After a refusal it is not tried again.
+func TestCredentialIsUsedUntilRefused(t *testing.T) {
 	_, o := options(t)
 	kept := agenttest.Kubeconfig(t, 0, time.Hour)
 	keepFor(t, o, idB, kept)
@@ -54,9 +54,9 @@ func TestACredentialIsUsedUntilItIsRefused(t *testing.T) {
 	}
 }
 
-// A start of the agent asks for no new credentials because the clock of its machine is wrong: the API server here was
-// heard before the one of the peer.
-func TestAWrongClockMakesNoCredentialsAtAStart(t *testing.T) {
+// A wrong clock of this machine causes no new credentials at the start: the local API server's clock is known before
+// that of a peer.
+func TestWrongClockRenewsNothingAtStart(t *testing.T) {
 	_, o := options(t)
 	for _, off := range agenttest.ClockErrors() { // of this machine, so the servers are off by as much the other way
 		kept := agenttest.Kubeconfig(t, -off, time.Hour)
@@ -68,8 +68,8 @@ func TestAWrongClockMakesNoCredentialsAtAStart(t *testing.T) {
 	}
 }
 
-// What a peer issued is kept, whoever wrote or deleted its Secret since that was read.
-func TestACredentialIsKeptWhateverBecameOfItsSecret(t *testing.T) {
+// An issued credential is stored even if its Secret was changed or deleted since it was read.
+func TestIssuedCredentialIsStoredAfterConflict(t *testing.T) {
 	_, o := options(t)
 	p, _ := quiet(o)
 	kept, err := readKept(t.Context(), o.Store, idB)
@@ -105,8 +105,8 @@ func TestACredentialIsKeptWhateverBecameOfItsSecret(t *testing.T) {
 	}
 }
 
-// The credential of our own comes before the one that somebody pasted; what cannot be used says why.
-func TestWhereACredentialComesFrom(t *testing.T) {
+// An issued credential comes before a pasted one. The error says why neither can be used.
+func TestOrderOfCredentials(t *testing.T) {
 	_, o := options(t)
 	pasted, fresh := agenttest.Kubeconfig(t, time.Minute, time.Hour), agenttest.Kubeconfig(t, 0, time.Hour)
 	for name, secret := range map[string]*kube.Secret{

@@ -14,28 +14,29 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// keptName is the Secret with the credential that a cluster's agent issued to us.
+// keptName is the Secret with the credential that a cluster's agent issued to this cluster.
 func keptName(clusterID string) string { return "peer-" + clusterID }
 
-// CredentialRef is the Secret that keeps our own credential for a cluster; false where the one in use is another.
+// CredentialRef is the Secret with the issued credential for a cluster; false if another credential is in use.
 func (p *Peers) CredentialRef(id string) (v1alpha1.NamespacedName, bool) {
-	if !p.Look(id).Issued {
+	if !p.Peer(id).Issued {
 		return v1alpha1.NamespacedName{}, false
 	}
 	return v1alpha1.NamespacedName{Name: keptName(id), Namespace: p.options.Store.Namespace()}, true
 }
 
-// ForgetCredential deletes our own credential for a cluster, if there is one.
+// ForgetCredential deletes the issued credential for a cluster, if there is one.
 func (p *Peers) ForgetCredential(ctx context.Context, id string) error {
 	_, err := p.options.Store.Delete(ctx, keptName(id))
 	return err
 }
 
-// readKept reads the Secret with the kubeconfig that was kept for a peer; one without a version is not there.
+// readKept reads the Secret with the issued credential of a peer. If there is none, it returns a Secret without a
+// resourceVersion.
 func readKept(ctx context.Context, s *store.Store, clusterID string) (*kube.Secret, error) {
 	secret, err := s.Read(ctx, keptName(clusterID))
 	if apierrors.IsNotFound(err) {
-		fresh := s.Fresh(keptName(clusterID), nil)
+		fresh := s.NewSecret(keptName(clusterID), nil)
 		fresh.Type = v1alpha1.SecretType
 		return fresh, nil
 	}
@@ -46,8 +47,8 @@ func readKept(ctx context.Context, s *store.Store, clusterID string) (*kube.Secr
 	return secret, nil
 }
 
-// keep writes the kubeconfig that a peer's agent issued to us to kept, which readKept has returned: in one
-// request where nobody wrote or deleted it since. After an error it is to be read again.
+// keep writes an issued kubeconfig to kept, which readKept has returned. That is a single request unless the Secret was
+// changed or deleted meanwhile. After an error, read the Secret again.
 func keep(ctx context.Context, s *store.Store, clusterID string, kept *kube.Secret, kubeconfig []byte) error {
 	err := writeKept(ctx, s, kept, kubeconfig)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {

@@ -18,34 +18,36 @@ import (
 )
 
 const (
-	// retryUntilFixed is the longest wait between tries where only a change can help. A change wakes the link; the
-	// tries are for what nobody tells it of.
+	// retryUntilFixed is the longest wait between tries after an error that only a change can fix. A change wakes the
+	// link; the retries are for changes without an event.
 	retryUntilFixed = 5 * time.Minute
-	// triesAfterChange is from where the waits grow again when access fails in another way: two thirds of a second.
-	triesAfterChange = 5
-	// leastLife is how soon, at least, a credential is renewed, however short its issuer says its life is.
-	leastLife = time.Minute
-	// doubtForbidden is for how long an API server that forbids what it allowed counts as one that does not answer: when it
-	// has just started it has not read its roles yet.
+	// triesAfterNewError is where the back-off continues when access fails in another way than before: a wait of two
+	// thirds of a second.
+	triesAfterNewError = 5
+	// minLife is the shortest time before a credential is renewed, however short its life.
+	minLife = time.Minute
+	// doubtForbidden is for how long an API server that forbids what it allowed before counts as unreachable: when it
+	// has just started, it has not loaded its roles yet.
 	doubtForbidden = time.Minute
 )
 
-// runLink keeps the access to one peer's API server. It returns when ctx ends or the peer is not listed any more.
+// runLink maintains the connection to one peer's API server. It returns when ctx ends, or when the peer is no longer
+// listed.
 func (p *Peers) runLink(ctx context.Context, id string) {
 	l := p.newLink(id)
-	defer l.drop()
+	defer l.disconnect()
 	for ctx.Err() == nil {
 		wait, err := l.refresh(ctx)
 		if err != nil {
-			l.credentials.kept = nil // somebody may have written or deleted it
+			l.credentials.kept = nil // it may have been changed or deleted
 		}
 		switch {
 		case errors.Is(err, directory.ErrGone):
-			if l.drop(); p.ended(id) {
+			if l.disconnect(); p.ended(id) {
 				return
 			}
 		case err != nil:
-			wait = l.failed(err)
+			wait = l.handleError(err)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -57,8 +59,8 @@ func (p *Peers) runLink(ctx context.Context, id string) {
 	}
 }
 
-// link is what runLink carries from one look to the next. The peer is used through connection by the route used, which is
-// the last one that worked; tried is the last one that was tried.
+// link is the state of runLink. used is the last route that worked, and the one of connection; tried is the last one
+// that was tried.
 type link struct {
 	peers       *Peers
 	id          string
@@ -70,7 +72,7 @@ type link struct {
 	connection  *connection
 	kubeconfig  []byte // the credential that connection uses
 	tries       int
-	forbidden   time.Time // since when an API server that let us in before forbids it
+	forbidden   time.Time // since when an API server that allowed access forbids it
 }
 
 func (p *Peers) newLink(id string) *link {
@@ -80,7 +82,7 @@ func (p *Peers) newLink(id string) *link {
 	return l
 }
 
-// refresh brings the link up to date and returns when to look again without being woken.
+// refresh brings the link up to date. It returns when to call it again if nothing wakes the link.
 func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	p := l.peers
 	route, err := p.options.Directory.Route(l.id)
@@ -93,16 +95,16 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	}
 	if route.Disabled {
 		p.report(l.id, apiconn.Disabled, "disabled here by the annotation "+v1alpha1.AnnotationClusterDisabled)
-		l.drop()
+		l.disconnect()
 		return apiconn.UntilWoken, nil
 	}
-	known, clock := p.Look(l.id), &l.credentials.clock
-	proven := known.Issued && known.State.Access == apiconn.Ready // and not another place meanwhile, in vain
-	if left := clock.RenewIn(l.kubeconfig); proven && left > 0 && l.leads(route) && !l.connection.troubled.Load() {
+	known, clock := p.Peer(l.id), &l.credentials.clock
+	proven := known.Issued && known.State.Access == apiconn.Ready // and the last try did not fail
+	if left := clock.RenewIn(l.kubeconfig); proven && left > 0 && l.sameTarget(route) && !l.connection.failing.Load() {
 		l.used = route
-		return max(left, leastLife), nil
+		return max(left, minLife), nil
 	}
-	if l.connection != nil && l.connection.refused.Load() {
+	if l.connection != nil && l.connection.unauthorized.Load() {
 		l.credentials.reject(l.kubeconfig)
 	}
 	kubeconfig, issued, err := l.credentials.find(ctx, route.Secret)
@@ -122,16 +124,16 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 		p.Hooks.CredentialKept(l.id)
 	}
 	p.report(l.id, apiconn.Ready, "")
-	p.offer(l.id, l.connection)
+	p.setConnection(l.id, l.connection)
 	if left := clock.RenewIn(kubeconfig); issued && left > 0 {
 		l.tries = 0
-		return max(left, leastLife), nil
+		return max(left, minLife), nil
 	}
-	return l.pause(retryUntilFixed), nil // to ask its agent for a credential of our own, or a newer one
+	return l.backOff(retryUntilFixed), nil // retry, to get an issued credential or a newer one
 }
 
-// leads says that a route leads to where the connection is, whatever the reason why it is another one.
-func (l *link) leads(route directory.Route) bool {
+// sameTarget reports whether a route leads to the present connection, even if the route has changed.
+func (l *link) sameTarget(route directory.Route) bool {
 	if l.connection == nil || reflect.DeepEqual(route, l.used) {
 		return l.connection != nil
 	}
@@ -139,9 +141,9 @@ func (l *link) leads(route directory.Route) bool {
 	return err == nil && reflect.DeepEqual(apiconn.TargetOf(config), l.connection.target)
 }
 
-// failed reports why there is no access, and returns when to try again. A peer that merely does not answer
-// keeps its connection, whose watches resume by themselves.
-func (l *link) failed(err error) time.Duration {
+// handleError reports why there is no access, and returns when to retry. A peer that merely does not answer keeps its
+// connection: the watches resume by themselves.
+func (l *link) handleError(err error) time.Duration {
 	how := accessOf(err)
 	if errors.Is(err, kube.ErrForbidden) && l.connection != nil {
 		if l.forbidden.IsZero() {
@@ -151,31 +153,32 @@ func (l *link) failed(err error) time.Duration {
 			how = apiconn.Unreachable
 		}
 	}
-	if before := l.peers.Look(l.id).State.Access; before != how {
-		l.tries = min(l.tries, triesAfterChange) // what took long to end has ended, or it fails in two ways in turn
+	if before := l.peers.Peer(l.id).State.Access; before != how {
+		l.tries = min(l.tries, triesAfterNewError) // retry sooner, but not at once: two errors may alternate
 	}
 	l.peers.report(l.id, how, err.Error())
 	switch how {
 	case apiconn.Unreachable, apiconn.Pending:
-		return l.pause(loop.RetryMost)
+		return l.backOff(loop.RetryMax)
 	case apiconn.Ready, apiconn.Disabled, apiconn.Missing, apiconn.Invalid, apiconn.Wrong:
 	}
-	if !errors.Is(err, kube.ErrForbidden) { // it may allow it again, as when its rights are fixed
-		l.drop()
+	if !errors.Is(err, kube.ErrForbidden) { // keep the connection: its rights may be fixed
+		l.disconnect()
 	}
-	return l.pause(retryUntilFixed)
+	return l.backOff(retryUntilFixed)
 }
 
-// pause is the exponential wait before the next try.
-func (l *link) pause(most time.Duration) time.Duration {
-	wait := min(loop.RetryFirst<<min(l.tries, 20), most)
+// backOff is the exponential wait before the next try.
+func (l *link) backOff(longest time.Duration) time.Duration {
+	wait := min(loop.RetryFirst<<min(l.tries, 20), longest)
 	l.tries++
 	return wait
 }
 
-// connect proves that the peer's API server answers. When nothing but the token changed, it is replaced
-// under the watches that are open: so it is for each newcomer, which is read with the swapped credential at first and
-// with one of our own a moment later. Another one that somebody pasted is tried beside what there is.
+// connect connects, and verifies that the peer's API server answers. If only the token has changed, it is replaced
+// while watches stay open. That happens for every new peer, which is read with the pasted credential first and with an
+// issued one a moment later. A newly pasted credential gets a connection of its own, which replaces the old one once it
+// is verified.
 func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []byte, issued bool) error {
 	p := l.peers
 	config, err := kube.PeerConfig(kubeconfig, route.Endpoints, p.options.NetworkName)
@@ -191,8 +194,8 @@ func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []
 			return err
 		}
 		l.kubeconfig = kubeconfig
-		l.connection.refused.Store(false)
-		l.connection.troubled.Store(false)
+		l.connection.unauthorized.Store(false)
+		l.connection.failing.Store(false)
 		return nil
 	}
 	p.options.Pace(config)
@@ -208,16 +211,16 @@ func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []
 	}
 	old := l.connection
 	l.kubeconfig, l.connection = kubeconfig, fresh
-	p.offer(l.id, fresh)
+	p.setConnection(l.id, fresh)
 	if old != nil {
 		old.client.Close()
 	}
 	return nil
 }
 
-// drop takes the connection away: what was copied from this peer is frozen from here on.
-func (l *link) drop() {
-	l.peers.offer(l.id, nil)
+// disconnect closes the connection. Copies from this peer are frozen from then on.
+func (l *link) disconnect() {
+	l.peers.setConnection(l.id, nil)
 	if l.connection != nil {
 		l.connection.client.Close()
 	}

@@ -20,11 +20,11 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-func TestPauseGrowsToItsMost(t *testing.T) {
+func TestBackOffIsBounded(t *testing.T) {
 	l := &link{}
 	before := time.Duration(0)
 	for range 100 {
-		wait := l.pause(retryUntilFixed)
+		wait := l.backOff(retryUntilFixed)
 		if wait < before || wait > retryUntilFixed || wait <= 0 {
 			t.Fatalf("wait %v after %v", wait, before)
 		}
@@ -35,44 +35,44 @@ func TestPauseGrowsToItsMost(t *testing.T) {
 	}
 }
 
-// An API server that just started forbids what it allows a moment later.
-func TestForbiddenIsDoubtedFirst(t *testing.T) {
+// An API server that has just started may forbid what it allows a moment later.
+func TestForbiddenCountsAsUnreachableFirst(t *testing.T) {
 	_, o := options(t)
 	p, _ := quiet(o)
 	l := p.newLink(idB)
 	l.connection = &connection{}
-	l.failed(kube.ErrForbidden)
-	if got := p.Look(idB).State.Access; got != apiconn.Unreachable {
+	l.handleError(kube.ErrForbidden)
+	if got := p.Peer(idB).State.Access; got != apiconn.Unreachable {
 		t.Errorf("forbidden for the first time it is %s", got)
 	}
 	l.forbidden = time.Now().Add(-2 * doubtForbidden)
-	l.failed(kube.ErrForbidden)
-	if got := p.Look(idB).State.Access; got != apiconn.Invalid || l.connection == nil {
+	l.handleError(kube.ErrForbidden)
+	if got := p.Peer(idB).State.Access; got != apiconn.Invalid || l.connection == nil {
 		t.Errorf("forbidden for long it is %s, with the connection %v", got, l.connection)
 	}
 	l = p.newLink(idB)
-	l.failed(kube.ErrForbidden)
-	if got := p.Look(idB).State.Access; got != apiconn.Invalid {
+	l.handleError(kube.ErrForbidden)
+	if got := p.Peer(idB).State.Access; got != apiconn.Invalid {
 		t.Errorf("forbidden from the start it is %s", got)
 	}
 }
 
-// A peer that fails in two ways in turn is not asked, and its status not written, many times a second.
-func TestFailuresInTurnAreBackedOffFrom(t *testing.T) {
+// Two alternating failures are backed off from, too: neither requests nor status writes become frequent.
+func TestAlternatingFailuresAreBackedOffFrom(t *testing.T) {
 	_, o := options(t)
 	p, _ := quiet(o)
 	l := p.newLink(idB)
 	var wait time.Duration
 	for i := range 20 {
-		wait = l.failed([]error{kube.ErrUnreachable, kube.ErrWrongCluster}[i%2])
+		wait = l.handleError([]error{kube.ErrUnreachable, kube.ErrWrongCluster}[i%2])
 	}
-	if wait < loop.RetryFirst<<triesAfterChange {
+	if wait < loop.RetryFirst<<triesAfterNewError {
 		t.Errorf("after 20 failures the wait is %v", wait)
 	}
 }
 
-// A newcomer is read with the pasted credential at first and with one of our own a moment later, which its Cluster
-// object then names: that is one connection, whose watches go on.
+// A new peer is read with the pasted credential first and with an issued one a moment later, which its Cluster object
+// then names. That is one connection, and its watches stay open.
 func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 	tokens := make(chan string, 3)
 	var conns atomic.Int32
@@ -91,7 +91,7 @@ func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 	_, o := options(t)
 	p, _ := quiet(o)
 	l := p.newLink(idB)
-	defer l.drop()
+	defer l.disconnect()
 	pasted, issued := agenttest.KubeconfigOf(t, server, server.URL, time.Minute, time.Hour), agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour)
 	if err := l.connect(t.Context(), directory.Route{Secret: v1alpha1.NamespacedName{Name: "pasted"}}, pasted, false); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 	}
 	before, l.kubeconfig = l.connection, issued
 	elsewhere := directory.Route{Endpoints: []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)}}}
-	if !l.leads(directory.Route{Secret: v1alpha1.NamespacedName{Name: "issued"}}) || l.leads(elsewhere) {
+	if !l.sameTarget(directory.Route{Secret: v1alpha1.NamespacedName{Name: "issued"}}) || l.sameTarget(elsewhere) {
 		t.Error("only where the peer answers makes it another connection")
 	}
 	if err := l.connect(t.Context(), elsewhere, issued, true); err == nil || l.connection != before {
@@ -116,32 +116,32 @@ func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 	}
 }
 
-// The peer is said to be elsewhere, where nobody answers, and then back where the connection leads all the time: that is
-// looked at, or what is shown of the peer would stay as it was.
-func TestTheWayBackIsLookedAt(t *testing.T) {
+// When the route changes to an address where nobody answers, and then back to that of the present connection, the link
+// reports the peer as connected again.
+func TestRouteChangedBackIsReported(t *testing.T) {
 	server := httptest.NewTLSServer(identity(idB))
 	defer server.Close()
 	_, o := options(t)
 	keepFor(t, o, idB, agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
-	p, heard := quiet(o)
+	p, calls := quiet(o)
 	l := p.newLink(idB)
-	defer l.drop()
+	defer l.disconnect()
 	for i, at := range []string{server.URL, "https://127.0.0.1:1", server.URL} {
 		list(t, o, idB, at)
 		if _, err := l.refresh(t.Context()); err != nil {
-			l.failed(err)
+			l.handleError(err)
 		}
 		want := []apiconn.Access{apiconn.Ready, apiconn.Unreachable, apiconn.Ready}[i]
-		if got := p.Look(idB).State.Access; got != want {
+		if got := p.Peer(idB).State.Access; got != want {
 			t.Errorf("at %s it is %s, want %s", at, got, want)
 		}
 	}
-	if n := heard.credential.Load(); n != 1 {
-		t.Errorf("it was told %d times that the credential in use is our own", n)
+	if n := calls.credential.Load(); n != 1 {
+		t.Errorf("CredentialKept was called %d times", n)
 	}
 }
 
-// What watches find out is what tells of a peer that is connected: the link looks again when they fail and when they work.
+// The watches of a connected peer report its health: the link is woken when they fail and when they recover.
 func TestWatchesWakeTheLink(t *testing.T) {
 	_, o := options(t)
 	list(t, o, idB)
@@ -150,13 +150,13 @@ func TestWatchesWakeTheLink(t *testing.T) {
 	l := p.newLink(idB)
 	sink := &healthSink{Sink: nobody{}, connection: &connection{peers: p, id: idB}}
 	for i, c := range []struct {
-		err               error
-		wakes             bool
-		refused, troubled bool
+		err                   error
+		wakes                 bool
+		unauthorized, failing bool
 	}{
 		{kube.ErrUnreachable, true, false, true},
 		{kube.ErrUnreachable, false, false, true},
-		{nil, true, false, true}, // until the link has proven it
+		{nil, true, false, true}, // until the link has verified it
 		{kube.ErrForbidden, true, false, true},
 		{kube.ErrUnauthorized, false, true, true},
 	} {
@@ -165,8 +165,8 @@ func TestWatchesWakeTheLink(t *testing.T) {
 		default:
 		}
 		sink.Health(c.err)
-		if refused, troubled := sink.connection.refused.Load(), sink.connection.troubled.Load(); len(l.wake) > 0 != c.wakes || refused != c.refused || troubled != c.troubled {
-			t.Errorf("%d: after %v it is woken: %t, refused: %t, troubled: %t", i, c.err, len(l.wake) > 0, refused, troubled)
+		if unauthorized, failing := sink.connection.unauthorized.Load(), sink.connection.failing.Load(); len(l.wake) > 0 != c.wakes || unauthorized != c.unauthorized || failing != c.failing {
+			t.Errorf("%d: after %v it is woken: %t, unauthorized: %t, failing: %t", i, c.err, len(l.wake) > 0, unauthorized, failing)
 		}
 	}
 }

@@ -22,81 +22,81 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// Options are all needed, but for Positions.
+// Options are the options of New. All fields but Positions are required.
 type Options struct {
 	ClusterID   string // of this cluster
-	Namespace   string // the agent's own, where people paste credentials
-	NetworkName string // of the endpoints that can be reached from here; "" for those without one
+	Namespace   string // that of the agent, where people paste credentials
+	NetworkName string // clientNetwork of the endpoints that can be reached from here; "" for those without one
 	Client      *kube.Client
 	Store       *store.Store
 	Directory   *directory.Directory
-	// Ask asks a peer's agent to issue a credential, a kubeconfig, to this cluster; nil when that agent is not there. After
-	// an error, too, other places are looked at.
+	// Ask asks a peer's agent to issue a credential, a kubeconfig, to this cluster. It returns nil if that agent is not
+	// reachable. After an error, a pasted credential is tried.
 	Ask func(ctx context.Context, clusterID string) ([]byte, error)
-	// Pace limits the requests of a connection that is made from a configuration.
+	// Pace limits the request rate of a connection.
 	Pace  func(*rest.Config)
 	Meter *apiconn.Meter
-	// Now is the time at the local API server.
+	// Now is the time by the clock of the local API server.
 	Now func() time.Time
-	// Positions are what ReadPositions returned.
+	// Positions is the result of ReadPositions.
 	Positions map[string][]byte
 	Log       *slog.Logger
 }
 
-// Hooks are told of what changed about the cluster of that ID. They must not block.
+// Hooks are called when something about a cluster has changed: the field or method in the comment. They must not block.
 type Hooks struct {
 	Access         func(id string) // Peer.State
 	Connection     func(id string) // Peer.Source and Peer.Client
-	CredentialKept func(id string) // whether the credential in use was issued to us: CredentialRef
+	CredentialKept func(id string) // CredentialRef
 }
 
-// Peers is safe for use by any goroutine.
+// Peers has the links to all other clusters. It is safe for concurrent use.
 type Peers struct {
 	Hooks Hooks // all are set before Run
 
 	options Options
-	added   workqueue.TypedInterface[string] // those that Run has to start
-	record  *loop.Task                       // records the positions
+	added   workqueue.TypedInterface[string] // clusterIDs of links that Run starts
+	record  *loop.Task                       // writes the record of positions
 
 	mu         sync.Mutex
 	known      map[string]*tracked
-	past       map[string][]byte // notes of positions that an earlier agent recorded, of clusters not yet read from
-	unrecorded bool              // there is news of positions
+	recorded   map[string][]byte // notes of positions that an earlier agent recorded, until the cluster is read
+	unrecorded bool              // positions changed since they were recorded
 }
 
-// tracked is what is remembered of one cluster while the agent runs. All but wake is guarded by Peers.mu.
+// tracked is what is known of one cluster. All fields but wake are guarded by Peers.mu.
 type tracked struct {
-	wake       chan struct{} // something that its link depends on changed
-	running    bool          // there is a link
+	wake       chan struct{} // something that the link depends on has changed
+	running    bool          // whether there is a link
 	state      apiconn.AccessState
-	issued     bool // the credential in use was issued to us by the peer's agent, and is kept in the private namespace
+	issued     bool // the credential in use was issued by the peer's agent
 	connection *connection
-	expires    time.Time // of the credential in use; zero for not known, or none in use
+	expires    time.Time // expiry of the credential in use; zero if not known, or none
 
-	positions *history.Positions // outlive the connections; nil where it was not read from, or was forgotten
+	positions *history.Positions // outlive connections; nil if the cluster was not read, or was forgotten
 }
 
-// Peer is what is known of one cluster at one moment.
+// Peer is what is known of one cluster at a moment.
 type Peer struct {
 	State  apiconn.AccessState
-	Issued bool          // the credential in use was issued to us by the cluster's own agent
+	Issued bool          // the credential in use was issued by the cluster's agent
 	Source engine.Source // watches its API server; nil while there is no connection
 	Client *kube.Client  // of the same connection
 }
 
-// New connects to nobody before Run.
+// New returns peers without a link. Run starts the links.
 func New(o Options) *Peers {
-	p := &Peers{options: o, added: workqueue.NewTyped[string](), known: map[string]*tracked{}, past: o.Positions}
-	p.record = loop.NewTask("record of how far peers are", o.Log, loop.Unhurried(p.recordPositions))
+	p := &Peers{options: o, added: workqueue.NewTyped[string](), known: map[string]*tracked{}, recorded: o.Positions}
+	p.record = loop.NewTask("record of positions", o.Log, loop.WithPause(p.recordPositions))
 	return p
 }
 
-// Run blocks until ctx ends and every link has ended.
+// Run runs the links. It returns when ctx has ended and every link has ended.
 func (p *Peers) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, p.added.ShutDown)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
-	p.record.AgainAfter(positionsFirst)
+	p.record.TriggerAfter(positionsFirst)
 	group.Go(func() error { return p.record.Run(ctx) })
 	for {
 		id, shutdown := p.added.Get()
@@ -111,7 +111,8 @@ func (p *Peers) Run(ctx context.Context) error {
 	}
 }
 
-// Changed makes the link to a cluster look again at what it depends on; for a cluster that is new here it is started.
+// Changed wakes the link to a cluster after something that it depends on has changed. It starts the link of a new
+// cluster.
 func (p *Peers) Changed(id string) {
 	if id == p.options.ClusterID {
 		return
@@ -128,11 +129,12 @@ func (p *Peers) Changed(id string) {
 	}
 	select {
 	case t.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending
 	}
 }
 
-// ended says that a link is about to end because its cluster is not listed any more; false when that is again.
+// ended reports whether a link ends because its cluster is no longer listed. It returns false if the cluster is listed
+// again.
 func (p *Peers) ended(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,8 +143,8 @@ func (p *Peers) ended(id string) bool {
 	return !t.running
 }
 
-// Look returns what is known of a cluster now.
-func (p *Peers) Look(id string) Peer {
+// Peer returns what is known of a cluster now.
+func (p *Peers) Peer(id string) Peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.trackedLocked(id)
@@ -153,14 +155,14 @@ func (p *Peers) Look(id string) Peer {
 	return out
 }
 
-// Detach is for a cluster that is gone from the group: its link ends at once, and where the credential for it is kept is
-// not told any more.
+// Detach ends the link of a cluster that is gone from the group at once. CredentialRef returns false for it from then
+// on.
 func (p *Peers) Detach(id string) {
 	p.set(id, func(t *tracked) { t.issued = false })
 	p.Changed(id)
 }
 
-// Count is how many clusters are reached in which way, and when the first credential in use expires, zero for not known.
+// Count is the number of clusters by access, and the first expiry of a credential in use, zero if not known.
 func (p *Peers) Count() (counts map[apiconn.Access]int, first time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +179,7 @@ func (p *Peers) Count() (counts map[apiconn.Access]int, first time.Time) {
 	return counts, first
 }
 
-// trackedLocked finds or makes what is remembered of a cluster.
+// trackedLocked returns the entry of a cluster, and makes it if there is none.
 func (p *Peers) trackedLocked(id string) *tracked {
 	found, ok := p.known[id]
 	if !ok {
@@ -187,7 +189,7 @@ func (p *Peers) trackedLocked(id string) *tracked {
 	return found
 }
 
-// set changes what is remembered of a cluster, and tells whether that was a change.
+// set changes the entry of a cluster, and returns whether that was a change.
 func (p *Peers) set(id string, change func(*tracked)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +199,7 @@ func (p *Peers) set(id string, change func(*tracked)) bool {
 	return *t != before
 }
 
-// report records how access to a peer fares. The link alone calls it.
+// report records the access to a peer. Only its link calls it.
 func (p *Peers) report(id string, a apiconn.Access, message string) {
 	changed := p.set(id, func(t *tracked) {
 		if t.state.Access != a {
@@ -210,8 +212,8 @@ func (p *Peers) report(id string, a apiconn.Access, message string) {
 	}
 }
 
-// offer hands on a connection to a peer; nil takes it away.
-func (p *Peers) offer(id string, c *connection) {
+// setConnection sets the connection to a peer, nil for none.
+func (p *Peers) setConnection(id string, c *connection) {
 	changed := p.set(id, func(t *tracked) {
 		if t.connection = c; c == nil {
 			t.expires = time.Time{}

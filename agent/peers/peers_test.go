@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const idA, idB, idC = agenttest.IDA, agenttest.IDB, agenttest.IDC
 
-// options are those of cluster A, which lists no other, and whose agent meets none.
+// options are those of cluster A, which has no other Cluster object, and whose agent meets no other.
 func options(t *testing.T) (*agenttest.APIServer, Options) {
 	t.Helper()
 	api, client := agenttest.NewAPIServer(t)
@@ -46,21 +46,21 @@ func options(t *testing.T) (*agenttest.APIServer, Options) {
 	}
 }
 
-// told counts what was told.
-type told struct{ access, connection, credential atomic.Int32 }
+// hookCalls counts the calls of hooks.
+type hookCalls struct{ access, connection, credential atomic.Int32 }
 
 // quiet are peers that do not run.
-func quiet(o Options) (*Peers, *told) {
-	p, heard := New(o), &told{}
+func quiet(o Options) (*Peers, *hookCalls) {
+	p, calls := New(o), &hookCalls{}
 	p.Hooks = Hooks{
-		Access:         func(string) { heard.access.Add(1) },
-		Connection:     func(string) { heard.connection.Add(1) },
-		CredentialKept: func(string) { heard.credential.Add(1) },
+		Access:         func(string) { calls.access.Add(1) },
+		Connection:     func(string) { calls.connection.Add(1) },
+		CredentialKept: func(string) { calls.credential.Add(1) },
 	}
-	return p, heard
+	return p, calls
 }
 
-// list has the local API server list a cluster, with an API server at those addresses.
+// list creates the Cluster object of a cluster, with those API endpoints.
 func list(t *testing.T, o Options, id string, addresses ...string) *v1alpha1.Cluster {
 	t.Helper()
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id}, Spec: v1alpha1.ClusterSpec{ClusterID: types.UID(id)}}
@@ -73,31 +73,31 @@ func list(t *testing.T, o Options, id string, addresses ...string) *v1alpha1.Clu
 	return c
 }
 
-// identity answers as the API server of a cluster that is asked who it is.
+// identity answers as the API server of a cluster that is asked for its ID.
 func identity(id string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":%q}}`, id)
 	}
 }
 
-func TestReportIsUnchangedByTheSameFailure(t *testing.T) {
+func TestSameFailureIsReportedOnce(t *testing.T) {
 	_, o := options(t)
-	p, heard := quiet(o)
+	p, calls := quiet(o)
 	p.report(idB, apiconn.Unreachable, "no answer")
-	since := p.Look(idB).State.Since
+	since := p.Peer(idB).State.Since
 	p.report(idB, apiconn.Unreachable, "no answer")
-	if n := heard.access.Load(); n != 1 {
-		t.Errorf("the same failure is told %d times", n)
+	if n := calls.access.Load(); n != 1 {
+		t.Errorf("the same failure is reported %d times", n)
 	}
 	p.report(idB, apiconn.Unreachable, "refused")
-	if got, n := p.Look(idB).State, heard.access.Load(); n != 2 || got.Since != since || got.Message != "refused" {
-		t.Errorf("another message for the same access: %+v, told %d times", got, n)
+	if got, n := p.Peer(idB).State, calls.access.Load(); n != 2 || got.Since != since || got.Message != "refused" {
+		t.Errorf("another message for the same access: %+v, reported %d times", got, n)
 	}
 }
 
-// A link is there as long as its cluster is listed and not gone: it finds a credential, hands its connection on, and
-// takes it away again.
-func TestALinkEndsWithItsCluster(t *testing.T) {
+// A link lasts as long as its cluster is listed and in the group: it finds a credential, sets its connection, and
+// removes it at the end.
+func TestLinkLastsAsLongAsItsCluster(t *testing.T) {
 	server := httptest.NewTLSServer(identity(idB))
 	defer server.Close()
 	_, o := options(t)
@@ -120,14 +120,14 @@ func TestALinkEndsWithItsCluster(t *testing.T) {
 		t.Helper()
 		for deadline := time.After(time.Minute); ; {
 			counts, _ := p.Count()
-			if is(p.Look(idB), counts) {
+			if is(p.Peer(idB), counts) {
 				return
 			}
 			select {
 			case <-changed:
 			case <-deadline:
-				t.Fatalf("%s: %+v, %v", what, p.Look(idB), counts)
-			case <-time.After(10 * time.Millisecond): // the end of a link is told to nobody
+				t.Fatalf("%s: %+v, %v", what, p.Peer(idB), counts)
+			case <-time.After(10 * time.Millisecond): // no hook reports the end of a link
 			}
 		}
 	}
@@ -153,13 +153,13 @@ func TestALinkEndsWithItsCluster(t *testing.T) {
 		return !now.Issued && now.Source == nil && now.Client == nil && len(counts) == 0
 	})
 	if _, ok := p.CredentialRef(idB); ok {
-		t.Error("the credential of a cluster that is gone is told of")
+		t.Error("the credential of a cluster that is gone is still named")
 	}
 	gone.Store(false)
 	p.Changed(idB)
 	until("connected again", func(now Peer, _ map[apiconn.Access]int) bool { return now.Source != nil && now.Issued })
 	cancel()
-	if err := <-ended; err != nil || p.Look(idB).Source != nil {
-		t.Errorf("after the end it is %+v, %v", p.Look(idB), err)
+	if err := <-ended; err != nil || p.Peer(idB).Source != nil {
+		t.Errorf("after the end it is %+v, %v", p.Peer(idB), err)
 	}
 }

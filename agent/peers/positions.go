@@ -23,61 +23,62 @@ import (
 	"github.com/roster-mesh/roster/kube/history"
 )
 
-// How far the peers' API servers were is recorded at the local one, for an agent that is started between the restore
-// of one and its confirmation: it would take the backup for the present. The record may be old, which makes it tell of
-// fewer restores and of none that was not. So it is written seldom and when there is news, but at once of a restore.
+// How far the API servers of peers were is recorded in the local one. Without the record, an agent that starts between the
+// restore of a peer and its confirmation would take the backup for the present state. An old record misses some restores,
+// but never reports one that did not happen. So it is written seldom, and at once only after a restore.
 const (
 	positionsFirst = 10 * time.Second // after the start of the agent
 	positionsPause = 10 * time.Minute
-	// The record is in maxParts Secrets, of a megabyte at most: each has maxPacked and one more note (history.MaxNote).
-	// With 1,000 peers and three kinds of each the first is half full (TestTheRecordOfPositionsIsBounded).
+	// The record has maxParts Secrets, each of at most a megabyte: a Secret has maxPacked bytes and one more note
+	// (history.MaxNote). For 1,000 peers with three kinds each, the first Secret is half full
+	// (TestPositionsRecordIsBounded).
 	maxPacked = 384 << 10
 	maxParts  = 16
-	// maxUnpacked bounds what is read of one.
+	// maxUnpacked bounds what is read from one Secret.
 	maxUnpacked = 64 << 20
-	// positionsSecret is the first of the Secrets; positionsKey is the key in each: a peerNote in each line, gzip.
+	// positionsSecret is the first of the Secrets. positionsKey is the key in each: gzip with one peerNote per line.
 	positionsSecret = "roster-positions"
 	positionsKey    = "positions"
 )
 
-// peerNote is one peer's part of the record: a note of history.Positions.
+// peerNote is the entry of one peer: a note of history.Positions.
 type peerNote struct {
 	ClusterID string          `json:"clusterID"`
 	Note      json.RawMessage `json:"note"`
 }
 
-// recordPositions records the positions of the peers, where there is news, and sees to it that this is done again.
+// recordPositions records the positions of the peers if they have changed, and schedules the next run.
 func (p *Peers) recordPositions(ctx context.Context) error {
-	if p.news() {
+	if p.takeNews() {
 		if err := writePositions(ctx, p.options.Store, p.notes(), p.options.Log); err != nil {
-			p.tellNews()
+			p.markUnrecorded()
 			return err
 		}
 	}
-	p.record.AgainAfter(positionsPause)
+	p.record.TriggerAfter(positionsPause)
 	return nil
 }
 
-// positions are those of a peer that is read from, as far as an earlier agent has recorded them at first.
+// positions are those of a peer. At first they are what an earlier agent recorded.
 func (p *Peers) positions(id string) *history.Positions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.trackedLocked(id)
 	if t.positions == nil {
 		t.positions = history.NewPositions()
-		if err := t.positions.Recall(p.past[id]); err != nil {
-			p.options.Log.Warn("a restore of a cluster before the start of this agent may not be noticed: the record of how far its API server was cannot be read, and will be replaced", "cluster", id, "error", err)
+		if err := t.positions.Recall(p.recorded[id]); err != nil {
+			p.options.Log.Warn("a restore of a cluster before the start of this agent may not be noticed: the record of positions cannot be read, and will be replaced", "cluster", id, "error", err)
 		}
-		delete(p.past, id)
+		delete(p.recorded, id)
 	}
 	return t.positions
 }
 
-// news says, once, whether there is something to record. Notes of clusters that are not known any more, as after this one
-// has left its group, are let go of.
-func (p *Peers) news() bool {
+// takeNews reports whether there is something to record, and resets that. It drops the notes of clusters that are not
+// known any more, as after this cluster has left its group.
+func (p *Peers) takeNews() bool {
 	p.mu.Lock()
-	unread := slices.Collect(maps.Keys(p.past))
+	unread := slices.Collect(maps.Keys(p.recorded))
 	p.mu.Unlock()
 	for _, id := range unread {
 		if p.options.Directory.Forgotten(id) {
@@ -86,39 +87,39 @@ func (p *Peers) news() bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	news := p.unrecorded
+	changed := p.unrecorded
 	p.unrecorded = false
 	for _, t := range p.known {
 		if t.positions != nil && t.positions.News() {
-			news = true
+			changed = true
 		}
 	}
-	return news
+	return changed
 }
 
-// tellNews says that there is, still.
-func (p *Peers) tellNews() {
+// markUnrecorded makes takeNews return true again, after recording has failed.
+func (p *Peers) markUnrecorded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unrecorded = true
 }
 
-// ForgetPositions lets go of how far the API server of a cluster was: who takes the cluster in again takes it as it is then.
+// ForgetPositions drops the positions of a cluster. If it is added again, it starts from its state at that time.
 func (p *Peers) ForgetPositions(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.trackedLocked(id)
-	if p.past[id] != nil || t.positions != nil {
+	if p.recorded[id] != nil || t.positions != nil {
 		p.unrecorded, t.positions = true, nil
-		delete(p.past, id)
+		delete(p.recorded, id)
 	}
 }
 
-// notes are the positions of the peers, and those of clusters that were not read from yet.
+// notes are the positions of the peers, and the recorded ones of clusters that were not read yet.
 func (p *Peers) notes() map[string][]byte {
 	p.mu.Lock()
 	out := make(map[string][]byte, len(p.known))
-	maps.Copy(out, p.past)
+	maps.Copy(out, p.recorded)
 	now := make(map[string]*history.Positions, len(p.known))
 	for id, t := range p.known {
 		if t.positions != nil {
@@ -129,7 +130,7 @@ func (p *Peers) notes() map[string][]byte {
 	for id, positions := range now {
 		note, err := positions.Note()
 		if err != nil {
-			p.options.Log.Error("how far a cluster's API server is cannot be noted", "cluster", id, "error", err)
+			p.options.Log.Error("the position of a cluster's API server cannot be recorded", "cluster", id, "error", err)
 			continue
 		}
 		out[id] = note
@@ -144,8 +145,8 @@ func positionsName(part int) string {
 	return fmt.Sprintf("%s-%d", positionsSecret, part+1)
 }
 
-// writePositions keeps the notes, by clusterID, that ReadPositions reads. Where they are too many the largest are left
-// out: one peer has no say in how much others have room for.
+// writePositions writes the notes, by clusterID, for ReadPositions. If there are too many, the largest are left out, so
+// that one peer cannot take the room of others.
 func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte, log *slog.Logger) error {
 	left := slices.SortedFunc(maps.Keys(notes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(notes[a]), len(notes[b])), cmp.Compare(a, b))
@@ -161,7 +162,7 @@ func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte
 			return err
 		}
 	}
-	for ; parts < maxParts; parts++ { // what an earlier record needed and this one does not
+	for ; parts < maxParts; parts++ { // Secrets of an earlier, larger record
 		if found, err := s.Delete(ctx, positionsName(parts)); err != nil {
 			return err
 		} else if !found {
@@ -169,12 +170,12 @@ func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte
 		}
 	}
 	if len(left) > 0 {
-		log.Warn("of some clusters it is not recorded how far their API servers are: a restore may not be noticed when this agent is started after it", "clusters", len(left))
+		log.Warn("the record of positions has no room for some clusters: a restore of these may not be noticed when the agent is started after it", "clusters", len(left))
 	}
 	return nil
 }
 
-// packPositions packs the first n notes, which have room in one Secret.
+// packPositions packs the first n notes, as many as fit into one Secret.
 func packPositions(ids []string, notes map[string][]byte) (packed []byte, n int, err error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -189,8 +190,8 @@ func packPositions(ids []string, notes map[string][]byte) (packed []byte, n int,
 	return out.Bytes(), n, err
 }
 
-// ReadPositions reads what an earlier agent recorded, by clusterID. What cannot be read tells of no restore, and no agent
-// need wait for that: it is logged. The error is that of the API server.
+// ReadPositions reads what an earlier agent recorded, by clusterID. A record that cannot be decoded is logged and
+// ignored, because the agent works without it. The error is that of the API server.
 func ReadPositions(ctx context.Context, s *store.Store, log *slog.Logger) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for part := range maxParts {
@@ -203,7 +204,7 @@ func ReadPositions(ctx context.Context, s *store.Store, log *slog.Logger) (map[s
 			return nil, err
 		}
 		if err := unpackPositions(secret.Data[positionsKey], out); err != nil {
-			log.Warn("restores of clusters before the start of this agent may not be noticed: the record of how far their API servers were cannot be read, and will be replaced",
+			log.Warn("restores of clusters before the start of this agent may not be noticed: the record of positions cannot be read, and will be replaced",
 				"secret", s.Namespace()+"/"+name, "error", err)
 		}
 	}
@@ -224,7 +225,7 @@ func unpackPositions(packed []byte, out map[string][]byte) error {
 		if err != nil {
 			return err
 		}
-		if out[line.ClusterID] == nil { // else it is older, in a part that was not needed any more
+		if out[line.ClusterID] == nil { // a duplicate in a later Secret is older
 			out[line.ClusterID] = line.Note
 		}
 	}

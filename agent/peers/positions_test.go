@@ -26,8 +26,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// What is recorded is known to the next agent, of peers that it reads from only later as well; and it is written when
-// there is news, once.
+// The next agent knows what is recorded, also for peers that it reads only later. The record is written once after each
+// change.
 func TestPositionsAreRecorded(t *testing.T) {
 	api, o := options(t)
 	b := list(t, o, idB)
@@ -58,7 +58,7 @@ func TestPositionsAreRecorded(t *testing.T) {
 	}
 	api.SetObject(positionsSecret, nil)
 	if past := next(); len(past) > 0 {
-		t.Errorf("written without news: %q", past)
+		t.Errorf("written without a change: %q", past)
 	}
 	o.Positions = past
 	p = New(o) // another agent, which has not come to B yet
@@ -69,8 +69,8 @@ func TestPositionsAreRecorded(t *testing.T) {
 	o.Positions = past
 	p = New(o)
 	p.positions(idB).Confirm("yes")
-	if p.news() {
-		t.Error("what was confirmed to an earlier agent is news")
+	if p.takeNews() {
+		t.Error("what was confirmed to an earlier agent is recorded again")
 	}
 	api.SetObject(positionsSecret, nil)
 	p.positions(idB).Confirm("later")
@@ -89,8 +89,8 @@ func TestPositionsAreRecorded(t *testing.T) {
 	}
 }
 
-// What could not be recorded is tried again.
-func TestPositionsThatCouldNotBeRecorded(t *testing.T) {
+// A failed write of the record is retried.
+func TestFailedPositionsWriteIsRetried(t *testing.T) {
 	_, o := options(t)
 	list(t, o, idB)
 	p := New(o)
@@ -108,8 +108,8 @@ func TestPositionsThatCouldNotBeRecorded(t *testing.T) {
 	}
 }
 
-// A restore that is noticed is recorded at once, and not after the usual while.
-func TestARestoreIsRecordedAtOnce(t *testing.T) {
+// A restore is recorded at once, and not after the usual pause.
+func TestRestoreIsRecordedAtOnce(t *testing.T) {
 	for err, want := range map[error]bool{nil: false, kube.ErrForbidden: false, kube.ErrRestored: true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := New(Options{Log: slog.New(slog.DiscardHandler), Directory: &directory.Directory{}})
@@ -137,12 +137,12 @@ func TestARestoreIsRecordedAtOnce(t *testing.T) {
 	}
 }
 
-// nobody hears how a watch fares.
+// nobody is a sink that ignores the health of a watch.
 type nobody struct{ engine.Sink }
 
 func (nobody) Health(error) {}
 
-// A record that cannot be read keeps no agent from starting.
+// An unreadable record does not keep the agent from starting.
 func TestUnreadablePositions(t *testing.T) {
 	api, o := options(t)
 	for _, data := range []string{"", "e30=", "H4sIAAAAAAAA"} {
@@ -157,8 +157,8 @@ func TestUnreadablePositions(t *testing.T) {
 	}
 }
 
-// An agent that ends between the parts of a record leaves older notes in the later ones.
-func TestTheFirstPartOfTheRecordIsTheNewest(t *testing.T) {
+// An agent that stops while it writes the record leaves older notes in the later Secrets.
+func TestFirstPositionsSecretWins(t *testing.T) {
 	api, o := options(t)
 	if err := writePositions(t.Context(), o.Store, map[string][]byte{idB: []byte(`"newer"`)}, o.Log); err != nil {
 		t.Fatal(err)
@@ -177,8 +177,8 @@ func TestTheFirstPartOfTheRecordIsTheNewest(t *testing.T) {
 	}
 }
 
-// The record has room for a large group, and stays small enough for a Secret when peers have us note much.
-func TestTheRecordOfPositionsIsBounded(t *testing.T) {
+// The record has room for a large group, and stays small enough for its Secrets when peers have long notes.
+func TestPositionsRecordIsBounded(t *testing.T) {
 	api, o := options(t)
 	sizes := func(notes map[string][]byte) (out []int) {
 		t.Helper()

@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe asks a running agent, over its HTTP and mesh ports, whether it is as it should be.
+// Package probe checks a running agent from outside, over its HTTP port and its mesh port: is it ready, does its mesh
+// port answer, and does it reach other members. `agent probe` and the chart's test run it.
 package probe
 
 import (
@@ -20,16 +21,16 @@ import (
 	"github.com/roster-mesh/roster/mesh"
 )
 
-// ErrProbe is returned when an agent is not as it should be.
+// ErrProbe is returned when an agent is unhealthy.
 var ErrProbe = errors.New("unhealthy")
 
 const (
 	probeTimeout = 10 * time.Second
-	maxProbe     = 4 << 20 // of /metrics that is read
+	maxProbe     = 4 << 20 // bytes of /metrics that are read
 )
 
-// Run asks a running agent, from another pod, whether it is ready, whether its mesh port answers, and whom of its
-// group it reaches, and prints what it finds. What is not in order is the error.
+// Run checks a running agent and prints what it finds: whether it is ready, whether its mesh port answers, and how many
+// members it reaches. The first check that fails is the error.
 func Run(ctx context.Context, out io.Writer, url, meshAddress string) error {
 	url = strings.TrimSuffix(url, "/")
 	code, body, err := fetch(ctx, url+"/readyz")
@@ -60,7 +61,7 @@ func Run(ctx context.Context, out io.Writer, url, meshAddress string) error {
 	return nil
 }
 
-// membersByState reads the gauge roster_mesh_members from the text format of metrics.
+// membersByState reads the metric roster_mesh_members from the text format of Prometheus.
 func membersByState(metrics string) map[string]int {
 	line := regexp.MustCompile(`^roster_mesh_members\{state="([A-Za-z]+)"\} (\d+)$`)
 	out := map[string]int{}

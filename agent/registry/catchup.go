@@ -13,22 +13,22 @@ import (
 	"github.com/roster-mesh/roster/agent/loop"
 )
 
-// pullTimeout bounds how long one member may take to tell us what it published.
+// pullTimeout bounds how long a member may take to send what it published.
 const pullTimeout = 20 * time.Second
 
-// CatchUpOptions are what a catch-up needs. All fields are required.
+// CatchUpOptions are the options of NewCatchUp. All fields are required.
 type CatchUpOptions struct {
-	// Alive says that a member is met in the mesh.
+	// Alive reports whether a member is alive in the mesh.
 	Alive func(clusterID string) bool
-	// Pull gets all that a member itself published.
+	// Pull fetches all that a member itself published.
 	Pull func(ctx context.Context, clusterID string) error
 	Log  *slog.Logger
 }
 
-// CatchUp asks each member itself, once, for all that it published. Until then what others hold of it may be
-// older than what made the copies that are here, and its features do not count as known.
+// CatchUp asks each member itself, once, for all that it published. Until then, what others hold of it may be older
+// than the state that the copies here were made from.
 type CatchUp struct {
-	// Done is called when a member has told everything. It is set before Run.
+	// Done is called when a member has caught up. It is set before Run.
 	Done func(clusterID string)
 
 	o       CatchUpOptions
@@ -38,27 +38,27 @@ type CatchUp struct {
 	done map[string]bool
 }
 
-// NewCatchUp returns one that has asked nobody.
+// NewCatchUp returns a catch-up that has asked no member.
 func NewCatchUp(o CatchUpOptions) *CatchUp {
 	c := &CatchUp{o: o, done: map[string]bool{}}
 	c.members = loop.New("catch-up", o.Log, c.ask)
 	return c
 }
 
-// Run asks until ctx ends.
+// Run asks members until ctx ends.
 func (c *CatchUp) Run(ctx context.Context) error { return c.members.Run(ctx, 8) }
 
-// Ask has a member asked, if it is alive and was not asked before.
-func (c *CatchUp) Ask(clusterID string) { c.members.Add(clusterID) }
+// Enqueue asks a member, if it is alive and was not asked before.
+func (c *CatchUp) Enqueue(clusterID string) { c.members.Add(clusterID) }
 
-// Heard says that a member has told everything since this agent started.
-func (c *CatchUp) Heard(clusterID string) bool {
+// CaughtUp reports whether a member itself has sent all that it published since this agent started.
+func (c *CatchUp) CaughtUp(clusterID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.done[clusterID]
 }
 
-// Forget takes back Heard, of a cluster that is gone from the group.
+// Forget resets CaughtUp for a cluster that is gone from the group.
 func (c *CatchUp) Forget(clusterID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *CatchUp) Forget(clusterID string) {
 }
 
 func (c *CatchUp) ask(ctx context.Context, id string) error {
-	if c.Heard(id) || !c.o.Alive(id) {
+	if c.CaughtUp(id) || !c.o.Alive(id) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)

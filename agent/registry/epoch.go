@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// collectTombstones frees the tombstones of this cluster, by announcing what it has in a new epoch, which is recorded first: a
-// crash in between costs a number.
+// collectTombstones frees the tombstones of this cluster: it publishes all its objects in a new epoch. The epoch is
+// recorded first, so a crash in between only skips a number.
 func (p *Publisher) collectTombstones(ctx context.Context) error {
 	p.reopening.Lock()
 	defer p.reopening.Unlock()
@@ -24,17 +24,17 @@ func (p *Publisher) collectTombstones(ctx context.Context) error {
 	messages, err := p.o.Replica.Reopen(epoch)
 	p.o.Broadcast(messages...)
 	if err != nil {
-		p.announce.Again() // puts up what is missing, and completes the epoch
+		p.announce.Trigger() // publishes what is missing, and completes the epoch
 		return fmt.Errorf("open epoch %d: %w", epoch, err)
 	}
 	return nil
 }
 
-// reopen starts a higher epoch when a peer holds entries of ours that we do not remember having signed: our
-// recorded epoch was restored from a backup, and what else we have may be as old, or another agent signs with this
-// cluster's key. So a person has to agree. The new epoch is recorded before it is used.
+// reopen opens a higher epoch when a member holds entries of this cluster that this agent did not sign. Either the
+// recorded epoch is from a backup, and so may be the rest of the API server; or another agent signs with this cluster's
+// key. So a person has to confirm first. The new epoch is recorded before it is used.
 func (p *Publisher) reopen(ctx context.Context) error {
-	p.reopening.Lock() // what is being met already is no news
+	p.reopening.Lock() // waits for an epoch that is being opened
 	defer p.reopening.Unlock()
 	seen := p.o.Replica.OwnEpochSeen()
 	if seen == 0 {
@@ -52,7 +52,7 @@ func (p *Publisher) reopen(ctx context.Context) error {
 	messages, err := p.o.Replica.Reopen(epoch)
 	p.o.Broadcast(messages...)
 	if err != nil {
-		p.announce.Again()
+		p.announce.Trigger()
 		return fmt.Errorf("open epoch %d: %w", epoch, err)
 	}
 	p.o.Epochs.Reopened()

@@ -28,26 +28,26 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// ImporterOptions are what an importer needs. All fields are required.
+// ImporterOptions are the options of NewImporter. All fields are required.
 type ImporterOptions struct {
 	ClusterID string
 	Client    *kube.Client
 	Registry  *informers.Registry
 	Replica   *replica.Replica
-	// Key is the pinned key of a cluster.
+	// Key returns the pinned key of a cluster.
 	Key func(clusterID string) (ed25519.PublicKey, bool)
-	// Gone says that a cluster is not in the group any more.
+	// Gone reports whether a cluster is no longer in the group.
 	Gone func(clusterID string) bool
-	// CredentialRef is where the credential is that a cluster's agent issued to us, if that is in use.
+	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
 	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
-	// Kick has a member met at once, which is to be found elsewhere now.
+	// Kick makes the mesh connect to a member at once, after its address has changed.
 	Kick     func(clusterID string)
 	Rules    Rules
 	Refusals *Refusals
 	Log      *slog.Logger
 }
 
-// Importer makes the local API server say of what other clusters own what the replica says.
+// Importer writes what other clusters own from the replica to the local API server.
 type Importer struct {
 	o    ImporterOptions
 	keys *loop.Loop[replica.Key]
@@ -63,21 +63,21 @@ func NewImporter(o ImporterOptions) *Importer {
 // Run imports until ctx ends.
 func (i *Importer) Run(ctx context.Context) error { return i.keys.Run(ctx, 4) }
 
-// Look compares the copy of a key with the replica.
-func (i *Importer) Look(key replica.Key) { i.keys.Add(key) }
+// Enqueue compares the copy under a key with the replica.
+func (i *Importer) Enqueue(key replica.Key) { i.keys.Add(key) }
 
-// LookAtRulesOf compares every copy of a rule of that cluster with the replica.
-func (i *Importer) LookAtRulesOf(origin string) {
+// EnqueueRulesOf compares every copy of a rule of that cluster with the replica.
+func (i *Importer) EnqueueRulesOf(origin string) {
 	rules, err := i.o.Registry.Rules.List(labels.SelectorFromSet(labels.Set{v1alpha1.LabelOwnerClusterID: origin}))
 	if err != nil {
 		return // a selector of one value is valid, and the lister has no other error
 	}
 	for _, r := range rules {
-		i.Look(payload.RuleKey(r.Name))
+		i.Enqueue(payload.RuleKey(r.Name))
 	}
 }
 
-// Collector is the metric of how far behind the importer is.
+// Collector is the metric roster_import_oldest_seconds.
 func (i *Importer) Collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "roster_import_oldest_seconds",
@@ -85,8 +85,8 @@ func (i *Importer) Collector() prometheus.Collector {
 	}, func() float64 { return i.keys.Oldest(time.Now()).Seconds() })
 }
 
-// importKey makes the local API server say of a key what the replica says, for what
-// other clusters own. Features are not written anywhere: the replica is where they are looked up.
+// importKey makes the local API server match the replica under one key, for what other clusters own. Features are not
+// written: parts read them from the replica.
 func (i *Importer) importKey(ctx context.Context, key replica.Key) error {
 	switch key.Kind {
 	case replica.KindCluster:
@@ -100,8 +100,8 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) error {
 	return nil
 }
 
-// importCluster keeps the copy of one peer's Cluster object. The copy is never deleted here: a cluster that
-// is merely gone stays listed.
+// importCluster maintains the copy of one peer's Cluster object. It never deletes it: a cluster that is merely
+// unreachable stays listed.
 func (i *Importer) importCluster(ctx context.Context, key replica.Key) error {
 	id := key.Name
 	if id == i.o.ClusterID {
@@ -109,17 +109,17 @@ func (i *Importer) importCluster(ctx context.Context, key replica.Key) error {
 	}
 	entry, ok := i.o.Replica.Lookup(key, id)
 	if !ok || entry.Status != replica.Live {
-		return nil // not heard of by the mesh: what a person pasted stays as it is
+		return nil // not published yet: what a person pasted stays as it is
 	}
-	said, err := payload.DecodeCluster(id, entry.Payload)
+	published, err := payload.DecodeCluster(id, entry.Payload)
 	if err == nil {
 		pinned, ok := i.o.Key(id)
-		if said.Spec.Mesh == nil || !ok || !pinned.Equal(payload.AsKey(said.Spec.Mesh.PublicKey)) {
+		if published.Spec.Mesh == nil || !ok || !pinned.Equal(payload.AsKey(published.Spec.Mesh.PublicKey)) {
 			err = fmt.Errorf("%w: cluster of %s: its public key is not the pinned one", payload.ErrPayload, id)
 		}
 	}
 	if err == nil {
-		err = i.writeClusterCopy(ctx, entry, said)
+		err = i.writeClusterCopy(ctx, entry, published)
 	}
 	if errors.Is(err, payload.ErrPayload) || apierrors.IsInvalid(err) {
 		i.o.Refusals.Refuse(entry, err)
@@ -128,12 +128,12 @@ func (i *Importer) importCluster(ctx context.Context, key replica.Key) error {
 	return err
 }
 
-// writeClusterCopy makes one Cluster object here say what the payload says, under the name that it has here.
-// An origin that changed its name gets a new copy, with what is local in the old one, before that goes.
-func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, said *payload.Cluster) error {
+// writeClusterCopy makes the copy of a Cluster object match its payload. If the origin changed its name, a copy with
+// the new name is created, with the local parts of the old one, before the old one is deleted.
+func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, published *payload.Cluster) error {
 	id := entry.Origin
 	clusters := i.o.Client.Clusters()
-	name, copies := i.localName(id, said.Name), i.o.Registry.ByID(id)
+	name, copies := i.localName(id, published.Name), i.o.Registry.ByID(id)
 	at := slices.IndexFunc(copies, func(c *v1alpha1.Cluster) bool { return c.Name == name })
 	if at < 0 {
 		fresh := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -141,26 +141,26 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, sa
 			fresh.Labels, fresh.Annotations = payload.MergeMeta(old.Labels, fresh.Labels), payload.MergeMeta(old.Annotations, fresh.Annotations)
 			fresh.Spec.AuthInfo = cmp.Or(fresh.Spec.AuthInfo, old.Spec.AuthInfo)
 		}
-		i.fillCopy(fresh, id, said)
+		i.fillCopy(fresh, id, published)
 		fresh.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
 		_, err := clusters.Create(ctx, fresh)
-		return err // its arrival in the watch is the next look
+		return err // the watch enqueues it again
 	}
 	for n, have := range copies {
-		if n != at && syncrules.Owner(have) == id { // one that a person made is shown as a conflict, and theirs to delete
-			if err := clusters.Delete(ctx, have.Name, payload.Exactly(have)); err != nil && !apierrors.IsNotFound(err) {
+		if n != at && syncrules.Owner(have) == id { // one that a person created is shown as a conflict, for the person to delete
+			if err := clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)); err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("remove cluster %s, now named %s: %w", have.Name, name, err)
 			}
 		}
 	}
 	have := copies[at]
 	want := have.DeepCopy()
-	if i.fillCopy(want, id, said); payload.NumberOf(entry).Before(payload.RecordedOn(have)) || payload.SameMeta(have, want) && equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+	if i.fillCopy(want, id, published); payload.NumberOf(entry).Before(payload.RecordedOn(have)) || payload.SameMeta(have, want) && equality.Semantic.DeepEqual(have.Spec, want.Spec) {
 		return nil
 	}
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-	if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, said.Spec.Mesh.Endpoints) {
-		defer i.o.Kick(id) // it is to be met elsewhere
+	if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
+		defer i.o.Kick(id) // its address has changed
 	}
 	if _, err := clusters.Change(ctx, have, want); err != nil {
 		return fmt.Errorf("update cluster %s: %w", have.Name, err)
@@ -168,14 +168,14 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, sa
 	return nil
 }
 
-// localName is the name of a peer's copy here: its own, unless another cluster holds that name already.
+// localName is the name of a peer's copy here: its own name, unless another cluster has that name already.
 func (i *Importer) localName(id, name string) string {
 	holder, err := i.o.Registry.Clusters.Get(name)
 	if err == nil && string(holder.Spec.ClusterID) != id {
 		return payload.ClashName(name, id)
 	}
 	if clash := payload.ClashName(name, id); err != nil {
-		// Once a copy has the longer name it keeps it while it exists: names do not jump when a holder goes.
+		// A copy with the longer name keeps it: names do not change when the holder of the short name goes.
 		if c, err := i.o.Registry.Clusters.Get(clash); err == nil && string(c.Spec.ClusterID) == id {
 			return clash
 		}
@@ -183,18 +183,18 @@ func (i *Importer) localName(id, name string) string {
 	return name
 }
 
-// fillCopy gives a copy what its origin says, and where our own credential for that cluster is kept.
+// fillCopy sets what the origin published, and the Secret with the issued credential for that cluster.
 func (i *Importer) fillCopy(c *v1alpha1.Cluster, id string, p *payload.Cluster) {
 	auth := c.Spec.AuthInfo
 	if ref, issued := i.o.CredentialRef(id); issued {
 		auth.SecretRef = ref
 	}
-	payload.Mark(c, p.Meta, id)
+	payload.MarkCopy(c, p.Meta, id)
 	c.Spec = *p.Spec.DeepCopy()
 	c.Spec.AuthInfo = auth
 }
 
-// importRule keeps the copy of a rule, or proves that there is none to keep.
+// importRule creates, updates or deletes the copy of a rule, as planCopy decides.
 func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	have, err := i.o.Registry.Rules.Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -203,13 +203,13 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 		return fmt.Errorf("read rule %s: %w", key.Name, err)
 	}
 	rules := i.o.Client.Rules()
-	plan, entry := planCopy(i.o.ClusterID, have, i.o.Replica.Find(key), i.provenGone(have), i.o.Gone)
+	plan, entry := planCopy(i.o.ClusterID, have, i.o.Replica.Find(key), i.provenAbsent(have), i.o.Gone)
 	i.o.Rules.NameClash(key.Name, clashOf(plan, have, entry))
 	switch plan {
 	case copyKeep, copyConflict:
 		return nil
 	case copyDelete:
-		err := rules.Delete(ctx, have.Name, payload.Exactly(have))
+		err := rules.Delete(ctx, have.Name, payload.PreconditionsOf(have))
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -218,10 +218,10 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 		return i.orphanRule(ctx, have)
 	case copyWrite:
 		if have != nil && syncrules.Owner(have) == entry.Origin && payload.NumberOf(entry).Before(payload.RecordedOn(have)) {
-			return nil // from a member that was away for long; a newer one made the copy
+			return nil // an old entry, from a member that was cut off for long: the copy is newer
 		}
 	}
-	said, err := payload.DecodeRule(entry.Origin, key.Name, entry.Payload)
+	published, err := payload.DecodeRule(entry.Origin, key.Name, entry.Payload)
 	if err != nil {
 		i.o.Refusals.Refuse(entry, err)
 		return nil
@@ -230,8 +230,8 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	if have != nil {
 		want = have.DeepCopy()
 	}
-	payload.Mark(want, said.Meta, entry.Origin)
-	want.Spec = said.Spec
+	payload.MarkCopy(want, published.Meta, entry.Origin)
+	want.Spec = published.Spec
 	changed := have == nil || !payload.SameMeta(have, want) || !equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
 	if have == nil {
@@ -246,8 +246,8 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	return err
 }
 
-// provenGone is the replica's proof of absence, as far as it is newer than the copy have.
-func (i *Importer) provenGone(have *v1alpha1.ResourceSyncRule) func(replica.Key, string) bool {
+// provenAbsent returns the replica's proof of absence, if that is newer than the copy have.
+func (i *Importer) provenAbsent(have *v1alpha1.ResourceSyncRule) func(replica.Key, string) bool {
 	return func(key replica.Key, origin string) bool {
 		n, held := payload.RecordedOn(have), i.o.Replica.Progress(origin)
 		newer := held.Completed > n.Epoch || held.Epoch == n.Epoch && held.Sequence >= n.Sequence
@@ -255,11 +255,8 @@ func (i *Importer) provenGone(have *v1alpha1.ResourceSyncRule) func(replica.Key,
 	}
 }
 
-// A rule whose owner is gone from the group stays where it is, as an orphan, and is not in force: what it has copied
-// stays as it is. To obey it would leave a cluster that was removed with power over the others; to delete it would
-// undo, all at once, what the others depend on.
-
-// orphanRule marks a copy of a rule. The number of its entry goes: whoever is admitted again counts anew.
+// orphanRule marks a copy of a rule as an orphan: its owner is gone from the group (see package rules). It drops the
+// number of the entry, because an owner that is admitted again counts from the beginning.
 func (i *Importer) orphanRule(ctx context.Context, have *v1alpha1.ResourceSyncRule) error {
 	want := have.DeepCopy()
 	if want.Annotations == nil {

@@ -24,12 +24,12 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// ErrClusterName is returned when this cluster cannot have the name that it was given.
+// ErrClusterName is returned when this cluster cannot have the given name.
 var ErrClusterName = errors.New("cluster name")
 
-// FindOwn returns this cluster's Cluster object, or nil when it may be created under name, which is the one that it
-// had, or that --cluster-name gives. Of several the one with that name counts, else the oldest; the others show
-// LocalConflict.
+// FindOwn returns this cluster's Cluster object, or nil if there is none and name is free. name is the one that it had
+// before, or --cluster-name. Of several objects the one with that name counts, else the oldest; the others get the
+// condition LocalConflict.
 func FindOwn(ctx context.Context, client *kube.Client, clusterID, name string) (*v1alpha1.Cluster, error) {
 	list, err := client.Clusters().List(ctx)
 	if err != nil {
@@ -57,28 +57,28 @@ func FindOwn(ctx context.Context, client *kube.Client, clusterID, name string) (
 	return nil, nil
 }
 
-// OwnOptions are what this cluster's own Cluster object is made of. All fields are required, but for ClusterName and Labels.
+// OwnOptions are the options of NewOwn. All fields but ClusterName and Labels are required.
 type OwnOptions struct {
 	ClusterID string
 	Key       ed25519.PublicKey
-	// ClusterName is the name to create the object under; "" means that there must be one.
+	// ClusterName is the name of the object if it must be created; "" means that it must exist.
 	ClusterName string
-	// Labels are set on the object, and others that it has stay.
+	// Labels are set on the object. Other labels stay.
 	Labels map[string]string
-	// Namespace is the agent's own, where the Secret is that peers are given, if ManageSecret is set.
+	// Namespace is that of the agent. With ManageSecret, it has the Secret with the bootstrap credential.
 	Namespace    string
 	ManageSecret bool
 	Server       kube.Server
 	Client       *kube.Client
 	Registry     *informers.Registry
-	// Published is what this cluster itself published last.
+	// Published is what this cluster published last.
 	Published func() (*payload.Cluster, bool)
-	// MeshEndpoints is where members dial this cluster; recorded is what the object says.
+	// MeshEndpoints are the addresses at which members dial this cluster. recorded are those in the object.
 	MeshEndpoints func(recorded []string) []string
 	Log           *slog.Logger
 }
 
-// Own keeps this cluster's own Cluster object. Any goroutine may use it.
+// Own maintains this cluster's own Cluster object. It is safe for concurrent use.
 type Own struct {
 	// Renamed is called when the object has another name than before. It is set before the publisher runs.
 	Renamed func()
@@ -87,7 +87,7 @@ type Own struct {
 	name atomic.Pointer[string]
 }
 
-// NewOwn returns the keeper of an object that has no name yet.
+// NewOwn returns an Own without a name. Ensure finds or creates the object.
 func NewOwn(o OwnOptions) *Own { return &Own{o: o} }
 
 // Name is the name of this cluster's Cluster object, "" before it has one.
@@ -98,8 +98,7 @@ func (o *Own) Name() string {
 	return ""
 }
 
-// Cluster is this cluster's Cluster object as the informers have it: the one of the name that the agent settled on, or
-// nil.
+// Cluster is the object in the informers, nil if there is none.
 func (o *Own) Cluster() *v1alpha1.Cluster {
 	c, err := o.o.Registry.Clusters.Get(o.Name())
 	if err != nil || string(c.Spec.ClusterID) != o.o.ClusterID {
@@ -108,7 +107,7 @@ func (o *Own) Cluster() *v1alpha1.Cluster {
 	return c
 }
 
-// Annotation reads, from the API server itself, the annotation that confirms a restore.
+// Annotation reads the annotation that confirms a restore, from the API server itself.
 func (o *Own) Annotation(ctx context.Context) (string, error) {
 	own, err := o.o.Client.Clusters().Read(ctx, o.Name())
 	if err != nil {
@@ -117,9 +116,8 @@ func (o *Own) Annotation(ctx context.Context) (string, error) {
 	return own.Annotations[v1alpha1.AnnotationConfirmRestore], nil
 }
 
-// Ensure creates this cluster's Cluster object or brings the fields up to date that the agent
-// answers for; everything else in it is the user's. It is also the repair of an object that was deleted: only
-// leaving the group ends a Cluster, and then the same object goes on under another key.
+// Ensure creates the object, or updates the fields that the agent manages; everything else belongs to the user. It also
+// restores the object after somebody deleted it.
 func (o *Own) Ensure(ctx context.Context) (*v1alpha1.Cluster, error) {
 	clusters := o.o.Client.Clusters()
 	var out *v1alpha1.Cluster
@@ -162,24 +160,24 @@ func (o *Own) setName(name string) {
 	}
 }
 
-// complete says that the object has all that the agent answers for.
+// complete reports whether the object has all fields that the agent manages.
 func (o *Own) complete(own *v1alpha1.Cluster) bool {
 	want := own.DeepCopy()
 	o.fill(want)
 	return equality.Semantic.DeepEqual(own.Spec, want.Spec) && payload.SameMeta(own, want)
 }
 
-// fresh is the object as it was last published, so that a deleted one comes back with its labels.
+// fresh is the object as it was last published, so that it is restored with its labels.
 func (o *Own) fresh() *v1alpha1.Cluster {
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(o.Name(), o.o.ClusterName)}}
 	if p, ok := o.o.Published(); ok {
 		c.Labels, c.Annotations, c.Spec = p.Labels, p.Annotations, p.Spec
-		delete(c.Annotations, v1alpha1.AnnotationConfirmRestore) // a confirmation is a person's word, once
+		delete(c.Annotations, v1alpha1.AnnotationConfirmRestore) // an annotation confirms once
 	}
 	return c
 }
 
-// fill gives the object what the agent answers for.
+// fill sets the fields that the agent manages.
 func (o *Own) fill(c *v1alpha1.Cluster) {
 	if c.Labels == nil && len(o.o.Labels) > 0 {
 		c.Labels = map[string]string{}
@@ -192,7 +190,7 @@ func (o *Own) fill(c *v1alpha1.Cluster) {
 	c.Spec.Mesh.PublicKey = o.o.Key
 	c.Spec.Mesh.Endpoints = o.o.MeshEndpoints(c.Spec.Mesh.Endpoints)
 	if asked, ok := c.Annotations[v1alpha1.AnnotationLeave]; ok && asked != v1alpha1.RequestKey(c.Spec.Mesh.PublicKey) {
-		delete(c.Annotations, v1alpha1.AnnotationLeave) // it was done, or is about another key
+		delete(c.Annotations, v1alpha1.AnnotationLeave) // done already, or about another key
 	}
 	if o.o.ManageSecret {
 		c.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Name: c.Name, Namespace: o.o.Namespace}

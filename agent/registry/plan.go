@@ -12,19 +12,19 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// copyPlan is what to do about the local copy of a replicated object.
+// copyPlan is what to do with the local copy of an object in the replica.
 type copyPlan int
 
 const (
-	copyKeep     copyPlan = iota // nothing, or nothing that is proven
-	copyWrite                    // create it or bring it up to date
-	copyDelete                   // it is proven to be gone
-	copyConflict                 // the name is taken by an object of this cluster's own
-	copyOrphan                   // its owner is not in the group any more
+	copyKeep     copyPlan = iota // do nothing; also when no deletion is proven
+	copyWrite                    // create or update it
+	copyDelete                   // the deletion at the origin is proven
+	copyConflict                 // an object of this cluster's own has that name
+	copyOrphan                   // its owner is gone from the group
 )
 
-// clashOf is the origin whose rule cannot be copied because this cluster has one of the same name; "" when
-// there is none, or when both say the same, as where one tool applies the same files everywhere.
+// clashOf is the origin of a rule that cannot be copied because this cluster has one of the same name. It is "" if
+// there is none, or if both have the same spec, as when one tool applies the same files everywhere.
 func clashOf(plan copyPlan, have *v1alpha1.ResourceSyncRule, entry replica.Entry) string {
 	if plan != copyConflict {
 		return ""
@@ -35,14 +35,14 @@ func clashOf(plan copyPlan, have *v1alpha1.ResourceSyncRule, entry replica.Entry
 	return entry.Origin
 }
 
-// planCopy decides about one name: have is the local object or nil, entries what each origin says (smallest
-// clusterID first), absent the proof that an origin has no such object. It is pure.
+// planCopy decides what to do under one name. have is the local object or nil, entries are those of each origin
+// (smallest clusterID first), absent proves that an origin has no such object. It is a pure function.
 //
 //   - A local object is never overwritten.
 //   - A copy stays with its owner while that owner may still have the object.
-//   - Where there is no copy, the live entry of the smallest clusterID is written.
-//   - A copy whose owner is gone from the group becomes an orphan, or the copy of another cluster that publishes the
-//     very same rule. An orphan is taken back by its owner, and never deleted.
+//   - If there is no copy, the live entry of the smallest clusterID is written.
+//   - A copy whose owner is gone from the group becomes the copy of another cluster that publishes a rule with the same
+//     spec, or else an orphan. An orphan is updated again when its owner returns, and is never deleted.
 func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.Entry, absent func(replica.Key, string) bool, gone func(string) bool) (copyPlan, replica.Entry) {
 	var first, owned *replica.Entry
 	holder := ""
@@ -70,8 +70,8 @@ func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 	case holder == "" || holder == self || payload.Has(have, v1alpha1.AnnotationSyncDisabled):
 		return copyKeep, replica.Entry{}
 	case gone(holder):
-		if heir := sameRule(self, have, entries); heir != nil {
-			return copyWrite, *heir
+		if other := sameRule(self, have, entries); other != nil {
+			return copyWrite, *other
 		}
 		if !payload.Has(have, v1alpha1.AnnotationOrphaned) {
 			return copyOrphan, replica.Entry{}
@@ -81,7 +81,7 @@ func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 		return copyWrite, *owned
 	case payload.Has(have, v1alpha1.AnnotationOrphaned):
 		return copyKeep, replica.Entry{}
-	case owned != nil: // withdrawn: it stays, unmaintained
+	case owned != nil: // withdrawn: the copy stays and is no longer updated
 		return copyKeep, replica.Entry{}
 	case absent(replica.Key{Kind: replica.KindRule, Name: have.GetName()}, holder):
 		return copyDelete, replica.Entry{}
@@ -89,7 +89,7 @@ func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 	return copyKeep, replica.Entry{}
 }
 
-// sameRule is the entry of a member that publishes the very rule that have is a copy of; nil when none does.
+// sameRule is the entry of a member that publishes a rule with the same spec as have; nil if there is none.
 func sameRule(self string, have *v1alpha1.ResourceSyncRule, entries []replica.Entry) *replica.Entry {
 	for i, e := range entries {
 		if e.Origin == self || e.Status != replica.Live {

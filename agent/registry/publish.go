@@ -24,53 +24,54 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// problemRoom is the part whose problem it is that an object finds no room in the replica; the object follows.
-const problemRoom = "room for "
+// problemFull is the prefix of the name of a problem: the replica has no room for an object, whose name follows.
+const problemFull = "room for "
 
-// errUnproven is returned while it is not known whether an object was deleted by itself.
+// errUnproven is returned while it is not known whether an object that is missing was deleted by itself.
 var errUnproven = errors.New("not known whether it was deleted")
 
-// Gate says whether what the local API server says may be published.
+// Gate decides whether the state of the local API server may be published (package restore).
 type Gate interface {
-	// Frozen says that nothing may.
+	// Frozen reports whether nothing may be published.
 	Frozen() bool
-	// Open says that it may, and tells one such time from another.
+	// Open is the opposite of Frozen. period is another number after each freeze.
 	Open() (period int, open bool)
-	// Confirm looks whether a person has opened the gate.
+	// Confirm opens the gate if a person has confirmed the restore.
 	Confirm(ctx context.Context) error
-	// ProveDeleted returns nil when an object of this kind that is not there was deleted by itself.
+	// ProveDeleted returns nil if a missing object of this kind was deleted by itself, and not with its CRD.
 	ProveDeleted(ctx context.Context, kind replica.Kind) error
 }
 
-// Rules are what the sync rules in force are told.
+// Rules are the sync rules in force (package rules).
 type Rules interface {
-	// Settle tells the engine that a rule is gone, or what it is, once that is certain. own says who asks: the publisher,
-	// who knows of this cluster's own rules, or the importer, who knows of the others.
+	// Settle passes a rule, or its deletion, to the engine once that is certain. own says that the publisher calls it,
+	// for this cluster's own rules; else the importer does, for copies.
 	Settle(name string, own bool)
-	// Awaits says that a rule of this cluster's own is gone, and that the engine was not told yet.
-	Awaits(name string) bool
-	// NameClash says that the cluster origin publishes a rule of the same name as one of this cluster's own; "" for none.
+	// IsUnsettled reports whether a rule of this cluster's own is gone, and the engine still has it.
+	IsUnsettled(name string) bool
+	// NameClash records that the cluster origin publishes a rule with the name of one of this cluster's own; "" for
+	// none.
 	NameClash(name, origin string)
 }
 
-// Epochs opens epochs of what this cluster publishes.
+// Epochs opens new epochs for what this cluster publishes.
 type Epochs struct {
-	// Open records and returns an epoch above floor and above every one that was recorded.
+	// Open records and returns an epoch above floor and above every recorded one.
 	Open func(ctx context.Context, floor uint64) (uint64, error)
-	// MayReopen says that a person has confirmed that an epoch which members know of and this cluster does not is to be
-	// followed by another one; Reopened that it was.
+	// MayReopen reports whether a person has confirmed that this cluster may open an epoch above one that only members
+	// know. Reopened says that it did.
 	MayReopen func() bool
 	Reopened  func()
-	// Freeze stops publishing until a person has.
+	// Freeze stops publishing until a person has confirmed.
 	Freeze func()
 }
 
-// PublisherOptions are what a publisher needs. All fields are required.
+// PublisherOptions are the options of NewPublisher. All fields are required.
 type PublisherOptions struct {
 	ClusterID string
-	// Rules and features are published; without it the cluster only receives.
+	// CoreResourceSource publishes rules and features. Without it the cluster only receives.
 	CoreResourceSource bool
-	// Tombstones is how many deleted objects are remembered at least, before a new epoch forgets them.
+	// Tombstones is how many deleted objects are remembered at least before a new epoch forgets them.
 	Tombstones int
 	Own        *Own
 	Registry   *informers.Registry
@@ -78,24 +79,24 @@ type PublisherOptions struct {
 	Gate       Gate
 	Epochs     Epochs
 	Rules      Rules
-	// Heed hears what a person asks for on the own Cluster object, as to leave the group.
-	Heed      func(*v1alpha1.Cluster)
-	Broadcast func(messages ...[]byte)
-	Problems  *health.Problems
-	Log       *slog.Logger
+	// CheckLeaveRequest handles the annotation on the own Cluster object that asks to leave the group.
+	CheckLeaveRequest func(*v1alpha1.Cluster)
+	Broadcast         func(messages ...[]byte)
+	Problems          *health.Problems
+	Log               *slog.Logger
 }
 
-// Publisher makes the replica say of what this cluster owns what the local API server says.
+// Publisher writes what this cluster owns from the local API server to the replica.
 type Publisher struct {
 	o PublisherOptions
 
 	keys     *loop.Loop[replica.Key]
-	announce *loop.Task // of everything that this cluster owns
-	epoch    *loop.Task // a higher one, where a member knows of one that this agent does not
-	collect  *loop.Task // of tombstones
+	announce *loop.Task // publishes everything that this cluster owns
+	epoch    *loop.Task // opens a higher epoch after EpochSeen
+	collect  *loop.Task // collects tombstones
 
-	reopening  sync.Mutex // from seeing an unknown epoch of this cluster to having opened one after it
-	publishing sync.Mutex // from reading an object to handing it to the replica
+	reopening  sync.Mutex // held while a new epoch is opened
+	publishing sync.Mutex // held from reading an object until the replica has it
 }
 
 // NewPublisher returns a publisher that does nothing before Run.
@@ -108,9 +109,9 @@ func NewPublisher(o PublisherOptions) *Publisher {
 	return p
 }
 
-// Run announces all that this cluster owns, and what changes, until ctx ends.
+// Run publishes everything that this cluster owns, and then each change, until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
-	p.announce.Again()
+	p.announce.Trigger()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.keys.Run(ctx, 1) })
 	for _, task := range []*loop.Task{p.announce, p.epoch, p.collect} {
@@ -119,26 +120,26 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Look publishes what the local API server has under a key, or that it has nothing.
-func (p *Publisher) Look(key replica.Key) { p.keys.Add(key) }
+// Enqueue publishes the local object under a key, or its deletion.
+func (p *Publisher) Enqueue(key replica.Key) { p.keys.Add(key) }
 
-// LookAtOwn looks at this cluster's own Cluster object.
-func (p *Publisher) LookAtOwn() { p.Look(payload.ClusterKey(p.o.ClusterID)) }
+// EnqueueOwn publishes this cluster's own Cluster object.
+func (p *Publisher) EnqueueOwn() { p.Enqueue(payload.ClusterKey(p.o.ClusterID)) }
 
-// EpochSeen says that a member has shown an epoch of this cluster that this agent does not know of.
-func (p *Publisher) EpochSeen() { p.epoch.Again() }
+// EpochSeen says that a member has an epoch of this cluster that this agent does not know.
+func (p *Publisher) EpochSeen() { p.epoch.Trigger() }
 
-// LookAtAll puts up everything that this cluster has and had, after a freeze.
-func (p *Publisher) LookAtAll() {
+// EnqueueAll publishes everything that this cluster has or had, after a freeze.
+func (p *Publisher) EnqueueAll() {
 	for key := range p.all() {
 		if key.Kind != replica.KindCluster {
-			p.Look(key)
+			p.Enqueue(key)
 		}
 	}
-	p.announce.Again() // in a new epoch, if members know of a later one
+	p.announce.Trigger() // opens a new epoch if members know a later one
 }
 
-// all is what this cluster has, and what it published and has not any more.
+// all are the keys of what this cluster has, and of what it published earlier.
 func (p *Publisher) all() iter.Seq[replica.Key] {
 	return func(yield func(replica.Key) bool) {
 		keys := []replica.Key{payload.ClusterKey(p.o.ClusterID)}
@@ -150,7 +151,7 @@ func (p *Publisher) all() iter.Seq[replica.Key] {
 		for _, f := range features {
 			keys = append(keys, payload.FeatureKey(f.Name))
 		}
-		for _, kind := range [...]replica.Kind{replica.KindRule, replica.KindFeature} { // what was deleted while the agent was away
+		for _, kind := range [...]replica.Kind{replica.KindRule, replica.KindFeature} { // deleted while the agent was stopped
 			for _, e := range p.o.Replica.EntriesOf(p.o.ClusterID, kind) {
 				keys = append(keys, e.Key)
 			}
@@ -165,8 +166,8 @@ func (p *Publisher) all() iter.Seq[replica.Key] {
 	}
 }
 
-// announceAll hands everything that this cluster owns to the replica, with what it does not own any more, and then marks
-// the epoch complete: from there on, what an earlier epoch held and this one does not is known to be gone.
+// announceAll publishes everything that this cluster owns, and the deletion of everything else that it published. Then
+// it marks the epoch complete: from then on, what an earlier epoch had and this one does not is known to be deleted.
 func (p *Publisher) announceAll(ctx context.Context) error {
 	if err := p.reopen(ctx); err != nil {
 		return err
@@ -177,16 +178,16 @@ func (p *Publisher) announceAll(ctx context.Context) error {
 		errs = append(errs, p.publishLocal(ctx, key))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err // not complete: nobody may take what is missing for deleted
+		return err // not complete: what is missing is not deleted
 	}
 	if now, _ := p.o.Gate.Open(); !open || now != began {
-		return nil // nor what was not put; once a freeze is confirmed, everything is put up again
+		return nil // not complete: some objects were skipped; after the confirmation everything is published again
 	}
 	p.o.Broadcast(p.o.Replica.Complete()...)
 	return nil
 }
 
-// publish makes the replica say of a key what the local API server says.
+// publish makes the replica match the local API server under one key.
 func (p *Publisher) publish(ctx context.Context, key replica.Key) error {
 	if key.Kind == replica.KindCluster {
 		own := p.o.Own.Cluster()
@@ -194,7 +195,7 @@ func (p *Publisher) publish(ctx context.Context, key replica.Key) error {
 			_, err := p.o.Own.Ensure(ctx)
 			return err
 		}
-		p.o.Heed(own)
+		p.o.CheckLeaveRequest(own)
 		if !p.o.Own.complete(own) {
 			if _, err := p.o.Own.Ensure(ctx); err != nil {
 				return err
@@ -211,32 +212,32 @@ func (p *Publisher) publish(ctx context.Context, key replica.Key) error {
 	return err
 }
 
-// publishLocal reads the watched object and hands it to the replica. An object with an owner is a copy and
+// publishLocal reads an object from the listers and hands it to the replica. An object with an owner is a copy, and is
 // never published.
 func (p *Publisher) publishLocal(ctx context.Context, key replica.Key) error {
-	p.publishing.Lock() // or what was read first might be published last
+	p.publishing.Lock() // keeps two states of an object in order
 	defer p.publishing.Unlock()
 	status, data, err := p.local(key)
-	if status == replica.Deleted && p.had(key) {
+	if status == replica.Deleted && p.hadPublished(key) {
 		if err := p.o.Gate.ProveDeleted(ctx, key.Kind); err != nil {
 			return fmt.Errorf("%w: %w", errUnproven, err)
 		}
 	}
 	if p.o.Gate.Frozen() {
-		return nil // until it is confirmed; then everything is put up again
+		return nil // after the confirmation everything is published again
 	}
 	if err != nil {
 		return fmt.Errorf("encode %s %s: %w", payload.KindName(key.Kind), key.Name, err)
 	}
 	messages, err := p.o.Replica.Publish(key, status, data)
 	if errors.Is(err, replica.ErrTooLarge) {
-		p.o.Log.Error("an object is too large to be published and is kept to this cluster", "kind", payload.KindName(key.Kind), "name", key.Name, "error", err)
+		p.o.Log.Error("an object is too large and is not published", "kind", payload.KindName(key.Kind), "name", key.Name, "error", err)
 		messages, err = p.o.Replica.Publish(key, replica.Withdrawn, nil)
 	}
 	if err != nil {
 		err = fmt.Errorf("publish %s %s: %w", payload.KindName(key.Kind), key.Name, err)
 	}
-	room := problemRoom + payload.KindName(key.Kind) + " " + key.Name
+	room := problemFull + payload.KindName(key.Kind) + " " + key.Name
 	if errors.Is(err, replica.ErrFull) {
 		return p.o.Problems.Set(room, fmt.Errorf("%w: delete rules or features that are not needed", err))
 	}
@@ -246,34 +247,34 @@ func (p *Publisher) publishLocal(ctx context.Context, key replica.Key) error {
 	}
 	p.o.Broadcast(messages...)
 	if status == replica.Deleted && p.o.Replica.TooManyTombstones(p.o.Tombstones) {
-		p.collect.Again()
+		p.collect.Trigger()
 	}
 	return nil
 }
 
-// had says whether this cluster publishes an object of that name, or goes by a rule of that name of its own.
-func (p *Publisher) had(key replica.Key) bool {
+// hadPublished reports whether this cluster publishes an object of that name, or has an own rule of that name in force.
+func (p *Publisher) hadPublished(key replica.Key) bool {
 	if e, ok := p.o.Replica.Lookup(key, p.o.ClusterID); ok && e.Status != replica.Deleted {
 		return true
 	}
-	return key.Kind == replica.KindRule && p.o.Rules.Awaits(key.Name)
+	return key.Kind == replica.KindRule && p.o.Rules.IsUnsettled(key.Name)
 }
 
-// local is what the local API server says of a key: Live with its payload, Withdrawn, or Deleted when there
-// is no such object of this cluster's own.
+// local is the state of a key in the local API server: Live with its payload, Withdrawn, or Deleted if this cluster
+// owns no such object.
 func (p *Publisher) local(key replica.Key) (replica.Status, []byte, error) {
 	switch key.Kind {
 	case replica.KindCluster:
 		c := p.o.Own.Cluster()
 		if c == nil {
-			return replica.Withdrawn, nil, nil // being recreated
+			return replica.Withdrawn, nil, nil // it is about to be recreated
 		}
 		data, err := payload.EncodeCluster(c)
 		return replica.Live, data, err
 	case replica.KindRule:
 		r, err := p.o.Registry.Rules.Get(key.Name)
 		if err != nil || syncrules.Owner(r) != "" {
-			return replica.Deleted, nil, nil //nolint:nilerr // the one error of a lister is that it has none
+			return replica.Deleted, nil, nil //nolint:nilerr // a lister has no other error than NotFound
 		}
 		if p.withheld(r) {
 			return replica.Withdrawn, nil, nil
@@ -294,7 +295,7 @@ func (p *Publisher) local(key replica.Key) (replica.Status, []byte, error) {
 	return replica.Deleted, nil, nil
 }
 
-// withheld tells the objects that their owner keeps to the cluster: by annotation each, or all of them.
+// withheld reports whether an object is not published: by an annotation on it, or because this cluster publishes none.
 func (p *Publisher) withheld(o metav1.Object) bool {
 	return !p.o.CoreResourceSource || payload.Has(o, v1alpha1.AnnotationSyncDisabled)
 }

@@ -21,30 +21,30 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// door is a gate of a test.
-type door struct {
+// fakeGate is a Gate of a test.
+type fakeGate struct {
 	period int
 	frozen bool
 	proof  error
 }
 
-func (d *door) Frozen() bool                                     { return d.frozen }
-func (d *door) Open() (int, bool)                                { return d.period, !d.frozen }
-func (d *door) Confirm(context.Context) error                    { return nil }
-func (d *door) ProveDeleted(context.Context, replica.Kind) error { return d.proof }
+func (g *fakeGate) Frozen() bool                                     { return g.frozen }
+func (g *fakeGate) Open() (int, bool)                                { return g.period, !g.frozen }
+func (g *fakeGate) Confirm(context.Context) error                    { return nil }
+func (g *fakeGate) ProveDeleted(context.Context, replica.Kind) error { return g.proof }
 
-// settled are rules of a test: those of which the engine was told.
-type settled struct{ names []string }
+// fakeRules are Rules of a test. names are the rules that were settled.
+type fakeRules struct{ names []string }
 
-func (s *settled) Settle(name string, own bool) {
+func (s *fakeRules) Settle(name string, own bool) {
 	if own {
 		s.names = append(s.names, name)
 	}
 }
-func (*settled) Awaits(string) bool       { return false }
-func (*settled) NameClash(string, string) {}
+func (*fakeRules) IsUnsettled(string) bool  { return false }
+func (*fakeRules) NameClash(string, string) {}
 
-// newPublisher is one of cluster IDA, which publishes the rules that registry has.
+// newPublisher is the publisher of cluster IDA. Its registry is empty.
 func newPublisher(t *testing.T, gate Gate, rules Rules) *Publisher {
 	t.Helper()
 	registry := informers.New(&kube.Client{}, "n", slog.New(slog.DiscardHandler))
@@ -62,7 +62,7 @@ func (p *Publisher) status(key replica.Key) (replica.Status, bool) {
 	return e.Status, ok
 }
 
-// ruleLister has something happen when it is asked.
+// ruleLister calls a function when a rule is read.
 type ruleLister struct {
 	listers.ResourceSyncRuleLister
 	asked func()
@@ -73,10 +73,10 @@ func (l ruleLister) Get(name string) (*v1alpha1.ResourceSyncRule, error) {
 	return l.ResourceSyncRuleLister.Get(name)
 }
 
-// The informers may take in what a restore has brought while the publisher is at work.
-func TestWhatIsReadAfterAFreezeIsNotPublished(t *testing.T) {
-	gate := &door{}
-	p := newPublisher(t, gate, &settled{})
+// A freeze may begin while the publisher reads a rule: the rule is not published then.
+func TestRuleReadDuringFreezeIsNotPublished(t *testing.T) {
+	gate := &fakeGate{}
+	p := newPublisher(t, gate, &fakeRules{})
 	key := payload.RuleKey("r")
 	if _, err := p.o.Replica.Publish(key, replica.Live, []byte("{}")); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestWhatIsReadAfterAFreezeIsNotPublished(t *testing.T) {
 	}
 }
 
-// featureLister has something happen when it is asked for all.
+// featureLister calls a function when all features are listed.
 type featureLister struct {
 	listers.ClusterFeatureLister
 	asked func()
@@ -101,10 +101,10 @@ func (l featureLister) List(selector labels.Selector) ([]*v1alpha1.ClusterFeatur
 	return l.ClusterFeatureLister.List(selector)
 }
 
-// What was left out while the cluster was frozen is not known to be gone because the freeze ends just then.
-func TestAllIsNotCompleteAcrossAConfirmation(t *testing.T) {
-	gate := &door{frozen: true}
-	p := newPublisher(t, gate, &settled{})
+// What was skipped while frozen does not count as deleted when the freeze ends during the announcement.
+func TestEpochIsNotCompleteAfterFreezeInBetween(t *testing.T) {
+	gate := &fakeGate{frozen: true}
+	p := newPublisher(t, gate, &fakeRules{})
 	p.o.Registry.Features = featureLister{p.o.Registry.Features, func() { gate.frozen, gate.period = false, 1 }}
 	if err := p.announceAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -120,9 +120,9 @@ func TestAllIsNotCompleteAcrossAConfirmation(t *testing.T) {
 	}
 }
 
-// A rule is published as deleted when that is proven, and the engine is told of it only then.
-func TestADeletionIsPublishedOnProof(t *testing.T) {
-	gate, rules := &door{}, &settled{}
+// A deletion is published, and passed to the engine, only when it is proven.
+func TestDeletionNeedsProof(t *testing.T) {
+	gate, rules := &fakeGate{}, &fakeRules{}
 	p := newPublisher(t, gate, rules)
 	key, rule := payload.RuleKey("r"), &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
 	if err := p.o.Registry.Put(rule); err != nil {
@@ -136,23 +136,23 @@ func TestADeletionIsPublishedOnProof(t *testing.T) {
 	}
 	gate.proof, rules.names = context.DeadlineExceeded, nil
 	if err := p.publish(t.Context(), key); err == nil || len(rules.names) > 0 {
-		t.Errorf("not proven: %v, the engine is told of %v", err, rules.names)
+		t.Errorf("not proven: %v, settled: %v", err, rules.names)
 	}
 	if status, _ := p.status(key); status != replica.Live {
 		t.Errorf("not proven, it is published as %v", status)
 	}
 	gate.proof = nil
 	if err := p.publish(t.Context(), key); err != nil || len(rules.names) != 1 {
-		t.Errorf("proven: %v, the engine is told of %v", err, rules.names)
+		t.Errorf("proven: %v, settled: %v", err, rules.names)
 	}
 	if status, ok := p.status(key); ok {
 		t.Errorf("proven, it is still published as %v", status)
 	}
 }
 
-// Objects that are withheld are published as withdrawn, and copies not at all.
-func TestWhatIsPublished(t *testing.T) {
-	p := newPublisher(t, &door{}, &settled{})
+// Withheld objects are published as withdrawn, and copies are not published.
+func TestWithheldAndCopies(t *testing.T) {
+	p := newPublisher(t, &fakeGate{}, &fakeRules{})
 	disabled := map[string]string{v1alpha1.AnnotationSyncDisabled: ""}
 	owned := map[string]string{v1alpha1.AnnotationOwnerClusterID: agenttest.IDB}
 	for name, o := range map[string]metav1.ObjectMeta{"live": {}, "withheld": {Annotations: disabled}, "copy": {Annotations: owned, Labels: owned}} {

@@ -13,16 +13,16 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// maxRefused bounds what is remembered, and so logged, of what members published in vain.
+// maxRefused bounds how many refused objects are remembered, and so logged.
 const maxRefused = 1000
 
-// Refusals reports what members published and cannot be used. Any goroutine may use it.
+// Refusals reports what members published and cannot be used. It is safe for concurrent use.
 type Refusals struct {
 	log   *slog.Logger
 	count prometheus.Counter
 
 	mu   sync.Mutex
-	last map[refusal]payload.Number // what was reported last
+	last map[refusal]payload.Number // the number of the last entry that was reported
 }
 
 // refusal is what a member published under a key.
@@ -31,17 +31,17 @@ type refusal struct {
 	origin string
 }
 
-// NewRefusals returns one that has reported nothing.
+// NewRefusals returns refusals that have reported nothing.
 func NewRefusals(log *slog.Logger) *Refusals {
 	return &Refusals{log: log, last: map[refusal]payload.Number{}, count: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "roster_refused_objects_total", Help: "Objects that members published and that could not be used here.",
 	})}
 }
 
-// Collector is the metric of it.
+// Collector is the metric roster_refused_objects_total.
 func (r *Refusals) Collector() prometheus.Collector { return r.count }
 
-// Refuse reports, once for each entry, something that a member published and that cannot be used.
+// Refuse logs and counts an entry that cannot be used, once for each entry.
 func (r *Refusals) Refuse(e replica.Entry, err error) {
 	is, key := payload.NumberOf(e), refusal{e.Key, e.Origin}
 	r.mu.Lock()
@@ -55,7 +55,7 @@ func (r *Refusals) Refuse(e replica.Entry, err error) {
 		return
 	}
 	if r.count.Inc(); full {
-		return // a member that floods us is counted, not listened to
+		return // too many to log: only count
 	}
 	r.log.Warn("an object of a member is refused", "origin", e.Origin, "kind", payload.KindName(e.Key.Kind), "name", e.Key.Name, "error", err)
 }

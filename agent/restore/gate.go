@@ -21,90 +21,90 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// ErrRestored is what the Cluster object says meanwhile.
+// ErrRestored is the problem that the Cluster object shows during a freeze.
 var ErrRestored = errors.New("the API server of this cluster went back in time, as after a restore, the registry's CRDs were deleted, or another agent publishes as this cluster: nothing is published from here until you have brought back what is missing, stopped the other agent if there is one, and confirm that this is the state to go on from")
 
-// reopenTime is for how long a confirmation also speaks for an epoch that a member tells of only later.
+// reopenTime is how long a confirmation also covers an epoch that a member shows later.
 const reopenTime = time.Hour
 
-// Options are what a gate needs. All fields are required.
+// Options are the options of New. All fields are required.
 type Options struct {
 	Store *store.Store
-	// Name is that of the cluster's own Cluster object, "" before it has one.
+	// Name is the name of the cluster's own Cluster object, "" before it has one.
 	Name func() string
-	// Annotation reads the confirmation on that object from the API server itself: what was read before the restore is no
-	// word of anybody's on it.
+	// Annotation reads the confirmation on that object from the API server itself: a value from a cache may be from
+	// before the restore.
 	Annotation func(context.Context) (string, error)
-	// Definition reads a CRD; nil when there is none.
-	Definition func(ctx context.Context, name string) (*metav1.ObjectMeta, error)
-	// Problem is what is wrong, for the status of the Cluster object.
+	// ReadCRD reads a CRD; nil if it does not exist.
+	ReadCRD func(ctx context.Context, name string) (*metav1.ObjectMeta, error)
+	// Problem reports the freeze, for the status of the Cluster object.
 	Problem func(error) error
 	Log     *slog.Logger
 }
 
-// Hooks are whom the gate wakes.
+// Hooks are called when the gate changes.
 type Hooks struct {
-	// Look has the own Cluster object looked at, where a confirmation would be, and Confirm called.
-	Look func()
+	// RecheckOwn must reconcile the own Cluster object and call Confirm.
+	RecheckOwn func()
 	// Ended is called when a person has confirmed, before Confirm returns.
 	Ended func()
 }
 
-// Gate says whether this cluster waits for the confirmation of a restore. Its methods may be called by any goroutine, but
-// for Resume, which comes first.
+// Gate knows whether this cluster is frozen. Its methods are safe for concurrent use, except for Resume, which is
+// called first.
 type Gate struct {
 	Hooks Hooks // all are set before Run
 
 	options Options
 	record  *loop.Task
 
-	mu      sync.Mutex
-	frozen  *freeze   // nil when it does not wait
-	freezes int       // how often it began or ended
-	reopens time.Time // confirmed: until then a higher epoch may be opened, once
-	// uids are those of the CRDs that the objects of this cluster were made under, by the CRD's name; "" for one that is not
-	// known, or that was not there.
+	mu          sync.Mutex
+	frozen      *freeze   // nil while open
+	freezes     int       // how many times a freeze began or ended
+	reopenUntil time.Time // after a confirmation: until when a higher epoch may be opened, once
+	// uids are the UIDs of the CRDs under which the objects of this cluster were created, by the name of the CRD; ""
+	// for one that was not there or is not known.
 	uids map[string]types.UID
 }
 
-// freeze is what is recorded while this cluster waits.
+// freeze is the record of a freeze.
 type freeze struct {
-	// Known says that the API server has been asked what the annotation is since; Token is that: another one
+	// Known says that the annotation has been read since the freeze began. Token is its value then: any other value
 	// confirms.
 	Known bool   `json:"known"`
 	Token string `json:"token"`
 }
 
-// New returns a gate that is open.
+// New returns an open gate.
 func New(o Options) *Gate {
 	g := &Gate{options: o}
-	g.record = loop.NewTask("record of a restore", o.Log, g.tell)
+	g.record = loop.NewTask("record of a restore", o.Log, g.report)
 	return g
 }
 
-// Run records and shows each freeze and its end until ctx ends.
+// Run records and reports each freeze and its end, until ctx ends.
 func (g *Gate) Run(ctx context.Context) error {
 	if g.Frozen() {
-		g.record.Again()
+		g.record.Trigger()
 	}
 	return g.record.Run(ctx)
 }
 
-// Frozen says that this cluster waits for a confirmation.
+// Frozen reports whether this cluster waits for a confirmation.
 func (g *Gate) Frozen() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.frozen != nil
 }
 
-// Open says that it does not, and tells one such time from another.
+// Open is the opposite of Frozen. period is another number after each freeze.
 func (g *Gate) Open() (period int, open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.freezes, g.frozen == nil
 }
 
-// state is what to record of it.
+// state is a copy of the present freeze, nil while open.
 func (g *Gate) state() *freeze {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,10 +115,10 @@ func (g *Gate) state() *freeze {
 	return &now
 }
 
-// WentBack hears that the local API server has less of a kind than before, and says whether that is a restore. It goes by
-// the registry's kinds and Secrets: others may be stored apart, as events often are, or forget where they were whenever
-// the program that serves them starts.
-func (g *Gate) WentBack(kind schema.GroupVersionKind) bool {
+// RolledBack is called when the local API server has an older state of a kind than before. It begins a freeze and
+// returns true if that is the sign of a restore. Only the kinds of the registry and Secrets count: others may be stored
+// elsewhere, as events often are, or restart their versions whenever the server behind them starts.
+func (g *Gate) RolledBack(kind schema.GroupVersionKind) bool {
 	if kind.Group != v1alpha1.GroupName && kind != (schema.GroupVersionKind{Version: "v1", Kind: "Secret"}) {
 		return false
 	}
@@ -126,8 +126,8 @@ func (g *Gate) WentBack(kind schema.GroupVersionKind) bool {
 	return true
 }
 
-// Freeze closes the gate until the annotation on the Cluster object changes. That is recorded, since to start
-// again is no confirmation. It does not block: a watch of the local API server waits for it.
+// Freeze closes the gate until the annotation on the Cluster object changes. It does not block, because a watch of the
+// local API server waits for it.
 func (g *Gate) Freeze() {
 	g.mu.Lock()
 	was := g.frozen != nil
@@ -137,12 +137,12 @@ func (g *Gate) Freeze() {
 	}
 	g.mu.Unlock()
 	if !was {
-		g.options.Log.Error("the local API server lacks what it had: nothing is published until that is confirmed")
-		g.record.Again()
+		g.options.Log.Error("the local API server went back in time: nothing is published until a person confirms its state")
+		g.record.Trigger()
 	}
 }
 
-// Confirm opens the gate when the person in charge has said so.
+// Confirm opens the gate if a person has confirmed.
 func (g *Gate) Confirm(ctx context.Context) error {
 	if !g.Frozen() {
 		return nil
@@ -151,9 +151,9 @@ func (g *Gate) Confirm(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read whether the restore is confirmed: %w", err)
 	}
-	first, ends := g.hear(token)
+	first, ends := g.observe(token)
 	if first || ends {
-		g.record.Again()
+		g.record.Trigger()
 	}
 	if ends {
 		g.options.Log.Warn("the restore of the local API server was confirmed: going on from what it has", "confirmation", token)
@@ -162,9 +162,9 @@ func (g *Gate) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// hear takes in what the annotation is now, as read from the API server: the first time, what was there before
-// anybody could know, and then, when it is another one, the confirmation. It says which of these it was.
-func (g *Gate) hear(token string) (first, ends bool) {
+// observe takes the present value of the annotation, read from the API server. The first value is the one from before
+// the freeze was known (first). Another value after that is the confirmation (ends).
+func (g *Gate) observe(token string) (first, ends bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -176,30 +176,30 @@ func (g *Gate) hear(token string) (first, ends bool) {
 	case token == "" || token == g.frozen.Token:
 		return false, false
 	}
-	g.frozen, g.reopens = nil, time.Now().Add(reopenTime)
-	g.uids = nil // before what is there now is recorded
+	g.frozen, g.reopenUntil = nil, time.Now().Add(reopenTime)
+	g.uids = nil // until the present CRDs are recorded
 	g.freezes++
 	return false, true
 }
 
-// MayReopen says whether a person has confirmed that an epoch which members know of and this cluster does not is to
-// be followed by another one. That holds until Reopened, and for an hour.
+// MayReopen reports whether a person has confirmed that this cluster may open an epoch above one that only members
+// know. It is true until Reopened, for an hour at most.
 func (g *Gate) MayReopen() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return time.Now().Before(g.reopens)
+	return time.Now().Before(g.reopenUntil)
 }
 
 // Reopened says that the epoch was opened.
 func (g *Gate) Reopened() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.reopens = time.Time{}
+	g.reopenUntil = time.Time{}
 }
 
-// tell says what to do about a freeze, once it is known what the annotation was: what somebody has it say before that
-// would be taken for what was there. Without a freeze it says no more. Then it records how things are.
-func (g *Gate) tell(ctx context.Context) error {
+// report reports what to do about a freeze, and records it. It names the annotation only once the value from before is
+// known: a value that a person sets earlier would be taken for the old one.
+func (g *Gate) report(ctx context.Context) error {
 	state := g.state()
 	var problem error
 	switch {
@@ -212,12 +212,12 @@ func (g *Gate) tell(ctx context.Context) error {
 	}
 	_ = g.options.Problem(problem)
 	if state != nil {
-		g.Hooks.Look() // which reads what the annotation is, and it may be another one by now
+		g.Hooks.RecheckOwn() // which reads the annotation
 	}
 	return g.write(ctx, state)
 }
 
-// Collector is the metric of it.
+// Collector is the metric roster_restore_unconfirmed.
 func (g *Gate) Collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "roster_restore_unconfirmed",

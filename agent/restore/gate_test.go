@@ -21,8 +21,8 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// bed is a gate with what it asks.
-type bed struct {
+// fixture is a gate with the answers to its requests.
+type fixture struct {
 	*Gate
 	annotation string
 	crds       map[string]*metav1.ObjectMeta
@@ -33,12 +33,12 @@ type bed struct {
 	store      *store.Store
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	_, client := agenttest.NewAPIServer(t)
-	b := &bed{store: store.New(client, "p"), crds: map[string]*metav1.ObjectMeta{}}
+	b := &fixture{store: store.New(client, "p"), crds: map[string]*metav1.ObjectMeta{}}
 	for _, kind := range []replica.Kind{replica.KindRule, replica.KindFeature} {
-		b.crds[definitionOf(kind)] = &metav1.ObjectMeta{UID: types.UID("first " + definitionOf(kind))}
+		b.crds[crdOf(kind)] = &metav1.ObjectMeta{UID: types.UID("first " + crdOf(kind))}
 	}
 	if err := b.store.Replace(t.Context(), store.IdentitySecret, map[string][]byte{"epoch": []byte("1")}); err != nil {
 		t.Fatal(err)
@@ -47,24 +47,24 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// start makes another gate, as another start of the agent does.
-func (b *bed) start() {
+// start makes another gate, as a restart of the agent does.
+func (b *fixture) start() {
 	b.Gate = New(Options{
-		Store: b.store, Name: func() string { return "own" }, Problem: b.problems.Of("history"), Log: slog.New(slog.DiscardHandler),
+		Store: b.store, Name: func() string { return "own" }, Problem: b.problems.Reporter("history"), Log: slog.New(slog.DiscardHandler),
 		Annotation: func(context.Context) (string, error) { return b.annotation, nil },
-		Definition: func(_ context.Context, name string) (*metav1.ObjectMeta, error) {
+		ReadCRD: func(_ context.Context, name string) (*metav1.ObjectMeta, error) {
 			if b.forbidden {
 				return nil, kube.ErrForbidden
 			}
 			return b.crds[name], nil
 		},
 	})
-	b.Hooks = Hooks{Look: func() { b.looked++ }, Ended: func() { b.ended++ }}
+	b.Hooks = Hooks{RecheckOwn: func() { b.looked++ }, Ended: func() { b.ended++ }}
 }
 
-// What was on the Cluster object when the restore was noticed confirms nothing, whatever it is, and neither does nothing.
-func TestOnlyANewAnnotationConfirms(t *testing.T) {
-	b := newBed(t)
+// The value of the annotation from before the freeze does not confirm, and neither does an empty one.
+func TestOnlyNewAnnotationConfirms(t *testing.T) {
+	b := newFixture(t)
 	b.Freeze()
 	before, open := b.Open()
 	if open {
@@ -74,8 +74,8 @@ func TestOnlyANewAnnotationConfirms(t *testing.T) {
 		token       string
 		first, ends bool
 	}{{"old", true, false}, {"old", false, false}, {"", false, false}, {"new", false, true}, {"newer", false, false}} {
-		if first, ends := b.hear(c.token); first != c.first || ends != c.ends {
-			t.Errorf("%d: %q is heard first %t, ends it %t", i, c.token, first, ends)
+		if first, ends := b.observe(c.token); first != c.first || ends != c.ends {
+			t.Errorf("%d: %q first %t, ends %t", i, c.token, first, ends)
 		}
 	}
 	if after, open := b.Open(); !open || after == before {
@@ -89,27 +89,27 @@ func TestOnlyANewAnnotationConfirms(t *testing.T) {
 	}
 }
 
-// To start again is no confirmation, and the message names the annotation only when it is known what that was.
-func TestAFreezeOutlivesTheAgent(t *testing.T) {
-	b := newBed(t)
+// A restart does not end a freeze, and the message names the annotation only once its old value is known.
+func TestFreezeSurvivesRestart(t *testing.T) {
+	b := newFixture(t)
 	b.annotation = "restored"
 	b.Freeze()
-	tell := func() string {
+	report := func() string {
 		t.Helper()
-		if err := b.tell(t.Context()); err != nil {
+		if err := b.report(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return b.problems.String()
 	}
-	if said := tell(); !strings.Contains(said, ErrRestored.Error()) || strings.Contains(said, v1alpha1.AnnotationConfirmRestore) {
-		t.Errorf("before it is known what was there it says %q", said)
+	if message := report(); !strings.Contains(message, ErrRestored.Error()) || strings.Contains(message, v1alpha1.AnnotationConfirmRestore) {
+		t.Errorf("before it is known what was there the problem is %q", message)
 	}
-	for range 2 { // the informer may tell of the object several times
+	for range 2 { // the informer may enqueue the object several times
 		if err := b.Confirm(t.Context()); err != nil || !b.Frozen() || b.ended > 0 {
 			t.Fatalf("confirmed by what was there: %v", err)
 		}
-		if said := tell(); !strings.Contains(said, "cluster own "+v1alpha1.AnnotationConfirmRestore) {
-			t.Errorf("it says %q", said)
+		if message := report(); !strings.Contains(message, "cluster own "+v1alpha1.AnnotationConfirmRestore) {
+			t.Errorf("the problem is %q", message)
 		}
 	}
 	if b.looked != 3 {
@@ -123,8 +123,8 @@ func TestAFreezeOutlivesTheAgent(t *testing.T) {
 	if err := b.Confirm(t.Context()); err != nil || b.Frozen() || b.ended != 1 {
 		t.Errorf("another annotation after a start: %v, frozen %t, ended %d times", err, b.Frozen(), b.ended)
 	}
-	if said := tell(); said != "" {
-		t.Errorf("after the confirmation it says %q", said)
+	if message := report(); message != "" {
+		t.Errorf("after the confirmation the problem is %q", message)
 	}
 	b.start()
 	if err := b.Resume(t.Context()); err != nil || b.Frozen() {
@@ -132,9 +132,9 @@ func TestAFreezeOutlivesTheAgent(t *testing.T) {
 	}
 }
 
-// Who wrote the epoch back because the record was older has marked that, whatever the gate knew.
-func TestAMarkIsAFreeze(t *testing.T) {
-	b := newBed(t)
+// A freeze that Mark recorded is continued by the next gate.
+func TestMarkBeginsFreeze(t *testing.T) {
+	b := newFixture(t)
 	err := b.store.Change(t.Context(), store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
 		Mark(secret)
 		Mark(secret)
@@ -155,20 +155,20 @@ func TestAMarkIsAFreeze(t *testing.T) {
 	}
 }
 
-// A CRD that is another one than before has none of the objects that were there.
-func TestACRDThatWasMadeAgainFreezes(t *testing.T) {
-	rules := definitionOf(replica.KindRule)
-	for name, change := range map[string]func(*bed){
-		"made again": func(b *bed) { b.crds[rules] = &metav1.ObjectMeta{UID: "second"} },
-		"gone":       func(b *bed) { delete(b.crds, rules) },
-		"going":      func(b *bed) { b.crds[rules].DeletionTimestamp = &metav1.Time{} },
+// A CRD that was created again has none of the objects that were there: that is a freeze.
+func TestReplacedCRDBeginsFreeze(t *testing.T) {
+	rules := crdOf(replica.KindRule)
+	for name, change := range map[string]func(*fixture){
+		"made again": func(b *fixture) { b.crds[rules] = &metav1.ObjectMeta{UID: "second"} },
+		"gone":       func(b *fixture) { delete(b.crds, rules) },
+		"going":      func(b *fixture) { b.crds[rules].DeletionTimestamp = &metav1.Time{} },
 	} {
-		for when, look := range map[string]func(*bed) error{
-			"while away": func(b *bed) error { b.start(); return b.Resume(t.Context()) },
-			"listed":     func(b *bed) error { b.ProveListed(t.Context()); return nil },
-			"deleted":    func(b *bed) error { return b.ProveDeleted(t.Context(), replica.KindRule) },
+		for when, look := range map[string]func(*fixture) error{
+			"while away": func(b *fixture) error { b.start(); return b.Resume(t.Context()) },
+			"listed":     func(b *fixture) error { b.ProveListed(t.Context()); return nil },
+			"deleted":    func(b *fixture) error { return b.ProveDeleted(t.Context(), replica.KindRule) },
 		} {
-			b := newBed(t)
+			b := newFixture(t)
 			if err := b.Resume(t.Context()); err != nil || b.Frozen() {
 				t.Fatalf("at first: frozen %t, %v", b.Frozen(), err)
 			}
@@ -183,9 +183,9 @@ func TestACRDThatWasMadeAgainFreezes(t *testing.T) {
 	}
 }
 
-// Where CRDs may not be read, and never could be, the word of the API server counts; where they could, it is not known.
-func TestProofWithoutTheRight(t *testing.T) {
-	b := newBed(t)
+// If the agent never could read CRDs, it trusts the API server. If it lost that right, a deletion is not proven.
+func TestProofWithoutRightToReadCRDs(t *testing.T) {
+	b := newFixture(t)
 	b.forbidden = true
 	if err := b.ProveDeleted(t.Context(), replica.KindRule); err != nil || b.Frozen() {
 		t.Errorf("never read: frozen %t, %v", b.Frozen(), err)
@@ -200,17 +200,17 @@ func TestProofWithoutTheRight(t *testing.T) {
 	}
 }
 
-// A restore is told by the registry's kinds and Secrets alone.
-func TestWhatTellsOfARestore(t *testing.T) {
-	b := newBed(t)
-	if b.WentBack(v1alpha1.SchemeGroupVersion.WithKind("Cluster").GroupVersion().WithKind("Event")); !b.Frozen() {
+// Only the registry's kinds and Secrets are signs of a restore.
+func TestKindsThatShowRestore(t *testing.T) {
+	b := newFixture(t)
+	if b.RolledBack(v1alpha1.SchemeGroupVersion.WithKind("Cluster").GroupVersion().WithKind("Event")); !b.Frozen() {
 		t.Error("a kind of the registry does not count")
 	}
 	b.start()
-	if b.WentBack(metav1.SchemeGroupVersion.WithKind("Event")) || b.Frozen() {
+	if b.RolledBack(metav1.SchemeGroupVersion.WithKind("Event")) || b.Frozen() {
 		t.Error("events count")
 	}
-	if !b.WentBack((&kube.Client{}).Secrets("").Kind()) || !b.Frozen() {
+	if !b.RolledBack((&kube.Client{}).Secrets("").Kind()) || !b.Frozen() {
 		t.Error("Secrets do not count")
 	}
 }

@@ -17,20 +17,20 @@ import (
 
 // Keys of the Secret with the cluster's key.
 const (
-	freezeKey      = "restored"    // freeze, while a restore waits for its confirmation
-	definitionsKey = "definitions" // the UIDs of the CRDs, JSON
+	freezeKey = "restored"    // freeze, while a restore waits for its confirmation
+	crdsKey   = "definitions" // the UIDs of the CRDs, JSON
 )
 
-// Mark records in the Secret with the cluster's key that a restore waits for its confirmation, for who writes that Secret
-// because of one.
+// Mark records a freeze in the Secret with the cluster's key. It is for a caller that updates that Secret because of a
+// restore: Resume then finds the freeze.
 func Mark(secret *kube.Secret) {
 	if len(secret.Data[freezeKey]) == 0 {
 		secret.Data[freezeKey] = []byte("{}")
 	}
 }
 
-// Resume goes on waiting for a confirmation, if the agent did when it ended, and begins to where the CRDs are other
-// ones than were recorded: those have nothing of what was there.
+// Resume continues a freeze that was recorded. Otherwise it begins one if the CRDs are not the recorded ones, because
+// new CRDs have none of the objects that were there.
 func (g *Gate) Resume(ctx context.Context) error {
 	secret, err := g.options.Store.Read(ctx, store.IdentitySecret)
 	if err != nil {
@@ -42,8 +42,8 @@ func (g *Gate) Resume(ctx context.Context) error {
 		g.mu.Unlock()
 		return nil
 	}
-	g.setDefinitions(parseDefinitions(secret))
-	now, err := g.readDefinitions(ctx)
+	g.setCRDs(parseCRDs(secret))
+	now, err := g.readCRDs(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,10 +52,10 @@ func (g *Gate) Resume(ctx context.Context) error {
 		g.Freeze()
 		return nil
 	}
-	return g.learnDefinitions(ctx, now)
+	return g.recordCRDs(ctx, now)
 }
 
-// write keeps whether a restore waits for its confirmation. Where none does, the CRDs are those to go by.
+// write records the state. While open, it also records the present CRDs.
 func (g *Gate) write(ctx context.Context, state *freeze) error {
 	var data []byte
 	if state != nil {
@@ -67,15 +67,15 @@ func (g *Gate) write(ctx context.Context, state *freeze) error {
 	if err := g.options.Store.SetKey(ctx, store.IdentitySecret, freezeKey, data); err != nil || state != nil {
 		return err
 	}
-	now, err := g.readDefinitions(ctx)
+	now, err := g.readCRDs(ctx)
 	if err != nil {
 		return err
 	}
-	return g.learnDefinitions(ctx, now)
+	return g.recordCRDs(ctx, now)
 }
 
-// parseFreeze returns nil when no restore waited. A record that cannot be read was one: what was there before it must be
-// looked up again.
+// parseFreeze returns nil if there was no freeze. An unreadable record counts as a freeze whose annotation is not
+// known.
 func parseFreeze(secret *kube.Secret) *freeze {
 	data := secret.Data[freezeKey]
 	if len(data) == 0 {
@@ -88,34 +88,34 @@ func parseFreeze(secret *kube.Secret) *freeze {
 	return out
 }
 
-// parseDefinitions returns nil where none were recorded, or the record cannot be read.
-func parseDefinitions(secret *kube.Secret) map[string]types.UID {
+// parseCRDs returns nil if no CRDs were recorded, or the record cannot be decoded.
+func parseCRDs(secret *kube.Secret) map[string]types.UID {
 	var uids map[string]types.UID
-	if err := json.Unmarshal(secret.Data[definitionsKey], &uids); err != nil {
-		return nil // as of an agent that did not keep it
+	if err := json.Unmarshal(secret.Data[crdsKey], &uids); err != nil {
+		return nil // an earlier release did not record them
 	}
 	return uids
 }
 
-// learnDefinitions records the CRDs that the objects are made under from here on; it writes only when they have changed.
-func (g *Gate) learnDefinitions(ctx context.Context, now map[string]types.UID) error {
+// recordCRDs records the present CRDs as those of this cluster's objects. It writes only a change.
+func (g *Gate) recordCRDs(ctx context.Context, now map[string]types.UID) error {
 	data, err := json.Marshal(now)
 	if err != nil {
 		return fmt.Errorf("encode the record of CRDs: %w", err)
 	}
 	err = g.options.Store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
-		if was := parseDefinitions(secret); was != nil && maps.Equal(was, now) {
+		if was := parseCRDs(secret); was != nil && maps.Equal(was, now) {
 			return false, nil
 		}
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
 		}
-		secret.Data[definitionsKey] = data
+		secret.Data[crdsKey] = data
 		return true, nil
 	})
 	if err != nil {
 		return err
 	}
-	g.setDefinitions(now)
+	g.setCRDs(now)
 	return nil
 }

@@ -1,8 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules joins the sync engine to the rest of the agent: it tells the engine of rules and peers, and writes what
-// the engine reports to the rules' status.
+// Package rules connects the sync engine (syncrules/engine) to the rest of the agent: it passes rules and peers to the
+// engine, and writes what the engine reports to the status of rules.
 //
 //	rules here ──► certain? ──yes──► engine ◄── peers: connection, name, features
 //	                  │                │
@@ -10,15 +10,18 @@
 //	                  ▼                └──► Secret roster-copies: where copies are
 //	              unsettled ──Settle──►
 //
-// The engine takes a rule that it is not told of for deleted, and its copies with it. So it is told of what is certain
-// only. Where a rule is gone, or older than it was, or one of this cluster's own while a restore waits for its
-// confirmation, the rule is unsettled: the engine goes on by what it was told last. The publisher settles rules of this
-// cluster's own, the importer those of others, once they know what has become of them.
+// If the engine does not know a rule, it takes it for deleted, and deletes its copies. So it only gets what is certain.
+// A rule is unsettled while it is gone, or older than before, or one of this cluster's own while a restore waits for
+// its confirmation; the engine keeps its last state of that rule. The publisher settles the rules of this cluster, and
+// the importer those of others, once they know what has become of them.
 //
-// A rule whose owner is gone from the group stays where it is, as an orphan, and is not in force: what it has copied
-// stays as it is. To obey it would leave a cluster that was removed with power over the others; to delete it would
-// undo, all at once, what the others depend on.
+// A rule whose owner is gone from the group stays as an orphan and is paused: its copies stay as they are. If it stayed
+// in force, a cluster that was removed would keep its power over the others. If it were deleted, everything that others
+// depend on would go at once.
 //
-// Locks: the engine, the listers and Options.Frozen are asked under a lock of this package; none of them may call into it.
-// Hooks are called without a lock.
+// Wiring calls RuleChanged for each change in the informers, PeerChanged for a peer, and Ready once, after the first
+// complete list.
+//
+// Locks: this package calls the engine, the listers and Options.Frozen with its lock held, so none of them may call
+// into it. Hooks are called without a lock.
 package rules

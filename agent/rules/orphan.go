@@ -11,8 +11,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// inForce is a rule as the engine is to obey it.
-func inForce(rule *v1alpha1.ResourceSyncRule) *v1alpha1.ResourceSyncRule {
+// effectiveRule is a rule as the engine gets it: an orphan is paused.
+func effectiveRule(rule *v1alpha1.ResourceSyncRule) *v1alpha1.ResourceSyncRule {
 	if !isOrphan(rule) {
 		return rule
 	}
@@ -21,11 +21,12 @@ func inForce(rule *v1alpha1.ResourceSyncRule) *v1alpha1.ResourceSyncRule {
 	return paused
 }
 
+// isOrphan reports whether the owner of a rule is gone from the group.
 func isOrphan(rule *v1alpha1.ResourceSyncRule) bool {
 	return syncrules.Owner(rule) != "" && payload.Has(rule, v1alpha1.AnnotationOrphaned)
 }
 
-// orphanAdvice is what the condition of an orphaned rule says.
+// orphanAdvice is the message of the condition Ready of an orphan.
 func orphanAdvice(rule *v1alpha1.ResourceSyncRule) string {
 	return fmt.Sprintf("cluster %s, which this rule is from, is not in the group any more: all copies stay as they are. Take the rule over (kubectl annotate rsr %s %s- %s- and kubectl label rsr %s %s-), or delete it",
 		syncrules.Owner(rule), rule.Name, v1alpha1.AnnotationOwnerClusterID, v1alpha1.AnnotationOrphaned, rule.Name, v1alpha1.LabelOwnerClusterID)

@@ -15,31 +15,31 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// PeerChanged has the engine told of a peer: its connection, its Cluster object here, the features that it published, or
-// whether it is in the group is not what it was.
-func (r *Rules) PeerChanged(id string) { r.offers.Add(id) }
+// PeerChanged updates a peer in the engine: its connection, its Cluster object, its features, or whether it is in the
+// group has changed.
+func (r *Rules) PeerChanged(id string) { r.peerUpdates.Add(id) }
 
-// offerPeer tells the engine what is known of a peer now.
-func (r *Rules) offerPeer(_ context.Context, id string) error {
+// updatePeer passes what is known of a peer to the engine.
+func (r *Rules) updatePeer(_ context.Context, id string) error {
 	switch {
 	case id == r.options.ClusterID:
 	case r.options.Directory.Forgotten(id):
 		r.engine.RemovePeer(id)
-		r.Hooks.Forget(id)
+		r.Hooks.PeerRemoved(id)
 	default:
 		r.engine.SetPeer(r.enginePeer(id))
 	}
 	return nil
 }
 
-// enginePeer is a peer as the engine is to know it. What others hold of a member may be older than what made the copies
-// that are here, so its features count as known only once it was asked itself.
+// enginePeer is a peer as the engine gets it. Its features count as known only after the member itself was asked: what
+// others hold of it may be older than the state that the copies here were made from.
 func (r *Rules) enginePeer(id string) engine.Peer {
 	o := &r.options
 	known := o.Peer(id)
 	peer := engine.Peer{
 		ClusterID: id, Name: o.Registry.Name(id), Source: known.Source, Why: known.Message,
-		FeaturesKnown: known.Heard && o.Directory.Complete(id),
+		FeaturesKnown: known.CaughtUp && o.Directory.Complete(id),
 	}
 	if clusters := o.Registry.ByID(id); len(clusters) > 0 {
 		peer.Cluster = clusters[0]
@@ -58,7 +58,7 @@ func (r *Rules) enginePeer(id string) engine.Peer {
 	return peer
 }
 
-// review asks an API server, of a peer or with "" the local one, which rights the agent lacks there.
+// review asks an API server which rights the agent lacks there: that of a peer, or the local one for "".
 func (r *Rules) review(ctx context.Context, cluster string, gvk schema.GroupVersionKind, namespaces, verbs []string) (engine.Lack, error) {
 	client := r.options.Client
 	if cluster != "" {
@@ -70,7 +70,7 @@ func (r *Rules) review(ctx context.Context, cluster string, gvk schema.GroupVers
 	return engine.Lack{Resource: resource, Verbs: missing, Namespaces: in}, err
 }
 
-// classify tells the engine, in its own words, what an API server's answer means.
+// classify translates an error of an API server into one of the engine.
 func classify(err error) error {
 	switch {
 	case errors.Is(err, kube.ErrRestored):

@@ -17,13 +17,14 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// A peer is forgotten when it is gone, or when neither a Cluster object here nor anything that it published tells of it.
-func TestWhenAPeerIsForgotten(t *testing.T) {
+// A peer is removed from the engine when it is gone, or when it has neither a Cluster object here nor anything
+// published.
+func TestPeerIsRemovedFromEngine(t *testing.T) {
 	w := newWorld(t)
 	offer := func(id string) (forgotten bool) {
 		t.Helper()
 		w.forgotten = nil
-		if err := w.offerPeer(t.Context(), id); err != nil {
+		if err := w.updatePeer(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		return slices.Contains(w.forgotten, id)
@@ -32,7 +33,7 @@ func TestWhenAPeerIsForgotten(t *testing.T) {
 		t.Error("this cluster forgets itself")
 	}
 	if !offer(idB) {
-		t.Error("a cluster that nothing tells of is known")
+		t.Error("an unknown cluster is in the engine")
 	}
 	b := agenttest.Cluster("b", idB)
 	w.put(t, b)
@@ -50,8 +51,8 @@ func TestWhenAPeerIsForgotten(t *testing.T) {
 	}
 }
 
-// The engine knows a peer by all that the parts of the agent know of it.
-func TestWhatTheEngineIsToldOfAPeer(t *testing.T) {
+// The engine gets what all parts of the agent know of a peer.
+func TestEnginePeer(t *testing.T) {
 	w, b := newWorld(t), agenttest.Signer(t, idB, agenttest.Key(idB))
 	if got := w.enginePeer(idC); got.Name != idC || got.Cluster != nil || got.Source != nil {
 		t.Errorf("of a cluster that nothing is known of: %+v", got)
@@ -59,7 +60,7 @@ func TestWhatTheEngineIsToldOfAPeer(t *testing.T) {
 	cluster := agenttest.Cluster("b", idB)
 	w.put(t, cluster)
 	source := &localSource{}
-	w.peers[idB] = Connection{Source: source, Message: "why", Heard: true}
+	w.peers[idB] = Connection{Source: source, Message: "why", CaughtUp: true}
 	feature, err := payload.EncodeFeature(&v1alpha1.ClusterFeature{})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func TestWhatTheEngineIsToldOfAPeer(t *testing.T) {
 	w.published(t, b, payload.FeatureKey("gone"), replica.Deleted, nil)
 	got := w.enginePeer(idB)
 	if got.Name != "b" || got.Cluster != cluster || got.Source != engine.Source(source) || got.Why != "why" {
-		t.Errorf("it is told %+v", got)
+		t.Errorf("the engine gets %+v", got)
 	}
 	if len(got.Features) != 1 || got.Features[0].Name != "good" || !slices.Equal(w.refused, []string{"bad"}) {
 		t.Errorf("features %v, refused %v", got.Features, w.refused)
@@ -80,10 +81,10 @@ func TestWhatTheEngineIsToldOfAPeer(t *testing.T) {
 	}
 }
 
-// What is told before Run is done in it.
-func TestRunTellsTheEngine(t *testing.T) {
+// A change before Run is processed by Run.
+func TestRunProcessesEarlierChanges(t *testing.T) {
 	w, forgotten := newWorld(t), make(chan string, 1)
-	w.Hooks.Forget = func(id string) { forgotten <- id }
+	w.Hooks.PeerRemoved = func(id string) { forgotten <- id }
 	w.PeerChanged(idA)
 	w.PeerChanged(idB)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +100,7 @@ func TestRunTellsTheEngine(t *testing.T) {
 	}
 }
 
-func TestAReviewNeedsAConnection(t *testing.T) {
+func TestReviewNeedsConnection(t *testing.T) {
 	w := newWorld(t)
 	if _, err := w.review(t.Context(), idB, w.options.Client.Rules().Kind(), nil, []string{"list"}); !errors.Is(err, engine.ErrUnreachable) {
 		t.Errorf("of a peer without a connection: %v", err)

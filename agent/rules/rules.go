@@ -26,10 +26,10 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// Options are all needed, but for Workers, GuardLive, Scopes and Metrics.
+// Options are the options of New. All fields but Workers, GuardLive, Scopes and Metrics are required.
 type Options struct {
 	ClusterID string // of this cluster
-	Namespace string // the agent's own
+	Namespace string // that of the agent
 	Consent   syncrules.Consent
 	Workers   int  // of the engine; 0 is engine.DefaultWorkers
 	GuardLive bool // see engine.Options
@@ -38,17 +38,16 @@ type Options struct {
 	Registry  *informers.Registry
 	Directory *directory.Directory
 	Replica   *replica.Replica
-	// Own is this cluster's Cluster object, nil where there is none: what rules' targets are matched against, and what
-	// their templates read.
+	// Own is this cluster's Cluster object, nil if there is none. Targets of rules match it, and templates read it.
 	Own func() *v1alpha1.Cluster
-	// Frozen says that a restore of the local API server waits for its confirmation. It is true before the registry has
-	// anything that the restore has brought.
+	// Frozen reports whether a restore of the local API server waits for its confirmation. It must be true before the
+	// informers have anything from after the restore.
 	Frozen func() bool
-	// Peer is what is known of another cluster now.
+	// Peer returns how a peer's API server is reached now.
 	Peer   func(id string) Connection
 	Events Events
-	Now    func() time.Time // at the local API server, for the dates of conditions
-	// Scopes are what ReadScopes returned.
+	Now    func() time.Time // by the clock of the local API server, for timestamps of conditions
+	// Scopes is the result of ReadScopes.
 	Scopes  []engine.Scope
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil for none
@@ -56,42 +55,42 @@ type Options struct {
 
 // Connection is how a peer's API server is reached.
 type Connection struct {
-	Source  engine.Source // nil while it cannot or must not be read
-	Client  *kube.Client  // of the same connection
-	Message string        // why there is no Source, for people
-	Heard   bool          // the peer itself was asked for all that it published since this agent started
+	Source   engine.Source // nil while the peer cannot or must not be read
+	Client   *kube.Client  // of the same connection
+	Message  string        // why there is no Source, for users
+	CaughtUp bool          // the peer itself has sent all that it published since this agent started
 }
 
-// Events records Kubernetes events; it does not block.
+// Events records Kubernetes events. It does not block.
 type Events interface {
 	Event(kind schema.GroupVersionKind, object metav1.Object, eventType, reason, message string)
 }
 
-// Hooks are told of what comes up. They must not block.
+// Hooks are called for what other parts must know. They must not block.
 type Hooks struct {
-	Refused func(e replica.Entry, err error) // a feature of a member cannot be used
-	Forget  func(id string)                  // the engine was told that there is no such peer any more
+	Refused     func(e replica.Entry, err error) // a feature of a member is invalid
+	PeerRemoved func(id string)                  // the engine has removed a peer
 }
 
-// Rules is safe for use by any goroutine.
+// Rules connects the engine. It is safe for concurrent use.
 type Rules struct {
 	Hooks Hooks // all are set before Run
 
-	options   Options
-	engine    *engine.Engine
-	unsettled unsettled
-	offers    *loop.Loop[string] // clusterIDs of which the engine must be told
-	statuses  *loop.Loop[string] // rules whose report changed
-	reports   reports
-	scopes    scopes
+	options     Options
+	engine      *engine.Engine
+	unsettled   unsettled
+	peerUpdates *loop.Loop[string] // clusterIDs of peers to update in the engine
+	statuses    *loop.Loop[string] // rules whose report changed
+	reports     reports
+	scopes      scopes
 }
 
-// New starts nothing.
+// New returns rules that do nothing before Run.
 func New(o Options) (*Rules, error) {
 	r := &Rules{options: o}
-	r.offers = loop.New("offers", o.Log, r.offerPeer)
+	r.peerUpdates = loop.New("peerUpdates", o.Log, r.updatePeer)
 	r.statuses = loop.New("rule status", o.Log, r.writeStatus)
-	r.scopes.record = loop.NewTask("record of where copies are", o.Log, r.recordScopes) // before there are copies, as a rule
+	r.scopes.record = loop.NewTask("record of where copies are", o.Log, r.recordScopes) // normally before there are copies
 	var err error
 	r.engine, err = engine.New(engine.Options{
 		LocalClusterID: o.ClusterID,
@@ -118,22 +117,22 @@ func New(o Options) (*Rules, error) {
 	return r, nil
 }
 
-// Run blocks until ctx ends. The engine decides nothing before Ready.
+// Run runs the engine until ctx ends. The engine decides nothing before Ready.
 func (r *Rules) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.engine.Run(ctx) })
-	group.Go(func() error { return r.offers.Run(ctx, 4) })
+	group.Go(func() error { return r.peerUpdates.Run(ctx, 4) })
 	group.Go(func() error { return r.statuses.Run(ctx, 2) })
 	group.Go(func() error { return r.scopes.record.Run(ctx) })
 	return group.Wait()
 }
 
-// Ready says that RuleChanged was called for all rules that there are, and that they are what people want: from now on one
-// that is not known does not exist. While a restore waits for its confirmation it must not be called. To call it twice
-// changes nothing.
+// Ready says that RuleChanged was called for every existing rule, and that they are in their intended state. From then
+// on, a rule that the engine does not know does not exist. Do not call it while a restore waits for its confirmation.
+// It may be called twice.
 func (r *Rules) Ready() { r.engine.Ready() }
 
-// ClusterChanged says that Options.Own returns something else.
+// ClusterChanged says that the result of Options.Own has changed.
 func (r *Rules) ClusterChanged() { r.engine.ClusterChanged() }
 
 // localSource lets the engine watch the local API server.

@@ -19,11 +19,11 @@ import (
 
 const (
 	copiesSecret = "roster-copies"
-	scopesKey    = "scopes" // of engine, JSON
+	scopesKey    = "scopes" // []engine.Scope as JSON
 )
 
-// scopes is where the engine keeps copies. It is recorded at the API server, so that the copies of a rule which is
-// deleted while no agent runs are found and judged by the next one, on whatever machine.
+// scopes are the kinds and namespaces in which the engine has copies. They are recorded in the API server, so that the
+// next agent, on any machine, finds the copies of a rule that is deleted while no agent runs.
 type scopes struct {
 	record *loop.Task
 
@@ -36,10 +36,10 @@ func (r *Rules) scopesChanged(now []engine.Scope) {
 	r.scopes.mu.Lock()
 	r.scopes.now = now
 	r.scopes.mu.Unlock()
-	r.scopes.record.Again()
+	r.scopes.record.Trigger()
 }
 
-// recordScopes keeps what ReadScopes reads; it writes only when that changes.
+// recordScopes writes the record for ReadScopes, if it has changed.
 func (r *Rules) recordScopes(ctx context.Context) error {
 	r.scopes.mu.Lock()
 	now := r.scopes.now
@@ -51,8 +51,8 @@ func (r *Rules) recordScopes(ctx context.Context) error {
 	return r.options.Store.Replace(ctx, copiesSecret, map[string][]byte{scopesKey: data})
 }
 
-// ReadScopes reads where an earlier agent kept copies. A record that cannot be understood is logged and loses nothing:
-// copies whose rule is gone stay as they are, and are not marked as orphans. The error is that of the API server.
+// ReadScopes reads in which scopes an earlier agent had copies. A record that cannot be decoded is logged and ignored:
+// copies of deleted rules then stay, and are not marked as orphans. The error is that of the API server.
 func ReadScopes(ctx context.Context, s *store.Store, log *slog.Logger) ([]engine.Scope, error) {
 	secret, err := s.Read(ctx, copiesSecret)
 	if apierrors.IsNotFound(err) {

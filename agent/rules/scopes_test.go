@@ -13,7 +13,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// Where copies are is known to the next agent, whatever it has on its disk.
+// The next agent knows where copies are, whatever is on its disk.
 func TestScopesAreRecorded(t *testing.T) {
 	w := newWorld(t)
 	read := func(want ...engine.Scope) {

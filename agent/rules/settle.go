@@ -17,12 +17,12 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// unsettled are the rules, with their owners ("" for this cluster), of which the engine was not told yet that they are
-// gone or older. The lock is held from reading a rule to telling the engine of it, or what was read first might be told
-// last.
+// unsettled are rules, by name, with their owners ("" for this cluster), that are gone or older and that the engine
+// still has in their last state. mu is held from reading a rule until the engine has it, or the engine could get two
+// states in the wrong order.
 type unsettled struct {
-	telling sync.Mutex
-	owners  map[string]string
+	mu     sync.Mutex
+	owners map[string]string
 }
 
 func (u *unsettled) addLocked(rule *v1alpha1.ResourceSyncRule) {
@@ -32,50 +32,51 @@ func (u *unsettled) addLocked(rule *v1alpha1.ResourceSyncRule) {
 	u.owners[rule.Name] = syncrules.Owner(rule)
 }
 
-// RuleChanged tells the engine of a rule that changed, if that is certain. The lister has the change already; was is what
-// was there, nil for a rule that is new or gone, and now what is there, or of one that is gone its last state.
+// RuleChanged passes a changed rule to the engine, if the change is certain. The lister has the change already. was is
+// the previous state, nil for a rule that is new or was deleted; now is the present state, or the last one of a rule
+// that was deleted.
 func (r *Rules) RuleChanged(was, now *v1alpha1.ResourceSyncRule) {
-	r.unsettled.telling.Lock()
-	defer r.unsettled.telling.Unlock()
+	r.unsettled.mu.Lock()
+	defer r.unsettled.mu.Unlock()
 	current, err := r.options.Registry.Rules.Get(now.Name)
 	own := syncrules.Owner(now) == ""
 	if err != nil || was != nil && older(now, was) || own && r.options.Frozen() {
-		r.unsettled.addLocked(now) // the engine is told when it is certain: Settle
+		r.unsettled.addLocked(now) // until Settle
 		return
 	}
 	delete(r.unsettled.owners, now.Name)
-	r.engine.SetRule(inForce(current))
+	r.engine.SetRule(effectiveRule(current))
 }
 
-// older says that an API server which only goes forward could not follow was with now.
+// older reports whether now is an older version than was. An API server that was not restored never has that.
 func older(now, was metav1.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(now.GetResourceVersion(), was.GetResourceVersion())
 	return err == nil && order < 0
 }
 
-// Awaits says whether a rule of this cluster's own is gone or older, and the engine was not told.
-func (r *Rules) Awaits(name string) bool {
-	r.unsettled.telling.Lock()
-	defer r.unsettled.telling.Unlock()
+// IsUnsettled reports whether a rule of this cluster's own is gone or older, and the engine still has its last state.
+func (r *Rules) IsUnsettled(name string) bool {
+	r.unsettled.mu.Lock()
+	defer r.unsettled.mu.Unlock()
 	owner, waits := r.unsettled.owners[name]
 	return waits && owner == ""
 }
 
-// SettleAll settles every rule of this cluster's own, once a restore was confirmed.
+// SettleAll settles every rule of this cluster's own, after a restore was confirmed.
 func (r *Rules) SettleAll() {
-	r.unsettled.telling.Lock()
-	defer r.unsettled.telling.Unlock()
+	r.unsettled.mu.Lock()
+	defer r.unsettled.mu.Unlock()
 	for name := range r.unsettled.owners {
 		r.settleLocked(name, true)
 	}
 }
 
-// Settle tells the engine that a rule is gone, or what it is, once that is certain. Of a rule of this cluster's
-// own the API server says so, unless that went back in time: the publisher, which finds that out, asks about them (own).
-// A copy is on its way back while a member publishes the rule: the importer asks about those.
+// Settle passes a rule, or its deletion, to the engine once that is certain. For this cluster's own rules (own) the
+// publisher calls it: the API server is the authority, unless it went back in time. For copies the importer calls it: a
+// copy that is missing will come back as long as a member publishes the rule.
 func (r *Rules) Settle(name string, own bool) {
-	r.unsettled.telling.Lock()
-	defer r.unsettled.telling.Unlock()
+	r.unsettled.mu.Lock()
+	defer r.unsettled.mu.Unlock()
 	r.settleLocked(name, own)
 }
 
@@ -85,15 +86,15 @@ func (r *Rules) settleLocked(name string, own bool) {
 		return
 	}
 	current, err := r.options.Registry.Rules.Get(name)
-	if own && r.options.Frozen() { // asked after the rule was read, which is then none that a restore has brought
+	if own && r.options.Frozen() { // asked after the rule was read: so the rule is not from after a restore
 		return
 	}
 	if err == nil {
-		if !own && r.isRepaired(current, owner) {
+		if !own && r.importPending(current, owner) {
 			return
 		}
 		delete(r.unsettled.owners, name)
-		r.engine.SetRule(inForce(current))
+		r.engine.SetRule(effectiveRule(current))
 		return
 	}
 	if slices.ContainsFunc(r.options.Replica.Find(payload.RuleKey(name)), func(e replica.Entry) bool {
@@ -105,8 +106,9 @@ func (r *Rules) settleLocked(name string, own bool) {
 	r.engine.DeleteRule(name)
 }
 
-// isRepaired says that a copy is not what its owner publishes: the importer is about to write it.
-func (r *Rules) isRepaired(current *v1alpha1.ResourceSyncRule, owner string) bool {
+// importPending reports whether a copy differs from what its owner publishes, so that the importer is about to write
+// it.
+func (r *Rules) importPending(current *v1alpha1.ResourceSyncRule, owner string) bool {
 	e, ok := r.options.Replica.Lookup(payload.RuleKey(current.Name), owner)
 	if !ok {
 		return false

@@ -18,7 +18,7 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// comingBack has no rule when it is asked first, and one from then on.
+// comingBack is a lister that has no rule in the first call, and one from then on.
 type comingBack struct {
 	listers.ResourceSyncRuleLister
 	rule  *v1alpha1.ResourceSyncRule
@@ -35,29 +35,29 @@ func (c *comingBack) Get(string) (*v1alpha1.ResourceSyncRule, error) {
 	return nil, errors.New("not found")
 }
 
-// A rule may come back just as the engine is to be told that it is gone: it is told of that after it.
-func TestARuleMadeAgainIsNotTakenForGone(t *testing.T) {
-	w, told := newWorld(t), make(chan struct{})
+// A rule that is created again while its deletion is passed to the engine reaches the engine after the deletion.
+func TestRecreatedRuleIsNotDeleted(t *testing.T) {
+	w, settled := newWorld(t), make(chan struct{})
 	back := rule("r", "", "2")
 	w.options.Registry.Rules = &comingBack{rule: back, back: func() {
-		if w.unsettled.telling.TryLock() {
-			t.Error("the engine may be told of what is newer first")
-			w.unsettled.telling.Unlock()
+		if w.unsettled.mu.TryLock() {
+			t.Error("the engine may get the newer state first")
+			w.unsettled.mu.Unlock()
 		}
 		go func() {
-			defer close(told)
+			defer close(settled)
 			w.RuleChanged(nil, back)
 		}()
 	}}
 	w.unsettled.addLocked(rule("r", "", "1"))
 	w.Settle("r", true)
-	<-told
+	<-settled
 	if known := w.known(t, "r"); len(known) != 1 {
 		t.Error("the engine does not know of the rule")
 	}
 }
 
-// known runs everything until the engine has reported all of the rules, and returns which rules it has reported.
+// known runs until the engine has reported all of these rules, and returns the ones that it reported.
 func (w *world) known(t *testing.T, all ...string) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,32 +85,33 @@ func (w *world) known(t *testing.T, all ...string) []string {
 	return reported()
 }
 
-// A restored rule may be written to, by the agent's own status too, and is newer then.
-func TestAnOwnRuleWaitsWhileFrozen(t *testing.T) {
+// While frozen, no own rule is certain: even a restored one may be written to, as by the agent's status update, and is
+// newer then.
+func TestOwnRuleIsUnsettledWhileFrozen(t *testing.T) {
 	w := newWorld(t)
 	w.frozen = true
 	before, now := rule("r", "", "900"), rule("r", "", "1210")
 	w.put(t, now)
 	w.RuleChanged(before, now)
-	if w.Settle("r", true); !w.Awaits("r") {
-		t.Error("the engine is told of a rule of this cluster's own while it is frozen")
+	if w.Settle("r", true); !w.IsUnsettled("r") {
+		t.Error("the engine gets a rule of this cluster's own while it is frozen")
 	}
 	copied := rule("copy", idB, "1")
 	w.put(t, copied)
-	if w.RuleChanged(nil, copied); w.Awaits("copy") {
-		t.Error("a copy waits for what is not its owner's")
+	if w.RuleChanged(nil, copied); w.IsUnsettled("copy") {
+		t.Error("a copy is unsettled")
 	}
 	w.frozen = false
-	if w.SettleAll(); w.Awaits("r") {
-		t.Error("it waits after the confirmation")
+	if w.SettleAll(); w.IsUnsettled("r") {
+		t.Error("it is unsettled after the confirmation")
 	}
 	if known := w.known(t, "r", "copy"); len(known) != 2 {
 		t.Errorf("the engine knows %v", known)
 	}
 }
 
-// The engine is told that a rule is gone, or older, when that is certain.
-func TestWhenARuleIsCertain(t *testing.T) {
+// The engine gets a deletion, or an older state, once it is certain.
+func TestSettle(t *testing.T) {
 	published := func(r *v1alpha1.ResourceSyncRule) []byte {
 		data, err := payload.EncodeRule(r)
 		if err != nil {
@@ -156,33 +157,33 @@ func TestWhenARuleIsCertain(t *testing.T) {
 				w.RuleChanged(was, now)
 			}
 			waits := func() bool { return len(w.unsettled.owners) > 0 }
-			if !waits() || w.Awaits("r") != (c.owner == "") {
-				t.Fatalf("before it is certain it is told, or awaited: %t", w.Awaits("r"))
+			if !waits() || w.IsUnsettled("r") != (c.owner == "") {
+				t.Fatalf("before it is certain the engine gets it, or it is unsettled: %t", w.IsUnsettled("r"))
 			}
 			if w.Settle("r", c.own); waits() != c.waits {
-				t.Errorf("it waits: %t", waits())
+				t.Errorf("unsettled: %t", waits())
 			}
 			w.put(t, was) // back
 			if w.RuleChanged(nil, was); waits() {
-				t.Error("it waits though it is back")
+				t.Error("it is unsettled though it is back")
 			}
 		})
 	}
 }
 
-// A rule whose owner is gone stays, and is not obeyed.
-func TestAnOrphanIsNotInForce(t *testing.T) {
+// A rule whose owner is gone from the group stays, paused.
+func TestOrphanIsPaused(t *testing.T) {
 	r := rule("r", idB, "1")
-	if inForce(r) != r {
+	if effectiveRule(r) != r {
 		t.Error("a copy is not as it is")
 	}
 	r.Annotations[v1alpha1.AnnotationOrphaned] = "true"
-	if got := inForce(r); !got.Spec.Paused || r.Spec.Paused {
+	if got := effectiveRule(r); !got.Spec.Paused || r.Spec.Paused {
 		t.Errorf("paused: %t, in the lister: %t", got.Spec.Paused, r.Spec.Paused)
 	}
 	own := rule("r", "", "1")
 	own.Annotations = map[string]string{v1alpha1.AnnotationOrphaned: "true"}
-	if inForce(own) != own {
+	if effectiveRule(own) != own {
 		t.Error("one that a person took over is an orphan")
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-// reports keeps what is known of each rule until it is written: what the engine says of its copies, and
-// whether the name of the rule itself is in conflict.
+// reports keeps what is known of each rule until its status is written: the report of the engine, and whether another
+// cluster has a rule of the same name.
 type reports struct {
 	mu       sync.Mutex
 	statuses map[string]v1alpha1.ResourceSyncRuleStatus
@@ -36,8 +36,8 @@ func (r *reports) set(rule string, status v1alpha1.ResourceSyncRuleStatus) {
 	r.statuses[rule] = status
 }
 
-// clash records that another cluster publishes a rule of the same name, "" that none does, and tells whether
-// that is news.
+// clash records that another cluster publishes a rule of the same name, "" for none. It returns whether that is a
+// change.
 func (r *reports) clash(rule, origin string) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,21 +67,21 @@ func (r *reports) forget(rule string) {
 	delete(r.clashes, rule)
 }
 
-// reported is called by the engine, a few times a second at most for one rule.
+// reported is called by the engine, at most a few times a second for each rule.
 func (r *Rules) reported(rule string, status engine.RuleReport) {
 	r.reports.set(rule, status)
 	r.statuses.Add(rule)
 }
 
-// NameClash takes in that another cluster, origin, publishes a rule of the same name, which cannot be copied; "" that
-// none does.
+// NameClash records that the cluster origin publishes a rule of the same name, which cannot be copied here; "" for
+// none.
 func (r *Rules) NameClash(rule, origin string) {
 	if r.reports.clash(rule, origin) {
 		r.statuses.Add(rule)
 	}
 }
 
-// writeStatus brings the status of a rule up to date, with a write only when it changes.
+// writeStatus brings the status of a rule up to date. It writes only a change.
 func (r *Rules) writeStatus(ctx context.Context, name string) error {
 	have, err := r.options.Registry.Rules.Get(name)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 	return nil
 }
 
-// fillStatus gives a rule the status that it should have; the one that is there where nothing is known.
+// fillStatus sets the status that a rule should have. It changes nothing if nothing is known.
 func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
 	report, known, clash := r.reports.read(rule.Name)
 	if !known && clash == "" {
@@ -110,7 +110,7 @@ func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
 	}
 	date := metav1.NewTime(r.options.Now())
 	if known {
-		takeReport(&rule.Status, report, date)
+		applyReport(&rule.Status, report, date)
 	}
 	if ready := meta.FindStatusCondition(rule.Status.Conditions, engine.ConditionReady); ready != nil && ready.Reason == engine.ReasonPaused && isOrphan(rule) {
 		ready.Reason, ready.Message = "Orphaned", orphanAdvice(rule)
@@ -125,13 +125,12 @@ func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
 	})
 }
 
-// conditionNameClash is true on a rule of this cluster's own while another cluster publishes one of the same
-// name.
+// conditionNameClash is true on a rule of this cluster's own while another cluster publishes a rule of the same name.
 const conditionNameClash = "NameClash"
 
-// takeReport brings a status to what the engine says. A lag that is not known, as after a restart, leaves the one
-// that is recorded, so that it is no reason for a write.
-func takeReport(status *v1alpha1.ResourceSyncRuleStatus, report engine.RuleReport, date metav1.Time) {
+// applyReport applies a report of the engine to a status. A lag that is not known, as after a restart, keeps the
+// recorded one, so that it causes no write.
+func applyReport(status *v1alpha1.ResourceSyncRuleStatus, report engine.RuleReport, date metav1.Time) {
 	conditions, before := status.Conditions, status.Sources
 	*status = *report.DeepCopy()
 	status.Conditions = conditions
@@ -152,8 +151,8 @@ func takeReport(status *v1alpha1.ResourceSyncRuleStatus, report engine.RuleRepor
 	}
 }
 
-// event is called by the engine, seldom. Where the rule is gone already, its last events are those of this
-// cluster, which people can still look at.
+// event is called by the engine, seldom. For a rule that is deleted already, the event is recorded on this cluster's
+// Cluster object, where users can still see it.
 func (r *Rules) event(rule string, event engine.Event) {
 	kind := kube.EventNormal
 	if event.Warning {
@@ -163,8 +162,8 @@ func (r *Rules) event(rule string, event engine.Event) {
 		r.options.Events.Event(r.options.Client.Rules().Kind(), object, kind, event.Reason, event.Message)
 		return
 	}
-	r.options.Log.Info("copies of a rule that is gone", "rule", rule, "reason", event.Reason, "what", event.Message)
+	r.options.Log.Info("an event of a rule that was deleted", "rule", rule, "reason", event.Reason, "message", event.Message)
 	if own := r.options.Own(); own != nil {
-		r.options.Events.Event(r.options.Client.Clusters().Kind(), own, kind, event.Reason, "rule "+rule+", which is gone: "+event.Message)
+		r.options.Events.Event(r.options.Client.Clusters().Kind(), own, kind, event.Reason, "rule "+rule+", which was deleted: "+event.Message)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
-func TestReportTakesAwayOnlyItsOwnConditions(t *testing.T) {
+func TestReportReplacesOnlyItsOwnConditions(t *testing.T) {
 	status := v1alpha1.ResourceSyncRuleStatus{
 		Matched: 1, Sources: []v1alpha1.SourceStatus{{ClusterID: "a", Lag: &metav1.Duration{Duration: time.Second}}, {ClusterID: "gone"}},
 		Conditions: []metav1.Condition{
@@ -31,7 +31,7 @@ func TestReportTakesAwayOnlyItsOwnConditions(t *testing.T) {
 		Matched: 2, Sources: []v1alpha1.SourceStatus{{ClusterID: "a"}},
 		Conditions: []metav1.Condition{{Type: engine.ConditionReady, Status: metav1.ConditionTrue, Reason: "Synced"}},
 	}
-	takeReport(&status, report, metav1.Time{})
+	applyReport(&status, report, metav1.Time{})
 	if len(status.Conditions) != 2 || status.Conditions[0].Reason != "Synced" || status.Conditions[1].Type != conditionNameClash || status.Matched != 2 {
 		t.Errorf("status %+v", status)
 	}
@@ -39,18 +39,18 @@ func TestReportTakesAwayOnlyItsOwnConditions(t *testing.T) {
 		t.Errorf("sources %+v: a lag that is not known leaves the one that is recorded", status.Sources)
 	}
 	before := *status.DeepCopy()
-	if takeReport(&status, report, metav1.Time{}); !equality.Semantic.DeepEqual(before, status) {
+	if applyReport(&status, report, metav1.Time{}); !equality.Semantic.DeepEqual(before, status) {
 		t.Errorf("the same report is a change: %+v", status)
 	}
 }
 
-// reportOf is a report of a condition Ready.
+// reportOf is a report with a condition Ready.
 func reportOf(status metav1.ConditionStatus, reason string) engine.RuleReport {
 	return engine.RuleReport{Conditions: []metav1.Condition{{Type: engine.ConditionReady, Status: status, Reason: reason}}}
 }
 
-// What is written into the API server is dated by its clock.
-func TestDatesAreThoseOfTheServer(t *testing.T) {
+// Timestamps in the API server are by its own clock.
+func TestTimestampsAreByServerClock(t *testing.T) {
 	w := newWorld(t)
 	w.now = w.now.Add(-10 * agenttest.Year)
 	r := rule("r", "", "1")
@@ -67,7 +67,7 @@ func TestDatesAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-// A clash of names stands beside what the engine reports, and goes when the other rule goes.
+// The condition NameClash is independent of the engine's report, and goes when the other rule goes.
 func TestNameClash(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, agenttest.Cluster("b", idB))
@@ -92,8 +92,8 @@ func TestNameClash(t *testing.T) {
 	}
 }
 
-// A rule whose owner is gone is shown as what it is, and not as one that somebody has paused.
-func TestAnOrphanSaysWhatToDo(t *testing.T) {
+// The status of an orphan says what to do, and differs from that of a rule that somebody has paused.
+func TestOrphanStatusSaysWhatToDo(t *testing.T) {
 	w := newWorld(t)
 	r := rule("r", idB, "1")
 	r.Annotations[v1alpha1.AnnotationOrphaned] = "true"
@@ -108,8 +108,8 @@ func TestAnOrphanSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// What is known of a rule goes with it, and its last events are this cluster's.
-func TestARuleThatIsGone(t *testing.T) {
+// A deleted rule is forgotten, and its last events are recorded on this cluster's Cluster object.
+func TestDeletedRule(t *testing.T) {
 	w := newWorld(t)
 	r := rule("r", "", "1")
 	w.put(t, r)

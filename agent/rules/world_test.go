@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const idA, idB, idC = agenttest.IDA, agenttest.IDB, agenttest.IDC
 
-// world is cluster A, which trusts B, and what its rules have told others. It does not run.
+// world is cluster A, which trusts B, with the calls of its hooks. It does not run.
 type world struct {
 	*Rules
 	api *agenttest.APIServer
@@ -67,11 +67,11 @@ func newWorld(t *testing.T) *world {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	t.Cleanup(func() { // a queue is there before it runs
-		_, _ = w.offers.Run(ended, 0), w.statuses.Run(ended, 0)
+		_, _ = w.peerUpdates.Run(ended, 0), w.statuses.Run(ended, 0)
 	})
 	w.Hooks = Hooks{
-		Refused: func(e replica.Entry, _ error) { w.refused = append(w.refused, e.Key.Name) },
-		Forget:  func(id string) { w.forgotten = append(w.forgotten, id) },
+		Refused:     func(e replica.Entry, _ error) { w.refused = append(w.refused, e.Key.Name) },
+		PeerRemoved: func(id string) { w.forgotten = append(w.forgotten, id) },
 	}
 	return w
 }
@@ -81,7 +81,7 @@ func (w *world) Event(_ schema.GroupVersionKind, o metav1.Object, _, reason, _ s
 	w.events = append(w.events, reason+" of "+o.GetName())
 }
 
-// put has the local API server hold objects, by the listers.
+// put puts objects into the listers.
 func (w *world) put(t *testing.T, objects ...metav1.Object) {
 	t.Helper()
 	if err := w.options.Registry.Put(objects...); err != nil {
@@ -89,7 +89,7 @@ func (w *world) put(t *testing.T, objects ...metav1.Object) {
 	}
 }
 
-// drop takes one away.
+// drop takes an object out of the listers.
 func (w *world) drop(t *testing.T, o metav1.Object) {
 	t.Helper()
 	if err := w.options.Registry.Drop(o); err != nil {
@@ -97,7 +97,7 @@ func (w *world) drop(t *testing.T, o metav1.Object) {
 	}
 }
 
-// published has the replica hold what a member published.
+// published makes the replica merge an entry of a member.
 func (w *world) published(t *testing.T, by *replica.Replica, key replica.Key, status replica.Status, data []byte) {
 	t.Helper()
 	messages, err := by.Publish(key, status, data)

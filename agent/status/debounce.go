@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// debounceMost is for how long a state of a cluster that most likely will not last is not written, nor what changes of
-// one that is synced and stays so. A cluster that joins goes through five states in this time, in every other cluster,
-// and people want to know the last.
-const debounceMost = time.Second
+// debounceFor is how long a status is delayed that will most likely change again. A cluster that joins goes through
+// five states in this time, in every other cluster, and only the last one is of interest.
+const debounceFor = time.Second
 
-// debouncer remembers since when the status of Cluster objects is another than the one written, by name.
+// debouncer remembers, by name, since when the status of a Cluster object differs from what it should be.
 type debouncer struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// wait is for how long the status that an object should have is not to be written yet, 0 for not at all.
+// wait is how long the write of a status is still delayed, 0 for not at all.
 func (d *debouncer) wait(name string, lasting bool, now time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	since, known := d.since[name]
-	if left := debounceMost - now.Sub(since); !lasting && (!known || left > 0) {
+	if left := debounceFor - now.Sub(since); !lasting && (!known || left > 0) {
 		if known {
 			return left
 		}
@@ -32,19 +31,19 @@ func (d *debouncer) wait(name string, lasting bool, now time.Time) time.Duration
 			d.since = map[string]time.Time{}
 		}
 		d.since[name] = now
-		return debounceMost
+		return debounceFor
 	}
 	return 0
 }
 
-// over forgets an object whose status is what it should be, or was just written.
-func (d *debouncer) over(name string) {
+// forget forgets an object whose status is up to date.
+func (d *debouncer) forget(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.since, name)
 }
 
-// lasting says that a status tells of something that does not go away by itself.
+// lasting reports whether a status shows something that does not go away by itself, and so is not delayed.
 func (v *View) lasting() bool {
-	return v.Problem != "" || v.Removed != "" || v.Left != "" || len(v.Orders) > 0 || v.Claims > 1 || v.Foreign
+	return v.Problem != "" || v.Removed != "" || v.Left != "" || len(v.OrderedRemovals) > 0 || v.Claims > 1 || v.KeyMismatch
 }

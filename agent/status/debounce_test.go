@@ -13,30 +13,30 @@ import (
 func TestDebouncer(t *testing.T) {
 	var d debouncer
 	at := time.Unix(1000, 0)
-	if wait := d.wait("a", false, at); wait != debounceMost {
-		t.Errorf("a state that was not seen before waits %v, want %v", wait, debounceMost)
+	if wait := d.wait("a", false, at); wait != debounceFor {
+		t.Errorf("a state that was not seen before waits %v, want %v", wait, debounceFor)
 	}
-	if wait := d.wait("a", false, at.Add(debounceMost/3)); wait != debounceMost-debounceMost/3 {
+	if wait := d.wait("a", false, at.Add(debounceFor/3)); wait != debounceFor-debounceFor/3 {
 		t.Errorf("after a third of the time it waits %v", wait)
 	}
 	if wait := d.wait("b", true, at); wait != 0 {
 		t.Errorf("a state that lasts waits %v", wait)
 	}
-	if wait := d.wait("a", false, at.Add(debounceMost)); wait != 0 {
+	if wait := d.wait("a", false, at.Add(debounceFor)); wait != 0 {
 		t.Errorf("a state that stayed waits %v", wait)
 	}
-	if wait := d.wait("a", false, at.Add(debounceMost)); wait != 0 {
+	if wait := d.wait("a", false, at.Add(debounceFor)); wait != 0 {
 		t.Errorf("what could not be written waits %v again", wait)
 	}
-	if d.over("a"); len(d.since) != 0 {
+	if d.forget("a"); len(d.since) != 0 {
 		t.Errorf("remembered: %v", d.since)
 	}
-	if wait := d.wait("a", false, at.Add(debounceMost)); wait != debounceMost {
-		t.Errorf("the next one waits %v, want %v", wait, debounceMost)
+	if wait := d.wait("a", false, at.Add(debounceFor)); wait != debounceFor {
+		t.Errorf("the next one waits %v, want %v", wait, debounceFor)
 	}
 }
 
-func TestTelling(t *testing.T) {
+func TestEventCondition(t *testing.T) {
 	type is map[string]metav1.ConditionStatus
 	for _, tt := range []struct {
 		name        string
@@ -59,11 +59,11 @@ func TestTelling(t *testing.T) {
 			return out
 		}
 		got := ""
-		if c := telling(conditions(tt.before), conditions(tt.now)); c != nil {
+		if c := eventCondition(conditions(tt.before), conditions(tt.now)); c != nil {
 			got = c.Type + string(c.Status)
 		}
 		if got != tt.want {
-			t.Errorf("%s: told %q, want %q", tt.name, got, tt.want)
+			t.Errorf("%s: event for %q, want %q", tt.name, got, tt.want)
 		}
 	}
 	if v := (&View{Local: true}); v.lasting() {

@@ -18,7 +18,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// DescriptionOptions are what a description needs. All fields are required.
+// DescriptionOptions are the options of NewDescription. All fields are required.
 type DescriptionOptions struct {
 	Client *kube.Client
 	// Version is that of the agent.
@@ -26,10 +26,10 @@ type DescriptionOptions struct {
 	Log     *slog.Logger
 }
 
-// Description is what this cluster says of itself.
+// Description is what this cluster reports of itself.
 type Description struct {
-	// Changed is called when it changed, Nodes with all nodes when one of them did in what describes the cluster. They are
-	// set before Run.
+	// Changed is called when the description has changed. Nodes is called with all nodes when one of them has changed.
+	// Both are set before Run.
 	Changed func()
 	Nodes   func([]*kube.Node)
 
@@ -41,23 +41,23 @@ type Description struct {
 	version string // of the API server; "" before it is known
 }
 
-// NewDescription returns one that knows nothing.
+// NewDescription returns an empty description.
 func NewDescription(o DescriptionOptions) *Description {
 	d := &Description{o: o}
 	d.reading = loop.NewTask("server version", o.Log, d.readVersion)
 	return d
 }
 
-// Run keeps the description until ctx ends. Without the right to read nodes there is none of them.
+// Run keeps the description up to date until ctx ends. Without the right to read nodes it has none.
 func (d *Description) Run(ctx context.Context) error {
-	d.reading.Again()
+	d.reading.Trigger()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.reading.Run(ctx) })
 	group.Go(func() error {
 		for {
 			err := kube.WatchNodes(ctx, d.o.Client, d.nodesChanged)
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // it ended because the agent ends
+				return nil //nolint:nilerr // the agent stops
 			}
 			d.o.Log.Warn("nodes cannot be read; provider, distribution and locality stay unknown", "error", err)
 			loop.Sleep(ctx, apiconn.UntilWoken)
@@ -66,15 +66,14 @@ func (d *Description) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// nodesChanged is called with all nodes when one of them changed in what describes the cluster. An API
-// server that was upgraded has had its connections closed, and with them the node watch, so the version
-// is read again here and not by a timer.
+// nodesChanged is called with all nodes when one of them has changed. It also reads the server's version again: an
+// upgrade of the API server closes the node watch, so this happens after it, and needs no timer.
 func (d *Description) nodesChanged(nodes []*kube.Node) {
 	d.mu.Lock()
 	d.nodes = nodes
 	d.mu.Unlock()
 	d.Nodes(nodes)
-	d.reading.Again()
+	d.reading.Trigger()
 }
 
 func (d *Description) readVersion(ctx context.Context) error {
@@ -89,7 +88,7 @@ func (d *Description) readVersion(ctx context.Context) error {
 	return nil
 }
 
-// Fill gives a status the description; before the version is known it leaves what was there.
+// Fill sets the description in a status. Before the version is known it keeps what was there.
 func (d *Description) Fill(status *v1alpha1.ClusterStatus) {
 	status.AgentVersion = payload.Clip(d.o.Version)
 	d.mu.Lock()

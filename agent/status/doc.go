@@ -3,7 +3,9 @@
 
 // Package status writes the status of Cluster objects.
 //
-// Of is pure: it says what the status should be, from a View, which is values. Writer compares that with what is there,
-// waits a second with what most likely will not last, writes what differs, and sends one event for it. Description is what
-// this cluster says of itself: nodes and the API server's version.
+// Of is pure: it computes the status from a View, which has only values. Writer compares it with the present status and
+// writes the difference, with one event. It delays a state that will most likely change again within a second.
+// Description is what this cluster reports of itself: from its nodes, and the API server's version.
+//
+// Wiring calls Writer.Enqueue when something that the View shows has changed, and the agent's facts.go fills the View.
 package status

@@ -13,20 +13,21 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// announce sends the one event that tells most about a status which was written: what got worse before what got better,
-// and what a person looks at before what it follows from.
-func (w *Writer) announce(c *v1alpha1.Cluster, now []metav1.Condition) {
-	if told := telling(c.Status.Conditions, now); told != nil {
+// sendEvent sends one event about a status that was written, for the most important change: a change to the worse comes
+// first.
+func (w *Writer) sendEvent(c *v1alpha1.Cluster, now []metav1.Condition) {
+	if shown := eventCondition(c.Status.Conditions, now); shown != nil {
 		kind := kube.EventNormal
-		if bad(*told) {
+		if needsAttention(*shown) {
 			kind = kube.EventWarning
 		}
-		w.o.Events.Event(w.o.Client.Clusters().Kind(), c, kind, told.Type+string(told.Status), strings.TrimSuffix(told.Reason+": "+told.Message, ": "))
+		w.o.Events.Event(w.o.Client.Clusters().Kind(), c, kind, shown.Type+string(shown.Status), strings.TrimSuffix(shown.Reason+": "+shown.Message, ": "))
 	}
 }
 
-// telling is the condition to tell of; nil for none. Of what was not known before only what is True is news.
-func telling(before, now []metav1.Condition) *metav1.Condition {
+// eventCondition is the condition that the event is about; nil for none. A condition that did not exist before counts
+// only if it is True.
+func eventCondition(before, now []metav1.Condition) *metav1.Condition {
 	var best *metav1.Condition
 	for _, kind := range []string{
 		v1alpha1.ConditionLocalConflict, v1alpha1.ConditionReady, v1alpha1.ConditionClustersSynced, v1alpha1.ConditionMember, v1alpha1.ConditionRemovalsConfirmed,
@@ -34,7 +35,7 @@ func telling(before, now []metav1.Condition) *metav1.Condition {
 		is, was := meta.FindStatusCondition(now, kind), meta.FindStatusCondition(before, kind)
 		switch {
 		case is == nil, was != nil && was.Status == is.Status, was == nil && is.Status != metav1.ConditionTrue:
-		case bad(*is):
+		case needsAttention(*is):
 			return is
 		case best == nil, kind == v1alpha1.ConditionClustersSynced:
 			best = is
@@ -43,7 +44,7 @@ func telling(before, now []metav1.Condition) *metav1.Condition {
 	return best
 }
 
-// bad says that a condition is one to do something about.
-func bad(c metav1.Condition) bool {
+// needsAttention reports whether a user should act on a condition.
+func needsAttention(c metav1.Condition) bool {
 	return (c.Status == metav1.ConditionTrue) == (c.Type == v1alpha1.ConditionLocalConflict)
 }

@@ -17,34 +17,33 @@ import (
 	"github.com/roster-mesh/roster/mesh"
 )
 
-// View is all that the status of a Cluster object is made of: values, so that Of is pure.
+// View is all that the status of a Cluster object is computed from.
 type View struct {
-	Now       time.Time // by the clock of this machine, for what has passed since another time by it
-	Date      time.Time // by the clock of the API server, for what is written there
-	Local     bool
-	Claims    int      // Cluster objects here with this clusterID
-	Problem   string   // what is wrong with this cluster's own part, when local
-	Removed   string   // that the key in the object was removed from the group, by whom and when
-	Left      string   // that this cluster left a group, when local
-	Orders    []string // removals that were ordered here, when local
-	Confirmed bool     // by all members
-	Peers     int      // other clusters, when local
-	Synced    int      // of those, synced
-	Unsynced  []string
-	Pinned    bool // the mesh knows the key, when a peer
-	Foreign   bool // the object carries another key than the pinned one
-	Member    mesh.Member
-	Access    apiconn.AccessState
-	Heard     bool // the peer told us all that it published, and its set is held here
-	Described func(*v1alpha1.ClusterStatus)
+	Now             time.Time // by the clock of this machine, to measure elapsed time
+	Date            time.Time // by the clock of the API server, for timestamps
+	Local           bool
+	Claims          int      // number of Cluster objects here with this clusterID
+	Problem         string   // if local: what is wrong with this cluster
+	Removed         string   // by whom and when the key in the object was removed; "" if it was not
+	Left            string   // if local: when this cluster left its group
+	OrderedRemovals []string // if local: removals that were ordered here
+	Confirmed       bool     // if local: all members have confirmed them
+	Peers           int      // if local: number of other clusters
+	Synced          int      // if local: how many of them are synced
+	Unsynced        []string
+	Pinned          bool // if a peer: its key is pinned
+	KeyMismatch     bool // the object has another key than the pinned one
+	Member          mesh.Member
+	Access          apiconn.AccessState
+	CaughtUp        bool // the peer itself has sent all that it published
+	Describe        func(*v1alpha1.ClusterStatus)
 }
 
-// Of says what is known of a cluster, as a change of have; after is when time alone will change
-// the answer, or 0.
+// Of computes a status, starting from have. after is when the result will change by time alone, 0 for never.
 func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.ClusterStatus, after time.Duration) {
 	have.DeepCopyInto(&want)
-	if v.Described != nil {
-		v.Described(&want)
+	if v.Describe != nil {
+		v.Describe(&want)
 	}
 	want.Type, want.Leader = v1alpha1.ClusterTypePeer, false
 	if v.Local {
@@ -68,12 +67,12 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 	}
 	member := memberCondition(v)
 	set(v1alpha1.ConditionMember, member.Status, member.Reason, member.Message)
-	if len(v.Orders) > 0 {
+	if len(v.OrderedRemovals) > 0 {
 		reason := "Confirmed"
 		if !v.Confirmed {
 			reason = "Waiting"
 		}
-		set(v1alpha1.ConditionRemovalsConfirmed, truth(v.Confirmed), reason, v1alpha1.JoinRemovals(v.Orders))
+		set(v1alpha1.ConditionRemovalsConfirmed, truth(v.Confirmed), reason, v1alpha1.JoinRemovals(v.OrderedRemovals))
 	} else {
 		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsConfirmed)
 	}
@@ -120,7 +119,7 @@ func memberCondition(v View) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its agent was not met yet: is the swap done in the other direction too, and is spec.mesh.endpoints reachable from here?"}
 }
 
-// readyCondition also gives the state, which stays empty while nothing is known.
+// readyCondition also returns the state, "" while it is not known.
 func readyCondition(v View) (metav1.Condition, v1alpha1.ClusterState) {
 	is := func(status metav1.ConditionStatus, reason, message string, state v1alpha1.ClusterState) (metav1.Condition, v1alpha1.ClusterState) {
 		return metav1.Condition{Status: status, Reason: reason, Message: message}, state
@@ -145,7 +144,7 @@ func readyCondition(v View) (metav1.Condition, v1alpha1.ClusterState) {
 		return is(metav1.ConditionFalse, string(v.Access.Access), v.Access.Message, v1alpha1.ClusterStateFailed)
 	case apiconn.Pending, apiconn.Ready, apiconn.Unreachable:
 	}
-	if v.Foreign {
+	if v.KeyMismatch {
 		return is(metav1.ConditionFalse, "KeyMismatch", "this object carries another public key than the one that is pinned for its clusterID; the first one stays trusted", v1alpha1.ClusterStateFailed)
 	}
 	if v.Pinned && (v.Member.State == mesh.Failed || v.Member.State == mesh.Left) {
@@ -173,14 +172,14 @@ func readyCondition(v View) (metav1.Condition, v1alpha1.ClusterState) {
 func syncedCondition(v View, ready metav1.Condition) metav1.Condition {
 	switch {
 	case v.Local && len(v.Unsynced) > 0:
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: "PeersNotSynced", Message: fmt.Sprintf("%d of %d peers are synced; not: %s", v.Synced, v.Peers, brief(v.Unsynced))}
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: "PeersNotSynced", Message: fmt.Sprintf("%d of %d peers are synced; not: %s", v.Synced, v.Peers, shorten(v.Unsynced))}
 	case v.Local && v.Peers == 0 && v.Removed == "":
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Alone", Message: cmp.Or(v.Left, "no other cluster in the group yet")}
 	case v.Local && v.Removed != "":
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberRemoved, Message: v.Removed}
 	case v.Local:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced", Message: fmt.Sprintf("%d of %d peers are synced", v.Synced, v.Peers)}
-	case v.Heard && ready.Status == metav1.ConditionTrue && v.Member.State == mesh.Alive:
+	case v.CaughtUp && ready.Status == metav1.ConditionTrue && v.Member.State == mesh.Alive:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Synced"}
 	case ready.Status == metav1.ConditionUnknown:
 		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: ready.Reason, Message: ready.Message}
@@ -199,15 +198,15 @@ func truth(b bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// brief lists at most five names.
-func brief(names []string) string {
+// shorten lists at most five names.
+func shorten(names []string) string {
 	if len(names) > 5 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
 	}
 	return strings.Join(names, ", ")
 }
 
-// Synced says that a status tells of a cluster that is synced.
+// Synced reports whether a status shows a cluster that is synced.
 func Synced(s v1alpha1.ClusterStatus) bool {
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionClustersSynced)
 }

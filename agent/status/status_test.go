@@ -39,19 +39,19 @@ func TestOf(t *testing.T) {
 		"local, alone":             {View{Local: true, Claims: 1}, summary{v1alpha1.ClusterStateSynced, yes, yes, yes, "Running", 0}},
 		"local, a peer is not":     {View{Local: true, Claims: 1, Peers: 2, Synced: 1, Unsynced: []string{"b"}}, summary{v1alpha1.ClusterStateReady, yes, no, yes, "Running", 0}},
 		"local with a problem":     {View{Local: true, Claims: 1, Problem: "no Secret"}, summary{v1alpha1.ClusterStateFailed, no, yes, yes, "Problem", 0}},
-		"peer, all well":           {View{Pinned: true, Member: member(mesh.Alive, time.Hour), Access: connected, Heard: true}, summary{v1alpha1.ClusterStateSynced, yes, yes, yes, "Connected", 0}},
+		"peer, all well":           {View{Pinned: true, Member: member(mesh.Alive, time.Hour), Access: connected, CaughtUp: true}, summary{v1alpha1.ClusterStateSynced, yes, yes, yes, "Connected", 0}},
 		"peer, catching up":        {View{Pinned: true, Member: member(mesh.Alive, time.Hour), Access: connected}, summary{v1alpha1.ClusterStateReady, yes, no, yes, "Connected", 0}},
-		"peer suspected":           {View{Pinned: true, Member: member(mesh.Suspect, time.Second), Access: connected, Heard: true}, summary{"", unknown, unknown, unknown, "Suspect", 59 * time.Second}},
-		"peer just failed":         {View{Pinned: true, Member: member(mesh.Failed, 10*time.Second), Access: connected, Heard: true}, summary{"", unknown, unknown, no, "Unreachable", 50 * time.Second}},
-		"peer failed for long":     {View{Pinned: true, Member: member(mesh.Failed, time.Minute), Access: connected, Heard: true}, summary{v1alpha1.ClusterStateFailed, no, no, no, "Unreachable", 0}},
-		"API away for a moment":    {View{Pinned: true, Member: member(mesh.Alive, time.Hour), Access: apiconn.AccessState{Access: apiconn.Unreachable, Since: ago(20 * time.Second)}, Heard: true}, summary{"", unknown, unknown, yes, "APIUnreachable", 40 * time.Second}},
-		"API away for long":        {View{Pinned: true, Member: member(mesh.Alive, time.Hour), Access: apiconn.AccessState{Access: apiconn.Unreachable, Since: ago(2 * time.Minute)}, Heard: true}, summary{v1alpha1.ClusterStateFailed, no, no, yes, "APIUnreachable", 0}},
+		"peer suspected":           {View{Pinned: true, Member: member(mesh.Suspect, time.Second), Access: connected, CaughtUp: true}, summary{"", unknown, unknown, unknown, "Suspect", 59 * time.Second}},
+		"peer just failed":         {View{Pinned: true, Member: member(mesh.Failed, 10*time.Second), Access: connected, CaughtUp: true}, summary{"", unknown, unknown, no, "Unreachable", 50 * time.Second}},
+		"peer failed for long":     {View{Pinned: true, Member: member(mesh.Failed, time.Minute), Access: connected, CaughtUp: true}, summary{v1alpha1.ClusterStateFailed, no, no, no, "Unreachable", 0}},
+		"API away for a moment":    {View{Pinned: true, Member: member(mesh.Alive, time.Hour), Access: apiconn.AccessState{Access: apiconn.Unreachable, Since: ago(20 * time.Second)}, CaughtUp: true}, summary{"", unknown, unknown, yes, "APIUnreachable", 40 * time.Second}},
+		"API away for long":        {View{Pinned: true, Member: member(mesh.Alive, time.Hour), Access: apiconn.AccessState{Access: apiconn.Unreachable, Since: ago(2 * time.Minute)}, CaughtUp: true}, summary{v1alpha1.ClusterStateFailed, no, no, yes, "APIUnreachable", 0}},
 		"no credential":            {View{Pinned: true, Access: apiconn.AccessState{Access: apiconn.Missing}}, summary{v1alpha1.ClusterStateMissingAuthInfo, no, no, unknown, "MissingCredential", 0}},
 		"bad credential":           {View{Pinned: true, Access: apiconn.AccessState{Access: apiconn.Invalid}}, summary{v1alpha1.ClusterStateInvalidAuthInfo, no, no, unknown, "InvalidCredential", 0}},
 		"another cluster there":    {View{Pinned: true, Access: apiconn.AccessState{Access: apiconn.Wrong}}, summary{v1alpha1.ClusterStateFailed, no, no, unknown, "WrongCluster", 0}},
 		"disabled":                 {View{Pinned: true, Access: apiconn.AccessState{Access: apiconn.Disabled}}, summary{v1alpha1.ClusterStateDisabled, no, no, unknown, "Disabled", 0}},
 		"no mesh key":              {View{Access: connected}, summary{v1alpha1.ClusterStateReady, yes, no, unknown, "Connected", 0}},
-		"another key":              {View{Pinned: true, Foreign: true, Access: connected}, summary{v1alpha1.ClusterStateFailed, no, no, unknown, "KeyMismatch", 0}},
+		"another key":              {View{Pinned: true, KeyMismatch: true, Access: connected}, summary{v1alpha1.ClusterStateFailed, no, no, unknown, "KeyMismatch", 0}},
 		"swapped in one direction": {View{Pinned: true, Access: connected}, summary{v1alpha1.ClusterStateReady, yes, no, unknown, "Connected", 0}},
 	}
 	for name, tt := range tests {
@@ -74,8 +74,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// What is written into the API server is dated by its clock.
-func TestDatesAreThoseOfTheServer(t *testing.T) {
+// Timestamps in the API server are by its own clock.
+func TestTimestampsAreByServerClock(t *testing.T) {
 	there := time.Now().Add(-10 * agenttest.Year).Truncate(time.Second)
 	status, _ := Of(View{Now: time.Now(), Date: there, Local: true}, v1alpha1.ClusterStatus{}, 1)
 	for _, c := range status.Conditions {
@@ -85,8 +85,9 @@ func TestDatesAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-// TestStatusOfTheRemoved: the reason stands before every other, in the removed cluster and of an object with its key.
-func TestStatusOfTheRemoved(t *testing.T) {
+// TestStatusOfRemovedCluster: a removal comes before every other reason, in the removed cluster itself and in an object
+// with its key.
+func TestStatusOfRemovedCluster(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		want, _ := Of(View{Local: local, Removed: "was removed by X", Problem: "another", Peers: 1}, v1alpha1.ClusterStatus{}, 1)
 		if want.State != v1alpha1.ClusterStateFailed || want.Message != "was removed by X" {

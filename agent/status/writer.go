@@ -19,22 +19,22 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Events tells people.
+// Events records Kubernetes events. It does not block.
 type Events interface {
 	Event(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, message string)
 }
 
-// Options are what a writer needs. All fields are required.
+// Options are the options of NewWriter. All fields are required.
 type Options struct {
 	Client   *kube.Client
 	Registry *informers.Registry
-	// View collects what is known of a cluster, for one of the Cluster objects with its clusterID.
+	// View collects what is known of a cluster, for one of its Cluster objects.
 	View   func(clusterID string, have *v1alpha1.Cluster) View
 	Events Events
 	Log    *slog.Logger
 }
 
-// Writer keeps the status of Cluster objects.
+// Writer writes the status of Cluster objects. It is safe for concurrent use.
 type Writer struct {
 	o        Options
 	clusters *loop.Loop[string] // clusterIDs whose status may have changed
@@ -51,11 +51,11 @@ func NewWriter(o Options) *Writer {
 // Run writes until ctx ends.
 func (w *Writer) Run(ctx context.Context) error { return w.clusters.Run(ctx, 2) }
 
-// Look brings the status of a cluster up to date.
-func (w *Writer) Look(clusterID string) { w.clusters.Add(clusterID) }
+// Enqueue brings the status of a cluster up to date.
+func (w *Writer) Enqueue(clusterID string) { w.clusters.Add(clusterID) }
 
-// write brings the status of the Cluster objects with a clusterID up to date, with a write
-// only when it changes, and an event when that is something to know.
+// write brings the status of the Cluster objects with a clusterID up to date. It writes only a change, and sends an
+// event if that is of interest.
 func (w *Writer) write(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
@@ -67,7 +67,7 @@ func (w *Writer) write(ctx context.Context, id string) error {
 			w.clusters.AddAfter(id, after)
 		}
 		if equality.Semantic.DeepEqual(have.Status, want) {
-			w.debounce.over(have.Name)
+			w.debounce.forget(have.Name)
 			continue
 		}
 		if wait := w.debounce.wait(have.Name, v.lasting() || Synced(want) && !Synced(have.Status), v.Now); wait > 0 {
@@ -78,15 +78,15 @@ func (w *Writer) write(ctx context.Context, id string) error {
 		update.Status = want
 		_, err := w.o.Client.Clusters().ChangeStatus(ctx, have, update)
 		if apierrors.IsConflict(err) {
-			continue // the watch brings the newer object, and with it the next look
+			continue // the watch delivers the newer object, which enqueues it again
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("write status of cluster %s: %w", have.Name, err)
 		}
-		if w.debounce.over(have.Name); err != nil {
+		if w.debounce.forget(have.Name); err != nil {
 			continue // as after a conflict
 		}
-		w.announce(have, want.Conditions)
+		w.sendEvent(have, want.Conditions)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// OnConflict does change again when somebody else changed the same object meanwhile. Its error is that of the last
-// attempt: retry.RetryOnConflict takes the end of a context for the end of its own tries, and returns nil for it.
+// OnConflict calls change, and again after a conflict with another write. It returns the error of the last call:
+// retry.RetryOnConflict would return nil when a context ends.
 func OnConflict(change func() error) error {
 	var last error
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

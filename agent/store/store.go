@@ -14,28 +14,28 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// IdentitySecret is the Secret with the cluster's key. Parts keep in it what must not outlive the key, or must change
-// together with the epoch.
+// IdentitySecret is the Secret with the key of the cluster. Other parts keep keys in it that must not outlive the
+// cluster's key, or that must change in the same update as the epoch.
 const IdentitySecret = "roster-identity"
 
-// Store is the Secrets of one namespace. It has no state, and any goroutine may use it.
+// Store reads and writes the Secrets of one namespace. It has no state, and is safe for concurrent use.
 type Store struct {
 	client    *kube.Client
 	namespace string
 }
 
-// New returns the store that keeps its Secrets in namespace.
+// New returns the store of a namespace.
 func New(client *kube.Client, namespace string) *Store {
 	return &Store{client: client, namespace: namespace}
 }
 
-// Namespace is where the Secrets are.
+// Namespace is the namespace of the Secrets.
 func (s *Store) Namespace() string { return s.namespace }
 
-// Secrets is for who writes under conditions of its own.
+// Secrets gives direct access, for updates with preconditions of their own.
 func (s *Store) Secrets() kube.Objects[kube.Secret] { return s.client.Secrets(s.namespace) }
 
-// Read returns a Secret; its error is a NotFound error where there is none.
+// Read returns a Secret, or a NotFound error.
 func (s *Store) Read(ctx context.Context, name string) (*kube.Secret, error) {
 	secret, err := s.Secrets().Read(ctx, name)
 	if err != nil {
@@ -44,24 +44,24 @@ func (s *Store) Read(ctx context.Context, name string) (*kube.Secret, error) {
 	return secret, nil
 }
 
-// Fresh is a Secret that the agent is about to create.
-func (s *Store) Fresh(name string, data map[string][]byte) *kube.Secret {
+// NewSecret returns a Secret to be created. It sends no request.
+func (s *Store) NewSecret(name string, data map[string][]byte) *kube.Secret {
 	return &kube.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace, Labels: ManagedLabels()},
 		Data:       data,
 	}
 }
 
-// Replace creates a Secret, or gives the one that is there exactly this data. It writes only when that changes it.
+// Replace creates a Secret, or replaces its data. It writes only if the data differs.
 func (s *Store) Replace(ctx context.Context, name string, data map[string][]byte) error {
-	if err := Apply(ctx, s.client, s.Fresh(name, data)); err != nil {
+	if err := Apply(ctx, s.client, s.NewSecret(name, data)); err != nil {
 		return fmt.Errorf("record Secret %s/%s: %w", s.namespace, name, err)
 	}
 	return nil
 }
 
-// Change alters a Secret that is there, again where somebody else changed it meanwhile; alter says whether it did
-// anything, and may be called several times. The Data that it gets is not nil.
+// Change updates an existing Secret, and retries after a conflict. alter returns whether it changed anything, and may
+// be called several times. The Data that it gets is not nil.
 func (s *Store) Change(ctx context.Context, name string, alter func(*kube.Secret) (bool, error)) error {
 	err := OnConflict(func() error {
 		secret, err := s.Secrets().Read(ctx, name)
@@ -83,7 +83,7 @@ func (s *Store) Change(ctx context.Context, name string, alter func(*kube.Secret
 	return nil
 }
 
-// SetKey gives one key of a Secret that is there a value; nil takes the key out. It writes only when that changes it.
+// SetKey sets one key of an existing Secret; nil deletes the key. It writes only if the value differs.
 func (s *Store) SetKey(ctx context.Context, name, key string, value []byte) error {
 	return s.Change(ctx, name, func(secret *kube.Secret) (bool, error) {
 		if string(secret.Data[key]) == string(value) {
@@ -96,7 +96,7 @@ func (s *Store) SetKey(ctx context.Context, name, key string, value []byte) erro
 	})
 }
 
-// Delete deletes a Secret, if there is one, and says whether there was.
+// Delete deletes a Secret, and returns whether it existed.
 func (s *Store) Delete(ctx context.Context, name string) (found bool, err error) {
 	err = s.Secrets().Delete(ctx, name, nil)
 	if apierrors.IsNotFound(err) {
@@ -108,7 +108,7 @@ func (s *Store) Delete(ctx context.Context, name string) (found bool, err error)
 	return true, nil
 }
 
-// Apply creates a Secret, of any namespace, or gives the one that is there the same data.
+// Apply creates a Secret, in any namespace, or replaces the data of the existing one.
 func Apply(ctx context.Context, client *kube.Client, want *kube.Secret) error {
 	secrets := client.Secrets(want.Namespace)
 	return OnConflict(func() error {
@@ -132,7 +132,7 @@ func Apply(ctx context.Context, client *kube.Client, want *kube.Secret) error {
 	})
 }
 
-// ManagedLabels marks what the agent made for itself.
+// ManagedLabels are the labels of Secrets that the agent manages.
 func ManagedLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/managed-by": "roster-agent"}
 }

@@ -111,7 +111,7 @@ func TestReplace(t *testing.T) {
 func TestApplyKeepsWhatItDoesNotOwn(t *testing.T) {
 	c := newContested(t)
 	c.api.SetObject("s", []byte(`{"apiVersion":"v1","kind":"Secret","type":"theirs","metadata":{"name":"s","namespace":"p","labels":{"a":"b"}}}`))
-	want := c.Fresh("s", map[string][]byte{"k": []byte("v")})
+	want := c.NewSecret("s", map[string][]byte{"k": []byte("v")})
 	if err := Apply(t.Context(), c.client, want); err != nil {
 		t.Fatal(err)
 	}

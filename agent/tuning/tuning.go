@@ -1,7 +1,9 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tuning has Go's runtime behave as befits a guest: an agent shares its node, and waits most of the time.
+// Package tuning sets GOMAXPROCS and GOGC for an agent, which shares its node with other pods and is idle most of the
+// time: one processor and little garbage while idle, more of both under load. See docs/decisions/019. Call Start once,
+// in main.
 package tuning
 
 import (
@@ -15,66 +17,67 @@ import (
 	"time"
 )
 
-// Of garbage, there may be half of what is in use; as much as that up to gcEven; and gcFloor in any case. For stacks and
-// globals, Go allows some more.
+// Limits of garbage: half of the live heap; up to gcEven, as much as the live heap; and gcFloor in any case. Go allows
+// some more for stacks and globals.
 const (
-	// gcPercent is for agents with many copies. Garbage is what decoding and writing one takes: with Go's default of 100,
-	// the peak would be a third higher.
+	// gcPercent is for agents with many copies. Decoding and writing a copy makes garbage: with Go's default of 100 the
+	// peak of memory would be a third higher.
 	gcPercent = 50
-	// gcFloor and gcEven are in bytes. With little in use, it would be collected all the time.
+	// gcFloor and gcEven are in bytes. Without them an agent with a small heap would collect garbage all the time.
 	gcFloor = 6 << 20
 	gcEven  = 12 << 20
 )
 
 const (
-	// An agent that is busy for more than mostly of its processors takes all that it may, and for less than hardly, what
-	// it needs.
-	mostly, hardly = 0.75, 0.25
-	// lookEvery is the shortest time that is averaged over.
-	lookEvery = time.Second
+	// Load is CPU time per wall-clock time and processor. Above busyAbove the agent gets all processors that it may
+	// use, below idleBelow only as many as it needs.
+	busyAbove, idleBelow = 0.75, 0.25
+	// checkEvery is the shortest time over which the load is averaged.
+	checkEvery = time.Second
 )
 
-// tuning is what was set, and what it was decided by. What the environment sets is zero here.
+// tuning is what was set, and what the decision was based on. percent and processors are zero when the environment sets
+// them.
 type tuning struct {
 	percent    int
 	processors int
 	usable     int // processors that Go would take
 	cpuTime    func() time.Duration
-	looked     time.Time
-	cpu        time.Duration // used until looked
+	checked    time.Time
+	cpu        time.Duration // CPU time used until checked
 }
 
-// Start sets GOMAXPROCS to one, and GOGC by what is in use. It looks at GOGC again after each collection, and at
-// GOMAXPROCS after one that comes a second or more after the last look; there is no timer. What the environment sets is
-// left alone: docs/decisions/019.
+// Start sets GOMAXPROCS to 1, and GOGC by the size of the live heap. It adjusts GOGC after each garbage collection, and
+// GOMAXPROCS after a collection that comes a second or more after the last adjustment. There is no timer. What the
+// environment sets is left alone.
 func Start() {
 	t := begin()
 	eachCollection(func() bool {
-		t.look()
+		t.adjust()
 		return true
 	})
 }
 
 func begin() *tuning {
-	t := &tuning{usable: runtime.GOMAXPROCS(0), looked: time.Now(), cpuTime: cpuTime, cpu: cpuTime()}
+	t := &tuning{usable: runtime.GOMAXPROCS(0), checked: time.Now(), cpuTime: cpuTime, cpu: cpuTime()}
 	collect := os.Getenv("GOGC")
 	if collect == "" {
 		t.percent = 100
 	}
 	n, err := strconv.ParseInt(os.Getenv("GOMAXPROCS"), 10, 32) // as Go reads it
-	if (err != nil || n <= 0) && collect != "off" {             // without collections, one processor would be for good
+	if (err != nil || n <= 0) && collect != "off" {             // without collections, nothing would ever raise it from 1 again
 		t.processors = 1
 		runtime.GOMAXPROCS(t.processors)
 	}
-	t.look()
+	t.adjust()
 	return t
 }
 
-// eachCollection calls f after collections of garbage, until it returns false. A collection that begins before f has
-// returned may be left out.
+// eachCollection calls f after garbage collections until it returns false. A collection that begins before f has
+// returned may be skipped.
 func eachCollection(f func() bool) {
-	// The object is garbage at once. It has a finalizer: while goroutines computed and called nothing, objects with cleanups
-	// (runtime.AddCleanup) were in some runs never found unused.
+	// The object is garbage at once, so its finalizer runs after the next collection. A cleanup (runtime.AddCleanup) would
+	// be simpler, but was in some runs never called while goroutines computed without a function call.
 	runtime.SetFinalizer(new([64]byte), func(*[64]byte) {
 		if f() {
 			eachCollection(f)
@@ -82,12 +85,12 @@ func eachCollection(f func() bool) {
 	})
 }
 
-// look decides.
-func (t *tuning) look() {
+// adjust sets GOGC and GOMAXPROCS for the present load.
+func (t *tuning) adjust() {
 	if t.percent > 0 {
 		t.collector()
 	}
-	if since := time.Since(t.looked); t.processors > 0 && since >= lookEvery {
+	if since := time.Since(t.checked); t.processors > 0 && since >= checkEvery {
 		t.scheduler(since)
 	}
 }
@@ -104,7 +107,7 @@ func (t *tuning) collector() {
 func (t *tuning) scheduler(since time.Duration) {
 	cpu := t.cpuTime()
 	busy := (cpu - t.cpu).Seconds() / since.Seconds()
-	t.looked, t.cpu = t.looked.Add(since), cpu
+	t.checked, t.cpu = t.checked.Add(since), cpu
 	if n := processorsFor(t.processors, t.usable, busy); n != t.processors {
 		t.processors = n
 		runtime.GOMAXPROCS(n)
@@ -116,22 +119,23 @@ func percentFor(live uint64) int {
 	return int(max(gcPercent, garbage*100/max(live, gcFloor/2))) //nolint:gosec // At most 200.
 }
 
-// processorsFor is how many come after n, of so many usable, which were busy for so many seconds a second.
+// processorsFor is the new GOMAXPROCS: n is the present one, usable the maximum, and busy the CPU seconds used per
+// second.
 func processorsFor(n, usable int, busy float64) int {
 	switch {
-	case busy > mostly*float64(n):
+	case busy > busyAbove*float64(n):
 		return usable
-	case busy < hardly*float64(n):
-		return max(1, int(math.Ceil(busy/mostly)))
+	case busy < idleBelow*float64(n):
+		return max(1, int(math.Ceil(busy/busyAbove)))
 	}
 	return n
 }
 
-// cpuTime is what this process has used, of user's and of the kernel's.
+// cpuTime is the CPU time that this process has used, user and system.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0 // it has no error for one's own
+		return 0 // there is no error for the own process
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -32,9 +32,9 @@ func TestProcessorsFor(t *testing.T) {
 		{1, 4, 0.1, 1},
 		{1, 4, 0.7, 1},
 		{1, 4, 0.8, 4},
-		{4, 4, 1.1, 4}, // what would be enough is not taken back for little
+		{4, 4, 1.1, 4}, // a small saving is not worth a change
 		{4, 4, 0.9, 2},
-		{2, 4, 0.9, 2}, // what it was lowered to is enough
+		{2, 4, 0.9, 2}, // stays after it was lowered
 		{2, 4, 1.6, 4},
 		{4, 4, 4, 4},
 		{64, 64, 0.1, 1},
@@ -46,24 +46,24 @@ func TestProcessorsFor(t *testing.T) {
 	}
 }
 
-// looks counts what collections have called.
-type looks struct {
+// adjustments counts the adjustments after collections.
+type adjustments struct {
 	atomic.Int32
 	over atomic.Bool
 }
 
-// started starts tuning of two processors with an environment, and ends it with the test.
-func started(t *testing.T, gogc, gomaxprocs string) *looks {
+// started starts tuning with two processors and that environment, and stops it with the test.
+func started(t *testing.T, gogc, gomaxprocs string) *adjustments {
 	t.Helper()
 	t.Setenv("GOGC", gogc)
 	t.Setenv("GOMAXPROCS", gomaxprocs)
 	processors, percent := runtime.GOMAXPROCS(2), debug.SetGCPercent(77)
-	tuned, l := begin(), &looks{}
+	tuned, l := begin(), &adjustments{}
 	eachCollection(func() bool {
 		if l.over.Load() {
 			return false
 		}
-		tuned.look()
+		tuned.adjust()
 		l.Add(1)
 		return true
 	})
@@ -75,15 +75,15 @@ func started(t *testing.T, gogc, gomaxprocs string) *looks {
 	return l
 }
 
-// collected returns after a collection that begins now, and what it has decided.
-func (l *looks) collected(t *testing.T) {
+// collected returns after a collection that began after the call, and after its adjustment.
+func (l *adjustments) collected(t *testing.T) {
 	t.Helper()
 	before := l.Load()
 	for began := time.Now(); l.Load() < before+2; { // one may be of an earlier collection
 		runtime.GC()
 		time.Sleep(time.Millisecond) // the runtime calls when it gets to it, and never while collections fill all of its time
 		if time.Since(began) > time.Minute {
-			t.Fatal("no collection looks again")
+			t.Fatal("no collection leads to an adjustment")
 		}
 	}
 }
@@ -94,8 +94,8 @@ func percent() int {
 	return int(is[0].Value.Uint64()) //nolint:gosec // At most 200.
 }
 
-// TestInUse: what is in use decides again after each collection.
-func TestInUse(t *testing.T) {
+// TestGOGCFollowsHeap: GOGC is adjusted to the live heap after each collection.
+func TestGOGCFollowsHeap(t *testing.T) {
 	tuned := started(t, "", "")
 	tuned.collected(t)
 	if got := percent(); got <= gcPercent {
@@ -109,8 +109,8 @@ func TestInUse(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-// TestLooksWhileBusy: goroutines that compute, and call nothing, do not end the looks.
-func TestLooksWhileBusy(t *testing.T) {
+// TestAdjustsWhileBusy: goroutines that compute without a function call do not stop the adjustments.
+func TestAdjustsWhileBusy(t *testing.T) {
 	l := started(t, "", "")
 	var end atomic.Bool
 	defer end.Store(true)
@@ -125,8 +125,8 @@ func TestLooksWhileBusy(t *testing.T) {
 	}
 }
 
-// TestBusy: what was used since decides, once that is a second.
-func TestBusy(t *testing.T) {
+// TestGOMAXPROCSFollowsLoad: the CPU time used since the last adjustment decides, once a second has passed.
+func TestGOMAXPROCSFollowsLoad(t *testing.T) {
 	processors := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
 	var used time.Duration
@@ -143,7 +143,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestEnvironmentWins: what is set is left.
+// TestEnvironmentWins: what the environment sets is left alone.
 func TestEnvironmentWins(t *testing.T) {
 	for _, c := range []struct {
 		gogc, gomaxprocs    string

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fromFile gives the flags that neither the command line nor the environment set the values of the --config
-// file. A key that is no flag is refused: a misspelt one would be ignored for ever.
+// fromFile sets flags from the --config file, unless the command line or the environment has set them. A key that is
+// not a flag is an error, so that a typo is not ignored.
 func fromFile(c *cli.Context) error {
 	path := c.String("config")
 	if path == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/roster-mesh/roster/agent/install"
 )
 
-// crdsCommand is what the chart's hook runs before an upgrade.
+// crdsCommand is `agent crds`. The chart's upgrade hook runs `agent crds apply`.
 func crdsCommand(stderr io.Writer, usage cli.OnUsageErrorFunc) *cli.Command {
 	return &cli.Command{
 		Name:         "crds",
@@ -37,7 +37,7 @@ func crdsCommand(stderr io.Writer, usage cli.OnUsageErrorFunc) *cli.Command {
 				if err != nil {
 					return fmt.Errorf("%w: %w", errUsage, err)
 				}
-				return install.ApplyDefinitions(c.Context, c.String("kubeconfig"), version, log)
+				return install.ApplyCRDs(c.Context, c.String("kubeconfig"), version, log)
 			},
 		}},
 	}

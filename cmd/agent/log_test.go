@@ -13,8 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What the client libraries log by themselves has the keys of all other lines, and so has the line with which an
-// agent ends.
+// Lines that client libraries log have the same keys as all others, and so has the last line of an agent that fails.
 func TestJSONLines(t *testing.T) {
 	var stdout, out bytes.Buffer
 	code := run(t.Context(), []string{

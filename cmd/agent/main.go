@@ -37,10 +37,10 @@ const (
 	exitUsage  = 2
 )
 
-// errLogged marks what the log has told already.
+// errLogged marks an error that is in the log already.
 var errLogged = errors.New("logged")
 
-// errUsage marks what is wrong with the command line, the environment or the configuration file.
+// errUsage marks an error in the command line, the environment or the configuration file.
 var errUsage = errors.New("usage")
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the program without its process. Whatever goes wrong is one line on stderr.
+// run is main without the process. An error is one line on stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := newApp(stdout, stderr).RunContext(ctx, args)
 	if err == nil {
@@ -158,7 +158,7 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 	return err
 }
 
-// runFlags are the flags of DESIGN section 9; each is also ROSTER_… in the environment and a key of --config.
+// runFlags are the flags of `agent run`. Each is also a variable ROSTER_… and a key of the --config file.
 func runFlags() []cli.Flag {
 	text := func(name, value, usage string) cli.Flag {
 		return &cli.StringFlag{Name: name, Value: value, Usage: usage, EnvVars: env(name)}
@@ -188,7 +188,7 @@ func runFlags() []cli.Flag {
 		text("log-level", "info", "debug, info, warn or error"),
 		truth("manage-secret", "keep a Secret with a reader credential that can be swapped"),
 		truth("core-resource-source", "publish this cluster's rules and features; false only receives"),
-		&cli.BoolFlag{Name: "keep-trying", Usage: "stay up, not ready, when the start fails for what a person can mend, such as missing rights", EnvVars: env("keep-trying")},
+		&cli.BoolFlag{Name: "keep-trying", Usage: "stay up, not ready, when the start fails for what a person can fix, such as missing rights", EnvVars: env("keep-trying")},
 		&cli.IntFlag{Name: "workers", Value: 16, Usage: "how many copies are written at the same time", EnvVars: env("workers")},
 		&cli.IntFlag{Name: "kube-api-qps", Usage: "how many requests a second are sent to one API server; 0 is no limit", EnvVars: env("kube-api-qps")},
 		&cli.IntFlag{Name: "tombstones", Value: 1000, Usage: "how many deleted rules and features of this cluster are remembered before it announces the others anew", EnvVars: env("tombstones")},

@@ -87,9 +87,9 @@ func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
 			}
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), append([]string{"agent"}, tt.args...), &stdout, &stderr)
-			said := stderr.String()
-			if code != tt.code || !strings.Contains(said, tt.want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
-				t.Errorf("exit %d (want %d), stderr %q (want one line with %q), stdout %q", code, tt.code, said, tt.want, stdout.String())
+			message := stderr.String()
+			if code != tt.code || !strings.Contains(message, tt.want) || strings.Count(message, "\n") != 1 || stdout.Len() > 0 {
+				t.Errorf("exit %d (want %d), stderr %q (want one line with %q), stdout %q", code, tt.code, message, tt.want, stdout.String())
 			}
 		})
 	}

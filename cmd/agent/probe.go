@@ -12,7 +12,7 @@ import (
 	"github.com/roster-mesh/roster/agent/probe"
 )
 
-// probeCommand is what the chart's test runs.
+// probeCommand is `agent probe`. The chart's test runs it.
 func probeCommand(stdout io.Writer, usage cli.OnUsageErrorFunc) *cli.Command {
 	return &cli.Command{
 		Name:         "probe",

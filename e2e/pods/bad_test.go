@@ -74,7 +74,7 @@ func (m *member) whyNotReady(ctx context.Context) (string, error) {
 	said := ""
 	for text := range strings.Lines(string(log)) {
 		var record struct{ Msg, Error string }
-		if json.Unmarshal([]byte(text), &record) == nil && record.Msg == "not ready" {
+		if json.Unmarshal([]byte(text), &record) == nil && strings.HasPrefix(record.Msg, "not ready") {
 			said = record.Error
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// orderRemoval carries out what a person asks for by annotation on a Cluster object.
-func (m *Membership) orderRemoval(ctx context.Context, name string) error {
+// removeOnRequest removes the cluster of a Cluster object from the group, if an annotation on it asks for that.
+func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 	c, err := m.o.Registry.Clusters.Get(name)
 	if err != nil {
 		return nil //nolint:nilerr // it is gone
@@ -35,7 +35,7 @@ func (m *Membership) orderRemoval(ctx context.Context, name string) error {
 	if id == m.o.ClusterID {
 		return refuse("a cluster does not remove itself: agentctl leave ends its membership, which the annotation " + v1alpha1.AnnotationLeave + " asks for")
 	}
-	if _, expelled := m.expelled(); expelled {
+	if _, removed := m.removedFromGroup(); removed {
 		return refuse("this cluster is not in the group any more, and so removes nobody from it")
 	}
 	key, pinned := m.trust.Key(id)
@@ -54,8 +54,8 @@ func (m *Membership) orderRemoval(ctx context.Context, name string) error {
 	return m.publishRemoval(ctx, r)
 }
 
-// tellMember hands a member the removals that were ordered here and that it has not confirmed.
-func (m *Membership) tellMember(ctx context.Context, id string) error {
+// sendRemovals sends a member the removals that were ordered here and that it has not confirmed.
+func (m *Membership) sendRemovals(ctx context.Context, id string) error {
 	_, pinned := m.trust.Key(id)
 	for _, r := range m.ledger.all() {
 		if !slices.Contains(r.waiting, id) {
@@ -63,26 +63,26 @@ func (m *Membership) tellMember(ctx context.Context, id string) error {
 		}
 		if pinned {
 			if m.mesh.Member(id).State != mesh.Alive {
-				return nil // memberChanged asks again
+				return nil // MemberAlive tries again
 			}
-			if err := m.tell(ctx, id, r.Removal); err != nil {
-				m.work.tells.AddAfter(id, tellAgain)
-				return nil //nolint:nilerr // as above: it may be an older agent, or on its way out
+			if err := m.sendRemoval(ctx, id, r.Removal); err != nil {
+				m.work.sends.AddAfter(id, sendRetry)
+				return nil //nolint:nilerr // retried: it may be an older agent, or one that is stopping
 			}
 		}
 		m.ledger.change(r.Removal, func(r *removal) {
 			r.waiting = slices.DeleteFunc(slices.Clone(r.waiting), func(w string) bool { return w == id })
 		})
 		m.Hooks.Changed(m.o.ClusterID)
-		m.work.ends.Again()
+		m.work.carryOut.Trigger()
 	}
 	return nil
 }
 
-// tell hands a member a removal, and returns when that is merged there. Where it cannot be told, it is sent the message as
-// news: a member that refuses us answers that with the reason.
-func (m *Membership) tell(ctx context.Context, id string, r replica.Removal) error {
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+// sendRemoval sends a removal to a member, and returns when the member has merged it. If the call fails, the message is
+// also sent without an answer: a member that refuses this cluster replies to that with the reason.
+func (m *Membership) sendRemoval(ctx context.Context, id string, r replica.Removal) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	_, err := m.mesh.Call(ctx, id, methodTell, r.Message())
 	if err != nil {
