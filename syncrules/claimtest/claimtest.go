@@ -7,8 +7,6 @@
 package claimtest
 
 import (
-	"time"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -111,7 +109,7 @@ func withdrawn() *unstructured.Unstructured {
 
 func terminating() *unstructured.Unstructured {
 	obj := web()
-	at := metav1.NewTime(time.Time{}.AddDate(2025, 0, 0))
+	at := metav1.Now()
 	obj.SetDeletionTimestamp(&at)
 	obj.SetFinalizers([]string{"example.com/kept"})
 	return obj

@@ -95,7 +95,7 @@ func (w *large) addCopy(b *testing.B, views map[string]*view, i int, shared bool
 			views[id+obj.GetNamespace()].feed.Upsert(obj.DeepCopy())
 		}
 	}
-	made, err := syncrules.Render([]*syncrules.Rule{w.Engine.rules.byName[fmt.Sprintf("r%02d", i%benchRules)].compiled}, obj, syncrules.Input{Owner: owner})
+	made, err := syncrules.Render([]*syncrules.Rule{w.rules.byName[fmt.Sprintf("r%02d", i%benchRules)].compiled}, obj, syncrules.Input{Owner: owner})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func BenchmarkShared500(b *testing.B) {
 }
 
 func (w *large) allViews() (out []*view) {
-	for _, views := range w.Engine.views.byPeer {
+	for _, views := range w.views.byPeer {
 		for _, v := range views {
 			out = append(out, v)
 		}

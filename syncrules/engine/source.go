@@ -26,11 +26,12 @@ var (
 	ErrRestored = problem.ErrRestored
 )
 
-// Scope is one watch.
-type Scope = place.Scope
-
-// Key is the place of a copy.
-type Key = place.Key
+type (
+	// Scope is one watch.
+	Scope = place.Scope
+	// Key is the place of a copy.
+	Key = place.Key
+)
 
 // Source is an API server to watch. It must be comparable (a pointer): a peer that is set with another Source
 // is watched anew.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,7 @@ var configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 // world is a Reviewer with what it asks.
 type world struct {
 	*Reviewer
+	mu             sync.Mutex // guards the rest; a test holds it but while it sleeps
 	lack           Lack
 	err            error
 	asked          int
@@ -46,18 +48,34 @@ type world struct {
 	changed, fewer int
 }
 
-// inWorld runs a test with a Reviewer that runs. Its fields are changed only while the Reviewer waits.
+// sleep lets everything happen that happens within a time.
+func (w *world) sleep(d time.Duration) {
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// inWorld runs a test with a Reviewer that runs.
 func inWorld(t *testing.T, f func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{needed: true}
 		w.Reviewer = New(Options{
 			Review: func(_ context.Context, _ string, _ schema.GroupVersionKind, _, verbs []string) (Lack, error) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
 				w.asked++
 				w.verbs = verbs
 				return w.lack, w.err
 			},
-			Needed: func(Key) ([]string, bool) { return []string{"default"}, w.needed },
+			Needed: func(Key) ([]string, bool) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return []string{"default"}, w.needed
+			},
 			Changed: func(fewer bool) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
 				w.changed++
 				if fewer {
 					w.fewer++
@@ -70,7 +88,9 @@ func inWorld(t *testing.T, f func(*world)) {
 			w.Run(ctx)
 			close(done)
 		}()
+		w.mu.Lock()
 		f(w)
+		w.mu.Unlock()
 		cancel()
 		<-done
 	})
@@ -81,8 +101,7 @@ func TestMissingRight(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.lack = Lack{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: []string{"create"}, Namespaces: []string{"default"}}
 		w.Sync([]schema.GroupVersionKind{configMaps}, func(schema.GroupVersionKind) bool { return true })
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		w.sleep(time.Hour)
 		if w.asked < 12 || w.asked > 22 || w.changed != 1 || w.fewer != 0 {
 			t.Errorf("%d reviews in an hour, %d changes", w.asked, w.changed)
 		}
@@ -94,11 +113,9 @@ func TestMissingRight(t *testing.T) {
 			t.Errorf("another namespace: %q", text)
 		}
 		w.lack = Lack{}
-		time.Sleep(MaxInterval)
-		synctest.Wait()
+		w.sleep(MaxInterval)
 		asked := w.asked
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		w.sleep(time.Hour)
 		if w.asked != asked || w.changed != 2 || w.fewer != 1 || w.Here([]place.Scope{{GVK: configMaps}}) != "" {
 			t.Errorf("%d more reviews, %d changes, %d of them grants", w.asked-asked, w.changed, w.fewer)
 		}
@@ -111,19 +128,17 @@ func TestSuspect(t *testing.T) {
 		key := Key{Cluster: "beta", GVK: configMaps}
 		w.err = errors.New("cut")
 		w.Suspect(key, Read(), false)
-		synctest.Wait()
+		w.sleep(0)
 		if w.asked != 1 || !slices.Equal(w.verbs, Read()) {
 			t.Fatalf("%d reviews of %v", w.asked, w.verbs)
 		}
 		w.err, w.lack = nil, Lack{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: Read()}
-		time.Sleep(firstInterval)
-		synctest.Wait()
+		w.sleep(firstInterval)
 		if text := w.There(key, "beta"); w.asked != 2 || !strings.Contains(text, "cluster beta does not let this one get, list, watch configmaps;") {
 			t.Errorf("%d reviews: %q", w.asked, text)
 		}
 		w.needed = false
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		w.sleep(time.Hour)
 		if w.asked != 2 || w.There(key, "beta") != "" {
 			t.Errorf("%d reviews of what nobody needs", w.asked)
 		}
@@ -134,15 +149,14 @@ func TestSuspect(t *testing.T) {
 func TestSuspectStatus(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Sync([]schema.GroupVersionKind{configMaps}, func(schema.GroupVersionKind) bool { return true })
-		synctest.Wait()
+		w.sleep(0)
 		w.Suspect(Key{GVK: configMaps}, Write(), true)
 		w.Suspect(Key{GVK: configMaps}, Write(), true)
-		synctest.Wait()
+		w.sleep(0)
 		if w.asked != 1 {
 			t.Errorf("%d reviews at once", w.asked)
 		}
-		time.Sleep(firstInterval)
-		synctest.Wait()
+		w.sleep(firstInterval)
 		if w.asked != 2 || !slices.Equal(w.verbs, append(Write(), UpdateStatus)) {
 			t.Errorf("%d reviews, the last of %v", w.asked, w.verbs)
 		}
