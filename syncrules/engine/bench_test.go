@@ -77,7 +77,7 @@ func newLarge(b *testing.B, share bool) *large {
 	views := map[string]*view{}
 	for _, v := range w.allViews() {
 		views[v.peer+v.scope.Namespace] = v
-		v.judges, v.live, v.spoken = v.feed.judges, true, true
+		v.judges, v.live, v.answered = v.feed.judges, true, true
 	}
 	for i := range benchCopies {
 		w.addCopy(b, views, i, share && i == 0)

@@ -166,7 +166,7 @@ func (e *Engine) selectingLocked(held []holding, key Key) []*rule {
 			rules = make([]*rule, 0, len(ent.rules))
 		}
 		for i, name := range ent.rules {
-			if ent.aims != nil && ent.aims[i].to != key {
+			if ent.destinations != nil && ent.destinations[i].to != key {
 				continue
 			}
 			if r := e.rules.byName[name]; r != nil && r.kind() == h.v.scope.GVK.GroupKind() {

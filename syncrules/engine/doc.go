@@ -44,7 +44,7 @@
 //
 // A Key is the place of a copy. Views are kept by the places of sources, and rules are found by the kind of their
 // sources (readers of a kind) and by the kinds of their copies (writers). Where a rule may rename, move or change
-// the kind of what it copies, each entry knows where its copies belong (aim), and each copy where its source is
+// the kind of what it copies, each entry knows where its copies belong (destination), and each copy where its source is
 // (copies.Copy.MovedFrom), from its own marks; both are nil for everything that stays in its place. findLocked joins the two. A
 // source that is there, but whose copy belongs elsewhere, is proof that it is gone from here: the old copy is
 // deleted and the new one is made, each on its own.

@@ -20,35 +20,35 @@ import (
 // view knows where the copies of it belong, and every copy where it came from. Both are nil where that is the same
 // place, as nearly always.
 
-// aim is where the copy that one rule makes of an entry belongs.
-type aim struct {
+// destination is where the copy that one rule makes of an entry belongs.
+type destination struct {
 	to    Key
 	fault string // why that cannot be told, for people; "" normally
 }
 
-// passage is a copy and its source.
-type passage struct {
+// sourceAndCopy is a copy and its source.
+type sourceAndCopy struct {
 	from types.NamespacedName
 	to   Key
 }
 
-// aim asks the rule. It is called without mu.
-func (f *feed) aim(r *syncrules.Rule, obj *unstructured.Unstructured) aim {
+// destinationOf asks the rule. It is called without mu.
+func (f *feed) destinationOf(r *syncrules.Rule, obj *unstructured.Unstructured) destination {
 	gk := f.v.scope.GVK.GroupKind()
 	if !r.Moves() {
-		return aim{to: place.KeyOf(gk, obj)}
+		return destination{to: place.KeyOf(gk, obj)}
 	}
 	to, err := r.Target(obj, f.input)
 	if err != nil {
-		return aim{fault: problem.Describe(err, gk.Kind == "Secret" && gk.Group == "")}
+		return destination{fault: problem.Describe(err, gk.Kind == "Secret" && gk.Group == "")}
 	}
-	return aim{to: Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}}
+	return destination{to: Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}}
 }
 
-// aimsUnlessHome is nil where all copies are in the place of their source.
-func aimsUnlessHome(aims []aim, home Key) []aim {
-	if slices.ContainsFunc(aims, func(a aim) bool { return a != aim{to: home} }) {
-		return aims
+// destinationsUnlessHome is nil where all copies are in the place of their source.
+func destinationsUnlessHome(all []destination, home Key) []destination {
+	if slices.ContainsFunc(all, func(d destination) bool { return d != destination{to: home} }) {
+		return all
 	}
 	return nil
 }
@@ -56,12 +56,12 @@ func aimsUnlessHome(aims []aim, home Key) []aim {
 // targets are the places of the copies, each once; home is that of the entry.
 func (a *entry) targets(home Key) iter.Seq[Key] {
 	return func(yield func(Key) bool) {
-		if a.aims == nil {
+		if a.destinations == nil {
 			yield(home)
 			return
 		}
-		for i, x := range a.aims {
-			if x.fault == "" && !slices.Contains(a.aims[:i], x) && !yield(x.to) {
+		for i, x := range a.destinations {
+			if x.fault == "" && !slices.Contains(a.destinations[:i], x) && !yield(x.to) {
 				return
 			}
 		}
@@ -70,19 +70,19 @@ func (a *entry) targets(home Key) iter.Seq[Key] {
 
 // faulty says that where some copy of it belongs cannot be told.
 func (a *entry) faulty() bool {
-	return slices.ContainsFunc(a.aims, func(x aim) bool { return x.fault != "" })
+	return slices.ContainsFunc(a.destinations, func(x destination) bool { return x.fault != "" })
 }
 
-// aimOf is where the copy that a rule makes belongs; false when the rule does not select the entry.
-func (a *entry) aimOf(rule string, home Key) (aim, bool) {
+// destinationOf is where the copy that a rule makes belongs; false when the rule does not select the entry.
+func (a *entry) destinationOf(rule string, home Key) (destination, bool) {
 	i := slices.Index(a.rules, rule)
 	switch {
 	case i < 0:
-		return aim{}, false
-	case a.aims == nil:
-		return aim{to: home}, true
+		return destination{}, false
+	case a.destinations == nil:
+		return destination{to: home}, true
 	}
-	return a.aims[i], true
+	return a.destinations[i], true
 }
 
 func (v *view) key(at types.NamespacedName) Key {
@@ -100,7 +100,7 @@ func faultKey(v *view, at types.NamespacedName) Key {
 // tellFaultsLocked records what is wrong with an entry.
 func (e *Engine) tellFaultsLocked(v *view, at types.NamespacedName, ent *entry) {
 	r := &tally.Result{State: tally.Failed, Reason: problem.ReasonSourceObject}
-	for i, a := range ent.aims {
+	for i, a := range ent.destinations {
 		if a.fault == "" {
 			continue
 		}
@@ -139,7 +139,7 @@ func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found
 		}
 		if selection, ok := v.judges[r.name]; ok && selection == r.selection {
 			if ent := v.entries[at]; ent != nil {
-				switch x, ok := ent.aimOf(r.name, from); {
+				switch x, ok := ent.destinationOf(r.name, from); {
 				case !ok:
 				case x.fault != "":
 					return syncrules.FoundFaulty, ent
@@ -150,7 +150,7 @@ func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found
 				}
 			}
 			if v.live {
-				if _, seen := v.gone[passage{at, to}]; !seen {
+				if _, seen := v.gone[sourceAndCopy{at, to}]; !seen {
 					best = min(best, syncrules.FoundLacking)
 				}
 				continue

@@ -150,8 +150,8 @@ func (c *conflicts) foreignSeen(k Key, f *foreign, obj *unstructured.Unstructure
 	}
 }
 
-// standsAsideLocked ends the watch of an object that is not in the way any more.
-func (c *conflicts) standsAsideLocked(k Key) {
+// clearLocked ends the watch of an object that is not in the way any more.
+func (c *conflicts) clearLocked(k Key) {
 	f := c.objects[k]
 	if f == nil {
 		return

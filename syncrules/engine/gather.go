@@ -84,7 +84,7 @@ func (e *Engine) gatherLocked(key Key) *job {
 }
 
 // gatherAwaitedLocked adds the claim of a peer that was asked a moment ago and, if it has the object, comes before the
-// one that is to get the copy. One is enough: when it has spoken, the key is looked at again.
+// one that is to get the copy. One is enough: when it has answered, the key is looked at again.
 func (e *Engine) gatherAwaitedLocked(j *job) {
 	gk := j.key.GroupKind
 	list := e.views.awaited[gk]

@@ -23,7 +23,7 @@ func (e *Engine) lostLocked(v *view, from types.NamespacedName, ent *entry) {
 		if r == nil || r.compiled == nil || !r.guard.Judged(v.peer) {
 			continue
 		}
-		x, _ := ent.aimOf(name, v.key(from))
+		x, _ := ent.destinationOf(name, v.key(from))
 		c := e.local.copies.At(x.to)
 		if c == nil || c.Owner != v.peer || c.Source(x.to) != v.key(from) || !r.mayLack(c) {
 			continue

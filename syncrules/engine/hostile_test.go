@@ -83,7 +83,7 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 
 // Deletions of a kind that is not served here are proof of nothing that will ever be decided.
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
-	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{}, usage: &usage{}}
+	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, gone: map[sourceAndCopy]struct{}{}, usage: &usage{}}
 	e := &Engine{queue: newKeyQueue(1), rules: newRuleSet(), views: newViewSet(), local: newLocals(nil)}
 	e.queue.open()
 	defer e.queue.ShutDown()

@@ -35,7 +35,7 @@ func (e *Engine) dropCopyLocked(k Key) {
 	}
 	for s, v := range e.views.byPeer[old.Owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
-			delete(v.gone, passage{from.NamespacedName(), k})
+			delete(v.gone, sourceAndCopy{from.NamespacedName(), k})
 		}
 	}
 	if e.local.draining {
@@ -64,7 +64,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 	case old == nil:
 		e.indexLocked(v, from, ent)
 		v.weighs(1, ent.size())
-	case slices.Equal(old.aims, ent.aims):
+	case slices.Equal(old.destinations, ent.destinations):
 		v.weighs(0, ent.size()-old.size())
 	default:
 		e.unindexLocked(v, from, old)
@@ -73,7 +73,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 	}
 	v.entries[from] = ent
 	for to := range ent.targets(v.key(from)) {
-		delete(v.gone, passage{from, to})
+		delete(v.gone, sourceAndCopy{from, to})
 	}
 	for _, name := range ent.rules {
 		if r := e.rules.byName[name]; r != nil {
@@ -103,7 +103,7 @@ func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 		i, _ := slices.BinarySearchFunc(held[at], h, holding.compare)
 		held[at] = slices.Insert(held[at], i, h)
 	}
-	if ent.aims != nil {
+	if ent.destinations != nil {
 		e.tellFaultsLocked(v, from, ent)
 	}
 }
@@ -119,7 +119,7 @@ func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 			delete(e.views.holders, to.GroupKind)
 		}
 	}
-	if ent.aims != nil {
+	if ent.destinations != nil {
 		e.forgetLocked(faultKey(v, from))
 	}
 }
@@ -131,7 +131,7 @@ func (v *view) weighs(objects, bytes int64) {
 
 func byPeer(a, b *view) int { return cmp.Compare(a.peer, b.peer) }
 
-// awaitLocked makes a key be looked at again when the peer has spoken; wakeWaitingLocked says that it has.
+// awaitLocked makes a key be looked at again when the peer has answered; wakeWaitingLocked says that it has.
 func (e *Engine) awaitLocked(k Key, peer string) {
 	if e.views.waiting[peer] == nil {
 		e.views.waiting[peer] = map[Key]struct{}{}

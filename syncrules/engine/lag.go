@@ -16,7 +16,7 @@ func (e *Engine) tallyLagLocked(j *job, out outcome) {
 	if !done && (out.decision.Action != syncrules.None || out.problem != nil) {
 		return
 	}
-	e.haveArrivedLocked(j)
+	e.clearArrivedLocked(j)
 	if !done {
 		return
 	}
@@ -35,9 +35,9 @@ func (e *Engine) tallyLagLocked(j *job, out outcome) {
 	}
 }
 
-// haveArrivedLocked takes what a decision was made of as no news any more. Both claims and holders are in the order of their
+// clearArrivedLocked takes what a decision was made of as no news any more. Both claims and holders are in the order of their
 // peers.
-func (e *Engine) haveArrivedLocked(j *job) {
+func (e *Engine) clearArrivedLocked(j *job) {
 	i := 0
 	for _, h := range e.views.holders[j.key.GroupKind][j.key.NamespacedName()] {
 		for i < len(j.claims) && j.claims[i].Origin < h.v.peer {

@@ -41,8 +41,8 @@ func (q *keyQueue) enqueueLocked(k Key) {
 	q.Add(k)
 }
 
-// asideLocked lets a key count as pending that waits for its turn in lanes.
-func (q *keyQueue) asideLocked(k Key) {
+// parkLocked lets a key count as pending that waits for its turn in lanes.
+func (q *keyQueue) parkLocked(k Key) {
 	if _, ok := q.pending[k]; !ok {
 		q.byKind[k.GroupKind]++
 		q.pending[k] = false

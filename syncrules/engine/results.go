@@ -61,7 +61,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 		e.superviseSoon()
 	}
 	if j.foreign && j.local != nil {
-		e.conflicts.standsAsideLocked(k)
+		e.conflicts.clearLocked(k)
 	}
 	if out.problem != nil && out.problem.Namespace {
 		e.namespaces.awaitLocked(k)

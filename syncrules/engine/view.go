@@ -39,13 +39,13 @@ type view struct {
 	entries map[types.NamespacedName]*entry
 	// judges are the rules, with their selections, that the entries were judged by.
 	judges map[string]string
-	// live says that the entries are complete and kept up to date; spoken that the watch has said
+	// live says that the entries are complete and kept up to date; answered that the watch has said
 	// anything yet since it was opened.
-	live, spoken bool
-	since        time.Time
-	err          error
+	live, answered bool
+	since          time.Time
+	err            error
 	// gone are the deletions that were seen live and not yet acted on.
-	gone map[passage]struct{}
+	gone map[sourceAndCopy]struct{}
 	// held is the size of entries; usage that of all views of the peer.
 	held  load
 	usage *usage
@@ -54,18 +54,18 @@ type view struct {
 
 // entry is an object that matches.
 type entry struct {
-	object  packed.Object
-	sum     uint64    // of object; as Engine.sumOf unless rules may read fields that no copy has
-	rules   []string  // that select it, by name; shared, not to be changed
-	aims    []aim     // where the copies of these rules belong; nil when all of them are in the place of the entry
-	held    string    // why copies stay as they are; "" normally
-	arrived time.Time // of what no copy was made of yet; zero afterwards
+	object       packed.Object
+	sum          uint64        // of object; as hasher.sumOf unless rules may read fields that no copy has
+	rules        []string      // that select it, by name; shared, not to be changed
+	destinations []destination // where the copies of these rules belong; nil when all of them are in the place of the entry
+	held         string        // why copies stay as they are; "" normally
+	arrived      time.Time     // of what no copy was made of yet; zero afterwards
 }
 
 func (a *entry) size() int64 { return int64(len(a.object)) }
 
 func (a *entry) same(b *entry) bool {
-	return a.held == b.held && slices.Equal(a.rules, b.rules) && slices.Equal(a.aims, b.aims) && a.object == b.object
+	return a.held == b.held && slices.Equal(a.rules, b.rules) && slices.Equal(a.destinations, b.destinations) && a.object == b.object
 }
 
 // feed is the Sink of a view for as long as its watch runs. Its rules never change: another set of rules is
@@ -165,16 +165,16 @@ func (f *feed) judge(obj *unstructured.Unstructured, kept arrivals) *entry {
 	if names == nil {
 		return nil
 	}
-	var aims []aim
+	var destinations []destination
 	if f.moves {
-		aims = make([]aim, 0, len(names))
+		destinations = make([]destination, 0, len(names))
 		for _, r := range f.rules { // both are by name
-			if len(aims) < len(names) && r.Name() == names[len(aims)] {
-				aims = append(aims, f.aim(r, obj))
+			if len(destinations) < len(names) && r.Name() == names[len(destinations)] {
+				destinations = append(destinations, f.destinationOf(r, obj))
 			}
 		}
 	}
-	out := &entry{rules: names, aims: aimsUnlessHome(aims, place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
+	out := &entry{rules: names, destinations: destinationsUnlessHome(destinations, place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
 	out.held, _ = syncrules.Obstacle(obj)
 	if !f.whole {
 		syncrules.Trim(obj)
@@ -219,7 +219,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	rejudged := !maps.Equal(v.judges, f.judges)
 	v.judges = f.judges
-	v.speakLocked(f.e)
+	v.noteAnswerLocked(f.e)
 	if rejudged {
 		f.e.enqueueViewLocked(v)
 	}
@@ -280,7 +280,7 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 				continue
 			}
 			if c != nil || !f.e.localCompleteLocked(to.GroupKind, to.Namespace) {
-				f.v.gone[passage{at, to}] = struct{}{}
+				f.v.gone[sourceAndCopy{at, to}] = struct{}{}
 			}
 		}
 	}
@@ -321,25 +321,25 @@ func (f *feed) Health(err error) {
 		f.e.doubtLocked(v)
 	}
 	v.err, v.live = err, err == nil
-	v.speakLocked(f.e)
+	v.noteAnswerLocked(f.e)
 	if v.live {
 		f.e.turnedLiveLocked(v)
 	}
 	f.e.kindDirtyLocked(v.scope.GVK.GroupKind())
 }
 
-// speakLocked ends the waiting for the view.
-func (v *view) speakLocked(e *Engine) {
-	if v.spoken {
+// noteAnswerLocked ends the waiting for the view.
+func (v *view) noteAnswerLocked(e *Engine) {
+	if v.answered {
 		return
 	}
-	v.spoken = true
+	v.answered = true
 	e.wakeWaitingLocked(v.peer)
 }
 
-// awaitedLocked says that the view was opened a moment ago and has not spoken yet.
+// awaitedLocked says that the view was opened a moment ago and has not answered yet.
 func (v *view) awaitedLocked() bool {
-	return v.feed != nil && !v.spoken && time.Since(v.since) < settleTime
+	return v.feed != nil && !v.answered && time.Since(v.since) < settleTime
 }
 
 // turnedLiveLocked draws the conclusions of a complete list, before anything is decided by it.

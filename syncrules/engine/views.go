@@ -17,7 +17,7 @@ import (
 type viewSet struct {
 	byPeer  map[string]map[Scope]*view
 	usages  map[string]*usage           // by peer
-	waiting map[string]map[Key]struct{} // until a view of the peer has spoken
+	waiting map[string]map[Key]struct{} // until a view of the peer has answered
 	// holders are the entries of views by the place of their copies, awaited the views that may be about to
 	// have one; both in the order of their peers.
 	holders map[schema.GroupKind]map[types.NamespacedName][]holding
@@ -69,7 +69,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 		v := views[s]
 		if v == nil {
 			v = &view{
-				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{}, gone: map[passage]struct{}{},
+				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{}, gone: map[sourceAndCopy]struct{}{},
 				since: time.Now(), usage: e.usageOf(p.ClusterID),
 			}
 			views[s] = v
@@ -82,7 +82,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 			continue // what is known stays known, and is not live
 		}
 		f := newFeed(e, v, p, rules)
-		v.feed, v.since, v.spoken = f, time.Now(), false
+		v.feed, v.since, v.answered = f, time.Now(), false
 		f.stop = start(func(ctx context.Context) { e.watchView(ctx, f) })
 		opened = append(opened, v)
 	}

@@ -45,7 +45,7 @@ func (e *Engine) work(ctx context.Context) {
 func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
 	if !e.queue.lanes.Enter(key, time.Now()) {
-		e.queue.asideLocked(key)
+		e.queue.parkLocked(key)
 		e.mu.Unlock()
 		return
 	}
@@ -102,7 +102,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 		return outcome{problem: e.errors().Problem(err, j.key, j.secret())}
 	}
 	if j.foreign && j.local == nil {
-		if done, out := e.lookAtForeign(ctx, j, w); done {
+		if done, out := e.readForeign(ctx, j, w); done {
 			return out
 		}
 	}
@@ -137,9 +137,9 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	return out
 }
 
-// meet reads, once, the object that a create ran into. A copy that the watch did not tell of (its label was
+// readExisting reads, once, the object that a create ran into. A copy that the watch did not tell of (its label was
 // taken away, or it is only late) is decided on anew; anything else is in the way.
-func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) error {
+func (e *Engine) readExisting(ctx context.Context, j *job, w *weighed, out *outcome) error {
 	obj, err := e.o.Target.Read(ctx, out.decision.Object.GroupVersionKind(), j.key.Namespace, j.key.Name)
 	if apierrors.IsNotFound(err) {
 		return errRace
@@ -150,7 +150,7 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := copies.New(obj); c != nil && c.Owner != "" {
-		e.conflicts.standsAsideLocked(j.key)
+		e.conflicts.clearLocked(j.key)
 		c.Unseen = time.Now()
 		e.putCopyLocked(j.key, c)
 		e.queue.enqueueLocked(j.key)
@@ -174,11 +174,11 @@ func (e *Engine) meet(ctx context.Context, j *job, w *weighed, out *outcome) err
 	return nil
 }
 
-// lookAtForeign reads an object that was in the way before; done is false when it is not any more.
-func (e *Engine) lookAtForeign(ctx context.Context, j *job, w *weighed) (done bool, out outcome) {
+// readForeign reads an object that was in the way before; done is false when it is not any more.
+func (e *Engine) readForeign(ctx context.Context, j *job, w *weighed) (done bool, out outcome) {
 	out.decision = syncrules.Plan(w.Facts)
 	if out.decision.Action == syncrules.Create {
-		err := e.meet(ctx, j, w, &out)
+		err := e.readExisting(ctx, j, w, &out)
 		if err == nil {
 			out.problem = w.problem
 			return true, out
@@ -189,7 +189,7 @@ func (e *Engine) lookAtForeign(ctx context.Context, j *job, w *weighed) (done bo
 		}
 	}
 	e.mu.Lock()
-	e.conflicts.standsAsideLocked(j.key)
+	e.conflicts.clearLocked(j.key)
 	e.mu.Unlock()
 	return false, outcome{}
 }

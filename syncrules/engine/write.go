@@ -42,7 +42,7 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 		}
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return e.meet(ctx, j, w, out)
+		return e.readExisting(ctx, j, w, out)
 	}
 	if err != nil {
 		return err
