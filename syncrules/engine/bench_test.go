@@ -177,3 +177,26 @@ func (w *large) allViews() (out []*view) {
 	}
 	return out
 }
+
+// BenchmarkUpdate500 is an update of a source, from when its Source asks about it until the copy is put up.
+func BenchmarkUpdate500(b *testing.B) {
+	w := newLarge(b, false)
+	feeds := map[string]*feed{}
+	for _, v := range w.allViews() {
+		feeds[v.peer+v.scope.Namespace] = v.feed
+	}
+	var objects [2]*unstructured.Unstructured
+	for i := range objects {
+		objects[i] = benchObject(0)
+		objects[i].SetResourceVersion(fmt.Sprint(i))
+		objects[i].Object["data"] = map[string]any{"v": strings.Repeat(fmt.Sprint(i), 900)}
+	}
+	f := feeds[benchPeer(0)+objects[0].GetNamespace()]
+	for i := 0; b.Loop(); i++ {
+		obj := objects[i%2].DeepCopy()
+		if !f.keep(obj) {
+			b.Fatal("it is not selected")
+		}
+		f.Upsert(obj)
+	}
+}

@@ -65,33 +65,26 @@ type usage struct{ held, coming load }
 // coming is what a Source has collected and not handed over yet, each object once: lists are begun anew, and what
 // was handed over before is looked at twice.
 type coming struct {
-	mu   sync.Mutex
-	kept arrivals
+	mu    sync.Mutex
+	sizes map[types.NamespacedName]int64
+	last  arrival
 	load
 }
 
-// arrivals are the objects that a Source was told to keep.
-type arrivals map[types.NamespacedName]arrival
-
+// arrival is an object that the Source was told to keep.
 type arrival struct {
-	size    int64
+	name    types.NamespacedName
 	version string   // resourceVersion
 	rules   []string // that select it
 }
 
-// rules are those that were found to select the object; known is false where it is another than the one that was kept.
-func (a arrivals) rules(obj *unstructured.Unstructured) (rules []string, known bool) {
-	kept := a[place.NameOf(obj)]
-	return kept.rules, kept.version != "" && kept.version == obj.GetResourceVersion()
-}
-
-// taken are the objects that are being handed over.
-func (c *coming) taken() arrivals {
+// rulesOf are the rules that were found to select the object when the Source asked about it last; known is false where it
+// asked about another one.
+func (c *coming) rulesOf(obj *unstructured.Unstructured) (rules []string, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kept := c.kept
-	c.kept = nil
-	return kept
+	known = c.last.version != "" && c.last.version == obj.GetResourceVersion() && c.last.name == place.NameOf(obj)
+	return c.last.rules, known
 }
 
 // admit counts an object that the Source is about to collect. A Source hands over a list when it is complete:
@@ -102,17 +95,17 @@ func (f *feed) admit(obj *unstructured.Unstructured, rules []string) bool {
 	}
 	at, size, c := place.NameOf(obj), sizeOf(obj.Object), &f.coming
 	c.mu.Lock()
-	old, known := c.kept[at]
-	if c.kept == nil {
-		c.kept = arrivals{}
+	old, known := c.sizes[at]
+	if c.sizes == nil {
+		c.sizes = map[types.NamespacedName]int64{}
 	}
-	c.kept[at] = arrival{size, obj.GetResourceVersion(), rules}
+	c.sizes[at], c.last = size, arrival{at, obj.GetResourceVersion(), rules}
 	objects := int64(1)
 	if known {
 		objects = 0
 	}
-	c.add(objects, size-old.size)
-	f.v.usage.coming.add(objects, size-old.size)
+	c.add(objects, size-old)
+	f.v.usage.coming.add(objects, size-old)
 	c.mu.Unlock()
 	if c.exceeds(f.e.o.View) || f.v.usage.coming.exceeds(f.e.o.Peer) {
 		f.abort()
@@ -129,7 +122,7 @@ func (f *feed) release() {
 	objects, bytes := c.objects.Load(), c.bytes.Load()
 	c.add(-objects, -bytes)
 	f.v.usage.coming.add(-objects, -bytes)
-	c.kept = nil
+	c.sizes, c.last = nil, arrival{}
 }
 
 // fitsLocked says whether the view may change by so much, and ends the watch if not.

@@ -125,7 +125,7 @@ func (f *feed) rescoped(rules []*rule) bool {
 }
 
 // keep is what the source is asked for: objects that a rule selects and that are nobody's copies, unless they
-// are too many. Which rules select it is remembered until it is handed over.
+// are too many. Which rules select the last one is remembered until it is handed over: an update is matched once.
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
 	rules := f.match(obj)
 	return rules != nil && f.admit(obj, rules)
@@ -156,12 +156,8 @@ func isSource(obj *unstructured.Unstructured) bool {
 	return !syncrules.IsCopy(obj) && !syncrules.IsNative(obj)
 }
 
-// judge is the entry of an object that was handed over, nil when no rule selects it.
-func (f *feed) judge(obj *unstructured.Unstructured, kept arrivals) *entry {
-	names, known := kept.rules(obj)
-	if !known {
-		names = f.match(obj)
-	}
+// judge is the entry of an object that rules select, nil when none does.
+func (f *feed) judge(obj *unstructured.Unstructured, names []string) *entry {
 	if names == nil {
 		return nil
 	}
@@ -189,9 +185,9 @@ func (f *feed) judge(obj *unstructured.Unstructured, kept arrivals) *entry {
 
 // Replace implements Sink.
 func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
-	entries, bytes, kept := make(map[types.NamespacedName]*entry, len(objs)), int64(0), f.coming.taken()
+	entries, bytes := make(map[types.NamespacedName]*entry, len(objs)), int64(0)
 	for _, obj := range objs {
-		if ent := f.judge(obj, kept); ent != nil {
+		if ent := f.judge(obj, f.match(obj)); ent != nil {
 			entries[place.NameOf(obj)] = ent
 			bytes += ent.size()
 		}
@@ -230,7 +226,11 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 
 // Upsert implements Sink.
 func (f *feed) Upsert(obj *unstructured.Unstructured) {
-	at, ent := place.NameOf(obj), f.judge(obj, f.coming.taken())
+	rules, known := f.coming.rulesOf(obj)
+	if !known {
+		rules = f.match(obj)
+	}
+	at, ent := place.NameOf(obj), f.judge(obj, rules)
 	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
