@@ -36,6 +36,12 @@ func newPages(metrics *prometheus.Registry) *http.ServeMux {
 	return pages
 }
 
+// registerMetrics adds the metrics of the parts. The replica, the mesh and the rules have registered their own.
+func (p *parts) registerMetrics() {
+	p.metrics.MustRegister(p.refusals.Collector(), p.importer.Collector(), p.gate.Collector(),
+		newAccessCollector(p.peers.Count, p.credentials.Expires))
+}
+
 // accessCollector reports how the API servers of other clusters are reached. It counts when it is scraped.
 type accessCollector struct {
 	count         func() (map[apiconn.Access]int, time.Time) // clusters by access, and the first expiry of a credential in use

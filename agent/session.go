@@ -10,7 +10,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -22,7 +21,6 @@ import (
 	"github.com/roster-mesh/roster/agent/group"
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
-	"github.com/roster-mesh/roster/agent/install"
 	"github.com/roster-mesh/roster/agent/membership"
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/peers"
@@ -37,9 +35,6 @@ import (
 	"github.com/roster-mesh/roster/replica/journal"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
-
-// methodCredential is the wire name of the method by which a member asks for a credential to read this cluster with.
-const methodCredential = "Credential"
 
 // parts are the parts of the agent in one run: build makes them, wire connects them, run runs them. Each part gets only
 // what build passes to it. Only the files of this package see this struct.
@@ -132,18 +127,6 @@ func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (
 	return p, p.gate.Resume(ctx)
 }
 
-// openPort opens the mesh port. In a group, the port is open already, and the leader takes over from the group.
-func (a *Agent) openPort(ctx context.Context, g *group.Group) (net.Listener, error) {
-	if g != nil {
-		return g.Front().Open(), nil
-	}
-	port, err := mesh.TCP{}.Listen(ctx, a.options.MeshListen)
-	if err != nil {
-		return nil, install.MeshListenError(a.options.MeshListen, err)
-	}
-	return port, nil
-}
-
 func (p *parts) publicKey() ed25519.PublicKey { return p.key.Public().(ed25519.PublicKey) }
 
 // makeLocal makes the parts that are about this cluster alone and need no replica.
@@ -222,26 +205,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})
 	p.statuses = status.NewWriter(status.Options{Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Log: p.log})
-	p.metrics.MustRegister(p.refusals.Collector(), p.importer.Collector(), p.gate.Collector(), newAccessCollector(p.peers.Count, p.credentials.Expires))
-	return nil
-}
-
-// openMesh makes the mesh, with the methods that members may call.
-func (p *parts) openMesh(port net.Listener, quiet bool) error {
-	methods := p.membership.Methods()
-	methods[methodCredential] = mesh.Method{Serve: p.credentials.Issue, Every: 10 * time.Second, Burst: 5}
-	opened, err := mesh.New(mesh.Options{
-		Identity: mesh.Identity{ClusterID: p.clusterID, PrivateKey: p.key},
-		Trust:    p.membership.Trust(), State: p.replica, Listen: p.options.MeshListen, Listener: port, Origin: replica.Origin,
-		Endpoints: p.directory.MeshEndpoints, Methods: methods, RemovalNotice: p.membership.Farewell, MemberChanged: p.memberChanged,
-		Log: p.log, Metrics: p.metrics, Quiet: quiet,
-	})
-	if err != nil {
-		return err
-	}
-	p.mesh = opened
-	p.stops.push("mesh", opened.Close)
-	p.membership.Bind(p.replica, opened)
+	p.registerMetrics()
 	return nil
 }
 

@@ -4,8 +4,6 @@
 package agent
 
 import (
-	"context"
-
 	"github.com/roster-mesh/roster/agent/address"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/membership"
@@ -163,13 +161,4 @@ func (p *parts) resync() {
 		p.rules.PeerChanged(id)
 		p.statuses.Enqueue(id)
 	}
-}
-
-// askForCredential asks the agent of a member for a credential to read its cluster. It returns nil while that agent is
-// not met in the mesh.
-func (p *parts) askForCredential(ctx context.Context, id string) ([]byte, error) {
-	if state := p.mesh.Member(id).State; state != mesh.Alive && state != mesh.Suspect {
-		return nil, nil
-	}
-	return p.mesh.Call(ctx, id, methodCredential, nil)
 }
