@@ -26,7 +26,7 @@ import (
 )
 
 // The condition Ready of a rule and of a cluster is False when something is wrong, says what, and is True again
-// when that is mended.
+// when that is fixed.
 func TestParityC11_ReadyTellsTheTruth(t *testing.T) {
 	r := newRoom(t)
 	r.rule(t, r.alpha, "maps", ofConfigMaps+"rules: [{"+forLabel("all")+"}]")

@@ -146,7 +146,7 @@ spec:
 			kubectl(t, c, "delete", "clusterrole", "--ignore-not-found", "roster-write-leases.coordination.k8s.io", "roster-read-leases.coordination.k8s.io")
 		}
 	})
-	eventually(t, "its commands mend it", afterFault, func(ctx context.Context) error {
+	eventually(t, "its commands fix it", afterFault, func(ctx context.Context) error {
 		fixes, err := g.grants(ctx, name)
 		if err != nil {
 			return err

@@ -120,7 +120,7 @@ func readersRead(t *testing.T, c *harness.Cluster) {
 
 const crdOfClusters = "clusters.clusterregistry.k8s.cisco.com"
 
-// crdsAreUpgraded: an agent stays up beside CRDs that do not suit it and says so, and what the hook runs mends that with
+// crdsAreUpgraded: an agent stays up beside CRDs that do not suit it and says so, and what the hook runs fixes that with
 // no more than the hook's rights.
 func crdsAreUpgraded(t *testing.T, c *harness.Cluster) {
 	version := func(schema, oldest string) {

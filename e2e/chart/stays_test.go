@@ -16,8 +16,8 @@ import (
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
-// agentStaysUp: what a person must mend is no end of the agent in a pod. It is one line in /readyz and in the log, and
-// where the cluster's object can be written, in its status; and it is over as soon as it is mended.
+// agentStaysUp: what a person must fix is no end of the agent in a pod. It is one line in /readyz and in the log, and
+// where the cluster's object can be written, in its status; and it is over as soon as it is fixed.
 func agentStaysUp(t *testing.T, c *harness.Cluster) {
 	used, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,18 +30,18 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 		flags  []string
 		breaks func()
 		want   string
-		mends  func()
+		fixes  func()
 		status bool
 	}{
 		{
 			name: "the mesh port is taken", flags: []string{"--mesh-listen", used.Addr().String()},
-			want: used.Addr().String(), mends: func() { _ = used.Close() }, status: true,
+			want: used.Addr().String(), fixes: func() { _ = used.Close() }, status: true,
 		},
 		{
 			name:   "a right is missing",
 			breaks: func() { kubectl(t, c, "delete", "rolebinding", binding, "-n", harness.Namespace) },
 			want:   "may not get secrets in namespace " + harness.Namespace,
-			mends: func() {
+			fixes: func() {
 				kubectl(t, c, "create", "rolebinding", binding, "-n", harness.Namespace, "--role="+binding, "--serviceaccount="+harness.Namespace+":"+harness.ServiceAccount)
 			},
 			status: true,
@@ -55,7 +55,7 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 				}
 			},
 			want:  "--cluster-name alpha: the Cluster object of that name belongs to clusterID 8f6b1a0e-63f4-4a0c-8ad5-0a9ad2b3c999",
-			mends: func() { kubectl(t, c, "delete", "clusters.clusterregistry.k8s.cisco.com", "alpha") },
+			fixes: func() { kubectl(t, c, "delete", "clusters.clusterregistry.k8s.cisco.com", "alpha") },
 			// The cluster has no status of its own then; doctor asks the pod, which there is none of here.
 		},
 	} {
@@ -82,8 +82,8 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 		if test.status {
 			says(t, c, test.want)
 		}
-		test.mends()
-		eventually(t, test.name+": it is ready when that is mended", c.AgentReady)
+		test.fixes()
+		eventually(t, test.name+": it is ready when that is fixed", c.AgentReady)
 		if n := strings.Count(c.Log()[before:], `msg="not ready"`); n != 1 {
 			t.Errorf("%s: the log says so %d times", test.name, n)
 		}
