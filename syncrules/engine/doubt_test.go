@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // Marks that were changed here lead to no source; while the owner cannot be asked, that proves nothing.
@@ -128,5 +129,28 @@ func TestFightsSlowDown(t *testing.T) {
 		w.peers[a].put(configMap("x", "2"))
 		time.Sleep(time.Second)
 		w.wantValue(cm("x"), "2")
+	})
+}
+
+// So is one that something here replaces by an object of its own, and then takes that away: most creates run into an object
+// that is in the way.
+func TestFightsWithCreatesSlowDown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		for range 6000 { // ten minutes
+			o := w.local.find(cm("x"))
+			if o != nil {
+				w.local.remove(cm("x"))
+			}
+			if o != nil && syncrules.IsCopy(o) {
+				w.local.put(configMap("x", "theirs"))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := w.local.count("create"); n > 100 {
+			t.Errorf("%d creates in ten minutes", n)
+		}
 	})
 }

@@ -39,7 +39,7 @@ func (j *job) content(origin string) uint64 {
 func (e *Engine) recordLocked(j *job, out outcome) {
 	k := j.key
 	if !out.began.IsZero() {
-		e.outcomes.pacer.Wrote(k, j.content(out.decision.Owner), out.began)
+		e.outcomes.pacer.Wrote(k, out.content, out.began)
 	}
 	if out.answer != nil {
 		e.believeLocked(k, &out)

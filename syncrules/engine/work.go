@@ -79,6 +79,7 @@ type outcome struct {
 	decision syncrules.Decision
 	wrote    bool
 	began    time.Time        // of the write; zero where none was tried
+	content  uint64           // that was to be written then, whatever was found in its place
 	took     time.Duration    // to write, or to fail to
 	problem  *problem.Problem // of the object or its write
 	again    time.Duration
@@ -113,14 +114,15 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 		return out
 	}
 	now := time.Now()
-	if wait, often := j.allowance.Wait(j.content(out.decision.Owner)); wait > 0 {
+	content := j.content(out.decision.Owner)
+	if wait, often := j.allowance.Wait(content); wait > 0 {
 		out.slowed, out.tooOften, out.again = true, often, wait
 		return out
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	action := out.decision.Action
-	out.began = now
+	out.began, out.content = now, content
 	err = e.write(ctx, j, w, &out)
 	out.took = max(1, time.Since(now))
 	switch {
