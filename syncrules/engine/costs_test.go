@@ -5,67 +5,85 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
-// An update of a source is matched once, and the lock is taken four times until its copy is written and the watch has
-// told of that: by the view, to gather, to record, and by the watch of copies.
-func TestCostOfACopy(t *testing.T) {
-	target := newServer("default")
-	e, err := New(Options{LocalClusterID: here, Local: &silent{}, Target: target, Cluster: func() *v1alpha1.Cluster { return nil }})
+// costs is an engine without workers, that one cluster is asked for what rules select.
+type costs struct {
+	e              *Engine
+	target         *server
+	source         *feed
+	copies         *copyFeed
+	locks, matches atomic.Int64
+}
+
+func newCosts(t *testing.T, rules ...*v1alpha1.ResourceSyncRule) *costs {
+	t.Helper()
+	c := &costs{target: newServer("default")}
+	e, err := New(Options{LocalClusterID: here, Local: &silent{}, Target: c.target, Cluster: func() *v1alpha1.Cluster { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var locks, matches atomic.Int64
-	e.mu.taken, e.metrics.matches = &locks, &matches
+	c.e, e.mu.taken, e.metrics.matches = e, &c.locks, &c.matches
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		group.Wait()
 		e.queue.ShutDown()
-	}()
+	})
 	e.queue.open()
-	e.SetRule(testRule("r"))
+	for _, r := range rules {
+		e.SetRule(r)
+	}
 	e.SetPeer(Peer{ClusterID: a, Source: &silent{}, FeaturesKnown: true})
 	e.Ready()
 	e.supervise(ctx, &group)
-	var copies *copyFeed
 	for _, w := range e.local.watches {
-		copies = w.feed
+		c.copies = w.feed
 	}
-	copies.Replace(nil, "1")
-	copies.Health(nil)
-	var source *feed
+	c.copies.Replace(nil, "1")
+	c.copies.Health(nil)
 	for _, v := range e.views.byPeer[a] {
-		source = v.feed
+		c.source = v.feed
 	}
-	source.Replace(nil, "1")
-	source.Health(nil)
+	c.source.Replace(nil, "1")
+	c.source.Health(nil)
 	e.supervise(ctx, &group)
+	return c
+}
 
+// A rule is asked once about an update of a source, and the lock is taken four times until its copy is written and the watch
+// has told of that: by the view, to gather, to record, and by the watch of copies.
+func TestCostOfACopy(t *testing.T) {
+	c := newCosts(t, testRule("r"))
+	source := c.source
 	update := func(version, value string) (int64, int64) {
 		t.Helper()
-		locks.Store(0)
-		matches.Store(0)
+		c.locks.Store(0)
+		c.matches.Store(0)
 		obj := configMap("x", value)
 		obj.SetResourceVersion(version)
 		if !source.keep(obj) {
 			t.Fatal("the rule does not select it")
 		}
 		source.Upsert(obj)
-		e.process(ctx, cm("x"))
-		written := target.find(cm("x"))
+		c.e.process(t.Context(), cm("x"))
+		written := c.target.find(cm("x"))
 		if written == nil || written.Object["data"].(map[string]any)["v"] != value {
 			t.Fatalf("the copy is %v", written)
 		}
-		copies.Upsert(written)
-		return locks.Load(), matches.Load()
+		c.copies.Upsert(written)
+		return c.locks.Load(), c.matches.Load()
 	}
 	for i, value := range []string{"created", "updated", "updated again"} {
 		locks, matches := update(string('5'+rune(i)), value)
@@ -74,7 +92,7 @@ func TestCostOfACopy(t *testing.T) {
 		}
 	}
 	// A Source may hand over another object than the one that it asked about.
-	matches.Store(0)
+	c.matches.Store(0)
 	asked, other := configMap("y", "1"), configMap("y", "1")
 	asked.SetResourceVersion("10")
 	other.SetResourceVersion("11")
@@ -84,10 +102,60 @@ func TestCostOfACopy(t *testing.T) {
 	}
 	source.Upsert(other)
 	source.Upsert(asked)
-	if n := matches.Load(); n != 3 {
-		t.Errorf("matched %d times, want 3: once when it was asked, and both that were handed over", n)
+	if n := c.matches.Load(); n != 2 {
+		t.Errorf("matched %d times, want twice: when it was asked about, and when it was handed over after another one", n)
 	}
 	if _, known := source.v.entries[place.NameOf(other)]; known || len(source.v.entries) != 2 {
 		t.Errorf("%d entries", len(source.v.entries))
 	}
+}
+
+// Every rule is asked once about each object of a list and about each update. Those up to the first that selects an object
+// of a list are asked once more, when the Source asks whether to keep it.
+func TestCostOfManyRules(t *testing.T) {
+	const rules, refusing = 5, 2
+	var all []*v1alpha1.ResourceSyncRule
+	for i := range rules {
+		r := testRule(fmt.Sprint("r", i))
+		if i < refusing {
+			r.Spec.Rules[0].Matches[0].Annotations = []v1alpha1.AnnotationSelector{{MatchAnnotations: map[string]string{"no": "such"}}}
+		}
+		all = append(all, r)
+	}
+	c := newCosts(t, all...)
+	want := func(n int64) {
+		t.Helper()
+		if got := c.matches.Swap(0); got != n {
+			t.Errorf("rules were asked %d times, want %d", got, n)
+		}
+	}
+	keep := func(name, version string) *unstructured.Unstructured {
+		t.Helper()
+		obj := configMap(name, version)
+		obj.SetResourceVersion(version)
+		if !c.source.keep(obj) {
+			t.Error("the rules do not select it")
+		}
+		return obj
+	}
+	c.matches.Store(0)
+	x, y := keep("x", "1"), keep("y", "2")
+	want(2 * (refusing + 1))
+	c.source.Replace([]*unstructured.Unstructured{x, y}, "2")
+	want(2 * rules)
+	c.source.Upsert(keep("x", "3"))
+	want(rules)
+	for at, ent := range c.source.v.entries {
+		if !slices.Equal(ent.rules, []string{"r2", "r3", "r4"}) {
+			t.Errorf("%s is selected by %q", at, ent.rules)
+		}
+	}
+
+	x = keep("x", "4")
+	if other := configMap("kube-root-ca.crt", "1"); c.source.keep(other) {
+		t.Error("what every cluster has of its own is kept")
+	}
+	c.matches.Store(0)
+	c.source.Upsert(x)
+	want(rules) // what was remembered is of another object
 }

@@ -74,22 +74,29 @@ type coming struct {
 // arrival is an object that the Source was told to keep.
 type arrival struct {
 	name    types.NamespacedName
-	version string   // resourceVersion
-	rules   []string // that select it
+	version string // resourceVersion
+	first   int    // of the rules that select it
 }
 
-// rulesOf are the rules that were found to select the object when the Source asked about it last; known is false where it
-// asked about another one.
-func (c *coming) rulesOf(obj *unstructured.Unstructured) (rules []string, known bool) {
+// firstOf is the first rule that was found to select the object when the Source asked about it last; known is false where
+// it asked about another one.
+func (c *coming) firstOf(obj *unstructured.Unstructured) (first int, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known = c.last.version != "" && c.last.version == obj.GetResourceVersion() && c.last.name == place.NameOf(obj)
-	return c.last.rules, known
+	return c.last.first, known
+}
+
+// refuse says that the object that the Source asked about last is not one to keep.
+func (c *coming) refuse() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = arrival{}
 }
 
 // admit counts an object that the Source is about to collect. A Source hands over a list when it is complete:
 // one without end would otherwise fill the memory before anybody here saw it. It is called from any goroutine.
-func (f *feed) admit(obj *unstructured.Unstructured, rules []string) bool {
+func (f *feed) admit(obj *unstructured.Unstructured, first int) bool {
 	if f.aborted.Load() {
 		return false
 	}
@@ -99,7 +106,7 @@ func (f *feed) admit(obj *unstructured.Unstructured, rules []string) bool {
 	if c.sizes == nil {
 		c.sizes = map[types.NamespacedName]int64{}
 	}
-	c.sizes[at], c.last = size, arrival{at, obj.GetResourceVersion(), rules}
+	c.sizes[at], c.last = size, arrival{at, obj.GetResourceVersion(), first}
 	objects := int64(1)
 	if known {
 		objects = 0

@@ -15,7 +15,7 @@ import (
 )
 
 type metrics struct {
-	matches   *atomic.Int64 // counts what is matched, in a test; nil otherwise
+	matches   *atomic.Int64 // counts how often a rule is asked about an object, in a test; nil otherwise
 	writes    *prometheus.CounterVec
 	decisions prometheus.Counter
 	slow      prometheus.Counter

@@ -125,30 +125,50 @@ func (f *feed) rescoped(rules []*rule) bool {
 }
 
 // keep is what the source is asked for: objects that a rule selects and that are nobody's copies, unless they
-// are too many. Which rules select the last one is remembered until it is handed over: an update is matched once.
+// are too many. Of the last one the first rule is remembered until it is handed over: each rule is asked once about an
+// update.
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
-	rules := f.match(obj)
-	return rules != nil && f.admit(obj, rules)
+	first := f.first(obj)
+	if first < 0 {
+		f.coming.refuse()
+		return false
+	}
+	return f.admit(obj, first)
 }
 
-// match is the names of the rules that select an object of this source; nil for none.
-func (f *feed) match(obj *unstructured.Unstructured) (rules []string) {
+// first is the first rule that selects an object of this source; -1 for none.
+func (f *feed) first(obj *unstructured.Unstructured) int {
+	if !isSource(obj) || !f.v.scope.Holds(obj) {
+		return -1
+	}
+	for i := range f.rules {
+		if f.selects(i, obj) {
+			return i
+		}
+	}
+	return -1
+}
+
+// match is the names of the rules that select an object of which the first one is known; nil for none.
+func (f *feed) match(obj *unstructured.Unstructured, first int) (names []string) {
+	if first < 0 {
+		return nil
+	}
+	names = f.names[first]
+	for i := first + 1; i < len(f.rules); i++ {
+		if f.selects(i, obj) {
+			names = append(slices.Clip(names), f.rules[i].Name())
+		}
+	}
+	return names
+}
+
+// selects says whether a rule selects an object.
+func (f *feed) selects(i int, obj *unstructured.Unstructured) bool {
 	if f.e.metrics.matches != nil {
 		f.e.metrics.matches.Add(1)
 	}
-	if !isSource(obj) || !f.v.scope.Holds(obj) {
-		return nil
-	}
-	for i, r := range f.rules {
-		switch {
-		case !r.Match(obj):
-		case rules == nil:
-			rules = f.names[i]
-		default:
-			rules = append(slices.Clip(rules), r.Name())
-		}
-	}
-	return rules
+	return f.rules[i].Match(obj)
 }
 
 // isSource says that the object is of the cluster that it is in.
@@ -187,7 +207,7 @@ func (f *feed) judge(obj *unstructured.Unstructured, names []string) *entry {
 func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	entries, bytes := make(map[types.NamespacedName]*entry, len(objs)), int64(0)
 	for _, obj := range objs {
-		if ent := f.judge(obj, f.match(obj)); ent != nil {
+		if ent := f.judge(obj, f.match(obj, f.first(obj))); ent != nil {
 			entries[place.NameOf(obj)] = ent
 			bytes += ent.size()
 		}
@@ -226,11 +246,11 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 
 // Upsert implements Sink.
 func (f *feed) Upsert(obj *unstructured.Unstructured) {
-	rules, known := f.coming.rulesOf(obj)
+	first, known := f.coming.firstOf(obj)
 	if !known {
-		rules = f.match(obj)
+		first = f.first(obj)
 	}
-	at, ent := place.NameOf(obj), f.judge(obj, rules)
+	at, ent := place.NameOf(obj), f.judge(obj, f.match(obj, first))
 	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
