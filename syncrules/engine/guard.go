@@ -100,7 +100,8 @@ func (e *Engine) guardRuleLocked(r *rule) {
 	if !change.Rule && len(change.Owners) == 0 {
 		return
 	}
-	e.o.Log.Warn("deletion guard", "rule", r.name, "stopped", r.guard.StoppedAll(), "absent", change.Absent, "copies", change.Copies, "clusters", change.Owners)
+	e.o.Log.Warn("deletion guard", "rule", r.name, "stopped", r.guard.StoppedAll(), "clusters", r.guard.StoppedOwners(),
+		"changed", change.Owners, "absent", change.Absent, "copies", change.Copies)
 	if change.Rule {
 		e.staleRuleLocked(r)
 	}

@@ -152,6 +152,9 @@ func (g *Guard) StoppedOf(owner string) bool { return g.all || slices.Contains(g
 // StoppedAll says that all of the rule is stopped.
 func (g *Guard) StoppedAll() bool { return g.all }
 
+// StoppedOwners are the owners whose copies are stopped, also where those of others are not, in order; not to be changed.
+func (g *Guard) StoppedOwners() []string { return g.of }
+
 // Suspect says that the rule was edited while it was stopped, or may have been, and that nothing has cleared it since.
 func (g *Guard) Suspect() bool { return g.suspect }
 

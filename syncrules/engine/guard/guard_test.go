@@ -83,7 +83,7 @@ func TestStopsOneOwner(t *testing.T) {
 	g, now := New(ruleWith("")), time.Now()
 	lack(&g, a, 0, 10)
 	change := g.Decide(counts(map[string]int{a: 10, b: 100}), now)
-	if change.Rule || !slices.Equal(change.Owners, []string{a}) || !g.StoppedOf(a) || g.StoppedOf(b) {
+	if change.Rule || !slices.Equal(change.Owners, []string{a}) || !g.StoppedOf(a) || g.StoppedOf(b) || !slices.Equal(g.StoppedOwners(), []string{a}) {
 		t.Fatalf("%+v", change)
 	}
 	if text := g.Text("r", func(id string) string { return id }); !strings.Contains(text, "10 of 10 copies from cluster a would") {
@@ -94,7 +94,7 @@ func TestStopsOneOwner(t *testing.T) {
 	}
 	c := counts(map[string]int{a: 10, b: 100})
 	c.Deletion = false
-	if change := g.Decide(c, now); !slices.Equal(change.Owners, []string{a}) || g.Stopped() {
+	if change := g.Decide(c, now); !slices.Equal(change.Owners, []string{a}) || g.Stopped() || g.StoppedOwners() != nil {
 		t.Errorf("a rule that deletes nothing is stopped: %+v", change)
 	}
 }
