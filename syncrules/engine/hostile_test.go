@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,6 +33,20 @@ func TestSpoiledRuleThatWasGuarded(t *testing.T) {
 	}
 	e := &Engine{rules: ruleSet{byName: map[string]*rule{"r": r}}}
 	e.recountLocked("r")
+}
+
+// What is wrong with a rule is told of each of its copies: it is one line, and made once.
+func TestWhatIsWrongWithARuleIsBounded(t *testing.T) {
+	r := newRule(testRule("r"), Options{}.Consent)
+	r.refuse(errors.New(strings.Repeat("wrong\n", 10000)))
+	e, p := &Engine{}, &peer{}
+	_, _, why := e.relateLocked(r, p)
+	if !strings.HasPrefix(why, "rule r cannot be used: wrong wrong ") || strings.Contains(why, "\n") || len(why) > 1000 {
+		t.Errorf("it says %q", why)
+	}
+	if n := testing.AllocsPerRun(10, func() { e.relateLocked(r, p) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 // A conflictWatch is called without the lock: the rule that it is for may have become unusable by then.

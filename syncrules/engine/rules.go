@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -38,6 +39,7 @@ type rule struct {
 	// What follows when it is known which kinds are in namespaces (fit).
 	compiled *syncrules.Rule // nil when err is set
 	err      error
+	unusable string             // what is said of its copies while err is set
 	scopes   []Scope            // at a source
 	targets  []Scope            // here, where its copies are
 	kinds    []schema.GroupKind // of targets, each once
@@ -72,15 +74,15 @@ func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
 // fit works out what to watch by what is known of kinds. Where it is not known, a kind counts as one in namespaces:
 // that is harmless, since namespaces are ignored for objects outside them.
 func (r *rule) fit(known knownScopes) {
-	r.compiled, r.err, r.scopes, r.targets = r.parsed, r.parseErr, nil, nil
-	r.kinds = nil
-	if r.compiled == nil {
+	r.compiled, r.err, r.scopes, r.targets, r.kinds = r.parsed, nil, nil, nil, nil
+	if r.parseErr != nil {
+		r.refuse(r.parseErr)
 		return
 	}
 	gvk, scopes := r.compiled.Kind(), r.compiled.Scopes()
 	if known.outsideNamespaces(gvk) {
-		if r.err = r.compiled.CheckClusterScoped(); r.err != nil {
-			r.compiled = nil
+		if err := r.compiled.CheckClusterScoped(); err != nil {
+			r.refuse(err)
 			return
 		}
 		scopes = r.compiled.ClusterScopes()
@@ -100,6 +102,11 @@ func (r *rule) fit(known knownScopes) {
 			r.kinds = append(r.kinds, gk)
 		}
 	}
+}
+
+// refuse says why the rule cannot be used. Its copies are told in one line, made once for all of them.
+func (r *rule) refuse(err error) {
+	r.compiled, r.err, r.unusable = nil, err, problem.OneLine(syncrules.UnusableText(r.name, err))
 }
 
 // same says that the edit, if there was one, is of no consequence: of the status, say.
@@ -222,7 +229,7 @@ func (p *peer) name() string { return cmp.Or(p.Name, p.ClusterID) }
 // should be known.
 func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch bool, why string) {
 	if r.err != nil {
-		return syncrules.Unusable, false, syncrules.UnusableText(r.name, r.err)
+		return syncrules.Unusable, false, r.unusable
 	}
 	if r.clash != "" {
 		return syncrules.Unusable, false, "rule " + r.name + ": " + r.clash
