@@ -98,7 +98,7 @@ func (e *Engine) suspectLocked(key rights.Key, status bool) {
 	case key.Cluster != "":
 		verbs = rights.Read()
 	case key.GVK == namespaceKind():
-		if written, _ := e.rightsNeededLocked(key); len(written) == 0 {
+		if k := e.rules.kinds[key.GVK.GroupKind()]; k == nil || len(k.writers) == 0 {
 			verbs = []string{"create"}
 		}
 	}
