@@ -58,9 +58,11 @@ func (e *Engine) superviseReviewsLocked() {
 			}
 		}
 	}
-	e.rights.Sync(slices.Collect(maps.Keys(kinds)), func(gvk schema.GroupVersionKind) bool {
-		return kinds[gvk] || gvk == namespaceKind() && e.createsNamespacesLocked()
-	})
+	var others []schema.GroupVersionKind
+	if e.createsNamespacesLocked() {
+		others = append(others, namespaceKind()) // reviewed when one is refused
+	}
+	e.rights.Sync(slices.Collect(maps.Keys(kinds)), others)
 }
 
 // rightsNeededLocked are the namespaces in which rules write a kind here, or in which a peer refuses its watch; "" for all

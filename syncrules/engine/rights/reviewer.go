@@ -73,12 +73,12 @@ func (r *Reviewer) wakeUp() {
 	}
 }
 
-// Sync has the local rights on kinds reviewed that were not reviewed yet, and forgets those that are not needed.
-func (r *Reviewer) Sync(kinds []schema.GroupVersionKind, needed func(schema.GroupVersionKind) bool) {
+// Sync has the local rights on kinds reviewed that were not reviewed yet, and forgets those on all but them and others.
+func (r *Reviewer) Sync(kinds, others []schema.GroupVersionKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key := range r.reviews {
-		if key.Cluster == "" && !needed(key.GVK) {
+		if key.Cluster == "" && !slices.Contains(kinds, key.GVK) && !slices.Contains(others, key.GVK) {
 			delete(r.reviews, key)
 		}
 	}

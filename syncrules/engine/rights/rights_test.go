@@ -100,7 +100,7 @@ func inWorld(t *testing.T, f func(*world)) {
 func TestMissingRight(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.lack = Lack{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: []string{"create"}, Namespaces: []string{"default"}}
-		w.Sync([]schema.GroupVersionKind{configMaps}, func(schema.GroupVersionKind) bool { return true })
+		w.Sync([]schema.GroupVersionKind{configMaps}, nil)
 		w.sleep(time.Hour)
 		if w.asked < 12 || w.asked > 22 || w.changed != 1 || w.fewer != 0 {
 			t.Errorf("%d reviews in an hour, %d changes", w.asked, w.changed)
@@ -148,7 +148,7 @@ func TestSuspect(t *testing.T) {
 // A review of writes covers the status once a write of it was refused; what is refused at once again waits.
 func TestSuspectStatus(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.Sync([]schema.GroupVersionKind{configMaps}, func(schema.GroupVersionKind) bool { return true })
+		w.Sync([]schema.GroupVersionKind{configMaps}, nil)
 		w.sleep(0)
 		w.Suspect(Key{GVK: configMaps}, Write(), true)
 		w.Suspect(Key{GVK: configMaps}, Write(), true)
@@ -160,7 +160,11 @@ func TestSuspectStatus(t *testing.T) {
 		if w.asked != 2 || !slices.Equal(w.verbs, append(Write(), UpdateStatus)) {
 			t.Errorf("%d reviews, the last of %v", w.asked, w.verbs)
 		}
-		w.Sync(nil, func(schema.GroupVersionKind) bool { return false })
+		w.Sync(nil, []schema.GroupVersionKind{configMaps})
+		if len(w.reviews) != 1 {
+			t.Error("what is needed is forgotten")
+		}
+		w.Sync(nil, nil)
 		if len(w.reviews) > 0 {
 			t.Error("what no rule is about is kept")
 		}
