@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -82,4 +83,65 @@ func testClaim(t *testing.T, c claimtest.Case) {
 	if got := syncrules.Plan(w.Facts); got.Action != c.Action {
 		t.Errorf("action %s, want %s", got.Action, c.Action)
 	}
+}
+
+// closedHere is a namespace of this cluster whose copies cannot be listed, so that it is not known what there is.
+func (w *world) closedHere(namespace string) {
+	w.local.mu.Lock()
+	defer w.local.mu.Unlock()
+	w.local.closed = map[string]bool{namespace: true}
+}
+
+// Marks that lead to where the rule reads nothing prove nothing while something that it does read is not known.
+func TestMarksThatLeadAwayAreNotRead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(moving(testRule("r"), "name", "copy-of-{{ .Object.GetName }}"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.restart(func() {
+			w.peers[a].cut(errUnavailable())
+			w.local.edit(cm("copy-of-x"), func(o *unstructured.Unstructured) {
+				withAnnotations(o, map[string]string{v1alpha1.AnnotationOriginalGVK: "Secret./v1"})
+			})
+		})
+		w.wantCopies("copy-of-x")
+		w.wantOwner(cm("copy-of-x"), a, false)
+		w.peers[a].cut(nil)
+		w.peers[a].remove(cm("x"))
+		w.settle()
+		w.wantGone(cm("copy-of-x"))
+	})
+}
+
+// What an edit lets go of while the guard has stopped the rule stays until the copies are counted again.
+func TestEditOfAStoppedRuleWaitsForTheCount(t *testing.T) {
+	guarded(t, 2, inNamespaces(testRule("r"), "default"), func(w *world) {
+		w.closedHere("team")
+		w.setRule(inNamespaces(testRule("r"), "team"))
+		w.settle()
+		w.local.remove(cm("x00")) // the rule goes on by this: of the others it is not known that they lack
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != 5 {
+			t.Fatalf("%d copies of 5 while they cannot be counted", n)
+		}
+		w.local.openNamespace("team")
+		w.wantGuarded(5, "5 of 5 copies")
+	})
+}
+
+// The guard counts the copies in all namespaces: before they are known, nothing is deleted, proven or not.
+func TestNothingIsDeletedBeforeAllCopiesAreKnown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.closedHere("team")
+		w.setRule(inNamespaces(testRule("r"), "default", "team"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.peers[a].remove(cm("x"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.local.openNamespace("team")
+		w.settle()
+		w.wantGone(cm("x"))
+	})
 }
