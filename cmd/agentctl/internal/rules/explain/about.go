@@ -238,9 +238,7 @@ func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found place
 				continue
 			}
 		}
-		quiet := *q
-		quiet.dryRun = q.dryRun && shown < q.limit
-		c := quiet.weigh(ctx, q.local(), place, local, offers)
+		c := q.weigh(ctx, q.local(), place, local, offers, q.dryRun && shown < q.limit)
 		r.Counts[c.State]++
 		if c.State == stateInSync && c.Diff == "" || shown >= q.limit {
 			continue

@@ -24,11 +24,11 @@ const (
 )
 
 // compare shows what a write would change: by a dry run where the user may do that, else by the rendered copy.
-func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructured.Unstructured, d syncrules.Decision, to *reached, hide *redact.Redaction) {
+func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructured.Unstructured, d syncrules.Decision, to *reached, hide *redact.Redaction, ask bool) {
 	wanted := d.Object
 	out.DiffBy = byRender
 	switch {
-	case !q.dryRun:
+	case !ask:
 		out.DiffNote = "no dry run was asked for"
 	case !to.mayWrite:
 		out.DiffNote = "no dry run: give --peer-context " + to.name + "=CONTEXT to have its API server say what it would make of it"

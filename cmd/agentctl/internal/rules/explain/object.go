@@ -213,11 +213,11 @@ func (r *report) problems(to *reached, o origin, problems []string) {
 
 func (q *inquiry) copyAt(ctx context.Context, to *reached, at syncrules.Place, offers []*offer) *copyReport {
 	if to.api == nil {
-		return q.weigh(ctx, to, at, nil, offers)
+		return q.weigh(ctx, to, at, nil, offers, false)
 	}
 	local, err := to.api.Get(ctx, at)
 	if err != nil {
 		return unreadable(to, at, err)
 	}
-	return q.weigh(ctx, to, at, local, offers)
+	return q.weigh(ctx, to, at, local, offers, q.dryRun)
 }

@@ -147,7 +147,8 @@ func (r *ruleInForce) frozen(id string) string {
 }
 
 // weigh decides about one place in one cluster, by the same function as its agent.
-func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, local *unstructured.Unstructured, offers []*offer) *copyReport {
+// ask says that its API server may be asked what it would make of a write.
+func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, local *unstructured.Unstructured, offers []*offer, ask bool) *copyReport {
 	facts := syncrules.Facts{Self: to.id, Local: local}
 	out := &copyReport{Cluster: to.name, ClusterID: to.id, Object: refOf(at), Rules: []string{}, Action: syncrules.None.String()}
 	owner := ""
@@ -168,13 +169,13 @@ func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, lo
 		facts.Claims = append(facts.Claims, q.ownerClaim(ctx, local, by, to))
 		slices.SortFunc(facts.Claims, func(a, b syncrules.Claim) int { return cmp.Compare(a.Origin, b.Origin) })
 	}
-	q.decide(ctx, out, facts, to, offers)
+	q.decide(ctx, out, facts, to, offers, ask)
 	slices.Sort(out.Rules)
 	return out
 }
 
 // decide fills in what becomes of the copy.
-func (q *inquiry) decide(ctx context.Context, out *copyReport, facts syncrules.Facts, to *reached, offers []*offer) {
+func (q *inquiry) decide(ctx context.Context, out *copyReport, facts syncrules.Facts, to *reached, offers []*offer, ask bool) {
 	if to.api == nil {
 		out.Action, out.State, out.Reason = "", stateUnknown, "what is there is not known: "+to.why
 		return
@@ -197,7 +198,7 @@ func (q *inquiry) decide(ctx context.Context, out *copyReport, facts syncrules.F
 	if d.Object == nil || d.Action == syncrules.Delete {
 		return
 	}
-	q.compare(ctx, out, facts.Local, d, to, q.redaction(facts, d, offers))
+	q.compare(ctx, out, facts.Local, d, to, q.redaction(facts, d, offers), ask)
 }
 
 // heldBack is the claim that would have made a copy where there is none, but for what it says.
