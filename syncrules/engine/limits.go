@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
 // ErrTooMuch is returned when a cluster has more for the rules than Options.View or Options.Peer allow.
@@ -78,8 +79,7 @@ type arrival struct {
 	first   int    // of the rules that select it
 }
 
-// firstOf is the first rule that was found to select the object when the Source asked about it last; known is false where
-// it asked about another one.
+// firstOf is the first rule that selects the object, which is known if the Source asked about this one last.
 func (c *coming) firstOf(obj *unstructured.Unstructured) (first int, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (f *feed) admit(obj *unstructured.Unstructured, first int) bool {
 	if f.aborted.Load() {
 		return false
 	}
-	at, size, c := place.NameOf(obj), sizeOf(obj.Object), &f.coming
+	at, size, c := place.NameOf(obj), packed.SizeOf(obj.Object), &f.coming
 	c.mu.Lock()
 	old, known := c.sizes[at]
 	if c.sizes == nil {
@@ -183,25 +183,4 @@ func (e *Engine) watchView(ctx context.Context, f *feed) {
 		timer.Stop()
 		wait = min(2*wait, tooMuchRetryCap)
 	}
-}
-
-// sizeOf is about how long the value is in CBOR or JSON.
-func sizeOf(v any) int64 {
-	switch v := v.(type) {
-	case string:
-		return int64(len(v)) + 2
-	case map[string]any:
-		n := int64(2)
-		for k, c := range v {
-			n += int64(len(k)) + 4 + sizeOf(c)
-		}
-		return n
-	case []any:
-		n := int64(2)
-		for _, c := range v {
-			n += 1 + sizeOf(c)
-		}
-		return n
-	}
-	return 8
 }

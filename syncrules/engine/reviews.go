@@ -50,19 +50,16 @@ func (e *Engine) superviseReviewsLocked() {
 	if e.o.Review == nil || len(e.supervisor.kinds) == 0 {
 		return
 	}
-	kinds := map[schema.GroupVersionKind]bool{}
+	var kinds, others []schema.GroupVersionKind
 	for _, r := range e.rules.byName {
-		if r.compiled != nil {
-			for _, s := range r.targets {
-				kinds[s.GVK] = true
-			}
+		for _, s := range r.targets {
+			kinds = append(kinds, s.GVK)
 		}
 	}
-	var others []schema.GroupVersionKind
 	if e.createsNamespacesLocked() {
 		others = append(others, namespaceKind()) // reviewed when one is refused
 	}
-	e.rights.Sync(slices.Collect(maps.Keys(kinds)), others)
+	e.rights.Sync(kinds, others)
 }
 
 // rightsNeededLocked are the namespaces in which rules write a kind here, or in which a peer refuses its watch; "" for all
@@ -71,9 +68,6 @@ func (e *Engine) rightsNeededLocked(key rights.Key) ([]string, bool) {
 	all := map[string]bool{}
 	if key.Cluster == "" {
 		for _, r := range e.rules.byName {
-			if r.compiled == nil {
-				continue
-			}
 			for _, s := range r.targets {
 				if s.GVK == key.GVK {
 					all[s.Namespace] = true

@@ -41,7 +41,7 @@ type rule struct {
 	err      error
 	unusable string             // what is said of its copies while err is set
 	scopes   []Scope            // at a source
-	targets  []Scope            // here, where its copies are
+	targets  []Scope            // here, where its copies are; none when err is set
 	kinds    []schema.GroupKind // of targets, each once
 	clash    string             // why it cannot be used beside other rules; "" normally
 

@@ -124,9 +124,8 @@ func (f *feed) rescoped(rules []*rule) bool {
 	})
 }
 
-// keep is what the source is asked for: objects that a rule selects and that are nobody's copies, unless they
-// are too many. Of the last one the first rule is remembered until it is handed over: each rule is asked once about an
-// update.
+// keep is what the source is asked for: objects that a rule selects and that are nobody's copies, unless they are too many.
+// The first rule of the last one is remembered until it is handed over: each rule is asked once about an update.
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
 	first := f.first(obj)
 	if first < 0 {
@@ -141,12 +140,7 @@ func (f *feed) first(obj *unstructured.Unstructured) int {
 	if !isSource(obj) || !f.v.scope.Holds(obj) {
 		return -1
 	}
-	for i := range f.rules {
-		if f.selects(i, obj) {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(f.rules, func(r *syncrules.Rule) bool { return f.selects(r, obj) })
 }
 
 // match is the names of the rules that select an object of which the first one is known; nil for none.
@@ -155,20 +149,20 @@ func (f *feed) match(obj *unstructured.Unstructured, first int) (names []string)
 		return nil
 	}
 	names = f.names[first]
-	for i := first + 1; i < len(f.rules); i++ {
-		if f.selects(i, obj) {
-			names = append(slices.Clip(names), f.rules[i].Name())
+	for _, r := range f.rules[first+1:] {
+		if f.selects(r, obj) {
+			names = append(slices.Clip(names), r.Name())
 		}
 	}
 	return names
 }
 
 // selects says whether a rule selects an object.
-func (f *feed) selects(i int, obj *unstructured.Unstructured) bool {
+func (f *feed) selects(r *syncrules.Rule, obj *unstructured.Unstructured) bool {
 	if f.e.metrics.matches != nil {
 		f.e.metrics.matches.Add(1)
 	}
-	return f.rules[i].Match(obj)
+	return r.Match(obj)
 }
 
 // isSource says that the object is of the cluster that it is in.

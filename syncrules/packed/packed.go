@@ -260,3 +260,24 @@ func (u *unpacker) fields(n uint64) (any, error) {
 	}
 	return out, nil
 }
+
+// SizeOf is about how many bytes a value of JSON takes, as CBOR or as JSON; an estimate is much cheaper than Pack.
+func SizeOf(v any) int64 {
+	switch v := v.(type) {
+	case string:
+		return int64(len(v)) + 2
+	case map[string]any:
+		n := int64(2)
+		for k, c := range v {
+			n += int64(len(k)) + 4 + SizeOf(c)
+		}
+		return n
+	case []any:
+		n := int64(2)
+		for _, c := range v {
+			n += 1 + SizeOf(c)
+		}
+		return n
+	}
+	return 8
+}

@@ -95,6 +95,17 @@ func TestPackRefusesWhatIsNotJSON(t *testing.T) {
 	}
 }
 
+func TestSizeOf(t *testing.T) {
+	obj := sampleObject()
+	o, err := Pack(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := SizeOf(obj.Object); size < int64(len(o)) || size > 2*int64(len(o)) {
+		t.Errorf("%d bytes are estimated, it takes %d", size, len(o))
+	}
+}
+
 // FuzzUnpack gives it what no packer has made: an error, or what packs to the same length or less.
 func FuzzUnpack(f *testing.F) {
 	for _, seed := range []string{"", "\xa0", "\xa1", "\xa1\x61a\xfb\x00\x00\x00\x00\x00\x00\x00\x01", "\xbb\xff\xff\xff\xff\xff\xff\xff\xff", "\xa1\x61a\x9b\xff", "\xa1\x61a\x7c"} {
