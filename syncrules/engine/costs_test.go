@@ -158,4 +158,10 @@ func TestCostOfManyRules(t *testing.T) {
 	c.matches.Store(0)
 	c.source.Upsert(x)
 	want(rules) // what was remembered is of another object
+	keep("x", "5")
+	c.matches.Store(0)
+	newer := configMap("x", "6")
+	newer.SetResourceVersion("6")
+	c.source.Upsert(newer)
+	want(rules) // or of another version
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // TestANewRuleTakesNoVersionAway: rules of any member come in under any name, and one of them may be about a version
@@ -37,4 +39,13 @@ func TestANewRuleTakesNoVersionAway(t *testing.T) {
 			t.Error("the newer rule waits for one that is gone")
 		}
 	})
+}
+
+// A rule that cannot be used beside an older one says nothing of its copies: to exclude them would orphan them.
+func TestAClashOrphansNothing(t *testing.T) {
+	r := newRule(testRule("r"), Options{}.Consent)
+	r.clash = "another version"
+	if rel, _, why := (&Engine{}).relateLocked(r, &peer{}); rel != syncrules.Unusable || why != "rule r: another version" {
+		t.Errorf("relation %v: %s", rel, why)
+	}
 }

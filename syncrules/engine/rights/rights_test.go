@@ -43,6 +43,7 @@ type world struct {
 	lack           Lack
 	err            error
 	asked          int
+	takes          time.Duration // a review
 	verbs          []string
 	needed         bool
 	changed, fewer int
@@ -62,6 +63,7 @@ func inWorld(t *testing.T, f func(*world)) {
 		w := &world{needed: true}
 		w.Reviewer = New(Options{
 			Review: func(_ context.Context, _ string, _ schema.GroupVersionKind, _, verbs []string) (Lack, error) {
+				time.Sleep(w.takes)
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.asked++
@@ -167,6 +169,20 @@ func TestSuspectStatus(t *testing.T) {
 		w.Sync(nil, nil)
 		if len(w.reviews) > 0 {
 			t.Error("what no rule is about is kept")
+		}
+	})
+}
+
+// What is forgotten while it is reviewed stays so.
+func TestReviewOfWhatIsForgotten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.takes, w.lack = time.Second, Lack{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: Write()}
+		w.Sync([]schema.GroupVersionKind{configMaps}, nil)
+		w.sleep(0)
+		w.Sync(nil, nil)
+		w.sleep(time.Hour)
+		if w.asked != 1 || w.changed > 0 || len(w.reviews) > 0 {
+			t.Errorf("%d reviews, %d changes, %d are kept", w.asked, w.changed, len(w.reviews))
 		}
 	})
 }
