@@ -186,12 +186,12 @@ func (s *Siblings) Dial(address string, timeout time.Duration) (net.Conn, error)
 
 // admit finds out what a connection is for.
 func (f *Front) admit(ctx context.Context, raw net.Conn) {
-	slot, _ := f.strangers.enter(raw)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	slot, _ := f.strangers.enter(raw, cancel)
 	if slot == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
 	_ = raw.SetDeadline(time.Now().Add(handshakeTimeout))
 	protocols, whole, hops, err := f.readHello(ctx, raw)
 	switch {

@@ -241,7 +241,7 @@ func TestFrontBoundsWhoWaits(t *testing.T) {
 		waits := &all.list[0].strangers
 		waits.mu.Lock()
 		defer waits.mu.Unlock()
-		return waits.conns.Len() == 1
+		return waits.places.Len() == 1
 	})
 	for range maxHandshakes + 8 {
 		if _, err := dialRaw(t, all.addrs[0]).Write(opens); err != nil {
@@ -257,7 +257,7 @@ func TestFrontBoundsWhoWaits(t *testing.T) {
 		waits := &all.list[0].strangers
 		waits.mu.Lock()
 		defer waits.mu.Unlock()
-		if n := waits.conns.Len(); n > maxHandshakes {
+		if n := waits.places.Len(); n > maxHandshakes {
 			t.Fatalf("%d wait", n)
 		}
 		select {

@@ -79,22 +79,24 @@ func (p *port) close() {
 }
 
 func (p *port) admit(ctx context.Context, raw net.Conn) {
-	slot, evicts := p.strangers.enter(raw)
-	if slot == nil {
-		return
-	}
+	stranger, cancel := context.WithCancel(ctx)
+	defer cancel()
+	slot, evicts := p.strangers.enter(raw, cancel)
 	if evicts {
 		p.metrics.drop(dropEvicted)
 	}
+	if slot == nil {
+		return
+	}
 	_ = raw.SetDeadline(time.Now().Add(handshakeTimeout))
 	conn := tls.Server(raw, p.config)
-	err := conn.HandshakeContext(ctx)
+	err := conn.HandshakeContext(stranger)
 	var from Caller
 	if err == nil {
 		from, err = p.auth.caller(conn.ConnectionState())
 	}
 	if err == nil && from.ClusterID == "" {
-		p.serveUnpinned(ctx, from, conn)
+		p.serveUnpinned(stranger, from, conn)
 		p.strangers.leave(slot)
 		return
 	}

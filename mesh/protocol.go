@@ -23,7 +23,8 @@ var errBusyPeer = errors.New("too many connections to this member")
 // Handler serves a protocol of the port that is not the mesh's own, see Options.Protocols.
 type Handler struct {
 	// Serve is called for each connection, in a goroutine of its own, and the connection is closed when it returns. When
-	// the mesh ends, or the caller's pin, the connection is closed and ctx ends; Serve must return then, for Run waits.
+	// the mesh ends, or the caller's pin, or a stranger's time, the connection is closed and ctx ends; Serve must return
+	// then, for Run waits, and the connection counts until it does.
 	// A cluster has at most 16 connections of one protocol open.
 	Serve func(ctx context.Context, from Caller, conn net.Conn)
 	// Unpinned also lets in callers whose key is not pinned. They stay among the strangers: 128 at a time, handshakes
