@@ -4,6 +4,7 @@
 package mesh
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -56,9 +57,13 @@ func (m *Mesh) Call(ctx context.Context, clusterID, method string, request []byt
 	return m.clients.call(ctx, clusterID, method, o, request)
 }
 
-// Merge merges a message that a peer vouches for, like one of its delta, and forwards it when it is new. A peer that
-// sends faster than signatures should be checked waits here.
+// Merge merges a message that a peer vouches for, like one of its delta, and forwards it when it is new. It keeps a copy. A
+// peer that sends faster than signatures should be checked waits here. Who is not pinned gets ErrUnpinned.
 func (m *Mesh) Merge(peer string, msg []byte) error {
+	if !m.options.Trust.isPeer(peer) {
+		return ErrUnpinned
+	}
+	msg = bytes.Clone(msg)
 	v, pull, err := m.merge(msg, peer, peer)
 	if err != nil {
 		return err
@@ -72,10 +77,14 @@ func (m *Mesh) Merge(peer string, msg []byte) error {
 	return nil
 }
 
-// Send sends a message to a member, as news, and does not wait: it may get lost. A member that has removed our key answers
-// with the reason.
+// Send sends a copy of a message to a member, as news, and does not wait: it may get lost. One of 64 KiB or more is dropped:
+// [Mesh.Broadcast] has it pulled. A member that has removed our key answers with the reason.
 func (m *Mesh) Send(clusterID string, msg []byte) {
-	m.transport.packets.send(clusterID, frameMessage, msg)
+	if len(msg) > maxInline {
+		m.metrics.drop(dropOversized)
+		return
+	}
+	m.transport.packets.send(clusterID, frameMessage, bytes.Clone(msg))
 }
 
 // completeMethods fills in what is zero, and refuses what cannot be served, by name.

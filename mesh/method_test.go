@@ -4,10 +4,12 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -114,4 +116,49 @@ func TestNamesAreChecked(t *testing.T) {
 			t.Errorf("protocol %q: %v", name, err)
 		}
 	}
+}
+
+// TestMergeKeepsItsOwnCopy: what the caller does with its buffer then changes nothing that is sent on.
+func TestMergeKeepsItsOwnCopy(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		a, b, c := g.add("a"), g.add("b"), g.add("c")
+		g.swap(a, b)
+		g.swap(b, c)
+		await(t, time.Minute, "group forms", formed(a, b, c))
+		await(t, time.Minute, "states converge", equal(a, b, c))
+		rejected := c.state.rejected()
+		buffer := bytes.Clone(a.state.publish([]byte("news")))
+		if err := b.Merge("a", buffer); err != nil {
+			t.Fatal(err)
+		}
+		clear(buffer)
+		buffer = bytes.Clone(a.state.publish([]byte("more")))
+		a.Send("b", buffer)
+		clear(buffer)
+		await(t, time.Minute, "all have it", equal(a, b, c))
+		if n := b.state.rejected() + c.state.rejected() - rejected; n != 0 {
+			t.Errorf("%d messages were rejected", n)
+		}
+	})
+}
+
+// TestMergeAndSendCheckWhatTheyAreGiven: nothing is merged of who is no peer, and nothing sent that no frame can carry.
+func TestMergeAndSendCheckWhatTheyAreGiven(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b")
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		msg := a.state.publish([]byte("news"))
+		for _, nobody := range []string{"", "stranger", "b"} {
+			if err := b.Merge(nobody, msg); !errors.Is(err, ErrUnpinned) {
+				t.Errorf("of %q: %v", nobody, err)
+			}
+		}
+		before := a.dropped(dropOversized)
+		a.Send("b", make([]byte, maxInline+1))
+		synctest.Wait()
+		if a.dropped(dropOversized) != before+1 || b.dropped(dropOversized) != 0 {
+			t.Errorf("too long: dropped %d here and %d there", a.dropped(dropOversized)-before, b.dropped(dropOversized))
+		}
+	})
 }
