@@ -147,7 +147,7 @@ func (p *parts) makeLocal() {
 		Client: p.client, Issuer: kube.NewIssuer(p.client, o.Namespace, p.server, p.clusterName), Namespace: o.Namespace,
 		Name: p.own.Name, ManageSecret: o.ManageSecret, Clock: p.clock, Problem: p.problems.Reporter("credential"), Log: p.log,
 		Disabled: func(id string) bool { return p.directory.Disabled(id) },
-		Pinned:   func(id string) bool { return p.membership.IsPinned(id) },
+		Pinned:   func(from mesh.Caller) bool { return p.membership.Trust().IsPinned(from) },
 	})
 	p.membership = membership.New(membership.Options{
 		ClusterID: p.clusterID, Key: p.publicKey(), Record: p.record, Store: p.store, Client: p.client, Registry: p.registry,

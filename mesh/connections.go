@@ -37,10 +37,10 @@ func newConnections() *connections {
 }
 
 // hold registers a connection until it is closed, when ended is called, or returns nil when the peer has too many.
-func (c *connections) hold(conn net.Conn, peer, protocol string, ended func()) *peerConn {
+func (c *connections) hold(conn net.Conn, peer Caller, protocol string, ended func()) *peerConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := budgetOf(peer, protocol)
+	b := budgetOf(peer.ClusterID, protocol)
 	if c.closed || c.counts[b] >= maxPeerConns {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (c *connections) release(held *peerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, held)
-	b := budgetOf(held.peer, held.protocol)
+	b := budgetOf(held.peer.ClusterID, held.protocol)
 	if c.counts[b]--; c.counts[b] <= 0 {
 		delete(c.counts, b)
 	}
@@ -64,7 +64,7 @@ func (c *connections) release(held *peerConn) {
 func (c *connections) disconnect(peer string) {
 	for _, held := range c.list() {
 		switch {
-		case held.peer != peer:
+		case held.peer.ClusterID != peer:
 		case held.protocol == protocolRPC:
 			time.AfterFunc(rpcGrace, func() { _ = held.Close() })
 		default:
@@ -96,10 +96,11 @@ func (c *connections) list() []*peerConn {
 // peerConn is a connection that counts until it is closed.
 type peerConn struct {
 	net.Conn
-	peer, protocol string
-	in             *connections
-	ended          func()
-	once           sync.Once
+	peer     Caller
+	protocol string
+	in       *connections
+	ended    func()
+	once     sync.Once
 }
 
 func (c *peerConn) Close() error {

@@ -81,8 +81,8 @@ func newGuestBook(id string, network *meshtest.Network) *guestBook {
 func (b *guestBook) key() ed25519.PublicKey { return b.identity.PublicKey() }
 
 // name is the method.
-func (b *guestBook) name(_ context.Context, peer string, _ []byte) ([]byte, error) {
-	return []byte("my name is " + b.identity.ClusterID + ", " + peer), nil
+func (b *guestBook) name(_ context.Context, from mesh.Caller, _ []byte) ([]byte, error) {
+	return []byte("my name is " + b.identity.ClusterID + ", " + from.ClusterID), nil
 }
 
 // read is the protocol: a line of at most 100 bytes, and the word that it was read.

@@ -224,10 +224,12 @@ func (g *group) add(name string, adjust ...func(*Options)) *member {
 		Identity: identity, Trust: m.trust, State: m.state, Listen: "127.0.0.1:0",
 		Endpoints: g.endpoints,
 		Methods: map[string]Method{
-			"Greet": {Serve: func(_ context.Context, peer string, _ []byte) ([]byte, error) {
-				return []byte("to " + peer + " from " + name), nil
+			"Greet": {Serve: func(_ context.Context, from Caller, _ []byte) ([]byte, error) {
+				return []byte("to " + from.ClusterID + " from " + name), nil
 			}},
-			"Tell": {Serve: func(_ context.Context, peer string, msg []byte) ([]byte, error) { return nil, m.Merge(peer, msg) }},
+			"Tell": {Serve: func(_ context.Context, from Caller, msg []byte) ([]byte, error) {
+				return nil, m.Merge(from.ClusterID, msg)
+			}},
 		},
 		MemberChanged: func(c Member) {
 			m.mu.Lock()

@@ -115,7 +115,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 		pulls: m.pulls, metrics: m.metrics,
 		changed: make(chan struct{}, 1),
 	}
-	m.server = newServer(o.State, o.Methods, o.Trust.isPeer, m.metrics)
+	m.server = newServer(o.State, o.Methods, o.Trust.IsPinned, m.metrics)
 	m.server.behind = m.pulls.requestFor
 	m.rpcListener = newChanListener(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)

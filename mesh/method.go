@@ -29,10 +29,10 @@ const (
 // is that of the name for ever: any change of it is a new method. Of one peer two calls are served at a time, of all
 // methods together.
 type Method struct {
-	// Serve answers a call of a member; it is called from many goroutines. peer is its clusterID, proven by the pinned
-	// key. ctx ends after Timeout, or with the call. The peer learns that an error was returned, and nothing of it: who
+	// Serve answers a call of a member; it is called from many goroutines. from is that member, proven by the pinned
+	// key; ctx ends after Timeout, or with the call. The peer learns that an error was returned, and nothing of it: who
 	// serves logs it. A method without Serve is only called.
-	Serve func(ctx context.Context, peer string, request []byte) (answer []byte, err error)
+	Serve func(ctx context.Context, from Caller, request []byte) (answer []byte, err error)
 	// MaxRequest and MaxAnswer bound the two, in bytes; 0 is 64 KiB. A request has at most 2 MiB, an answer 1 MiB.
 	MaxRequest, MaxAnswer int
 	// Timeout bounds the call, where it is made and where it is served; 0 is 30 seconds, two minutes is most.
@@ -126,7 +126,7 @@ func (s *server) descriptors() []grpc.MethodDesc {
 func (m Method) handle(name string) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		s := srv.(*server)
-		id, end, err := s.admitCall(ctx)
+		from, end, err := s.admitCall(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -139,13 +139,13 @@ func (m Method) handle(name string) grpc.MethodHandler {
 			s.metrics.drop(dropOversized)
 			return nil, status.Error(codes.ResourceExhausted, "request is too large")
 		}
-		if m.Burst > 0 && !s.allow(id, name, m) {
+		if m.Burst > 0 && !s.allow(from.ClusterID, name, m) {
 			s.metrics.drop(dropPeerLimit)
 			return nil, status.Error(codes.ResourceExhausted, "too many calls in a short time")
 		}
 		ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 		defer cancel()
-		answer, err := m.Serve(ctx, id, request)
+		answer, err := m.Serve(ctx, from, request)
 		switch {
 		case err != nil:
 			return nil, status.Error(codes.Unavailable, "the call failed there")

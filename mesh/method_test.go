@@ -21,7 +21,7 @@ func TestMethod(t *testing.T) {
 	g := newGroup(t, nil)
 	defer g.end()
 	const most = 100
-	answer := func(_ context.Context, _ string, request []byte) ([]byte, error) {
+	answer := func(_ context.Context, _ Caller, request []byte) ([]byte, error) {
 		switch string(request) {
 		case "fail":
 			return nil, errors.New("secret reason")
@@ -41,7 +41,7 @@ func TestMethod(t *testing.T) {
 	b := g.add("b", asks(ask))
 	g.swap(a, b)
 	g.swap(a, g.add("c", asks(Method{})))
-	g.swap(a, g.add("d", asks(Method{Serve: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+	g.swap(a, g.add("d", asks(Method{Serve: func(ctx context.Context, _ Caller, _ []byte) ([]byte, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}, Timeout: time.Millisecond})))
@@ -86,7 +86,7 @@ func TestNamesAreChecked(t *testing.T) {
 	g := newGroup(t, nil)
 	defer g.end()
 	a := g.add("a")
-	serve := func(context.Context, string, []byte) ([]byte, error) { return nil, nil }
+	serve := func(context.Context, Caller, []byte) ([]byte, error) { return nil, nil }
 	for name, m := range map[string]Method{
 		"Pull":      {Serve: serve},
 		"":          {Serve: serve},

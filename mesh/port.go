@@ -127,14 +127,14 @@ func (p *port) servePeer(ctx context.Context, from Caller, conn *tls.Conn) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	held := p.conns.hold(conn, from.ClusterID, protocol, cancel)
+	held := p.conns.hold(conn, from, protocol, cancel)
 	if held == nil {
 		cancel()
 		_ = conn.NetConn().Close()
 		p.metrics.drop(dropPeerLimit)
 		return
 	}
-	if !p.auth.trust.isPeer(from.ClusterID) { // it was removed before it was held
+	if !p.auth.trust.IsPinned(from) { // it was removed before it was held
 		_ = held.Close()
 		return
 	}

@@ -6,6 +6,7 @@ package mesh
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -51,12 +52,16 @@ func (m *Mesh) Dial(ctx context.Context, clusterID, protocol string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	held := m.clients.opened.hold(conn, clusterID, protocol, func() {})
+	to := Caller{ClusterID: clusterID}
+	if conn, ok := conn.(*tls.Conn); ok {
+		to.Key, _ = peerKey(conn.ConnectionState())
+	}
+	held := m.clients.opened.hold(conn, to, protocol, func() {})
 	if held == nil {
 		_ = conn.Close()
 		return nil, errBusyPeer
 	}
-	if !m.options.Trust.isPeer(clusterID) { // it was removed meanwhile
+	if !m.options.Trust.IsPinned(to) { // it was removed meanwhile
 		_ = held.Close()
 		return nil, ErrUnpinned
 	}

@@ -9,12 +9,16 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // TestRemovedKeyStaysOut: whatever is pinned, introduced, forgotten and removed, in any order, a removed key is not
@@ -186,4 +190,35 @@ func TestMergeInACall(t *testing.T) {
 	if _, err := a.Call(context.Background(), "stranger", "Tell", nil); !errors.Is(err, ErrUnpinned) {
 		t.Error(err)
 	}
+}
+
+// TestARemovedKeyIsNotItsSuccessor: a cluster that comes back with another key at once lets the old one in nowhere.
+func TestARemovedKeyIsNotItsSuccessor(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		m := g.add("m")
+		i := newIntruder(t)
+		old := Caller{"intruder", i.identity.PublicKey()}
+		if err := m.trust.Pin(old.ClusterID, old.Key); err != nil {
+			t.Fatal(err)
+		}
+		c := newClients(func(context.Context, string, string) (net.Conn, error) { return i.dial(m, i.config(protocolRPC)) })
+		defer c.close()
+		greet := func() error {
+			_, err := c.call(t.Context(), "m", "Greet", Method{MaxAnswer: methodBytes, Timeout: methodTimeout}, nil)
+			return err
+		}
+		if err := greet(); err != nil {
+			t.Fatal(err)
+		}
+		m.trust.Remove(old.ClusterID, old.Key)
+		if err := m.trust.Pin(old.ClusterID, newIntruder(t).identity.PublicKey()); err != nil {
+			t.Fatal(err)
+		}
+		if err := greet(); status.Code(err) != codes.Unauthenticated && status.Code(err) != codes.Unavailable {
+			t.Errorf("within the grace of its connection: %v", err)
+		}
+		if m.trust.IsPinned(old) {
+			t.Error("the old key counts as the new one")
+		}
+	})
 }

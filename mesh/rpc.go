@@ -70,8 +70,8 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // peerInfo is what gRPC knows of a connection: TLS was done by the port.
 type peerInfo struct {
 	credentials.CommonAuthInfo
-	clusterID string
-	conn      *rpcConn
+	caller Caller // of a connection that was accepted
+	conn   *rpcConn
 }
 
 func (peerInfo) AuthType() string { return "roster" }
@@ -80,7 +80,7 @@ func (peerInfo) AuthType() string { return "roster" }
 type peerCredentials struct{}
 
 func (peerCredentials) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info := newRPCConn("", c)
+	conn, info := newRPCConn(Caller{}, c)
 	return conn, info, nil
 }
 
@@ -102,9 +102,9 @@ type rpcConn struct {
 	end    *time.Timer  // when it was accepted
 }
 
-func newRPCConn(id string, c net.Conn) (*rpcConn, peerInfo) {
+func newRPCConn(from Caller, c net.Conn) (*rpcConn, peerInfo) {
 	conn := &rpcConn{Conn: c, opened: time.Now()}
-	return conn, peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id, conn}
+	return conn, peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, from, conn}
 }
 
 // silent is since when nothing came.
@@ -144,7 +144,7 @@ func (peerCredentials) OverrideServerName(string) error           { return nil }
 type server struct {
 	state   State
 	methods map[string]Method
-	trusted func(peer string) bool
+	trusted func(Caller) bool
 	metrics *metrics
 	behind  func(peer string, theirs summary) // a caller's digest shows that it holds what we lack
 	pulls   *throttle
@@ -154,7 +154,7 @@ type server struct {
 	limits map[string]map[string]*rate.Limiter // by peer and method
 }
 
-func newServer(state State, methods map[string]Method, trusted func(string) bool, m *metrics) *server {
+func newServer(state State, methods map[string]Method, trusted func(Caller) bool, m *metrics) *server {
 	return &server{
 		state: state, methods: methods, trusted: trusted, metrics: m, pulls: newThrottle(pullRate, pullBurst),
 		calls: map[string]int{}, limits: map[string]map[string]*rate.Limiter{},
@@ -188,28 +188,29 @@ func (s *server) grpc() *grpc.Server {
 // admitCall admits a call of the peer and returns what ends it. A call that has
 // not ended after rpcTimeout loses its connection: a peer that takes bytes one
 // by one must not keep anything here for longer.
-func (s *server) admitCall(ctx context.Context) (id string, end func(), err error) {
+func (s *server) admitCall(ctx context.Context) (from Caller, end func(), err error) {
 	var info peerInfo
 	if p, ok := peer.FromContext(ctx); ok {
 		info, _ = p.AuthInfo.(peerInfo)
 	}
-	if info.clusterID == "" {
-		return "", nil, status.Error(codes.Unauthenticated, "not a member")
+	from = info.caller
+	if from.ClusterID == "" {
+		return from, nil, status.Error(codes.Unauthenticated, "not a member")
 	}
-	id = info.clusterID
-	if !s.trusted(id) { // the pin was removed meanwhile
+	if !s.trusted(from) { // the pin was removed meanwhile
 		_ = info.conn.Close()
-		return "", nil, status.Error(codes.Unauthenticated, "not a member any more")
+		return from, nil, status.Error(codes.Unauthenticated, "not a member any more")
 	}
+	id := from.ClusterID
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls[id] >= maxPeerCalls {
 		s.metrics.drop(dropPeerLimit)
-		return "", nil, status.Error(codes.ResourceExhausted, "too many calls at a time")
+		return from, nil, status.Error(codes.ResourceExhausted, "too many calls at a time")
 	}
 	s.calls[id]++
 	watchdog := time.AfterFunc(rpcTimeout, func() { _ = info.conn.Close() })
-	return id, func() {
+	return from, func() {
 		watchdog.Stop()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -221,11 +222,12 @@ func (s *server) admitCall(ctx context.Context) (id string, end func(), err erro
 
 func handlePull(srv any, stream grpc.ServerStream) error {
 	s := srv.(*server)
-	id, end, err := s.admitCall(stream.Context())
+	from, end, err := s.admitCall(stream.Context())
 	if err != nil {
 		return err
 	}
 	defer end()
+	id := from.ClusterID
 	var digest []byte
 	if err := stream.RecvMsg(&digest); err != nil {
 		return err

@@ -134,7 +134,7 @@ func TestSilentConnections(t *testing.T) {
 func TestSlowAnswersKeepTheConnection(t *testing.T) {
 	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
 		a, b := g.add("a"), g.add("b", func(o *Options) {
-			o.Methods["Greet"] = Method{Serve: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+			o.Methods["Greet"] = Method{Serve: func(ctx context.Context, _ Caller, _ []byte) ([]byte, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}}
@@ -163,7 +163,7 @@ func TestSlowAnswersKeepTheConnection(t *testing.T) {
 func TestConnectionsAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		accepted := newConnections().hold(ours, "a", protocolRPC, func() {})
+		accepted := newConnections().hold(ours, Caller{ClusterID: "a"}, protocolRPC, func() {})
 		if _, _, err := (peerCredentials{}).ServerHandshake(accepted); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestDeafPeerLosesItsConnection(t *testing.T) {
 		time.Sleep(time.Second)
 		deaf := &deafConn{Conn: conn, left: 64 << 10, done: make(chan struct{})}
 		held := func() int {
-			return len(slices.DeleteFunc(b.port.conns.list(), func(c *peerConn) bool { return c.peer != "a" || c.protocol != protocolRPC }))
+			return len(slices.DeleteFunc(b.port.conns.list(), func(c *peerConn) bool { return c.peer.ClusterID != "a" || c.protocol != protocolRPC }))
 		}
 		before := held()
 		const wide = 64 << 20 // so that only the line holds b back
@@ -248,13 +248,13 @@ func TestDeafPeerLosesItsConnection(t *testing.T) {
 // peerContext is the context of a call that the named member makes.
 func peerContext(id string) context.Context {
 	c, _ := net.Pipe()
-	_, info := newRPCConn(id, c)
+	_, info := newRPCConn(Caller{ClusterID: id}, c)
 	return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: info})
 }
 
 // TestCallsAreBounded: a peer that opens pulls and says nothing has two.
 func TestCallsAreBounded(t *testing.T) {
-	s := newServer(nil, nil, func(string) bool { return true }, mustMetrics(t))
+	s := newServer(nil, nil, func(Caller) bool { return true }, mustMetrics(t))
 	ctx := peerContext("a")
 	var ends []func()
 	for range maxPeerCalls {

@@ -233,6 +233,12 @@ func (t *Trust) isPeer(id string) bool {
 	return ok && id != t.self
 }
 
+// IsPinned says whether the key of who called is pinned, still, for the cluster that it was pinned for then.
+func (t *Trust) IsPinned(from Caller) bool {
+	key, ok := t.Key(from.ClusterID)
+	return ok && from.ClusterID != t.self && key.Equal(from.Key)
+}
+
 // watch returns a channel that gets a value after pins changed, until stop.
 func (t *Trust) watch() (changes <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)

@@ -14,6 +14,7 @@ import (
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/mesh"
 )
 
 // Accounts, and the life of their tokens.
@@ -35,7 +36,7 @@ type Options struct {
 	Clock        *apiconn.Clock // of the local API server
 
 	Disabled func(clusterID string) bool // whether that cluster is disabled here by annotation
-	Pinned   func(clusterID string) bool // whether it is a member
+	Pinned   func(mesh.Caller) bool      // whether who calls is a member still
 	Problem  func(error) error           // reports what is wrong with the bootstrap credential, nil for nothing, and returns it
 	Log      *slog.Logger
 }
@@ -67,7 +68,8 @@ func (c *Credentials) Run(ctx context.Context) error {
 
 // Issue answers a member that asks for a credential to read this cluster: a kubeconfig. The mesh serves it as the
 // method Credential.
-func (c *Credentials) Issue(ctx context.Context, member string, _ []byte) ([]byte, error) {
+func (c *Credentials) Issue(ctx context.Context, from mesh.Caller, _ []byte) ([]byte, error) {
+	member := from.ClusterID
 	if c.options.Disabled(member) {
 		c.options.Log.Debug("no credential is issued: the cluster is disabled here", "member", member)
 		return nil, fmt.Errorf("cluster %s is disabled here", member)
@@ -77,7 +79,7 @@ func (c *Credentials) Issue(ctx context.Context, member string, _ []byte) ([]byt
 		c.options.Log.Warn("no credential is issued", "member", member, "error", err)
 		return nil, err
 	}
-	if !c.options.Pinned(member) { // it was removed meanwhile
+	if !c.options.Pinned(from) { // it was removed meanwhile
 		err := c.Revoke(ctx, member)
 		c.options.Log.Debug("no credential is issued: the cluster is not a member any more", "member", member, "error", err)
 		return nil, errors.Join(fmt.Errorf("cluster %s is not a member any more", member), err)

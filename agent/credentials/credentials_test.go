@@ -25,6 +25,7 @@ import (
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,7 +68,7 @@ func newWorld(t *testing.T, manageSecret bool) *world {
 	w.Credentials = New(Options{
 		Client: w.client, Namespace: "n", Name: func() string { return w.name }, ManageSecret: manageSecret, Clock: &apiconn.Clock{},
 		Issuer:   kube.NewIssuer(w.client, "n", kube.Server{Address: "https://a.example", CABundle: w.config().CAData}, "a"),
-		Disabled: func(string) bool { return w.disabled }, Pinned: func(string) bool { return w.pinned },
+		Disabled: func(string) bool { return w.disabled }, Pinned: func(mesh.Caller) bool { return w.pinned },
 		Problem: w.problems.Reporter("credential"), Log: slog.New(slog.DiscardHandler),
 	})
 	return w
@@ -246,21 +247,21 @@ func TestWithoutManageSecret(t *testing.T) {
 func TestIssue(t *testing.T) {
 	w := newWorld(t, true)
 	account := readerAccount + "-" + agenttest.IDB
-	kubeconfig, err := w.Issue(t.Context(), agenttest.IDB, nil)
+	kubeconfig, err := w.Issue(t.Context(), mesh.Caller{ClusterID: agenttest.IDB}, nil)
 	if _, invalid := kube.ParseKubeconfig(kubeconfig); err != nil || invalid != nil || !slices.Equal(w.took(), []string{account}) {
 		t.Errorf("%v, %v", err, invalid)
 	}
 	w.disabled = true
-	if _, err := w.Issue(t.Context(), agenttest.IDB, nil); err == nil || len(w.took()) > 0 {
+	if _, err := w.Issue(t.Context(), mesh.Caller{ClusterID: agenttest.IDB}, nil); err == nil || len(w.took()) > 0 {
 		t.Errorf("one that is disabled gets a credential: %v", err)
 	}
 	w.disabled, w.pinned = false, false
-	if got, err := w.Issue(t.Context(), agenttest.IDB, nil); err == nil || got != nil || !slices.Equal(w.api.Deleted(), []string{account}) {
+	if got, err := w.Issue(t.Context(), mesh.Caller{ClusterID: agenttest.IDB}, nil); err == nil || got != nil || !slices.Equal(w.api.Deleted(), []string{account}) {
 		t.Errorf("one that was removed meanwhile gets a credential: %v", err)
 	}
 	w.pinned = true
 	w.grant(0, 0)
-	if _, err := w.Issue(t.Context(), agenttest.IDB, nil); err == nil {
+	if _, err := w.Issue(t.Context(), mesh.Caller{ClusterID: agenttest.IDB}, nil); err == nil {
 		t.Error("no tokens are made, and it gets one")
 	}
 	if err := w.Revoke(t.Context(), agenttest.IDC); err != nil || !slices.Equal(w.api.Deleted(), []string{readerAccount + "-" + agenttest.IDC}) {

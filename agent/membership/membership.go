@@ -140,7 +140,7 @@ func New(o Options) *Membership {
 }
 
 // Bind sets the replica and the mesh, which both need the membership to be made: Removed and Removals are options of
-// the replica, Farewell is one of the mesh. Call it before anything is merged.
+// the replica, RemovalNotice is one of the mesh. Call it before anything is merged.
 func (m *Membership) Bind(replica *replica.Replica, mesh *mesh.Mesh) {
 	m.replica, m.mesh = replica, mesh
 }
@@ -152,8 +152,8 @@ func (m *Membership) Trust() *mesh.Trust { return m.trust }
 // merged.
 func (m *Membership) Methods() map[string]mesh.Method {
 	return map[string]mesh.Method{
-		methodTell: {Serve: func(_ context.Context, peer string, message []byte) ([]byte, error) {
-			return nil, m.mesh.Merge(peer, message)
+		methodTell: {Serve: func(_ context.Context, from mesh.Caller, message []byte) ([]byte, error) {
+			return nil, m.mesh.Merge(from.ClusterID, message)
 		}},
 	}
 }
