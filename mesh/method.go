@@ -33,7 +33,8 @@ type Method struct {
 	// key; ctx ends after Timeout, or with the call. The peer learns that an error was returned, and nothing of it: who
 	// serves logs it. A method without Serve is only called.
 	Serve func(ctx context.Context, from Caller, request []byte) (answer []byte, err error)
-	// MaxRequest and MaxAnswer bound the two, in bytes; 0 is 64 KiB. A request has at most 2 MiB, an answer 1 MiB.
+	// MaxRequest and MaxAnswer bound the two, in bytes; 0 is 64 KiB. A request has at most 2 MiB. An answer has at most
+	// 64 KiB: it is kept until the peer takes it, when the call counts no more.
 	MaxRequest, MaxAnswer int
 	// Timeout bounds the call, where it is made and where it is served; 0 is 30 seconds, two minutes is most.
 	Timeout time.Duration
@@ -99,8 +100,8 @@ func completeMethods(methods map[string]Method) (map[string]Method, error) {
 			return nil, fmt.Errorf("%w: method %q is the mesh's own", errOptions, name)
 		case name == "" || len(name) > 255 || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || c == '/' }):
 			return nil, fmt.Errorf("%w: method %q: the name must have 1 to 255 printable ASCII characters, none of them a space or '/'", errOptions, name)
-		case m.MaxRequest < 0 || m.MaxRequest > maxDigest || m.MaxAnswer < 0 || m.MaxAnswer > maxMessage:
-			return nil, fmt.Errorf("%w: method %q: a request has at most %d bytes, an answer %d", errOptions, name, maxDigest, maxMessage)
+		case m.MaxRequest < 0 || m.MaxRequest > maxDigest || m.MaxAnswer < 0 || m.MaxAnswer > methodBytes:
+			return nil, fmt.Errorf("%w: method %q: a request has at most %d bytes, an answer %d", errOptions, name, maxDigest, methodBytes)
 		case m.Timeout < 0 || m.Timeout > rpcTimeout:
 			return nil, fmt.Errorf("%w: method %q: the timeout is at most %v", errOptions, name, rpcTimeout)
 		case m.Burst < 0 || m.Every < 0 || (m.Burst == 0) != (m.Every == 0):

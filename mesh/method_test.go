@@ -92,7 +92,7 @@ func TestNamesAreChecked(t *testing.T) {
 		"":          {Serve: serve},
 		"a/b":       {Serve: serve},
 		"Request":   {MaxRequest: maxDigest + 1},
-		"Answer":    {MaxAnswer: maxMessage + 1},
+		"Answer":    {MaxAnswer: 64<<10 + 1},
 		"Negative":  {MaxAnswer: -1},
 		"Slow":      {Timeout: rpcTimeout + 1},
 		"Burst":     {Burst: 1},
