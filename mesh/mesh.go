@@ -115,6 +115,12 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 		pulls: m.pulls, metrics: m.metrics,
 		changed: make(chan struct{}, 1),
 	}
+	for name, method := range o.Methods {
+		if method.Serve != nil {
+			method.Serve = m.guardMethod(name, method.Serve)
+			o.Methods[name] = method // a copy of the owner's, see complete
+		}
+	}
 	m.server = newServer(o.State, o.Methods, o.Trust.IsPinned, m.metrics)
 	m.server.behind = m.pulls.requestFor
 	m.rpcListener = newChanListener(listener.Addr())
@@ -124,6 +130,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.port.handlers[protocolStream] = m.noteContact(m.transport.acceptStream)
 	m.port.handlers[protocolRPC] = func(_ context.Context, _ Caller, conn net.Conn) { m.rpcListener.deliver(conn) }
 	for name, h := range o.Protocols {
+		h.Serve = m.guardProtocol(name, h.Serve)
 		m.port.handlers[name] = h.closing
 	}
 }

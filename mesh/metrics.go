@@ -28,6 +28,7 @@ const (
 	dropMalformed   = "malformed"   // bytes of a pinned peer that do not decode
 	dropForged      = "forged"      // a membership claim that cannot be true
 	dropQueueFull   = "queue_full"  // a frame for a peer that takes them too slowly
+	dropPanic       = "panic"       // a call or connection of which Serve panicked
 	dropUnreachable = "unreachable" // a frame for a peer that cannot be dialled
 )
 
