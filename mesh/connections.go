@@ -4,6 +4,7 @@
 package mesh
 
 import (
+	"crypto/tls"
 	"net"
 	"slices"
 	"sync"
@@ -36,7 +37,7 @@ func newConnections() *connections {
 	return &connections{open: map[*peerConn]struct{}{}, counts: map[budget]int{}}
 }
 
-// hold registers a connection until it is closed, when ended is called, or returns nil when the peer has too many.
+// hold registers a connection until it is closed, when ended is called, perhaps more than once, or returns nil when the peer has too many.
 func (c *connections) hold(conn net.Conn, peer Caller, protocol string, ended func()) *peerConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,15 +61,15 @@ func (c *connections) release(held *peerConn) {
 	}
 }
 
-// disconnect closes the connections of a peer whose pin ended.
+// disconnect closes the connections of a peer whose pin ended, and does not wait for it.
 func (c *connections) disconnect(peer string) {
 	for _, held := range c.list() {
 		switch {
 		case held.peer.ClusterID != peer:
 		case held.protocol == protocolRPC:
-			time.AfterFunc(rpcGrace, func() { _ = held.Close() })
+			time.AfterFunc(rpcGrace, func() { abort(held) })
 		default:
-			_ = held.Close()
+			abort(held)
 		}
 	}
 }
@@ -78,9 +79,11 @@ func (c *connections) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	for _, held := range c.list() {
-		_ = held.Close()
+	var wg sync.WaitGroup
+	for _, held := range c.list() { // at a time: a peer that takes nothing keeps each waiting
+		wg.Go(func() { _ = held.Close() })
 	}
+	wg.Wait()
 }
 
 func (c *connections) list() []*peerConn {
@@ -103,11 +106,26 @@ type peerConn struct {
 	once     sync.Once
 }
 
+// Close tells what serves the connection first, since the goodbye of TLS may take a while.
 func (c *peerConn) Close() error {
+	c.ended()
 	err := c.Conn.Close()
-	c.once.Do(func() {
-		c.in.release(c)
-		c.ended()
-	})
+	c.once.Do(func() { c.in.release(c) })
 	return err
+}
+
+// NetConn is what the connection runs over, as of a tls.Conn.
+func (c *peerConn) NetConn() net.Conn {
+	if conn, ok := c.Conn.(*tls.Conn); ok {
+		return conn.NetConn()
+	}
+	return c.Conn
+}
+
+// abort closes a connection without a goodbye, for which a peer that takes nothing would have us wait for seconds.
+func abort(conn net.Conn) {
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		_ = over.NetConn().Close()
+	}
+	_ = conn.Close()
 }

@@ -80,11 +80,11 @@ func (p *packets) disconnect(id string) {
 	l.clearLocked()
 	conns := make([]net.Conn, 0, len(l.conns))
 	for c := range l.conns {
-		conns = append(conns, c)
+		conns = append(conns, c.Conn)
 	}
 	l.mu.Unlock()
 	for _, c := range conns {
-		_ = c.Close()
+		abort(c)
 	}
 }
 
