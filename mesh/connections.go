@@ -79,11 +79,9 @@ func (c *connections) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, held := range c.list() { // at a time: a peer that takes nothing keeps each waiting
-		wg.Go(func() { _ = held.Close() })
+	for _, held := range c.list() {
+		_ = held.Close()
 	}
-	wg.Wait()
 }
 
 func (c *connections) list() []*peerConn {

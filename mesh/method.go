@@ -27,11 +27,12 @@ const (
 
 // Method is a call that members may make of each other, see Options.Methods. Request and answer are bytes, whose meaning
 // is that of the name for ever: any change of it is a new method. Of one peer two calls are served at a time, of all
-// methods together.
+// methods together; Pull has a count of its own.
 type Method struct {
 	// Serve answers a call of a member; it is called from many goroutines. from is that member, proven by the pinned
-	// key; ctx ends after Timeout, or with the call. The peer learns that an error was returned, and nothing of it: who
-	// serves logs it. A method without Serve is only called.
+	// key. ctx ends after Timeout, or with the call; Serve must return then, for the call counts until it does, and
+	// Run waits. The peer learns that an error was returned, and nothing of it: who serves logs it. A method without
+	// Serve is only called.
 	Serve func(ctx context.Context, from Caller, request []byte) (answer []byte, err error)
 	// MaxRequest and MaxAnswer bound the two, in bytes; 0 is 64 KiB. A request has at most 2 MiB. An answer has at most
 	// 64 KiB: it is kept until the peer takes it, when the call counts no more.
@@ -127,7 +128,7 @@ func (s *server) descriptors() []grpc.MethodDesc {
 func (m Method) handle(name string) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		s := srv.(*server)
-		from, end, err := s.admitCall(ctx)
+		from, end, err := s.admitCall(ctx, false)
 		if err != nil {
 			return nil, err
 		}

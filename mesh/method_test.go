@@ -162,3 +162,30 @@ func TestMergeAndSendCheckWhatTheyAreGiven(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowCallsKeepNobodyFromPulling: a peer that has as many calls under way as it may pulls nevertheless.
+func TestSlowCallsKeepNobodyFromPulling(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		slow := func(o *Options) {
+			o.Methods["Slow"] = Method{Timeout: rpcTimeout, Serve: func(ctx context.Context, _ Caller, _ []byte) ([]byte, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}}
+		}
+		a, b := g.add("a", slow), g.add("b", slow)
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		await(t, time.Minute, "states converge", equal(a, b))
+		for range maxPeerCalls {
+			go func() { _, _ = a.Call(t.Context(), "b", "Slow", nil) }()
+		}
+		time.Sleep(time.Second)
+		b.state.publish([]byte("news"))
+		if err := a.Pull(t.Context(), "b"); err != nil || !equal(a, b)() {
+			t.Errorf("pull: %v", err)
+		}
+		if _, err := a.Call(t.Context(), "b", "Greet", nil); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("one call too many: %v", err)
+		}
+	})
+}

@@ -33,7 +33,7 @@ const (
 	// maxMessage bounds one replicated message: a payload of 1 MiB, its key,
 	// numbers and signature.
 	maxMessage = 1<<20 + 64<<10
-	// maxPeerCalls is how many calls of one peer are served at a time.
+	// maxPeerCalls is how many pulls of one peer are served at a time, and how many calls of methods.
 	maxPeerCalls = 2
 	// rpcTimeout ends a call whose peer does not make progress.
 	rpcTimeout = 2 * time.Minute
@@ -150,14 +150,20 @@ type server struct {
 	pulls   *throttle
 
 	mu     sync.Mutex
-	calls  map[string]int
+	calls  map[callKey]int
 	limits map[string]map[string]*rate.Limiter // by peer and method
+}
+
+// callKey is what calls are counted by: those of methods, which may take long, keep no peer from pulling.
+type callKey struct {
+	peer string
+	pull bool
 }
 
 func newServer(state State, methods map[string]Method, trusted func(Caller) bool, m *metrics) *server {
 	return &server{
 		state: state, methods: methods, trusted: trusted, metrics: m, pulls: newThrottle(pullRate, pullBurst),
-		calls: map[string]int{}, limits: map[string]map[string]*rate.Limiter{},
+		calls: map[callKey]int{}, limits: map[string]map[string]*rate.Limiter{},
 	}
 }
 
@@ -188,7 +194,7 @@ func (s *server) grpc() *grpc.Server {
 // admitCall admits a call of the peer and returns what ends it. A call that has
 // not ended after rpcTimeout loses its connection: a peer that takes bytes one
 // by one must not keep anything here for longer.
-func (s *server) admitCall(ctx context.Context) (from Caller, end func(), err error) {
+func (s *server) admitCall(ctx context.Context, pull bool) (from Caller, end func(), err error) {
 	var info peerInfo
 	if p, ok := peer.FromContext(ctx); ok {
 		info, _ = p.AuthInfo.(peerInfo)
@@ -201,28 +207,28 @@ func (s *server) admitCall(ctx context.Context) (from Caller, end func(), err er
 		_ = info.conn.Close()
 		return from, nil, status.Error(codes.Unauthenticated, "not a member any more")
 	}
-	id := from.ClusterID
+	key := callKey{from.ClusterID, pull}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls[id] >= maxPeerCalls {
+	if s.calls[key] >= maxPeerCalls {
 		s.metrics.drop(dropPeerLimit)
 		return from, nil, status.Error(codes.ResourceExhausted, "too many calls at a time")
 	}
-	s.calls[id]++
+	s.calls[key]++
 	watchdog := time.AfterFunc(rpcTimeout, func() { _ = info.conn.Close() })
 	return from, func() {
 		watchdog.Stop()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.calls[id]--; s.calls[id] == 0 {
-			delete(s.calls, id)
+		if s.calls[key]--; s.calls[key] == 0 {
+			delete(s.calls, key)
 		}
 	}, nil
 }
 
 func handlePull(srv any, stream grpc.ServerStream) error {
 	s := srv.(*server)
-	from, end, err := s.admitCall(stream.Context())
+	from, end, err := s.admitCall(stream.Context(), true)
 	if err != nil {
 		return err
 	}

@@ -258,16 +258,16 @@ func TestCallsAreBounded(t *testing.T) {
 	ctx := peerContext("a")
 	var ends []func()
 	for range maxPeerCalls {
-		_, end, err := s.admitCall(ctx)
+		_, end, err := s.admitCall(ctx, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ends = append(ends, end)
 	}
-	if _, _, err := s.admitCall(ctx); status.Code(err) != codes.ResourceExhausted {
+	if _, _, err := s.admitCall(ctx, false); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one call too many: %v", err)
 	}
-	if _, end, err := s.admitCall(peerContext("b")); err != nil {
+	if _, end, err := s.admitCall(peerContext("b"), false); err != nil {
 		t.Errorf("another peer's call: %v", err)
 	} else {
 		end()
@@ -278,7 +278,7 @@ func TestCallsAreBounded(t *testing.T) {
 	if len(s.calls) != 0 {
 		t.Errorf("calls left over: %v", s.calls)
 	}
-	if _, _, err := s.admitCall(context.Background()); status.Code(err) != codes.Unauthenticated {
+	if _, _, err := s.admitCall(context.Background(), false); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("call of nobody: %v", err)
 	}
 }
