@@ -115,7 +115,7 @@ func (c *clients) pull(ctx context.Context, id string, digest []byte, each func(
 		err = receive(stream, each, abort)
 	}
 	if errors.Is(err, errStalled) {
-		closeIfSilent(other, pullPatience)
+		closeIfSilent(other, (*rpcConn).silent)
 	}
 	if err != nil {
 		return fmt.Errorf("pull from %s: %w", id, err)
@@ -168,7 +168,7 @@ func (c *clients) call(ctx context.Context, id, method string, o Method, request
 	began := time.Now()
 	err = channel.Invoke(ctx, "/"+rpcService+"/"+method, request, &answer, grpc.MaxCallRecvMsgSize(o.MaxAnswer), grpc.Peer(&other))
 	if status.Code(err) == codes.DeadlineExceeded {
-		closeIfSilent(other, time.Since(began))
+		closeIfSilent(other, func(c *rpcConn) time.Duration { return c.unanswered(began) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("call %s of %s: %w", method, id, err)
@@ -176,12 +176,12 @@ func (c *clients) call(ctx context.Context, id, method string, o Method, request
 	return answer, nil
 }
 
-// closeIfSilent closes the connection of a call that got no answer in time, if nothing else came over it for so long either:
-// its other end may be gone, and the next call is to find that out by dialling. One that is merely slow acknowledges the
+// closeIfSilent closes the connection of a call that got no answer in time, if it has been silent for pullPatience, which is
+// longer than a call may be given: its other end may be gone, and the next call is to find that out by dialling. One that is merely slow acknowledges the
 // request, as a rule: gRPC pings who sends data to measure the round trip. Its keepalive would do the same, but goes by
 // the wall clock, and takes a step of it for silence.
-func closeIfSilent(other peer.Peer, silence time.Duration) {
-	if info, ok := other.AuthInfo.(peerInfo); ok && info.conn.silent() >= silence {
+func closeIfSilent(other peer.Peer, silent func(*rpcConn) time.Duration) {
+	if info, ok := other.AuthInfo.(peerInfo); ok && silent(info.conn) >= pullPatience {
 		_ = info.conn.Close()
 	}
 }

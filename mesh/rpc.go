@@ -99,6 +99,7 @@ type rpcConn struct {
 	net.Conn
 	opened time.Time
 	heard  atomic.Int64 // when something came last, as a time since opened
+	asked  atomic.Int64 // when a call began that got no answer, since something came; 0 for none
 	end    *time.Timer  // when it was accepted
 }
 
@@ -110,10 +111,21 @@ func newRPCConn(from Caller, c net.Conn) (*rpcConn, peerInfo) {
 // silent is since when nothing came.
 func (c *rpcConn) silent() time.Duration { return time.Since(c.opened) - time.Duration(c.heard.Load()) }
 
+// unanswered is since when calls get no answer, of which one began at that time, and nothing else came either.
+func (c *rpcConn) unanswered(began time.Time) time.Duration {
+	at := began.Sub(c.opened)
+	if c.heard.Load() > int64(at) {
+		return 0
+	}
+	c.asked.CompareAndSwap(0, int64(at))
+	return time.Since(c.opened) - time.Duration(c.asked.Load())
+}
+
 func (c *rpcConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.heard.Store(int64(time.Since(c.opened)))
+		c.asked.Store(0)
 	}
 	return n, err
 }

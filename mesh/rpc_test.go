@@ -320,3 +320,52 @@ func TestPullerCoalesces(t *testing.T) {
 		<-done
 	})
 }
+
+// TestImpatientCallsKeepTheConnection: a call that is given less than the round trip takes no other call with it, but those
+// that get no answer for long end the connection.
+func TestImpatientCallsKeepTheConnection(t *testing.T) {
+	bubble(t, 100*time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b", func(o *Options) {
+			o.Methods["Greet"] = Method{Serve: func(context.Context, Caller, []byte) ([]byte, error) {
+				time.Sleep(20 * time.Second)
+				return nil, nil
+			}}
+		})
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		await(t, time.Minute, "and are equal", equal(a, b)) // there are no pulls beside it
+		dials := 0
+		c := newClients(func(ctx context.Context, id, protocol string) (net.Conn, error) {
+			dials++
+			return a.clients.dial(ctx, id, protocol)
+		})
+		defer c.close()
+		impatient := func() {
+			if _, err := c.call(t.Context(), "b", "None", Method{Timeout: 50 * time.Millisecond}, nil); status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("a call that is given no time: %v", err)
+			}
+		}
+		slow := make(chan error, 1)
+		go func() {
+			_, err := c.call(t.Context(), "b", "Greet", Method{Timeout: methodTimeout}, nil)
+			slow <- err
+		}()
+		time.Sleep(15 * time.Second)
+		impatient()
+		if err := <-slow; err != nil {
+			t.Errorf("the other call: %v", err)
+		}
+		g.network.Cut("a", "b")
+		for range 11 {
+			time.Sleep(time.Second)
+			impatient()
+		}
+		g.network.HealAll()
+		time.Sleep(time.Second)
+		before := dials
+		_, _ = c.call(t.Context(), "b", "None", Method{Timeout: methodTimeout}, nil)
+		if before != 1 || dials != 2 {
+			t.Errorf("dialled %d times, and then %d", before, dials-before)
+		}
+	})
+}
