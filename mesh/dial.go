@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -61,10 +62,12 @@ type dialled struct {
 	err  error
 }
 
-// dial opens a connection to a member and reports the outcome.
+// dial opens a connection to a member and reports the outcome, unless it is that the member lacks a protocol that is not the
+// mesh's own: that says nothing of its being there.
 func (d *dialer) dial(ctx context.Context, id, protocol string) (net.Conn, error) {
 	conn, err := d.race(ctx, id, protocol)
-	if !errors.Is(ctx.Err(), context.Canceled) {
+	lacking := errors.Is(err, ErrProtocol) && !slices.Contains(ownProtocols(), protocol)
+	if !lacking && !errors.Is(ctx.Err(), context.Canceled) {
 		d.report(id, err)
 	}
 	return conn, err
@@ -118,9 +121,18 @@ func (d *dialer) attempt(ctx context.Context, wait time.Duration, id, protocol, 
 	conn := tls.Client(d.metrics.meter(raw), d.auth.client(id, protocol))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
+		if refusesProtocol(err) {
+			err = fmt.Errorf("%w: %s", ErrProtocol, protocol)
+		}
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
 	}
 	return conn, nil
+}
+
+// refusesProtocol says whether the other end refused a handshake because of its ALPN. crypto/tls has no type for that.
+func refusesProtocol(err error) bool {
+	var refusal *net.OpError
+	return errors.As(err, &refusal) && refusal.Op == "remote error" && refusal.Err.Error() == "tls: no application protocol"
 }
 
 // sleep waits, unless the context ends first.

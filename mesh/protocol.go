@@ -40,7 +40,8 @@ type Caller struct {
 }
 
 // Dial opens a connection to a member that speaks one of Options.Protocols. The caller closes it; it is closed, too, when
-// the member's pin ends or the mesh does. A dial takes at most ten seconds.
+// the member's pin ends or the mesh does. A dial takes at most ten seconds. A member that does not speak it is told by
+// ErrProtocol.
 func (m *Mesh) Dial(ctx context.Context, clusterID, protocol string) (net.Conn, error) {
 	if _, ok := m.options.Protocols[protocol]; !ok {
 		return nil, fmt.Errorf("dial %s: protocol %q is not in Options.Protocols", clusterID, protocol)

@@ -159,3 +159,27 @@ func TestProtocolOfTheUnpinned(t *testing.T) {
 		await(t, deadline, "a removed key stays out", func() bool { return m.dropped(dropRemoved) == before+1 })
 	})
 }
+
+// TestDialOfWhatAMemberLacks: it is told by its error, and not taken for unreachable.
+func TestDialOfWhatAMemberLacks(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		var out syncBuffer
+		a := g.add("a", func(o *Options) {
+			o.Protocols = map[string]Handler{"new/1": {Serve: serveNothing}}
+			o.Log = textLogger(&out)
+		})
+		b := g.add("b")
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		if _, err := a.Dial(t.Context(), "b", "new/1"); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "new/1") {
+			t.Errorf("got %v", err)
+		}
+		if strings.Contains(out.String(), "cannot be reached") {
+			t.Errorf("it logs\n%s", out.String())
+		}
+		g.network.Isolate("b")
+		if _, err := a.Dial(t.Context(), "b", "new/1"); err == nil || errors.Is(err, ErrProtocol) {
+			t.Errorf("of one that is away: %v", err)
+		}
+	})
+}

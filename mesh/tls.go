@@ -25,6 +25,9 @@ var (
 	// ErrWrongCluster is returned when an endpoint is answered by a key other
 	// than the one that is pinned for the cluster that was dialled.
 	ErrWrongCluster = errors.New("endpoint leads to another cluster")
+	// ErrProtocol is returned by Mesh.Dial when the member does not speak the protocol, as one that runs an older version
+	// does not.
+	ErrProtocol = errors.New("the member does not speak this protocol")
 	// errNoKey: TLS let a peer through that showed no Ed25519 key.
 	errNoKey = errors.New("the peer shows no Ed25519 key")
 )
@@ -87,7 +90,7 @@ func (a *authenticator) verify(state tls.ConnectionState, want, protocol string)
 		return fmt.Errorf("%w: its key is not pinned here", ErrWrongCluster)
 	}
 	if state.NegotiatedProtocol != protocol {
-		return fmt.Errorf("peer does not speak %s", protocol)
+		return fmt.Errorf("%w: %s", ErrProtocol, protocol)
 	}
 	return nil
 }
