@@ -37,18 +37,22 @@ func newConnections() *connections {
 	return &connections{open: map[*peerConn]struct{}{}, counts: map[budget]int{}}
 }
 
-// hold registers a connection until it is closed, when ended is called, perhaps more than once, or returns nil when the peer has too many.
-func (c *connections) hold(conn net.Conn, peer Caller, protocol string, ended func()) *peerConn {
+// hold registers a connection until it is closed, when ended is called, perhaps more than once, or returns an error: errBusyPeer, or net.ErrClosed
+// after close.
+func (c *connections) hold(conn net.Conn, peer Caller, protocol string, ended func()) (*peerConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := budgetOf(peer.ClusterID, protocol)
-	if c.closed || c.counts[b] >= maxPeerConns {
-		return nil
+	switch {
+	case c.closed:
+		return nil, net.ErrClosed
+	case c.counts[b] >= maxPeerConns:
+		return nil, errBusyPeer
 	}
 	held := &peerConn{Conn: conn, peer: peer, protocol: protocol, in: c, ended: ended}
 	c.counts[b]++
 	c.open[held] = struct{}{}
-	return held
+	return held, nil
 }
 
 func (c *connections) release(held *peerConn) {

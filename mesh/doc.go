@@ -63,8 +63,8 @@
 //
 // Other parts of an agent use the port, too, and the mesh knows nothing of what they say: a [Method] is a call with one
 // request and one answer, which [Mesh.Call] makes; a [Handler] serves the connections of a protocol of its own, which
-// [Mesh.Dial] opens. Both are told who calls, as the handshake has proven it, are bounded in size, number and time, and
-// end with the caller's pin. The example shows both.
+// [Mesh.Dial] opens. Both are told who calls, as the handshake has proven it, and end with the caller's pin. Calls are
+// bounded in size, number and time; connections in number, and those of strangers in time. The example shows both.
 //
 // # Life
 //

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,6 +91,7 @@ func (o *Options) complete() error {
 	if err := checkProtocols(o.Protocols); err != nil {
 		return err
 	}
+	o.Protocols = maps.Clone(o.Protocols)
 	var err error
 	if o.Methods, err = completeMethods(o.Methods); err != nil {
 		return err

@@ -127,8 +127,8 @@ func (p *port) servePeer(ctx context.Context, from Caller, conn *tls.Conn) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	held := p.conns.hold(conn, from, protocol, cancel)
-	if held == nil {
+	held, err := p.conns.hold(conn, from, protocol, cancel)
+	if err != nil {
 		cancel()
 		_ = conn.NetConn().Close()
 		p.metrics.drop(dropPeerLimit)

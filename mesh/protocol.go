@@ -26,7 +26,8 @@ type Handler struct {
 	// Serve is called for each connection, in a goroutine of its own, and the connection is closed when it returns. When
 	// the mesh ends, or the caller's pin, or a stranger's time, the connection is closed and ctx ends; Serve must return
 	// then, for Run waits, and the connection counts until it does.
-	// A cluster has at most 16 connections of one protocol open.
+	// A cluster has at most 16 connections of each protocol open, and 16 of the mesh's own. Where a [Front] forwards them
+	// to the active agent, all clusters together have 512.
 	Serve func(ctx context.Context, from Caller, conn net.Conn)
 	// Unpinned also lets in callers whose key is not pinned. They stay among the strangers: 128 at a time, handshakes
 	// included, of which one more ends the oldest, and each for 30 seconds at most. Removed keys stay out.
@@ -57,10 +58,10 @@ func (m *Mesh) Dial(ctx context.Context, clusterID, protocol string) (net.Conn, 
 	if conn, ok := conn.(*tls.Conn); ok {
 		to.Key, _ = peerKey(conn.ConnectionState())
 	}
-	held := m.clients.opened.hold(conn, to, protocol, func() {})
-	if held == nil {
+	held, err := m.clients.opened.hold(conn, to, protocol, func() {})
+	if err != nil {
 		_ = conn.Close()
-		return nil, errBusyPeer
+		return nil, fmt.Errorf("dial %s: %w", clusterID, err)
 	}
 	if !m.options.Trust.IsPinned(to) { // it was removed meanwhile
 		_ = held.Close()

@@ -183,3 +183,29 @@ func TestDialOfWhatAMemberLacks(t *testing.T) {
 		}
 	})
 }
+
+// TestDialAfterTheEnd: it says that the mesh has ended.
+func TestDialAfterTheEnd(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		speaks := func(o *Options) { o.Protocols = map[string]Handler{"echo/1": {Serve: serveName}} }
+		a, b := g.add("a", speaks), g.add("b", speaks)
+		g.swap(a, b)
+		await(t, time.Minute, "they meet", formed(a, b))
+		g.kill(a)
+		if _, err := a.Dial(t.Context(), "b", "echo/1"); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestProtocolsAreCopied: what their owner does with the map then changes nothing.
+func TestProtocolsAreCopied(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
+		protocols := map[string]Handler{"echo/1": {Serve: serveName}}
+		a := g.add("a", func(o *Options) { o.Protocols = protocols })
+		delete(protocols, "echo/1")
+		if _, err := a.Dial(t.Context(), "nobody", "echo/1"); !errors.Is(err, ErrUnpinned) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -163,7 +163,10 @@ func TestSlowAnswersKeepTheConnection(t *testing.T) {
 func TestConnectionsAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		accepted := newConnections().hold(ours, Caller{ClusterID: "a"}, protocolRPC, func() {})
+		accepted, err := newConnections().hold(ours, Caller{ClusterID: "a"}, protocolRPC, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, _, err := (peerCredentials{}).ServerHandshake(accepted); err != nil {
 			t.Fatal(err)
 		}
