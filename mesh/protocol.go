@@ -30,7 +30,7 @@ type Handler struct {
 	// to the active agent, all clusters together have 512.
 	Serve func(ctx context.Context, from Caller, conn net.Conn)
 	// Unpinned also lets in callers whose key is not pinned. They stay among the strangers: 128 at a time, handshakes
-	// included, of which one more ends the oldest, and each for 30 seconds at most. Removed keys stay out.
+	// included, of which one more ends the oldest, and each for 30 seconds at most. Serve decides whether it serves a removed key, see Caller.Removed.
 	Unpinned bool
 }
 
@@ -38,6 +38,9 @@ type Handler struct {
 type Caller struct {
 	ClusterID string // "" when the key is not pinned
 	Key       ed25519.PublicKey
+	// Removed says, when the key is not pinned, that a member has removed it of some cluster, perhaps of one that there
+	// is not: any member can say that of any key.
+	Removed bool
 }
 
 // Dial opens a connection to a member that speaks one of Options.Protocols. The caller closes it; it is closed, too, when

@@ -149,14 +149,23 @@ func TestProtocolOfTheUnpinned(t *testing.T) {
 		if len(ended) != maxHandshakes {
 			t.Errorf("%d of %d ended in time", len(ended), maxHandshakes)
 		}
-		m.trust.Remove("intruder", i.identity.PublicKey())
+		for len(callers) > 0 {
+			<-callers
+		}
+		m.trust.Remove("made-up", i.identity.PublicKey()) // as any member can say
+		if _, err := dial("open/1"); err != nil {
+			t.Fatal(err)
+		}
+		if from := <-callers; from.ClusterID != "" || !from.Removed {
+			t.Errorf("with a removed key the caller is %+v", from)
+		}
 		before := m.dropped(dropRemoved)
-		if conn, err := dial("open/1"); err == nil {
+		if conn, err := dial("members/1"); err == nil {
 			if err := closes(conn); err != nil {
 				t.Error(err)
 			}
 		}
-		await(t, deadline, "a removed key stays out", func() bool { return m.dropped(dropRemoved) == before+1 })
+		await(t, deadline, "a removed key stays out of the others", func() bool { return m.dropped(dropRemoved) == before+1 })
 	})
 }
 

@@ -15,10 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"pgregory.net/rapid"
 )
 
 // TestRemovedKeyStaysOut: whatever is pinned, introduced, forgotten and removed, in any order, a removed key is not
@@ -197,7 +196,7 @@ func TestARemovedKeyIsNotItsSuccessor(t *testing.T) {
 	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
 		m := g.add("m")
 		i := newIntruder(t)
-		old := Caller{"intruder", i.identity.PublicKey()}
+		old := Caller{ClusterID: "intruder", Key: i.identity.PublicKey()}
 		if err := m.trust.Pin(old.ClusterID, old.Key); err != nil {
 			t.Fatal(err)
 		}

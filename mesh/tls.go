@@ -104,11 +104,11 @@ func (a *authenticator) caller(state tls.ConnectionState) (Caller, error) {
 	id, ok := a.trust.ClusterID(key)
 	switch {
 	case ok && a.trust.isPeer(id):
-		return Caller{id, key}, nil
+		return Caller{ClusterID: id, Key: key}, nil
+	case !ok && a.protocols[state.NegotiatedProtocol].Unpinned:
+		return Caller{Key: key, Removed: a.trust.Removed(key)}, nil
 	case !ok && a.trust.Removed(key):
 		return Caller{Key: key}, ErrRemoved
-	case !ok && a.protocols[state.NegotiatedProtocol].Unpinned:
-		return Caller{Key: key}, nil
 	}
 	return Caller{}, ErrUnpinned
 }
