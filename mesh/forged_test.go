@@ -149,7 +149,7 @@ func TestRemovedPinEndsConnections(t *testing.T) {
 	if m.state.rejected() != 0 {
 		t.Error("the frame was taken")
 	}
-	if _, _, err := m.server.admitCall(peerContext("intruder"), false); err == nil {
+	if _, _, err := m.server.admitCall(peerContext(Caller{ClusterID: "intruder", Key: i.identity.PublicKey()}), false); err == nil {
 		t.Error("a call was taken")
 	}
 }

@@ -248,17 +248,17 @@ func TestDeafPeerLosesItsConnection(t *testing.T) {
 	})
 }
 
-// peerContext is the context of a call that the named member makes.
-func peerContext(id string) context.Context {
+// peerContext is the context of a call that a member makes.
+func peerContext(from Caller) context.Context {
 	c, _ := net.Pipe()
-	_, info := newRPCConn(Caller{ClusterID: id}, c)
+	_, info := newRPCConn(from, c)
 	return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: info})
 }
 
 // TestCallsAreBounded: a peer that opens pulls and says nothing has two.
 func TestCallsAreBounded(t *testing.T) {
 	s := newServer(nil, nil, func(Caller) bool { return true }, mustMetrics(t))
-	ctx := peerContext("a")
+	ctx := peerContext(Caller{ClusterID: "a"})
 	var ends []func()
 	for range maxPeerCalls {
 		_, end, err := s.admitCall(ctx, false)
@@ -270,7 +270,7 @@ func TestCallsAreBounded(t *testing.T) {
 	if _, _, err := s.admitCall(ctx, false); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one call too many: %v", err)
 	}
-	if _, end, err := s.admitCall(peerContext("b"), false); err != nil {
+	if _, end, err := s.admitCall(peerContext(Caller{ClusterID: "b"}), false); err != nil {
 		t.Errorf("another peer's call: %v", err)
 	} else {
 		end()
