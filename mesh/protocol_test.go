@@ -156,8 +156,13 @@ func TestProtocolOfTheUnpinned(t *testing.T) {
 		if _, err := dial("open/1"); err != nil {
 			t.Fatal(err)
 		}
-		if from := <-callers; from.ClusterID != "" || !from.Removed {
-			t.Errorf("with a removed key the caller is %+v", from)
+		select {
+		case from := <-callers:
+			if from.ClusterID != "" || !from.Removed {
+				t.Errorf("with a removed key the caller is %+v", from)
+			}
+		case <-time.After(time.Second):
+			t.Error("who has a removed key is not served")
 		}
 		before := m.dropped(dropRemoved)
 		if conn, err := dial("members/1"); err == nil {
