@@ -7,18 +7,13 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/health"
@@ -26,7 +21,6 @@ import (
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
-	"github.com/roster-mesh/roster/syncrules"
 )
 
 // fixture is the membership of cluster IDA. Its tasks do not run.
@@ -86,96 +80,6 @@ func (b *fixture) ended() []string {
 func (b *fixture) writes() int {
 	n, _ := b.api.Writes()
 	return n
-}
-
-// someRemovals are removals by one member, of keys that nobody has.
-func someRemovals(t *testing.T, n int) []removal {
-	t.Helper()
-	r := agenttest.Signer(t, agenttest.IDA, agenttest.Key(agenttest.IDA))
-	out := make([]removal, n)
-	for i := range out {
-		key := sha256.Sum256(fmt.Append(nil, i))
-		signed, err := r.SignRemoval(fmt.Sprintf("%0*d", replica.MaxOrigin, i), key[:], strings.Repeat("n", replica.MaxName), strings.Repeat("m", replica.MaxName), 1767323045)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[i] = removal{Removal: signed, unknownKey: i%3 == 0, ended: i%2 == 0, ordered: i == 0, waiting: map[bool][]string{true: {"x"}}[i == 0]}
-	}
-	return out
-}
-
-// TestRemovalsAreRecorded: removals that need several Secrets are read back unchanged, and no Secret is too large.
-func TestRemovalsAreRecorded(t *testing.T) {
-	api, client := agenttest.NewAPIServer(t)
-	p := store.New(client, "p")
-	want := someRemovals(t, 2*removalsEach+7)
-	if err := recordRemovals(t.Context(), p, want); err != nil {
-		t.Fatal(err)
-	}
-	n, largest := api.Writes()
-	if n != 3 || largest > 1<<20 {
-		t.Errorf("%d Secrets, the largest with %d bytes", n, largest)
-	}
-	t.Logf("%d removals take %d bytes at most in a Secret", removalsEach, largest)
-	got, err := readRemovals(t.Context(), p, slog.New(slog.DiscardHandler))
-	if err != nil || len(got) != len(want) {
-		t.Fatal(len(got), err)
-	}
-	for _, w := range want {
-		i := slices.IndexFunc(got, func(g removal) bool { return g.ClusterID == w.ClusterID })
-		if i < 0 || !slices.Equal(got[i].Message(), w.Message()) || got[i].unknownKey != w.unknownKey || got[i].ended != w.ended || got[i].ordered != w.ordered || !slices.Equal(got[i].waiting, w.waiting) {
-			t.Fatalf("%s came back as %+v", w.ClusterID, got[max(i, 0)])
-		}
-	}
-}
-
-// TestRecordWithManyUnconfirmed: removals in a large group that almost no member has confirmed fit into their Secrets,
-// and after a restart every member is asked.
-func TestRecordWithManyUnconfirmed(t *testing.T) {
-	api, client := agenttest.NewAPIServer(t)
-	p := store.New(client, "p")
-	list := someRemovals(t, removalsEach)
-	var members []string
-	for i := range 4000 {
-		members = append(members, fmt.Sprintf("%0*d", replica.MaxOrigin, i))
-	}
-	for i := range list {
-		list[i].ordered, list[i].waiting = true, members[:removalsWaiting+i%2]
-	}
-	list[0].waiting = members
-	if err := recordRemovals(t.Context(), p, list); err != nil {
-		t.Fatal(err)
-	}
-	_, largest := api.Writes()
-	t.Logf("%d removals take %d bytes", removalsEach, largest)
-	if largest > 1<<20 {
-		t.Errorf("a Secret has %d bytes", largest)
-	}
-	if len(list[0].waiting) != len(members) {
-		t.Error("what is recorded changed what is held")
-	}
-	got, err := readRemovals(t.Context(), p, slog.New(slog.DiscardHandler))
-	if err != nil || len(got) != len(list) {
-		t.Fatal(len(got), err)
-	}
-	for _, g := range got {
-		if g.askAll == (len(g.waiting) > 0) || len(g.waiting) > removalsWaiting {
-			t.Fatalf("%s is awaited by %d, all: %t", g.ClusterID, len(g.waiting), g.askAll)
-		}
-	}
-	m := newFixture(t)
-	if err := m.trust.Pin(agenttest.IDC, agenttest.PublicKey(agenttest.IDC)); err != nil {
-		t.Fatal(err)
-	}
-	r, err := m.replica.SignRemoval(agenttest.IDB, agenttest.PublicKey(agenttest.IDB), "", "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.ledger.add(removal{Removal: r, ordered: true, askAll: true})
-	m.resume()
-	if held, _ := m.ledger.lookup(agenttest.IDB, r.PublicKey); held.askAll || !slices.Equal(held.waiting, []string{agenttest.IDC}) {
-		t.Errorf("after a restart it is awaited by %v", held.waiting)
-	}
 }
 
 // TestRemovalsOfUnknownKeys: a removal of an unknown key sends no request of its own, revokes nothing, and does not
@@ -307,54 +211,6 @@ func TestOldTokensAreRevokedAfterReadmission(t *testing.T) {
 	}
 }
 
-// TestForgetGroupIsRetried: a step that failed is retried after the pins and the Cluster objects are gone.
-func TestForgetGroupIsRetried(t *testing.T) {
-	m := newFixture(t)
-	if err := m.trust.Pin(agenttest.IDB, agenttest.PublicKey(agenttest.IDB)); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.recordPins(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	copied := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "u"}, Spec: v1alpha1.ClusterSpec{ClusterID: types.UID(agenttest.IDC)}}
-	copied.Labels, copied.Annotations = map[string]string{v1alpha1.LabelOwnerClusterID: agenttest.IDC}, map[string]string{v1alpha1.AnnotationOwnerClusterID: agenttest.IDC}
-	if syncrules.Owner(copied) != agenttest.IDC {
-		t.Fatal("not a copy")
-	}
-	if err := m.o.Registry.Put(copied); err != nil {
-		t.Fatal(err)
-	}
-	m.failing = errors.New("not now")
-	if err := m.forgetGroup(t.Context()); err == nil {
-		t.Fatal("it says that it worked")
-	}
-	if err := m.recordPins(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if pins, err := readPins(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 1 {
-		t.Fatalf("a restart would begin with %v: %v", pins, err)
-	}
-	if err := m.o.Registry.Drop(copied); err != nil {
-		t.Fatal(err)
-	}
-	m.failing = nil
-	if err := m.forgetGroup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got := m.ended()
-	for _, want := range []string{"reissued", "revoked " + agenttest.IDB, "revoked " + agenttest.IDC, "forgotten " + agenttest.IDB} {
-		if !slices.Contains(got, want) {
-			t.Errorf("%s is left; deleted: %v", want, got)
-		}
-	}
-	if pins, err := readPins(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 0 {
-		t.Errorf("%v is pinned still: %v", pins, err)
-	}
-	if err := m.forgetGroup(t.Context()); err != nil || len(m.ended()) > 0 {
-		t.Error("it begins again:", err)
-	}
-}
-
 // TestRemovalUnderAnotherClusterID: a member that combines a key of this group with the clusterID of no member ends no
 // membership: neither that of the key's owner, which could then not be removed any more, nor that of this cluster.
 func TestRemovalUnderAnotherClusterID(t *testing.T) {
@@ -433,47 +289,6 @@ func TestFloodOfRemovalsIsRecordedInFewWrites(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestForgottenPinsAreNotRecordedAgain: pins that are being recorded while the group is forgotten are deleted from the
-// record in the end.
-func TestForgottenPinsAreNotRecordedAgain(t *testing.T) {
-	m := newFixture(t)
-	pin := func(id string) {
-		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pin(agenttest.IDB)
-	if err := m.recordPins(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	slow, forgotten := make(chan struct{}), make(chan error, 1)
-	var puts atomic.Int32
-	m.api.Put = func(name string) {
-		if name != trustSecret || puts.Add(1) > 1 {
-			return
-		}
-		close(slow)
-		select {
-		case err := <-forgotten: // meanwhile
-			forgotten <- err
-		case <-time.After(100 * time.Millisecond): // or it waits
-		}
-	}
-	pin(agenttest.IDC)
-	recorded := make(chan error, 1)
-	go func() { recorded <- m.recordPins(t.Context()) }()
-	<-slow
-	go func() { forgotten <- m.forgetGroup(t.Context()) }()
-	for _, done := range []chan error{recorded, forgotten} {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
-	if pins, err := readPins(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 0 {
-		t.Errorf("%v is pinned still: %v", pins, err)
 	}
 }
 
