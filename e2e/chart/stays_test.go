@@ -84,7 +84,7 @@ func agentStaysUp(t *testing.T, c *harness.Cluster) {
 		}
 		test.fixes()
 		eventually(t, test.name+": it is ready when that is fixed", c.AgentReady)
-		if n := strings.Count(c.Log()[before:], `msg="not ready"`); n != 1 {
+		if n := strings.Count(c.Log()[before:], `msg="not ready: the start failed"`); n != 1 {
 			t.Errorf("%s: the log says so %d times", test.name, n)
 		}
 		if got := epochOf(t, c); got != epoch+1 {
