@@ -19,7 +19,7 @@ import (
 
 // This file connects the parts: a change in one part makes another part reconcile. Nothing here decides anything, and an
 // extra reconciliation changes nothing. Hooks are called from any goroutine, some with a lock of the caller held: they
-// enqueue, and do nothing else.
+// enqueue, and do nothing else. Only the end of a freeze does more, and is told with no lock held.
 
 // wire sets the hooks of every part.
 func (p *parts) wire() {

@@ -150,8 +150,8 @@ func TestTaskEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestUnhurried: what a flood of changes asks for is done once a second, and the last of them is not lost.
-func TestUnhurried(t *testing.T) {
+// TestWithPause: what a flood of changes asks for is done once a second, and the last of them is not lost.
+func TestWithPause(t *testing.T) {
 	const flood = 2000
 	var asked, seen atomic.Int32
 	runs := 0
@@ -173,8 +173,8 @@ func TestUnhurried(t *testing.T) {
 	})
 }
 
-// TestUnhurriedTellsOfAFailure, and of the end at once.
-func TestUnhurriedTellsOfAFailure(t *testing.T) {
+// TestWithPauseReturnsTheError, and of the end at once.
+func TestWithPauseReturnsTheError(t *testing.T) {
 	failed := errors.New("not now")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
