@@ -113,6 +113,26 @@ func TestUnwatchedCopyIsDeleted(t *testing.T) {
 	})
 }
 
+// A copy that a list had before the write of it was answered needs no event: when the next list lacks it, it is made again.
+func TestListedBeforeTheAnswer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.mu.Lock()
+		w.local.late = time.Second
+		w.local.mu.Unlock()
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.now()
+		w.local.cut(errUnavailable())
+		w.local.cut(nil)
+		w.settle()
+		w.local.cut(errUnavailable())
+		w.local.remove(cm("x"))
+		w.local.cut(nil)
+		w.settle()
+		w.wantValue(cm("x"), "1")
+	})
+}
+
 func TestLocalAnnotationsStay(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))

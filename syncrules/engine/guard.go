@@ -87,7 +87,6 @@ func (e *Engine) guardRuleLocked(r *rule) {
 		Edit:     r.compiled.RuleDeletion() == v1alpha1.DeletionDelete,
 	}
 	change := r.guard.Decide(counts, time.Now())
-	r.sender.dirty = r.sender.dirty || change.Told
 	if change.Report {
 		e.reportSoonLocked(r)
 	}

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -322,5 +323,54 @@ func TestMovedCopyNeedsNoOtherView(t *testing.T) {
 		as("one")
 		as("two")
 		w.wantGone(cm("one"))
+	})
+}
+
+// The condition of a stopped rule says within seconds what is lacking, also while another copy of the kind is being written.
+func TestGuardIsReportedDuringASlowWrite(t *testing.T) {
+	guarded(t, 0, testRule("r"), func(w *world) {
+		w.setRule(inNamespaces(testRule("other"), "team"))
+		w.settle()
+		w.local.mu.Lock()
+		w.local.late = time.Minute
+		w.local.mu.Unlock()
+		slow := configMap("slow", "1")
+		slow.SetNamespace("team")
+		w.peers[a].put(slow)
+		w.settle()
+		w.setAside("x00", true)
+		w.wantGuarded(5, "3 of 3"+besides+"1 that")
+	})
+}
+
+// A rule that was stopped before a restart is suspect until all that its clusters have is known. Until then copies that
+// somebody has set aside are watched, also in a namespace that the rule does not select any more; then no longer.
+func TestWatchEndsWithTheSuspicion(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(inNamespaces(testRule("r"), "default", "team"))
+		w.peers[a].put(configMap("kept", "1"))
+		other := configMap("other", "1")
+		other.SetNamespace("team")
+		w.peers[a].put(other)
+		w.settle()
+		w.setAside("kept", true)
+		w.kill()
+		edited := inNamespaces(testRule("r"), "team")
+		edited.Generation = 2
+		edited.Status.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonDeletionGuard}}
+		w.rules["r"] = edited
+		w.peers[a].cut(errUnavailable())
+		w.start()
+		watched := func() bool {
+			return slices.ContainsFunc(w.scopes, func(s Scope) bool { return s.Namespace == "default" })
+		}
+		if !watched() {
+			t.Errorf("the copy that was set aside is not watched: %v", w.scopes)
+		}
+		w.peers[a].cut(nil)
+		w.settle()
+		if watched() {
+			t.Errorf("its namespace is still watched: %v", w.scopes)
+		}
 	})
 }

@@ -361,3 +361,38 @@ func TestSlowDownIsReported(t *testing.T) {
 		}
 	})
 }
+
+// A label that somebody adds to a copy is removed. One that comes back too often for that is a controller's, and stays.
+func TestAddedLabelStaysIfItComesBackTooOften(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		add := func() {
+			w.local.edit(cm("x"), func(o *unstructured.Unstructured) {
+				set := o.GetLabels()
+				set["added"] = "here"
+				o.SetLabels(set)
+			})
+			w.now()
+		}
+		stays := func() bool { return w.local.find(cm("x")).GetLabels()["added"] != "" }
+		for range 3 {
+			add()
+			w.settle()
+			if stays() {
+				t.Fatal("a label that comes back every few seconds stays")
+			}
+		}
+		for range pace.Burst + 1 {
+			add()
+		}
+		w.settle()
+		if !stays() {
+			t.Error("a label that comes back at once is removed for ever")
+		}
+		w.peers[a].put(configMap("x", "2"))
+		w.settle()
+		w.wantValue(cm("x"), "2")
+	})
+}

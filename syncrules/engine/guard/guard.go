@@ -180,8 +180,7 @@ type Counts struct {
 type Change struct {
 	Rule   bool     // all copies were stopped, or let go on
 	Owners []string // those of these were
-	Told   bool     // what the status tells
-	Report bool     // a confirmation was begun or used up: that is to be told at once
+	Report bool     // what the status says: of what is stopped, or of a confirmation that was begun or used up
 	// Absent of Copies lack their source.
 	Absent, Copies int
 }
@@ -191,7 +190,7 @@ func (g *Guard) Decide(c Counts, now time.Time) (out Change) {
 	m, all, of := g.count(c, now)
 	if m != g.missing {
 		g.missing = m
-		out.Told = g.Stopped() // its condition tells of them
+		out.Report = g.Stopped() // its condition says how many
 	}
 	begun := g.confirm.begun
 	deletes := c.Deletion || g.suspect && c.Edit
@@ -201,7 +200,7 @@ func (g *Guard) Decide(c Counts, now time.Time) (out Change) {
 	before := g.of
 	out.Rule, out.Absent, out.Copies = g.all != all, m.absent, m.copies
 	g.all, g.of = all, of
-	out.Report = g.confirm.begun != begun
+	out.Report = out.Report || g.confirm.begun != begun
 	out.Report = g.endConfirmation() || out.Report
 	if out.Rule || !slices.Equal(before, of) {
 		for _, owner := range slices.Concat(before, of) {

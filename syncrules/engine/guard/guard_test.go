@@ -89,8 +89,12 @@ func TestStopsOneOwner(t *testing.T) {
 	if text := g.Text("r", func(id string) string { return id }); !strings.Contains(text, "10 of 10 copies from cluster a would") {
 		t.Errorf("text %q", text)
 	}
-	if change := g.Decide(counts(map[string]int{a: 10, b: 100}), now); change.Rule || change.Owners != nil || change.Told {
+	if change := g.Decide(counts(map[string]int{a: 10, b: 100}), now); change.Rule || change.Owners != nil || change.Report {
 		t.Errorf("nothing changed: %+v", change)
+	}
+	lack(&g, a, 10, 11)
+	if change := g.Decide(counts(map[string]int{a: 11, b: 100}), now); change.Owners != nil || !change.Report {
+		t.Errorf("one more is lacking: %+v", change)
 	}
 	c := counts(map[string]int{a: 10, b: 100})
 	c.Deletion = false
