@@ -129,3 +129,63 @@ func (s *Summary) weighLost(e Evidence) {
 func (e *Evidence) unknown() string {
 	return cmp.Or(e.Why, "what cluster "+e.Cluster+" has is not known now")
 }
+
+// Summary weighs what several rules say about one object of a cluster, for one copy. The zero value has heard nothing.
+// Each rule is heard once by Weigh: those that made the copy, also when they have nothing to offer, and those that offer.
+type Summary struct {
+	held, unknown     bool // by a rule that made the copy, or by the source itself
+	gone, released    bool
+	standing          Standing // of held or unknown
+	goneFate, relFate v1alpha1.DeletionPolicy
+	why, goneWhy      string
+}
+
+// Hold notes, beside the evidence of rules, that the copy must stay as it is: its source says so.
+func (s *Summary) Hold(why string) { s.hold(Held, why) }
+
+// hold notes that the copy must stay as it is: Unknown, Awaited or Held.
+func (s *Summary) hold(standing Standing, why string) {
+	s.held, s.standing, s.why = true, max(s.standing, standing), cmp.Or(s.why, why)
+}
+
+// doubt notes that a rule cannot tell, Unknown or Awaited, and need not be waited for where another one offers.
+func (s *Summary) doubt(standing Standing) {
+	s.unknown, s.standing = true, max(s.standing, standing)
+}
+
+// release notes that a rule lets go of the copy by itself, and lose that its source is gone for the rule. Of several
+// fates, orphaning wins.
+func (s *Summary) release(fate v1alpha1.DeletionPolicy, why string) {
+	s.released, s.why = true, cmp.Or(s.why, why)
+	if s.relFate != v1alpha1.DeletionOrphan {
+		s.relFate = fate
+	}
+}
+
+func (s *Summary) lose(fate v1alpha1.DeletionPolicy, why string) {
+	s.gone, s.goneWhy = true, why
+	if s.goneFate != v1alpha1.DeletionOrphan {
+		s.goneFate = fate
+	}
+}
+
+// Conclude fills in the standing of a claim, its fate and, unless it is Offered, the reason; offered says that some rule
+// offers a copy. It returns false where no rule has anything to say.
+func (s *Summary) Conclude(c Claim, offered bool) (Claim, bool) {
+	c.Reason = s.why
+	switch {
+	case s.held:
+		c.Standing = s.standing
+	case offered:
+		c.Standing, c.Reason = Offered, ""
+	case s.gone:
+		c.Standing, c.Fate, c.Reason = Gone, s.goneFate, s.goneWhy
+	case s.released:
+		c.Standing, c.Fate = Released, s.relFate
+	case s.unknown:
+		c.Standing = s.standing
+	default:
+		return c, false
+	}
+	return c, true
+}

@@ -255,22 +255,6 @@ func (m featureMatch) lacks(features []*v1alpha1.ClusterFeature) string {
 	return brief(strings.Join(named, "; "))
 }
 
-// Obstacle says why an object is not copied now although rules may select it, "" where nothing stands in the
-// way. Copies of an object that is held stay as they are; one that is not held is no source at all.
-func Obstacle(obj *unstructured.Unstructured) (why string, held bool) {
-	switch {
-	case IsCopy(obj):
-		return "it is a copy, and a copy is never a source", false
-	case IsNative(obj):
-		return "every cluster makes this object for itself", false
-	case Disabled(obj):
-		return "it is withdrawn by the annotation " + v1alpha1.AnnotationSyncDisabled, true
-	case obj.GetDeletionTimestamp() != nil:
-		return "it is being deleted", true
-	}
-	return "", false
-}
-
 // maxBrief bounds what is repeated of one value.
 const maxBrief = 96
 

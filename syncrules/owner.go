@@ -83,6 +83,11 @@ func MadeBy(obj *unstructured.Unstructured) []string {
 	return nil
 }
 
+// Makes says whether a rule of the name made a copy for the cluster that owns it.
+func Makes(name, owner string, copied *unstructured.Unstructured) bool {
+	return copied != nil && Owner(copied) == owner && slices.Contains(MadeBy(copied), name)
+}
+
 // RuleDeletion is the fate that a copy carries for the time when its rule is gone.
 func RuleDeletion(obj *unstructured.Unstructured) v1alpha1.DeletionPolicy {
 	if annotation(obj, v1alpha1.AnnotationRuleDeletionPolicy) == string(v1alpha1.DeletionDelete) {

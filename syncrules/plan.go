@@ -118,10 +118,9 @@ func Plan(f Facts) Decision {
 		return planForeign(f)
 	case owner == f.Self:
 		return Decision{Action: Conflict, Owner: owner, Reason: "it is marked as a copy that this cluster itself owns; remove the marks to make it an object of this cluster, or delete it"}
-	case f.Local.GetDeletionTimestamp() != nil:
-		return Decision{Action: Freeze, Owner: owner, Reason: "the copy is being deleted"}
-	case Disabled(f.Local):
-		return Decision{Action: Freeze, Owner: owner, Reason: "the copy has the annotation " + v1alpha1.AnnotationSyncDisabled}
+	}
+	if why := freezesCopy(f.Local); why != "" {
+		return Decision{Action: Freeze, Owner: owner, Reason: why}
 	}
 	d := planCopy(f, owner)
 	d.Owner = cmp.Or(d.Owner, owner)

@@ -61,3 +61,10 @@ func selections(rules []*Rule) string {
 	}
 	return strings.Join(all, ",")
 }
+
+// SelectedBy says whether a rule, in its present form, is one of those that selected the source of a copy: rules and
+// forms are MadeBy and Selections of the copy. Otherwise it may have let go of it by an edit.
+func SelectedBy(rules, forms []string, name, selection string) bool {
+	i := slices.Index(rules, name)
+	return i >= 0 && i < len(forms) && forms[i] == selection
+}
