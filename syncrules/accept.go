@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Accepted is what a server made of a copy that it was given: see Accept.
+// Accepted is what an API server stored in place of a copy that it was given: see Accept.
 type Accepted struct{ desired, local, desiredStatus, localStatus uint64 }
 
-// Accept remembers what a server answered to the write of a decision, where that is not what it was given.
-// While a copy stays so, writing it again would change nothing, whatever Compare says. The zero value stands
-// for nothing accepted.
+// Accept remembers what an API server answered to the write of a decision, if that differs from what was written: a
+// mutating webhook changed it, say. While desired and stored copy stay the same, another write would change nothing,
+// whatever Compare says. The zero value means that nothing is remembered.
 func Accept(d Decision, answer *unstructured.Unstructured) Accepted {
 	var a Accepted
 	if d.Desired == nil {
@@ -33,30 +33,31 @@ func Accept(d Decision, answer *unstructured.Unstructured) Accepted {
 	return a
 }
 
-// content says whether this is what the server made of the content.
+// content says whether the local copy is what the server stored for this desired copy; the status aside.
 func (a Accepted) content(desired, local *unstructured.Unstructured) bool {
 	return a.local != 0 && a.desired == fingerprint(desired) && a.local == fingerprint(local)
 }
 
-func (a Accepted) hasStatus(desired, local *unstructured.Unstructured) bool {
+// status says the same of the status.
+func (a Accepted) status(desired, local *unstructured.Unstructured) bool {
 	return a.localStatus != 0 && a.desiredStatus == hash(desired.Object["status"]) && a.localStatus == hash(local.Object["status"])
 }
 
-// sameStatus says that a copy has the status that it should have. A rendered copy without one wants none: the
-// target has its own.
+// sameStatus says that a copy has the status that it should have. If the rendered copy has no status, any is right: it
+// is the target's own.
 func sameStatus(local, desired *unstructured.Unstructured) bool {
 	want := desired.Object["status"]
 	return want == nil || covers(local.Object["status"], want, true)
 }
 
-// withStatus is the copy with the status of the rendered one.
+// withStatus returns the local copy with the status of the rendered one.
 func withStatus(local, desired *unstructured.Unstructured) *unstructured.Unstructured {
 	out := local.DeepCopy()
 	out.Object["status"] = runtime.DeepCopyJSONValue(desired.Object["status"])
 	return out
 }
 
-// fingerprint hashes an object but for its status and what servers keep about it.
+// fingerprint hashes an object without its status and without the metadata that servers set.
 func fingerprint(obj *unstructured.Unstructured) uint64 {
 	content := maps.Clone(obj.Object)
 	delete(content, "status")

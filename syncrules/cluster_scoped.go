@@ -3,36 +3,34 @@
 
 package syncrules
 
-import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
-)
+import "k8s.io/apimachinery/pkg/util/validation/field"
 
-// namespacesAlone says that the entry selects by nothing but namespaces. Those are ignored for objects outside
-// namespaces, so for such an object it selects by nothing, which must not be read as everything.
+// namespacesAlone says whether the entry selects by namespaces only. For cluster-scoped objects namespaces are ignored, so
+// that nothing would be left to select by. That must not mean that it selects everything.
 func (m *matcher) namespacesAlone() bool {
 	return len(m.namespaces) > 0 && m.name == "" && m.namespace == "" && len(m.labels)+len(m.annotations)+len(m.content) == 0
 }
 
-// CheckClusterScoped is the error, naming each field, of a rule about a kind that is known to be outside
-// namespaces: entries that select by namespaces alone select by nothing.
+// CheckClusterScoped returns an error, which names each field, if the rule has entries that select by namespaces only. It is
+// for rules about a kind that is known to be cluster-scoped.
 func (r *Rule) CheckClusterScoped() error {
 	var errs field.ErrorList
 	for i := range r.clauses {
 		for j := range r.clauses[i].entries {
 			if r.clauses[i].entries[j].namespacesAlone() {
 				errs = append(errs, field.Required(field.NewPath("spec", "rules").Index(i).Child("match").Index(j),
-					"must select by something beside namespaces: objects of this kind are outside them; leave match out to select every object of the kind"))
+					"must select by something besides namespaces: objects of this kind are cluster-scoped; leave match out to select every object of the kind"))
 			}
 		}
 	}
 	return errs.ToAggregate()
 }
 
-// ClusterScopes are Scopes for a kind outside namespaces.
+// ClusterScopes is Scopes for a cluster-scoped kind.
 func (r *Rule) ClusterScopes() []Scope {
 	return r.scopes(func(m *matcher) []string {
 		if m.namespace != "" {
-			return nil // such an object has none
+			return nil // no cluster-scoped object matches
 		}
 		return []string{""}
 	})

@@ -20,14 +20,14 @@ type Difference uint8
 const (
 	// Same needs no write.
 	Same Difference = iota
-	// Extra is a copy that has everything, and labels or annotations that nobody asked for. Where they
+	// Extra is a copy that has all that it should have, and labels or annotations that it should not have. If they
 	// come back at once, a local controller sets them, and the caller should leave them.
 	Extra
 	// Changed needs a write.
 	Changed
 )
 
-// Compare says how a copy, as the API server returns it, differs from a rendered one; the status aside.
+// Compare says how a copy, as the API server returns it, differs from a rendered one. It does not look at the status.
 func Compare(local, desired *unstructured.Unstructured) Difference {
 	if local.GroupVersionKind() != desired.GroupVersionKind() {
 		return Changed
@@ -47,13 +47,13 @@ func Compare(local, desired *unstructured.Unstructured) Difference {
 	}
 	worst := Same
 	for _, field := range []string{"labels", "annotations"} {
-		worst = max(worst, compareMarks(metadataMap(local, field), metadataMap(desired, field)))
+		worst = max(worst, compareMetadataMap(metadataMap(local, field), metadataMap(desired, field)))
 	}
 	return worst
 }
 
-// Equivalent says whether an object that is there already has what a rendered copy would bring, whoever owns
-// either: then several origins agree and there is nothing to report.
+// Equivalent says whether an object that exists already has all that a rendered copy has, whoever owns either of them:
+// then there is no conflict.
 func Equivalent(local, desired *unstructured.Unstructured) bool {
 	return Compare(unmarked(local), unmarked(desired)) != Changed
 }
@@ -63,7 +63,7 @@ func Agree(a, b *unstructured.Unstructured) bool {
 	return fingerprint(unmarked(a)) == fingerprint(unmarked(b))
 }
 
-// isExact names the kinds that API servers fill nothing into: a field that is not asked for is a change.
+// isExact names the kinds without defaults: a field that the rendered copy does not have is a change.
 func isExact(obj *unstructured.Unstructured) bool {
 	gvk := obj.GroupVersionKind()
 	return gvk.Group == "" && (gvk.Kind == "Secret" || gvk.Kind == "ConfigMap")
@@ -75,7 +75,8 @@ func metadataMap(obj *unstructured.Unstructured, field string) map[string]any {
 	return m
 }
 
-func compareMarks(local, desired map[string]any) Difference {
+// compareMetadataMap compares labels or annotations.
+func compareMetadataMap(local, desired map[string]any) Difference {
 	for k, want := range desired {
 		if got, ok := local[k]; !ok || got != want {
 			return Changed
@@ -83,36 +84,36 @@ func compareMarks(local, desired map[string]any) Difference {
 	}
 	worst := Same
 	for k := range local {
-		if _, ok := desired[k]; ok || isLocal(k) || isServers(k) {
+		if _, ok := desired[k]; ok || isLocalKey(k) || isKubernetesKey(k) {
 			continue
 		}
 		if isMark(k) {
-			return Changed // such as the mark of an orphan that is adopted again
+			return Changed // such as the mark of an orphan that has an owner again
 		}
 		worst = Extra
 	}
 	return worst
 }
 
-// isLocal are the labels and annotations that steer the agent of one cluster.
-func isLocal(key string) bool {
+// isLocalKey says whether a label or annotation is an instruction to the agent of one cluster.
+func isLocalKey(key string) bool {
 	return strings.HasPrefix(key, v1alpha1.LocalPrefix) || key == v1alpha1.AnnotationSyncDisabled || key == v1alpha1.AnnotationClusterDisabled
 }
 
-// isServers are the labels and annotations of Kubernetes itself, which its servers and controllers write
-// into objects of others (kubernetes.io/metadata.name, deployment.kubernetes.io/revision).
-func isServers(key string) bool {
+// isKubernetesKey says whether a label or annotation is one that Kubernetes itself sets on objects of others
+// (kubernetes.io/metadata.name, deployment.kubernetes.io/revision).
+func isKubernetesKey(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	if !found || prefix == "app.kubernetes.io" {
-		return isControllers(key)
+		return isControllerKey(key)
 	}
 	prefix = "." + prefix
 	return strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io")
 }
 
-// covers says whether have is want, with nothing but what want leaves open filled in; exact leaves nothing
-// open. A list is covered by one of the same length only. Null names nothing; an empty list is one that servers
-// leave out.
+// covers says whether have contains every field of want with the same value. Fields that want does not have may have any
+// value, unless exact is set. Lists must have the same length. Null in want means any value; an empty list is equal to a
+// missing one, since servers leave it out.
 func covers(have, want any, exact bool) bool {
 	if exact && empty(want) {
 		return empty(have)
@@ -153,8 +154,8 @@ func covers(have, want any, exact bool) bool {
 	return scalar(have) == scalar(want)
 }
 
-// empty are the values that a server may leave out; an empty map only in exact kinds, since elsewhere it may be
-// a choice, as in emptyDir: {}.
+// empty says whether a server may leave out the value. For an empty map that is so only in exact kinds: elsewhere it may
+// have a meaning, as in emptyDir: {}.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -180,20 +181,20 @@ func scalar(v any) any {
 	return v
 }
 
-// shape hashes the paths of all fields of a copy. It sums the hashes of the paths, so that the order in
-// which a map is walked does not matter.
+// shape hashes the paths of all fields of a copy. It sums the hashes of the paths, so that the order of the keys of a
+// map does not matter.
 func shape(obj *unstructured.Unstructured) string {
 	var sum uint64
 	for k, v := range obj.Object {
-		if k != "status" { // it is written on its own
-			sum += pathsOf(fnvStart.add(k), v)
+		if k != "status" { // it is written separately
+			sum += hashPaths(fnvStart.add(k), v)
 		}
 	}
 	return strconv.FormatUint(sum, 16)
 }
 
-// sameShape says that a rendered copy has the fields that it had when the local one was written. Those that an earlier
-// release wrote had the marks that controllers keep as well.
+// sameShape says that a rendered copy has the same fields as when the local one was written. Copies of earlier releases
+// also had the labels and annotations of controllers (isControllerKey).
 func sameShape(local, desired *unstructured.Unstructured) bool {
 	was, is := annotation(local, AnnotationShape), annotation(desired, AnnotationShape)
 	sum, err := strconv.ParseUint(is, 16, 64)
@@ -202,7 +203,7 @@ func sameShape(local, desired *unstructured.Unstructured) bool {
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		for k := range metadataMap(local, field) {
-			if isControllers(k) {
+			if isControllerKey(k) {
 				sum += uint64(fnvStart.add("metadata").add("\x00").add(field).add("\x00").add(k))
 			}
 		}
@@ -210,8 +211,8 @@ func sameShape(local, desired *unstructured.Unstructured) bool {
 	return was == strconv.FormatUint(sum, 16)
 }
 
-// pathHash is the FNV-1a hash of a path so far. Going down adds to it: a path that was written out at each field
-// would make a deep object cost the square of its size.
+// pathHash is the FNV-1a hash of a path. Each level of an object adds to it: to write out the path of each field would
+// take time in the square of the depth.
 type pathHash uint64
 
 const fnvStart pathHash = 14695981039346656037
@@ -223,16 +224,17 @@ func (h pathHash) add(text string) pathHash {
 	return h
 }
 
-func pathsOf(path pathHash, v any) uint64 {
+// hashPaths sums the hashes of the paths of all fields of a value.
+func hashPaths(path pathHash, v any) uint64 {
 	var sum uint64
 	switch v := v.(type) {
 	case map[string]any:
 		for k, c := range v {
-			sum += pathsOf(path.add("\x00").add(k), c)
+			sum += hashPaths(path.add("\x00").add(k), c)
 		}
 	case []any:
 		for i, c := range v {
-			sum += pathsOf(path.add("\x00").add(strconv.Itoa(i)), c)
+			sum += hashPaths(path.add("\x00").add(strconv.Itoa(i)), c)
 		}
 	}
 	if _, isMap := v.(map[string]any); isMap || !empty(v) {
@@ -241,7 +243,8 @@ func pathsOf(path pathHash, v any) uint64 {
 	return sum
 }
 
-// unmarked is the object without the marks of a copy. It shares everything else.
+// unmarked returns the object without the marks of a copy: the labels and annotations that only agents set (isMark). It
+// shares everything else with obj.
 func unmarked(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
 	metadata := map[string]any{"name": obj.GetName()}
@@ -254,11 +257,10 @@ func unmarked(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// Updated is the body of the request that makes a copy what it should be: the rendered copy, the identity and
-// version that the write depends on, and what belongs to the target. While no field was taken away (the
-// shapes are the same), the latter is every field that the rendered copy does not name; otherwise it is only
-// what the server would not let go of. A status that the rendered copy has is in it, for kinds whose status is
-// no resource of its own.
+// Updated returns the body of the update request for a copy: the rendered copy, the uid and resourceVersion of the local
+// one, and the fields that belong to the target. If no field was removed at the source (the shapes are the same), those
+// are all fields that the rendered copy does not have. Otherwise they are only the fields that a server does not allow to
+// be removed (allocated). The status of the rendered copy is included for kinds whose status is not a subresource.
 func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructured {
 	out := desired.DeepCopy()
 	from, _ := local.Object["metadata"].(map[string]any)
@@ -271,7 +273,7 @@ func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructur
 	same := sameShape(local, desired)
 	for _, field := range []string{"labels", "annotations"} {
 		for k, v := range metadataMap(local, field) {
-			if _, ok := metadataMap(desired, field)[k]; !ok && (isLocal(k) || isControllers(k) || same && isServers(k)) {
+			if _, ok := metadataMap(desired, field)[k]; !ok && (isLocalKey(k) || isControllerKey(k) || same && isKubernetesKey(k)) {
 				child(to, field)[k] = v
 			}
 		}
@@ -300,12 +302,12 @@ func keepAllocated(local, out *unstructured.Unstructured) {
 			continue
 		}
 		if err := unstructured.SetNestedField(out.Object, v, path...); err != nil {
-			continue // something above the field is no map: then the field has no place there
+			continue // a parent of the field is not a map
 		}
 	}
 }
 
-// overlay is want over have, both left as they are or owned by the result.
+// overlay merges want into have; where both have a value, that of want wins. The result may share parts of want.
 func overlay(have, want any) any {
 	switch w := want.(type) {
 	case nil:

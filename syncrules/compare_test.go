@@ -12,12 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
+
+func equal(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
 
 func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
@@ -172,9 +175,9 @@ func TestUpdateKeepsWhatBelongsToTheTarget(t *testing.T) {
 	}
 }
 
-// What Kubernetes' controllers keep of a copy in its own cluster is neither wanted from the source, nor a change, nor
-// lost by an update, whatever else that changes.
-func TestControllersMarksAreTheTargets(t *testing.T) {
+// Labels and annotations that controllers of Kubernetes set on a copy are not copied from the source, are no change, and
+// are kept by every update.
+func TestControllerKeysBelongToTheTarget(t *testing.T) {
 	source := `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: a, annotations: {deployment.kubernetes.io/revision: "2", kept: "1"}}, spec: {replicas: 1%s}}`
 	local := rendered(t, fmt.Sprintf(source, ""))
 	marks := map[string]string{"deployment.kubernetes.io/revision": "1", "deprecated.daemonset.template.generation": "4"}
@@ -258,8 +261,8 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// An object that is nested as deeply as a server takes it must cost what it is long, not the square of that: it is
-// looked at for each decision.
+// The time for an object that is nested as deeply as servers accept must be linear in its size, not quadratic: it is spent
+// for each decision.
 func TestDeepObjectsCostTheirLength(t *testing.T) {
 	leaves := map[string]any{}
 	for i := range 20_000 {

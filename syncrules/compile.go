@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -19,11 +18,11 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// The bounds of a rule. Admission knows most of them; a rule of a peer did not go through it.
+// The limits of a rule. The CRD has most of them, too, but a rule of a peer did not go through admission here.
 const (
 	maxClauses    = 32
 	maxEntries    = 256
-	maxNamespaces = 256 // of one entry; and of a rule, each of which is a watch at each source
+	maxNamespaces = 256 // of one entry, and of a rule: each is a watch at each source
 	maxSelectors  = 8   // of labels and of annotations, of one entry
 	maxContents   = 32  // content selectors of one entry
 	maxFeatures   = 32
@@ -31,8 +30,7 @@ const (
 	maxValues     = 1 << 20 // the values of all overrides
 )
 
-// Compile checks a rule and makes it ready for use. The error, if any, names every field that is wrong
-// by its path.
+// Compile validates a rule and prepares it for use. The error, if any, names every invalid field by its path.
 func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	c := compiler{}
 	spec, path := &rule.Spec, field.NewPath("spec")
@@ -44,8 +42,8 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	}
 	c.kind(path.Child("groupVersionKind"), spec.GVK)
 	if len(spec.Rules) > maxClauses || len(spec.ClusterFeatureMatches) > maxFeatures {
-		c.few(path.Child("rules"), len(spec.Rules), maxClauses)
-		c.few(path.Child("clusterFeatureMatch"), len(spec.ClusterFeatureMatches), maxFeatures)
+		c.atMost(path.Child("rules"), len(spec.Rules), maxClauses)
+		c.atMost(path.Child("clusterFeatureMatch"), len(spec.ClusterFeatureMatches), maxFeatures)
 		return nil, c.errs.ToAggregate()
 	}
 	for i := range spec.ClusterFeatureMatches {
@@ -79,11 +77,11 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 type compiler struct {
 	errs field.ErrorList
 
-	known   map[string]function // those of templates, once one was met
+	known   map[string]function // those of templates; nil until the first template
 	refused map[string]string
 	names   map[string]any
 
-	values, yaml int // bytes of the values that were met, and of those that were read as YAML
+	values, yaml int // bytes of all values so far, and of those that were parsed as YAML
 }
 
 func (c *compiler) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
@@ -92,7 +90,7 @@ func (c *compiler) invalid(path *field.Path, err error) {
 	c.add(field.Invalid(path, field.OmitValueType{}, err.Error()))
 }
 
-func (c *compiler) few(path *field.Path, n, most int) {
+func (c *compiler) atMost(path *field.Path, n, most int) {
 	if n > most {
 		c.add(field.TooMany(path, n, most))
 	}
@@ -130,7 +128,7 @@ func (c *compiler) feature(path *field.Path, m *v1alpha1.ClusterFeatureMatch) fe
 
 func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
 	out := clause{syncStatus: rule.Mutations.SyncStatus}
-	c.few(path.Child("match"), len(rule.Matches), maxEntries)
+	c.atMost(path.Child("match"), len(rule.Matches), maxEntries)
 	for i := range rule.Matches[:min(len(rule.Matches), maxEntries)] {
 		out.entries = append(out.entries, c.entry(path.Child("match").Index(i), &rule.Matches[i]))
 	}
@@ -147,7 +145,7 @@ func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
 			c.add(field.Forbidden(path.Child("groupVersionKind", "group"), "clusters, rules and features spread by themselves; no rule may make them"))
 		}
 	}
-	c.few(path.Child("overrides"), len(m.Overrides), maxOverrides)
+	c.atMost(path.Child("overrides"), len(m.Overrides), maxOverrides)
 	for i := range m.Overrides[:min(len(m.Overrides), maxOverrides)] {
 		out.overrides = append(out.overrides, c.override(path.Child("overrides").Index(i), &m.Overrides[i], m.SyncStatus))
 	}
@@ -157,20 +155,20 @@ func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
 func (c *compiler) changes(path *field.Path, add map[string]string, remove []string, check func(map[string]string, *field.Path) field.ErrorList) changes {
 	c.add(check(add, path.Child("add"))...)
 	for _, key := range slices.Sorted(maps.Keys(add)) {
-		if ours(key) {
-			c.add(field.Forbidden(path.Child("add").Key(key), "is kept by the agent"))
+		if isReserved(key) {
+			c.add(field.Forbidden(path.Child("add").Key(key), "is managed by the agent"))
 		}
 	}
 	for i, key := range remove {
-		if ours(key) {
-			c.add(field.Forbidden(path.Child("remove").Index(i), "is kept by the agent"))
+		if isReserved(key) {
+			c.add(field.Forbidden(path.Child("remove").Index(i), "is managed by the agent"))
 		}
 	}
 	return changes{add: maps.Clone(add), remove: slices.Clone(remove)}
 }
 
-// ours are the keys that only agents set, and those that belong to one cluster.
-func ours(key string) bool {
+// isReserved says whether a label or annotation cannot be set by rules: only agents set it, or it is local to one cluster.
+func isReserved(key string) bool {
 	return strings.HasPrefix(key, v1alpha1.LocalPrefix) || isMark(key)
 }
 
@@ -189,12 +187,12 @@ func (c *compiler) entry(path *field.Path, m *v1alpha1.SyncRuleMatch) matcher {
 	if key.Name != "" && fields.EscapeValue(key.Name) != key.Name {
 		c.add(field.Invalid(path.Child("objectKey", "name"), key.Name, "is not the name of an object"))
 	}
-	c.few(path.Child("namespaces"), len(m.Namespaces), maxNamespaces)
-	c.few(path.Child("labels"), len(m.Labels), maxSelectors)
-	c.few(path.Child("annotations"), len(m.Annotations), maxSelectors)
-	c.few(path.Child("content"), len(m.Content), maxContents)
+	c.atMost(path.Child("namespaces"), len(m.Namespaces), maxNamespaces)
+	c.atMost(path.Child("labels"), len(m.Labels), maxSelectors)
+	c.atMost(path.Child("annotations"), len(m.Annotations), maxSelectors)
+	c.atMost(path.Child("content"), len(m.Content), maxContents)
 	if len(m.Namespaces) > maxNamespaces || max(len(m.Labels), len(m.Annotations)) > maxSelectors || len(m.Content) > maxContents {
-		return out // thousands of errors would tell no more
+		return out // no need for thousands of errors
 	}
 	for i, ns := range m.Namespaces {
 		if msgs := apivalidation.ValidateNamespaceName(ns, false); len(msgs) > 0 {
@@ -218,7 +216,7 @@ func (c *compiler) entry(path *field.Path, m *v1alpha1.SyncRuleMatch) matcher {
 		if s.Key == "" || len(s.Key) > maxContentKey {
 			c.add(field.Invalid(path.Child("content").Index(i).Child("key"), field.OmitValueType{}, "must have 1 to 1024 characters"))
 		}
-		if computes(s.Key) {
+		if computesValue(s.Key) {
 			c.add(field.Invalid(path.Child("content").Index(i).Child("key"), field.OmitValueType{}, "can name a place and nothing else: no part of it can begin with @, !, [ or {"))
 		}
 		out.content = append(out.content, s)
@@ -226,11 +224,10 @@ func (c *compiler) entry(path *field.Path, m *v1alpha1.SyncRuleMatch) matcher {
 	return out
 }
 
-// computes says that a gjson path has what does not look for a value but makes one: modifiers, literals and
-// multipaths. A few of them in a row make more than any memory holds ("@tostr|@tostr|..." doubles it each time), for
-// every object that is looked at. Where a part of a path begins is told without its quotes and escapes, so nothing
-// can hide in these.
-func computes(key string) bool {
+// computesValue says that a gjson path does not only look up a value but also computes one: it has modifiers, literals or
+// multipaths. A few of them in a row need more memory than there is ("@tostr|@tostr|..." doubles the value each time), for
+// every object that is matched. It ignores quotes and escapes, so that these cannot hide one.
+func computesValue(key string) bool {
 	begins := true
 	for _, c := range key {
 		switch c {
@@ -272,5 +269,3 @@ func (c *compiler) annotations(path *field.Path, s *v1alpha1.AnnotationSelector)
 	}
 	return out
 }
-
-func equal(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestConsentGolden runs the cases of testdata/consent: allow.yaml is what a cluster consents to, copies.yaml the
-// copies that it is asked about, and want what it says of each. ROSTER_UPDATE=1 writes want anew.
+// TestConsentGolden runs the cases of testdata/consent: allow.yaml is what a cluster allows, copies.yaml are rendered
+// copies, and want is the result for each of them. ROSTER_UPDATE=1 updates want.
 func TestConsentGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/consent/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -17,8 +17,8 @@ const (
 	maxDroppedPath = 96 // bytes of one of them
 )
 
-// Dropped are the paths of fields that a server was given and does not have, the first few in order: its schema
-// of the kind is older than that of the source. A field with nothing in it, or zero, may be left out by any server.
+// Dropped returns the paths of the first few fields, in order, that an API server dropped from an object: its schema of
+// the kind is older than that of the source. Empty and zero fields do not count, since any server may leave them out.
 func Dropped(given, kept *unstructured.Unstructured) []string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(given.Object)) {
@@ -29,9 +29,9 @@ func Dropped(given, kept *unstructured.Unstructured) []string {
 	return out
 }
 
-// below goes on with a path for as long as it is shown: one that grew with each level would make a deep object cost
-// the square of its size.
-func below(path, step string) string {
+// appendStep adds a step to a path, unless the path is longer already than what is shown of it. A path that grew with each
+// level would take time in the square of the depth.
+func appendStep(path, step string) string {
 	if len(path) > maxDroppedPath {
 		return path
 	}
@@ -52,13 +52,13 @@ func dropped(out []string, path string, given, kept any) []string {
 	case map[string]any:
 		if k, ok := kept.(map[string]any); ok {
 			for _, key := range slices.Sorted(maps.Keys(g)) {
-				out = dropped(out, below(path, "."+key), g[key], k[key])
+				out = dropped(out, appendStep(path, "."+key), g[key], k[key])
 			}
 		}
 	case []any:
 		if k, ok := kept.([]any); ok && len(k) == len(g) {
 			for i := range g {
-				out = dropped(out, below(path, "["+strconv.Itoa(i)+"]"), g[i], k[i])
+				out = dropped(out, appendStep(path, "["+strconv.Itoa(i)+"]"), g[i], k[i])
 			}
 		}
 	}

@@ -9,65 +9,66 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Found is what is known of a source, as one rule selects it for one copy.
+// Found is what is known about the source of one copy, for one rule.
 type Found uint8
 
 const (
-	// FoundUnknown: the source's cluster has not said, or cannot be asked now.
+	// FoundUnknown means that the source's cluster has not answered, or cannot be asked now.
 	FoundUnknown Found = iota
-	// FoundAwaited is FoundUnknown that is about to end: the cluster was asked a moment ago.
+	// FoundAwaited is FoundUnknown for a moment: the cluster was asked just now.
 	FoundAwaited
-	// FoundLacking: everything that the cluster has for the rule is known, and the source is not there, or not selected.
+	// FoundLacking means that all objects of the cluster that the rule selects are known, and the source is not one of them.
 	FoundLacking
 	// FoundDeleted is FoundLacking with proof: the deletion was seen.
 	FoundDeleted
-	// FoundElsewhere: the source is there, and its copy belongs into another place.
+	// FoundElsewhere means that the source exists, and its copy belongs in another place.
 	FoundElsewhere
-	// FoundFaulty: the source is there, and where its copy belongs cannot be told.
+	// FoundFaulty means that the source exists, and the place of its copy cannot be determined.
 	FoundFaulty
-	// FoundPresent: the source is there, and selected for the place of the copy.
+	// FoundPresent means that the source exists, and is selected for the place of the copy.
 	FoundPresent
 )
 
-// Evidence is all that is known about one rule, one source and the copy of it, made or to be made. The agent gathers it
-// from its watches, and agentctl by asking; Weigh draws the same conclusions from it for both.
+// Evidence is all that is known about one rule, one source, and its copy, which may not exist yet. The agent collects it
+// from its watches, and agentctl with requests. Both pass it to Weigh, and so come to the same conclusions.
 type Evidence struct {
-	// Rule is the name of the rule; Cluster is what people call the cluster of the source.
+	// Rule is the name of the rule. Cluster is the name of the source's cluster for people.
 	Rule, Cluster string
-	// Made says that the rule made the copy which is there.
+	// Made says that the copy exists, and that the rule made it.
 	Made bool
-	// Relation is what the rule says of the cluster's objects. Why explains it unless it is Asks; with Asks it may
-	// explain FoundUnknown.
+	// Relation is what the rule says about the cluster's objects. Why is the reason, unless Relation is Asks; then it
+	// may explain FoundUnknown.
 	Relation Relation
 	Why      string
 	Found    Found
-	// Obstacle is why copies of a source that is present stay as they are, "" normally. See the function Obstacle.
+	// Obstacle is why copies of a source that exists are frozen, "" normally. See the function Obstacle.
 	Obstacle string
-	// Deletion is the rule's policy for copies whose source is gone, RuleDeletion for those that it lets go of.
+	// Deletion is the rule's policy for copies whose source is gone. RuleDeletion is its policy for copies that it does
+	// not ask for any more.
 	Deletion, RuleDeletion v1alpha1.DeletionPolicy
 
-	// The rest counts only for a copy that the rule made, and whose source is lacking, deleted or elsewhere.
+	// The fields below are used only if the rule made the copy, and the source is lacking, deleted or elsewhere.
 
 	// Selected says that the copy carries the present selection of the rule (SelectedBy).
 	Selected bool
-	// Unread says that the rule does not read objects where the copy's marks say that the source is, while something
-	// that it does read is not known: the marks may have been changed.
+	// Unread says that the rule does not read objects in the place where the source is according to the copy's
+	// annotations, and that not all that it reads is known: the annotations may have been changed.
 	Unread bool
 	// Suspect says that the rule was edited while the deletion guard had stopped it.
 	Suspect bool
-	// Counted says that it was counted what the cluster lacks of the rule's copies, and Complete that all copies of
-	// the rule are known: the deletion guard comes before any deletion.
+	// Counted says that the copies of the rule whose source the cluster lacks were counted. Complete says that all
+	// copies of the rule are known. The deletion guard needs both before anything is deleted.
 	Counted, Complete bool
 }
 
-// RuleGone is the evidence about a copy of which a rule says that it made it, and that does not exist any more; fate is
-// what the copy says is to become of it then (RuleDeletion).
-func RuleGone(rule string, fate v1alpha1.DeletionPolicy) Evidence {
-	return Evidence{Rule: rule, Made: true, Relation: Excludes, Why: "rule " + rule + " is gone", RuleDeletion: fate}
+// RuleGone is the evidence about a copy whose rule does not exist any more. The copy carries the policy for that case
+// (RuleDeletion).
+func RuleGone(rule string, policy v1alpha1.DeletionPolicy) Evidence {
+	return Evidence{Rule: rule, Made: true, Relation: Excludes, Why: "rule " + rule + " is gone", RuleDeletion: policy}
 }
 
-// Weigh hears the evidence about one rule. A rule that did not make the copy is in nobody's way: it is heard when it asks
-// for objects of the cluster, and then it holds nothing and lets go of nothing.
+// Weigh adds the evidence about one rule. A rule that did not make the copy neither holds nor releases it: it counts only
+// if it asks for objects of the cluster.
 func (s *Summary) Weigh(e Evidence) {
 	switch {
 	case e.Relation == Asks:
@@ -91,7 +92,7 @@ func (s *Summary) weighFound(e Evidence) {
 	case FoundAwaited:
 		s.doubt(Awaited)
 		if e.Made {
-			s.hold(Awaited, "cluster "+e.Cluster+" was asked just now")
+			s.hold(Awaited, "cluster "+e.Cluster+" has not answered yet")
 		}
 	case FoundUnknown:
 		s.doubt(Unknown)
@@ -101,7 +102,7 @@ func (s *Summary) weighFound(e Evidence) {
 	case FoundFaulty:
 		s.doubt(Unknown)
 		if e.Made {
-			s.hold(Held, "where rule "+e.Rule+" puts it cannot be told")
+			s.hold(Held, "where rule "+e.Rule+" puts it cannot be determined")
 		}
 	case FoundLacking, FoundDeleted, FoundElsewhere:
 		if e.Made {
@@ -110,7 +111,7 @@ func (s *Summary) weighFound(e Evidence) {
 	}
 }
 
-// weighLost is about a copy that the rule made and makes no more.
+// weighLost is about a copy that the rule made and does not make any more.
 func (s *Summary) weighLost(e Evidence) {
 	switch {
 	case e.Unread:
@@ -130,47 +131,47 @@ func (e *Evidence) unknown() string {
 	return cmp.Or(e.Why, "what cluster "+e.Cluster+" has is not known now")
 }
 
-// Summary weighs what several rules say about one object of a cluster, for one copy. The zero value has heard nothing.
-// Each rule is heard once by Weigh: those that made the copy, also when they have nothing to offer, and those that offer.
+// Summary sums up what several rules say about one object of a cluster, for one copy. The zero value is ready for use.
+// Weigh is called once for each rule that made the copy, also if it does not offer one now, and for each that offers one.
 type Summary struct {
-	held, unknown     bool // by a rule that made the copy, or by the source itself
-	gone, released    bool
-	standing          Standing // of held or unknown
-	goneFate, relFate v1alpha1.DeletionPolicy
-	why, goneWhy      string
+	held, unknown              bool // by a rule that made the copy, or by the source itself
+	gone, released             bool
+	standing                   Standing // of held or unknown
+	gonePolicy, releasedPolicy v1alpha1.DeletionPolicy
+	why, goneWhy               string
 }
 
-// Hold notes, beside the evidence of rules, that the copy must stay as it is: its source says so.
+// Hold adds that the copy is frozen because of its source, whatever the rules say.
 func (s *Summary) Hold(why string) { s.hold(Held, why) }
 
-// hold notes that the copy must stay as it is: Unknown, Awaited or Held.
+// hold adds that the copy is frozen: the standing is Unknown, Awaited or Held.
 func (s *Summary) hold(standing Standing, why string) {
 	s.held, s.standing, s.why = true, max(s.standing, standing), cmp.Or(s.why, why)
 }
 
-// doubt notes that a rule cannot tell, Unknown or Awaited, and need not be waited for where another one offers.
+// doubt adds that a rule does not know: the standing is Unknown or Awaited. That counts only if no other rule offers a copy.
 func (s *Summary) doubt(standing Standing) {
 	s.unknown, s.standing = true, max(s.standing, standing)
 }
 
-// release notes that a rule lets go of the copy by itself, and lose that its source is gone for the rule. Of several
-// fates, orphaning wins.
-func (s *Summary) release(fate v1alpha1.DeletionPolicy, why string) {
+// release adds that a rule does not ask for the copy any more. Of several policies, Orphan wins.
+func (s *Summary) release(policy v1alpha1.DeletionPolicy, why string) {
 	s.released, s.why = true, cmp.Or(s.why, why)
-	if s.relFate != v1alpha1.DeletionOrphan {
-		s.relFate = fate
+	if s.releasedPolicy != v1alpha1.DeletionOrphan {
+		s.releasedPolicy = policy
 	}
 }
 
-func (s *Summary) lose(fate v1alpha1.DeletionPolicy, why string) {
+// lose adds that the source is gone for a rule. Of several policies, Orphan wins.
+func (s *Summary) lose(policy v1alpha1.DeletionPolicy, why string) {
 	s.gone, s.goneWhy = true, why
-	if s.goneFate != v1alpha1.DeletionOrphan {
-		s.goneFate = fate
+	if s.gonePolicy != v1alpha1.DeletionOrphan {
+		s.gonePolicy = policy
 	}
 }
 
-// Conclude fills in the standing of a claim, its fate and, unless it is Offered, the reason; offered says that some rule
-// offers a copy. It returns false where no rule has anything to say.
+// Conclude fills in the standing of a claim, its policy and, unless it is Offered, the reason; offered says that some rule
+// offers a copy. It returns false if no rule says anything about the copy.
 func (s *Summary) Conclude(c Claim, offered bool) (Claim, bool) {
 	c.Reason = s.why
 	switch {
@@ -179,9 +180,9 @@ func (s *Summary) Conclude(c Claim, offered bool) (Claim, bool) {
 	case offered:
 		c.Standing, c.Reason = Offered, ""
 	case s.gone:
-		c.Standing, c.Fate, c.Reason = Gone, s.goneFate, s.goneWhy
+		c.Standing, c.Policy, c.Reason = Gone, s.gonePolicy, s.goneWhy
 	case s.released:
-		c.Standing, c.Fate = Released, s.relFate
+		c.Standing, c.Policy = Released, s.releasedPolicy
 	case s.unknown:
 		c.Standing = s.standing
 	default:

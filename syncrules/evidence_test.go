@@ -10,7 +10,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// What agents alone come across; the rest is in package claimtest.
+// The cases that only agents have. The others are in package claimtest.
 func TestWeigh(t *testing.T) {
 	lost := Evidence{
 		Rule: "r", Cluster: "beta", Made: true, Relation: Asks, Found: FoundLacking, Selected: true, Counted: true, Complete: true,
@@ -30,7 +30,7 @@ func TestWeigh(t *testing.T) {
 		{"edited", func(e *Evidence) { e.Selected = false }, Released, "was edited"},
 		{"edited while it was stopped", func(e *Evidence) { e.Selected, e.Suspect, e.Counted = false, true, false }, Unknown, "are being counted"},
 		{"the same, and counted", func(e *Evidence) { e.Selected, e.Suspect = false, true }, Released, "was edited"},
-		{"asked just now", func(e *Evidence) { e.Found = FoundAwaited }, Awaited, "was asked just now"},
+		{"asked just now", func(e *Evidence) { e.Found = FoundAwaited }, Awaited, "has not answered yet"},
 		{"asked just now, and it did not make it", func(e *Evidence) { e.Found, e.Made = FoundAwaited, false }, Awaited, ""},
 		{"not known, and it did not make it", func(e *Evidence) { e.Found, e.Made = FoundUnknown, false }, Unknown, ""},
 		{"its relation is not known", func(e *Evidence) { e.Relation, e.Why = Unclear, "not yet" }, Unknown, "not yet"},
@@ -47,7 +47,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// A rule that did not make the copy holds nothing, and lets go of nothing.
+// A rule that did not make the copy neither holds nor releases it.
 func TestWeighOfOthers(t *testing.T) {
 	for _, e := range []Evidence{
 		{Relation: Excludes, Why: "x"},

@@ -22,8 +22,8 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Explanation says why a rule selects an object, or why it does not. Its Matched is what Match says. It is for
-// people: its texts repeat names, labels and annotations of the object, never what a Secret holds.
+// Explanation says why a rule selects an object, or why it does not. Matched is the result of Match. The texts are for
+// people. They contain names, labels and annotations of the object, never the content of a Secret.
 type Explanation struct {
 	Matched bool            `json:"matched"`
 	Clauses []ClauseVerdict `json:"clauses"` // ORed; none: the rule selects nothing
@@ -43,8 +43,8 @@ type EntryVerdict struct {
 	Fields  []FieldVerdict `json:"fields"` // ANDed, but for the selectors of one list, which are ORed
 }
 
-// FieldVerdict is about one field, or one selector of a list. Text says what it asks for and, where the object
-// does not have that, what it has.
+// FieldVerdict is about one field, or one selector of a list. Text says what it asks for and, if the object does not have
+// that, what it has instead.
 type FieldVerdict struct {
 	Path    string `json:"path"`
 	Matched bool   `json:"matched"`
@@ -54,7 +54,7 @@ type FieldVerdict struct {
 // String is the field and what it asks for.
 func (v FieldVerdict) String() string { return v.Path + ": " + v.Text }
 
-// Explain says of every clause, entry and field whether the object has what it asks for.
+// Explain says for every clause, entry and field whether the object has what it asks for.
 func (r *Rule) Explain(obj *unstructured.Unstructured) Explanation {
 	o := subject{obj: obj}
 	var out Explanation
@@ -71,14 +71,14 @@ func (r *Rule) Explain(obj *unstructured.Unstructured) Explanation {
 	return out
 }
 
-// verdicts collects those of one entry.
+// verdicts collects the FieldVerdicts of one entry.
 type verdicts struct {
 	path string
 	all  []FieldVerdict
 	ok   bool // so far, of those that are ANDed
 }
 
-// add notes one verdict; has is what the object has instead.
+// add appends one verdict; has is what the object has instead.
 func (v *verdicts) add(ok bool, path, wants, has string) bool {
 	if !ok && has != "" {
 		wants += ": object has " + has
@@ -87,28 +87,28 @@ func (v *verdicts) add(ok bool, path, wants, has string) bool {
 	return ok
 }
 
-// and takes a field, or the selectors of one list together, into the entry's verdict.
+// and combines the verdict of a field, or of all selectors of a list, with that of the entry.
 func (v *verdicts) and(ok bool) { v.ok = v.ok && ok }
 
 func (m *matcher) explain(o *subject, path string) EntryVerdict {
 	v := verdicts{path: path, ok: true}
 	ns := o.obj.GetNamespace()
 	if m.name != "" {
-		v.and(v.add(m.name == o.obj.GetName(), "objectKey.name", m.name, brief(o.obj.GetName())))
+		v.and(v.add(m.name == o.obj.GetName(), "objectKey.name", m.name, truncate(o.obj.GetName())))
 	}
 	if m.namespace != "" {
-		v.and(v.add(m.namespace == ns, "objectKey.namespace", m.namespace, cmp.Or(brief(ns), "no namespace")))
+		v.and(v.add(m.namespace == ns, "objectKey.namespace", m.namespace, cmp.Or(truncate(ns), "no namespace")))
 	}
 	if len(m.namespaces) > 0 {
 		wants := "one of " + strings.Join(m.namespaces, ", ")
 		ok := ns == "" && !m.namespacesAlone() || ns != "" && slices.Contains(m.namespaces, ns)
-		v.and(v.add(ok, "namespaces", wants, cmp.Or(brief(ns), "no namespace")))
+		v.and(v.add(ok, "namespaces", wants, cmp.Or(truncate(ns), "no namespace")))
 	}
 	if len(m.labels) > 0 {
 		met := false
 		for i, s := range m.labels {
-			lacks := labelLacks(s, o.obj.GetLabels())
-			met = v.add(s.Matches(labels.Set(o.obj.GetLabels())), fmt.Sprintf("labels[%d]", i), cmp.Or(s.String(), "anything"), lacks) || met
+			unmet := unmetLabels(s, o.obj.GetLabels())
+			met = v.add(s.Matches(labels.Set(o.obj.GetLabels())), fmt.Sprintf("labels[%d]", i), cmp.Or(s.String(), "anything"), unmet) || met
 		}
 		v.and(met)
 	}
@@ -116,23 +116,23 @@ func (m *matcher) explain(o *subject, path string) EntryVerdict {
 		met := false
 		for i := range m.annotations {
 			s := &m.annotations[i]
-			met = v.add(s.match(o.obj.GetAnnotations()), fmt.Sprintf("annotations[%d]", i), s.text(), s.lacks(o.obj.GetAnnotations())) || met
+			met = v.add(s.match(o.obj.GetAnnotations()), fmt.Sprintf("annotations[%d]", i), s.text(), s.unmet(o.obj.GetAnnotations())) || met
 		}
 		v.and(met)
 	}
 	for i, c := range m.content {
-		wants := c.Key + " = " + strconv.Quote(brief(c.Value.StrVal))
+		wants := c.Key + " = " + strconv.Quote(truncate(c.Value.StrVal))
 		if c.Value.Type == intstr.Int {
 			wants = fmt.Sprintf("%s = %d", c.Key, c.Value.IntVal)
 		}
 		ok := o.has(c)
-		v.and(v.add(ok, fmt.Sprintf("content[%d]", i), wants, o.there(c.Key)))
+		v.and(v.add(ok, fmt.Sprintf("content[%d]", i), wants, o.valueAt(c.Key)))
 	}
 	return EntryVerdict{Path: path, Matched: v.ok, Fields: v.all}
 }
 
-// there says what an object has in a place that was looked at.
-func (o *subject) there(key string) string {
+// valueAt describes the value that an object has at a gjson path. It does not repeat the content of a Secret.
+func (o *subject) valueAt(key string) string {
 	got := gjson.GetBytes(o.json, key)
 	switch {
 	case !got.Exists():
@@ -140,40 +140,40 @@ func (o *subject) there(key string) string {
 	case o.obj.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}):
 		return fmt.Sprintf("another value there, of %d bytes", len(got.String()))
 	}
-	return brief(got.Raw)
+	return truncate(got.Raw)
 }
 
-// labelLacks is what a set of labels has where a selector asks for something else.
-func labelLacks(s labels.Selector, set labels.Set) string {
+// unmetLabels describes the labels that do not meet a selector.
+func unmetLabels(s labels.Selector, set labels.Set) string {
 	var out []string
 	requirements, _ := s.Requirements()
 	for i := range requirements {
 		if r := &requirements[i]; !r.Matches(set) {
-			out = append(out, has("label", r.Key(), set, r.Operator() == selection.DoesNotExist))
+			out = append(out, describeKey("label", r.Key(), set, r.Operator() == selection.DoesNotExist))
 		}
 	}
 	return strings.Join(out, ", ")
 }
 
-// lacks is the same for annotations.
-func (s *annotationSelector) lacks(annotations map[string]string) string {
+// unmet describes the annotations that do not meet the selector.
+func (s *annotationSelector) unmet(annotations map[string]string) string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(s.equal)) {
 		if got, ok := annotations[key]; !ok || got != s.equal[key] {
-			out = append(out, has("annotation", key, annotations, false))
+			out = append(out, describeKey("annotation", key, annotations, false))
 		}
 	}
 	for _, e := range s.expressions {
 		one := annotationSelector{expressions: []v1alpha1.AnnotationSelectorRequirement{e}}
 		if !one.match(annotations) {
-			out = append(out, has("annotation", e.Key, annotations, e.Operator == metav1.LabelSelectorOpDoesNotExist))
+			out = append(out, describeKey("annotation", e.Key, annotations, e.Operator == metav1.LabelSelectorOpDoesNotExist))
 		}
 	}
 	return strings.Join(out, ", ")
 }
 
-// has says what is there under a key. What a tool keeps of an object as a whole is not repeated.
-func has(what, key string, set map[string]string, keyOnly bool) string {
+// describeKey describes a label or annotation. Values in which a tool stores the whole object are left out.
+func describeKey(what, key string, set map[string]string, keyOnly bool) string {
 	value, ok := set[key]
 	switch {
 	case !ok:
@@ -181,26 +181,26 @@ func has(what, key string, set map[string]string, keyOnly bool) string {
 	case keyOnly, strings.Contains(key, "last-applied"), strings.HasPrefix(key, "objectset.rio.cattle.io/"):
 		return what + " " + key
 	}
-	return key + "=" + brief(value)
+	return key + "=" + truncate(value)
 }
 
 func (s *annotationSelector) text() string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(s.equal)) {
-		out = append(out, key+"="+brief(s.equal[key]))
+		out = append(out, key+"="+truncate(s.equal[key]))
 	}
 	for _, e := range s.expressions {
 		text := string(e.Operator) + " " + e.Key
 		if len(e.Values) > 0 {
-			text = e.Key + " " + string(e.Operator) + " (" + brief(strings.Join(e.Values, ", ")) + ")"
+			text = e.Key + " " + string(e.Operator) + " (" + truncate(strings.Join(e.Values, ", ")) + ")"
 		}
 		out = append(out, text)
 	}
 	return cmp.Or(strings.Join(out, ","), "anything")
 }
 
-// ExplainTargets says whether copies are wanted in the cluster whose Cluster object has these labels, as
-// Targets does.
+// ExplainTargets says why copies are wanted, or not, in the cluster whose Cluster object has these labels. Matched is the
+// result of Targets.
 func (r *Rule) ExplainTargets(cluster map[string]string) FieldVerdict {
 	v := FieldVerdict{Path: "spec.targets", Matched: r.Targets(cluster), Text: "every cluster"}
 	if r.targets == nil {
@@ -208,13 +208,13 @@ func (r *Rule) ExplainTargets(cluster map[string]string) FieldVerdict {
 	}
 	v.Text = cmp.Or(r.targets.String(), "every cluster")
 	if !v.Matched {
-		v.Text += ": its Cluster object has " + labelLacks(r.targets, cluster)
+		v.Text += ": its Cluster object has " + unmetLabels(r.targets, cluster)
 	}
 	return v
 }
 
-// ExplainFeatures says of each entry of clusterFeatureMatch which feature meets it, or that none does.
-// FeaturesMatch is true when all are met.
+// ExplainFeatures says for each entry of clusterFeatureMatch which feature meets it, or that none does. FeaturesMatch is
+// true if all entries are met.
 func (r *Rule) ExplainFeatures(features []*v1alpha1.ClusterFeature) []FieldVerdict {
 	var out []FieldVerdict
 	for i, entry := range r.features {
@@ -223,7 +223,7 @@ func (r *Rule) ExplainFeatures(features []*v1alpha1.ClusterFeature) []FieldVerdi
 			v.Matched = true
 			v.Text += ": met by ClusterFeature " + features[met].Name
 		} else {
-			v.Text += ": " + entry.lacks(features)
+			v.Text += ": " + entry.unmet(features)
 		}
 		out = append(out, v)
 	}
@@ -241,27 +241,27 @@ func (m featureMatch) text() string {
 	return strings.Join(out, ", ")
 }
 
-// lacks says what is nearest to meeting the entry.
-func (m featureMatch) lacks(features []*v1alpha1.ClusterFeature) string {
+// unmet describes the features that come closest to meeting the entry.
+func (m featureMatch) unmet(features []*v1alpha1.ClusterFeature) string {
 	var named []string
 	for _, f := range features {
 		if f != nil && (m.name == "" || f.Spec.FeatureName == m.name) {
-			named = append(named, fmt.Sprintf("ClusterFeature %s has %s", f.Name, labelLacks(m.labels, f.Labels)))
+			named = append(named, fmt.Sprintf("ClusterFeature %s has %s", f.Name, unmetLabels(m.labels, f.Labels)))
 		}
 	}
 	if len(named) == 0 {
 		return "the cluster has no such ClusterFeature"
 	}
-	return brief(strings.Join(named, "; "))
+	return truncate(strings.Join(named, "; "))
 }
 
-// maxBrief bounds what is repeated of one value.
-const maxBrief = 96
+// maxShown is how many bytes of one value are shown.
+const maxShown = 96
 
-// brief is a text as a person wants to see it in a sentence.
-func brief(s string) string {
-	if len(s) <= maxBrief {
+// truncate shortens a value to maxShown bytes.
+func truncate(s string) string {
+	if len(s) <= maxShown {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxBrief], "") + "…"
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }

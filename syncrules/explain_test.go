@@ -62,7 +62,7 @@ func matches() *rapid.Generator[v1alpha1.SyncRuleMatch] {
 	})
 }
 
-// What people are told is what is done.
+// Explain says the same as Match.
 func TestExplainAgreesWithMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		obj := objects().Draw(t, "object")

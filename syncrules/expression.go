@@ -22,7 +22,7 @@ import (
 
 // expression is the compiled value of an override.
 type expression struct {
-	constant any      // what it is for every object, where there is no program
+	constant any      // the value for every object, if program is nil
 	program  *program // nil for text without {{ }}
 	parse    bool
 	reading
@@ -33,8 +33,8 @@ type rendering struct {
 	source   *unstructured.Unstructured
 	in       Input
 	meter    *meter
-	secret   bool           // the source is a Secret: no error may repeat of it
-	clusters map[string]any // .Cluster and .LocalCluster, once they have been asked for
+	secret   bool           // the source is a Secret: no error may contain values of it
+	clusters map[string]any // .Cluster and .LocalCluster, after the first use
 }
 
 func newRendering(source *unstructured.Unstructured, in Input) *rendering {
@@ -42,7 +42,7 @@ func newRendering(source *unstructured.Unstructured, in Input) *rendering {
 	return &rendering{source: source, in: in, meter: &meter{left: budget}, secret: gvk.Group == "" && gvk.Kind == "Secret"}
 }
 
-// value is what the expression is for an object; the caller owns it.
+// value computes the expression for an object. The caller owns the result.
 func (e *expression) value(x *rendering) (any, error) {
 	if e.program == nil {
 		return runtime.DeepCopyJSONValue(e.constant), x.meter.tree(e.constant)
@@ -64,7 +64,7 @@ func (e *expression) value(x *rendering) (any, error) {
 	return v, x.meter.tree(v)
 }
 
-// constantText is the text that the expression is for every object.
+// constantText returns the text that is the value for every object, if the expression is constant.
 func (e *expression) constantText() (string, bool) {
 	text, ok := e.constant.(string)
 	return text, ok && e.program == nil
@@ -76,7 +76,7 @@ func (c *compiler) expression(path *field.Path, o *v1alpha1.Override) expression
 	switch {
 	case len(o.Value) > maxValue:
 		c.add(field.TooLong(path, "", maxValue))
-	case c.values > maxValues: // Compile tells of it
+	case c.values > maxValues: // Compile reports it
 	case strings.Contains(o.Value, "{{"):
 		p, errs := c.template(o.Value)
 		for _, err := range errs {
@@ -99,21 +99,21 @@ func (c *compiler) expression(path *field.Path, o *v1alpha1.Override) expression
 	return out
 }
 
-// costYAML is what reading YAML costs for each byte.
+// costYAML is what a byte of parsed YAML costs.
 const costYAML = 64
 
-// maxYAML bounds the text that is read as YAML.
+// maxYAML is how many bytes a text that is parsed as YAML may have.
 const maxYAML = 128 << 10
 
 var errAlias = errors.New("anchors and aliases are not supported")
 
-// parseYAML reads a value as people write it in manifests, to the types that JSON has in the rest of an object.
+// parseYAML parses a value as in a manifest, into the types that JSON has in the rest of an object.
 func parseYAML(text string) (any, error) {
 	if len(text) > maxYAML {
 		return nil, fmt.Errorf("YAML must have at most %d bytes", maxYAML)
 	}
 	if strings.Contains(text, "*") && strings.Contains(text, "&") {
-		// A few lines of aliases of aliases stand for more than any memory holds.
+		// A few lines of aliases of aliases expand to more than fits in memory.
 		var node goyaml.Node
 		if err := goyaml.Unmarshal([]byte(text), &node); err != nil {
 			return nil, err

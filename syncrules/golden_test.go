@@ -24,9 +24,9 @@ import (
 
 const origin = "aaaaaaaa-0000-0000-0000-000000000000"
 
-// TestGolden runs the cases of testdata: rule.yaml (and rule2.yaml, which goes to the same copy) and source.yaml,
-// and in want what comes of them: the errors of the rule, "no match", or the scopes, the copy, and what consent
-// says of it. ROSTER_UPDATE=1 writes want anew.
+// TestGolden runs the cases of testdata. Each has rule.yaml (and rule2.yaml, for the same copy) and source.yaml. want is
+// the result: the errors of the rule, "no match", or the scopes, the copy, and whether it needs consent. ROSTER_UPDATE=1
+// updates want.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

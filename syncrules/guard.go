@@ -4,14 +4,14 @@
 package syncrules
 
 const (
-	guardFew  = 3  // so many copies may go even when they are all
-	guardMany = 20 // so many may go even when they are most
+	guardFew  = 3  // up to so many copies may be deleted even if they are all copies of the rule
+	guardMany = 20 // up to so many even if they are more than half
 )
 
-// Guarded says that so many of a rule's copies would be deleted because their sources are absent from a list
-// that more likely something is wrong with the list (an emptied or restored API server, a wrong endpoint):
-// more than 20 that are more than half of the rule's copies, or all of them when there are more than 3.
-// Deletions that were seen live are proof and do not count.
+// Guarded says whether the deletion guard stops a rule. absent is how many of its copies would be deleted because their
+// sources are missing from a list. If that is more than 20 and more than half of the rule's copies, or all of them and
+// more than 3, then something is probably wrong with the list: an API server was emptied or restored, or the endpoint is
+// wrong. Deletions that were seen by a watch are proof, and do not count.
 func Guarded(absent, copies int) bool {
 	return absent > guardMany && 2*absent > copies || absent >= copies && copies > guardFew
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// clause is one entry of spec.rules: what it selects and how the copies differ.
+// clause is one entry of spec.rules: what it selects, and how the copies differ from their sources.
 type clause struct {
-	entries     []matcher // ORed; none: everything
+	entries     []matcher // ORed; without any it selects everything
 	annotations changes
 	labels      changes
 	kind        v1alpha1.GroupVersionKind // the parts that change
@@ -28,7 +28,7 @@ type clause struct {
 	syncStatus  bool
 }
 
-// matcher is one match entry; what is set is ANDed, the lists are ORed but for content.
+// matcher is one match entry. Its fields are ANDed; the items of a list are ORed, except those of content.
 type matcher struct {
 	name, namespace string
 	namespaces      []string
@@ -37,17 +37,16 @@ type matcher struct {
 	content         []v1alpha1.ContentSelector
 }
 
-// Match says whether any clause of the rule selects the object. It looks at the object alone; whether the
-// object may be a source is for Obstacle to say.
+// Match says whether any clause of the rule selects the object. Obstacle says whether the object may be copied at all.
 func (r *Rule) Match(obj *unstructured.Unstructured) bool {
 	o := subject{obj: obj}
 	return slices.ContainsFunc(r.clauses, func(c clause) bool { return c.match(&o) })
 }
 
-// subject is an object with what several matchers ask of it, found once.
+// subject is an object that is matched.
 type subject struct {
 	obj  *unstructured.Unstructured
-	json []byte
+	json []byte // of obj; nil until a matcher needs it
 }
 
 func (c *clause) match(o *subject) bool {
@@ -96,13 +95,13 @@ func (l labelsOf) Get(name string) string { return textOf(l[name]) }
 // Lookup implements labels.Labels.
 func (l labelsOf) Lookup(name string) (string, bool) { return l.Get(name), l.Has(name) }
 
-// has says whether the object has the value in the place. An integer also equals the text that spells it,
-// since the values of a ConfigMap are always text.
+// has says whether the object has the value at the path. An integer is also equal to its decimal text, since the values
+// of a ConfigMap are always text.
 func (o *subject) has(c v1alpha1.ContentSelector) bool {
 	if o.json == nil {
 		var err error
 		if o.json, err = json.Marshal(o.obj.Object); err != nil {
-			o.json = []byte("{}") // not JSON, so it did not come from an API server: it has nothing
+			o.json = []byte("{}") // it is not JSON, so it does not come from an API server, and nothing matches
 		}
 	}
 	got := gjson.GetBytes(o.json, c.Key)
@@ -118,7 +117,7 @@ func (o *subject) has(c v1alpha1.ContentSelector) bool {
 	return got.Type == gjson.String && got.Str == strconv.Itoa(int(c.Value.IntVal))
 }
 
-// annotationSelector is a label selector without the limits on label values.
+// annotationSelector is like a label selector, without the limits on values.
 type annotationSelector struct {
 	equal       map[string]string
 	expressions []v1alpha1.AnnotationSelectorRequirement

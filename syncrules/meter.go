@@ -9,29 +9,29 @@ import (
 	"reflect"
 )
 
-// What a copy may cost.
+// Why a meter refuses more work.
 var (
 	errBudget = errors.New("it takes too much time or memory")
 	errDepth  = fmt.Errorf("it is nested more than %d levels deep", maxDepth)
 )
 
-// budget is what all overrides of one copy may spend together. A unit is about a nanosecond or a byte.
+// budget is how much all overrides of one copy may spend together. A unit is about a nanosecond, or a byte.
 const budget = 16 << 20
 
-// What things cost, beside their bytes.
+// The costs in addition to bytes.
 const (
 	costNode     = 32   // a value in a tree
 	costStep     = 32   // a part of a template, each time that it runs
 	costSort     = 256  // a key of a map that is ranged over
 	costCall     = 512  // a call of a function
-	costTemplate = 8192 // a call of a template: it may call itself, and the stack is kept
+	costTemplate = 8192 // a call of a template, with its stack: it may call itself
 )
 
-// maxDepth bounds the recursion of everything that walks a value.
+// maxDepth is how deep a value may be nested.
 const maxDepth = 128
 
-// meter bounds what the rules of others can make an agent do for one copy. It counts work and not time, so that
-// the outcome is the same on every machine.
+// meter limits the work that rules of other clusters can cause for one copy. It counts work and not time, so that the
+// result is the same on every machine.
 type meter struct{ left int64 }
 
 func (m *meter) spend(n int64) error {
@@ -43,7 +43,7 @@ func (m *meter) spend(n int64) error {
 	return nil
 }
 
-// product spends a times b, neither of which is bounded yet.
+// product spends a times b. Both may be any number.
 func (m *meter) product(a, b int) error {
 	if a <= 0 || b <= 0 {
 		return nil
@@ -54,17 +54,16 @@ func (m *meter) product(a, b int) error {
 	return m.spend(int64(a) * int64(b))
 }
 
-// smaller says whether a value is written in fewer than about so many bytes.
+// smaller says whether a value has fewer than about limit bytes when it is written as JSON.
 func smaller(v any, limit int64) bool {
 	m := meter{left: limit}
 	return m.walk(v, 2, maxDepth) == nil
 }
 
-// tree spends what it takes to walk or to copy a value, as the tree that it would be on paper: what is in it
-// twice counts twice.
+// tree spends the cost of a walk through all of a value, or of a copy of it. What a value contains twice counts twice.
 func (m *meter) tree(v any) error { return m.walk(v, costNode, maxDepth) }
 
-// walk knows all types that the values of templates can have. Another one is refused: it might have methods.
+// walk knows all types that values in templates can have. It refuses others, because they might have methods.
 func (m *meter) walk(v any, node int64, depth int) error {
 	if depth == 0 {
 		return errDepth
@@ -133,7 +132,7 @@ func (m *meter) walkMap(v map[string]any, node int64, depth int) error {
 	return nil
 }
 
-// items spends what it takes to go through the items of a value, but not through what is in them.
+// items spends the cost of a loop over the items of a value, without what they contain.
 func (m *meter) items(v any) error {
 	if text, ok := v.(string); ok {
 		return m.spend(costNode + int64(len(text)))
@@ -147,7 +146,7 @@ func (m *meter) items(v any) error {
 	return m.spend(costNode * int64(n+1))
 }
 
-// top spends what it takes to look at a value from above: a text counts whole.
+// top spends the cost of a look at the value itself, without its items. The length of a text counts.
 func (m *meter) top(v any) error {
 	text, _ := v.(string)
 	return m.spend(costNode + int64(len(text)))

@@ -16,10 +16,11 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// ErrSource is returned when an object of a source is not a usable object of the rule's kind.
+// ErrSource is returned when a source object cannot be copied: it is not a valid object of the rule's kind, or the rule's
+// mutations do not fit it.
 var ErrSource = errors.New("unusable source object")
 
-// changes adds and then removes keys, as the mutations of labels and annotations do.
+// changes are the mutations of labels, or of annotations: keys to add, and then keys to remove.
 type changes struct {
 	add    map[string]string
 	remove []string
@@ -38,12 +39,12 @@ func (c *changes) apply(metadata map[string]any, field string) {
 	}
 }
 
-// Render is the copy of a source object that the rules ask for, all of the same kind, each of which matches
-// it and has the same Target. Every clause that matches the source is applied: rules in the given order (by
-// name), clauses in list order, so that the last one wins. The source is neither changed nor shared.
+// Render returns the copy of a source object that the rules ask for. All rules must be about the kind of the source, match
+// it, and have the same Target. Every clause that matches the source is applied: rules in the given order (by name),
+// clauses in list order, so that the last one wins. The source is not changed, and the copy shares nothing with it.
 //
-// The result has, of the metadata, name, namespace, labels and annotations alone, and the status of the
-// source where a clause says so.
+// The metadata of the copy has name, namespace, labels and annotations only. The copy has the status of the source if a
+// clause says so.
 func Render(rules []*Rule, source *unstructured.Unstructured, in Input) (*unstructured.Unstructured, error) {
 	if len(rules) == 0 || in.Owner == "" {
 		return nil, fmt.Errorf("%w: no rule or no owner", ErrSource)
@@ -77,7 +78,7 @@ func Render(rules []*Rule, source *unstructured.Unstructured, in Input) (*unstru
 		}
 	}
 	out := &unstructured.Unstructured{Object: content}
-	place.settle(out)
+	place.applyTo(out)
 	normalize(out)
 	mark(child(content, "metadata"), in.Owner, rules, from, place)
 	child(metadata, "annotations")[AnnotationShape] = shape(out)
@@ -85,7 +86,7 @@ func Render(rules []*Rule, source *unstructured.Unstructured, in Input) (*unstru
 	return out, nil
 }
 
-// mutate applies the clauses of a rule that match the source, but for what decides on the place.
+// mutate applies the clauses of a rule that match the source, except for kind, name and namespace: see target.
 func (r *Rule) mutate(content map[string]any, o *subject, x *rendering) error {
 	overridden := false
 	for i := range r.clauses {
@@ -112,15 +113,15 @@ func (r *Rule) mutate(content map[string]any, o *subject, x *rendering) error {
 	return nil
 }
 
-// settle puts a copy into its place.
-func (p Place) settle(obj *unstructured.Unstructured) {
+// applyTo gives an object the kind, name and namespace of the place.
+func (p Place) applyTo(obj *unstructured.Unstructured) {
 	obj.SetGroupVersionKind(p.GroupVersionKind)
 	obj.SetName(p.Name)
 	obj.SetNamespace(p.Namespace)
 }
 
-// Trim takes away from a source object what Render does not read, for callers that keep many of them. It must
-// not be used for rules that ReadsContent.
+// Trim removes from a source object the fields that Render does not read, for callers that keep many of them. It must not
+// be used for rules that ReadsContent.
 func Trim(source *unstructured.Unstructured) {
 	delete(source.Object, "status")
 	if metadata, ok := source.Object["metadata"].(map[string]any); ok {
@@ -134,7 +135,7 @@ func Trim(source *unstructured.Unstructured) {
 	}
 }
 
-// takeMetadata is what a copy takes over of the metadata of its source.
+// takeMetadata returns the metadata that a copy takes over from its source.
 func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
 	name, namespace := source.GetName(), source.GetNamespace()
 	if name == "" {
@@ -144,9 +145,9 @@ func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
 	if namespace != "" {
 		metadata["namespace"] = namespace
 	}
-	from, _ := source.Object["metadata"].(map[string]any) // there is one: it holds the name
+	from, _ := source.Object["metadata"].(map[string]any) // it exists: it has the name
 	if from["namespace"] != nil && namespace == "" {
-		return nil, fmt.Errorf("%w: metadata.namespace is not text", ErrSource)
+		return nil, fmt.Errorf("%w: metadata.namespace is not a string", ErrSource)
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		values, ok := from[field].(map[string]any)
@@ -160,9 +161,9 @@ func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
 		for k, v := range values {
 			text, ok := v.(string)
 			if !ok {
-				return nil, fmt.Errorf("%w: metadata.%s has a value that is not text", ErrSource, field)
+				return nil, fmt.Errorf("%w: metadata.%s has a value that is not a string", ErrSource, field)
 			}
-			if Travels(k, text) {
+			if Propagates(k, text) {
 				taken[k] = text
 			}
 		}
@@ -171,16 +172,16 @@ func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
 	return metadata, nil
 }
 
-// Travels says whether a label or annotation goes with an object into other clusters: not the marks of
-// copies, not what steers or concerns one cluster alone, and not what a tool tracks its objects by.
-func Travels(key, value string) bool {
-	return !strings.HasPrefix(key, v1alpha1.LocalPrefix) && !isMark(key) && !tracks(key, value) && !isControllers(key)
+// Propagates says whether a label or annotation is copied with its object to other clusters. These are not: the marks of
+// copies, those that are about one cluster only, and those by which a tool tracks its objects.
+func Propagates(key, value string) bool {
+	return !strings.HasPrefix(key, v1alpha1.LocalPrefix) && !isMark(key) && !tracks(key, value) && !isControllerKey(key)
 }
 
-// isControllers says whether a label or annotation is what Kubernetes itself keeps of an object in one cluster. Its
-// controllers in another one would put their own in place of it for ever, or believe it: a volume claim that says that
-// it was bound, and has no volume, counts as lost.
-func isControllers(key string) bool {
+// isControllerKey says whether a label or annotation is state that controllers of Kubernetes keep on an object in one
+// cluster. In another cluster, controllers would overwrite it again and again, or rely on it: a PersistentVolumeClaim that
+// says that it was bound, and has no volume, becomes Lost.
+func isControllerKey(key string) bool {
 	switch prefix, name, _ := strings.Cut(key, "/"); prefix {
 	case "deployment.kubernetes.io", "pv.kubernetes.io", "control-plane.alpha.kubernetes.io":
 		return true
@@ -198,11 +199,11 @@ func isControllers(key string) bool {
 	return key == templateGeneration
 }
 
-// templateGeneration is how API servers show, of a DaemonSet, what its older versions had a field for.
+// templateGeneration is the annotation in which API servers store a field of older versions of DaemonSet.
 const templateGeneration = "deprecated.daemonset.template.generation"
 
-// tracks says whether a label or annotation makes a tool take the object for one of its own, which it would
-// prune in a cluster where it does not know the object, or holds what such a tool applied.
+// tracks says whether a tool recognizes its objects by the label or annotation, and would prune a copy in a cluster where
+// it does not know the object, or stores there what it applied.
 func tracks(key, value string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	switch {
@@ -221,7 +222,7 @@ func tracks(key, value string) bool {
 	return false
 }
 
-// allocated are the fields that each API server fills in for itself and does not let go of: a copy has its own.
+// allocated lists the fields that each API server sets itself and does not allow to be removed: a copy has its own values.
 func allocated(kind schema.GroupKind) [][]string {
 	switch kind {
 	case schema.GroupKind{Kind: "Service"}:
@@ -234,7 +235,7 @@ func allocated(kind schema.GroupKind) [][]string {
 	return nil
 }
 
-// normalize gives a copy the form in which an API server would return it.
+// normalize changes a copy into the form in which an API server would return it.
 func normalize(obj *unstructured.Unstructured) {
 	kind := obj.GroupVersionKind().GroupKind()
 	headless, _, _ := unstructured.NestedString(obj.Object, "spec", "clusterIP")
@@ -246,7 +247,7 @@ func normalize(obj *unstructured.Unstructured) {
 	if kind != (schema.GroupKind{Kind: "Secret"}) {
 		return
 	}
-	// A server never returns stringData; where an object has it all the same, it wins over data.
+	// A server never returns stringData. If an object has it nevertheless, it takes precedence over data.
 	plain, _ := obj.Object["stringData"].(map[string]any)
 	for k, v := range plain {
 		if text, ok := v.(string); ok {

@@ -19,32 +19,32 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// ErrOverride is returned when an override does not fit an object. It is an ErrSource: other objects may do.
+// ErrOverride is returned when an override does not fit an object. It is an ErrSource, since it may fit other objects.
 var ErrOverride = fmt.Errorf("%w: an override does not fit it", ErrSource)
 
-// What an override may find wrong, in words that repeat nothing of the object: it may be a Secret.
+// The errors of overrides. None of them contains values of the object, which may be a Secret.
 var (
 	errPath      = errors.New("the path does not exist")
 	errNoList    = fmt.Errorf("%w: an index needs a list", errPath)
 	errNoItem    = fmt.Errorf("%w: the list has no such item", errPath)
-	errNotText   = errors.New("the value must be text")
-	errNotMap    = errors.New("the value must be a map of texts")
+	errNotText   = errors.New("the value must be a string")
+	errNotMap    = errors.New("the value must be a map of strings")
 	errName      = errors.New("the value is not the name of an object")
 	errNamespace = errors.New("the value is not the name of a namespace")
-	errMark      = errors.New("a label or annotation that is kept by the agent cannot be set")
+	errMark      = errors.New("a label or annotation that is managed by the agent cannot be set")
 	errSize      = errors.New("the copy is too large")
 )
 
-// The bounds of overrides. Those that admission knows too have the same values there.
+// The limits of overrides. Those that the CRD has, too, are the same there.
 const (
 	maxOverrides = 128
 	maxPath      = 1024
 	maxTokens    = 64
 	maxValue     = 256 << 10
-	maxCopy      = 2 << 20 // more than an API server takes
+	maxCopy      = 2 << 20 // bytes; more than an API server accepts
 )
 
-// part is what an override is about, where that matters.
+// part is the part of an object that an override changes.
 type part uint8
 
 const (
@@ -57,7 +57,7 @@ const (
 
 // override is a compiled v1alpha1.Override.
 type override struct {
-	at     string // the field of the rule
+	at     string // the path of the override in the rule
 	path   string
 	tokens []patch.Token // without the root
 	remove bool
@@ -69,18 +69,18 @@ func (o *override) failed(r *Rule, err error) error {
 	return fmt.Errorf("%w: rule %s, %s, path %s: %w", ErrOverride, r.name, o.at, o.path, err)
 }
 
-// apply changes the content of a copy. The name and the namespace are not content: see target.
+// apply changes the content of a copy. Overrides of its name and namespace are applied by target.
 func (o *override) apply(object map[string]any, r *Rule, x *rendering) error {
 	if o.part == partName || o.part == partNamespace {
 		return nil
 	}
 	var err error
 	if o.remove {
-		_, err = take(object, o.tokens, x.meter)
+		_, err = removeAt(object, o.tokens, x.meter)
 	} else {
 		var v any
 		if v, err = o.value(x); err == nil {
-			_, err = put(object, o.tokens, v, x.meter)
+			_, err = replaceAt(object, o.tokens, v, x.meter)
 		}
 	}
 	if err == nil {
@@ -92,8 +92,7 @@ func (o *override) apply(object map[string]any, r *Rule, x *rendering) error {
 	return nil
 }
 
-// checkMetadata keeps labels and annotations what they are, and the marks of copies out of them, whatever the
-// value was.
+// checkMetadata checks that labels and annotations are still valid, and have none that are managed by the agent.
 func (o *override) checkMetadata(object map[string]any) error {
 	var name string
 	switch o.part {
@@ -119,7 +118,7 @@ func (o *override) checkMetadata(object map[string]any) error {
 		if !ok {
 			return errNotMap
 		}
-		if ours(k) {
+		if isReserved(k) {
 			return errMark
 		}
 		texts[k] = text
@@ -154,8 +153,8 @@ func (c *compiler) override(at *field.Path, o *v1alpha1.Override, syncStatus boo
 	return out
 }
 
-// asPlace is a value as a name or a namespace. What is wrong with it is told without it: it may come from the
-// content of a Secret.
+// asPlace returns a value as a name or a namespace. The error does not contain the value, which may be from the content of
+// a Secret.
 func (o *override) asPlace(v any) (string, error) {
 	text, ok := v.(string)
 	switch {
@@ -164,7 +163,7 @@ func (o *override) asPlace(v any) (string, error) {
 	case o.part == partNamespace && len(validation.IsDNS1123Label(text)) > 0:
 		return "", errNamespace
 	case o.part == partName && (text == "" || len(text) > validation.DNS1123SubdomainMaxLength || len(content.IsPathSegmentName(text)) > 0):
-		return "", errName // what more a kind asks of its names is for its API server to say
+		return "", errName // some kinds allow fewer names: then the API server refuses the copy
 	}
 	return text, nil
 }
@@ -179,7 +178,7 @@ func (c *compiler) constantPlace(at *field.Path, o *override) {
 	}
 }
 
-// parsePath checks all that can be known of a path without an object.
+// parsePath parses a path, and checks all that can be checked without an object.
 func parsePath(text string, remove bool) ([]patch.Token, error) {
 	switch {
 	case text == "":
@@ -205,7 +204,7 @@ func parsePath(text string, remove bool) ([]patch.Token, error) {
 	return tokens, nil
 }
 
-// checkToken refuses what no object could make valid.
+// checkToken refuses parts that are invalid for every object.
 func checkToken(token patch.Token, rest []patch.Token, remove bool) error {
 	var modifiers []patch.Modifier
 	switch t := token.(type) {
@@ -239,7 +238,7 @@ func checkToken(token patch.Token, rest []patch.Token, remove bool) error {
 	return nil
 }
 
-// partOf says what a path is about, or why it may not be touched.
+// partOf returns the part of an object that a path is in, or why it cannot be changed.
 func partOf(tokens []patch.Token, remove, syncStatus bool) (part, string) {
 	switch top := keyAt(tokens, 0); top {
 	case "":
@@ -270,25 +269,25 @@ func partOf(tokens []patch.Token, remove, syncStatus bool) (part, string) {
 	return 0, "of the metadata only name, namespace, labels and annotations can be changed"
 }
 
+// markAt returns why a label or annotation cannot be changed, "" if it can.
 func markAt(tokens []patch.Token) string {
-	if ours(keyAt(tokens, 2)) {
-		return "is kept by the agent"
+	if isReserved(keyAt(tokens, 2)) {
+		return "is managed by the agent"
 	}
 	return ""
 }
 
-// keyAt is the name of the field that a part of a path names, "" for another part.
+// keyAt returns the name of the field at part i of a path; "" if that is not a field.
 func keyAt(tokens []patch.Token, i int) string {
-	if i >= len(tokens) {
-		return ""
-	}
-	switch t := tokens[i].(type) {
-	case patch.KeyToken:
-		return t.Key
+	if i < len(tokens) {
+		if t, ok := tokens[i].(patch.KeyToken); ok {
+			return t.Key
+		}
 	}
 	return ""
 }
 
+// reads says whether what is true for any override.
 func (c *clause) reads(what func(*override) bool) bool {
 	return slices.ContainsFunc(c.overrides, func(o override) bool { return what(&o) })
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/cppforlife/go-patch/patch"
 )
 
-// put puts a value into the place under node that the tokens of a path lead to, and returns what is then in the
-// place of node. It means exactly what the replace of go-patch means, on JSON values: those of the library work
-// on another kind of map, and copy every value through YAML, which is neither cheap nor exact. Steps through
-// lists are spent.
-func put(node any, tokens []patch.Token, value any, m *meter) (any, error) {
+// replaceAt sets the value at a path below node, and returns the changed node. It does on JSON values exactly what the
+// replace operation of go-patch does. The library itself works on another type of map, and copies every value through
+// YAML, which is neither cheap nor exact. Loops over lists are spent.
+func replaceAt(node any, tokens []patch.Token, value any, m *meter) (any, error) {
 	if len(tokens) == 0 {
 		return value, nil
 	}
@@ -32,7 +31,7 @@ func put(node any, tokens []patch.Token, value any, m *meter) (any, error) {
 				return nil, fmt.Errorf("%w: there is no %s", errPath, t.Key)
 			}
 		}
-		below, err := put(below, tokens[1:], value, m)
+		below, err := replaceAt(below, tokens[1:], value, m)
 		if err == nil {
 			object[t.Key] = below
 		}
@@ -44,22 +43,22 @@ func put(node any, tokens []patch.Token, value any, m *meter) (any, error) {
 		}
 		return append(list, value), m.spend(1)
 	case patch.IndexToken:
-		return putAt(node, t.Index, t.Modifiers, tokens[1:], value, m)
+		return replaceItem(node, t.Index, t.Modifiers, tokens[1:], value, m)
 	case patch.MatchingIndexToken:
-		list, at, err := find(node, t, m)
+		list, at, err := findItem(node, t, m)
 		if err != nil {
 			return nil, err
 		}
 		if at >= 0 {
-			return putAt(list, at, t.Modifiers, tokens[1:], value, m)
+			return replaceItem(list, at, t.Modifiers, tokens[1:], value, m)
 		}
-		below, err := put(map[string]any{t.Key: t.Value}, tokens[1:], value, m)
+		below, err := replaceAt(map[string]any{t.Key: t.Value}, tokens[1:], value, m)
 		return append(list, below), err
 	}
 	return nil, errPath
 }
 
-// emptyFor is what an optional field that is missing starts from, by what follows it in the path.
+// emptyFor returns the initial value of an optional field that is missing, which depends on what follows it in the path.
 func emptyFor(tokens []patch.Token) (any, bool) {
 	if len(tokens) == 0 {
 		return nil, true
@@ -73,9 +72,9 @@ func emptyFor(tokens []patch.Token) (any, bool) {
 	return nil, false
 }
 
-// putAt goes on at an item of a list. At the end of the path the item is replaced, or with :before and :after
-// the value is inserted beside it.
-func putAt(node any, index int, modifiers []patch.Modifier, rest []patch.Token, value any, m *meter) (any, error) {
+// replaceItem is replaceAt for an item of a list. At the end of the path it replaces the item or, with :before and :after,
+// inserts the value before or after it.
+func replaceItem(node any, index int, modifiers []patch.Modifier, rest []patch.Token, value any, m *meter) (any, error) {
 	list, ok := node.([]any)
 	if !ok {
 		return nil, errNoList
@@ -85,7 +84,7 @@ func putAt(node any, index int, modifiers []patch.Modifier, rest []patch.Token, 
 		if err != nil {
 			return nil, errNoItem
 		}
-		list[at], err = put(list[at], rest, value, m)
+		list[at], err = replaceAt(list[at], rest, value, m)
 		return list, err
 	}
 	at, err := patch.ArrayInsertion{Index: index, Modifiers: modifiers, Array: list}.Concrete()
@@ -95,9 +94,9 @@ func putAt(node any, index int, modifiers []patch.Modifier, rest []patch.Token, 
 	return at.Update(list, value), m.spend(int64(len(list)))
 }
 
-// take takes away what the tokens lead to, and returns what is then in the place of node. What an optional
-// part does not find is no error. It means what the remove of go-patch means.
-func take(node any, tokens []patch.Token, m *meter) (any, error) {
+// removeAt removes the value at a path below node, and returns the changed node. An optional part that is missing is no
+// error. It does what the remove operation of go-patch does.
+func removeAt(node any, tokens []patch.Token, m *meter) (any, error) {
 	switch t := tokens[0].(type) {
 	case patch.KeyToken:
 		object, ok := node.(map[string]any)
@@ -114,24 +113,25 @@ func take(node any, tokens []patch.Token, m *meter) (any, error) {
 			delete(object, t.Key)
 			return object, nil
 		}
-		below, err := take(below, tokens[1:], m)
+		below, err := removeAt(below, tokens[1:], m)
 		if err == nil {
 			object[t.Key] = below
 		}
 		return object, err
 	case patch.IndexToken:
-		return takeAt(node, t.Index, t.Modifiers, tokens[1:], m)
+		return removeItem(node, t.Index, t.Modifiers, tokens[1:], m)
 	case patch.MatchingIndexToken:
-		list, at, err := find(node, t, m)
+		list, at, err := findItem(node, t, m)
 		if err != nil || at < 0 {
 			return list, err
 		}
-		return takeAt(list, at, t.Modifiers, tokens[1:], m)
+		return removeItem(list, at, t.Modifiers, tokens[1:], m)
 	}
 	return nil, errPath
 }
 
-func takeAt(node any, index int, modifiers []patch.Modifier, rest []patch.Token, m *meter) (any, error) {
+// removeItem is removeAt for an item of a list.
+func removeItem(node any, index int, modifiers []patch.Modifier, rest []patch.Token, m *meter) (any, error) {
 	list, ok := node.([]any)
 	if !ok {
 		return nil, errNoList
@@ -141,14 +141,14 @@ func takeAt(node any, index int, modifiers []patch.Modifier, rest []patch.Token,
 		return nil, errNoItem
 	}
 	if len(rest) > 0 {
-		list[at], err = take(list[at], rest, m)
+		list[at], err = removeAt(list[at], rest, m)
 		return list, err
 	}
 	return append(list[:at:at], list[at+1:]...), m.spend(int64(len(list)))
 }
 
-// find is the index of the one item with a value under a key; -1 where an optional one is missing.
-func find(node any, t patch.MatchingIndexToken, m *meter) (list []any, at int, err error) {
+// findItem returns the index of the one item with this value under this key; -1 if an optional item is missing.
+func findItem(node any, t patch.MatchingIndexToken, m *meter) (list []any, at int, err error) {
 	list, ok := node.([]any)
 	if !ok {
 		return nil, 0, errNoList

@@ -50,7 +50,7 @@ func asJSON(v any) any {
 	return v
 }
 
-// FuzzPath: no path and no object makes an override panic, and what comes of it is what go-patch makes of it.
+// FuzzPath: no path and no object makes an override panic, and the result is that of go-patch.
 func FuzzPath(f *testing.F) {
 	doc := []byte(`{"a":{"b":[1,{"name":"x","v":[]},{"name":"y"}],"c~d":{"e/f":null}},"l":[[1,2],{"n":{}}]}`)
 	for _, path := range []string{
@@ -78,10 +78,10 @@ func FuzzPath(f *testing.F) {
 		ours, m := runtime.DeepCopyJSONValue(object), &meter{left: budget}
 		if remove {
 			theirs, wantErr = patch.RemoveOp{Path: pointer}.Apply(theirs)
-			ours, err = take(ours, tokens, m)
+			ours, err = removeAt(ours, tokens, m)
 		} else {
 			theirs, wantErr = patch.ReplaceOp{Path: pointer, Value: "new"}.Apply(theirs)
-			ours, err = put(ours, tokens, "new", m)
+			ours, err = replaceAt(ours, tokens, "new", m)
 		}
 		if (err != nil) != (wantErr != nil) {
 			t.Fatalf("%s of %s: %v, go-patch says %v", path, data, err, wantErr)
@@ -98,8 +98,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestPathsArePaidFor: steps through long lists come out of the budget of the copy.
-func TestPathsArePaidFor(t *testing.T) {
+// TestPathsSpendTheBudget: steps through long lists spend the budget of the copy.
+func TestPathsSpendTheBudget(t *testing.T) {
 	list := make([]any, budget/4)
 	for i := range list {
 		list[i] = int64(i)
@@ -110,7 +110,7 @@ func TestPathsArePaidFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		if _, err := put(object, tokens, "x", m); err != nil {
+		if _, err := replaceAt(object, tokens, "x", m); err != nil {
 			if i < 2 {
 				t.Errorf("stopped at once: %v", err)
 			}

@@ -14,16 +14,16 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// AnnotationShape holds, on a copy, a hash of the paths of the fields that were written: a field that the
-// source no longer has is thereby known, also after a restart. It depends on no value.
+// AnnotationShape holds, on a copy, a hash of the paths of the fields that were written. It shows that a field was removed
+// at the source, also after a restart. It does not depend on values.
 const AnnotationShape = v1alpha1.Prefix + "copied-fields"
 
-// AnnotationConfirmDeletions on a rule confirms that up to so many copies may be deleted there although
-// the guard stopped it. It counts once, as the rule's status remembers. It is local: each cluster confirms for itself.
+// AnnotationConfirmDeletions on a rule confirms that up to this many copies may be deleted although the deletion guard has
+// stopped the rule. It counts once; the rule's status remembers that. It is local: each cluster confirms for itself.
 const AnnotationConfirmDeletions = v1alpha1.LocalPrefix + "confirm-deletions"
 
-// isMark says whether only agents set the label or annotation, or it steers them on the object that it is
-// on: none of these is taken over from a source.
+// isMark says whether a label or annotation is one that only agents set, or an instruction to the agents about this one
+// object. None of these is copied from a source.
 func isMark(key string) bool {
 	switch key {
 	case v1alpha1.AnnotationOwnerClusterID, v1alpha1.AnnotationOriginalGVK,
@@ -35,8 +35,8 @@ func isMark(key string) bool {
 	return false
 }
 
-// Owner is the cluster that owns a copy, "" for an object that is not one. The annotation counts; the label
-// stands in where the annotation was taken away.
+// Owner returns the clusterID of the cluster that owns a copy; "" if the object is not a copy. It is read from the
+// annotation or, if that was removed, from the label.
 func Owner(obj metav1.Object) string {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return cmp.Or(annotation(u, v1alpha1.AnnotationOwnerClusterID), textOf(metadataMap(u, "labels")[v1alpha1.LabelOwnerClusterID]))
@@ -44,7 +44,7 @@ func Owner(obj metav1.Object) string {
 	return cmp.Or(obj.GetAnnotations()[v1alpha1.AnnotationOwnerClusterID], obj.GetLabels()[v1alpha1.LabelOwnerClusterID])
 }
 
-// annotation is one of an object's annotations. GetAnnotations makes a map of all of them each time.
+// annotation returns one of an object's annotations. GetAnnotations would make a map of all of them each time.
 func annotation(obj *unstructured.Unstructured, name string) string {
 	return textOf(metadataMap(obj, "annotations")[name])
 }
@@ -54,14 +54,14 @@ func hasAnnotation(obj *unstructured.Unstructured, name string) bool {
 	return ok
 }
 
-// IsCopy says that an object carries a mark of a copy, even an empty one. Such an object is never a source.
+// IsCopy says whether an object carries the owner of a copy, even an empty one. Such an object is never a source.
 func IsCopy(obj *unstructured.Unstructured) bool {
 	_, labelled := metadataMap(obj, "labels")[v1alpha1.LabelOwnerClusterID]
 	return labelled || hasAnnotation(obj, v1alpha1.AnnotationOwnerClusterID)
 }
 
-// IsNative says that every cluster makes this object for itself, with content of its own. Such an object is
-// never a source: a rule for everything in a namespace would only run into those that are there.
+// IsNative says whether every cluster creates this object itself, with its own content. Such an object is never a source:
+// a rule for everything in a namespace would conflict with it in every cluster.
 func IsNative(obj *unstructured.Unstructured) bool {
 	switch gvk := obj.GroupVersionKind(); gvk.Group + "/" + gvk.Kind {
 	case "/ConfigMap":
@@ -74,8 +74,8 @@ func IsNative(obj *unstructured.Unstructured) bool {
 	return false
 }
 
-// MadeBy are the names of the rules that made a copy, in order. It is empty for objects that carry an owner
-// for another reason (other parts of the agent, other tools): what becomes of those is not for rules to say.
+// MadeBy returns the names of the rules that made a copy, in order. It is empty for objects that carry an owner for another
+// reason (other parts of the agent, other tools): rules never delete those.
 func MadeBy(obj *unstructured.Unstructured) []string {
 	if v := annotation(obj, v1alpha1.AnnotationRule); v != "" {
 		return strings.Split(v, ",")
@@ -83,12 +83,12 @@ func MadeBy(obj *unstructured.Unstructured) []string {
 	return nil
 }
 
-// Makes says whether a rule of the name made a copy for the cluster that owns it.
+// Makes says whether a rule made a copy of an object of this owner.
 func Makes(name, owner string, copied *unstructured.Unstructured) bool {
 	return copied != nil && Owner(copied) == owner && slices.Contains(MadeBy(copied), name)
 }
 
-// RuleDeletion is the fate that a copy carries for the time when its rule is gone.
+// RuleDeletion returns the policy that a copy carries for the time when its rule is gone.
 func RuleDeletion(obj *unstructured.Unstructured) v1alpha1.DeletionPolicy {
 	if annotation(obj, v1alpha1.AnnotationRuleDeletionPolicy) == string(v1alpha1.DeletionDelete) {
 		return v1alpha1.DeletionDelete
@@ -96,17 +96,17 @@ func RuleDeletion(obj *unstructured.Unstructured) v1alpha1.DeletionPolicy {
 	return v1alpha1.DeletionOrphan
 }
 
-// Disabled says that the object is withdrawn (at its source) or is to be left alone (a copy).
+// Disabled says whether an object has the annotation sync-disabled: a source is withdrawn, a copy is left as it is.
 func Disabled(obj *unstructured.Unstructured) bool {
 	return hasAnnotation(obj, v1alpha1.AnnotationSyncDisabled)
 }
 
-// Orphaned says that nobody maintains the copy.
+// Orphaned says whether a copy is an orphan: nobody maintains it any more.
 func Orphaned(obj *unstructured.Unstructured) bool {
 	return hasAnnotation(obj, v1alpha1.AnnotationOrphaned)
 }
 
-// Orphan is the copy with the mark of an orphan; everything else stays, the owner's marks too.
+// Orphan returns the copy with the mark of an orphan. Everything else stays, also the owner.
 func Orphan(copied *unstructured.Unstructured) *unstructured.Unstructured {
 	out := copied.DeepCopy()
 	annotations := out.GetAnnotations()
@@ -118,7 +118,7 @@ func Orphan(copied *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// mark makes an object a copy of what is in a place.
+// mark adds the labels and annotations of a copy: its owner, its rules, and the place of its source.
 func mark(metadata map[string]any, owner string, rules []*Rule, source, target Place) {
 	labels, annotations := child(metadata, "labels"), child(metadata, "annotations")
 	labels[v1alpha1.LabelOwnerClusterID] = owner
@@ -129,13 +129,13 @@ func mark(metadata map[string]any, owner string, rules []*Rule, source, target P
 	}
 	annotations[v1alpha1.AnnotationRule] = strings.Join(names, ",")
 	markOrigin(labels, annotations, source, target)
-	// Several rules: the copy is deleted with the last of them only if all of them want that.
+	// With several rules, the copy is deleted with the last of them only if all of them say so.
 	if !slices.ContainsFunc(rules, func(r *Rule) bool { return r.ruleDeletion != v1alpha1.DeletionDelete }) {
 		annotations[v1alpha1.AnnotationRuleDeletionPolicy] = string(v1alpha1.DeletionDelete)
 	}
 }
 
-// child is the map under a key, made where it is missing.
+// child returns the map under a key, which it adds if there is none.
 func child(m map[string]any, key string) map[string]any {
 	if c, ok := m[key].(map[string]any); ok {
 		return c

@@ -15,19 +15,19 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Place is where an object is: its kind, namespace (empty outside namespaces) and name.
+// Place is where an object is: its kind, namespace ("" if it is cluster-scoped) and name.
 type Place struct {
 	schema.GroupVersionKind
 	Namespace, Name string
 }
 
-// PlaceOf is the place that an object says it is in.
+// PlaceOf returns the place of an object.
 func PlaceOf(obj *unstructured.Unstructured) Place {
 	return Place{obj.GroupVersionKind(), obj.GetNamespace(), obj.GetName()}
 }
 
-// Source is the place that a copy was made from, as its marks tell. The version is that of the copy where the
-// marks do not tell another.
+// Source returns the place of the source of a copy, from the copy's annotations. Without annotations it is the place of the
+// copy itself.
 func Source(copied *unstructured.Unstructured) Place {
 	place := PlaceOf(copied)
 	if gvk, ok := parseKind(annotation(copied, v1alpha1.AnnotationOriginalGVK)); ok {
@@ -39,8 +39,8 @@ func Source(copied *unstructured.Unstructured) Place {
 	return place
 }
 
-// markOrigin makes a copy that is not in the place of its source tell where that is: in full in annotations,
-// and in labels, to list by.
+// markOrigin adds the place of the source to a copy that is in another place: in full as annotations, and as labels for
+// list requests.
 func markOrigin(labels, annotations map[string]any, source, target Place) {
 	if source == target {
 		return
@@ -69,8 +69,7 @@ func parseKind(text string) (schema.GroupVersionKind, bool) {
 	return gvk, dotted && slashed && kind != "" && version != ""
 }
 
-// labelValue is a name as the value of a label: itself, or a hash of one that is too long or is not made for
-// labels.
+// labelValue returns a name as the value of a label: the name itself or, if that is not valid, a hash of it.
 func labelValue(name string) string {
 	if len(validation.IsValidLabelValue(name)) == 0 {
 		return name

@@ -5,58 +5,61 @@ package syncrules
 
 import (
 	"cmp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Standing is what is known of one cluster's object for a copy.
+// Standing is what is known about the source of a copy in one cluster.
 type Standing uint8
 
 const (
-	// Unknown: the source has not said, or cannot be asked now. Nothing may be concluded.
+	// Unknown means that the cluster has not answered, or cannot be asked now. A copy is frozen.
 	Unknown Standing = iota
-	// Awaited is Unknown that is about to end: the source was asked a moment ago.
+	// Awaited is Unknown for a moment: the cluster was asked just now.
 	Awaited
-	// Offered: a rule in force selects the object; the claim has the copy.
+	// Offered means that a rule selects the source. The claim has the rendered copy.
 	Offered
-	// Held: copies of the object stay as they are: paused, withdrawn, in deletion, refused.
+	// Held means that a copy is frozen: the rule is paused, or the source is withdrawn, being deleted, or refused.
 	Held
-	// Gone: the source has no object, or none that a rule selects; known from a complete list of a live watch.
+	// Gone means that the cluster has no such source, or that no rule selects it. This is known from a complete list of a
+	// live watch.
 	Gone
-	// Released: no rule in force asks for objects of the cluster any more, or it was edited so that it
-	// does not select this one.
+	// Released means that no rule asks for objects of the cluster any more, or that the rule was edited and does not
+	// select the source any more.
 	Released
 )
 
-// Claim is one living cluster's part in a decision. A cluster without any part has none.
+// Claim is what one cluster of the group says about a copy. A cluster that says nothing has no claim.
 type Claim struct {
+	// Origin is the clusterID.
 	Origin   string
 	Standing Standing
-	// Desired is the rendered copy, when Offered. Claims with the same content may share the one that was
-	// rendered for the owner of Local or else for the first of them.
+	// Desired is the rendered copy, if Offered. Claims with the same content may share the one that was rendered for
+	// the owner of Local, or else for the first of them.
 	Desired *unstructured.Unstructured
-	// Fate is what the policy says of the copy, when Gone or Released.
-	Fate v1alpha1.DeletionPolicy
-	// Reason says why, for people, unless Offered.
+	// Policy says what becomes of the copy, if Gone or Released.
+	Policy v1alpha1.DeletionPolicy
+	// Reason explains the standing to people, unless it is Offered.
 	Reason string
 }
 
 // Facts is everything that the decision about one copy depends on.
 type Facts struct {
-	// Self is the local cluster.
+	// Self is the clusterID of the local cluster.
 	Self string
-	// Local is the object that is there, a copy or not; nil when none is known.
+	// Local is the object in the place of the copy, whether it is a copy or not; nil if none is known.
 	Local *unstructured.Unstructured
 	// Claims are ordered by origin, at most one each.
 	Claims []Claim
-	// OwnerGone says that the owner of Local is known to have left the group. An owner that is merely
-	// not known has no claim, and its copies stay as they are.
+	// OwnerGone says that the owner of Local is known to have left the group. An owner that is only unknown has no
+	// claim, and its copies are frozen.
 	OwnerGone bool
-	// Accepted is what the server made of the last write, if that was not what was asked for.
+	// Accepted is what the server stored at the last write, if that differs from what was written.
 	Accepted Accepted
-	// Tolerate leaves labels and annotations that nobody asked for: they came back too often.
+	// Tolerate says that additional labels and annotations on the copy are left: they came back too often.
 	Tolerate bool
 }
 
@@ -70,22 +73,22 @@ const (
 	Create
 	// Update writes Decision.Object over the version that was decided on.
 	Update
-	// UpdateStatus writes the status of Decision.Object, which has the content that it should have, over the
-	// version that was decided on. It is for the status subresource, where the kind has one.
+	// UpdateStatus writes the status of Decision.Object over the version that was decided on; the rest is as it should
+	// be. It is for the status subresource, if the kind has one.
 	UpdateStatus
 	// Delete deletes Decision.Object in the version that was decided on.
 	Delete
 	// MarkOrphan writes Decision.Object, the copy with the mark of an orphan.
 	MarkOrphan
-	// Freeze leaves the copy as it is, although it may not be as it should be.
+	// Freeze leaves the copy as it is, although it may differ from what it should be. See freeze.go.
 	Freeze
-	// Wait leaves an object that is not there uncreated for a moment.
+	// Wait means that a missing copy is not created yet, for a moment.
 	Wait
-	// Conflict leaves alone what somebody else holds.
+	// Conflict leaves an object as it is that belongs to somebody else.
 	Conflict
 )
 
-// String is the word for logs and metrics.
+// String returns the word for logs and metrics.
 func (a Action) String() string {
 	return [...]string{"none", "create", "update", "update-status", "delete", "orphan", "freeze", "wait", "conflict"}[a]
 }
@@ -95,19 +98,18 @@ type Decision struct {
 	Action Action
 	// Owner is the cluster that the copy belongs to after the action, if it is known.
 	Owner string
-	// Object is what to write or delete; Desired the rendered copy that a create, update or update of the
-	// status is about.
+	// Object is what to write or delete. Desired is the rendered copy of a create, an update, or an update of the status.
 	Object, Desired *unstructured.Unstructured
 	// Difference is what made an update necessary.
 	Difference Difference
 	// Reason explains a Freeze or Conflict to people.
 	Reason string
-	// Rivals are other living origins that offer different content under the same name.
+	// Rivals are other clusters of the group that offer different content for the same place.
 	Rivals []string
 }
 
-// Plan decides about one copy. It is total, and idempotent: after its action has been taken, it says None
-// (or Freeze, for what it has just orphaned) on the same claims.
+// Plan decides about one copy. It has an answer for all facts. It is idempotent: after the action was taken, the same claims
+// lead to None (or Freeze, for a copy that was just orphaned).
 func Plan(f Facts) Decision {
 	if f.Local == nil {
 		return planMissing(f)
@@ -115,7 +117,7 @@ func Plan(f Facts) Decision {
 	owner := Owner(f.Local)
 	switch {
 	case owner == "":
-		return planForeign(f)
+		return PlanForeign(rivals(f, "", f.Local, Equivalent))
 	case owner == f.Self:
 		return Decision{Action: Conflict, Owner: owner, Reason: "it is marked as a copy that this cluster itself owns; remove the marks to make it an object of this cluster, or delete it"}
 	}
@@ -127,13 +129,13 @@ func Plan(f Facts) Decision {
 	return d
 }
 
-// planMissing: the first living origin that offers the object gets the copy, unless one before it is about
-// to say whether it has one.
+// planMissing decides about a copy that does not exist. The first cluster that offers one owns it, unless a cluster before
+// it was just asked, and has not answered yet.
 func planMissing(f Facts) Decision {
 	for i, c := range f.Claims {
 		switch c.Standing {
 		case Awaited:
-			if offered(f.Claims[i:]) {
+			if slices.ContainsFunc(f.Claims[i:], func(c Claim) bool { return c.Standing == Offered }) {
 				return Decision{Action: Wait, Reason: c.Reason}
 			}
 		case Offered:
@@ -144,29 +146,16 @@ func planMissing(f Facts) Decision {
 	return Decision{Action: None}
 }
 
-func offered(claims []Claim) bool {
-	for _, c := range claims {
-		if c.Standing == Offered {
-			return true
-		}
-	}
-	return false
-}
-
-// planForeign: an object without marks is local. It is in the way only of copies that differ from it.
-func planForeign(f Facts) Decision {
-	return Foreign(rivals(f, "", f.Local, Equivalent))
-}
-
-// Foreign is the decision about an object without marks when it is known already which origins offer something
-// else under its name.
-func Foreign(rivals []string) Decision {
+// PlanForeign decides about an object that is not a copy. It belongs to this cluster, and conflicts only with rivals: the
+// clusters that offer other content for its place.
+func PlanForeign(rivals []string) Decision {
 	if len(rivals) == 0 {
 		return Decision{Action: None}
 	}
 	return Decision{Action: Conflict, Rivals: rivals, Reason: "an object of this cluster has the name; rename or delete one of the two"}
 }
 
+// planCopy decides about a copy that exists.
 func planCopy(f Facts, owner string) Decision {
 	var own *Claim
 	for i := range f.Claims {
@@ -187,8 +176,8 @@ func planCopy(f Facts, owner string) Decision {
 		return planOffered(f, own)
 	case Gone, Released:
 		d := Decision{Action: Freeze, Reason: own.Reason}
-		if ruled && !Orphaned(f.Local) { // an orphan is adopted or left, never deleted
-			d = dispose(f.Local, own.Fate, own.Reason)
+		if ruled && !Orphaned(f.Local) { // an orphan gets an owner again or stays; it is never deleted
+			d = deleteOrOrphan(f.Local, own.Policy, own.Reason)
 		}
 		if d.Action == Delete {
 			return d
@@ -199,12 +188,13 @@ func planCopy(f Facts, owner string) Decision {
 	return Decision{Action: Freeze, Reason: own.Reason}
 }
 
+// planOffered decides about a copy whose owner offers it.
 func planOffered(f Facts, own *Claim) Decision {
 	d := Decision{Action: None, Rivals: rivals(f, own.Origin, own.Desired, Agree)}
 	d.Difference = Compare(f.Local, own.Desired)
 	switch {
 	case d.Difference == Same, d.Difference == Extra && f.Tolerate, f.Accepted.content(own.Desired, f.Local):
-		if !sameStatus(f.Local, own.Desired) && !f.Accepted.hasStatus(own.Desired, f.Local) {
+		if !sameStatus(f.Local, own.Desired) && !f.Accepted.status(own.Desired, f.Local) {
 			d.Action, d.Object, d.Desired = UpdateStatus, withStatus(f.Local, own.Desired), own.Desired
 		}
 	default:
@@ -213,8 +203,8 @@ func planOffered(f Facts, own *Claim) Decision {
 	return d
 }
 
-// planOwnerless: the owner has left the group. The copy becomes an orphan, unless another origin has the very
-// same content: then handing it over changes nothing but the marks. Any other move needs local confirmation.
+// planOwnerless decides about a copy whose owner has left the group. If another cluster offers the same content, it becomes
+// the owner, and only labels and annotations change. Otherwise the copy becomes an orphan.
 func planOwnerless(f Facts, ruled bool) Decision {
 	for _, c := range f.Claims {
 		if c.Standing == Offered && Equivalent(f.Local, c.Desired) {
@@ -223,19 +213,20 @@ func planOwnerless(f Facts, ruled bool) Decision {
 	}
 	d := Decision{Action: Freeze, Reason: "its owner has left the group"}
 	if ruled && !Orphaned(f.Local) {
-		d = dispose(f.Local, v1alpha1.DeletionOrphan, d.Reason)
+		d = deleteOrOrphan(f.Local, v1alpha1.DeletionOrphan, d.Reason)
 	}
 	return withRivals(f, d, "")
 }
 
-func dispose(local *unstructured.Unstructured, fate v1alpha1.DeletionPolicy, reason string) Decision {
-	if fate == v1alpha1.DeletionDelete {
+// deleteOrOrphan does what the policy says.
+func deleteOrOrphan(local *unstructured.Unstructured, policy v1alpha1.DeletionPolicy, reason string) Decision {
+	if policy == v1alpha1.DeletionDelete {
 		return Decision{Action: Delete, Object: local, Reason: reason}
 	}
 	return Decision{Action: MarkOrphan, Object: Orphan(local), Reason: reason}
 }
 
-// withRivals turns a copy that stays into a conflict when another origin offers something else for its name.
+// withRivals makes a frozen copy a conflict if another cluster offers other content for its place.
 func withRivals(f Facts, d Decision, owner string) Decision {
 	d.Rivals = rivals(f, owner, f.Local, Equivalent)
 	if d.Action == Freeze && len(d.Rivals) > 0 {
@@ -245,10 +236,10 @@ func withRivals(f Facts, d Decision, owner string) Decision {
 	return d
 }
 
-// rivals are the other origins whose offer is not the same as content.
+// rivals returns the other clusters that offer something that is not the same as content.
 func rivals(f Facts, owner string, content *unstructured.Unstructured, same func(a, b *unstructured.Unstructured) bool) []string {
 	var out []string
-	compared := map[*unstructured.Unstructured]bool{content: true} // many origins may share one rendered copy
+	compared := map[*unstructured.Unstructured]bool{content: true} // many claims may share one rendered copy
 	for _, c := range f.Claims {
 		if c.Standing != Offered || c.Origin == owner {
 			continue

@@ -43,9 +43,11 @@ func TestPlan(t *testing.T) {
 	dying.SetDeletionTimestamp(&now)
 	unruled := copied.DeepCopy()
 	unstructured.RemoveNestedField(unruled.Object, "metadata", "annotations", v1alpha1.AnnotationRule)
-	gone := func(fate v1alpha1.DeletionPolicy) Claim { return Claim{Origin: origin, Standing: Gone, Fate: fate} }
-	released := func(fate v1alpha1.DeletionPolicy) Claim {
-		return Claim{Origin: origin, Standing: Released, Fate: fate}
+	gone := func(policy v1alpha1.DeletionPolicy) Claim {
+		return Claim{Origin: origin, Standing: Gone, Policy: policy}
+	}
+	released := func(policy v1alpha1.DeletionPolicy) Claim {
+		return Claim{Origin: origin, Standing: Released, Policy: policy}
 	}
 	standing := func(s Standing) Claim { return Claim{Origin: origin, Standing: s} }
 	for _, c := range []struct {
@@ -107,8 +109,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestStatus: a status is written on its own, when a clause asks for it, until it is there or the server has
-// made something else of it.
+// TestStatus: if a clause asks for the status, it is written separately, until the copy has it or the server has stored
+// another one.
 func TestStatus(t *testing.T) {
 	r := &v1alpha1.ResourceSyncRule{}
 	r.Spec.GVK = v1alpha1.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}

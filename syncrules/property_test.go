@@ -139,8 +139,7 @@ func TestMutateTwiceIsOnce(t *testing.T) {
 	})
 }
 
-// TestPlace: wherever rules put a copy, Target says so beforehand, in a scope that is watched, and Source finds the
-// way back.
+// TestPlace: a rendered copy is where Target says, in a scope that is watched, and Source returns the place of its source.
 func TestPlace(t *testing.T) {
 	names := rapid.SampledFrom([]v1alpha1.Override{
 		{Path: "/metadata/name", Value: "fixed"},
@@ -243,7 +242,7 @@ func TestPlanIsIdempotent(t *testing.T) {
 			}
 			c := Claim{
 				Origin: id, Standing: Standing(rapid.IntRange(0, int(Released)).Draw(t, "standing")),
-				Fate: rapid.SampledFrom([]v1alpha1.DeletionPolicy{v1alpha1.DeletionDelete, v1alpha1.DeletionOrphan}).Draw(t, "fate"),
+				Policy: rapid.SampledFrom([]v1alpha1.DeletionPolicy{v1alpha1.DeletionDelete, v1alpha1.DeletionOrphan}).Draw(t, "policy"),
 			}
 			if c.Standing == Offered {
 				c.Desired = render(t, rule, pick("offer"), id)

@@ -11,45 +11,45 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Relation is what a rule says about the objects of one cluster in another one.
+// Relation says whether a rule copies the objects of one cluster to another one.
 type Relation uint8
 
 const (
-	// Excludes: it asks for none, and copies of it are released.
+	// Excludes means that the rule does not ask for them. Copies that it made are released.
 	Excludes Relation = iota
-	// Unusable: the rule cannot be used here. Copies stay as they are.
+	// Unusable means that the rule cannot be used here. Copies are frozen.
 	Unusable
-	// Unclear: what decides on it is not known. Copies stay as they are.
+	// Unclear means that it is not known whether the rule asks for them. Copies are frozen.
 	Unclear
-	// Stopped: it asks for them, and copies stay as they are all the same. What the source has should be known.
+	// Stopped means that the rule asks for them, and that copies are frozen. The source is watched nevertheless.
 	Stopped
-	// Asks: it asks for them.
+	// Asks means that the rule asks for them.
 	Asks
 )
 
-// Between is what a relation depends on.
-type Between struct {
-	// Labels are those of the Cluster object that copies would be in, if LabelsKnown.
+// ClusterPair is what Relate must know about the clusters of a copy and of its source.
+type ClusterPair struct {
+	// Labels are those of the Cluster object of the cluster that copies would be in, if LabelsKnown.
 	Labels      map[string]string
 	LabelsKnown bool
-	// From is what people call the cluster of the sources. Features are its ClusterFeatures, if FeaturesKnown.
+	// From is the name of the sources' cluster for people. Features are its ClusterFeatures, if FeaturesKnown.
 	From          string
 	Features      []*v1alpha1.ClusterFeature
 	FeaturesKnown bool
 }
 
-// Relate says whether the rule copies from one cluster to another, and why not. Agents decide by it, and explanations
-// say it.
-func (r *Rule) Relate(b Between) (rel Relation, why string) {
+// Relate says whether the rule copies from one cluster to another, and if not, why. Agents and "agentctl rules explain" both
+// use it.
+func (r *Rule) Relate(pair ClusterPair) (rel Relation, why string) {
 	switch {
-	case r.HasTargets() && !b.LabelsKnown:
+	case r.HasTargets() && !pair.LabelsKnown:
 		return Unclear, "the labels of this cluster are not known yet"
-	case r.HasTargets() && !r.Targets(b.Labels):
-		return Excludes, "rule " + r.name + ": " + r.ExplainTargets(b.Labels).String()
-	case r.HasFeatures() && !b.FeaturesKnown:
-		return Unclear, "the features of cluster " + b.From + " are not known"
-	case r.HasFeatures() && !r.FeaturesMatch(b.Features):
-		for _, v := range r.ExplainFeatures(b.Features) {
+	case r.HasTargets() && !r.Targets(pair.Labels):
+		return Excludes, "rule " + r.name + ": " + r.ExplainTargets(pair.Labels).String()
+	case r.HasFeatures() && !pair.FeaturesKnown:
+		return Unclear, "the features of cluster " + pair.From + " are not known"
+	case r.HasFeatures() && !r.FeaturesMatch(pair.Features):
+		for _, v := range r.ExplainFeatures(pair.Features) {
 			if !v.Matched {
 				why = v.String()
 			}
@@ -61,13 +61,13 @@ func (r *Rule) Relate(b Between) (rel Relation, why string) {
 	return Asks, ""
 }
 
-// UnusableText says that a rule cannot be used, and why. ClashText says that it is about another version of a kind than an
-// older rule, by which objects of the kind are read.
+// UnusableText says that a rule cannot be used, and why.
 func UnusableText(rule string, err error) string {
 	return "rule " + rule + " cannot be used: " + err.Error()
 }
 
-// ClashText is explained at UnusableText.
+// ClashText says that a rule is about another version of a kind than an older rule. Objects of a kind are read in one
+// version only.
 func ClashText(want schema.GroupVersionKind, older string) string {
 	return fmt.Sprintf("it is about version %s of %s, an older rule about %s; use one version for all", want.Version, want.GroupKind(), older)
 }

@@ -15,24 +15,24 @@ import (
 
 func TestRelate(t *testing.T) {
 	feature := &v1alpha1.ClusterFeature{Spec: v1alpha1.ClusterFeatureSpec{FeatureName: "f"}}
-	whole := Between{Labels: map[string]string{"tier": "edge"}, LabelsKnown: true, From: "beta", Features: []*v1alpha1.ClusterFeature{feature}, FeaturesKnown: true}
+	whole := ClusterPair{Labels: map[string]string{"tier": "edge"}, LabelsKnown: true, From: "beta", Features: []*v1alpha1.ClusterFeature{feature}, FeaturesKnown: true}
 	for _, c := range []struct {
 		name   string
-		change func(*v1alpha1.ResourceSyncRuleSpec, *Between)
+		change func(*v1alpha1.ResourceSyncRuleSpec, *ClusterPair)
 		want   Relation
 		why    string
 	}{
-		{"asks", func(*v1alpha1.ResourceSyncRuleSpec, *Between) {}, Asks, ""},
-		{"paused", func(s *v1alpha1.ResourceSyncRuleSpec, _ *Between) { s.Paused = true }, Stopped, "rule r is paused"},
-		{"not a target", func(_ *v1alpha1.ResourceSyncRuleSpec, b *Between) { b.Labels = nil }, Excludes, "rule r: spec.targets: tier=edge"},
-		{"labels unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *Between) { b.LabelsKnown = false }, Unclear, "labels"},
-		{"no feature", func(_ *v1alpha1.ResourceSyncRuleSpec, b *Between) { b.Features = nil }, Excludes, "rule r: spec.clusterFeatureMatch[0]"},
-		{"features unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *Between) { b.FeaturesKnown = false }, Unclear, "features of cluster beta"},
-		{"nothing asked of either", func(s *v1alpha1.ResourceSyncRuleSpec, b *Between) {
-			*b, s.Targets, s.ClusterFeatureMatches = Between{}, nil, nil
+		{"asks", func(*v1alpha1.ResourceSyncRuleSpec, *ClusterPair) {}, Asks, ""},
+		{"paused", func(s *v1alpha1.ResourceSyncRuleSpec, _ *ClusterPair) { s.Paused = true }, Stopped, "rule r is paused"},
+		{"not a target", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.Labels = nil }, Excludes, "rule r: spec.targets: tier=edge"},
+		{"labels unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.LabelsKnown = false }, Unclear, "labels"},
+		{"no feature", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.Features = nil }, Excludes, "rule r: spec.clusterFeatureMatch[0]"},
+		{"features unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.FeaturesKnown = false }, Unclear, "features of cluster beta"},
+		{"nothing asked of either", func(s *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) {
+			*b, s.Targets, s.ClusterFeatureMatches = ClusterPair{}, nil, nil
 		}, Asks, ""},
-		// What lets go of copies comes before what stops them.
-		{"paused and not a target", func(s *v1alpha1.ResourceSyncRuleSpec, b *Between) { s.Paused, b.Labels = true, nil }, Excludes, "spec.targets"},
+		// A reason to release copies comes before a reason to freeze them.
+		{"paused and not a target", func(s *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { s.Paused, b.Labels = true, nil }, Excludes, "spec.targets"},
 	} {
 		api, b := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}, whole
 		api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
@@ -87,7 +87,7 @@ func TestFeaturesMatch(t *testing.T) {
 	}
 }
 
-func TestPlaceTells(t *testing.T) {
+func TestPlaceRevealsSecret(t *testing.T) {
 	secret := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "x", "namespace": "y"}, "data": map[string]any{"v": "aHVudGVyMjI="},
 	}}
@@ -107,8 +107,8 @@ func TestPlaceTells(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := r.PlaceTells(secret, Input{}, at); got != want {
-			t.Errorf("%s makes %s, which tells: %t", value, at.Name, got)
+		if got := r.PlaceRevealsSecret(secret, Input{}, at); got != want {
+			t.Errorf("%s makes %s, which reveals the Secret: %t", value, at.Name, got)
 		}
 	}
 }

@@ -40,16 +40,16 @@ func (r *Rule) Generation() int64 { return r.generation }
 // Kind is the kind that is read at the sources.
 func (r *Rule) Kind() schema.GroupVersionKind { return r.gvk }
 
-// CreatesNamespace says that the namespace of a copy is made where it is missing.
+// CreatesNamespace says that the namespace of a copy is created if it is missing.
 func (r *Rule) CreatesNamespace() bool { return r.createNamespace }
 
-// Paused says that copies stay as they are.
+// Paused says that copies are frozen.
 func (r *Rule) Paused() bool { return r.paused }
 
-// Deletion is the fate of a copy whose source is gone or no longer matches.
+// Deletion is the policy for copies whose source is gone or does not match any more (deletionPolicy).
 func (r *Rule) Deletion() v1alpha1.DeletionPolicy { return r.deletion }
 
-// RuleDeletion is the fate of a copy that no rule asks for any more.
+// RuleDeletion is the policy for copies that no rule asks for any more (ruleDeletionPolicy).
 func (r *Rule) RuleDeletion() v1alpha1.DeletionPolicy { return r.ruleDeletion }
 
 // HasTargets says that Targets depends on the labels of the local Cluster object.
@@ -63,8 +63,8 @@ func (r *Rule) Targets(cluster map[string]string) bool {
 // HasFeatures says that FeaturesMatch depends on the ClusterFeatures of the source.
 func (r *Rule) HasFeatures() bool { return len(r.features) > 0 }
 
-// FeaturesMatch says whether a cluster with these features is a source: each entry of clusterFeatureMatch
-// needs a feature that meets all of the entry.
+// FeaturesMatch says whether a cluster with these features is a source: for each entry of clusterFeatureMatch it must have
+// a feature that meets the whole entry.
 func (r *Rule) FeaturesMatch(features []*v1alpha1.ClusterFeature) bool {
 	for _, entry := range r.features {
 		if !slices.ContainsFunc(features, entry.meets) {
@@ -83,8 +83,8 @@ func (m featureMatch) meets(f *v1alpha1.ClusterFeature) bool {
 	return f != nil && (m.name == "" || m.name == f.Spec.FeatureName) && m.labels.Matches(labels.Set(f.Labels))
 }
 
-// ReadsContent says that a copy may depend on any field of its source, not only on those that Trim leaves: the
-// rule selects by content, reads more in a template, or copies the status.
+// ReadsContent says that a copy may depend on any field of its source, not only on those that Trim keeps: the rule selects
+// by content, a template reads other fields, or the status is copied.
 func (r *Rule) ReadsContent() bool {
 	return slices.ContainsFunc(r.clauses, func(c clause) bool {
 		return c.syncStatus || slices.ContainsFunc(c.entries, func(m matcher) bool { return len(m.content) > 0 }) ||
@@ -99,17 +99,17 @@ func (r *Rule) ReadsClusters() bool {
 	})
 }
 
-// Scope is what is watched at a source for a rule. The selectors narrow what the server sends; they never
-// replace Match. The zero Namespace means all.
+// Scope is what is watched at a source for a rule. The selectors only reduce what the server sends; Match is called all the
+// same. An empty Namespace means all namespaces.
 type Scope struct {
 	Namespace     string
 	LabelSelector string
 	FieldSelector string
 }
 
-// Scopes are the smallest scopes that hold everything the rule matches: one for all namespaces, or one for
-// each that the rule names. A rule that names namespaces never has the former. A selector is pushed down
-// where a scope serves one match entry only. Sorted; empty for a rule that selects nothing.
+// Scopes returns the smallest scopes that contain everything that the rule matches: one for all namespaces, or one for each
+// namespace that the rule names. A scope has selectors if it is for one match entry only. The result is sorted, and empty
+// for a rule that selects nothing.
 func (r *Rule) Scopes() []Scope { return r.scopes((*matcher).scopeNamespaces) }
 
 func (r *Rule) scopes(namespacesOf func(*matcher) []string) []Scope {
@@ -146,7 +146,7 @@ func (r *Rule) scopes(namespacesOf func(*matcher) []string) []Scope {
 	return scopes
 }
 
-// scopeNamespaces are the namespaces that the entry can match in; "" alone for all of them.
+// scopeNamespaces returns the namespaces that the entry can match in; only "" for all namespaces.
 func (m *matcher) scopeNamespaces() []string {
 	switch {
 	case m.namespace != "" && len(m.namespaces) > 0 && !slices.Contains(m.namespaces, m.namespace):
@@ -159,6 +159,7 @@ func (m *matcher) scopeNamespaces() []string {
 	return []string{""}
 }
 
+// pushDown returns the selectors for list and watch requests.
 func (m *matcher) pushDown() (labelSelector, fieldSelector string) {
 	if len(m.labels) == 1 {
 		labelSelector = m.labels[0].String()
@@ -169,7 +170,7 @@ func (m *matcher) pushDown() (labelSelector, fieldSelector string) {
 	return labelSelector, fieldSelector
 }
 
-// selector compiles a label selector, absent or empty: everything.
+// selector compiles a label selector. An absent or empty one selects everything.
 func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil

@@ -55,7 +55,7 @@ func TestSelection(t *testing.T) {
 	none := compiled(t, func(r *v1alpha1.ResourceSyncRule) { r.Spec.Rules[0].Matches = nil })
 	empty := compiled(t, func(r *v1alpha1.ResourceSyncRule) { r.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{} })
 	if none.Selection() != empty.Selection() {
-		t.Errorf("no matches and an empty list of them are told apart")
+		t.Errorf("no matches and an empty list of matches differ")
 	}
 	source := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "t", "namespace": "shop"},

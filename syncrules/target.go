@@ -15,26 +15,26 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// Input is what a copy depends on beside its source and the rules.
+// Input is what a copy depends on besides its source and the rules.
 type Input struct {
 	// Owner is the clusterID of the origin.
 	Owner string
 	// Cluster and LocalCluster are the Cluster objects of the origin and of this cluster, for templates. A rule
 	// that ReadsClusters cannot be rendered without them.
 	Cluster, LocalCluster *v1alpha1.Cluster
-	// Namespaced says whether objects of a kind are in namespaces here; nil, or an error, means that a copy is
-	// in one if its source is.
+	// Namespaced says whether a kind is namespaced in this cluster. If it is nil or returns an error, a copy is in a
+	// namespace if its source is.
 	Namespaced func(schema.GroupVersionKind) (bool, error)
 }
 
-// TargetScope is where copies of a rule may be: a kind and a namespace, "" for all of them. For a kind that
-// is not in namespaces the namespace means nothing.
+// TargetScope is where copies of a rule may be: a kind and a namespace, "" for all namespaces. For a cluster-scoped kind
+// the namespace has no meaning.
 type TargetScope struct {
 	GVK       schema.GroupVersionKind
 	Namespace string
 }
 
-// TargetScopes are the smallest scopes that hold every copy that the rule can make, sorted, without duplicates.
+// TargetScopes returns the smallest scopes that contain every copy that the rule can make, sorted, without duplicates.
 func (r *Rule) TargetScopes() []TargetScope {
 	if len(r.clauses) == 0 {
 		return nil
@@ -52,9 +52,8 @@ func (r *Rule) TargetScopes() []TargetScope {
 	return slices.Compact(out)
 }
 
-// TargetKinds are the kinds that copies may be of, each once: the source's, and what clauses make of it. Of
-// several clauses that match an object the last one wins, so a clause that matches everything hides the ones
-// before it.
+// TargetKinds returns the kinds that copies may have, without duplicates: that of the source, and those that clauses set. The
+// last clause that matches an object wins, so one that matches everything hides those before it.
 func (r *Rule) TargetKinds() []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
 	hidden := false
@@ -77,7 +76,7 @@ func (r *Rule) TargetKinds() []schema.GroupVersionKind {
 	return unique
 }
 
-// targetNamespaces are the namespaces that copies may be in; "" alone for all of them.
+// targetNamespaces returns the namespaces that copies may be in; only "" for all namespaces.
 func (r *Rule) targetNamespaces() []string {
 	var out []string
 	hidden := false
@@ -95,7 +94,7 @@ func (r *Rule) targetNamespaces() []string {
 		}
 	}
 	if !hidden && !slices.ContainsFunc(r.clauses, func(c clause) bool { return !c.movesNamespace() }) {
-		hidden = true // whichever of them an object matches
+		hidden = true // every clause sets one, so it does not matter which of them matches
 	}
 	if !hidden {
 		for _, s := range r.Scopes() {
@@ -109,8 +108,8 @@ func (r *Rule) targetNamespaces() []string {
 	return out
 }
 
-// Moves says that a copy may be in another place than its source: of another kind, name or namespace. Where it
-// is not, Target is the source's own place and need not be asked.
+// Moves says that a copy may be in another place than its source: it has another kind, name or namespace. Otherwise Target
+// is always the place of the source.
 func (r *Rule) Moves() bool { return r.moves }
 
 func (c *clause) moves(base schema.GroupVersionKind) bool {
@@ -122,8 +121,8 @@ func (c *clause) movesNamespace() bool {
 	return slices.ContainsFunc(c.overrides, func(o override) bool { return o.part == partNamespace })
 }
 
-// Target is the place of the copy that this rule alone makes of a source which matches it. Several rules whose
-// targets are the same place make one copy together.
+// Target returns the place of the copy that this rule makes of a source that matches it. Several rules whose targets are the
+// same place make one copy together.
 func (r *Rule) Target(source *unstructured.Unstructured, in Input) (Place, error) {
 	place := PlaceOf(source)
 	if !r.moves {
@@ -132,21 +131,21 @@ func (r *Rule) Target(source *unstructured.Unstructured, in Input) (Place, error
 	return r.target(&subject{obj: source}, newRendering(source, in))
 }
 
-// PlaceTells says that the place of a Secret's copy depends on what the Secret holds: it is another one, or none, for a
-// Secret that is the same but empty.
-func (r *Rule) PlaceTells(source *unstructured.Unstructured, in Input, at Place) bool {
+// PlaceRevealsSecret says that the place of a Secret's copy depends on the content of the Secret: without its content, the
+// copy would be in another place or in none.
+func (r *Rule) PlaceRevealsSecret(source *unstructured.Unstructured, in Input, at Place) bool {
 	if !r.moves || source.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
 		return false
 	}
 	empty := &unstructured.Unstructured{Object: maps.Clone(source.Object)}
 	delete(empty.Object, "data")
 	delete(empty.Object, "stringData")
-	other, err := r.target(&subject{obj: source}, newRendering(empty, in)) // selected as it is
+	other, err := r.target(&subject{obj: source}, newRendering(empty, in)) // clauses match the whole Secret
 	return err != nil || other != at
 }
 
-// target asks only the mutations that a place depends on. It reads the source alone, so that the place does not
-// depend on what other mutations and other rules do.
+// target applies only the mutations that set the place. It reads only the source, so that the place does not depend on other
+// mutations and other rules.
 func (r *Rule) target(o *subject, x *rendering) (Place, error) {
 	from := PlaceOf(x.source)
 	place := from
@@ -169,13 +168,13 @@ func (r *Rule) target(o *subject, x *rendering) (Place, error) {
 		if known := err == nil; known && !namespaced {
 			place.Namespace = ""
 		} else if known && place.Namespace == "" {
-			return Place{}, fmt.Errorf("%w: rule %s: a %s is in a namespace, and the source is in none: set one with an override of /metadata/namespace", ErrOverride, r.name, place.Kind)
+			return Place{}, fmt.Errorf("%w: rule %s: a %s is namespaced, and the source is cluster-scoped: set a namespace with an override of /metadata/namespace", ErrOverride, r.name, place.Kind)
 		}
 	}
 	return place, nil
 }
 
-// place applies an override of the name or the namespace.
+// place applies an override of the name or the namespace to a place. It ignores other overrides.
 func (o *override) place(r *Rule, x *rendering, place *Place) error {
 	if o.part != partName && o.part != partNamespace {
 		return nil

@@ -15,30 +15,29 @@ import (
 	"text/template/parse"
 )
 
-// Bounds of the text of a template, for the parser.
+// Limits of templates: of their text, for the parser, and of their output.
 const (
 	maxActions = 1024
 	maxParens  = 4096
 	maxOutput  = 1 << 20
 )
 
-// errMissing is what a template finds where it prints a value that is not there. Plain templates print
-// "<no value>", which nobody wants in a copy.
+// errMissing is returned when a template prints a value that does not exist. text/template would print "<no value>", which
+// nobody wants in a copy.
 var errMissing = errors.New("there is no value; add | default \"...\" where it may be missing")
 
-// program is a compiled template. It is immutable: each execution has its own meter, which the functions are
-// bound to then.
+// program is a compiled template. It is immutable: each execution binds the functions to a meter of its own.
 type program struct {
 	trees map[string]*parse.Tree
-	calls map[string]function // by name, those that it uses
+	calls map[string]function // the functions that it calls, by name
 	reading
-	mutates bool // it may change what it is executed on
+	mutates bool // it may change its data
 }
 
-// programName is the name of the main template. It cannot be that of one that is defined inside.
+// programName is the name of the main template. No other template in it can have the same name.
 const programName = "value"
 
-// compileTemplate parses a template and rewrites it so that whatever it does is spent: see rewriter.
+// template parses a template, and rewrites it so that all that it does is spent: see rewriter.
 func (c *compiler) template(text string) (*program, []error) {
 	if strings.Count(text, "{{") > maxActions {
 		return nil, []error{fmt.Errorf("must have at most %d {{ }}", maxActions)}
@@ -49,7 +48,7 @@ func (c *compiler) template(text string) (*program, []error) {
 	if c.names == nil {
 		c.known, c.refused, c.names = functions(), refusedFunctions(), map[string]any{}
 		for _, name := range slices.Concat(builtinFunctions(), slices.Collect(maps.Keys(c.known)), slices.Collect(maps.Keys(c.refused))) {
-			c.names[name] = struct{}{} // the refused too: the parser would tell of the first alone, and not why
+			c.names[name] = struct{}{} // also those refused: the parser would report only the first, and not why
 		}
 	}
 	trees, err := parse.Parse(programName, text, "", "", c.names)
@@ -87,7 +86,7 @@ func (p *program) execute(x *rendering) (string, error) {
 	}
 	m := x.meter
 	calls := template.FuncMap{
-		callOut: m.out, callRange: m.ranged, callSpend: m.passed,
+		callOut: m.spendOutput, callRange: m.spendRange, callSpend: m.spendValue,
 		callStep: func(n int64) (string, error) { return "", m.spend(n) },
 	}
 	for name, f := range p.calls {
@@ -101,13 +100,14 @@ func (p *program) execute(x *rendering) (string, error) {
 	}
 	out := output{meter: m}
 	if err := t.Execute(&out, data); err != nil {
-		return "", tidy(err, x.secret)
+		return "", templateError(err, x.secret)
 	}
 	return out.text.String(), nil
 }
 
-// tidy says where a template failed and, unless the source is a Secret, whose values may be in it, why.
-func tidy(err error, secret bool) error {
+// templateError says where a template failed and why. If the source is a Secret, it does not say why: the reason may
+// contain values of it.
+func templateError(err error, secret bool) error {
 	for _, plain := range []error{errBudget, errDepth, errOutput} {
 		if errors.Is(err, plain) {
 			return plain
@@ -128,12 +128,12 @@ func tidy(err error, secret bool) error {
 	return errors.New(text)
 }
 
-// missingError is errMissing with the part of the template that has it.
+// missingError is errMissing with the part of the template that prints the value.
 type missingError struct{ action string }
 
 func (e *missingError) Error() string { return e.action + ": " + errMissing.Error() }
 
-// output takes what a template writes.
+// output collects what a template writes.
 type output struct {
 	text  bytes.Buffer
 	meter *meter
@@ -152,8 +152,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// out is what an action prints.
-func (m *meter) out(action string, v any) (string, error) {
+// spendOutput spends the size of a value that an action prints, and returns its text.
+func (m *meter) spendOutput(action string, v any) (string, error) {
 	if v == nil {
 		return "", &missingError{action}
 	}
@@ -163,12 +163,12 @@ func (m *meter) out(action string, v any) (string, error) {
 	return fmt.Sprint(v), nil
 }
 
-// passed spends what a value measures and passes it on.
-func (m *meter) passed(v any) (any, error) { return v, m.tree(v) }
+// spendValue spends the size of a value, and returns it.
+func (m *meter) spendValue(v any) (any, error) { return v, m.tree(v) }
 
-// ranged is passed for what is ranged over. It is paid for at once: the keys of a map are sorted before the first
-// is looked at.
-func (m *meter) ranged(v any) (any, error) {
+// spendRange is spendValue for what a loop ranges over. It spends all items at once, since the keys of a map are sorted
+// before the first item.
+func (m *meter) spendRange(v any) (any, error) {
 	if n, ok := asInt(v); ok {
 		return v, m.product(n, costNode)
 	}

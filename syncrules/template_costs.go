@@ -12,28 +12,28 @@ import (
 	"strings"
 )
 
-// Bounds on what is read by a parser of its own.
+// Limits of arguments that have a parser of their own.
 const (
 	maxPattern = 1 << 10 // characters of a regular expression
-	maxProgram = 5000    // and its steps
+	maxProgram = 5000    // steps that it compiles to
 	maxVersion = 256
-	costNumber = 320 // the longest text of a number, without a width
+	costNumber = 320 // characters of the longest number, without a width
 )
 
-// costs are the functions of which the work or the result can be out of proportion to the arguments: what they
-// will cost is spent before they run.
+// costs lists the functions whose work or result can be much larger than their arguments. What they will cost is spent
+// before they run.
 func costs() map[string]func(*meter, []any) error {
 	out := map[string]func(*meter, []any) error{
 		"trimAll": trimCost, "trimall": trimCost,
-		"repeat": func(m *meter, a []any) error { return m.product(number(a[0]), len(text(a[1]))) },
+		"repeat": func(m *meter, a []any) error { return m.product(number(a[0]), len(textOf(a[1]))) },
 		"indent": indentCost, "nindent": indentCost,
 		"replace": func(m *meter, a []any) error {
-			return m.product(strings.Count(text(a[2]), text(a[0])), len(text(a[1])))
+			return m.product(strings.Count(textOf(a[2]), textOf(a[0])), len(textOf(a[1])))
 		},
-		"join": func(m *meter, a []any) error { return m.product(length(a[1]), len(text(a[0]))) },
-		"wrap": func(m *meter, a []any) error { return m.product(len(text(a[1])), 2) },
+		"join": func(m *meter, a []any) error { return m.product(length(a[1]), len(textOf(a[0]))) },
+		"wrap": func(m *meter, a []any) error { return m.product(len(textOf(a[1])), 2) },
 		"wrapWith": func(m *meter, a []any) error {
-			return m.product(len(text(a[2]))/max(number(a[0]), 1)+1, len(text(a[1])))
+			return m.product(len(textOf(a[2]))/max(number(a[0]), 1)+1, len(textOf(a[1])))
 		},
 		"split": splitCost, "splitn": splitCost, "splitList": splitCost,
 		"until":     func(m *meter, a []any) error { return rangeCost(m, 0, number(a[0]), 1) },
@@ -53,7 +53,7 @@ func costs() map[string]func(*meter, []any) error {
 		out[name] = func(m *meter, a []any) error { return times(m, 4, a...) }
 	}
 	for _, name := range []string{"fromJson", "mustFromJson"} {
-		out[name] = func(m *meter, a []any) error { return m.product(len(text(a[0])), costNode) }
+		out[name] = func(m *meter, a []any) error { return m.product(len(textOf(a[0])), costNode) }
 	}
 	for _, name := range []string{"addf", "subf", "mulf", "divf"} { // each operation may add digits
 		out[name] = func(m *meter, a []any) error { return m.product(len(a)*len(a), costCall) }
@@ -67,11 +67,6 @@ func costs() map[string]func(*meter, []any) error {
 		}
 	}
 	return out
-}
-
-func text(v any) string {
-	s, _ := v.(string)
-	return s
 }
 
 // number is an argument of type int.
@@ -89,7 +84,7 @@ func length(v any) int {
 	}
 }
 
-// times spends on arguments what they measure, several times.
+// times spends the size of the arguments n times.
 func times(m *meter, n int, args ...any) error {
 	for range n {
 		for _, arg := range args {
@@ -102,17 +97,17 @@ func times(m *meter, n int, args ...any) error {
 }
 
 func indentCost(m *meter, a []any) error {
-	return m.product(strings.Count(text(a[1]), "\n")+1, number(a[0]))
+	return m.product(strings.Count(textOf(a[1]), "\n")+1, number(a[0]))
 }
 
-// trimCost: each character may be looked for in the whole of the other text.
-func trimCost(m *meter, a []any) error { return m.product(len(text(a[0])), len(text(a[1]))) }
+// trimCost: each character may be searched for in all of the other text.
+func trimCost(m *meter, a []any) error { return m.product(len(textOf(a[0])), len(textOf(a[1]))) }
 
 func splitCost(m *meter, a []any) error {
-	return m.product(strings.Count(text(a[len(a)-1]), text(a[0]))+1, 4*costNode) // a map in the case of split
+	return m.product(strings.Count(textOf(a[len(a)-1]), textOf(a[0]))+1, 4*costNode) // a map in the case of split
 }
 
-// rangeCost also keeps the loop from running over the end of the integers, where it would not stop.
+// rangeCost also prevents an overflow of integers in the loop, which would never end.
 func rangeCost(m *meter, start, stop, step int) error {
 	for _, n := range []int{start, stop, step} {
 		if n > math.MaxInt32 || n < math.MinInt32 {
@@ -123,7 +118,7 @@ func rangeCost(m *meter, start, stop, step int) error {
 		return nil
 	}
 	n := (stop - start) / step
-	return m.product(max(n, -n)+1, costNode) // whatever the direction: a loop the wrong way is none
+	return m.product(max(n, -n)+1, costNode) // an upper limit: a loop in the wrong direction does nothing
 }
 
 func seqCost(m *meter, a []any) error {
@@ -142,10 +137,10 @@ func seqCost(m *meter, a []any) error {
 	return rangeCost(m, start, stop+step, step)
 }
 
-// printfCost: each verb may print any of the arguments, and each item of one that is a list, as wide as the format
-// says, up to a million.
+// printfCost: each verb may print any argument, and each item of an argument that is a list, with the width that the
+// format gives, up to a million.
 func printfCost(m *meter, a []any) error {
-	format := text(a[0])
+	format := textOf(a[0])
 	width, run := 0, 0
 	for i := range len(format) {
 		switch c := format[i]; {
@@ -157,7 +152,7 @@ func printfCost(m *meter, a []any) error {
 			width, run = width+run, 0
 		}
 	}
-	values := nodes(a[1:], maxDepth) // a verb is for each item of a list, with its width
+	values := nodes(a[1:], maxDepth) // a verb prints each item of a list with its width
 	if err := m.product(width+run, values); err != nil {
 		return err
 	}
@@ -168,7 +163,7 @@ func printfCost(m *meter, a []any) error {
 	return times(m, verbs, a[1:]...)
 }
 
-// nodes is how many values are in a value, itself counted.
+// nodes counts the values in a value, including itself.
 func nodes(v any, depth int) int {
 	n := 1
 	r := reflect.ValueOf(v)
@@ -201,19 +196,19 @@ func chunkCost(_ *meter, a []any) error {
 
 func versionCost(_ *meter, a []any) error {
 	for _, v := range a {
-		if len(text(v)) > maxVersion {
+		if len(textOf(v)) > maxVersion {
 			return fmt.Errorf("a version has at most %d characters", maxVersion)
 		}
 	}
 	return nil
 }
 
-// regexCost is that of the steps of the expression for each character. What comes out of a replacement is at
-// most the replacement at each place and what it repeats of the text.
+// regexCost is the number of steps of the expression for each character. The result of a replacement is at most the
+// replacement at each position, and the parts of the text that it repeats.
 func regexCost(m *meter, a []any) error {
-	pattern, input, replacement := text(a[0]), text(a[1]), ""
+	pattern, input, replacement := textOf(a[0]), textOf(a[1]), ""
 	if len(a) == 3 {
-		replacement = text(a[2])
+		replacement = textOf(a[2])
 	}
 	if len(pattern) > maxPattern {
 		return fmt.Errorf("a regular expression has at most %d characters", maxPattern)
@@ -238,7 +233,7 @@ func regexCost(m *meter, a []any) error {
 	return m.product(strings.Count(replacement, "$"), len(input))
 }
 
-// programSize estimates how many steps an expression compiles to, without doing it: repetitions multiply.
+// programSize estimates how many steps an expression compiles to, without compiling it: repetitions multiply.
 func programSize(re *syntax.Regexp) int {
 	size := 2
 	if re.Op == syntax.OpLiteral {

@@ -16,9 +16,9 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// document is .Object in a template: the source as its JSON, which templates call by the names of its fields
-// (.Object.metadata.name) or, as they would of a typed object, by the methods below. A template can call each
-// of these without limit, so none does more than to look.
+// document is .Object in a template: the source as JSON. Templates read it by the names of its fields
+// (.Object.metadata.name) or, as with a typed object, by the methods below. A template can call these as often as it
+// likes, so each of them is only a lookup.
 type document map[string]any
 
 func (o document) metadata(field string) any {
@@ -45,10 +45,10 @@ func (o document) Data() any                   { return o["data"] }
 func (o document) Type() any                   { return o["type"] }
 func (o document) Status() any                 { return o["status"] }
 
-// Object is what a template calls that was written for an unstructured object.
+// Object is for templates that were written for an unstructured object.
 func (o document) Object() document { return o }
 
-// The methods of every typed object. A namespace that is not there is an empty one.
+// The methods of every typed object. A missing namespace is "".
 
 func (o document) GetAPIVersion() any             { return o["apiVersion"] }
 func (o document) GetKind() any                   { return o["kind"] }
@@ -63,7 +63,7 @@ func textOf(v any) string {
 	return text
 }
 
-// trimmedAway says whether the fields of .Object that a template names may be ones that Trim takes away.
+// trimmedAway says whether the fields of .Object that a template reads may be fields that Trim removes.
 func trimmedAway(fields []string) bool {
 	if len(fields) == 0 {
 		return true // all of it
@@ -77,8 +77,8 @@ func trimmedAway(fields []string) bool {
 	return false
 }
 
-// data is what a template is executed on. A template that can change values gets its own copy of all: others
-// and later ones must not see what it did.
+// data returns what a template is executed on. A template that can change values gets its own copy of all data, so that
+// other templates do not see its changes.
 func (x *rendering) data(p *program) (map[string]any, error) {
 	out := map[string]any{"Object": document(x.source.Object)}
 	if p.mutates {
@@ -94,7 +94,7 @@ func (x *rendering) data(p *program) (map[string]any, error) {
 		x.clusters = map[string]any{}
 		for name, c := range map[string]*v1alpha1.Cluster{"Cluster": x.in.Cluster, "LocalCluster": x.in.LocalCluster} {
 			if c == nil {
-				return nil, fmt.Errorf("the Cluster object for .%s is not there", name)
+				return nil, fmt.Errorf("there is no Cluster object for .%s", name)
 			}
 			x.clusters[name] = clusterData(c)
 		}
@@ -109,8 +109,8 @@ func (x *rendering) data(p *program) (map[string]any, error) {
 	return out, nil
 }
 
-// clusterData is a Cluster by the Go names of its fields (.Cluster.Spec.ClusterID), as plain values: the methods
-// of typed ones can write, and cost what nobody counts. Where the credential is does not concern templates.
+// clusterData is a Cluster by the Go names of its fields (.Cluster.Spec.ClusterID), as plain values: methods of typed
+// values can change them, and their cost is not spent. Templates do not see which Secret has the credential.
 func clusterData(c *v1alpha1.Cluster) any {
 	public := *c
 	public.Spec.AuthInfo = v1alpha1.AuthInfo{}
@@ -124,8 +124,8 @@ func clusterData(c *v1alpha1.Cluster) any {
 	return out
 }
 
-// plain turns a Go value into maps, lists and scalars; nil for what is not set. The fields of an embedded struct
-// are also those of the struct around it.
+// plain converts a Go value into maps, lists and scalars; a value that is not set is nil. The fields of an embedded struct
+// are also fields of the struct around it.
 func plain(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

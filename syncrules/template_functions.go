@@ -16,25 +16,25 @@ import (
 	"github.com/Masterminds/sprig/v3"
 )
 
-// function is one that templates can call. What its arguments cost is spent before it runs and what its result
-// costs after; beside that, before is asked where the result or the work may be out of proportion.
+// function is a function that templates can call. The size of its arguments is spent before it runs, and that of its
+// result afterwards. If the work or the result can be much larger than the arguments, before spends that.
 type function struct {
-	call   reflect.Value
-	typ    reflect.Type // that of call, with an error as second result
-	weigh  func(*meter, any) error
-	before func(*meter, []any) error
+	call    reflect.Value
+	typ     reflect.Type              // of call, with an error as second result
+	measure func(*meter, any) error   // spends the size of an argument or result
+	before  func(*meter, []any) error // spends the rest; nil for nothing
 }
 
-// refusedFunctions are those of Sprig that no value may depend on, and why. A copy must come out the same each
-// time and on each machine.
+// refusedFunctions are functions of Sprig that templates cannot call, and why. A copy must be the same each time and on
+// each machine.
 func refusedFunctions() map[string]string {
-	out := map[string]string{"call": "there are no functions among the data"}
+	out := map[string]string{"call": "the data has no functions"}
 	for why, names := range map[string][]string{
 		"its result depends on the clock or the time zone": {
 			"ago", "date", "date_in_zone", "date_modify", "dateInZone", "dateModify", "htmlDate", "htmlDateInZone",
 			"must_date_modify", "mustDateModify", "mustToDate", "now", "toDate", "unixEpoch",
 		},
-		"its result is another one each time": {
+		"its result differs each time": {
 			"bcrypt", "buildCustomCert", "encryptAES", "genCA", "genCAWithKey", "genPrivateKey", "genSelfSignedCert",
 			"genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "htpasswd", "randAlpha", "randAlphaNum",
 			"randAscii", "randBytes", "randInt", "randNumeric", "shuffle", "uuidv4",
@@ -50,18 +50,18 @@ func refusedFunctions() map[string]string {
 	return out
 }
 
-// builtinFunctions are those of text/template that need no more care than rewrite gives them.
+// builtinFunctions are functions of text/template that are called as they are. rewriter makes them spend.
 func builtinFunctions() []string {
 	return []string{"and", "or", "not", "len", "index", "eq", "ne", "lt", "le", "gt", "ge"}
 }
 
-// mutatingFunctions are those that change an argument.
+// mutatingFunctions are functions that change an argument.
 func mutatingFunctions() []string {
 	return []string{"set", "unset", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"}
 }
 
-// plainFunctions are those of Sprig that are taken as they are. None does I/O, or has a result of a type that
-// meter.walk does not know.
+// plainFunctions are functions of Sprig that are called as they are, by the method of meter that measures their arguments
+// and results. None does I/O, or has a result of a type that meter.walk does not know.
 func plainFunctions() map[string][]string {
 	return map[string][]string{
 		"top": {
@@ -91,18 +91,18 @@ func plainFunctions() map[string][]string {
 	}
 }
 
-// functions are all that templates can call, but for builtinFunctions.
+// functions returns all functions that templates can call, except builtinFunctions.
 func functions() map[string]function {
 	out := map[string]function{}
-	weighings := map[string]func(*meter, any) error{"top": (*meter).top, "items": (*meter).items, "tree": (*meter).tree}
+	measures := map[string]func(*meter, any) error{"top": (*meter).top, "items": (*meter).items, "tree": (*meter).tree}
 	limits := costs()
-	add := func(name string, call any, weigh func(*meter, any) error) {
-		out[name] = newFunction(call, weigh, limits[name])
+	add := func(name string, call any, measure func(*meter, any) error) {
+		out[name] = newFunction(call, measure, limits[name])
 	}
 	all := sprig.GenericFuncMap()
-	for weighing, names := range plainFunctions() {
+	for measure, names := range plainFunctions() {
 		for _, name := range names {
-			add(name, all[name], weighings[weighing])
+			add(name, all[name], measures[measure])
 		}
 	}
 	for name, call := range map[string]any{
@@ -119,8 +119,8 @@ func functions() map[string]function {
 	return out
 }
 
-func newFunction(call any, weigh func(*meter, any) error, before func(*meter, []any) error) function {
-	f := function{call: reflect.ValueOf(call), weigh: weigh, before: before}
+func newFunction(call any, measure func(*meter, any) error, before func(*meter, []any) error) function {
+	f := function{call: reflect.ValueOf(call), measure: measure, before: before}
 	t := f.call.Type()
 	in := make([]reflect.Type, t.NumIn())
 	for i := range in {
@@ -130,7 +130,7 @@ func newFunction(call any, weigh func(*meter, any) error, before func(*meter, []
 	return f
 }
 
-// bind makes the function spend from a meter.
+// bind returns the function for one execution of a template; it spends from that execution's meter.
 func (f function) bind(m *meter) any {
 	return reflect.MakeFunc(f.typ, func(in []reflect.Value) []reflect.Value {
 		result, err := f.run(m, in)
@@ -163,7 +163,7 @@ func (f function) run(m *meter, in []reflect.Value) (reflect.Value, error) {
 		return reflect.Value{}, err
 	}
 	for _, arg := range args {
-		if err := f.weigh(m, arg); err != nil {
+		if err := f.measure(m, arg); err != nil {
 			return reflect.Value{}, err
 		}
 	}
@@ -181,10 +181,10 @@ func (f function) run(m *meter, in []reflect.Value) (reflect.Value, error) {
 		err, _ := reflect.TypeAssert[error](out[1])
 		return reflect.Value{}, err
 	}
-	return out[0], f.weigh(m, out[0].Interface())
+	return out[0], f.measure(m, out[0].Interface())
 }
 
-// asMap gives functions that look at the type of an argument the type that they know for .Object.
+// asMap converts .Object to a map, for functions that look at the type of an argument.
 func asMap(v reflect.Value) reflect.Value {
 	if v.Kind() == reflect.Interface {
 		if o, ok := reflect.TypeAssert[document](v); ok {
@@ -194,7 +194,7 @@ func asMap(v reflect.Value) reflect.Value {
 	return v
 }
 
-// sortedKeys and sortedValues are keys and values of Sprig in the order of the keys: the order of a map is another one each time.
+// sortedKeys and sortedValues are keys and values of Sprig, sorted by key: the order of a Go map differs each time.
 func sortedKeys(dicts ...map[string]any) []string {
 	out := []string{}
 	for _, d := range dicts {
@@ -211,38 +211,38 @@ func sortedValues(d map[string]any) []any {
 	return out
 }
 
-// setField is set of Sprig with a copy of the value, so that no value can come to hold itself.
+// setField is set of Sprig with a copy of the value, so that no value can contain itself.
 func setField(d map[string]any, key string, value any) map[string]any {
-	d[key] = copied(value)
+	d[key] = deepCopy(value)
 	return d
 }
 
-// merging is a merge of Sprig with copies of what is merged, for the same reason.
-func merging(sprigs any) any {
-	merge, _ := sprigs.(func(map[string]any, ...map[string]any) (any, error))
+// merging is a merge function of Sprig with copies of the values, for the same reason.
+func merging(original any) any {
+	merge, _ := original.(func(map[string]any, ...map[string]any) (any, error))
 	return func(into map[string]any, from ...map[string]any) (any, error) {
 		for i, m := range from {
-			from[i], _ = copied(m).(map[string]any)
+			from[i], _ = deepCopy(m).(map[string]any)
 		}
 		return merge(into, from...)
 	}
 }
 
-// copied copies the maps and lists that can be changed.
-func copied(v any) any {
+// deepCopy copies the maps and lists of a value.
+func deepCopy(v any) any {
 	switch v := v.(type) {
 	case document:
-		return copied(map[string]any(v))
+		return deepCopy(map[string]any(v))
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, c := range v {
-			out[k] = copied(c)
+			out[k] = deepCopy(c)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, c := range v {
-			out[i] = copied(c)
+			out[i] = deepCopy(c)
 		}
 		return out
 	case []string:
@@ -251,7 +251,7 @@ func copied(v any) any {
 	return v
 }
 
-// parseVersion is semver of Sprig, whose result has methods that cost what nobody counts.
+// parseVersion is semver of Sprig with a plain map as its result: the cost of methods is not spent.
 func parseVersion(text string) (map[string]any, error) {
 	v, err := semver.NewVersion(text)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"text/template/parse"
 )
 
-// The functions that rewrite calls. No template can: names that are not in the map of its parser are errors.
+// The functions that rewriter inserts calls of. Templates cannot call them: the parser does not know their names.
 const (
 	callOut   = "_out"
 	callRange = "_range"
@@ -17,31 +17,31 @@ const (
 	callStep  = "_step"
 )
 
-// reading is what of its data a template may look at.
+// reading is which of its data a template may read.
 type reading struct{ readsContent, readsClusters bool }
 
 func (r reading) or(o reading) reading {
 	return reading{r.readsContent || o.readsContent, r.readsClusters || o.readsClusters}
 }
 
-// rewriter makes a parsed template pay. The package that executes templates has no way to stop one, or to say
-// how much it may do, so the tree itself is changed:
+// rewriter changes a parsed template so that its execution spends from a meter. text/template cannot stop an execution, or
+// limit it, so the tree itself is changed:
 //
 //	list of nodes                → {{_step N}} first, N being what the list costs; in templates and in loops
 //	{{ pipe }}                   → {{ pipe | _out "pipe" }}, which spends what is printed, and refuses nothing
 //	{{ range pipe }}             → {{ range pipe | _range }}, which spends the number of items
 //	eq a b; a | eq b; index c k  → eq (_spend a) (_spend b); a | _spend | eq b; index c (_spend k)
 //
-// All other functions spend by themselves: see function. On the way it notes what functions are used, and what
-// is read of the data.
+// All other functions spend by themselves: see function. It also collects which functions the template calls, and which
+// data it reads.
 type rewriter struct {
 	used map[string]bool
 	reading
 	// nodes counts what is evaluated each time that the innermost loop or template runs.
 	nodes int64
-	// foreign says that the dot is not the data that the template was executed on.
-	foreign bool
-	// main says that $ is the data. Elsewhere it is whatever the template was called with.
+	// otherDot says that the dot is not the data that the template was executed on, as inside with and range.
+	otherDot bool
+	// main says that $ is the data. In other templates it is the argument of the call.
 	main bool
 	// calls says that a template is called.
 	calls bool
@@ -52,7 +52,7 @@ func (w *rewriter) template(root *parse.ListNode, main bool) {
 	w.body(root, !main)
 }
 
-// body rewrites a list that may run many times. The main template can be called by itself, if it calls any.
+// body rewrites a list that may run many times. The main template, too, if it calls any: it may call itself.
 func (w *rewriter) body(list *parse.ListNode, called bool) {
 	outer := w.nodes
 	w.nodes = 1
@@ -90,12 +90,12 @@ func (w *rewriter) list(list *parse.ListNode) {
 			w.list(n.ElseList)
 		case *parse.WithNode:
 			w.pipe(n.Pipe)
-			w.inside(func() { w.list(n.List) })
+			w.withOtherDot(func() { w.list(n.List) })
 			w.list(n.ElseList)
 		case *parse.RangeNode:
 			w.pipe(n.Pipe)
 			n.Pipe.Cmds = append(n.Pipe.Cmds, command(callRange, n.Pos))
-			w.inside(func() { w.body(n.List, false) })
+			w.withOtherDot(func() { w.body(n.List, false) })
 			w.list(n.ElseList)
 		case *parse.TemplateNode:
 			w.calls = true
@@ -106,12 +106,12 @@ func (w *rewriter) list(list *parse.ListNode) {
 	}
 }
 
-// inside goes into a part where the dot is another one.
-func (w *rewriter) inside(do func()) {
-	outer := w.foreign
-	w.foreign = true
+// withOtherDot rewrites a part where the dot is not the data.
+func (w *rewriter) withOtherDot(do func()) {
+	outer := w.otherDot
+	w.otherDot = true
 	do()
-	w.foreign = outer
+	w.otherDot = outer
 }
 
 func (w *rewriter) pipe(p *parse.PipeNode) {
@@ -132,7 +132,7 @@ func (w *rewriter) pipe(p *parse.PipeNode) {
 		}
 		for j := range cmd.Args {
 			if from > 0 && j >= from {
-				cmd.Args[j] = spent(cmd.Args[j])
+				cmd.Args[j] = metered(cmd.Args[j])
 			}
 		}
 		cmds = append(cmds, cmd)
@@ -140,8 +140,8 @@ func (w *rewriter) pipe(p *parse.PipeNode) {
 	p.Cmds = cmds
 }
 
-// costly is the first argument, counted from 1, that a function of text/template looks at whole; 0 for none.
-// These cannot be replaced, since they compare as no function can outside of their package.
+// costly returns the first argument, counted from 1, whose size is the cost of a function of text/template; 0 for none.
+// Other functions could not replace these, since their package compares values in ways that it does not export.
 func costly(name string) int {
 	switch name {
 	case "eq", "ne", "lt", "le", "gt", "ge":
@@ -152,8 +152,8 @@ func costly(name string) int {
 	return 0
 }
 
-// spent wraps an argument. Literals stay: they take their type from where they are.
-func spent(arg parse.Node) parse.Node {
+// metered wraps an argument in a call that spends its size. Literals are left: their type depends on where they are.
+func metered(arg parse.Node) parse.Node {
 	switch arg.(type) {
 	case *parse.BoolNode, *parse.NumberNode, *parse.StringNode, *parse.NilNode:
 		return arg
@@ -166,7 +166,7 @@ func (w *rewriter) arg(arg parse.Node) {
 	switch n := arg.(type) {
 	case *parse.FieldNode:
 		w.nodes += int64(len(n.Ident))
-		if !w.foreign {
+		if !w.otherDot {
 			w.field(n.Ident)
 		}
 	case *parse.VariableNode:
@@ -175,7 +175,7 @@ func (w *rewriter) arg(arg parse.Node) {
 			w.field(n.Ident[1:])
 		}
 	case *parse.DotNode:
-		if !w.foreign {
+		if !w.otherDot {
 			w.field(nil)
 		}
 	case *parse.ChainNode:
@@ -188,7 +188,7 @@ func (w *rewriter) arg(arg parse.Node) {
 	}
 }
 
-// field notes what is read of the data by a chain of fields.
+// field records what a chain of fields reads of the data.
 func (w *rewriter) field(fields []string) {
 	switch {
 	case len(fields) == 0, !w.main:
@@ -209,7 +209,7 @@ func pipe(pos parse.Pos, cmd *parse.CommandNode) *parse.PipeNode {
 	return &parse.PipeNode{NodeType: parse.NodePipe, Pos: pos, Cmds: []*parse.CommandNode{cmd}}
 }
 
-// shorten keeps what is shown of a template short.
+// shorten limits how much of a template an error shows.
 func shorten(text string) string {
 	const most = 80
 	if len(text) > most {

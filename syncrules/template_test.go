@@ -21,7 +21,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// What one rule and one object may take, whatever they are.
+// How long any rule and any object may take.
 const (
 	maxTime  = 2 * time.Second
 	maxAlloc = 64 << 20
@@ -152,7 +152,7 @@ func TestTemplatesEnd(t *testing.T) {
 	}
 }
 
-// FuzzTemplate: no template takes long, or comes out different when it is executed again.
+// FuzzTemplate: no template takes long, and its result is the same when it is executed again.
 func FuzzTemplate(f *testing.F) {
 	for i, value := range endless() {
 		if i%8 == 0 { // TestTemplatesEnd runs all of them
@@ -178,8 +178,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// TestEveryFunctionIsDecidedOn: a function that comes with another version of Sprig is neither forgotten nor let
-// in unseen.
+// TestEveryFunctionIsDecidedOn: each function of Sprig is either allowed or refused, also the new ones of another version.
 func TestEveryFunctionIsDecidedOn(t *testing.T) {
 	known, refused := functions(), refusedFunctions()
 	for name := range sprig.TxtFuncMap() {
@@ -225,7 +224,7 @@ func TestTemplatesRunAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// TestClusterDataIsAllThereIs: templates reach every field of a Cluster that is public, and no method.
+// TestClusterDataIsAllThereIs: templates can read every exported field of a Cluster, and call no method.
 func TestClusterDataIsAllThereIs(t *testing.T) {
 	c := cluster(origin, "paris")
 	data, _ := clusterData(c).(map[string]any)
@@ -251,8 +250,8 @@ func TestClusterDataIsAllThereIs(t *testing.T) {
 	}
 }
 
-// TestWhatTemplatesRead decides on what is kept of sources and on what wakes a rule: too little would be a copy
-// that is wrong and stays so.
+// TestWhatTemplatesRead: what a template reads determines which fields of sources are kept, and when copies are rendered
+// again. If a field were missing, a copy would be wrong, and stay so.
 func TestWhatTemplatesRead(t *testing.T) {
 	for value, want := range map[string]reading{
 		`{{ .Object.metadata.name }}{{ .Object.GetName }}{{ .Object.Labels.a }}{{ .Object.spec.x.status }}`: {},
@@ -288,7 +287,7 @@ func TestWhatTemplatesRead(t *testing.T) {
 	}
 }
 
-// TestErrorsOfSecrets: whatever fails, an error about a Secret repeats nothing of it.
+// TestErrorsOfSecrets: no error about a Secret contains values of it.
 func TestErrorsOfSecrets(t *testing.T) {
 	source := object(t, `{apiVersion: v1, kind: Secret, metadata: {name: x}, data: {p: hunter2, n: "12"}}`)
 	for _, value := range []string{

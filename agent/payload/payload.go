@@ -136,7 +136,7 @@ func (m Meta) accepted() Meta {
 func filter(in map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range in {
-		if !syncrules.Travels(k, v) {
+		if !syncrules.Propagates(k, v) {
 			continue
 		}
 		if out == nil {
@@ -188,7 +188,7 @@ func clipAll(words []string, most int) []string {
 func MergeMeta(have map[string]string, want map[string]string) map[string]string {
 	out := make(map[string]string, len(have)+len(want))
 	for k, v := range have {
-		if !syncrules.Travels(k, v) {
+		if !syncrules.Propagates(k, v) {
 			out[k] = v
 		}
 	}

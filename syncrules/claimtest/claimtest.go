@@ -30,9 +30,9 @@ type Case struct {
 	// Source is what beta has where the copy comes from, nil for nothing; Unknown says that this is not known.
 	Source  *unstructured.Unstructured
 	Unknown bool
-	// Standing, Fate and Reason are those of beta's claim. Fate is "" where the claim has none.
+	// Standing, Policy and Reason are those of beta's claim. Policy is "" where the claim has none.
 	Standing syncrules.Standing
-	Fate     v1alpha1.DeletionPolicy
+	Policy   v1alpha1.DeletionPolicy
 	Reason   string
 	// Action is what is done about the copy.
 	Action syncrules.Action
@@ -146,22 +146,22 @@ func Cases() []Case {
 			Reason: "it is withdrawn by the annotation " + v1alpha1.AnnotationSyncDisabled, Action: syncrules.Freeze,
 		},
 		{Name: "terminating", Rules: rules{rule("r")}, Source: terminating(), Standing: syncrules.Held, Reason: "it is being deleted", Action: syncrules.Freeze},
-		{Name: "gone", Rules: rules{rule("r")}, Standing: syncrules.Gone, Fate: v1alpha1.DeletionDelete, Reason: lost, Action: syncrules.Delete},
-		{Name: "gone, of a rule that orphans", Rules: rules{rule("r", orphans)}, Standing: syncrules.Gone, Fate: v1alpha1.DeletionOrphan, Reason: lost, Action: syncrules.MarkOrphan},
-		{Name: "selected no more", Rules: rules{rule("r")}, Source: object(map[string]string{"app": "x"}), Standing: syncrules.Gone, Fate: v1alpha1.DeletionDelete, Reason: lost, Action: syncrules.Delete},
+		{Name: "gone", Rules: rules{rule("r")}, Standing: syncrules.Gone, Policy: v1alpha1.DeletionDelete, Reason: lost, Action: syncrules.Delete},
+		{Name: "gone, of a rule that orphans", Rules: rules{rule("r", orphans)}, Standing: syncrules.Gone, Policy: v1alpha1.DeletionOrphan, Reason: lost, Action: syncrules.MarkOrphan},
+		{Name: "selected no more", Rules: rules{rule("r")}, Source: object(map[string]string{"app": "x"}), Standing: syncrules.Gone, Policy: v1alpha1.DeletionDelete, Reason: lost, Action: syncrules.Delete},
 		{Name: "not known", Rules: rules{rule("r")}, Source: web(), Unknown: true, Standing: syncrules.Unknown, Reason: "what cluster beta has is not known now", Action: syncrules.Freeze},
-		{Name: "edited", Rules: rules{rule("r", edited)}, Source: web(), Standing: syncrules.Released, Fate: v1alpha1.DeletionOrphan, Reason: edit, Action: syncrules.MarkOrphan},
-		{Name: "edited, and deletes what it lets go", Rules: rules{rule("r", edited, deletesLetGo)}, Source: web(), Standing: syncrules.Released, Fate: v1alpha1.DeletionDelete, Reason: edit, Action: syncrules.Delete},
-		{Name: "rule gone", Source: web(), Standing: syncrules.Released, Fate: v1alpha1.DeletionOrphan, Reason: "rule r is gone", Action: syncrules.MarkOrphan},
-		{Name: "rule gone, and the source not known", Source: web(), Unknown: true, Standing: syncrules.Released, Fate: v1alpha1.DeletionOrphan, Reason: "rule r is gone", Action: syncrules.MarkOrphan},
+		{Name: "edited", Rules: rules{rule("r", edited)}, Source: web(), Standing: syncrules.Released, Policy: v1alpha1.DeletionOrphan, Reason: edit, Action: syncrules.MarkOrphan},
+		{Name: "edited, and deletes what it lets go", Rules: rules{rule("r", edited, deletesLetGo)}, Source: web(), Standing: syncrules.Released, Policy: v1alpha1.DeletionDelete, Reason: edit, Action: syncrules.Delete},
+		{Name: "rule gone", Source: web(), Standing: syncrules.Released, Policy: v1alpha1.DeletionOrphan, Reason: "rule r is gone", Action: syncrules.MarkOrphan},
+		{Name: "rule gone, and the source not known", Source: web(), Unknown: true, Standing: syncrules.Released, Policy: v1alpha1.DeletionOrphan, Reason: "rule r is gone", Action: syncrules.MarkOrphan},
 		{Name: "paused", Rules: rules{rule("r", paused)}, Source: web(), Standing: syncrules.Held, Reason: "rule r is paused", Action: syncrules.Freeze},
 		{Name: "paused, and gone", Rules: rules{rule("r", paused)}, Standing: syncrules.Held, Reason: "rule r is paused", Action: syncrules.Freeze},
 		{
-			Name: "for other clusters", Rules: rules{rule("r", elsewhere)}, Source: web(), Standing: syncrules.Released, Fate: v1alpha1.DeletionOrphan,
+			Name: "for other clusters", Rules: rules{rule("r", elsewhere)}, Source: web(), Standing: syncrules.Released, Policy: v1alpha1.DeletionOrphan,
 			Reason: "rule r: spec.targets: tier=core: its Cluster object has tier=edge", Action: syncrules.MarkOrphan,
 		},
 		{
-			Name: "of clusters with a feature", Rules: rules{rule("r", needsFeature)}, Source: web(), Standing: syncrules.Released, Fate: v1alpha1.DeletionOrphan,
+			Name: "of clusters with a feature", Rules: rules{rule("r", needsFeature)}, Source: web(), Standing: syncrules.Released, Policy: v1alpha1.DeletionOrphan,
 			Reason: "rule r: spec.clusterFeatureMatch[0]: featureName f: the cluster has no such ClusterFeature", Action: syncrules.MarkOrphan,
 		},
 		{
@@ -178,11 +178,11 @@ func Cases() []Case {
 		{Name: "moved", Rules: rules{rule("r", moves)}, Copy: copyOf(named, rule("r", moves)), Source: named, Standing: syncrules.Offered, Action: syncrules.None},
 		{
 			Name: "moved elsewhere since", Rules: rules{rule("r", moves)}, Copy: copyOf(named, rule("r", moves)), Source: web("as", "other"),
-			Standing: syncrules.Gone, Fate: v1alpha1.DeletionDelete, Reason: "rule r puts the copy of its source in cluster beta elsewhere now", Action: syncrules.Delete,
+			Standing: syncrules.Gone, Policy: v1alpha1.DeletionDelete, Reason: "rule r puts the copy of its source in cluster beta elsewhere now", Action: syncrules.Delete,
 		},
 		{
 			Name: "moved, and now nobody can tell where", Rules: rules{rule("r", moves)}, Copy: copyOf(named, rule("r", moves)), Source: web(),
-			Standing: syncrules.Held, Reason: "where rule r puts it cannot be told", Action: syncrules.Freeze,
+			Standing: syncrules.Held, Reason: "where rule r puts it cannot be determined", Action: syncrules.Freeze,
 		},
 	}
 	for i := range out {

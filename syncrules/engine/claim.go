@@ -112,7 +112,7 @@ func (e *Engine) claimOfLocked(key Key, p *peer, from Key, held []holding, mine 
 		for _, name := range mine.Rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
 			if r := e.rules.byName[name]; r == nil {
-				s.Weigh(syncrules.RuleGone(name, mine.Fate))
+				s.Weigh(syncrules.RuleGone(name, mine.RuleDeletion))
 			} else if !ok {
 				rules = slices.Insert(rules, i, r)
 			}

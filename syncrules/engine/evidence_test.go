@@ -77,8 +77,8 @@ func testClaim(t *testing.T, c claimtest.Case) {
 	if i < 0 {
 		t.Fatalf("beta has no claim: %+v", w.Claims)
 	}
-	if got := w.Claims[i]; got.Standing != c.Standing || got.Fate != c.Fate || got.Reason != c.Reason {
-		t.Errorf("claim %d, %q, %q; want %d, %q, %q", got.Standing, got.Fate, got.Reason, c.Standing, c.Fate, c.Reason)
+	if got := w.Claims[i]; got.Standing != c.Standing || got.Policy != c.Policy || got.Reason != c.Reason {
+		t.Errorf("claim %d, %q, %q; want %d, %q, %q", got.Standing, got.Policy, got.Reason, c.Standing, c.Policy, c.Reason)
 	}
 	if got := syncrules.Plan(w.Facts); got.Action != c.Action {
 		t.Errorf("action %s, want %s", got.Action, c.Action)

@@ -234,15 +234,15 @@ func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch b
 	if r.clash != "" {
 		return syncrules.Unusable, false, "rule " + r.name + ": " + r.clash
 	}
-	between := syncrules.Between{From: p.name(), Features: p.Features, FeaturesKnown: p.FeaturesKnown}
+	pair := syncrules.ClusterPair{From: p.name(), Features: p.Features, FeaturesKnown: p.FeaturesKnown}
 	if e.clusters.local != nil {
-		between.Labels, between.LabelsKnown = e.clusters.local.Labels, true
+		pair.Labels, pair.LabelsKnown = e.clusters.local.Labels, true
 	}
-	switch rel, why = r.compiled.Relate(between); {
+	switch rel, why = r.compiled.Relate(pair); {
 	case rel < syncrules.Stopped:
 		return rel, false, why
 	case r.moves && !e.fittedLocked(r):
-		return syncrules.Unclear, false, "whether the kinds that rule " + r.name + " makes are in namespaces is not known yet"
+		return syncrules.Unclear, false, "it is not known yet whether the kinds that rule " + r.name + " makes are namespaced"
 	case r.reads && (e.clusters.snapshot.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
 	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID):

@@ -96,7 +96,7 @@ type outcome struct {
 // decide plans and acts; mu is not held.
 func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	if j.judged && j.local == nil {
-		return outcome{decision: syncrules.Foreign(j.rivals), again: j.recheck}
+		return outcome{decision: syncrules.PlanForeign(j.rivals), again: j.recheck}
 	}
 	w, err := e.weigh(j)
 	if err != nil {

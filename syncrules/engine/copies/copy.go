@@ -18,15 +18,15 @@ import (
 
 // Copy is an object of the local API server that carries an owner.
 type Copy struct {
-	Object     packed.Object
-	Version    string // resourceVersion
-	Owner      string
-	Rules      []string                // that made it
-	Selections []string                // the selections that these had then
-	MovedFrom  *place.Key              // the place of its source, if that is another than its own
-	Fate       v1alpha1.DeletionPolicy // when no rule asks for it
-	Orphaned   bool
-	Disabled   bool
+	Object       packed.Object
+	Version      string // resourceVersion
+	Owner        string
+	Rules        []string                // that made it
+	Selections   []string                // the selections that these had then
+	MovedFrom    *place.Key              // the place of its source, if that is another than its own
+	RuleDeletion v1alpha1.DeletionPolicy // when its rule is gone
+	Orphaned     bool
+	Disabled     bool
 	// Unseen says that it is known from the answer to our own write at this time, and that the watch
 	// has not told of it yet.
 	Unseen time.Time
@@ -46,7 +46,7 @@ func New(obj *unstructured.Unstructured) *Copy {
 	}
 	out := &Copy{
 		Object: data, Version: obj.GetResourceVersion(), Owner: syncrules.Owner(obj), Rules: syncrules.MadeBy(obj), Selections: syncrules.Selections(obj),
-		Fate: syncrules.RuleDeletion(obj), Orphaned: syncrules.Orphaned(obj), Disabled: syncrules.Disabled(obj),
+		RuleDeletion: syncrules.RuleDeletion(obj), Orphaned: syncrules.Orphaned(obj), Disabled: syncrules.Disabled(obj),
 	}
 	from := syncrules.Source(obj)
 	if k := (place.Key{GroupKind: from.GroupKind(), Namespace: from.Namespace, Name: from.Name}); k != place.KeyOf(obj.GroupVersionKind().GroupKind(), obj) {

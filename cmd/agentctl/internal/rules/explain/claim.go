@@ -91,7 +91,7 @@ func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out
 
 // hide notes the names that a rule makes from what a Secret holds.
 func (q *inquiry) hide(r *syncrules.Rule, obj *unstructured.Unstructured, at syncrules.Place, in syncrules.Input) {
-	if !r.PlaceTells(obj, in, at) {
+	if !r.PlaceRevealsSecret(obj, in, at) {
 		return
 	}
 	for made, own := range map[string]string{at.Name: obj.GetName(), at.Namespace: obj.GetNamespace()} {
@@ -158,7 +158,7 @@ func (q *inquiry) claimFrom(copied *unstructured.Unstructured, from sourceState,
 	q.hearMakers(&sum, copied, from, owner, to, nil)
 	c, heard := sum.Conclude(syncrules.Claim{Origin: owner.id}, false)
 	if !heard { // no rule made it: it is not for rules to say
-		c.Standing, c.Fate, c.Reason = syncrules.Unknown, v1alpha1.DeletionOrphan, from.unknown
+		c.Standing, c.Policy, c.Reason = syncrules.Unknown, v1alpha1.DeletionOrphan, from.unknown
 	}
 	return c
 }

@@ -146,7 +146,7 @@ func TestPeerByCredential(t *testing.T) {
 
 // A copy whose source is lacking went with its source, if the rule had selected that in its present form; else it is
 // put down to the edit, or to the end of the rule.
-func TestFateOfWhatIsLost(t *testing.T) {
+func TestPolicyOfWhatIsLost(t *testing.T) {
 	t.Parallel()
 	api := &v1alpha1.ResourceSyncRule{}
 	api.Name = "r"
@@ -173,7 +173,7 @@ func TestFateOfWhatIsLost(t *testing.T) {
 		name     string
 		rules    []*ruleInForce
 		standing syncrules.Standing
-		fate     v1alpha1.DeletionPolicy
+		policy   v1alpha1.DeletionPolicy
 	}{
 		{"source gone", []*ruleInForce{compile(api)}, syncrules.Gone, v1alpha1.DeletionDelete},
 		{"rule edited", []*ruleInForce{compile(edited)}, syncrules.Released, v1alpha1.DeletionOrphan},
@@ -182,7 +182,7 @@ func TestFateOfWhatIsLost(t *testing.T) {
 	} {
 		q := &inquiry{clusters: []*reached{to, owner}, rules: c.rules}
 		got := q.claimFrom(copied, sourceState{}, owner, to)
-		if got.Standing != c.standing || got.Fate != c.fate || got.Reason == "" {
+		if got.Standing != c.standing || got.Policy != c.policy || got.Reason == "" {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}
@@ -245,7 +245,7 @@ func TestClaimsOfSeveralRules(t *testing.T) {
 	}
 	// What is gone at the source is by the policy for that, whatever a rule that is gone would say.
 	q := &inquiry{clusters: []*reached{to, owner}, rules: []*ruleInForce{busy}}
-	if got := q.claimFrom(copyBy(busy, gone), sourceState{}, owner, to); got.Standing != syncrules.Gone || got.Fate != v1alpha1.DeletionDelete {
+	if got := q.claimFrom(copyBy(busy, gone), sourceState{}, owner, to); got.Standing != syncrules.Gone || got.Policy != v1alpha1.DeletionDelete {
 		t.Errorf("lost: %+v", got)
 	}
 }
@@ -305,8 +305,8 @@ func TestClaims(t *testing.T) {
 				from = sourceState{unknown: "what cluster beta has is not known now"}
 			}
 			got := q.claimFrom(c.Copy, from, owner, to)
-			if got.Standing != c.Standing || got.Fate != c.Fate || got.Reason != c.Reason {
-				t.Errorf("claim %d, %q, %q; want %d, %q, %q", got.Standing, got.Fate, got.Reason, c.Standing, c.Fate, c.Reason)
+			if got.Standing != c.Standing || got.Policy != c.Policy || got.Reason != c.Reason {
+				t.Errorf("claim %d, %q, %q; want %d, %q, %q", got.Standing, got.Policy, got.Reason, c.Standing, c.Policy, c.Reason)
 			}
 			facts := syncrules.Facts{Self: to.id, Local: c.Copy, Claims: []syncrules.Claim{got}}
 			if d := syncrules.Plan(facts); d.Action != c.Action {

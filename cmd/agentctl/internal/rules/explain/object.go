@@ -206,7 +206,7 @@ func (r *report) problems(to *reached, o origin, problems []string) {
 		r.Counts[stateBlocked]++
 		r.Copies = append(r.Copies, &copyReport{
 			Cluster: to.name, ClusterID: to.id, Object: refOf(syncrules.PlaceOf(o.obj)), Rules: []string{}, State: stateBlocked,
-			Reason: "where the copy of cluster " + o.from.name + " belongs cannot be told: " + p,
+			Reason: "where the copy of cluster " + o.from.name + " belongs cannot be determined: " + p,
 		})
 	}
 }

@@ -105,7 +105,7 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 		return verdictHeld, cli.OneLine(syncrules.UnusableText(r.api.Name, r.err))
 	}
 	kind := r.compiled.Kind()
-	rel, why := r.compiled.Relate(syncrules.Between{
+	rel, why := r.compiled.Relate(syncrules.ClusterPair{
 		Labels: to.cluster.Labels, LabelsKnown: true,
 		From: from.name, Features: from.features, FeaturesKnown: from.featuresWhy == "",
 	})
