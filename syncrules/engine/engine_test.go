@@ -133,6 +133,26 @@ func TestListedBeforeTheAnswer(t *testing.T) {
 	})
 }
 
+// A copy whose write the watch has not told of is gone when a newer list lacks it, however short a time ago it was written.
+func TestNewerListLacksACopy(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.settle()
+		w.local.mu.Lock()
+		for watch := range w.local.watches {
+			watch.live = false // they are broken, and nobody has noticed
+		}
+		w.local.mu.Unlock()
+		w.peers[a].put(configMap("x", "1"))
+		w.now()
+		w.wantValue(cm("x"), "1")
+		w.local.remove(cm("x"))
+		w.local.cut(nil)
+		w.settle()
+		w.wantValue(cm("x"), "1")
+	})
+}
+
 func TestLocalAnnotationsStay(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))

@@ -90,8 +90,8 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 			continue
 		}
 		k := place.At(f.kind(), at)
-		if age := time.Since(old.Unseen); age < unseenFor {
-			f.e.queue.enqueueAfter(k, unseenFor-age) // written after the list was made; looked at again if not
+		if age := time.Since(old.Unseen); age < unseenFor && !copies.Newer(version, old.Version) {
+			f.e.queue.enqueueAfter(k, unseenFor-age) // written after the list was made: the watch will tell of it
 			continue
 		}
 		f.e.dropCopyLocked(k)
