@@ -115,10 +115,10 @@ func Plan(f Facts) Decision {
 		return planMissing(f)
 	}
 	owner := Owner(f.Local)
-	switch {
-	case owner == "":
+	switch owner {
+	case "":
 		return PlanForeign(rivals(f, "", f.Local, Equivalent))
-	case owner == f.Self:
+	case f.Self:
 		return Decision{Action: Conflict, Owner: owner, Reason: "it is marked as a copy that this cluster itself owns; remove the marks to make it an object of this cluster, or delete it"}
 	}
 	if why := freezesCopy(f.Local); why != "" {
