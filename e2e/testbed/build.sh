@@ -46,10 +46,13 @@ LDFLAGS="-s -w \
 # The build must not depend on the settings of the machine that it runs on.
 export CGO_ENABLED=0 GOFLAGS= GOWORK=off GOOS= GOARCH=
 
-hash=$({ cat go.mod go.sum; echo "$LDFLAGS"; "$GO" env GOVERSION GOOS GOARCH; } | sha256sum | cut -d' ' -f1)
+# As in the Makefile: what several programs need is compiled once.
+TAGS=grpcnotrace
+
+hash=$({ cat go.mod go.sum; echo "$LDFLAGS $TAGS"; "$GO" env GOVERSION GOOS GOARCH; } | sha256sum | cut -d' ' -f1)
 key() { echo "$hash"; }
 build() { # build NAME FILE
-	exec "$GO" build -trimpath -buildvcs=false -o "$2" -ldflags "$LDFLAGS" "$(echo "$targets" | awk -v n="$1" '$1 == n {print $2}')"
+	exec "$GO" build -trimpath -buildvcs=false -tags "$TAGS" -o "$2" -ldflags "$LDFLAGS" "$(echo "$targets" | awk -v n="$1" '$1 == n {print $2}')"
 }
 
 # shellcheck disable=SC2046 # Several names in one word list.

@@ -18,7 +18,8 @@ export GOFLAGS= GOWORK=off GOOS= GOARCH= CGO_CFLAGS= CGO_LDFLAGS=
 STAMPS="-X k8s.io/component-base/version.gitVersion=$KUBERNETES -X k8s.io/client-go/pkg/version.gitVersion=$KUBERNETES"
 CONTAINERD="-X github.com/containerd/containerd/v2/version.Version=$(awk '/containerd\/containerd\/v2 v/ {print $2}' containerd/go.mod)"
 
-# name, its module here, its package, cgo, build tags. Without seccomp runc refuses pods that ask for a profile.
+# name, its module here, its package, cgo, build tags. Without seccomp runc refuses pods that ask for a profile;
+# grpcnotrace is as in ../../testbed, with whose programs most of Kubernetes is compiled once.
 targets='
 containerd              containerd github.com/containerd/containerd/v2/cmd/containerd              0 no_btrfs,no_zfs,no_devmapper
 containerd-shim-runc-v2 containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 0 no_grpc
@@ -30,9 +31,9 @@ host-local              kubernetes github.com/containernetworking/plugins/plugin
 loopback                kubernetes github.com/containernetworking/plugins/plugins/main/loopback    0 none
 ptp                     kubernetes github.com/containernetworking/plugins/plugins/main/ptp         0 none
 portmap                 kubernetes github.com/containernetworking/plugins/plugins/meta/portmap     0 none
-kubelet                 kubernetes k8s.io/kubernetes/cmd/kubelet                                   0 none
-kube-proxy              kubernetes k8s.io/kubernetes/cmd/kube-proxy                                0 none
-kube-scheduler          kubernetes k8s.io/kubernetes/cmd/kube-scheduler                            0 none
+kubelet                 kubernetes k8s.io/kubernetes/cmd/kubelet                                   0 grpcnotrace
+kube-proxy              kubernetes k8s.io/kubernetes/cmd/kube-proxy                                0 grpcnotrace
+kube-scheduler          kubernetes k8s.io/kubernetes/cmd/kube-scheduler                            0 grpcnotrace
 '
 names=$(echo "$targets" | awk '{print $1}')
 field() { echo "$targets" | awk -v n="$1" -v f="$2" '$1 == n {print $f}'; }
