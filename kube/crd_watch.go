@@ -25,6 +25,9 @@ const (
 	// crdRetry is how often the watch of CRDs is retried where it is forbidden, and how often discovery is
 	// asked for a kind during that watch: an aggregated API has no CRD.
 	crdRetry = 5 * time.Minute
+	// coreRetry is how often discovery is asked for a kind of the core group: it comes with another version of the API
+	// server alone.
+	coreRetry = time.Hour
 )
 
 // Namespaced says whether a kind is namespaced. It asks the API server once for each kind.
@@ -36,6 +39,10 @@ func (c *Client) Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (b
 // awaitKind returns when a kind that was not served is served, or when discovery fails. It watches CRDs meanwhile,
 // where that is allowed, and then returns as soon as the kind is served. Otherwise it asks with back-off.
 func (c *Client) awaitKind(ctx context.Context, gvk schema.GroupVersionKind) {
+	if gvk.Group == "" {
+		pause(ctx, coreRetry)
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	changed, done := make(chan struct{}, 1), make(chan struct{})
 	var watching atomic.Bool

@@ -115,7 +115,7 @@ func distributions() []distribution {
 // distributionOfVersion tells a distribution from the API server's version alone, for a cluster without
 // nodes, or with nodes that say nothing.
 func distributionOfVersion(version string) string {
-	for _, mark := range [][2]string{{"-eks-", "EKS"}, {"-gke.", "GKE"}, {"+rke2r", "RKE2"}, {"+k3s", "K3S"}} {
+	for _, mark := range [][2]string{{"-eks-", "EKS"}, {"-gke.", "GKE"}, {"+rke2r", "RKE2"}, {"+k3s", "K3S"}, {"+roster", "STANDALONE"}} {
 		if strings.Contains(version, mark[0]) {
 			return mark[1]
 		}

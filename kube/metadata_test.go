@@ -59,6 +59,7 @@ func TestDescribeClusterTellsDistributions(t *testing.T) {
 		"PKE on azure":    {node("azure:///subscriptions/x", pool, kubeadm, none), "", "azure/PKE"},
 		"PKE on vsphere":  {node("vsphere://4232e3c7", pool, kubeadm, none), "", "vsphere/PKE"},
 		"GKE":             {node("gce://p/europe-north1-a/n", stringMap{"cloud.google.com/gke-nodepool": "pool1", "nodepool.banzaicloud.io/name": "pool1"}, nil, none), "", "google/GKE"},
+		"standalone":      {nil, "v1.37.2+roster", "/STANDALONE"},
 		"GKE, no nodes":   {nil, "v1.32.4-gke.1415000", "/GKE"},
 		"AKS":             {node("azure:///subscriptions/x", stringMap{"agentpool": "pool1"}, nil, none), "", "azure/AKS"},
 		"AKS, new label":  {node("azure:///subscriptions/x", stringMap{"kubernetes.azure.com/cluster": "MC_x"}, nil, none), "", "azure/AKS"},

@@ -361,6 +361,19 @@ func TestWatchFindsAKindThatComesAndGoes(t *testing.T) {
 	})
 }
 
+// A kind of the core group comes with another version of the API server alone, and is hardly asked for.
+func TestWatchHardlyAsksForACoreKind(t *testing.T) {
+	missing := schema.GroupVersionKind{Version: "v1", Kind: "Missing"}
+	watching(t, func(*api) WatchOptions { return WatchOptions{GVK: missing} }, func(a *api, j *sinkRecorder) {
+		j.want(t, "health kind not served: Missing in v1")
+		a.takeRequests()
+		time.Sleep(10 * time.Hour)
+		if n := len(a.takeRequests()); n == 0 || n > 12 {
+			t.Errorf("%d requests in ten hours", n)
+		}
+	})
+}
+
 // The watch of CRDs notices a new kind at once, however long it was missing.
 func TestWatchFindsAKindWhenItsCRDIsCreated(t *testing.T) {
 	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
