@@ -21,9 +21,11 @@ type Binaries struct {
 	Testbed, Kubectl, Helm string
 	Agent, Agentctl        string
 	Chart                  string // a folder
-	// Kubernetes is the version of the API servers, newest or oldest.
+	// Kubernetes is the version of the API servers, newest or oldest; or standalone, for Roster's own.
 	Kubernetes string
 }
+
+const standalone = "standalone"
 
 // EnvKubernetes is the environment variable that chooses the version; without it the newest is run.
 const EnvKubernetes = "ROSTER_E2E_KUBERNETES"

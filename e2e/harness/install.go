@@ -30,20 +30,13 @@ const tokenLife = 7 * 24 * time.Hour
 //	kubectl create namespace cluster-registry
 //	helm template charts/agent -n cluster-registry --include-crds --set localCluster.name=NAME,replicas=0 | kubectl apply -f -
 //
-// and then writes the agent's kubeconfig with a token of the chart's ServiceAccount.
+// and then writes the agent's kubeconfig with a token of the chart's ServiceAccount. A standalone API server has all of
+// that already.
 func (c *Cluster) Install(ctx context.Context) error {
-	if _, err := c.Kubectl(ctx, "create", "namespace", Namespace); err != nil {
-		return err
-	}
-	helm := exec.CommandContext(ctx, c.fleet.bin.Helm, "template", c.fleet.bin.Chart, "-n", Namespace, "--include-crds",
-		"--set", "localCluster.name="+c.Name+",replicas=0")
-	helm.Env = c.fleet.environ()
-	manifest, err := run(ctx, helm)
-	if err != nil {
-		return err
-	}
-	if _, err := c.Apply(ctx, manifest); err != nil {
-		return err
+	if c.fleet.bin.Kubernetes != standalone {
+		if err := c.applyChart(ctx); err != nil {
+			return err
+		}
 	}
 	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
 		return err
@@ -60,6 +53,21 @@ func (c *Cluster) Install(ctx context.Context) error {
 		return err
 	}
 	return c.awaitRights(ctx)
+}
+
+func (c *Cluster) applyChart(ctx context.Context) error {
+	if _, err := c.Kubectl(ctx, "create", "namespace", Namespace); err != nil {
+		return err
+	}
+	helm := exec.CommandContext(ctx, c.fleet.bin.Helm, "template", c.fleet.bin.Chart, "-n", Namespace, "--include-crds",
+		"--set", "localCluster.name="+c.Name+",replicas=0")
+	helm.Env = c.fleet.environ()
+	manifest, err := run(ctx, helm)
+	if err != nil {
+		return err
+	}
+	_, err = c.Apply(ctx, manifest)
+	return err
 }
 
 // AgentKubeconfig is the path of the kubeconfig that the agent uses.

@@ -18,7 +18,7 @@ import (
 
 const usage = `testbed runs Kubernetes control planes on this machine, for tests.
 
-  testbed up --clusters N --dir DIR [--kubernetes newest|oldest] [--fsync] [--wait]
+  testbed up --clusters N --dir DIR [--kubernetes newest|oldest|standalone] [--fsync] [--wait]
       starts N control planes, prints "ready", stops them on SIGINT or SIGTERM
   testbed stop --dir DIR --component NAME [--signal KILL|TERM|STOP]
       ends (or with STOP freezes) one component, such as apiserver-2, etcd-2, controller-manager-2
@@ -27,8 +27,8 @@ const usage = `testbed runs Kubernetes control planes on this machine, for tests
   testbed status --dir DIR
       lists the components
 
-The binaries come from "make testbed", the API server of --kubernetes oldest from "make testbed-oldest";
---bin names another folder for them.
+The binaries come from "make testbed", the API server of --kubernetes oldest from "make testbed-oldest", that of
+--kubernetes standalone, a process for all components, from "make apiserver"; --bin names another folder for them.
 `
 
 // errUsage is returned when the command line is wrong in a way that was already explained.

@@ -37,7 +37,7 @@ func TestBadInputIsOneLine(t *testing.T) {
 		{"up --clusters two", 2, `invalid value "two"`},
 		{"up", 1, "--dir is required"},
 		{"up --frobnicate", 2, "-frobnicate"},
-		{"up --kubernetes v1.30.0 --dir " + empty, 1, `--kubernetes must be newest or oldest, not "v1.30.0"`},
+		{"up --kubernetes v1.30.0 --dir " + empty, 1, `--kubernetes must be newest, oldest or standalone, not "v1.30.0"`},
 		{"up --kubernetes oldest --dir " + empty + " --bin " + withoutOldest(t), 1, "run `make testbed-oldest`"},
 		{"up now", 2, `unexpected argument "now"`},
 		{"up --dir " + empty + " --bin " + empty, 1, "run `make testbed`"},

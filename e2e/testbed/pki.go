@@ -74,7 +74,7 @@ func (p pki) ensure() error {
 	return os.WriteFile(p.path(complete), nil, 0o600)
 }
 
-// issuer is a certificate authority in memory: its key is needed only while the folder is written.
+// issuer is a certificate authority. Its key is needed while the folder is written, and by a standalone server.
 type issuer struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -95,7 +95,7 @@ func (p pki) authority() (issuer, error) {
 	if err != nil {
 		return issuer{}, err
 	}
-	if err := writePEM(p.path("ca.crt"), "CERTIFICATE", der); err != nil {
+	if err := errors.Join(writePEM(p.path("ca.crt"), "CERTIFICATE", der), writeKey(p.path("ca.key"), key)); err != nil {
 		return issuer{}, err
 	}
 	parsed, err := x509.ParseCertificate(der)

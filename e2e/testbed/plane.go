@@ -56,6 +56,13 @@ func newPlane(ctx context.Context, o Options, number int, chosen *chooser) (*pla
 	if err := p.writeKubeconfig(p.controllerKubeconfig(), "controller-manager"); err != nil {
 		return nil, err
 	}
+	if o.Kubernetes == standalone {
+		if err := p.prepareStandalone(); err != nil {
+			return nil, err
+		}
+		p.components = []*component{p.component(o, kindAPIServer, o.apiserver(), p.standaloneArgs(), p.standaloneReady)}
+		return p, nil
+	}
 	p.components = []*component{
 		p.component(o, kindEtcd, "etcd", p.etcdArgs(o.Fsync), always(p.etcdReady)),
 		p.component(o, kindAPIServer, o.apiserver(), p.apiserverArgs(), always(p.apiserverReady)),

@@ -25,12 +25,15 @@ const maxClusters = 50
 // errStopping is returned when a component is to be changed while everything is being stopped.
 var errStopping = errors.New("the testbed is stopping")
 
+// standalone is the value of Options.Kubernetes for Roster's own API server, which has etcd and controllers in it.
+const standalone = "standalone"
+
 // Options say what Up starts.
 type Options struct {
 	Clusters        int
 	Dir             string    // new, empty, or a testbed's
 	Bin             string    // folder of the binaries
-	Kubernetes      string    // newest or oldest: the version of the API servers
+	Kubernetes      string    // newest or oldest: the version of the API servers; or standalone
 	Fsync           bool      // whether etcd waits for the disk; latencies depend on it
 	WaitControllers bool      // whether ready includes the controllers
 	Out             io.Writer // progress
@@ -94,15 +97,17 @@ func (o *Options) check() error {
 	if o.Bin, err = filepath.Abs(o.Bin); err != nil {
 		return err
 	}
-	target := "testbed"
+	target, names := "testbed", []string{"etcd", o.apiserver(), "kube-controller-manager"}
 	switch o.Kubernetes {
 	case "newest":
 	case "oldest":
 		target = "testbed-oldest"
+	case standalone:
+		target, names = "apiserver", []string{o.apiserver()}
 	default:
-		return fmt.Errorf("--kubernetes must be newest or oldest, not %q", o.Kubernetes)
+		return fmt.Errorf("--kubernetes must be newest, oldest or standalone, not %q", o.Kubernetes)
 	}
-	for _, name := range []string{"etcd", o.apiserver(), "kube-controller-manager"} {
+	for _, name := range names {
 		if info, err := os.Stat(filepath.Join(o.Bin, name)); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 			return fmt.Errorf("%s is not in %s: run `make %s`", name, o.Bin, target)
 		}
@@ -112,10 +117,14 @@ func (o *Options) check() error {
 
 // apiserver is the name of the API server's binary.
 func (o *Options) apiserver() string {
-	if o.Kubernetes == "oldest" {
+	switch o.Kubernetes {
+	case "oldest":
 		return "kube-apiserver-oldest"
+	case standalone:
+		return "roster-apiserver"
+	default:
+		return "kube-apiserver"
 	}
-	return "kube-apiserver"
 }
 
 // claim takes the directory for this process. The lock ends with the process, however that ends.

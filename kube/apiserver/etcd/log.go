@@ -1,0 +1,73 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// core writes what etcd logs to a slog.Logger. What etcd calls information is for those who debug it, and so is what it
+// says while it starts and ends: an error of the start is returned, and the rest is about how etcd is set up here.
+type core struct {
+	log   *slog.Logger
+	ready *atomic.Bool
+}
+
+func (c *core) level(of zapcore.Level) slog.Level {
+	switch {
+	case of > zapcore.ErrorLevel: // the process ends
+		return slog.LevelError
+	case !c.ready.Load():
+		return slog.LevelDebug
+	case of == zapcore.ErrorLevel:
+		return slog.LevelError
+	case of == zapcore.WarnLevel:
+		return slog.LevelWarn
+	default:
+		return slog.LevelDebug
+	}
+}
+
+// Enabled implements zapcore.Core.
+func (c *core) Enabled(l zapcore.Level) bool { return c.log.Enabled(context.Background(), c.level(l)) }
+
+// With implements zapcore.Core.
+func (c *core) With(fields []zapcore.Field) zapcore.Core {
+	return &core{log: c.log.With(args(fields)...), ready: c.ready}
+}
+
+// Check implements zapcore.Core.
+func (c *core) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return checked.AddCore(e, c)
+	}
+	return checked
+}
+
+// Write implements zapcore.Core. After a fatal entry zap ends the process with code 1.
+func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	c.log.Log(context.Background(), c.level(e.Level), e.Message, args(fields)...)
+	return nil
+}
+
+// Sync implements zapcore.Core.
+func (c *core) Sync() error { return nil }
+
+func args(fields []zapcore.Field) []any {
+	encoder := zapcore.NewMapObjectEncoder()
+	for _, field := range fields {
+		field.AddTo(encoder)
+	}
+	var out []any
+	for _, key := range slices.Sorted(maps.Keys(encoder.Fields)) {
+		out = append(out, key, encoder.Fields[key])
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package objects is what a standalone API server has from its first start: the namespaces, CRDs, rights and admission
+// policies that the chart brings to any other cluster.
+package objects
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	chart "github.com/roster-mesh/roster/charts/agent"
+)
+
+// Namespace is where the agent's own objects are, and AgentUser is who it is there.
+const (
+	Namespace = "cluster-registry"
+	AgentUser = "system:serviceaccount:" + Namespace + ":cluster-registry-controller"
+)
+
+const (
+	fieldManager          = "roster-apiserver"
+	admissionregistration = "admissionregistration.k8s.io"
+)
+
+//go:embed objects.yaml
+var rendered []byte
+
+// All returns the objects in an order in which they can be applied.
+func All() ([]*unstructured.Unstructured, error) {
+	crds, err := chart.CRDs()
+	if err != nil {
+		return nil, err
+	}
+	var namespaces, others []*unstructured.Unstructured
+	for reader := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096); ; {
+		object := &unstructured.Unstructured{}
+		err := reader.Decode(&object.Object)
+		switch {
+		case errors.Is(err, io.EOF):
+			return append(append(namespaces, crds...), others...), nil
+		case err != nil:
+			return nil, fmt.Errorf("objects.yaml: %w", err)
+		case object.GetKind() == "Namespace":
+			namespaces = append(namespaces, object)
+		case len(object.Object) > 0:
+			others = append(others, object)
+		}
+	}
+}
+
+// Apply makes the API server have the objects, and returns when it also serves the kinds that they define. An object that
+// is as it should be is not written.
+func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.DiscoveryInterface) error {
+	all, err := All()
+	if err != nil {
+		return err
+	}
+	known := false
+	for _, object := range all {
+		// Admission looks kinds up once in half a minute: an object that names one of a CRD comes when that is known.
+		if group := object.GroupVersionKind().Group; !known && group == admissionregistration {
+			if err := awaitKinds(ctx, kinds); err != nil {
+				return err
+			}
+			known = true
+		}
+		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+		_, err := client.Resource(resource).Namespace(object.GetNamespace()).
+			Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		if err != nil {
+			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// awaitKinds returns when the kinds of the CRDs can be discovered.
+func awaitKinds(ctx context.Context, kinds discovery.DiscoveryInterface) error {
+	crds, err := chart.CRDs()
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		_, lists, err := kinds.ServerGroupsAndResources()
+		if err != nil {
+			return false, nil //nolint:nilerr // Parts of it come one after the other.
+		}
+		found := 0
+		for _, list := range lists {
+			for _, resource := range list.APIResources {
+				if slices.ContainsFunc(crds, func(crd *unstructured.Unstructured) bool {
+					return crd.GetName() == resource.Name+"."+strings.Split(list.GroupVersion, "/")[0]
+				}) {
+					found++
+				}
+			}
+		}
+		return found == len(crds), nil
+	})
+}

@@ -1,0 +1,271 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/features"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/version"
+	aggregator "k8s.io/kube-aggregator/pkg/apiserver"
+	"k8s.io/kubernetes/pkg/controlplane/apiserver/options"
+	"k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
+
+	"github.com/roster-mesh/roster/kube/apiserver/controllers"
+	"github.com/roster-mesh/roster/kube/apiserver/datadir"
+	"github.com/roster-mesh/roster/kube/apiserver/etcd"
+	"github.com/roster-mesh/roster/kube/apiserver/objects"
+)
+
+const (
+	// issuer of ServiceAccount tokens, as in other clusters.
+	issuer = "https://kubernetes.default.svc"
+	// leadPoll is how often a member asks its etcd, in memory, whether it leads.
+	leadPoll = 250 * time.Millisecond
+)
+
+// KubernetesVersion is that of the API server, such as v1.37.2+roster.
+func KubernetesVersion() string { return version.Get().GitVersion }
+
+// process is one run of the server.
+type process struct {
+	o        Options
+	dir      *datadir.Dir
+	listener net.Listener
+	store    *etcd.Server // nil with --etcd-servers
+}
+
+// serve runs the API server with its controllers until ctx ends, or etcd does.
+func (p *process) serve(ctx context.Context, address string) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if p.store != nil {
+		go func() {
+			select {
+			case err := <-p.store.Err():
+				stop(fmt.Errorf("etcd ended: %w", err))
+			case <-ctx.Done():
+			}
+		}()
+	}
+	chain, err := p.build(ctx)
+	if err != nil {
+		return p.o.nameFlags(err)
+	}
+	err = errors.Join(
+		chain.GenericAPIServer.AddPostStartHook("roster-objects", p.applyObjects),
+		chain.GenericAPIServer.AddPostStartHook("roster-controllers", p.runControllers),
+		chain.GenericAPIServer.AddPostStartHook("roster-certificates", p.renewCertificates),
+	)
+	if err != nil {
+		return err
+	}
+	prepared, err := chain.PrepareRun()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(chain.GenericAPIServer.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	go p.announce(ctx, client.Discovery().RESTClient(), address)
+	if err := prepared.Run(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// build makes the API servers of CRDs, built-in kinds and APIServices, each of which passes on what it does not serve.
+func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) {
+	// Its Lease is a write every ten seconds, and nobody reads it but the proxy between servers of several versions.
+	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
+		string(features.APIServerIdentity): false, string(features.UnknownVersionInteroperabilityProxy): false,
+	})
+	if err != nil {
+		return nil, err
+	}
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	o, err := p.options().Complete(ctx, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if errs := o.Validate(); len(errs) > 0 {
+		return nil, utilerrors.NewAggregate(errs)
+	}
+	config, err := server.NewConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	completed, err := config.Complete()
+	if err != nil {
+		return nil, err
+	}
+	return server.CreateServerChain(completed)
+}
+
+// options are upstream's defaults but for what follows.
+func (p *process) options() *options.Options {
+	s := server.NewOptions()
+	s.SecureServing.Listener = p.listener
+	s.SecureServing.ServerCert.CertKey.CertFile = p.dir.PairFile(datadir.Serving)
+	s.SecureServing.ServerCert.CertKey.KeyFile = p.dir.PairFile(datadir.Serving)
+	s.SecureServing.ServerCert.CertDirectory = ""
+	s.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
+	s.GenericServerRunOptions.ExternalHost = "localhost"
+	s.GenericServerRunOptions.ShutdownSendRetryAfter = true // or open watches keep it from ending for a minute
+	s.Features.EnableProfiling = false
+
+	s.Authentication.ClientCert.ClientCA = p.dir.CAFile()
+	s.Authentication.ServiceAccounts.Issuers = []string{issuer}
+	s.Authentication.ServiceAccounts.KeyFiles = []string{p.dir.ServiceAccountKeyFile()}
+	s.ServiceAccountSigningKeyFile = p.dir.ServiceAccountKeyFile()
+	s.Authentication.TokenFile.TokenFile = p.o.TokenFile
+	s.Authentication.AuthenticationConfigFile = p.o.Authentication
+	s.Authorization.Modes = []string{"RBAC"}
+	if p.o.Authorization != "" {
+		s.Authorization.Modes = nil
+		s.Authorization.AuthorizationConfigurationFile = p.o.Authorization
+	}
+
+	s.Etcd.EncryptionProviderConfigFilepath = p.o.Encryption
+	s.Etcd.StorageConfig.Transport.ServerList = p.o.EtcdServers
+	s.Etcd.StorageConfig.Transport.TrustedCAFile = p.o.EtcdCAFile
+	s.Etcd.StorageConfig.Transport.CertFile = p.o.EtcdCertFile
+	s.Etcd.StorageConfig.Transport.KeyFile = p.o.EtcdKeyFile
+	if p.store != nil {
+		s.Etcd.StorageConfig.Transport.ServerList = []string{p.store.Endpoint()}
+	}
+	return s
+}
+
+// applyObjects is done once the cluster has what the chart would bring. The server is not ready before.
+func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error {
+	client, err := dynamic.NewForConfig(hook.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(hook.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Cap: 2 * time.Second, Steps: 1 << 30}
+	var last error
+	err = wait.ExponentialBackoffWithContext(hook, backoff, func(ctx context.Context) (bool, error) {
+		err := objects.Apply(ctx, client, kinds)
+		if err != nil && (last == nil || err.Error() != last.Error()) {
+			p.o.Log.Debug("the server's own objects cannot be written yet", "error", err)
+		}
+		last = err
+		return err == nil, nil
+	})
+	if hook.Err() != nil {
+		return nil // the server ends
+	}
+	return err
+}
+
+// runControllers runs the controllers while this member of etcd leads, so that of several servers one does.
+func (p *process) runControllers(hook genericapiserver.PostStartHookContext) error {
+	root, err := os.ReadFile(p.dir.CAFile())
+	if err != nil {
+		return err
+	}
+	o := controllers.Options{Config: hook.LoopbackClientConfig, RootCA: root, SigningKey: p.dir.ServiceAccountKeyFile()}
+	go func() {
+		for hook.Err() == nil {
+			p.await(hook, true)
+			ctx, stop := context.WithCancel(hook)
+			go func() {
+				p.await(ctx, false)
+				stop()
+			}()
+			if err := controllers.Run(ctx, o); err != nil {
+				p.o.Log.Error("the controllers cannot be started", "error", err)
+				sleep(hook, time.Second)
+			}
+			stop()
+		}
+	}()
+	return nil
+}
+
+// await returns when this member leads, or when it does not, or when ctx ends.
+func (p *process) await(ctx context.Context, leads bool) {
+	if p.store == nil {
+		if !leads {
+			<-ctx.Done()
+		}
+		return
+	}
+	for ctx.Err() == nil && p.store.Leads() != leads {
+		sleep(ctx, leadPoll)
+	}
+}
+
+// renewCertificates replaces certificates before they end. The server and the agent read them again from their files.
+func (p *process) renewCertificates(hook genericapiserver.PostStartHookContext) error {
+	go func() {
+		for {
+			if sleep(hook, 12*time.Hour); hook.Err() != nil {
+				return
+			}
+			written, err := p.dir.EnsurePKI(datadir.Names{Hosts: p.o.Advertise, AgentUser: objects.AgentUser}, time.Now())
+			if err != nil {
+				p.o.Log.Error("certificates cannot be renewed", "error", err)
+			} else if len(written) > 0 {
+				p.o.Log.Info("certificates were renewed", "names", written)
+			}
+		}
+	}()
+	return nil
+}
+
+// announce says once that the server is ready, and what it waits for when that takes long.
+func (p *process) announce(ctx context.Context, client rest.Interface, address string) {
+	began, said := time.Now(), false
+	for {
+		_, err := client.Get().AbsPath("/readyz").DoRaw(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			p.o.Log.Info("serving", "address", address, "version", KubernetesVersion(), "after", time.Since(began).Round(time.Millisecond))
+			if p.o.Ready != nil {
+				p.o.Ready()
+			}
+			return
+		}
+		if !said && time.Since(began) > slow {
+			said = true
+			p.o.Log.Info("waiting for the API server to be ready", "address", address)
+		}
+		sleep(ctx, 20*time.Millisecond)
+	}
+}
+
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

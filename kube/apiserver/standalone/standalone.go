@@ -1,0 +1,142 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package standalone runs an API server without Kubernetes around it: the kinds that need no nodes, on an etcd in the same
+// process, with the controllers that those kinds need. The server itself is upstream's generic control plane.
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/roster-mesh/roster/kube/apiserver/datadir"
+	"github.com/roster-mesh/roster/kube/apiserver/etcd"
+	"github.com/roster-mesh/roster/kube/apiserver/objects"
+)
+
+// slow is after how long a start says what it waits for.
+const slow = 2 * time.Second
+
+// Options of Run. DataDir, Listen, Check and Log are required.
+type Options struct {
+	DataDir   string
+	Name      string   // of the cluster; the data directory belongs to it
+	Listen    string   // HOST:PORT
+	Advertise []string // names and addresses that callers use, for the serving certificate
+
+	EtcdServers    []string // URLs; without one, etcd runs in this process
+	EtcdCAFile     string
+	EtcdCertFile   string
+	EtcdKeyFile    string
+	Encryption     string // EncryptionConfiguration file; without one, the key in the data directory encrypts Secrets
+	TokenFile      string
+	Authentication string // AuthenticationConfiguration file
+	Authorization  string // AuthorizationConfiguration file; without one, RBAC
+
+	// Check reads what etcd keeps in a directory and says what is damaged, as etcd.Check does. That may crash.
+	Check func(ctx context.Context, dir string) error
+	Ready func() // is called once, when the server serves
+	Log   *slog.Logger
+}
+
+// Run serves until ctx ends. An error names the flag or the file that it is about.
+func Run(ctx context.Context, o Options) error {
+	dir, err := openDir(ctx, o)
+	if err != nil {
+		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
+	}
+	defer dir.Close()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w; choose another port or stop what uses it", o.Listen, cause(err))
+	}
+	defer listener.Close()
+	written, err := dir.EnsurePKI(datadir.Names{Hosts: o.Advertise, AgentUser: objects.AgentUser}, time.Now())
+	if err != nil {
+		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
+	}
+	if len(written) > 0 {
+		o.Log.Info("certificates were written", "names", strings.Join(written, ", "))
+	}
+	address := localURL(listener.Addr())
+	if err := dir.WriteKubeconfigs(address); err != nil {
+		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
+	}
+	if o.Encryption == "" {
+		if o.Encryption, err = dir.EnsureEncryption(); err != nil {
+			return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
+		}
+	}
+	p := &process{o: o, dir: dir, listener: listener}
+	if len(o.EtcdServers) == 0 {
+		store, err := startEtcd(ctx, o, dir)
+		if err != nil {
+			return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
+		}
+		defer store.Close()
+		p.store = store
+	}
+	return p.serve(ctx, address)
+}
+
+// openDir says so when another process uses the directory.
+func openDir(ctx context.Context, o Options) (*datadir.Dir, error) {
+	waiting := time.AfterFunc(slow, func() {
+		o.Log.Info("waiting for another process to end that uses the directory", "directory", o.DataDir)
+	})
+	defer waiting.Stop()
+	return datadir.Open(ctx, o.DataDir, KubernetesVersion(), o.Name)
+}
+
+// startEtcd says so when the start takes long.
+func startEtcd(ctx context.Context, o Options, dir *datadir.Dir) (*etcd.Server, error) {
+	data := dir.Path("etcd")
+	waiting := time.AfterFunc(slow, func() { o.Log.Info("waiting for etcd to read its data", "directory", data) })
+	defer waiting.Stop()
+	if _, err := os.Stat(data); err == nil {
+		if err := o.Check(ctx, data); err != nil {
+			return nil, err
+		}
+	}
+	return etcd.Start(ctx, etcd.Options{Dir: data, Log: o.Log})
+}
+
+// nameFlags adds to an error of Kubernetes' packages, which know files by their content, which flags it may be about.
+func (o *Options) nameFlags(err error) error {
+	var given []string
+	for _, flag := range [][2]string{
+		{"--token-auth-file", o.TokenFile}, {"--authentication-config", o.Authentication}, {"--authorization-config", o.Authorization},
+		{"--encryption-provider-config", o.Encryption}, {"--etcd-servers", strings.Join(o.EtcdServers, ",")},
+	} {
+		if flag[1] != "" && !strings.HasPrefix(flag[1], o.DataDir) {
+			given = append(given, flag[0]+" "+flag[1])
+		}
+	}
+	if len(given) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", strings.Join(given, " or "), err)
+}
+
+// localURL is where this machine reaches the server.
+func localURL(address net.Addr) string {
+	host, port, _ := net.SplitHostPort(address.String()) // it was made by the net package
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "https://" + net.JoinHostPort(host, port)
+}
+
+// cause is what the system said, without the operation that the caller names in its own words.
+func cause(err error) error {
+	if sys := (*os.SyscallError)(nil); errors.As(err, &sys) {
+		return sys.Err
+	}
+	return err
+}
