@@ -58,15 +58,26 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel()
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return server.Run(ctx) })
+	stopLocal, err := a.startLocal(ctx)
+	if err != nil {
+		cancel()
+		return errors.Join(err, ignoreCanceled(tasks.Wait()))
+	}
+	defer stopLocal()
 	if a.grouped() {
 		tasks.Go(func() error { return a.runGrouped(ctx) })
 	} else {
 		tasks.Go(func() error { return a.runAlone(ctx) })
 	}
-	if err := tasks.Wait(); err != nil && !errors.Is(err, context.Canceled) {
-		return err
+	return ignoreCanceled(tasks.Wait())
+}
+
+// ignoreCanceled returns nil for the error of what was told to end.
+func ignoreCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // grouped reports whether the cluster has several agents (--group-peers).

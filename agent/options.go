@@ -26,6 +26,9 @@ import (
 type Options struct {
 	// Kubeconfig is the path of a kubeconfig for the local cluster; empty means the in-cluster one.
 	Kubeconfig string
+	// Local makes the agent run the API server of its cluster, which has no Kubernetes, from DataDir; nil means that the
+	// cluster has one.
+	Local *Local
 	// Namespace is the agent's own namespace. Credentials and keys live in <Namespace>-private, the
 	// ServiceAccounts that peers read with in <Namespace>-readers.
 	Namespace string
@@ -99,6 +102,7 @@ func (o *Options) Validate() error {
 		bad("namespace", "%q is longer than %d characters, which leaves no room for the suffix -readers", o.Namespace, validation.DNS1123LabelMaxLength-len("-readers"))
 	}
 	o.checkCluster(bad)
+	o.checkLocal(bad)
 	if err := checkHostPort(o.MeshListen, true); err != nil {
 		bad("mesh-listen", "%v", err)
 	}

@@ -118,7 +118,12 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
+	local, err := localServer(c, stderr)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
 	a, err := agent.New(agent.Options{
+		Local:              local,
 		Kubeconfig:         c.String("kubeconfig"),
 		Namespace:          c.String("namespace"),
 		ClusterName:        c.String("cluster-name"),
@@ -158,6 +163,21 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 	return err
 }
 
+// localServer returns nil when the cluster has an API server.
+func localServer(c *cli.Context, stderr io.Writer) (*agent.Local, error) {
+	switch local := c.String("local"); local {
+	case "embedded":
+		return &agent.Local{Listen: c.String("local-listen"), LogFormat: c.String("log-format"), LogLevel: c.String("log-level"), Stderr: stderr}, nil
+	case "":
+		if c.IsSet("local-listen") {
+			return nil, errors.New("--local-listen goes with --local embedded")
+		}
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("--local: %q is not embedded, the only value", local)
+	}
+}
+
 // runFlags are the flags of `agent run`. Each is also a variable ROSTER_… and a key of the --config file.
 func runFlags() []cli.Flag {
 	text := func(name, value, usage string) cli.Flag {
@@ -172,6 +192,8 @@ func runFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "config", Usage: "YAML `FILE` with a key for each flag; a flag or variable that is given wins", EnvVars: env("config")},
 		text("kubeconfig", "", "`FILE` for the local cluster; without one, the in-cluster configuration"),
+		text("local", "", "embedded runs a cluster without Kubernetes in --data-dir, with the program roster-apiserver beside this one"),
+		text("local-listen", ":6443", "`HOST:PORT` that the API server of --local embedded listens on"),
 		text("namespace", "cluster-registry", "the agent's own `NAMESPACE`"),
 		text("cluster-name", "", "`NAME` of the Cluster object that is created when this cluster has none"),
 		list("cluster-labels", "`KEY=VALUE` labels of this cluster's Cluster object; others that it has stay"),

@@ -17,6 +17,7 @@ func leavesOfAgent() map[string][]string {
 	return map[string][]string{
 		"apiconn":   nil,
 		"directory": {"informers", "payload"},
+		"embedded":  {"loop"},
 		"health":    nil,
 		"informers": nil,
 		"install":   nil,
