@@ -141,8 +141,8 @@ func (p *plane) start(ctx context.Context, s *spawner, index int) error {
 		return err
 	}
 	// An API server that ran through an outage of its etcd serves a moment later than etcd does.
-	if api := p.components[1]; c.kind == kindEtcd && api.running() {
-		return api.await(ctx)
+	if c.kind == kindEtcd && p.components[index+1].running() {
+		return p.components[index+1].await(ctx)
 	}
 	return nil
 }
