@@ -109,7 +109,7 @@ func (p *plane) controllersReady() func(context.Context) error {
 		namespace = "/api/v1/namespaces/" + namespace
 		return []string{namespace + "/serviceaccounts/default", namespace + "/configmaps/kube-root-ca.crt"}
 	}
-	unused := objects("kube-node-lease")
+	unused := objects("kube-public")
 	wanted := slices.Concat(unused, objects("default"), objects("kube-system"))
 	deleted := false
 	return func(ctx context.Context) error {
