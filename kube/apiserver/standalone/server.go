@@ -113,6 +113,9 @@ func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) 
 	if err != nil {
 		return nil, err
 	}
+	if p.store != nil {
+		config.APIExtensions.ExtraConfig.MasterCount = 1 // of several, each serves a new CRD five seconds later
+	}
 	completed, err := config.Complete()
 	if err != nil {
 		return nil, err
