@@ -154,7 +154,7 @@ func (r Record) fits(kubernetes, name string) error {
 		return err
 	}
 	if older := version.MajorMinor(mine.Major(), mine.Minor()); older.LessThan(version.MajorMinor(have.Major(), have.Minor())) {
-		return fmt.Errorf("Kubernetes %s has written to it, and this is %s: objects of a later version are not read; run that version, or restore a snapshot that is older", r.Kubernetes, kubernetes) //nolint:revive,staticcheck // Kubernetes is a name
+		return fmt.Errorf("Kubernetes %s has written to it, and this is %s: objects of a later version are not read; run that version, or restore a snapshot that is older", r.Kubernetes, kubernetes) //nolint:staticcheck // Kubernetes is a name
 	}
 	return nil
 }

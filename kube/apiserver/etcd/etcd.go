@@ -7,6 +7,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -44,35 +45,37 @@ type Server struct {
 }
 
 // Start returns when the server answers.
-func Start(ctx context.Context, o Options) (s *Server, err error) {
-	s = &Server{socket: filepath.Join(filepath.Dir(o.Dir), socketName)}
+func Start(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{socket: filepath.Join(filepath.Dir(o.Dir), socketName)}
+	if err := s.start(ctx, o); err != nil {
+		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, errors.Join(err, s.Close()))
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context, o Options) (err error) {
 	if len(s.socket) > maxSocketPath {
 		if s.temp, err = os.MkdirTemp("", "roster-etcd-"); err != nil {
-			return nil, err
+			return err
 		}
 		s.socket = filepath.Join(s.temp, socketName)
 	}
-	defer func() {
-		if err != nil {
-			s.Close()
-		}
-	}()
 	if s.etcd, err = embed.StartEtcd(s.config(o)); err != nil {
-		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
+		return err
 	}
 	if err := os.Chmod(s.socket, 0o600); err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case <-s.etcd.Server.ReadyNotify():
 		s.ready.Store(true)
-		return s, nil
+		return nil
 	case err := <-s.etcd.Err():
-		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
+		return err
 	case <-s.etcd.Server.StopNotify():
-		return nil, fmt.Errorf("start etcd in %s: it ended by itself", o.Dir)
+		return errors.New("it ended by itself")
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 

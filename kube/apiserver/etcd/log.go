@@ -36,7 +36,9 @@ func (c *core) level(of zapcore.Level) slog.Level {
 }
 
 // Enabled implements zapcore.Core.
-func (c *core) Enabled(l zapcore.Level) bool { return c.log.Enabled(context.Background(), c.level(l)) }
+func (c *core) Enabled(l zapcore.Level) bool {
+	return c.log.Enabled(context.Background(), c.level(l)) //nolint:forbidigo // zap hands on no context
+}
 
 // With implements zapcore.Core.
 func (c *core) With(fields []zapcore.Field) zapcore.Core {
@@ -53,7 +55,7 @@ func (c *core) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.Ch
 
 // Write implements zapcore.Core. After a fatal entry zap ends the process with code 1.
 func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	c.log.Log(context.Background(), c.level(e.Level), e.Message, args(fields)...)
+	c.log.Log(context.Background(), c.level(e.Level), e.Message, args(fields)...) //nolint:forbidigo // as above
 	return nil
 }
 

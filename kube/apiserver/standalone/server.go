@@ -179,7 +179,7 @@ func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error
 		return err == nil, nil
 	})
 	if hook.Err() != nil {
-		return nil // the server ends
+		err = nil // the server ends
 	}
 	return err
 }

@@ -111,8 +111,11 @@ func startEtcd(ctx context.Context, o Options, dir *datadir.Dir) (*etcd.Server, 
 func (o *Options) nameFlags(err error) error {
 	var given []string
 	for _, flag := range [][2]string{
-		{"--token-auth-file", o.TokenFile}, {"--authentication-config", o.Authentication}, {"--authorization-config", o.Authorization},
-		{"--encryption-provider-config", o.Encryption}, {"--etcd-servers", strings.Join(o.EtcdServers, ",")},
+		{"--token-auth-file", o.TokenFile},
+		{"--authentication-config", o.Authentication},
+		{"--authorization-config", o.Authorization},
+		{"--encryption-provider-config", o.Encryption},
+		{"--etcd-servers", strings.Join(o.EtcdServers, ",")},
 	} {
 		if flag[1] != "" && !strings.HasPrefix(flag[1], o.DataDir) {
 			given = append(given, flag[0]+" "+flag[1])

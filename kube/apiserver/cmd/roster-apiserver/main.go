@@ -52,7 +52,7 @@ func main() {
 
 // run is main without the process. An error is one line on stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	err := newApp(stdin, stdout, stderr).RunContext(ctx, args)
+	err := newApp(stdin, stdout, stderr).RunContext(ctx, args) //nolint:contextcheck // Actions get it in their own context.
 	if err == nil {
 		return 0
 	}
@@ -96,7 +96,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			Name:         "version",
 			Usage:        "print the version, that of Kubernetes, and the commit that it was built from",
 			OnUsageError: usage,
-			Action: func(c *cli.Context) error {
+			Action: func(*cli.Context) error {
 				_, err := fmt.Fprintf(stdout, "roster-apiserver %s (Kubernetes %s, commit %s of %s)\n", rosterVersion, standalone.KubernetesVersion(), commit, date)
 				return err
 			},
