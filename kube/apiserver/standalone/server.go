@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	"k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
 
+	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/apiserver/controllers"
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
@@ -36,6 +37,10 @@ const (
 	issuer = "https://kubernetes.default.svc"
 	// leadPoll is how often a member asks its etcd, in memory, whether it leads.
 	leadPoll = 250 * time.Millisecond
+	// endWithin is how long watches may go on when the server ends: one that is started in its place waits for this one.
+	endWithin = time.Second
+	// objectsPoll is how long a start waits before it tries again to write its own objects.
+	objectsPoll = 20 * time.Millisecond
 )
 
 // KubernetesVersion is that of the API server, such as v1.37.2+roster.
@@ -74,6 +79,7 @@ func (p *process) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
+	chain.GenericAPIServer.ShutdownTimeout = 2 * endWithin
 	prepared, err := chain.PrepareRun()
 	if err != nil {
 		return err
@@ -132,7 +138,7 @@ func (p *process) options() *options.Options {
 	s.SecureServing.ServerCert.CertDirectory = ""
 	s.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
 	s.GenericServerRunOptions.ExternalHost = "localhost"
-	s.GenericServerRunOptions.ShutdownSendRetryAfter = true // or open watches keep it from ending for a minute
+	s.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = endWithin
 	s.Features.EnableProfiling = false
 
 	s.Authentication.ClientCert.ClientCA = p.dir.CAFile()
@@ -158,7 +164,8 @@ func (p *process) options() *options.Options {
 	return s
 }
 
-// applyObjects is done once the cluster has what the chart would bring. The server is not ready before.
+// applyObjects is done once the cluster has what the chart would bring, and the agent its rights. The server is not ready
+// before.
 func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error {
 	client, err := dynamic.NewForConfig(hook.LoopbackClientConfig)
 	if err != nil {
@@ -168,20 +175,36 @@ func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error
 	if err != nil {
 		return err
 	}
-	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Cap: 2 * time.Second, Steps: 1 << 30}
-	var last error
-	err = wait.ExponentialBackoffWithContext(hook, backoff, func(ctx context.Context) (bool, error) {
-		err := objects.Apply(ctx, client, kinds)
-		if err != nil && (last == nil || err.Error() != last.Error()) {
-			p.o.Log.Debug("the server's own objects cannot be written yet", "error", err)
-		}
-		last = err
-		return err == nil, nil
-	})
-	if hook.Err() != nil {
-		err = nil // the server ends
+	as := rest.CopyConfig(hook.LoopbackClientConfig)
+	as.Impersonate.UserName = objects.AgentUser
+	agent, err := kube.NewClient(as)
+	if err != nil {
+		return err
 	}
-	return err
+	defer agent.Close()
+	p.retry(hook, func(ctx context.Context) error { return objects.Apply(ctx, client, kinds) })
+	p.retry(hook, func(ctx context.Context) error {
+		missing, err := agent.MissingRights(ctx, kube.AgentRights(objects.Namespace))
+		if err == nil && len(missing) > 0 {
+			err = fmt.Errorf("the agent may not %s", strings.Join(missing, ", "))
+		}
+		return err
+	})
+	return nil
+}
+
+// retry calls act until it succeeds or ctx ends.
+func (p *process) retry(ctx context.Context, act func(context.Context) error) {
+	for last := ""; ; sleep(ctx, objectsPoll) {
+		err := act(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if err.Error() != last {
+			last = err.Error()
+			p.o.Log.Debug("not ready: the server's own objects", "error", err)
+		}
+	}
 }
 
 // runControllers runs the controllers while this member of etcd leads, so that of several servers one does.
