@@ -5,6 +5,7 @@ package datadir
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -23,7 +24,8 @@ func (d *Dir) AdminKubeconfig() string { return d.Path("admin.kubeconfig") }
 // when they are renewed.
 func (d *Dir) AgentKubeconfig() string { return d.Path("agent.kubeconfig") }
 
-// WriteKubeconfigs writes both kubeconfigs, for the server at an address such as https://127.0.0.1:6443.
+// WriteKubeconfigs writes both kubeconfigs, for the server at an address such as https://127.0.0.1:6443. Their contexts
+// have the name of the cluster, so that the files of several clusters can be used together.
 func (d *Dir) WriteKubeconfigs(address string) error {
 	ca, err := os.ReadFile(d.CAFile())
 	if err != nil {
@@ -34,13 +36,13 @@ func (d *Dir) WriteKubeconfigs(address string) error {
 		return err
 	}
 	return errors.Join(
-		writeKubeconfig(d.AdminKubeconfig(), address, ca, &clientcmdapi.AuthInfo{ClientCertificateData: admin, ClientKeyData: admin}),
-		writeKubeconfig(d.AgentKubeconfig(), address, ca, &clientcmdapi.AuthInfo{ClientCertificate: d.PairFile(Agent), ClientKey: d.PairFile(Agent)}),
+		d.writeKubeconfig(d.AdminKubeconfig(), address, ca, &clientcmdapi.AuthInfo{ClientCertificateData: admin, ClientKeyData: admin}),
+		d.writeKubeconfig(d.AgentKubeconfig(), address, ca, &clientcmdapi.AuthInfo{ClientCertificate: d.PairFile(Agent), ClientKey: d.PairFile(Agent)}),
 	)
 }
 
-func writeKubeconfig(path, address string, ca []byte, user *clientcmdapi.AuthInfo) error {
-	const name = "standalone"
+func (d *Dir) writeKubeconfig(path, address string, ca []byte, user *clientcmdapi.AuthInfo) error {
+	name := cmp.Or(d.name, "standalone")
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: address, CertificateAuthorityData: ca}
 	config.AuthInfos[name] = user

@@ -51,6 +51,7 @@ type Record struct {
 // Dir is an open directory. It is locked until Close.
 type Dir struct {
 	path string
+	name string // of the cluster, if it has been named
 	lock *os.File
 }
 
@@ -128,6 +129,7 @@ func (d *Dir) claim(kubernetes, name string) error {
 	if want.Name == "" {
 		want.Name = name
 	}
+	d.name = want.Name
 	if want == have {
 		return nil
 	}
