@@ -37,8 +37,9 @@ const (
 	issuer = "https://kubernetes.default.svc"
 	// leadPoll is how often a member asks its etcd, in memory, whether it leads.
 	leadPoll = 250 * time.Millisecond
-	// endWithin is how long watches may go on when the server ends: one that is started in its place waits for this one.
-	endWithin = time.Second
+	// endWithin is how long watches and connections may go on when the server ends, after requests have been answered. One
+	// that is started in its place waits for this one.
+	endWithin = 100 * time.Millisecond
 	// objectsPoll is how long a start waits before it tries again to write its own objects.
 	objectsPoll = 20 * time.Millisecond
 )
@@ -79,7 +80,7 @@ func (p *process) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	chain.GenericAPIServer.ShutdownTimeout = 2 * endWithin
+	chain.GenericAPIServer.ShutdownTimeout = endWithin
 	prepared, err := chain.PrepareRun()
 	if err != nil {
 		return err

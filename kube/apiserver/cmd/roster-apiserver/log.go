@@ -14,9 +14,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// newLogger returns the program's logger, and makes what Kubernetes' packages log go there, too. Call serving when the
-// server is ready.
-func newLogger(to io.Writer, format, level string) (log *slog.Logger, serving func(), err error) {
+// newLogger returns the program's logger, and makes what Kubernetes' packages log go there, too. Call serving
+// with true when the server is ready, and with false when it begins to end.
+func newLogger(to io.Writer, format, level string) (log *slog.Logger, serving func(bool), err error) {
 	var at slog.Level
 	if err := at.UnmarshalText([]byte(level)); err != nil {
 		return nil, nil, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
@@ -44,18 +44,18 @@ const (
 )
 
 // filter decides what of Kubernetes' log is for the one who runs the server. Information is for those who debug it. So is
-// what is logged before the server is ready: its parts wait for each other then, and call that errors. What is logged in
-// each try of something is told once in a while.
+// what is logged before the server is ready and when it ends: its parts wait for each other then, and call that errors. What
+// is logged in each try of something is told once in a while.
 type filter struct {
 	mu    sync.Mutex
 	ready bool
 	last  map[string]time.Time // by level and text
 }
 
-func (f *filter) serve() {
+func (f *filter) serve(ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ready = true
+	f.ready = ready
 }
 
 // level is the one at which a message is logged now.
@@ -87,8 +87,11 @@ type filtered struct {
 	filter *filter
 }
 
-// Enabled implements slog.Handler.
+// Enabled implements slog.Handler. What is below debug is left out: requests with their bodies, and so with Secrets.
 func (h filtered) Enabled(ctx context.Context, l slog.Level) bool {
+	if l < slog.LevelDebug {
+		return false
+	}
 	if l <= slog.LevelInfo {
 		l = slog.LevelDebug
 	}

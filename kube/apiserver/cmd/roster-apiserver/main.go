@@ -171,7 +171,8 @@ func runStandalone(c *cli.Context, stdin io.Reader, stdout, stderr io.Writer) er
 		Authorization:  c.String("authorization-config"),
 		Check:          checkData,
 		Ready: func() {
-			serving()
+			serving(true)
+			context.AfterFunc(ctx, func() { serving(false) })
 			fmt.Fprintln(stdout, "ready")
 		},
 		Log: log,
