@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/roster-mesh/roster/agent/embedded"
+	"github.com/roster-mesh/roster/agent/install"
 )
 
 // Local is how the API server of a cluster without Kubernetes is run.
@@ -49,7 +50,7 @@ func (o *Options) checkLocal(bad func(flag, format string, args ...any)) {
 	if o.Local == nil {
 		return
 	}
-	if err := checkHostPort(o.Local.Listen, true); err != nil {
+	if err := install.CheckHostPort(o.Local.Listen, true); err != nil {
 		bad("local-listen", "%v", err)
 	}
 	if o.Kubeconfig != "" {

@@ -7,17 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
-	"github.com/roster-mesh/roster/agent/address"
+	"github.com/roster-mesh/roster/agent/install"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/replica/journal"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -103,20 +100,20 @@ func (o *Options) Validate() error {
 	}
 	o.checkCluster(bad)
 	o.checkLocal(bad)
-	if err := checkHostPort(o.MeshListen, true); err != nil {
+	if err := install.CheckHostPort(o.MeshListen, true); err != nil {
 		bad("mesh-listen", "%v", err)
 	}
 	if o.MeshAdvertise != "" {
-		if err := checkHostPort(o.MeshAdvertise, false); err != nil {
+		if err := install.CheckHostPort(o.MeshAdvertise, false); err != nil {
 			bad("mesh-advertise", "%v", err)
 		}
 	}
-	if err := o.checkMeshService(); err != nil {
+	if err := install.CheckMeshService(o.MeshService, o.MeshAdvertise); err != nil {
 		bad("mesh-service", "%v", err)
 	}
-	o.checkGroup(bad)
+	install.CheckGroup(o.DataDir, o.GroupAddress, o.GroupPeers, bad)
 	if o.HTTPListen != "" {
-		if err := checkHostPort(o.HTTPListen, true); err != nil {
+		if err := install.CheckHostPort(o.HTTPListen, true); err != nil {
 			bad("http-listen", "%v", err)
 		} else if o.HTTPListen == o.MeshListen && !strings.HasSuffix(o.HTTPListen, ":0") {
 			bad("http-listen", "%s is the same address as --mesh-listen; give one of them another port", o.HTTPListen)
@@ -153,7 +150,7 @@ func (o *Options) Validate() error {
 
 // labels are those of ClusterLabels, which Validate has checked.
 func (o *Options) labels() map[string]string {
-	labels, err := parseLabels(o.ClusterLabels)
+	labels, err := install.ParseLabels(o.ClusterLabels)
 	if err != nil {
 		return nil
 	}
@@ -167,101 +164,9 @@ func (o *Options) checkCluster(bad func(flag, format string, args ...any)) {
 			bad("cluster-name", "%q is not a valid object name: %s", o.ClusterName, msgs[0])
 		}
 	}
-	if _, err := parseLabels(o.ClusterLabels); err != nil {
+	if _, err := install.ParseLabels(o.ClusterLabels); err != nil {
 		bad("cluster-labels", "%v", err)
 	}
-}
-
-// parseLabels reads labels that are written as KEY=VALUE.
-func parseLabels(pairs []string) (map[string]string, error) {
-	labels := map[string]string{}
-	for _, pair := range pairs {
-		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
-		if !ok {
-			return nil, fmt.Errorf("%q is not KEY=VALUE", pair)
-		}
-		if msgs := validation.IsQualifiedName(key); len(msgs) > 0 {
-			return nil, fmt.Errorf("%q is not a label key: %s", key, msgs[0])
-		}
-		if msgs := validation.IsValidLabelValue(value); len(msgs) > 0 {
-			return nil, fmt.Errorf("%q is not a label value: %s", value, msgs[0])
-		}
-		if strings.HasPrefix(key, v1alpha1.Prefix) {
-			return nil, fmt.Errorf("%q is a label that agents set", key)
-		}
-		if _, twice := labels[key]; twice {
-			return nil, fmt.Errorf("%q is named twice", key)
-		}
-		labels[key] = value
-	}
-	return labels, nil
-}
-
-func (o *Options) checkMeshService() error {
-	name := address.ServiceName(o.MeshService)
-	switch {
-	case o.MeshService == "":
-		return nil
-	case len(validation.IsDNS1123Label(name.Namespace)) > 0, len(validation.IsDNS1123Label(name.Name)) > 0:
-		return fmt.Errorf("%q is not NAMESPACE/NAME of a Service", o.MeshService)
-	case o.MeshAdvertise != "":
-		return errors.New("is of no use beside --mesh-advertise: leave one of them out")
-	}
-	return nil
-}
-
-// checkGroup checks the flags of a cluster with several agents.
-func (o *Options) checkGroup(bad func(flag, format string, args ...any)) {
-	if len(o.GroupPeers) == 0 {
-		if o.GroupAddress != "" {
-			bad("group-address", "is of no use without --group-peers, the addresses of all agents of this cluster")
-		}
-		return
-	}
-	for _, peer := range o.GroupPeers {
-		if err := checkHostPort(peer, false); err != nil {
-			bad("group-peers", "%v", err)
-		}
-	}
-	if o.DataDir == "" {
-		bad("group-peers", "needs --data-dir, which is empty: agents that are a group keep what they agreed upon on disk")
-	}
-	seen := map[string]bool{}
-	for _, peer := range o.GroupPeers {
-		if seen[peer] {
-			bad("group-peers", "names %s twice", peer)
-		}
-		seen[peer] = true
-	}
-	if len(o.GroupPeers) > journal.MaxServers {
-		bad("group-peers", "names %d agents; %d are the most, and three are enough", len(o.GroupPeers), journal.MaxServers)
-	}
-	if o.GroupAddress == "" {
-		bad("group-peers", "needs --group-address: the HOST:PORT where the other agents reach the mesh port of this one")
-	} else if err := checkHostPort(o.GroupAddress, false); err != nil {
-		bad("group-address", "%v", err)
-	} else if !seen[o.GroupAddress] {
-		bad("group-address", "%s is not one of --group-peers, which names all agents of this cluster, this one as the others do", o.GroupAddress)
-	}
-}
-
-// checkHostPort checks an address: for listening as net.Listen accepts it, else one that others can dial.
-func checkHostPort(address string, listen bool) error {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("%q is not host:port", address)
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil || n < 0 || n > 65535 {
-		return fmt.Errorf("%q has no port between 0 and 65535", address)
-	}
-	if listen {
-		return nil
-	}
-	if n == 0 || host == "" || net.ParseIP(host).IsUnspecified() {
-		return fmt.Errorf("%q cannot be dialled by others: name a host and a port", address)
-	}
-	return nil
 }
 
 // pace applies --kube-api-qps, if it is set, to the configuration of a client.
