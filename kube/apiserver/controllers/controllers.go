@@ -8,12 +8,14 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	memcache "k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
@@ -122,7 +124,20 @@ func trim(object any) (any, error) {
 }
 
 func (r *run) namespaces(ctx context.Context) (loop, error) {
-	c := namespace.NewNamespaceController(ctx, r.client, r.metadata, r.client.Discovery().ServerPreferredNamespacedResources,
+	discover := r.client.Discovery().ServerPreferredNamespacedResources
+	known, err := discover()
+	if len(known) == 0 {
+		return nil, errors.Join(errors.New("no kinds can be discovered"), err)
+	}
+	// The controller ends the process, without a word, when it is told of no kinds, as by a server that is about to end.
+	kinds := func() ([]*metav1.APIResourceList, error) {
+		now, err := discover()
+		if len(now) == 0 {
+			return known, err
+		}
+		return now, err
+	}
+	c := namespace.NewNamespaceController(ctx, r.client, r.metadata, kinds,
 		r.shared.Core().V1().Namespaces(), namespaceResync, corev1.FinalizerKubernetes)
 	return func(ctx context.Context) { c.Run(ctx, namespaceWorkers) }, nil
 }

@@ -89,7 +89,7 @@ func (s *Server) config(o Options) *embed.Config {
 	peer, _ := url.Parse(unreachable) // it is a constant
 	c.AdvertisePeerUrls = []url.URL{*peer}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	c.WarningApplyDuration = slowApply
+	c.WarningApplyDuration, c.WarningUnaryRequestDuration = slowApply, slowApply
 	// The API server compacts; and nobody uses etcd's gateway for JSON.
 	c.EnableGRPCGateway = false
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(&core{log: o.Log.With("component", "etcd"), ready: &s.ready}))

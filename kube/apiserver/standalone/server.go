@@ -217,13 +217,15 @@ func (p *process) runControllers(hook genericapiserver.PostStartHookContext) err
 	o := controllers.Options{Config: hook.LoopbackClientConfig, RootCA: root, SigningKey: p.dir.ServiceAccountKeyFile()}
 	go func() {
 		for hook.Err() == nil {
-			p.await(hook, true)
+			if p.await(hook, true); hook.Err() != nil {
+				return
+			}
 			ctx, stop := context.WithCancel(hook)
 			go func() {
 				p.await(ctx, false)
 				stop()
 			}()
-			if err := controllers.Run(ctx, o); err != nil {
+			if err := controllers.Run(ctx, o); err != nil && ctx.Err() == nil {
 				p.o.Log.Error("the controllers cannot be started", "error", err)
 				sleep(hook, time.Second)
 			}
