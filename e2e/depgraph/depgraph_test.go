@@ -57,6 +57,8 @@ func rules() map[string]rule {
 				"k8s.io/api", "k8s.io/client-go/kubernetes", "k8s.io/client-go/discovery", "k8s.io/client-go/gentype",
 				"k8s.io/client-go/testing", "k8s.io/apimachinery/pkg/util/strategicpatch", "github.com/google/gnostic-models",
 				"github.com/google/go-containerregistry",
+				// An API server is a program of its own.
+				"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/etcd",
 			},
 		},
 		"cmd/internal/...": {deny: []string{"/", "k8s.io"}, allow: []string{"/cmd/internal"}},

@@ -79,8 +79,10 @@ func (d *Dir) EnsureEncryption() (string, error) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return path, err
 	}
-	if _, err := os.Stat(d.Path("etcd")); err == nil {
-		return "", fmt.Errorf("%s is missing, and without its key the Secrets in etcd cannot be read: take it from a backup, or name the file that was used with --encryption-provider-config", path)
+	for _, later := range []string{d.Path("etcd"), d.AdminKubeconfig()} { // what a start makes after the key
+		if _, err := os.Stat(later); err == nil {
+			return "", fmt.Errorf("%s is missing, and without its key the Secrets in etcd cannot be read: take it from a backup, or name the file that was used with --encryption-provider-config", path)
+		}
 	}
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {

@@ -100,10 +100,10 @@ func TestModes(t *testing.T) {
 	t.Parallel()
 	d := open(t, filepath.Join(t.TempDir(), "new"), "v1.37.2", "alpha")
 	ensure(t, d, names, time.Now(), Admin, Agent, Serving)
-	if err := d.WriteKubeconfigs("https://127.0.0.1:6443"); err != nil {
+	if _, err := d.EnsureEncryption(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.EnsureEncryption(); err != nil {
+	if err := d.WriteKubeconfigs("https://127.0.0.1:6443"); err != nil {
 		t.Fatal(err)
 	}
 	err := filepath.WalkDir(d.Path(), func(path string, entry fs.DirEntry, err error) error {
@@ -124,6 +124,19 @@ func TestModes(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The data may lie in an etcd elsewhere: a start that got further than the key had one.
+func TestEncryptionOfAnotherEtcd(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir(), "v1.37.2", "alpha")
+	ensure(t, d, names, time.Now(), Admin, Agent, Serving)
+	if err := d.WriteKubeconfigs("https://127.0.0.1:6443"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.EnsureEncryption(); err == nil || !strings.Contains(err.Error(), "encryption.yaml is missing") {
+		t.Fatalf("without the key: %v", err)
 	}
 }
 

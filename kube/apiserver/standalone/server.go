@@ -53,10 +53,13 @@ type process struct {
 	dir      *datadir.Dir
 	listener net.Listener
 	store    *etcd.Server // nil with --etcd-servers
+
+	address    string // where this machine reaches the server
+	encryption string // EncryptionConfiguration file
 }
 
 // serve runs the API server with its controllers until ctx ends, or etcd does.
-func (p *process) serve(ctx context.Context, address string) error {
+func (p *process) serve(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if p.store != nil {
@@ -89,7 +92,7 @@ func (p *process) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	go p.announce(ctx, client.Discovery().RESTClient(), address)
+	go p.announce(ctx, client.Discovery().RESTClient())
 	if err := prepared.Run(ctx); err != nil {
 		return err
 	}
@@ -154,7 +157,7 @@ func (p *process) options() *options.Options {
 		s.Authorization.AuthorizationConfigurationFile = p.o.Authorization
 	}
 
-	s.Etcd.EncryptionProviderConfigFilepath = p.o.Encryption
+	s.Etcd.EncryptionProviderConfigFilepath = p.encryption
 	s.Etcd.StorageConfig.Transport.ServerList = p.o.EtcdServers
 	s.Etcd.StorageConfig.Transport.TrustedCAFile = p.o.EtcdCAFile
 	s.Etcd.StorageConfig.Transport.CertFile = p.o.EtcdCertFile
@@ -256,6 +259,9 @@ func (p *process) renewCertificates(hook genericapiserver.PostStartHookContext) 
 				return
 			}
 			written, err := p.dir.EnsurePKI(datadir.Names{Hosts: p.o.Advertise, AgentUser: objects.AgentUser}, time.Now())
+			if err == nil {
+				err = p.dir.WriteKubeconfigs(p.address) // the administrator's has its certificate in it
+			}
 			if err != nil {
 				p.o.Log.Error("certificates cannot be renewed", "error", err)
 			} else if len(written) > 0 {
@@ -267,7 +273,7 @@ func (p *process) renewCertificates(hook genericapiserver.PostStartHookContext) 
 }
 
 // announce says once that the server is ready, and what it waits for when that takes long.
-func (p *process) announce(ctx context.Context, client rest.Interface, address string) {
+func (p *process) announce(ctx context.Context, client rest.Interface) {
 	began, said := time.Now(), false
 	for {
 		_, err := client.Get().AbsPath("/readyz").DoRaw(ctx)
@@ -275,7 +281,7 @@ func (p *process) announce(ctx context.Context, client rest.Interface, address s
 			return
 		}
 		if err == nil {
-			p.o.Log.Info("serving", "address", address, "version", KubernetesVersion(), "after", time.Since(began).Round(time.Millisecond))
+			p.o.Log.Info("serving", "address", p.address, "version", KubernetesVersion(), "after", time.Since(began).Round(time.Millisecond))
 			if p.o.Ready != nil {
 				p.o.Ready()
 			}
@@ -283,7 +289,7 @@ func (p *process) announce(ctx context.Context, client rest.Interface, address s
 		}
 		if !said && time.Since(began) > slow {
 			said = true
-			p.o.Log.Info("waiting for the API server to be ready", "address", address)
+			p.o.Log.Info("waiting for the API server to be ready", "address", p.address)
 		}
 		sleep(ctx, 20*time.Millisecond)
 	}

@@ -64,16 +64,15 @@ func Run(ctx context.Context, o Options) error {
 	if len(written) > 0 {
 		o.Log.Info("certificates were written", "names", strings.Join(written, ", "))
 	}
-	address := localURL(listener.Addr())
-	if err := dir.WriteKubeconfigs(address); err != nil {
-		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
-	}
-	if o.Encryption == "" {
-		if o.Encryption, err = dir.EnsureEncryption(); err != nil {
+	p := &process{o: o, dir: dir, listener: listener, address: localURL(listener.Addr()), encryption: o.Encryption}
+	if p.encryption == "" {
+		if p.encryption, err = dir.EnsureEncryption(); err != nil {
 			return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
 		}
 	}
-	p := &process{o: o, dir: dir, listener: listener}
+	if err := dir.WriteKubeconfigs(p.address); err != nil { // after the key: EnsureEncryption goes by them
+		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
+	}
 	if len(o.EtcdServers) == 0 {
 		store, err := startEtcd(ctx, o, dir)
 		if err != nil {
@@ -82,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 		defer store.Close()
 		p.store = store
 	}
-	return p.serve(ctx, address)
+	return p.serve(ctx)
 }
 
 // openDir says so when another process uses the directory.
@@ -117,7 +116,7 @@ func (o *Options) nameFlags(err error) error {
 		{"--encryption-provider-config", o.Encryption},
 		{"--etcd-servers", strings.Join(o.EtcdServers, ",")},
 	} {
-		if flag[1] != "" && !strings.HasPrefix(flag[1], o.DataDir) {
+		if flag[1] != "" {
 			given = append(given, flag[0]+" "+flag[1])
 		}
 	}
