@@ -6,12 +6,14 @@
 //
 //	lock               held by the process that uses the directory
 //	server.json        format, Kubernetes version and name of the server (Record)
+//	member.json        how the other servers of the same cluster reach this one (Member), unless it is alone
 //	pki/               CA, serving certificate, client certificates, the key of ServiceAccount tokens
 //	encryption.yaml    how Secrets are encrypted in etcd, unless --encryption-provider-config names another file
 //	admin.kubeconfig   for people
 //	agent.kubeconfig   for the agent of this cluster
 //	etcd/              what etcd keeps
-//	etcd.sock          etcd listens here, for this process alone
+//	etcd.sock          etcd listens here, for this process and for commands of the same user
+//	restoring/         is there until a restore is complete
 package datadir
 
 import (
@@ -19,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -108,22 +109,20 @@ func (d *Dir) Path(elem ...string) string {
 
 // claim checks the record, and writes it when something in it has changed.
 func (d *Dir) claim(kubernetes, name string) error {
+	if exists(d.Path(restoring)) {
+		return errCutOff
+	}
 	var have Record
-	data, err := os.ReadFile(d.Path("server.json"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(d.Path("etcd")); err == nil {
-			return errors.New("server.json is missing and etcd/ is there: this may be the data of another server")
-		}
-	case err != nil:
-		return err
-	default:
-		if err := json.Unmarshal(data, &have); err != nil || have.Format < 1 {
-			return fmt.Errorf("%s is damaged: %w", d.Path("server.json"), errors.Join(err))
+	if exists(d.Path("server.json")) {
+		var err error
+		if have, err = d.Record(); err != nil {
+			return err
 		}
 		if err := have.fits(kubernetes, name); err != nil {
 			return err
 		}
+	} else if exists(d.Path("etcd")) {
+		return errors.New("server.json is missing and etcd/ is there: this may be the data of another server")
 	}
 	want := Record{Format: Format, Kubernetes: kubernetes, Name: have.Name}
 	if want.Name == "" {
@@ -133,11 +132,15 @@ func (d *Dir) claim(kubernetes, name string) error {
 	if want == have {
 		return nil
 	}
-	if data, err = json.Marshal(want); err != nil {
+	data, err := json.Marshal(want)
+	if err != nil {
 		return err
 	}
 	return WriteFile(d.Path("server.json"), data)
 }
+
+// CheckVersion returns an error when a server of this Kubernetes version must not read what the record is of.
+func (r Record) CheckVersion(kubernetes string) error { return r.fits(kubernetes, "") }
 
 // fits returns an error when a server of this version and name must not use the directory.
 func (r Record) fits(kubernetes, name string) error {
@@ -175,11 +178,11 @@ func WriteFile(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
-// syncDir makes the names in a directory durable.
-func syncDir(path string) error {
+// SyncDir makes the names in a directory durable.
+func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err

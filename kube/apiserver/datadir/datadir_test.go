@@ -4,7 +4,6 @@
 package datadir
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -28,9 +27,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
 	d := open(t, path, "v1.37.2", "alpha")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel() // it does not wait
-	if _, err := Open(ended, path, "v1.37.2", "alpha"); !errors.Is(err, ErrInUse) {
+	if _, err := Open(ended(t), path, "v1.37.2", "alpha"); !errors.Is(err, ErrInUse) {
 		t.Fatalf("a directory in use: %v", err)
 	}
 	if err := d.Close(); err != nil {

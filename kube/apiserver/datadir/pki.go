@@ -4,7 +4,6 @@
 package datadir
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -64,9 +63,9 @@ type pair struct {
 	key  crypto.Signer
 }
 
-// EnsurePKI creates what is missing in pki/ (a CA that somebody brought is used), and replaces certificates that end within four months or are for other
-// names. The CA and the key of ServiceAccount tokens are never replaced. It returns the names of the certificates that
-// it wrote.
+// EnsurePKI creates what is missing in pki/ (a CA that somebody brought is used), and replaces certificates that end
+// within four months or are for other names. The CA and the key of ServiceAccount tokens are never replaced. It returns
+// the names of the certificates that it wrote.
 func (d *Dir) EnsurePKI(names Names, now time.Time) (written []string, err error) {
 	if err := os.MkdirAll(d.Path("pki"), dirMode); err != nil {
 		return nil, err
@@ -124,22 +123,12 @@ func (d *Dir) ensureAuthority(now time.Time) (pair, error) {
 		if _, err := os.Stat(d.PairFile(Serving)); err == nil {
 			return pair{}, fmt.Errorf("%s is missing, and every client of this server trusts that CA: take it from a backup", d.PairFile(authority))
 		}
-		template := x509.Certificate{
-			Subject:               pkix.Name{CommonName: "roster-apiserver-ca"},
-			KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-			BasicConstraintsValid: true,
-			IsCA:                  true,
-		}
-		ca, err = d.writePair(authority, template, nil, now.Add(-clockSkew), now.Add(caLife))
+		ca, err = d.writePair(authority, authorityTemplate("roster-apiserver-ca"), nil, now.Add(-clockSkew), now.Add(caLife))
 	}
 	if err != nil {
 		return pair{}, err
 	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
-	if have, err := os.ReadFile(d.CAFile()); err == nil && bytes.Equal(have, public) {
-		return ca, nil
-	}
-	return ca, WriteFile(d.CAFile(), public)
+	return ca, writePublic(d.CAFile(), ca)
 }
 
 // ensureLeaf says whether it wrote the certificate.

@@ -92,3 +92,65 @@ func TestStartFails(t *testing.T) {
 	}
 	start(t, dir).Close() //nolint:errcheck // It starts: the one before has ended.
 }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestCheckAddress(t *testing.T) {
+	t.Parallel()
+	for address, ok := range map[string]bool{
+		"192.0.2.1:7380": true, "[2001:db8::1]:7380": true, "server-1.example.com:7380": true,
+		"": false, "192.0.2.1": false, ":7380": false, "0.0.0.0:7380": false, "[::]:7380": false, "2001:db8::1:7380": false,
+		"192.0.2.1:0": false, "192.0.2.1:http": false, "192.0.2.1:70000": false,
+	} {
+		if err := CheckAddress(address); (err == nil) != ok {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+// A client on the same machine finds the server, also where the path of the socket would be too long.
+func TestDial(t *testing.T) {
+	t.Parallel()
+	for _, below := range []string{"d", strings.Repeat("long/", 30)} {
+		dir := filepath.Join(t.TempDir(), below, "etcd")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Dial(t.Context(), dir, quiet); !errors.Is(err, ErrNoSocket) {
+			t.Errorf("no server: %v", err)
+		}
+		for range 2 { // also after an end
+			s, err := Start(t.Context(), Options{Dir: dir, Log: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(filepath.Join(filepath.Dir(dir), socketName)); err != nil || info.Mode().Perm() != 0o600 {
+				t.Error(info, err)
+			}
+			client, err := Dial(t.Context(), dir, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.Put(t.Context(), "key", "x"); err != nil {
+				t.Error(err)
+			}
+			if err := errors.Join(client.Close(), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A server that ended says so.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	s, err := Start(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "etcd"), Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.etcd.Server.Stop()
+	if err := <-s.Err(); err == nil {
+		t.Error("no reason")
+	}
+}

@@ -10,8 +10,16 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
+
+// Logger is for parts of etcd that a command uses: what they say beside their error is for those who debug them.
+func Logger(log *slog.Logger) *zap.Logger { return logger(log, &atomic.Bool{}) }
+
+func logger(log *slog.Logger, ready *atomic.Bool) *zap.Logger {
+	return zap.New(&core{log: log.With("component", "etcd"), ready: ready})
+}
 
 // core writes what etcd logs to a slog.Logger. What etcd calls information is for those who debug it, and so is what it
 // says while it starts and ends: an error of the start is returned, and the rest is about how etcd is set up here.

@@ -29,6 +29,7 @@ import (
 	"github.com/roster-mesh/roster/kube/apiserver/controllers"
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
+	"github.com/roster-mesh/roster/kube/apiserver/members"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
 )
 
@@ -49,13 +50,13 @@ func KubernetesVersion() string { return version.Get().GitVersion }
 
 // process is one run of the server.
 type process struct {
-	o        Options
-	dir      *datadir.Dir
-	listener net.Listener
-	store    *etcd.Server // nil with --etcd-servers
-
-	address    string // where this machine reaches the server
-	encryption string // EncryptionConfiguration file
+	o          Options
+	dir        *datadir.Dir
+	listener   net.Listener
+	store      *etcd.Server // nil with --etcd-servers
+	address    string       // where this machine reaches the server
+	peer       string       // HOST:PORT at which other servers reach this one; empty when it is alone
+	encryption string       // EncryptionConfiguration file
 }
 
 // serve runs the API server with its controllers until ctx ends, or etcd does.
@@ -93,6 +94,9 @@ func (p *process) serve(ctx context.Context) error {
 		return err
 	}
 	go p.announce(ctx, client.Discovery().RESTClient())
+	if p.store != nil && p.peer != "" {
+		go members.Promote(ctx, p.store, p.o.Log)
+	}
 	if err := prepared.Run(ctx); err != nil {
 		return err
 	}
@@ -123,7 +127,7 @@ func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) 
 	if err != nil {
 		return nil, err
 	}
-	if p.store != nil {
+	if p.store != nil && p.peer == "" {
 		config.APIExtensions.ExtraConfig.MasterCount = 1 // of several, each serves a new CRD five seconds later
 	}
 	completed, err := config.Complete()
@@ -261,6 +265,12 @@ func (p *process) renewCertificates(hook genericapiserver.PostStartHookContext) 
 			written, err := p.dir.EnsurePKI(datadir.Names{Hosts: p.o.Advertise, AgentUser: objects.AgentUser}, time.Now())
 			if err == nil {
 				err = p.dir.WriteKubeconfigs(p.address) // the administrator's has its certificate in it
+			}
+			if err == nil && p.peer != "" {
+				var made bool
+				if made, err = ensurePeerPKI(p.dir, p.peer); made {
+					written = append(written, datadir.Peer)
+				}
 			}
 			if err != nil {
 				p.o.Log.Error("certificates cannot be renewed", "error", err)

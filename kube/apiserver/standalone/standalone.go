@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
-	"github.com/roster-mesh/roster/kube/apiserver/etcd"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
 )
 
@@ -29,6 +28,9 @@ type Options struct {
 	Name      string   // of the cluster; the data directory belongs to it
 	Listen    string   // HOST:PORT
 	Advertise []string // names and addresses that callers use, for the serving certificate
+
+	PeerListen string // HOST:PORT at which other servers of the cluster reach this one; recorded at its first use
+	Bundle     string // file that roster-apiserver add has written, for the first start of another server of a cluster
 
 	EtcdServers    []string // URLs; without one, etcd runs in this process
 	EtcdCAFile     string
@@ -47,6 +49,10 @@ type Options struct {
 
 // Run serves until ctx ends. An error names the flag or the file that it is about.
 func Run(ctx context.Context, o Options) error {
+	m, err := readBundle(&o)
+	if err != nil {
+		return err
+	}
 	dir, err := openDir(ctx, o)
 	if err != nil {
 		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
@@ -57,26 +63,20 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("--listen %s: %w; choose another port or stop what uses it", o.Listen, cause(err))
 	}
 	defer listener.Close()
-	written, err := dir.EnsurePKI(datadir.Names{Hosts: o.Advertise, AgentUser: objects.AgentUser}, time.Now())
-	if err != nil {
+	if err := m.enter(&o, dir); err != nil {
 		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
 	}
-	if len(written) > 0 {
-		o.Log.Info("certificates were written", "names", strings.Join(written, ", "))
-	}
-	p := &process{o: o, dir: dir, listener: listener, address: localURL(listener.Addr()), encryption: o.Encryption}
-	if p.encryption == "" {
-		if p.encryption, err = dir.EnsureEncryption(); err != nil {
-			return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
-		}
-	}
-	if err := dir.WriteKubeconfigs(p.address); err != nil { // after the key: EnsureEncryption goes by them
+	p := &process{o: o, dir: dir, listener: listener, address: localURL(listener.Addr()), peer: m.peer, encryption: o.Encryption}
+	if err := p.prepare(); err != nil {
 		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
 	}
 	if len(o.EtcdServers) == 0 {
-		store, err := startEtcd(ctx, o, dir)
-		if err != nil {
-			return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
+		store, err := m.startEtcd(ctx, o, dir)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil // it was told to end
+		case err != nil:
+			return named(o, err)
 		}
 		defer store.Close()
 		p.store = store
@@ -93,17 +93,21 @@ func openDir(ctx context.Context, o Options) (*datadir.Dir, error) {
 	return datadir.Open(ctx, o.DataDir, KubernetesVersion(), o.Name)
 }
 
-// startEtcd says so when the start takes long.
-func startEtcd(ctx context.Context, o Options, dir *datadir.Dir) (*etcd.Server, error) {
-	data := dir.Path("etcd")
-	waiting := time.AfterFunc(slow, func() { o.Log.Info("waiting for etcd to read its data", "directory", data) })
-	defer waiting.Stop()
-	if _, err := os.Stat(data); err == nil {
-		if err := o.Check(ctx, data); err != nil {
-			return nil, err
+// prepare writes the files that the server starts with.
+func (p *process) prepare() error {
+	written, err := p.dir.EnsurePKI(datadir.Names{Hosts: p.o.Advertise, AgentUser: objects.AgentUser}, time.Now())
+	if err != nil {
+		return err
+	}
+	if len(written) > 0 {
+		p.o.Log.Info("certificates were written", "names", strings.Join(written, ", "))
+	}
+	if p.encryption == "" {
+		if p.encryption, err = p.dir.EnsureEncryption(); err != nil {
+			return err
 		}
 	}
-	return etcd.Start(ctx, etcd.Options{Dir: data, Log: o.Log})
+	return p.dir.WriteKubeconfigs(p.address) // after the key: EnsureEncryption goes by them
 }
 
 // nameFlags adds to an error of Kubernetes' packages, which know files by their content, which flags it may be about.

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	usage := func(_ *cli.Context, err error, _ bool) error {
-		return fmt.Errorf("%w: %w; see roster-apiserver standalone --help", errUsage, err)
+		return fmt.Errorf("%w: %w; see roster-apiserver --help", errUsage, err)
 	}
 	return &cli.App{
 		Name:            name,
@@ -78,11 +78,11 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		OnUsageError:    usage,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return fmt.Errorf("%w: there is no command %q; the commands are standalone and version", errUsage, c.Args().First())
+				return fmt.Errorf("%w: there is no command %q; the commands are standalone, add, remove-member, snapshot and version", errUsage, c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
-		Commands: []*cli.Command{{
+		Commands: append(dataCommands(usage, stdout, stderr), []*cli.Command{{
 			Name:         "standalone",
 			Usage:        "serve the kinds that need no nodes, on an etcd in the same process",
 			Flags:        standaloneFlags(),
@@ -100,7 +100,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 				_, err := fmt.Fprintf(stdout, "roster-apiserver %s (Kubernetes %s, commit %s of %s)\n", rosterVersion, standalone.KubernetesVersion(), commit, date)
 				return err
 			},
-		}},
+		}}...),
 	}
 }
 
@@ -116,11 +116,13 @@ func standaloneFlags() []cli.Flag {
 		text("cluster-name", "", "`NAME` of the cluster that --data-dir belongs to"),
 		text("listen", "127.0.0.1:6443", "`HOST:PORT` that the server listens on"),
 		list("advertise", "`HOST`, a name or an address, at which callers reach the server, for its certificate"),
+		text("peer-listen", "", "`HOST:PORT` at which other servers of the same cluster will reach this one; it is remembered"),
+		text("bundle", "", "`FILE` that roster-apiserver add has written, for the first start of another server of a cluster"),
 		list("etcd-servers", "`URL` of an etcd outside of this process; without one, etcd runs in it"),
 		text("etcd-cafile", "", "`FILE` with the CA of --etcd-servers"),
 		text("etcd-certfile", "", "`FILE` with the certificate that --etcd-servers know this server by"),
 		text("etcd-keyfile", "", "`FILE` with the key of --etcd-certfile"),
-		text("encryption-provider-config", "", "`FILE` that says how Secrets are encrypted in etcd; without one, with a key in --data-dir, which protects backups and not that directory"),
+		text("encryption-provider-config", "", "`FILE` that says how Secrets are encrypted in etcd; without one, with a key in --data-dir, which protects copies of etcd/ that are made without it, and not that directory"),
 		text("token-auth-file", "", "`FILE` in CSV with static tokens: token, user, uid, groups"),
 		text("authentication-config", "", "`FILE` with an AuthenticationConfiguration, for OpenID Connect"),
 		text("authorization-config", "", "`FILE` with an AuthorizationConfiguration, such as one with a webhook; without one, RBAC decides"),
@@ -144,6 +146,9 @@ func runStandalone(c *cli.Context, stdin io.Reader, stdout, stderr io.Writer) er
 	if len(c.StringSlice("etcd-servers")) == 0 && (c.IsSet("etcd-cafile") || c.IsSet("etcd-certfile") || c.IsSet("etcd-keyfile")) {
 		return fmt.Errorf("%w: --etcd-cafile, --etcd-certfile and --etcd-keyfile go with --etcd-servers", errUsage)
 	}
+	if err := checkPeerFlags(c); err != nil {
+		return err
+	}
 	log, serving, err := newLogger(stderr, c.String("log-format"), c.String("log-level"))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
@@ -161,6 +166,8 @@ func runStandalone(c *cli.Context, stdin io.Reader, stdout, stderr io.Writer) er
 		Name:           c.String("cluster-name"),
 		Listen:         c.String("listen"),
 		Advertise:      c.StringSlice("advertise"),
+		PeerListen:     c.String("peer-listen"),
+		Bundle:         c.String("bundle"),
 		EtcdServers:    c.StringSlice("etcd-servers"),
 		EtcdCAFile:     c.String("etcd-cafile"),
 		EtcdCertFile:   c.String("etcd-certfile"),
