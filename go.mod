@@ -7,6 +7,7 @@ exclude github.com/hashicorp/go-metrics v0.7.0
 require (
 	github.com/Masterminds/semver/v3 v3.5.0
 	github.com/Masterminds/sprig/v3 v3.3.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cppforlife/go-patch v0.2.0
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
