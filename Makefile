@@ -51,7 +51,7 @@ OLDEST = ^Test(Quickstart|Admission|ClusterRefused|Sync|Source|CopyIsRestored|Me
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/agent and bin/agentctl
@@ -188,8 +188,17 @@ fuzz: ## search for FUZZTIME (20s) in each fuzz target; what was ever found is t
 .PHONY: e2e
 e2e: build testbed apiserver ## test the binaries against real control planes
 	$(GO) -C e2e/testbed test -vet=off -count=1 $(TESTFLAGS) ./...
-	$(GO) -C kube/apiserver test -vet=off -count=1 $(TESTFLAGS) ./...
+	$(GO) -C kube/apiserver test -vet=off -count=1 -parallel=8 $(TESTFLAGS) ./...
 	$(TEST) -count=1 -timeout=40m -p=1 $(TESTFLAGS) $(E2E)
+
+# How often standalone-search kills the server.
+ROUNDS ?= 20
+
+.PHONY: standalone-search
+standalone-search: from := $(SEED)
+standalone-search: build testbed apiserver ## kill a standalone server ROUNDS (20) times under writes, from another SEED (the time)
+	@echo 'to see it again: make standalone-search SEED=$(from)'
+	$(TEST) -count=1 -timeout=2h $(TESTFLAGS) -run='^TestLinearizable$$' ./e2e/standalone -rounds=$(ROUNDS) -seed=$(from)
 
 .PHONY: e2e-oldest
 e2e-oldest: build testbed-oldest ## test against the oldest Kubernetes that is supported, what differs between versions

@@ -9,19 +9,16 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -260,47 +257,6 @@ func overwrite(data []byte, places ...int) []byte {
 		copy(data[at:], bytes.Repeat([]byte{0xa5}, 64))
 	}
 	return data
-}
-
-// TestKilled: whatever was acknowledged before the server was killed is there afterwards.
-func TestKilled(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "d")
-	var acknowledged []string
-	for round := range 3 {
-		s := start(t, dir)
-		client := s.kubernetes(t)
-		for _, name := range acknowledged {
-			if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
-				t.Errorf("round %d: %v", round, err)
-			}
-		}
-		var mu sync.Mutex
-		var writers sync.WaitGroup
-		enough, want := make(chan struct{}), len(acknowledged)+100
-		for writer := range 4 {
-			writers.Go(func() {
-				for i := 0; ; i++ {
-					name := fmt.Sprintf("round-%d-%d-%d", round, writer, i)
-					object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-					if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-						return // the server was killed
-					}
-					mu.Lock()
-					acknowledged = append(acknowledged, name)
-					if len(acknowledged) == want {
-						close(enough)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		<-enough
-		if err := s.Signal(syscall.SIGKILL, within); err != nil {
-			t.Fatal(err)
-		}
-		writers.Wait()
-	}
 }
 
 // TestEndsWithItsParent: with --until-stdin-closes the server ends when the process that started it does.
