@@ -208,8 +208,9 @@ e2e-oldest: build testbed-oldest ## test against the oldest Kubernetes that is s
 e2e-pods: ## test chart, image and README in three real clusters with pods (Linux, root)
 	@GO='$(GO)' .ci/e2e-pods $(TESTFLAGS)
 
+# The API server for clusters without Kubernetes takes minutes to build from nothing, and one part alone starts it.
 .PHONY: bench
-bench: build testbed ## measure beside the API servers' own limit and the budgets (BENCH_ARGS=--quick for 2 minutes)
+bench: build testbed $(if $(findstring standalone,$(BENCH_ARGS)),apiserver) ## measure beside the API servers' own limit and the budgets (BENCH_ARGS=--quick for 2 minutes)
 	$(GO) run ./e2e/bench $(BENCH_ARGS)
 
 .PHONY: demo-once

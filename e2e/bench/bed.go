@@ -51,17 +51,11 @@ func measureGroup(ctx context.Context, s settings, n int, r *report, log func(st
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "roster-bench-")
+	dir, leave, err := workFolder(log)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err == nil {
-			err = os.RemoveAll(dir)
-		} else {
-			log("logs and data stay in %s", dir)
-		}
-	}()
+	defer func() { err = leave(err) }()
 	if s.profile != "" {
 		if bin.Agent, err = buildProfiled(ctx, bin.Root, dir); err != nil {
 			return err
@@ -78,7 +72,7 @@ func measureGroup(ctx context.Context, s settings, n int, r *report, log func(st
 	}
 	defer func() { err = errors.Join(err, fleet.Close()) }()
 	b := &bed{s: s, n: n, fleet: fleet, log: log, r: r}
-	if err := b.describe(); err != nil {
+	if err := b.describe("etcd without fsync"); err != nil {
 		return err
 	}
 	log("%d clusters: install, agents, swap", n)
@@ -97,8 +91,21 @@ func measureGroup(ctx context.Context, s settings, n int, r *report, log func(st
 	return nil
 }
 
+// workFolder makes a folder for logs and data. leave is called at the end with what came out: the folder stays when
+// that is an error.
+func workFolder(log func(string, ...any)) (dir string, leave func(error) error, err error) {
+	dir, err = os.MkdirTemp("", "roster-bench-")
+	return dir, func(err error) error {
+		if err == nil {
+			return os.RemoveAll(dir)
+		}
+		log("logs and data stay in %s", dir)
+		return err
+	}, err
+}
+
 // describe says what the figures were taken on.
-func (b *bed) describe() error {
+func (b *bed) describe(storage string) error {
 	version, err := b.first().Kube.Discovery().ServerVersion()
 	if err != nil {
 		return err
@@ -107,8 +114,8 @@ func (b *bed) describe() error {
 	if err := unix.Uname(&u); err != nil {
 		return err
 	}
-	b.r.Machine = fmt.Sprintf("Kubernetes %s, %s, %d processors, Linux %s, etcd without fsync, everything on one machine",
-		version.GitVersion, runtime.Version(), runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]))
+	b.r.Machine = fmt.Sprintf("Kubernetes %s, %s, %d processors, Linux %s, %s, everything on one machine",
+		version.GitVersion, runtime.Version(), runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), storage)
 	if n := os.Getenv(harness.EnvProcessors); n != "" {
 		b.r.Machine += ", agents on " + n + " processors"
 	}

@@ -36,7 +36,7 @@ func bulk(ctx context.Context, b *bed) error {
 	for i, objects := range b.s.bulk {
 		rounds := b.s.rounds
 		if i > 0 {
-			if b.n != b.s.clusters[len(b.s.clusters)/2] {
+			if b.n != b.s.middle() {
 				continue
 			}
 			rounds = max(2, rounds/2)

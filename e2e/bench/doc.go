@@ -17,5 +17,8 @@
 // "Visible" is always: a watch of the target, on a connection of its own, has delivered it to this process. All
 // connections are HTTP/2 and speak protobuf, as an agent's do for Secrets.
 //
+// One part measures no agents: `--only standalone` compares Roster's API server for clusters without Kubernetes with
+// Kubernetes' own (standalone.go).
+//
 // It ends with status 3 when everything was measured and a budget was missed.
 package main

@@ -50,10 +50,23 @@ type settings struct {
 	nonMatching int           // objects that no rule selects
 	idle        time.Duration // how long agents are watched while nothing changes
 	cases       bool
+	servers     servers
 	within      time.Duration // the whole run
 	only        string
 	profile     string
 	json        string
+}
+
+// servers say how much is measured of API servers, by the part that compares them.
+type servers struct {
+	starts   int           // from an empty directory, of each kind
+	still    time.Duration // how long they are watched while nothing changes
+	rounds   int           // of each load
+	gets     int           // in one round, as are the following
+	lists    int
+	creates  int
+	events   int // objects that one writer creates
+	watchers int // that are told of each
 }
 
 // full takes about 55 minutes on two processors, quick less than two.
@@ -61,11 +74,15 @@ func full() settings {
 	return settings{
 		clusters: []int{2, 3, 5}, samples: 250, bulk: []int{1000, 5000}, rounds: 8,
 		nonMatching: 20000, idle: time.Minute, cases: true, within: 75 * time.Minute,
+		servers: servers{starts: 5, still: 5 * time.Minute, rounds: 8, gets: 2000, lists: 100, creates: 1000, events: 200, watchers: 50},
 	}
 }
 
 func quick() settings {
-	return settings{clusters: []int{3}, samples: 60, bulk: []int{500}, rounds: 1, idle: 10 * time.Second, within: 10 * time.Minute}
+	return settings{
+		clusters: []int{3}, samples: 60, bulk: []int{500}, rounds: 1, idle: 10 * time.Second, within: 10 * time.Minute,
+		servers: servers{starts: 1, still: 10 * time.Second, rounds: 2, gets: 1000, lists: 30, creates: 300, events: 50, watchers: 20},
+	}
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -74,7 +91,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	clusters := flags.String("clusters", "", "how many clusters, one group after the other (default 2,3,5; with --quick 3)")
 	objects := flags.String("objects", "", "how many objects at once, several separated by commas (default 1000,5000; with --quick 500)")
 	file := flags.String("json", "", "write the figures to this file, too")
-	only := flags.String("only", "", "one part: "+strings.Join(partNames(), ", "))
+	only := flags.String("only", "", "one part: "+strings.Join(partNames(), ", ")+"; "+standalonePart+" takes about 12 minutes and is measured only when it is named")
 	profile := flags.String("profile", "", "write CPU and heap profiles of the agents into this folder")
 	writes := flags.Bool("writes", false, "compare ways to write to one API server (decision 006), and nothing else")
 	if err := flags.Parse(args); err != nil {
@@ -93,6 +110,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	s.json, s.only, s.profile = *file, *only, *profile
 	if s.only != "" && !slices.Contains(partNames(), s.only) {
 		return fmt.Errorf("--only: %q is none of %s", s.only, strings.Join(partNames(), ", "))
+	}
+	if s.only == standalonePart && s.profile != "" {
+		return errors.New("--profile: profiles are of agents, and " + standalonePart + " measures API servers")
 	}
 	err := errors.Join(parseCounts("clusters", *clusters, 2, 20, &s.clusters), parseCounts("objects", *objects, 10, 100_000, &s.bulk))
 	if err != nil {
@@ -127,9 +147,13 @@ func measure(ctx context.Context, s settings, out, progress io.Writer) error {
 	log := func(format string, args ...any) {
 		fmt.Fprintf(progress, "%6.1f s  %s\n", time.Since(r.Began).Seconds(), fmt.Sprintf(format, args...))
 	}
+	take, counts := measureGroup, s.clusters
+	if s.only == standalonePart {
+		take, counts = compareServers, []int{s.middle()}
+	}
 	var err error
-	for _, n := range s.clusters {
-		if err = measureGroup(ctx, s, n, r, log); err != nil {
+	for _, n := range counts {
+		if err = take(ctx, s, n, r, log); err != nil {
 			err = fmt.Errorf("%d clusters: %w", n, errors.Join(err, context.Cause(ctx)))
 			break
 		}
@@ -161,7 +185,10 @@ const (
 	last
 )
 
-// parts are in the order in which they are taken: what needs a fresh agent comes first.
+// standalonePart compares API servers: it has groups of its own, and is taken only when it is named.
+const standalonePart = "standalone"
+
+// parts of a group are in the order in which they are taken: what needs a fresh agent comes first.
 func parts() []part {
 	return []part{
 		{"first", last, firstCopy},
@@ -179,8 +206,10 @@ func partNames() []string {
 	for _, p := range parts() {
 		out = append(out, p.name)
 	}
-	return out
+	return append(out, standalonePart)
 }
+
+func (s settings) middle() int { return s.clusters[len(s.clusters)/2] }
 
 func (s settings) takes(p part, n int) bool {
 	switch {
@@ -189,5 +218,5 @@ func (s settings) takes(p part, n int) bool {
 	case p.name == "cases" && !s.cases, p.name == "noise" && s.nonMatching == 0:
 		return false
 	}
-	return p.where == everywhere || p.where == middle && n == s.clusters[len(s.clusters)/2] || p.where == last && n == s.clusters[len(s.clusters)-1]
+	return p.where == everywhere || p.where == middle && n == s.middle() || p.where == last && n == s.clusters[len(s.clusters)-1]
 }

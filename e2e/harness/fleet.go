@@ -31,6 +31,10 @@ type Options struct {
 	// Isolate runs each agent as a user of its own and marks its connections, so that Cut works. It needs
 	// root and InNetworkNamespace.
 	Isolate bool
+	// Fsync has etcd wait for the disk, as it does everywhere else.
+	Fsync bool
+	// ServersOnly has Up return when the API servers serve. Their controllers are started and not waited for.
+	ServersOnly bool
 	// Log receives progress lines; nil drops them.
 	Log func(format string, args ...any)
 }
@@ -66,7 +70,7 @@ func Up(ctx context.Context, o Options) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{Dir: dir, bin: o.Binaries, log: o.Log, Kubeconfig: filepath.Join(dir, "kubeconfig")}
-	if err := f.startTestbed(ctx, len(o.Names)); err != nil {
+	if err := f.startTestbed(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := f.prepare(ctx, o); err != nil {
@@ -77,10 +81,10 @@ func Up(ctx context.Context, o Options) (*Fleet, error) {
 
 func (f *Fleet) testbedDir() string { return filepath.Join(f.Dir, "testbed") }
 
-func (f *Fleet) startTestbed(ctx context.Context, clusters int) error {
+func (f *Fleet) startTestbed(ctx context.Context, o Options) error {
 	//nolint:noctx // It outlives ctx, which bounds only the start, and is ended by Close.
-	cmd := exec.Command(f.bin.Testbed, "up", "--wait", "--clusters", strconv.Itoa(clusters), "--dir", f.testbedDir(),
-		"--bin", filepath.Dir(f.bin.Kubectl), "--kubernetes", f.bin.Kubernetes)
+	cmd := exec.Command(f.bin.Testbed, "up", "--wait="+strconv.FormatBool(!o.ServersOnly), "--fsync="+strconv.FormatBool(o.Fsync),
+		"--clusters", strconv.Itoa(len(o.Names)), "--dir", f.testbedDir(), "--bin", filepath.Dir(f.bin.Kubectl), "--kubernetes", f.bin.Kubernetes)
 	var stderr tail
 	cmd.Stderr = &stderr
 	stdout, writer, err := os.Pipe()

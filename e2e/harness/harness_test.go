@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -35,6 +36,24 @@ func TestWait(t *testing.T) {
 	_, err = Wait(t.Context(), "an agent", time.Hour, func(context.Context) error { return fmt.Errorf("%w: bang", ErrAgentEnded) })
 	if !errors.Is(err, ErrAgentEnded) {
 		t.Errorf("an agent that has ended was waited for: %v", err)
+	}
+}
+
+func TestPIDsOf(t *testing.T) {
+	t.Parallel()
+	list := `{"testbed": 1, "etcd-1": 2, "apiserver-1": 3, "controller-manager-1": 4, "apiserver-11": 5, "apiserver-2": 6}`
+	for index, want := range map[int]map[string]int{
+		1:  {"etcd": 2, "apiserver": 3, "controller-manager": 4},
+		2:  {"apiserver": 6},
+		11: {"apiserver": 5},
+		3:  {},
+	} {
+		if got, err := pidsOf([]byte(list), index); err != nil || !maps.Equal(got, want) {
+			t.Errorf("of control plane %d: %v, %v; want %v", index, got, err, want)
+		}
+	}
+	if _, err := pidsOf([]byte("{"), 1); err == nil {
+		t.Error("no error of half a list")
 	}
 }
 

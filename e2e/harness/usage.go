@@ -4,12 +4,44 @@
 package harness
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// ServerPIDs are the process ids of the cluster's control plane by component: etcd, apiserver and controller-manager, or
+// apiserver alone where that is all of it. A component that does not run is absent.
+func (c *Cluster) ServerPIDs() (map[string]int, error) {
+	path := filepath.Join(c.fleet.testbedDir(), "pids.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pids, err := pidsOf(data, c.Index)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return pids, nil
+}
+
+// pidsOf reads the ids of one control plane from the testbed's list.
+func pidsOf(list []byte, index int) (map[string]int, error) {
+	var all map[string]int
+	if err := json.Unmarshal(list, &all); err != nil {
+		return nil, err
+	}
+	pids := map[string]int{}
+	for name, pid := range all {
+		if component, found := strings.CutSuffix(name, fmt.Sprintf("-%d", index)); found {
+			pids[component] = pid
+		}
+	}
+	return pids, nil
+}
 
 // ResidentMemory is what a process holds in memory, in bytes.
 func ResidentMemory(pid int) (int, error) {

@@ -60,7 +60,11 @@ func newPlane(ctx context.Context, o Options, number int, chosen *chooser) (*pla
 		if err := p.prepareStandalone(); err != nil {
 			return nil, err
 		}
-		p.components = []*component{p.component(o, kindAPIServer, o.apiserver(), p.standaloneArgs(), p.standaloneReady)}
+		ready := always(p.apiserverReady)
+		if o.WaitControllers {
+			ready = p.standaloneReady
+		}
+		p.components = []*component{p.component(o, kindAPIServer, o.apiserver(), p.standaloneArgs(), ready)}
 		return p, nil
 	}
 	p.components = []*component{
@@ -116,7 +120,7 @@ func (p *plane) up(ctx context.Context, s *spawner, waitControllers bool, progre
 		if err := c.await(ctx); err != nil {
 			return err
 		}
-		progress(fmt.Sprintf("%s: %s ready after %.1f s", p.name, c.kind, time.Since(began).Seconds()))
+		progress(fmt.Sprintf("%s: %s ready after %.2f s", p.name, c.kind, time.Since(began).Seconds()))
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (p *plane) standaloneArgs() []string {
 	return []string{"standalone", "--data-dir=" + p.standaloneDir(), "--listen=127.0.0.1:" + strconv.Itoa(p.ports.APIServer)}
 }
 
-// standaloneReady: its controllers are a part of it.
+// standaloneReady waits for the controllers, too, which are a part of it.
 func (p *plane) standaloneReady() func(context.Context) error {
 	controllers := p.controllersReady()
 	return func(ctx context.Context) error {
