@@ -5,12 +5,8 @@ package harness
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Running is a cluster that somebody else starts and ends.
@@ -26,25 +22,12 @@ func Adopt(bin Binaries, dir string, clusters []Running) (*Fleet, error) {
 		return nil, errors.New("no clusters to adopt")
 	}
 	f := &Fleet{Dir: dir, bin: bin, log: func(string, ...any) {}, Kubeconfig: filepath.Join(dir, "kubeconfig")}
-	all := clientcmdapi.NewConfig()
 	for i, r := range clusters {
-		admin, err := clientcmd.LoadFromFile(r.Kubeconfig)
-		if err != nil {
-			return nil, fmt.Errorf("kubeconfig of %s: %w", r.Name, err)
-		}
-		if err := addContext(all, admin, r.Name); err != nil {
-			return nil, err
-		}
-		c := &Cluster{Name: r.Name, Index: i + 1, fleet: f, dir: filepath.Join(dir, r.Name), uid: os.Getuid()}
+		c := &Cluster{Name: r.Name, Index: i + 1, fleet: f, dir: filepath.Join(dir, r.Name), admin: r.Kubeconfig, uid: os.Getuid()}
 		f.Clusters = append(f.Clusters, c)
 	}
-	if err := clientcmd.WriteToFile(*all, f.Kubeconfig); err != nil {
-		return nil, fmt.Errorf("write the common kubeconfig: %w", err)
-	}
-	for _, c := range f.Clusters {
-		if err := c.connect(); err != nil {
-			return nil, err
-		}
+	if err := f.connect(); err != nil {
+		return nil, err
 	}
 	return f, nil
 }

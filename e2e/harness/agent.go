@@ -29,17 +29,21 @@ var ErrAgentEnded = errors.New("the agent ended")
 
 // AgentFlags are the flags that StartAgent gives, for those that want to print or vary them.
 func (c *Cluster) AgentFlags() []string {
-	return []string{
-		"--kubeconfig", c.AgentKubeconfig(),
-		"--namespace", Namespace,
-		"--cluster-name", c.Name,
-		"--data-dir", filepath.Join(c.dir, "data"),
-		"--mesh-listen", fmt.Sprintf("127.0.0.1:%d", c.MeshPort),
-		"--mesh-advertise", fmt.Sprintf("127.0.0.1:%d", c.MeshPort),
-		"--http-listen", fmt.Sprintf("127.0.0.1:%d", c.HTTPPort),
-		"--log-format", "text",
+	flags := []string{"--kubeconfig", c.AgentKubeconfig()}
+	if c.fleet.embedded {
+		flags = []string{"--local", "embedded", "--local-listen", loopback(c.APIPort)}
 	}
+	return append(flags,
+		"--cluster-name", c.Name,
+		"--data-dir", c.dataDir(),
+		"--mesh-listen", loopback(c.MeshPort),
+		"--mesh-advertise", loopback(c.MeshPort),
+		"--http-listen", loopback(c.HTTPPort),
+		"--log-format", "text",
+	)
 }
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // StartAgent starts the agent, with extra flags after the usual ones, and returns when it is ready.
 func (c *Cluster) StartAgent(ctx context.Context, extra ...string) error {
@@ -57,7 +61,7 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 	if c.agent != nil && !c.agent.Ended() {
 		return fmt.Errorf("agent %s runs already", c.Name)
 	}
-	data := filepath.Join(c.dir, "data")
+	data := c.dataDir()
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return err
 	}
@@ -70,7 +74,7 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 	}
 	defer log.Close()
 	//nolint:noctx // It is ended by a signal.
-	cmd := exec.Command(filepath.Join(c.fleet.Dir, "agent"), append(append([]string{"run"}, c.AgentFlags()...), extra...)...)
+	cmd := exec.Command(c.fleet.agent, append(append([]string{"run"}, c.AgentFlags()...), extra...)...)
 	cmd.Dir = data
 	if cmd.Env, err = agentEnv(data); err != nil {
 		return err

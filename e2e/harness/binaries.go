@@ -5,15 +5,17 @@ package harness
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// ErrNotBuilt is returned when a program that the harness runs has not been built. Its text says how.
-var ErrNotBuilt = errors.New("run `make testbed build` first")
+// ErrNotBuilt is returned when a program that the harness runs has not been built. The error says how that is done.
+var ErrNotBuilt = errors.New("not built yet")
 
 // Binaries are the absolute paths of what the harness runs.
 type Binaries struct {
@@ -30,7 +32,7 @@ const standalone = "standalone"
 // EnvKubernetes is the environment variable that chooses the version; without it the newest is run.
 const EnvKubernetes = "ROSTER_E2E_KUBERNETES"
 
-// FindBinaries looks in the checkout that holds the working directory.
+// FindBinaries finds what the testbed takes, in the checkout that holds the working directory.
 func FindBinaries() (Binaries, error) {
 	root, err := findRoot()
 	if err != nil {
@@ -47,17 +49,42 @@ func FindBinaries() (Binaries, error) {
 
 		Kubernetes: cmp.Or(os.Getenv(EnvKubernetes), "newest"),
 	}
+	return b, b.check("testbed build", b.Testbed, b.Kubectl, b.Helm, b.Agent, b.Agentctl)
+}
+
+// FindEmbedded finds what embedded clusters take; the rest is empty. kubectl is that of PATH if it is made for the version
+// of the API server. Otherwise it is built, unless it has been; out tells.
+func FindEmbedded(ctx context.Context, out io.Writer) (Binaries, error) {
+	root, err := findRoot()
+	if err != nil {
+		return Binaries{}, err
+	}
+	b := Binaries{
+		Root:     root,
+		Agent:    filepath.Join(root, "bin", "agent"),
+		Agentctl: filepath.Join(root, "bin", "agentctl"),
+	}
+	server := filepath.Join(root, "bin", "roster-apiserver")
+	if err := b.check("build apiserver", b.Agent, b.Agentctl, server); err != nil {
+		return Binaries{}, err
+	}
+	b.Kubectl, err = findKubectl(ctx, root, server, out)
+	return b, err
+}
+
+// check returns an error when a program is missing, which names the make targets that build it.
+func (b Binaries) check(targets string, paths ...string) error {
 	var missing []string
-	for _, path := range []string{b.Testbed, b.Kubectl, b.Helm, b.Agent, b.Agentctl} {
+	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
-			rel, _ := filepath.Rel(root, path)
+			rel, _ := filepath.Rel(b.Root, path)
 			missing = append(missing, rel)
 		}
 	}
 	if len(missing) > 0 {
-		return Binaries{}, fmt.Errorf("not built yet: %s; %w", strings.Join(missing, ", "), ErrNotBuilt)
+		return fmt.Errorf("%w: %s; run `make %s` first", ErrNotBuilt, strings.Join(missing, ", "), targets)
 	}
-	return b, nil
+	return nil
 }
 
 // findRoot walks up to the folder of Roster's go.mod; e2e/testbed has one of its own below it.

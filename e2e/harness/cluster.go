@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -29,7 +30,8 @@ const Namespace = "cluster-registry"
 // firstUser is the user of the first agent of an isolated fleet.
 const firstUser = 20001
 
-// Cluster is one control plane and its agent.
+// Cluster is one control plane and its agent. Of an embedded one, the API server starts and ends with the agent, and
+// nothing else can stop it.
 type Cluster struct {
 	Name  string
 	Index int // from 1, as in the testbed's component names
@@ -44,7 +46,8 @@ type Cluster struct {
 
 	fleet *Fleet
 	dir   string
-	uid   int // of the agent's process
+	admin string // path of a kubeconfig whose current context has admin access
+	uid   int    // of the agent's process
 
 	mu    sync.Mutex
 	agent *Process // nil when not started or stopped
@@ -56,12 +59,18 @@ func newCluster(ctx context.Context, f *Fleet, name string, index int, ports *po
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, err
 	}
-	var err error
-	if c.MeshPort, err = ports.choose(ctx); err != nil {
-		return nil, err
+	c.admin = filepath.Join(f.testbedDir(), fmt.Sprintf("cluster-%d.kubeconfig", index))
+	if f.embedded {
+		c.admin = filepath.Join(c.dataDir(), "apiserver", "admin.kubeconfig")
 	}
-	c.HTTPPort, err = ports.choose(ctx)
-	return c, err
+	// The control planes of a testbed have a port already, which connect reads.
+	for _, port := range []*int{&c.APIPort, &c.MeshPort, &c.HTTPPort} {
+		var err error
+		if *port, err = ports.choose(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 func (c *Cluster) connect() error {
@@ -133,6 +142,19 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.testbed(ctx, "start", "apiserver")
 }
 
+// APIServerEnded returns nil when no API server of an embedded cluster runs: it holds a lock as long as it does.
+func (c *Cluster) APIServerEnded(context.Context) error {
+	lock, err := os.Open(filepath.Join(filepath.Dir(c.admin), "lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("the API server of %s: %w", c.Name, err)
+	}
+	return nil
+}
+
 func (c *Cluster) testbed(ctx context.Context, verb, component string, flags ...string) error {
 	args := append([]string{verb, "--dir", c.fleet.testbedDir(), "--component", fmt.Sprintf("%s-%d", component, c.Index)}, flags...)
 	_, err := run(ctx, exec.CommandContext(ctx, c.fleet.bin.Testbed, args...))
@@ -141,6 +163,8 @@ func (c *Cluster) testbed(ctx context.Context, verb, component string, flags ...
 
 // Dir is the folder of the agent: its kubeconfig, data and log.
 func (c *Cluster) Dir() string { return c.dir }
+
+func (c *Cluster) dataDir() string { return filepath.Join(c.dir, "data") }
 
 // FreeAddress is a host:port of this machine that nothing listens on.
 func FreeAddress(ctx context.Context) (string, error) {

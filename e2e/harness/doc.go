@@ -9,6 +9,12 @@
 //	     │                └── bin/agent run                                   (a child of this process)
 //	     └── Cluster beta …
 //
+// With Options.Embedded the agents run the API servers, and there is no testbed and no chart:
+//
+//	Fleet ── Cluster alpha ── bin/agent run --local embedded   (a child of this process)
+//	     │                    └── bin/roster-apiserver         (a child of the agent)
+//	     └── Cluster beta …
+//
 // Everything lies in one folder and ends with the process that called Up, also when that is killed.
 // Methods of a Fleet and its Clusters may be called from several goroutines; those that start, stop or cut
 // something must not race with each other for one cluster.

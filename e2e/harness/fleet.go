@@ -14,9 +14,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -26,10 +28,13 @@ type Options struct {
 	Binaries Binaries
 	// Dir is a new or empty folder for everything. Other users must be able to enter it when Isolate is set.
 	Dir string
-	// Names are those of the clusters, one control plane each.
+	// Names are those of the clusters.
 	Names []string
+	// Embedded makes each agent run the API server of its cluster (--local embedded), and starts the agents. Without it
+	// the control planes are those of the testbed.
+	Embedded bool
 	// Isolate runs each agent as a user of its own and marks its connections, so that Cut works. It needs
-	// root and InNetworkNamespace.
+	// root and InNetworkNamespace, and is not for embedded clusters.
 	Isolate bool
 	// Fsync has etcd wait for the disk, as it does everywhere else.
 	Fsync bool
@@ -39,25 +44,31 @@ type Options struct {
 	Log func(format string, args ...any)
 }
 
-// Fleet is a set of control planes on this machine, each with room for an agent.
+// Fleet is a set of clusters on this machine, each with room for an agent.
 type Fleet struct {
 	Dir      string
 	Clusters []*Cluster
 	// Kubeconfig is one file with admin access to every cluster; its contexts are the clusters' names.
 	Kubeconfig string
 
-	bin     Binaries
-	testbed *Process
-	cuts    *cuts // nil without Isolate
-	log     func(string, ...any)
+	bin      Binaries
+	agent    string // path of the program
+	embedded bool
+	testbed  *Process // nil for embedded clusters
+	cuts     *cuts    // nil without Isolate
+	log      func(string, ...any)
 }
 
 const (
 	readyWithin = 3 * time.Minute
 	stopWithin  = 30 * time.Second
+
+	// startsAtOnce bounds how many agents with an API server start at a time.
+	startsAtOnce = 4
 )
 
-// Up starts the control planes and returns when they serve. Nothing is installed in them yet.
+// Up starts the control planes and returns when they serve. Nothing is installed in them yet; but agents of embedded
+// clusters are ready, and Install and StartAgent are not for these.
 func Up(ctx context.Context, o Options) (*Fleet, error) {
 	if o.Log == nil {
 		o.Log = func(string, ...any) {}
@@ -69,19 +80,62 @@ func Up(ctx context.Context, o Options) (*Fleet, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	f := &Fleet{Dir: dir, bin: o.Binaries, log: o.Log, Kubeconfig: filepath.Join(dir, "kubeconfig")}
-	if err := f.startTestbed(ctx, o); err != nil {
-		return nil, err
-	}
-	if err := f.prepare(ctx, o); err != nil {
+	f := &Fleet{Dir: dir, bin: o.Binaries, embedded: o.Embedded, log: o.Log, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	if err := f.start(ctx, o); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
+func (f *Fleet) start(ctx context.Context, o Options) error {
+	start := f.startTestbed
+	if o.Embedded {
+		start = f.startEmbedded
+	}
+	if err := start(ctx, o); err != nil {
+		return err
+	}
+	if err := f.connect(); err != nil {
+		return err
+	}
+	if !o.Isolate {
+		return nil
+	}
+	var err error
+	f.cuts, err = newCuts(ctx, f.Clusters)
+	return err
+}
+
+// startTestbed chooses the ports of agents when the control planes have theirs.
+func (f *Fleet) startTestbed(ctx context.Context, o Options) error {
+	if err := f.runTestbed(ctx, o); err != nil {
+		return err
+	}
+	if err := f.addClusters(ctx, o.Names); err != nil {
+		return err
+	}
+	// A copy, because an agent with a user of its own may not be able to enter the checkout.
+	f.agent = filepath.Join(f.Dir, "agent")
+	return copyFile(f.agent, f.bin.Agent)
+}
+
+// startEmbedded starts the agents, some at a time: a new API server is busy with itself for its first seconds.
+func (f *Fleet) startEmbedded(ctx context.Context, o Options) error {
+	if err := f.addClusters(ctx, o.Names); err != nil {
+		return err
+	}
+	f.agent = f.bin.Agent // its API server lies beside it
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(startsAtOnce)
+	for _, c := range f.Clusters {
+		group.Go(func() error { return c.StartAgent(ctx) })
+	}
+	return group.Wait()
+}
+
 func (f *Fleet) testbedDir() string { return filepath.Join(f.Dir, "testbed") }
 
-func (f *Fleet) startTestbed(ctx context.Context, o Options) error {
+func (f *Fleet) runTestbed(ctx context.Context, o Options) error {
 	//nolint:noctx // It outlives ctx, which bounds only the start, and is ended by Close.
 	cmd := exec.Command(f.bin.Testbed, "up", "--wait="+strconv.FormatBool(!o.ServersOnly), "--fsync="+strconv.FormatBool(o.Fsync),
 		"--clusters", strconv.Itoa(len(o.Names)), "--dir", f.testbedDir(), "--bin", filepath.Dir(f.bin.Kubectl), "--kubernetes", f.bin.Kubernetes)
@@ -108,11 +162,10 @@ func (f *Fleet) startTestbed(ctx context.Context, o Options) error {
 	case <-p.done:
 		return fmt.Errorf("testbed up: %w: %s", p.err, stderr.String())
 	case <-timer.C:
-		err = fmt.Errorf("testbed up: not ready within %s", readyWithin)
+		return fmt.Errorf("testbed up: not ready within %s", readyWithin)
 	case <-ctx.Done():
-		err = ctx.Err()
+		return ctx.Err()
 	}
-	return errors.Join(err, f.Close())
 }
 
 // followTestbed reads the testbed's progress until it ends, so that it never blocks on a full pipe.
@@ -128,23 +181,30 @@ func (f *Fleet) followTestbed(stdout io.ReadCloser, ready chan<- struct{}) {
 	}
 }
 
-// prepare makes the Cluster values, the common kubeconfig and each agent's folder.
-func (f *Fleet) prepare(ctx context.Context, o Options) error {
-	all := clientcmdapi.NewConfig()
+// addClusters makes the Cluster values, each agent's folder among them.
+func (f *Fleet) addClusters(ctx context.Context, names []string) error {
 	ports := newPorts()
-	for i, name := range o.Names {
-		admin, err := clientcmd.LoadFromFile(filepath.Join(f.testbedDir(), fmt.Sprintf("cluster-%d.kubeconfig", i+1)))
-		if err != nil {
-			return fmt.Errorf("read the testbed's kubeconfig: %w", err)
-		}
-		if err := addContext(all, admin, name); err != nil {
-			return err
-		}
+	for i, name := range names {
 		c, err := newCluster(ctx, f, name, i+1, ports)
 		if err != nil {
 			return err
 		}
 		f.Clusters = append(f.Clusters, c)
+	}
+	return nil
+}
+
+// connect makes the common kubeconfig, and clients for each cluster.
+func (f *Fleet) connect() error {
+	all := clientcmdapi.NewConfig()
+	for _, c := range f.Clusters {
+		admin, err := clientcmd.LoadFromFile(c.admin)
+		if err != nil {
+			return fmt.Errorf("kubeconfig of %s: %w", c.Name, err)
+		}
+		if err := addContext(all, admin, c.Name); err != nil {
+			return err
+		}
 	}
 	if err := clientcmd.WriteToFile(*all, f.Kubeconfig); err != nil {
 		return fmt.Errorf("write the common kubeconfig: %w", err)
@@ -154,14 +214,7 @@ func (f *Fleet) prepare(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if o.Isolate {
-		var err error
-		if f.cuts, err = newCuts(ctx, f.Clusters); err != nil {
-			return err
-		}
-	}
-	// A copy, because an agent with a user of its own may not be able to enter the checkout.
-	return copyFile(filepath.Join(f.Dir, "agent"), f.bin.Agent)
+	return nil
 }
 
 // addContext adds the current context of one kubeconfig to another, under a name.
@@ -181,14 +234,16 @@ func addContext(to, from *clientcmdapi.Config, name string) error {
 
 // Close stops the agents, then the control planes.
 func (f *Fleet) Close() error {
-	var errs []error
-	for _, c := range f.Clusters {
-		errs = append(errs, c.StopAgent())
+	errs := make([]error, len(f.Clusters))
+	var agents sync.WaitGroup
+	for i, c := range f.Clusters {
+		agents.Go(func() { errs[i] = c.StopAgent() })
 	}
+	agents.Wait()
 	if f.cuts != nil {
 		errs = append(errs, f.cuts.close())
 	}
-	if !f.testbed.Ended() {
+	if f.testbed != nil && !f.testbed.Ended() {
 		errs = append(errs, f.testbed.Signal(syscall.SIGTERM, stopWithin))
 	}
 	return errors.Join(errs...)

@@ -10,11 +10,14 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/version"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
@@ -132,5 +135,63 @@ func TestCommandError(t *testing.T) {
 	var failed *CommandError
 	if !errors.As(err, &failed) || failed.ExitCode() != 3 || !strings.Contains(err.Error(), "why") || out != "out\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestWithinSkew(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kubectl string
+		want    bool
+	}{
+		{"v1.35.9", false},
+		{"v1.36.0", true},
+		{"v1.37.9", true},
+		{"v1.38.0-rc.1+k3s1", true},
+		{"v1.39.0", false},
+		{"v2.37.2", false},
+		{"", false},
+	} {
+		have, err := clientVersion(fmt.Appendf(nil, `{"clientVersion": {"major": "1", "gitVersion": %q}, "kustomizeVersion": "v5.8.1"}`, c.kubectl))
+		if got := err == nil && withinSkew(have, version.MustParseSemantic("v1.37.2")); got != c.want {
+			t.Errorf("%s for v1.37.2: %v, %v", c.kubectl, got, err)
+		}
+	}
+}
+
+func TestMissingBinaries(t *testing.T) {
+	t.Parallel()
+	here, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := Binaries{Root: filepath.Dir(here), Agent: here, Agentctl: filepath.Join(filepath.Dir(here), "bin", "agentctl")}
+	err = b.check("build", b.Agent, b.Agentctl)
+	if !errors.Is(err, ErrNotBuilt) || !strings.HasSuffix(err.Error(), ": bin/agentctl; run `make build` first") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An agent that runs the API server of its cluster gets no kubeconfig, and another port than all others.
+func TestAgentFlags(t *testing.T) {
+	t.Parallel()
+	for _, embedded := range []bool{false, true} {
+		f := &Fleet{Dir: t.TempDir(), embedded: embedded}
+		if err := f.addClusters(t.Context(), []string{"alpha", "beta"}); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, c := range f.Clusters {
+			flags := c.AgentFlags()
+			if slices.Contains(flags, "--kubeconfig") == embedded || slices.Contains(flags, "--local") != embedded {
+				t.Errorf("embedded %v: %v", embedded, flags)
+			}
+			for _, port := range []int{c.APIPort, c.MeshPort, c.HTTPPort} {
+				if seen[loopback(port)] {
+					t.Errorf("port %d twice", port)
+				}
+				seen[loopback(port)] = true
+			}
+		}
 	}
 }

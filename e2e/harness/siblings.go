@@ -174,7 +174,7 @@ func (s *Sibling) Launch() error {
 	flags = append(flags, "--data-dir", data, "--mesh-listen", s.Address(), "--http-listen", fmt.Sprintf("127.0.0.1:%d", s.HTTPPort),
 		"--group-peers", s.peers, "--group-address", s.Address())
 	//nolint:noctx // It is ended by a signal.
-	cmd := exec.Command(filepath.Join(s.cluster.fleet.Dir, "agent"), flags...)
+	cmd := exec.Command(s.cluster.fleet.agent, flags...)
 	cmd.Dir = data
 	if cmd.Env, err = agentEnv(data); err != nil {
 		return err

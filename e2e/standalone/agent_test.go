@@ -5,104 +5,43 @@ package standalone
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
-// cluster is an agent with a cluster of its own.
-type cluster struct {
-	*harness.Process
-
-	name, dir   string
-	flags       []string
-	bin         harness.Binaries
-	log         string
-	listenLocal string
-}
-
-// newCluster starts nothing.
-func newCluster(t *testing.T, name string) *cluster {
+// clusters starts agents that run the API servers of their clusters. Tests that call it are not parallel: ports are chosen
+// before they are used.
+func clusters(t *testing.T, names ...string) *harness.Fleet {
 	t.Helper()
-	bin, err := harness.FindBinaries()
+	bin, err := harness.FindEmbedded(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{name: name, dir: filepath.Join(t.TempDir(), name), bin: bin}
-	c.log = c.dir + ".log"
-	c.listenLocal = address(t)
-	c.flags = []string{
-		"run", "--local", "embedded", "--local-listen", c.listenLocal, "--data-dir", c.dir, "--cluster-name", name,
-		"--mesh-listen", address(t), "--http-listen", "",
-	}
-	return c
-}
-
-// nextPort is where address looks next, below the range of outgoing connections.
-var nextPort atomic.Int32
-
-// address is one of this machine that nothing listens on. Each call returns another one.
-func address(t *testing.T) string {
-	t.Helper()
-	for {
-		a := fmt.Sprintf("127.0.0.1:%d", 24000+os.Getpid()%400*20+int(nextPort.Add(1)))
-		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", a); err == nil {
-			_ = l.Close()
-			return a
-		}
-	}
-}
-
-func (c *cluster) start(t *testing.T) {
-	t.Helper()
-	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	fleet, err := harness.Up(t.Context(), harness.Options{Binaries: bin, Dir: t.TempDir(), Names: names, Embedded: true})
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := exec.Command(c.bin.Agent, c.flags...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if c.Process, err = harness.StartProcess(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = c.Signal(syscall.SIGKILL, within)
-		if t.Failed() {
-			data, _ := os.ReadFile(c.log)
-			t.Logf("log of %s:\n%s", c.name, data)
+		if err := fleet.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, c := range fleet.Clusters {
+			if t.Failed() {
+				t.Logf("log of %s:\n%s", c.Name, c.Log())
+			}
 		}
 	})
-}
-
-func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "apiserver", "admin.kubeconfig") }
-
-func (c *cluster) kubernetes(t *testing.T) *kubernetes.Clientset {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return fleet
 }
 
 // eventually waits until cond returns nil.
@@ -113,111 +52,60 @@ func eventually(t *testing.T, what string, cond func(context.Context) error) {
 	}
 }
 
-// merge writes one kubeconfig with a context for each cluster.
-func merge(t *testing.T, clusters ...*cluster) string {
+// must returns what a command printed.
+func must(t *testing.T) func(out string, err error) string {
 	t.Helper()
-	all := clientcmdapi.NewConfig()
-	for _, c := range clusters {
-		one, err := clientcmd.LoadFromFile(c.kubeconfig())
+	return func(out string, err error) string {
+		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		current := one.Contexts[one.CurrentContext]
-		all.Clusters[c.name], all.AuthInfos[c.name] = one.Clusters[current.Cluster], one.AuthInfos[current.AuthInfo]
-		all.Contexts[c.name] = &clientcmdapi.Context{Cluster: c.name, AuthInfo: c.name}
+		return out
 	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*all, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
-func tool(t *testing.T, kubeconfig, stdin, name string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+t.TempDir())
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s", name, args, err, out)
-	}
-	return string(out)
-}
-
-// TestAgentWithoutKubernetes: three agents with clusters of their own form a group and copy a Secret. One is killed with
-// everything that it had started, misses a change, and makes up for it.
+// TestAgentWithoutKubernetes: three agents with clusters of their own form a group and copy a Secret. One is killed, its
+// API server ends with it, it misses a change, and makes up for it.
 func TestAgentWithoutKubernetes(t *testing.T) {
-	t.Parallel()
-	clusters := []*cluster{newCluster(t, "alpha"), newCluster(t, "beta"), newCluster(t, "gamma")}
-	for _, c := range clusters {
-		c.start(t)
+	fleet := clusters(t, "alpha", "beta", "gamma")
+	alpha, beta, gamma := fleet.Clusters[0], fleet.Clusters[1], fleet.Clusters[2]
+	for _, c := range []*harness.Cluster{beta, gamma} {
+		must(t)(alpha.Agentctl(t.Context(), "join", "--peer-context", c.Name))
 	}
-	for _, c := range clusters {
-		eventually(t, c.name+" has a credential to swap", func(ctx context.Context) error {
-			if _, err := os.Stat(c.kubeconfig()); err != nil {
-				return err
-			}
-			_, err := c.kubernetes(t).CoreV1().Secrets(harness.Namespace).Get(ctx, c.name, metav1.GetOptions{})
-			return err
-		})
-	}
-	config := merge(t, clusters...)
-	bin := clusters[0].bin
-	for _, c := range clusters[1:] {
-		tool(t, config, "", bin.Agentctl, "join", "--context", "alpha", "--peer-context", c.name)
-	}
-	tool(t, config, harness.QuickstartRule, bin.Kubectl, "--context", "alpha", "apply", "-f", "-")
-	tool(t, config, harness.QuickstartSecret, bin.Kubectl, "--context", "gamma", "-n", harness.Namespace, "apply", "-f", "-")
-	value := func(c *cluster, want string) func(context.Context) error {
+	must(t)(alpha.Apply(t.Context(), harness.QuickstartRule))
+	must(t)(gamma.Apply(t.Context(), harness.QuickstartSecret, "-n", harness.Namespace))
+	value := func(c *harness.Cluster, want string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			s, err := c.kubernetes(t).CoreV1().Secrets(harness.Namespace).Get(ctx, "test-secret", metav1.GetOptions{})
+			s, err := c.Kube.CoreV1().Secrets(harness.Namespace).Get(ctx, "test-secret", metav1.GetOptions{})
 			if err == nil && string(s.Data["colour"]) != want {
 				err = fmt.Errorf("colour is %q, not %q", s.Data["colour"], want)
 			}
 			return err
 		}
 	}
-	eventually(t, "the copy in alpha", value(clusters[0], ""))
-	eventually(t, "the copy in beta", value(clusters[1], ""))
-	out := tool(t, config, "", bin.Kubectl, "--context", "beta", "get", "clusters", "-o", "jsonpath={.items[*].status.distribution}")
+	eventually(t, "the copy in alpha", value(alpha, ""))
+	eventually(t, "the copy in beta", value(beta, ""))
+	out := must(t)(beta.Kubectl(t.Context(), "get", "clusters", "-o", "jsonpath={.items[*].status.distribution}"))
 	if out != "STANDALONE STANDALONE STANDALONE" {
 		t.Errorf("the distributions are %q", out)
 	}
 
-	if err := clusters[0].Signal(syscall.SIGKILL, within); err != nil {
+	if err := alpha.KillAgent(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the API server of alpha ends with its agent", func(ctx context.Context) error {
-		_, err := clusters[0].kubernetes(t).Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		if status := (*apierrors.StatusError)(nil); err == nil || errors.As(err, &status) {
-			return fmt.Errorf("it answers: %w", err)
-		}
-		return nil
-	})
-	tool(t, config, "", bin.Kubectl, "--context", "gamma", "-n", harness.Namespace, "patch", "secret", "test-secret", "-p", `{"stringData":{"colour":"green"}}`)
-	eventually(t, "the change in beta", value(clusters[1], "green"))
-	clusters[0].start(t)
-	eventually(t, "the missed change in alpha", value(clusters[0], "green"))
-	if err := clusters[0].Signal(syscall.SIGTERM, within); err != nil {
+	eventually(t, "the API server of alpha ends with its agent", alpha.APIServerEnded)
+	must(t)(gamma.Kubectl(t.Context(), "-n", harness.Namespace, "patch", "secret", "test-secret", "-p", `{"stringData":{"colour":"green"}}`))
+	eventually(t, "the change in beta", value(beta, "green"))
+	if err := alpha.StartAgent(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the missed change in alpha", value(alpha, "green"))
 }
 
 // TestServerIsStartedAgain: the agent goes on with the server that it starts in place of one that was killed.
 func TestServerIsStartedAgain(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, "alpha")
-	c.start(t)
-	ready := func(ctx context.Context) error {
-		if _, err := os.Stat(c.kubeconfig()); err != nil {
-			return err
-		}
-		_, err := c.kubernetes(t).CoreV1().Secrets(harness.Namespace).Get(ctx, "alpha", metav1.GetOptions{})
-		return err
-	}
-	eventually(t, "alpha has a credential", ready)
-	first := children(t, c.PID())
+	alpha := clusters(t, "alpha").Clusters[0]
+	first := children(t, alpha.AgentPID())
 	if len(first) != 1 {
 		t.Fatalf("the children of the agent are %v", first)
 	}
@@ -225,14 +113,17 @@ func TestServerIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "another server", func(context.Context) error {
-		if now := children(t, c.PID()); len(now) != 1 || now[0] == first[0] {
+		if now := children(t, alpha.AgentPID()); len(now) != 1 || now[0] == first[0] {
 			return fmt.Errorf("the children of the agent are %v", now)
 		}
 		return nil
 	})
-	eventually(t, "alpha has its credential", ready)
-	if c.Ended() {
-		t.Error("the agent ended with its server")
+	eventually(t, "alpha has its credential", func(ctx context.Context) error {
+		_, err := alpha.Kube.CoreV1().Secrets(harness.Namespace).Get(ctx, alpha.Name, metav1.GetOptions{})
+		return err
+	})
+	if err := alpha.AgentAlive(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -261,10 +152,7 @@ func children(t *testing.T, pid int) []int {
 
 // TestAgentRefuses: what does not go with a cluster of the agent's own is one line that names the flag.
 func TestAgentRefuses(t *testing.T) {
-	t.Parallel()
-	used := newCluster(t, "alpha")
-	used.start(t)
-	eventually(t, "alpha", func(context.Context) error { _, err := os.Stat(used.kubeconfig()); return err })
+	used := fmt.Sprintf("127.0.0.1:%d", clusters(t, "alpha").Clusters[0].APIPort)
 	for _, c := range []struct {
 		args string
 		code int
@@ -275,10 +163,10 @@ func TestAgentRefuses(t *testing.T) {
 		{"--local embedded --data-dir d --kubeconfig k", 2, "--local: embedded is a cluster of this agent's own"},
 		{"--local embedded --data-dir d --namespace other", 2, "--namespace: with --local embedded it is cluster-registry"},
 		{"--local-listen :6443 --kubeconfig k", 2, "--local-listen goes with --local embedded"},
-		{"--local embedded --cluster-name beta --http-listen= --mesh-listen 127.0.0.1:0 --data-dir " + t.TempDir() + " --local-listen " + used.listenLocal, 1, "--local-listen " + used.listenLocal + ": address already in use"},
+		{"--local embedded --cluster-name beta --http-listen= --mesh-listen 127.0.0.1:0 --data-dir " + t.TempDir() + " --local-listen " + used, 1, "--local-listen " + used + ": address already in use"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
-		cmd := exec.CommandContext(ctx, used.bin.Agent, append([]string{"run"}, strings.Fields(c.args)...)...)
+		cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(program(t)), "agent"), append([]string{"run"}, strings.Fields(c.args)...)...)
 		cmd.Dir = t.TempDir()
 		cmd.WaitDelay = time.Second
 		out, _ := cmd.CombinedOutput() // its code is looked at

@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +39,21 @@ func mustRun(t *testing.T, args ...string) {
 	t.Helper()
 	if said, err := run(t, args...); err != nil {
 		t.Fatalf("roster-apiserver %s: %v: %s", strings.Join(args, " "), err, said)
+	}
+}
+
+// nextPort counts the ports of this process, so that two servers do not get the same one.
+var nextPort atomic.Int32
+
+// address is one that nobody uses.
+func address(t *testing.T) string {
+	t.Helper()
+	for {
+		a := fmt.Sprintf("127.0.0.1:%d", 24000+os.Getpid()%400*20+int(nextPort.Add(1)))
+		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", a); err == nil {
+			_ = l.Close()
+			return a
+		}
 	}
 }
 

@@ -5,6 +5,7 @@
 # Builds the binaries that bin/testbed starts into e2e/testbed/bin. GO names the go command (default: go).
 #
 #	build.sh           everything, of the newest Kubernetes that is supported
+#	build.sh kubectl   of that, kubectl alone
 #	build.sh oldest    the API server of the oldest one, as kube-apiserver-oldest
 set -eu
 cd "$(dirname "$0")"
@@ -15,7 +16,7 @@ BIN=$PWD/bin
 
 # The API server comes before the others of Kubernetes: it is what most of them share.
 case ${1:-newest} in
-newest)
+newest | kubectl)
 	takes="about 8 minutes from nothing on two cores"
 	targets='
 etcd                    go.etcd.io/etcd/server/v3
@@ -33,10 +34,15 @@ kube-apiserver-oldest   k8s.io/kubernetes/cmd/kube-apiserver
 	cd oldest
 	;;
 *)
-	echo "testbed: build.sh takes newest or oldest, not $1" >&2
+	echo "testbed: build.sh takes newest, kubectl or oldest, not $1" >&2
 	exit 2
 	;;
 esac
+names=$(echo "$targets" | awk '{print $1}')
+if [ "${1:-}" = kubectl ]; then
+	takes="about a minute after make apiserver"
+	names=kubectl
+fi
 
 KUBERNETES=$(awk '/k8s.io\/kubernetes v1/ {for (i = 1; i < NF; i++) if ($i == "k8s.io/kubernetes") print $(i + 1)}' go.mod)
 LDFLAGS="-s -w \
@@ -55,5 +61,5 @@ build() { # build NAME FILE
 	exec "$GO" build -trimpath -buildvcs=false -tags "$TAGS" -o "$2" -ldflags "$LDFLAGS" "$(echo "$targets" | awk -v n="$1" '$1 == n {print $2}')"
 }
 
-# shellcheck disable=SC2046 # Several names in one word list.
-build_once testbed "$BIN" "Kubernetes $KUBERNETES" "$takes" $(echo "$targets" | awk '{print $1}')
+# shellcheck disable=SC2086 # Several names in one word list.
+build_once testbed "$BIN" "Kubernetes $KUBERNETES" "$takes" $names
