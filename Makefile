@@ -124,8 +124,12 @@ clean: ## remove everything that was built
 	rm -rf $(BIN) $(DIST) $(TESTBED_BIN) $(PODS_BIN)
 
 .PHONY: demo
-demo: build testbed ## three clusters on this machine, the quickstart step by step (DEMO_ARGS=--once ends it)
-	$(GO) run ./e2e/demo $(DEMO_ARGS)
+demo: build apiserver ## three clusters without Kubernetes, the quickstart step by step (DEMO_ARGS=--once ends it)
+	@GO='$(GO)' $(GO) run ./e2e/demo $(DEMO_ARGS)
+
+.PHONY: demo-kubernetes
+demo-kubernetes: build testbed ## the same with three Kubernetes control planes
+	@$(GO) run ./e2e/demo --kubernetes $(DEMO_ARGS)
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
@@ -214,8 +218,8 @@ bench: build testbed $(if $(findstring standalone,$(BENCH_ARGS)),apiserver) ## m
 	$(GO) run ./e2e/bench $(BENCH_ARGS)
 
 .PHONY: demo-once
-demo-once: build testbed
-	$(GO) run ./e2e/demo --once
+demo-once: build apiserver
+	@GO='$(GO)' $(GO) run ./e2e/demo --once
 
 # The stamp's name holds the version, so that a new version is installed when this file asks for one.
 $(GOLANGCI_LINT): $(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION)

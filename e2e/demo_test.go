@@ -14,13 +14,13 @@ import (
 )
 
 // The demo is the quickstart by agentctl join, in clusters of its own. It says so only when it has seen
-// every step, then stays up, and ends cleanly when it is interrupted.
+// every step, then stays up, and ends cleanly when it is interrupted. (Without Kubernetes it is played by make demo-once.)
 func TestDemo(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "demo")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./demo").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.CommandContext(t.Context(), program)
+	cmd := exec.CommandContext(t.Context(), program, "--kubernetes")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

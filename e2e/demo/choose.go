@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,10 +33,7 @@ func (s *story) toSome(ctx context.Context) error {
 	if err := s.kubectl(ctx, s.second, "-n", harness.Namespace, "delete", "secret", "test-secret"); err != nil {
 		return err
 	}
-	if err := s.staysAway(ctx, s.second, harness.Rules(), "", "test-secret-sink"); err != nil {
-		return err
-	}
-	return s.staysAway(ctx, s.second, harness.Secrets(), harness.Namespace, "test-secret")
+	return s.staysAway(ctx, s.second, object{harness.Rules(), "", "test-secret-sink"}, theSecret())
 }
 
 // withdrawn sees that the copy of the rule stays, for about as long as a person takes between two commands.
@@ -53,21 +49,33 @@ func (s *story) withdrawn(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) staysAway(ctx context.Context, c *harness.Cluster, gvr schema.GroupVersionResource, namespace, name string) error {
-	err := harness.Stays(ctx, fmt.Sprintf("%s %s stays deleted in %s", gvr.Resource, name, c.Name), quiet, func(ctx context.Context) error {
-		_, err := c.Dynamic.Resource(gvr).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
+// object names one in a cluster.
+type object struct {
+	gvr             schema.GroupVersionResource
+	namespace, name string
+}
+
+func theSecret() object { return object{harness.Secrets(), harness.Namespace, "test-secret"} }
+
+func (s *story) staysAway(ctx context.Context, c *harness.Cluster, objects ...object) error {
+	err := harness.Stays(ctx, "deleted in "+c.Name, quiet, func(ctx context.Context) error {
+		for _, o := range objects {
+			_, err := c.Dynamic.Resource(o.gvr).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+			if err == nil {
+				return fmt.Errorf("%s %s is back", o.gvr.Resource, o.name)
+			}
+			if !apierrors.IsNotFound(err) {
+				return err
+			}
 		}
-		if err == nil {
-			err = errors.New("it is back")
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	s.saw(quiet, "%s stays deleted in %s", name, c.Name)
+	for _, o := range objects {
+		s.saw(quiet, "%s stays deleted in %s", o.name, c.Name)
+	}
 	return nil
 }
 
@@ -88,7 +96,7 @@ func (s *story) fromSome(ctx context.Context) error {
 	if err := s.kubectl(ctx, s.first, "-n", harness.Namespace, "delete", "secret", "test-secret"); err != nil {
 		return err
 	}
-	if err := s.staysAway(ctx, s.first, harness.Secrets(), harness.Namespace, "test-secret"); err != nil {
+	if err := s.staysAway(ctx, s.first, theSecret()); err != nil {
 		return err
 	}
 	if _, err := w.Until(ctx, "deleted", within, harness.Absent); err != nil {
@@ -127,10 +135,14 @@ func orphaned(u *unstructured.Unstructured) bool {
 func (s *story) crash(ctx context.Context) error {
 	s.step("An agent crashes")
 	s.say("It misses a change, and makes up for it when it is back.")
+	if !s.kubernetes {
+		s.say("Its API server ends with it, and is there again with all data when the agent is.")
+	}
 	w, err := s.first.Watch(ctx, harness.Secrets(), harness.Namespace, "test-secret")
 	if err != nil {
 		return err
 	}
+	killed := time.Now()
 	s.command(fmt.Sprintf("kill -KILL %d    # the agent of %s", s.first.AgentPID(), s.first.Name), "")
 	if err := s.first.KillAgent(); err != nil {
 		return err
@@ -138,8 +150,11 @@ func (s *story) crash(ctx context.Context) error {
 	if err := s.kubectl(ctx, s.third, "-n", harness.Namespace, "patch", "secret", "test-secret", "-p", `{"stringData":{"missed":"yes"}}`); err != nil {
 		return err
 	}
+	if err := s.serverEnded(ctx, killed); err != nil {
+		return err
+	}
 	began := time.Now()
-	s.command("agent run …    # as before", "")
+	s.command(agentRun(s.first.AgentFlags()), "")
 	if err := s.first.LaunchAgent(); err != nil {
 		return err
 	}
@@ -148,6 +163,19 @@ func (s *story) crash(ctx context.Context) error {
 		return err
 	}
 	s.saw(seen.At.Sub(began), "the missed change is in %s, counted from the agent's start", s.first.Name)
+	return nil
+}
+
+// serverEnded waits for the API server that ends with the first cluster's agent.
+func (s *story) serverEnded(ctx context.Context, killed time.Time) error {
+	if s.kubernetes {
+		return nil
+	}
+	_, err := harness.Wait(ctx, "the API server of "+s.first.Name+" ended", within, s.first.APIServerEnded)
+	if err != nil {
+		return err
+	}
+	s.saw(time.Since(killed), "its API server has ended, too")
 	return nil
 }
 

@@ -1,9 +1,10 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Roster's main job on this machine: real Kubernetes control planes, an agent beside
-// each, and the quickstart step by step, with what a user would type, what came back, and how long it took.
-// Then it stays up to be tried out, until it is interrupted.
+// Command demo shows Roster's main job on this machine: three clusters with an agent each, and the quickstart step by
+// step, with what a user would type, what came back, and how long it took. Then it stays up to be tried out, until it
+// is interrupted. The clusters are without Kubernetes (agent run --local embedded), or with --kubernetes real control
+// planes.
 package main
 
 import (
@@ -38,7 +39,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	once := flags.Bool("once", false, "end after the last step")
-	clusters := flags.Int("clusters", 3, "how many control planes, 3 to 24")
+	kubernetes := flags.Bool("kubernetes", false, "play on Kubernetes control planes")
+	clusters := flags.Int("clusters", 3, "how many clusters, 3 to 24")
 	dir := flags.String("dir", "", "a new or empty folder for everything (default: a temporary one, removed at the end)")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -49,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "demo: --clusters must be between 3 and %d, and nothing may follow the flags\n", len(names()))
 		return exitUsage
 	}
-	bin, err := harness.FindBinaries()
+	bin, err := binaries(ctx, *kubernetes, stdout)
 	if err != nil {
 		fmt.Fprintf(stderr, "demo: %v\n", err)
 		return exitFailed
@@ -61,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	file, isFile := stdout.(*os.File)
 	p := &printer{w: stdout, colour: isFile && term.IsTerminal(int(file.Fd()))}
-	s := &story{printer: p, bin: bin, dir: folder, names: names()[:*clusters]}
+	s := &story{printer: p, bin: bin, kubernetes: *kubernetes, dir: folder, names: names()[:*clusters]}
 	if err := s.play(ctx, *once); err != nil {
 		fmt.Fprintf(stderr, "demo: %v\ndemo: logs and data stay in %s\n", err, folder)
 		return exitFailed
@@ -71,6 +73,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return 0
+}
+
+func binaries(ctx context.Context, kubernetes bool, out io.Writer) (harness.Binaries, error) {
+	if kubernetes {
+		return harness.FindBinaries()
+	}
+	return harness.FindEmbedded(ctx, out)
 }
 
 func folderFor(dir string) (path string, remove func() error, err error) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roster-mesh/roster/e2e/harness"
 )
 
 func TestUsage(t *testing.T) {
@@ -35,9 +37,9 @@ func TestPrinter(t *testing.T) {
 	want := `
 1. One -------------------------------------------------------------------------------------
    $ kubectl apply -f - <<'END'
-     a: 1
-     b: 2
-     END
+a: 1
+b: 2
+END
      done
    ok    1.2 s it is there
    ok     0 ms at once
@@ -54,5 +56,40 @@ func TestShell(t *testing.T) {
 	t.Parallel()
 	if got := shell("kubectl", []string{"patch", "-p", `{"a":1}`}); got != `kubectl patch -p '{"a":1}'` {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestAgentRun(t *testing.T) {
+	t.Parallel()
+	long := "/" + strings.Repeat("d", width/2)
+	got := agentRun([]string{"--local", "embedded", "--cluster-name", "alpha", "--data-dir", long, "--config", long})
+	want := "agent run --local embedded --cluster-name alpha \\\n    --data-dir " + long + " \\\n    --config " + long
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// PATH leads to kubectl only when it does not anyway.
+func TestSetPath(t *testing.T) {
+	t.Parallel()
+	for kubectl, want := range map[string]string{
+		"/roster/e2e/testbed/bin/kubectl": "export PATH=/roster/bin:/roster/e2e/testbed/bin:$PATH",
+		"/usr/bin/kubectl":                "export PATH=/roster/bin:$PATH",
+	} {
+		s := &story{bin: harness.Binaries{Root: "/roster", Kubectl: kubectl}}
+		if got := s.setPath(); got != want {
+			t.Errorf("with %s: %s", kubectl, got)
+		}
+	}
+}
+
+func TestAnd(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[string][]string{
+		"alpha": {"alpha"}, "alpha and beta": {"alpha", "beta"}, "alpha, beta and gamma": {"alpha", "beta", "gamma"},
+	} {
+		if got := and(names); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }

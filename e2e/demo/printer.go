@@ -51,18 +51,16 @@ func (p *printer) say(format string, args ...any) {
 	p.printf("   %s\n", fmt.Sprintf(format, args...))
 }
 
-// command is what a user would type.
+// command is what a user would type, as it can be pasted: what a shell reads as text stands at the start of its line.
 func (p *printer) command(line, stdin string) {
-	if stdin != "" {
-		line += " <<'END'\n" + strings.TrimSpace(stdin) + "\nEND"
+	p.printf("%s\n", p.paint(bold, "   $ "+strings.ReplaceAll(line, "\n", "\n     ")+heredoc(stdin)))
+}
+
+func heredoc(text string) string {
+	if text == "" {
+		return ""
 	}
-	for i, l := range strings.Split(line, "\n") {
-		mark := "   $ "
-		if i > 0 {
-			mark = "     "
-		}
-		p.printf("%s\n", p.paint(bold, mark+l))
-	}
+	return " <<'END'\n" + strings.TrimSpace(text) + "\nEND"
 }
 
 // output is what came back.

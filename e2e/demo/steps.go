@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,23 +18,78 @@ import (
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
-func (s *story) controlPlanes(ctx context.Context) error {
-	s.step(fmt.Sprintf("%d Kubernetes control planes", len(s.names)))
-	s.say("Each is a real kube-apiserver with its own etcd and kube-controller-manager.")
+// standalone is the first step without Kubernetes.
+func (s *story) standalone(ctx context.Context) error {
+	s.step(fmt.Sprintf("Start %d clusters", len(s.names)))
+	s.say("Each is one command: the agent runs an API server for its cluster, which has no nodes and no pods. CRDs, RBAC")
+	s.say("and namespaces, which the chart brings to a Kubernetes cluster, are there from the start.")
 	began := time.Now()
-	fleet, err := harness.Up(ctx, harness.Options{Binaries: s.bin, Dir: s.dir, Names: s.names})
+	if err := s.up(ctx); err != nil {
+		return err
+	}
+	s.command(s.setPath(), "")
+	s.command(agentRun(s.first.AgentFlags()), "")
+	s.say("The same for %s, with other ports and folders.", and(s.names[1:]))
+	version, err := s.first.Kube.Discovery().ServerVersion()
+	if err != nil {
+		return err
+	}
+	s.saw(time.Since(began), "%s serve the API of Kubernetes %s; all agents are ready", and(s.names), version.GitVersion)
+	s.say("Each agent has made a Cluster object and a read-only credential of its own cluster. Each API server has written")
+	s.say("apiserver/admin.kubeconfig below --data-dir; this file has all of them, with a context for each:")
+	s.command(s.setKubeconfig(), "")
+	return nil
+}
+
+func (s *story) up(ctx context.Context) error {
+	fleet, err := harness.Up(ctx, harness.Options{Binaries: s.bin, Dir: s.dir, Names: s.names, Embedded: !s.kubernetes})
 	if err != nil {
 		return err
 	}
 	s.fleet = fleet
 	s.first, s.second, s.third = fleet.Clusters[0], fleet.Clusters[1], fleet.Clusters[2]
+	return nil
+}
+
+// and lists names in a sentence.
+func and(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// agentRun is the command that starts an agent, in lines that fit.
+func agentRun(flags []string) string {
+	command, line := "", "agent run"
+	for flag := range slices.Chunk(flags, 2) {
+		if next := shell(line, flag); len(next) <= width {
+			line = next
+			continue
+		}
+		command += line + " \\\n"
+		line = shell("   ", flag)
+	}
+	return command + line
+}
+
+func (s *story) controlPlanes(ctx context.Context) error {
+	s.step(fmt.Sprintf("%d Kubernetes control planes", len(s.names)))
+	s.say("Each is a real kube-apiserver with its own etcd and kube-controller-manager.")
+	began := time.Now()
+	if err := s.up(ctx); err != nil {
+		return err
+	}
 	version, err := s.first.Kube.Discovery().ServerVersion()
 	if err != nil {
 		return err
 	}
-	s.saw(time.Since(began), "%s serve Kubernetes %s", strings.Join(s.names, ", "), version.GitVersion)
+	s.saw(time.Since(began), "%s serve Kubernetes %s", and(s.names), version.GitVersion)
+	s.command(s.setPath(), "")
+	s.command(s.setKubeconfig(), "")
 	s.say("They have no nodes; in each a Node object stands in for one, at some provider.")
-	for i, c := range fleet.Clusters {
+	for i, c := range s.fleet.Clusters {
 		if err := standIn(ctx, c, i); err != nil {
 			return err
 		}
@@ -56,12 +112,12 @@ func standIn(ctx context.Context, c *harness.Cluster, i int) error {
 func (s *story) install(ctx context.Context) error {
 	s.step("Install the agent in each cluster")
 	s.say("The chart brings the CRDs, RBAC and namespaces. There are no pods here, so replicas=0, and the agent")
-	s.say("runs beside its control plane, with the token of the chart's ServiceAccount and no more rights than that.")
+	s.say("runs beside its control plane. Its kubeconfig has a token of the chart's ServiceAccount, and no more rights.")
 	s.command("kubectl --context "+s.first.Name+" create namespace cluster-registry", "")
-	s.command("helm template charts/agent -n cluster-registry --include-crds \\\n    --set localCluster.name="+s.first.Name+
+	s.command("helm template "+s.bin.Chart+" -n cluster-registry --include-crds \\\n    --set localCluster.name="+s.first.Name+
 		",replicas=0 | kubectl --context "+s.first.Name+" apply -f -", "")
-	s.command("agent run "+strings.ReplaceAll(strings.Join(s.first.AgentFlags(), " "), " --", " \\\n    --"), "")
-	s.say("and the same for %s:", strings.Join(s.names[1:], ", "))
+	s.command(agentRun(s.first.AgentFlags()), "")
+	s.say("The same for %s, with other ports and folders.", and(s.names[1:]))
 	began := time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
@@ -122,7 +178,7 @@ func (s *story) allKnow(ctx context.Context, c *harness.Cluster, began time.Time
 			return err
 		}
 	}
-	s.saw(time.Since(began), "%s is Synced in %s, though only %s was told", c.Name, strings.Join(s.names[:c.Index-1], ", "), s.first.Name)
+	s.saw(time.Since(began), "%s is Synced in %s, though only %s was told", c.Name, and(s.names[:c.Index-1]), s.first.Name)
 	return nil
 }
 
