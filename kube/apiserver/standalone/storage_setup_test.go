@@ -97,7 +97,7 @@ func open(t *testing.T, o storeOptions) *store {
 	s := &store{options: o, codec: codec(t, o.json)}
 	s.connect(t, server.Endpoint())
 	// These are the server's own options.
-	p := &process{o: Options{Encryption: encryption}, dir: dir, store: server}
+	p := &process{encryption: encryption, dir: dir, store: server}
 	s.configure(t, p.options().Etcd)
 	s.reopen(t)
 	t.Cleanup(func() { s.closed() })
