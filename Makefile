@@ -195,12 +195,12 @@ e2e: build testbed apiserver ## test the binaries against real control planes
 	$(GO) -C kube/apiserver test -vet=off -count=1 -parallel=8 $(TESTFLAGS) ./...
 	$(TEST) -count=1 -timeout=40m -p=1 $(TESTFLAGS) $(E2E)
 
-# How often standalone-search kills the server.
+# How often standalone-search kills a server.
 ROUNDS ?= 20
 
 .PHONY: standalone-search
 standalone-search: from := $(SEED)
-standalone-search: build testbed apiserver ## kill a standalone server ROUNDS (20) times under writes, from another SEED (the time)
+standalone-search: build testbed apiserver ## kill one of one and of three standalone servers ROUNDS (20) times under writes, from another SEED (the time)
 	@echo 'to see it again: make standalone-search SEED=$(from)'
 	$(TEST) -count=1 -timeout=2h $(TESTFLAGS) -run='^TestLinearizable$$' ./e2e/standalone -rounds=$(ROUNDS) -seed=$(from)
 

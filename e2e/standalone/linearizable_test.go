@@ -9,68 +9,76 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/e2e/standalone/history"
 )
 
 var (
-	rounds = flag.Int("rounds", 3, "how often TestLinearizable kills the server")
+	rounds = flag.Int("rounds", 3, "how often TestLinearizable kills a server")
 	seed   = flag.Uint64("seed", 1, "what TestLinearizable asks for")
 )
 
 const (
-	// writers ask at the same time.
-	writers = 4
-	// names of objects that each round adds. They are written to in this round and in the next.
+	// namesPerRound is how many objects each round adds. They are written to in this round and in the next.
 	namesPerRound = 30
-	// killAfter is how many writes are acknowledged in a round before the server is killed.
-	killAfter = 150
+	// phase is how many requests are made before a server is killed, while it is, and while it starts.
+	phase = 200
 )
 
-// TestLinearizable: a server that is killed again and again under writes loses none that it has acknowledged, and shows
-// nobody an older value after a newer one.
+// TestLinearizable: servers that are killed again and again under writes lose nothing that they have acknowledged, and
+// show nobody an older value after a newer one, whichever of them is asked.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "d")
+	t.Run("one", func(t *testing.T) {
+		t.Parallel()
+		c := &cluster{servers: []*server{start(t, filepath.Join(t.TempDir(), "d"))}}
+		c.linearizable(t)
+	})
+	t.Run("three", func(t *testing.T) {
+		t.Parallel()
+		servers, peers := threeServers(t)
+		c := &cluster{servers: servers[:], peers: peers[:]}
+		c.linearizable(t)
+	})
+}
+
+// cluster is what is killed, one server at a time.
+type cluster struct {
+	servers []*server
+	peers   []string // their addresses for each other, if there are several
+	load    *load
+}
+
+func (c *cluster) linearizable(t *testing.T) {
+	t.Helper()
 	h := history.New()
+	c.load = newLoad(t.Context(), h, len(c.servers), *seed)
+	for i := range c.servers {
+		c.load.use(i, c.client(t, i))
+	}
+	random := rand.New(rand.NewPCG(*seed, uint64(len(c.servers))))
 	var names []string
 	for round := range *rounds {
-		s := start(t, dir)
-		client := s.kubernetes(t).CoreV1().RESTClient()
-		readAll(t, h, client, names)
 		for i := range namesPerRound {
 			names = append(names, fmt.Sprintf("round-%d-%d", round, i))
 		}
-		l := &load{history: h, client: client, names: names[max(0, len(names)-2*namesPerRound):], enough: make(chan struct{})}
-		var all sync.WaitGroup
-		for writer := range writers {
-			random := rand.New(rand.NewPCG(*seed, uint64(round*writers+writer)))
-			all.Go(func() { l.run(t.Context(), round*writers+writer, random) })
-		}
-		select {
-		case <-l.enough:
-		case <-time.After(within):
-			t.Errorf("round %d: %d writes were acknowledged", round, l.writes.Load())
-		}
-		if err := s.Signal(syscall.SIGKILL, within); err != nil {
-			t.Fatal(err)
-		}
-		all.Wait()
+		recent := names[max(0, len(names)-2*namesPerRound):]
+		c.load.names.Store(&recent)
+		victim := c.round(t, round, random)
+		c.load.readAll(t, victim, c.client(t, victim), recent)
 	}
-	s := start(t, dir)
-	readAll(t, h, s.kubernetes(t).CoreV1().RESTClient(), names)
-	for _, op := range []history.Op{history.Get, history.Create, history.Update} {
+	c.load.stop()
+	for i := range c.servers {
+		c.load.readAll(t, i, c.client(t, i), names)
+	}
+	for _, op := range []history.Op{history.Get, history.List, history.Create, history.Update} {
 		if done := h.Count(op, history.Done); done < *rounds*10 {
 			t.Errorf("only %d calls of %s were done", done, op)
 		}
@@ -80,96 +88,78 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// readAll reads every object by name, as a client of its own.
-func readAll(t *testing.T, h *history.History, client rest.Interface, names []string) {
+func (c *cluster) client(t *testing.T, i int) rest.Interface {
 	t.Helper()
-	for _, name := range names {
-		end := h.Begin(history.Call{Client: -1, Op: history.Get, Name: name})
-		reply, _, err := ask(t.Context(), client, history.Call{Op: history.Get, Name: name}, "")
-		if reply.Outcome == history.Unknown {
+	return c.servers[i].kubernetes(t).CoreV1().RESTClient()
+}
+
+// round kills one server under writes and starts it again under writes, and returns which.
+func (c *cluster) round(t *testing.T, round int, random *rand.Rand) (victim int) {
+	t.Helper()
+	again := func() *server { return start(t, c.servers[victim].dir) }
+	if len(c.servers) > 1 {
+		leader := c.leader(t)
+		switch round % 3 {
+		case 0:
+			victim = leader
+		case 1:
+			victim = (leader + 1 + random.IntN(len(c.servers)-1)) % len(c.servers)
+		default:
+			victim = random.IntN(len(c.servers))
+			again = func() *server { return c.replace(t, victim) }
+		}
+		t.Logf("round %d: server %d is killed, and server %d leads", round, victim, leader)
+	}
+	c.load.begin(t.Context(), phase)
+	c.load.during(t.Context(), phase, func() {
+		if err := c.servers[victim].Signal(syscall.SIGKILL, within); err != nil {
 			t.Fatal(err)
 		}
-		end(reply)
-	}
+		c.load.leave(victim)
+	})
+	c.load.during(t.Context(), phase, func() {
+		c.servers[victim] = again()
+		c.load.use(victim, c.client(t, victim))
+	})
+	c.load.begin(t.Context(), phase)
+	return victim
 }
 
-// load is what one round's writers share.
-type load struct {
-	history *history.History
-	client  rest.Interface
-	names   []string
-	writes  atomic.Int64  // acknowledged in this round
-	enough  chan struct{} // closed when there are killAfter of them
-}
-
-// seen is what a writer last read or wrote of an object. It is empty when the object is another one by now.
-type seen struct{ value, version string }
-
-// run asks for one thing after the other until the server is gone.
-func (l *load) run(ctx context.Context, writer int, random *rand.Rand) {
-	last := map[string]seen{}
-	for i := 0; ctx.Err() == nil; i++ {
-		call := history.Call{Client: writer, Name: l.names[random.IntN(len(l.names))], Op: history.Get}
-		have, known := last[call.Name]
-		switch read := random.IntN(10) < 3; {
-		case read, known && have.value == "":
-		case known:
-			call.Op, call.Value, call.Over = history.Update, fmt.Sprintf("v%d-%d", writer, i), have.value
-		default:
-			call.Op, call.Value = history.Create, fmt.Sprintf("v%d-%d", writer, i)
-		}
-		end := l.history.Begin(call)
-		reply, object, err := ask(ctx, l.client, call, have.version)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return // it was not sent
-		}
-		end(reply)
-		switch reply.Outcome {
-		case history.Unknown:
-			return // the server was killed
-		case history.Done:
-			last[call.Name] = seen{object.Data["value"], object.ResourceVersion}
-			if call.Op != history.Get && l.writes.Add(1) == killAfter {
-				close(l.enough)
+// leader returns which server leads.
+func (c *cluster) leader(t *testing.T) (leader int) {
+	t.Helper()
+	eventually(t, "one server leads", func(ctx context.Context) error {
+		for i, s := range c.servers {
+			leads, err := harness.Leads(ctx, s.dir)
+			if err != nil {
+				return err
 			}
-		case history.Exists, history.Conflict:
-			last[call.Name] = seen{}
-		default:
+			if leads {
+				leader = i
+				return nil
+			}
 		}
-	}
+		return errors.New("none does")
+	})
+	return leader
 }
 
-// ask sends a call once, and says what came of it.
-func ask(ctx context.Context, client rest.Interface, c history.Call, version string) (history.Reply, *corev1.ConfigMap, error) {
-	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: c.Name, ResourceVersion: version},
-		Data:       map[string]string{"value": c.Value},
+// replace starts a new server in place of one that was killed and has lost its disk.
+func (c *cluster) replace(t *testing.T, victim int) *server {
+	t.Helper()
+	lost, peer := c.servers[victim], c.peers[victim]
+	if err := os.RemoveAll(lost.dir); err != nil {
+		t.Fatal(err)
 	}
-	var request *rest.Request
-	switch c.Op {
-	case history.Create:
-		object.ResourceVersion = ""
-		request = client.Post().Body(object)
-	case history.Update:
-		request = client.Put().Name(c.Name).Body(object)
-	default:
-		request = client.Get().Name(c.Name)
-	}
-	got := &corev1.ConfigMap{}
-	err := request.Namespace(metav1.NamespaceDefault).Resource("configmaps").MaxRetries(0).Do(ctx).Into(got)
-	reply := history.Reply{Outcome: history.Unknown}
-	switch {
-	case err == nil:
-		reply.Outcome = history.Done
-		if c.Op == history.Get {
-			reply.Value = got.Data["value"]
+	other := c.servers[(victim+1)%len(c.servers)]
+	file := filepath.Join(t.TempDir(), "bundle")
+	eventually(t, "the removal of a server", func(context.Context) error { // the others may have no leader yet
+		_, unremoved := run(t, "remove-member", "--data-dir", other.dir, peer)
+		said, err := run(t, "add", "--data-dir", other.dir, "--peer", peer, file)
+		if err != nil {
+			return fmt.Errorf("%s (remove-member: %w)", said, errors.Join(err, unremoved))
 		}
-	case apierrors.IsNotFound(err):
-		reply.Outcome = history.NotFound
-	case apierrors.IsAlreadyExists(err):
-		reply.Outcome = history.Exists
-	case apierrors.IsConflict(err):
-		reply.Outcome = history.Conflict
-	}
-	return reply, got, err
+		return nil
+	})
+	return start(t, lost.dir, "--bundle", file)
 }

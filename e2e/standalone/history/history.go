@@ -29,15 +29,20 @@ type Op string
 // What clients ask for.
 const (
 	Get    Op = "get"
+	List   Op = "list" // of the objects with that name: it tells what Get tells
 	Create Op = "create"
 	Update Op = "update"
 )
+
+// Reads says whether it changes nothing.
+func (o Op) Reads() bool { return o == Get || o == List }
 
 // Call is a request about one object.
 type Call struct {
 	Client int // a client has one request under way at a time
 	Op     Op
 	Name   string
+	Via    string // the server that is asked, for people
 	Value  string // what create and update write
 	Over   string // what update replaces: the client sends the resourceVersion that it got with this value
 }
@@ -60,7 +65,7 @@ const (
 // Reply is what a client is told.
 type Reply struct {
 	Outcome Outcome
-	Value   string // what get found
+	Value   string // what get or list found
 }
 
 // History is safe for use by several goroutines.
@@ -88,7 +93,7 @@ func (h *History) now() int64 { return int64(time.Since(h.began)) }
 
 func (h *History) add(c Call, r Reply, from, to int64) {
 	if r.Outcome == Unknown {
-		if c.Op == Get {
+		if c.Op.Reads() {
 			return // it changed nothing, and told nothing
 		}
 		to = math.MaxInt64
@@ -148,7 +153,7 @@ func step(state, input, output any) (bool, any) {
 		allowed = have != "" && have == call.Over
 	}
 	switch {
-	case call.Op == Get && reply.Outcome == Done:
+	case call.Op.Reads() && reply.Outcome == Done:
 		return have != "" && have == reply.Value, have
 	case reply.Outcome == Done:
 		return allowed, call.Value
@@ -175,7 +180,7 @@ func describe(operations []porcupine.Operation) string {
 		if o.Return != math.MaxInt64 {
 			until = time.Duration(o.Return).String()
 		}
-		fmt.Fprintf(&out, "  %s to %s: client %d: %s", time.Duration(o.Call), until, call.Client, call.Op)
+		fmt.Fprintf(&out, "  %s to %s: client %d at %s: %s", time.Duration(o.Call), until, call.Client, call.Via, call.Op)
 		if call.Over != "" {
 			fmt.Fprintf(&out, " %s to", call.Over)
 		}

@@ -26,7 +26,7 @@ func made(calls ...told) *History {
 	for i, c := range calls {
 		call := Call{Client: i, Op: c.op, Name: "a", Value: c.value, Over: c.over}
 		reply := Reply{Outcome: c.outcome}
-		if c.op == Get {
+		if c.op.Reads() {
 			call.Value, reply.Value = "", c.value
 		}
 		h.add(call, reply, c.from, c.to)
@@ -65,8 +65,17 @@ func TestCheck(t *testing.T) {
 		}},
 		{"a create without an answer happened", true, []told{{1, 2, Create, "v1", "", Unknown}, {3, 4, Create, "v2", "", Exists}}},
 		{"a read without an answer", true, []told{{1, 2, Get, "v1", "", Unknown}}},
+		{"a list without an answer", true, []told{{1, 2, List, "v1", "", Unknown}}},
+		{"a list sees what a get sees", true, []told{{0, 1, List, "", "", NotFound}, {2, 3, Create, "v1", "", Done}, {4, 5, List, "v1", "", Done}}},
 
 		{"an acknowledged create is lost", false, []told{created, {3, 4, Get, "", "", NotFound}}},
+		{"an acknowledged create is lost, says a list", false, []told{created, {3, 4, List, "", "", NotFound}}},
+		{"a list sees an older value than a get before it", false, []told{
+			created,
+			{3, 20, Update, "v2", "v1", Done},
+			{4, 5, Get, "v2", "", Done},
+			{6, 7, List, "v1", "", Done},
+		}},
 		{"an acknowledged create is lost, says an update", false, []told{created, {3, 4, Update, "v2", "v1", NotFound}}},
 		{"an acknowledged update is lost", false, []told{created, {3, 4, Update, "v2", "v1", Done}, {5, 6, Get, "v1", "", Done}}},
 		{"an object is created twice", false, []told{created, {3, 4, Create, "v2", "", Done}}},
