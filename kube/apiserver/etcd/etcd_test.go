@@ -40,6 +40,9 @@ func client(t *testing.T, s *Server) *clientv3.Client {
 func TestStartAgain(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []string{t.TempDir(), filepath.Join(t.TempDir(), strings.Repeat("long", 30))} {
+		if err := os.MkdirAll(parent, 0o700); err != nil {
+			t.Fatal(err)
+		}
 		dir := filepath.Join(parent, "etcd")
 		s := start(t, dir)
 		info, err := os.Stat(s.socket)
