@@ -5,6 +5,7 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -19,6 +20,44 @@ func Logger(log *slog.Logger) *zap.Logger { return logger(log, &atomic.Bool{}) }
 
 func logger(log *slog.Logger, ready *atomic.Bool) *zap.Logger {
 	return zap.New(&core{log: log.With("component", "etcd"), ready: ready})
+}
+
+// Contain calls a part of etcd that ends the process when it cannot write to the disk, and returns an error instead. The
+// goroutine that met the error never ends: let the process end soon.
+func Contain(log *slog.Logger, f func(*zap.Logger) error) error {
+	fatal, done := make(failed, 1), make(chan error, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				done <- fmt.Errorf("etcd: %v", r)
+			}
+		}()
+		done <- f(Logger(log).WithOptions(zap.WithFatalHook(fatal)))
+	}()
+	select {
+	case err := <-done:
+		return err
+	case err := <-fatal:
+		return err
+	}
+}
+
+// failed gets the first fatal entry of a log.
+type failed chan error
+
+// OnWrite implements zapcore.CheckWriteHook. It does not return, since who logs a fatal entry does not go on.
+func (f failed) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
+	err := fmt.Errorf("etcd: %s", e.Message)
+	for _, field := range fields {
+		if cause, ok := field.Interface.(error); ok {
+			err = fmt.Errorf("etcd: %s: %w", e.Message, cause)
+		}
+	}
+	select {
+	case f <- err:
+	default:
+	}
+	select {}
 }
 
 // core writes what etcd logs to a slog.Logger. What etcd calls information is for those who debug it, and so is what it

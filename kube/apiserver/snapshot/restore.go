@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
 
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
@@ -66,15 +67,17 @@ func (o *RestoreOptions) fill(ctx context.Context, dir *datadir.Dir) error {
 	waiting := time.AfterFunc(slow, func() { o.Log.Info("writing the data", "directory", dir.Path()) })
 	defer waiting.Stop()
 	name, url := etcd.Alone()
-	err = snapshot.NewV3(etcd.Logger(o.Log)).Restore(snapshot.RestoreConfig{
-		SnapshotPath:        database,
-		Name:                name,
-		OutputDataDir:       dir.Restoring("etcd"),
-		PeerURLs:            []string{url},
-		InitialCluster:      name + "=" + url,
-		InitialClusterToken: rand.Text(),
-		RevisionBump:        revisionBump,
-		MarkCompacted:       true,
+	err = etcd.Contain(o.Log, func(log *zap.Logger) error {
+		return snapshot.NewV3(log).Restore(snapshot.RestoreConfig{
+			SnapshotPath:        database,
+			Name:                name,
+			OutputDataDir:       dir.Restoring("etcd"),
+			PeerURLs:            []string{url},
+			InitialCluster:      name + "=" + url,
+			InitialClusterToken: rand.Text(),
+			RevisionBump:        revisionBump,
+			MarkCompacted:       true,
+		})
 	})
 	if err != nil {
 		return err

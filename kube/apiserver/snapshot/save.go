@@ -65,7 +65,7 @@ func Save(ctx context.Context, o SaveOptions) (int64, error) {
 // client connects to the server that runs, or to one that it starts on a copy of the data.
 func (o *SaveOptions) client(ctx context.Context, dir *datadir.Dir, running bool) (_ *clientv3.Client, done func(), err error) {
 	if !running {
-		return o.copied(ctx, dir)
+		return o.fromCopy(ctx, dir)
 	}
 	client, err := etcd.Dial(ctx, dir.Path("etcd"), o.Log)
 	if err != nil {
@@ -79,45 +79,54 @@ func (o *SaveOptions) client(ctx context.Context, dir *datadir.Dir, running bool
 	return client, func() { _ = client.Close() }, nil
 }
 
-// copied starts etcd on a copy of the data. The original is only read.
-func (o *SaveOptions) copied(ctx context.Context, dir *datadir.Dir) (_ *clientv3.Client, done func(), err error) {
+// fromCopy connects to an etcd on a copy of the data, beside the file. The original is only read.
+func (o *SaveOptions) fromCopy(ctx context.Context, dir *datadir.Dir) (*clientv3.Client, func(), error) {
 	if !dir.HasData() {
 		return nil, nil, errors.New("it has no data: the server has not yet started, or its etcd is another one's (--etcd-servers)")
 	}
 	if err := o.Check(ctx, dir.Path("etcd")); err != nil {
 		return nil, nil, err
 	}
+	c := &copied{}
+	client, err := c.start(ctx, o, dir)
+	if err != nil {
+		c.remove()
+		return nil, nil, fmt.Errorf("its data are copied beside %s: %w", o.File, err)
+	}
+	return client, c.remove, nil
+}
+
+// copied is etcd on a copy of the data.
+type copied struct{ undo []func() }
+
+func (c *copied) start(ctx context.Context, o *SaveOptions, dir *datadir.Dir) (*clientv3.Client, error) {
 	temp, err := os.MkdirTemp(filepath.Dir(o.File), ".roster-snapshot-*")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	undo := []func(){func() { _ = os.RemoveAll(temp) }}
-	done = func() {
-		for _, step := range slices.Backward(undo) {
-			step()
-		}
-	}
-	defer func() {
-		if err != nil {
-			done()
-		}
-	}()
+	c.undo = append(c.undo, func() { _ = os.RemoveAll(temp) })
 	data := filepath.Join(temp, "etcd")
 	o.Log.Info("the server does not run: its data are copied and read", "directory", dir.Path("etcd"))
 	if err := etcd.CopyData(dir.Path("etcd"), data, o.Log); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	server, err := etcd.Start(ctx, etcd.Options{Dir: data, Force: true, Log: o.Log})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	undo = append(undo, func() { _ = server.Close() })
+	c.undo = append(c.undo, func() { _ = server.Close() })
 	client, err := etcd.Dial(ctx, data, o.Log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	undo = append(undo, func() { _ = client.Close() })
-	return client, done, nil
+	c.undo = append(c.undo, func() { _ = client.Close() })
+	return client, nil
+}
+
+func (c *copied) remove() {
+	for _, step := range slices.Backward(c.undo) {
+		step()
+	}
 }
 
 // write replaces the file as a whole.
