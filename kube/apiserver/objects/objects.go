@@ -19,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	chart "github.com/roster-mesh/roster/charts/agent"
 )
@@ -73,7 +75,7 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 	}
 	known := false
 	for _, object := range all {
-		// Admission looks kinds up once in half a minute: an object that names one of a CRD comes when that is known.
+		// A policy whose params are of a kind that is not served yet is not evaluated: it comes when they are.
 		if group := object.GroupVersionKind().Group; !known && group == admissionregistration {
 			if err := awaitKinds(ctx, kinds); err != nil {
 				return err
@@ -113,4 +115,28 @@ func awaitKinds(ctx context.Context, kinds discovery.DiscoveryInterface) error {
 		}
 		return found == len(crds), nil
 	})
+}
+
+// consent is a policy that warns, and powerful what it warns of. Of all objects its binding is applied last.
+const (
+	consent  = "cluster-registry-controller-consent"
+	powerful = `{"apiVersion":"clusterregistry.k8s.cisco.com/v1alpha1","kind":"ResourceSyncRule","metadata":{"name":"roster-apiserver-asks"},"spec":{
+		"groupVersionKind":{"group":"rbac.authorization.k8s.io","version":"v1","kind":"Role"},"rules":[{"match":[{"namespaces":["default"]}]}]}}`
+)
+
+// Enforced says whether the policies that Apply has written are in force: the API server takes them up once in a second. It asks
+// with a request that changes nothing. When something else refuses that, nothing can be said, and the answer is yes.
+func Enforced(ctx context.Context, client rest.Interface) bool {
+	var said warnings
+	err := client.Post().AbsPath("/apis/clusterregistry.k8s.cisco.com/v1alpha1/resourcesyncrules").Param("dryRun", metav1.DryRunAll).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).WarningHandlerWithContext(&said).Body([]byte(powerful)).Do(ctx).Error()
+	return err != nil || strings.Contains(strings.Join(said, " "), consent)
+}
+
+// warnings keeps the texts of warnings.
+type warnings []string
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
+	*w = append(*w, text)
 }

@@ -58,3 +58,15 @@ func TestAgentUser(t *testing.T) {
 	}
 	t.Errorf("there is no account for %s", AgentUser)
 }
+
+// Enforced goes by the binding that comes last: when that is in force, all are.
+func TestConsentIsLast(t *testing.T) {
+	t.Parallel()
+	all, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := all[len(all)-1]; last.GetKind() != "ValidatingAdmissionPolicyBinding" || last.GetName() != consent {
+		t.Errorf("the last one is %s %s", last.GetKind(), last.GetName())
+	}
+}

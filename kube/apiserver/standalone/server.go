@@ -12,18 +12,27 @@ import (
 	"strings"
 	"time"
 
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/version"
 	aggregator "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	kubernetescontrolplane "k8s.io/kubernetes/pkg/controlplane"
+	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	"k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	"k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
+	openapi "k8s.io/kubernetes/pkg/generated/openapi"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/apiserver/controllers"
@@ -123,18 +132,52 @@ func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) 
 	if errs := o.Validate(); len(errs) > 0 {
 		return nil, utilerrors.NewAggregate(errs)
 	}
-	config, err := server.NewConfig(o)
+	servers := 3
+	if p.store != nil && p.peer == "" {
+		servers = 1 // of several, each serves a new CRD five seconds later
+	}
+	config, err := newConfig(o, servers)
 	if err != nil {
 		return nil, err
-	}
-	if p.store != nil && p.peer == "" {
-		config.APIExtensions.ExtraConfig.MasterCount = 1 // of several, each serves a new CRD five seconds later
 	}
 	completed, err := config.Complete()
 	if err != nil {
 		return nil, err
 	}
 	return server.CreateServerChain(completed)
+}
+
+// newConfig is upstream's server.NewConfig, with kinds for admission.
+func newConfig(o options.CompletedOptions, servers int) (*server.Config, error) {
+	schemes := []*runtime.Scheme{legacyscheme.Scheme, apiextensions.Scheme, aggregatorscheme.Scheme}
+	generic, informers, storage, err := controlplane.BuildGenericConfig(o, schemes,
+		kubernetescontrolplane.DefaultGenericAPIResourceConfigSource(), openapi.GetOpenAPIDefinitions, nil)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := newKinds(generic.LoopbackClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	services := webhook.NewDefaultServiceResolver()
+	c := &server.Config{Options: o}
+	var initializers []admission.PluginInitializer
+	c.ControlPlane, initializers, err = controlplane.CreateConfig(o, generic, informers, nil, storage, services, []admission.PluginInitializer{kinds})
+	if err != nil {
+		return nil, err
+	}
+	own, extra := c.ControlPlane.Generic, c.ControlPlane.Extra
+	resolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(extra.ProxyTransport, own.EgressSelector, own.LoopbackClientConfig, own.TracerProvider)
+	c.APIExtensions, err = controlplane.CreateAPIExtensionsConfig(*own, extra.VersionedInformers, initializers, o, servers, services, resolver)
+	if err != nil {
+		return nil, err
+	}
+	c.Aggregator, err = controlplane.CreateAggregatorConfig(*own, o, extra.VersionedInformers, services, extra.ProxyTransport, extra.PeerProxy, initializers)
+	if err != nil {
+		return nil, err
+	}
+	c.Aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
+	return c, nil
 }
 
 // options are upstream's defaults but for what follows.
@@ -172,8 +215,8 @@ func (p *process) options() *options.Options {
 	return s
 }
 
-// applyObjects is done once the cluster has what the chart would bring, and the agent its rights. The server is not ready
-// before.
+// applyObjects is done once the cluster has what the chart would bring, the agent has its rights and the policies are in
+// force. The server is not ready before.
 func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error {
 	client, err := dynamic.NewForConfig(hook.LoopbackClientConfig)
 	if err != nil {
@@ -198,19 +241,26 @@ func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error
 		}
 		return err
 	})
+	p.retry(hook, func(ctx context.Context) error {
+		if !objects.Enforced(ctx, kinds.RESTClient()) {
+			return errors.New("the admission policies are not in force")
+		}
+		return nil
+	})
 	return nil
 }
 
-// retry calls act until it succeeds or ctx ends.
+// retry calls act until it succeeds or ctx ends. When that takes long it says why: it may be somebody's webhook.
 func (p *process) retry(ctx context.Context, act func(context.Context) error) {
+	began := time.Now()
 	for last := ""; ; sleep(ctx, objectsPoll) {
 		err := act(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if err.Error() != last {
+		if err.Error() != last && time.Since(began) > slow {
 			last = err.Error()
-			p.o.Log.Debug("not ready: the server's own objects", "error", err)
+			p.o.Log.Info("waiting for the objects that this server brings with it", "error", err)
 		}
 	}
 }
