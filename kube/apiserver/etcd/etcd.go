@@ -39,6 +39,10 @@ const (
 	// alone is the name of a member that has no address.
 	alone = "roster-apiserver"
 
+	// aloneTick, in milliseconds, is etcd's clock for a server that is alone. It waits for up to five ticks before it elects
+	// itself, for another server might have been elected: with etcd's own clock that is up to a second.
+	aloneTick = 30
+
 	updateTimeout = 30 * time.Second
 	learnerPoll   = 100 * time.Millisecond
 )
@@ -145,7 +149,9 @@ func (s *Server) config(o Options) *embed.Config {
 	c.AdvertiseClientUrls = c.ListenClientUrls
 	c.ListenPeerUrls = nil // Peer listens
 	advertised := unreachable
-	if o.Peer != nil {
+	if o.Peer == nil {
+		c.TickMs, c.ElectionMs = aloneTick, 5*aloneTick
+	} else {
 		c.Name, advertised = o.Peer.Address, o.Peer.URL()
 		c.PeerTLSInfo = clienttransport.TLSInfo{CertFile: o.Peer.Pair, KeyFile: o.Peer.Pair, TrustedCAFile: o.Peer.CA, ClientCertAuth: true}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 )
 
@@ -155,5 +156,19 @@ func TestEnd(t *testing.T) {
 	s.etcd.Server.Stop()
 	if err := <-s.Err(); err == nil {
 		t.Error("no reason")
+	}
+}
+
+// A server that is alone elects itself soon. Of several, the times are etcd's own.
+func TestElectionTime(t *testing.T) {
+	t.Parallel()
+	own := embed.NewConfig()
+	several := (&Server{}).config(Options{Peer: &Peer{Address: "server-1.example.com:7380"}, Log: slog.New(slog.DiscardHandler)})
+	if several.TickMs != own.TickMs || several.ElectionMs != own.ElectionMs {
+		t.Errorf("several servers have a tick of %d ms and elect after %d ms", several.TickMs, several.ElectionMs)
+	}
+	one := (&Server{}).config(Options{Log: slog.New(slog.DiscardHandler)})
+	if one.ElectionMs > 200 {
+		t.Errorf("a server that is alone elects itself after %d ms", one.ElectionMs)
 	}
 }
