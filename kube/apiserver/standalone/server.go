@@ -86,6 +86,7 @@ func (p *process) serve(ctx context.Context) error {
 		return p.o.nameFlags(err)
 	}
 	err = errors.Join(
+		chain.GenericAPIServer.AddPostStartHook("roster-roles", p.applyRoles),
 		chain.GenericAPIServer.AddPostStartHook("roster-objects", p.applyObjects),
 		chain.GenericAPIServer.AddPostStartHook("roster-controllers", p.runControllers),
 		chain.GenericAPIServer.AddPostStartHook("roster-certificates", p.renewCertificates),
@@ -140,6 +141,7 @@ func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) 
 	if err != nil {
 		return nil, err
 	}
+	config.ControlPlane.Generic.DisabledPostStartHooks.Insert(upstreamRoles)
 	completed, err := config.Complete()
 	if err != nil {
 		return nil, err
@@ -247,6 +249,16 @@ func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error
 		}
 		return nil
 	})
+	return nil
+}
+
+// applyRoles is done once the cluster has the default roles of Kubernetes.
+func (p *process) applyRoles(hook genericapiserver.PostStartHookContext) error {
+	client, err := kubernetes.NewForConfig(hook.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	p.retry(hook, func(ctx context.Context) error { return ensureRoles(ctx, client) })
 	return nil
 }
 
