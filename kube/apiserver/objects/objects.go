@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,6 +39,7 @@ const (
 const (
 	fieldManager          = "roster-apiserver"
 	admissionregistration = "admissionregistration.k8s.io"
+	writesAtOnce          = 16
 )
 
 //go:embed objects.yaml
@@ -67,29 +69,54 @@ func All() ([]*unstructured.Unstructured, error) {
 }
 
 // Apply makes the API server have the objects, and returns when it also serves the kinds that they define. An object that
-// is as it should be is not written.
+// is as it should be is not written. What does not need each other is written at a time: etcd writes that to disk together.
 func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.DiscoveryInterface) error {
 	all, err := All()
 	if err != nil {
 		return err
 	}
-	known := false
+	var stages [5][]func(context.Context) error
 	for _, object := range all {
-		// A policy whose params are of a kind that is not served yet is not evaluated: it comes when they are.
-		if group := object.GroupVersionKind().Group; !known && group == admissionregistration {
-			if err := awaitKinds(ctx, kinds); err != nil {
-				return err
+		at := stage(object)
+		stages[at] = append(stages[at], func(ctx context.Context) error {
+			resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+			_, err := client.Resource(resource).Namespace(object.GetNamespace()).
+				Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+			if err != nil {
+				return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
-			known = true
+			return nil
+		})
+	}
+	// A policy whose params are of a kind that is not served yet is not evaluated: it comes, in the next stage, when they are.
+	stages[2] = append(stages[2], func(ctx context.Context) error { return awaitKinds(ctx, kinds) })
+	for _, tasks := range stages {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(writesAtOnce)
+		for _, task := range tasks {
+			group.Go(func() error { return task(ctx) })
 		}
-		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-		_, err := client.Resource(resource).Namespace(object.GetNamespace()).
-			Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-		if err != nil {
-			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+		if err := group.Wait(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// stage is after which others an object is applied.
+func stage(object *unstructured.Unstructured) int {
+	switch gvk := object.GroupVersionKind(); {
+	case gvk.Kind == "Namespace":
+		return 0
+	case gvk.Kind == "CustomResourceDefinition":
+		return 1
+	case gvk.Group == admissionregistration && object.GetName() == consent:
+		return 4 // Enforced goes by it
+	case gvk.Group == admissionregistration:
+		return 3
+	default:
+		return 2
+	}
 }
 
 // awaitKinds returns when the kinds of the CRDs can be discovered.
@@ -117,7 +144,8 @@ func awaitKinds(ctx context.Context, kinds discovery.DiscoveryInterface) error {
 	})
 }
 
-// consent is a policy that warns, and powerful what it warns of. Of all objects its binding is applied last.
+// consent is a policy that warns, and powerful what it warns of. It and its binding are applied last, and the API server learns of
+// policies, and of bindings, in the order in which they are written: when it is in force, all are.
 const (
 	consent  = "cluster-registry-controller-consent"
 	powerful = `{"apiVersion":"clusterregistry.k8s.cisco.com/v1alpha1","kind":"ResourceSyncRule","metadata":{"name":"roster-apiserver-asks"},"spec":{

@@ -5,6 +5,7 @@ package objects
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -15,17 +16,23 @@ func TestOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := []string{"Namespace", "CustomResourceDefinition"}
+	order := []string{"Namespace", "CustomResourceDefinition", "", "ValidatingAdmissionPolicy", "consent"}
 	last, namespaces := 0, map[string]bool{"default": true}
 	for _, object := range all {
-		at := slices.Index(order, object.GetKind())
+		at := slices.Index(order, strings.TrimSuffix(object.GetKind(), "Binding"))
 		if at < 0 {
-			at = len(order)
+			at = slices.Index(order, "")
+		}
+		if object.GetName() == consent && order[at] == "ValidatingAdmissionPolicy" {
+			at++
 		}
 		if at < last {
 			t.Errorf("%s %s comes late", object.GetKind(), object.GetName())
 		}
 		last = at
+		if got := stage(object); got != at {
+			t.Errorf("%s %s is applied in stage %d, not %d", object.GetKind(), object.GetName(), got, at)
+		}
 		if object.GetKind() == "Namespace" {
 			namespaces[object.GetName()] = true
 		}
@@ -38,6 +45,9 @@ func TestOrder(t *testing.T) {
 		default:
 			t.Errorf("%s %s is not served", object.GetKind(), object.GetName())
 		}
+	}
+	if final := all[len(all)-1]; stage(final) != 4 {
+		t.Errorf("%s %s is the last one: Enforced goes by consent", final.GetKind(), final.GetName())
 	}
 	if !namespaces[Namespace] {
 		t.Errorf("namespace %s is not made", Namespace)
@@ -57,16 +67,4 @@ func TestAgentUser(t *testing.T) {
 		}
 	}
 	t.Errorf("there is no account for %s", AgentUser)
-}
-
-// Enforced goes by the binding that comes last: when that is in force, all are.
-func TestConsentIsLast(t *testing.T) {
-	t.Parallel()
-	all, err := All()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if last := all[len(all)-1]; last.GetKind() != "ValidatingAdmissionPolicyBinding" || last.GetName() != consent {
-		t.Errorf("the last one is %s %s", last.GetKind(), last.GetName())
-	}
 }
