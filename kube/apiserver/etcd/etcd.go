@@ -39,8 +39,9 @@ const (
 	// alone is the name of a member that has no address.
 	alone = "roster-apiserver"
 
-	// aloneTick, in milliseconds, is etcd's clock for a server that is alone. It waits for up to five ticks before it elects
-	// itself, for another server might have been elected: with etcd's own clock that is up to a second.
+	// aloneTick, in milliseconds, is etcd's clock for a server that is alone. It waits for up to ten ticks before it elects
+	// itself, for another server might have been elected: with etcd's own clock that is up to a second. It must not be
+	// sooner than etcd's first write of its state, after 0.1 s, or etcd logs an error.
 	aloneTick = 30
 
 	updateTimeout = 30 * time.Second
@@ -150,7 +151,7 @@ func (s *Server) config(o Options) *embed.Config {
 	c.ListenPeerUrls = nil // Peer listens
 	advertised := unreachable
 	if o.Peer == nil {
-		c.TickMs, c.ElectionMs = aloneTick, 5*aloneTick
+		c.TickMs, c.ElectionMs, c.InitialElectionTickAdvance = aloneTick, 5*aloneTick, false
 	} else {
 		c.Name, advertised = o.Peer.Address, o.Peer.URL()
 		c.PeerTLSInfo = clienttransport.TLSInfo{CertFile: o.Peer.Pair, KeyFile: o.Peer.Pair, TrustedCAFile: o.Peer.CA, ClientCertAuth: true}
