@@ -51,19 +51,18 @@ func All() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	var namespaces, others []*unstructured.Unstructured
+	all := slices.Clone(crds)
 	for reader := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := reader.Decode(&object.Object)
 		switch {
 		case errors.Is(err, io.EOF):
-			return append(append(namespaces, crds...), others...), nil
+			slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int { return stage(a) - stage(b) })
+			return all, nil
 		case err != nil:
 			return nil, fmt.Errorf("objects.yaml: %w", err)
-		case object.GetKind() == "Namespace":
-			namespaces = append(namespaces, object)
 		case len(object.Object) > 0:
-			others = append(others, object)
+			all = append(all, object)
 		}
 	}
 }
@@ -89,7 +88,9 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 		})
 	}
 	// A policy whose params are of a kind that is not served yet is not evaluated: it comes, in the next stage, when they are.
-	stages[2] = append(stages[2], func(ctx context.Context) error { return awaitKinds(ctx, kinds) })
+	stages[2] = append(stages[2],
+		func(ctx context.Context) error { return awaitKinds(ctx, kinds) },
+		func(ctx context.Context) error { return awaitWatches(ctx, kinds) })
 	for _, tasks := range stages {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(writesAtOnce)
@@ -167,4 +168,48 @@ type warnings []string
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
 	*w = append(*w, text)
+}
+
+// awaitWatches returns when the kinds of the CRDs can be watched. What serves a kind is begun by the first request for it, and
+// clients whose requests come meanwhile, such as the agent's, are told to come back in a second.
+func awaitWatches(ctx context.Context, kinds discovery.DiscoveryInterface) error {
+	crds, err := chart.CRDs()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, crd := range crds {
+		path, err := pathOf(crd)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error {
+			return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+				stream, err := kinds.RESTClient().Get().AbsPath(path).Param("watch", "true").MaxRetries(0).Stream(ctx)
+				if err != nil {
+					return false, nil //nolint:nilerr // It is not served yet.
+				}
+				return true, stream.Close()
+			})
+		})
+	}
+	return group.Wait()
+}
+
+// pathOf is where the API server serves the kind of a CRD.
+func pathOf(crd *unstructured.Unstructured) (string, error) {
+	group, _, err := unstructured.NestedString(crd.Object, "spec", "group")
+	if err != nil {
+		return "", err
+	}
+	plural, _, err := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	if err != nil {
+		return "", err
+	}
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil || len(versions) == 0 {
+		return "", fmt.Errorf("CRD %s has no versions: %w", crd.GetName(), err)
+	}
+	version, _ := versions[0].(map[string]any)
+	return fmt.Sprintf("/apis/%s/%s/%s", group, version["name"], plural), nil
 }

@@ -4,9 +4,16 @@
 package objects
 
 import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 )
 
 // What an object needs comes before it, and nothing that needs nodes is among them.
@@ -67,4 +74,36 @@ func TestAgentUser(t *testing.T) {
 		}
 	}
 	t.Errorf("there is no account for %s", AgentUser)
+}
+
+// A kind of a CRD is asked for until it can be watched, without the second that the answer names.
+func TestAwaitWatches(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	asked := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if asked[r.URL.Path]++; asked[r.URL.Path] < 3 || r.URL.Query().Get("watch") != "true" {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	t.Cleanup(server.Close)
+	kinds, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitWatches(t.Context(), kinds); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	want := map[string]int{}
+	for _, plural := range []string{"clusters", "clusterfeatures", "resourcesyncrules"} {
+		want["/apis/clusterregistry.k8s.cisco.com/v1alpha1/"+plural] = 3
+	}
+	if !maps.Equal(asked, want) {
+		t.Errorf("asked %v, want %v", asked, want)
+	}
 }
