@@ -135,7 +135,11 @@ func (s *Server) placeSocket(dir string) (err error) {
 	if len(s.socket) <= maxSocketPath {
 		return nil
 	}
-	if s.temp, err = os.MkdirTemp("", "roster-etcd-"); err != nil {
+	parent := os.TempDir()
+	if len(filepath.Join(parent, "roster-etcd-0123456789", socketName)) > maxSocketPath {
+		parent = "/tmp" // TMPDIR is no better
+	}
+	if s.temp, err = os.MkdirTemp(parent, "roster-etcd-"); err != nil {
 		return err
 	}
 	s.socket = filepath.Join(s.temp, socketName)

@@ -112,6 +112,18 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
+// A directory for temporary files whose own path is too long is not used.
+func TestLongTMPDIR(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
+	if err := os.MkdirAll(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", long)
+	if err := start(t, filepath.Join(long, "etcd")).Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A client on the same machine finds the server, also where the path of the socket would be too long.
 func TestDial(t *testing.T) {
 	t.Parallel()
