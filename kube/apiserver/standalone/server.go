@@ -66,6 +66,7 @@ type process struct {
 	address    string       // where this machine reaches the server
 	peer       string       // HOST:PORT at which other servers reach this one; empty when it is alone
 	encryption string       // EncryptionConfiguration file
+	tokens     *tokenGetter // has its client before the server serves
 }
 
 // serve runs the API server with its controllers until ctx ends, or etcd does.
@@ -103,6 +104,7 @@ func (p *process) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.tokens.client = client
 	go p.announce(ctx, client.Discovery().RESTClient())
 	if p.store != nil && p.peer != "" {
 		go members.Promote(ctx, p.store, p.o.Log)
@@ -198,6 +200,8 @@ func (p *process) options() *options.Options {
 	s.Authentication.ServiceAccounts.Issuers = []string{issuer}
 	s.Authentication.ServiceAccounts.KeyFiles = []string{p.dir.ServiceAccountKeyFile()}
 	s.ServiceAccountSigningKeyFile = p.dir.ServiceAccountKeyFile()
+	p.tokens = &tokenGetter{}
+	s.Authentication.ServiceAccounts.OptionalTokenGetter = p.tokens.around(s.Authentication.ServiceAccounts.OptionalTokenGetter)
 	s.Authentication.TokenFile.TokenFile = p.o.TokenFile
 	s.Authentication.AuthenticationConfigFile = p.o.Authentication
 	s.Authorization.Modes = []string{"RBAC"}
