@@ -23,11 +23,13 @@ type Binaries struct {
 	Testbed, Kubectl, Helm string
 	Agent, Agentctl        string
 	Chart                  string // a folder
-	// Kubernetes is the version of the API servers, newest or oldest; or standalone, for Roster's own.
+	// Kubernetes is the version of the API servers, newest or oldest; or standalone, for Roster's own. A list with commas
+	// has one for each cluster.
 	Kubernetes string
 }
 
-const standalone = "standalone"
+// Standalone is the kind of cluster that is Roster's own API server alone.
+const Standalone = "standalone"
 
 // EnvKubernetes is the environment variable that chooses the version; without it the newest is run.
 const EnvKubernetes = "ROSTER_E2E_KUBERNETES"

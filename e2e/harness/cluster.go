@@ -96,6 +96,12 @@ func (c *Cluster) connect() error {
 	return err
 }
 
+// standalone reports whether the API server is Roster's own.
+func (c *Cluster) standalone() bool {
+	kinds := strings.Split(c.fleet.bin.Kubernetes, ",")
+	return kinds[min(c.Index, len(kinds))-1] == Standalone
+}
+
 // ID is the cluster's identity: the UID of its kube-system namespace.
 func (c *Cluster) ID(ctx context.Context) (string, error) {
 	c.mu.Lock()

@@ -33,7 +33,7 @@ const tokenLife = 7 * 24 * time.Hour
 // and then writes the agent's kubeconfig with a token of the chart's ServiceAccount. A standalone API server has all of
 // that already.
 func (c *Cluster) Install(ctx context.Context) error {
-	if c.fleet.bin.Kubernetes != standalone {
+	if !c.standalone() {
 		if err := c.applyChart(ctx); err != nil {
 			return err
 		}

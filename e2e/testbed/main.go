@@ -18,8 +18,9 @@ import (
 
 const usage = `testbed runs Kubernetes control planes on this machine, for tests.
 
-  testbed up --clusters N --dir DIR [--kubernetes newest|oldest|standalone] [--fsync] [--wait]
-      starts N control planes, prints "ready", stops them on SIGINT or SIGTERM
+  testbed up --clusters N --dir DIR [--kubernetes KIND[,KIND...]] [--fsync] [--wait]
+      starts N control planes, prints "ready", stops them on SIGINT or SIGTERM; each KIND, of all
+      planes or one for each, is newest, oldest or standalone
   testbed stop --dir DIR --component NAME [--signal KILL|TERM|STOP]
       ends (or with STOP freezes) one component, such as apiserver-2, etcd-2, controller-manager-2
   testbed start --dir DIR --component NAME
@@ -27,8 +28,8 @@ const usage = `testbed runs Kubernetes control planes on this machine, for tests
   testbed status --dir DIR
       lists the components
 
-The binaries come from "make testbed", the API server of --kubernetes oldest from "make testbed-oldest", that of
---kubernetes standalone, a process for all components, from "make apiserver"; --bin names another folder for them.
+The binaries come from "make testbed", the API server of the kind oldest from "make testbed-oldest", that of the
+kind standalone, a process for all components, from "make apiserver"; --bin names another folder for them.
 `
 
 // errUsage is returned when the command line is wrong in a way that was already explained.
@@ -95,17 +96,19 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer) error {
 
 func upCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var o Options
+	var kinds string
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
 	flags.IntVar(&o.Clusters, "clusters", 1, "")
 	flags.StringVar(&o.Dir, "dir", "", "")
 	flags.StringVar(&o.Bin, "bin", "", "")
-	flags.StringVar(&o.Kubernetes, "kubernetes", "newest", "")
+	flags.StringVar(&kinds, "kubernetes", "newest", "")
 	flags.BoolVar(&o.Fsync, "fsync", false, "")
 	flags.BoolVar(&o.WaitControllers, "wait", false, "")
 	if err := parse(flags, args, stderr); err != nil {
 		return err
 	}
 	o.Out = stdout
+	o.Kubernetes = strings.Split(kinds, ",")
 	if o.Bin == "" {
 		o.Bin = findBinaries()
 	}

@@ -56,7 +56,8 @@ func newPlane(ctx context.Context, o Options, number int, chosen *chooser) (*pla
 	if err := p.writeKubeconfig(p.controllerKubeconfig(), "controller-manager"); err != nil {
 		return nil, err
 	}
-	if o.Kubernetes == standalone {
+	server := apiserver(o.kind(number))
+	if o.kind(number) == standalone {
 		if err := p.prepareStandalone(); err != nil {
 			return nil, err
 		}
@@ -64,12 +65,12 @@ func newPlane(ctx context.Context, o Options, number int, chosen *chooser) (*pla
 		if o.WaitControllers {
 			ready = p.standaloneReady
 		}
-		p.components = []*component{p.component(o, kindAPIServer, o.apiserver(), p.standaloneArgs(), ready)}
+		p.components = []*component{p.component(o, kindAPIServer, server, p.standaloneArgs(), ready)}
 		return p, nil
 	}
 	p.components = []*component{
 		p.component(o, kindEtcd, "etcd", p.etcdArgs(o.Fsync), always(p.etcdReady)),
-		p.component(o, kindAPIServer, o.apiserver(), p.apiserverArgs(), always(p.apiserverReady)),
+		p.component(o, kindAPIServer, server, p.apiserverArgs(), always(p.apiserverReady)),
 		p.component(o, kindControllerManager, "kube-controller-manager", p.controllerArgs(), p.controllersReady),
 	}
 	return p, nil

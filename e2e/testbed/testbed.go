@@ -25,7 +25,7 @@ const maxClusters = 50
 // errStopping is returned when a component is to be changed while everything is being stopped.
 var errStopping = errors.New("the testbed is stopping")
 
-// standalone is the value of Options.Kubernetes for Roster's own API server, which has etcd and controllers in it.
+// standalone is the kind of plane that is Roster's own API server, which has etcd and controllers in it.
 const standalone = "standalone"
 
 // Options say what Up starts.
@@ -33,7 +33,7 @@ type Options struct {
 	Clusters        int
 	Dir             string    // new, empty, or a testbed's
 	Bin             string    // folder of the binaries
-	Kubernetes      string    // newest or oldest: the version of the API servers; or standalone
+	Kubernetes      []string  // newest or oldest, the version of the API server; or standalone. One for all planes, or one for each
 	Fsync           bool      // whether etcd waits for the disk; latencies depend on it
 	WaitControllers bool      // whether ready includes the controllers
 	Out             io.Writer // progress
@@ -97,15 +97,28 @@ func (o *Options) check() error {
 	if o.Bin, err = filepath.Abs(o.Bin); err != nil {
 		return err
 	}
-	target, names := "testbed", []string{"etcd", o.apiserver(), "kube-controller-manager"}
-	switch o.Kubernetes {
+	if n := len(o.Kubernetes); n != 1 && n != o.Clusters {
+		return fmt.Errorf("--kubernetes has %d values for %d clusters: give one for all, or one for each", n, o.Clusters)
+	}
+	for _, kind := range o.Kubernetes {
+		if err := o.built(kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// built returns an error when there is no such kind of plane, or a program that it runs is missing.
+func (o *Options) built(kind string) error {
+	target, names := "testbed", []string{"etcd", apiserver(kind), "kube-controller-manager"}
+	switch kind {
 	case "newest":
 	case "oldest":
 		target = "testbed-oldest"
 	case standalone:
-		target, names = "apiserver", []string{o.apiserver()}
+		target, names = "apiserver", []string{apiserver(kind)}
 	default:
-		return fmt.Errorf("--kubernetes must be newest, oldest or standalone, not %q", o.Kubernetes)
+		return fmt.Errorf("--kubernetes must be newest, oldest or standalone, not %q", kind)
 	}
 	for _, name := range names {
 		if info, err := os.Stat(filepath.Join(o.Bin, name)); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
@@ -115,9 +128,12 @@ func (o *Options) check() error {
 	return nil
 }
 
+// kind is that of the plane with this number, from 1.
+func (o *Options) kind(number int) string { return o.Kubernetes[min(number, len(o.Kubernetes))-1] }
+
 // apiserver is the name of the API server's binary.
-func (o *Options) apiserver() string {
-	switch o.Kubernetes {
+func apiserver(kind string) string {
+	switch kind {
 	case "oldest":
 		return "kube-apiserver-oldest"
 	case standalone:
