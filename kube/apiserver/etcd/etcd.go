@@ -126,14 +126,19 @@ func (s *Server) start(ctx context.Context, o Options) (err error) {
 // placeSocket finds a path for the socket that is short enough. Where that is not beside the data, a link there leads to it.
 func (s *Server) placeSocket(dir string) (err error) {
 	beside := filepath.Join(filepath.Dir(dir), socketName)
-	if link, err := os.Lstat(beside); err == nil && link.Mode()&os.ModeSymlink != 0 {
-		if err := os.Remove(beside); err != nil { // of an earlier start
+	if target, err := os.Readlink(beside); err == nil { // of a start that did not end in order
+		_ = os.Remove(target)
+		_ = os.Remove(filepath.Dir(target))
+		if err := os.Remove(beside); err != nil {
 			return err
 		}
 	}
 	s.socket = beside
 	if len(s.socket) <= maxSocketPath {
 		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
 	}
 	parent := os.TempDir()
 	if len(filepath.Join(parent, "roster-etcd-0123456789", socketName)) > maxSocketPath {

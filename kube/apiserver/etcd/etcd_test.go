@@ -104,6 +104,8 @@ func TestCheckAddress(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"192.0.2.1:7380": true, "[2001:db8::1]:7380": true, "server-1.example.com:7380": true,
 		"": false, "192.0.2.1": false, ":7380": false, "0.0.0.0:7380": false, "[::]:7380": false, "2001:db8::1:7380": false,
+		"a,b:7380": false, "a=b:7380": false, "%zz:7380": false, "a b:7380": false, "user@host:7380": false, "a/b:7380": false,
+		"fe80::1%eth0:7380": false, "[fe80::1%eth0]:7380": false, "192.0.2.1:07380": false, "server_1:7380": true,
 		"192.0.2.1:0": false, "192.0.2.1:http": false, "192.0.2.1:70000": false,
 	} {
 		if err := CheckAddress(address); (err == nil) != ok {

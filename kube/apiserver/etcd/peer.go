@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,14 +50,18 @@ func CheckAddress(address string) error {
 	if err != nil {
 		return fmt.Errorf("%q is no HOST:PORT", address)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
 		return fmt.Errorf("%q has no port number", address)
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+	ip := net.ParseIP(host)
+	if ip == nil && !hostName.MatchString(host) || ip != nil && ip.IsUnspecified() {
 		return fmt.Errorf("%q names no host that others can connect to", address)
 	}
 	return nil
 }
+
+// hostName is what goes into a URL, and into etcd's list of members, as it is.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$`)
 
 // ClientTLS is what a server that has the certificates in these files connects to another one with.
 func ClientTLS(pair, ca string) (*tls.Config, error) {
