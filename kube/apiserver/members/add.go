@@ -75,6 +75,10 @@ func Add(ctx context.Context, client *clientv3.Client, dir *datadir.Dir, peer st
 func Remove(ctx context.Context, client *clientv3.Client, peer string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	deleted, err := client.Delete(ctx, ticketPrefix+peer) // before anything else: see letIn
+	if err != nil {
+		return plain(err)
+	}
 	list, err := client.MemberList(ctx)
 	if err != nil {
 		return plain(err)
@@ -82,10 +86,6 @@ func Remove(ctx context.Context, client *clientv3.Client, peer string) error {
 	found := slices.IndexFunc(list.Members, func(m *etcdserverpb.Member) bool { return slices.Contains(m.PeerURLs, etcd.PeerURL(peer)) })
 	if found >= 0 && len(list.Members) == 1 {
 		return fmt.Errorf("%s is the only server of this cluster", peer)
-	}
-	deleted, err := client.Delete(ctx, ticketPrefix+peer)
-	if err != nil {
-		return plain(err)
 	}
 	if found < 0 {
 		if deleted.Deleted > 0 {
@@ -111,16 +111,20 @@ func addresses(ctx context.Context, client clientv3.Cluster) ([]string, error) {
 	}
 	var all []string
 	for _, member := range list.Members {
-		address := ""
-		if len(member.PeerURLs) > 0 {
-			if host, ok := strings.CutPrefix(member.PeerURLs[0], etcd.PeerURL("")); ok {
-				address = host
-			}
-		}
-		all = append(all, address)
+		all = append(all, address(member))
 	}
 	slices.Sort(all)
 	return all, nil
+}
+
+// address is empty for a member without --peer-listen.
+func address(m *etcdserverpb.Member) string {
+	if len(m.PeerURLs) > 0 {
+		if host, ok := strings.CutPrefix(m.PeerURLs[0], etcd.PeerURL("")); ok {
+			return host
+		}
+	}
+	return ""
 }
 
 // plain says what etcd means.

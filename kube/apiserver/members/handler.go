@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -46,7 +47,8 @@ func Handler(client *clientv3.Client, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+joinPath, func(w http.ResponseWriter, r *http.Request) {
 		var asked request
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&asked); err != nil || etcd.CheckAddress(asked.Peer) != nil {
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&asked)
+		if err != nil || asked.Bundle == "" || asked.Instance == "" || etcd.CheckAddress(asked.Peer) != nil {
 			reply(w, http.StatusBadRequest, response{Error: "this is no request of a server"})
 			return
 		}
@@ -94,34 +96,50 @@ func letIn(ctx context.Context, client *clientv3.Client, asked request, now time
 			return nil, plain(err)
 		}
 	}
-	if err := ensureLearner(ctx, client, asked.Peer); err != nil {
+	added, err := ensureLearner(ctx, client, asked.Peer)
+	if err != nil {
 		return nil, err
+	}
+	// Remove deletes the ticket before it looks at the members: either it finds this one, or the ticket is gone here.
+	t, _, err = readTicket(ctx, client, asked.Peer)
+	if err != nil {
+		return nil, plain(err)
+	}
+	if t.Bundle != admitted.Bundle || t.Instance != admitted.Instance {
+		if _, err := client.MemberRemove(ctx, added); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
+			return nil, plain(err)
+		}
+		return nil, ErrReplaced
 	}
 	return addresses(ctx, client)
 }
 
-// ensureLearner adds a member, unless an earlier request of the same server has.
-func ensureLearner(ctx context.Context, client *clientv3.Client, peer string) error {
+// ensureLearner adds a member, unless an earlier request of the same server has, and returns its ID.
+func ensureLearner(ctx context.Context, client *clientv3.Client, peer string) (uint64, error) {
 	url := etcd.PeerURL(peer)
 	list, err := client.MemberList(ctx)
 	if err != nil {
-		return plain(err)
+		return 0, plain(err)
 	}
+	joining := ""
 	for _, member := range list.Members {
 		switch {
-		case !slices.Contains(member.PeerURLs, url):
-		case member.Name != "":
-			return errStarted
-		default:
-			return nil
+		case slices.Contains(member.PeerURLs, url) && member.Name != "":
+			return 0, errStarted
+		case slices.Contains(member.PeerURLs, url):
+			return member.ID, nil
+		case member.IsLearner:
+			joining = address(member)
 		}
 	}
-	_, err = client.MemberAddAsLearner(ctx, []string{url})
+	added, err := client.MemberAddAsLearner(ctx, []string{url})
 	switch {
 	case errors.Is(err, rpctypes.ErrTooManyLearners):
-		return errors.New("another server is joining")
+		return 0, fmt.Errorf("another server is joining, %s: if that one is lost, run roster-apiserver remove-member", joining)
 	case errors.Is(err, rpctypes.ErrPeerURLExist):
-		return errRaced
+		return 0, errRaced
+	case err != nil:
+		return 0, plain(err)
 	}
-	return plain(err)
+	return added.Member.ID, nil
 }

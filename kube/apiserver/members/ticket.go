@@ -31,7 +31,7 @@ type ticket struct {
 // admit returns the ticket after a server has asked to be let in.
 func (t ticket) admit(bundle, instance string, now time.Time) (ticket, error) {
 	switch {
-	case t.Bundle != bundle:
+	case t.Bundle != bundle, bundle == "": // also without a ticket
 		return t, ErrReplaced
 	case t.Instance == instance: // also later: its answer may have been lost
 		return t, nil
