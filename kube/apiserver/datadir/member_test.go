@@ -73,6 +73,50 @@ func TestJoinOfAServer(t *testing.T) {
 	}
 }
 
+// A directory whose server is one of several is not begun as a cluster of its own: not when its first start was cut off
+// before etcd had begun, nor when etcd's data are lost.
+func TestCheckBegun(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir(), version137, "alpha")
+	check := func(want string) {
+		t.Helper()
+		if err := d.CheckBegun(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	check("")
+	if _, err := d.Join("one", "192.0.2.1:7380"); err != nil {
+		t.Fatal(err)
+	}
+	check("start with that --bundle again")
+	wal := d.Path("etcd", "member", "wal")
+	if err := os.MkdirAll(wal, dirMode); err != nil {
+		t.Fatal(err)
+	}
+	check("")
+	for range 2 {
+		if err := d.SetStarted(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("")
+	if err := os.Remove(wal); err != nil {
+		t.Fatal(err)
+	}
+	check("remove-member 192.0.2.1:7380")
+
+	first := open(t, t.TempDir(), version137, "alpha")
+	if err := first.SetPeer("192.0.2.2:7380"); err != nil {
+		t.Fatal(err)
+	}
+	d = first
+	check("") // it was killed before etcd had begun
+	if err := d.SetStarted(); err != nil {
+		t.Fatal(err)
+	}
+	check("remove-member 192.0.2.2:7380")
+}
+
 func TestDamagedMember(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir(), version137, "alpha")

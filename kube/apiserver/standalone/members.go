@@ -73,6 +73,8 @@ func (m *membership) enter(o *Options, dir *datadir.Dir) error {
 				return err
 			}
 		}
+	} else if err := dir.CheckBegun(); err != nil {
+		return err
 	}
 	if o.PeerListen != "" {
 		if err := dir.SetPeer(o.PeerListen); err != nil {
@@ -119,7 +121,14 @@ func (m *membership) startEtcd(ctx context.Context, o Options, dir *datadir.Dir)
 			return nil, &bundleError{err}
 		}
 	}
-	return etcd.Start(ctx, options)
+	store, err := etcd.Start(ctx, options)
+	if err != nil || m.peer == "" {
+		return store, err
+	}
+	if err := dir.SetStarted(); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
 }
 
 func (m *membership) join(ctx context.Context, o Options, dir *datadir.Dir) ([]string, error) {
