@@ -41,7 +41,7 @@ func TestReadyWithPolicies(t *testing.T) {
 	client, warned := s.kubernetes(t).CoreV1().RESTClient(), &warnings{}
 	body := fmt.Sprintf(`{"apiVersion":%q,"kind":"ResourceSyncRule","metadata":{"name":"roles"},"spec":{`+
 		`"groupVersionKind":{"group":"rbac.authorization.k8s.io","version":"v1","kind":"Role"},"rules":[{"match":[{"namespaces":["shop"]}]}]}}`, v1alpha1.SchemeGroupVersion)
-	err := client.Post().AbsPath(rosterAPI + "resourcesyncrules").Param("dryRun", "All").SetHeader("Content-Type", "application/json").
+	err := client.Post().AbsPath(rosterAPI+"resourcesyncrules").Param("dryRun", "All").SetHeader("Content-Type", "application/json").
 		WarningHandlerWithContext(warned).Body([]byte(body)).Do(t.Context()).Error()
 	if err != nil || !strings.Contains(strings.Join(*warned, " "), "this cluster writes no copies of Role.rbac.authorization.k8s.io") {
 		t.Errorf("a rule that this cluster will not obey, right after the first start: %v, warnings %q", err, *warned)
