@@ -64,6 +64,14 @@ func (p *Process) Ended() bool {
 	}
 }
 
+// Code is the exit code; -1 while the process runs, and when a signal ended it.
+func (p *Process) Code() int {
+	if !p.Ended() {
+		return -1
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // Signal sends sig and waits for the end; after grace it kills. A process that ended before is no error.
 func (p *Process) Signal(sig os.Signal, grace time.Duration) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {

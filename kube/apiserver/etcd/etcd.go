@@ -60,6 +60,8 @@ type Options struct {
 	Join []string
 	// Force makes a member of several the only one, with all that it has, as if it had been elected.
 	Force bool
+	// Fatal is called with the reason before etcd ends the process, or panics, as when the disk is full; nil for nothing.
+	Fatal func(error)
 	Log   *slog.Logger
 }
 
@@ -182,7 +184,7 @@ func (s *Server) config(o Options) *embed.Config {
 	c.WarningApplyDuration, c.WarningUnaryRequestDuration = slowApply, slowApply
 	// The API server compacts; and nobody uses etcd's gateway for JSON.
 	c.EnableGRPCGateway = false
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger(o.Log, &s.ready))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger(o.Log, &s.ready, o.Fatal))
 	return c
 }
 

@@ -5,6 +5,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,10 +17,10 @@ import (
 )
 
 // Logger is for parts of etcd that a command uses: what they say beside their error is for those who debug them.
-func Logger(log *slog.Logger) *zap.Logger { return logger(log, &atomic.Bool{}) }
+func Logger(log *slog.Logger) *zap.Logger { return logger(log, &atomic.Bool{}, nil) }
 
-func logger(log *slog.Logger, ready *atomic.Bool) *zap.Logger {
-	return zap.New(&core{log: log.With("component", "etcd"), ready: ready})
+func logger(log *slog.Logger, ready *atomic.Bool, fatal func(error)) *zap.Logger {
+	return zap.New(&core{log: log.With("component", "etcd"), ready: ready, fatal: fatal})
 }
 
 // Contain calls a part of etcd that ends the process when it cannot write to the disk, and returns an error instead. The
@@ -47,14 +48,8 @@ type failed chan error
 
 // OnWrite implements zapcore.CheckWriteHook. It does not return, since who logs a fatal entry does not go on.
 func (f failed) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
-	err := fmt.Errorf("etcd: %s", e.Message)
-	for _, field := range fields {
-		if cause, ok := field.Interface.(error); ok {
-			err = fmt.Errorf("etcd: %s: %w", e.Message, cause)
-		}
-	}
 	select {
-	case f <- err:
+	case f <- fmt.Errorf("etcd: %w", reason(e.Message, fields)):
 	default:
 	}
 	select {}
@@ -65,6 +60,7 @@ func (f failed) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 type core struct {
 	log   *slog.Logger
 	ready *atomic.Bool
+	fatal func(error) // is called before etcd ends the process, or panics; nil for nothing
 }
 
 func (c *core) level(of zapcore.Level) slog.Level {
@@ -89,7 +85,7 @@ func (c *core) Enabled(l zapcore.Level) bool {
 
 // With implements zapcore.Core.
 func (c *core) With(fields []zapcore.Field) zapcore.Core {
-	return &core{log: c.log.With(args(fields)...), ready: c.ready}
+	return &core{log: c.log.With(args(fields)...), ready: c.ready, fatal: c.fatal}
 }
 
 // Check implements zapcore.Core.
@@ -100,14 +96,28 @@ func (c *core) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.Ch
 	return checked
 }
 
-// Write implements zapcore.Core. After a fatal entry zap ends the process with code 1.
+// Write implements zapcore.Core. After a fatal entry zap ends the process with code 1, and after a panic one it panics: as
+// when the disk is full.
 func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	if e.Level > zapcore.DPanicLevel && c.fatal != nil {
+		c.fatal(reason(e.Message, fields))
+	}
 	c.log.Log(context.Background(), c.level(e.Level), e.Message, args(fields)...) //nolint:forbidigo,sloglint // as above, and the words are etcd's
 	return nil
 }
 
 // Sync implements zapcore.Core.
 func (c *core) Sync() error { return nil }
+
+// reason is what an entry says, with its error.
+func reason(message string, fields []zapcore.Field) error {
+	for _, field := range fields {
+		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
+			return fmt.Errorf("%s: %w", message, err)
+		}
+	}
+	return errors.New(message)
+}
 
 func args(fields []zapcore.Field) []any {
 	encoder := zapcore.NewMapObjectEncoder()

@@ -105,6 +105,9 @@ func (m *membership) startEtcd(ctx context.Context, o Options, dir *datadir.Dir)
 	waiting := time.AfterFunc(slow, func() { o.Log.Info("waiting for etcd to be ready", "directory", data) })
 	defer waiting.Stop()
 	options := etcd.Options{Dir: data, Log: o.Log}
+	if o.Fatal != nil {
+		options.Fatal = func(err error) { o.Fatal(fmt.Errorf("--data-dir %s: etcd: %w", o.DataDir, err)) }
+	}
 	if m.peer != "" {
 		options.Peer = &etcd.Peer{
 			Address: m.peer, Pair: dir.PairFile(datadir.Peer), CA: dir.PeerCAFile(),

@@ -44,6 +44,8 @@ type Options struct {
 	// Check reads what etcd keeps in a directory and says what is damaged, as etcd.Check does. That may crash.
 	Check func(ctx context.Context, dir string) error
 	Ready func() // is called once, when the server serves
+	// Fatal is called with the reason before etcd ends the process, or panics, as when the disk is full; nil for nothing.
+	Fatal func(error)
 	Log   *slog.Logger
 }
 

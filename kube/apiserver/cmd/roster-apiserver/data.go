@@ -35,7 +35,7 @@ func dataCommands(usage cli.OnUsageErrorFunc, stdout, stderr io.Writer) []*cli.C
 				if c.String("data-dir") == "" {
 					return fmt.Errorf("%w: --data-dir is required", errUsage)
 				}
-				log, _, err := newLogger(stderr, "text", "info")
+				log, _, err := newLogger(stderr, "text", "info", fatal(stderr))
 				if err != nil {
 					return err
 				}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,8 +16,9 @@ import (
 )
 
 // newLogger returns the program's logger, and makes what Kubernetes' packages log go there, too. Call serving
-// with true when the server is ready, and with false when it begins to end.
-func newLogger(to io.Writer, format, level string) (log *slog.Logger, serving func(bool), err error) {
+// with true when the server is ready, and with false when it begins to end. When one of those packages ends the process,
+// fatal is called with what it said last.
+func newLogger(to io.Writer, format, level string, fatal func(error)) (log *slog.Logger, serving func(bool), err error) {
 	var at slog.Level
 	if err := at.UnmarshalText([]byte(level)); err != nil {
 		return nil, nil, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
@@ -32,6 +34,7 @@ func newLogger(to io.Writer, format, level string) (log *slog.Logger, serving fu
 		return nil, nil, fmt.Errorf("--log-format must be json or text, not %q", format)
 	}
 	kubernetes := &filter{last: map[string]time.Time{}}
+	klog.OsExit = func(int) { fatal(kubernetes.end()) }
 	klog.SetSlogLogger(slog.New(filtered{handler, kubernetes}).With("component", "kubernetes"))
 	return slog.New(handler), kubernetes.serve, nil
 }
@@ -50,6 +53,14 @@ type filter struct {
 	mu    sync.Mutex
 	ready bool
 	last  map[string]time.Time // by level and text
+	text  string               // of the last message without attributes: klog.Fatal logs one as information, and ends the process
+}
+
+// end is why the process ends.
+func (f *filter) end() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.New(f.text)
 }
 
 func (f *filter) serve(ready bool) {
@@ -61,6 +72,11 @@ func (f *filter) serve(ready bool) {
 // level is the one at which a message is logged now.
 func (f *filter) level(r slog.Record) slog.Level {
 	if r.Level <= slog.LevelInfo {
+		if r.NumAttrs() == 0 {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.text = r.Message
+		}
 		return slog.LevelDebug
 	}
 	text := r.Level.String() + " " + r.Message
@@ -89,10 +105,12 @@ type filtered struct {
 
 // Enabled implements slog.Handler. What is below debug is left out: requests with their bodies, and so with Secrets.
 func (h filtered) Enabled(ctx context.Context, l slog.Level) bool {
-	if l < slog.LevelDebug {
+	switch {
+	case l < slog.LevelDebug:
 		return false
-	}
-	if l <= slog.LevelInfo {
+	case l == slog.LevelInfo:
+		return true // it may be the last message
+	case l < slog.LevelInfo:
 		l = slog.LevelDebug
 	}
 	return h.Handler.Enabled(ctx, l)

@@ -56,11 +56,24 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), errUsage.Error()+": "), "\n", "; "))
+	fmt.Fprint(stderr, lastWords(err))
 	if errors.Is(err, errUsage) {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// lastWords is the line that says why the program ends.
+func lastWords(err error) string {
+	return name + ": " + strings.ReplaceAll(strings.TrimPrefix(err.Error(), errUsage.Error()+": "), "\n", "; ") + "\n"
+}
+
+// fatal ends the program where it cannot return.
+func fatal(stderr io.Writer) func(error) {
+	return func(err error) {
+		fmt.Fprint(stderr, lastWords(err))
+		os.Exit(exitFailed)
+	}
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
@@ -149,7 +162,7 @@ func runStandalone(c *cli.Context, stdin io.Reader, stdout, stderr io.Writer) er
 	if err := checkPeerFlags(c); err != nil {
 		return err
 	}
-	log, serving, err := newLogger(stderr, c.String("log-format"), c.String("log-level"))
+	log, serving, err := newLogger(stderr, c.String("log-format"), c.String("log-level"), fatal(stderr))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -182,7 +195,8 @@ func runStandalone(c *cli.Context, stdin io.Reader, stdout, stderr io.Writer) er
 			context.AfterFunc(ctx, func() { serving(false) })
 			fmt.Fprintln(stdout, "ready")
 		},
-		Log: log,
+		Fatal: fatal(stderr),
+		Log:   log,
 	})
 }
 
