@@ -13,14 +13,10 @@ import (
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
-// five is a group of as many clusters, which end with the test.
-func five(t *testing.T) *harness.Fleet {
+// ofTheirOwn starts clusters with agents that nobody joined, which end with the test. What they run is in bin.
+func ofTheirOwn(t *testing.T, bin harness.Binaries, names ...string) *harness.Fleet {
 	t.Helper()
-	bin, err := harness.FindBinaries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, err := harness.Up(t.Context(), harness.Options{Binaries: bin, Dir: t.TempDir(), Names: []string{"one", "two", "three", "four", "five"}})
+	fleet, err := harness.Up(t.Context(), harness.Options{Binaries: bin, Dir: t.TempDir(), Names: names})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +42,17 @@ func five(t *testing.T) *harness.Fleet {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	return fleet
+}
+
+// five is a group of as many clusters, which end with the test.
+func five(t *testing.T) *harness.Fleet {
+	t.Helper()
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet := ofTheirOwn(t, bin, "one", "two", "three", "four", "five")
 	for _, c := range fleet.Clusters[1:] {
 		if out, err := fleet.Agentctl(t.Context(), "join", "--context", fleet.Clusters[0].Name, "--peer-context", c.Name); err != nil {
 			t.Fatalf("%v\n%s", err, out)
