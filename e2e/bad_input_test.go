@@ -213,9 +213,9 @@ func TestBadInput(t *testing.T) {
 		badJob(t, bad{g, "bad-job", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, "Job"})
 	})
 	t.Run("right that is missing", func(t *testing.T) {
-		b := bad{g, "bad-right", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment"}
+		b := bad{g, "bad-right", schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}, "Lease"}
 		b.start(t)
-		b.says(t, "MissingPermission", "may not get, list, watch", "deployments.apps", v1alpha1.LabelControllerAggregated)
+		b.says(t, "MissingPermission", "may not get, list, watch", "leases.coordination.k8s.io", v1alpha1.LabelControllerAggregated)
 		b.grant(t)
 		eventually(t, "what the condition says to paste here helps", afterFault, func(ctx context.Context) error {
 			if u, err := get(ctx, g.beta, harness.Rules(), "", b.rule); err != nil || harness.Condition(u, "Ready")["reason"] == "MissingPermission" {

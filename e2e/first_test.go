@@ -171,7 +171,7 @@ func fetchedCredential(t *testing.T, g *group) {
 	}
 }
 
-// What a cluster reports of itself reaches the others.
+// What a cluster reads from its Nodes reaches the others.
 func TestMetadata(t *testing.T) {
 	g := joined(t)
 	if err := g.gamma.AddNode(t.Context(), "one", "aws:///eu-central-1a/i-1", "eu-central-1", "eu-central-1a", map[string]string{"eks.amazonaws.com/nodegroup": "one"}); err != nil {
@@ -192,6 +192,11 @@ func TestMetadata(t *testing.T) {
 			return fmt.Errorf("agentctl clusters prints\n%s", out)
 		})
 	}
+}
+
+// What an agent reports of itself reaches the others.
+func TestMembers(t *testing.T) {
+	g := joined(t)
 	out, err := g.Agentctl(t.Context(), "members", "--context", "beta")
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	shared.isolated = isolated
+	if err := leaveOut(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if err := shared.close(code == 0); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: end the clusters:", err)

@@ -50,8 +50,8 @@ func TestParityC15_RefusalsBackOff(t *testing.T) {
 		return passed["authentication"] - passed["authorization"], reviews["reviews"]
 	}
 	refused, reviewed := asked()
-	r.rule(t, r.alpha, "forbidden", "groupVersionKind: {version: v1, kind: LimitRange}, rules: [{match: [{namespaces: [NS]}]}]")
-	eventually(t, "beta may not read its own LimitRanges", within, r.ruleSays(r.beta, "forbidden", "False", "MissingPermission"))
+	r.rule(t, r.alpha, "forbidden", "groupVersionKind: {group: coordination.k8s.io, version: v1, kind: Lease}, rules: [{match: [{namespaces: [NS]}]}]")
+	eventually(t, "beta may not read its own Leases", within, r.ruleSays(r.beta, "forbidden", "False", "MissingPermission"))
 	// Three agents ask beta's API server. Tries after 0.2 s, 0.6 s, 1.4 s … are six in the first 10 s and one or
 	// two in the next, and reviews, of up to seven rights each, come after 5 s, 15 s …; a loop without back-off
 	// makes hundreds, and one that tries each second more than these.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -26,7 +27,7 @@ func (c *Cluster) Backup(ctx context.Context) error {
 }
 
 // Restore makes the API server store what it did at Backup, and know nothing of what came after. Before it serves,
-// its revision advances by ahead, as it does when others write.
+// its revision advances by ahead or more, as it does when others write.
 func (c *Cluster) Restore(ctx context.Context, ahead int) error {
 	return c.withoutServers(ctx, ahead, func(data, backup string) error {
 		if err := os.RemoveAll(data); err != nil {
@@ -40,20 +41,53 @@ func (c *Cluster) withoutServers(ctx context.Context, ahead int, act func(data, 
 	if err := c.StopAPIServer(ctx); err != nil {
 		return err
 	}
+	plane := filepath.Join(c.fleet.testbedDir(), fmt.Sprintf("cluster-%d", c.Index))
+	change := c.changeEtcd
+	if c.standalone() {
+		change = c.changeStandalone
+	}
+	if err := change(ctx, plane, ahead, func(data string) error { return act(data, filepath.Join(plane, "etcd-backup")) }); err != nil {
+		return fmt.Errorf("data of cluster %s: %w", c.Name, err)
+	}
+	return c.StartAPIServer(ctx)
+}
+
+// changeEtcd acts on the data of etcd while that is away, and advances its revision.
+func (c *Cluster) changeEtcd(ctx context.Context, plane string, ahead int, act func(data string) error) error {
 	if err := c.testbed(ctx, "stop", "etcd", "--signal", "TERM"); err != nil {
 		return err
 	}
-	plane := filepath.Join(c.fleet.testbedDir(), fmt.Sprintf("cluster-%d", c.Index))
-	if err := act(filepath.Join(plane, "etcd"), filepath.Join(plane, "etcd-backup")); err != nil {
-		return fmt.Errorf("data of cluster %s: %w", c.Name, err)
+	if err := act(filepath.Join(plane, "etcd")); err != nil {
+		return err
 	}
 	if err := c.testbed(ctx, "start", "etcd"); err != nil {
 		return err
 	}
-	if err := advance(ctx, filepath.Join(plane, "ports.json"), ahead); err != nil {
-		return fmt.Errorf("advance the etcd of cluster %s: %w", c.Name, err)
+	return advance(ctx, filepath.Join(plane, "ports.json"), ahead)
+}
+
+// changeStandalone acts on the etcd of a standalone server, which does not run. To advance the revision is what the server's
+// own backups do when they are restored, by more than anybody asks for here.
+func (c *Cluster) changeStandalone(ctx context.Context, plane string, ahead int, act func(data string) error) error {
+	dir := filepath.Join(plane, "standalone")
+	if err := act(filepath.Join(dir, "etcd")); err != nil || ahead == 0 {
+		return err
 	}
-	return c.StartAPIServer(ctx)
+	file := dir + ".snapshot"
+	defer os.Remove(file) //nolint:errcheck // The next save replaces it.
+	if err := c.snapshot(ctx, "save", dir, file); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return c.snapshot(ctx, "restore", dir, file)
+}
+
+func (c *Cluster) snapshot(ctx context.Context, verb, dir, file string) error {
+	server := filepath.Join(c.fleet.bin.Root, "bin", "roster-apiserver")
+	_, err := run(ctx, exec.CommandContext(ctx, server, "snapshot", verb, "--data-dir", dir, file))
+	return err
 }
 
 // advance writes to etcd, through its JSON gateway, a key that no API server reads, each time a revision.
