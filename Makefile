@@ -47,6 +47,10 @@ E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim -e /e2e/pod
 # What tells versions of Kubernetes apart: admission, CRDs, RBAC, watches and their resumption, Secrets and tokens.
 OLDEST = ^Test(Quickstart|Admission|ClusterRefused|Sync|Source|CopyIsRestored|Metadata|OtherKind|KindThatArrives|Restored|ParityC17)
 
+# What depends on the API server: admission, credentials and rights, its own end and that of agents, restores. All but what
+# e2e/standalone_test.go leaves out is to be had with STANDALONE=. (20 minutes).
+STANDALONE ?= ^Test(Quickstart|Admission|Crashes|EveryAgent|UndoneDeletion|ParityC(0|1[0-4789]|21))
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -133,7 +137,7 @@ demo-kubernetes: build testbed ## the same with three Kubernetes control planes
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-unit test-race sim e2e e2e-oldest e2e-pods demo-once
+	@.ci/summary lint verify test-unit test-race sim e2e e2e-oldest e2e-standalone e2e-pods demo-once
 
 .PHONY: prereqs
 prereqs: ## check that the tools that make test needs are installed
@@ -207,6 +211,11 @@ standalone-search: build testbed apiserver ## kill one of one and of three stand
 .PHONY: e2e-oldest
 e2e-oldest: build testbed-oldest ## test against the oldest Kubernetes that is supported, what differs between versions
 	ROSTER_E2E_KUBERNETES=oldest $(TEST) -count=1 -timeout=20m $(TESTFLAGS) -run '$(OLDEST)' ./e2e
+
+.PHONY: e2e-standalone
+e2e-standalone: build testbed apiserver ## test with standalone servers in place of Kubernetes, a part (STANDALONE=. for all)
+	@ROSTER_E2E_KUBERNETES=standalone $(TEST) -count=1 -v -run '^TestLeftOut$$' ./e2e
+	ROSTER_E2E_KUBERNETES=standalone $(TEST) -count=1 -timeout=40m $(TESTFLAGS) -run '$(STANDALONE)' ./e2e
 
 .PHONY: e2e-pods
 e2e-pods: ## test chart, image and README in three real clusters with pods (Linux, root)
