@@ -185,7 +185,7 @@ func TestBadInput(t *testing.T) {
 		want  string
 	}{
 		{t.TempDir(), []string{"--listen", taken.Addr().String()}, 1, "--listen " + taken.Addr().String() + ": address already in use"},
-		{t.TempDir(), []string{"--listen", "nowhere"}, 1, "--listen nowhere: "},
+		{t.TempDir(), []string{"--listen", "nowhere"}, 2, `--listen: "nowhere" is not HOST:PORT`},
 		{used.dir, []string{"--listen", "127.0.0.1:0"}, 1, "--data-dir " + used.dir + ": another process uses this directory"},
 		{file, []string{"--listen", "127.0.0.1:0"}, 1, "--data-dir " + file + ": "},
 		{"", nil, 2, "--data-dir is required"},

@@ -52,7 +52,13 @@ func dataCommands(usage cli.OnUsageErrorFunc, stdout, stderr io.Writer) []*cli.C
 			func(c *cli.Context, peer string, log *slog.Logger) error { return remove(c, peer, stdout, log) },
 			running),
 		{
-			Name: "snapshot", Usage: "save what a server has, or make a data directory of it", OnUsageError: usage,
+			Name: "snapshot", Usage: "save what a server has, or make a data directory of it", OnUsageError: usage, HideHelpCommand: true,
+			Action: func(c *cli.Context) error {
+				if c.Args().Present() {
+					return fmt.Errorf("%w: there is no command %q of snapshot; the commands are save and restore", errUsage, c.Args().First())
+				}
+				return cli.ShowSubcommandHelp(c)
+			},
 			Subcommands: []*cli.Command{
 				command("save", "FILE", "save all that a server has, which may run: data, keys and name",
 					func(c *cli.Context, file string, log *slog.Logger) error { return save(c, file, stdout, log) },
@@ -103,6 +109,9 @@ func connect(c *cli.Context, log *slog.Logger, f func(context.Context, *clientv3
 
 func add(c *cli.Context, file string, stdout io.Writer, log *slog.Logger) error {
 	peer := c.String("peer")
+	if peer == "" {
+		return fmt.Errorf("%w: --peer is required: HOST:PORT at which the others will reach the new server", errUsage)
+	}
 	if err := etcd.CheckAddress(peer); err != nil {
 		return fmt.Errorf("%w: --peer: %w", errUsage, err)
 	}

@@ -6,10 +6,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -18,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
 	"github.com/roster-mesh/roster/kube/apiserver/standalone"
@@ -77,8 +80,8 @@ func fatal(stderr io.Writer) func(error) {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
-	usage := func(_ *cli.Context, err error, _ bool) error {
-		return fmt.Errorf("%w: %w; see roster-apiserver --help", errUsage, err)
+	usage := func(c *cli.Context, err error, _ bool) error {
+		return fmt.Errorf("%w: %w; see %s --help", errUsage, err, cmp.Or(c.Command.HelpName, name))
 	}
 	return &cli.App{
 		Name:            name,
@@ -155,6 +158,14 @@ func runStandalone(c *cli.Context, stdin io.Reader, stdout, stderr io.Writer) er
 	}
 	if c.String("data-dir") == "" {
 		return fmt.Errorf("%w: --data-dir is required: name a directory of this cluster's own", errUsage)
+	}
+	if cluster := c.String("cluster-name"); cluster != "" {
+		if wrong := validation.IsDNS1123Subdomain(cluster); len(wrong) > 0 {
+			return fmt.Errorf("%w: --cluster-name: %q is not a valid object name: %s", errUsage, cluster, wrong[0])
+		}
+	}
+	if _, _, err := net.SplitHostPort(c.String("listen")); err != nil {
+		return fmt.Errorf("%w: --listen: %q is not HOST:PORT", errUsage, c.String("listen"))
 	}
 	if len(c.StringSlice("etcd-servers")) == 0 && (c.IsSet("etcd-cafile") || c.IsSet("etcd-certfile") || c.IsSet("etcd-keyfile")) {
 		return fmt.Errorf("%w: --etcd-cafile, --etcd-certfile and --etcd-keyfile go with --etcd-servers", errUsage)
