@@ -26,6 +26,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -74,6 +75,7 @@ type Server struct {
 	listener net.Listener // for peers; nil when alone
 	peers    *http.Server
 	ready    atomic.Bool
+	writes   writes // of clients on the socket
 
 	ended   chan error // gets one error when the server ends by itself
 	once    sync.Once
@@ -118,6 +120,12 @@ func (s *Server) start(ctx context.Context, o Options) (err error) {
 		return ctx.Err()
 	}
 	if o.Peer != nil {
+		following, stop := context.WithCancel(context.WithoutCancel(ctx))
+		go func() {
+			<-s.closing
+			stop()
+		}()
+		go s.followLeaders(following)
 		if err := s.updatePeer(ctx, o.Peer); err != nil {
 			return err
 		}
@@ -164,6 +172,7 @@ func (s *Server) config(o Options) *embed.Config {
 	if o.Peer == nil {
 		c.TickMs, c.ElectionMs, c.InitialElectionTickAdvance = aloneTick, 5*aloneTick, false
 	} else {
+		c.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.writes.intercept)}
 		c.Name, advertised = o.Peer.Address, o.Peer.URL()
 		c.PeerTLSInfo = clienttransport.TLSInfo{CertFile: o.Peer.Pair, KeyFile: o.Peer.Pair, TrustedCAFile: o.Peer.CA, ClientCertAuth: true}
 	}
