@@ -54,6 +54,8 @@ type Dir struct {
 	path string
 	name string // of the cluster, if it has been named
 	lock *os.File
+
+	created bool // by Empty
 }
 
 // Open creates the directory, or checks that it may be used by a server of this Kubernetes version and name. A name that

@@ -69,6 +69,7 @@ func Empty(path string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
+	there := exists(path)
 	if err := os.MkdirAll(path, dirMode); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func Empty(path string) (*Dir, error) {
 			return nil, fmt.Errorf("it is not empty: it has %s; a restore needs an empty directory", entry.Name())
 		}
 	}
-	d := &Dir{path: path}
+	d := &Dir{path: path, created: !there}
 	if d.lock, err = os.OpenFile(d.Path("lock"), os.O_CREATE|os.O_EXCL|os.O_RDWR, fileMode); err != nil {
 		return nil, err // another restore was faster
 	}
@@ -126,6 +127,8 @@ func (d *Dir) Restored(files map[string][]byte, r Record) error {
 func (d *Dir) Discard() error {
 	err := errors.Join(os.RemoveAll(d.Path("etcd")), os.RemoveAll(d.Path("pki")), os.RemoveAll(d.Path(fileEncryption)),
 		os.RemoveAll(d.Path("server.json")), os.RemoveAll(d.Path(restoring)), os.Remove(d.Path("lock")), d.Close())
-	_ = os.Remove(d.path) // when nothing else is in it
+	if d.created {
+		_ = os.Remove(d.path) // when nothing else is in it
+	}
 	return err
 }

@@ -38,6 +38,10 @@ const (
 	nameManifest = "manifest.json"
 	// maxFile bounds every file but the database.
 	maxFile = 1 << 20
+	// maxFiles bounds how many there are: some more than this version has, since a later version is told apart by the
+	// manifest, which comes last.
+	maxFiles = 32
+	maxName  = 100
 )
 
 // Errors of files that are no snapshots. Each is what a user reads.
@@ -109,6 +113,10 @@ func read(path string, database io.Writer) (*content, error) {
 		return nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
 	from := tar.NewReader(f)
 	files, sums := map[string][]byte{}, map[string]string{}
 	for {
@@ -122,6 +130,10 @@ func read(path string, database io.Writer) (*content, error) {
 		if len(sums) == 0 && header.Name != nameRecord {
 			return nil, ErrForeign
 		}
+		// A file with holes has more than the archive.
+		if len(sums) == maxFiles || sums[header.Name] != "" || header.Typeflag != tar.TypeReg || header.Size > info.Size() || len(header.Name) > maxName {
+			return nil, fmt.Errorf("%w (%.40q is unexpected)", ErrDamaged, header.Name)
+		}
 		sum := sha256.New()
 		switch header.Name {
 		case nameManifest:
@@ -133,8 +145,8 @@ func read(path string, database io.Writer) (*content, error) {
 		case nameDatabase:
 			err = readDatabase(from, database, sum)
 		default:
-			if header.Size > maxFile || files[header.Name] != nil {
-				return nil, fmt.Errorf("%w (%s is unexpected)", ErrDamaged, header.Name)
+			if header.Size > maxFile {
+				return nil, fmt.Errorf("%w (%.40q is unexpected)", ErrDamaged, header.Name)
 			}
 			if files[header.Name], err = io.ReadAll(io.TeeReader(from, sum)); err != nil {
 				err = fmt.Errorf("%w (%w)", ErrDamaged, err)

@@ -19,15 +19,28 @@ import (
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
 )
 
-// revisionBump is by how much the resourceVersion of a restored server is ahead of the snapshot's. Older ones count as
-// compacted. So no watch of the old server goes on, no client sees a resourceVersion go back, and Roster's agents, which
-// know that no server is written to that fast, notice the restore for eleven days (kube/history).
-const revisionBump = 10_000_000_000
+// A restored server's resourceVersion is ahead of the snapshot's by revisionBump and bumpPerSecond for each second since
+// it was saved. Older ones count as compacted. So no watch of the old server goes on, and no client sees a resourceVersion
+// go back: also when the same snapshot is restored once more, after the server of the first restore has been written to.
+// Roster's agents, which know that no server is written to that fast (kube/history: 10,000 a second), notice each restore.
+// They know revisions up to 10^14, so the time that counts is bounded.
+const (
+	revisionBump  = 10_000_000_000
+	bumpPerSecond = 100_000
+	bumpAtMost    = 5 * 365 * 24 * time.Hour
+)
+
+// ahead is by how much the resourceVersion rises in a restore.
+func ahead(saved, now time.Time) uint64 {
+	age := min(max(0, now.Sub(saved)), bumpAtMost) // another machine's clock may have said when it was saved
+	return revisionBump + bumpPerSecond*uint64(age/time.Second)
+}
 
 // RestoreOptions of Restore. All are required.
 type RestoreOptions struct {
 	DataDir    string // is created, or is empty
 	File       string
+	Now        time.Time
 	Kubernetes string // version of the server that will run
 	Log        *slog.Logger
 }
@@ -75,7 +88,7 @@ func (o *RestoreOptions) fill(ctx context.Context, dir *datadir.Dir) error {
 			PeerURLs:            []string{url},
 			InitialCluster:      name + "=" + url,
 			InitialClusterToken: rand.Text(),
-			RevisionBump:        revisionBump,
+			RevisionBump:        ahead(c.saved, o.Now),
 			MarkCompacted:       true,
 		})
 	})

@@ -158,7 +158,7 @@ func save(c *cli.Context, file string, stdout io.Writer, log *slog.Logger) error
 func restore(c *cli.Context, file string, stdout io.Writer, log *slog.Logger) error {
 	dir := c.String("data-dir")
 	saved, err := snapshot.Restore(c.Context, snapshot.RestoreOptions{
-		DataDir: dir, File: file, Kubernetes: standalone.KubernetesVersion(), Log: log,
+		DataDir: dir, File: file, Now: time.Now(), Kubernetes: standalone.KubernetesVersion(), Log: log,
 	})
 	if err != nil {
 		return err
