@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -181,6 +182,19 @@ func WriteFile(path string, data []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// CheckReplace returns an error for a path that WriteFile should not replace: a link or a device, such as /dev/stdout, or
+// a directory.
+func CheckReplace(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is there and no regular file: name another one", path)
+	}
+	return err
 }
 
 // SyncDir makes the names in a directory durable.

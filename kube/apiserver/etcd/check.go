@@ -28,6 +28,11 @@ func Check(dir string) error {
 	if err != nil {
 		return err
 	}
+	if log := filepath.Join(dir, "member", "wal"); len(files) == 0 {
+		if _, err := os.Stat(log); err == nil { // etcd would begin anew
+			return fmt.Errorf("%s: %w (it is empty)", log, ErrBroken)
+		}
+	}
 	slices.Sort(files)
 	for i, file := range files {
 		if err := checkLog(file, i == len(files)-1); err != nil {

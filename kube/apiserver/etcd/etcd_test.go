@@ -76,6 +76,25 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
+// A log without a file is damaged: etcd would begin anew.
+func TestLostLog(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "etcd")
+	if err := Check(dir); err != nil {
+		t.Errorf("a new server: %v", err)
+	}
+	if err := start(t, dir).Close(); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(dir, "member", "wal")
+	if err := errors.Join(os.RemoveAll(log), os.Mkdir(log, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(dir); !errors.Is(err, ErrBroken) || !strings.HasPrefix(err.Error(), log+": ") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A start that cannot be names the directory, and leaves nothing that runs.
 func TestStartFails(t *testing.T) {
 	t.Parallel()

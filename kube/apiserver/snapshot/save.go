@@ -45,6 +45,9 @@ type SaveOptions struct {
 // Save saves what the server of a data directory has. A server that runs goes on; of one that does not run, a copy is
 // started for a moment, without the API. It returns the size of the file in bytes.
 func Save(ctx context.Context, o SaveOptions) (int64, error) {
+	if err := datadir.CheckReplace(o.File); err != nil {
+		return 0, fmt.Errorf("save: %w", err)
+	}
 	dir, running, err := datadir.Existing(o.DataDir)
 	if err != nil {
 		return 0, fmt.Errorf("--data-dir %s: %w", o.DataDir, err)

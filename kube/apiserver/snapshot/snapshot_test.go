@@ -520,6 +520,16 @@ func TestSaveFails(t *testing.T) {
 	if got, err := os.ReadFile(file); err != nil || string(got) != "the last one" || len(tree(t, temp)) != 1 {
 		t.Errorf("there is %q, %v, and %v", got, err, tree(t, temp))
 	}
+	other := t.TempDir()
+	link := filepath.Join(other, "link")
+	if err := os.Symlink("elsewhere", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{link, other} { // as /dev/stdout is a link
+		if err := save(t, s.path, target); err == nil || !strings.Contains(err.Error(), target+" is there and no regular file") {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
 	empty := filepath.Join(t.TempDir(), "empty")
 	d, err := datadir.Open(t.Context(), empty, kubernetes, "")
 	if err != nil {

@@ -115,6 +115,9 @@ func add(c *cli.Context, file string, stdout io.Writer, log *slog.Logger) error 
 	if err := etcd.CheckAddress(peer); err != nil {
 		return fmt.Errorf("%w: --peer: %w", errUsage, err)
 	}
+	if err := datadir.CheckReplace(file); err != nil {
+		return err
+	}
 	return connect(c, log, func(ctx context.Context, client *clientv3.Client, dir *datadir.Dir) error {
 		bundle, err := members.Add(ctx, client, dir, peer, time.Now())
 		if err != nil {
