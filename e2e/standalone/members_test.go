@@ -244,6 +244,13 @@ func TestBadBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	link := whole + ".link"
+	if err := os.Symlink("elsewhere", link); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := run(t, "add", "--data-dir", alone.dir, "--peer", "192.0.2.1:7380", link); err == nil || !strings.Contains(said, link+" is there and no regular file") {
+		t.Errorf("a link, as /dev/stdout is one: %v, %s", err, said)
+	}
 	cut := filepath.Join(t.TempDir(), "cut")
 	if err := os.WriteFile(cut, data[:len(data)-10], 0o600); err != nil {
 		t.Fatal(err)
@@ -260,6 +267,7 @@ func TestBadBundle(t *testing.T) {
 		{[]string{"--bundle", whole, "--peer-listen", peer}, 2, "leave out --peer-listen"},
 		{[]string{"--bundle", whole, "--etcd-servers", "http://127.0.0.1:1"}, 2, "do not go with --etcd-servers"},
 		{[]string{"--peer-listen", "0.0.0.0:7380"}, 2, "names no host"},
+		{[]string{"--peer-listen", "%zz:7380"}, 2, "names no host"},
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		code, said := refused(t, dir, append(c.flags, "--listen", "127.0.0.1:0")...)
