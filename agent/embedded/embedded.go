@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/roster-mesh/roster/agent/loop"
@@ -169,6 +170,8 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 	}
 	said := &lastWords{to: s.o.Stderr}
 	cmd.Stderr = said
+	// A ^C in a terminal is for the agent, which needs the server until it has ended itself.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = stdin.Close
 	cmd.WaitDelay = stopTimeout
 	if err := cmd.Start(); err != nil {
@@ -184,6 +187,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 		}
 		_, _ = io.Copy(io.Discard, stdout) // it says nothing more
 		err := cmd.Wait()
+		said.flush()
 		p.end, p.err = time.Now(), said.explain(err)
 		close(p.done)
 	}()
@@ -212,7 +216,8 @@ type lastWords struct {
 	line string
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. That a line cannot be passed on, as when the disk of the log is full, is no error: nobody
+// would read what the server logs from then on, and it would end with its next line.
 func (w *lastWords) Write(data []byte) (int, error) {
 	w.rest = append(w.rest, data...)
 	for {
@@ -223,11 +228,16 @@ func (w *lastWords) Write(data []byte) (int, error) {
 		if text, ok := strings.CutPrefix(string(line), Program+": "); ok {
 			w.line = text
 		} else if w.to != nil {
-			if _, err := w.to.Write(append(line, '\n')); err != nil {
-				return 0, err
-			}
+			_, _ = w.to.Write(append(line, '\n'))
 		}
 		w.rest = bytes.Clone(rest)
+	}
+}
+
+// flush passes on a line that was cut off.
+func (w *lastWords) flush() {
+	if len(w.rest) > 0 {
+		_, _ = w.Write([]byte("\n"))
 	}
 }
 

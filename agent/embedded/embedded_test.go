@@ -5,7 +5,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -51,8 +51,18 @@ func play(args []string) int {
 	}
 	note("started")
 	fmt.Println("ready")
-	if flags["cluster-name"] == "crashes" {
+	switch flags["cluster-name"] {
+	case "crashes":
 		return 1
+	case "talks": // more than a pipe holds
+		for range 100 {
+			fmt.Fprintln(os.Stderr, strings.Repeat("x", 4096))
+		}
+		note("talked")
+	case "group":
+		if syscall.Getpgrp() == os.Getpid() {
+			note("leads")
+		}
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	note("ended")
@@ -156,17 +166,45 @@ func TestLastWords(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	w := &lastWords{to: &log}
-	for _, piece := range []string{"one\ntw", "o\nroster-api", "server: the ", "end\nthree", "\n"} {
+	for _, piece := range []string{"one\ntw", "o\nroster-api", "server: the ", "end\nth", "ree"} {
 		if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
 			t.Fatal(n, err)
 		}
 	}
+	w.flush()
+	w.flush()
 	if log.String() != "one\ntwo\nthree\n" || w.line != "the end" {
 		t.Errorf("the log has %q, and the end is %q", log.String(), w.line)
 	}
-	w = &lastWords{to: failing{}}
-	if _, err := w.Write([]byte("one\n")); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("got %v", err)
+}
+
+// A log that cannot be written is no reason for the server to end.
+func TestLogIsFull(t *testing.T) {
+	t.Parallel()
+	o := options(t, "talks")
+	o.Stderr = failing{}
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes(t, o, 2)
+	s.Stop()
+	if got := strings.Join(notes(t, o, 3), " "); got != "started talked ended" {
+		t.Errorf("the server %s", got)
+	}
+}
+
+// The server is in a group of its own, which a ^C in a terminal does not reach.
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	o := options(t, "group")
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if got := strings.Join(notes(t, o, 3), " "); got != "started leads ended" {
+		t.Errorf("the server %s", got)
 	}
 }
 
