@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"path/filepath"
+	"strings"
 
 	"github.com/roster-mesh/roster/agent/embedded"
 	"github.com/roster-mesh/roster/agent/install"
@@ -52,6 +54,8 @@ func (o *Options) checkLocal(bad func(flag, format string, args ...any)) {
 	}
 	if err := install.CheckHostPort(o.Local.Listen, true); err != nil {
 		bad("local-listen", "%v", err)
+	} else if _, port, _ := net.SplitHostPort(o.Local.Listen); strings.Trim(port, "0") == "" {
+		bad("local-listen", "%q would be another port each time the API server starts: name one", o.Local.Listen)
 	}
 	if o.Kubeconfig != "" {
 		bad("local", "embedded is a cluster of this agent's own, and --kubeconfig names another one: give one of the two")

@@ -162,6 +162,7 @@ func TestAgentRefuses(t *testing.T) {
 		{"--local embedded --data-dir=", 2, "--data-dir: --local embedded keeps the cluster there"},
 		{"--local embedded --data-dir d --kubeconfig k", 2, "--local: embedded is a cluster of this agent's own"},
 		{"--local embedded --data-dir d --namespace other", 2, "--namespace: with --local embedded it is cluster-registry"},
+		{"--local embedded --data-dir d --local-listen :0", 2, `--local-listen: ":0" would be another port each time`},
 		{"--local-listen :6443 --kubeconfig k", 2, "--local-listen goes with --local embedded"},
 		{"--local embedded --cluster-name beta --http-listen= --mesh-listen 127.0.0.1:0 --data-dir " + t.TempDir() + " --local-listen " + used, 1, "--local-listen " + used + ": address already in use"},
 	} {
