@@ -86,17 +86,17 @@ func (m *membership) enter(o *Options, dir *datadir.Dir) error {
 		return err
 	}
 	m.peer = own.Peer
-	_, err = ensurePeerPKI(dir, m.peer)
+	_, err = ensurePeerPKI(dir, m.peer, time.Now())
 	return err
 }
 
 // ensurePeerPKI says whether it wrote a certificate.
-func ensurePeerPKI(dir *datadir.Dir, peer string) (bool, error) {
+func ensurePeerPKI(dir *datadir.Dir, peer string, now time.Time) (bool, error) {
 	host, _, err := net.SplitHostPort(peer)
 	if err != nil {
 		return false, err
 	}
-	return dir.EnsurePeerPKI(host, time.Now())
+	return dir.EnsurePeerPKI(host, now)
 }
 
 // startEtcd says so when the start takes long.

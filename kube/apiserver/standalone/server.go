@@ -328,16 +328,7 @@ func (p *process) renewCertificates(hook genericapiserver.PostStartHookContext) 
 			if sleep(hook, 12*time.Hour); hook.Err() != nil {
 				return
 			}
-			written, err := p.dir.EnsurePKI(datadir.Names{Hosts: p.o.Advertise, AgentUser: objects.AgentUser}, time.Now())
-			if err == nil {
-				err = p.dir.WriteKubeconfigs(p.address) // the administrator's has its certificate in it
-			}
-			if err == nil && p.peer != "" {
-				var made bool
-				if made, err = ensurePeerPKI(p.dir, p.peer); made {
-					written = append(written, datadir.Peer)
-				}
-			}
+			written, err := p.renew(time.Now())
 			if err != nil {
 				p.o.Log.Error("certificates cannot be renewed", "error", err)
 			} else if len(written) > 0 {
@@ -346,6 +337,27 @@ func (p *process) renewCertificates(hook genericapiserver.PostStartHookContext) 
 		}
 	}()
 	return nil
+}
+
+// renew replaces the certificates that end before long, with the kubeconfigs that have them, and returns their names.
+func (p *process) renew(now time.Time) ([]string, error) {
+	written, err := p.dir.EnsurePKI(datadir.Names{Hosts: p.o.Advertise, AgentUser: objects.AgentUser}, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.dir.WriteKubeconfigs(p.address); err != nil { // the administrator's has its certificate in it
+		return nil, err
+	}
+	if p.peer != "" {
+		made, err := ensurePeerPKI(p.dir, p.peer, now)
+		if err != nil {
+			return nil, err
+		}
+		if made {
+			written = append(written, datadir.Peer)
+		}
+	}
+	return written, nil
 }
 
 // announce says once that the server is ready, and what it waits for when that takes long.
