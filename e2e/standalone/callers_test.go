@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -125,9 +126,7 @@ func (i *issuer) token(t *testing.T, key *rsa.PrivateKey, changes map[string]any
 		"iss": i.URL, "aud": "roster", "sub": "jane", "groups": []string{"developers"},
 		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 	}
-	for name, value := range changes {
-		claims[name] = value
-	}
+	maps.Copy(claims, changes)
 	body, err := json.Marshal(claims)
 	if err != nil {
 		t.Fatal(err)
