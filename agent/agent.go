@@ -61,7 +61,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	stopLocal, err := a.startLocal(ctx)
 	if err != nil {
 		cancel()
-		return errors.Join(err, ignoreCanceled(tasks.Wait()))
+		return errors.Join(ignoreCanceled(err), ignoreCanceled(tasks.Wait()))
 	}
 	defer stopLocal()
 	if a.grouped() {

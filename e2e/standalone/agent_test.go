@@ -4,6 +4,7 @@
 package standalone
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -176,5 +177,31 @@ func TestAgentRefuses(t *testing.T) {
 		if code, last := cmd.ProcessState.ExitCode(), lines[len(lines)-1]; code != c.code || !strings.Contains(last, c.want) {
 			t.Errorf("%s: code %d, %q; want %d and %q", c.args, code, last, c.code, c.want)
 		}
+	}
+}
+
+// TestAgentEndsDuringStart: an agent that is told to end while its API server starts ends in order, which is no error.
+func TestAgentEndsDuringStart(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(program(t)), "agent"), "run", "--local", "embedded", "--cluster-name", "alpha",
+		"--http-listen=", "--mesh-listen", "127.0.0.1:0", "--local-listen", "127.0.0.1:0", "--data-dir", t.TempDir())
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		if said = append(said, lines.Text()); len(said) == 1 { // its certificates were written
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil || strings.Contains(strings.Join(said, "\n"), "canceled") {
+		t.Errorf("it ended with %v, and said %q", err, said)
 	}
 }
