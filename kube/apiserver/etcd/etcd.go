@@ -40,10 +40,10 @@ const (
 	// alone is the name of a member that has no address.
 	alone = "roster-apiserver"
 
-	// aloneTick, in milliseconds, is etcd's clock for a server that is alone. It waits for up to ten ticks before it elects
-	// itself, for another server might have been elected: with etcd's own clock that is up to a second. It must not be
-	// sooner than etcd's first write of its state, after 0.1 s, or etcd logs an error.
-	aloneTick = 30
+	// aloneElection, in milliseconds, is how long a server that is alone waits at most before it elects itself, for another
+	// server might have been elected; etcd's own time is a second. It is at least one tick, 0.1 s: before that etcd has not
+	// written the state from which it tells the version of its data, and would log an error.
+	aloneElection = 500
 
 	updateTimeout = 30 * time.Second
 	learnerPoll   = 100 * time.Millisecond
@@ -170,7 +170,7 @@ func (s *Server) config(o Options) *embed.Config {
 	c.ListenPeerUrls = nil // Peer listens
 	advertised := unreachable
 	if o.Peer == nil {
-		c.TickMs, c.ElectionMs, c.InitialElectionTickAdvance = aloneTick, 5*aloneTick, false
+		c.ElectionMs = aloneElection
 	} else {
 		c.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.writes.intercept)}
 		c.Name, advertised = o.Peer.Address, o.Peer.URL()
