@@ -64,7 +64,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	file, isFile := stdout.(*os.File)
 	p := &printer{w: stdout, colour: isFile && term.IsTerminal(int(file.Fd()))}
 	s := &story{printer: p, bin: bin, kubernetes: *kubernetes, dir: folder, names: names()[:*clusters]}
-	if err := s.play(ctx, *once); err != nil {
+	err = s.play(ctx, *once)
+	if err != nil && ctx.Err() != nil {
+		fmt.Fprintln(stderr, "demo: interrupted")
+		if err := remove(); err != nil {
+			fmt.Fprintf(stderr, "demo: %v\n", err)
+		}
+		return exitFailed
+	}
+	if err != nil {
 		fmt.Fprintf(stderr, "demo: %v\ndemo: logs and data stay in %s\n", err, folder)
 		return exitFailed
 	}

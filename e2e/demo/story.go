@@ -49,7 +49,7 @@ func (s *story) play(ctx context.Context, once bool) (err error) {
 		if s.fleet == nil {
 			return
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			s.printLogs()
 		}
 		if e := s.fleet.Close(); e != nil {

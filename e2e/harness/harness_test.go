@@ -40,6 +40,12 @@ func TestWait(t *testing.T) {
 	if !errors.Is(err, ErrAgentEnded) {
 		t.Errorf("an agent that has ended was waited for: %v", err)
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Wait(ended, "it", time.Hour, func(context.Context) error { return errors.New("no") })
+	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "not within") {
+		t.Errorf("when the caller's context ended: %v", err)
+	}
 }
 
 func TestPIDsOf(t *testing.T) {

@@ -16,7 +16,7 @@ const poll = 50 * time.Millisecond
 // Wait calls cond until it returns nil, and returns how long that took. The error names what was waited
 // for and the last reason against it. An agent that has ended ends the wait.
 func Wait(ctx context.Context, what string, within time.Duration, cond func(context.Context) error) (time.Duration, error) {
-	start := time.Now()
+	start, whole := time.Now(), ctx
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	tick := time.NewTicker(poll)
@@ -35,6 +35,9 @@ func Wait(ctx context.Context, what string, within time.Duration, cond func(cont
 		}
 		select {
 		case <-ctx.Done():
+			if whole.Err() != nil {
+				return time.Since(start), fmt.Errorf("%s: %w", what, whole.Err())
+			}
 			return time.Since(start), fmt.Errorf("%s: not within %s: %w", what, within, last)
 		case <-tick.C:
 		}
