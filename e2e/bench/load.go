@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/roster-mesh/roster/e2e/harness"
 )
 
 const (
@@ -27,21 +29,25 @@ const (
 	// wayLoad and wayFan are the ways of objects that no rule selects.
 	wayLoad = way("load")
 	wayFan  = way("fan")
+	// fanWriters is how many write at a time while events are counted: one alone waits for the disk most of the time.
+	fanWriters = 4
 )
 
 // target is the API server of one side that is put under load.
 type target struct {
 	servers servers
+	cluster *harness.Cluster
 	secrets typedcorev1.SecretInterface // of loadNamespace
 	raw     rest.Interface              // for answers that are read and not decoded, on the same connection
 	fan     *conn
 	eyes    []*eye // that watch what fan writes
 }
 
-// timing is what one round took: the whole, and each request or event.
+// timing is what one round took: the whole, each request or event, and the processors' time of the control plane.
 type timing struct {
 	whole time.Duration
 	each  []time.Duration
+	cpu   time.Duration
 }
 
 // load is one way to keep an API server busy. A round of it has per requests or events.
@@ -49,7 +55,17 @@ type load struct {
 	name, what string
 	per        int
 	run        func(*target, context.Context, int) (timing, error) // the last is the number of the round
+	figures    figures
 }
+
+// figures are what a load is good for.
+type figures int
+
+const (
+	rateAndTail figures = iota
+	rateOnly
+	tailOnly
+)
 
 // load compares how many requests the sides answer, and how fast. They take turns, round by round.
 func (c *comparison) load(ctx context.Context) error {
@@ -64,9 +80,9 @@ func (c *comparison) load(ctx context.Context) error {
 	}
 	o := c.s.servers
 	for _, l := range []load{
-		{"get", "requests", o.gets, (*target).get},
-		{fmt.Sprintf("list of %d", listed), "requests", o.lists, (*target).list},
-		{"create", "requests", o.creates, (*target).create},
+		{"get", "requests", o.gets, (*target).get, rateAndTail},
+		{fmt.Sprintf("list of %d", listed), "requests", o.lists, (*target).list, rateAndTail},
+		{"create", "requests", o.creates, (*target).create, rateAndTail},
 	} {
 		if err := c.take(ctx, l, targets); err != nil {
 			return err
@@ -77,17 +93,25 @@ func (c *comparison) load(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	return c.take(ctx, load{fmt.Sprintf("watch by %d", o.watchers), "events", o.events * o.watchers, (*target).fanOut}, targets)
+	fan := func(writers int) func(*target, context.Context, int) (timing, error) {
+		return func(t *target, ctx context.Context, round int) (timing, error) { return t.fanOut(ctx, round, writers) }
+	}
+	name, events := fmt.Sprintf("watch by %d", o.watchers), o.events*o.watchers
+	if err := c.take(ctx, load{name, "events", events, fan(fanWriters), rateOnly}, targets); err != nil {
+		return err
+	}
+	return c.take(ctx, load{name, "events", events, fan(1), tailOnly}, targets)
 }
 
 // take takes all rounds of a load.
 func (c *comparison) take(ctx context.Context, l load, targets map[*side]*target) error {
 	c.log("servers: %s", l.name)
-	whole, each := map[*side][]time.Duration{}, map[*side][]time.Duration{}
+	whole, each, cpu := map[*side][]time.Duration{}, map[*side][]time.Duration{}, map[*side][]time.Duration{}
 	for round := range c.s.servers.rounds + 1 {
 		if round == 1 {
 			clear(whole) // the first opens connections and fills caches
 			clear(each)
+			clear(cpu)
 		}
 		for _, s := range c.turns(round) {
 			if err := pause(ctx, time.Second); err != nil {
@@ -97,18 +121,35 @@ func (c *comparison) take(ctx context.Context, l load, targets map[*side]*target
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", s.name, l.name, err)
 			}
-			whole[s], each[s] = append(whole[s], t.whole), append(each[s], t.each...)
+			whole[s], each[s], cpu[s] = append(whole[s], t.whole), append(each[s], t.each...), append(cpu[s], t.cpu)
 		}
 	}
+	if l.figures != tailOnly {
+		c.addRate(l, whole, cpu)
+	}
+	if l.figures != rateOnly {
+		c.addTail(l, each)
+	}
+	return nil
+}
+
+// addRate adds how many requests are answered, and what that takes. The program that asks runs on the same processors and
+// brings the first ratio nearer to 1; it has no part in the second.
+func (c *comparison) addRate(l load, whole, cpu map[*side][]time.Duration) {
 	rate := func(s *side) float64 { return float64(l.per) / mean(whole[s]).Seconds() }
 	c.add(l.name+": "+l.what+" per second, over Kubernetes", rate(c.ours)/rate(c.theirs), "×", atLeast(0.9),
 		fmt.Sprintf("%.0f; Kubernetes %.0f", rate(c.ours), rate(c.theirs)))
+	each := func(s *side) float64 { return ms(mean(cpu[s])) / float64(l.per) }
+	c.add(l.name+": CPU, over Kubernetes", each(c.ours)/each(c.theirs), "×", nil,
+		fmt.Sprintf("of the control plane, for 1,000 %s: %.2f s; Kubernetes %.2f s", l.what, each(c.ours), each(c.theirs)))
+}
+
+func (c *comparison) addTail(l load, each map[*side][]time.Duration) {
 	times := func(s *side) string {
 		return fmt.Sprintf("%.1f ms, p50 %.1f", ms(percentile(each[s], 99)), ms(percentile(each[s], 50)))
 	}
 	c.add(l.name+": p99, over Kubernetes", ratio(each[c.ours], each[c.theirs], 99), "×", atMost(1.2),
 		fmt.Sprintf("%s; Kubernetes %s", times(c.ours), times(c.theirs)))
-	return nil
 }
 
 // newTarget puts what is read and listed into the first cluster of a side.
@@ -120,7 +161,7 @@ func newTarget(ctx context.Context, s *side, o servers) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{servers: o, secrets: client.CoreV1().Secrets(loadNamespace), raw: client.CoreV1().RESTClient()}
+	t := &target{servers: o, cluster: s.bed.first(), secrets: client.CoreV1().Secrets(loadNamespace), raw: client.CoreV1().RESTClient()}
 	if t.fan, err = dial(s.bed.first()); err != nil {
 		return nil, err
 	}
@@ -157,14 +198,14 @@ func (t *target) put(ctx context.Context, name string) error {
 }
 
 func (t *target) get(ctx context.Context, _ int) (timing, error) {
-	return flood(ctx, t.servers.gets, func(ctx context.Context, i int) error {
+	return t.flood(ctx, t.servers.gets, func(ctx context.Context, i int) error {
 		_, err := t.raw.Get().Namespace(loadNamespace).Resource("secrets").Name(keptName(i % listed)).DoRaw(ctx)
 		return err
 	})
 }
 
 func (t *target) list(ctx context.Context, _ int) (timing, error) {
-	return flood(ctx, t.servers.lists, func(ctx context.Context, _ int) error {
+	return t.flood(ctx, t.servers.lists, func(ctx context.Context, _ int) error {
 		_, err := t.raw.Get().Namespace(loadNamespace).Resource("secrets").DoRaw(ctx)
 		return err
 	})
@@ -173,7 +214,7 @@ func (t *target) list(ctx context.Context, _ int) (timing, error) {
 // create takes away what it has created, when the time is over.
 func (t *target) create(ctx context.Context, round int) (timing, error) {
 	name := func(i int) string { return fmt.Sprintf("created-%d-%d", round, i) }
-	took, err := flood(ctx, t.servers.creates, func(ctx context.Context, i int) error { return t.put(ctx, name(i)) })
+	took, err := t.flood(ctx, t.servers.creates, func(ctx context.Context, i int) error { return t.put(ctx, name(i)) })
 	if err != nil {
 		return took, err
 	}
@@ -183,19 +224,28 @@ func (t *target) create(ctx context.Context, round int) (timing, error) {
 	return took, err
 }
 
-// fanOut has one writer, one object after the other, and all that watch. The whole is from the first request until all
-// have seen everything; each is from the request for an object until one of them has seen it.
-func (t *target) fanOut(ctx context.Context, round int) (timing, error) {
-	name := func(i int) string { return fmt.Sprintf("fan-%d-%d", round, i) }
+// fanOut creates objects, as many at a time as there are writers, for all that watch. The whole is from the first request
+// until all have seen everything; each is from the request for an object until one of them has seen it.
+func (t *target) fanOut(ctx context.Context, round, writers int) (timing, error) {
+	name := func(i int) string { return fmt.Sprintf("fan-%d-%d-%d", writers, round, i) }
 	for _, e := range t.eyes {
 		e.forget()
 	}
+	before, err := t.cpu()
+	if err != nil {
+		return timing{}, err
+	}
 	began := make([]time.Time, t.servers.events)
+	group, creating := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
 	for i := range began {
-		began[i] = time.Now()
-		if err := t.fan.do(ctx, create, wayFan, name(i), "fan"); err != nil {
-			return timing{}, err
-		}
+		group.Go(func() error {
+			began[i] = time.Now()
+			return t.fan.do(creating, create, wayFan, name(i), "fan")
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return timing{}, err
 	}
 	var took timing
 	for _, e := range t.eyes {
@@ -208,7 +258,12 @@ func (t *target) fanOut(ctx context.Context, round int) (timing, error) {
 			took.each = append(took.each, at.Sub(began[i]))
 		}
 	}
-	_, err := flood(ctx, t.servers.events, func(ctx context.Context, i int) error { return t.fan.do(ctx, remove, wayFan, name(i), "") })
+	after, err := t.cpu()
+	if err != nil {
+		return timing{}, err
+	}
+	took.cpu = after - before
+	_, err = flood(ctx, t.servers.events, func(ctx context.Context, i int) error { return t.fan.do(ctx, remove, wayFan, name(i), "") })
 	if err != nil {
 		return timing{}, err
 	}
@@ -218,6 +273,38 @@ func (t *target) fanOut(ctx context.Context, round int) (timing, error) {
 		errs = append(errs, err)
 	}
 	return took, errors.Join(errs...)
+}
+
+// cpu is what all processes of the control plane have used so far.
+func (t *target) cpu() (time.Duration, error) {
+	pids, err := t.cluster.ServerPIDs()
+	if err != nil {
+		return 0, err
+	}
+	var sum time.Duration
+	for _, pid := range pids {
+		used, err := harness.CPUTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+// flood makes n requests and measures what they take of the control plane, too.
+func (t *target) flood(ctx context.Context, n int, request func(ctx context.Context, i int) error) (timing, error) {
+	before, err := t.cpu()
+	if err != nil {
+		return timing{}, err
+	}
+	took, err := flood(ctx, n, request)
+	if err != nil {
+		return took, err
+	}
+	after, err := t.cpu()
+	took.cpu = after - before
+	return took, err
 }
 
 // flood makes n requests, workers at a time.

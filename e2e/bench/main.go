@@ -59,14 +59,15 @@ type settings struct {
 
 // servers say how much is measured of API servers, by the part that compares them.
 type servers struct {
-	starts   int           // from an empty directory, of each kind
-	still    time.Duration // how long they are watched while nothing changes
-	rounds   int           // of each load
-	gets     int           // in one round, as are the following
-	lists    int
-	creates  int
-	events   int // objects that one writer creates
-	watchers int // that are told of each
+	starts    int           // from an empty directory, of each kind
+	failovers int           // how often the leader of three is killed
+	still     time.Duration // how long they are watched while nothing changes
+	rounds    int           // of each load
+	gets      int           // in one round, as are the following
+	lists     int
+	creates   int
+	events    int // objects that one writer creates
+	watchers  int // that are told of each
 }
 
 // full takes about 55 minutes on two processors, quick less than two.
@@ -74,14 +75,14 @@ func full() settings {
 	return settings{
 		clusters: []int{2, 3, 5}, samples: 250, bulk: []int{1000, 5000}, rounds: 8,
 		nonMatching: 20000, idle: time.Minute, cases: true, within: 75 * time.Minute,
-		servers: servers{starts: 5, still: 5 * time.Minute, rounds: 8, gets: 2000, lists: 100, creates: 1000, events: 200, watchers: 50},
+		servers: servers{starts: 5, failovers: 10, still: 5 * time.Minute, rounds: 8, gets: 2000, lists: 250, creates: 1000, events: 200, watchers: 50},
 	}
 }
 
 func quick() settings {
 	return settings{
 		clusters: []int{3}, samples: 60, bulk: []int{500}, rounds: 1, idle: 10 * time.Second, within: 10 * time.Minute,
-		servers: servers{starts: 1, still: 10 * time.Second, rounds: 2, gets: 1000, lists: 30, creates: 300, events: 50, watchers: 20},
+		servers: servers{starts: 1, failovers: 2, still: 10 * time.Second, rounds: 2, gets: 1000, lists: 60, creates: 300, events: 50, watchers: 20},
 	}
 }
 
@@ -91,7 +92,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	clusters := flags.String("clusters", "", "how many clusters, one group after the other (default 2,3,5; with --quick 3)")
 	objects := flags.String("objects", "", "how many objects at once, several separated by commas (default 1000,5000; with --quick 500)")
 	file := flags.String("json", "", "write the figures to this file, too")
-	only := flags.String("only", "", "one part: "+strings.Join(partNames(), ", ")+"; "+standalonePart+" takes about 12 minutes and is measured only when it is named")
+	only := flags.String("only", "", "one part: "+strings.Join(partNames(), ", ")+"; "+standalonePart+" takes about 16 minutes and is measured only when it is named")
 	profile := flags.String("profile", "", "write CPU and heap profiles of the agents into this folder")
 	writes := flags.Bool("writes", false, "compare ways to write to one API server (decision 006), and nothing else")
 	if err := flags.Parse(args); err != nil {

@@ -65,6 +65,10 @@ func compareServers(ctx context.Context, s settings, n int, r *report, log func(
 	if err := c.ready(ctx); err != nil {
 		return fmt.Errorf("ready: %w", err)
 	}
+	log("servers: failover of three")
+	if err := c.failover(ctx); err != nil { // while nothing else runs
+		return fmt.Errorf("failover: %w", err)
+	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	for _, one := range c.both() {
 		if err := c.form(ctx, one); err != nil {

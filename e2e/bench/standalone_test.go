@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 )
 
 func TestStartTimes(t *testing.T) {
@@ -97,5 +100,40 @@ func TestStandaloneIsNamed(t *testing.T) {
 	err = run(t.Context(), []string{"--only", standalonePart, "--profile", t.TempDir()}, io.Discard, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "--profile") {
 		t.Errorf("profiles of agents that are not measured: %v", err)
+	}
+}
+
+// A write that fails waits until it is acknowledged at the other server, and those that begin later do not wait for it.
+func TestSteadyWriter(t *testing.T) {
+	t.Parallel()
+	var killed atomic.Bool
+	var refused, created atomic.Int64
+	refuse := func(k8stesting.Action) (bool, runtime.Object, error) {
+		if killed.Load() && refused.Add(1) <= 3 {
+			return true, nil, errors.New("no leader")
+		}
+		created.Add(1)
+		return false, nil, nil
+	}
+	var left []*oneServer
+	for range 2 {
+		client := fake.NewClientset()
+		client.PrependReactor("create", "secrets", refuse)
+		left = append(left, &oneServer{secrets: client.CoreV1().Secrets("default")})
+	}
+	w := &steadyWriter{left: left}
+	err := w.run(t.Context(), func() error {
+		killed.Store(true)
+		return nil
+	})
+	if err != nil || w.acked < afterKill || created.Load() < beforeKill+afterKill || refused.Load() < 3 {
+		t.Errorf("%d writes, %d of them after the kill, %d refused: %v", created.Load(), w.acked, refused.Load(), err)
+	}
+	if w.longest < everySoOften {
+		t.Errorf("the longest wait is %s, and one was refused", w.longest)
+	}
+	bang := errors.New("bang")
+	if err := (&steadyWriter{left: left, round: 1}).run(t.Context(), func() error { return bang }); !errors.Is(err, bang) {
+		t.Errorf("the error is %v", err)
 	}
 }
