@@ -163,22 +163,27 @@ func watches() map[string]conformance {
 		"RunTestWatchFromZero": {run: func(ctx context.Context, t *testing.T, s *store) {
 			storagetesting.RunTestWatchFromZero(ctx, t, s, s.forget)
 		}},
-		"RunTestDeleteTriggerWatch":                 {run: plain(storagetesting.RunTestDeleteTriggerWatch)},
-		"RunTestWatchFromNonZero":                   {run: plain(storagetesting.RunTestWatchFromNonZero)},
-		"RunTestDelayedWatchDelivery":               {run: plain(storagetesting.RunTestDelayedWatchDelivery)},
+		"RunTestDeleteTriggerWatch": {run: plain(storagetesting.RunTestDeleteTriggerWatch)},
+		"RunTestWatchFromNonZero":   {run: plain(storagetesting.RunTestWatchFromNonZero)},
+		"RunTestDelayedWatchDelivery": {run: func(ctx context.Context, t *testing.T, s *store) {
+			storagetesting.RunTestDelayedWatchDelivery(ctx, t, delaying{s})
+		}},
 		"RunTestWatchContextCancel":                 {run: plain(storagetesting.RunTestWatchContextCancel)},
 		"RunTestWatcherTimeout":                     {run: plain(storagetesting.RunTestWatcherTimeout)},
 		"RunTestWatchDeleteEventObjectHaveLatestRV": {run: plain(storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV)},
-		"RunTestWatchInitializationSignal":          {run: plain(storagetesting.RunTestWatchInitializationSignal)},
+		"RunTestWatchInitializationSignal": {run: func(ctx context.Context, t *testing.T, s *store) {
+			storagetesting.RunTestWatchInitializationSignal(ctx, t, &lingering{Interface: s, t: t})
+		}},
 		"RunTestClusterScopedWatch":                 {run: plain(storagetesting.RunTestClusterScopedWatch), with: storeOptions{clusterScoped: true, indexed: true}},
 		"RunTestNamespaceScopedWatch":               {run: plain(storagetesting.RunTestNamespaceScopedWatch), with: storeOptions{indexed: true}},
 		"RunSendInitialEventsBackwardCompatibility": {run: plain(storagetesting.RunSendInitialEventsBackwardCompatibility)},
 		"RunTestWatchDispatchBookmarkEvents": {run: func(ctx context.Context, t *testing.T, s *store) {
-			storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, s, s.options.cached)
+			patient := &lingering{Interface: s, t: t, bookmarked: s.options.cached}
+			storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, patient, s.options.cached)
 		}},
 		"RunTestOptionalWatchBookmarksWithCorrectResourceVersion": {
 			run: func(ctx context.Context, t *testing.T, s *store) {
-				storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion(ctx, t, &settled{Interface: s})
+				storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion(ctx, t, &settled{Interface: &lingering{Interface: s, t: t}})
 			},
 			notPlain: cacheBookmarks,
 		},
