@@ -1,0 +1,107 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestEarlierData: a data directory that an earlier version has left, killed after writes, is opened with all that is in
+// it. testdata/README.md says how it was made.
+func TestEarlierData(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "d")
+	unpack(t, filepath.Join("testdata", "format-1.tar.gz"), filepath.Dir(dir))
+	record := filepath.Join(dir, "server.json")
+	// An earlier patch version is what a server most often finds.
+	older := []byte(`{"format":1,"kubernetes":"v1.37.0+roster","name":"previous"}`)
+	if err := os.WriteFile(record, older, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, dir, "--cluster-name", "previous")
+	client := s.kubernetes(t)
+
+	settings, err := client.CoreV1().ConfigMaps("team").Get(t.Context(), "settings", metav1.GetOptions{})
+	if err != nil || settings.Data["key"] != "kept" || settings.Labels["patched"] != "yes" ||
+		settings.UID != "825fe016-4742-4f3e-8233-f1d9d616f693" || settings.ResourceVersion != "250" {
+		t.Errorf("the ConfigMap: %v, %v", settings, err)
+	}
+	password, err := client.CoreV1().Secrets("team").Get(t.Context(), "password", metav1.GetOptions{})
+	if err != nil || string(password.Data["key"]) != "kept-secret" {
+		t.Errorf("the Secret: %v, %v", password, err)
+	}
+	if _, err := client.RbacV1().Roles("team").Get(t.Context(), "reader", metav1.GetOptions{}); err != nil {
+		t.Error("the Role: ", err)
+	}
+	feature, err := client.Discovery().RESTClient().Get().AbsPath("/apis/clusterregistry.k8s.cisco.com/v1alpha1/clusterfeatures/feature").DoRaw(t.Context())
+	if err != nil || !bytes.Contains(feature, []byte(`"featureName":"kept"`)) {
+		t.Errorf("the object of a CRD: %s, %v", feature, err)
+	}
+	create(t, client, "new")
+	if now := version(t, client); now <= 250 {
+		t.Errorf("the resourceVersion is %d", now)
+	}
+
+	release, err := client.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := os.ReadFile(record)
+	if err != nil || !strings.Contains(string(now), `"kubernetes":"`+release.GitVersion+`"`) {
+		t.Errorf("server.json is %s after a start of %s, %v", now, release.GitVersion, err)
+	}
+}
+
+// unpack unpacks an archive into a directory. What etcd has reserved and not used takes no room.
+func unpack(t *testing.T, archive, dir string) {
+	t.Helper()
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	plain, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for files := tar.NewReader(plain); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(header.Name))
+		if header.Typeflag == tar.TypeDir {
+			err = os.Mkdir(path, 0o700)
+		} else {
+			err = writeSparse(path, files)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func writeSparse(path string, from io.Reader) error {
+	data, err := io.ReadAll(from)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, bytes.TrimRight(data, "\x00"), 0o600); err != nil {
+		return err
+	}
+	return os.Truncate(path, int64(len(data)))
+}
