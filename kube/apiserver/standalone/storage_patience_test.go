@@ -121,7 +121,7 @@ type delayingWatch struct{ watch.Interface }
 // Stop implements watch.Interface.
 func (w delayingWatch) Stop() {
 	full := func(context.Context) (bool, error) { return len(w.ResultChan()) >= delayed, nil }
-	//nolint:forbidigo,usetesting // Stop has no context. If the events do not come, the function says so.
+	// Stop has no context. If the events do not come, the function says so.
 	_ = wait.PollUntilContextTimeout(context.Background(), time.Millisecond, within, true, full)
 	w.Interface.Stop()
 }
