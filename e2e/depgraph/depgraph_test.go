@@ -76,6 +76,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/versions":  leafOfAgentctl(),
 		"cmd/agentctl/internal/apitest":   leafOfAgentctl(),
 		"cmd/agentctl/internal/clusters":  leafOfAgentctl("cli"),
+		"cmd/agentctl/internal/documents": leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/doctor":    commandOfAgentctl("doctor"),
 		"cmd/agentctl/internal/group":     commandOfAgentctl("group"),
 		"cmd/agentctl/internal/join":      commandOfAgentctl("join"),
@@ -97,7 +98,7 @@ func leafOfAgentctl(but ...string) rule {
 
 // commandOfAgentctl is the rule of a command, and of what is below it.
 func commandOfAgentctl(name string) rule {
-	return leafOfAgentctl("cli", "clusters", "versions", name)
+	return leafOfAgentctl("cli", "clusters", "documents", "versions", name)
 }
 
 // listed is what this test reads of `go list -json`.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -179,7 +180,7 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 
 // answer explains what was asked for: the object, the rule, or the one object or rule of the files. A file with
 // objects is about those, and its rules are what they are judged by.
-func (o *Options) answer(ctx context.Context, q *inquiry, docs []*lint.Document, r *report) error {
+func (o *Options) answer(ctx context.Context, q *inquiry, docs []*documents.Document, r *report) error {
 	if len(docs) > 0 {
 		return o.answerFiles(ctx, q, docs, r)
 	}
@@ -205,7 +206,7 @@ func (o *Options) answer(ctx context.Context, q *inquiry, docs []*lint.Document,
 	return q.explainObject(ctx, at, nil, nil, r)
 }
 
-func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*lint.Document, r *report) error {
+func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*documents.Document, r *report) error {
 	objects := slices.DeleteFunc(slices.Clone(docs), lint.IsRule)
 	if len(objects) > 1 {
 		return cli.Usagef("the files hold %d objects beside rules; explain one at a time", len(objects))
@@ -260,11 +261,11 @@ func (o *Options) namespaceOf(ctx context.Context, c *reached, gvk schema.GroupV
 }
 
 // read reads the files. What is wrong with their rules is an error as lint shows it.
-func (o *Options) read() ([]*lint.Document, error) {
+func (o *Options) read() ([]*documents.Document, error) {
 	if len(o.Files) == 0 {
 		return nil, nil
 	}
-	docs, err := lint.ReadDocuments(o.Stdin, o.Files)
+	docs, err := documents.Read(o.Stdin, o.Files)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +281,7 @@ func (o *Options) read() ([]*lint.Document, error) {
 }
 
 // inquire reads what every explanation needs: the clusters, and the rules with those of the files in their place.
-func (o *Options) inquire(ctx context.Context, local *clusters.Client, docs []*lint.Document) (*inquiry, error) {
+func (o *Options) inquire(ctx context.Context, local *clusters.Client, docs []*documents.Document) (*inquiry, error) {
 	find := reach{local: local, kubeconfig: o.Kubeconfig, peerContexts: o.PeerContexts, network: o.Network}
 	clusters, err := find.clusters(ctx)
 	if err != nil {

@@ -8,7 +8,6 @@ package lint
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,9 +17,9 @@ import (
 	urfave "github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/json"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -69,7 +68,7 @@ func (o *Options) Validate() error {
 
 // Run prints what it finds, and returns an AnswerError when there are errors.
 func (o *Options) Run(_ context.Context, out *cli.Output) error {
-	docs, err := ReadDocuments(o.Stdin, o.Files)
+	docs, err := documents.Read(o.Stdin, o.Files)
 	if err != nil {
 		return err
 	}
@@ -120,11 +119,11 @@ const (
 )
 
 // Check checks documents; consent tells what a cluster refuses unless told otherwise.
-func Check(docs []*Document, consent syncrules.Consent) *Result {
+func Check(docs []*documents.Document, consent syncrules.Consent) *Result {
 	out := &Result{Findings: []Finding{}, Rules: []CheckedRule{}}
 	for _, d := range docs {
-		if d.err != nil {
-			out.add(d, SeverityError, "", d.err.Error())
+		if d.Err != nil {
+			out.add(d, SeverityError, "", d.Err.Error())
 			continue
 		}
 		switch gvk := d.Object.GroupVersionKind(); {
@@ -138,12 +137,12 @@ func Check(docs []*Document, consent syncrules.Consent) *Result {
 }
 
 // IsRule tells whether a document is a ResourceSyncRule, of whichever version.
-func IsRule(d *Document) bool {
+func IsRule(d *documents.Document) bool {
 	gvk := d.Object.GroupVersionKind()
 	return gvk.Kind == "ResourceSyncRule" && (gvk.Group == v1alpha1.GroupName || gvk.Group == "")
 }
 
-func (l *Result) rule(d *Document, consent syncrules.Consent) {
+func (l *Result) rule(d *documents.Document, consent syncrules.Consent) {
 	before := l.Errors
 	rule, errs := DecodeRule(d)
 	for _, e := range errs {
@@ -169,20 +168,15 @@ func (l *Result) rule(d *Document, consent syncrules.Consent) {
 }
 
 // DecodeRule reads a rule strictly. The rule is nil when it cannot be read at all.
-func DecodeRule(d *Document) (*v1alpha1.ResourceSyncRule, field.ErrorList) {
+func DecodeRule(d *documents.Document) (*v1alpha1.ResourceSyncRule, field.ErrorList) {
 	var errs field.ErrorList
 	if v := d.Object.GetAPIVersion(); v != v1alpha1.SchemeGroupVersion.String() {
 		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), v, []string{v1alpha1.SchemeGroupVersion.String()}))
 	}
 	var rule v1alpha1.ResourceSyncRule
-	unknown, err := json.UnmarshalStrict(d.json, &rule, json.DisallowUnknownFields)
-	for _, u := range unknown {
-		if f, ok := errors.AsType[json.FieldError](u); ok {
-			errs = append(errs, field.Forbidden(field.NewPath(f.FieldPath()), "no such field"))
-		}
-	}
-	if err != nil {
-		return nil, append(errs, typeError(err))
+	unread, whole := d.Decode(&rule)
+	if errs = append(errs, unread...); !whole {
+		return nil, errs
 	}
 	if rule.Name == "" && rule.GenerateName == "" {
 		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "the name of the rule"))
@@ -191,14 +185,6 @@ func DecodeRule(d *Document) (*v1alpha1.ResourceSyncRule, field.ErrorList) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), rule.Name, msgs[0]))
 	}
 	return &rule, errs
-}
-
-// typeError is about a field that holds something of another type.
-func typeError(err error) *field.Error {
-	if wrong, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
-		return field.TypeInvalid(field.NewPath(cmp.Or(wrong.Field, "spec")), field.OmitValueType{}, "cannot be a "+wrong.Value)
-	}
-	return field.TypeInvalid(field.NewPath("spec"), field.OmitValueType{}, cli.OneLine(err.Error()))
 }
 
 // fieldErrors takes apart what Compile returns.
@@ -220,13 +206,13 @@ func fieldErrors(err error) field.ErrorList {
 	return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
 }
 
-func (l *Result) add(d *Document, severity, path, text string) {
+func (l *Result) add(d *documents.Document, severity, path, text string) {
 	f := Finding{File: d.File, Line: d.Line, Severity: severity, Field: path, Message: cli.OneLine(text)}
 	if d.Object != nil && IsRule(d) {
 		f.Rule = d.Object.GetName()
 	}
 	if path != "" {
-		f.Line = d.lineOf(path)
+		f.Line = d.LineOf(path)
 	}
 	switch severity {
 	case SeverityError:

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -15,7 +16,7 @@ func FuzzLint(f *testing.F) {
 	f.Add([]byte("apiVersion: clusterregistry.k8s.cisco.com/v1alpha1\nkind: ResourceSyncRule\nmetadata: {name: x}\nspec:\n  rules: [{match: [{}]}]\n---\na: &a [*a]\n--- # x\n- 1\n"))
 	f.Add([]byte(`{"kind":"List","items":[{"kind":"ResourceSyncRule","spec":{"rules":{"a":1}}},3]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, err := splitDocuments("f", data)
+		docs, err := documents.Split("f", data)
 		if err != nil {
 			return
 		}

@@ -1,10 +1,13 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package lint
+// Package documents reads the objects of YAML and JSON files, as kubectl would, and knows the line of each of their fields.
+package documents
 
 import (
 	"bytes"
+	"cmp"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,27 +22,52 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 )
 
-// maxFile bounds what is read of one file; etcd would not take a hundredth of it as one object.
-const maxFile = 64 << 20
+// MaxFile bounds what is read of one file; etcd would not take a hundredth of it as one object.
+const MaxFile = 64 << 20
 
 // Document is one object of a file.
 type Document struct {
 	File   string
-	Line   int // of its first line
-	json   []byte
+	Line   int    // of its first line
+	JSON   []byte // of Object
 	Object *unstructured.Unstructured
+	Err    error // why it is no object; then JSON and Object are empty
+
 	node   *yamlv3.Node // nil where lines cannot be told
 	offset int          // lines before the document that node is of
-	err    error        // why it is no object; then the rest is empty
 }
 
-// lineOf is the line of a field, or of the nearest thing above it that is there.
-func (d *Document) lineOf(path string) int {
+// Decode reads the object into a type, strictly. whole is false when it could not be read at all.
+func (d *Document) Decode(into any) (errs field.ErrorList, whole bool) {
+	unknown, err := strictjson.UnmarshalStrict(d.JSON, into, strictjson.DisallowUnknownFields)
+	for _, u := range unknown {
+		if f, ok := errors.AsType[strictjson.FieldError](u); ok {
+			errs = append(errs, field.Forbidden(field.NewPath(f.FieldPath()), "no such field"))
+		}
+	}
+	if err != nil {
+		return append(errs, typeError(err)), false
+	}
+	return errs, true
+}
+
+// typeError is about a field that holds something of another type.
+func typeError(err error) *field.Error {
+	if wrong, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
+		return field.TypeInvalid(field.NewPath(cmp.Or(wrong.Field, "spec")), field.OmitValueType{}, "cannot be a "+wrong.Value)
+	}
+	return field.TypeInvalid(field.NewPath("spec"), field.OmitValueType{}, cli.OneLine(err.Error()))
+}
+
+// LineOf is the line of a field, or of the nearest thing above it that is there.
+func (d *Document) LineOf(path string) int {
 	node, line := d.node, d.Line
 	for _, step := range steps(path) {
 		if node = child(node, step); node == nil {
@@ -97,17 +125,17 @@ func steps(path string) []string {
 	return out
 }
 
-// ReadDocuments reads files, folders (all .yaml, .yml and .json files below them) and "-", standard input. An
+// Read reads files, folders (all .yaml, .yml and .json files below them) and "-", standard input. An
 // error is about a file as a whole.
-func ReadDocuments(stdin io.Reader, names []string) ([]*Document, error) {
+func Read(stdin io.Reader, names []string) ([]*Document, error) {
 	var out []*Document
 	for _, name := range names {
 		if name == "-" {
-			data, err := io.ReadAll(io.LimitReader(stdin, maxFile+1))
+			data, err := io.ReadAll(io.LimitReader(stdin, MaxFile+1))
 			if err != nil {
 				return nil, fmt.Errorf("read standard input: %w", err)
 			}
-			docs, err := splitDocuments("-", data)
+			docs, err := Split("-", data)
 			if err != nil {
 				return nil, err
 			}
@@ -159,11 +187,11 @@ func readFile(name string) ([]*Document, error) {
 		return nil, pathError(name, err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err != nil {
 		return nil, pathError(name, err)
 	}
-	return splitDocuments(name, data)
+	return Split(name, data)
 }
 
 // pathError says the name once.
@@ -174,10 +202,10 @@ func pathError(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// splitDocuments reads the objects of a file; lists are opened. Empty documents are none.
-func splitDocuments(file string, data []byte) ([]*Document, error) {
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s: is larger than %d MiB", file, maxFile>>20)
+// Split reads the objects of a file; lists are opened. Empty documents are none.
+func Split(file string, data []byte) ([]*Document, error) {
+	if len(data) > MaxFile {
+		return nil, fmt.Errorf("%s: is larger than %d MiB", file, MaxFile>>20)
 	}
 	// YAML and the editors end a line at a lone carriage return, too, and YAML reads each end as a newline.
 	data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
@@ -185,7 +213,7 @@ func splitDocuments(file string, data []byte) ([]*Document, error) {
 	var part []byte
 	first := 0 // lines before part
 	flush := func(next int) {
-		out = append(out, parseDocument(file, first, part)...)
+		out = append(out, parse(file, first, part)...)
 		part, first = nil, next
 	}
 	n := 0
@@ -201,7 +229,7 @@ func splitDocuments(file string, data []byte) ([]*Document, error) {
 	return out, nil
 }
 
-func parseDocument(file string, offset int, text []byte) []*Document {
+func parse(file string, offset int, text []byte) []*Document {
 	var root yamlv3.Node
 	nodeErr := yamlv3.Unmarshal(text, &root)
 	if nodeErr == nil && len(root.Content) == 0 {
@@ -215,15 +243,15 @@ func parseDocument(file string, offset int, text []byte) []*Document {
 	// The YAML that counts is what kubectl reads, which refuses nothing of what the tree is for.
 	data, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		d.Line, d.err = shiftLines(err, offset, d.Line)
+		d.Line, d.Err = shiftLines(err, offset, d.Line)
 		return []*Document{d}
 	}
 	var object map[string]any
 	if err := json.Unmarshal(data, &object); err != nil || object == nil {
-		d.err = errors.New("is not an object")
+		d.Err = errors.New("is not an object")
 		return []*Document{d}
 	}
-	d.json, d.Object = data, &unstructured.Unstructured{Object: object}
+	d.JSON, d.Object = data, &unstructured.Unstructured{Object: object}
 	if items, ok := object["items"].([]any); ok && strings.HasSuffix(d.Object.GetKind(), "List") {
 		return d.open(items)
 	}
@@ -241,9 +269,9 @@ func (d *Document) open(items []any) []*Document {
 		object, ok := item.(map[string]any)
 		data, err := json.Marshal(item)
 		if !ok || err != nil {
-			one.err = fmt.Errorf("items[%d] is not an object", i)
+			one.Err = fmt.Errorf("items[%d] is not an object", i)
 		} else {
-			one.json, one.Object = data, &unstructured.Unstructured{Object: object}
+			one.JSON, one.Object = data, &unstructured.Unstructured{Object: object}
 		}
 		out = append(out, one)
 	}
