@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package join
+package clusters
 
 import (
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 func TestCleanCluster(t *testing.T) {
@@ -43,6 +44,7 @@ metadata:
     local.cluster-registry.k8s.cisco.com/x: "1"
     cluster-registry.k8s.cisco.com/cluster-disabled: ""
     cluster-registry.k8s.cisco.com/resource-sync-disabled: ""
+    cluster-registry.k8s.cisco.com/confirm-restore: once
     cluster-registry.k8s.cisco.com/resource-owner-cluster-id: id
 spec:
   clusterID: id
@@ -66,7 +68,7 @@ spec:
   kubernetesApiEndpoints: [{serverAddress: "10.0.0.1:6443"}]
   later: {field: 1}
 `)
-	if diff := cmp.Diff(want.Object, cleanCluster(in, "alpha", "here").Object); diff != "" {
+	if diff := cmp.Diff(want.Object, CleanCluster(in, v1alpha1.NamespacedName{Name: "alpha", Namespace: "here"}).Object); diff != "" {
 		t.Errorf("cleaned cluster (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before.Object, in.Object); diff != "" {
@@ -91,7 +93,7 @@ type: k8s.cisco.com/cluster-registry-secret
 metadata: {name: alpha, namespace: here, labels: {a: b}}
 data: {kubeconfig: eA==}
 `)
-	if diff := cmp.Diff(want.Object, cleanSecret(in, "here").Object); diff != "" {
+	if diff := cmp.Diff(want.Object, CleanSecret(in, "here").Object); diff != "" {
 		t.Errorf("cleaned secret (-want +got):\n%s", diff)
 	}
 }
@@ -111,23 +113,13 @@ func TestCleanTwiceIsOnce(t *testing.T) {
 		in.SetUID("u")
 		in.SetLabels(rapid.MapOf(key, rapid.String()).Draw(t, "labels"))
 		in.SetAnnotations(rapid.MapOf(key, rapid.String()).Draw(t, "annotations"))
-		once := cleanCluster(in, "s", "ns")
-		if diff := cmp.Diff(once.Object, cleanCluster(once, "s", "ns").Object); diff != "" {
+		credential := v1alpha1.NamespacedName{Name: "s", Namespace: "ns"}
+		once := CleanCluster(in, credential)
+		if diff := cmp.Diff(once.Object, CleanCluster(once, credential).Object); diff != "" {
 			t.Fatal(diff)
 		}
 		if overlay(once.DeepCopy(), once) {
 			t.Fatal("laying an object over itself changed it")
 		}
 	})
-}
-
-func TestDedupe(t *testing.T) {
-	t.Parallel()
-	got := dedupe([]string{
-		"Ready=False (X): no route", "Member=Unknown (Unknown): not met", "ClustersSynced=False (X): no route", "no route", "other",
-	})
-	want := []string{"Ready=False (X): no route", "Member=Unknown (Unknown): not met", "other"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
 }
