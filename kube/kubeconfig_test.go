@@ -261,6 +261,10 @@ func TestPeerConfigChoosesTheEndpoint(t *testing.T) {
 			if string(cfg.CAData) != string(wantCA) {
 				t.Error("another CA")
 			}
+			published, err := EndpointConfig(test.endpoints, "a")
+			if err != nil || published.Host != strings.TrimPrefix(test.want, "https://10.0.0.1:6443") || (len(published.CAData) > 0) != (name == "CA") {
+				t.Errorf("published %q: %v", published.Host, err)
+			}
 		})
 	}
 	if _, err := PeerConfig([]byte("x"), nil, "a"); !errors.Is(err, ErrKubeconfig) {

@@ -29,24 +29,42 @@ func PeerConfig(kubeconfig []byte, endpoints []v1alpha1.KubernetesAPIEndpoint, n
 	if err != nil {
 		return nil, err
 	}
+	if err := useEndpoint(cfg, endpoints, network); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// EndpointConfig is PeerConfig without a credential: what the peer publishes is all there is. Host or CAData is empty where
+// it does not publish that for this network.
+func EndpointConfig(endpoints []v1alpha1.KubernetesAPIEndpoint, network string) (*rest.Config, error) {
+	cfg := &rest.Config{}
+	if err := useEndpoint(cfg, endpoints, network); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// useEndpoint puts the endpoint for a network over the address and CA of cfg.
+func useEndpoint(cfg *rest.Config, endpoints []v1alpha1.KubernetesAPIEndpoint, network string) error {
 	endpoint := chooseEndpoint(endpoints, network)
 	if endpoint == nil {
-		return cfg, nil
+		return nil
 	}
 	if endpoint.ServerAddress != "" {
 		u, err := serverURL(endpoint.ServerAddress)
 		if err != nil {
-			return nil, fmt.Errorf("spec.kubernetesApiEndpoints: serverAddress: %w", err)
+			return fmt.Errorf("spec.kubernetesApiEndpoints: serverAddress: %w", err)
 		}
 		cfg.Host = u.String()
 	}
 	if len(endpoint.CABundle) > 0 {
 		if len(endpoint.CABundle) > 4*MaxKubeconfig || !isCertificates(endpoint.CABundle) {
-			return nil, errors.New("spec.kubernetesApiEndpoints: caBundle: must be PEM certificates")
+			return errors.New("spec.kubernetesApiEndpoints: caBundle: must be PEM certificates")
 		}
 		cfg.CAData = endpoint.CABundle
 	}
-	return cfg, nil
+	return nil
 }
 
 func chooseEndpoint(endpoints []v1alpha1.KubernetesAPIEndpoint, network string) *v1alpha1.KubernetesAPIEndpoint {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/export"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/group"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/importing"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/join"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/leave"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules"
@@ -47,6 +49,8 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			status.ClustersCommand(g),
 			status.Command(g),
 			doctor.Command(g),
+			export.Command(g),
+			importing.Command(g),
 			group.Command(g),
 			rules.Command(g),
 			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),

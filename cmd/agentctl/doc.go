@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Agentctl looks at a group of clusters and lets clusters join it.
+// Agentctl looks at a group of clusters, lets clusters join it, and carries their list elsewhere.
 //
 // It is a client of the clusters' API servers: what it shows an agent has written into an object, so
 // kubectl shows the same. Only doctor goes to an agent itself, and no further than to see its key. Flags may
@@ -26,10 +26,10 @@
 //	5  list: a rule is not Ready; explain: something blocks a copy, standard output says what
 //	6  explain: unknown, because a cluster that matters cannot be read
 //
-// So is that of status and doctor:
+// So is that of status, doctor and export:
 //
-//	0  healthy; nothing found
-//	4  doctor: warnings
+//	0  healthy; nothing found; everything is in the file
+//	4  doctor: warnings; export: the file lacks something, standard error says what
 //	5  status: problems; doctor: errors
 //	6  nothing worse than that something is not known
 package main

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/export"
 )
 
 // names answers the shell's questions about contexts, clusters and rules.
@@ -35,6 +36,10 @@ func names(ctx context.Context, q cli.Question) []string {
 		if len(q.Args) == 0 {
 			return ruleNames(ctx, at)
 		}
+	case "export --":
+		return slices.DeleteFunc(clusterNames(ctx, at, true), func(name string) bool { return slices.Contains(q.Args, name) })
+	case "export --output":
+		return slices.Sorted(slices.Values(export.Formats()))
 	case "remove --":
 		if len(q.Args) == 0 {
 			return clusterNames(ctx, at, false)

@@ -16,7 +16,7 @@ const (
 	ExitUsage   = 2
 	ExitTimeout = 3 // what was asked has been written, but the agents did not finish in time
 	// Of the commands that answer a question: the documentation of agentctl says what they mean for each.
-	ExitUnmatched = 4 // rules explain: nothing is selected; doctor: warnings
+	ExitUnmatched = 4 // rules explain: nothing is selected; doctor: warnings; export: something is missing
 	ExitBlocked   = 5 // problems
 	ExitUnknown   = 6 // cannot be told
 )

@@ -25,7 +25,7 @@ func NewGlobals() *Globals {
 		Kubeconfig: &Value{},
 		Context:    &Value{},
 		Namespace:  &Value{text: v1alpha1.DefaultNamespace},
-		Output:     &Value{text: "table", allowed: []string{"table", "json", "yaml"}},
+		Output:     &Value{text: "table"},
 	}
 }
 
@@ -60,12 +60,26 @@ type Options interface {
 	Run(ctx context.Context, out *Output) error
 }
 
-// Run runs a command on the streams of c.
+// formats are what --output may be for most commands. The first one is the default.
+func formats() []string { return []string{"table", "json", "yaml"} }
+
+// Run runs a command on the streams of c. One that prints in other formats has a method Formats, which says which.
 func (g *Globals) Run(c *urfave.Context, o Options) error {
+	allowed := formats()
+	if own, ok := o.(interface{ Formats() []string }); ok {
+		allowed = own.Formats()
+	}
+	format := allowed[0]
+	if g.Output.set {
+		format = g.Output.text
+	}
+	if !slices.Contains(allowed, format) {
+		return Usagef("invalid value %q for flag -o: must be one of %s", format, strings.Join(allowed, ", "))
+	}
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	return o.Run(c.Context, &Output{Stdout: c.App.Writer, Stderr: c.App.ErrWriter, Format: g.Output.text})
+	return o.Run(c.Context, &Output{Stdout: c.App.Writer, Stderr: c.App.ErrWriter, Format: format})
 }
 
 // Named tells whether the user said which cluster is meant.
@@ -98,18 +112,14 @@ func OnlySubcommands(c *urfave.Context) error {
 
 // Value is a string flag that two flag sets share: the one before and the one after the command's name.
 type Value struct {
-	text    string
-	allowed []string
-	set     bool
+	text string
+	set  bool
 }
 
 // Set refuses a second, different value: of two contexts, the one meant is not ours to guess.
 func (v *Value) Set(text string) error {
 	if v.set && v.text != text {
 		return fmt.Errorf("given twice, as %q and as %q", v.text, text)
-	}
-	if v.allowed != nil && !slices.Contains(v.allowed, text) {
-		return fmt.Errorf("must be one of %s", strings.Join(v.allowed, ", "))
 	}
 	v.text, v.set = text, true
 	return nil
