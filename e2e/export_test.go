@@ -1,0 +1,73 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+)
+
+// The list of a group goes into an API server outside it as a file, and comes out of there as it went in. A file with one
+// unknown field changes nothing there. As a kubeconfig the list leads to the clusters, as somebody who only reads.
+func TestExportAndImport(t *testing.T) {
+	g := joined(t)
+	names := []string{"alpha", "beta", "gamma"}
+	t.Cleanup(func() {
+		for _, name := range names {
+			if err := remove(lasting(t), g.delta, harness.Clusters(), "", name); err != nil {
+				t.Error(err)
+			}
+			deleteSecret(t, g.delta, name)
+		}
+	})
+	dir := t.TempDir()
+	file, back := filepath.Join(dir, "clusters.yaml"), filepath.Join(dir, "back.yaml")
+	agentctl(t, g, "export", "--context", "alpha", "--with-credentials", "--to", file)
+	exported, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, g.delta, string(exported), "--dry-run=server")
+
+	broken := write(t, "broken.yaml", strings.Replace(string(exported), "    clusterID: ", "    clusterId: x\n    clusterID: ", 1))
+	if a := g.ask(t.Context(), "import", broken, "--context", "delta"); a.code != 1 || !strings.Contains(a.out, "spec.clusterId: Forbidden: no such field") {
+		t.Errorf("import of a broken file ends with %d:\n%s", a.code, a.out)
+	}
+	// The API server itself finds this one, on trial, in the last cluster of the file.
+	last := strings.LastIndex(string(exported), "publicKey: ")
+	broken = write(t, "broken.yaml", string(exported[:last])+strings.Replace(string(exported[last:]), "publicKey: ", "publicKey: AAAA", 1))
+	if a := g.ask(t.Context(), "import", broken, "--context", "delta"); a.code != 1 || !strings.Contains(a.out, "nothing was written") {
+		t.Errorf("import of a broken file ends with %d:\n%s", a.code, a.out)
+	}
+	for _, name := range names {
+		if err := absent(g.delta, harness.Clusters(), "", name)(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := noSecret(g.delta, name)(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Log(agentctl(t, g, "import", file, "--context", "delta"))
+	agentctl(t, g, append([]string{"export", "--context", "delta", "--with-credentials", "--to", back}, names...)...)
+	if returned, err := os.ReadFile(back); err != nil || string(returned) != string(exported) {
+		t.Errorf("what came back is not what was exported: %v\n%s", err, agentctl(t, g, "export", "--context", "delta"))
+	}
+	if out := agentctl(t, g, "import", file, "--context", "delta"); strings.Count(out, " unchanged\n") != 2*len(names) {
+		t.Errorf("a second import:\n%s", out)
+	}
+
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	agentctl(t, g, "export", "--context", "delta", "--with-credentials", "-o", "kubeconfig", "--to", kubeconfig, "alpha", "beta", "gamma")
+	for _, c := range []*harness.Cluster{g.alpha, g.beta, g.gamma} {
+		id := kubectl(t, c, "--kubeconfig", kubeconfig, "--context", c.Name, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
+		if id != clusterID(t, c) {
+			t.Errorf("context %s of the exported kubeconfig leads to %s, not %s", c.Name, id, clusterID(t, c))
+		}
+	}
+}
