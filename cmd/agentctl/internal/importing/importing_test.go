@@ -130,6 +130,21 @@ spec: {clusterID: id-gamma}`).Object,
 	}
 }
 
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	large := strings.Replace(twoClusters, "{team: blue}", "{team: "+strings.Repeat("b", maxObject)+"}", 1)
+	docs, err := documents.Read(strings.NewReader(large), []string{"-"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, wrong := decode(docs); len(wrong) != 1 || wrong[0] != (problem{"-", 5, "the object is larger than 1024 KiB"}) {
+		t.Errorf("%d problems", len(wrong))
+	}
+	if _, err := documents.Split("f", make([]byte, documents.MaxFile+1)); err == nil {
+		t.Error("a file of more than MaxFile was read")
+	}
+}
+
 // FuzzDecode: no file makes import panic, and what it would write is Clusters and credentials in one namespace.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(twoClusters))
