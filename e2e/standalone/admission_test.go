@@ -7,10 +7,15 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -56,5 +61,79 @@ func TestReadyWithPolicies(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "Cluster first has this clusterID already") {
 			t.Fatalf("another object of this cluster, right after the start that followed %v: %v", signal, err)
 		}
+	}
+}
+
+// TestReadyWhateverUsersDo: what users make of the server's own objects, or beside them, does not keep it from being ready
+// after a restart. What cannot be merged is made what it should be.
+func TestReadyWhateverUsersDo(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "d")
+	s := start(t, dir)
+	ctx, client := t.Context(), s.kubernetes(t)
+
+	bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	const consent = "cluster-registry-controller-consent"
+	if _, err := bindings.Patch(ctx, consent, types.MergePatchType, []byte(`{"spec":{"validationActions":["Deny"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const controller = "cluster-registry-controller"
+	roles := client.RbacV1().ClusterRoleBindings()
+	bound, err := roles.Get(ctx, controller, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := roles.Delete(ctx, controller, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: controller}, Subjects: bound.Subjects, RoleRef: bound.RoleRef}
+	other.RoleRef.Name = "view"
+	if _, err := roles.Create(ctx, other, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	service := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.nowhere.example.com"},"spec":{
+		"group":"nowhere.example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":10,"insecureSkipTLSVerify":true,
+		"service":{"namespace":"default","name":"nowhere"}}}`
+	err = client.CoreV1().RESTClient().Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").
+		SetHeader("Content-Type", "application/json").Body([]byte(service)).Do(ctx).Error()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_ = s.Signal(syscall.SIGTERM, within)
+	s = start(t, dir)
+	client = s.kubernetes(t)
+	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, consent, metav1.GetOptions{})
+	if err != nil || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Warn}) {
+		t.Errorf("the binding has %v, %v", binding.Spec.ValidationActions, err)
+	}
+	got, err := client.RbacV1().ClusterRoleBindings().Get(ctx, controller, metav1.GetOptions{})
+	if err != nil || got.RoleRef != bound.RoleRef {
+		t.Errorf("the binding is to %v, %v", got.RoleRef, err)
+	}
+
+	// A policy that never warns, and a webhook that nobody answers: both stay, and the server serves.
+	quiet := `{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"never":"there"}}}}}`
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Patch(ctx, consent, types.MergePatchType, []byte(quiet), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "nobody.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionv1.SideEffectClassNone),
+		ClientConfig: admissionv1.WebhookClientConfig{URL: new("https://127.0.0.1:9/")},
+		Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+			Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+		}},
+	}}}
+	if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hook, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Signal(syscall.SIGTERM, within)
+	s = start(t, dir)
+	if _, err := s.kubernetes(t).CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if said := s.stderr.String(); !strings.Contains(said, "serving, although something") || !strings.Contains(said, "nobody.example.com") {
+		t.Errorf("it says %s", said)
 	}
 }

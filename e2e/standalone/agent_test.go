@@ -182,10 +182,14 @@ func TestAgentRefuses(t *testing.T) {
 
 // TestAgentEndsDuringStart: an agent that is told to end while its API server starts ends in order, which is no error.
 func TestAgentEndsDuringStart(t *testing.T) {
+	address, err := harness.FreeAddress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(program(t)), "agent"), "run", "--local", "embedded", "--cluster-name", "alpha",
-		"--http-listen=", "--mesh-listen", "127.0.0.1:0", "--local-listen", "127.0.0.1:0", "--data-dir", t.TempDir())
+		"--http-listen=", "--mesh-listen", "127.0.0.1:0", "--local-listen", address, "--data-dir", t.TempDir())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

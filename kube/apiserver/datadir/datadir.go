@@ -48,6 +48,7 @@ type Record struct {
 	Format     int    `json:"format"`
 	Kubernetes string `json:"kubernetes"` // version of the server that last started here, such as v1.37.2
 	Name       string `json:"name,omitempty"`
+	Started    bool   `json:"started,omitempty"` // etcd has been up here
 }
 
 // Dir is an open directory. It is locked until Close.
@@ -127,7 +128,7 @@ func (d *Dir) claim(kubernetes, name string) error {
 	} else if exists(d.Path("etcd")) {
 		return errors.New("server.json is missing and etcd/ is there: this may be the data of another server")
 	}
-	want := Record{Format: Format, Kubernetes: kubernetes, Name: have.Name}
+	want := Record{Format: Format, Kubernetes: kubernetes, Name: have.Name, Started: have.Started}
 	if want.Name == "" {
 		want.Name = name
 	}
@@ -135,7 +136,11 @@ func (d *Dir) claim(kubernetes, name string) error {
 	if want == have {
 		return nil
 	}
-	data, err := json.Marshal(want)
+	return d.writeRecord(want)
+}
+
+func (d *Dir) writeRecord(r Record) error {
+	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ type Member struct {
 	Peer     string `json:"peer"`               // HOST:PORT at which the other servers reach this one
 	Bundle   string `json:"bundle,omitempty"`   // ID of the bundle that this server started with; none for the first one
 	Instance string `json:"instance,omitempty"` // tells this directory from another one that uses the same bundle
-	Started  bool   `json:"started,omitempty"`  // etcd has been up, as one that others can reach
 }
 
 func (d *Dir) memberFile() string { return d.Path("member.json") }
@@ -70,8 +69,8 @@ func (d *Dir) Join(bundle, peer string) (Member, error) {
 	return m, d.writeMember(m)
 }
 
-// CheckBegun returns an error for a directory without data whose server is one of several. It must not begin a cluster of
-// its own with the keys of the others: its callers would find that one empty.
+// CheckBegun returns an error for a directory that must have data and has none. With its keys, an empty cluster would take the
+// place of the one that callers know.
 func (d *Dir) CheckBegun() error {
 	m, err := d.Member()
 	switch {
@@ -79,7 +78,14 @@ func (d *Dir) CheckBegun() error {
 		return err
 	case d.HasData():
 		return nil
-	case m.Started:
+	}
+	record, err := d.Record()
+	switch {
+	case err != nil:
+		return err
+	case record.Started && m.Peer == "":
+		return errors.New("what etcd kept in it is lost: if its disk is not mounted, mount it; otherwise restore a snapshot into an empty directory, or begin with an empty cluster there")
+	case record.Started:
 		return fmt.Errorf("what etcd kept in it is lost: if its disk is not mounted, mount it; otherwise run roster-apiserver remove-member %s and add on another server, and start in an empty directory", m.Peer)
 	case m.Bundle != "":
 		return errors.New("its first start, with a bundle, did not come to an end: start with that --bundle again, or with another one")
@@ -89,12 +95,12 @@ func (d *Dir) CheckBegun() error {
 
 // SetStarted records that etcd has been up.
 func (d *Dir) SetStarted() error {
-	m, err := d.Member()
-	if err != nil || m.Started {
+	r, err := d.Record()
+	if err != nil || r.Started {
 		return err
 	}
-	m.Started = true
-	return d.writeMember(m)
+	r.Started = true
+	return d.writeRecord(r)
 }
 
 // HasData says whether etcd has ever been started on the directory.

@@ -73,8 +73,8 @@ func TestJoinOfAServer(t *testing.T) {
 	}
 }
 
-// A directory whose server is one of several is not begun as a cluster of its own: not when its first start was cut off
-// before etcd had begun, nor when etcd's data are lost.
+// A directory does not begin an empty cluster when etcd's data are lost, nor, for a server of several, when its first start was
+// cut off before etcd had begun.
 func TestCheckBegun(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir(), version137, "alpha")
@@ -115,6 +115,18 @@ func TestCheckBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("remove-member 192.0.2.2:7380")
+
+	d = open(t, t.TempDir(), version137, "alpha") // alone
+	check("")
+	if err := d.SetStarted(); err != nil {
+		t.Fatal(err)
+	}
+	check("restore a snapshot")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, d.Path(), "v1.38.0", "alpha") // a later version keeps that in mind
+	check("restore a snapshot")
 }
 
 func TestDamagedMember(t *testing.T) {

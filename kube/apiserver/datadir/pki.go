@@ -38,6 +38,9 @@ const (
 	Admin   = "admin"
 	Agent   = "agent"
 
+	// AgentGroup is the one group that the agent's certificate names.
+	AgentGroup = "system:serviceaccounts"
+
 	authority      = "ca"
 	serviceAccount = "service-account"
 )
@@ -77,7 +80,7 @@ func (d *Dir) EnsurePKI(names Names, now time.Time) (written []string, err error
 	for name, template := range map[string]x509.Certificate{
 		Serving: serving(names.Hosts),
 		Admin:   client("kubernetes-admin", "system:masters"),
-		Agent:   client(names.AgentUser, "system:serviceaccounts"),
+		Agent:   client(names.AgentUser, AgentGroup),
 	} {
 		made, err := d.ensureLeaf(name, template, ca, now)
 		if err != nil {

@@ -18,11 +18,12 @@ import (
 
 // A member passes each write on to the one that leads. If that one is gone, the write is lost with it, and etcd waits
 // seven seconds before it says so, although another member leads after one or two. Here such a write fails as soon as it
-// is known to be lost, so that the client can try again. Nobody can say whether it happened, as after any timeout.
+// is most likely lost, so that the client can try again. It may have happened, or happen yet when a leader that stood still
+// goes on: as after any timeout, and as with etcd alone.
 
 const (
 	// marker is a key that is never there. Its deletion goes the way that every write goes, and changes nothing.
-	marker = "roster-apiserver/marker"
+	marker = "/roster-apiserver/marker"
 	// markerTimeout bounds one attempt: a marker can be lost as well.
 	markerTimeout = time.Second
 	markerPause   = 50 * time.Millisecond
@@ -101,9 +102,9 @@ func (s *Server) followLeaders(ctx context.Context) {
 		}
 		changed = s.etcd.Server.LeaderChangedNotify()
 		begun := s.writes.begun()
-		// What was written through this member before the marker, and was not lost, has happened when the marker has.
-		for !s.mark(ctx) && ctx.Err() == nil {
-			wait(ctx, markerPause)
+		// What was written through this member before the marker, and was not lost, has most likely happened when the marker has.
+		for pause := markerPause; !s.mark(ctx) && ctx.Err() == nil; pause = min(2*pause, markerTimeout) {
+			wait(ctx, pause)
 		}
 		wait(ctx, answered)
 		s.writes.giveUp(begun)

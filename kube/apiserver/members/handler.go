@@ -96,7 +96,7 @@ func letIn(ctx context.Context, client *clientv3.Client, asked request, now time
 			return nil, plain(err)
 		}
 	}
-	added, err := ensureLearner(ctx, client, asked.Peer)
+	added, mine, err := ensureLearner(ctx, client, asked.Peer)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +106,9 @@ func letIn(ctx context.Context, client *clientv3.Client, asked request, now time
 		return nil, plain(err)
 	}
 	if t.Bundle != admitted.Bundle || t.Instance != admitted.Instance {
+		if !mine {
+			return nil, ErrReplaced // that of another request, which looks at its ticket itself
+		}
 		if _, err := client.MemberRemove(ctx, added); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
 			return nil, plain(err)
 		}
@@ -114,20 +117,20 @@ func letIn(ctx context.Context, client *clientv3.Client, asked request, now time
 	return addresses(ctx, client)
 }
 
-// ensureLearner adds a member, unless an earlier request of the same server has, and returns its ID.
-func ensureLearner(ctx context.Context, client *clientv3.Client, peer string) (uint64, error) {
+// ensureLearner adds a member, unless an earlier request has, and returns its ID, and whether this request has added it.
+func ensureLearner(ctx context.Context, client *clientv3.Client, peer string) (id uint64, mine bool, err error) {
 	url := etcd.PeerURL(peer)
 	list, err := client.MemberList(ctx)
 	if err != nil {
-		return 0, plain(err)
+		return 0, false, plain(err)
 	}
 	joining := ""
 	for _, member := range list.Members {
 		switch {
 		case slices.Contains(member.PeerURLs, url) && member.Name != "":
-			return 0, errStarted
+			return 0, false, errStarted
 		case slices.Contains(member.PeerURLs, url):
-			return member.ID, nil
+			return member.ID, false, nil
 		case member.IsLearner:
 			joining = address(member)
 		}
@@ -135,11 +138,11 @@ func ensureLearner(ctx context.Context, client *clientv3.Client, peer string) (u
 	added, err := client.MemberAddAsLearner(ctx, []string{url})
 	switch {
 	case errors.Is(err, rpctypes.ErrTooManyLearners):
-		return 0, fmt.Errorf("another server is joining, %s: if that one is lost, run roster-apiserver remove-member", joining)
+		return 0, false, fmt.Errorf("another server is joining, %s: if that one is lost, run roster-apiserver remove-member", joining)
 	case errors.Is(err, rpctypes.ErrPeerURLExist):
-		return 0, errRaced
+		return 0, false, errRaced
 	case err != nil:
-		return 0, plain(err)
+		return 0, false, plain(err)
 	}
-	return added.Member.ID, nil
+	return added.Member.ID, true, nil
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,6 +41,8 @@ const (
 	fieldManager          = "roster-apiserver"
 	admissionregistration = "admissionregistration.k8s.io"
 	writesAtOnce          = 16
+	// servedWithin is how long a try waits for what has been written to be served.
+	servedWithin = 5 * time.Second
 )
 
 //go:embed objects.yaml
@@ -78,10 +81,7 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 	for _, object := range all {
 		at := stage(object)
 		stages[at] = append(stages[at], func(ctx context.Context) error {
-			resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-			_, err := client.Resource(resource).Namespace(object.GetNamespace()).
-				Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-			if err != nil {
+			if err := apply(ctx, resourceOf(client, object), object); err != nil {
 				return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
 			return nil
@@ -102,6 +102,50 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 		}
 	}
 	return nil
+}
+
+func resourceOf(client dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {
+	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+	return client.Resource(resource).Namespace(object.GetNamespace())
+}
+
+// apply keeps what others have added to an object, unless the two together are invalid.
+func apply(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+	_, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if !apierrors.IsInvalid(err) {
+		return err
+	}
+	live, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	whole := object.DeepCopy()
+	whole.SetResourceVersion(live.GetResourceVersion())
+	_, err = client.Update(ctx, whole, metav1.UpdateOptions{FieldManager: fieldManager})
+	if !apierrors.IsInvalid(err) || !strings.HasSuffix(object.GetKind(), "RoleBinding") {
+		return err
+	}
+	// The role of a binding cannot be changed.
+	uid := live.GetUID()
+	if err := client.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
+		return err
+	}
+	_, err = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	return err
+}
+
+// Present says whether all objects are there, whatever is in them.
+func Present(ctx context.Context, client dynamic.Interface) bool {
+	all, err := All()
+	if err != nil {
+		return false
+	}
+	for _, object := range all {
+		if _, err := resourceOf(client, object).Get(ctx, object.GetName(), metav1.GetOptions{}); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // stage is after which others an object is applied.
@@ -126,10 +170,10 @@ func awaitKinds(ctx context.Context, kinds discovery.DiscoveryInterface) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+	return poll(ctx, "the kinds of Roster's CRDs can be discovered", func(context.Context) (bool, error) {
 		_, lists, err := kinds.ServerGroupsAndResources()
-		if err != nil {
-			return false, nil //nolint:nilerr // Parts of it come one after the other.
+		if err != nil && !discovery.IsGroupDiscoveryFailedError(err) { // one of another group may never be served
+			return false, err
 		}
 		found := 0
 		for _, list := range lists {
@@ -154,12 +198,20 @@ const (
 )
 
 // Enforced says whether the policies that Apply has written are in force: the API server takes them up once in a second. It asks
-// with a request that changes nothing. When something else refuses that, nothing can be said, and the answer is yes.
+// with a request that changes nothing. When something else refuses that, nothing can be said, and the answer is yes; when there is
+// no answer, it is no.
 func Enforced(ctx context.Context, client rest.Interface) bool {
 	var said warnings
 	err := client.Post().AbsPath("/apis/clusterregistry.k8s.cisco.com/v1alpha1/resourcesyncrules").Param("dryRun", metav1.DryRunAll).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).WarningHandlerWithContext(&said).Body([]byte(powerful)).Do(ctx).Error()
-	return err != nil || strings.Contains(strings.Join(said, " "), consent)
+	switch {
+	case err == nil:
+		return strings.Contains(strings.Join(said, " "), consent)
+	case apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+		return false
+	default:
+		return true
+	}
 }
 
 // warnings keeps the texts of warnings.
@@ -168,6 +220,19 @@ type warnings []string
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
 	*w = append(*w, text)
+}
+
+// poll returns when done says so. After a time it returns an error, with the last one of done, so that somebody reads it.
+func poll(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, servedWithin, true, func(ctx context.Context) (ok bool, _ error) {
+		ok, last = done(ctx)
+		return ok, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("waited for %s until %s: %w", servedWithin, what, errors.Join(err, last))
+	}
+	return err
 }
 
 // awaitWatches returns when the kinds of the CRDs can be watched. What serves a kind is begun by the first request for it, and
@@ -184,10 +249,10 @@ func awaitWatches(ctx context.Context, kinds discovery.DiscoveryInterface) error
 			return err
 		}
 		group.Go(func() error {
-			return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			return poll(ctx, path+" can be watched", func(ctx context.Context) (bool, error) {
 				stream, err := kinds.RESTClient().Get().AbsPath(path).Param("watch", "true").MaxRetries(0).Stream(ctx)
 				if err != nil {
-					return false, nil //nolint:nilerr // It is not served yet.
+					return false, err
 				}
 				return true, stream.Close()
 			})

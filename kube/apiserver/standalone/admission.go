@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,9 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/discovery"
-	memcache "k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 )
 
 const (
@@ -37,9 +36,10 @@ const (
 // param is not evaluated, and one that says Ignore lets everything pass. This one asks for the kind when it is needed, and waits
 // for the CRDs while the server starts: policies that are not yet known let nothing pass.
 type kinds struct {
-	meta.RESTMapper // for what policies do not ask
+	meta.RESTMapper // answers nothing: policies ask for one version of a kind
 
 	client rest.Interface
+	served atomic.Bool // the CRDs that the server had before it started
 }
 
 // newKinds returns kinds for a client of the server itself.
@@ -48,7 +48,7 @@ func newKinds(loopback *rest.Config) (*kinds, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kinds{restmapper.NewDeferredDiscoveryRESTMapper(memcache.NewMemCacheClient(client)), client.RESTClient()}, nil
+	return &kinds{RESTMapper: meta.MultiRESTMapper{}, client: client.RESTClient()}, nil
 }
 
 // Initialize implements admission.PluginInitializer.
@@ -94,6 +94,9 @@ func (k *kinds) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.REST
 
 // awaitCRDs returns when the CRDs that the server had before it started are served.
 func (k *kinds) awaitCRDs(ctx context.Context) error {
+	if k.served.Load() {
+		return nil
+	}
 	for _, hook := range []string{"crd-informer-synced", "start-apiextensions-controllers"} {
 		path := "/readyz/poststarthook/" + hook
 		err := wait.PollUntilContextTimeout(ctx, kindsPoll, kindsWithin, true, func(ctx context.Context) (bool, error) {
@@ -105,5 +108,6 @@ func (k *kinds) awaitCRDs(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	k.served.Store(true)
 	return nil
 }

@@ -73,8 +73,10 @@ func (m *membership) enter(o *Options, dir *datadir.Dir) error {
 				return err
 			}
 		}
-	} else if err := dir.CheckBegun(); err != nil {
-		return err
+	} else if len(o.EtcdServers) == 0 {
+		if err := dir.CheckBegun(); err != nil {
+			return err
+		}
 	}
 	if o.PeerListen != "" {
 		if err := dir.SetPeer(o.PeerListen); err != nil {
@@ -125,8 +127,8 @@ func (m *membership) startEtcd(ctx context.Context, o Options, dir *datadir.Dir)
 		}
 	}
 	store, err := etcd.Start(ctx, options)
-	if err != nil || m.peer == "" {
-		return store, err
+	if err != nil {
+		return nil, err
 	}
 	if err := dir.SetStarted(); err != nil {
 		return nil, errors.Join(err, store.Close())

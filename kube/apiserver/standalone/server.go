@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -20,8 +19,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/util/webhook"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/version"
@@ -34,7 +31,6 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
 	openapi "k8s.io/kubernetes/pkg/generated/openapi"
 
-	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/apiserver/controllers"
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
@@ -50,8 +46,6 @@ const (
 	// endWithin is how long watches and connections may go on when the server ends, after requests have been answered. One
 	// that is started in its place waits for this one.
 	endWithin = 100 * time.Millisecond
-	// objectsPoll is how long a start waits before it tries again to write its own objects.
-	objectsPoll = 20 * time.Millisecond
 )
 
 // KubernetesVersion is that of the API server, such as v1.37.2+roster.
@@ -219,66 +213,6 @@ func (p *process) options() *options.Options {
 		s.Etcd.StorageConfig.Transport.ServerList = []string{p.store.Endpoint()}
 	}
 	return s
-}
-
-// applyObjects is done once the cluster has what the chart would bring, the agent has its rights and the policies are in
-// force. The server is not ready before.
-func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error {
-	client, err := dynamic.NewForConfig(hook.LoopbackClientConfig)
-	if err != nil {
-		return err
-	}
-	kinds, err := discovery.NewDiscoveryClientForConfig(hook.LoopbackClientConfig)
-	if err != nil {
-		return err
-	}
-	as := rest.CopyConfig(hook.LoopbackClientConfig)
-	as.Impersonate.UserName = objects.AgentUser
-	agent, err := kube.NewClient(as)
-	if err != nil {
-		return err
-	}
-	defer agent.Close()
-	p.retry(hook, func(ctx context.Context) error { return objects.Apply(ctx, client, kinds) })
-	p.retry(hook, func(ctx context.Context) error {
-		missing, err := agent.MissingRights(ctx, kube.AgentRights(objects.Namespace))
-		if err == nil && len(missing) > 0 {
-			err = fmt.Errorf("the agent may not %s", strings.Join(missing, ", "))
-		}
-		return err
-	})
-	p.retry(hook, func(ctx context.Context) error {
-		if !objects.Enforced(ctx, kinds.RESTClient()) {
-			return errors.New("the admission policies are not in force")
-		}
-		return nil
-	})
-	return nil
-}
-
-// applyRoles is done once the cluster has the default roles of Kubernetes.
-func (p *process) applyRoles(hook genericapiserver.PostStartHookContext) error {
-	client, err := kubernetes.NewForConfig(hook.LoopbackClientConfig)
-	if err != nil {
-		return err
-	}
-	p.retry(hook, func(ctx context.Context) error { return ensureRoles(ctx, client) })
-	return nil
-}
-
-// retry calls act until it succeeds or ctx ends. When that takes long it says why: it may be somebody's webhook.
-func (p *process) retry(ctx context.Context, act func(context.Context) error) {
-	began := time.Now()
-	for last := ""; ; sleep(ctx, objectsPoll) {
-		err := act(ctx)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		if err.Error() != last && time.Since(began) > slow {
-			last = err.Error()
-			p.o.Log.Info("waiting for the objects that this server brings with it", "error", err)
-		}
-	}
 }
 
 // runControllers runs the controllers while this member of etcd leads, so that of several servers one does.
