@@ -120,7 +120,7 @@ func (s *Server) Stop() {
 // supervise starts the server again when it ends, until ctx does.
 func (s *Server) supervise(ctx context.Context, p *process) {
 	for wait := backoffFirst; ; wait = min(2*wait, backoffMax) {
-		<-p.done
+		s.await(p)
 		if ctx.Err() != nil {
 			return
 		}
@@ -136,6 +136,23 @@ func (s *Server) supervise(ctx context.Context, p *process) {
 			next = failed(err)
 		}
 		p = next
+	}
+}
+
+// await returns when the server has ended. While it does not serve, it says so from time to time.
+func (s *Server) await(p *process) {
+	tick := time.NewTicker(steady)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.ready:
+			<-p.done
+			return
+		case <-p.done:
+			return
+		case <-tick.C:
+			s.o.Log.Warn("the API server of this cluster does not serve yet: its log says what it waits for", "since", time.Since(p.began).Round(time.Second))
+		}
 	}
 }
 

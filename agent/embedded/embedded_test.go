@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -211,3 +212,19 @@ func TestGroup(t *testing.T) {
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, net.ErrClosed }
+
+// A server that was started again and does not serve is spoken of each minute; one that serves is not.
+func TestSaysThatItDoesNotServe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := &Server{o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+		p := &process{began: time.Now(), ready: make(chan struct{}), done: make(chan struct{})}
+		time.AfterFunc(3*steady-time.Second, func() { close(p.ready) })
+		time.AfterFunc(10*steady, func() { close(p.done) })
+		s.await(p)
+		if n := strings.Count(log.String(), "does not serve yet"); n != 2 {
+			t.Errorf("it says so %d times: %s", n, log.String())
+		}
+	})
+}
