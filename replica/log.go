@@ -5,6 +5,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -116,13 +117,40 @@ func (r *Replica) logOwnLocked(msgs [][]byte) [][]byte {
 	if len(msgs) == 0 {
 		return nil
 	}
-	// The note comes first, or an end between two commits would leave what was told without it.
-	if note := r.note(); len(note) <= maxNote && !bytes.Equal(note, r.noted) {
-		r.noted = note
-		r.log.Append(appendBytes(nil, opNote, note))
-	}
+	r.appendNoteLocked() // first, or an end between two commits would leave what was told without it
 	for _, msg := range msgs {
 		r.log.Append(appendBytes(nil, opMessage, msg))
+	}
+	return nil
+}
+
+// appendNoteLocked appends the present note, unless it says what the last one does.
+func (r *Replica) appendNoteLocked() {
+	if note := r.note(); len(note) > 0 && len(note) <= maxNote && !bytes.Equal(note, r.noted) {
+		r.noted, r.notes = note, r.notes+1
+		r.log.Append(appendBytes(nil, opNote, note))
+	}
+}
+
+// SaveNote makes the present note durable, and returns when it is. Without a log it does nothing. The error is that of
+// ctx, which must end when the log can no longer write.
+func (r *Replica) SaveNote(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.log == nil {
+		return nil
+	}
+	r.appendNoteLocked()
+	for last := r.notes; r.notesDurable < last; {
+		durable := r.noteDurable
+		r.mu.Unlock()
+		select {
+		case <-durable:
+			r.mu.Lock()
+		case <-ctx.Done():
+			r.mu.Lock()
+			return ctx.Err()
+		}
 	}
 	return nil
 }
@@ -190,6 +218,11 @@ func (r *Replica) applyLocked(op []byte, mine bool) ([]byte, error) {
 	switch {
 	case note != nil:
 		r.state.note = bytes.Clone(note)
+		if mine {
+			r.notesDurable++
+			close(r.noteDurable)
+			r.noteDurable = make(chan struct{})
+		}
 		return nil, nil
 	case msg == nil:
 		if !mine {

@@ -5,12 +5,14 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -128,6 +130,46 @@ func TestNoteIsThereBeforeAnythingIsTold(t *testing.T) {
 		}
 		log.commit(t, len(log.queue))
 	}
+}
+
+// TestNoteIsSavedWithoutAnEntry: SaveNote returns when the present note is durable, and a note of nil leaves the last one.
+func TestNoteIsSavedWithoutAnEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noted := []byte("first")
+		o := Options{Self: "z", PrivateKey: testKey("z"), Keyring: newRing(), Note: func() []byte { return noted }}
+		r := restored(t, o, nil, nil)
+		if err := r.SaveNote(t.Context()); err != nil {
+			t.Fatal("without a log:", err)
+		}
+		log := &memoryLog{replica: r}
+		if err := r.Open(1, log); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			now, want string
+			ops       int
+		}{{"first", "first", 1}, {"first", "first", 0}, {"", "first", 0}, {"second", "second", 1}} {
+			noted = []byte(c.now)
+			saved := make(chan error, 1)
+			go func() { saved <- r.SaveNote(t.Context()) }()
+			synctest.Wait()
+			if len(log.queue) != c.ops || len(saved) != 1-c.ops {
+				t.Errorf("%q: %d operations, returned before they are durable: %t", c.now, len(log.queue), len(saved) > 0)
+			}
+			log.commit(t, c.ops)
+			if err := <-saved; err != nil || string(restored(t, o, nil, log.durable).Note()) != c.want {
+				t.Errorf("%q: the durable note is %q, %v", c.now, r.Note(), err)
+			}
+		}
+		noted = []byte("never on the disk")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 2 { // also the second time, when it is not appended again
+			if err := r.SaveNote(ctx); !errors.Is(err, context.Canceled) {
+				t.Error("not durable:", err)
+			}
+		}
+	})
 }
 
 // TestAPeersMessageIsDecodedOnce: when it is merged, and not again when it is durable.

@@ -43,8 +43,8 @@ type Options struct {
 	// Broadcast, if set, gets own messages of a replica with a [Log] once they are durable. It is
 	// called without locks held, from the goroutine that applies, and must not block.
 	Broadcast func(msgs ...[]byte)
-	// Note, if set, makes what is to be durable with own entries beside them, at most 4 KiB. It is
-	// called with locks held.
+	// Note, if set, makes what is to be durable with own entries beside them, at most 4 KiB; with nil
+	// the last one stays. It is called with locks held.
 	Note   func() []byte
 	Limits Limits
 }
@@ -69,6 +69,9 @@ type Replica struct {
 	log    Log     // nil when nothing is durable
 	noted  []byte  // the last note that was appended
 	digest []byte  // of state; nil when it must be made again
+
+	notes, notesDurable int           // how many notes this run appended, and how many of them are durable
+	noteDurable         chan struct{} // closed, and replaced, with each that is durable
 }
 
 // New returns a replica that holds nothing yet.
@@ -96,6 +99,7 @@ func New(o Options) (*Replica, error) {
 	r := &Replica{
 		self: o.Self, key: o.PrivateKey, keyring: o.Keyring, removed: o.Removed, epochSeen: o.OwnEpochSeen, decode: decodeMessage,
 		broadcast: o.Broadcast, note: o.Note, state: newState(o.Self, o.Limits),
+		noteDurable: make(chan struct{}),
 	}
 	for _, removal := range o.Removals {
 		m, err := decodeMessage(removal.msg)
