@@ -69,7 +69,9 @@ func (p *Positions) News() bool {
 	return news
 }
 
-// Note encodes the positions of some kinds, or of all where none is given, for Recall. It has at most MaxNote bytes.
+// Note encodes the positions of some kinds, or of all where none is given, for Recall. It has at most MaxNote bytes. A
+// kind that was not read since a restore was noticed is left out: its position is of the history before, and the next
+// start of the program would take it for the proof of another restore.
 func (p *Positions) Note(kinds ...schema.GroupVersionKind) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,6 +89,9 @@ func (p *Positions) encodeLocked(kinds []schema.GroupVersionKind, objects int) (
 	for kind, at := range p.kinds {
 		if len(kinds) > 0 && !slices.Contains(kinds, kind) || at.Highest == "" || len(at.Highest) > notedVersion {
 			continue
+		}
+		if at.rollbacks != p.rollbacks {
+			continue // of the history before
 		}
 		out.Kinds = append(out.Kinds, notedPosition{
 			Group: kind.Group, Version: kind.Version, Kind: kind.Kind,

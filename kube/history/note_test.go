@@ -105,6 +105,38 @@ func TestNoteOfATrustedServer(t *testing.T) {
 	}
 }
 
+// A restore is reported once, also when the program ends before each kind was read again.
+func TestRestoreIsNotReportedAgainByTheNextStart(t *testing.T) {
+	reported := 0
+	count := func(schema.GroupVersionKind) bool { reported++; return true }
+	p := TrustingPositions(count)
+	for _, kind := range []schema.GroupVersionKind{secretKind, nodeKind} {
+		list(t, p, kind, "100", true)
+	}
+	list(t, p, secretKind, "50", true)
+	for _, read := range []func(){func() {}, func() { list(t, p, nodeKind, "60", true) }} {
+		read()
+		note, err := p.Note()
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := TrustingPositions(count)
+		if err := next.Recall(note); err != nil {
+			t.Fatal(err)
+		}
+		list(t, next, secretKind, "50", true)
+		list(t, next, nodeKind, "60", true)
+		if reported != 1 {
+			t.Errorf("reported %d times, the note is %s", reported, note)
+		}
+		list(t, next, secretKind, "40", true) // another restore
+		if reported != 2 {
+			t.Errorf("another restore: reported %d times", reported)
+		}
+		reported = 1
+	}
+}
+
 func TestRecallOfWhatIsNoNote(t *testing.T) {
 	p := NewPositions()
 	if err := p.Recall(nil); err != nil {
