@@ -14,6 +14,7 @@ import (
 	"github.com/roster-mesh/roster/agent/install"
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/restore"
+	"github.com/roster-mesh/roster/kube/history"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/replica/journal"
 )
@@ -130,11 +131,25 @@ func (p *parts) dropUnpinned() {
 // the API server is behind that note at the next start, it was restored from a backup, and what it lacks was not
 // deleted.
 func (p *parts) position() []byte {
-	note, err := p.client.Positions.Note([]schema.GroupVersionKind{
-		p.client.Clusters().Kind(), p.client.Rules().Kind(), p.client.Features().Kind(),
-	}...)
-	if err != nil {
+	return notePosition(p.client.Positions, p.gate.Frozen,
+		p.client.Clusters().Kind(), p.client.Rules().Kind(), p.client.Features().Kind())
+}
+
+// notePosition returns nil during a freeze, for which the last note stays: a note of the restored API server would hide
+// the restore from the next start, which may not find the freeze recorded.
+func notePosition(positions *history.Positions, frozen func() bool, kinds ...schema.GroupVersionKind) []byte {
+	note, err := positions.Note(kinds...)
+	if err != nil || frozen() { // asked after: a freeze begins before positions move
 		return nil // encoding strings does not fail
 	}
 	return note
+}
+
+// acceptRestore makes durable what a confirmed restore has changed, so that the next start does not notice it again: the
+// epoch, which the backup may have set back, and how far the API server is.
+func (p *parts) acceptRestore(ctx context.Context) error {
+	if err := p.identity.KeepEpoch(ctx, p.replica.LastEpoch()); err != nil {
+		return err
+	}
+	return p.replica.SaveNote(ctx)
 }

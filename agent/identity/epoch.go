@@ -35,6 +35,13 @@ func (i *Identity) ResumeEpoch(ctx context.Context, held uint64, rolledBack func
 	})
 }
 
+// KeepEpoch records an epoch that this cluster publishes in, unless a later one is recorded: a restore of the API server
+// from a backup may have brought back an earlier one.
+func (i *Identity) KeepEpoch(ctx context.Context, held uint64) error {
+	_, err := i.nextEpoch(ctx, func(last uint64, _ *kube.Secret) uint64 { return max(last, held) })
+	return err
+}
+
 // nextEpoch records the epoch that choose returns. It writes only if that differs from the last one.
 func (i *Identity) nextEpoch(ctx context.Context, choose func(last uint64, secret *kube.Secret) uint64) (epoch uint64, err error) {
 	err = i.store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {

@@ -123,6 +123,23 @@ func TestResumeEpoch(t *testing.T) {
 	}
 }
 
+// TestEpochIsKept: the epoch that is published in is recorded again after a restore, and a later one stays.
+func TestEpochIsKept(t *testing.T) {
+	i, _, _ := minted(t)
+	for _, c := range []struct{ held, want uint64 }{{7, 7}, {3, 7}, {8, 8}} {
+		if err := i.KeepEpoch(t.Context(), c.held); err != nil {
+			t.Fatal(err)
+		}
+		secret, err := i.store.Read(t.Context(), store.IdentitySecret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, err := lastEpoch(secret); err != nil || last != c.want {
+			t.Errorf("with %d the recorded epoch is %d, %v", c.held, last, err)
+		}
+	}
+}
+
 // TestUnreadableEpoch: an unreadable epoch is an error and does not count as 0, or an epoch would be used twice.
 func TestUnreadableEpoch(t *testing.T) {
 	i, _, _ := minted(t)

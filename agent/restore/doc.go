@@ -19,5 +19,20 @@
 // The freeze begins before the informers have anything of the new history. So a caller that first reads a lister, and
 // then asks Frozen, never acts on the state after a restore.
 //
-// The freeze is recorded in the Secret with the cluster's key, so that a restart does not end it.
+// The freeze is recorded in the Secret with the cluster's key, so that a restart does not end it. An agent may be killed
+// between any two of these steps, and the next one does not ask again for what a person has confirmed:
+//
+//  1. The freeze begins. Until it ends, the durable note of how far the API server was stays the one from before. A kill
+//     here, before the record is written: the next start finds the same sign.
+//  2. The freeze is recorded, then the value of the annotation, and only then is a person told which annotation it is. A
+//     kill after that: the next start compares with the recorded value. Who annotates before being told may be asked once
+//     more.
+//  3. The annotation has another value, which is the record of the confirmation: the cluster publishes again. A kill here: the
+//     freeze is still recorded with the old value, and ends once the next start has read the annotation.
+//  4. Options.Accept makes durable how far the API server is now, and the epoch. A kill here is as one in step 3.
+//  5. One update removes the record of the freeze, and records the CRDs, and the permission to open a higher epoch. A kill
+//     after that: nothing that was durable before the restore is left to notice it by, and a later epoch that members show
+//     is opened.
+//  6. The higher epoch is opened, and then the permission is removed. A kill between them leaves it for the rest of its
+//     hour.
 package restore

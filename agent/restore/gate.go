@@ -37,6 +37,9 @@ type Options struct {
 	Annotation func(context.Context) (string, error)
 	// ReadCRD reads a CRD; nil if it does not exist.
 	ReadCRD func(ctx context.Context, name string) (*metav1.ObjectMeta, error)
+	// Accept makes durable how far the API server is now, and in which epoch this cluster publishes, so that no later
+	// start notices the same restore again. It is called after a confirmation, before the record of the freeze is removed.
+	Accept func(context.Context) error
 	// Problem reports the freeze, for the status of the Cluster object.
 	Problem func(error) error
 	Log     *slog.Logger
@@ -132,7 +135,7 @@ func (g *Gate) Freeze() {
 	g.mu.Lock()
 	was := g.frozen != nil
 	if !was {
-		g.frozen = &freeze{}
+		g.frozen, g.reopenUntil = &freeze{}, time.Time{} // which was permitted for an earlier restore
 		g.freezes++
 	}
 	g.mu.Unlock()
@@ -193,28 +196,27 @@ func (g *Gate) MayReopen() bool {
 // Reopened says that the epoch was opened.
 func (g *Gate) Reopened() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.reopenUntil = time.Time{}
+	g.mu.Unlock()
+	g.record.Trigger()
 }
 
-// report reports what to do about a freeze, and records it. It names the annotation only once the value from before is
-// known: a value that a person sets earlier would be taken for the old one.
+// report records a freeze or its end, and reports what to do. It names the annotation only once the value from before is
+// recorded: a value that a person sets earlier would be taken for the old one, here or by the next start.
 func (g *Gate) report(ctx context.Context) error {
 	state := g.state()
-	var problem error
-	switch {
-	case state == nil:
-	case !state.Known:
-		problem = ErrRestored
-	default:
+	if state == nil {
+		_ = g.options.Problem(nil)
+		return g.recordEnd(ctx)
+	}
+	err, problem := g.recordFreeze(ctx, state), ErrRestored
+	if err == nil && state.Known {
 		problem = fmt.Errorf(`%w: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
 			ErrRestored, g.options.Name(), v1alpha1.AnnotationConfirmRestore)
 	}
 	_ = g.options.Problem(problem)
-	if state != nil {
-		g.Hooks.RecheckOwn() // which reads the annotation
-	}
-	return g.write(ctx, state)
+	g.Hooks.RecheckOwn() // which reads the annotation
+	return err
 }
 
 // Collector is the metric roster_restore_unconfirmed.

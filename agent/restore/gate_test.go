@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,16 +28,18 @@ type fixture struct {
 	annotation string
 	crds       map[string]*metav1.ObjectMeta
 	forbidden  bool
+	crdsFail   error
 	problems   health.Problems
 	looked     int
 	ended      int
+	onAccept   func() error
 	store      *store.Store
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	_, client := agenttest.NewAPIServer(t)
-	b := &fixture{store: store.New(client, "p"), crds: map[string]*metav1.ObjectMeta{}}
+	b := &fixture{store: store.New(client, "p"), crds: map[string]*metav1.ObjectMeta{}, onAccept: func() error { return nil }}
 	for _, kind := range []replica.Kind{replica.KindRule, replica.KindFeature} {
 		b.crds[crdOf(kind)] = &metav1.ObjectMeta{UID: types.UID("first " + crdOf(kind))}
 	}
@@ -52,11 +55,12 @@ func (b *fixture) start() {
 	b.Gate = New(Options{
 		Store: b.store, Name: func() string { return "own" }, Problem: b.problems.Reporter("history"), Log: slog.New(slog.DiscardHandler),
 		Annotation: func(context.Context) (string, error) { return b.annotation, nil },
+		Accept:     func(context.Context) error { return b.onAccept() },
 		ReadCRD: func(_ context.Context, name string) (*metav1.ObjectMeta, error) {
 			if b.forbidden {
 				return nil, kube.ErrForbidden
 			}
-			return b.crds[name], nil
+			return b.crds[name], b.crdsFail
 		},
 	})
 	b.Hooks = Hooks{RecheckOwn: func() { b.looked++ }, Ended: func() { b.ended++ }}
@@ -129,6 +133,129 @@ func TestFreezeSurvivesRestart(t *testing.T) {
 	b.start()
 	if err := b.Resume(t.Context()); err != nil || b.Frozen() {
 		t.Errorf("after the confirmation and a start it is frozen %t, %v", b.Frozen(), err)
+	}
+}
+
+// confirmed is a fixture whose freeze a person has confirmed, which is not recorded yet. The CRDs were made again.
+func confirmed(t *testing.T) *fixture {
+	t.Helper()
+	b := newFixture(t)
+	if err := b.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.crds[crdOf(replica.KindRule)] = &metav1.ObjectMeta{UID: "second"}
+	b.annotation = "restored"
+	b.Freeze()
+	if err := errors.Join(b.Confirm(t.Context()), b.report(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	b.annotation = "now"
+	if err := b.Confirm(t.Context()); err != nil || b.Frozen() {
+		t.Fatalf("confirmed, it is frozen %t, %v", b.Frozen(), err)
+	}
+	return b
+}
+
+// recorded is the record of a freeze.
+func (b *fixture) recorded(t *testing.T) string {
+	t.Helper()
+	secret, err := b.store.Read(t.Context(), store.IdentitySecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(secret.Data[freezeKey])
+}
+
+// An agent that is killed at any line after the confirmation does not ask for another one, and a higher epoch may be
+// opened by the next start, too.
+func TestKilledAfterConfirmation(t *testing.T) {
+	failed := errors.New("failed")
+	for name, c := range map[string]struct {
+		until    func(*fixture) error
+		recorded bool // it is still recorded as frozen
+	}{
+		"at once":                 {func(*fixture) error { return failed }, true},
+		"position is not durable": {func(b *fixture) error { b.onAccept = func() error { return failed }; return b.report(t.Context()) }, true},
+		"CRDs are not read":       {func(b *fixture) error { b.crdsFail = failed; return b.report(t.Context()) }, true},
+		"recorded":                {func(b *fixture) error { return b.report(t.Context()) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := confirmed(t)
+			b.onAccept = func() error {
+				if b.recorded(t) == "" {
+					t.Error("the record is removed before the position is durable")
+				}
+				return nil
+			}
+			if err := c.until(b); (err != nil) != c.recorded || (b.recorded(t) != "") != c.recorded {
+				t.Errorf("%v, and recorded is %q", err, b.recorded(t))
+			}
+			b.crdsFail, b.onAccept = nil, func() error { return nil }
+			b.start()
+			if err := b.Resume(t.Context()); err != nil || b.Frozen() != c.recorded {
+				t.Errorf("started, it is frozen %t, %v", b.Frozen(), err)
+			}
+			if err := b.Confirm(t.Context()); err != nil || b.Frozen() || !b.MayReopen() {
+				t.Errorf("it asks again %t, or does not open an epoch, %v", b.Frozen(), err)
+			}
+		})
+	}
+}
+
+// What a confirmation permits ends with the epoch that is opened, with another freeze and after an hour, also by a record
+// that a backup brought back.
+func TestRecordPermitsOneEpoch(t *testing.T) {
+	for name, end := range map[string]func(*fixture){"opened": (*fixture).Reopened, "frozen": (*fixture).Freeze} {
+		b := confirmed(t)
+		if err := b.report(t.Context()); err != nil || !b.MayReopen() {
+			t.Fatal(err)
+		}
+		if end(b); b.MayReopen() {
+			t.Errorf("%s: it permits another one", name)
+		}
+		if _, asked := b.record.Due(); !asked {
+			t.Errorf("%s: that is not recorded", name)
+		}
+		if err := b.report(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		if err := b.Resume(t.Context()); err != nil || b.MayReopen() {
+			t.Errorf("%s: the next start permits another one, %v", name, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		record string
+		want   bool
+	}{
+		"in time":         {time.Now().Add(reopenTime / 2).Format(time.RFC3339), true},
+		"too late":        {time.Now().Add(-time.Minute).Format(time.RFC3339), false},
+		"a clock was off": {time.Now().Add(9 * reopenTime).Format(time.RFC3339), true},
+		"torn":            {"2026", false},
+	} {
+		b := newFixture(t)
+		if err := b.store.SetKey(t.Context(), store.IdentitySecret, reopenKey, []byte(c.record)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Resume(t.Context()); err != nil || b.MayReopen() != c.want || time.Until(b.reopenUntil) > reopenTime {
+			t.Errorf("%s: it permits an epoch %t, until %s, %v", name, b.MayReopen(), b.reopenUntil, err)
+		}
+	}
+}
+
+// A person is told the annotation once its old value is recorded, or the next start would take the new one for the old.
+func TestAnnotationIsRecordedBeforeItIsNamed(t *testing.T) {
+	b := newFixture(t)
+	b.annotation = "restored"
+	b.Freeze()
+	if err := b.Confirm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.store.Delete(t.Context(), store.IdentitySecret); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.report(t.Context()); err == nil || strings.Contains(b.problems.String(), v1alpha1.AnnotationConfirmRestore) {
+		t.Errorf("not recorded, %v: the problem is %q", err, b.problems.String())
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,6 +19,7 @@ import (
 const (
 	freezeKey = "restored"    // freeze, while a restore waits for its confirmation
 	crdsKey   = "definitions" // the UIDs of the CRDs, JSON
+	reopenKey = "reopen"      // after a confirmation: until when a higher epoch may be opened, as RFC 3339 has it
 )
 
 // Mark records a freeze in the Secret with the cluster's key. It is for a caller that updates that Secret because of a
@@ -29,7 +30,7 @@ func Mark(secret *kube.Secret) {
 	}
 }
 
-// Resume continues a freeze that was recorded. Otherwise it begins one if the CRDs are not the recorded ones, because
+// Resume continues a freeze that was recorded, or what the last confirmation permits. It begins a freeze if the CRDs are not the recorded ones, because
 // new CRDs have none of the objects that were there.
 func (g *Gate) Resume(ctx context.Context) error {
 	secret, err := g.options.Store.Read(ctx, store.IdentitySecret)
@@ -43,6 +44,9 @@ func (g *Gate) Resume(ctx context.Context) error {
 		return nil
 	}
 	g.setCRDs(parseCRDs(secret))
+	g.mu.Lock()
+	g.reopenUntil = parseReopen(secret)
+	g.mu.Unlock()
 	now, err := g.readCRDs(ctx)
 	if err != nil {
 		return err
@@ -52,26 +56,87 @@ func (g *Gate) Resume(ctx context.Context) error {
 		g.Freeze()
 		return nil
 	}
-	return g.recordCRDs(ctx, now)
+	return g.recordOpen(ctx, now)
 }
 
-// write records the state. While open, it also records the present CRDs.
-func (g *Gate) write(ctx context.Context, state *freeze) error {
-	var data []byte
-	if state != nil {
-		var err error
-		if data, err = json.Marshal(state); err != nil {
-			return fmt.Errorf("encode the record of a restore: %w", err)
-		}
+// recordFreeze records a freeze, which ends what was permitted for an earlier restore.
+func (g *Gate) recordFreeze(ctx context.Context, state *freeze) error {
+	data, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("encode the record of a restore: %w", err)
 	}
-	if err := g.options.Store.SetKey(ctx, store.IdentitySecret, freezeKey, data); err != nil || state != nil {
-		return err
+	return g.options.Store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
+		return setKeys(secret, map[string][]byte{freezeKey: data, reopenKey: nil}), nil
+	})
+}
+
+// recordEnd records that the gate is open. See the documentation of the package for why in this order.
+func (g *Gate) recordEnd(ctx context.Context) error {
+	if err := g.options.Accept(ctx); err != nil {
+		return fmt.Errorf("record how far the local API server is: %w", err)
 	}
 	now, err := g.readCRDs(ctx)
 	if err != nil {
 		return err
 	}
-	return g.recordCRDs(ctx, now)
+	return g.recordOpen(ctx, now)
+}
+
+// recordOpen removes the record of a freeze. In the same update it records the present CRDs as those of this cluster's
+// objects, and until when a higher epoch may be opened. It writes only a change, and nothing if another freeze has begun.
+func (g *Gate) recordOpen(ctx context.Context, now map[string]types.UID) error {
+	data, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("encode the record of CRDs: %w", err)
+	}
+	err = g.options.Store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
+		if g.Frozen() {
+			return false, nil
+		}
+		return setKeys(secret, map[string][]byte{freezeKey: nil, crdsKey: data, reopenKey: g.reopen()}), nil
+	})
+	if err != nil {
+		return err
+	}
+	g.setCRDs(now)
+	return nil
+}
+
+// reopen is the record of until when a higher epoch may be opened, nil for not.
+func (g *Gate) reopen() []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !time.Now().Before(g.reopenUntil) {
+		return nil
+	}
+	return []byte(g.reopenUntil.UTC().Format(time.RFC3339))
+}
+
+// parseReopen returns until when a higher epoch may be opened, the zero time for not. A backup may bring back the record
+// of an earlier confirmation, with the end of its own hour: so it permits nothing that the agent that was confirmed then
+// would not do still, and the freeze that begins with a proof of the new restore removes it.
+func parseReopen(secret *kube.Secret) time.Time {
+	until, err := time.Parse(time.RFC3339, string(secret.Data[reopenKey]))
+	if err != nil {
+		return time.Time{}
+	}
+	if latest := time.Now().Add(reopenTime); until.After(latest) {
+		return latest // it is of a clock that was ahead
+	}
+	return until
+}
+
+// setKeys sets keys of a Secret, or deletes those with nil, and returns whether that changed anything.
+func setKeys(secret *kube.Secret, values map[string][]byte) (changed bool) {
+	for key, value := range values {
+		if string(secret.Data[key]) == string(value) {
+			continue
+		}
+		if secret.Data[key], changed = value, true; value == nil {
+			delete(secret.Data, key)
+		}
+	}
+	return changed
 }
 
 // parseFreeze returns nil if there was no freeze. An unreadable record counts as a freeze whose annotation is not
@@ -95,27 +160,4 @@ func parseCRDs(secret *kube.Secret) map[string]types.UID {
 		return nil // an earlier release did not record them
 	}
 	return uids
-}
-
-// recordCRDs records the present CRDs as those of this cluster's objects. It writes only a change.
-func (g *Gate) recordCRDs(ctx context.Context, now map[string]types.UID) error {
-	data, err := json.Marshal(now)
-	if err != nil {
-		return fmt.Errorf("encode the record of CRDs: %w", err)
-	}
-	err = g.options.Store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
-		if was := parseCRDs(secret); was != nil && maps.Equal(was, now) {
-			return false, nil
-		}
-		if secret.Data == nil {
-			secret.Data = map[string][]byte{}
-		}
-		secret.Data[crdsKey] = data
-		return true, nil
-	})
-	if err != nil {
-		return err
-	}
-	g.setCRDs(now)
-	return nil
 }
