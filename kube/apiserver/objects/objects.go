@@ -8,6 +8,7 @@ package objects
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
@@ -193,17 +194,19 @@ func awaitKinds(ctx context.Context, kinds discovery.DiscoveryInterface) error {
 // policies, and of bindings, in the order in which they are written: when it is in force, all are.
 const (
 	consent  = "cluster-registry-controller-consent"
-	powerful = `{"apiVersion":"clusterregistry.k8s.cisco.com/v1alpha1","kind":"ResourceSyncRule","metadata":{"name":"roster-apiserver-asks"},"spec":{
+	powerful = `{"apiVersion":"clusterregistry.k8s.cisco.com/v1alpha1","kind":"ResourceSyncRule","metadata":{"name":%q},"spec":{
 		"groupVersionKind":{"group":"rbac.authorization.k8s.io","version":"v1","kind":"Role"},"rules":[{"match":[{"namespaces":["default"]}]}]}}`
 )
 
 // Enforced says whether the policies that Apply has written are in force: the API server takes them up once in a second. It asks
-// with a request that changes nothing. When something else refuses that, nothing can be said, and the answer is yes; when there is
-// no answer, it is no.
+// with a request that changes nothing, an apply: the API server keeps one that creates waiting for two seconds while the CRD is new.
+// When something else refuses that, nothing can be said, and the answer is yes; when there is no answer, it is no.
 func Enforced(ctx context.Context, client rest.Interface) bool {
 	var said warnings
-	err := client.Post().AbsPath("/apis/clusterregistry.k8s.cisco.com/v1alpha1/resourcesyncrules").Param("dryRun", metav1.DryRunAll).
-		SetHeader("Content-Type", runtime.ContentTypeJSON).WarningHandlerWithContext(&said).Body([]byte(powerful)).Do(ctx).Error()
+	name := "roster-apiserver-asks-" + strings.ToLower(rand.Text()) // of a rule that is there the policy may say nothing
+	err := client.Patch(types.ApplyPatchType).AbsPath("/apis/clusterregistry.k8s.cisco.com/v1alpha1/resourcesyncrules", name).
+		Param("dryRun", metav1.DryRunAll).Param("fieldManager", fieldManager).
+		WarningHandlerWithContext(&said).Body(fmt.Appendf(nil, powerful, name)).Do(ctx).Error()
 	switch {
 	case err == nil:
 		return strings.Contains(strings.Join(said, " "), consent)

@@ -4,6 +4,8 @@
 package objects
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
@@ -105,5 +109,48 @@ func TestAwaitWatches(t *testing.T) {
 	}
 	if !maps.Equal(asked, want) {
 		t.Errorf("asked %v, want %v", asked, want)
+	}
+}
+
+// The question whether policies are in force is not a create: the API server answers that two seconds later while a CRD is new.
+func TestEnforced(t *testing.T) {
+	t.Parallel()
+	warns, refuses, busy := http.StatusOK, http.StatusForbidden, http.StatusTooManyRequests
+	for _, test := range []struct {
+		name    string
+		status  int
+		warning string
+		want    bool
+	}{
+		{"it warns", warns, consent + " says no", true},
+		{"it does not warn", warns, "", false},
+		{"another policy warns", warns, "not by us", false},
+		{"something else refuses", refuses, "", true},
+		{"no answer yet", busy, "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPatch || r.Header.Get("Content-Type") != string(types.ApplyPatchType) || r.URL.Query().Get("dryRun") != metav1.DryRunAll {
+					t.Errorf("%s %s of type %s", r.Method, r.URL, r.Header.Get("Content-Type"))
+				}
+				var asked metav1.PartialObjectMetadata
+				if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || asked.Name == "" || !strings.HasSuffix(r.URL.Path, "/"+asked.Name) {
+					t.Errorf("%s of an object named %q: %v", r.URL.Path, asked.Name, err)
+				}
+				if test.warning != "" {
+					w.Header().Set("Warning", fmt.Sprintf("299 - %q", test.warning))
+				}
+				w.WriteHeader(test.status)
+			}))
+			t.Cleanup(server.Close)
+			client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Enforced(t.Context(), client.RESTClient()); got != test.want {
+				t.Errorf("in force: %t", got)
+			}
+		})
 	}
 }
