@@ -59,15 +59,13 @@ func (g *Gate) Resume(ctx context.Context) error {
 	return g.recordOpen(ctx, now)
 }
 
-// recordFreeze records a freeze, which ends what was permitted for an earlier restore.
+// recordFreeze records a freeze.
 func (g *Gate) recordFreeze(ctx context.Context, state *freeze) error {
 	data, err := json.Marshal(state)
 	if err != nil {
 		return fmt.Errorf("encode the record of a restore: %w", err)
 	}
-	return g.options.Store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
-		return setKeys(secret, map[string][]byte{freezeKey: data, reopenKey: nil}), nil
-	})
+	return g.options.Store.SetKey(ctx, store.IdentitySecret, freezeKey, data)
 }
 
 // recordEnd records that the gate is open. See the documentation of the package for why in this order.
@@ -114,7 +112,7 @@ func (g *Gate) reopen() []byte {
 
 // parseReopen returns until when a higher epoch may be opened, the zero time for not. A backup may bring back the record
 // of an earlier confirmation, with the end of its own hour: so it permits nothing that the agent that was confirmed then
-// would not do still, and the freeze that begins with a proof of the new restore removes it.
+// would not do still, and nothing in a freeze, which begins with a proof of the new restore.
 func parseReopen(secret *kube.Secret) time.Time {
 	until, err := time.Parse(time.RFC3339, string(secret.Data[reopenKey]))
 	if err != nil {
