@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
 // A member passes each write on to the one that leads. If that one is gone, the write is lost with it, and etcd waits
@@ -104,9 +106,9 @@ func (s *Server) followLeaders(ctx context.Context) {
 		begun := s.writes.begun()
 		// What was written through this member before the marker, and was not lost, has most likely happened when the marker has.
 		for pause := markerPause; !s.mark(ctx) && ctx.Err() == nil; pause = min(2*pause, markerTimeout) {
-			wait(ctx, pause)
+			waiting.Sleep(ctx, pause)
 		}
-		wait(ctx, answered)
+		waiting.Sleep(ctx, answered)
 		s.writes.giveUp(begun)
 	}
 }
@@ -117,14 +119,4 @@ func (s *Server) mark(ctx context.Context) bool {
 	defer cancel()
 	_, err := s.client.Delete(ctx, marker)
 	return err == nil
-}
-
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
 const (
@@ -68,11 +69,7 @@ func (j *Joiner) Join(ctx context.Context) ([]string, error) {
 			said = err.Error()
 			j.Log.Info("waiting for a server to let this one in", "reason", said)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if waiting.Sleep(ctx, wait); ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		wait = min(2*wait, lastRetry)

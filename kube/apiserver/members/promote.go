@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
 const (
@@ -43,33 +44,26 @@ type attempt struct {
 //	due -> waiting, for twice as long as before -> due
 //	any -> forgotten, when it is none any more or another member leads
 func Promote(ctx context.Context, v Voters, log *slog.Logger) {
-	waiting := map[uint64]attempt{}
-	for {
+	attempts := map[uint64]attempt{}
+	for ; ctx.Err() == nil; waiting.Sleep(ctx, look) {
 		var learners []etcd.Learner
 		if v.Leads() {
 			learners = v.Learners()
 		}
-		for id := range waiting {
+		for id := range attempts {
 			if !slices.ContainsFunc(learners, func(l etcd.Learner) bool { return l.ID == id }) {
-				delete(waiting, id)
+				delete(attempts, id)
 			}
 		}
 		for _, learner := range learners {
-			if time.Now().Before(waiting[learner.ID].next) {
+			if time.Now().Before(attempts[learner.ID].next) {
 				continue
 			}
-			if again, ok := try(ctx, v, learner, waiting[learner.ID], log); ok {
-				delete(waiting, learner.ID)
+			if again, ok := try(ctx, v, learner, attempts[learner.ID], log); ok {
+				delete(attempts, learner.ID)
 			} else {
-				waiting[learner.ID] = again
+				attempts[learner.ID] = again
 			}
-		}
-		timer := time.NewTimer(look)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
 		}
 	}
 }

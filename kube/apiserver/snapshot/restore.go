@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
 // A restored server's resourceVersion is ahead of the snapshot's by revisionBump and bumpPerSecond for each second since
@@ -48,8 +49,8 @@ type RestoreOptions struct {
 // Restore makes a data directory of a snapshot, and returns when the snapshot was saved. After an error the directory is
 // as it was.
 func Restore(ctx context.Context, o RestoreOptions) (saved time.Time, err error) {
-	waiting := time.AfterFunc(slow, func() { o.Log.Info("reading the snapshot", "file", o.File) })
-	defer waiting.Stop()
+	late := time.AfterFunc(waiting.Slow, func() { o.Log.Info("reading the snapshot", "file", o.File) })
+	defer late.Stop()
 	c, err := read(o.File, writerFunc(func(p []byte) (int, error) { return len(p), ctx.Err() }))
 	if err == nil {
 		err = c.record.CheckVersion(o.Kubernetes)
@@ -77,8 +78,8 @@ func (o *RestoreOptions) fill(ctx context.Context, dir *datadir.Dir) error {
 	if err = errors.Join(err, f.Close(), ctx.Err()); err != nil {
 		return err
 	}
-	waiting := time.AfterFunc(slow, func() { o.Log.Info("writing the data", "directory", dir.Path()) })
-	defer waiting.Stop()
+	late := time.AfterFunc(waiting.Slow, func() { o.Log.Info("writing the data", "directory", dir.Path()) })
+	defer late.Stop()
 	name, url := etcd.Alone()
 	err = etcd.Contain(o.Log, func(log *zap.Logger) error {
 		return snapshot.NewV3(log).Restore(snapshot.RestoreConfig{

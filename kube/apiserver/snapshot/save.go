@@ -23,14 +23,11 @@ import (
 
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
-const (
-	// currentTimeout bounds the wait for a member to be as far as the others. Without a majority it never is.
-	currentTimeout = 5 * time.Second
-	// slow is after how long a command says how far it is, and how often again.
-	slow = 2 * time.Second
-)
+// currentTimeout bounds the wait for a member to be as far as the others. Without a majority it never is.
+const currentTimeout = 5 * time.Second
 
 // SaveOptions of Save. All are required.
 type SaveOptions struct {
@@ -222,7 +219,7 @@ func progress(size int64, from io.Reader, log *slog.Logger) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := from.Read(p)
 		done += int64(n)
-		if time.Since(said) >= slow {
+		if time.Since(said) >= waiting.Slow {
 			said = time.Now()
 			log.Info("saving", "MiB", done/mebi, "of", size/mebi)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
 	"github.com/roster-mesh/roster/kube/apiserver/members"
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
 // membership is the place of this server among those of its cluster.
@@ -104,8 +105,8 @@ func ensurePeerPKI(dir *datadir.Dir, peer string, now time.Time) (bool, error) {
 // startEtcd says so when the start takes long.
 func (m *membership) startEtcd(ctx context.Context, o Options, dir *datadir.Dir) (*etcd.Server, error) {
 	data := dir.Path("etcd")
-	waiting := time.AfterFunc(slow, func() { o.Log.Info("waiting for etcd to be ready", "directory", data) })
-	defer waiting.Stop()
+	late := time.AfterFunc(waiting.Slow, func() { o.Log.Info("waiting for etcd to be ready", "directory", data) })
+	defer late.Stop()
 	options := etcd.Options{Dir: data, Log: o.Log}
 	if o.Fatal != nil {
 		options.Fatal = func(err error) { o.Fatal(fmt.Errorf("--data-dir %s: etcd: %w", o.DataDir, err)) }

@@ -20,6 +20,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
 const (
@@ -96,12 +97,12 @@ func (p *process) applyRoles(hook genericapiserver.PostStartHookContext) error {
 // retry calls act until it succeeds or ctx ends. When that takes long it says why: it may be somebody's webhook.
 func (p *process) retry(ctx context.Context, act func(context.Context) error) {
 	began, pause := time.Now(), objectsPoll
-	for last := ""; ; sleep(ctx, pause) {
+	for last := ""; ; waiting.Sleep(ctx, pause) {
 		err := act(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) < slow {
+		if time.Since(began) < waiting.Slow {
 			continue
 		}
 		pause = min(2*pause, slowPoll)
@@ -109,5 +110,28 @@ func (p *process) retry(ctx context.Context, act func(context.Context) error) {
 			last = err.Error()
 			p.o.Log.Info("waiting for what this server brings with it", "error", err)
 		}
+	}
+}
+
+// announce says once that the server is ready, and what it waits for when that takes long.
+func (p *process) announce(ctx context.Context, client rest.Interface) {
+	began, said := time.Now(), false
+	for {
+		_, err := client.Get().AbsPath("/readyz").DoRaw(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			p.o.Log.Info("serving", "address", p.address, "version", KubernetesVersion(), "after", time.Since(began).Round(time.Millisecond))
+			if p.o.Ready != nil {
+				p.o.Ready()
+			}
+			return
+		}
+		if !said && time.Since(began) > waiting.Slow {
+			said = true
+			p.o.Log.Info("waiting for the API server to be ready", "address", p.address)
+		}
+		waiting.Sleep(ctx, 20*time.Millisecond)
 	}
 }

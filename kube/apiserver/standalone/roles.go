@@ -15,14 +15,13 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
+
+	"github.com/roster-mesh/roster/kube/apiserver/objects"
 )
 
 // upstreamRoles is the hook of Kubernetes that ensureRoles stands in for. It sleeps for a second, and then asks for and
 // writes one role after the other.
 const upstreamRoles = rbacrest.PostStartHookName
-
-// writesAtOnce is how many of the server's own objects are written at a time: etcd writes them to disk together.
-const writesAtOnce = 16
 
 // ensureRoles makes the cluster have the default roles and bindings of Kubernetes, by Kubernetes' own rules: what is
 // missing in one of them is added, what others have added stays, and one that is annotated as protected is left alone.
@@ -36,7 +35,7 @@ func ensureRoles(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	group, _ := errgroup.WithContext(ctx)
-	group.SetLimit(writesAtOnce)
+	group.SetLimit(objects.WritesAtOnce)
 	role := func(owner reconciliation.RuleOwner, client reconciliation.RuleOwnerModifier) {
 		group.Go(func() error {
 			_, err := (&reconciliation.ReconcileRoleOptions{Role: owner, Client: client, Confirm: true}).Run()

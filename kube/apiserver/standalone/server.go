@@ -36,6 +36,7 @@ import (
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
 	"github.com/roster-mesh/roster/kube/apiserver/members"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
 const (
@@ -234,7 +235,7 @@ func (p *process) runControllers(hook genericapiserver.PostStartHookContext) err
 			}()
 			if err := controllers.Run(ctx, o); err != nil && ctx.Err() == nil {
 				p.o.Log.Error("the controllers cannot be started", "error", err)
-				sleep(hook, time.Second)
+				waiting.Sleep(hook, time.Second)
 			}
 			stop()
 		}
@@ -251,7 +252,7 @@ func (p *process) await(ctx context.Context, leads bool) {
 		return
 	}
 	for ctx.Err() == nil && p.store.Leads() != leads {
-		sleep(ctx, leadPoll)
+		waiting.Sleep(ctx, leadPoll)
 	}
 }
 
@@ -259,7 +260,7 @@ func (p *process) await(ctx context.Context, leads bool) {
 func (p *process) renewCertificates(hook genericapiserver.PostStartHookContext) error {
 	go func() {
 		for {
-			if sleep(hook, 12*time.Hour); hook.Err() != nil {
+			if waiting.Sleep(hook, 12*time.Hour); hook.Err() != nil {
 				return
 			}
 			written, err := p.renew(time.Now())
@@ -292,37 +293,4 @@ func (p *process) renew(now time.Time) ([]string, error) {
 		}
 	}
 	return written, nil
-}
-
-// announce says once that the server is ready, and what it waits for when that takes long.
-func (p *process) announce(ctx context.Context, client rest.Interface) {
-	began, said := time.Now(), false
-	for {
-		_, err := client.Get().AbsPath("/readyz").DoRaw(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			p.o.Log.Info("serving", "address", p.address, "version", KubernetesVersion(), "after", time.Since(began).Round(time.Millisecond))
-			if p.o.Ready != nil {
-				p.o.Ready()
-			}
-			return
-		}
-		if !said && time.Since(began) > slow {
-			said = true
-			p.o.Log.Info("waiting for the API server to be ready", "address", p.address)
-		}
-		sleep(ctx, 20*time.Millisecond)
-	}
-}
-
-// sleep returns after d, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -17,10 +17,8 @@ import (
 
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
+	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
-
-// slow is after how long a start says what it waits for.
-const slow = 2 * time.Second
 
 // Options of Run. DataDir, Listen, Check and Log are required.
 type Options struct {
@@ -88,10 +86,10 @@ func Run(ctx context.Context, o Options) error {
 
 // openDir says so when another process uses the directory.
 func openDir(ctx context.Context, o Options) (*datadir.Dir, error) {
-	waiting := time.AfterFunc(slow, func() {
+	late := time.AfterFunc(waiting.Slow, func() {
 		o.Log.Info("waiting for another process to end that uses the directory", "directory", o.DataDir)
 	})
-	defer waiting.Stop()
+	defer late.Stop()
 	return datadir.Open(ctx, o.DataDir, KubernetesVersion(), o.Name)
 }
 
