@@ -5,7 +5,6 @@ package replica
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -42,9 +41,6 @@ const (
 	opNote
 )
 
-// maxNote bounds a note.
-const maxNote = 4 << 10
-
 // Open begins an epoch of our own, or goes on with the newest that is held. Without a log nothing
 // outlives the process.
 func (r *Replica) Open(epoch uint64, log Log) error {
@@ -62,7 +58,7 @@ func (r *Replica) Open(epoch uint64, log Log) error {
 		return err
 	}
 	r.state.origin(r.self).open(epoch)
-	r.author, r.log, r.digest, r.noted = author, log, nil, r.state.note
+	r.author, r.log, r.digest, r.notes.last = author, log, nil, r.state.note
 	return nil
 }
 
@@ -124,44 +120,6 @@ func (r *Replica) logOwnLocked(msgs [][]byte) [][]byte {
 	return nil
 }
 
-// appendNoteLocked appends the present note, unless it says what the last one does.
-func (r *Replica) appendNoteLocked() {
-	if note := r.note(); len(note) > 0 && len(note) <= maxNote && !bytes.Equal(note, r.noted) {
-		r.noted, r.notes = note, r.notes+1
-		r.log.Append(appendBytes(nil, opNote, note))
-	}
-}
-
-// SaveNote makes the present note durable, and returns when it is. Without a log it does nothing. The error is that of
-// ctx, which must end when the log can no longer write.
-func (r *Replica) SaveNote(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.log == nil {
-		return nil
-	}
-	r.appendNoteLocked()
-	for last := r.notes; r.notesDurable < last; {
-		durable := r.noteDurable
-		r.mu.Unlock()
-		select {
-		case <-durable:
-			r.mu.Lock()
-		case <-ctx.Done():
-			r.mu.Lock()
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// Note returns the last note that is durable, see [Options].
-func (r *Replica) Note() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.note
-}
-
 // Forget lets go of all that is held of another origin, as if it had never been heard of.
 func (r *Replica) Forget(origin string) {
 	r.mu.Lock()
@@ -219,9 +177,7 @@ func (r *Replica) applyLocked(op []byte, mine bool) ([]byte, error) {
 	case note != nil:
 		r.state.note = bytes.Clone(note)
 		if mine {
-			r.notesDurable++
-			close(r.noteDurable)
-			r.noteDurable = make(chan struct{})
+			r.notes.oneIsDurable()
 		}
 		return nil, nil
 	case msg == nil:

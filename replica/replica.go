@@ -59,7 +59,6 @@ type Replica struct {
 	epochSeen func(uint64)
 	decode    func(msg []byte) (*message, error) // decodeMessage, but in tests
 	broadcast func(msgs ...[]byte)
-	note      func() []byte
 
 	removing sync.Mutex // from looking whether a removed key is pinned to having merged that
 
@@ -67,11 +66,8 @@ type Replica struct {
 	state  *State  // what peers may know
 	author *author // nil before Open
 	log    Log     // nil when nothing is durable
-	noted  []byte  // the last note that was appended
+	notes  notes   // what is durable beside own entries
 	digest []byte  // of state; nil when it must be made again
-
-	notes, notesDurable int           // how many notes this run appended, and how many of them are durable
-	noteDurable         chan struct{} // closed, and replaced, with each that is durable
 }
 
 // New returns a replica that holds nothing yet.
@@ -98,8 +94,7 @@ func New(o Options) (*Replica, error) {
 	}
 	r := &Replica{
 		self: o.Self, key: o.PrivateKey, keyring: o.Keyring, removed: o.Removed, epochSeen: o.OwnEpochSeen, decode: decodeMessage,
-		broadcast: o.Broadcast, note: o.Note, state: newState(o.Self, o.Limits),
-		noteDurable: make(chan struct{}),
+		broadcast: o.Broadcast, state: newState(o.Self, o.Limits), notes: notes{present: o.Note, news: make(chan struct{})},
 	}
 	for _, removal := range o.Removals {
 		m, err := decodeMessage(removal.msg)
