@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,66 @@ func TestUndoneDeletion(t *testing.T) {
 	g.confirmGamma(t)
 	eventually(t, "confirmed, it is", afterFault, hasCopy(g.alpha, g.gamma, "deleted", "one"))
 	g.eventuallyWhole(t, afterFault)
+}
+
+// A restore is confirmed once, also if the agent is killed at once, or when it has just recorded that: neither how far the
+// API server was nor the epoch, which were both later than in the backup, is taken for another restore by the next start.
+func TestConfirmedOnce(t *testing.T) {
+	g := joined(t)
+	g.cleanUp(t, "later")
+	for _, untilRecorded := range []bool{true, false} {
+		if err := g.gamma.Backup(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g.openLaterEpochInGamma(t)
+		apply(t, g.gamma, rule("later", "later")) // how far gamma is becomes durable with what it publishes
+		eventually(t, "the later rule is in alpha", afterFault, hasRule(g.alpha, "later"))
+		kubectl(t, g.gamma, "delete", "resourcesyncrule", "later")
+		eventually(t, "the later rule is gone", afterFault, noRule(g.alpha, "later"))
+		if err := g.gamma.Restore(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		g.gammaIsFrozen(t)
+		g.confirmGamma(t)
+		if untilRecorded {
+			eventually(t, "the confirmation is recorded", afterFault, g.recordsNoFreeze)
+		}
+		if err := errors.Join(g.gamma.KillAgent(), g.gamma.StartAgent(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "gamma knows that it was confirmed", afterFault, g.recordsNoFreeze)
+		stays(t, "gamma does not ask again", 2*quiet, g.recordsNoFreeze)
+		g.eventuallyWhole(t, afterFault)
+	}
+}
+
+// openLaterEpochInGamma starts gamma's agent again, as after another agent of that cluster, so that it opens an epoch.
+func (g *group) openLaterEpochInGamma(t *testing.T) {
+	t.Helper()
+	if err := g.gamma.KillAgent(); err != nil {
+		t.Fatal(err)
+	}
+	last, err := strconv.Atoi(epochOf(t, g.gamma))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, g.gamma, "patch", "secret", "roster-identity", "--namespace="+v1alpha1.PrivateNamespace(harness.Namespace),
+		"--type=merge", fmt.Sprintf(`--patch={"stringData":{"epoch":"%d"}}`, last+1))
+	if err := g.gamma.StartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := epochOf(t, g.gamma); now != strconv.Itoa(last+2) {
+		t.Fatalf("gamma is in epoch %s after %d", now, last)
+	}
+}
+
+// recordsNoFreeze is nil if gamma's agent has not recorded that it waits for a confirmation.
+func (g *group) recordsNoFreeze(ctx context.Context) error {
+	secret, err := g.gamma.Kube.CoreV1().Secrets(v1alpha1.PrivateNamespace(harness.Namespace)).Get(ctx, "roster-identity", metav1.GetOptions{})
+	if err == nil && len(secret.Data["restored"]) > 0 {
+		err = fmt.Errorf("a freeze is recorded: %s", secret.Data["restored"])
+	}
+	return err
 }
 
 // An agent that is started between the restore of a cluster and its confirmation knows how far that cluster was: it
