@@ -88,6 +88,7 @@ func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (
 	p.gate = restore.New(restore.Options{
 		Store: at.store, Name: func() string { return p.own.Name() }, ReadCRD: at.client.ReadCRD, Problem: p.problems.Reporter("history"), Log: a.log,
 		Annotation: func(ctx context.Context) (string, error) { return p.own.Annotation(ctx) }, Accept: p.acceptRestore,
+		EpochSeen: func() uint64 { return p.replica.OwnEpochSeen() },
 	})
 	at.client.Positions = history.TrustingPositions(p.gate.RolledBack)
 	if err := at.resolve(ctx); err != nil {

@@ -30,9 +30,10 @@
 //  3. The annotation has another value, which is the record of the confirmation: the cluster publishes again. A kill here: the
 //     freeze is still recorded with the old value, and ends once the next start has read the annotation.
 //  4. Options.Accept makes durable how far the API server is now, and the epoch. A kill here is as one in step 3.
-//  5. One update removes the record of the freeze, and records the CRDs, and the permission to open a higher epoch. A kill
-//     after that: nothing that was durable before the restore is left to notice it by, and a later epoch that members show
-//     is opened.
+//  5. One update removes the record of the freeze, and records the CRDs. While a later epoch that a member has shown waits
+//     for a higher one, it also records the permission to open that, and at no other time: a backup that has the permission
+//     would permit it after the next restore. A kill after that: nothing that was durable before the restore is left to
+//     notice it by. If a member shows a later epoch only then, the next start asks once more.
 //  6. The higher epoch is opened, and then the permission is removed. A kill between them leaves it for the rest of its
 //     hour.
 package restore

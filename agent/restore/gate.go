@@ -40,6 +40,8 @@ type Options struct {
 	// Accept makes durable how far the API server is now, and in which epoch this cluster publishes, so that no later
 	// start notices the same restore again. It is called after a confirmation, before the record of the freeze is removed.
 	Accept func(context.Context) error
+	// EpochSeen is the epoch of this cluster that a member has shown and that waits for a higher one; 0 is none.
+	EpochSeen func() uint64
 	// Problem reports the freeze, for the status of the Cluster object.
 	Problem func(error) error
 	Log     *slog.Logger

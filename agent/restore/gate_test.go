@@ -33,6 +33,7 @@ type fixture struct {
 	looked     int
 	ended      int
 	onAccept   func() error
+	seen       uint64 // the later epoch that a member shows
 	store      *store.Store
 }
 
@@ -56,6 +57,7 @@ func (b *fixture) start() {
 		Store: b.store, Name: func() string { return "own" }, Problem: b.problems.Reporter("history"), Log: slog.New(slog.DiscardHandler),
 		Annotation: func(context.Context) (string, error) { return b.annotation, nil },
 		Accept:     func(context.Context) error { return b.onAccept() },
+		EpochSeen:  func() uint64 { return b.seen },
 		ReadCRD: func(_ context.Context, name string) (*metav1.ObjectMeta, error) {
 			if b.forbidden {
 				return nil, kube.ErrForbidden
@@ -181,6 +183,7 @@ func TestKilledAfterConfirmation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := confirmed(t)
+			b.seen = 7
 			b.onAccept = func() error {
 				if b.recorded(t) == "" {
 					t.Error("the record is removed before the position is durable")
@@ -190,10 +193,12 @@ func TestKilledAfterConfirmation(t *testing.T) {
 			if err := c.until(b); (err != nil) != c.recorded || (b.recorded(t) != "") != c.recorded {
 				t.Errorf("%v, and recorded is %q", err, b.recorded(t))
 			}
-			b.crdsFail, b.onAccept = nil, func() error { return nil }
-			b.start()
-			if err := b.Resume(t.Context()); err != nil || b.Frozen() != c.recorded {
-				t.Errorf("started, it is frozen %t, %v", b.Frozen(), err)
+			b.crdsFail, b.onAccept, b.seen = nil, func() error { return nil }, 0 // until the member is connected again
+			for range 2 {
+				b.start()
+				if err := b.Resume(t.Context()); err != nil || b.Frozen() != c.recorded {
+					t.Errorf("started, it is frozen %t, %v", b.Frozen(), err)
+				}
 			}
 			if err := b.Confirm(t.Context()); err != nil || b.Frozen() || !b.MayReopen() {
 				t.Errorf("it asks again %t, or does not open an epoch, %v", b.Frozen(), err)
@@ -207,6 +212,7 @@ func TestKilledAfterConfirmation(t *testing.T) {
 func TestRecordPermitsOneEpoch(t *testing.T) {
 	for name, end := range map[string]func(*fixture){"opened": (*fixture).Reopened, "frozen": (*fixture).Freeze} {
 		b := confirmed(t)
+		b.seen = 7
 		if err := b.report(t.Context()); err != nil || !b.MayReopen() {
 			t.Fatal(err)
 		}
@@ -240,6 +246,19 @@ func TestRecordPermitsOneEpoch(t *testing.T) {
 		if err := b.Resume(t.Context()); err != nil || b.MayReopen() != c.want || time.Until(b.reopenUntil) > reopenTime {
 			t.Errorf("%s: it permits an epoch %t, until %s, %v", name, b.MayReopen(), b.reopenUntil, err)
 		}
+	}
+}
+
+// A backup from after a confirmation is restored within the hour, and the agent has only the Secret: the confirmation of
+// the first restore permits nothing after the second one.
+func TestNextRestoreIsNotPermitted(t *testing.T) {
+	b := confirmed(t)
+	if err := b.report(t.Context()); err != nil || !b.MayReopen() {
+		t.Fatalf("confirmed, a higher epoch may be opened %t, %v", b.MayReopen(), err)
+	}
+	b.start()
+	if err := b.Resume(t.Context()); err != nil || b.Frozen() || b.MayReopen() {
+		t.Errorf("after the next restore it is frozen %t, and may open an epoch %t, %v", b.Frozen(), b.MayReopen(), err)
 	}
 }
 

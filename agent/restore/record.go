@@ -30,8 +30,8 @@ func Mark(secret *kube.Secret) {
 	}
 }
 
-// Resume continues a freeze that was recorded, or what the last confirmation permits. It begins a freeze if the CRDs are not the recorded ones, because
-// new CRDs have none of the objects that were there.
+// Resume continues a freeze that was recorded, or what the last confirmation permits. It begins a freeze if the CRDs are
+// not the recorded ones, because new CRDs have none of the objects that were there.
 func (g *Gate) Resume(ctx context.Context) error {
 	secret, err := g.options.Store.Read(ctx, store.IdentitySecret)
 	if err != nil {
@@ -91,7 +91,7 @@ func (g *Gate) recordOpen(ctx context.Context, now map[string]types.UID) error {
 		if g.Frozen() {
 			return false, nil
 		}
-		return setKeys(secret, map[string][]byte{freezeKey: nil, crdsKey: data, reopenKey: g.reopen()}), nil
+		return setKeys(secret, map[string][]byte{freezeKey: nil, crdsKey: data, reopenKey: g.reopen(secret)}), nil
 	})
 	if err != nil {
 		return err
@@ -100,19 +100,24 @@ func (g *Gate) recordOpen(ctx context.Context, now map[string]types.UID) error {
 	return nil
 }
 
-// reopen is the record of until when a higher epoch may be opened, nil for not.
-func (g *Gate) reopen() []byte {
+// reopen is the record of until when a higher epoch may be opened, nil for not. It begins while a member shows one that
+// waits to be opened, and at no other time: a backup that has it would permit an epoch after the next restore, too.
+func (g *Gate) reopen(secret *kube.Secret) []byte {
+	waits := g.options.EpochSeen() > 0
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !time.Now().Before(g.reopenUntil) {
 		return nil
 	}
-	return []byte(g.reopenUntil.UTC().Format(time.RFC3339))
+	until := g.reopenUntil.UTC().Format(time.RFC3339)
+	if !waits && string(secret.Data[reopenKey]) != until { // after a start, members are yet to show it
+		return nil
+	}
+	return []byte(until)
 }
 
-// parseReopen returns until when a higher epoch may be opened, the zero time for not. A backup may bring back the record
-// of an earlier confirmation, with the end of its own hour: so it permits nothing that the agent that was confirmed then
-// would not do still, and nothing in a freeze, which begins with a proof of the new restore.
+// parseReopen returns until when a higher epoch may be opened, the zero time for not. A backup brings it back only if it
+// was made while an epoch waited, which takes moments, and then with the end of its own hour.
 func parseReopen(secret *kube.Secret) time.Time {
 	until, err := time.Parse(time.RFC3339, string(secret.Data[reopenKey]))
 	if err != nil {
