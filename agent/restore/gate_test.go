@@ -213,8 +213,12 @@ func TestRecordPermitsOneEpoch(t *testing.T) {
 	for name, end := range map[string]func(*fixture){"opened": (*fixture).Reopened, "frozen": (*fixture).Freeze} {
 		b := confirmed(t)
 		b.seen = 7
-		if err := b.report(t.Context()); err != nil || !b.MayReopen() {
+		if err := b.report(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		b.start() // its record is not due
+		if err := b.Resume(t.Context()); err != nil || !b.MayReopen() {
+			t.Fatalf("started, it permits an epoch %t, %v", b.MayReopen(), err)
 		}
 		if end(b); b.MayReopen() {
 			t.Errorf("%s: it permits another one", name)
@@ -226,8 +230,8 @@ func TestRecordPermitsOneEpoch(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.start()
-		if err := b.Resume(t.Context()); err != nil || b.MayReopen() {
-			t.Errorf("%s: the next start permits another one, %v", name, err)
+		if err := b.Resume(t.Context()); err != nil || b.MayReopen() || b.Frozen() != (name == "frozen") {
+			t.Errorf("%s: the next start permits another one %t, is frozen %t, %v", name, b.MayReopen(), b.Frozen(), err)
 		}
 	}
 	for name, c := range map[string]struct {
