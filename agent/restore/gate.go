@@ -203,16 +203,22 @@ func (g *Gate) Reopened() {
 	g.record.Trigger()
 }
 
-// report records a freeze or its end, and reports what to do. It names the annotation only once the value from before is
-// recorded: a value that a person sets earlier would be taken for the old one, here or by the next start.
+// report records a freeze or its end, and reports what to do, or why that cannot be recorded. It names the annotation only
+// once the value from before is recorded: a value that a person sets earlier would be taken for the old one, here or by
+// the next start.
 func (g *Gate) report(ctx context.Context) error {
 	state := g.state()
 	if state == nil {
-		_ = g.options.Problem(nil)
-		return g.recordEnd(ctx)
+		err := g.recordEnd(ctx)
+		if err != nil {
+			err = fmt.Errorf("the restore was confirmed, but a restart would ask again, because that cannot be recorded: %w", err)
+		}
+		return g.options.Problem(err)
 	}
 	err, problem := g.recordFreeze(ctx, state), ErrRestored
-	if err == nil && state.Known {
+	if err != nil {
+		problem = fmt.Errorf("%w; before you can confirm, this must be recorded, and cannot be: %w", ErrRestored, err)
+	} else if state.Known {
 		problem = fmt.Errorf(`%w: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
 			ErrRestored, g.options.Name(), v1alpha1.AnnotationConfirmRestore)
 	}

@@ -277,8 +277,19 @@ func TestAnnotationIsRecordedBeforeItIsNamed(t *testing.T) {
 	if _, err := b.store.Delete(t.Context(), store.IdentitySecret); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.report(t.Context()); err == nil || strings.Contains(b.problems.String(), v1alpha1.AnnotationConfirmRestore) {
-		t.Errorf("not recorded, %v: the problem is %q", err, b.problems.String())
+	err := b.report(t.Context())
+	if err == nil || strings.Contains(b.problems.String(), v1alpha1.AnnotationConfirmRestore) {
+		t.Fatalf("not recorded, %v: the problem is %q", err, b.problems.String())
+	}
+	if !strings.Contains(b.problems.String(), err.Error()) {
+		t.Errorf("the problem does not say why it is not recorded: %q", b.problems.String())
+	}
+	b.annotation = "set without being told"
+	if err := b.Confirm(t.Context()); err != nil || b.Frozen() {
+		t.Fatalf("confirmed, it is frozen %t, %v", b.Frozen(), err)
+	}
+	if err := b.report(t.Context()); err == nil || !strings.Contains(b.problems.String(), err.Error()) {
+		t.Errorf("the end is not recorded, %v: the problem is %q", err, b.problems.String())
 	}
 }
 
