@@ -27,6 +27,9 @@ var ErrRestored = errors.New("the API server of this cluster went back in time, 
 // reopenTime is how long a confirmation also covers an epoch that a member shows later.
 const reopenTime = time.Hour
 
+// acceptTime is how long a disk that hangs delays the record of the next freeze. What was not accepted is tried again.
+const acceptTime = 30 * time.Second
+
 // Options are the options of New. All fields are required.
 type Options struct {
 	Store *store.Store

@@ -56,8 +56,13 @@ func (b *fixture) start() {
 	b.Gate = New(Options{
 		Store: b.store, Name: func() string { return "own" }, Problem: b.problems.Reporter("history"), Log: slog.New(slog.DiscardHandler),
 		Annotation: func(context.Context) (string, error) { return b.annotation, nil },
-		Accept:     func(context.Context) error { return b.onAccept() },
-		EpochSeen:  func() uint64 { return b.seen },
+		Accept: func(ctx context.Context) error {
+			if _, ok := ctx.Deadline(); !ok {
+				return errors.New("a disk that hangs would stop the gate")
+			}
+			return b.onAccept()
+		},
+		EpochSeen: func() uint64 { return b.seen },
 		ReadCRD: func(_ context.Context, name string) (*metav1.ObjectMeta, error) {
 			if b.forbidden {
 				return nil, kube.ErrForbidden
@@ -250,6 +255,24 @@ func TestRecordPermitsOneEpoch(t *testing.T) {
 		if err := b.Resume(t.Context()); err != nil || b.MayReopen() != c.want || time.Until(b.reopenUntil) > reopenTime {
 			t.Errorf("%s: it permits an epoch %t, until %s, %v", name, b.MayReopen(), b.reopenUntil, err)
 		}
+	}
+}
+
+// The CRDs that are recorded are those from before the position became durable, and none where another freeze has begun.
+func TestCRDsOfConfirmation(t *testing.T) {
+	rules := crdOf(replica.KindRule)
+	b := confirmed(t)
+	b.onAccept = func() error { b.crds[rules] = &metav1.ObjectMeta{UID: "third"}; return nil }
+	if err := b.report(t.Context()); err != nil || b.uid(rules) != "second" {
+		t.Errorf("known is %q, %v", b.uid(rules), err)
+	}
+	if b.ProveListed(t.Context()); !b.Frozen() {
+		t.Error("a CRD that was made again meanwhile is not noticed")
+	}
+	b = confirmed(t)
+	b.onAccept = func() error { b.Freeze(); return nil }
+	if err := b.report(t.Context()); err != nil || b.uid(rules) != "" || b.recorded(t) == "" {
+		t.Errorf("frozen again, known is %q, recorded %q, %v", b.uid(rules), b.recorded(t), err)
 	}
 }
 

@@ -68,16 +68,24 @@ func (g *Gate) recordFreeze(ctx context.Context, state *freeze) error {
 	return g.options.Store.SetKey(ctx, store.IdentitySecret, freezeKey, data)
 }
 
-// recordEnd records that the gate is open. See the documentation of the package for why in this order.
+// recordEnd records that the gate is open. See the documentation of the package for why in this order. The CRDs are read
+// first, so that one that is made again meanwhile is not taken for the one that was confirmed.
 func (g *Gate) recordEnd(ctx context.Context) error {
-	if err := g.options.Accept(ctx); err != nil {
-		return fmt.Errorf("record how far the local API server is: %w", err)
-	}
 	now, err := g.readCRDs(ctx)
 	if err != nil {
 		return err
 	}
+	if err := g.accept(ctx); err != nil {
+		return fmt.Errorf("record how far the local API server is: %w", err)
+	}
 	return g.recordOpen(ctx, now)
+}
+
+// accept calls Options.Accept for acceptTime at most.
+func (g *Gate) accept(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, acceptTime)
+	defer cancel()
+	return g.options.Accept(ctx)
 }
 
 // recordOpen removes the record of a freeze. In the same update it records the present CRDs as those of this cluster's
@@ -87,13 +95,14 @@ func (g *Gate) recordOpen(ctx context.Context, now map[string]types.UID) error {
 	if err != nil {
 		return fmt.Errorf("encode the record of CRDs: %w", err)
 	}
+	frozen := false
 	err = g.options.Store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
-		if g.Frozen() {
+		if frozen = g.Frozen(); frozen {
 			return false, nil
 		}
 		return setKeys(secret, map[string][]byte{freezeKey: nil, crdsKey: data, reopenKey: g.reopen(secret)}), nil
 	})
-	if err != nil {
+	if err != nil || frozen {
 		return err
 	}
 	g.setCRDs(now)
