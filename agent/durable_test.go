@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"bytes"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,5 +27,12 @@ func TestPositionStaysDuringFreeze(t *testing.T) {
 	}
 	if frozen = false; note() == nil {
 		t.Error("there is no note after the confirmation")
+	}
+	late := notePosition(positions, func() bool { // a restore is noticed right after it was asked
+		positions.AcceptList(kind, positions.At(kind), "", "20", history.SeenObject{})
+		return false
+	}, kind)
+	if !bytes.Contains(late, []byte(`"50"`)) {
+		t.Errorf("the note is of the history after the restore: %s", late)
 	}
 }
