@@ -23,7 +23,8 @@
 // between any two of these steps, and the next one does not ask again for what a person has confirmed:
 //
 //  1. The freeze begins. Until it ends, the durable note of how far the API server was stays the one from before. A kill
-//     here, before the record is written: the next start finds the same sign.
+//     here, before the record is written: the next start finds the same sign with a data directory; without one, only
+//     those of the epoch and the CRDs.
 //  2. The freeze is recorded, then the value of the annotation, and only then is a person told which annotation it is. A
 //     kill after that: the next start compares with the recorded value. Who annotates before being told may be asked once
 //     more.
