@@ -37,10 +37,11 @@ build_once() {
 build_one() {
 	started=$(date +%s)
 	echo "$label: [$done/$total] $1: building"
-	build "$1" "$bin/$1.new" &
+	new=$bin/$1.new.$$ # two of these may build the same thing beside each other
+	build "$1" "$new" &
 	build=$!
 	# A line every half minute, so that a long link does not look like a hang.
-	trap 'kill "$build" 2>/dev/null; exit 130' INT TERM
+	trap 'kill "$build" 2>/dev/null || true; rm -f "$new"; exit 130' INT TERM
 	ticks=0
 	while kill -0 "$build" 2>/dev/null; do
 		sleep 1
@@ -50,7 +51,7 @@ build_one() {
 		fi
 	done
 	wait "$build"
-	mv "$bin/$1.new" "$bin/$1"
+	mv "$new" "$bin/$1"
 	key "$1" >"$bin/.built/$1"
 	echo "$label: [$done/$total] $1: built in $(($(date +%s) - started)) s"
 }
