@@ -17,7 +17,7 @@ func (p *Publisher) collectTombstones(ctx context.Context) error {
 		return nil
 	}
 	epoch, err := p.o.Epochs.Open(ctx, p.o.Replica.LastEpoch())
-	if err != nil {
+	if err != nil || p.o.Gate.Frozen() { // a freeze may begin during the request
 		return err
 	}
 	p.o.Log.Info("many objects of this cluster were deleted: announcing the others in a new epoch", "epoch", epoch)
@@ -45,7 +45,7 @@ func (p *Publisher) reopen(ctx context.Context) error {
 		return nil
 	}
 	epoch, err := p.o.Epochs.Open(ctx, seen)
-	if err != nil {
+	if err != nil || p.o.Gate.Frozen() {
 		return err
 	}
 	p.o.Log.Warn("a member holds later entries of this cluster than this agent: opening a new epoch", "seen", seen, "epoch", epoch)

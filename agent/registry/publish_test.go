@@ -90,6 +90,45 @@ func TestRuleReadDuringFreezeIsNotPublished(t *testing.T) {
 	}
 }
 
+// A freeze may begin while an epoch is recorded: nothing is announced in it then.
+func TestNoEpochIsOpenedDuringFreeze(t *testing.T) {
+	for name, open := range map[string]func(*Publisher, context.Context) error{
+		"tombstones": (*Publisher).collectTombstones, "seen": (*Publisher).reopen,
+	} {
+		gate := &fakeGate{}
+		p := newPublisher(t, gate, &fakeRules{})
+		key, later := payload.RuleKey("r"), agenttest.Signer(t, agenttest.IDA, agenttest.Key(agenttest.IDA))
+		publish := func(r *replica.Replica, status replica.Status, content string) [][]byte {
+			t.Helper()
+			messages, err := r.Publish(key, status, []byte(content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return messages
+		}
+		if name == "tombstones" {
+			publish(p.o.Replica, replica.Live, "{}")
+			publish(p.o.Replica, replica.Deleted, "")
+			p.o.Replica.Complete()
+		} else {
+			if _, err := later.Reopen(7); err != nil {
+				t.Fatal(err)
+			}
+			for _, message := range publish(later, replica.Live, "{}") {
+				if _, _, err := p.o.Replica.Merge(message, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		asked, before := false, p.o.Replica.LastEpoch()
+		p.o.Epochs.MayReopen = func() bool { return true }
+		p.o.Epochs.Open = func(context.Context, uint64) (uint64, error) { gate.frozen, asked = true, true; return 9, nil }
+		if err := open(p, t.Context()); err != nil || !asked || p.o.Replica.LastEpoch() != before {
+			t.Errorf("%s: recorded %t, in epoch %d after %d, %v", name, asked, p.o.Replica.LastEpoch(), before, err)
+		}
+	}
+}
+
 // featureLister calls a function when all features are listed.
 type featureLister struct {
 	listers.ClusterFeatureLister

@@ -214,7 +214,7 @@ func (g *Gate) report(ctx context.Context) error {
 	if state == nil {
 		err := g.recordEnd(ctx)
 		if err != nil {
-			err = fmt.Errorf("the restore was confirmed, but a restart would ask again, because that cannot be recorded: %w", err)
+			err = fmt.Errorf("a restart may ask for a confirmation once more, because the state of this cluster cannot be recorded: %w", err)
 		}
 		return g.options.Problem(err)
 	}
