@@ -14,7 +14,8 @@ CONTROLLER_TOOLS_VERSION=v0.23.0
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
 module=github.com/roster-mesh/roster
-types=./kube/api/v1alpha1
+types=./kube/api/v1alpha1               # stored: these become the CRDs
+view=./kube/api/registry/v1alpha1       # served by kube/apiserver from the former
 header=kube/api/boilerplate.go.txt
 
 # install PACKAGE VERSION builds a tool unless bin/ holds it in that version already.
@@ -33,17 +34,17 @@ done
 install sigs.k8s.io/controller-tools/cmd/controller-gen "$CONTROLLER_TOOLS_VERSION"
 
 echo "generating deepcopy functions"
-bin/deepcopy-gen --go-header-file "$header" --output-file zz_generated.deepcopy.go "$types"
+bin/deepcopy-gen --go-header-file "$header" --output-file zz_generated.deepcopy.go "$types" "$view"
 
 echo "generating kube/client"
 rm -rf kube/client
 bin/client-gen --go-header-file "$header" --clientset-name versioned --input-base "" \
-	--input "$module/kube/api/v1alpha1" --output-dir kube/client --output-pkg "$module/kube/client"
+	--input "$module/${types#./}" --input "$module/${view#./}" --output-dir kube/client --output-pkg "$module/kube/client"
 bin/lister-gen --go-header-file "$header" \
-	--output-dir kube/client/listers --output-pkg "$module/kube/client/listers" "$types"
+	--output-dir kube/client/listers --output-pkg "$module/kube/client/listers" "$types" "$view"
 bin/informer-gen --go-header-file "$header" \
 	--versioned-clientset-package "$module/kube/client/versioned" --listers-package "$module/kube/client/listers" \
-	--output-dir kube/client/informers --output-pkg "$module/kube/client/informers" "$types"
+	--output-dir kube/client/informers --output-pkg "$module/kube/client/informers" "$types" "$view"
 
 echo "generating charts/agent/crds"
 rm -rf charts/agent/crds

@@ -10,6 +10,7 @@ import (
 	http "net/http"
 
 	clusterregistryv1alpha1 "github.com/roster-mesh/roster/kube/client/versioned/typed/api/v1alpha1"
+	registryv1alpha1 "github.com/roster-mesh/roster/kube/client/versioned/typed/registry/v1alpha1"
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
 	flowcontrol "k8s.io/client-go/util/flowcontrol"
@@ -18,17 +19,24 @@ import (
 type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
 	ClusterRegistryV1alpha1() clusterregistryv1alpha1.ClusterRegistryV1alpha1Interface
+	RegistryV1alpha1() registryv1alpha1.RegistryV1alpha1Interface
 }
 
 // Clientset contains the clients for groups.
 type Clientset struct {
 	*discovery.DiscoveryClient
 	clusterRegistryV1alpha1 *clusterregistryv1alpha1.ClusterRegistryV1alpha1Client
+	registryV1alpha1        *registryv1alpha1.RegistryV1alpha1Client
 }
 
 // ClusterRegistryV1alpha1 retrieves the ClusterRegistryV1alpha1Client
 func (c *Clientset) ClusterRegistryV1alpha1() clusterregistryv1alpha1.ClusterRegistryV1alpha1Interface {
 	return c.clusterRegistryV1alpha1
+}
+
+// RegistryV1alpha1 retrieves the RegistryV1alpha1Client
+func (c *Clientset) RegistryV1alpha1() registryv1alpha1.RegistryV1alpha1Interface {
+	return c.registryV1alpha1
 }
 
 // Discovery retrieves the DiscoveryClient
@@ -79,6 +87,10 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
+	cs.registryV1alpha1, err = registryv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 
 	cs.DiscoveryClient, err = discovery.NewDiscoveryClientForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
@@ -101,6 +113,7 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
 	cs.clusterRegistryV1alpha1 = clusterregistryv1alpha1.New(c)
+	cs.registryV1alpha1 = registryv1alpha1.New(c)
 
 	cs.DiscoveryClient = discovery.NewDiscoveryClient(c)
 	return &cs

@@ -13,6 +13,7 @@ import (
 
 	api "github.com/roster-mesh/roster/kube/client/informers/externalversions/api"
 	internalinterfaces "github.com/roster-mesh/roster/kube/client/informers/externalversions/internalinterfaces"
+	registry "github.com/roster-mesh/roster/kube/client/informers/externalversions/registry"
 	versioned "github.com/roster-mesh/roster/kube/client/versioned"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
@@ -313,8 +314,13 @@ type SharedInformerFactory interface {
 	InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer
 
 	ClusterRegistry() api.Interface
+	Registry() registry.Interface
 }
 
 func (f *sharedInformerFactory) ClusterRegistry() api.Interface {
 	return api.New(f, f.namespace, f.tweakListOptions)
+}
+
+func (f *sharedInformerFactory) Registry() registry.Interface {
+	return registry.New(f, f.namespace, f.tweakListOptions)
 }

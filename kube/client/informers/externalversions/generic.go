@@ -8,6 +8,7 @@ package externalversions
 import (
 	fmt "fmt"
 
+	registryv1alpha1 "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	v1alpha1 "github.com/roster-mesh/roster/kube/api/v1alpha1"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	cache "k8s.io/client-go/tools/cache"
@@ -46,6 +47,10 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.ClusterRegistry().V1alpha1().ClusterFeatures().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("resourcesyncrules"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.ClusterRegistry().V1alpha1().ResourceSyncRules().Informer()}, nil
+
+		// Group=clusterregistry.k8s.io, Version=v1alpha1
+	case registryv1alpha1.SchemeGroupVersion.WithResource("clusters"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Registry().V1alpha1().Clusters().Informer()}, nil
 
 	}
 

@@ -9,6 +9,8 @@ import (
 	clientset "github.com/roster-mesh/roster/kube/client/versioned"
 	clusterregistryv1alpha1 "github.com/roster-mesh/roster/kube/client/versioned/typed/api/v1alpha1"
 	fakeclusterregistryv1alpha1 "github.com/roster-mesh/roster/kube/client/versioned/typed/api/v1alpha1/fake"
+	registryv1alpha1 "github.com/roster-mesh/roster/kube/client/versioned/typed/registry/v1alpha1"
+	fakeregistryv1alpha1 "github.com/roster-mesh/roster/kube/client/versioned/typed/registry/v1alpha1/fake"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -85,4 +87,9 @@ var (
 // ClusterRegistryV1alpha1 retrieves the ClusterRegistryV1alpha1Client
 func (c *Clientset) ClusterRegistryV1alpha1() clusterregistryv1alpha1.ClusterRegistryV1alpha1Interface {
 	return &fakeclusterregistryv1alpha1.FakeClusterRegistryV1alpha1{Fake: &c.Fake}
+}
+
+// RegistryV1alpha1 retrieves the RegistryV1alpha1Client
+func (c *Clientset) RegistryV1alpha1() registryv1alpha1.RegistryV1alpha1Interface {
+	return &fakeregistryv1alpha1.FakeRegistryV1alpha1{Fake: &c.Fake}
 }

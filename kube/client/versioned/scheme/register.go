@@ -6,6 +6,7 @@
 package scheme
 
 import (
+	registryv1alpha1 "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	clusterregistryv1alpha1 "github.com/roster-mesh/roster/kube/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,7 @@ var Codecs = serializer.NewCodecFactory(Scheme)
 var ParameterCodec = runtime.NewParameterCodec(Scheme)
 var localSchemeBuilder = runtime.SchemeBuilder{
 	clusterregistryv1alpha1.AddToScheme,
+	registryv1alpha1.AddToScheme,
 }
 
 // AddToScheme adds all types of this clientset into the given scheme. This allows composition
