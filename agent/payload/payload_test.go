@@ -28,13 +28,18 @@ func TestClusterPayloadLeavesLocalPartsOut(t *testing.T) {
 			Name:   "a",
 			Labels: map[string]string{"env": "prod", v1alpha1.LabelOwnerClusterID: idB, v1alpha1.LocalPrefix + "x": "1"},
 			Annotations: map[string]string{
-				"note": "kept", corev1.LastAppliedConfigAnnotation: "{}", v1alpha1.AnnotationClusterDisabled: "", "meta.helm.sh/release-name": "r",
+				"note": "kept", v1alpha1.AnnotationRegistryManagedFields: "managed-fields", corev1.LastAppliedConfigAnnotation: "{}", v1alpha1.AnnotationClusterDisabled: "", "meta.helm.sh/release-name": "r",
 			},
 		},
 		Spec: v1alpha1.ClusterSpec{
 			ClusterID: idA,
-			AuthInfo:  v1alpha1.AuthInfo{SecretRef: v1alpha1.NamespacedName{Name: "secret-name", Namespace: "n"}},
-			Mesh:      &v1alpha1.ClusterMesh{Endpoints: []string{"a:1"}},
+			AuthInfo: v1alpha1.AuthInfo{
+				SecretRef:  v1alpha1.NamespacedName{Name: "secret-name", Namespace: "n"},
+				User:       &v1alpha1.ObjectReference{Kind: "Secret", Name: "user-name"},
+				Controller: &v1alpha1.ObjectReference{Kind: "Vault", Name: "controller-name"},
+			},
+			KubernetesAPIEndpoints: []v1alpha1.KubernetesAPIEndpoint{{ClientCIDR: "10.0.0.0/8", ServerAddress: "a"}},
+			Mesh:                   &v1alpha1.ClusterMesh{Endpoints: []string{"a:1"}},
 		},
 		Status: v1alpha1.ClusterStatus{State: v1alpha1.ClusterStateReady, Message: "local-message", Version: "v1.36.3", AgentVersion: "0.1.0"},
 	}
@@ -42,7 +47,7 @@ func TestClusterPayloadLeavesLocalPartsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, local := range []string{"secret-name", "local-message", idB, "last-applied", "cluster-disabled", "helm"} {
+	for _, local := range []string{"secret-name", "user-name", "controller-name", "managed-fields", "local-message", idB, "last-applied", "cluster-disabled", "helm"} {
 		if strings.Contains(string(payload), local) {
 			t.Errorf("payload has %q, which is local: %s", local, payload)
 		}
@@ -52,7 +57,7 @@ func TestClusterPayloadLeavesLocalPartsOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Meta{Labels: map[string]string{"env": "prod"}, Annotations: map[string]string{"note": "kept"}}
-	if diff := cmp.Diff(want, p.Meta); diff != "" || p.Name != "a" || p.Version != "v1.36.3" || p.AgentVersion != "0.1.0" || p.Spec.Mesh.Endpoints[0] != "a:1" {
+	if diff := cmp.Diff(want, p.Meta); diff != "" || p.Name != "a" || p.Version != "v1.36.3" || p.AgentVersion != "0.1.0" || p.Spec.Mesh.Endpoints[0] != "a:1" || p.Spec.KubernetesAPIEndpoints[0].ClientCIDR != "10.0.0.0/8" {
 		t.Errorf("decoded %+v\n%s", p, diff)
 	}
 }

@@ -35,6 +35,7 @@ func rules() map[string]rule {
 		"kube":            {deny: []string{"/"}, allow: []string{"/kube"}},
 		"kube/client/...": {deny: []string{"/"}, allow: []string{"/kube/api", "/kube/client"}},
 		"kube/codec":      {deny: []string{"/"}, allow: []string{"/kube/codec"}},
+		"kube/registry":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/kube/registry", "/kube/api"}},
 		"kube/history":    {deny: []string{"/"}, allow: []string{"/kube/history"}},
 		"replica/...":     {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/replica"}},
 		"mesh/...":        {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/mesh"}},

@@ -60,7 +60,7 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is the identity of the cluster and cannot be changed; another cluster needs a Cluster object of another name"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="clusterID must be the UID of the cluster's kube-system namespace"
-	ClusterID types.UID `json:"clusterID"`
+	ClusterID types.UID `json:"clusterID,omitempty"`
 
 	// authInfo says where the credential for this cluster is. It is local to each cluster: it is
 	// never sent to others.
@@ -85,6 +85,32 @@ type AuthInfo struct {
 	// holds the credential.
 	// +optional
 	SecretRef NamespacedName `json:"secretRef,omitempty"`
+	// user names an object that users of the cluster take their credential from. Agents do not use it.
+	// +optional
+	User *ObjectReference `json:"user,omitempty"`
+	// controller names an object of another kind than Secret that controllers take their credential
+	// from. Agents do not use it.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.kind != 'Secret'",message="a Secret is named in secretRef"
+	Controller *ObjectReference `json:"controller,omitempty"`
+}
+
+// ObjectReference names an object of some kind.
+type ObjectReference struct {
+	// kind of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind"`
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// namespace of the object, where it has one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // NamespacedName names an object in a namespace.
@@ -106,6 +132,13 @@ type KubernetesAPIEndpoint struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClientNetwork string `json:"clientNetwork,omitempty"`
+	// clientCIDR is the range of the addresses of the clients that use this address, such as
+	// 10.0.0.0/8. Agents do not know their own address as others see it: without a clientNetwork
+	// they use an entry that has no clientCIDR, or that of all addresses.
+	// +optional
+	// +kubebuilder:validation:MaxLength=49
+	// +kubebuilder:validation:Format=cidr
+	ClientCIDR string `json:"clientCIDR,omitempty"`
 	// serverAddress is a host, a host:port, or an https URL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

@@ -54,6 +54,9 @@ const (
 	// AnnotationRemove on the Cluster object of another cluster, set by a person, removes that cluster from the
 	// group for all its members. The value is the public key that is removed (RequestKey).
 	AnnotationRemove = LocalPrefix + "remove"
+	// AnnotationRegistryManagedFields on a Cluster holds the managedFields of its form in group clusterregistry.k8s.io
+	// (kube/registry), where it is not shown.
+	AnnotationRegistryManagedFields = LocalPrefix + "registry-managed-fields"
 
 	// LabelCoreSyncResource marks the ResourceSyncRules that the existing controller makes for its
 	// own core resources. They describe what Roster does without a rule.

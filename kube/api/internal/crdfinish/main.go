@@ -65,6 +65,9 @@ func finish(file string) (crd apiextensionsv1.CustomResourceDefinition, err erro
 	}
 	completeSelectors(tree)
 	acceptHeartbeats(tree)
+	if err := withhold(tree); err != nil {
+		return crd, err
+	}
 	data, err = yaml.Marshal(tree)
 	if err != nil {
 		return crd, err
