@@ -220,6 +220,9 @@ func TestPeerConfigChoosesTheEndpoint(t *testing.T) {
 	endpoint := func(network, address string) v1alpha1.KubernetesAPIEndpoint {
 		return v1alpha1.KubernetesAPIEndpoint{ClientNetwork: network, ServerAddress: address}
 	}
+	inRange := func(cidr, address string) v1alpha1.KubernetesAPIEndpoint {
+		return v1alpha1.KubernetesAPIEndpoint{ClientCIDR: cidr, ServerAddress: address}
+	}
 	for name, test := range map[string]struct {
 		endpoints []v1alpha1.KubernetesAPIEndpoint
 		want      string
@@ -228,6 +231,10 @@ func TestPeerConfigChoosesTheEndpoint(t *testing.T) {
 		"other network":       {[]v1alpha1.KubernetesAPIEndpoint{endpoint("b", "x")}, "https://10.0.0.1:6443"},
 		"no network":          {[]v1alpha1.KubernetesAPIEndpoint{endpoint("", "x:1"), endpoint("b", "y")}, "https://x:1"},
 		"this network":        {[]v1alpha1.KubernetesAPIEndpoint{endpoint("", "x"), endpoint("a", "https://y:2/z")}, "https://y:2/z"},
+		"some clients":        {[]v1alpha1.KubernetesAPIEndpoint{inRange("10.0.0.0/8", "x")}, "https://10.0.0.1:6443"},
+		"all clients":         {[]v1alpha1.KubernetesAPIEndpoint{inRange("10.0.0.0/8", "x"), inRange("0.0.0.0/0", "y"), inRange("::/0", "z")}, "https://y"},
+		"that of the agent":   {[]v1alpha1.KubernetesAPIEndpoint{inRange("0.0.0.0/0", "y"), endpoint("", "x"), endpoint("", "z")}, "https://x"},
+		"some of the network": {[]v1alpha1.KubernetesAPIEndpoint{{ClientNetwork: "a", ClientCIDR: "10.0.0.0/8", ServerAddress: "x"}}, "https://x"},
 		"ipv6":                {[]v1alpha1.KubernetesAPIEndpoint{endpoint("a", "fd00::1")}, "https://[fd00::1]"},
 		"ipv6 with port":      {[]v1alpha1.KubernetesAPIEndpoint{endpoint("a", "[fd00::1]:6443")}, "https://[fd00::1]:6443"},
 		"no address":          {[]v1alpha1.KubernetesAPIEndpoint{endpoint("a", "")}, "https://10.0.0.1:6443"},

@@ -22,7 +22,7 @@ import (
 var ErrWrongCluster = errors.New("endpoint leads to another cluster")
 
 // PeerConfig returns the configuration for a peer's API server: the credential of its kubeconfig, and
-// the address of its endpoint for this network, else of the endpoint without a network, else of the
+// the address of its endpoint for this network, else of the endpoint for all clients, else of the
 // kubeconfig. Both come from the peer and are treated as hostile.
 func PeerConfig(kubeconfig []byte, endpoints []v1alpha1.KubernetesAPIEndpoint, network string) (*rest.Config, error) {
 	cfg, err := ParseKubeconfig(kubeconfig)
@@ -67,19 +67,23 @@ func useEndpoint(cfg *rest.Config, endpoints []v1alpha1.KubernetesAPIEndpoint, n
 	return nil
 }
 
+// chooseEndpoint prefers, of those for all clients, one that no CIDR was given to: that is the peer's agent's own.
 func chooseEndpoint(endpoints []v1alpha1.KubernetesAPIEndpoint, network string) *v1alpha1.KubernetesAPIEndpoint {
 	var fallback *v1alpha1.KubernetesAPIEndpoint
 	for i := range endpoints {
-		switch endpoints[i].ClientNetwork {
-		case network:
-			return &endpoints[i]
-		case "":
-			if fallback == nil {
-				fallback = &endpoints[i]
-			}
+		switch e := &endpoints[i]; {
+		case e.ClientNetwork != "" && e.ClientNetwork == network:
+			return e
+		case IsForAllClients(*e) && (fallback == nil || fallback.ClientCIDR != "" && e.ClientCIDR == ""):
+			fallback = e
 		}
 	}
 	return fallback
+}
+
+// IsForAllClients reports whether an address is for clients of every network and with every address.
+func IsForAllClients(e v1alpha1.KubernetesAPIEndpoint) bool {
+	return e.ClientNetwork == "" && (e.ClientCIDR == "" || strings.HasSuffix(e.ClientCIDR, "/0"))
 }
 
 // VerifyPeer checks that the API server is that of the expected cluster, by the UID of its namespace

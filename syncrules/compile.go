@@ -110,7 +110,7 @@ func (c *compiler) kind(path *field.Path, gvk v1alpha1.GroupVersionKind) {
 	if gvk.Kind == "" {
 		c.add(field.Required(path.Child("kind"), "the kind, such as Secret"))
 	}
-	if gvk.Group == v1alpha1.GroupName {
+	if v1alpha1.IsOwnGroup(gvk.Group) {
 		c.add(field.Forbidden(path.Child("group"), "clusters, rules and features spread by themselves; no rule may copy them"))
 	}
 }
@@ -141,7 +141,7 @@ func (c *compiler) clause(path *field.Path, rule *v1alpha1.SyncRule) clause {
 	}
 	if m.GVK != nil {
 		out.kind = *m.GVK
-		if m.GVK.Group == v1alpha1.GroupName {
+		if v1alpha1.IsOwnGroup(m.GVK.Group) {
 			c.add(field.Forbidden(path.Child("groupVersionKind", "group"), "clusters, rules and features spread by themselves; no rule may make them"))
 		}
 	}

@@ -28,7 +28,7 @@ const clusterIDIndex = "clusterID"
 // Registry has the Clusters, rules and features of the local API server, and the metadata of the credentials in the
 // agent's namespace. It is safe for concurrent use.
 type Registry struct {
-	Clusters listers.ClusterLister
+	Clusters listers.ClusterLister // also those without a clusterID
 	Rules    listers.ResourceSyncRuleLister
 	Features listers.ClusterFeatureLister
 
@@ -40,7 +40,7 @@ type Registry struct {
 
 // Handlers are called for each change, after the listers have it. Changes of one kind come in order, from one
 // goroutine. before is the previous object, nil for one that is new or was deleted; now is the present one, or the last
-// state of one that was deleted.
+// state of one that was deleted. A Cluster without a clusterID has none.
 type Handlers struct {
 	Cluster func(before, now *v1alpha1.Cluster)
 	Rule    func(before, now *v1alpha1.ResourceSyncRule)
@@ -52,7 +52,7 @@ type Handlers struct {
 func New(client *kube.Client, namespace string, log *slog.Logger) *Registry {
 	r := &Registry{}
 	byClusterID := cache.Indexers{clusterIDIndex: func(o any) ([]string, error) {
-		if c, ok := o.(*v1alpha1.Cluster); ok {
+		if c, ok := o.(*v1alpha1.Cluster); ok && c.Spec.ClusterID != "" {
 			return []string{string(c.Spec.ClusterID)}, nil
 		}
 		return nil, nil
@@ -128,7 +128,7 @@ func (r *Registry) Name(clusterID string) string {
 func (r *Registry) ByCredentialSecret(namespace, name string) (clusterIDs []string) {
 	for _, item := range r.clusterIndex.List() {
 		c, ok := item.(*v1alpha1.Cluster)
-		if ok && c.Spec.AuthInfo.SecretRef.Name == name && c.Spec.AuthInfo.SecretRef.Namespace == namespace {
+		if ok && c.Spec.ClusterID != "" && c.Spec.AuthInfo.SecretRef.Name == name && c.Spec.AuthInfo.SecretRef.Namespace == namespace {
 			clusterIDs = append(clusterIDs, string(c.Spec.ClusterID))
 		}
 	}
@@ -151,11 +151,18 @@ func (r *Registry) clusterChanged(before, now any) {
 		return
 	}
 	was, _ := before.(*v1alpha1.Cluster)
-	if was != nil && was.Spec.ClusterID != c.Spec.ClusterID { // the object was deleted and created again for another cluster
-		r.handlers.Cluster(nil, was)
+	if was != nil && was.Spec.ClusterID != c.Spec.ClusterID { // it has its clusterID only now, or was created again for another cluster
+		r.tellCluster(nil, was)
 		was = nil
 	}
-	r.handlers.Cluster(was, c)
+	r.tellCluster(was, c)
+}
+
+// tellCluster passes by a Cluster without a clusterID, which is only listed.
+func (r *Registry) tellCluster(before, now *v1alpha1.Cluster) {
+	if now.Spec.ClusterID != "" {
+		r.handlers.Cluster(before, now)
+	}
 }
 
 func (r *Registry) ruleChanged(before, now any) {

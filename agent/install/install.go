@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -74,7 +73,7 @@ func checkCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) error
 
 // checkSchema returns an error when an agent of a schema version does not work with a CRD that has these annotations.
 func checkSchema(name string, have map[string]string, version int) error {
-	switch schema, oldest := schemaVersion(have[v1alpha1.AnnotationSchemaVersion]), schemaVersion(have[v1alpha1.AnnotationSchemaOldestAgent]); {
+	switch schema, oldest := v1alpha1.ParseSchemaVersion(have[v1alpha1.AnnotationSchemaVersion]), v1alpha1.ParseSchemaVersion(have[v1alpha1.AnnotationSchemaOldestAgent]); {
 	case schema < version:
 		return fmt.Errorf("%w: the CRD %s is older than this agent (schema %d, not %d): upgrade the chart with helm, or kubectl apply --server-side --force-conflicts -f charts/agent/crds", ErrCRDs, name, schema, version)
 	case oldest > version:
@@ -83,17 +82,9 @@ func checkSchema(name string, have map[string]string, version int) error {
 	return nil
 }
 
-// schemaVersion parses a version. No version counts as 0, older than every other.
-func schemaVersion(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// ApplyCRDs creates the CRDs of this agent's version, and upgrades older ones. Newer ones stay as they are, and none is
-// deleted, so that a downgrade of the agent loses no fields.
+// ApplyCRDs creates the CRDs of this agent's version, and upgrades older ones, but for too old ones
+// (v1alpha1.ErrSkippedVersion). Newer ones stay as they are, and none is deleted, so that a downgrade of the agent loses
+// no fields.
 func ApplyCRDs(ctx context.Context, kubeconfig, version string, log *slog.Logger) error {
 	kube.RouteClientLogs(log)
 	config, err := kube.LoadConfig(kubeconfig)
@@ -124,11 +115,15 @@ func applyCRD(ctx context.Context, client *kube.Client, crd *unstructured.Unstru
 	}
 	was := 0
 	if have != nil {
-		was = schemaVersion(have.Annotations[v1alpha1.AnnotationSchemaVersion])
-	}
-	if was > v1alpha1.SchemaVersion {
-		log.Info("the CRD is newer and stays", "schema", was, "mine", v1alpha1.SchemaVersion)
-		return nil
+		was = v1alpha1.ParseSchemaVersion(have.Annotations[v1alpha1.AnnotationSchemaVersion])
+		replaces, err := v1alpha1.ReplacesCRD(have.Annotations, crd.GetAnnotations())
+		if err != nil {
+			return fmt.Errorf("CRD %s: %w", crd.GetName(), err)
+		}
+		if !replaces {
+			log.Info("the CRD is newer and stays", "schema", was, "mine", v1alpha1.SchemaVersion)
+			return nil
+		}
 	}
 	if err := client.ApplyCRD(ctx, crd); err != nil {
 		return fmt.Errorf("apply CRD %s: %w", crd.GetName(), err)

@@ -198,7 +198,7 @@ func (m *Membership) knownClusters() ([]string, error) {
 		return nil, err
 	}
 	for _, c := range clusters {
-		if id := string(c.Spec.ClusterID); id != m.o.ClusterID && syncrules.Owner(c) == id {
+		if id := string(c.Spec.ClusterID); id != "" && id != m.o.ClusterID && syncrules.Owner(c) == id {
 			ids[id] = struct{}{}
 		}
 	}

@@ -32,6 +32,10 @@ func TestForgetGroupIsRetried(t *testing.T) {
 	if syncrules.Owner(copied) != agenttest.IDC {
 		t.Fatal("not a copy")
 	}
+	listed := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "listed", UID: "l"}} // without a clusterID it is nobody's
+	if err := m.o.Registry.Put(listed); err != nil {
+		t.Fatal(err)
+	}
 	if err := m.o.Registry.Put(copied); err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +55,9 @@ func TestForgetGroupIsRetried(t *testing.T) {
 	m.failing = nil
 	if err := m.forgetGroup(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if ids, err := m.knownClusters(); err != nil || slices.Contains(ids, "") {
+		t.Errorf("known clusters: %q, %v", ids, err)
 	}
 	got := m.ended()
 	for _, want := range []string{"reissued", "revoked " + agenttest.IDB, "revoked " + agenttest.IDC, "forgotten " + agenttest.IDB} {

@@ -144,7 +144,8 @@ func recordRemovals(ctx context.Context, secrets *store.Store, all []removal) er
 	return nil
 }
 
-// readDeparted reads which clusters this one has left.
+// readDeparted reads which clusters this one has left. An agent that took a Cluster without a clusterID for a member
+// recorded an empty one.
 func readDeparted(ctx context.Context, secrets *store.Store) ([]string, error) {
 	secret, err := secrets.Read(ctx, identitySecret)
 	if apierrors.IsNotFound(err) {
@@ -159,7 +160,7 @@ func readDeparted(ctx context.Context, secrets *store.Store) ([]string, error) {
 			return nil, fmt.Errorf("read Secret %s/%s, key %s: %w", secrets.Namespace(), identitySecret, departedKey, err)
 		}
 	}
-	return ids, nil
+	return slices.DeleteFunc(ids, func(id string) bool { return id == "" }), nil
 }
 
 func recordDeparted(ctx context.Context, secrets *store.Store, ids []string) error {

@@ -105,3 +105,19 @@ func TestRecordWithManyUnconfirmed(t *testing.T) {
 		t.Errorf("after a restart it is awaited by %v", held.waiting)
 	}
 }
+
+// TestReadDeparted: an empty clusterID, which an agent recorded that took a Cluster without one for a member, is none.
+func TestReadDeparted(t *testing.T) {
+	_, client := agenttest.NewAPIServer(t)
+	secrets := store.New(client, "p")
+	if ids, err := readDeparted(t.Context(), secrets); err != nil || len(ids) > 0 {
+		t.Errorf("before there is a record: %q, %v", ids, err)
+	}
+	record := map[string][]byte{departedKey: fmt.Appendf(nil, `["",%q]`, agenttest.IDB)}
+	if err := secrets.Replace(t.Context(), identitySecret, record); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := readDeparted(t.Context(), secrets); err != nil || !slices.Equal(ids, []string{agenttest.IDB}) {
+		t.Errorf("%q, %v", ids, err)
+	}
+}

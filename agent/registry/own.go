@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,6 +36,10 @@ func FindOwn(ctx context.Context, client *kube.Client, clusterID, name string) (
 	if err != nil {
 		return nil, fmt.Errorf("list clusters: %w", err)
 	}
+	return findOwn(list, clusterID, name)
+}
+
+func findOwn(list []*v1alpha1.Cluster, clusterID, name string) (*v1alpha1.Cluster, error) {
 	var own, holder *v1alpha1.Cluster
 	for _, c := range list {
 		switch {
@@ -51,6 +56,8 @@ func FindOwn(ctx context.Context, client *kube.Client, clusterID, name string) (
 		return own, nil
 	case name == "":
 		return nil, fmt.Errorf("%w: --cluster-name is not given, and there is no Cluster object with spec.clusterID %s", ErrClusterName, clusterID)
+	case holder != nil && holder.Spec.ClusterID == "":
+		return nil, fmt.Errorf("%w: --cluster-name %s: the Cluster object of that name has no clusterID; if it stands for this cluster, set its spec.clusterID to %s, else choose another name", ErrClusterName, name, clusterID)
 	case holder != nil:
 		return nil, fmt.Errorf("%w: --cluster-name %s: the Cluster object of that name belongs to clusterID %s; choose another name", ErrClusterName, name, holder.Spec.ClusterID)
 	}
@@ -196,11 +203,21 @@ func (o *Own) fill(c *v1alpha1.Cluster) {
 		c.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Name: c.Name, Namespace: o.o.Namespace}
 	}
 	endpoint := v1alpha1.KubernetesAPIEndpoint{ServerAddress: o.o.Server.Address, CABundle: o.o.Server.CABundle}
-	for i := range c.Spec.KubernetesAPIEndpoints {
-		if c.Spec.KubernetesAPIEndpoints[i].ClientNetwork == "" {
-			c.Spec.KubernetesAPIEndpoints[i] = endpoint
-			return
+	c.Spec.KubernetesAPIEndpoints = withOwn(c.Spec.KubernetesAPIEndpoints, endpoint)
+}
+
+// withOwn returns entries with own in place of the first one for all clients, and before all others for all clients: a
+// reader that takes the first one takes own.
+func withOwn(entries []v1alpha1.KubernetesAPIEndpoint, own v1alpha1.KubernetesAPIEndpoint) []v1alpha1.KubernetesAPIEndpoint {
+	entries = slices.Clone(entries)
+	if i := slices.IndexFunc(entries, func(e v1alpha1.KubernetesAPIEndpoint) bool { return e.ClientNetwork == "" && e.ClientCIDR == "" }); i >= 0 {
+		entries = slices.Delete(entries, i, i+1)
+		if first := slices.IndexFunc(entries, kube.IsForAllClients); first < 0 || first > i {
+			return slices.Insert(entries, i, own)
 		}
 	}
-	c.Spec.KubernetesAPIEndpoints = append(c.Spec.KubernetesAPIEndpoints, endpoint)
+	if first := slices.IndexFunc(entries, kube.IsForAllClients); first >= 0 {
+		return slices.Insert(entries, first, own)
+	}
+	return append(entries, own)
 }

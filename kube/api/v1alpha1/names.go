@@ -77,7 +77,7 @@ const (
 
 	// SchemaVersion is raised by one with every change of the CRDs, so that those in a cluster can be told to
 	// be older or newer than a program.
-	SchemaVersion = 4
+	SchemaVersion = 5
 	// SchemaOldestAgent is raised to SchemaVersion by a change that an agent without it would do harm to, such as a
 	// field that it would drop when it writes the object back.
 	SchemaOldestAgent = 1

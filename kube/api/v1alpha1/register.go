@@ -25,6 +25,10 @@ func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
 }
 
+// IsOwnGroup reports whether a group has the registry's own kinds: this one, or the one that kube/api/registry has them
+// in.
+func IsOwnGroup(group string) bool { return group == GroupName || group == "clusterregistry.k8s.io" }
+
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,

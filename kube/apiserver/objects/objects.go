@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	chart "github.com/roster-mesh/roster/charts/agent"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // Namespace is where the agent's own objects are, and AgentUser is who it is there.
@@ -36,6 +37,7 @@ const (
 const (
 	fieldManager          = "roster-apiserver"
 	admissionregistration = "admissionregistration.k8s.io"
+	kindCRD               = "CustomResourceDefinition"
 )
 
 // WritesAtOnce is how many of the server's own objects are written at a time: etcd writes them to disk together.
@@ -105,8 +107,14 @@ func resourceOf(client dynamic.Interface, object *unstructured.Unstructured) dyn
 	return client.Resource(resource).Namespace(object.GetNamespace())
 }
 
-// apply keeps what others have added to an object, unless the two together are invalid.
+// apply keeps what others have added to an object, unless the two together are invalid. A CRD of a newer version stays.
 func apply(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+	if object.GetKind() == kindCRD {
+		replaces, err := replacesCRD(ctx, client, object)
+		if err != nil || !replaces {
+			return err
+		}
+	}
 	_, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if !apierrors.IsInvalid(err) {
 		return err
@@ -130,6 +138,18 @@ func apply(ctx context.Context, client dynamic.ResourceInterface, object *unstru
 	return err
 }
 
+// replacesCRD says whether a CRD is not there, or older. Errors: v1alpha1.ErrSkippedVersion.
+func replacesCRD(ctx context.Context, client dynamic.ResourceInterface, crd *unstructured.Unstructured) (bool, error) {
+	live, err := client.Get(ctx, crd.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return v1alpha1.ReplacesCRD(live.GetAnnotations(), crd.GetAnnotations())
+}
+
 // Present says whether all objects are there, whatever is in them.
 func Present(ctx context.Context, client dynamic.Interface) bool {
 	all, err := All()
@@ -149,7 +169,7 @@ func stage(object *unstructured.Unstructured) int {
 	switch gvk := object.GroupVersionKind(); {
 	case gvk.Kind == "Namespace":
 		return 0
-	case gvk.Kind == "CustomResourceDefinition":
+	case gvk.Kind == kindCRD:
 		return 1
 	case gvk.Group == admissionregistration && object.GetName() == consent:
 		return 4 // Enforced goes by it

@@ -4,7 +4,9 @@
 package objects
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,10 +16,16 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // What an object needs comes before it, and nothing that needs nodes is among them.
@@ -78,6 +86,56 @@ func TestAgentUser(t *testing.T) {
 		}
 	}
 	t.Errorf("there is no account for %s", AgentUser)
+}
+
+// An older program that is started again, or stands beside a newer one, takes nothing from a newer CRD; and a newer one does not
+// skip a version that it names.
+func TestApplyOfCRD(t *testing.T) {
+	t.Parallel()
+	crd := func(version, oldest string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("apiextensions.k8s.io/v1")
+		u.SetKind(kindCRD)
+		u.SetName("c")
+		u.SetAnnotations(map[string]string{v1alpha1.AnnotationSchemaVersion: version, v1alpha1.AnnotationSchemaOldestAgent: oldest})
+		return u
+	}
+	for name, test := range map[string]struct {
+		have    *unstructured.Unstructured
+		applied bool
+		refused bool
+	}{
+		"new":            {nil, true, false},
+		"the one before": {crd("5", "1"), true, false},
+		"the same":       {crd("6", "5"), true, false},
+		"newer":          {crd("7", "1"), false, false},
+		"too old":        {crd("4", "1"), false, true},
+	} {
+		client := &oneObject{live: test.have}
+		err := apply(t.Context(), client, crd("6", "5"))
+		if client.applied != test.applied || errors.Is(err, v1alpha1.ErrSkippedVersion) != test.refused || (err != nil) != test.refused {
+			t.Errorf("%s: applied: %t, %v", name, client.applied, err)
+		}
+	}
+}
+
+// oneObject is an API server with at most one object.
+type oneObject struct {
+	dynamic.ResourceInterface
+	live    *unstructured.Unstructured
+	applied bool
+}
+
+func (o *oneObject) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
+	if o.live == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, "c")
+	}
+	return o.live, nil
+}
+
+func (o *oneObject) Apply(_ context.Context, _ string, u *unstructured.Unstructured, _ metav1.ApplyOptions, _ ...string) (*unstructured.Unstructured, error) {
+	o.applied = true
+	return u, nil
 }
 
 // A kind of a CRD is asked for until it can be watched, without the second that the answer names.

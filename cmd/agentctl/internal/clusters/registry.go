@@ -41,9 +41,23 @@ func (c *Client) ClusterObjects(ctx context.Context) ([]unstructured.Unstructure
 	return c.list(ctx, ClusterResource(), "Cluster", "clusters")
 }
 
+// MemberObjects is ClusterObjects without those that have no clusterID: they are only listed, and join nothing.
+func (c *Client) MemberObjects(ctx context.Context) ([]unstructured.Unstructured, error) {
+	all, err := c.ClusterObjects(ctx)
+	return slices.DeleteFunc(all, func(u unstructured.Unstructured) bool { return IDOf(&u) == "" }), err
+}
+
 // Clusters lists the Clusters, in name order.
 func (c *Client) Clusters(ctx context.Context) ([]*v1alpha1.Cluster, error) {
-	all, err := c.ClusterObjects(ctx)
+	return c.decodeClusters(c.ClusterObjects(ctx))
+}
+
+// Members is Clusters without those that have no clusterID.
+func (c *Client) Members(ctx context.Context) ([]*v1alpha1.Cluster, error) {
+	return c.decodeClusters(c.MemberObjects(ctx))
+}
+
+func (c *Client) decodeClusters(all []unstructured.Unstructured, err error) ([]*v1alpha1.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ type target struct {
 	id    string
 	idErr error
 
-	clusters    []*v1alpha1.Cluster
+	clusters    []*v1alpha1.Cluster // those with a clusterID
 	clustersErr error
 	rules       []*v1alpha1.ResourceSyncRule
 	rulesErr    error
@@ -52,7 +52,7 @@ func (t *target) read(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { t.id, t.idErr = t.client.ClusterID(ctx) })
-	wg.Go(func() { t.clusters, t.clustersErr = t.client.Clusters(ctx) })
+	wg.Go(func() { t.clusters, t.clustersErr = t.client.Members(ctx) })
 	wg.Go(func() { t.rules, t.rulesErr = t.client.Rules(ctx) })
 	wg.Wait()
 }

@@ -55,7 +55,7 @@ func refuseUsedKey(ctx context.Context, c *clusters.Client, own *unstructured.Un
 	if err != nil {
 		return err
 	}
-	all, err := c.ClusterObjects(ctx)
+	all, err := c.MemberObjects(ctx)
 	if err != nil {
 		return err
 	}

@@ -115,6 +115,9 @@ func prepareTarget(ctx context.Context, src *swapSource, to *clusters.Client, na
 		t.rewrite = true
 		t.cluster.SetName(there.GetName()) // after a clash of names it may be known as NAME-xxxxxxxx
 		t.unchanged = synced(there).ok && clusters.SameButCredential(there, t.cluster)
+	case clusters.IDOf(there) == "":
+		return nil, to.Errorf("the name %s is held by a Cluster there that has no clusterID; if it stands for this cluster, set its spec.clusterID to %s, else delete it or reinstall the newcomer with another localCluster.name",
+			src.name(), src.id())
 	default:
 		return nil, to.Errorf("the name %s is held by another cluster there (clusterID %s, not %s); reinstall the newcomer with another localCluster.name",
 			src.name(), clusters.IDOf(there), src.id())

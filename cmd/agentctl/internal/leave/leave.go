@@ -65,7 +65,7 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	}
 	start := time.Now()
 	progress := out.Progress()
-	all, err := c.ClusterObjects(ctx)
+	all, err := c.MemberObjects(ctx)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ func TestAlone(t *testing.T) {
 	defer s.Close()
 	s.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
 	s.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}}"))
+	s.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: listed}, spec: {}}")) // joins nothing
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	kubeconfig := `{apiVersion: v1, kind: Config, current-context: east, users: [], clusters: [{name: c, cluster: {server: "` + s.URL + `"}}], contexts: [{name: east, context: {cluster: c}}]}`
 	if err := os.WriteFile(path, []byte(kubeconfig), 0o600); err != nil {
@@ -52,7 +53,7 @@ func TestAlone(t *testing.T) {
 		}
 	}
 	err := (&RemoveOptions{Access: at, Name: "beta", Timeout: time.Minute}).Run(t.Context(), &cli.Output{Format: "table"})
-	if err == nil || err.Error() != `no cluster "beta" in context east: cluster alpha is alone there` || cli.ExitCode(err) != cli.ExitUsage {
+	if err == nil || err.Error() != `no cluster "beta" in context east; it lists: listed` || cli.ExitCode(err) != cli.ExitUsage {
 		t.Error(err)
 	}
 	if writes := strings.TrimSpace(s.Writes()); writes != "" {

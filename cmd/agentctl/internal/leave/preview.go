@@ -44,7 +44,7 @@ const someNames = 5
 
 // showPreview says what would become orphaned when target is removed, or with nil when own leaves.
 func showPreview(ctx context.Context, c *clusters.Client, own, target *unstructured.Unstructured, out *cli.Output) error {
-	members, err := c.Clusters(ctx)
+	members, err := c.Members(ctx)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -59,7 +60,9 @@ func (o *MembersOptions) Run(ctx context.Context, out *cli.Output) error {
 	}
 	members := make([]member, 0, len(all))
 	for _, cluster := range all {
-		members = append(members, asMember(cluster))
+		if cluster.Spec.ClusterID != "" {
+			members = append(members, asMember(cluster))
+		}
 	}
 	if !out.ForPeople() {
 		return out.Document(members)
@@ -186,6 +189,9 @@ func asClusterLine(cluster *v1alpha1.Cluster) clusterLine {
 	}
 	if cond := clusters.Condition(cluster, v1alpha1.ConditionClustersSynced); cond != nil {
 		l.Synced = string(cond.Status)
+	}
+	if cluster.Spec.ClusterID == "" {
+		l.Message = cmp.Or(l.Message, "it has no clusterID: it is only listed, and joins nothing")
 	}
 	return l
 }

@@ -76,6 +76,9 @@ func viewOf(context string, members []*v1alpha1.Cluster, rules []*v1alpha1.Resou
 	}
 	lags := lagsOf(rules)
 	for _, c := range members {
+		if c.Spec.ClusterID == "" {
+			continue // it is only listed
+		}
 		m := memberOf(c, lags[string(c.Spec.ClusterID)])
 		v.Members = append(v.Members, m)
 		if c.Status.Type == v1alpha1.ClusterTypeLocal {

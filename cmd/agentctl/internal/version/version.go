@@ -109,7 +109,7 @@ func (o *Options) agents(ctx context.Context) ([]*v1alpha1.Cluster, error) {
 		ctx, cancel = context.WithTimeout(ctx, guessTimeout)
 		defer cancel()
 	}
-	return c.Clusters(ctx)
+	return c.Members(ctx)
 }
 
 // compare fills in the agents, and says which pairs are too far apart: each agent and this program, and the oldest

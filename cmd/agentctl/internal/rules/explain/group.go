@@ -61,7 +61,7 @@ func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.local.Clusters(ctx)
+	all, err := r.local.Members(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,33 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestReplacesCRD(t *testing.T) {
+	of := func(version, oldest string) map[string]string {
+		return map[string]string{AnnotationSchemaVersion: version, AnnotationSchemaOldestAgent: oldest}
+	}
+	for name, test := range map[string]struct {
+		have    map[string]string
+		want    bool
+		refused bool
+	}{
+		"of nobody":          {nil, true, false}, // the existing controller's
+		"not a number":       {of("x", "x"), true, false},
+		"the one before":     {of("5", "1"), true, false},
+		"the same":           {of("6", "5"), true, false},
+		"newer":              {of("7", "7"), false, false},
+		"one is skipped":     {of("4", "1"), false, true},
+		"more than one, too": {of("1", "1"), false, true},
+	} {
+		got, err := ReplacesCRD(test.have, of("6", "5"))
+		if got != test.want || errors.Is(err, ErrSkippedVersion) != test.refused || (err != nil) != test.refused {
+			t.Errorf("%s: %t, %v", name, got, err)
+		}
+	}
+}
