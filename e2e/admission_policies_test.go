@@ -76,6 +76,31 @@ func TestAdmissionOneClusterObject(t *testing.T) {
 
 	apply(t, c, cluster("third", newID(2), "", ""))
 	eventually(t, "each object counts", within, refused(c, cluster("fourth", newID(2), "", ""), "Cluster third has this clusterID"))
+
+	// An object without a clusterID claims none, however many there are, and is judged when it is given one.
+	listed := func(name string) string {
+		return strings.ReplaceAll(cluster(name, "", "", ""), "  clusterID: \n", "  {}\n")
+	}
+	apply(t, c, listed("second"))
+	if err := passes(c, listed("fifth"))(t.Context()); err != nil {
+		t.Error("a second object without a clusterID:", err)
+	}
+	eventually(t, "it does not hide the others", within, refused(c, cluster("fourth", newID(1), "", ""), "Cluster first has this clusterID"))
+	eventually(t, "a clusterID that is taken is not given", within, refused(c, second,
+		"Cluster first has this clusterID already: a cluster has one Cluster object. Keep that one, or delete it before you give it to second"))
+	for what, check := range map[string]func(context.Context) error{
+		"another clusterID": passes(c, cluster("second", newID(3), "", "")),
+		"by the agent":      passes(c, second, asAgent),
+		"a label": func(ctx context.Context) error {
+			_, err := c.Kubectl(ctx, "label", "cluster", "second", "region=eu")
+			return err
+		},
+	} {
+		if err := check(t.Context()); err != nil {
+			t.Errorf("%s for one that had none: %v", what, err)
+		}
+	}
+	kubectl(t, c, "delete", "cluster", "second")
 	kubectl(t, c, "delete", "cluster", "first")
 	eventually(t, "the clusterID is free again", within, passes(c, second))
 }

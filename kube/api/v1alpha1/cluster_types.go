@@ -51,24 +51,27 @@ type ClusterList struct {
 }
 
 // ClusterSpec says which cluster this is and how it is reached.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterID) || has(self.clusterID) && self.clusterID == oldSelf.clusterID",message="clusterID is the identity of the cluster and cannot be changed; another cluster needs a Cluster object of another name"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterID) || !has(self.mesh) || !has(self.mesh.publicKey)",message="mesh.publicKey is the key of the cluster that clusterID names: give the clusterID too"
 type ClusterSpec struct {
-	// clusterID is the UID of the cluster's kube-system namespace. It is the cluster's identity and
-	// cannot be changed; a cluster that was built anew is a new Cluster object.
-	// +required
+	// clusterID is the UID of the cluster's kube-system namespace. It is the cluster's identity and,
+	// once set, cannot be changed; a cluster that was built anew is a new Cluster object. A cluster
+	// without one is listed here and nowhere else: it joins no group, and agents pass it by.
+	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is the identity of the cluster and cannot be changed; another cluster needs a Cluster object of another name"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="clusterID must be the UID of the cluster's kube-system namespace"
 	ClusterID types.UID `json:"clusterID,omitempty"`
 
-	// authInfo says where the credential for this cluster is. It is local to each cluster: it is
+	// authInfo says where credentials for this cluster are. It is local to each cluster: it is
 	// never sent to others.
 	// +optional
 	AuthInfo AuthInfo `json:"authInfo,omitempty"`
 
 	// kubernetesApiEndpoints are the addresses of the cluster's API server. The entry of the reader's
-	// own network wins, then the first one without a network, then the address in the credential.
+	// own network wins, then the first one for all clients, then the address in the credential.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -79,10 +82,10 @@ type ClusterSpec struct {
 	Mesh *ClusterMesh `json:"mesh,omitempty"`
 }
 
-// AuthInfo says where the credential for a cluster is.
+// AuthInfo says where credentials for a cluster are.
 type AuthInfo struct {
 	// secretRef names a Secret of type k8s.cisco.com/cluster-registry-secret whose key kubeconfig
-	// holds the credential.
+	// holds the credential that the agent uses.
 	// +optional
 	SecretRef NamespacedName `json:"secretRef,omitempty"`
 	// user names an object that users of the cluster take their credential from. Agents do not use it.

@@ -15,7 +15,7 @@ type Mutations struct {
 	Labels *LabelMutations `json:"labels,omitempty"`
 	// groupVersionKind makes the copy an object of another kind; parts that are empty stay.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self.?group.orValue("") != "clusterregistry.k8s.cisco.com"`,message="clusters, rules and features spread by themselves; no rule may make them"
+	// +kubebuilder:validation:XValidation:rule=`!(self.?group.orValue("") in ["clusterregistry.k8s.cisco.com", "clusterregistry.k8s.io"])`,message="clusters, rules and features spread by themselves; no rule may make them"
 	GVK *GroupVersionKind `json:"groupVersionKind,omitempty"`
 	// overrides replace or remove parts of the object, in order. Those of /metadata/name and
 	// /metadata/namespace rename and move the copy.

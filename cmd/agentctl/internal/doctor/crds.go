@@ -59,7 +59,7 @@ func (t *target) checkCRD(ctx context.Context, plural string, known []string) *F
 		d.Message = fmt.Sprintf("the CRD %s does not serve version %s", name, v1alpha1.SchemeGroupVersion.Version)
 		return d
 	}
-	if lacks := without(known, append(served, withheld()...)); len(lacks) > 0 {
+	if lacks := without(known, served); len(lacks) > 0 {
 		d.Severity = Warning
 		d.Message = fmt.Sprintf("the CRD %s is older than this agentctl: it drops %s", name, cli.Brief(lacks))
 		return d
@@ -70,15 +70,6 @@ func (t *target) checkCRD(ctx context.Context, plural string, known []string) *F
 		return d
 	}
 	return nil
-}
-
-// withheld are the fields that programs know and no CRD has yet (kube/api/internal/crdfinish).
-func withheld() []string {
-	return []string{
-		"spec.authInfo.controller", "spec.authInfo.controller.kind", "spec.authInfo.controller.name", "spec.authInfo.controller.namespace",
-		"spec.authInfo.user", "spec.authInfo.user.kind", "spec.authInfo.user.name", "spec.authInfo.user.namespace",
-		"spec.kubernetesApiEndpoints.clientCIDR",
-	}
 }
 
 // servedFields are the paths of all fields that a CRD keeps.

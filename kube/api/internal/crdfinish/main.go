@@ -65,9 +65,6 @@ func finish(file string) (crd apiextensionsv1.CustomResourceDefinition, err erro
 	}
 	completeSelectors(tree)
 	acceptHeartbeats(tree)
-	if err := withhold(tree); err != nil {
-		return crd, err
-	}
 	data, err = yaml.Marshal(tree)
 	if err != nil {
 		return crd, err
