@@ -20,7 +20,7 @@ func ReplacesCRD(have, want map[string]string) (bool, error) {
 	was, is := ParseSchemaVersion(have[AnnotationSchemaVersion]), ParseSchemaVersion(want[AnnotationSchemaVersion])
 	oldest := ParseSchemaVersion(want[AnnotationSchemaOldestAgent])
 	if 0 < was && was < oldest {
-		return false, fmt.Errorf("%w: an agent that runs beside the CRD of this cluster (schema %d) would do harm to objects of the new CRD (schema %d, for agents of schema %d and later): upgrade to the version before this one first", ErrSkippedVersion, was, is, oldest)
+		return false, fmt.Errorf("%w: an agent that runs beside the CRD of this cluster (schema %d) would do harm to objects of the new CRD (schema %d, for agents of schema %d and later): first upgrade to a version whose CRDs have schema %d, and let its agent become ready", ErrSkippedVersion, was, is, oldest, oldest)
 	}
 	return was <= is, nil
 }

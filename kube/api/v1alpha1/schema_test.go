@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -29,5 +30,15 @@ func TestReplacesCRD(t *testing.T) {
 		if got != test.want || errors.Is(err, ErrSkippedVersion) != test.refused || (err != nil) != test.refused {
 			t.Errorf("%s: %t, %v", name, got, err)
 		}
+		if err != nil && !strings.Contains(err.Error(), "first upgrade to a version whose CRDs have schema 5") {
+			t.Errorf("%s: it does not name the version that goes first: %v", name, err)
+		}
+	}
+}
+
+// If the agents of the version before were too old for the CRDs, ReplacesCRD would refuse every upgrade to them.
+func TestVersionBeforeIsNotTooOld(t *testing.T) {
+	if oldest, version := SchemaOldestAgent, SchemaVersion; oldest >= version {
+		t.Errorf("schema %d is for agents of schema %d: give these a version of their own first", version, oldest)
 	}
 }
