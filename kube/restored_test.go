@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/history"
@@ -208,4 +209,53 @@ func TestRestoreOfATrustedServerIsReported(t *testing.T) {
 			t.Errorf("an outage was taken for a restore: %v", lines)
 		}
 	})
+}
+
+// A restore that one kind proves is one of all kinds. A watch whose newest object is as it was, at a server that has caught
+// up since, would otherwise be resumed without what was changed before that.
+func TestAllKindsAreListedAfterARestore(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	widget := func(app string) *unstructured.Unstructured {
+		u := secret("w", app)
+		u.SetGroupVersionKind(kind)
+		return u
+	}
+	local := history.TrustingPositions(func(schema.GroupVersionKind) bool { return true })
+	for name, c := range map[string]struct {
+		p     *history.Positions
+		order [2]string
+	}{
+		"noticed, then resumed": {local, [2]string{"notice", "restore"}},
+		"resumed, then noticed": {history.TrustingPositions(nil), [2]string{"restore", "notice"}},
+		"of a peer":             {history.NewPositions(), [2]string{"restore", "notice"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, j, p := newAPI(t), &sinkRecorder{}, c.p
+				a.widgets = true
+				kept := a.put(widget("before"))
+				for range 5 {
+					a.put(secret("other", "yes"))
+				}
+				stop := a.watchFrom(t, p, WatchOptions{GVK: kind, Namespace: "a"}, j)
+				defer stop()
+				time.Sleep(time.Second)
+				for _, step := range c.order {
+					if step == "notice" {
+						p.RollBack(secretKind, p.At(secretKind).Incarnation)
+						continue
+					}
+					a.restore(102, kept)
+					a.put(widget("after"))
+					for range 10 {
+						a.put(secret("other", "yes"))
+					}
+					time.Sleep(10 * time.Second)
+				}
+				if lines := j.settle(); j.lastError() != nil || !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "w=after") }) {
+					t.Errorf("the sink got %v, last error %v", lines, j.lastError())
+				}
+			})
+		})
+	}
 }

@@ -140,6 +140,7 @@ func (c *Client) reflect(ctx context.Context, o WatchOptions, f *feed) error {
 	}
 	reading, end := context.WithCancel(ctx)
 	defer end()
+	defer c.Positions.OnRestore(end)()
 	f.end = end
 	err = f.reflector.ListAndWatchWithContext(reading)
 	refused, scopeChanged := f.refused, f.isScopeChanged()

@@ -22,6 +22,9 @@
 //	    └──────────────────────────────────┘
 //	       a list after a new confirmation: its resourceVersion is the highest one
 //
+// All other watches of the server end then, and list: what a server that has caught up changed below the resourceVersion at
+// which a watch goes on would never reach it (OnRestore).
+//
 // Positions that trust the server, as those of the local one, refuse nothing. They call a function instead.
 //
 // The package sends no requests: kube asks the API server (compareHistory), and tells Positions what it answered.

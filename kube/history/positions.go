@@ -39,6 +39,7 @@ type Positions struct {
 	confirmed map[string]struct{} // digests of the confirmations: of this start of the program, and the last ones before
 	recent    [][]byte            // digests of the last confirmations, oldest first
 	changed   chan struct{}       // closed, and replaced, with each new confirmation
+	ends      map[*func()]bool    // see OnRestore
 	news      bool                // something has changed that is worth a Note
 	noted     time.Time           // when the last Note was made, also by an earlier start of the program
 }
@@ -74,6 +75,7 @@ func (at Position) TooFarAhead(version string) bool {
 func NewPositions() *Positions {
 	return &Positions{
 		kinds: map[schema.GroupVersionKind]*kindPosition{}, confirmed: map[string]struct{}{}, changed: make(chan struct{}),
+		ends: map[*func()]bool{},
 	}
 }
 
@@ -237,14 +239,34 @@ func (p *Positions) RollBack(kind schema.GroupVersionKind, incarnation int) {
 	}
 }
 
+// OnRestore calls end when a kind proves a restore that counts for all kinds, until stop is called. A watch must then end,
+// and list again: at a server that has caught up, one whose newest object is as it was goes on after the resourceVersion
+// that it had, and never gets what the server wrote below that since the restore. end must not block, nor call Positions.
+func (p *Positions) OnRestore(end func()) (stop func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends[&end] = true
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.ends, &end)
+	}
+}
+
 // rollBackLocked marks a kind, and reports it where that is news: another kind may have been rolled back since this one
 // was current, and then it is the same restore.
 func (p *Positions) rollBackLocked(kind schema.GroupVersionKind, at *kindPosition) {
 	first := !at.RolledBack && at.rollbacks == p.rollbacks
 	p.news = p.news || !at.RolledBack
 	at.RolledBack = true
-	if first && p.onRolledBack != nil && p.onRolledBack(kind) {
+	if !first || p.onRolledBack != nil && !p.onRolledBack(kind) {
+		return
+	}
+	if p.onRolledBack != nil {
 		p.rollbacks++
+	}
+	for end := range p.ends {
+		(*end)()
 	}
 }
 
