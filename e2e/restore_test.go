@@ -241,10 +241,15 @@ func (g *group) alphaAwaitsGamma(t *testing.T, name string) {
 	})
 }
 
-// confirmGamma says that gamma is to go on from what it has.
+// confirmGamma says that gamma is to go on from what it has. An API server that was started a second ago may not yet take
+// it: whoever confirms would then do so again.
 func (g *group) confirmGamma(t *testing.T) {
 	t.Helper()
-	kubectl(t, g.gamma, "annotate", "--overwrite", "cluster", g.gamma.Name, v1alpha1.AnnotationConfirmRestore+"="+time.Now().Format(time.RFC3339Nano))
+	confirmation := v1alpha1.AnnotationConfirmRestore + "=" + time.Now().Format(time.RFC3339Nano)
+	eventually(t, "gamma is confirmed", afterFault, func(ctx context.Context) error {
+		_, err := g.gamma.Kubectl(ctx, "annotate", "--overwrite", "cluster", g.gamma.Name, confirmation)
+		return err
+	})
 }
 
 // gammaIsFrozen waits until gamma's own Cluster object says what is to be confirmed.
