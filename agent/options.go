@@ -15,7 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/install"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // Options are the flags of the agent. Each may come from the command line, the environment or the configuration file.
@@ -74,9 +74,12 @@ type Options struct {
 	// KubeAPIQPS is how many requests a second the agent sends to one API server, its own or a peer's; up to
 	// a second's worth may go out at once. 0 means no limit: the API server's priority and fairness decides.
 	KubeAPIQPS int
-	// ConsentKinds, ConsentSecretTypes and ConsentNamespaces are what rules may write although it gives power over this
-	// cluster. Nothing by default.
-	ConsentKinds, ConsentSecretTypes, ConsentNamespaces []string
+	// ConsentKinds, ConsentSecretTypes, ConsentSecretsAs and ConsentNamespaces are what rules may do although it gives power
+	// over this cluster. Nothing by default.
+	ConsentKinds, ConsentSecretTypes, ConsentSecretsAs, ConsentNamespaces []string
+	// TrustAccept is what of other clusters takes effect here: all, also if it is empty; objects, but not their rules; or
+	// none. The annotation v1alpha1.AnnotationAccept on a Cluster object wins.
+	TrustAccept string
 	// GuardLive makes the deletion guard of rules count deletions that the agent watches happen, too.
 	GuardLive bool
 	// Pprof serves Go's profiles on the HTTP port: whoever reaches it can read what is in memory.
@@ -142,6 +145,9 @@ func (o *Options) Validate() error {
 	if err := o.consent().Check(); err != nil {
 		errs = append(errs, err)
 	}
+	if _, err := consent.ParseAccept(o.TrustAccept); err != nil {
+		bad("trust-accept", "%v", err)
+	}
 	if o.Log == nil {
 		errs = append(errs, errors.New("options: no logger"))
 	}
@@ -176,10 +182,17 @@ func (o *Options) pace(config *rest.Config) {
 	}
 }
 
-func (o *Options) consent() syncrules.Consent {
-	return syncrules.Consent{
-		Namespace: o.Namespace, Kinds: o.ConsentKinds, SecretTypes: o.ConsentSecretTypes, Namespaces: o.ConsentNamespaces,
+func (o *Options) consent() consent.Policy {
+	return consent.Policy{
+		Namespace: o.Namespace, Kinds: o.ConsentKinds, SecretTypes: o.ConsentSecretTypes, SecretsAs: o.ConsentSecretsAs,
+		Namespaces: o.ConsentNamespaces,
 	}
+}
+
+// accept is TrustAccept, which Validate has checked.
+func (o *Options) accept() consent.Accept {
+	accept, _ := consent.ParseAccept(o.TrustAccept) // one that cannot be read is none
+	return accept
 }
 
 func (o *Options) privateNamespace() string { return v1alpha1.PrivateNamespace(o.Namespace) }

@@ -102,6 +102,7 @@ func (p *parts) clusterChanged(was, now *v1alpha1.Cluster) {
 		return // only the status changed, and nothing else depends on that
 	}
 	if !own {
+		p.rules.AcceptChanged(id)
 		p.membership.Swapped(now) // before what may be ordered on it
 		p.importer.Enqueue(payload.ClusterKey(id))
 		p.peers.Changed(id)

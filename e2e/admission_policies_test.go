@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/e2e/harness"
-	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // asAgent is the identity that the policies make an exception for.
@@ -130,7 +130,7 @@ func TestAdmissionConsent(t *testing.T) {
 			gvk := fmt.Sprintf("{group: %q, version: %s, kind: %s}", kind.Group, kind.Version, kind.Kind)
 			manifest := ruleOf("powerful", "groupVersionKind: "+gvk+", "+all)
 			check := passes(c, manifest)
-			if err := (syncrules.Consent{}).RefuseKind(kind); err != nil {
+			if err := (consent.Policy{}).RefuseKind(kind); err != nil {
 				check = refused(c, manifest, fmt.Sprintf("%q", kind.GroupKind().String()))
 			}
 			if err := check(t.Context()); err != nil {

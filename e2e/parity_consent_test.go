@@ -74,3 +74,28 @@ func TestParityC17_PowerNeedsConsent(t *testing.T) {
 		})
 	}
 }
+
+// Whoever may write a rule does not get the credentials of clusters by it, in whatever disguise.
+func TestRuleCarriesNoSwapSecrets(t *testing.T) {
+	r := newRoom(t)
+	secret := r.object(harness.Secrets(), "swap", "all", "one")
+	secret.Object["type"] = v1alpha1.SecretType
+	put(t, r.gamma, harness.Secrets(), secret)
+	put(t, r.gamma, harness.Secrets(), r.object(harness.Secrets(), "plain", "all", "one"))
+	const of = "groupVersionKind: {version: v1, kind: Secret}, rules: [{"
+	r.rule(t, r.gamma, "opaque", of+forLabel("all")+", mutations: {overrides: [{path: /type, value: Opaque}]}}]")
+	r.rule(t, r.gamma, "maps", of+forLabel("all")+", mutations: {groupVersionKind: {kind: ConfigMap}}}]")
+	for _, c := range []*harness.Cluster{r.alpha, r.beta} {
+		eventually(t, "the plain Secret is in "+c.Name, within, copied(c, r.gamma, harness.Secrets(), r.name, "plain", "one"))
+		for _, suffix := range []string{"opaque", "maps"} {
+			eventually(t, fmt.Sprintf("rule %s says in %s what it lacks", suffix, c.Name), within, r.ruleSays(c, suffix, "False", "ConsentRequired"))
+		}
+		for _, cond := range []func(context.Context) error{
+			absent(c, harness.Secrets(), r.name, "swap"), absent(c, configMaps, r.name, "swap"), absent(c, configMaps, r.name, "plain"),
+		} {
+			if err := cond(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 const origin = "aaaaaaaa-0000-0000-0000-000000000000"
@@ -88,7 +89,12 @@ func outcomeOf(t *testing.T, files []txtar.File) string {
 		return out.String() + "no match\n"
 	}
 	in := Input{Owner: origin, Namespaced: namespaced, Cluster: cluster(origin, "paris"), LocalCluster: cluster(self, "tokyo")}
-	before := source.DeepCopy()
+	before, policy := source.DeepCopy(), consent.Policy{Namespace: "cluster-registry"}
+	if at, err := rules[0].Target(source, in); err == nil {
+		if err := policy.RefuseSource(source, at.GroupKind()); err != nil {
+			return out.String() + err.Error() + "\n"
+		}
+	}
 	desired, err := Render(rules, source, in)
 	if err != nil {
 		return out.String() + err.Error() + "\n"
@@ -104,7 +110,7 @@ func outcomeOf(t *testing.T, files []txtar.File) string {
 	if place := Source(desired); place != PlaceOf(source) {
 		t.Errorf("Source is %v", place)
 	}
-	if err := (Consent{Namespace: "cluster-registry"}).Refuse(desired); err != nil {
+	if err := policy.Refuse(desired); err != nil {
 		return out.String() + err.Error() + "\n"
 	}
 	// A hash of the rule's words, which say nothing about the copy: TestSelection is about it.

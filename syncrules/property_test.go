@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // values draws small JSON trees, from few keys, so that trees collide.
@@ -343,7 +344,7 @@ func compileAndRender(t *testing.T, api *v1alpha1.ResourceSyncRule, source *unst
 	if again, err := Render([]*Rule{rule}, source, in); err != nil || !equal(again, desired) {
 		t.Fatalf("again %v (%v)", again, err)
 	}
-	_ = Consent{}.Refuse(desired)
+	_ = consent.Policy{}.Refuse(desired)
 	if d := Plan(Facts{Self: self, Local: source, Claims: []Claim{{Origin: origin, Standing: Offered, Desired: desired}}}); d.Action == Delete {
 		t.Fatalf("an offer deletes")
 	}

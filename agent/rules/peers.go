@@ -41,6 +41,9 @@ func (r *Rules) enginePeer(id string) engine.Peer {
 		ClusterID: id, Name: o.Registry.Name(id), Source: known.Source, Why: known.Message,
 		FeaturesKnown: known.CaughtUp && o.Directory.Complete(id),
 	}
+	if err := r.terms(id).RefuseObjects(peer.Name); err != nil {
+		peer.Source, peer.Refused = nil, err.Error()
+	}
 	if clusters := o.Registry.ByID(id); len(clusters) > 0 {
 		peer.Cluster = clusters[0]
 	}

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -22,7 +23,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
-	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
@@ -30,9 +31,10 @@ import (
 type Options struct {
 	ClusterID string // of this cluster
 	Namespace string // that of the agent
-	Consent   syncrules.Consent
-	Workers   int  // of the engine; 0 is engine.DefaultWorkers
-	GuardLive bool // see engine.Options
+	Consent   consent.Policy
+	Accept    consent.Accept // what of other clusters takes effect here, unless their Cluster objects say something else
+	Workers   int            // of the engine; 0 is engine.DefaultWorkers
+	GuardLive bool           // see engine.Options
 	Client    *kube.Client
 	Store     *store.Store
 	Registry  *informers.Registry
@@ -87,6 +89,7 @@ type Rules struct {
 
 // New returns rules that do nothing before Run.
 func New(o Options) (*Rules, error) {
+	o.Accept = cmp.Or(o.Accept, consent.AcceptAll)
 	r := &Rules{options: o}
 	r.peerUpdates = loop.New("peerUpdates", o.Log, r.updatePeer)
 	r.statuses = loop.New("rule status", o.Log, r.writeStatus)
@@ -130,7 +133,10 @@ func (r *Rules) Run(ctx context.Context) error {
 // Ready says that RuleChanged was called for every existing rule, and that they are in their intended state. From then
 // on, a rule that the engine does not know does not exist. Do not call it while a restore waits for its confirmation.
 // It may be called twice.
-func (r *Rules) Ready() { r.engine.Ready() }
+func (r *Rules) Ready() {
+	r.AcceptChanged("") // rules may have come before the Cluster objects that say what of their clusters is accepted
+	r.engine.Ready()
+}
 
 // ClusterChanged says that the result of Options.Own has changed.
 func (r *Rules) ClusterChanged() { r.engine.ClusterChanged() }

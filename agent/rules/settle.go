@@ -45,7 +45,7 @@ func (r *Rules) RuleChanged(was, now *v1alpha1.ResourceSyncRule) {
 		return
 	}
 	delete(r.unsettled.owners, now.Name)
-	r.engine.SetRule(effectiveRule(current))
+	r.setRule(current)
 }
 
 // older reports whether now is an older version than was. An API server that was not restored never has that.
@@ -94,7 +94,7 @@ func (r *Rules) settleLocked(name string, own bool) {
 			return
 		}
 		delete(r.unsettled.owners, name)
-		r.engine.SetRule(effectiveRule(current))
+		r.setRule(current)
 		return
 	}
 	if slices.ContainsFunc(r.options.Replica.Find(payload.RuleKey(name)), func(e replica.Entry) bool {

@@ -39,7 +39,7 @@ func (c *comingBack) Get(string) (*v1alpha1.ResourceSyncRule, error) {
 func TestRecreatedRuleIsNotDeleted(t *testing.T) {
 	w, settled := newWorld(t), make(chan struct{})
 	back := rule("r", "", "2")
-	w.options.Registry.Rules = &comingBack{rule: back, back: func() {
+	w.options.Registry.Rules = &comingBack{ResourceSyncRuleLister: w.options.Registry.Rules, rule: back, back: func() {
 		if w.unsettled.mu.TryLock() {
 			t.Error("the engine may get the newer state first")
 			w.unsettled.mu.Unlock()

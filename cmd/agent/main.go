@@ -145,7 +145,9 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		Tombstones:         c.Int("tombstones"),
 		ConsentKinds:       c.StringSlice("consent-kinds"),
 		ConsentSecretTypes: c.StringSlice("consent-secret-types"),
+		ConsentSecretsAs:   c.StringSlice("consent-secrets-as"),
 		ConsentNamespaces:  c.StringSlice("consent-namespaces"),
+		TrustAccept:        c.String("trust-accept"),
 		GuardLive:          c.Bool("guard-live"),
 		Pprof:              c.Bool("pprof"),
 		Version:            version,
@@ -217,8 +219,10 @@ func runFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "guard-live", Usage: "stop a rule also when sources of most of its copies are deleted before the agent's eyes", EnvVars: env("guard-live")},
 		&cli.BoolFlag{Name: "pprof", Usage: "serve Go's profiles under /debug/pprof/ of --http-listen, for those who may see this agent's memory", EnvVars: env("pprof")},
 		list("consent-kinds", "`KIND.GROUP` that gives power over the cluster and that rules may write here all the same"),
-		list("consent-secret-types", "`TYPE` of Secrets with credentials that rules may write here"),
+		list("consent-secret-types", "`TYPE` of Secrets with credentials that rules may copy from and write here"),
+		list("consent-secrets-as", "`KIND.GROUP` that rules may turn Secrets into here, such as ConfigMap"),
 		list("consent-namespaces", "`NAMESPACE` that is closed to copies and that rules may write into"),
+		text("trust-accept", "all", "what of other clusters takes effect here: all; objects, but not their rules; or none. The annotation local.cluster-registry.k8s.cisco.com/accept of a Cluster wins"),
 	}
 }
 

@@ -78,6 +78,8 @@ func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
 		"flag beats config":    {args: []string{"run", "--workers", "0", "--config", file("e", "workers: 3\n")}, code: exitUsage, want: "0 is not between"},
 		"consent":              {args: []string{"run", "--consent-kinds", "Deployment.apps"}, code: exitUsage, want: "consent.allow.kinds"},
 		"config with a list":   {args: []string{"run", "--config", file("f", "consent-secret-types: [helm.sh/release.v1, Opaque]\n")}, code: exitUsage, want: `"Opaque"`},
+		"secrets as Secrets":   {args: []string{"run", "--consent-secrets-as", "Secret"}, code: exitUsage, want: "consent.allow.secretsAs"},
+		"accept what":          {args: []string{"run", "--trust-accept", "some"}, code: exitUsage, want: "--trust-accept: \"some\" is not all, objects or none"},
 		"wrong kubeconfig":     {args: []string{"run", "--http-listen", "", "--kubeconfig", filepath.Join(dir, "none")}, code: exitFailed, want: filepath.Join(dir, "none")},
 		"kubeconfig, not one":  {args: []string{"run", "--http-listen", "", "--kubeconfig", file("k", "x: [")}, code: exitFailed, want: "not a kubeconfig"},
 	}

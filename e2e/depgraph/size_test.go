@@ -47,7 +47,7 @@ func packagesAbove() map[string]int {
 		"mesh":                                5800,
 		"replica":                             3900,
 		"replica/journal":                     2300,
-		"syncrules":                           4800,
+		"syncrules":                           4700,
 		"syncrules/engine":                    5700,
 	}
 }

@@ -106,6 +106,10 @@ func sourceIn(held []holding, from Key) (first, n int) {
 // while one of those that made it has nothing to say.
 func (e *Engine) claimOfLocked(key Key, p *peer, from Key, held []holding, mine *copies.Copy) (claim, bool) {
 	c := claim{Claim: syncrules.Claim{Origin: p.ClusterID, Standing: syncrules.Unknown}, cluster: p.seen.cluster}
+	if p.Refused != "" {
+		c.Standing, c.Reason = syncrules.Held, p.Refused
+		return c, mine != nil
+	}
 	var s syncrules.Summary
 	rules := e.selectingLocked(held, key)
 	if mine != nil {

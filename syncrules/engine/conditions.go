@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
@@ -74,7 +74,7 @@ func no(reason, message string) metav1.Condition {
 // ruleConditionLocked is about the rule itself.
 func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 	switch {
-	case errors.Is(r.err, syncrules.ErrConsent):
+	case errors.Is(r.err, consent.ErrNeeded):
 		return no(problem.ReasonConsentRequired, r.err.Error()), true
 	case r.err != nil:
 		return no(ReasonInvalidRule, r.err.Error()), true
@@ -172,34 +172,12 @@ func (e *Engine) objectConditionLocked(r *rule) (metav1.Condition, bool) {
 
 // nextStepLocked says what to do about the copies that share a reason, "" where their text says it.
 func (e *Engine) nextStepLocked(r *rule, reason string) string {
-	switch reason {
-	case problem.ReasonNamespaceMissing:
-		return "create it, and the copies follow at once, or set createNamespace in the rule"
-	case problem.ReasonNamespaceLimit:
-		return "create the others yourself, and the copies follow at once, or delete those that are not needed any more"
-	case problem.ReasonNamespaceTerminating:
-		return "the copies follow when it is there again"
-	case problem.ReasonMissingPermission:
+	if reason == problem.ReasonMissingPermission {
 		if text := e.lacksHereLocked(r); text != "" {
 			return text
 		}
-		return "add a ClusterRole here with the label " + v1alpha1.LabelControllerAggregated + "=true"
-	case problem.ReasonKindUnknown:
-		return "install its CRD here"
-	case problem.ReasonImmutableField:
-		return "delete the copy, it is made anew at once"
-	case problem.ReasonObjectTooLarge:
-		return "make it smaller at the source, or leave it out of the rule"
-	case problem.ReasonAdmissionRefused:
-		return "change what refuses it here, or leave the object out of the rule; it is tried again"
-	case problem.ReasonQuotaExceeded:
-		return "raise the quota or make room; it is tried again"
-	case problem.ReasonInvalidObject:
-		return "the API server here has other rules for the kind than the source's, or a mutation made it so"
-	case problem.ReasonSchemaMismatch:
-		return "install the source's version of the CRD here"
 	}
-	return ""
+	return problem.NextStep(reason)
 }
 
 // trouble is why a source is not watched.
@@ -216,6 +194,10 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 		if s.Lag > 0 {
 			out.Lag = &metav1.Duration{Duration: s.Lag.Round(time.Millisecond)}
 		}
+	}
+	if p.Refused != "" {
+		out.Watching, out.Message = false, p.Refused
+		return out, &trouble{reason: problem.ReasonConsentRequired, text: p.Refused}
 	}
 	if p.Source == nil {
 		out.Watching, out.Message = false, p.Why

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
 )
@@ -30,7 +30,7 @@ type Options struct {
 	// Namespace is the agent's own; copies into its -private and -readers namespaces are refused.
 	Namespace string
 	// Consent is what this cluster lets rules write of what gives power; its Namespace is the one above.
-	Consent syncrules.Consent
+	Consent consent.Policy
 	// Local is the local API server, watched for copies, missing namespaces and objects in the way.
 	Local Source
 	// Target is the local API server, written to.
@@ -170,8 +170,11 @@ func (e *Engine) Ready() {
 }
 
 // SetRule states a rule as it is now. What did not change costs nothing.
-func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) {
-	fresh := newRule(r, e.o.Consent)
+func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) { e.RefuseRule(r, nil) }
+
+// RefuseRule is SetRule for a rule that this cluster does not let be in force, for the reason why: its copies are frozen.
+func (e *Engine) RefuseRule(r *v1alpha1.ResourceSyncRule, why error) {
+	fresh := newRule(r, e.o.Consent, why)
 	e.mu.Lock()
 	old := e.rules.byName[r.Name]
 	if old != nil && old.same(fresh) {

@@ -24,6 +24,8 @@ import (
 type destination struct {
 	to    Key
 	fault string // why that cannot be told, for people; "" normally
+	// refused says that it must not be told: the place may be made of a credential.
+	refused bool
 }
 
 // sourceAndCopy is a copy and its source.
@@ -37,6 +39,9 @@ func (f *feed) destinationOf(r *syncrules.Rule, obj *unstructured.Unstructured) 
 	gk := f.v.scope.GVK.GroupKind()
 	if !r.Moves() {
 		return destination{to: place.KeyOf(gk, obj)}
+	}
+	if err := f.e.o.Consent.RefuseSource(obj, gk); err != nil {
+		return destination{fault: problem.Describe(err, false), refused: true}
 	}
 	to, err := r.Target(obj, f.input)
 	if err != nil {
@@ -106,6 +111,9 @@ func (e *Engine) tellFaultsLocked(v *view, at types.NamespacedName, ent *entry) 
 		}
 		if r.Text == "" {
 			r.Text = v.key(at).String() + " of cluster " + e.clusterNameLocked(v.peer) + ": " + a.fault
+		}
+		if a.refused {
+			r.Reason = problem.ReasonConsentRequired
 		}
 		r.Rules = append(r.Rules, ent.rules[i])
 	}

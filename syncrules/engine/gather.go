@@ -208,6 +208,9 @@ func (e *Engine) render(j *job, c *claim) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.o.Consent.RefuseSource(source, j.key.GroupKind); err != nil {
+		return nil, err
+	}
 	desired, err := syncrules.Render(c.rules, source, syncrules.Input{
 		Owner: c.Origin, Cluster: c.cluster, LocalCluster: j.cluster, Namespaced: j.namespaced,
 	})

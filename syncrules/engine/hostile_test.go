@@ -37,7 +37,7 @@ func TestSpoiledRuleThatWasGuarded(t *testing.T) {
 
 // What is wrong with a rule is told of each of its copies: it is one line, and made once.
 func TestWhatIsWrongWithARuleIsBounded(t *testing.T) {
-	r := newRule(testRule("r"), Options{}.Consent)
+	r := newRule(testRule("r"), Options{}.Consent, nil)
 	r.refuse(errors.New(strings.Repeat("wrong\n", 10000)))
 	e, p := &Engine{}, &peer{}
 	_, _, why := e.relateLocked(r, p)
@@ -51,7 +51,7 @@ func TestWhatIsWrongWithARuleIsBounded(t *testing.T) {
 
 // A conflictWatch is called without the lock: the rule that it is for may have become unusable by then.
 func TestConflictWatchOfASpoiledRule(t *testing.T) {
-	r := newRule(testRule("r"), Options{}.Consent)
+	r := newRule(testRule("r"), Options{}.Consent, nil)
 	g := &conflictWatch{rules: []*rule{r}}
 	r.compiled = nil
 	if !g.keep(configMap("x", "1")) {
@@ -62,6 +62,9 @@ func TestConflictWatchOfASpoiledRule(t *testing.T) {
 // The content of a Secret is no less secret where a rule makes something else of it.
 func TestRefusalOfWhatWasASecret(t *testing.T) {
 	inWorld(t, func(w *world) {
+		w.kill()
+		w.options = func(o *Options) { o.Consent.SecretsAs = []string{"Thing.example.com"} }
+		w.start()
 		w.local.admits(func(o *unstructured.Unstructured) error {
 			return errInvalidCause("Invalid value: " + fmt.Sprint(o.Object["data"]))
 		})

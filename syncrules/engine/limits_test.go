@@ -152,7 +152,7 @@ func TestListThatBreaksOff(t *testing.T) {
 	}
 	stopped := 0
 	stop := context.CancelFunc(func() { stopped++ })
-	f := newFeed(e, &view{viewKey: viewKey{a, Scope{GVK: configMap("x", "1").GroupVersionKind()}}, usage: e.usageOf(a)}, &peer{}, []*rule{newRule(testRule("r"), e.o.Consent)})
+	f := newFeed(e, &view{viewKey: viewKey{a, Scope{GVK: configMap("x", "1").GroupVersionKind()}}, usage: e.usageOf(a)}, &peer{}, []*rule{newRule(testRule("r"), e.o.Consent, nil)})
 	f.attempt.Store(&stop)
 	for range 10 {
 		for _, name := range []string{"x", "y", "z"} {

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
@@ -28,6 +30,7 @@ type rule struct {
 	parsed   *syncrules.Rule // nil when parseErr is set
 	born     time.Time       // in this cluster
 	parseErr error
+	refused  error  // why this cluster does not let it be in force; nil normally
 	serial   uint64 // tells this form of the rule from all others
 	// selection tells forms of the rule apart by what they select; entries of views are judged by it.
 	selection string
@@ -50,15 +53,15 @@ type rule struct {
 	sender sender
 }
 
-func newRule(r *v1alpha1.ResourceSyncRule, consent syncrules.Consent) *rule {
+func newRule(r *v1alpha1.ResourceSyncRule, policy consent.Policy, refused error) *rule {
 	out := &rule{
-		name: r.Name, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
+		name: r.Name, refused: refused, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
 		guard: guard.New(r),
 	}
 	parsed, err := syncrules.Compile(r)
-	if err == nil {
+	if err = cmp.Or(refused, err); err == nil {
 		for _, t := range parsed.TargetScopes() {
-			err = cmp.Or(err, consent.RefuseKind(t.GVK))
+			err = cmp.Or(err, policy.RefuseKind(t.GVK), policy.RefuseAs(parsed.Kind().GroupKind(), t.GVK.GroupKind()))
 		}
 	}
 	if err != nil {
@@ -111,7 +114,7 @@ func (r *rule) refuse(err error) {
 
 // same says that the edit, if there was one, is of no consequence: of the status, say.
 func (r *rule) same(o *rule) bool {
-	return r.gen == o.gen && r.born.Equal(o.born) && r.guard.SameConfirmation(&o.guard) && equality.Semantic.DeepEqual(r.spec, o.spec)
+	return r.gen == o.gen && fmt.Sprint(r.refused) == fmt.Sprint(o.refused) && r.born.Equal(o.born) && r.guard.SameConfirmation(&o.guard) && equality.Semantic.DeepEqual(r.spec, o.spec)
 }
 
 // inherit takes over from the rule as it was before what an edit leaves valid.
@@ -216,7 +219,7 @@ type peer struct {
 }
 
 func (p *peer) same(o Peer) bool {
-	return p.Source == o.Source && p.Name == o.Name && p.Why == o.Why && p.Left == o.Left && p.FeaturesKnown == o.FeaturesKnown &&
+	return p.Source == o.Source && p.Name == o.Name && p.Why == o.Why && p.Refused == o.Refused && p.Left == o.Left && p.FeaturesKnown == o.FeaturesKnown &&
 		slices.EqualFunc(p.Features, o.Features, func(a, b *v1alpha1.ClusterFeature) bool {
 			return a.Spec == b.Spec && maps.Equal(a.Labels, b.Labels)
 		})

@@ -87,6 +87,9 @@ type Peer struct {
 	Source Source
 	// Why explains a nil Source to people: disabled, no credential, not reachable.
 	Why string
+	// Refused says why this cluster takes nothing from it, by its own choice; "" normally. Then its copies are frozen,
+	// whatever becomes of rules. There is no Source.
+	Refused string
 	// Left says that the cluster is no longer in the group: its copies become orphans.
 	Left bool
 }

@@ -43,7 +43,7 @@ func TestANewRuleTakesNoVersionAway(t *testing.T) {
 
 // A rule that cannot be used beside an older one says nothing of its copies: to exclude them would orphan them.
 func TestAClashOrphansNothing(t *testing.T) {
-	r := newRule(testRule("r"), Options{}.Consent)
+	r := newRule(testRule("r"), Options{}.Consent, nil)
 	r.clash = "another version"
 	if rel, _, why := (&Engine{}).relateLocked(r, &peer{}); rel != syncrules.Unusable || why != "rule r: another version" {
 		t.Errorf("relation %v: %s", rel, why)

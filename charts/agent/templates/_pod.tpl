@@ -74,8 +74,14 @@ spec:
     {{- with .Values.consent.allow.secretTypes }}
     - --consent-secret-types={{ join "," . }}
     {{- end }}
+    {{- with .Values.consent.allow.secretsAs }}
+    - --consent-secrets-as={{ join "," . }}
+    {{- end }}
     {{- with .Values.consent.allow.namespaces }}
     - --consent-namespaces={{ join "," . }}
+    {{- end }}
+    {{- with (.Values.trust | default dict).accept }}
+    - --trust-accept={{ . }}
     {{- end }}
     - --log-format={{ .Values.controller.log.format }}
     - --log-level={{ include "agent.logLevel" . }}

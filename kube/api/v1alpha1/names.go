@@ -58,6 +58,10 @@ const (
 	// (kube/registry), where it is not shown.
 	AnnotationRegistryManagedFields = LocalPrefix + "registry-managed-fields"
 
+	// AnnotationAccept on the Cluster object of another cluster, set by a person, says what of that cluster takes effect
+	// here, whatever the chart value trust.accept says: all; objects, but not its rules; or none.
+	AnnotationAccept = LocalPrefix + "accept"
+
 	// LabelCoreSyncResource marks the ResourceSyncRules that the existing controller makes for its
 	// own core resources. They describe what Roster does without a rule.
 	LabelCoreSyncResource = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"

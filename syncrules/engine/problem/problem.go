@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -131,7 +132,7 @@ func (r Reader) Problem(err error, k place.Key, secret bool) *Problem {
 func (r Reader) reason(err error) string {
 	class := r.Class(err)
 	switch {
-	case errors.Is(err, syncrules.ErrConsent):
+	case errors.Is(err, consent.ErrNeeded):
 		return ReasonConsentRequired
 	case errors.Is(err, syncrules.ErrSource):
 		return ReasonSourceObject

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -43,7 +44,7 @@ func TestReasonOfAnError(t *testing.T) {
 		waits   bool   // for its namespace
 		isFinal bool
 	}{
-		{err: fmt.Errorf("%w: no", syncrules.ErrConsent), reason: ReasonConsentRequired, text: "no", isFinal: true},
+		{err: fmt.Errorf("%w: no", consent.ErrNeeded), reason: ReasonConsentRequired, text: "no", isFinal: true},
 		{err: fmt.Errorf("%w: no", syncrules.ErrSource), reason: ReasonSourceObject, text: "no", isFinal: true},
 		{err: ErrImmutable, reason: ReasonImmutableField, text: "cannot be changed"},
 		{err: fmt.Errorf("%w x: %w", ErrNamespace, NamespaceLimitError{Max: 250}), reason: ReasonNamespaceLimit, text: "namespace default does not exist, and 250 were created", waits: true},

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 // Describe is an error as one bounded line. What an API server says about a Secret may repeat its content, so
 // only the reason and the names of fields are told.
 func Describe(err error, secret bool) string {
-	if !secret || errors.Is(err, syncrules.ErrConsent) || errors.Is(err, syncrules.ErrSource) {
+	if !secret || errors.Is(err, consent.ErrNeeded) || errors.Is(err, syncrules.ErrSource) {
 		return OneLine(err.Error())
 	}
 	var status apierrors.APIStatus

@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // offer is what one cluster has for one place in another.
@@ -119,18 +120,32 @@ func (q *inquiry) claim(o *offer, to *reached, local *unstructured.Unstructured)
 	if c.Standing != syncrules.Offered {
 		return c
 	}
-	desired, err := syncrules.Render(o.rules, o.obj, q.input(o.from, to))
-	if err == nil {
-		err = q.consent.Refuse(desired)
-	}
+	desired, err := q.render(o, to)
 	if err != nil {
 		c.Standing = syncrules.Held
-		if c.Reason = safeError(err, o.obj); errors.Is(err, syncrules.ErrConsent) {
+		if c.Reason = safeError(err, o.obj); errors.Is(err, consent.ErrNeeded) {
 			c.Reason += "; whether the chart values say so cannot be read from here, --allow tells"
 		}
 		return c
 	}
 	return syncrules.Claim{Origin: o.from.id, Standing: syncrules.Offered, Desired: desired}
+}
+
+// render makes the copy, if the chart values allow it.
+func (q *inquiry) render(o *offer, to *reached) (*unstructured.Unstructured, error) {
+	in := q.input(o.from, to)
+	place, err := o.rules[0].Target(o.obj, in)
+	if err == nil {
+		err = q.consent.RefuseSource(o.obj, place.GroupKind())
+	}
+	if err != nil {
+		return nil, err
+	}
+	desired, err := syncrules.Render(o.rules, o.obj, in)
+	if err != nil {
+		return nil, err
+	}
+	return desired, q.consent.Refuse(desired)
 }
 
 // ownerClaim is the part of the owner of a copy of which no offer for the copy's place is known yet.

@@ -27,6 +27,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // Command describes the command to the flag library.
@@ -87,7 +88,7 @@ type Options struct {
 	// credentials that the cluster of Access holds.
 	PeerContexts map[string]string
 	Network      string // that this computer is in, which chooses among the addresses of a cluster
-	Consent      syncrules.Consent
+	Consent      consent.Policy
 	NoDryRun     bool // show what would be written without asking API servers what they make of it
 	Limit        int  // how many copies of a rule are shown one by one, each with a dry run
 }

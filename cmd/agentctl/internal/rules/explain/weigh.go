@@ -17,6 +17,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/redact"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // ruleInForce is a rule as it is in the local cluster, or as a file would make it.
@@ -31,7 +32,7 @@ type ruleInForce struct {
 type inquiry struct {
 	clusters []*reached     // the local one first
 	rules    []*ruleInForce // by name
-	consent  syncrules.Consent
+	consent  consent.Policy
 	limit    int
 	dryRun   bool
 	// telling are names that tell what a Secret holds.
@@ -254,7 +255,7 @@ func stateOf(d syncrules.Decision, facts syncrules.Facts) string {
 // safeError is an error about an object as one line; what a Secret holds is taken out of it.
 func safeError(err error, obj *unstructured.Unstructured) string {
 	text := clusters.Reason(err)
-	if clusters.IsSecret(obj.GroupVersionKind()) && !errors.Is(err, syncrules.ErrConsent) {
+	if clusters.IsSecret(obj.GroupVersionKind()) && !errors.Is(err, consent.ErrNeeded) {
 		text = redact.Values(text, obj)
 	}
 	return text

@@ -14,13 +14,14 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // advice is about something that is right but perhaps not meant.
 type advice struct{ path, text string }
 
 // advise looks at a rule that compiles.
-func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, consent syncrules.Consent) []advice {
+func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, policy consent.Policy) []advice {
 	var out []advice
 	add := func(path, format string, args ...any) { out = append(out, advice{path, fmt.Sprintf(format, args...)}) }
 	spec, kind := &rule.Spec, rule.Spec.GVK.Kind
@@ -46,12 +47,15 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, consent s
 		add("spec.ruleDeletionPolicy", "Delete: when the rule is deleted, or edited so that it lets go of an object, copies are deleted in every cluster")
 	}
 	for _, gvk := range compiled.TargetKinds() {
-		if consent.RefuseKind(gvk) != nil {
+		if policy.RefuseKind(gvk) != nil {
 			path := "spec.groupVersionKind"
 			if gvk != compiled.Kind() {
 				path = "spec.rules"
 			}
 			add(path, "%s gives power over a cluster: each one refuses it unless its own chart values allow it", gvk.GroupKind().String())
+		}
+		if policy.RefuseAs(compiled.Kind().GroupKind(), gvk.GroupKind()) != nil {
+			add("spec.rules", "turns Secrets into %s, which more people may read: each cluster refuses that unless its own chart values allow it", gvk.GroupKind().String())
 		}
 	}
 	if spec.Targets != nil && len(spec.Targets.MatchLabels)+len(spec.Targets.MatchExpressions) == 0 {

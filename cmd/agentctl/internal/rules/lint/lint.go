@@ -22,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // Command describes the command to the flag library.
@@ -42,19 +43,19 @@ needs beyond what the chart grants, as ClusterRoles to apply.
 Exit code: 0 no error (there may be warnings), 1 errors, or a file that cannot be read.`,
 		Flags: ConsentFlags(),
 		Action: func(c *urfave.Context) error {
-			consent, err := ConsentOf(c)
+			policy, err := ConsentOf(c)
 			if err != nil {
 				return err
 			}
-			return g.Run(c, &Options{Files: c.Args().Slice(), Consent: consent, Stdin: c.App.Reader})
+			return g.Run(c, &Options{Files: c.Args().Slice(), Consent: policy, Stdin: c.App.Reader})
 		},
 	}
 }
 
 // Options are what is checked.
 type Options struct {
-	Files   []string          // files, folders, and - for Stdin
-	Consent syncrules.Consent // what a cluster refuses unless told otherwise
+	Files   []string       // files, folders, and - for Stdin
+	Consent consent.Policy // what a cluster refuses unless told otherwise
 	Stdin   io.Reader
 }
 
@@ -118,8 +119,8 @@ const (
 	SeverityNote    = "note"
 )
 
-// Check checks documents; consent tells what a cluster refuses unless told otherwise.
-func Check(docs []*documents.Document, consent syncrules.Consent) *Result {
+// Check checks documents; policy tells what a cluster refuses unless told otherwise.
+func Check(docs []*documents.Document, policy consent.Policy) *Result {
 	out := &Result{Findings: []Finding{}, Rules: []CheckedRule{}}
 	for _, d := range docs {
 		if d.Err != nil {
@@ -130,7 +131,7 @@ func Check(docs []*documents.Document, consent syncrules.Consent) *Result {
 		case !IsRule(d):
 			out.add(d, SeverityNote, "", fmt.Sprintf("a %s, not a ResourceSyncRule: ignored", cmp.Or(gvk.Kind, "document without kind")))
 		default:
-			out.rule(d, consent)
+			out.rule(d, policy)
 		}
 	}
 	return out
@@ -142,7 +143,7 @@ func IsRule(d *documents.Document) bool {
 	return gvk.Kind == "ResourceSyncRule" && (gvk.Group == v1alpha1.GroupName || gvk.Group == "")
 }
 
-func (l *Result) rule(d *documents.Document, consent syncrules.Consent) {
+func (l *Result) rule(d *documents.Document, policy consent.Policy) {
 	before := l.Errors
 	rule, errs := DecodeRule(d)
 	for _, e := range errs {
@@ -158,11 +159,11 @@ func (l *Result) rule(d *documents.Document, consent syncrules.Consent) {
 	if compiled == nil {
 		return
 	}
-	for _, w := range advise(rule, compiled, consent) {
+	for _, w := range advise(rule, compiled, policy) {
 		l.add(d, SeverityWarning, w.path, w.text)
 	}
 	if l.Errors == before {
-		reader, writer := rightsOf(rule, compiled, consent.Namespace)
+		reader, writer := rightsOf(rule, compiled, policy.Namespace)
 		l.Rules = append(l.Rules, CheckedRule{File: d.File, Line: d.Line, Name: rule.Name, Reader: reader, Writer: writer})
 	}
 }

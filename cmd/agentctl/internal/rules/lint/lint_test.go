@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
-	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // FuzzLint: no file makes lint panic, and each finding has a line of the file.
@@ -20,7 +20,7 @@ func FuzzLint(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, found := range Check(docs, syncrules.Consent{Namespace: "n"}).Findings {
+		for _, found := range Check(docs, consent.Policy{Namespace: "n"}).Findings {
 			if found.Line < 1 || found.Line > lineEnds(data)+2 {
 				t.Fatalf("line %d of %q: %s", found.Line, data, found.Message)
 			}

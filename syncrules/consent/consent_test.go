@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package syncrules
+package consent
 
 import (
 	"bytes"
@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestConsentGolden runs the cases of testdata/consent: allow.yaml is what a cluster allows, copies.yaml are rendered
+// TestConsentGolden runs the cases of testdata: allow.yaml is what a cluster allows, copies.yaml are rendered
 // copies, and want is the result for each of them. ROSTER_UPDATE=1 updates want.
 func TestConsentGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/consent/*.txtar")
+	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases: %v", err)
 	}
@@ -48,11 +48,11 @@ func TestConsentGolden(t *testing.T) {
 
 func consentOf(t *testing.T, allow, copies []byte) string {
 	t.Helper()
-	consent := Consent{Namespace: "cluster-registry"}
-	if err := yaml.UnmarshalStrict(allow, &consent); err != nil {
+	policy := Policy{Namespace: "cluster-registry"}
+	if err := yaml.UnmarshalStrict(allow, &policy); err != nil {
 		t.Fatalf("allow.yaml: %v", err)
 	}
-	if err := consent.Check(); err != nil {
+	if err := policy.Check(); err != nil {
 		return err.Error() + "\n"
 	}
 	var out strings.Builder
@@ -61,8 +61,8 @@ func consentOf(t *testing.T, allow, copies []byte) string {
 		if err := yaml.Unmarshal(document, &desired.Object); err != nil {
 			t.Fatalf("copies.yaml: %v", err)
 		}
-		err := consent.Refuse(desired)
-		if err != nil && !errors.Is(err, ErrConsent) {
+		err := policy.Refuse(desired)
+		if err != nil && !errors.Is(err, ErrNeeded) {
 			t.Errorf("%v is no refusal", err)
 		}
 		fmt.Fprintf(&out, "%s %s/%s: %v\n", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)

@@ -1,0 +1,90 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/engine"
+)
+
+// ready is what the engine says of a rule.
+func (w *world) ready(t *testing.T, name string) (reason, message string) {
+	t.Helper()
+	status, _, _ := w.reports.read(name)
+	c := meta.FindStatusCondition(status.Conditions, engine.ConditionReady)
+	if c == nil {
+		t.Fatalf("no condition in %+v", status)
+	}
+	return c.Reason, c.Message
+}
+
+// The rules of a cluster are in force here as far as this cluster accepts them; its own rules and orphans are not judged
+// by that. The Cluster object may be known later than the rule.
+func TestRulesOfClusterThatIsNotAccepted(t *testing.T) {
+	w := newWorld(t)
+	theirs, own, orphan := rule("theirs", idB, "1"), rule("own", "", "1"), rule("orphan", idC, "1")
+	orphan.Annotations[v1alpha1.AnnotationOrphaned] = ""
+	for _, r := range []*v1alpha1.ResourceSyncRule{theirs, own, orphan} {
+		r.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		w.put(t, r)
+		w.RuleChanged(nil, r)
+	}
+	c, b := agenttest.Cluster("oslo", idC), agenttest.Cluster("paris", idB)
+	for _, x := range []*v1alpha1.Cluster{c, b} {
+		x.Annotations = map[string]string{v1alpha1.AnnotationAccept: "objects"}
+	}
+	w.put(t, c, b)
+	w.known(t, "theirs", "own", "orphan")
+	reason, message := w.ready(t, "theirs")
+	if reason != "ConsentRequired" || !strings.Contains(message, "kubectl annotate --overwrite cluster paris "+v1alpha1.AnnotationAccept+"=all") {
+		t.Errorf("%s: %s", reason, message)
+	}
+	for _, name := range []string{"own", "orphan"} {
+		if reason, message := w.ready(t, name); reason == "ConsentRequired" {
+			t.Errorf("%s: %s", name, message)
+		}
+	}
+}
+
+// An annotation that was changed counts at once.
+func TestAcceptedLater(t *testing.T) {
+	w := newWorld(t)
+	w.options.Accept = consent.AcceptNone
+	theirs, b := rule("theirs", idB, "1"), agenttest.Cluster("paris", idB)
+	theirs.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	w.put(t, theirs, b)
+	w.RuleChanged(nil, theirs)
+	if got := w.enginePeer(idB); got.Refused == "" || got.Source != nil {
+		t.Errorf("%+v", got)
+	}
+	b.Annotations = map[string]string{v1alpha1.AnnotationAccept: "all"}
+	w.put(t, b)
+	w.AcceptChanged(idB)
+	w.known(t, "theirs")
+	if reason, message := w.ready(t, "theirs"); reason == "ConsentRequired" {
+		t.Errorf("%s: %s", reason, message)
+	}
+	if got := w.enginePeer(idB); got.Refused != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestObjectsOfClusterThatIsNotAccepted(t *testing.T) {
+	for value, refused := range map[string]bool{"all": false, "objects": false, "none": true, "nobody": true} {
+		w, b := newWorld(t), agenttest.Cluster("paris", idB)
+		b.Annotations = map[string]string{v1alpha1.AnnotationAccept: value}
+		w.put(t, b)
+		got := w.enginePeer(idB)
+		if (got.Refused != "") != refused || refused && !strings.Contains(got.Refused, v1alpha1.AnnotationAccept) {
+			t.Errorf("%s: %q", value, got.Refused)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
+)
+
+// swapSecret is the Secret that a cluster was introduced with.
+func swapSecret(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": "default"},
+		"type": v1alpha1.SecretType, "data": map[string]any{"kubeconfig": "aHVudGVyMg=="},
+	}}
+}
+
+// Whoever may write a rule does not get the credentials of clusters by it, in whatever disguise.
+func TestRuleCarriesNoSwapSecrets(t *testing.T) {
+	for name, mutate := range map[string]func(*v1alpha1.Mutations){
+		"as Opaque": func(m *v1alpha1.Mutations) {
+			m.Overrides = []v1alpha1.Override{{Type: v1alpha1.OverrideReplace, Path: "/type", Value: "Opaque"}}
+		},
+		"as ConfigMaps": func(m *v1alpha1.Mutations) { m.GVK = &v1alpha1.GroupVersionKind{Kind: "ConfigMap"} },
+		"by a name": func(m *v1alpha1.Mutations) {
+			m.Overrides = []v1alpha1.Override{
+				{Type: v1alpha1.OverrideReplace, Path: "/type", Value: "Opaque"},
+				{Type: v1alpha1.OverrideReplace, Path: "/metadata/name", Value: "{{ .Object.data.kubeconfig | b64dec }}"},
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				r := testRule("r")
+				r.Spec.GVK.Kind = "Secret"
+				mutate(&r.Spec.Rules[0].Mutations)
+				w.setRule(r)
+				w.peers[a].put(swapSecret("cluster-b"))
+				w.settle()
+				if n := w.local.writes(); n > 0 {
+					t.Errorf("%d writes", n)
+				}
+				w.wantReady("r", metav1.ConditionFalse, problem.ReasonConsentRequired)
+				if text := w.report("r").Conditions[0].Message; strings.Contains(text, "hunter2") {
+					t.Errorf("the report tells a secret: %s", text)
+				}
+			})
+		})
+	}
+}
+
+// A cluster that nothing is taken from keeps its copies as they are, whatever becomes of its objects and of the rules.
+func TestRefusedPeerFreezes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		w.setRule(r)
+		w.peers[a].put(configMap("x", "1"))
+		w.peers[b].put(configMap("y", "1"))
+		w.settle()
+		w.wantOwner(cm("x"), a, false)
+		w.e.SetPeer(Peer{ClusterID: a, Name: "paris", FeaturesKnown: true, Refused: "nothing is copied from cluster paris"})
+		w.peers[a].put(configMap("x", "2"))
+		w.peers[a].put(configMap("new", "2"))
+		w.peers[b].put(configMap("y", "2"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.wantValue(cm("y"), "2")
+		w.wantGone(cm("new"))
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConsentRequired)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "nothing is copied from cluster paris") {
+			t.Errorf("message %q", m)
+		}
+		w.peers[a].remove(cm("x"))
+		w.e.DeleteRule("r")
+		w.settle()
+		w.wantOwner(cm("x"), a, false)
+		w.wantGone(cm("y"))
+	})
+}
+
+// A rule that is not in force here changes nothing, also not what it copied; nor is anything watched for it.
+func TestRefusedRuleFreezes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.e.RefuseRule(w.rules["r"], fmt.Errorf("%w: not in force", consent.ErrNeeded))
+		w.peers[a].put(configMap("x", "2"))
+		w.peers[a].put(configMap("new", "2"))
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConsentRequired)
+		w.wantValue(cm("x"), "1")
+		w.wantGone(cm("new"))
+		w.peers[a].remove(cm("x"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		if n := len(w.e.views.byPeer[a]); n > 0 {
+			t.Errorf("%d watches", n)
+		}
+		w.e.SetRule(w.rules["r"])
+		w.settle()
+		w.wantValue(cm("new"), "2")
+		w.wantGone(cm("x"))
+	})
+}
