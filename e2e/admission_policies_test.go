@@ -147,6 +147,10 @@ func TestAdmissionConsent(t *testing.T) {
 		if err := refused(c, ruleOf("powerful", into), `"Node"`)(t.Context()); err != nil {
 			t.Errorf("ConfigMaps that become Nodes: %v", err)
 		}
+		shown := "groupVersionKind: {version: v1, kind: Secret}, rules: [{}, {mutations: {groupVersionKind: {kind: ConfigMap}}}]"
+		if err := refused(c, ruleOf("powerful", shown), `"ConfigMap"`)(t.Context()); err != nil {
+			t.Errorf("Secrets that become ConfigMaps: %v", err)
+		}
 	})
 
 	apply(t, c, role) // it is made all the same
