@@ -127,10 +127,25 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 		return verdictHeld, why
 	case from.disabled:
 		return verdictHeld, "cluster " + from.name + " is disabled here by the annotation " + v1alpha1.AnnotationClusterDisabled
+	case to.local && q.refused(r, from) != nil:
+		return verdictHeld, cli.OneLine(q.refused(r, from).Error())
 	case to.local && r.frozen(from.id) != "":
 		return verdictHeld, "the agent here says of cluster " + from.name + ": " + r.frozen(from.id)
 	}
 	return verdictYes, ""
+}
+
+// refused is why this cluster takes nothing from another one, or does not let a rule be in force, by the annotations here;
+// the chart value cannot be read.
+func (q *inquiry) refused(r *ruleInForce, from *reached) error {
+	for _, c := range q.clusters {
+		if !c.local && c.id == syncrules.Owner(r.api) {
+			if err := consent.TermsOf(consent.AcceptAll, c.cluster).RefuseRules(c.name); err != nil {
+				return err
+			}
+		}
+	}
+	return consent.TermsOf(consent.AcceptAll, from.cluster).RefuseObjects(from.name)
 }
 
 // frozen is why the agent here leaves the copies from a cluster as they are that it watches, by what it says of the rule
