@@ -196,7 +196,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		return err
 	}
 	p.importer = registry.NewImporter(registry.ImporterOptions{
-		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone,
+		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone, Accepts: p.rules.Accepts,
 		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Log: p.log,
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{

@@ -38,6 +38,8 @@ type ImporterOptions struct {
 	Key func(clusterID string) (ed25519.PublicKey, bool)
 	// Gone reports whether a cluster is no longer in the group.
 	Gone func(clusterID string) bool
+	// Accepts reports whether the rules of a cluster are in force here.
+	Accepts func(clusterID string) bool
 	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
 	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
 	// Kick makes the mesh connect to a member at once, after its address has changed.
@@ -203,7 +205,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 		return fmt.Errorf("read rule %s: %w", key.Name, err)
 	}
 	rules := i.o.Client.Rules()
-	plan, entry := planCopy(i.o.ClusterID, have, i.o.Replica.Find(key), i.provenAbsent(have), i.o.Gone)
+	plan, entry := planCopy(i.o.ClusterID, have, i.o.Replica.Find(key), i.provenAbsent(have), i.o.Gone, i.o.Accepts)
 	i.o.Rules.NameClash(key.Name, clashOf(plan, have, entry))
 	switch plan {
 	case copyKeep, copyConflict:
@@ -255,7 +257,8 @@ func (i *Importer) provenAbsent(have *v1alpha1.ResourceSyncRule) func(replica.Ke
 	}
 }
 
-// orphanRule marks a copy of a rule as an orphan: its owner is gone from the group (see package rules). It drops the
+// orphanRule marks a copy of a rule as an orphan: its owner is gone from the group, or its rules are not
+// accepted here (see package rules). It drops the
 // number of the entry, because an owner that is admitted again counts from the beginning.
 func (i *Importer) orphanRule(ctx context.Context, have *v1alpha1.ResourceSyncRule) error {
 	want := have.DeepCopy()

@@ -20,7 +20,7 @@ const (
 	copyWrite                    // create or update it
 	copyDelete                   // the deletion at the origin is proven
 	copyConflict                 // an object of this cluster's own has that name
-	copyOrphan                   // its owner is gone from the group
+	copyOrphan                   // its owner is gone from the group, or has deleted it and is not accepted here
 )
 
 // clashOf is the origin of a rule that cannot be copied because this cluster has one of the same name. It is "" if
@@ -43,7 +43,9 @@ func clashOf(plan copyPlan, have *v1alpha1.ResourceSyncRule, entry replica.Entry
 //   - If there is no copy, the live entry of the smallest clusterID is written.
 //   - A copy whose owner is gone from the group becomes the copy of another cluster that publishes a rule with the same
 //     spec, or else an orphan. An orphan is updated again when its owner returns, and is never deleted.
-func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.Entry, absent func(replica.Key, string) bool, gone func(string) bool) (copyPlan, replica.Entry) {
+//   - A copy that its owner has deleted becomes an orphan while the owner's rules are not in force here: so the owner has
+//     nothing deleted by that.
+func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.Entry, absent func(replica.Key, string) bool, gone, accepts func(string) bool) (copyPlan, replica.Entry) {
 	var first, owned *replica.Entry
 	holder := ""
 	if have != nil {
@@ -84,6 +86,9 @@ func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 	case owned != nil: // withdrawn: the copy stays and is no longer updated
 		return copyKeep, replica.Entry{}
 	case absent(replica.Key{Kind: replica.KindRule, Name: have.GetName()}, holder):
+		if !accepts(holder) {
+			return copyOrphan, replica.Entry{}
+		}
 		return copyDelete, replica.Entry{}
 	}
 	return copyKeep, replica.Entry{}

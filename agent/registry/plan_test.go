@@ -32,6 +32,7 @@ func TestPlanCopy(t *testing.T) {
 		entries []replica.Entry
 		absent  bool
 		gone    bool // C is not in the group any more
+		refused bool // the rules of C are not in force here
 		want    copyPlan
 		origin  string
 	}{
@@ -49,6 +50,8 @@ func TestPlanCopy(t *testing.T) {
 		"owner unknown, another has one":      {have: rule(agenttest.IDC), entries: []replica.Entry{entry(agenttest.IDB, replica.Live)}, want: copyKeep},
 		"proven gone":                         {have: rule(agenttest.IDC), absent: true, want: copyDelete},
 		"proven gone, another has one":        {have: rule(agenttest.IDC), entries: []replica.Entry{entry(agenttest.IDB, replica.Live)}, absent: true, want: copyDelete},
+		"proven gone, not accepted":           {have: rule(agenttest.IDC), absent: true, refused: true, want: copyOrphan},
+		"proven gone, orphaned for that":      {have: rule(agenttest.IDC, v1alpha1.AnnotationOrphaned), absent: true, refused: true, want: copyKeep},
 		"owner gone":                          {have: rule(agenttest.IDC), gone: true, absent: true, want: copyOrphan},
 		"owner gone, an orphan already":       {have: rule(agenttest.IDC, v1alpha1.AnnotationOrphaned), gone: true, want: copyKeep},
 		"owner gone, another has the same":    {have: rule(agenttest.IDC), entries: []replica.Entry{entry(agenttest.IDB, replica.Live)}, gone: true, want: copyWrite, origin: agenttest.IDB},
@@ -62,7 +65,7 @@ func TestPlanCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan, e := planCopy(agenttest.IDA, tt.have, tt.entries, func(k replica.Key, origin string) bool {
 				return tt.absent && origin == agenttest.IDC && k.Name == "r"
-			}, func(id string) bool { return tt.gone && id == agenttest.IDC })
+			}, func(id string) bool { return tt.gone && id == agenttest.IDC }, func(id string) bool { return !tt.refused || id != agenttest.IDC })
 			if plan != tt.want || e.Origin != tt.origin {
 				t.Errorf("plan %d from %q, want %d from %q", plan, e.Origin, tt.want, tt.origin)
 			}

@@ -16,6 +16,9 @@ func (r *Rules) terms(id string) consent.Terms {
 	return consent.TermsOf(r.options.Accept, r.options.Registry.ByID(id)...)
 }
 
+// Accepts reports whether the rules of another cluster are in force here.
+func (r *Rules) Accepts(id string) bool { return r.terms(id).RefuseRules(id) == nil }
+
 // setRule passes a rule to the engine: one of a cluster whose rules are not accepted is refused.
 func (r *Rules) setRule(rule *v1alpha1.ResourceSyncRule) {
 	var refused error
