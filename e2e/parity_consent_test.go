@@ -99,3 +99,59 @@ func TestRuleCarriesNoSwapSecrets(t *testing.T) {
 		}
 	}
 }
+
+// What a cluster accepts of another one takes effect there at once, and only there. What it does not accept any more stays as
+// it is: neither the other cluster's objects nor its rules have it deleted.
+func TestSyncAccepted(t *testing.T) {
+	r := newRoom(t)
+	accept := func(value string) {
+		t.Helper()
+		kubectl(t, r.alpha, "annotate", "--overwrite", "cluster", r.gamma.Name, v1alpha1.AnnotationAccept+value)
+	}
+	t.Cleanup(func() {
+		accept("-")
+		for _, suffix := range []string{"theirs", "deleted"} {
+			if err := remove(lasting(t), r.alpha, harness.Rules(), "", r.name+"-"+suffix); err != nil { // an orphan
+				t.Error(err)
+			}
+		}
+	})
+	const ofMaps = "groupVersionKind: {version: v1, kind: ConfigMap}, ruleDeletionPolicy: Delete, rules: [{"
+	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
+	put(t, r.gamma, configMaps, r.object(configMaps, "last", "last", "1"))
+
+	accept("=objects")
+	r.rule(t, r.gamma, "theirs", ofMaps+forLabel("all")+"}]")
+	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	eventually(t, "alpha says how to accept the rule", within, r.ruleSays(r.alpha, "theirs", "False", "accept=all"))
+	if err := absent(r.alpha, configMaps, r.name, "one")(t.Context()); err != nil {
+		t.Error(err)
+	}
+	accept("=all")
+	r.eventuallyCopied(t, configMaps, "one", "1", r.alpha)
+	r.rule(t, r.gamma, "deleted", ofMaps+forLabel("last")+"}]")
+	r.eventuallyCopied(t, configMaps, "last", "1", r.alpha, r.beta)
+
+	accept("=none")
+	for _, suffix := range []string{"theirs", "deleted"} {
+		eventually(t, "alpha refuses the rule "+suffix, within, r.ruleSays(r.alpha, suffix, "False", "ConsentRequired"))
+	}
+	same := r.asIs(t, configMaps, "one", r.alpha)
+	last := r.asIs(t, configMaps, "last", r.alpha)
+	r.drop(t, r.gamma, configMaps, "one")
+	if err := remove(t.Context(), r.gamma, harness.Rules(), "", r.name+"-deleted"); err != nil {
+		t.Fatal(err)
+	}
+	r.eventuallyGone(t, configMaps, "one", r.beta)
+	r.eventuallyGone(t, configMaps, "last", r.beta)
+	eventually(t, "alpha keeps the rule", within, r.ruleSays(r.alpha, "deleted", "False", "Orphaned"))
+	same(t)
+	last(t)
+	if err := hasCluster(r.alpha, r.gamma.Name)(t.Context()); err != nil {
+		t.Errorf("it is still listed: %v", err)
+	}
+
+	accept("-")
+	r.eventuallyGone(t, configMaps, "one", r.alpha)
+	last(t)
+}
