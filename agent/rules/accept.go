@@ -4,8 +4,6 @@
 package rules
 
 import (
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
@@ -19,28 +17,40 @@ func (r *Rules) terms(id string) consent.Terms {
 // Accepts reports whether the rules of another cluster are in force here.
 func (r *Rules) Accepts(id string) bool { return r.terms(id).RefuseRules(id) == nil }
 
-// setRule passes a rule to the engine: one of a cluster whose rules are not accepted is refused.
-func (r *Rules) setRule(rule *v1alpha1.ResourceSyncRule) {
-	var refused error
-	if owner := syncrules.Owner(rule); owner != "" && owner != r.options.ClusterID && !isOrphan(rule) {
-		refused = r.terms(owner).RefuseRules(r.options.Registry.Name(owner))
+// refusal is why a rule is not in force here, nil if it is: a rule of a cluster whose rules are not accepted is not.
+func (r *Rules) refusal(rule *v1alpha1.ResourceSyncRule) error {
+	owner := syncrules.Owner(rule)
+	if owner == "" || owner == r.options.ClusterID || isOrphan(rule) {
+		return nil
 	}
+	return r.terms(owner).RefuseRules(r.options.Registry.Name(owner))
+}
+
+// setRuleLocked passes a rule to the engine.
+func (r *Rules) setRuleLocked(rule *v1alpha1.ResourceSyncRule) {
+	refused := r.refusal(rule)
+	r.unsettled.passLocked(rule, refused)
 	r.engine.RefuseRule(effectiveRule(rule), refused)
 }
 
-// AcceptChanged passes the rules of a cluster to the engine once more: what of it takes effect here may have changed. ""
-// means all clusters. What has not changed costs nothing.
+// AcceptChanged judges the rules of a cluster once more: what of it takes effect here may have changed. "" means all
+// clusters. It judges what the engine has: the lister may have an older rule, or none, since a restore. A rule whose
+// judgement stays the same costs no more than that.
 func (r *Rules) AcceptChanged(id string) {
 	r.unsettled.mu.Lock()
 	defer r.unsettled.mu.Unlock()
-	all, err := r.options.Registry.Rules.List(labels.Everything())
-	if err != nil {
-		return // never: it is a cache
-	}
-	for _, rule := range all {
-		owner := syncrules.Owner(rule)
-		if _, waits := r.unsettled.owners[rule.Name]; !waits && owner != "" && (id == "" || id == owner) {
-			r.setRule(rule)
+	for _, p := range r.unsettled.passed {
+		owner := syncrules.Owner(p.rule)
+		if owner != "" && (id == "" || id == owner) && text(r.refusal(p.rule)) != p.refused {
+			r.setRuleLocked(p.rule)
 		}
 	}
+}
+
+// text is what an error says, "" for none.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

@@ -23,6 +23,20 @@ import (
 type unsettled struct {
 	mu     sync.Mutex
 	owners map[string]string
+	passed map[string]passed // what the engine has, by name
+}
+
+// passed is a rule as the engine has it, and why it is refused, "" if it is in force.
+type passed struct {
+	rule    *v1alpha1.ResourceSyncRule
+	refused string
+}
+
+func (u *unsettled) passLocked(rule *v1alpha1.ResourceSyncRule, refused error) {
+	if u.passed == nil {
+		u.passed = map[string]passed{}
+	}
+	u.passed[rule.Name] = passed{rule, text(refused)}
 }
 
 func (u *unsettled) addLocked(rule *v1alpha1.ResourceSyncRule) {
@@ -45,7 +59,7 @@ func (r *Rules) RuleChanged(was, now *v1alpha1.ResourceSyncRule) {
 		return
 	}
 	delete(r.unsettled.owners, now.Name)
-	r.setRule(current)
+	r.setRuleLocked(current)
 }
 
 // older reports whether now is an older version than was. An API server that was not restored never has that.
@@ -94,7 +108,7 @@ func (r *Rules) settleLocked(name string, own bool) {
 			return
 		}
 		delete(r.unsettled.owners, name)
-		r.setRule(current)
+		r.setRuleLocked(current)
 		return
 	}
 	if slices.ContainsFunc(r.options.Replica.Find(payload.RuleKey(name)), func(e replica.Entry) bool {
@@ -103,6 +117,7 @@ func (r *Rules) settleLocked(name string, own bool) {
 		return // the importer puts it back
 	}
 	delete(r.unsettled.owners, name)
+	delete(r.unsettled.passed, name)
 	r.engine.DeleteRule(name)
 }
 

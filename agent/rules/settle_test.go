@@ -62,7 +62,7 @@ func (w *world) known(t *testing.T, all ...string) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	w.Ready()
+	w.engine.Ready()
 	go func() { ended <- w.Run(ctx) }()
 	reported := func() []string {
 		w.reports.mu.Lock()
