@@ -76,6 +76,8 @@ func (s *Summary) Weigh(e Evidence) {
 	case !e.Made:
 	case e.Relation == Excludes:
 		s.release(e.RuleDeletion, e.Why)
+	case e.Relation == Refused:
+		s.refused = cmp.Or(s.refused, e.Why)
 	case e.Relation == Unclear:
 		s.hold(Unknown, e.Why)
 	default:
@@ -139,6 +141,7 @@ type Summary struct {
 	standing                   Standing // of held or unknown
 	gonePolicy, releasedPolicy v1alpha1.DeletionPolicy
 	why, goneWhy               string
+	refused                    string // why a rule that made the copy is not in force
 }
 
 // Hold adds that the copy is frozen because of its source, whatever the rules say.
@@ -179,6 +182,8 @@ func (s *Summary) Conclude(c Claim, offered bool) (Claim, bool) {
 		c.Standing = s.standing
 	case offered:
 		c.Standing, c.Reason = Offered, ""
+	case s.refused != "": // nothing is deleted because of a refusal
+		c.Standing, c.Reason = Held, s.refused
 	case s.gone:
 		c.Standing, c.Policy, c.Reason = Gone, s.gonePolicy, s.goneWhy
 	case s.released:

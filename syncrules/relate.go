@@ -19,6 +19,8 @@ const (
 	Excludes Relation = iota
 	// Unusable means that the rule cannot be used here. Copies are frozen.
 	Unusable
+	// Refused means that this cluster does not let the rule be in force. Copies that no other rule offers are frozen.
+	Refused
 	// Unclear means that it is not known whether the rule asks for them. Copies are frozen.
 	Unclear
 	// Stopped means that the rule asks for them, and that copies are frozen. The source is watched nevertheless.

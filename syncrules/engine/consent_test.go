@@ -89,6 +89,38 @@ func TestRefusedPeerFreezes(t *testing.T) {
 }
 
 // A rule that is not in force here changes nothing, also not what it copied; nor is anything watched for it.
+func TestRefusedRuleYieldsToAnother(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("own"))
+		w.setRule(testRule("theirs"))
+		w.peers[a].put(configMap("x", "1"))
+		w.peers[a].put(configMap("y", "1"))
+		w.settle()
+		w.e.RefuseRule(w.rules["theirs"], fmt.Errorf("%w: not in force", consent.ErrNeeded))
+		w.settle()
+		w.peers[a].put(configMap("x", "2"))
+		w.settle()
+		w.wantValue(cm("x"), "2")
+		w.wantReady("own", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
+// What a refused rule made together with another one that does not ask for it any more stays.
+func TestRefusedRuleHoldsWhatNoOtherOffers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		deletes := testRule("own")
+		deletes.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		w.setRule(deletes)
+		w.setRule(testRule("theirs"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.e.RefuseRule(w.rules["theirs"], fmt.Errorf("%w: not in force", consent.ErrNeeded))
+		w.e.DeleteRule("own")
+		w.settle()
+		w.wantValue(cm("x"), "1")
+	})
+}
+
 func TestRefusedRuleFreezes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))

@@ -231,6 +231,9 @@ func (p *peer) name() string { return cmp.Or(p.Name, p.ClusterID) }
 // relateLocked says what a rule wants of a peer, and why not if it does not ask. watch says that what the peer has
 // should be known.
 func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch bool, why string) {
+	if r.refused != nil {
+		return syncrules.Refused, false, r.unusable
+	}
 	if r.err != nil {
 		return syncrules.Unusable, false, r.unusable
 	}

@@ -37,12 +37,14 @@ type sourceState struct {
 func (q *inquiry) evidence(r *ruleInForce, from, to *reached) syncrules.Evidence {
 	verdict, why := q.relate(r, from, to)
 	out := syncrules.Evidence{Rule: r.api.Name, Cluster: from.name, Why: why}
-	switch verdict {
-	case verdictYes:
+	switch {
+	case to.local && q.refusesRule(r) != nil:
+		out.Relation = syncrules.Refused
+	case verdict == verdictYes:
 		out.Relation = syncrules.Asks
-	case verdictNo:
+	case verdict == verdictNo:
 		out.Relation = syncrules.Excludes
-	case verdictUnknown:
+	case verdict == verdictUnknown:
 		out.Relation = syncrules.Unclear
 	default:
 		out.Relation = syncrules.Stopped

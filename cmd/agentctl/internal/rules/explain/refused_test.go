@@ -20,10 +20,10 @@ func TestRefused(t *testing.T) {
 		theirs.Annotations = map[string]string{v1alpha1.AnnotationOwnerClusterID: "p"}
 		oslo := &reached{name: "oslo", id: "o", cluster: &v1alpha1.Cluster{}}
 		q := &inquiry{clusters: []*reached{{name: "here", local: true, cluster: &v1alpha1.Cluster{}}, paris, oslo}}
-		if got := q.refused(&ruleInForce{api: theirs}, oslo) != nil; got != want[0] {
+		if got := q.refusesRule(&ruleInForce{api: theirs}) != nil; got != want[0] {
 			t.Errorf("%s: its rule is refused: %t", value, got)
 		}
-		if got := q.refused(&ruleInForce{api: own}, paris) != nil; got != want[1] {
+		if got := refusesObjects(paris) != nil; got != want[1] {
 			t.Errorf("%s: its objects are refused: %t", value, got)
 		}
 	}

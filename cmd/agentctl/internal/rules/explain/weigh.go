@@ -102,6 +102,9 @@ const (
 // relate says whether a rule copies from one cluster to another, whatever it selects there, and why not.
 func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string) {
 	name := "rule " + r.api.Name
+	if err := q.refusesRule(r); to.local && err != nil {
+		return verdictHeld, cli.OneLine(syncrules.UnusableText(r.api.Name, err))
+	}
 	if r.compiled == nil {
 		return verdictHeld, cli.OneLine(syncrules.UnusableText(r.api.Name, r.err))
 	}
@@ -127,17 +130,16 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 		return verdictHeld, why
 	case from.disabled:
 		return verdictHeld, "cluster " + from.name + " is disabled here by the annotation " + v1alpha1.AnnotationClusterDisabled
-	case to.local && q.refused(r, from) != nil:
-		return verdictHeld, cli.OneLine(q.refused(r, from).Error())
+	case to.local && refusesObjects(from) != nil:
+		return verdictHeld, cli.OneLine(refusesObjects(from).Error())
 	case to.local && r.frozen(from.id) != "":
 		return verdictHeld, "the agent here says of cluster " + from.name + ": " + r.frozen(from.id)
 	}
 	return verdictYes, ""
 }
 
-// refused is why this cluster takes nothing from another one, or does not let a rule be in force, by the annotations here;
-// the chart value cannot be read.
-func (q *inquiry) refused(r *ruleInForce, from *reached) error {
+// refusesRule is why this cluster does not let a rule be in force, by the annotations here; the chart value cannot be read.
+func (q *inquiry) refusesRule(r *ruleInForce) error {
 	for _, c := range q.clusters {
 		if !c.local && c.id == syncrules.Owner(r.api) {
 			if err := consent.TermsOf(consent.AcceptAll, c.cluster).RefuseRules(c.name); err != nil {
@@ -145,7 +147,7 @@ func (q *inquiry) refused(r *ruleInForce, from *reached) error {
 			}
 		}
 	}
-	return consent.TermsOf(consent.AcceptAll, from.cluster).RefuseObjects(from.name)
+	return nil
 }
 
 // frozen is why the agent here leaves the copies from a cluster as they are that it watches, by what it says of the rule
@@ -274,4 +276,9 @@ func safeError(err error, obj *unstructured.Unstructured) string {
 		text = redact.Values(text, obj)
 	}
 	return text
+}
+
+// refusesObjects is why this cluster takes nothing from another one, by the annotation here.
+func refusesObjects(from *reached) error {
+	return consent.TermsOf(consent.AcceptAll, from.cluster).RefuseObjects(from.name)
 }
