@@ -30,7 +30,7 @@ func (r *Rules) refusal(rule *v1alpha1.ResourceSyncRule) error {
 func (r *Rules) setRuleLocked(rule *v1alpha1.ResourceSyncRule) {
 	refused := r.refusal(rule)
 	r.unsettled.passLocked(rule, refused)
-	r.engine.RefuseRule(effectiveRule(rule), refused)
+	r.engine.SetRule(effectiveRule(rule), refused)
 }
 
 // AcceptChanged judges the rules of a cluster once more: what of it takes effect here may have changed. "" means all

@@ -63,7 +63,7 @@ func newLarge(b *testing.B, share bool) *large {
 	for i := range benchRules {
 		r := testRule(fmt.Sprintf("r%02d", i))
 		r.Spec.Rules[0].Matches[0].Namespaces[0] = fmt.Sprintf("ns%d", i)
-		e.SetRule(r)
+		e.SetRule(r, nil)
 	}
 	for i := range benchPeers {
 		e.SetPeer(Peer{ClusterID: benchPeer(i), Source: &silent{}, FeaturesKnown: true})

@@ -43,7 +43,7 @@ func newCosts(t *testing.T, rules ...*v1alpha1.ResourceSyncRule) *costs {
 	})
 	e.queue.open()
 	for _, r := range rules {
-		e.SetRule(r)
+		e.SetRule(r, nil)
 	}
 	e.SetPeer(Peer{ClusterID: a, Source: &silent{}, FeaturesKnown: true})
 	e.Ready()

@@ -169,12 +169,10 @@ func (e *Engine) Ready() {
 	e.superviseSoon()
 }
 
-// SetRule states a rule as it is now. What did not change costs nothing.
-func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule) { e.RefuseRule(r, nil) }
-
-// RefuseRule is SetRule for a rule that this cluster does not let be in force, for the reason why: its copies are frozen.
-func (e *Engine) RefuseRule(r *v1alpha1.ResourceSyncRule, why error) {
-	fresh := newRule(r, e.o.Consent, why)
+// SetRule states a rule as it is now. What did not change costs nothing. This cluster does not let a refused rule be in
+// force: copies that no other rule offers are frozen.
+func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule, refused error) {
+	fresh := newRule(r, e.o.Consent, refused)
 	e.mu.Lock()
 	old := e.rules.byName[r.Name]
 	if old != nil && old.same(fresh) {

@@ -44,7 +44,7 @@ func testClaim(t *testing.T, c claimtest.Case) {
 	}
 	e.queue.open() // and no worker takes from it
 	for _, r := range c.Rules {
-		e.SetRule(r)
+		e.SetRule(r, nil)
 	}
 	e.SetPeer(Peer{ClusterID: claimtest.BetaID, Name: claimtest.Beta, Source: beta, FeaturesKnown: true})
 	e.local.watches[Scope{GVK: c.Copy.GroupVersionKind(), LabelSelector: v1alpha1.LabelOwnerClusterID}] = &localWatch{}

@@ -48,7 +48,7 @@ func TestRestartKnowsNothingYet(t *testing.T) {
 		w.run()
 		w.settle()
 		w.wantOwner(cm("x"), a, false)
-		w.e.SetRule(w.rules["r"].DeepCopy())
+		w.e.SetRule(w.rules["r"].DeepCopy(), nil)
 		w.e.Ready() // no peer is known: its copies stay
 		w.settle()
 		w.wantOwner(cm("x"), a, false)
@@ -189,7 +189,7 @@ func TestGuardIsConfirmed(t *testing.T) {
 		}
 		confirmed := w.rules["r"].DeepCopy()
 		confirmed.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: "4"}
-		w.e.SetRule(confirmed)
+		w.e.SetRule(confirmed, nil)
 		w.settle()
 		if n := len(w.local.names("ConfigMap")); n != 0 {
 			t.Errorf("%d copies after the confirmation", n)

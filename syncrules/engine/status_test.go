@@ -368,7 +368,7 @@ func TestGuardOfLiveDeletions(t *testing.T) {
 		}
 		confirmed := w.rules["r"].DeepCopy()
 		confirmed.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: "25"}
-		w.e.SetRule(confirmed)
+		w.e.SetRule(confirmed, nil)
 		w.settle()
 		if n := len(w.local.names("ConfigMap")); n != 4 {
 			t.Errorf("%d copies after the confirmation, want 4", n)

@@ -114,7 +114,7 @@ func (w *world) run() {
 func (w *world) start() {
 	w.prepare()
 	for _, r := range w.rules {
-		w.e.SetRule(r.DeepCopy())
+		w.e.SetRule(r.DeepCopy(), nil)
 	}
 	for id, s := range w.peers {
 		w.e.SetPeer(Peer{ClusterID: id, Source: s, FeaturesKnown: true})
@@ -150,7 +150,7 @@ func (w *world) setRule(r *v1alpha1.ResourceSyncRule) {
 		r.Generation = old.Generation + 1
 	}
 	w.rules[r.Name] = r
-	w.e.SetRule(r.DeepCopy())
+	w.e.SetRule(r.DeepCopy(), nil)
 }
 
 func (w *world) report(rule string) RuleReport {

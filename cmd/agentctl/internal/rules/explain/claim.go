@@ -32,22 +32,17 @@ type sourceState struct {
 	unknown string
 }
 
+var relations = map[string]syncrules.Relation{
+	verdictYes: syncrules.Asks, verdictNo: syncrules.Excludes, verdictUnknown: syncrules.Unclear, verdictHeld: syncrules.Stopped,
+}
+
 // evidence is what is known about a rule and the objects of one cluster, for copies in another. That the rule made the
 // copy in question is for the caller to say.
 func (q *inquiry) evidence(r *ruleInForce, from, to *reached) syncrules.Evidence {
 	verdict, why := q.relate(r, from, to)
-	out := syncrules.Evidence{Rule: r.api.Name, Cluster: from.name, Why: why}
-	switch {
-	case to.local && q.refusesRule(r) != nil:
+	out := syncrules.Evidence{Rule: r.api.Name, Cluster: from.name, Relation: relations[verdict], Why: why}
+	if to.local && q.refusesRule(r) != nil {
 		out.Relation = syncrules.Refused
-	case verdict == verdictYes:
-		out.Relation = syncrules.Asks
-	case verdict == verdictNo:
-		out.Relation = syncrules.Excludes
-	case verdict == verdictUnknown:
-		out.Relation = syncrules.Unclear
-	default:
-		out.Relation = syncrules.Stopped
 	}
 	if r.compiled != nil {
 		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), r.compiled.RuleDeletion()

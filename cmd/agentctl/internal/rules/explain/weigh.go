@@ -140,12 +140,8 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 
 // refusesRule is why this cluster does not let a rule be in force, by the annotations here; the chart value cannot be read.
 func (q *inquiry) refusesRule(r *ruleInForce) error {
-	for _, c := range q.clusters {
-		if !c.local && c.id == syncrules.Owner(r.api) {
-			if err := consent.TermsOf(consent.AcceptAll, c.cluster).RefuseRules(c.name); err != nil {
-				return err
-			}
-		}
+	if c := q.byID(syncrules.Owner(r.api)); c != nil && !c.local {
+		return consent.TermsOf(consent.AcceptAll, c.cluster).RefuseRules(c.name)
 	}
 	return nil
 }
