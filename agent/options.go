@@ -77,8 +77,7 @@ type Options struct {
 	// ConsentKinds, ConsentSecretTypes, ConsentSecretsAs and ConsentNamespaces are what rules may do although it gives power
 	// over this cluster. Nothing by default.
 	ConsentKinds, ConsentSecretTypes, ConsentSecretsAs, ConsentNamespaces []string
-	// TrustAccept is what of other clusters takes effect here: all, also if it is empty; objects, but not their rules; or
-	// none. The annotation v1alpha1.AnnotationAccept on a Cluster object wins.
+	// TrustAccept is the consent.Accept for clusters without the annotation v1alpha1.AnnotationAccept; empty means all.
 	TrustAccept string
 	// GuardLive makes the deletion guard of rules count deletions that the agent watches happen, too.
 	GuardLive bool
@@ -142,9 +141,7 @@ func (o *Options) Validate() error {
 	if o.KubeAPIQPS < 0 {
 		bad("kube-api-qps", "%d is below 0; 0 means no limit", o.KubeAPIQPS)
 	}
-	if err := o.consent().Check(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, o.consent().Check())
 	if _, err := consent.ParseAccept(o.TrustAccept); err != nil {
 		bad("trust-accept", "%v", err)
 	}
@@ -184,8 +181,7 @@ func (o *Options) pace(config *rest.Config) {
 
 func (o *Options) consent() consent.Policy {
 	return consent.Policy{
-		Namespace: o.Namespace, Kinds: o.ConsentKinds, SecretTypes: o.ConsentSecretTypes, SecretsAs: o.ConsentSecretsAs,
-		Namespaces: o.ConsentNamespaces,
+		Namespace: o.Namespace, Kinds: o.ConsentKinds, SecretTypes: o.ConsentSecretTypes, SecretsAs: o.ConsentSecretsAs, Namespaces: o.ConsentNamespaces,
 	}
 }
 

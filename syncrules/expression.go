@@ -4,8 +4,10 @@
 package syncrules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,11 +37,38 @@ type rendering struct {
 	meter    *meter
 	secret   bool           // the source is a Secret: no error may contain values of it
 	clusters map[string]any // .Cluster and .LocalCluster, after the first use
+	places   *rendering     // see forPlaces
 }
 
 func newRendering(source *unstructured.Unstructured, in Input) *rendering {
 	gvk := source.GroupVersionKind()
 	return &rendering{source: source, in: in, meter: &meter{left: budget}, secret: gvk.Group == "" && gvk.Kind == "Secret"}
+}
+
+// forPlaces is what names and namespaces are computed from. They are told to more people than may read Secrets, in statuses
+// and as Namespaces, so for a Secret it lacks all that the Secret holds.
+func (x *rendering) forPlaces() *rendering {
+	if x.secret && x.places == nil {
+		x.places = &rendering{source: withoutContent(x.source), in: x.in, meter: x.meter, secret: true}
+	}
+	return cmp.Or(x.places, x)
+}
+
+// withoutContent is a Secret without what it holds, also in the annotations in which tools store what they applied.
+func withoutContent(secret *unstructured.Unstructured) *unstructured.Unstructured {
+	out := maps.Clone(secret.Object)
+	delete(out, "data")
+	delete(out, "stringData")
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			annotations = maps.Clone(annotations)
+			maps.DeleteFunc(annotations, func(k string, v any) bool { return tracks(k, textOf(v)) })
+			metadata["annotations"] = annotations
+		}
+		out["metadata"] = metadata
+	}
+	return &unstructured.Unstructured{Object: out}
 }
 
 // value computes the expression for an object. The caller owns the result.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // clause is one entry of spec.rules: what it selects, and how the copies differ from their sources.
@@ -46,7 +47,7 @@ func (r *Rule) Match(obj *unstructured.Unstructured) bool {
 // subject is an object that is matched.
 type subject struct {
 	obj  *unstructured.Unstructured
-	json []byte // of obj; nil until a matcher needs it
+	json []byte // of obj, without what a credential holds; nil until a matcher needs it
 }
 
 func (c *clause) match(o *subject) bool {
@@ -100,7 +101,11 @@ func (l labelsOf) Lookup(name string) (string, bool) { return l.Get(name), l.Has
 func (o *subject) has(c v1alpha1.ContentSelector) bool {
 	if o.json == nil {
 		var err error
-		if o.json, err = json.Marshal(o.obj.Object); err != nil {
+		obj := o.obj
+		if consent.HoldsCredential(obj) {
+			obj = withoutContent(obj) // whether it is selected would answer guesses
+		}
+		if o.json, err = json.Marshal(obj.Object); err != nil {
 			o.json = []byte("{}") // it is not JSON, so it does not come from an API server, and nothing matches
 		}
 	}

@@ -4,11 +4,13 @@
 package syncrules
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -87,28 +89,68 @@ func TestFeaturesMatch(t *testing.T) {
 	}
 }
 
-func TestPlaceRevealsSecret(t *testing.T) {
-	secret := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "x", "namespace": "y"}, "data": map[string]any{"v": "aHVudGVyMjI="},
-	}}
-	for value, want := range map[string]bool{
-		"fixed": false, "{{ .Object.metadata.name }}-x": false, "{{ .Object.Data.v | b64dec }}": true,
-		`n{{ len (.Object.data.v | default "") }}`: true, "{{ .Object.data.v | sha256sum | trunc 8 }}": true,
+// Names and namespaces of copies are told to more people than may read Secrets, and so are not made from what they hold.
+func TestPlaceWithoutContent(t *testing.T) {
+	object := func(kind string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": "x", "namespace": "y", "annotations": map[string]any{
+				"example.com/to": "noted", "kubectl.kubernetes.io/last-applied-configuration": "hunter22",
+			}},
+			"data": map[string]any{"v": "aHVudGVyMjI="}, "stringData": map[string]any{"v": "hunter22"},
+		}}
+	}
+	for value, want := range map[string]struct{ ofSecret, ofOther string }{
+		"fixed":                                                     {"fixed", "fixed"},
+		"{{ .Object.metadata.name }}-x":                             {"x-x", "x-x"},
+		"{{ .Object.Data.v | b64dec }}":                             {"", "hunter22"},
+		"{{ .Object.stringData.v }}":                                {"", "hunter22"},
+		`n{{ len (.Object.data.v | default "") }}`:                  {"n0", "n12"},
+		`{{ index .Object.metadata.annotations "example.com/to" }}`: {"noted", "noted"},
+		`{{ index .Object.metadata.annotations "kubectl.kubernetes.io/last-applied-configuration" }}`: {"", "hunter22"},
 	} {
-		api := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
-		api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"}
-		api.Spec.Rules = []v1alpha1.SyncRule{{}}
-		api.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Type: v1alpha1.OverrideReplace, Path: "/metadata/name", Value: value}}
-		r, err := Compile(api)
-		if err != nil {
-			t.Fatal(err)
+		for _, path := range []string{"/metadata/name", "/metadata/namespace"} {
+			for kind, want := range map[string]string{"Secret": want.ofSecret, "ConfigMap": want.ofOther} {
+				api := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+				api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: kind}
+				api.Spec.Rules = []v1alpha1.SyncRule{{}}
+				api.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Type: v1alpha1.OverrideReplace, Path: path, Value: value}}
+				r, err := Compile(api)
+				if err != nil {
+					t.Fatal(err)
+				}
+				source := object(kind)
+				at, err := r.Target(source, Input{})
+				got := at.Name
+				if path == "/metadata/namespace" {
+					got = at.Namespace
+				}
+				if got != want || (err == nil) != (want != "") {
+					t.Errorf("%s of a %s, %s: %q, want %q: %v", path, kind, value, got, want, err)
+				}
+				copied, rendered := Render([]*Rule{r}, source, Input{Owner: "o"})
+				if (rendered == nil) != (err == nil) || rendered == nil && PlaceOf(copied) != at {
+					t.Errorf("%s of a %s, %s: rendered to %v, %v; its place is %v, %v", path, kind, value, copied, rendered, at, err)
+				}
+				if !reflect.DeepEqual(source, object(kind)) {
+					t.Errorf("%s of a %s, %s: the source was changed", path, kind, value)
+				}
+			}
 		}
-		at, err := r.Target(secret, Input{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := r.PlaceRevealsSecret(secret, Input{}, at); got != want {
-			t.Errorf("%s makes %s, which reveals the Secret: %t", value, at.Name, got)
+	}
+}
+
+// Whether a rule selects a credential does not answer guesses at it.
+func TestContentOfCredentialsIsNotMatched(t *testing.T) {
+	for kind, want := range map[string]bool{"Opaque": true, v1alpha1.SecretType: false, "bootstrap.kubernetes.io/token": false} {
+		source := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": map[string]any{"name": "x", "namespace": "y"}, "data": map[string]any{"v": "guess"},
+		}}
+		r := compiled(t, func(r *v1alpha1.ResourceSyncRule) {
+			r.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"}
+			r.Spec.Rules = []v1alpha1.SyncRule{{Matches: []v1alpha1.SyncRuleMatch{{Content: []v1alpha1.ContentSelector{{Key: "data.v", Value: intstr.FromString("guess")}}}}}}
+		})
+		if got := r.Match(source); got != want {
+			t.Errorf("a Secret of type %s is matched by what it holds: %t", kind, got)
 		}
 	}
 }

@@ -6,7 +6,6 @@ package syncrules
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -131,19 +130,6 @@ func (r *Rule) Target(source *unstructured.Unstructured, in Input) (Place, error
 	return r.target(&subject{obj: source}, newRendering(source, in))
 }
 
-// PlaceRevealsSecret says that the place of a Secret's copy depends on the content of the Secret: without its content, the
-// copy would be in another place or in none.
-func (r *Rule) PlaceRevealsSecret(source *unstructured.Unstructured, in Input, at Place) bool {
-	if !r.moves || source.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
-		return false
-	}
-	empty := &unstructured.Unstructured{Object: maps.Clone(source.Object)}
-	delete(empty.Object, "data")
-	delete(empty.Object, "stringData")
-	other, err := r.target(&subject{obj: source}, newRendering(empty, in)) // clauses match the whole Secret
-	return err != nil || other != at
-}
-
 // target applies only the mutations that set the place. It reads only the source, so that the place does not depend on other
 // mutations and other rules.
 func (r *Rule) target(o *subject, x *rendering) (Place, error) {
@@ -183,7 +169,7 @@ func (o *override) place(r *Rule, x *rendering, place *Place) error {
 		place.Namespace = ""
 		return nil
 	}
-	v, err := o.value(x)
+	v, err := o.value(x.forPlaces())
 	if err != nil {
 		return o.failed(r, err)
 	}

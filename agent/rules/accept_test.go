@@ -73,9 +73,6 @@ func TestAcceptedLater(t *testing.T) {
 	if reason, message := w.ready(t, "theirs"); reason == "ConsentRequired" {
 		t.Errorf("%s: %s", reason, message)
 	}
-	if reason, message := w.ready(t, "theirs"); reason == "ConsentRequired" {
-		t.Errorf("%s: %s", reason, message)
-	}
 	if got := w.enginePeer(idB); got.Refused != "" {
 		t.Errorf("%+v", got)
 	}

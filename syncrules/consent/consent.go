@@ -111,18 +111,31 @@ func (p Policy) RefuseAs(from, to schema.GroupKind) error {
 }
 
 // RefuseSource returns an error if an object must not become a copy of a kind, whatever the rules make of it. It must be
-// called before the rules see it: a Secret with a credential is no source, also where its copy would not look like one.
+// called before a copy is rendered: a Secret with a credential is no source, also where its copy would not look like one,
+// nor is one of the namespaces in which agents keep theirs.
 func (p Policy) RefuseSource(source *unstructured.Unstructured, to schema.GroupKind) error {
 	if err := p.refuseType(source); err != nil {
 		return err
 	}
+	if source.GroupVersionKind().GroupKind() == secret && p.agents(source.GetNamespace()) {
+		return fmt.Errorf("%w: Secrets of namespace %s are the credentials of an agent; no chart value allows them", ErrNeeded, source.GetNamespace())
+	}
 	return p.RefuseAs(source.GroupVersionKind().GroupKind(), to)
+}
+
+// HoldsCredential says whether an object is a Secret of a type that holds credentials, whatever is allowed.
+func HoldsCredential(obj *unstructured.Unstructured) bool {
+	return obj.GroupVersionKind().GroupKind() == secret && holdsCredential(typeOf(obj))
+}
+
+func typeOf(obj *unstructured.Unstructured) string {
+	kind, _, _ := unstructured.NestedString(obj.Object, "type")
+	return kind
 }
 
 // refuseType returns an error for a Secret that holds a credential.
 func (p Policy) refuseType(obj *unstructured.Unstructured) error {
-	kind, _, _ := unstructured.NestedString(obj.Object, "type")
-	if obj.GroupVersionKind().GroupKind() == secret && holdsCredential(kind) && !slices.Contains(p.SecretTypes, kind) {
+	if kind := typeOf(obj); HoldsCredential(obj) && !slices.Contains(p.SecretTypes, kind) {
 		return refuse("Secrets of type "+kind+" hold credentials", "secretTypes", kind)
 	}
 	return nil
@@ -157,8 +170,15 @@ func refuse(why, value, entry string) error {
 // closed says whether a namespace takes no copies of a kind. A pod in the agent's own namespace could run as the agent.
 func (p Policy) closed(namespace string, kind schema.GroupKind) bool {
 	return strings.HasPrefix(namespace, "kube-") || p.Namespace != "" &&
-		(namespace == v1alpha1.PrivateNamespace(p.Namespace) || namespace == v1alpha1.ReadersNamespace(p.Namespace) ||
-			namespace == p.Namespace && runsPods(kind))
+		(p.agents(namespace) || namespace == p.Namespace && runsPods(kind))
+}
+
+// agents says whether only the agent keeps something in a namespace. That of a peer may have another name, which is not known
+// here; nearly all have the chart's.
+func (p Policy) agents(namespace string) bool {
+	return slices.ContainsFunc([]string{p.Namespace, v1alpha1.DefaultNamespace}, func(own string) bool {
+		return own != "" && (namespace == v1alpha1.PrivateNamespace(own) || namespace == v1alpha1.ReadersNamespace(own))
+	})
 }
 
 // runsPods says whether objects of a kind are pods or create pods.

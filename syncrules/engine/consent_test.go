@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,35 +25,77 @@ func swapSecret(name string) *unstructured.Unstructured {
 	}}
 }
 
-// Whoever may write a rule does not get the credentials of clusters by it, in whatever disguise.
+// A rule cannot carry swap Secrets to its author, whatever it makes of them, and also where Secrets may become ConfigMaps.
 func TestRuleCarriesNoSwapSecrets(t *testing.T) {
+	replace := func(path, value string) v1alpha1.Override {
+		return v1alpha1.Override{Type: v1alpha1.OverrideReplace, Path: path, Value: value}
+	}
 	for name, mutate := range map[string]func(*v1alpha1.Mutations){
-		"as Opaque": func(m *v1alpha1.Mutations) {
-			m.Overrides = []v1alpha1.Override{{Type: v1alpha1.OverrideReplace, Path: "/type", Value: "Opaque"}}
-		},
+		"as Opaque":     func(m *v1alpha1.Mutations) { m.Overrides = []v1alpha1.Override{replace("/type", "Opaque")} },
 		"as ConfigMaps": func(m *v1alpha1.Mutations) { m.GVK = &v1alpha1.GroupVersionKind{Kind: "ConfigMap"} },
 		"by a name": func(m *v1alpha1.Mutations) {
-			m.Overrides = []v1alpha1.Override{
-				{Type: v1alpha1.OverrideReplace, Path: "/type", Value: "Opaque"},
-				{Type: v1alpha1.OverrideReplace, Path: "/metadata/name", Value: "{{ .Object.data.kubeconfig | b64dec }}"},
-			}
+			m.Overrides = []v1alpha1.Override{replace("/type", "Opaque"), replace("/metadata/name", "{{ .Object.data.kubeconfig | b64dec }}")}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
+				w.e.o.Consent.SecretsAs = []string{"ConfigMap"}
 				r := testRule("r")
 				r.Spec.GVK.Kind = "Secret"
 				mutate(&r.Spec.Rules[0].Mutations)
 				w.setRule(r)
 				w.peers[a].put(swapSecret("cluster-b"))
 				w.settle()
-				if n := w.local.writes(); n > 0 {
-					t.Errorf("%d writes", n)
-				}
+				w.tellsNothing()
 				w.wantReady("r", metav1.ConditionFalse, problem.ReasonConsentRequired)
-				if text := w.report("r").Conditions[0].Message; strings.Contains(text, "hunter2") {
-					t.Errorf("the report tells a secret: %s", text)
+			})
+		})
+	}
+}
+
+// tellsNothing checks that nothing was written, and that no report has the content of a Secret.
+func (w *world) tellsNothing() {
+	w.t.Helper()
+	if n := w.local.writes(); n > 0 {
+		w.t.Errorf("%d writes", n)
+	}
+	for name := range w.rules {
+		if text := fmt.Sprintf("%+v", w.report(name)); strings.Contains(text, "hunter2") {
+			w.t.Errorf("the report tells a secret: %s", text)
+		}
+	}
+}
+
+// Where a copy goes does not tell what a Secret holds, of whatever type: not by its name, by its namespace, by a namespace
+// that is made for it, by a refusal that names the place, nor by two rules that disagree about it.
+func TestPlaceTellsNoSecret(t *testing.T) {
+	type paths = map[string]string
+	content := "{{ .Object.data.x | b64dec }}"
+	for name, rules := range map[string][]paths{
+		"name":             {{"/metadata/name": content}},
+		"namespace":        {{"/metadata/namespace": content}},
+		"refused there":    {{"/metadata/name": content, "/metadata/namespace": "kube-system"}},
+		"two rules, name":  {{"/metadata/name": content}, {"/metadata/name": "fixed{{ if .Object.data.x }}{{ .Object.data.x | b64dec }}{{ end }}{{ fail .Object.data.x }}"}},
+		"two rules, place": {{"/metadata/name": content}, {"/metadata/namespace": content}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				for i, overrides := range rules {
+					r := testRule(fmt.Sprint("r", i))
+					r.Spec.GVK.Kind, r.Spec.CreateNamespace = "Secret", true
+					for path, value := range overrides {
+						o := v1alpha1.Override{Type: v1alpha1.OverrideReplace, Path: path, Value: value}
+						r.Spec.Rules[0].Mutations.Overrides = append(r.Spec.Rules[0].Mutations.Overrides, o)
+					}
+					w.setRule(r)
 				}
+				secret := swapSecret("x")
+				secret.Object["type"] = "Opaque"
+				secret.Object["data"] = map[string]any{"x": base64.StdEncoding.EncodeToString([]byte("hunter2"))}
+				w.peers[a].put(secret)
+				w.settle()
+				w.tellsNothing()
+				w.wantReady("r0", metav1.ConditionFalse, problem.ReasonSourceObject)
 			})
 		})
 	}

@@ -22,10 +22,9 @@ import (
 
 // destination is where the copy that one rule makes of an entry belongs.
 type destination struct {
-	to    Key
-	fault string // why that cannot be told, for people; "" normally
-	// refused says that it must not be told: the place may be made of a credential.
-	refused bool
+	to      Key
+	fault   string // why that cannot be told, for people; "" normally
+	refused bool   // the fault is that this cluster does not consent
 }
 
 // sourceAndCopy is a copy and its source.

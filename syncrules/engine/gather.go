@@ -50,12 +50,7 @@ func (j *job) secret() bool {
 	if j.key.GroupKind == kind || j.local != nil && j.local.Source(j.key).GroupKind == kind {
 		return true
 	}
-	for i := range j.claims {
-		if rules := j.claims[i].rules; len(rules) > 0 && rules[0].Kind().GroupKind() == kind {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.claims, func(c claim) bool { return len(c.rules) > 0 && c.rules[0].Kind().GroupKind() == kind })
 }
 
 // gatherLocked collects what is known about a key; nil when nothing may be decided yet.

@@ -80,8 +80,9 @@ spec:
     {{- with .Values.consent.allow.namespaces }}
     - --consent-namespaces={{ join "," . }}
     {{- end }}
-    {{- with (.Values.trust | default dict).accept }}
-    - --trust-accept={{ . }}
+    {{- $accept := (.Values.trust | default dict).accept | default "all" }}
+    {{- if ne $accept "all" }}{{/* the default: an agent of the version before does not know the flag */}}
+    - --trust-accept={{ $accept }}
     {{- end }}
     - --log-format={{ .Values.controller.log.format }}
     - --log-level={{ include "agent.logLevel" . }}

@@ -32,15 +32,23 @@ type sourceState struct {
 	unknown string
 }
 
-var relations = map[string]syncrules.Relation{
-	verdictYes: syncrules.Asks, verdictNo: syncrules.Excludes, verdictUnknown: syncrules.Unclear, verdictHeld: syncrules.Stopped,
+func relationOf(verdict string) syncrules.Relation {
+	switch verdict {
+	case verdictYes:
+		return syncrules.Asks
+	case verdictNo:
+		return syncrules.Excludes
+	case verdictHeld:
+		return syncrules.Stopped
+	}
+	return syncrules.Unclear
 }
 
 // evidence is what is known about a rule and the objects of one cluster, for copies in another. That the rule made the
 // copy in question is for the caller to say.
 func (q *inquiry) evidence(r *ruleInForce, from, to *reached) syncrules.Evidence {
 	verdict, why := q.relate(r, from, to)
-	out := syncrules.Evidence{Rule: r.api.Name, Cluster: from.name, Relation: relations[verdict], Why: why}
+	out := syncrules.Evidence{Rule: r.api.Name, Cluster: from.name, Relation: relationOf(verdict), Why: why}
 	if to.local && q.refusesRule(r) != nil {
 		out.Relation = syncrules.Refused
 	}
@@ -71,7 +79,6 @@ func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out
 			problems = append(problems, "rule "+r.api.Name+": "+safeError(err, obj))
 			continue
 		}
-		q.hide(r.compiled, obj, at, q.input(from, to))
 		o := out[at]
 		if o == nil {
 			o = &offer{from: from, obj: obj, held: why}
@@ -85,18 +92,6 @@ func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out
 		}
 	}
 	return out, problems
-}
-
-// hide notes the names that a rule makes from what a Secret holds.
-func (q *inquiry) hide(r *syncrules.Rule, obj *unstructured.Unstructured, at syncrules.Place, in syncrules.Input) {
-	if !r.PlaceRevealsSecret(obj, in, at) {
-		return
-	}
-	for made, own := range map[string]string{at.Name: obj.GetName(), at.Namespace: obj.GetNamespace()} {
-		if made != own && !slices.Contains(q.telling, made) {
-			q.telling = append(q.telling, made)
-		}
-	}
 }
 
 // claim is what an offer means for the decision about what is there.

@@ -169,7 +169,6 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	if err := o.answer(ctx, q, docs, r); err != nil {
 		return err
 	}
-	r.hide(q.telling)
 	r.conclude()
 	if out.ForPeople() {
 		r.print(cli.Printable{To: out.Stdout})

@@ -250,41 +250,6 @@ func TestClaimsOfSeveralRules(t *testing.T) {
 	}
 }
 
-// The name of a copy that is made from what a Secret holds is noted as one to hide, also where the source was not listed
-// and only the copy leads to it.
-func TestNamesOfUnlistedSecretsAreHidden(t *testing.T) {
-	t.Parallel()
-	peer := apitest.New()
-	defer peer.Close()
-	client, err := clusters.New("beta", &rest.Config{Host: peer.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := apitest.Parse(t, "{apiVersion: v1, kind: Secret, metadata: {name: x, namespace: shop}, data: {v: hunterhunter}}")
-	peer.Put(source.DeepCopy())
-	api := &v1alpha1.ResourceSyncRule{}
-	api.Name = "r"
-	api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"}
-	api.Spec.Rules = []v1alpha1.SyncRule{{Matches: []v1alpha1.SyncRuleMatch{{Name: "x"}}}}
-	api.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Path: "/metadata/name", Value: "{{ .Object.data.v }}"}}
-	compiled, err := syncrules.Compile(api)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := &reached{name: "alpha", id: "a", local: true, cluster: &v1alpha1.Cluster{}}
-	owner := &reached{name: "beta", id: "b", cluster: &v1alpha1.Cluster{}, api: clusters.NewReader(client)}
-	copied, err := syncrules.Render([]*syncrules.Rule{compiled}, source, syncrules.Input{Owner: owner.id, Cluster: owner.cluster, LocalCluster: to.cluster})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := &ruleInForce{api: api, compiled: compiled}
-	q := &inquiry{clusters: []*reached{to, owner}, rules: []*ruleInForce{rule}, limit: 1}
-	q.ruleCopies(t.Context(), rule, places{}, map[syncrules.Place]*unstructured.Unstructured{syncrules.PlaceOf(copied): copied}, &report{Counts: map[string]int{}})
-	if !slices.Contains(q.telling, "hunterhunter") {
-		t.Errorf("names to hide: %q", q.telling)
-	}
-}
-
 // What an explanation concludes is what is written in claimtest, and what agents do.
 func TestClaims(t *testing.T) {
 	t.Parallel()

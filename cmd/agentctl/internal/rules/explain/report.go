@@ -6,12 +6,10 @@ package explain
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
-	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/redact"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -158,22 +156,6 @@ func (r *report) err() error {
 		return cli.Answerf(cli.ExitUnknown, "unknown: a cluster that matters cannot be read")
 	}
 	return nil
-}
-
-// hide takes names out that tell what a Secret holds.
-func (r *report) hide(names []string) {
-	if len(names) == 0 {
-		return
-	}
-	for _, c := range r.Copies {
-		for _, name := range []*string{&c.Object.Name, &c.Object.Namespace} {
-			if slices.Contains(names, *name) {
-				*name = "<hidden>"
-			}
-		}
-		c.Reason, c.DiffNote = redact.Texts(c.Reason, names), redact.Texts(c.DiffNote, names)
-		c.Diff = redact.Texts(c.Diff, names)
-	}
 }
 
 func (r *report) print(w io.Writer) {

@@ -35,8 +35,6 @@ type inquiry struct {
 	consent  consent.Policy
 	limit    int
 	dryRun   bool
-	// telling are names that tell what a Secret holds.
-	telling []string
 }
 
 func (q *inquiry) local() *reached { return q.clusters[0] }
