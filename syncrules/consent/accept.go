@@ -4,6 +4,7 @@
 package consent
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -48,13 +49,14 @@ func (a Accept) accepts() int {
 type Terms struct {
 	Accept Accept
 	why    string
+	object string // the Cluster object that says so; "" for the chart
 }
 
 // TermsOf returns what of a cluster takes effect here: what the annotation v1alpha1.AnnotationAccept on its Cluster object
 // says, else byDefault. If it has several Cluster objects here, the one that lets in least decides. A value that cannot be
 // read lets in nothing.
 func TermsOf(byDefault Accept, objects ...*v1alpha1.Cluster) Terms {
-	out, found := Terms{byDefault, fmt.Sprintf("the chart value trust.accept is %s here", byDefault)}, false
+	out, found := Terms{Accept: byDefault, why: fmt.Sprintf("the chart value trust.accept is %s here", byDefault)}, false
 	for _, c := range objects {
 		text, annotated := c.Annotations[v1alpha1.AnnotationAccept]
 		if !annotated {
@@ -65,8 +67,9 @@ func TermsOf(byDefault Accept, objects ...*v1alpha1.Cluster) Terms {
 		if err != nil {
 			why = fmt.Sprintf("the annotation %s of its Cluster object here: %s", v1alpha1.AnnotationAccept, err)
 		}
-		if !found || a.accepts() < out.Accept.accepts() {
-			out, found = Terms{a, why}, true
+		stricter := out.Accept.accepts() - a.accepts()
+		if !found || stricter > 0 || stricter == 0 && c.Name < out.object {
+			out, found = Terms{a, why, c.Name}, true
 		}
 	}
 	return out
@@ -78,7 +81,7 @@ func (t Terms) RefuseRules(cluster string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: rules of cluster %s are not in force here, and what they copied stays as it is, because %s; to accept them: %s",
-		ErrNeeded, cluster, t.why, command(cluster, AcceptAll))
+		ErrNeeded, cluster, t.why, command(cmp.Or(t.object, cluster), AcceptAll))
 }
 
 // RefuseObjects returns an error if nothing is copied from the cluster of that name.
@@ -87,7 +90,7 @@ func (t Terms) RefuseObjects(cluster string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: nothing is copied from cluster %s, and its copies stay as they are, because %s; to copy its objects, without its rules: %s",
-		ErrNeeded, cluster, t.why, command(cluster, AcceptObjects))
+		ErrNeeded, cluster, t.why, command(cmp.Or(t.object, cluster), AcceptObjects))
 }
 
 // command is what a person runs to accept more of a cluster.

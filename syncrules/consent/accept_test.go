@@ -47,6 +47,15 @@ func TestTerms(t *testing.T) {
 			}
 		})
 	}
+	var two []*v1alpha1.Cluster
+	for _, name := range []string{"b", "a", "c"} {
+		c := annotated("none")
+		c.Name = name
+		two = append(two, c)
+	}
+	if got := TermsOf(AcceptAll, two...).RefuseRules("b").Error(); !strings.Contains(got, "annotate --overwrite cluster a ") {
+		t.Errorf("of several objects that say the same, not always the first is named: %s", got)
+	}
 	for text, want := range map[string]Accept{"": AcceptAll, "all": AcceptAll, "objects": AcceptObjects, "none": AcceptNone} {
 		if got, err := ParseAccept(text); got != want || err != nil {
 			t.Errorf("%q: %v, %v", text, got, err)

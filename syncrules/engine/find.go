@@ -110,9 +110,9 @@ func (e *Engine) tellFaultsLocked(v *view, at types.NamespacedName, ent *entry) 
 		}
 		if r.Text == "" {
 			r.Text = v.key(at).String() + " of cluster " + e.clusterNameLocked(v.peer) + ": " + a.fault
-		}
-		if a.refused {
-			r.Reason = problem.ReasonConsentRequired
+			if a.refused {
+				r.Reason = problem.ReasonConsentRequired
+			}
 		}
 		r.Rules = append(r.Rules, ent.rules[i])
 	}
