@@ -170,10 +170,13 @@ func (o *override) place(r *Rule, x *rendering, place *Place) error {
 		return nil
 	}
 	v, err := o.value(x.forPlaces())
-	if err != nil {
-		return o.failed(r, err)
+	var text string
+	if err == nil {
+		text, err = o.asPlace(v)
 	}
-	text, err := o.asPlace(v)
+	if err != nil && x.secret && o.program != nil {
+		err = fmt.Errorf("%w; no template gets what a Secret holds for a name or namespace, which more people may see", err)
+	}
 	if err != nil {
 		return o.failed(r, err)
 	}
