@@ -234,7 +234,8 @@ type lastWords struct {
 }
 
 // Write implements io.Writer. That a line cannot be passed on, as when the disk of the log is full, is no error: nobody
-// would read what the server logs from then on, and it would end with its next line.
+// would read what the server logs from then on, and it would end with its next line. A log that blocks, such as a terminal
+// that is stopped, blocks the server as it does the agent, which logs to the same.
 func (w *lastWords) Write(data []byte) (int, error) {
 	w.rest = append(w.rest, data...)
 	for {

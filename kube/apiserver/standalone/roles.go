@@ -34,7 +34,7 @@ func ensureRoles(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
-	group, _ := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(objects.WritesAtOnce)
 	role := func(owner reconciliation.RuleOwner, client reconciliation.RuleOwnerModifier) {
 		group.Go(func() error {

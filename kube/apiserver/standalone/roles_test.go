@@ -4,14 +4,28 @@
 package standalone
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 )
+
+// What a later Kubernetes adds to its hook is not left out unnoticed. ClusterRolesToAggregate and ClusterRoleBindingsToSplit
+// are for data of Kubernetes before 1.9 and 1.14, which no server of ours has.
+func TestAllPolicyData(t *testing.T) {
+	t.Parallel()
+	known := []string{"ClusterRoles", "ClusterRoleBindings", "Roles", "RoleBindings", "ClusterRolesToAggregate", "ClusterRoleBindingsToSplit"}
+	for field := range reflect.TypeFor[rbacrest.PolicyData]().Fields() {
+		if !slices.Contains(known, field.Name) {
+			t.Errorf("ensureRoles does nothing with %s", field.Name)
+		}
+	}
+}
 
 // The cluster gets what Kubernetes' own hook would give it, and a start that finds it there writes nothing.
 func TestEnsureRoles(t *testing.T) {
