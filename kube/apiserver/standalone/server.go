@@ -29,13 +29,13 @@ import (
 	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	"k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	"k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
-	openapi "k8s.io/kubernetes/pkg/generated/openapi"
 
 	"github.com/roster-mesh/roster/kube/apiserver/controllers"
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
 	"github.com/roster-mesh/roster/kube/apiserver/members"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
+	"github.com/roster-mesh/roster/kube/apiserver/registry"
 	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
@@ -134,7 +134,8 @@ func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) 
 	if p.store != nil && p.peer == "" {
 		servers = 1 // of several, each serves a new CRD five seconds later
 	}
-	config, err := newConfig(o, servers)
+	kinds := registry.NewScheme()
+	config, err := newConfig(o, servers, kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -143,14 +144,14 @@ func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) 
 	if err != nil {
 		return nil, err
 	}
-	return server.CreateServerChain(completed)
+	return newChain(completed, kinds)
 }
 
-// newConfig is upstream's server.NewConfig, with kinds for admission.
-func newConfig(o options.CompletedOptions, servers int) (*server.Config, error) {
-	schemes := []*runtime.Scheme{legacyscheme.Scheme, apiextensions.Scheme, aggregatorscheme.Scheme}
+// newConfig is upstream's server.NewConfig, with the kinds of the registry API, and kinds for admission.
+func newConfig(o options.CompletedOptions, servers int, registry *runtime.Scheme) (*server.Config, error) {
+	schemes := []*runtime.Scheme{legacyscheme.Scheme, apiextensions.Scheme, aggregatorscheme.Scheme, registry}
 	generic, informers, storage, err := controlplane.BuildGenericConfig(o, schemes,
-		kubernetescontrolplane.DefaultGenericAPIResourceConfigSource(), openapi.GetOpenAPIDefinitions, nil)
+		kubernetescontrolplane.DefaultGenericAPIResourceConfigSource(), definitions, nil)
 	if err != nil {
 		return nil, err
 	}

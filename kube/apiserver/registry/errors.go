@@ -1,0 +1,68 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// behind returns an error of the API server behind as one of the registry API: it names the group that the caller asked for.
+// What that server did not answer at all is 503, and names it; so is what it would not let this server do, which is for the
+// one who runs it and not for the caller.
+func (s *Server) behind(err error) error {
+	if err == nil {
+		return nil
+	}
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the API server behind, %s, cannot be reached: %v", s.o.Behind, err))
+	}
+	out := status.Status()
+	switch {
+	case out.Code == http.StatusUnauthorized, out.Code == http.StatusForbidden && !byAdmission(out.Message):
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the API server behind, %s, does not let the registry API do this: %s", s.o.Behind, out.Message))
+	case out.Code == http.StatusNotFound && (out.Details == nil || out.Details.Name == ""):
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the API server behind, %s, does not serve clusters.%s: install the CRDs", s.o.Behind, v1alpha1.GroupName))
+	}
+	out.Message = strings.ReplaceAll(out.Message, v1alpha1.GroupName, view.GroupName)
+	if out.Details != nil {
+		details := *out.Details
+		if details.Group == v1alpha1.GroupName {
+			details.Group = view.GroupName
+		}
+		out.Details = &details
+	}
+	return &apierrors.StatusError{ErrStatus: out}
+}
+
+// byAdmission says whether a write was refused for what it writes. A policy or a webhook says so in its message; RBAC names
+// the user.
+func byAdmission(message string) bool {
+	return strings.Contains(message, "ValidatingAdmissionPolicy") || strings.Contains(message, "admission webhook")
+}
+
+func notFound(name string) error { return apierrors.NewNotFound(view.Resource(resourceClusters), name) }
+
+func forbidden(name, why string) error {
+	return apierrors.NewForbidden(view.Resource(resourceClusters), name, errors.New(why))
+}
+
+func conflict(name, why string) error {
+	return apierrors.NewConflict(view.Resource(resourceClusters), name, errors.New(why))
+}
+
+// expired is the 410 that ends a watch whose caller sees something else now: he lists and watches again.
+func expired() *metav1.Status {
+	status := apierrors.NewResourceExpired("what you may see has changed: list and watch again").Status()
+	return &status
+}

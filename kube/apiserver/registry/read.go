@@ -1,0 +1,159 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
+	"github.com/roster-mesh/roster/kube/registry"
+)
+
+// store is clusters.
+type store struct{ *Server }
+
+var (
+	_ rest.Getter               = &store{}
+	_ rest.Lister               = &store{}
+	_ rest.Watcher              = &store{}
+	_ rest.CreaterUpdater       = &store{}
+	_ rest.GracefulDeleter      = &store{}
+	_ rest.SingularNameProvider = &store{}
+	_ rest.Scoper               = &store{}
+)
+
+// New implements rest.Storage.
+func (s *store) New() runtime.Object { return &view.Cluster{} }
+
+// NewList implements rest.Lister.
+func (s *store) NewList() runtime.Object { return &view.ClusterList{} }
+
+// Destroy implements rest.Storage.
+func (s *store) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (s *store) NamespaceScoped() bool { return false }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (s *store) GetSingularName() string { return "cluster" }
+
+// Get implements rest.Getter.
+func (s *store) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
+	c, err := s.visible(ctx, name, *o)
+	if err != nil {
+		return nil, err
+	}
+	return registry.FromCluster(c), nil
+}
+
+// visible returns a stored Cluster that the caller may get. One that he may not is not found.
+func (s *Server) visible(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.Cluster, error) {
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.o.Clusters.Clusters().Get(ctx, name, o)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, s.behind(err)
+	}
+	if err != nil {
+		if err = s.behind(err); !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		return nil, notFound(name)
+	}
+	may, err := s.o.Rights.May(ctx, who, "get", target(c, ""))
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	if !may {
+		return nil, notFound(name)
+	}
+	return c, nil
+}
+
+// List implements rest.Lister. Who does not see everything gets what he sees in one answer: where it would go on is the name
+// of a Cluster, which may be one that he does not see.
+func (s *store) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
+	scope, err := s.scope(ctx)
+	if err != nil {
+		return nil, err
+	}
+	options := listOptions(o)
+	switch {
+	case scope.Empty():
+		options.Limit, options.Continue = 1, "" // for its resourceVersion
+	case !scope.All:
+		options.Limit = 0
+	}
+	stored, err := s.o.Clusters.Clusters().List(ctx, options)
+	if err != nil {
+		return nil, s.behind(err)
+	}
+	out := &view.ClusterList{ListMeta: metav1.ListMeta{ResourceVersion: stored.ResourceVersion}, Items: []view.Cluster{}}
+	if scope.All {
+		out.Continue = stored.Continue
+		out.Items = make([]view.Cluster, 0, len(stored.Items))
+	}
+	for i := range stored.Items {
+		if c := &stored.Items[i]; scope.Sees(c.Name, c.Labels[rights.GroupLabel]) {
+			out.Items = append(out.Items, *registry.FromCluster(c))
+		}
+	}
+	return out, nil
+}
+
+// Watch implements rest.Watcher.
+func (s *store) Watch(ctx context.Context, o *internalversion.ListOptions) (watch.Interface, error) {
+	scope, err := s.scope(ctx)
+	if err != nil {
+		return nil, err
+	}
+	options := listOptions(o)
+	options.Watch = true
+	w := &watcher{server: s.Server, scope: scope, shown: map[string]bool{}}
+	if err := w.begin(ctx, options); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s *Server) scope(ctx context.Context) (*rights.Scope, error) {
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scope, err := s.o.Rights.Scope(ctx, who)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return scope, nil
+}
+
+// listOptions are those that the API server behind gets.
+func listOptions(o *internalversion.ListOptions) metav1.ListOptions {
+	if o == nil {
+		return metav1.ListOptions{}
+	}
+	out := metav1.ListOptions{
+		AllowWatchBookmarks: o.AllowWatchBookmarks, ResourceVersion: o.ResourceVersion, ResourceVersionMatch: o.ResourceVersionMatch,
+		TimeoutSeconds: o.TimeoutSeconds, Limit: o.Limit, Continue: o.Continue, SendInitialEvents: o.SendInitialEvents,
+	}
+	if o.LabelSelector != nil {
+		out.LabelSelector = o.LabelSelector.String()
+	}
+	if o.FieldSelector != nil {
+		out.FieldSelector = o.FieldSelector.String()
+	}
+	return out
+}

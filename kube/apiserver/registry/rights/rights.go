@@ -1,0 +1,221 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rights tells which Clusters a caller of the registry API may read and write. Everybody who may ask the API server
+// in front of it gets as far as here, so what is decided here is all that protects them.
+//
+// A caller may do with a Cluster what the API server behind lets him do with the stored Cluster, of group
+// clusterregistry.k8s.cisco.com; or, by a right to clustergroups.clusterregistry.k8s.io, what `get` or `update` of the
+// group that the Cluster is in allows. There are no objects of kind clustergroups; only rights name them.
+package rights
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	registry "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// GroupLabel names the group that a Cluster is in. A Cluster without it is in none.
+const GroupLabel = registry.GroupName + "/cluster-group"
+
+const (
+	resourceClusters = "clusters"
+	resourceGroups   = "clustergroups"
+	verbGet          = "get"
+	verbUpdate       = "update"
+	// reviewsAtOnce bounds the questions that one list asks at a time.
+	reviewsAtOnce = 16
+)
+
+// Options of New. All but Settle are required.
+type Options struct {
+	Authorizer authorizer.Authorizer
+	Roles      Roles
+	// Settle is for how long after a change of roles Authorizer may answer as before it.
+	Settle time.Duration
+}
+
+// Roles are what RBAC grants. They propose names and groups; the authorizer confirms each, so what they grant too much or
+// late shows nothing.
+type Roles interface {
+	// RulesFor returns the rules that apply to a caller in the whole cluster. An error may come with rules.
+	RulesFor(context.Context, user.Info) ([]rbacv1.PolicyRule, error)
+}
+
+// Rights answers for all callers.
+type Rights struct {
+	o Options
+
+	mu      sync.Mutex
+	changed time.Time // when roles changed last
+}
+
+// New returns Rights.
+func New(o Options) *Rights { return &Rights{o: o} }
+
+// RolesChanged tells that a role or a binding has changed.
+func (r *Rights) RolesChanged() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed = time.Now()
+}
+
+// Settled says whether what was asked at a time is what the roles grant that are known now.
+func (r *Rights) Settled(asked time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return asked.After(r.changed.Add(r.o.Settle))
+}
+
+// Target is what a write is about.
+type Target struct {
+	Name        string // empty where the API server behind chooses it
+	Group       string // the value of GroupLabel
+	Subresource string // empty or status
+}
+
+// MayStored says whether a caller may do that with the stored Cluster, so with all that is in it.
+func (r *Rights) MayStored(ctx context.Context, caller user.Info, verb string, t Target) (bool, error) {
+	all, err := r.review(ctx, caller, verb, v1alpha1.GroupName, resourceClusters, t.Subresource, "")
+	if all || err != nil || t.Name == "" {
+		return all, err
+	}
+	return r.review(ctx, caller, verb, v1alpha1.GroupName, resourceClusters, t.Subresource, t.Name)
+}
+
+// May says whether a caller may do that with a Cluster as the registry API shows it.
+func (r *Rights) May(ctx context.Context, caller user.Info, verb string, t Target) (bool, error) {
+	may, err := r.MayStored(ctx, caller, verb, t)
+	if may || err != nil || t.Group == "" {
+		return may, err
+	}
+	if verb != verbGet {
+		verb = verbUpdate
+	}
+	return r.review(ctx, caller, verb, registry.GroupName, resourceGroups, "", t.Group)
+}
+
+// review asks the authorizer one question.
+func (r *Rights) review(ctx context.Context, caller user.Info, verb, group, resource, subresource, name string) (bool, error) {
+	decision, _, err := r.o.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: caller, Verb: verb, APIGroup: group, APIVersion: registry.SchemeGroupVersion.Version,
+		Resource: resource, Subresource: subresource, Name: name, ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionAllow {
+		return true, nil
+	}
+	if err != nil && decision != authorizer.DecisionDeny {
+		return false, fmt.Errorf("ask what the caller may do with %s.%s: %w", resource, group, err)
+	}
+	return false, nil
+}
+
+// Scope is what one caller sees.
+type Scope struct {
+	All       bool // every Cluster
+	AllGroups bool // every Cluster that is in a group
+	Names     sets.Set[string]
+	Groups    sets.Set[string]
+}
+
+// Sees says whether a Cluster is in the scope.
+func (s *Scope) Sees(name, group string) bool {
+	return s.All || s.Names.Has(name) || s.SeesGroup(group)
+}
+
+// SeesGroup says whether the Clusters of a group are in the scope because of it.
+func (s *Scope) SeesGroup(group string) bool {
+	return group != "" && (s.AllGroups || s.Groups.Has(group))
+}
+
+// ByGroup says whether what is in the scope can change with a label.
+func (s *Scope) ByGroup() bool { return !s.All && (s.AllGroups || s.Groups.Len() > 0) }
+
+// Empty says whether nothing is in the scope, whatever there is.
+func (s *Scope) Empty() bool {
+	return !s.All && !s.AllGroups && s.Names.Len() == 0 && s.Groups.Len() == 0
+}
+
+// Equal says whether two scopes contain the same, whatever there is.
+func (s *Scope) Equal(other *Scope) bool {
+	return s.All == other.All && s.AllGroups == other.AllGroups && s.Names.Equal(other.Names) && s.Groups.Equal(other.Groups)
+}
+
+// Scope returns what a caller sees: exactly what he may get, one by one, but for names and groups that another authorizer
+// than RBAC grants him, which nobody can enumerate. It asks as often as the caller has grants, not as there are Clusters.
+func (r *Rights) Scope(ctx context.Context, caller user.Info) (*Scope, error) {
+	s := &Scope{Names: sets.New[string](), Groups: sets.New[string]()}
+	var err error
+	if s.All, err = r.review(ctx, caller, verbGet, v1alpha1.GroupName, resourceClusters, "", ""); s.All || err != nil {
+		return s, err
+	}
+	rules, err := r.o.Roles.RulesFor(ctx, caller)
+	if len(rules) == 0 && err != nil {
+		return nil, fmt.Errorf("read the roles of the caller: %w", err)
+	}
+	names := granted(rules, v1alpha1.GroupName, resourceClusters)
+	groups := granted(rules, registry.GroupName, resourceGroups)
+	if s.AllGroups, err = r.review(ctx, caller, verbGet, registry.GroupName, resourceGroups, "", ""); err != nil {
+		return nil, err
+	}
+	if s.AllGroups {
+		groups = nil
+	}
+	if s.Names, err = r.confirm(ctx, caller, v1alpha1.GroupName, resourceClusters, names); err != nil {
+		return nil, err
+	}
+	s.Groups, err = r.confirm(ctx, caller, registry.GroupName, resourceGroups, groups)
+	return s, err
+}
+
+// confirm returns the names that the authorizer lets the caller get.
+func (r *Rights) confirm(ctx context.Context, caller user.Info, group, resource string, names []string) (sets.Set[string], error) {
+	may := make([]bool, len(names))
+	questions, ctx := errgroup.WithContext(ctx)
+	questions.SetLimit(reviewsAtOnce)
+	for i, name := range names {
+		questions.Go(func() (err error) {
+			may[i], err = r.review(ctx, caller, verbGet, group, resource, "", name)
+			return err
+		})
+	}
+	if err := questions.Wait(); err != nil {
+		return nil, err
+	}
+	out := sets.New[string]()
+	for i, name := range names {
+		if may[i] {
+			out.Insert(name)
+		}
+	}
+	return out, nil
+}
+
+// granted returns the names that rules grant `get` of, each once.
+func granted(rules []rbacv1.PolicyRule, group, resource string) []string {
+	var out []string
+	for i := range rules {
+		rule := &rules[i]
+		if matches(rule.Verbs, verbGet) && matches(rule.APIGroups, group) && matches(rule.Resources, resource) {
+			out = append(out, rule.ResourceNames...)
+		}
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return name == "" })
+}
+
+// matches says whether a list of a rule contains a value, or everything.
+func matches(list []string, value string) bool {
+	return slices.Contains(list, rbacv1.ResourceAll) || slices.Contains(list, value)
+}

@@ -1,0 +1,177 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	rbacauthorizer "k8s.io/kubernetes/pkg/apis/rbac/v1"
+
+	registry "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// grants are the rules of one caller, and an authorizer that goes by them and counts.
+type grants struct {
+	mu    sync.Mutex
+	rules []rbacv1.PolicyRule
+	asked int
+	err   error
+}
+
+func (g *grants) RulesFor(context.Context, user.Info) ([]rbacv1.PolicyRule, error) {
+	return g.rules, nil
+}
+
+func (g *grants) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked++
+	resource := a.GetResource()
+	if a.GetSubresource() != "" {
+		resource += "/" + a.GetSubresource()
+	}
+	for i := range g.rules {
+		r := &g.rules[i]
+		if rbacauthorizer.VerbMatches(r, a.GetVerb()) && rbacauthorizer.APIGroupMatches(r, a.GetAPIGroup()) &&
+			rbacauthorizer.ResourceMatches(r, resource, a.GetSubresource()) && rbacauthorizer.ResourceNameMatches(r, a.GetName()) {
+			return authorizer.DecisionAllow, "", nil
+		}
+	}
+	return authorizer.DecisionNoOpinion, "", g.err
+}
+
+func clustersRule(verb string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{v1alpha1.GroupName}, Resources: []string{resourceClusters}, ResourceNames: names}
+}
+
+func groupsRule(verb string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{registry.GroupName}, Resources: []string{resourceGroups}, ResourceNames: names}
+}
+
+// A list is exactly what get would answer, whatever the grants are.
+func TestScopeIsWhatGetAnswers(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(of string, n int) (out []string) {
+		for range random.IntN(n) {
+			out = append(out, fmt.Sprintf("%s%d", of, random.IntN(12)))
+		}
+		return out
+	}
+	caller := &user.DefaultInfo{Name: "somebody"}
+	for step := range 3000 {
+		g := &grants{}
+		for range random.IntN(4) {
+			verb := []string{"get", "list", "update", "*"}[random.IntN(4)]
+			rule := clustersRule(verb, pick("c", 4)...)
+			if random.IntN(2) == 0 {
+				rule = groupsRule(verb, pick("g", 3)...)
+			}
+			if random.IntN(10) == 0 {
+				rule.APIGroups = []string{"*"}
+			}
+			if random.IntN(10) == 0 {
+				rule.Resources = []string{"*"}
+			}
+			if len(rule.ResourceNames) == 0 && random.IntN(3) > 0 {
+				continue // most callers have names
+			}
+			g.rules = append(g.rules, rule)
+		}
+		r := New(Options{Authorizer: authorizer.AuthorizerFunc(g.Authorize), Roles: g})
+		scope, err := r.Scope(t.Context(), caller)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 12 {
+			for k := range 13 {
+				name, group := fmt.Sprintf("c%d", n), fmt.Sprintf("g%d", k)
+				if k == 12 {
+					group = ""
+				}
+				may, err := r.May(t.Context(), caller, "get", Target{Name: name, Group: group})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if may != scope.Sees(name, group) {
+					t.Fatalf("step %d, rules %v: get of %s in group %q answers %v, and a list %v", step, g.rules, name, group, may, !may)
+				}
+			}
+		}
+	}
+}
+
+// The number of reviews grows with the grants of the caller.
+func TestReviewsOfTwoNames(t *testing.T) {
+	t.Parallel()
+	g := &grants{rules: []rbacv1.PolicyRule{clustersRule("get", "alpha", "beta")}}
+	scope, err := New(Options{Authorizer: authorizer.AuthorizerFunc(g.Authorize), Roles: g}).Scope(t.Context(), &user.DefaultInfo{Name: "somebody"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !scope.Sees("alpha", "") || !scope.Sees("beta", "") || scope.Sees("gamma", "") {
+		t.Errorf("the scope is %+v", scope)
+	}
+	if g.asked > 5 {
+		t.Errorf("%d reviews, of at most 5", g.asked)
+	}
+}
+
+// What cannot be asked is not taken for a no, and not for a yes.
+func TestAuthorizerFails(t *testing.T) {
+	t.Parallel()
+	g := &grants{err: errors.New("down")}
+	r := New(Options{Authorizer: authorizer.AuthorizerFunc(g.Authorize), Roles: g})
+	if _, err := r.Scope(t.Context(), &user.DefaultInfo{}); err == nil {
+		t.Error("a scope was made without an answer")
+	}
+	if may, err := r.May(t.Context(), &user.DefaultInfo{}, "get", Target{Name: "alpha"}); may || err == nil {
+		t.Errorf("may %v, error %v", may, err)
+	}
+}
+
+// A right to write a group is `update` of it, whatever the verb.
+func TestWritesOfAGroup(t *testing.T) {
+	t.Parallel()
+	g := &grants{rules: []rbacv1.PolicyRule{groupsRule("update", "prod")}}
+	r := New(Options{Authorizer: authorizer.AuthorizerFunc(g.Authorize), Roles: g})
+	for _, verb := range []string{"create", "update", "delete"} {
+		for group, want := range map[string]bool{"prod": true, "test": false, "": false} {
+			may, err := r.May(t.Context(), &user.DefaultInfo{}, verb, Target{Name: "alpha", Group: group})
+			if err != nil || may != want {
+				t.Errorf("%s in group %q: %v, %v", verb, group, may, err)
+			}
+		}
+		if may, err := r.MayStored(t.Context(), &user.DefaultInfo{}, verb, Target{Name: "alpha", Group: "prod"}); may || err != nil {
+			t.Errorf("%s of the stored Cluster: %v, %v", verb, may, err)
+		}
+	}
+	if may, err := r.May(t.Context(), &user.DefaultInfo{}, "get", Target{Name: "alpha", Group: "prod"}); may || err != nil {
+		t.Errorf("update of a group lets read it: %v, %v", may, err)
+	}
+}
+
+// Answers from before a change of roles, and from shortly after it, are not settled.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	r := New(Options{Settle: time.Hour})
+	before := time.Now()
+	if !r.Settled(before) {
+		t.Error("nothing has changed")
+	}
+	r.RolesChanged()
+	if r.Settled(before) || r.Settled(time.Now().Add(59*time.Minute)) || !r.Settled(time.Now().Add(61*time.Minute)) {
+		t.Error("an answer is settled an hour after the change, and not before")
+	}
+}
