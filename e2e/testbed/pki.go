@@ -20,6 +20,9 @@ import (
 	"time"
 )
 
+// frontProxy is who an API server is to the servers of its APIServices, which believe it who the caller is.
+const frontProxy = "front-proxy"
+
 // pki is a folder with one plane's keys and certificates. It is written once and reused, so that
 // tokens and kubeconfigs survive a restart of the testbed.
 type pki struct {
@@ -60,6 +63,9 @@ func (p pki) ensure() error {
 		}},
 		{"controller-manager", x509.ExtKeyUsageClientAuth, x509.Certificate{
 			Subject: pkix.Name{CommonName: "system:kube-controller-manager"},
+		}},
+		{frontProxy, x509.ExtKeyUsageClientAuth, x509.Certificate{
+			Subject: pkix.Name{CommonName: frontProxy},
 		}},
 	} {
 		leaf.cert.ExtKeyUsage = []x509.ExtKeyUsage{leaf.usage}

@@ -51,6 +51,13 @@ func (p *plane) apiserverArgs() []string {
 		"--service-account-key-file=" + p.pki.path("service-account.pub"),
 		"--service-account-signing-key-file=" + p.pki.path("service-account.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
+		"--requestheader-client-ca-file=" + p.pki.path("ca.crt"),
+		"--requestheader-allowed-names=" + frontProxy,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + p.pki.path(frontProxy+".crt"),
+		"--proxy-client-key-file=" + p.pki.path(frontProxy+".key"),
 	}
 }
 

@@ -66,3 +66,8 @@ func expired() *metav1.Status {
 	status := apierrors.NewResourceExpired("what you may see has changed: list and watch again").Status()
 	return &status
 }
+
+// unanswered is 503: what the caller may do is not known.
+func unanswered(err error) error {
+	return apierrors.NewServiceUnavailable(err.Error())
+}

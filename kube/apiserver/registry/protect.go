@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -33,7 +32,7 @@ func (s *Server) mayWrite(ctx context.Context, who user.Info, c change) error {
 		}
 		may, err := s.o.Rights.May(ctx, who, c.verb, target(side, c.subresource))
 		if err != nil {
-			return apierrors.NewInternalError(err)
+			return unanswered(err)
 		}
 		if !may {
 			return forbidden(name, c.lacking(side))
@@ -42,7 +41,7 @@ func (s *Server) mayWrite(ctx context.Context, who user.Info, c change) error {
 	if fields := c.protected(); len(fields) > 0 {
 		may, err := s.o.Rights.MayStored(ctx, who, c.verb, target(c.any(), c.subresource))
 		if err != nil {
-			return apierrors.NewInternalError(err)
+			return unanswered(err)
 		}
 		if !may {
 			return forbidden(name, fmt.Sprintf("%s: only who may %s clusters.%s may change this", strings.Join(fields, ", "), c.verb, v1alpha1.GroupName))

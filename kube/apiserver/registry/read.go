@@ -74,7 +74,7 @@ func (s *Server) visible(ctx context.Context, name string, o metav1.GetOptions) 
 	}
 	may, err := s.o.Rights.May(ctx, who, "get", target(c, ""))
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, unanswered(err)
 	}
 	if !may {
 		return nil, notFound(name)
@@ -135,7 +135,7 @@ func (s *Server) scope(ctx context.Context) (*rights.Scope, error) {
 	}
 	scope, err := s.o.Rights.Scope(ctx, who)
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, unanswered(err)
 	}
 	return scope, nil
 }

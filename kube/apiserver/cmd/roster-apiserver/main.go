@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command roster-apiserver is an API server for clusters without Kubernetes: `roster-apiserver standalone`.
+// Command roster-apiserver is an API server for clusters without Kubernetes, `roster-apiserver standalone`, and serves the
+// registry API behind those of Kubernetes, `roster-apiserver aggregated`.
 package main
 
 import (
@@ -94,11 +95,11 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		OnUsageError:    usage,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return fmt.Errorf("%w: there is no command %q; the commands are standalone, add, remove-member, snapshot and version", errUsage, c.Args().First())
+				return fmt.Errorf("%w: there is no command %q; the commands are standalone, aggregated, add, remove-member, snapshot and version", errUsage, c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
-		Commands: append(dataCommands(usage, stdout, stderr), []*cli.Command{{
+		Commands: append(dataCommands(usage, stdout, stderr), []*cli.Command{aggregatedCommand(usage, stdout, stderr), {
 			Name:         "standalone",
 			Usage:        "serve the kinds that need no nodes, on an etcd in the same process",
 			Flags:        standaloneFlags(),

@@ -2,7 +2,7 @@
 # Copyright The Roster Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes the OpenAPI definitions of the registry API's types.
+# Writes the OpenAPI definitions of the registry API's types and of those that they are made of.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$(cd ../.. && pwd)
@@ -16,4 +16,5 @@ echo "generating kube/apiserver/registry/openapi"
 GOFLAGS=-mod=mod GOWORK=off "$tool" --go-header-file "$root/kube/api/boilerplate.go.txt" \
 	--output-dir registry/openapi --output-pkg github.com/roster-mesh/roster/kube/apiserver/registry/openapi \
 	--output-file zz_generated.openapi.go --report-filename /dev/null \
-	github.com/roster-mesh/roster/kube/api/registry/v1alpha1
+	github.com/roster-mesh/roster/kube/api/registry/v1alpha1 \
+	k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/runtime k8s.io/apimachinery/pkg/version

@@ -1,0 +1,457 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registryapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/client/informers/externalversions"
+	"github.com/roster-mesh/roster/kube/client/versioned"
+)
+
+func names(list *v1alpha1.ClusterList) string {
+	if list == nil {
+		return ""
+	}
+	out := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, list.Items[i].Name)
+	}
+	return strings.Join(out, " ")
+}
+
+// rest is a client for any path, of the administrator.
+func (f *front) rest(t *testing.T) rest.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(f.as(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Discovery().RESTClient()
+}
+
+// grant gives a caller rules until the test ends, in place of those that he had by this name.
+func (f *front) grant(t *testing.T, caller string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	ctx, roles, bindings := t.Context(), f.Kube.RbacV1().ClusterRoles(), f.Kube.RbacV1().ClusterRoleBindings()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-" + caller}, Rules: rules}
+	if _, err := roles.Update(ctx, role, metav1.UpdateOptions{}); err == nil {
+		return
+	} else if !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	if _, err := roles.Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := bindings.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: caller}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		if err := errors.Join(bindings.Delete(ctx, role.Name, metav1.DeleteOptions{}), roles.Delete(ctx, role.Name, metav1.DeleteOptions{})); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func clusters(names []string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"clusters", "clusters/status"}, Verbs: verbs, ResourceNames: names}
+}
+
+func groups(names []string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{view.GroupName}, Resources: []string{"clustergroups"}, Verbs: verbs, ResourceNames: names}
+}
+
+// listed is what a caller's list has.
+func (f *front) listed(t *testing.T, caller string) []string {
+	t.Helper()
+	list, err := f.shown(t, caller).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	for i := range list.Items {
+		out = append(out, list.Items[i].Name)
+	}
+	return out
+}
+
+// sees waits until a caller's list is what it should be: his rights may be known some seconds later.
+func (f *front) sees(t *testing.T, caller string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	eventually(t, fmt.Sprintf("%s sees %v", caller, want), func(context.Context) error {
+		if got := f.listed(t, caller); !slices.Equal(got, want) {
+			return fmt.Errorf("he sees %v", got)
+		}
+		return nil
+	})
+}
+
+// testPages: chunks of a list belong to one version; who does not see everything gets one, without the names of others.
+func (f *front) testPages(t *testing.T) {
+	for _, name := range []string{"page-a", "page-b", "page-c"} {
+		f.make(t, cluster(name, ""))
+	}
+	f.grant(t, "pages", clusters([]string{"page-c"}, "get"))
+	f.sees(t, "pages", "page-c")
+	first, err := f.shown(t, "").List(t.Context(), metav1.ListOptions{Limit: 2})
+	if err != nil || len(first.Items) != 2 || first.Continue == "" || first.RemainingItemCount != nil {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	second, err := f.shown(t, "").List(t.Context(), metav1.ListOptions{Limit: 2, Continue: first.Continue})
+	if err != nil || len(second.Items) != 1 || second.ResourceVersion != first.ResourceVersion {
+		t.Errorf("%+v, %v", second, err)
+	}
+	one, err := f.shown(t, "pages").List(t.Context(), metav1.ListOptions{Limit: 1})
+	if err != nil || len(one.Items) != 1 || one.Items[0].Name != "page-c" || one.Continue != "" {
+		t.Errorf("%+v, %v", one, err)
+	}
+	if none, err := f.shown(t, "nobody").List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil || len(none.Items) != 0 || none.Continue != "" || none.ResourceVersion == "" {
+		t.Errorf("%+v, %v", none, err)
+	}
+}
+
+// follower is a client with a watch.
+type follower struct {
+	caller string
+	has    map[string]string // name to group
+	watch  watch.Interface
+}
+
+// testFourCallers: what a caller has of his list and his watch is what he may get, name by name, and he hears of nothing else,
+// while Clusters come, go and change their group.
+func (f *front) testFourCallers(t *testing.T) {
+	ctx, admin := t.Context(), f.shown(t, "")
+	f.grant(t, "two-names", clusters([]string{"four-1", "four-2"}, "get"))
+	f.grant(t, "one-group", groups([]string{"g1"}, "get"))
+	f.grant(t, "every", clusters(nil, "get"))
+	for _, name := range []string{"four-0", "four-1"} {
+		f.make(t, cluster(name, "g1"))
+	}
+	f.sees(t, "two-names", "four-1")
+	f.sees(t, "one-group", "four-0", "four-1")
+	f.sees(t, "every", "four-0", "four-1")
+	f.sees(t, "none")
+	var followers []*follower
+	for _, caller := range []string{"every", "two-names", "one-group", "none"} {
+		list, err := f.shown(t, caller).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &follower{caller: caller, has: map[string]string{}}
+		for i := range list.Items {
+			w.has[list.Items[i].Name] = list.Items[i].Labels["clusterregistry.k8s.io/cluster-group"]
+		}
+		if w.watch, err = f.shown(t, caller).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion}); err != nil {
+			t.Fatal(err)
+		}
+		defer w.watch.Stop()
+		followers = append(followers, w)
+	}
+	random, now := rand.New(rand.NewPCG(7, 8)), map[string]string{"four-0": "g1", "four-1": "g1"}
+	for n := range 6 {
+		f.removed(t, fmt.Sprintf("four-%d", n))
+	}
+	for range 150 {
+		name, group := fmt.Sprintf("four-%d", random.IntN(6)), []string{"", "g1", "g2"}[random.IntN(3)]
+		var err error
+		if _, there := now[name]; there && random.IntN(3) == 0 {
+			err = admin.Delete(ctx, name, metav1.DeleteOptions{})
+			delete(now, name)
+		} else {
+			_, err = admin.Update(ctx, cluster(name, group), metav1.UpdateOptions{})
+			now[name] = group
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, w := range followers {
+		want := map[string]string{}
+		for name, group := range now {
+			c, err := f.shown(t, w.caller).Get(ctx, name, metav1.GetOptions{})
+			if err == nil {
+				want[name] = c.Labels["clusterregistry.k8s.io/cluster-group"]
+			} else if !apierrors.IsNotFound(err) {
+				t.Errorf("%s gets %s in %q: %v", w.caller, name, group, err)
+			}
+		}
+		if got := f.listed(t, w.caller); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+			t.Errorf("%s lists %v and gets %v", w.caller, got, want)
+		}
+		deadline := time.After(within)
+		for !maps.Equal(w.has, want) {
+			select {
+			case e, ok := <-w.watch.ResultChan():
+				if !ok {
+					t.Fatalf("the watch of %s ended, with %v of %v", w.caller, w.has, want)
+				}
+				w.hear(t, e)
+			case <-deadline:
+				t.Fatalf("%s has %v of %v", w.caller, w.has, want)
+			}
+		}
+	}
+}
+
+// hear is told of an event, which must go with what the follower has.
+func (w *follower) hear(t *testing.T, e watch.Event) {
+	t.Helper()
+	c, ok := e.Object.(*view.Cluster)
+	if !ok {
+		t.Fatalf("%s hears %s %v", w.caller, e.Type, e.Object)
+	}
+	group := c.Labels["clusterregistry.k8s.io/cluster-group"]
+	_, known := w.has[c.Name]
+	if known != (e.Type != watch.Added) {
+		t.Fatalf("%s: %s of %s, known: %v", w.caller, e.Type, c.Name, known)
+	}
+	hidden := w.caller == "none" || w.caller == "two-names" && c.Name != "four-1" && c.Name != "four-2" || w.caller == "one-group" && group != "g1" && e.Type != watch.Deleted
+	if hidden {
+		t.Fatalf("%s hears %s of %s in %q", w.caller, e.Type, c.Name, group)
+	}
+	if e.Type == watch.Deleted {
+		delete(w.has, c.Name)
+	} else {
+		w.has[c.Name] = group
+	}
+}
+
+// testGroups: a right to a group is one to what is in it, and into another group it takes both.
+func (f *front) testGroups(t *testing.T) {
+	ctx, client := t.Context(), f.shown(t, "keeper")
+	f.grant(t, "keeper", groups([]string{"blue"}, "get", "update"), groups([]string{"green"}, "get"))
+	f.make(t, cluster("group-blue", "blue"))
+	f.make(t, cluster("group-green", "green"))
+	f.make(t, cluster("group-red", "red"))
+	f.sees(t, "keeper", "group-blue", "group-green")
+	label := func(name, group string) error {
+		_, err := client.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"clusterregistry.k8s.io/cluster-group":`+group+`}}}`), metav1.PatchOptions{})
+		return err
+	}
+	if _, err := client.Patch(ctx, "group-blue", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("in a group that he may update: %v", err)
+	}
+	for what, err := range map[string]error{
+		"out of his group":     label("group-blue", "null"),
+		"into a foreign group": label("group-blue", `"green"`),
+		"of a group he reads":  label("group-green", `"blue"`),
+		"delete there":         client.Delete(ctx, "group-green", metav1.DeleteOptions{}),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// Hidden and missing are the same.
+	_, hidden := client.Get(ctx, "group-red", metav1.GetOptions{})
+	_, missing := client.Get(ctx, "group-xxx", metav1.GetOptions{})
+	if !apierrors.IsNotFound(hidden) || strings.ReplaceAll(hidden.Error(), "red", "xxx") != missing.Error() {
+		t.Errorf("hidden: %v; missing: %v", hidden, missing)
+	}
+	hidden, missing = label("group-red", `"blue"`), label("group-xxx", `"blue"`)
+	if !apierrors.IsNotFound(hidden) || strings.ReplaceAll(hidden.Error(), "red", "xxx") != missing.Error() {
+		t.Errorf("patch of a hidden: %v; of a missing: %v", hidden, missing)
+	}
+	hidden, missing = client.Delete(ctx, "group-red", metav1.DeleteOptions{}), client.Delete(ctx, "group-xxx", metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(hidden) || strings.ReplaceAll(hidden.Error(), "red", "xxx") != missing.Error() {
+		t.Errorf("delete of a hidden: %v; of a missing: %v", hidden, missing)
+	}
+	if _, err := client.Create(ctx, cluster("group-red", "blue"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("create of a taken name: %v", err)
+	}
+	f.removed(t, "group-new")
+	if _, err := client.Create(ctx, cluster("group-new", "blue"), metav1.CreateOptions{}); err != nil {
+		t.Errorf("create in his group: %v", err)
+	}
+	if _, err := client.Create(ctx, cluster("group-no", ""), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("create in no group: %v", err)
+	}
+	if err := client.Delete(ctx, "group-new", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("delete in his group: %v", err)
+	}
+}
+
+// testProtected: what agents act on takes a right to the stored Cluster.
+func (f *front) testProtected(t *testing.T) {
+	ctx := t.Context()
+	f.grant(t, "group-writer", groups([]string{"guarded"}, "get", "update"))
+	f.make(t, cluster("guarded", "guarded"))
+	f.sees(t, "group-writer", "guarded")
+	patch := func(caller, body string) error {
+		_, err := f.shown(t, caller).Patch(ctx, "guarded", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	remove := `{"metadata":{"annotations":{"local.cluster-registry.k8s.cisco.com/remove":"key"}}}`
+	credential := `{"spec":{"authInfo":{"controller":{"kind":"Secret","name":"credential","namespace":"cluster-registry"}}}}`
+	address := `{"spec":{"kubernetesApiEndpoints":{"serverEndpoints":[{"serverAddress":"attacker.example.com"}]}}}`
+	for what, body := range map[string]string{"removal": remove, "a credential": credential} {
+		if err := patch("group-writer", body); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := patch("", credential); err != nil {
+		t.Error(err)
+	}
+	if err := patch("group-writer", address); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kubernetesApiEndpoints") {
+		t.Errorf("the address that a credential is sent to: %v", err)
+	}
+	if err := patch("", address); err != nil {
+		t.Error(err)
+	}
+}
+
+// testRightsChange: a watch ends with 410 when its caller sees more or less, and another one goes on.
+func (f *front) testRightsChange(t *testing.T) {
+	ctx := t.Context()
+	f.make(t, cluster("rights-a", ""))
+	f.make(t, cluster("rights-b", ""))
+	f.grant(t, "changing", clusters([]string{"rights-a"}, "get"))
+	f.grant(t, "constant", clusters([]string{"rights-a"}, "get"))
+	f.sees(t, "changing", "rights-a")
+	f.sees(t, "constant", "rights-a")
+	constant, err := f.shown(t, "constant").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer constant.Stop()
+	for _, now := range [][]string{{"rights-a", "rights-b"}, {"rights-b"}} {
+		w, err := f.shown(t, "changing").Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.grant(t, "changing", clusters(now, "get"))
+		began := time.Now()
+		status := ended(t, w)
+		if status.Code != http.StatusGone {
+			t.Errorf("the watch ended with %+v", status)
+		}
+		if took := time.Since(began); took > rightsWithin {
+			t.Errorf("the watch ended after %s", took)
+		}
+		if got := f.listed(t, "changing"); !slices.Equal(got, now) {
+			t.Errorf("after 410 he sees %v, of %v", got, now)
+		}
+	}
+	if e := <-constant.ResultChan(); e.Type != watch.Added {
+		t.Errorf("the other watch: %s %v", e.Type, e.Object)
+	}
+	select {
+	case e, ok := <-constant.ResultChan():
+		t.Errorf("the other watch: %v %v", e, ok)
+	default:
+	}
+}
+
+// ended returns the error that ends a watch.
+func ended(t *testing.T, w watch.Interface) *metav1.Status {
+	t.Helper()
+	defer w.Stop()
+	deadline := time.After(within)
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				t.Fatal("the watch ended without an error")
+			}
+			if status, is := e.Object.(*metav1.Status); is {
+				return status
+			}
+		case <-deadline:
+			t.Fatal("the watch goes on")
+		}
+	}
+}
+
+// testInformer: client-go's informers, which stream their list where the API server can, follow.
+func (f *front) testInformer(t *testing.T) {
+	client, err := versioned.NewForConfig(f.as(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	factory := externalversions.NewSharedInformerFactory(client, 0)
+	defer factory.Shutdown()
+	defer stop()
+	informer := factory.Registry().V1alpha1().Clusters()
+	synced := informer.Informer().HasSynced
+	factory.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), synced) {
+		t.Fatal("it has not synced")
+	}
+	f.make(t, cluster("informed", ""))
+	eventually(t, "the informer has a new Cluster", func(context.Context) error {
+		_, err := informer.Lister().Get("informed")
+		return err
+	})
+	if err := f.shown(t, "").Delete(ctx, "informed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "and not when it is gone", func(context.Context) error {
+		if _, err := informer.Lister().Get("informed"); !apierrors.IsNotFound(err) {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// testForgedHeaders: only the API server in front is believed who the caller is.
+func (f *front) testForgedHeaders(t *testing.T) {
+	if f.direct == "" {
+		t.Skip("nothing is in front of a standalone API server")
+	}
+	config, err := rest.TLSConfigFor(f.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, certificate := range map[string]bool{"without a certificate": false, "with another certificate of the same CA": true} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // who is asked does not matter here
+		if certificate {
+			transport.TLSClientConfig.Certificates, transport.TLSClientConfig.GetClientCertificate = config.Certificates, config.GetClientCertificate
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.direct+"/apis/clusterregistry.k8s.io/v1alpha1/clusters", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Remote-User", "every-forged")
+		request.Header.Set("X-Remote-Group", "system:masters")
+		response, err := (&http.Client{Transport: transport}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if !certificate && response.StatusCode != http.StatusForbidden && response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %s", name, response.Status)
+		}
+		if certificate && response.Header.Get("Audit-Id") == "" {
+			t.Errorf("%s: %s without an Audit-Id", name, response.Status)
+		}
+	}
+}
