@@ -232,7 +232,7 @@ func (f *front) testBadInput(t *testing.T) {
 	for name, tt := range map[string]struct{ body, want string }{
 		"an unknown field":      {one(`"name":"bad"`, `"nope":1`), `unknown field "spec.nope"`},
 		"clusterName":           {one(`"name":"bad","clusterName":"x"`, ``), `unknown field "metadata.clusterName"`},
-		"a namespace":           {one(`"name":"bad","namespace":"default"`, ``), "namespace"},
+		"a namespace":           {one(`"name":"bad","namespace":"default"`, ``), `unknown field "metadata.namespace"`},
 		"a bad name":            {one(`"name":"Bad_Name"`, ``), "metadata.name"},
 		"no name":               {one(``, ``), "metadata.name"},
 		"a bad CIDR":            {one(`"name":"bad"`, endpoint("10.0.0.0/99", "a.example")), "spec.kubernetesApiEndpoints.serverEndpoints[0].clientCIDR"},

@@ -11,6 +11,8 @@ package registry
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -19,9 +21,6 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -66,6 +65,7 @@ func NewScheme() *runtime.Scheme {
 func (s *Server) Install(to *genericapiserver.GenericAPIServer, scheme *runtime.Scheme) error {
 	codecs := serializer.NewCodecFactory(scheme)
 	info := genericapiserver.NewDefaultAPIGroupInfo(view.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
+	info.NegotiatedSerializer = withoutNamespace{codecs}
 	info.VersionedResourcesStorageMap[view.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		resourceClusters: &store{Server: s},
 		resourceStatus:   &statusStore{Server: s},

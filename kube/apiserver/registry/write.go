@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 
@@ -213,7 +214,7 @@ func (w *writing) once(ctx context.Context, who user.Info, have *v1alpha1.Cluste
 	if v.ResourceVersion != "" && v.ResourceVersion != have.ResourceVersion || v.UID != "" && v.UID != have.UID {
 		return nil, conflict(w.name, "the object has been modified; please apply your changes to the latest version and try again")
 	}
-	v.ResourceVersion, v.Generation, v.SelfLink = have.ResourceVersion, have.Generation, ""
+	v.UID, v.CreationTimestamp, v.ResourceVersion, v.Generation = have.UID, have.CreationTimestamp, have.ResourceVersion, have.Generation
 	var after *v1alpha1.Cluster
 	if w.subresource == subStatus {
 		status := v.Status
@@ -229,7 +230,7 @@ func (w *writing) once(ctx context.Context, who user.Info, have *v1alpha1.Cluste
 	if err := invalid(v, old); err != nil {
 		return nil, err
 	}
-	if err := w.mayWrite(ctx, who, change{verb: "update", subresource: w.subresource, before: have, after: after}); err != nil {
+	if err := w.mayWrite(ctx, who, change{verb: verb(ctx), subresource: w.subresource, before: have, after: after}); err != nil {
 		return nil, err
 	}
 	if w.validate != nil {
@@ -239,6 +240,14 @@ func (w *writing) once(ctx context.Context, who user.Info, have *v1alpha1.Cluste
 	}
 	warn(ctx, v, old)
 	return w.patch(ctx, have, after)
+}
+
+// verb is update or patch, whichever the caller was let through for.
+func verb(ctx context.Context) string {
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.Verb == "patch" {
+		return info.Verb
+	}
+	return "update"
 }
 
 // patch writes what differs, and only over the version have. So what the stored Cluster has that this program does not know,

@@ -72,7 +72,7 @@ func installRegistry(config controlplane.CompletedConfig, to *genericapiserver.G
 	if err != nil {
 		return err
 	}
-	roles := rights.NewWatched(config.Extra.VersionedInformers)
+	roles := rights.NewWatched(config.VersionedInformers)
 	who := rights.New(rights.Options{Authorizer: config.Generic.Authorization.Authorizer, Roles: roles, Settle: rolesSettle})
 	if err := roles.Notify(who.RolesChanged); err != nil {
 		return err

@@ -10,6 +10,7 @@
 //
 // +k8s:deepcopy-gen=package
 // +k8s:openapi-gen=true
+// +k8s:openapi-model-package=io.k8s.clusterregistry.v1alpha1
 // +groupName=clusterregistry.k8s.io
 // +groupGoName=Registry
 package v1alpha1

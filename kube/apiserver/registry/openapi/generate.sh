@@ -13,8 +13,11 @@ if ! [[ -x $tool ]] || ! go version -m "$tool" | awk -v v="$version" '$1 == "mod
 	GOBIN=$root/bin GOFLAGS= go install "k8s.io/kube-openapi/cmd/openapi-gen@$version"
 fi
 echo "generating kube/apiserver/registry/openapi"
-GOFLAGS=-mod=mod GOWORK=off "$tool" --go-header-file "$root/kube/api/boilerplate.go.txt" \
-	--output-dir registry/openapi --output-pkg github.com/roster-mesh/roster/kube/apiserver/registry/openapi \
-	--output-file zz_generated.openapi.go --report-filename /dev/null \
-	github.com/roster-mesh/roster/kube/api/registry/v1alpha1 \
-	k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/runtime k8s.io/apimachinery/pkg/version
+types=github.com/roster-mesh/roster/kube/api/registry/v1alpha1
+generate() {
+	GOFLAGS=-mod=mod GOWORK=off "$tool" --go-header-file "$root/kube/api/boilerplate.go.txt" \
+		--output-dir registry/openapi --output-pkg github.com/roster-mesh/roster/kube/apiserver/registry/openapi \
+		--output-file zz_generated.openapi.go --report-filename /dev/null "$@"
+}
+generate --output-model-name-file zz_generated.model_name.go "$types" # the names alone; what else it writes is written anew
+generate "$types" k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/runtime k8s.io/apimachinery/pkg/version

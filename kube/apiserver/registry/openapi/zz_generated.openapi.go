@@ -9,6 +9,7 @@
 package openapi
 
 import (
+	v1alpha1 "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	version "k8s.io/apimachinery/pkg/version"
@@ -18,69 +19,69 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.AuthInfo":                  schema_kube_api_registry_v1alpha1_AuthInfo(ref),
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.Cluster":                   schema_kube_api_registry_v1alpha1_Cluster(ref),
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterCondition":          schema_kube_api_registry_v1alpha1_ClusterCondition(ref),
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterList":               schema_kube_api_registry_v1alpha1_ClusterList(ref),
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterSpec":               schema_kube_api_registry_v1alpha1_ClusterSpec(ref),
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterStatus":             schema_kube_api_registry_v1alpha1_ClusterStatus(ref),
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.KubernetesAPIEndpoints":    schema_kube_api_registry_v1alpha1_KubernetesAPIEndpoints(ref),
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ObjectReference":           schema_kube_api_registry_v1alpha1_ObjectReference(ref),
-		"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ServerAddressByClientCIDR": schema_kube_api_registry_v1alpha1_ServerAddressByClientCIDR(ref),
-		v1.APIGroup{}.OpenAPIModelName():                                                     schema_pkg_apis_meta_v1_APIGroup(ref),
-		v1.APIGroupList{}.OpenAPIModelName():                                                 schema_pkg_apis_meta_v1_APIGroupList(ref),
-		v1.APIResource{}.OpenAPIModelName():                                                  schema_pkg_apis_meta_v1_APIResource(ref),
-		v1.APIResourceList{}.OpenAPIModelName():                                              schema_pkg_apis_meta_v1_APIResourceList(ref),
-		v1.APIVersions{}.OpenAPIModelName():                                                  schema_pkg_apis_meta_v1_APIVersions(ref),
-		v1.ApplyOptions{}.OpenAPIModelName():                                                 schema_pkg_apis_meta_v1_ApplyOptions(ref),
-		v1.Condition{}.OpenAPIModelName():                                                    schema_pkg_apis_meta_v1_Condition(ref),
-		v1.CreateOptions{}.OpenAPIModelName():                                                schema_pkg_apis_meta_v1_CreateOptions(ref),
-		v1.DeleteOptions{}.OpenAPIModelName():                                                schema_pkg_apis_meta_v1_DeleteOptions(ref),
-		v1.Duration{}.OpenAPIModelName():                                                     schema_pkg_apis_meta_v1_Duration(ref),
-		v1.FieldSelectorRequirement{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
-		v1.FieldsV1{}.OpenAPIModelName():                                                     schema_pkg_apis_meta_v1_FieldsV1(ref),
-		v1.GetOptions{}.OpenAPIModelName():                                                   schema_pkg_apis_meta_v1_GetOptions(ref),
-		v1.GroupKind{}.OpenAPIModelName():                                                    schema_pkg_apis_meta_v1_GroupKind(ref),
-		v1.GroupResource{}.OpenAPIModelName():                                                schema_pkg_apis_meta_v1_GroupResource(ref),
-		v1.GroupVersion{}.OpenAPIModelName():                                                 schema_pkg_apis_meta_v1_GroupVersion(ref),
-		v1.GroupVersionForDiscovery{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
-		v1.GroupVersionKind{}.OpenAPIModelName():                                             schema_pkg_apis_meta_v1_GroupVersionKind(ref),
-		v1.GroupVersionResource{}.OpenAPIModelName():                                         schema_pkg_apis_meta_v1_GroupVersionResource(ref),
-		v1.InternalEvent{}.OpenAPIModelName():                                                schema_pkg_apis_meta_v1_InternalEvent(ref),
-		v1.LabelSelector{}.OpenAPIModelName():                                                schema_pkg_apis_meta_v1_LabelSelector(ref),
-		v1.LabelSelectorRequirement{}.OpenAPIModelName():                                     schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
-		v1.List{}.OpenAPIModelName():                                                         schema_pkg_apis_meta_v1_List(ref),
-		v1.ListMeta{}.OpenAPIModelName():                                                     schema_pkg_apis_meta_v1_ListMeta(ref),
-		v1.ListOptions{}.OpenAPIModelName():                                                  schema_pkg_apis_meta_v1_ListOptions(ref),
-		v1.ManagedFieldsEntry{}.OpenAPIModelName():                                           schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
-		v1.MicroTime{}.OpenAPIModelName():                                                    schema_pkg_apis_meta_v1_MicroTime(ref),
-		v1.ObjectMeta{}.OpenAPIModelName():                                                   schema_pkg_apis_meta_v1_ObjectMeta(ref),
-		v1.OwnerReference{}.OpenAPIModelName():                                               schema_pkg_apis_meta_v1_OwnerReference(ref),
-		v1.PartialObjectMetadata{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
-		v1.PartialObjectMetadataList{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
-		v1.Patch{}.OpenAPIModelName():                                                        schema_pkg_apis_meta_v1_Patch(ref),
-		v1.PatchOptions{}.OpenAPIModelName():                                                 schema_pkg_apis_meta_v1_PatchOptions(ref),
-		v1.Preconditions{}.OpenAPIModelName():                                                schema_pkg_apis_meta_v1_Preconditions(ref),
-		v1.RootPaths{}.OpenAPIModelName():                                                    schema_pkg_apis_meta_v1_RootPaths(ref),
-		v1.ServerAddressByClientCIDR{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
-		v1.ShardInfo{}.OpenAPIModelName():                                                    schema_pkg_apis_meta_v1_ShardInfo(ref),
-		v1.Status{}.OpenAPIModelName():                                                       schema_pkg_apis_meta_v1_Status(ref),
-		v1.StatusCause{}.OpenAPIModelName():                                                  schema_pkg_apis_meta_v1_StatusCause(ref),
-		v1.StatusDetails{}.OpenAPIModelName():                                                schema_pkg_apis_meta_v1_StatusDetails(ref),
-		v1.Table{}.OpenAPIModelName():                                                        schema_pkg_apis_meta_v1_Table(ref),
-		v1.TableColumnDefinition{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
-		v1.TableOptions{}.OpenAPIModelName():                                                 schema_pkg_apis_meta_v1_TableOptions(ref),
-		v1.TableRow{}.OpenAPIModelName():                                                     schema_pkg_apis_meta_v1_TableRow(ref),
-		v1.TableRowCondition{}.OpenAPIModelName():                                            schema_pkg_apis_meta_v1_TableRowCondition(ref),
-		v1.Time{}.OpenAPIModelName():                                                         schema_pkg_apis_meta_v1_Time(ref),
-		v1.Timestamp{}.OpenAPIModelName():                                                    schema_pkg_apis_meta_v1_Timestamp(ref),
-		v1.TypeMeta{}.OpenAPIModelName():                                                     schema_pkg_apis_meta_v1_TypeMeta(ref),
-		v1.UpdateOptions{}.OpenAPIModelName():                                                schema_pkg_apis_meta_v1_UpdateOptions(ref),
-		v1.WatchEvent{}.OpenAPIModelName():                                                   schema_pkg_apis_meta_v1_WatchEvent(ref),
-		runtime.RawExtension{}.OpenAPIModelName():                                            schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
-		runtime.TypeMeta{}.OpenAPIModelName():                                                schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
-		runtime.Unknown{}.OpenAPIModelName():                                                 schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
-		version.Info{}.OpenAPIModelName():                                                    schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.AuthInfo{}.OpenAPIModelName():                  schema_kube_api_registry_v1alpha1_AuthInfo(ref),
+		v1alpha1.Cluster{}.OpenAPIModelName():                   schema_kube_api_registry_v1alpha1_Cluster(ref),
+		v1alpha1.ClusterCondition{}.OpenAPIModelName():          schema_kube_api_registry_v1alpha1_ClusterCondition(ref),
+		v1alpha1.ClusterList{}.OpenAPIModelName():               schema_kube_api_registry_v1alpha1_ClusterList(ref),
+		v1alpha1.ClusterSpec{}.OpenAPIModelName():               schema_kube_api_registry_v1alpha1_ClusterSpec(ref),
+		v1alpha1.ClusterStatus{}.OpenAPIModelName():             schema_kube_api_registry_v1alpha1_ClusterStatus(ref),
+		v1alpha1.KubernetesAPIEndpoints{}.OpenAPIModelName():    schema_kube_api_registry_v1alpha1_KubernetesAPIEndpoints(ref),
+		v1alpha1.ObjectReference{}.OpenAPIModelName():           schema_kube_api_registry_v1alpha1_ObjectReference(ref),
+		v1alpha1.ServerAddressByClientCIDR{}.OpenAPIModelName(): schema_kube_api_registry_v1alpha1_ServerAddressByClientCIDR(ref),
+		v1.APIGroup{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIGroup(ref),
+		v1.APIGroupList{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_APIGroupList(ref),
+		v1.APIResource{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_APIResource(ref),
+		v1.APIResourceList{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_APIResourceList(ref),
+		v1.APIVersions{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_APIVersions(ref),
+		v1.ApplyOptions{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_ApplyOptions(ref),
+		v1.Condition{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_Condition(ref),
+		v1.CreateOptions{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_CreateOptions(ref),
+		v1.DeleteOptions{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_DeleteOptions(ref),
+		v1.Duration{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_Duration(ref),
+		v1.FieldSelectorRequirement{}.OpenAPIModelName():        schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
+		v1.FieldsV1{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_FieldsV1(ref),
+		v1.GetOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_GetOptions(ref),
+		v1.GroupKind{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_GroupKind(ref),
+		v1.GroupResource{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_GroupResource(ref),
+		v1.GroupVersion{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_GroupVersion(ref),
+		v1.GroupVersionForDiscovery{}.OpenAPIModelName():        schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
+		v1.GroupVersionKind{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_GroupVersionKind(ref),
+		v1.GroupVersionResource{}.OpenAPIModelName():            schema_pkg_apis_meta_v1_GroupVersionResource(ref),
+		v1.InternalEvent{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_InternalEvent(ref),
+		v1.LabelSelector{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_LabelSelector(ref),
+		v1.LabelSelectorRequirement{}.OpenAPIModelName():        schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
+		v1.List{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_List(ref),
+		v1.ListMeta{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_ListMeta(ref),
+		v1.ListOptions{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_ListOptions(ref),
+		v1.ManagedFieldsEntry{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
+		v1.MicroTime{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_MicroTime(ref),
+		v1.ObjectMeta{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_ObjectMeta(ref),
+		v1.OwnerReference{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_OwnerReference(ref),
+		v1.PartialObjectMetadata{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
+		v1.PartialObjectMetadataList{}.OpenAPIModelName():       schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
+		v1.Patch{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Patch(ref),
+		v1.PatchOptions{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_PatchOptions(ref),
+		v1.Preconditions{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_Preconditions(ref),
+		v1.RootPaths{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_RootPaths(ref),
+		v1.ServerAddressByClientCIDR{}.OpenAPIModelName():       schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
+		v1.ShardInfo{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_ShardInfo(ref),
+		v1.Status{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Status(ref),
+		v1.StatusCause{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_StatusCause(ref),
+		v1.StatusDetails{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_StatusDetails(ref),
+		v1.Table{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Table(ref),
+		v1.TableColumnDefinition{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
+		v1.TableOptions{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_TableOptions(ref),
+		v1.TableRow{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_TableRow(ref),
+		v1.TableRowCondition{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_TableRowCondition(ref),
+		v1.Time{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_Time(ref),
+		v1.Timestamp{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_Timestamp(ref),
+		v1.TypeMeta{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_TypeMeta(ref),
+		v1.UpdateOptions{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_UpdateOptions(ref),
+		v1.WatchEvent{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_WatchEvent(ref),
+		runtime.RawExtension{}.OpenAPIModelName():               schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
+		runtime.TypeMeta{}.OpenAPIModelName():                   schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
+		runtime.Unknown{}.OpenAPIModelName():                    schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		version.Info{}.OpenAPIModelName():                       schema_k8sio_apimachinery_pkg_version_Info(ref),
 	}
 }
 
@@ -94,20 +95,20 @@ func schema_kube_api_registry_v1alpha1_AuthInfo(ref common.ReferenceCallback) co
 					"user": {
 						SchemaProps: spec.SchemaProps{
 							Description: "user names an object that users of the cluster take their credential from.",
-							Ref:         ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ObjectReference"),
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"controller": {
 						SchemaProps: spec.SchemaProps{
 							Description: "controller names an object that controllers take their credential from. One of kind Secret is the credential that the agent reads the cluster with.",
-							Ref:         ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ObjectReference"),
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ObjectReference"},
+			v1alpha1.ObjectReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -143,21 +144,21 @@ func schema_kube_api_registry_v1alpha1_Cluster(ref common.ReferenceCallback) com
 						SchemaProps: spec.SchemaProps{
 							Description: "spec says how the cluster is reached, and with which credentials.",
 							Default:     map[string]interface{}{},
-							Ref:         ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterSpec"),
+							Ref:         ref(v1alpha1.ClusterSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status is what controllers observed of the cluster.",
 							Default:     map[string]interface{}{},
-							Ref:         ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterStatus"),
+							Ref:         ref(v1alpha1.ClusterStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterSpec", "github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterStatus", v1.ObjectMeta{}.OpenAPIModelName()},
+			v1alpha1.ClusterSpec{}.OpenAPIModelName(), v1alpha1.ClusterStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -254,7 +255,7 @@ func schema_kube_api_registry_v1alpha1_ClusterList(ref common.ReferenceCallback)
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.Cluster"),
+										Ref: ref(v1alpha1.Cluster{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -265,7 +266,7 @@ func schema_kube_api_registry_v1alpha1_ClusterList(ref common.ReferenceCallback)
 			},
 		},
 		Dependencies: []string{
-			"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.Cluster", v1.ListMeta{}.OpenAPIModelName()},
+			v1alpha1.Cluster{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -280,21 +281,21 @@ func schema_kube_api_registry_v1alpha1_ClusterSpec(ref common.ReferenceCallback)
 						SchemaProps: spec.SchemaProps{
 							Description: "kubernetesApiEndpoints are the addresses of the cluster's API server.",
 							Default:     map[string]interface{}{},
-							Ref:         ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.KubernetesAPIEndpoints"),
+							Ref:         ref(v1alpha1.KubernetesAPIEndpoints{}.OpenAPIModelName()),
 						},
 					},
 					"authInfo": {
 						SchemaProps: spec.SchemaProps{
 							Description: "authInfo names objects that hold credentials for the cluster. Only callers who may update the Cluster of group clusterregistry.k8s.cisco.com may change it.",
 							Default:     map[string]interface{}{},
-							Ref:         ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.AuthInfo"),
+							Ref:         ref(v1alpha1.AuthInfo{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.AuthInfo", "github.com/roster-mesh/roster/kube/api/registry/v1alpha1.KubernetesAPIEndpoints"},
+			v1alpha1.AuthInfo{}.OpenAPIModelName(), v1alpha1.KubernetesAPIEndpoints{}.OpenAPIModelName()},
 	}
 }
 
@@ -320,7 +321,7 @@ func schema_kube_api_registry_v1alpha1_ClusterStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterCondition"),
+										Ref: ref(v1alpha1.ClusterCondition{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -330,7 +331,7 @@ func schema_kube_api_registry_v1alpha1_ClusterStatus(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ClusterCondition"},
+			v1alpha1.ClusterCondition{}.OpenAPIModelName()},
 	}
 }
 
@@ -353,7 +354,7 @@ func schema_kube_api_registry_v1alpha1_KubernetesAPIEndpoints(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref("github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ServerAddressByClientCIDR"),
+										Ref: ref(v1alpha1.ServerAddressByClientCIDR{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -370,7 +371,7 @@ func schema_kube_api_registry_v1alpha1_KubernetesAPIEndpoints(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			"github.com/roster-mesh/roster/kube/api/registry/v1alpha1.ServerAddressByClientCIDR"},
+			v1alpha1.ServerAddressByClientCIDR{}.OpenAPIModelName()},
 	}
 }
 
