@@ -216,8 +216,9 @@ standalone-search: build testbed apiserver ## kill one of one and of three stand
 	$(TEST) -count=1 -timeout=2h $(TESTFLAGS) -run='^TestLinearizable$$' ./e2e/standalone -rounds=$(ROUNDS) -seed=$(from)
 
 .PHONY: e2e-oldest
-e2e-oldest: build testbed-oldest ## test against the oldest Kubernetes that is supported, what differs between versions
+e2e-oldest: build testbed-oldest apiserver ## test against the oldest Kubernetes that is supported, what differs between versions
 	ROSTER_E2E_KUBERNETES=oldest $(TEST) -count=1 -timeout=20m $(TESTFLAGS) -run '$(OLDEST)' ./e2e
+	ROSTER_E2E_KUBERNETES=oldest $(TEST) -count=1 -timeout=10m $(TESTFLAGS) ./e2e/registryapi
 
 .PHONY: e2e-standalone
 e2e-standalone: build testbed apiserver ## test with standalone servers in place of Kubernetes, a part (STANDALONE=. for all)
