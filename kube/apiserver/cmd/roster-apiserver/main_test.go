@@ -15,7 +15,7 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	for line, want := range map[string]string{
-		"foo":                                    "the commands are standalone, add, ",
+		"foo":                                    "the commands are standalone, aggregated, add, ",
 		"--foo":                                  "see roster-apiserver --help",
 		"snapshot foo":                           "the commands are save and restore",
 		"snapshot save --foo":                    "see roster-apiserver snapshot save --help",
