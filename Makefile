@@ -234,6 +234,10 @@ e2e-pods: ## test chart, image and README in three real clusters with pods (Linu
 bench: build testbed $(if $(findstring standalone,$(BENCH_ARGS)),apiserver) ## measure beside the API servers' own limit and the budgets (BENCH_ARGS=--quick for 2 minutes)
 	$(GO) run ./e2e/bench $(BENCH_ARGS)
 
+.PHONY: bench-registry
+bench-registry: build testbed apiserver ## measure the registry API beside the stored Clusters of the same API server (2 minutes, nothing else running)
+	$(TEST) -count=1 -timeout=20m -v $(TESTFLAGS) -run '^TestRegistryAPI$$/./figures' ./e2e/registryapi -figures | grep -e × -e FAIL -e '^ok'
+
 .PHONY: demo-once
 demo-once: build apiserver
 	@GO='$(GO)' $(GO) run ./e2e/demo --once

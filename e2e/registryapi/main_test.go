@@ -50,7 +50,9 @@ func TestMain(m *testing.M) {
 type front struct {
 	*harness.Cluster
 
-	direct string // URL of the server behind the aggregation layer; empty on a standalone one
+	// Of the server behind the aggregation layer; a standalone one has none.
+	direct string // URL
+	server *harness.Process
 }
 
 // TestRegistryAPI runs each test in front of each kind of API server.
@@ -105,6 +107,7 @@ func (f *front) all(t *testing.T) {
 		{"rights change", f.testRightsChange},
 		{"informer", f.testInformer},
 		{"forged headers", f.testForgedHeaders},
+		{"figures", f.measure},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t) })
 	}
@@ -145,7 +148,7 @@ func (f *front) aggregate(t *testing.T, bin harness.Binaries) {
 	if err := f.WriteKubeconfig(kubeconfig, token); err != nil {
 		t.Fatal(err)
 	}
-	start(t, program, "aggregated", "--kubeconfig", kubeconfig, "--listen", address)
+	f.server = start(t, program, "aggregated", "--kubeconfig", kubeconfig, "--listen", address)
 	f.direct = "https://" + address
 	eventually(t, "the API server passes requests on", func(ctx context.Context) error {
 		_, err := f.shown(t, "").List(ctx, metav1.ListOptions{Limit: 1})
@@ -154,7 +157,7 @@ func (f *front) aggregate(t *testing.T, bin harness.Binaries) {
 }
 
 // start runs a program until the test ends, and returns when it says that it is ready.
-func start(t *testing.T, program string, args ...string) {
+func start(t *testing.T, program string, args ...string) *harness.Process {
 	t.Helper()
 	cmd := exec.Command(program, args...)
 	stderr := &bytes.Buffer{}
@@ -192,6 +195,7 @@ func start(t *testing.T, program string, args ...string) {
 	case <-time.After(within):
 		t.Fatal("the server is not ready")
 	}
+	return process
 }
 
 // as is the configuration of a caller; an empty one is the administrator.
