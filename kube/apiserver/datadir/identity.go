@@ -4,6 +4,8 @@
 package datadir
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +28,20 @@ const (
 // Identity are the files that make a copy of etcd's data this cluster, by their path in the directory.
 func (d *Dir) Identity() (map[string][]byte, error) {
 	return d.read(fileCA, fileTokenKey, fileEncryption)
+}
+
+// Fingerprint is the same for directories with the same CA and key of ServiceAccount tokens, and tells nothing of them.
+func (d *Dir) Fingerprint() (string, error) {
+	files, err := d.read(fileCA, fileTokenKey)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, name := range []string{fileCA, fileTokenKey} {
+		one := sha256.Sum256(files[name])
+		sum.Write(one[:])
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // Shared are the files that all servers of a cluster have in common: Identity, and the CA by which they know each other.

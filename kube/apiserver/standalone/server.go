@@ -42,7 +42,7 @@ import (
 const (
 	// issuer of ServiceAccount tokens, as in other clusters.
 	issuer = "https://kubernetes.default.svc"
-	// leadPoll is how often a member asks its etcd, in memory, whether it leads.
+	// leadPoll is how often a server looks, in memory, whether it leads.
 	leadPoll = 250 * time.Millisecond
 	// endWithin is how long watches and connections may go on when the server ends, after requests have been answered. One
 	// that is started in its place waits for this one.
@@ -58,6 +58,7 @@ type process struct {
 	dir        *datadir.Dir
 	listener   net.Listener
 	store      *etcd.Server // nil with --etcd-servers
+	leads      func() bool  // whether this server runs the controllers, if there are several
 	address    string       // where this machine reaches the server
 	peer       string       // HOST:PORT at which other servers reach this one; empty when it is alone
 	encryption string       // EncryptionConfiguration file
@@ -217,7 +218,7 @@ func (p *process) options() *options.Options {
 	return s
 }
 
-// runControllers runs the controllers while this member of etcd leads, so that of several servers one does.
+// runControllers runs the controllers while this server leads, so that of several one does.
 func (p *process) runControllers(hook genericapiserver.PostStartHookContext) error {
 	root, err := os.ReadFile(p.dir.CAFile())
 	if err != nil {
@@ -244,15 +245,9 @@ func (p *process) runControllers(hook genericapiserver.PostStartHookContext) err
 	return nil
 }
 
-// await returns when this member leads, or when it does not, or when ctx ends.
+// await returns when this server leads, or when it does not, or when ctx ends.
 func (p *process) await(ctx context.Context, leads bool) {
-	if p.store == nil {
-		if !leads {
-			<-ctx.Done()
-		}
-		return
-	}
-	for ctx.Err() == nil && p.store.Leads() != leads {
+	for ctx.Err() == nil && p.leads() != leads {
 		waiting.Sleep(ctx, leadPoll)
 	}
 }

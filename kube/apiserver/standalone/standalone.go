@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
+	"github.com/roster-mesh/roster/kube/apiserver/etcd"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
 	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
@@ -70,18 +71,40 @@ func Run(ctx context.Context, o Options) error {
 	if err := p.prepare(); err != nil {
 		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
 	}
-	if len(o.EtcdServers) == 0 {
-		store, err := m.startEtcd(ctx, o, dir)
+	if len(o.EtcdServers) > 0 {
+		elsewhere, err := p.openElsewhere(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil // it was told to end
 		case err != nil:
-			return named(o, err)
+			return fmt.Errorf("--etcd-servers %s: %w", strings.Join(o.EtcdServers, ","), err)
 		}
-		defer store.Close()
-		p.store = store
+		defer elsewhere.Close()
+		p.leads = elsewhere.Leads
+		return p.serve(ctx)
 	}
+	store, err := m.startEtcd(ctx, o, dir)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return named(o, err)
+	}
+	defer store.Close()
+	p.store, p.leads = store, store.Leads
 	return p.serve(ctx)
+}
+
+func (p *process) openElsewhere(ctx context.Context) (*etcd.Elsewhere, error) {
+	identity, err := p.dir.Fingerprint()
+	if err != nil {
+		return nil, err
+	}
+	late := time.AfterFunc(waiting.Slow, func() { p.o.Log.Info("waiting for etcd to answer", "etcd-servers", p.o.EtcdServers) })
+	defer late.Stop()
+	return etcd.OpenElsewhere(ctx, etcd.ElsewhereOptions{
+		Servers: p.o.EtcdServers, CAFile: p.o.EtcdCAFile, CertFile: p.o.EtcdCertFile, KeyFile: p.o.EtcdKeyFile, Identity: identity, Log: p.o.Log,
+	})
 }
 
 // openDir says so when another process uses the directory.
