@@ -47,7 +47,7 @@ func follow(ctx context.Context, client watcher, kinds []schema.GroupVersionKind
 	o.GVK = v.kind
 	err := client.Watch(ctx, o, v)
 	if v.stop(); ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the agent stops
 	}
 	return err
 }

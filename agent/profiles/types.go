@@ -43,7 +43,7 @@ type clusterProfile struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec   profileSpec   `json:"spec"`
-	Status profileStatus `json:"status,omitempty"`
+	Status profileStatus `json:"status"`
 }
 
 type profileSpec struct {
@@ -57,7 +57,7 @@ type clusterManager struct {
 
 type profileStatus struct {
 	Conditions      []metav1.Condition `json:"conditions,omitempty"`
-	Version         profileVersion     `json:"version,omitempty"`
+	Version         profileVersion     `json:"version"`
 	Properties      []profileProperty  `json:"properties,omitempty"`
 	AccessProviders []accessProvider   `json:"accessProviders,omitempty"`
 }
