@@ -121,6 +121,7 @@ generate: ## write the generated code, CRDs and API reference
 fmt: $(GOLANGCI_LINT) ## format the code
 	$(GOLANGCI_LINT) fmt
 	cd e2e/testbed && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
+	cd e2e/profiles && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 	cd kube/apiserver && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 
 .PHONY: clean
@@ -154,6 +155,7 @@ prereqs: ## check that the tools that make test needs are installed
 lint: $(GOLANGCI_LINT) ## run the linters
 	$(GOLANGCI_LINT) run
 	cd e2e/testbed && $(GOLANGCI_LINT) run --config ../../.golangci.yml
+	cd e2e/profiles && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	cd kube/apiserver && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: verify
@@ -204,6 +206,7 @@ fuzz: ## search for FUZZTIME (20s) in each fuzz target; what was ever found is t
 e2e: build testbed apiserver ## test the binaries against real control planes
 	$(GO) -C e2e/testbed test -vet=off -count=1 $(TESTFLAGS) ./...
 	$(GO) -C kube/apiserver test -vet=off -count=1 -parallel=8 $(TESTFLAGS) ./...
+	$(GO) -C e2e/profiles test -vet=off -count=1 -timeout=10m $(TESTFLAGS) ./...
 	$(TEST) -count=1 -timeout=40m -p=1 $(TESTFLAGS) $(E2E)
 
 # How often standalone-search kills a server.

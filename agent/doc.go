@@ -24,7 +24,7 @@
 // Each part is a package with its own state, lock, Secrets, metrics and tests. A part imports leaves and never another
 // part:
 //
-//	parts   address  credentials  group  identity  membership  peers  registry  restore  rules  status
+//	parts   address  credentials  group  identity  membership  peers  profiles  registry  restore  rules  status
 //	leaves  apiconn  directory  health  informers  install  loop  payload  probe  store  tuning
 //
 // Only this package imports the parts. session.go makes them, wiring.go says which part wakes which, and facts.go

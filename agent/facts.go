@@ -43,21 +43,7 @@ func (p *parts) viewSelf(v *status.View) {
 	if err != nil {
 		return
 	}
-	countPeers(v, all, p.clusterID)
-}
-
-// countPeers counts the other clusters in a view, and which of them are synced. A Cluster without a clusterID is none.
-func countPeers(v *status.View, all []*v1alpha1.Cluster, self string) {
-	for _, c := range all {
-		if id := string(c.Spec.ClusterID); id == "" || id == self || payload.Has(c, v1alpha1.AnnotationClusterDisabled) {
-			continue
-		}
-		if v.Peers++; status.Synced(c.Status) {
-			v.Synced++
-		} else {
-			v.Unsynced = append(v.Unsynced, c.Name)
-		}
-	}
+	v.CountPeers(all, p.clusterID)
 }
 
 // connection returns how the API server of a peer is reached, for the rules.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/agent/install"
+	"github.com/roster-mesh/roster/agent/profiles"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
 )
@@ -81,6 +82,8 @@ type Options struct {
 	TrustAccept string
 	// GuardLive makes the deletion guard of rules count deletions that the agent watches happen, too.
 	GuardLive bool
+	// Publish is what is published for programs that know nothing of Roster; by default in Namespace.
+	Publish profiles.Flags
 	// Pprof serves Go's profiles on the HTTP port: whoever reaches it can read what is in memory.
 	Pprof bool
 	// Version is the agent's version, for logs, metrics and the user agent; Commit is for metrics.
@@ -102,6 +105,7 @@ func (o *Options) Validate() error {
 	}
 	o.checkCluster(bad)
 	o.checkLocal(bad)
+	o.Publish.Check(o.privateNamespace(), bad)
 	if err := install.CheckHostPort(o.MeshListen, true); err != nil {
 		bad("mesh-listen", "%v", err)
 	}

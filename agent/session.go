@@ -24,6 +24,7 @@ import (
 	"github.com/roster-mesh/roster/agent/membership"
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/peers"
+	"github.com/roster-mesh/roster/agent/profiles"
 	"github.com/roster-mesh/roster/agent/registry"
 	"github.com/roster-mesh/roster/agent/restore"
 	"github.com/roster-mesh/roster/agent/rules"
@@ -65,6 +66,7 @@ type parts struct {
 	catchUp     *registry.CatchUp
 	description *status.Description
 	statuses    *status.Writer
+	profiles    *profiles.Profiles
 
 	stops stops
 }
@@ -206,6 +208,10 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})
 	p.statuses = status.NewWriter(status.Options{Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Log: p.log})
+	p.profiles = profiles.New(profiles.Options{
+		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Gone: p.membership.Gone, Forgotten: p.directory.Forgotten,
+		Frozen: p.gate.Frozen, Events: p.events, Problem: p.problems.Reporter("profiles"), Now: p.clock.Now, Log: p.log,
+	})
 	p.registerMetrics()
 	return nil
 }
@@ -230,7 +236,7 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	p.address.Await()
 	for _, part := range []interface{ Run(context.Context) error }{
-		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.credentials, p.peers, p.description, p.address, p.events,
+		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.credentials, p.peers, p.description, p.address, p.events, p.profiles,
 	} {
 		tasks.Go(func() error { return part.Run(ctx) })
 	}

@@ -35,6 +35,7 @@ func (p *parts) wire() {
 		p.rules.SettleAll()
 		p.rules.Ready() // not done yet if the agent was started while frozen
 		p.publisher.EnqueueAll()
+		p.profiles.All()
 	}}
 	p.catchUp.Done = func(id string) {
 		p.statuses.Enqueue(id)
@@ -53,6 +54,7 @@ func (p *parts) wire() {
 			p.statuses.Enqueue(id)
 			enqueueSelf()
 			p.importer.EnqueueRulesOf(id)
+			p.profiles.Changed(id)
 		},
 	}
 	p.peers.Hooks = peers.Hooks{
@@ -92,6 +94,7 @@ func (p *parts) clusterChanged(was, now *v1alpha1.Cluster) {
 	own := id == p.clusterID
 	p.statuses.Enqueue(id)
 	p.statuses.Enqueue(p.clusterID) // its status counts the peers that are synced
+	p.profiles.Changed(id)
 	if own {
 		p.publisher.EnqueueOwn() // its own status is published, too
 		p.rules.ClusterChanged() // and rules' templates may read it

@@ -37,35 +37,29 @@ type Objects[T any] struct {
 	namespace string
 }
 
+// ObjectsOf are the objects of a kind, whose name in URLs is plural; namespace is "" for a cluster-scoped one.
+func ObjectsOf[T any](c *Client, kind schema.GroupVersionKind, plural, namespace string) Objects[T] {
+	return Objects[T]{client: c, kind: kind, namespace: namespace, at: resource{kind.GroupVersion().WithResource(plural), namespace != ""}}
+}
+
 // Clusters are the API server's Cluster objects.
 func (c *Client) Clusters() Objects[v1alpha1.Cluster] {
-	return Objects[v1alpha1.Cluster]{client: c, kind: v1alpha1.SchemeGroupVersion.WithKind("Cluster"), at: registryKind("clusters")}
+	return ObjectsOf[v1alpha1.Cluster](c, v1alpha1.SchemeGroupVersion.WithKind("Cluster"), "clusters", "")
 }
 
 // Rules are the API server's ResourceSyncRules.
 func (c *Client) Rules() Objects[v1alpha1.ResourceSyncRule] {
-	return Objects[v1alpha1.ResourceSyncRule]{
-		client: c, kind: v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), at: registryKind("resourcesyncrules"),
-	}
+	return ObjectsOf[v1alpha1.ResourceSyncRule](c, v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncRule"), "resourcesyncrules", "")
 }
 
 // Features are the API server's ClusterFeatures.
 func (c *Client) Features() Objects[v1alpha1.ClusterFeature] {
-	return Objects[v1alpha1.ClusterFeature]{
-		client: c, kind: v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), at: registryKind("clusterfeatures"),
-	}
+	return ObjectsOf[v1alpha1.ClusterFeature](c, v1alpha1.SchemeGroupVersion.WithKind("ClusterFeature"), "clusterfeatures", "")
 }
 
 // Secrets are the Secrets of a namespace.
 func (c *Client) Secrets(namespace string) Objects[Secret] {
-	return Objects[Secret]{
-		client: c, kind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, namespace: namespace,
-		at: resource{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, true},
-	}
-}
-
-func registryKind(name string) resource {
-	return resource{v1alpha1.SchemeGroupVersion.WithResource(name), false}
+	return ObjectsOf[Secret](c, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "secrets", namespace)
 }
 
 // Read reads one object.
@@ -117,6 +111,18 @@ func (o Objects[T]) Update(ctx context.Context, obj *T) (*T, error) {
 		return nil, err
 	}
 	got, err := o.client.at(o.at, o.namespace).Update(ctx, u, metav1.UpdateOptions{})
+	return o.decode(got, err)
+}
+
+// Apply is Create by server-side apply, which RBAC can allow for one name. A field that somebody else set is a conflict.
+func (o Objects[T]) Apply(ctx context.Context, obj *T) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	u, err := o.encode(obj)
+	if err != nil {
+		return nil, err
+	}
+	got, err := o.client.at(o.at, o.namespace).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldManager})
 	return o.decode(got, err)
 }
 

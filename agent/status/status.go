@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 )
@@ -209,4 +210,18 @@ func shorten(names []string) string {
 // Synced reports whether a status shows a cluster that is synced.
 func Synced(s v1alpha1.ClusterStatus) bool {
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionClustersSynced)
+}
+
+// CountPeers counts the other clusters, and which of them are synced. A Cluster without a clusterID is none.
+func (v *View) CountPeers(all []*v1alpha1.Cluster, self string) {
+	for _, c := range all {
+		if id := string(c.Spec.ClusterID); id == "" || id == self || payload.Has(c, v1alpha1.AnnotationClusterDisabled) {
+			continue
+		}
+		if v.Peers++; Synced(c.Status) {
+			v.Synced++
+		} else {
+			v.Unsynced = append(v.Unsynced, c.Name)
+		}
+	}
 }

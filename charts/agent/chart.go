@@ -65,13 +65,14 @@ type Rights struct {
 }
 
 // Places are the rights in the whole cluster and in single namespaces: the agent's own, NAMESPACE-private,
-// NAMESPACE-readers, and default.
+// NAMESPACE-readers, default, and that of the chart value publish.namespace.
 type Places struct {
 	Cluster []Right `json:"cluster,omitempty"`
 	Own     []Right `json:"own,omitempty"`
 	Private []Right `json:"private,omitempty"`
 	Readers []Right `json:"readers,omitempty"`
 	Default []Right `json:"default,omitempty"`
+	Publish []Right `json:"publish,omitempty"`
 }
 
 // DefaultRights reads the rights. What is in the file and not in the types is an error.

@@ -32,7 +32,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, places := range []Places{rights.Agent, rights.Reader, rights.CRDs} {
-		for _, right := range slices.Concat(places.Cluster, places.Own, places.Private, places.Readers, places.Default) {
+		for _, right := range slices.Concat(places.Cluster, places.Own, places.Private, places.Readers, places.Default, places.Publish) {
 			if len(right.APIGroups) == 0 || len(right.Resources) == 0 || len(right.Verbs) == 0 || right.Why == "" {
 				t.Errorf("%+v: is not complete", right)
 			}
@@ -44,7 +44,7 @@ func TestRights(t *testing.T) {
 					t.Errorf("%+v: needs %s and does not give it", right, verb)
 				}
 			}
-			if right.When != "" && right.When != "mesh.service" && right.When != "rbac.broadSecretRead" {
+			if !slices.Contains([]string{"", "mesh.service", "rbac.broadSecretRead", "publish.clusterProfiles"}, right.When) {
 				t.Errorf("%+v: templates/_rights.tpl does not know that condition", right)
 			}
 		}

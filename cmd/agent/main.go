@@ -122,7 +122,7 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	a, err := agent.New(agent.Options{
+	options := agent.Options{
 		Local:              local,
 		Kubeconfig:         c.String("kubeconfig"),
 		Namespace:          c.String("namespace"),
@@ -153,7 +153,10 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		Version:            version,
 		Commit:             commit,
 		Log:                log,
-	})
+	}
+	options.Publish.ClusterProfiles = c.Bool("publish-cluster-profiles")
+	options.Publish.Namespace, options.Publish.ClusterSet = c.String("publish-namespace"), c.String("publish-cluster-set")
+	a, err := agent.New(options)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -222,6 +225,9 @@ func runFlags() []cli.Flag {
 		list("consent-secret-types", "`TYPE` of Secrets with credentials that rules may copy from and write here"),
 		list("consent-secrets-as", "`KIND.GROUP` that rules may turn Secrets into here, such as ConfigMap"),
 		list("consent-namespaces", "`NAMESPACE` that is closed to copies and that rules may write into"),
+		&cli.BoolFlag{Name: "publish-cluster-profiles", Usage: "publish each cluster as a ClusterProfile of multicluster.x-k8s.io, and this one as ClusterProperties of about.k8s.io, where those kinds are served", EnvVars: env("publish-cluster-profiles")},
+		text("publish-namespace", "", "`NAMESPACE` of the ClusterProfiles; without it, the agent's own"),
+		text("publish-cluster-set", "", "`NAME` of the ClusterSet that the clusters of the group are; empty if they are none"),
 		text("trust-accept", "all", "what of other clusters takes effect here: all; objects, but not their rules; or none. The annotation local.cluster-registry.k8s.cisco.com/accept of a Cluster wins"),
 	}
 }

@@ -46,6 +46,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* The namespace that ClusterProfiles are published in, or nothing. Values of a release of the version before have none. */}}
+{{- define "agent.publish" -}}
+{{- with .Values.publish }}{{ if .clusterProfiles }}{{ .namespace | default $.Release.Namespace }}{{ end }}{{ end -}}
+{{- end }}
+
 {{/* The image, with its tag. */}}
 {{- define "agent.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
@@ -64,6 +69,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- range $key, $value := .Values.localCluster.labels }}
 {{- if or (hasPrefix "cluster-registry.k8s.cisco.com/" $key) (not (regexMatch "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$" $key)) }}
 {{- fail (printf "localCluster.labels: %s is not a label key, or one that agents set" $key) }}
+{{- end }}
+{{- end }}
+{{- with .Values.publish }}
+{{- if and (not .clusterProfiles) (or .namespace .clusterSet) }}
+{{- fail "publish.namespace and publish.clusterSet have no effect without publish.clusterProfiles=true" }}
+{{- end }}
+{{- if eq (toString .namespace) (include "agent.privateNamespace" $) }}
+{{- fail (printf "publish.namespace %s holds the key of this cluster: name one that others may read" .namespace) }}
 {{- end }}
 {{- end }}
 {{- $service := .Values.mesh.service }}

@@ -84,6 +84,15 @@ spec:
     {{- if ne $accept "all" }}{{/* the default: an agent of the version before does not know the flag */}}
     - --trust-accept={{ $accept }}
     {{- end }}
+    {{- if include "agent.publish" . }}
+    - --publish-cluster-profiles
+    {{- with .Values.publish.namespace }}
+    - --publish-namespace={{ . }}
+    {{- end }}
+    {{- with .Values.publish.clusterSet }}
+    - --publish-cluster-set={{ . }}
+    {{- end }}
+    {{- end }}
     - --log-format={{ .Values.controller.log.format }}
     - --log-level={{ include "agent.logLevel" . }}
     {{- $limited := dig "limits" "memory" "" (.Values.resources | default dict) }}

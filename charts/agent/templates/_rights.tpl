@@ -2,7 +2,7 @@
 The rules that files/rights.yaml gives: who is agent, reader or crds, in is the place.
 */}}
 {{- define "agent.rights" -}}
-{{- $when := dict "mesh.service" (include "agent.meshService" .root) "rbac.broadSecretRead" .root.Values.rbac.broadSecretRead -}}
+{{- $when := dict "mesh.service" (include "agent.meshService" .root) "rbac.broadSecretRead" .root.Values.rbac.broadSecretRead "publish.clusterProfiles" (include "agent.publish" .root) -}}
 {{- range index (.root.Files.Get "files/rights.yaml" | fromYaml) .who .in }}
 {{- if or (not .when) (index $when .when) }}
 # {{ .why }}

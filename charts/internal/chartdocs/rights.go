@@ -27,6 +27,7 @@ func rightsTable(rights chart.Rights) string {
 			{"NAMESPACE-private", who.places.Private},
 			{"NAMESPACE-readers", who.places.Readers},
 			{"default", who.places.Default},
+			{"`publish.namespace`", who.places.Publish},
 		} {
 			for _, right := range place.rights {
 				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", who.name, place.name, strings.Join(right.Verbs, ", "), what(right), cell(why(right)))

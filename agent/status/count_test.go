@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package status
 
 import (
 	"testing"
@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
-	"github.com/roster-mesh/roster/agent/status"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -22,8 +21,8 @@ func TestCountPeers(t *testing.T) {
 	all := []*v1alpha1.Cluster{
 		agenttest.Cluster("self", agenttest.IDA), synced, agenttest.Cluster("behind", agenttest.IDC), disabled, agenttest.Cluster("listed", ""),
 	}
-	var got status.View
-	countPeers(&got, all, agenttest.IDA)
+	var got View
+	got.CountPeers(all, agenttest.IDA)
 	if got.Peers != 2 || got.Synced != 1 || cmp.Diff([]string{"behind"}, got.Unsynced) != "" {
 		t.Errorf("%d peers, %d synced, not: %v", got.Peers, got.Synced, got.Unsynced)
 	}

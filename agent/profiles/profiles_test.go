@@ -1,0 +1,280 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package profiles
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/health"
+	"github.com/roster-mesh/roster/agent/informers"
+	"github.com/roster-mesh/roster/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// room has profiles, the clusters that they are about, and an API server that counts writes.
+type room struct {
+	t               *testing.T
+	p               *Profiles
+	registry        *informers.Registry
+	problems        health.Problems
+	gone, forgotten map[string]bool
+	frozen          bool
+	events          []string
+	writes          int
+	err             error // of the next write
+	drops           bool  // the server's CRD has no accessProviders
+}
+
+func newRoom(t *testing.T) *room {
+	t.Helper()
+	_, client := agenttest.NewAPIServer(t)
+	r := &room{t: t, registry: informers.New(client, "cluster-registry", slog.New(slog.DiscardHandler)), gone: map[string]bool{}, forgotten: map[string]bool{}}
+	r.p = New(Options{
+		Flags: Flags{ClusterProfiles: true, Namespace: "inventory"}, ClusterID: agenttest.IDA, Client: client, Registry: r.registry,
+		Gone: func(id string) bool { return r.gone[id] }, Forgotten: func(id string) bool { return r.gone[id] || r.forgotten[id] },
+		Frozen: func() bool { return r.frozen }, Events: r, Problem: r.problems.Reporter("profiles"),
+		Now: func() time.Time { return time.Unix(1000, 0) }, Log: slog.New(slog.DiscardHandler),
+	})
+	r.p.objects = func(schema.GroupVersionKind) writer { return r }
+	r.p.shelf.serve(profileKinds()[0])
+	r.p.shelf.replace(nil)
+	return r
+}
+
+func (r *room) Event(_ schema.GroupVersionKind, about metav1.Object, _, reason, message string) {
+	r.events = append(r.events, about.GetName()+" "+reason+" "+message)
+}
+
+// store does a write, and delivers the result as the watch does.
+func (r *room) store(p *clusterProfile) (*clusterProfile, error) {
+	if r.writes++; r.err != nil {
+		return nil, r.err
+	}
+	now := *p
+	if r.drops {
+		now.Status.AccessProviders = nil
+	}
+	now.ResourceVersion = strconv.Itoa(r.writes)
+	r.p.shelf.put(now.Name, &now)
+	return &now, nil
+}
+
+func (r *room) Create(_ context.Context, p *clusterProfile) (*clusterProfile, error) {
+	now := *p
+	now.UID, now.Status = types.UID("uid of "+p.Name), profileStatus{} // as a status subresource has it
+	return r.store(&now)
+}
+
+func (r *room) Change(_ context.Context, _, now *clusterProfile) (*clusterProfile, error) {
+	return r.store(now)
+}
+
+func (r *room) ChangeStatus(_ context.Context, _, now *clusterProfile) (*clusterProfile, error) {
+	return r.store(now)
+}
+
+func (r *room) Delete(_ context.Context, name string, pre *metav1.Preconditions) error {
+	if r.writes++; pre == nil || pre.UID == nil || pre.ResourceVersion == nil {
+		r.t.Errorf("%s is deleted without preconditions", name)
+	}
+	r.p.shelf.put(name, nil)
+	return r.err
+}
+
+// reconcile reconciles a profile, and says how many writes that took.
+func (r *room) reconcile(name string) int {
+	r.t.Helper()
+	before := r.writes
+	if err := r.p.reconcile(r.t.Context(), name); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.writes - before
+}
+
+func (r *room) wantWrites(name string, want int) {
+	r.t.Helper()
+	if got := r.reconcile(name); got != want {
+		r.t.Fatalf("%d writes, want %d", got, want)
+	}
+}
+
+func (r *room) held(name string) *clusterProfile {
+	have, _, _ := r.p.shelf.get(name)
+	return have
+}
+
+func (r *room) put(objects ...metav1.Object) {
+	r.t.Helper()
+	if err := r.registry.Put(objects...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestLifeOfAProfile(t *testing.T) {
+	r := newRoom(t)
+	beta := agenttest.Cluster("beta", agenttest.IDB)
+	r.put(agenttest.Cluster("alpha", agenttest.IDA), beta)
+	r.wantWrites("beta", 2) // the object, its status
+	r.wantWrites("beta", 0)
+	have := r.held("beta")
+	if have.Spec.ClusterManager.Name != Manager || have.Labels[labelManager] != Manager || have.Labels[labelMemberID] != agenttest.IDB || have.Spec.DisplayName != "beta" {
+		t.Fatalf("created %+v", have)
+	}
+	// A person chooses the display name, and cannot take a label away.
+	changed := *have
+	changed.Spec.DisplayName, changed.Labels = "Beta in the lab", nil
+	r.p.shelf.put("beta", &changed)
+	r.wantWrites("beta", 1)
+	if have = r.held("beta"); have.Spec.DisplayName != "Beta in the lab" || have.Labels[labelManager] != Manager {
+		t.Fatalf("changed to %+v", have)
+	}
+	// A version that is reported is one write.
+	reported := beta.DeepCopy()
+	reported.Status.Version = "v1.36.3"
+	r.put(reported)
+	r.wantWrites("beta", 1)
+	r.wantWrites("beta", 0)
+}
+
+// A profile is deleted only with proof.
+func TestProfileIsDeletedWithProof(t *testing.T) {
+	r := newRoom(t)
+	beta := agenttest.Cluster("beta", agenttest.IDB)
+	r.put(beta)
+	r.reconcile("beta")
+	if err := r.registry.Drop(beta); err != nil {
+		t.Fatal(err)
+	}
+	r.wantWrites("beta", 0) // the Cluster is missing here, and what it published is known: it will be back
+	r.forgotten[agenttest.IDB], r.frozen = true, true
+	r.wantWrites("beta", 0) // the API server went back in time
+	r.frozen = false
+	r.wantWrites("beta", 1)
+	if r.held("beta") != nil {
+		t.Fatal("it is still there")
+	}
+	// Of a cluster that was removed from the group, before its Cluster object is.
+	delete(r.forgotten, agenttest.IDB)
+	r.put(beta)
+	r.reconcile("beta")
+	r.gone[agenttest.IDB] = true
+	r.wantWrites("beta", 1)
+	r.wantWrites("beta", 0)
+	// Of one that has another name here now.
+	delete(r.gone, agenttest.IDB)
+	r.reconcile("beta")
+	if err := r.registry.Drop(beta); err != nil {
+		t.Fatal(err)
+	}
+	r.put(agenttest.Cluster("beta-0b000000", agenttest.IDB))
+	r.wantWrites("beta-0b000000", 2)
+	r.wantWrites("beta", 1)
+}
+
+// Without the label that says which cluster it is about, nothing is known of a profile.
+func TestProfileOfNobodyStays(t *testing.T) {
+	r := newRoom(t)
+	r.p.shelf.put("x", &clusterProfile{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "1", ResourceVersion: "1"}, Spec: profileSpec{ClusterManager: clusterManager{Manager}}})
+	r.wantWrites("x", 0)
+}
+
+func TestForeignProfileIsLeftAlone(t *testing.T) {
+	r := newRoom(t)
+	r.put(agenttest.Cluster("beta", agenttest.IDB))
+	theirs := &clusterProfile{ObjectMeta: metav1.ObjectMeta{Name: "beta", UID: "1"}, Spec: profileSpec{ClusterManager: clusterManager{"fleet"}}}
+	r.p.shelf.put("beta", theirs)
+	r.wantWrites("beta", 0)
+	r.wantWrites("beta", 0)
+	if len(r.events) != 1 || !strings.Contains(r.events[0], `beta ProfileNotPublished ClusterProfile inventory/beta is of the manager "fleet"`) {
+		t.Fatalf("events: %q", r.events)
+	}
+	r.gone[agenttest.IDB] = true
+	r.wantWrites("beta", 0)
+	delete(r.gone, agenttest.IDB)
+	r.p.shelf.put("beta", nil) // they have deleted it
+	r.wantWrites("beta", 2)
+}
+
+// A CRD that lacks a field drops it. That is no reason to write it again.
+func TestWhatIsDroppedIsNotWrittenAgain(t *testing.T) {
+	r := newRoom(t)
+	r.drops = true
+	beta := reached("True", "Ready")
+	beta.Spec.AuthInfo.SecretRef.Name, beta.Spec.AuthInfo.SecretRef.Namespace = "s", "n"
+	beta.Spec.KubernetesAPIEndpoints = append(beta.Spec.KubernetesAPIEndpoints, agentEndpoint(t))
+	r.put(beta)
+	r.wantWrites("beta", 2)
+	r.wantWrites("beta", 0)
+}
+
+func TestErrorsOfWrites(t *testing.T) {
+	where := schema.GroupResource{Resource: "clusterprofiles"}
+	for name, test := range map[string]struct {
+		err     error
+		retried bool
+		problem string
+		event   string
+	}{
+		"no namespace": {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "inventory"), problem: "create the namespace inventory"},
+		"no right":     {err: fmt.Errorf("%w: create", kube.ErrForbidden), problem: "publish.clusterProfiles=true"},
+		"refused":      {err: apierrors.NewInvalid(schema.GroupKind{Kind: "ClusterProfile"}, "beta", nil), event: "is refused"},
+		"lost race":    {err: apierrors.NewAlreadyExists(where, "beta")},
+		"no answer":    {err: kube.ErrUnreachable, retried: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			r.put(agenttest.Cluster("beta", agenttest.IDB))
+			r.err = test.err
+			if err := r.p.reconcile(t.Context(), "beta"); (err != nil) != test.retried {
+				t.Errorf("error %v", err)
+			}
+			if got := r.problems.String(); !strings.Contains(got, test.problem) || (got == "") != (test.problem == "") {
+				t.Errorf("problem %q, want %q", got, test.problem)
+			}
+			if got := strings.Join(r.events, ""); !strings.Contains(got, test.event) || (got == "") != (test.event == "") {
+				t.Errorf("event %q, want %q", got, test.event)
+			}
+			r.err = nil
+			if r.reconcile("beta"); r.problems.String() != "" {
+				t.Errorf("still a problem: %s", &r.problems)
+			}
+		})
+	}
+}
+
+// Nothing is concluded before there is a complete list, and nothing without the CRD.
+func TestNothingBeforeTheList(t *testing.T) {
+	r := newRoom(t)
+	r.put(agenttest.Cluster("beta", agenttest.IDB))
+	r.p.shelf.serve(profileKinds()[1])
+	r.wantWrites("beta", 0)
+	r.p.shelf.replace(nil)
+	r.wantWrites("beta", 2)
+	r.p.shelf.serve(schema.GroupVersionKind{})
+	r.wantWrites("beta", 0)
+}
+
+// Switched off, it does nothing, and remembers nothing that it should do.
+func TestSwitchedOff(t *testing.T) {
+	p := New(Options{Log: slog.New(slog.DiscardHandler)})
+	p.Changed(agenttest.IDB)
+	p.All()
+	if err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
