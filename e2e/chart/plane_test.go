@@ -37,6 +37,7 @@ func TestOnAControlPlane(t *testing.T) {
 }
 
 func everySetApplies(t *testing.T, c *harness.Cluster) {
+	kubectl(t, c, "create", "namespace", "inventory") // of publish.namespace, which is there before the chart
 	for _, set := range sets(t) {
 		out, err := render(t, "--include-crds", "--values", valuesOf(t, set))
 		if err != nil {
