@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/cache"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -37,16 +37,8 @@ import (
 	"github.com/roster-mesh/roster/kube/client/versioned"
 )
 
-const (
-	// reviewsLive is for how long an answer of the API server about a caller is used again, and rolesSettle for how long after
-	// a change of roles it may therefore be an old one.
-	reviewsLive = 10 * time.Second
-	rolesSettle = reviewsLive + time.Second
-	// reviewWithin bounds how long such an answer may take.
-	reviewWithin = 5 * time.Second
-	// endWithin is how long requests may go on when the server ends.
-	endWithin = 5 * time.Second
-)
+// endWithin is how long requests may go on when the server ends.
+const endWithin = 5 * time.Second
 
 // Options of Run. All but Kubeconfig are required.
 type Options struct {
@@ -95,65 +87,63 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	}
 	authentication := genericoptions.NewDelegatingAuthenticationOptions()
 	authentication.RemoteKubeConfigFile = o.Kubeconfig
-	authorization := genericoptions.NewDelegatingAuthorizationOptions()
-	authorization.RemoteKubeConfigFile = o.Kubeconfig
-	authorization.AllowCacheTTL, authorization.DenyCacheTTL = reviewsLive, reviewsLive
-	authorization.ClientTimeout = reviewWithin
-	if errs := append(authentication.Validate(), authorization.Validate()...); len(errs) > 0 {
+	if errs := authentication.Validate(); len(errs) > 0 {
 		return nil, utilerrors.NewAggregate(errs)
 	}
 	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
 		return nil, fmt.Errorf("ask the API server how it passes callers on: %w", err)
 	}
-	if err := authorization.ApplyTo(&config.Authorization); err != nil {
-		return nil, err
-	}
-	reviews := config.Authorization.Authorizer
-	config.Authorization.Authorizer = authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		if ownKinds(a) {
-			return authorizer.DecisionAllow, "", nil
-		}
-		return reviews.Authorize(ctx, a)
-	})
-
-	client, err := kubernetes.NewForConfig(o.Config)
+	plain := rest.CopyConfig(o.Config)
+	plain.QPS = -1 // the API server's own priority and fairness decides
+	client, err := kubernetes.NewForConfig(plain)
 	if err != nil {
 		return nil, err
 	}
+	asked := &reviews{client: client.AuthorizationV1().SubjectAccessReviews(), now: time.Now, answers: cache.NewLRUExpireCache(reviewsKept)}
+	who, err := asked.authorizer()
+	if err != nil {
+		return nil, err
+	}
+	config.Authorization.Authorizer = letThrough(who)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields))
 	config.SharedInformerFactory = factory
 	server, err := config.Complete().New("roster-apiserver", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, err
 	}
-	return server, install(o, server, kinds, factory, reviews)
-}
-
-// install makes the server serve the registry API.
-func install(o Options, server *genericapiserver.GenericAPIServer, kinds *runtime.Scheme, factory informers.SharedInformerFactory, reviews authorizer.Authorizer) error {
-	plain := rest.CopyConfig(o.Config)
-	plain.QPS = -1 // the API server's own priority and fairness decides
 	clusters, err := versioned.NewForConfig(plain)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	roles := rights.NewWatched(factory)
-	who := rights.New(rights.Options{Authorizer: reviews, Roles: roles, Settle: rolesSettle})
+	may := rights.New(rights.Options{Authorizer: who, Roles: roles, Settle: rolesSettle})
 	err = errors.Join(
-		roles.Notify(who.RolesChanged),
+		roles.Notify(func() {
+			asked.RolesChanged() // before a watch asks again
+			may.RolesChanged()
+		}),
 		server.AddReadyzChecks(rolesKnown{roles}),
+		registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: o.Config.Host, Rights: may}).Install(server, kinds),
 	)
-	if err != nil {
-		return err
-	}
-	return registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: o.Config.Host, Rights: who}).Install(server, kinds)
+	return server, err
 }
 
-// ownKinds says whether somebody who is known asks for Clusters. The API server in front has asked whether he may; which ones
-// he sees and changes, the registry asks for each request, so that an answer that cannot be had is told from a no.
-func ownKinds(a authorizer.Attributes) bool {
-	return a.IsResourceRequest() && a.GetAPIGroup() == view.GroupName && a.GetUser() != nil && slices.Contains(a.GetUser().GetGroups(), user.AllAuthenticated)
+// letThrough lets everybody who is known ask for Clusters, which shows him nothing: what he sees and changes, the registry asks
+// for each request, so that an answer that cannot be had is told from a no. Whether he may ask at all, the API server in front
+// has been asked. Everything else is asked about here, and so is whether somebody may be impersonated for such a request: that
+// is a verb of its own, and the answer is remembered.
+func letThrough(others authorizer.Authorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		known := a.GetUser() != nil && slices.Contains(a.GetUser().GetGroups(), user.AllAuthenticated)
+		if known && a.IsResourceRequest() && a.GetAPIGroup() == view.GroupName && slices.Contains(verbs, a.GetVerb()) {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return others.Authorize(ctx, a)
+	})
 }
+
+// verbs are those that the registry serves.
+var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete"} //nolint:gochecknoglobals // never changed
 
 // withoutManagedFields keeps of roles what their rights are.
 func withoutManagedFields(obj any) (any, error) {

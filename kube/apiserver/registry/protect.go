@@ -39,12 +39,15 @@ func (s *Server) mayWrite(ctx context.Context, who user.Info, c change) error {
 		}
 	}
 	if fields := c.protected(); len(fields) > 0 {
-		may, err := s.o.Rights.MayStored(ctx, who, c.verb, target(c.any(), c.subresource))
+		may, err := s.o.Rights.MayStored(ctx, who, "update", target(c.any(), c.subresource))
+		if !may && err == nil && c.verb != "update" { // who may patch it there needs no way around that through here
+			may, err = s.o.Rights.MayStored(ctx, who, c.verb, target(c.any(), c.subresource))
+		}
 		if err != nil {
 			return unanswered(err)
 		}
 		if !may {
-			return forbidden(name, fmt.Sprintf("%s: only who may %s clusters.%s may change this", strings.Join(fields, ", "), c.verb, v1alpha1.GroupName))
+			return forbidden(name, fmt.Sprintf("%s: only who may update clusters.%s may change this", strings.Join(fields, ", "), v1alpha1.GroupName))
 		}
 	}
 	return c.copied()

@@ -21,14 +21,22 @@ const (
 	// two questions about its caller while the answers may be old ones.
 	rightsEvery = time.Second
 	rightsAgain = 3 * time.Second
+	// rightsUnwatched is how often it asks about a caller of whose rights nobody tells that they change.
+	rightsUnwatched = 10 * time.Second
+	// rightsUnknown is how long a watch goes on while the question has no answer, and rightsWithin bounds one question.
+	rightsUnknown = 8 * time.Second
+	rightsWithin  = 3 * time.Second
 )
 
 // watcher is a watch of the stored Clusters as one caller sees them. A Cluster whose group changes so that he sees it is added,
-// and one that he sees no more is deleted. The watch ends with 410 when his rights change.
+// and one that he sees no more is deleted. The watch ends with 410 when his rights change, and with 503 when it cannot be
+// known any more whether they have.
 type watcher struct {
-	server *Server
-	scope  *rights.Scope
-	shown  map[string]bool // by name, what he sees because of its group
+	server  *Server
+	scope   *rights.Scope
+	asked   time.Time       // when scope was asked for
+	unknown time.Time       // since when the question has no answer; zero while it has
+	shown   map[string]bool // by name, what he sees because of its group
 
 	behind watch.Interface
 	out    chan watch.Event
@@ -38,12 +46,11 @@ type watcher struct {
 // begin starts the watch. Who sees Clusters by their group and has a list gets DELETED for those of it that leave the group,
 // and for no other: so what was in that list is asked for again.
 func (w *watcher) begin(ctx context.Context, o metav1.ListOptions) error {
-	asked := time.Now()
 	initial := o.ResourceVersion == "" || o.ResourceVersion == "0" || o.SendInitialEvents != nil && *o.SendInitialEvents
 	clusters := w.server.o.Clusters.Clusters()
 	if w.scope.ByGroup() && !initial {
 		before, err := clusters.List(ctx, metav1.ListOptions{
-			LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector,
+			LabelSelector: inGroups(o.LabelSelector, w.scope), FieldSelector: o.FieldSelector,
 			ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		})
 		if err != nil {
@@ -55,13 +62,14 @@ func (w *watcher) begin(ctx context.Context, o metav1.ListOptions) error {
 			}
 		}
 	}
+	ctx, w.stop = context.WithCancel(ctx)
 	behind, err := clusters.Watch(ctx, o)
 	if err != nil {
+		w.stop()
 		return w.server.behind(err)
 	}
-	ctx, w.stop = context.WithCancel(ctx)
 	w.behind, w.out = behind, make(chan watch.Event)
-	go w.run(ctx, asked)
+	go w.run(ctx)
 	return nil
 }
 
@@ -71,54 +79,99 @@ func (w *watcher) ResultChan() <-chan watch.Event { return w.out }
 // Stop implements watch.Interface.
 func (w *watcher) Stop() { w.stop() }
 
-// run passes events on until ctx ends, the watch behind does, or the caller's rights change. They were asked for at a time.
-func (w *watcher) run(ctx context.Context, asked time.Time) {
+// run passes events on until ctx ends, the watch behind does, or the caller's rights change.
+func (w *watcher) run(ctx context.Context) {
 	defer close(w.out)
 	defer w.behind.Stop()
 	defer w.stop()
-	look := time.NewTicker(rightsEvery)
-	defer look.Stop()
+	ticker := time.NewTicker(rightsEvery)
+	defer ticker.Stop()
 	for {
+		select { // his rights come first, however many events wait
+		case now := <-ticker.C:
+			if !w.goesOn(ctx, now) {
+				return
+			}
+		default:
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case now := <-ticker.C:
+			if !w.goesOn(ctx, now) {
+				return
+			}
 		case e, ok := <-w.behind.ResultChan():
 			if !ok {
 				return
 			}
-			if e, ok = w.event(e); ok && !w.send(ctx, e) {
-				return
-			}
-		case now := <-look.C:
-			if w.server.o.Rights.Settled(asked) || now.Sub(asked) < rightsAgain {
-				continue
-			}
-			scope, err := w.server.scope(ctx)
-			if err != nil {
-				continue // it asks again
-			}
-			if asked = now; !scope.Equal(w.scope) {
-				w.send(ctx, watch.Event{Type: watch.Error, Object: expired()})
+			if e, ok = w.event(e); ok && !w.send(ctx, e, ticker.C) {
 				return
 			}
 		}
 	}
 }
 
-func (w *watcher) send(ctx context.Context, e watch.Event) bool {
-	select {
-	case w.out <- e:
-		return true
-	case <-ctx.Done():
-		return false
+// send hands an event over, and returns false when the watch has ended meanwhile. A caller who does not read what he is sent
+// is not sent it once his rights have changed.
+func (w *watcher) send(ctx context.Context, e watch.Event, look <-chan time.Time) bool {
+	for {
+		select {
+		case w.out <- e:
+			return true
+		case <-ctx.Done():
+			return false
+		case now := <-look:
+			if !w.goesOn(ctx, now) {
+				return false
+			}
+		}
 	}
+}
+
+// goesOn says whether the caller sees what he saw, and tells him when that has changed.
+func (w *watcher) goesOn(ctx context.Context, now time.Time) bool {
+	why := w.ends(ctx, now)
+	if why == nil {
+		return true
+	}
+	select {
+	case w.out <- watch.Event{Type: watch.Error, Object: why}:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// ends returns why the watch ends, nil if it does not.
+func (w *watcher) ends(ctx context.Context, now time.Time) *metav1.Status {
+	since := now.Sub(w.asked)
+	again := !w.server.o.Rights.Settled(w.asked) || w.scope.Unwatched && since >= rightsUnwatched
+	if !again || since < rightsAgain {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, rightsWithin)
+	defer cancel()
+	scope, err := w.server.scope(ctx)
+	switch {
+	case err == nil && scope.Equal(w.scope):
+		w.scope, w.asked, w.unknown = scope, now, time.Time{}
+		return nil
+	case err == nil:
+		return expired()
+	case w.unknown.IsZero():
+		w.unknown = now
+		return nil
+	case now.Sub(w.unknown) < rightsUnknown:
+		return nil
+	}
+	return apiStatus(err)
 }
 
 // event returns what the caller is told of an event of the watch behind, and false for nothing.
 func (w *watcher) event(e watch.Event) (watch.Event, bool) {
 	c, ok := e.Object.(*v1alpha1.Cluster)
-	if !ok { // a Status
-		return e, true
+	if !ok {
+		return watch.Event{Type: watch.Error, Object: w.server.watchEnded(e)}, true
 	}
 	out := registry.FromCluster(c)
 	e.Object = out

@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -49,7 +51,7 @@ type Options struct {
 // Roles are what RBAC grants. They propose names and groups; the authorizer confirms each, so what they grant too much or
 // late shows nothing.
 type Roles interface {
-	// RulesFor returns the rules that apply to a caller in the whole cluster. An error may come with rules.
+	// RulesFor returns the rules that apply to a caller in the whole cluster, or an error where they are not known.
 	RulesFor(context.Context, user.Info) ([]rbacv1.PolicyRule, error)
 }
 
@@ -94,19 +96,25 @@ func (r *Rights) MayStored(ctx context.Context, caller user.Info, verb string, t
 	return r.review(ctx, caller, verb, v1alpha1.GroupName, resourceClusters, t.Subresource, t.Name)
 }
 
+// MayGroup says whether a caller may do that with what is in a group, because of the group.
+func (r *Rights) MayGroup(ctx context.Context, caller user.Info, verb, group string) (bool, error) {
+	if verb != verbGet {
+		verb = verbUpdate
+	}
+	return r.review(ctx, caller, verb, registry.GroupName, resourceGroups, "", group)
+}
+
 // May says whether a caller may do that with a Cluster as the registry API shows it.
 func (r *Rights) May(ctx context.Context, caller user.Info, verb string, t Target) (bool, error) {
 	may, err := r.MayStored(ctx, caller, verb, t)
 	if may || err != nil || t.Group == "" {
 		return may, err
 	}
-	if verb != verbGet {
-		verb = verbUpdate
-	}
-	return r.review(ctx, caller, verb, registry.GroupName, resourceGroups, "", t.Group)
+	return r.MayGroup(ctx, caller, verb, t.Group)
 }
 
-// review asks the authorizer one question.
+// review asks the authorizer one question. Only a yes is a yes; and only a no without an error is one, since an authorizer that
+// refuses because it could not find out says nothing about the caller.
 func (r *Rights) review(ctx context.Context, caller user.Info, verb, group, resource, subresource, name string) (bool, error) {
 	decision, _, err := r.o.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: caller, Verb: verb, APIGroup: group, APIVersion: registry.SchemeGroupVersion.Version,
@@ -115,7 +123,7 @@ func (r *Rights) review(ctx context.Context, caller user.Info, verb, group, reso
 	if decision == authorizer.DecisionAllow {
 		return true, nil
 	}
-	if err != nil && decision != authorizer.DecisionDeny {
+	if err != nil {
 		return false, fmt.Errorf("ask what the caller may do with %s.%s: %w", resource, group, err)
 	}
 	return false, nil
@@ -127,6 +135,8 @@ type Scope struct {
 	AllGroups bool // every Cluster that is in a group
 	Names     sets.Set[string]
 	Groups    sets.Set[string]
+	// Unwatched says that All or AllGroups is not what RBAC grants: nobody tells when that changes.
+	Unwatched bool
 }
 
 // Sees says whether a Cluster is in the scope.
@@ -157,20 +167,26 @@ func (s *Scope) Equal(other *Scope) bool {
 func (r *Rights) Scope(ctx context.Context, caller user.Info) (*Scope, error) {
 	s := &Scope{Names: sets.New[string](), Groups: sets.New[string]()}
 	var err error
-	if s.All, err = r.review(ctx, caller, verbGet, v1alpha1.GroupName, resourceClusters, "", ""); s.All || err != nil {
-		return s, err
+	if s.All, err = r.review(ctx, caller, verbGet, v1alpha1.GroupName, resourceClusters, "", ""); err != nil {
+		return nil, err
 	}
 	rules, err := r.o.Roles.RulesFor(ctx, caller)
-	if len(rules) == 0 && err != nil {
+	names, all := granted(rules, v1alpha1.GroupName, resourceClusters)
+	if s.All {
+		s.Unwatched = !all
+		return s, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the roles of the caller: %w", err)
 	}
-	names := granted(rules, v1alpha1.GroupName, resourceClusters)
-	groups := granted(rules, registry.GroupName, resourceGroups)
+	names = slices.DeleteFunc(names, func(name string) bool { return len(apivalidation.NameIsDNSSubdomain(name, false)) > 0 })
+	groups, all := granted(rules, registry.GroupName, resourceGroups)
+	groups = slices.DeleteFunc(groups, func(group string) bool { return len(content.IsLabelValue(group)) > 0 })
 	if s.AllGroups, err = r.review(ctx, caller, verbGet, registry.GroupName, resourceGroups, "", ""); err != nil {
 		return nil, err
 	}
 	if s.AllGroups {
-		groups = nil
+		s.Unwatched, groups = !all, nil
 	}
 	if s.Names, err = r.confirm(ctx, caller, v1alpha1.GroupName, resourceClusters, names); err != nil {
 		return nil, err
@@ -202,17 +218,17 @@ func (r *Rights) confirm(ctx context.Context, caller user.Info, group, resource 
 	return out, nil
 }
 
-// granted returns the names that rules grant `get` of, each once.
-func granted(rules []rbacv1.PolicyRule, group, resource string) []string {
-	var out []string
+// granted returns the names that rules grant `get` of, each once, and whether they grant it of all.
+func granted(rules []rbacv1.PolicyRule, group, resource string) (names []string, all bool) {
 	for i := range rules {
 		rule := &rules[i]
 		if matches(rule.Verbs, verbGet) && matches(rule.APIGroups, group) && matches(rule.Resources, resource) {
-			out = append(out, rule.ResourceNames...)
+			names = append(names, rule.ResourceNames...)
+			all = all || len(rule.ResourceNames) == 0
 		}
 	}
-	slices.Sort(out)
-	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return name == "" })
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" }), all
 }
 
 // matches says whether a list of a rule contains a value, or everything.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	rbacauthorizer "k8s.io/kubernetes/pkg/apis/rbac/v1"
@@ -27,6 +28,7 @@ type grants struct {
 	rules []rbacv1.PolicyRule
 	asked int
 	err   error
+	no    authorizer.Decision // where no rule grants; the zero value is Deny
 }
 
 func (g *grants) RulesFor(context.Context, user.Info) ([]rbacv1.PolicyRule, error) {
@@ -48,7 +50,7 @@ func (g *grants) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 			return authorizer.DecisionAllow, "", nil
 		}
 	}
-	return authorizer.DecisionNoOpinion, "", g.err
+	return g.no, "", g.err
 }
 
 func clustersRule(verb string, names ...string) rbacv1.PolicyRule {
@@ -131,13 +133,55 @@ func TestReviewsOfTwoNames(t *testing.T) {
 // What cannot be asked is not taken for a no, and not for a yes.
 func TestAuthorizerFails(t *testing.T) {
 	t.Parallel()
-	g := &grants{err: errors.New("down")}
-	r := New(Options{Authorizer: authorizer.AuthorizerFunc(g.Authorize), Roles: g})
-	if _, err := r.Scope(t.Context(), &user.DefaultInfo{}); err == nil {
-		t.Error("a scope was made without an answer")
+	for _, no := range []authorizer.Decision{authorizer.DecisionNoOpinion, authorizer.DecisionDeny} {
+		g := &grants{err: errors.New("down"), no: no}
+		r := New(Options{Authorizer: authorizer.AuthorizerFunc(g.Authorize), Roles: g})
+		if _, err := r.Scope(t.Context(), &user.DefaultInfo{}); err == nil {
+			t.Error("a scope was made without an answer")
+		}
+		if may, err := r.May(t.Context(), &user.DefaultInfo{}, "get", Target{Name: "alpha"}); may || err == nil {
+			t.Errorf("may %v, error %v", may, err)
+		}
 	}
-	if may, err := r.May(t.Context(), &user.DefaultInfo{}, "get", Target{Name: "alpha"}); may || err == nil {
-		t.Errorf("may %v, error %v", may, err)
+}
+
+// What roles grant is told when it changes, and what another authorizer does is not.
+func TestUnwatched(t *testing.T) {
+	t.Parallel()
+	yes := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return authorizer.DecisionAllow, "", nil
+	})
+	groupsAlone := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetResource() == resourceGroups {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
+	for _, tt := range []struct {
+		name  string
+		asked authorizer.Authorizer
+		rules []rbacv1.PolicyRule
+		want  bool
+	}{
+		{"all, by a role", yes, []rbacv1.PolicyRule{clustersRule("get")}, false},
+		{"all, by another authorizer", yes, []rbacv1.PolicyRule{clustersRule("get", "alpha")}, true},
+		{"all groups, by a role", groupsAlone, []rbacv1.PolicyRule{groupsRule("*")}, false},
+		{"all groups, by another authorizer", groupsAlone, nil, true},
+	} {
+		scope, err := New(Options{Authorizer: tt.asked, Roles: &grants{rules: tt.rules}}).Scope(t.Context(), &user.DefaultInfo{})
+		if err != nil || scope.Unwatched != tt.want {
+			t.Errorf("%s: %+v, %v", tt.name, scope, err)
+		}
+	}
+}
+
+// A name that no Cluster can have, and a value that no label can have, is not asked about.
+func TestImpossibleNames(t *testing.T) {
+	t.Parallel()
+	g := &grants{rules: []rbacv1.PolicyRule{clustersRule("get", "a,b", "Upper", "alpha", "*"), groupsRule("get", "a,b", "g1", "in (x)", "*")}}
+	scope, err := New(Options{Authorizer: authorizer.AuthorizerFunc(g.Authorize), Roles: g}).Scope(t.Context(), &user.DefaultInfo{})
+	if err != nil || !scope.Names.Equal(sets.New("alpha")) || !scope.Groups.Equal(sets.New("g1")) {
+		t.Errorf("%+v, %v", scope, err)
 	}
 }
 
