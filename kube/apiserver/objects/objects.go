@@ -77,19 +77,28 @@ func All() ([]*unstructured.Unstructured, error) {
 
 // Apply makes the API server have the objects, and returns when it also serves the kinds that they define. An object that
 // is as it should be is not written. What does not need each other is written at a time: etcd writes that to disk together.
+//
+// A CRD that is too old to be replaced stays, and everything else is applied. The error is then v1alpha1.ErrSkippedVersion, and
+// to try again is of no use.
 func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.DiscoveryInterface) error {
 	all, err := All()
 	if err != nil {
 		return err
 	}
 	var stages [5][]func(context.Context) error
+	tooOld := make(chan error, len(all))
 	for _, object := range all {
 		at := stage(object)
 		stages[at] = append(stages[at], func(ctx context.Context) error {
-			if err := apply(ctx, resourceOf(client, object), object); err != nil {
-				return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+			err := apply(ctx, resourceOf(client, object), object)
+			if err != nil {
+				err = fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
-			return nil
+			if errors.Is(err, v1alpha1.ErrSkippedVersion) {
+				tooOld <- err
+				return nil
+			}
+			return err
 		})
 	}
 	// A policy whose params are of a kind that is not served yet is not evaluated: it comes, in the next stage, when they are.
@@ -106,7 +115,12 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 			return err
 		}
 	}
-	return nil
+	select {
+	case err := <-tooOld: // of several, which say the same
+		return err
+	default:
+		return nil
+	}
 }
 
 func resourceOf(client dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {

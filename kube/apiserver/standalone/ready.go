@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
 	"github.com/roster-mesh/roster/kube/apiserver/waiting"
@@ -56,7 +57,14 @@ func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error
 	go func() {
 		defer close(done)
 		defer agent.Close()
-		p.retry(hook, func(ctx context.Context) error { return objects.Apply(ctx, client, kinds) })
+		p.retry(hook, func(ctx context.Context) error {
+			err := objects.Apply(ctx, client, kinds)
+			if errors.Is(err, v1alpha1.ErrSkippedVersion) {
+				p.o.Log.Warn("the CRDs of this cluster stay as they are", "error", err)
+				return nil
+			}
+			return err
+		})
 		p.retry(hook, func(ctx context.Context) error {
 			missing, err := agent.MissingRights(ctx, kube.AgentRights(objects.Namespace))
 			if err == nil && len(missing) > 0 {
