@@ -238,7 +238,7 @@ bench: build testbed $(if $(findstring standalone,$(BENCH_ARGS)),apiserver) ## m
 	$(GO) run ./e2e/bench $(BENCH_ARGS)
 
 .PHONY: bench-registry
-bench-registry: build testbed apiserver ## measure the registry API beside the stored Clusters of the same API server (2 minutes, nothing else running)
+bench-registry: build testbed apiserver ## measure the registry API beside the stored Clusters of the same API server (5 minutes, nothing else running)
 	$(TEST) -count=1 -timeout=20m -v $(TESTFLAGS) -run '^TestRegistryAPI$$/./figures' ./e2e/registryapi -figures | grep -e × -e FAIL -e '^ok'
 
 .PHONY: demo-once
