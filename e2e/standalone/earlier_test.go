@@ -8,13 +8,16 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestEarlierData: a data directory that an earlier version has left, killed after writes, is opened with all that is in
@@ -64,6 +67,42 @@ func TestEarlierData(t *testing.T) {
 	now, err := os.ReadFile(record)
 	if err != nil || !strings.Contains(string(now), `"kubernetes":"`+release.GitVersion+`"`) {
 		t.Errorf("server.json is %s after a start of %s, %v", now, release.GitVersion, err)
+	}
+}
+
+// TestNewerObjects: a server that starts again beside one of a newer version leaves what that one has applied.
+func TestNewerObjects(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "d")
+	const role, binding = "cluster-registry-api-caller", "cluster-registry-controller-consent"
+	for _, test := range []struct {
+		label string
+		stays bool
+	}{{"99.0.0", true}, {"0.0.1", false}, {"somebody-wrote-this", false}} {
+		s := start(t, dir)
+		client := s.kubernetes(t)
+		verbs := []byte(`[{"op":"replace","path":"/rules/0/verbs","value":["get"]}]`)
+		if _, err := client.RbacV1().ClusterRoles().Patch(t.Context(), role, types.JSONPatchType, verbs, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		label := fmt.Appendf(nil, `{"metadata":{"labels":{"app.kubernetes.io/version":%q}}}`, test.label)
+		bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+		if _, err := bindings.Patch(t.Context(), binding, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Signal(syscall.SIGTERM, within)
+		s = start(t, dir)
+		got, err := s.kubernetes(t).RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stays := len(got.Rules[0].Verbs) == 1; stays != test.stays {
+			t.Errorf("after version %s the role has the verbs %v", test.label, got.Rules[0].Verbs)
+		}
+		_ = s.Signal(syscall.SIGTERM, within)
+		if said := strings.Contains(s.stderr.String(), "a newer version of roster-apiserver has applied its objects: "+test.label); said != test.stays {
+			t.Errorf("after version %s it said:\n%s", test.label, s.stderr)
+		}
 	}
 }
 

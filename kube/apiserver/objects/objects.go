@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -38,6 +39,7 @@ const (
 	fieldManager          = "roster-apiserver"
 	admissionregistration = "admissionregistration.k8s.io"
 	kindCRD               = "CustomResourceDefinition"
+	labelVersion          = "app.kubernetes.io/version"
 )
 
 // WritesAtOnce is how many of the server's own objects are written at a time: etcd writes them to disk together.
@@ -78,16 +80,24 @@ func All() ([]*unstructured.Unstructured, error) {
 // Apply makes the API server have the objects, and returns when it also serves the kinds that they define. An object that
 // is as it should be is not written. What does not need each other is written at a time: etcd writes that to disk together.
 //
-// A CRD that is too old to be replaced stays, and everything else is applied. The error is then v1alpha1.ErrSkippedVersion, and
-// to try again is of no use.
+// A CRD that is too old to be replaced stays, and everything else is applied. The error is then v1alpha1.ErrSkippedVersion.
+// Objects that a newer version of this program has applied stay as they are, and the error is ErrNewer: that is a server that
+// starts again while its group is being upgraded. To try again is of no use with either.
 func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.DiscoveryInterface) error {
 	all, err := All()
+	if err != nil {
+		return err
+	}
+	newer, err := appliedByNewer(ctx, client, all)
 	if err != nil {
 		return err
 	}
 	var stages [5][]func(context.Context) error
 	tooOld := make(chan error, len(all))
 	for _, object := range all {
+		if newer != "" && object.GetKind() != kindCRD { // CRDs have a version of their own
+			continue
+		}
 		at := stage(object)
 		stages[at] = append(stages[at], func(ctx context.Context) error {
 			err := apply(ctx, resourceOf(client, object), object)
@@ -119,8 +129,36 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 	case err := <-tooOld: // of several, which say the same
 		return err
 	default:
-		return nil
 	}
+	if newer != "" {
+		return fmt.Errorf("%w: %s", ErrNewer, newer)
+	}
+	return nil
+}
+
+// ErrNewer says that the objects are those of a newer version.
+var ErrNewer = errors.New("a newer version of roster-apiserver has applied its objects")
+
+// appliedByNewer returns the version that has applied the objects, if it is newer than this one. What is applied last tells: where
+// the other was cut off before, this one may apply its own, and the other does it again.
+func appliedByNewer(ctx context.Context, client dynamic.Interface, all []*unstructured.Unstructured) (string, error) {
+	last := all[len(all)-1]
+	live, err := resourceOf(client, last).Get(ctx, last.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("get %s %s: %w", last.GetKind(), last.GetName(), err)
+	}
+	ours, err := version.ParseSemantic(last.GetLabels()[labelVersion])
+	if err != nil {
+		return "", fmt.Errorf("label %s of %s %s: %w", labelVersion, last.GetKind(), last.GetName(), err)
+	}
+	applied := live.GetLabels()[labelVersion]
+	if theirs, err := version.ParseSemantic(applied); err != nil || !ours.LessThan(theirs) { // or somebody has written it
+		return "", nil
+	}
+	return applied, nil
 }
 
 func resourceOf(client dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {

@@ -63,6 +63,10 @@ func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error
 				p.o.Log.Warn("the CRDs of this cluster stay as they are", "error", err)
 				return nil
 			}
+			if errors.Is(err, objects.ErrNewer) {
+				p.o.Log.Info("the objects that this server brings with it stay as they are", "reason", err)
+				return nil
+			}
 			return err
 		})
 		p.retry(hook, func(ctx context.Context) error {
