@@ -241,6 +241,19 @@ bench: build testbed $(if $(findstring standalone,$(BENCH_ARGS)),apiserver) ## m
 bench-registry: build testbed apiserver ## measure the registry API beside the stored Clusters of the same API server (5 minutes, nothing else running)
 	$(TEST) -count=1 -timeout=20m -v $(TESTFLAGS) -run '^TestRegistryAPI$$/./figures' ./e2e/registryapi -figures | grep -e × -e FAIL -e '^ok'
 
+# How many writes registry-search makes.
+STEPS ?= 10000
+
+.PHONY: registry-search
+registry-search: from := $(SEED)
+registry-search: build testbed apiserver ## compare what four callers of the registry API see of 1,000 Clusters with what they may get, over STEPS (10000) writes, from another SEED (the time)
+	@echo 'to see it again: make registry-search SEED=$(from)'
+	$(TEST) -count=1 -timeout=2h -v $(TESTFLAGS) -run '^TestRegistryAPI$$/./four' ./e2e/registryapi -steps=$(STEPS) -clusters=1000 -seed=$(from)
+
+.PHONY: demo-cold
+demo-cold: ## how long the demo takes on a machine that has compiled nothing yet, over demo-kubernetes (15 minutes, nothing else running)
+	@GO='$(GO)' .ci/demo-cold
+
 .PHONY: demo-once
 demo-once: build apiserver
 	@GO='$(GO)' $(GO) run ./e2e/demo --once

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -138,112 +136,6 @@ func (f *front) testPages(t *testing.T) {
 	}
 	if none, err := f.shown(t, "nobody").List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil || len(none.Items) != 0 || none.Continue != "" || none.ResourceVersion == "" {
 		t.Errorf("%+v, %v", none, err)
-	}
-}
-
-// follower is a client with a watch.
-type follower struct {
-	caller string
-	has    map[string]string // name to group
-	watch  watch.Interface
-}
-
-// testFourCallers: what a caller has of his list and his watch is what he may get, name by name, and he hears of nothing else,
-// while Clusters come, go and change their group.
-func (f *front) testFourCallers(t *testing.T) {
-	ctx, admin := t.Context(), f.shown(t, "")
-	f.grant(t, "two-names", clusters([]string{"four-1", "four-2"}, "get"))
-	f.grant(t, "one-group", groups([]string{"g1"}, "get"))
-	f.grant(t, "every", clusters(nil, "get"))
-	for _, name := range []string{"four-0", "four-1"} {
-		f.make(t, cluster(name, "g1"))
-	}
-	f.sees(t, "two-names", "four-1")
-	f.sees(t, "one-group", "four-0", "four-1")
-	f.sees(t, "every", "four-0", "four-1")
-	f.sees(t, "none")
-	var followers []*follower
-	for _, caller := range []string{"every", "two-names", "one-group", "none"} {
-		list, err := f.shown(t, caller).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := &follower{caller: caller, has: map[string]string{}}
-		for i := range list.Items {
-			w.has[list.Items[i].Name] = list.Items[i].Labels["clusterregistry.k8s.io/cluster-group"]
-		}
-		if w.watch, err = f.shown(t, caller).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion}); err != nil {
-			t.Fatal(err)
-		}
-		defer w.watch.Stop()
-		followers = append(followers, w)
-	}
-	random, now := rand.New(rand.NewPCG(7, 8)), map[string]string{"four-0": "g1", "four-1": "g1"}
-	for n := range 6 {
-		f.removed(t, fmt.Sprintf("four-%d", n))
-	}
-	for range 150 {
-		name, group := fmt.Sprintf("four-%d", random.IntN(6)), []string{"", "g1", "g2"}[random.IntN(3)]
-		var err error
-		if _, there := now[name]; there && random.IntN(3) == 0 {
-			err = admin.Delete(ctx, name, metav1.DeleteOptions{})
-			delete(now, name)
-		} else {
-			_, err = admin.Update(ctx, cluster(name, group), metav1.UpdateOptions{})
-			now[name] = group
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, w := range followers {
-		want := map[string]string{}
-		for name, group := range now {
-			c, err := f.shown(t, w.caller).Get(ctx, name, metav1.GetOptions{})
-			if err == nil {
-				want[name] = c.Labels["clusterregistry.k8s.io/cluster-group"]
-			} else if !apierrors.IsNotFound(err) {
-				t.Errorf("%s gets %s in %q: %v", w.caller, name, group, err)
-			}
-		}
-		if got := f.listed(t, w.caller); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
-			t.Errorf("%s lists %v and gets %v", w.caller, got, want)
-		}
-		deadline := time.After(within)
-		for !maps.Equal(w.has, want) {
-			select {
-			case e, ok := <-w.watch.ResultChan():
-				if !ok {
-					t.Fatalf("the watch of %s ended, with %v of %v", w.caller, w.has, want)
-				}
-				w.hear(t, e)
-			case <-deadline:
-				t.Fatalf("%s has %v of %v", w.caller, w.has, want)
-			}
-		}
-	}
-}
-
-// hear is told of an event, which must go with what the follower has.
-func (w *follower) hear(t *testing.T, e watch.Event) {
-	t.Helper()
-	c, ok := e.Object.(*view.Cluster)
-	if !ok {
-		t.Fatalf("%s hears %s %v", w.caller, e.Type, e.Object)
-	}
-	group := c.Labels["clusterregistry.k8s.io/cluster-group"]
-	_, known := w.has[c.Name]
-	if known != (e.Type != watch.Added) {
-		t.Fatalf("%s: %s of %s, known: %v", w.caller, e.Type, c.Name, known)
-	}
-	hidden := w.caller == "none" || w.caller == "two-names" && c.Name != "four-1" && c.Name != "four-2" || w.caller == "one-group" && group != "g1" && e.Type != watch.Deleted
-	if hidden {
-		t.Fatalf("%s hears %s of %s in %q", w.caller, e.Type, c.Name, group)
-	}
-	if e.Type == watch.Deleted {
-		delete(w.has, c.Name)
-	} else {
-		w.has[c.Name] = group
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,5 +164,6 @@ func say(t *testing.T, name string, value, most float64, note string) {
 			verdict = fmt.Sprintf("budget %.1f MISSED", most)
 		}
 	}
-	t.Logf("%-55s %5.2f × %-18s %s", name, value, verdict, note)
+	kind := strings.Split(t.Name(), "/")[1]
+	t.Logf("%-10s %-55s %5.2f × %-18s %s", kind, name, value, verdict, note)
 }

@@ -6,7 +6,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -99,37 +97,6 @@ func (s *Server) visible(ctx context.Context, name string, o metav1.GetOptions) 
 	return c, nil
 }
 
-// List implements rest.Lister. Who does not see everything gets what he sees in one answer: where it would go on is the name
-// of a Cluster, which may be one that he does not see.
-func (s *store) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
-	scope, err := s.scope(ctx)
-	if err != nil {
-		return nil, err
-	}
-	options := listOptions(o)
-	switch {
-	case scope.Empty():
-		options.Limit, options.Continue = 1, "" // for its resourceVersion
-	case !scope.All:
-		options.Limit = 0
-	}
-	stored, err := s.o.Clusters.Clusters().List(ctx, options)
-	if err != nil {
-		return nil, s.behind(err)
-	}
-	out := &view.ClusterList{ListMeta: metav1.ListMeta{ResourceVersion: stored.ResourceVersion}, Items: []view.Cluster{}}
-	if scope.All {
-		out.Continue = stored.Continue
-		out.Items = make([]view.Cluster, 0, len(stored.Items))
-	}
-	for i := range stored.Items {
-		if c := &stored.Items[i]; scope.Sees(c.Name, c.Labels[rights.GroupLabel]) {
-			out.Items = append(out.Items, *registry.FromCluster(c))
-		}
-	}
-	return out, nil
-}
-
 // Watch implements rest.Watcher.
 func (s *store) Watch(ctx context.Context, o *internalversion.ListOptions) (watch.Interface, error) {
 	asked := time.Now()
@@ -174,19 +141,4 @@ func listOptions(o *internalversion.ListOptions) metav1.ListOptions {
 		out.FieldSelector = o.FieldSelector.String()
 	}
 	return out
-}
-
-// groupsNamed is how many groups a selector names; of more it selects what is in any.
-const groupsNamed = 100
-
-// inGroups is a label selector of what another one selects that may be in the groups of a scope.
-func inGroups(selector string, scope *rights.Scope) string {
-	groups := rights.GroupLabel
-	if !scope.AllGroups && scope.Groups.Len() <= groupsNamed {
-		groups += " in (" + strings.Join(sets.List(scope.Groups), ",") + ")"
-	}
-	if selector == "" {
-		return groups
-	}
-	return selector + "," + groups
 }

@@ -68,6 +68,7 @@ func installRegistry(config controlplane.CompletedConfig, to *genericapiserver.G
 	loopback := rest.CopyConfig(config.Generic.LoopbackClientConfig)
 	loopback.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeJSON}
 	loopback.QPS = -1
+	loopback.DisableCompression = true
 	clusters, err := versioned.NewForConfig(loopback)
 	if err != nil {
 		return err
