@@ -105,7 +105,7 @@ testbed: ## build bin/testbed and the control planes that it runs (about 8 minut
 	@$(GO) -C e2e/testbed build -o $(BIN)/testbed .
 
 .PHONY: testbed-oldest
-testbed-oldest: testbed ## build the API server of the oldest Kubernetes that is supported, too (about 5 minutes, once)
+testbed-oldest: testbed ## build API server and kubectl of the oldest Kubernetes that is supported, too (about 6 minutes, once)
 	@GO='$(GO)' e2e/testbed/build.sh oldest
 
 .PHONY: pods-build
@@ -222,6 +222,11 @@ standalone-search: build testbed apiserver ## kill one of one and of three stand
 e2e-oldest: build testbed-oldest apiserver ## test against the oldest Kubernetes that is supported, what differs between versions
 	ROSTER_E2E_KUBERNETES=oldest $(TEST) -count=1 -timeout=20m $(TESTFLAGS) -run '$(OLDEST)' ./e2e
 	ROSTER_E2E_KUBERNETES=oldest $(TEST) -count=1 -timeout=10m $(TESTFLAGS) ./e2e/registryapi
+
+.PHONY: e2e-kubectl
+e2e-kubectl: build testbed-oldest apiserver ## type the guide of the registry API with kubectl of each minor version, in front of the oldest and the newest Kubernetes
+	@GO='$(GO)' e2e/testbed/build.sh middle
+	ROSTER_E2E_KUBERNETES=oldest,newest $(TEST) -count=1 -v -timeout=10m $(TESTFLAGS) -run '^TestRegistryAPI$$/./kubectl' ./e2e/registryapi
 
 .PHONY: e2e-standalone
 e2e-standalone: build testbed apiserver ## test with standalone servers in place of Kubernetes, a part (STANDALONE=. for all)

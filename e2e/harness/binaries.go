@@ -54,6 +54,16 @@ func FindBinaries() (Binaries, error) {
 	return b, b.check("testbed build", b.Testbed, b.Kubectl, b.Helm, b.Agent, b.Agentctl)
 }
 
+// Kubectls are the kubectls that were built, of up to three minor versions: the newest, the one before it and the oldest.
+func (b Binaries) Kubectls() (paths []string) {
+	for _, suffix := range []string{"", "-middle", "-oldest"} {
+		if _, err := os.Stat(b.Kubectl + suffix); err == nil {
+			paths = append(paths, b.Kubectl+suffix)
+		}
+	}
+	return paths
+}
+
 // FindEmbedded finds what embedded clusters take; the rest is empty. kubectl is that of PATH if it is made for the version
 // of the API server. Otherwise it is built, unless it has been; out tells.
 func FindEmbedded(ctx context.Context, out io.Writer) (Binaries, error) {

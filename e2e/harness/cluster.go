@@ -118,16 +118,21 @@ func (c *Cluster) ID(ctx context.Context) (string, error) {
 
 // Kubectl runs kubectl against this cluster as its administrator and returns what it printed.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return c.kubectl(ctx, "", args...)
+	return c.kubectl(ctx, c.fleet.bin.Kubectl, "", args...)
+}
+
+// KubectlOf is Kubectl with another kubectl than the newest: see Binaries.Kubectls.
+func (c *Cluster) KubectlOf(ctx context.Context, path string, args ...string) (string, error) {
+	return c.kubectl(ctx, path, "", args...)
 }
 
 // Apply is `kubectl apply -f -`, with more flags if wanted.
 func (c *Cluster) Apply(ctx context.Context, manifest string, flags ...string) (string, error) {
-	return c.kubectl(ctx, manifest, append([]string{"apply", "-f", "-"}, flags...)...)
+	return c.kubectl(ctx, c.fleet.bin.Kubectl, manifest, append([]string{"apply", "-f", "-"}, flags...)...)
 }
 
-func (c *Cluster) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.fleet.bin.Kubectl, append([]string{"--context", c.Name}, args...)...)
+func (c *Cluster) kubectl(ctx context.Context, path, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, path, append([]string{"--context", c.Name}, args...)...)
 	cmd.Env = c.fleet.environ()
 	cmd.Stdin = strings.NewReader(stdin)
 	return run(ctx, cmd)

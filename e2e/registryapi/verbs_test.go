@@ -15,14 +15,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/roster-mesh/roster/e2e/harness"
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 const resource = "clusters.clusterregistry.k8s.io"
 
-// testKubectl types what the SIG's user guide does, with the full name of the resource.
+// testKubectl types what the SIG's user guide does, with the full name of the resource and each kubectl that there is.
 func (f *front) testKubectl(t *testing.T) {
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range bin.Kubectls() {
+		t.Run(filepath.Base(path), func(t *testing.T) { f.typed(t, path) })
+	}
+}
+
+func (f *front) typed(t *testing.T, kubectl string) {
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
 	manifest := `apiVersion: clusterregistry.k8s.io/v1alpha1
 kind: Cluster
@@ -42,7 +53,7 @@ spec:
 	f.removed(t, "typed")
 	run := func(want string, args ...string) string {
 		t.Helper()
-		out, err := f.Kubectl(t.Context(), args...)
+		out, err := f.KubectlOf(t.Context(), kubectl, args...)
 		if err != nil {
 			t.Fatalf("kubectl %s: %v", strings.Join(args, " "), err)
 		}
@@ -71,14 +82,14 @@ spec:
 	run("typed configured", "apply", "-f", file) // which adds the annotation of what was applied
 	run("typed unchanged", "apply", "-f", file)
 	run("serverside-applied", "apply", "--server-side", "--force-conflicts", "-f", file)
-	if _, err := f.Kubectl(t.Context(), "diff", "-f", file); err != nil {
+	if _, err := f.KubectlOf(t.Context(), kubectl, "diff", "-f", file); err != nil {
 		t.Errorf("kubectl diff of what is there: %v", err)
 	}
 	run("condition met", "wait", resource, "typed", "--for=jsonpath={.metadata.name}=typed", "--timeout=10s")
 	run("clusterregistry.k8s.io/v1alpha1", "api-resources", "--api-group=clusterregistry.k8s.io")
 	run("deleted", "delete", resource, "typed")
 	// The short name goes on meaning the stored Clusters: the swap by hand is typed with it.
-	if out, err := f.Kubectl(t.Context(), "get", "clusters", "-o", "jsonpath={.apiVersion} {.items[*].apiVersion}"); err != nil || strings.Contains(out, "clusterregistry.k8s.io/") {
+	if out, err := f.KubectlOf(t.Context(), kubectl, "get", "clusters", "-o", "jsonpath={.apiVersion} {.items[*].apiVersion}"); err != nil || strings.Contains(out, "clusterregistry.k8s.io/") {
 		t.Errorf("kubectl get clusters: %q, %v", out, err)
 	}
 }

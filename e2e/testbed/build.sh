@@ -6,7 +6,8 @@
 #
 #	build.sh           everything, of the newest Kubernetes that is supported
 #	build.sh kubectl   of that, kubectl alone
-#	build.sh oldest    the API server of the oldest one, as kube-apiserver-oldest
+#	build.sh oldest    API server and kubectl of the oldest one, as kube-apiserver-oldest and kubectl-oldest
+#	build.sh middle    kubectl of the one between them, as kubectl-middle
 set -eu
 cd "$(dirname "$0")"
 . ../build-once.sh
@@ -27,14 +28,22 @@ helm                    helm.sh/helm/v4/cmd/helm
 '
 	;;
 oldest)
-	takes="about 5 minutes from nothing on two cores"
+	takes="about 6 minutes from nothing on two cores"
 	targets='
 kube-apiserver-oldest   k8s.io/kubernetes/cmd/kube-apiserver
+kubectl-oldest          k8s.io/kubernetes/cmd/kubectl
 '
 	cd oldest
 	;;
+middle)
+	takes="about 2 minutes from nothing on two cores"
+	targets='
+kubectl-middle          k8s.io/kubernetes/cmd/kubectl
+'
+	cd middle
+	;;
 *)
-	echo "testbed: build.sh takes newest, kubectl or oldest, not $1" >&2
+	echo "testbed: build.sh takes newest, kubectl, oldest or middle, not $1" >&2
 	exit 2
 	;;
 esac

@@ -38,8 +38,8 @@ const (
 
 // Options of New. All are required.
 type Options struct {
-	Clusters clusters.ClustersGetter // of the API server behind
-	Behind   string                  // its URL, for messages
+	Clusters clusters.ClusterRegistryV1alpha1Interface // of the API server behind
+	Behind   string                                    // its URL, for messages
 	Rights   *rights.Rights
 }
 

@@ -49,7 +49,7 @@ func (w *watcher) begin(ctx context.Context, o metav1.ListOptions) error {
 	initial := o.ResourceVersion == "" || o.ResourceVersion == "0" || o.SendInitialEvents != nil && *o.SendInitialEvents
 	clusters := w.server.o.Clusters.Clusters()
 	if w.scope.ByGroup() && !initial {
-		before, err := clusters.List(ctx, metav1.ListOptions{
+		before, err := w.server.stored(ctx, metav1.ListOptions{
 			LabelSelector: inGroups(o.LabelSelector, w.scope), FieldSelector: o.FieldSelector,
 			ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		})
