@@ -4,6 +4,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clienttransport "go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -29,19 +31,29 @@ const (
 	leaderTTL = 15
 
 	elsewhereTimeout = 30 * time.Second
+	// As API servers have it: without, a machine of etcd's that vanishes is noticed after hours.
+	keepAliveTime, keepAliveTimeout = 30 * time.Second, 10 * time.Second
+	// closeWithin is how long Close waits for the lead to be given up.
+	closeWithin = 2 * time.Second
+
+	// kubernetesData is the prefix of what API servers keep, and rootCA the key of a ConfigMap with the CA of the cluster.
+	kubernetesData = "/registry/"
+	rootCA         = kubernetesData + "configmaps/kube-system/kube-root-ca.crt"
 )
 
 // ErrClaimed is returned for an etcd that has the data of a cluster with other keys.
 var ErrClaimed = errors.New("it has the data of another cluster, or of this one with other keys")
 
-// ElsewhereOptions are those of OpenElsewhere. Servers, Identity and Log are required.
+// ElsewhereOptions are those of OpenElsewhere. Servers, Identity, CA and Log are required.
 type ElsewhereOptions struct {
 	Servers           []string // URLs
 	CAFile            string
 	CertFile, KeyFile string
 	// Identity is the same for all servers of the cluster, and for no others: what their keys are.
 	Identity string
-	Log      *slog.Logger
+	// CA is the cluster's own, in PEM: data that nobody has claimed are this cluster's if they have it.
+	CA  []byte
+	Log *slog.Logger
 }
 
 // Elsewhere is an etcd outside of this process. Several servers may use it at a time, if they have the same keys: with
@@ -57,7 +69,9 @@ type Elsewhere struct {
 // OpenElsewhere returns once the etcd is known to be this cluster's, and then takes part in the election of who leads. An
 // etcd that nobody has claimed yet becomes this cluster's.
 func OpenElsewhere(ctx context.Context, o ElsewhereOptions) (*Elsewhere, error) {
-	config := clientv3.Config{Endpoints: o.Servers, DialTimeout: dialTimeout, Logger: Logger(o.Log)}
+	config := clientv3.Config{
+		Endpoints: o.Servers, DialTimeout: dialTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout, Logger: Logger(o.Log),
+	}
 	if o.CAFile != "" || o.CertFile != "" || strings.HasPrefix(o.Servers[0], "https:") {
 		var err error
 		info := clienttransport.TLSInfo{CertFile: o.CertFile, KeyFile: o.KeyFile, TrustedCAFile: o.CAFile}
@@ -69,7 +83,7 @@ func OpenElsewhere(ctx context.Context, o ElsewhereOptions) (*Elsewhere, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := claim(ctx, client, o.Identity); err != nil {
+	if err := claim(ctx, client, o); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -78,24 +92,35 @@ func OpenElsewhere(ctx context.Context, o ElsewhereOptions) (*Elsewhere, error) 
 	return e, nil
 }
 
-// claim makes an unclaimed etcd this cluster's, or checks that it is.
-func claim(ctx context.Context, client *clientv3.Client, identity string) error {
+// claim makes an unclaimed etcd this cluster's, or checks that it is. One that has the data of API servers is unclaimed only if
+// those data are this cluster's, from a version that did not claim.
+func claim(ctx context.Context, client *clientv3.Client, o ElsewhereOptions) error {
 	ctx, cancel := context.WithTimeout(ctx, elsewhereTimeout)
 	defer cancel()
-	answer, err := client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(claimKey), "=", 0)).
-		Then(clientv3.OpPut(claimKey, identity)).
-		Else(clientv3.OpGet(claimKey)).Commit()
-	switch {
-	case err != nil:
+	unclaimed := clientv3.Compare(clientv3.CreateRevision(claimKey), "=", 0)
+	empty := clientv3.Compare(clientv3.CreateRevision(kubernetesData).WithPrefix(), "=", 0)
+	put := clientv3.OpPut(claimKey, o.Identity)
+	answer, err := client.Txn(ctx).If(unclaimed, empty).Then(put).Else(clientv3.OpGet(claimKey), clientv3.OpGet(rootCA)).Commit()
+	if err == nil && !answer.Succeeded {
+		have := answer.Responses[0].GetResponseRange().Kvs
+		if len(have) == 1 && string(have[0].Value) == o.Identity {
+			return nil
+		}
+		ours := answer.Responses[1].GetResponseRange().Kvs
+		if len(have) == 1 || len(ours) == 0 || !bytes.Contains(ours[0].Value, bytes.TrimSpace(o.CA)) {
+			return fmt.Errorf("%w: start from that cluster's --data-dir, or a copy of it; to give those data up, delete %s and %s", ErrClaimed, kubernetesData, claimKey)
+		}
+		if answer, err = client.Txn(ctx).If(unclaimed).Then(put).Commit(); err == nil && !answer.Succeeded {
+			return fmt.Errorf("%w: another server has just claimed it", ErrClaimed)
+		}
+	}
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		return fmt.Errorf("its user needs the keys below /roster-apiserver/ as well as those below %s: %w", kubernetesData, err)
+	}
+	if err != nil {
 		return fmt.Errorf("it does not answer: %w", err)
-	case answer.Succeeded:
-		return nil
 	}
-	if have := answer.Responses[0].GetResponseRange().Kvs; len(have) == 1 && string(have[0].Value) == identity {
-		return nil
-	}
-	return fmt.Errorf("%w: start from that cluster's --data-dir, or a copy of it; to give those data up, delete them and the key %s", ErrClaimed, claimKey)
+	return nil
 }
 
 // elect takes part in elections until ctx ends.
@@ -122,7 +147,7 @@ func (e *Elsewhere) term(ctx context.Context) error {
 		_, _ = e.client.Revoke(ending, session.Lease()) // so that another one leads at once
 		session.Orphan()
 	}()
-	campaign, stop := context.WithCancel(ctx)
+	campaign, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer stop()
 	go func() {
 		select {
@@ -142,9 +167,14 @@ func (e *Elsewhere) term(ctx context.Context) error {
 // Leads says whether this server is the one that runs the controllers.
 func (e *Elsewhere) Leads() bool { return e.leads.Load() }
 
-// Close gives the lead up.
+// Close gives the lead up, if etcd answers.
 func (e *Elsewhere) Close() error {
 	e.stop()
+	select {
+	case <-e.ended:
+	case <-time.After(closeWithin): // a campaign that ends writes to etcd until the client is closed
+	}
+	err := e.client.Close()
 	<-e.ended
-	return e.client.Close()
+	return err
 }

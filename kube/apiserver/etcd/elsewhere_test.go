@@ -16,7 +16,7 @@ import (
 
 func elsewhere(t *testing.T, s *Server, identity string) (*Elsewhere, error) {
 	t.Helper()
-	return OpenElsewhere(t.Context(), ElsewhereOptions{Servers: []string{s.Endpoint()}, Identity: identity, Log: slog.New(slog.DiscardHandler)})
+	return OpenElsewhere(t.Context(), ElsewhereOptions{Servers: []string{s.Endpoint()}, Identity: identity, CA: []byte("CA of " + identity + "\n"), Log: slog.New(slog.DiscardHandler)})
 }
 
 // await polls memory until a deadline that no machine needs.
@@ -63,6 +63,59 @@ func TestElsewhere(t *testing.T) {
 	}
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Data that nobody has claimed are those of the cluster whose CA they have.
+func TestUnclaimedData(t *testing.T) {
+	t.Parallel()
+	s := start(t, filepath.Join(t.TempDir(), "etcd"))
+	t.Cleanup(func() { _ = s.Close() })
+	for key, value := range map[string]string{kubernetesData + "secrets/default/one": "data", rootCA: "k8s: CA of ours\nand more"} {
+		if _, err := client(t, s).Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if other, err := elsewhere(t, s, "theirs"); !errors.Is(err, ErrClaimed) {
+			t.Errorf("the etcd of another cluster: %v, %v", other, err)
+		}
+		ours, err := elsewhere(t, s, "ours")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = ours.Close()
+	}
+}
+
+// A server that waits to lead ends also when etcd has ended.
+func TestCloseWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	s := start(t, filepath.Join(t.TempDir(), "etcd"))
+	var servers []*Elsewhere
+	for range 2 {
+		one, err := elsewhere(t, s, "ours")
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers = append(servers, one)
+	}
+	await(t, "both stand for election", func() bool {
+		all, err := client(t, s).Get(t.Context(), leaderKey, clientv3.WithPrefix())
+		return err == nil && len(all.Kvs) == 2
+	})
+	_ = s.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, one := range servers {
+			_ = one.Close()
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Fatal("they wait for etcd")
 	}
 }
 

@@ -88,14 +88,14 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 	if err != nil {
 		return err
 	}
-	newer, err := appliedByNewer(ctx, client, all)
+	theirs, err := appliedByNewer(ctx, client, all)
 	if err != nil {
 		return err
 	}
 	var stages [5][]func(context.Context) error
 	tooOld := make(chan error, len(all))
 	for _, object := range all {
-		if newer != "" && object.GetKind() != kindCRD { // CRDs have a version of their own
+		if theirs != "" && object.GetKind() != kindCRD { // CRDs have a version of their own
 			continue
 		}
 		at := stage(object)
@@ -130,8 +130,8 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 		return err
 	default:
 	}
-	if newer != "" {
-		return fmt.Errorf("%w: %s", ErrNewer, newer)
+	if theirs != "" {
+		return fmt.Errorf("%w: %s", ErrNewer, theirs)
 	}
 	return nil
 }
@@ -150,15 +150,10 @@ func appliedByNewer(ctx context.Context, client dynamic.Interface, all []*unstru
 	if err != nil {
 		return "", fmt.Errorf("get %s %s: %w", last.GetKind(), last.GetName(), err)
 	}
-	ours, err := version.ParseSemantic(last.GetLabels()[labelVersion])
-	if err != nil {
-		return "", fmt.Errorf("label %s of %s %s: %w", labelVersion, last.GetKind(), last.GetName(), err)
+	if newer(live, last) {
+		return live.GetLabels()[labelVersion], nil
 	}
-	applied := live.GetLabels()[labelVersion]
-	if theirs, err := version.ParseSemantic(applied); err != nil || !ours.LessThan(theirs) { // or somebody has written it
-		return "", nil
-	}
-	return applied, nil
+	return "", nil
 }
 
 func resourceOf(client dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {
@@ -166,11 +161,22 @@ func resourceOf(client dynamic.Interface, object *unstructured.Unstructured) dyn
 	return client.Resource(resource).Namespace(object.GetNamespace())
 }
 
-// apply keeps what others have added to an object, unless the two together are invalid. A CRD of a newer version stays.
+// apply keeps what others have added to an object, unless the two together are invalid. What is of a newer version stays.
 func apply(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	if object.GetKind() == kindCRD {
 		replaces, err := replacesCRD(ctx, client, object)
 		if err != nil || !replaces {
+			return err
+		}
+	} else {
+		live, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
+		switch {
+		case err == nil && newer(live, object):
+			return nil
+		case err == nil: // a newer server may write it meanwhile
+			object = object.DeepCopy()
+			object.SetResourceVersion(live.GetResourceVersion())
+		case !apierrors.IsNotFound(err):
 			return err
 		}
 	}
@@ -193,8 +199,20 @@ func apply(ctx context.Context, client dynamic.ResourceInterface, object *unstru
 	if err := client.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
 		return err
 	}
+	object = object.DeepCopy()
+	object.SetResourceVersion("")
 	_, err = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	return err
+}
+
+// newer says whether an object is of a newer version than another. One on which somebody has written something else is not.
+func newer(live, than *unstructured.Unstructured) bool {
+	ours, err := version.ParseSemantic(than.GetLabels()[labelVersion])
+	if err != nil {
+		return false
+	}
+	theirs, err := version.ParseSemantic(live.GetLabels()[labelVersion])
+	return err == nil && ours.LessThan(theirs)
 }
 
 // replacesCRD says whether a CRD is not there, or older. Errors: v1alpha1.ErrSkippedVersion.

@@ -119,6 +119,25 @@ func TestApplyOfCRD(t *testing.T) {
 	}
 }
 
+// So it is with everything else, object by object: two servers of different versions may start at the same time.
+func TestApplyOfNewer(t *testing.T) {
+	t.Parallel()
+	role := func(version string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetKind("ClusterRole")
+		u.SetName("c")
+		u.SetLabels(map[string]string{labelVersion: version})
+		u.SetResourceVersion("7")
+		return u
+	}
+	for version, applied := range map[string]bool{"0.1.0": true, "0.2.0": true, "0.10.0": false, "1.0.0-rc.1": false, "theirs": true} {
+		client := &oneObject{live: role(version)}
+		if err := apply(t.Context(), client, role("0.2.0")); err != nil || client.applied != applied {
+			t.Errorf("over version %s: applied: %t, %v", version, client.applied, err)
+		}
+	}
+}
+
 // oneObject is an API server with at most one object.
 type oneObject struct {
 	dynamic.ResourceInterface

@@ -100,10 +100,15 @@ func (p *process) openElsewhere(ctx context.Context) (*etcd.Elsewhere, error) {
 	if err != nil {
 		return nil, err
 	}
+	ca, err := os.ReadFile(p.dir.CAFile())
+	if err != nil {
+		return nil, err
+	}
 	late := time.AfterFunc(waiting.Slow, func() { p.o.Log.Info("waiting for etcd to answer", "etcd-servers", p.o.EtcdServers) })
 	defer late.Stop()
 	return etcd.OpenElsewhere(ctx, etcd.ElsewhereOptions{
-		Servers: p.o.EtcdServers, CAFile: p.o.EtcdCAFile, CertFile: p.o.EtcdCertFile, KeyFile: p.o.EtcdKeyFile, Identity: identity, Log: p.o.Log,
+		Servers: p.o.EtcdServers, CAFile: p.o.EtcdCAFile, CertFile: p.o.EtcdCertFile, KeyFile: p.o.EtcdKeyFile,
+		Identity: identity, CA: ca, Log: p.o.Log,
 	})
 }
 
