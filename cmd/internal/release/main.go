@@ -113,7 +113,7 @@ func parse(args []string) (*release, string, error) {
 	if err := checkNames(r.images); err != nil {
 		return nil, "", err
 	}
-	for _, p := range strings.Fields(platforms) {
+	for p := range strings.FieldsSeq(platforms) {
 		at := slices.IndexFunc(imagePlatforms(), func(known platform) bool { return known.String() == p })
 		if at < 0 {
 			return nil, "", fmt.Errorf("%w: -platforms: %q is none of %s", errUsage, p, imagePlatforms())

@@ -247,6 +247,7 @@ func TestTheChartAsksForTheImage(t *testing.T) {
 	t.Parallel()
 	var values struct {
 		Image              struct{ Repository string }
+		Registry           struct{ Image struct{ Repository string } }
 		PodSecurityContext struct{ RunAsUser, RunAsGroup int }
 	}
 	data, err := os.ReadFile("../../../charts/agent/values.yaml")
@@ -256,7 +257,7 @@ func TestTheChartAsksForTheImage(t *testing.T) {
 	if err := yaml.Unmarshal(data, &values); err != nil {
 		t.Fatal(err)
 	}
-	for i, asked := range []string{values.Image.Repository} {
+	for i, asked := range []string{values.Image.Repository, values.Registry.Image.Repository} {
 		if built := images()[i].repository; "docker.io/"+strings.TrimPrefix(asked, "docker.io/") != built {
 			t.Errorf("the chart asks for %s, the image is built as %s", asked, built)
 		}
