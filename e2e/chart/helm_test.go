@@ -205,6 +205,7 @@ func TestRefuses(t *testing.T) {
 		{"--set=registry.callers={system:anonymous}", "registry.callers must not have system:anonymous"},
 		{"--set=registry.callers=fleet", "callers"},
 		{"--set=registry.image.tag=a/b", "tag"},
+		{"--set=registry.enabled=true,registry.image=null", "--reset-then-reuse-values"},
 		{"--set=registry.resources.limit.memory=1", "limit"},
 		{"--set=rbac.broadSecretRead=yes please", "broadSecretRead"},
 		{"--set=crds.upgrade=sometimes", "upgrade"},

@@ -12,9 +12,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* "true" with registry.enabled. Values of a release of the version before have none. */}}
+{{/* "true" with registry.enabled. Values of a release of the version before have nothing of it. */}}
 {{- define "registry.enabled" -}}
-{{- with .Values.registry }}{{ if .enabled }}true{{ end }}{{ end -}}
+{{- with .Values.registry }}
+{{- if and .enabled (not (and .image .replicas)) }}
+{{- fail "registry.enabled needs registry.image and registry.replicas, which values of an older release lack: use --reset-then-reuse-values in place of --reuse-values" }}
+{{- end }}
+{{- if .enabled }}true{{ end }}
+{{- end }}
 {{- end }}
 
 {{/* The pod of a server of the registry API. It keeps nothing, so it has no volume. */}}
