@@ -62,6 +62,9 @@ type Rights struct {
 	Reader Places `json:"reader"`
 	// CRDs is the Job that upgrades the CRDs.
 	CRDs Places `json:"crds"`
+	// Registry is the server of the registry API, and Caller who may ask it.
+	Registry Places `json:"registry"`
+	Caller   Places `json:"caller"`
 }
 
 // Places are the rights in the whole cluster and in single namespaces: the agent's own, NAMESPACE-private,

@@ -31,7 +31,7 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, places := range []Places{rights.Agent, rights.Reader, rights.CRDs} {
+	for _, places := range []Places{rights.Agent, rights.Reader, rights.CRDs, rights.Registry, rights.Caller} {
 		for _, right := range slices.Concat(places.Cluster, places.Own, places.Private, places.Readers, places.Default, places.Publish) {
 			if len(right.APIGroups) == 0 || len(right.Resources) == 0 || len(right.Verbs) == 0 || right.Why == "" {
 				t.Errorf("%+v: is not complete", right)
@@ -117,7 +117,7 @@ func compare(t *testing.T, path string, values, schema, definitions map[string]a
 	}
 	for name := range properties {
 		_, known := values[name]
-		if optional := path == "" && name == "global" || path == ".affinity" || path == ".resources"; !known && !optional {
+		if optional := path == "" && name == "global" || path == ".affinity" || strings.HasSuffix(path, ".resources"); !known && !optional {
 			t.Errorf("%s.%s is in the schema and no value", path, name)
 		}
 	}

@@ -34,6 +34,7 @@ func TestOnAControlPlane(t *testing.T) {
 	t.Run("the agent stays up", func(t *testing.T) { agentStaysUp(t, c) })
 	t.Run("CRDs change under the agent", func(t *testing.T) { crdsChangeUnderTheAgent(t, c) })
 	t.Run("the chart comes and goes", func(t *testing.T) { chartComesAndGoes(t, c) })
+	t.Run("the registry API comes and goes", func(t *testing.T) { registryComesAndGoes(t, c) })
 }
 
 func everySetApplies(t *testing.T, c *harness.Cluster) {
@@ -58,7 +59,8 @@ func everySetApplies(t *testing.T, c *harness.Cluster) {
 // podsKeepToRestricted has the API server judge each pod that the chart makes, in a namespace that takes no others.
 func podsKeepToRestricted(t *testing.T, c *harness.Cluster) {
 	kubectl(t, c, "label", "namespace", harness.Namespace, "pod-security.kubernetes.io/enforce=restricted")
-	out, err := render(t, "--values", valuesOf(t, "broad")) // which has the agent, the hook and the test
+	// The agent, the hook, the test and the registry API.
+	out, err := render(t, "--values", valuesOf(t, "broad"), "--set", "registry.enabled=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func podsKeepToRestricted(t *testing.T, c *harness.Cluster) {
 			t.Errorf("%s: %v", title(document), err)
 		}
 	}
-	if pods != 3 {
+	if pods != 4 {
 		t.Errorf("the chart has %d pods", pods)
 	}
 }

@@ -51,8 +51,11 @@ type front struct {
 	*harness.Cluster
 
 	// Of the server behind the aggregation layer; a standalone one has none.
-	direct string // URL
-	server *harness.Process
+	direct     string // URL
+	manifest   string // what leads there, and its rights
+	program    string
+	kubeconfig string // of the server's account
+	server     *harness.Process
 }
 
 // TestRegistryAPI runs each test in front of each kind of API server.
@@ -107,6 +110,7 @@ func (f *front) all(t *testing.T) {
 		{"rights change", f.testRightsChange},
 		{"informer", f.testInformer},
 		{"forged headers", f.testForgedHeaders},
+		{"certificate", f.testCertificate},
 		{"figures", f.measure},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t) })
@@ -128,32 +132,51 @@ func (f *front) aggregate(t *testing.T, bin harness.Binaries) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile("testdata/aggregated.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	callers, err := os.ReadFile(filepath.Join(bin.Root, "kube", "apiserver", "objects", "registry.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.ReplaceAll(string(manifest), "PORT", port) + "\n---\n" + string(callers)
-	if _, err := f.Apply(t.Context(), text); err != nil {
+	f.manifest = manifest(t, bin, port)
+	if _, err := f.Apply(t.Context(), f.manifest); err != nil {
 		t.Fatal(err)
 	}
 	token, err := f.Token(t.Context(), harness.Namespace, "cluster-registry-api")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := f.WriteKubeconfig(kubeconfig, token); err != nil {
+	f.program, f.kubeconfig = program, filepath.Join(t.TempDir(), "kubeconfig")
+	if err := f.WriteKubeconfig(f.kubeconfig, token); err != nil {
 		t.Fatal(err)
 	}
-	f.server = start(t, program, "aggregated", "--kubeconfig", kubeconfig, "--listen", address)
+	f.server = start(t, program, "aggregated", "--kubeconfig", f.kubeconfig, "--listen", address)
 	f.direct = "https://" + address
 	eventually(t, "the API server passes requests on", func(ctx context.Context) error {
 		_, err := f.shown(t, "").List(ctx, metav1.ListOptions{Limit: 1})
 		return err
 	})
+}
+
+// manifest is what the chart has for the registry API, with a server that runs here in the place of its pods.
+func manifest(t *testing.T, bin harness.Binaries, port string) string {
+	t.Helper()
+	args := []string{"template", "roster", bin.Chart, "--namespace", harness.Namespace, "--set", "registry.enabled=true"}
+	for _, template := range []string{"registry", "registry-rbac", "registry-callers"} {
+		args = append(args, "--show-only", "templates/"+template+".yaml")
+	}
+	out, err := exec.CommandContext(t.Context(), bin.Helm, args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documents []string
+	for document := range strings.SplitSeq(string(out), "\n---\n") {
+		switch {
+		case strings.Contains(document, "\nkind: Deployment\n") || strings.Contains(document, "\nkind: PodDisruptionBudget\n"):
+			continue
+		case strings.Contains(document, "\nkind: Service\n"):
+			head, _, _ := strings.Cut(document, "\nspec:\n")
+			document = head + "\nspec: {type: ExternalName, externalName: localhost}"
+		case strings.Contains(document, "\nkind: APIService\n"):
+			document = strings.Replace(document, "    port: 443", "    port: "+port, 1)
+		}
+		documents = append(documents, document)
+	}
+	return strings.Join(documents, "\n---\n")
 }
 
 // start runs a program until the test ends, and returns when it says that it is ready.

@@ -16,11 +16,11 @@
 {{- join "," $peers }}
 {{- end }}
 
-{{/* Agents of one cluster are better on nodes of their own. */}}
+{{/* Pods that stand in for each other are better on nodes of their own: root, several, labels is what they have. */}}
 {{- define "agent.affinity" -}}
-{{- $affinity := deepCopy (.Values.affinity | default dict) }}
-{{- if and .Values.ha.enabled (not $affinity.podAntiAffinity) }}
-{{- $apart := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "agent.selectorLabels" . | fromYaml)) }}
+{{- $affinity := deepCopy (.root.Values.affinity | default dict) }}
+{{- if and .several (not $affinity.podAntiAffinity) }}
+{{- $apart := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include .labels .root | fromYaml)) }}
 {{- $_ := set $affinity "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $apart))) }}
 {{- end }}
 {{- with $affinity }}

@@ -1,5 +1,5 @@
 {{/*
-The name of everything here. It does not follow the release: a cluster has one agent, and its rights and
+The name of everything of the agent. It does not follow the release: a cluster has one agent, and its rights and
 its ServiceAccount are known by this name outside of the chart.
 */}}
 {{- define "agent.name" -}}
@@ -23,9 +23,14 @@ app.kubernetes.io/name: {{ include "agent.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* A label that tells the version: the tag of an image, or that of the chart. */}}
+{{- define "agent.version" -}}
+{{ .tag | default .root.Chart.AppVersion | splitList "@" | first | trunc 63 | trimAll "-_." | quote }}
+{{- end }}
+
 {{- define "agent.labels" -}}
 {{ include "agent.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | splitList "@" | first | trunc 63 | trimAll "-_." | quote }}
+app.kubernetes.io/version: {{ include "agent.version" (dict "root" . "tag" .Values.image.tag) }}
 app.kubernetes.io/component: agent
 app.kubernetes.io/part-of: roster
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -54,6 +59,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{/* The image, with its tag. */}}
 {{- define "agent.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* The name of everything of the registry API. */}}
+{{- define "registry.name" -}}
+cluster-registry-api
 {{- end }}
 
 {{- define "agent.logLevel" -}}
@@ -98,6 +108,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 {{- include "agent.checkHA" . }}
+{{- range (.Values.registry | default dict).callers }}
+{{- if has . (list "system:unauthenticated" "system:anonymous") }}
+{{- fail (printf "registry.callers must not have %s: the registry API goes by who a caller is" .) }}
+{{- end }}
+{{- end }}
 {{- if gt (len .Release.Namespace) 55 }}
 {{- fail (printf "namespace %s is too long: %s-readers and %s-private must be names of namespaces too" .Release.Namespace .Release.Namespace .Release.Namespace) }}
 {{- end }}

@@ -162,7 +162,7 @@ spec:
   nodeSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with include "agent.affinity" . }}
+  {{- with include "agent.affinity" (dict "root" . "several" .Values.ha.enabled "labels" "agent.selectorLabels") }}
   affinity:
     {{- . | nindent 4 }}
   {{- end }}

@@ -1,5 +1,5 @@
 {{/*
-The rules that files/rights.yaml gives: who is agent, reader or crds, in is the place.
+The rules that files/rights.yaml gives: who is one that it names, in is the place.
 */}}
 {{- define "agent.rights" -}}
 {{- $when := dict "mesh.service" (include "agent.meshService" .root) "rbac.broadSecretRead" .root.Values.rbac.broadSecretRead "publish.clusterProfiles" (include "agent.publish" .root) -}}
@@ -17,16 +17,17 @@ The rules that files/rights.yaml gives: who is agent, reader or crds, in is the 
 {{- end }}
 
 {{/*
-A Role with the rights of who in a place, and its binding: name, namespace, subject.
+A Role with the rights of who in a place, and its binding: name, namespace, and labels, which are the agent's by default.
 */}}
 {{- define "agent.role" -}}
+{{- $labels := .labels | default "agent.labels" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   name: {{ .name }}
   namespace: {{ .namespace }}
   labels:
-    {{- include "agent.labels" .root | nindent 4 }}
+    {{- include $labels .root | nindent 4 }}
 rules:
 {{- include "agent.rights" . }}
 ---
@@ -36,7 +37,7 @@ metadata:
   name: {{ .name }}
   namespace: {{ .namespace }}
   labels:
-    {{- include "agent.labels" .root | nindent 4 }}
+    {{- include $labels .root | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
@@ -109,4 +110,10 @@ subjects:
 - apiGroup: rbac.authorization.k8s.io
   kind: Group
   name: system:serviceaccounts:{{ include "agent.readersNamespace" . }}
+{{- end }}
+
+{{- define "agent.subject.registry" -}}
+- kind: ServiceAccount
+  name: {{ include "registry.name" . }}
+  namespace: {{ .Release.Namespace }}
 {{- end }}

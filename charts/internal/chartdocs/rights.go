@@ -17,7 +17,13 @@ func rightsTable(rights chart.Rights) string {
 	for _, who := range []struct {
 		name   string
 		places chart.Places
-	}{{"agent", rights.Agent}, {"readers", rights.Reader}, {"upgrade of CRDs", rights.CRDs}} {
+	}{
+		{"agent", rights.Agent},
+		{"readers", rights.Reader},
+		{"upgrade of CRDs", rights.CRDs},
+		{"registry API, with `registry.enabled`", rights.Registry},
+		{"`registry.callers`", rights.Caller},
+	} {
 		for _, place := range []struct {
 			name   string
 			rights []chart.Right

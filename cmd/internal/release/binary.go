@@ -19,7 +19,7 @@ type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// imagePlatforms are those that the agent runs on.
+// imagePlatforms are those that the agent and roster-apiserver run on.
 func imagePlatforms() []platform {
 	return []platform{{"linux", "amd64"}, {"linux", "arm64"}}
 }
@@ -39,7 +39,7 @@ type binary struct {
 }
 
 // errNotBuilt is returned when a binary is not there.
-var errNotBuilt = errors.New("is not built yet: use make image or make release")
+var errNotBuilt = errors.New("is not built yet: use make image, make image-apiserver or make release")
 
 // readBinary reads a binary, and refuses one that would not run from scratch or that was built for another platform.
 func readBinary(dir, name string, p platform) (*binary, error) {

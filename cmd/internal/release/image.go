@@ -25,8 +25,6 @@ import (
 )
 
 const (
-	// defaultImage is the chart's image.repository in full.
-	defaultImage = "docker.io/roster-mesh/agent"
 	// user is who runs in the container: nobody in particular, and the chart's runAsUser.
 	user = 65532
 	// maxImage bounds what a node downloads.
@@ -37,24 +35,47 @@ const (
 // errTooLarge is returned when an image has outgrown maxImage.
 var errTooLarge = errors.New("image is too large")
 
-// writeImage writes the image for all platforms as one tar, and what is inside beside it.
+// image is one of those that are released.
+type image struct {
+	verb        string // that writes it alone
+	file        string // the name of its files, before the version
+	repository  string // in full, without the tag, which is the version
+	title       string
+	description string
+	programs    []string // each in a layer of its own, what changes less often first; the last is the entrypoint
+	ports       []string
+}
+
+// images are under the names that the chart asks for.
+func images() []image {
+	return []image{
+		{
+			verb: "image", file: "roster-agent", repository: "docker.io/roster-mesh/agent",
+			title: "Roster agent", description: "Keeps one list of Kubernetes clusters in all of them, and copies what sync rules name",
+			programs: []string{"agentctl", "agent"}, ports: []string{"7946/tcp", "8080/tcp"},
+		},
+		{
+			verb: "image-apiserver", file: "roster-apiserver", repository: "docker.io/roster-mesh/roster-apiserver",
+			title: "Roster API server", description: "Serves the registry API behind Kubernetes, and the Kubernetes API to clusters without it",
+			programs: []string{"roster-apiserver"}, ports: []string{"8443/tcp"},
+		},
+	}
+}
+
+// writeImage writes an image for all platforms as one tar, and what is inside beside it.
 //
 // The tar is an OCI image layout, which containerd, Docker with its containerd store, Podman, skopeo, crane and kind
 // read. Its manifest.json is for Docker's older store, which knows one platform only: there each has a tag.
-func (r *release) writeImage(stdout io.Writer) error {
+func (r *release) writeImage(stdout io.Writer, i image) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var legacy []legacyImage
 	var inside []*binary
-	for _, p := range imagePlatforms() {
-		agent, err := r.binary("agent", p)
+	for _, p := range r.platforms {
+		programs, err := r.binaries(p, i.programs)
 		if err != nil {
 			return err
 		}
-		agentctl, err := r.binary("agentctl", p)
-		if err != nil {
-			return err
-		}
-		img, err := r.platformImage(p, agent, agentctl)
+		img, err := r.platformImage(i, p, programs)
 		if err != nil {
 			return err
 		}
@@ -69,14 +90,14 @@ func (r *release) writeImage(stdout io.Writer) error {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
 		})
-		old, err := r.legacy(p, img)
+		old, err := r.legacy(i, p, img)
 		if err != nil {
 			return err
 		}
 		legacy = append(legacy, old)
-		inside = append(inside, agent, agentctl)
+		inside = append(inside, programs...)
 	}
-	index, ok := mutate.Annotations(index, r.annotations()).(v1.ImageIndex)
+	index, ok := mutate.Annotations(index, r.annotations(i)).(v1.ImageIndex)
 	if !ok {
 		return errors.New("annotate the index: it is no index any more")
 	}
@@ -84,19 +105,31 @@ func (r *release) writeImage(stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	name := "roster-agent-" + r.version
-	if err := r.create(name+".tar", func(w io.Writer) error { return r.writeLayout(w, index, legacy) }); err != nil {
+	name := i.file + "-" + r.version
+	if err := r.create(name+".tar", func(w io.Writer) error { return r.writeLayout(w, i, index, legacy) }); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s is %s:%s@%s\n", filepath.Join(r.out, name+".tar"), r.image, r.version, digest)
+	fmt.Fprintf(stdout, "%s is %s:%s@%s\n", filepath.Join(r.out, name+".tar"), i.repository, r.version, digest)
 	return r.writeSBOM(name, inside)
 }
 
+func (r *release) binaries(p platform, names []string) ([]*binary, error) {
+	var out []*binary
+	for _, name := range names {
+		b, err := r.binary(name, p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
 // annotations say what the image is; they are also its labels, since not every tool shows both.
-func (r *release) annotations() map[string]string {
+func (r *release) annotations(i image) map[string]string {
 	return map[string]string{
-		"org.opencontainers.image.title":       "Roster agent",
-		"org.opencontainers.image.description": "Keeps one list of Kubernetes clusters in all of them, and copies what sync rules name",
+		"org.opencontainers.image.title":       i.title,
+		"org.opencontainers.image.description": i.description,
 		"org.opencontainers.image.version":     r.version,
 		"org.opencontainers.image.revision":    r.commit,
 		"org.opencontainers.image.created":     r.date.Format(time.RFC3339),
@@ -106,43 +139,34 @@ func (r *release) annotations() map[string]string {
 	}
 }
 
-// platformImage has agentctl below agent, because it changes less often. There are no CA certificates: the agent
-// takes no kubeconfig without the CA of its API server, so none of the system would ever be asked.
-func (r *release) platformImage(p platform, agent, agentctl *binary) (v1.Image, error) {
+// platformImage has no CA certificates: the programs take no kubeconfig without the CA of its API server, so none of the
+// system would ever be asked.
+func (r *release) platformImage(i image, p platform, programs []*binary) (v1.Image, error) {
+	ports := map[string]struct{}{}
+	for _, port := range i.ports {
+		ports[port] = struct{}{}
+	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.ConfigFile(img, &v1.ConfigFile{
 		OS: p.os, Architecture: p.arch, Author: authors, Created: v1.Time{Time: r.date},
 		RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			User:         fmt.Sprintf("%d:%d", user, user),
-			Entrypoint:   []string{"/agent"},
+			Entrypoint:   []string{"/" + i.programs[len(i.programs)-1]},
 			Env:          []string{"PATH=/"},
 			WorkingDir:   "/",
-			ExposedPorts: map[string]struct{}{"7946/tcp": {}, "8080/tcp": {}},
-			Labels:       r.annotations(),
+			ExposedPorts: ports,
+			Labels:       r.annotations(i),
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	licences, err := r.licences(agent, agentctl)
+	contents, err := r.contents(programs)
 	if err != nil {
 		return nil, err
 	}
-	for i := range licences {
-		licences[i].name = "licenses/" + licences[i].name
-	}
-	for _, files := range [][]entry{
-		append([]entry{{name: "licenses/", mode: 0o755}}, licences...),
-		{{name: "agentctl", mode: 0o755, data: agentctl.data}},
-		{
-			// Where the agent keeps what it may lose; the chart mounts a volume there.
-			{name: "var/", mode: 0o755},
-			{name: "var/lib/", mode: 0o755},
-			{name: "var/lib/roster/", mode: 0o700, owner: user},
-			{name: "agent", mode: 0o755, data: agent.data},
-		},
-	} {
+	for _, files := range contents {
 		last := files[len(files)-1].name
 		layer, err := r.layer(files)
 		if err != nil {
@@ -150,17 +174,36 @@ func (r *release) platformImage(p platform, agent, agentctl *binary) (v1.Image, 
 		}
 		img, err = mutate.Append(img, mutate.Addendum{
 			Layer: layer, MediaType: types.OCILayer,
-			History: v1.History{Created: v1.Time{Time: r.date}, CreatedBy: "make image: /" + last, Author: authors},
+			History: v1.History{Created: v1.Time{Time: r.date}, CreatedBy: "make " + i.verb + ": /" + last, Author: authors},
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	annotated, ok := mutate.Annotations(img, r.annotations()).(v1.Image)
+	annotated, ok := mutate.Annotations(img, r.annotations(i)).(v1.Image)
 	if !ok {
 		return nil, errors.New("annotate the image: it is no image any more")
 	}
 	return annotated, nil
+}
+
+// contents are the files of each layer.
+func (r *release) contents(programs []*binary) ([][]entry, error) {
+	licences, err := r.licences(programs...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range licences {
+		licences[i].name = "licenses/" + licences[i].name
+	}
+	layers := [][]entry{append([]entry{{name: "licenses/", mode: 0o755}}, licences...)}
+	for _, b := range programs {
+		layers = append(layers, []entry{{name: b.name, mode: 0o755, data: b.data}})
+	}
+	// Where a program keeps what it may lose; the agent's chart mounts a volume there.
+	data := []entry{{name: "var/", mode: 0o755}, {name: "var/lib/", mode: 0o755}, {name: "var/lib/roster/", mode: 0o700, owner: user}}
+	layers[len(programs)] = append(data, layers[len(programs)]...)
+	return layers, nil
 }
 
 func (r *release) layer(files []entry) (v1.Layer, error) {
@@ -196,20 +239,20 @@ type legacyImage struct {
 	Layers   []string
 }
 
-func (r *release) legacy(p platform, img v1.Image) (legacyImage, error) {
+func (r *release) legacy(i image, p platform, img v1.Image) (legacyImage, error) {
 	manifest, err := img.Manifest()
 	if err != nil {
 		return legacyImage{}, err
 	}
 	blob := func(d v1.Descriptor) string { return path.Join("blobs", d.Digest.Algorithm, d.Digest.Hex) }
-	old := legacyImage{Config: blob(manifest.Config), RepoTags: []string{r.image + ":" + r.version + "-" + p.arch}}
+	old := legacyImage{Config: blob(manifest.Config), RepoTags: []string{i.repository + ":" + r.version + "-" + p.arch}}
 	for _, layer := range manifest.Layers {
 		old.Layers = append(old.Layers, blob(layer))
 	}
 	return old, nil
 }
 
-func (r *release) writeLayout(w io.Writer, index v1.ImageIndex, legacy []legacyImage) error {
+func (r *release) writeLayout(w io.Writer, i image, index v1.ImageIndex, legacy []legacyImage) error {
 	dir, err := os.MkdirTemp(r.out, ".layout.*")
 	if err != nil {
 		return err
@@ -220,7 +263,7 @@ func (r *release) writeLayout(w io.Writer, index v1.ImageIndex, legacy []legacyI
 		return err
 	}
 	if err := at.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          r.image + ":" + r.version,
+		"io.containerd.image.name":          i.repository + ":" + r.version,
 		"org.opencontainers.image.ref.name": r.version,
 	})); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,17 +30,18 @@ func main() {
 
 // release is one version of everything, and where its parts come from and go to.
 type release struct {
-	version string
-	commit  string
-	date    time.Time
-	image   string // without the tag, which is the version
-	limit   int64  // of what a node downloads of it, in bytes
-	chart   string
-	host    string // an agentctl that runs on this machine, for its completion scripts
-	license string
-	modules string // Go's module cache, where the licences of others are
-	goroot  string // and its own
-	out     string
+	version   string
+	commit    string
+	date      time.Time
+	images    []image
+	platforms []platform // of the images
+	limit     int64      // of what a node downloads of an image, in bytes
+	chart     string
+	host      string // an agentctl that runs on this machine, for its completion scripts
+	license   string
+	modules   string // Go's module cache, where the licences of others are
+	goroot    string // and its own
+	out       string
 
 	binary  func(name string, p platform) (*binary, error)
 	written []string // names in out
@@ -53,10 +55,15 @@ func run(args []string, stdout io.Writer) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}
-	if err := r.writeImage(stdout); err != nil {
-		return err
+	for _, i := range r.images {
+		if what != verbAll && what != i.verb {
+			continue
+		}
+		if err := r.writeImage(stdout, i); err != nil {
+			return err
+		}
 	}
-	if what == "image" {
+	if what != verbAll {
 		return nil
 	}
 	for _, step := range []func() error{r.writeArchives, r.writeChart, r.writeSums} {
@@ -70,15 +77,21 @@ func run(args []string, stdout io.Writer) error {
 	return nil
 }
 
+// verbAll writes everything.
+const verbAll = "all"
+
 func parse(args []string) (*release, string, error) {
-	r := &release{limit: maxImage}
-	var date, binaries string
+	r := &release{limit: maxImage, images: images()}
+	var date, binaries, platforms string
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.StringVar(&r.version, "version", "", "`VERSION` of everything, and tag of the image")
+	flags.StringVar(&r.version, "version", "", "`VERSION` of everything, and tag of the images")
 	flags.StringVar(&r.commit, "commit", "unknown", "`COMMIT` that it was built from")
 	flags.StringVar(&date, "date", "", "`TIME` of the commit, which all files get")
-	flags.StringVar(&r.image, "image", defaultImage, "`NAME` of the image, without a tag")
+	for i := range r.images {
+		flags.StringVar(&r.images[i].repository, r.images[i].verb, r.images[i].repository, "`NAME` of the image with "+r.images[i].programs[0]+", without a tag")
+	}
+	flags.StringVar(&platforms, "platforms", "linux/amd64 linux/arm64", "`LIST` of the platforms of an image, for who needs one only")
 	flags.StringVar(&binaries, "binaries", "bin/release", "`DIR` that has one OS_ARCH for each platform, with its binaries")
 	flags.StringVar(&r.chart, "chart", "charts/agent", "`DIR` of the chart")
 	flags.StringVar(&r.host, "agentctl", "bin/agentctl", "`FILE` of an agentctl that runs here")
@@ -90,15 +103,22 @@ func parse(args []string) (*release, string, error) {
 		return nil, "", fmt.Errorf("%w: %w", errUsage, err)
 	}
 	what := flags.Arg(0)
-	if flags.NArg() != 1 || what != "image" && what != "all" {
-		return nil, "", fmt.Errorf("%w: say what to write, image or all", errUsage)
+	if flags.NArg() != 1 || what != verbAll && !slices.ContainsFunc(r.images, func(i image) bool { return i.verb == what }) {
+		return nil, "", fmt.Errorf("%w: say what to write, image, image-apiserver or all", errUsage)
 	}
 	// A tag has no place for build metadata, and Helm wants a whole version.
 	if v, err := semver.StrictNewVersion(r.version); err != nil || v.Metadata() != "" {
 		return nil, "", fmt.Errorf("%w: -version: %q is not a version such as 1.2.3 or 1.2.3-rc.1", errUsage, r.version)
 	}
-	if !regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`).MatchString(r.image) || !strings.ContainsAny(strings.Split(r.image, "/")[0], ".:") {
-		return nil, "", fmt.Errorf("%w: -image: %q is not a name such as registry.example/team/agent: host first, no tag", errUsage, r.image)
+	if err := checkNames(r.images); err != nil {
+		return nil, "", err
+	}
+	for p := range strings.FieldsSeq(platforms) {
+		at := slices.IndexFunc(imagePlatforms(), func(known platform) bool { return known.String() == p })
+		if at < 0 {
+			return nil, "", fmt.Errorf("%w: -platforms: %q is none of %s", errUsage, p, imagePlatforms())
+		}
+		r.platforms = append(r.platforms, imagePlatforms()[at])
 	}
 	var err error
 	if r.date, err = time.Parse(time.RFC3339, date); err != nil {
@@ -107,6 +127,16 @@ func parse(args []string) (*release, string, error) {
 	r.date = r.date.UTC()
 	r.binary = func(name string, p platform) (*binary, error) { return readBinary(binaries, name, p) }
 	return r, what, nil
+}
+
+func checkNames(images []image) error {
+	name := regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
+	for _, i := range images {
+		if !name.MatchString(i.repository) || !strings.ContainsAny(strings.Split(i.repository, "/")[0], ".:") {
+			return fmt.Errorf("%w: -%s: %q is not a name such as registry.example/team/agent: host first, no tag", errUsage, i.verb, i.repository)
+		}
+	}
+	return nil
 }
 
 // create writes a file below out, whole or not at all.

@@ -55,7 +55,7 @@ func newRelease(t *testing.T) *release {
 	}
 	return &release{
 		modules: filepath.Join(dir, "modules"), goroot: filepath.Join(dir, "goroot"),
-		version: "1.2.3", commit: "0123abcd", date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), image: defaultImage, limit: maxImage,
+		version: "1.2.3", commit: "0123abcd", date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), images: images(), platforms: imagePlatforms(), limit: maxImage,
 		chart: "../../../charts/agent", license: "../../../LICENSE", host: host, out: out,
 		binary: func(name string, p platform) (*binary, error) {
 			data := []byte(name + " for " + p.String())
@@ -64,6 +64,7 @@ func newRelease(t *testing.T) *release {
 				Deps: []*debug.Module{
 					{Path: "example.com/A_b", Version: "v1.0.0+incompatible", Sum: "h1:x"},
 					{Path: "example.com/" + p.os, Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v2.0.0"}},
+					{Path: "github.com/roster-mesh/roster", Version: "v0.0.0", Replace: &debug.Module{Path: "../..", Version: "(devel)"}},
 				},
 			}}, nil
 		},
@@ -71,7 +72,12 @@ func newRelease(t *testing.T) *release {
 }
 
 func (r *release) everything() error {
-	for _, step := range []func() error{func() error { return r.writeImage(io.Discard) }, r.writeArchives, r.writeChart, r.writeSums} {
+	for _, i := range r.images {
+		if err := r.writeImage(io.Discard, i); err != nil {
+			return err
+		}
+	}
+	for _, step := range []func() error{r.writeArchives, r.writeChart, r.writeSums} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -89,20 +95,45 @@ func TestTheSameTwice(t *testing.T) {
 		}
 		sums[i] = string(contents(t, r, "SHA256SUMS"))
 	}
-	if diff := cmp.Diff(sums[0], sums[1]); diff != "" || strings.Count(sums[0], "\n") != 12 {
+	if diff := cmp.Diff(sums[0], sums[1]); diff != "" || strings.Count(sums[0], "\n") != 14 {
 		t.Errorf("two releases of one commit:\n%s\n%s", sums[0], diff)
 	}
 }
 
-func TestImage(t *testing.T) {
+func TestImages(t *testing.T) {
 	t.Parallel()
-	r := newRelease(t)
-	if err := r.writeImage(io.Discard); err != nil {
-		t.Fatal(err)
+	for i, want := range []struct {
+		file, repository string
+		programs         []string // the last is what a container runs
+	}{
+		{"roster-agent-1.2.3.tar", "docker.io/roster-mesh/agent", []string{"agentctl", "agent"}},
+		{"roster-apiserver-1.2.3.tar", "docker.io/roster-mesh/roster-apiserver", []string{"roster-apiserver"}},
+	} {
+		r := newRelease(t)
+		if err := r.writeImage(io.Discard, r.images[i]); err != nil {
+			t.Fatal(err)
+		}
+		index := unpacked(t, r, want.file, want.repository+":1.2.3")
+		for i, d := range manifests(t, index) {
+			arch := []string{"amd64", "arm64"}[i]
+			if d.Platform == nil || d.Platform.String() != "linux/"+arch {
+				t.Errorf("manifest %d is for %v, want %s", i, d.Platform, arch)
+			}
+			img, err := index.Image(d.Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkImage(t, img, arch, want.programs)
+			checkLegacy(t, filepath.Join(r.out, want.file), img, want.repository+":1.2.3-"+arch)
+		}
 	}
+}
+
+// unpacked is the image in a tar, which has that name.
+func unpacked(t *testing.T, r *release, file, name string) v1.ImageIndex {
+	t.Helper()
 	dir := t.TempDir()
-	files := untar(t, bytes.NewReader(contents(t, r, "roster-agent-1.2.3.tar")))
-	for name, data := range files {
+	for name, data := range untar(t, bytes.NewReader(contents(t, r, file))) {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o600)); err != nil {
 			t.Fatal(err)
@@ -116,7 +147,7 @@ func TestImage(t *testing.T) {
 		t.Error(err)
 	}
 	top := manifests(t, root)
-	want := map[string]string{"io.containerd.image.name": "docker.io/roster-mesh/agent:1.2.3", "org.opencontainers.image.ref.name": "1.2.3"}
+	want := map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": "1.2.3"}
 	if diff := cmp.Diff(want, top[0].Annotations); diff != "" || len(top) != 1 || top[0].MediaType != types.OCIImageIndex {
 		t.Fatalf("index.json %+v\n%s", top, diff)
 	}
@@ -124,21 +155,10 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, d := range manifests(t, index) {
-		arch := []string{"amd64", "arm64"}[i]
-		if d.Platform == nil || d.Platform.String() != "linux/"+arch {
-			t.Errorf("manifest %d is for %v, want %s", i, d.Platform, arch)
-		}
-		img, err := index.Image(d.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkImage(t, img, arch)
-		checkLegacy(t, filepath.Join(r.out, "roster-agent-1.2.3.tar"), img, arch)
-	}
+	return index
 }
 
-func checkImage(t *testing.T, img v1.Image, arch string) {
+func checkImage(t *testing.T, img v1.Image, arch string, programs []string) {
 	t.Helper()
 	manifest, err := img.Manifest()
 	if err != nil {
@@ -158,7 +178,7 @@ func checkImage(t *testing.T, img v1.Image, arch string) {
 		}
 	}
 	if config.OS != "linux" || config.Architecture != arch || config.Config.User != "65532:65532" ||
-		!slices.Equal(config.Config.Entrypoint, []string{"/agent"}) || manifest.MediaType != types.OCIManifestSchema1 {
+		!slices.Equal(config.Config.Entrypoint, []string{"/" + programs[len(programs)-1]}) || manifest.MediaType != types.OCIManifestSchema1 {
 		t.Errorf("%s: config %+v", arch, config)
 	}
 	layers, err := img.Layers()
@@ -181,15 +201,19 @@ func checkImage(t *testing.T, img v1.Image, arch string) {
 		}
 		delete(got, name)
 	}
-	if diff := cmp.Diff(map[string]string{"agent": "agent for linux/" + arch, "agentctl": "agentctl for linux/" + arch}, got); diff != "" {
+	want := map[string]string{}
+	for _, name := range programs {
+		want[name] = name + " for linux/" + arch
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // checkLegacy reads the tar as Docker's older store does, by its manifest.json.
-func checkLegacy(t *testing.T, path string, want v1.Image, arch string) {
+func checkLegacy(t *testing.T, path string, want v1.Image, as string) {
 	t.Helper()
-	tag, err := name.NewTag("docker.io/roster-mesh/agent:1.2.3-" + arch)
+	tag, err := name.NewTag(as)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +237,7 @@ func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.limit = 100
-	if err := r.writeImage(io.Discard); !errors.Is(err, errTooLarge) {
+	if err := r.writeImage(io.Discard, r.images[0]); !errors.Is(err, errTooLarge) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -223,6 +247,7 @@ func TestTheChartAsksForTheImage(t *testing.T) {
 	t.Parallel()
 	var values struct {
 		Image              struct{ Repository string }
+		Registry           struct{ Image struct{ Repository string } }
 		PodSecurityContext struct{ RunAsUser, RunAsGroup int }
 	}
 	data, err := os.ReadFile("../../../charts/agent/values.yaml")
@@ -232,8 +257,10 @@ func TestTheChartAsksForTheImage(t *testing.T) {
 	if err := yaml.Unmarshal(data, &values); err != nil {
 		t.Fatal(err)
 	}
-	if "docker.io/"+strings.TrimPrefix(values.Image.Repository, "docker.io/") != defaultImage {
-		t.Errorf("image.repository is %s, the image is built as %s", values.Image.Repository, defaultImage)
+	for i, asked := range []string{values.Image.Repository, values.Registry.Image.Repository} {
+		if built := images()[i].repository; "docker.io/"+strings.TrimPrefix(asked, "docker.io/") != built {
+			t.Errorf("the chart asks for %s, the image is built as %s", asked, built)
+		}
 	}
 	if u := values.PodSecurityContext; u.RunAsUser != user || u.RunAsGroup != user {
 		t.Errorf("podSecurityContext runs as %d:%d, the image is for %d", u.RunAsUser, u.RunAsGroup, user)
@@ -347,13 +374,15 @@ func TestBadCommandLineNamesTheFlag(t *testing.T) {
 	t.Parallel()
 	const date = "-date=2026-01-02T03:04:05Z"
 	for want, args := range map[string][]string{
-		"no-such":      {"-no-such", "image"},
-		"image or all": {"-version=1.2.3", date},
-		"-version":     {"-version=v1.2", date, "image"},
-		"1.2.3+x":      {"-version=1.2.3+x", date, "image"},
-		"-date":        {"-version=1.2.3", "-date=today", "image"},
-		"-image":       {"-version=1.2.3", date, "-image=roster-mesh/agent:tag", "image"},
-		"host first":   {"-version=1.2.3", date, "-image=roster-mesh/agent", "image"},
+		"no-such":          {"-no-such", "image"},
+		"apiserver or all": {"-version=1.2.3", date},
+		"-version":         {"-version=v1.2", date, "image"},
+		"1.2.3+x":          {"-version=1.2.3+x", date, "image"},
+		"-date":            {"-version=1.2.3", "-date=today", "image"},
+		"-image":           {"-version=1.2.3", date, "-image=roster-mesh/agent:tag", "image"},
+		"host first":       {"-version=1.2.3", date, "-image=roster-mesh/agent", "image"},
+		"-image-apiserver": {"-version=1.2.3", date, "-image-apiserver=a b", "image"},
+		"-platforms":       {"-version=1.2.3", date, "-platforms=linux/amd64 plan9/arm", "image"},
 	} {
 		if err := run(args, io.Discard); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: err = %v, want one with %q", args, err, want)

@@ -21,6 +21,7 @@ const (
 	authors     = "The Roster Authors"
 	noAssertion = "NOASSERTION"
 	stdlib      = "stdlib" // the module that Go itself is listed as
+	ownModule   = "github.com/roster-mesh/roster"
 )
 
 // The part of SPDX 2.3 that is used here: https://spdx.github.io/spdx-spec/v2.3/
@@ -118,10 +119,14 @@ func (r *release) binaryPackage(b *binary) spdxPackage {
 	}
 }
 
-// dependencies are the modules of a binary, and the standard library as one.
+// dependencies are the modules of others that a binary has, and the standard library as one. roster-apiserver is in a module
+// of its own, which has the other one of Roster as a folder.
 func dependencies(info *debug.BuildInfo) []*debug.Module {
 	out := []*debug.Module{{Path: stdlib, Version: strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go")}}
 	for _, m := range info.Deps {
+		if m.Path == ownModule {
+			continue
+		}
 		if m.Replace != nil {
 			m = m.Replace
 		}

@@ -102,6 +102,10 @@ func (n *Node) spec() spec {
 				"--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 				"--kubelet-client-certificate="+pki("admin.crt"), "--kubelet-client-key="+pki("admin.key"),
 				"--kubelet-certificate-authority="+pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+				"--requestheader-client-ca-file="+pki("ca.crt"), "--requestheader-allowed-names=front-proxy",
+				"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+				"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+				"--proxy-client-cert-file="+pki("front-proxy.crt"), "--proxy-client-key-file="+pki("front-proxy.key"),
 				"--profiling=false"),
 		},
 		Second: []part{

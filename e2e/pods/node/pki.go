@@ -59,6 +59,11 @@ func (n *Node) writePKI() error {
 			IPAddresses: []net.IP{address},
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		},
+		// Who the API server is to the servers of its APIServices, which believe it who the caller is.
+		"front-proxy": {
+			Subject:     pkix.Name{CommonName: "front-proxy"},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		},
 		"service-account": {Subject: pkix.Name{CommonName: "service-account"}}, // of which only the key is used
 	} {
 		leaf.KeyUsage = x509.KeyUsageDigitalSignature

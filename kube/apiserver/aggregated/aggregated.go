@@ -24,6 +24,7 @@ import (
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilcompatibility "k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/informers"
@@ -40,13 +41,14 @@ import (
 // endWithin is how long requests may go on when the server ends.
 const endWithin = 5 * time.Second
 
-// Options of Run. All but Kubeconfig are required.
+// Options of Run. All but Kubeconfig and Checks are required.
 type Options struct {
 	Config     *rest.Config // of the API server in front, which is also the one behind
 	Kubeconfig string       // the file that Config was read from; empty in a pod
 	Listener   net.Listener
 	Serving    dynamiccertificates.CertKeyContentProvider
-	Ready      func() // is called once, when the server serves
+	Checks     []healthz.HealthChecker // of readiness, beside the server's own
+	Ready      func()                  // is called once, when the server serves
 	Log        *slog.Logger
 }
 
@@ -123,7 +125,7 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 			asked.RolesChanged() // before a watch asks again
 			may.RolesChanged()
 		}),
-		server.AddReadyzChecks(rolesKnown{roles}),
+		server.AddReadyzChecks(append(o.Checks, rolesKnown{roles})...),
 		registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: o.Config.Host, Rights: may}).Install(server, kinds),
 	)
 	return server, err

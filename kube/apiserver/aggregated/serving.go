@@ -13,30 +13,24 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
-
-	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
-	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
 const (
@@ -46,18 +40,21 @@ const (
 	renewBefore = leafLife / 3
 	// clockSkew is how far the clock of the API server may be behind.
 	clockSkew = time.Hour
-	// lookEvery is how often the Secret and the APIService are looked at.
-	lookEvery = time.Hour
 )
 
 // Certificate is the server's own: signed by a CA that all its replicas share, in a Secret, and that the APIService names.
 type Certificate struct {
 	o       CertificateOptions
 	current atomic.Pointer[content]
-	ca      []byte // PEM of the CA that has signed the current one
+	named   atomic.Bool // the APIService names the CA of the current one
+
+	mu        sync.Mutex
+	listeners []dynamiccertificates.Listener
+	said      string // what was wrong when Keep looked last
 }
 
-type content struct{ cert, key []byte }
+// content is in PEM.
+type content struct{ cert, key, ca []byte }
 
 // CertificateOptions of NewCertificate. All are required.
 type CertificateOptions struct {
@@ -72,10 +69,10 @@ type CertificateOptions struct {
 
 var _ dynamiccertificates.CertKeyContentProvider = &Certificate{}
 
-// NewCertificate returns a certificate that the APIService knows, and has made what of it was missing.
+// NewCertificate returns a certificate of the CA in the Secret, which it makes where there is none.
 func NewCertificate(ctx context.Context, o CertificateOptions) (*Certificate, error) {
 	c := &Certificate{o: o}
-	return c, c.ensure(ctx, time.Now())
+	return c, c.renew(ctx, time.Now())
 }
 
 // Name implements dynamiccertificates.CertKeyContentProvider.
@@ -87,39 +84,32 @@ func (c *Certificate) CurrentCertKeyContent() (certificate, key []byte) {
 	return now.cert, now.key
 }
 
-// AddListener implements dynamiccertificates.CertKeyContentProvider. The server looks once a minute by itself.
-func (c *Certificate) AddListener(dynamiccertificates.Listener) {}
-
-// Keep renews the certificate before it ends, and puts back what somebody took away, until ctx ends.
-func (c *Certificate) Keep(ctx context.Context) {
-	for {
-		if waiting.Sleep(ctx, lookEvery); ctx.Err() != nil {
-			return
-		}
-		if err := c.ensure(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			c.o.Log.Error("the certificate cannot be kept", "error", err)
-		}
-	}
+// AddListener implements dynamiccertificates.CertKeyContentProvider.
+func (c *Certificate) AddListener(l dynamiccertificates.Listener) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners, l)
 }
 
-// ensure makes what is missing: the CA, a certificate of it, and its name in the APIService.
-func (c *Certificate) ensure(ctx context.Context, now time.Time) error {
+// renew takes a certificate of the CA in the Secret, unless the current one is of that CA and does not end soon.
+func (c *Certificate) renew(ctx context.Context, now time.Time) error {
 	authority, err := c.authority(ctx, now)
 	if err != nil {
 		return fmt.Errorf("secret %s/%s: %w", c.o.Namespace, c.o.Secret, err)
 	}
-	bundle := authority.pem()
-	if !bytes.Equal(bundle, c.ca) || ends(c.current.Load(), now) {
-		leaf, err := authority.sign(c.host(), now)
-		if err != nil {
-			return err
-		}
-		c.current.Store(leaf)
-		c.ca = bundle
-		c.o.Log.Info("a certificate was made", "host", c.host())
+	if have := c.current.Load(); !ends(have, now) && bytes.Equal(have.ca, authority.pem()) {
+		return nil
 	}
-	if err := c.tell(ctx, bundle); err != nil {
-		return fmt.Errorf("apiservice %s: %w", c.o.APIService, err)
+	leaf, err := authority.sign(c.host(), now)
+	if err != nil {
+		return err
+	}
+	c.current.Store(leaf)
+	c.o.Log.Info("a certificate was made", "host", c.host())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.listeners {
+		l.Enqueue()
 	}
 	return nil
 }
@@ -133,27 +123,6 @@ func ends(have *content, now time.Time) bool {
 	}
 	pair, err := tls.X509KeyPair(have.cert, have.key)
 	return err != nil || !now.Add(renewBefore).Before(pair.Leaf.NotAfter)
-}
-
-var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"} //nolint:gochecknoglobals // never changed
-
-// tell makes the APIService name the CA.
-func (c *Certificate) tell(ctx context.Context, bundle []byte) error {
-	client := c.o.Dynamic.Resource(apiServices)
-	have, err := client.Get(ctx, c.o.APIService, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	want := base64.StdEncoding.EncodeToString(bundle)
-	if is, _, _ := unstructured.NestedString(have.Object, "spec", "caBundle"); is == want {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "spec": map[string]any{"caBundle": want}})
-	if err != nil {
-		return err
-	}
-	_, err = client.Patch(ctx, c.o.APIService, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "roster-apiserver"})
-	return err
 }
 
 // authority is the CA.
@@ -253,8 +222,5 @@ func (a *authority) sign(host string, now time.Time) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &content{cert: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), key: encoded}, nil
+	return &content{cert: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), key: encoded, ca: a.pem()}, nil
 }
-
-// APIServiceName is that of the APIService of the registry API.
-func APIServiceName() string { return view.SchemeGroupVersion.Version + "." + view.GroupName }

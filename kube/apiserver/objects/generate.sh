@@ -2,11 +2,17 @@
 # Copyright The Roster Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes objects.yaml: what of the chart a cluster without pods has, with the chart's default values.
+# Writes objects.yaml: what of the chart a cluster without pods has, with the chart's default values, and who may ask the
+# registry API.
 set -eu
 cd "$(dirname "$0")"
 to=$PWD/objects.yaml
 chart=$(cd ../../../charts/agent && pwd)
+
+render() { # render FLAG ...
+	GOFLAGS='-trimpath -buildvcs=false -tags=grpcnotrace' GOWORK=off CGO_ENABLED=0 go -C ../../../e2e/testbed tool helm.sh/helm/v4/cmd/helm template cluster-registry "$chart" --namespace cluster-registry \
+		--set localCluster.name=standalone "$@"
+}
 
 {
 	cat <<'HEADER'
@@ -16,8 +22,7 @@ kind: Namespace
 metadata:
   name: cluster-registry
 HEADER
-	GOFLAGS='-trimpath -buildvcs=false -tags=grpcnotrace' GOWORK=off CGO_ENABLED=0 go -C ../../../e2e/testbed tool helm.sh/helm/v4/cmd/helm template cluster-registry "$chart" --namespace cluster-registry \
-		--set localCluster.name=standalone |
+	(render && echo --- && render --set registry.enabled=true --show-only templates/registry-callers.yaml) |
 		awk '
 			function flush() { if (wanted) printf "---\n%s", document; document = ""; wanted = 0 }
 			/^---/ { flush(); next }

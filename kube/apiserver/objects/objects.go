@@ -50,11 +50,6 @@ const WritesAtOnce = 16
 //go:embed objects.yaml
 var rendered []byte
 
-// registryCallers let everybody ask the registry API, which then shows each what he may see.
-//
-//go:embed registry.yaml
-var registryCallers []byte
-
 // All returns the objects in an order in which they can be applied.
 func All() ([]*unstructured.Unstructured, error) {
 	crds, err := chart.CRDs()
@@ -62,7 +57,7 @@ func All() ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	all := slices.Clone(crds)
-	for reader := yaml.NewYAMLOrJSONDecoder(io.MultiReader(bytes.NewReader(rendered), strings.NewReader("\n---\n"), bytes.NewReader(registryCallers)), 4096); ; {
+	for reader := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := reader.Decode(&object.Object)
 		switch {

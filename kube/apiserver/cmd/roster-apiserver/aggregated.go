@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -69,7 +70,7 @@ func runAggregated(c *cli.Context, stdout, stderr io.Writer) error {
 	}
 	config.UserAgent = name
 	ctx := c.Context
-	certificate, err := servingCertificate(ctx, c, config, aggregated.CertificateOptions{
+	certificate, checks, err := servingCertificate(ctx, c, config, aggregated.CertificateOptions{
 		Namespace: c.String("secret-namespace"), Secret: c.String("service"), APIService: aggregated.APIServiceName(), Log: log,
 		Service: types.NamespacedName{Namespace: c.String("namespace"), Name: c.String("service")},
 	})
@@ -82,7 +83,7 @@ func runAggregated(c *cli.Context, stdout, stderr io.Writer) error {
 	}
 	defer listener.Close()
 	return aggregated.Run(ctx, aggregated.Options{
-		Config: config, Kubeconfig: c.String("kubeconfig"), Listener: listener, Serving: certificate, Log: log,
+		Config: config, Kubeconfig: c.String("kubeconfig"), Listener: listener, Serving: certificate, Checks: checks, Log: log,
 		Ready: func() {
 			serving(true)
 			context.AfterFunc(ctx, func() { serving(false) })
@@ -92,26 +93,26 @@ func runAggregated(c *cli.Context, stdout, stderr io.Writer) error {
 	})
 }
 
-// servingCertificate returns that of the flags, or one that the server keeps itself.
-func servingCertificate(ctx context.Context, c *cli.Context, config *rest.Config, o aggregated.CertificateOptions) (dynamiccertificates.CertKeyContentProvider, error) {
+// servingCertificate returns that of the flags, or one that the server keeps itself, with what is then to be checked.
+func servingCertificate(ctx context.Context, c *cli.Context, config *rest.Config, o aggregated.CertificateOptions) (dynamiccertificates.CertKeyContentProvider, []healthz.HealthChecker, error) {
 	if file := c.String("tls-cert-file"); file != "" {
 		own, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving", file, c.String("tls-private-key-file"))
 		if err != nil {
-			return nil, fmt.Errorf("--tls-cert-file %s or --tls-private-key-file %s: %w", file, c.String("tls-private-key-file"), err)
+			return nil, nil, fmt.Errorf("--tls-cert-file %s or --tls-private-key-file %s: %w", file, c.String("tls-private-key-file"), err)
 		}
-		return own, nil
+		return own, nil, nil
 	}
 	var err error
 	if o.Kube, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if o.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	made, err := aggregated.NewCertificate(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	go made.Keep(ctx)
-	return made, nil
+	return made, []healthz.HealthChecker{made.Ready()}, nil
 }
