@@ -165,7 +165,7 @@ func TestGone(t *testing.T) {
 	}
 	is("a member", false)
 	m.ledger.add(removal{Removal: replica.Removal{ClusterID: agenttest.IDB, PublicKey: keys[1], By: agenttest.IDC}})
-	m.trust.Remove(agenttest.IDB, keys[1])
+	m.trust.Remove(agenttest.IDB, keys[1], nil, false)
 	is("removed", true)
 	if err := m.trust.Pin(agenttest.IDB, keys[2]); err != nil {
 		t.Fatal(err)
