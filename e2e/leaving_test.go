@@ -111,6 +111,22 @@ func TestRemove(t *testing.T) {
 	kubectl(t, g.beta, "delete", "cluster", "gamma")
 
 	t.Log(agentctl(t, g, "join", "--replace-key", "--context", "gamma", "--peer-context", "beta"))
+	eventually(t, "gamma waits in alpha", afterFault, waitsIn(g.alpha, "gamma"))
+	stays(t, "and alpha has nothing of it", quiet, func(ctx context.Context) error {
+		return errors.Join(absent(g.alpha, harness.Clusters(), "", "gamma")(ctx), isOrphan(g.alpha, "removed")(ctx), ruleIsOrphan(g.alpha, "gammas")(ctx), waitsIn(g.alpha, "gamma")(ctx))
+	})
+	refused := map[string][]string{
+		`no cluster "gam" waits to be admitted in context alpha; these do: gamma`: {"gam", "--context", "alpha"},
+		`no cluster waits to be admitted in context beta`:                         {"gamma", "--contexts", "alpha,beta"},
+		`and not with ` + v1alpha1.KeyFingerprint(nil):                            {"gamma", "--context", "alpha", "--key", v1alpha1.KeyFingerprint(nil)},
+		`atlantis`: {"gamma", "--contexts", "atlantis"},
+	}
+	for want, args := range refused {
+		if out, err := g.Agentctl(t.Context(), append([]string{"approve"}, args...)...); err == nil || !strings.Contains(out+err.Error(), want) {
+			t.Errorf("approve %v: %v\n%s", args, err, out)
+		}
+	}
+	g.admit(t, "gamma", g.alpha)
 	g.eventuallyWhole(t, afterFault)
 	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
 		eventually(t, "the orphan is adopted again in "+c.Name, afterFault, hasCopy(c, g.gamma, "removed", "one"))
@@ -193,6 +209,7 @@ func TestLostKeyIsReplaced(t *testing.T) {
 		return nil
 	})
 	t.Log(agentctl(t, g, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"))
+	g.admit(t, "gamma", g.beta) // nobody could sign that it left, so alpha has removed the old key
 	g.eventuallyWhole(t, afterFault)
 }
 
@@ -259,8 +276,42 @@ func (g *group) restoreGroup(t *testing.T) {
 		if out, err := g.Agentctl(ctx, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"); err != nil {
 			t.Errorf("bring gamma back: %v\n%s", err, out)
 		}
-		g.eventuallyWhole(t, afterFault)
+		eventually(t, "all three clusters synced with each other", afterFault, func(ctx context.Context) error {
+			err := g.whole(ctx)
+			for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+				if err != nil && waitsIn(c, "gamma")(ctx) == nil {
+					_, failed := g.Agentctl(ctx, "approve", "gamma", "--context", c.Name, "--timeout", "10s")
+					err = errors.Join(err, failed)
+				}
+			}
+			return err
+		})
 	})
+}
+
+// admit approves of a cluster that is back under a new key, in members that it did not swap with.
+func (g *group) admit(t *testing.T, name string, at ...*harness.Cluster) {
+	t.Helper()
+	for _, c := range at {
+		eventually(t, name+" waits in "+c.Name, afterFault, waitsIn(c, name))
+		t.Log(agentctl(t, g, "approve", name, "--context", c.Name))
+	}
+}
+
+// waitsIn: a cluster that was removed waits to be admitted, as the own Cluster object says.
+func waitsIn(c *harness.Cluster, name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		u, err := get(ctx, c, harness.Clusters(), "", c.Name)
+		if err != nil {
+			return err
+		}
+		cond := harness.Condition(u, v1alpha1.ConditionClustersAdmitted)
+		text := fmt.Sprint(cond["message"])
+		if cond["status"] != "False" || cond["reason"] != v1alpha1.AdmittedPending || !strings.Contains(text, name+" (clusterID ") || !strings.Contains(text, "agentctl approve ") {
+			return fmt.Errorf("ClustersAdmitted in %s is %v, %v: %s", c.Name, cond["status"], cond["reason"], text)
+		}
+		return nil
+	}
 }
 
 func agentctl(t *testing.T, g *group, args ...string) string {

@@ -185,7 +185,7 @@ func (g *Graph) pin(p Pin) {
 	if p.Admitted {
 		g.admit(p.ClusterID, p.PublicKey)
 	}
-	g.waitsNoMore(func(n Newcomer) bool { return n.ClusterID == p.ClusterID && n.PublicKey.Equal(p.PublicKey) })
+	delete(g.waiting, p.ClusterID) // with another key, too: the pin stays
 }
 
 func (g *Graph) admit(id string, key ed25519.PublicKey) {
