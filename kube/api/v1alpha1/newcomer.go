@@ -11,6 +11,8 @@ import (
 )
 
 // Newcomer is a cluster that waits to be admitted, as ConditionClustersAdmitted lists it.
+//
+// +k8s:deepcopy-gen=false
 type Newcomer struct {
 	Name        string // of the cluster that was removed; the newcomer has taken no name yet
 	ClusterID   string
