@@ -149,16 +149,20 @@ func (o *Options) Validate() error {
 		bad("kube-api-qps", "%d is below 0; 0 means no limit", o.KubeAPIQPS)
 	}
 	errs = append(errs, o.consent().Check())
+	o.checkTrust(bad)
+	if o.Log == nil {
+		errs = append(errs, errors.New("options: no logger"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) checkTrust(bad func(flag, format string, args ...any)) {
 	if _, err := consent.ParseAccept(o.TrustAccept); err != nil {
 		bad("trust-accept", "%v", err)
 	}
 	if _, err := trust.ParseNames(o.TrustAuthorities); err != nil {
 		bad("trust-authorities", "%v", err)
 	}
-	if o.Log == nil {
-		errs = append(errs, errors.New("options: no logger"))
-	}
-	return errors.Join(errs...)
 }
 
 // labels are those of ClusterLabels, which Validate has checked.

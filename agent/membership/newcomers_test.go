@@ -89,14 +89,14 @@ func TestRemoverDoesNotBecomeTheRemoved(t *testing.T) {
 			if m.IsPinned(agenttest.IDB) || !m.Gone(agenttest.IDB) || len(m.replica.Entries(replica.KindCluster)) != 0 {
 				t.Fatal("something of it is taken")
 			}
-			print := trust.Fingerprint(agenttest.PublicKey("stolen"))
-			if v := m.View(); v.NotAdmittedReason != v1alpha1.AdmittedPending || !strings.Contains(v.NotAdmitted, "agentctl approve b --key "+print) {
+			mark := trust.Fingerprint(agenttest.PublicKey("stolen"))
+			if v := m.View(); v.NotAdmittedReason != v1alpha1.AdmittedPending || !strings.Contains(v.NotAdmitted, "agentctl approve b --key "+mark) {
 				t.Errorf("it is shown as %q", v.NotAdmitted)
 			}
-			if got := v1alpha1.ParseNewcomers(m.View().NotAdmitted); len(got) != 1 || got[0].ClusterID != agenttest.IDB || got[0].Fingerprint != print || got[0].Name != "b" {
+			if got := v1alpha1.ParseNewcomers(m.View().NotAdmitted); len(got) != 1 || got[0].ClusterID != agenttest.IDB || got[0].Fingerprint != mark || got[0].Name != "b" {
 				t.Errorf("agentctl reads %+v", got)
 			}
-			m.approve(print)
+			m.approve(mark)
 			m.merge(t, agenttest.IDC, posing)
 			if !m.IsPinned(agenttest.IDB) || m.Gone(agenttest.IDB) || m.View().NotAdmitted != "" {
 				t.Error("it is not admitted by an approval")

@@ -146,10 +146,10 @@ func TestWaitingIsBounded(t *testing.T) {
 }
 
 func TestParseName(t *testing.T) {
-	print := Fingerprint(testKeys(1)[0])
+	mark := Fingerprint(testKeys(1)[0])
 	for text, ok := range map[string]bool{
-		"id": true, "id/" + print: true, "": false, "/": false, "id/": false, "ID": false, "id/" + print[1:]: false, "id/" + print + "0": false,
-		"id/" + "G" + print[1:]: false, "a b": false, "id/x/" + print: false,
+		"id": true, "id/" + mark: true, "": false, "/": false, "id/": false, "ID": false, "id/" + mark[1:]: false, "id/" + mark + "0": false,
+		"id/" + "G" + mark[1:]: false, "a b": false, "id/x/" + mark: false,
 	} {
 		name, err := ParseName(text)
 		if (err == nil) != ok || ok && name.String() != text {
