@@ -13,8 +13,8 @@ import (
 	"github.com/roster-mesh/roster/mesh/trust"
 )
 
-// maxNewcomers is how many newcomers a message lists.
-const maxNewcomers = 32
+// maxNotAdmitted is how many bytes a message lists of newcomers: a condition may have 32 KiB.
+const maxNotAdmitted = 24 << 10
 
 // waits is called by the trust table for each cluster that was removed and is introduced under another key, by somebody
 // who does not decide that. An authority may have admitted it, which only that authority can say.
@@ -80,12 +80,15 @@ func (m *Membership) checkApprovals(own *v1alpha1.Cluster) {
 
 // notAdmitted says which clusters wait to be admitted here, and what to do; "" for none.
 func (m *Membership) notAdmitted() (reason, message string) {
-	var lines []string
-	newcomers := m.trust.Newcomers()
-	for _, n := range newcomers[:min(len(newcomers), maxNewcomers)] {
-		lines = append(lines, v1alpha1.NewcomerLine(m.describe(n)))
+	var parts, lines []string
+	newcomers, size := m.trust.Newcomers(), 0
+	for _, n := range newcomers {
+		line := v1alpha1.NewcomerLine(m.describe(n))
+		if size += len(line); size > maxNotAdmitted {
+			break
+		}
+		lines = append(lines, line)
 	}
-	var parts []string
 	if len(lines) > 0 {
 		reason = v1alpha1.AdmittedPending
 		first := m.describe(newcomers[0])

@@ -13,7 +13,7 @@ import (
 // Bounds of the newcomers that are remembered, to be shown. One that finds no room waits like the others.
 const (
 	maxWaiting   = 64
-	maxWaitingBy = 8 // that one member introduced
+	maxWaitingBy = 16 // that one member introduced
 )
 
 // Statement says that a key does not speak for a cluster any more.
