@@ -276,16 +276,24 @@ func (g *group) restoreGroup(t *testing.T) {
 		if out, err := g.Agentctl(ctx, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"); err != nil {
 			t.Errorf("bring gamma back: %v\n%s", err, out)
 		}
-		eventually(t, "all three clusters synced with each other", afterFault, func(ctx context.Context) error {
-			err := g.whole(ctx)
-			for _, c := range []*harness.Cluster{g.alpha, g.beta} {
-				if err != nil && waitsIn(c, "gamma")(ctx) == nil {
-					_, failed := g.Agentctl(ctx, "approve", "gamma", "--context", c.Name, "--timeout", "10s")
+		g.eventuallyWholeAgain(t)
+	})
+}
+
+// eventuallyWholeAgain waits until every cluster lists every other as synced, and has a person approve of whoever waits.
+func (g *group) eventuallyWholeAgain(t *testing.T) {
+	t.Helper()
+	eventually(t, "all three clusters synced with each other", afterFault, func(ctx context.Context) error {
+		err := g.whole(ctx)
+		for _, c := range g.Clusters[:3] {
+			for _, newcomer := range g.Clusters[:3] {
+				if err != nil && c != newcomer && waitsIn(c, newcomer.Name)(ctx) == nil {
+					_, failed := g.Agentctl(ctx, "approve", newcomer.Name, "--context", c.Name, "--timeout", "10s")
 					err = errors.Join(err, failed)
 				}
 			}
-			return err
-		})
+		}
+		return err
 	})
 }
 

@@ -90,14 +90,7 @@ func (g *group) bringBack(t *testing.T) {
 	if out, err := g.Agentctl(ctx, "join", "--replace-key", "--yes", "--context", "beta", "--peer-context", "alpha"); err != nil {
 		t.Errorf("bring beta back: %v\n%s", err, out)
 	}
-	eventually(t, "all three clusters synced with each other", afterFault, func(ctx context.Context) error {
-		err := g.whole(ctx)
-		if err != nil && waitsIn(g.gamma, "beta")(ctx) == nil {
-			_, failed := g.Agentctl(ctx, "approve", "beta", "--context", "gamma", "--timeout", "10s")
-			err = errors.Join(err, failed)
-		}
-		return err
-	})
+	g.eventuallyWholeAgain(t)
 }
 
 // posing is what a cluster publishes under a key: its Cluster object, and a rule.
