@@ -280,48 +280,6 @@ func (g *group) restoreGroup(t *testing.T) {
 	})
 }
 
-// eventuallyWholeAgain waits until every cluster lists every other as synced, and has a person approve of whoever waits.
-func (g *group) eventuallyWholeAgain(t *testing.T) {
-	t.Helper()
-	eventually(t, "all three clusters synced with each other", afterFault, func(ctx context.Context) error {
-		err := g.whole(ctx)
-		for _, c := range g.Clusters[:3] {
-			for _, newcomer := range g.Clusters[:3] {
-				if err != nil && c != newcomer && waitsIn(c, newcomer.Name)(ctx) == nil {
-					_, failed := g.Agentctl(ctx, "approve", newcomer.Name, "--context", c.Name, "--timeout", "10s")
-					err = errors.Join(err, failed)
-				}
-			}
-		}
-		return err
-	})
-}
-
-// admit approves of a cluster that is back under a new key, in members that it did not swap with.
-func (g *group) admit(t *testing.T, name string, at ...*harness.Cluster) {
-	t.Helper()
-	for _, c := range at {
-		eventually(t, name+" waits in "+c.Name, afterFault, waitsIn(c, name))
-		t.Log(agentctl(t, g, "approve", name, "--context", c.Name))
-	}
-}
-
-// waitsIn: a cluster that was removed waits to be admitted, as the own Cluster object says.
-func waitsIn(c *harness.Cluster, name string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		u, err := get(ctx, c, harness.Clusters(), "", c.Name)
-		if err != nil {
-			return err
-		}
-		cond := harness.Condition(u, v1alpha1.ConditionClustersAdmitted)
-		text := fmt.Sprint(cond["message"])
-		if cond["status"] != "False" || cond["reason"] != v1alpha1.AdmittedPending || !strings.Contains(text, name+" (clusterID ") || !strings.Contains(text, "agentctl approve ") {
-			return fmt.Errorf("ClustersAdmitted in %s is %v, %v: %s", c.Name, cond["status"], cond["reason"], text)
-		}
-		return nil
-	}
-}
-
 func agentctl(t *testing.T, g *group, args ...string) string {
 	t.Helper()
 	out, err := g.Agentctl(lasting(t), args...)

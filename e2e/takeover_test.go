@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -75,6 +76,39 @@ func TestRemoverDoesNotBecomeTheRemoved(t *testing.T) {
 	eventually(t, "alpha follows the real beta", afterFault, hasCopy(g.alpha, g.beta, "takeover", "one"))
 }
 
+// TestAuthorityAdmits: beta names alpha as an authority, and so admits gamma, which alpha removed, when alpha has. It says that
+// the other one that it names is nobody.
+func TestAuthorityAdmits(t *testing.T) {
+	g := joined(t)
+	g.restoreGroup(t)
+	if err := g.beta.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.beta.RestartAgent(lasting(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := g.beta.StartAgent(t.Context(), "--trust-authorities", clusterID(t, g.alpha)+",nobody"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "beta says that nobody is no member", within, func(ctx context.Context) error {
+		u, err := get(ctx, g.beta, harness.Clusters(), "", "beta")
+		if err != nil {
+			return err
+		}
+		cond := harness.Condition(u, v1alpha1.ConditionClustersAdmitted)
+		if text := fmt.Sprint(cond["message"]); cond["reason"] != v1alpha1.AdmittedUnknownAuthority || !strings.Contains(text, "trust.authorities names nobody") || strings.Contains(text, clusterID(t, g.alpha)) {
+			return fmt.Errorf("ClustersAdmitted is %v, %v: %s", cond["status"], cond["reason"], text)
+		}
+		return nil
+	})
+	g.eventuallyWhole(t, afterFault)
+	t.Log(agentctl(t, g, "remove", "gamma", "--context", "alpha"))
+	t.Log(agentctl(t, g, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"))
+	g.eventuallyWhole(t, afterFault)
+}
+
 // bringBack admits the real beta, which was removed, everywhere.
 func (g *group) bringBack(t *testing.T) {
 	t.Helper()
@@ -91,6 +125,48 @@ func (g *group) bringBack(t *testing.T) {
 		t.Errorf("bring beta back: %v\n%s", err, out)
 	}
 	g.eventuallyWholeAgain(t)
+}
+
+// eventuallyWholeAgain waits until every cluster lists every other as synced, and has a person approve of whoever waits.
+func (g *group) eventuallyWholeAgain(t *testing.T) {
+	t.Helper()
+	eventually(t, "all three clusters synced with each other", afterFault, func(ctx context.Context) error {
+		err := g.whole(ctx)
+		for _, c := range g.Clusters[:3] {
+			for _, newcomer := range g.Clusters[:3] {
+				if err != nil && c != newcomer && waitsIn(c, newcomer.Name)(ctx) == nil {
+					_, failed := g.Agentctl(ctx, "approve", newcomer.Name, "--context", c.Name, "--timeout", "10s")
+					err = errors.Join(err, failed)
+				}
+			}
+		}
+		return err
+	})
+}
+
+// admit approves of a cluster that is back under a new key, in members that it did not swap with.
+func (g *group) admit(t *testing.T, name string, at ...*harness.Cluster) {
+	t.Helper()
+	for _, c := range at {
+		eventually(t, name+" waits in "+c.Name, afterFault, waitsIn(c, name))
+		t.Log(agentctl(t, g, "approve", name, "--context", c.Name))
+	}
+}
+
+// waitsIn: a cluster that was removed waits to be admitted, as the own Cluster object says.
+func waitsIn(c *harness.Cluster, name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		u, err := get(ctx, c, harness.Clusters(), "", c.Name)
+		if err != nil {
+			return err
+		}
+		cond := harness.Condition(u, v1alpha1.ConditionClustersAdmitted)
+		text := fmt.Sprint(cond["message"])
+		if cond["status"] != "False" || cond["reason"] != v1alpha1.AdmittedPending || !strings.Contains(text, name+" (clusterID ") || !strings.Contains(text, "agentctl approve ") {
+			return fmt.Errorf("ClustersAdmitted in %s is %v, %v: %s", c.Name, cond["status"], cond["reason"], text)
+		}
+		return nil
+	}
 }
 
 // posing is what a cluster publishes under a key: its Cluster object, and a rule.
