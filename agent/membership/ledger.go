@@ -4,6 +4,7 @@
 package membership
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"maps"
 	"slices"
@@ -20,7 +21,7 @@ type removal struct {
 	unverifiedAuthor bool     // the author's key was not pinned here: another member vouched for it
 	ordered          bool     // requested in this cluster
 	waiting          []string // if ordered: clusterIDs of the members that have not confirmed it
-	admitted         bool     // a person or an authority here had admitted the key
+	basis            string   // on what the key was pinned here: one of basis…, "" if it never was
 	askAll           bool     // recorded without the list of waiting: Run asks every member
 }
 
@@ -48,7 +49,7 @@ func (l *ledger) add(now removal) {
 	defer l.mu.Unlock()
 	if held := l.findLocked(now.ClusterID, now.PublicKey); held != nil {
 		held.Removal, held.unverifiedAuthor = now.Removal, now.unverifiedAuthor
-		held.admitted = held.admitted || now.admitted
+		held.basis = cmp.Or(now.basis, held.basis)
 		if held.unknownKey && !now.unknownKey { // the key has become known
 			held.unknownKey, held.ended = false, false
 			l.byCluster[now.ClusterID]++

@@ -139,10 +139,10 @@ func New(o Options) *Membership {
 	m.trust = trust.New(trust.Pin{ClusterID: o.ClusterID, PublicKey: o.Key}, trust.Options{Pinned: m.pinned, Waits: m.waits, Authorities: authorities})
 	for _, r := range o.Record.removals {
 		m.ledger.add(r)
-		m.trust.Remove(r.ClusterID, r.PublicKey, r.Successor, r.Left())
-		if r.admitted {
-			m.trust.Admit(r.ClusterID, r.PublicKey)
+		if r.basis != "" {
+			m.trust.Recall(r.ClusterID, r.PublicKey, r.basis == basisAdmitted)
 		}
+		m.trust.Remove(r.ClusterID, r.PublicKey, r.Successor, r.Left())
 	}
 	m.ledger.addDeparted(o.Record.departed)
 	for _, p := range o.Record.pins {

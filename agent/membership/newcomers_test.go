@@ -144,6 +144,27 @@ func TestSuccessorIsAdmitted(t *testing.T) {
 	}
 }
 
+// TestALeaveOfAnIntroducedCluster: it names the next key, also after a restart; nobody else does, and nobody leaves in its name.
+func TestALeaveOfAnIntroducedCluster(t *testing.T) {
+	m := newFixture(t)
+	if err := m.trust.Pin(agenttest.IDC, agenttest.PublicKey(agenttest.IDC)); err != nil {
+		t.Fatal(err)
+	}
+	m.merge(t, agenttest.IDC, introduction(t, agenttest.IDB, agenttest.IDB), leaveOf(t, agenttest.IDB, "made up", "stolen"))
+	if _, _, err := m.replica.Merge(introduction(t, agenttest.IDB, "stolen"), agenttest.IDC); err == nil || !m.IsPinned(agenttest.IDB) || m.Gone(agenttest.IDB) {
+		t.Fatalf("a key that was made up has left, and b is gone: %v", err)
+	}
+	m.merge(t, agenttest.IDC, leaveOf(t, agenttest.IDB, agenttest.IDB, "next"))
+	m.restart(t)
+	if _, _, err := m.replica.Merge(introduction(t, agenttest.IDB, "stolen"), agenttest.IDC); !errors.Is(err, trust.ErrReserved) {
+		t.Fatal(err)
+	}
+	m.merge(t, agenttest.IDC, introduction(t, agenttest.IDB, "next"))
+	if key, _ := m.trust.Key(agenttest.IDB); !key.Equal(agenttest.PublicKey("next")) {
+		t.Error("the successor is not pinned")
+	}
+}
+
 // TestPinsOfEarlierVersionsStand: such a version recorded no basis, and had taken the newcomer.
 func TestPinsOfEarlierVersionsStand(t *testing.T) {
 	m := newFixture(t)

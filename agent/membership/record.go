@@ -36,15 +36,15 @@ const (
 
 // removalRecord is a removal in a Secret. The JSON keys strange and hearsay are unknownKey and unverifiedAuthor.
 type removalRecord struct {
-	Message  []byte   `json:"message"` // as it was signed
-	Strange  bool     `json:"strange,omitempty"`
-	Hearsay  bool     `json:"hearsay,omitempty"`
-	Admitted bool     `json:"admitted,omitempty"`
-	Voucher  string   `json:"voucher,omitempty"`
-	Ended    bool     `json:"ended,omitempty"`
-	Ordered  bool     `json:"ordered,omitempty"`
-	Waiting  []string `json:"waiting,omitempty"`
-	All      bool     `json:"all,omitempty"` // askAll: too many members wait to be listed
+	Message []byte   `json:"message"` // as it was signed
+	Strange bool     `json:"strange,omitempty"`
+	Hearsay bool     `json:"hearsay,omitempty"`
+	Basis   string   `json:"basis,omitempty"`
+	Voucher string   `json:"voucher,omitempty"`
+	Ended   bool     `json:"ended,omitempty"`
+	Ordered bool     `json:"ordered,omitempty"`
+	Waiting []string `json:"waiting,omitempty"`
+	All     bool     `json:"all,omitempty"` // askAll: too many members wait to be listed
 }
 
 func removalsName(i int) string {
@@ -114,7 +114,7 @@ func readRemovals(ctx context.Context, secrets *store.Store, log *slog.Logger) (
 			held.Voucher = record.Voucher
 			out = append(out, removal{
 				Removal: held, unknownKey: record.Strange, ended: record.Ended, unverifiedAuthor: record.Hearsay,
-				ordered: record.Ordered, waiting: record.Waiting, askAll: record.All, admitted: record.Admitted,
+				ordered: record.Ordered, waiting: record.Waiting, askAll: record.All, basis: record.Basis,
 			})
 		}
 	}
@@ -130,7 +130,7 @@ func recordRemovals(ctx context.Context, secrets *store.Store, all []removal) er
 			}
 			record, err := json.Marshal(removalRecord{
 				Message: held.Message(), Strange: held.unknownKey, Ended: held.ended, Hearsay: held.unverifiedAuthor, Voucher: held.Voucher,
-				Ordered: held.ordered, Waiting: held.waiting, All: held.askAll, Admitted: held.admitted,
+				Ordered: held.ordered, Waiting: held.waiting, All: held.askAll, Basis: held.basis,
 			})
 			if err != nil {
 				return fmt.Errorf("encode removal: %w", err)

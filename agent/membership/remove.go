@@ -31,7 +31,7 @@ const (
 // which is delayed, because a member can send any number of them.
 func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 	waiting := m.confirmers(r)
-	now := removal{Removal: r, ordered: m.orderedHere(r), waiting: waiting, admitted: m.trust.Admitted(r.ClusterID, r.PublicKey)}
+	now := removal{Removal: r, ordered: m.orderedHere(r), waiting: waiting, basis: m.basis(r)}
 	if author, ok := m.trust.Key(r.By); !r.Left() && (!ok || !author.Equal(r.ByKey)) {
 		now.unverifiedAuthor = true
 	}
@@ -61,6 +61,17 @@ func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 	if m.ledger.waitsFor(r.ClusterID) {
 		m.work.sends.Add(r.ClusterID) // a removed cluster need not confirm
 	}
+}
+
+// basis is on what a removed key was pinned here.
+func (m *Membership) basis(r replica.Removal) string {
+	switch admitted, had := m.trust.Had(r.ClusterID, r.PublicKey); {
+	case admitted:
+		return basisAdmitted
+	case had:
+		return basisIntroduced
+	}
+	return ""
 }
 
 // affectsThisCluster reports whether a removal of a key that is not pinned still matters here: it was ordered here, it
@@ -157,7 +168,7 @@ func (m *Membership) publishRemoval(ctx context.Context, r replica.Removal) erro
 	m.recording.Lock()
 	defer m.recording.Unlock()
 	if err := recordRemovals(ctx, m.o.Store, append(m.ledger.all(), removal{
-		Removal: r, ordered: m.orderedHere(r), waiting: m.confirmers(r), admitted: m.trust.Admitted(r.ClusterID, r.PublicKey),
+		Removal: r, ordered: m.orderedHere(r), waiting: m.confirmers(r), basis: m.basis(r),
 	})); err != nil {
 		return err
 	}

@@ -8,17 +8,17 @@
 // Who removes: any member removes any cluster, and each cluster itself.
 //
 // A pin is a clusterID and its key. The first pin of a clusterID stays; no key speaks for two clusters; a key that was
-// removed of a cluster is never pinned for it again. A clusterID of which some key was removed is reserved: who
-// introduces it with another key may be the one who removed it, and would own its name, its rules and its copies. So such
-// a newcomer waits, unless it is admitted:
+// removed of a cluster is never pinned for it again. A clusterID is reserved once another member has removed a key of it, or
+// it has left: who introduces it with another key may be the one who removed it, and would own its name, its rules and its
+// copies. So such a newcomer waits, unless it is admitted:
 //
 //	a person here          swapped, or approved the key              stands
 //	an authority           introduces it                             stands
 //	its own leave          names the key as its successor            while nobody else has removed a key of that line
 //
-// A line of leaves counts if it begins with a key that a person or an authority admitted here, or if it is all that is
-// known of the clusterID: anybody can make up a key, and let that leave.
+// Anybody can make up a key, and let that leave. So a leave counts if its key was pinned here, or is the successor of such a
+// key. If another member has removed any key of the cluster, it must be one that a person or an authority had admitted here.
 //
-// [Graph] decides, and what it decides depends on what it was told, not on the order: a removal that comes late ends a
+// What [Graph] decides of a newcomer depends on what it was told, not on the order: a removal that comes late ends a
 // pin that it would have prevented. [Table] is a graph with a lock, and tells others of changes.
 package trust

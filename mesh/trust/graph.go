@@ -37,7 +37,7 @@ type Graph struct {
 	owners     map[string]string               // public key → clusterID
 	statements map[string]map[string]Statement // clusterID → public key → what was said of it
 	removed    map[string]keys                 // public key → clusterIDs that it was removed of
-	admitted   map[string]keys                 // clusterID → public keys that a person or an authority here admitted
+	had        map[string]map[string]bool      // clusterID → public key that was pinned here → a person or an authority admitted it
 	waiting    map[string]map[string]Newcomer  // clusterID → public key
 }
 
@@ -56,7 +56,7 @@ func newGraph(self Pin, authorities []Name) *Graph {
 		owners:      map[string]string{string(self.PublicKey): self.ClusterID},
 		statements:  map[string]map[string]Statement{},
 		removed:     map[string]keys{},
-		admitted:    map[string]keys{},
+		had:         map[string]map[string]bool{},
 		waiting:     map[string]map[string]Newcomer{},
 	}
 }
@@ -114,35 +114,44 @@ func (g *Graph) isAuthority(id string) bool {
 
 // stands says whether nothing that is known is against a pin, or somebody who may has admitted it.
 func (g *Graph) stands(p Pin) bool {
-	return p.ClusterID == g.self || p.Admitted || len(g.statements[p.ClusterID]) == 0 || g.succeeds(p.ClusterID, string(p.PublicKey))
+	return p.ClusterID == g.self || p.Admitted || !g.reserved(p.ClusterID) || g.succeeds(p.ClusterID, string(p.PublicKey))
 }
 
-// succeeds says whether leaves of the cluster lead to a key, from one that was admitted here, or from the first one of
-// all that is known of it. Another member's removal of a key in between ends the line.
+// reserved says whether a cluster was removed by another member, or left under a key that was pinned here. The leave of a
+// key that never was may be made up, as may the key.
+func (g *Graph) reserved(id string) bool {
+	for key, s := range g.statements[id] {
+		if _, had := g.had[id][key]; had || !s.Left {
+			return true
+		}
+	}
+	return false
+}
+
+// succeeds says whether leaves of the cluster lead to a key, from one that was admitted here; or, while no other member
+// has removed any key of the cluster, from one that was pinned here.
 func (g *Graph) succeeds(id, key string) bool {
-	of := g.statements[id]
 	before := map[string][]string{} // key → those that named it
-	for from, s := range of {
+	removed := false
+	for from, s := range g.statements[id] {
+		removed = removed || !s.Left
 		if s.Left && len(s.Successor) > 0 {
 			before[string(s.Successor)] = append(before[string(s.Successor)], from)
 		}
 	}
 	seen := keys{}
-	line := true // every key so far was named by one other
 	for next := []string{key}; len(next) > 0; next = next[1:] {
-		line = line && len(before[next[0]]) <= 1
 		for _, from := range before[next[0]] {
-			if _, ok := g.admitted[id][from]; ok {
+			if admitted, had := g.had[id][from]; admitted || had && !removed {
 				return true
 			}
-			if _, ok := seen[from]; ok {
-				return false // in a circle
+			if _, ok := seen[from]; !ok { // or they name each other
+				seen[from] = struct{}{}
+				next = append(next, from)
 			}
-			seen[from] = struct{}{}
-			next = append(next, from)
 		}
 	}
-	return line && len(seen) == len(of)
+	return false
 }
 
 // wait remembers a newcomer, and says whether it is a new one.
@@ -182,17 +191,16 @@ func (g *Graph) waitsNoMore(of func(Newcomer) bool) {
 func (g *Graph) pin(p Pin) {
 	g.pins[p.ClusterID] = p
 	g.owners[string(p.PublicKey)] = p.ClusterID
-	if p.Admitted {
-		g.admit(p.ClusterID, p.PublicKey)
-	}
+	g.recall(p.ClusterID, p.PublicKey, p.Admitted)
 	delete(g.waiting, p.ClusterID) // with another key, too: the pin stays
 }
 
-func (g *Graph) admit(id string, key ed25519.PublicKey) {
-	if g.admitted[id] == nil {
-		g.admitted[id] = keys{}
+// recall notes that a key was pinned.
+func (g *Graph) recall(id string, key ed25519.PublicKey, admitted bool) {
+	if g.had[id] == nil {
+		g.had[id] = map[string]bool{}
 	}
-	g.admitted[id][string(key)] = struct{}{}
+	g.had[id][string(key)] = g.had[id][string(key)] || admitted
 }
 
 func (g *Graph) unpin(id string) (did change) {

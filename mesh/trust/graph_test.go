@@ -6,6 +6,7 @@ package trust
 import (
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -22,6 +23,14 @@ func with(t *testing.T, keys []ed25519.PublicKey, o Options) *Table {
 	return table
 }
 
+// admitted is an error unless a person or an authority had admitted a key of a.
+func admitted(table *Table, key ed25519.PublicKey) error {
+	if admitted, had := table.Had("a", key); !admitted || !had {
+		return fmt.Errorf("it was pinned: %t, and admitted: %t", had, admitted)
+	}
+	return nil
+}
+
 // waits lists the fingerprints of the newcomers.
 func waits(table *Table) (out []string) {
 	for _, n := range table.Newcomers() {
@@ -33,9 +42,15 @@ func waits(table *Table) (out []string) {
 // TestTakeover: who removes a cluster does not become it, whoever introduces the new key, and whatever was left or
 // removed in its name besides.
 func TestTakeover(t *testing.T) {
-	keys := testKeys(7)
+	keys := testKeys(8)
 	var told []Newcomer
 	table := with(t, keys, Options{Waits: func(n Newcomer) { told = append(told, n) }})
+	if table.Remove("a", keys[4], keys[3], true) { // of a key that it made up
+		t.Fatal("anybody can say that a cluster left")
+	}
+	if err := table.Introduce("a", keys[3], "m"); !errors.Is(err, ErrPinned) {
+		t.Fatal("and who is next:", err)
+	}
 	if !table.Remove("a", keys[2], nil, false) {
 		t.Fatal("no pin ended")
 	}
@@ -44,7 +59,7 @@ func TestTakeover(t *testing.T) {
 			t.Fatalf("the remover is a now: %v", err)
 		}
 	}
-	table.Remove("a", keys[4], keys[3], true) // of a key that it made up
+	table.Remove("a", keys[5], keys[3], true) // of another one
 	if _, pinned := table.Key("a"); pinned || !slices.Equal(waits(table), []string{"a by m"}) || len(told) != 1 {
 		t.Fatalf("pinned %t, waiting %v, told %v", pinned, waits(table), told)
 	}
@@ -52,7 +67,7 @@ func TestTakeover(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A person decides: by approval of the key, and by no other.
-	table.Approve([]Name{{"a", Fingerprint(keys[5])}})
+	table.Approve([]Name{{"a", Fingerprint(keys[6])}})
 	if _, pinned := table.Key("a"); pinned {
 		t.Fatal("another key was approved")
 	}
@@ -61,16 +76,37 @@ func TestTakeover(t *testing.T) {
 		t.Fatal("what a person approves is not pinned")
 	}
 	// From there on its own leave says who is next.
-	table.Remove("a", keys[3], keys[5], true)
-	if err := table.Introduce("a", keys[6], "m"); !errors.Is(err, ErrReserved) {
+	table.Remove("a", keys[3], keys[6], true)
+	if err := table.Introduce("a", keys[7], "m"); !errors.Is(err, ErrReserved) {
 		t.Fatal(err)
 	}
-	if err := table.Introduce("a", keys[5], "m"); err != nil {
+	if err := table.Introduce("a", keys[6], "m"); err != nil {
 		t.Fatal("its successor:", err)
 	}
 	table.Remove("a", keys[3], nil, false)
 	if _, pinned := table.Key("a"); pinned {
 		t.Fatal("a key of the line was removed by another, and the successor stays")
+	}
+}
+
+// TestALeaveNamesTheSuccessor: of a cluster that was introduced and left, the one it named is next, and nobody else; unless
+// a member removes any key of it.
+func TestALeaveNamesTheSuccessor(t *testing.T) {
+	keys := testKeys(7)
+	table := with(t, keys, Options{})
+	table.Remove("a", keys[3], keys[4], true) // made up
+	table.Remove("a", keys[2], keys[5], true)
+	table.Remove("a", keys[5], keys[6], true) // before it was here
+	for _, key := range []ed25519.PublicKey{keys[4], keys[1]} {
+		if err := table.Introduce("a", key, "m"); err == nil {
+			t.Fatal("another one is next")
+		}
+	}
+	if err := table.Introduce("a", keys[6], "m"); err != nil {
+		t.Fatal("the successor of the successor:", err)
+	}
+	if !table.Remove("a", keys[3], nil, false) {
+		t.Error("a member has removed a key, and the successor stays")
 	}
 }
 
@@ -115,7 +151,7 @@ func TestAuthorities(t *testing.T) {
 	if err := table.Introduce("a", keys[4], "m"); err != nil {
 		t.Fatal(err)
 	}
-	if len(table.Newcomers()) != 0 || table.Swapped("a") || !table.Admitted("a", keys[4]) {
+	if len(table.Newcomers()) != 0 || table.Swapped("a") || admitted(table, keys[4]) != nil {
 		t.Error("it waits, or counts as swapped")
 	}
 }

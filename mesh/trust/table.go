@@ -92,7 +92,7 @@ func (t *Table) Remove(id string, key, successor ed25519.PublicKey, left bool) (
 // Forget ends a cluster's pin, which may be made again.
 func (t *Table) Forget(id string) {
 	t.change(func(g *Graph) change {
-		delete(g.admitted, id)
+		delete(g.had, id)
 		return g.unpin(id)
 	})
 }
@@ -102,20 +102,20 @@ func (t *Table) Approve(names []Name) {
 	t.change(func(g *Graph) change { return g.approve(names) })
 }
 
-// Admit notes that a person or an authority here had admitted a key, whatever has become of it: its leave may name a
-// successor.
-func (t *Table) Admit(id string, key ed25519.PublicKey) {
+// Recall notes that a key was pinned in an earlier run, whatever has become of it, and whether a person or an authority
+// here had admitted it: its leave may name a successor. Call it before Remove.
+func (t *Table) Recall(id string, key ed25519.PublicKey, admitted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.graph.admit(id, key)
+	t.graph.recall(id, key, admitted)
 }
 
-// Admitted says so.
-func (t *Table) Admitted(id string, key ed25519.PublicKey) bool {
+// Had says so.
+func (t *Table) Had(id string, key ed25519.PublicKey) (admitted, had bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	_, ok := t.graph.admitted[id][string(key)]
-	return ok
+	admitted, had = t.graph.had[id][string(key)]
+	return admitted, had
 }
 
 // change changes the graph, and tells of it.
@@ -155,11 +155,11 @@ func (t *Table) Removed(key ed25519.PublicKey) bool {
 	return len(t.graph.removed[string(key)]) > 0
 }
 
-// Reserved says that some key of a cluster was removed, and so not everybody may admit it.
+// Reserved says that a cluster was removed, or left, and so not everybody may admit it.
 func (t *Table) Reserved(id string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return len(t.graph.statements[id]) > 0
+	return t.graph.reserved(id)
 }
 
 // Newcomers lists who waits to be admitted, ordered by clusterID and key.
