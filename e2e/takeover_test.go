@@ -63,6 +63,8 @@ func TestRemoverDoesNotBecomeTheRemoved(t *testing.T) {
 	}
 	say(t, g.alpha, key, evil...)
 	eventually(t, "also after a restart", within, waitsIn(g.alpha, "beta"))
+	eventually(t, "the copy is an orphan", within, isOrphan(g.alpha, "takeover"))
+	eventually(t, "and so is the rule", within, ruleIsOrphan(g.alpha, "takeover"))
 	stays(t, "and has nothing of beta's", quiet, func(ctx context.Context) error {
 		return errors.Join(
 			absent(g.alpha, harness.Clusters(), "", "beta")(ctx), absent(g.alpha, harness.Rules(), "", "posing")(ctx), isOrphan(g.alpha, "takeover")(ctx),
