@@ -191,6 +191,23 @@ func (o *Options) pick(at string, waiting []v1alpha1.Newcomer) (v1alpha1.Newcome
 	return matching[0], nil
 }
 
+// Names are those of the clusters that wait to be admitted in a cluster; none where that cannot be told.
+func Names(ctx context.Context, access clusters.Access) (names []string) {
+	at, err := access.Open()
+	if err != nil {
+		return nil
+	}
+	waiting, err := newcomersIn(ctx, at)
+	if err != nil {
+		return nil
+	}
+	for _, n := range waiting {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func same(a, b v1alpha1.Newcomer) bool {
 	return a.ClusterID == b.ClusterID && a.Fingerprint == b.Fingerprint
 }
