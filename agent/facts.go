@@ -26,7 +26,7 @@ func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
 	key, pinned := p.membership.Trust().Key(id)
 	v.Pinned = pinned
 	v.KeyMismatch = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(payload.AsKey(have.Spec.Mesh.PublicKey))
-	v.Removed = p.membership.RemovedKey(have)
+	v.Removed, v.NotAdmitted = p.membership.RemovedKey(have), p.membership.Pending(id)
 	v.Member, v.Access = p.mesh.Member(id), p.peers.Peer(id).State
 	v.CaughtUp = p.catchUp.CaughtUp(id) && p.directory.Complete(id)
 	if published, ok := p.directory.Published(id); ok {
@@ -38,6 +38,7 @@ func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
 func (p *parts) viewSelf(v *status.View) {
 	membership := p.membership.View()
 	v.Removed, v.Left, v.OrderedRemovals, v.Confirmed = membership.Removed, membership.Left, membership.OrderedRemovals, membership.Confirmed
+	v.NotAdmitted, v.NotAdmittedReason = membership.NotAdmitted, membership.NotAdmittedReason
 	v.Problem, v.Describe = p.problems.String(), p.description.Fill
 	all, err := p.registry.Clusters.List(labels.Everything())
 	if err != nil {

@@ -7,10 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"path/filepath"
-	"strings"
 
 	"github.com/roster-mesh/roster/agent/embedded"
 	"github.com/roster-mesh/roster/agent/install"
@@ -52,17 +50,7 @@ func (o *Options) checkLocal(bad func(flag, format string, args ...any)) {
 	if o.Local == nil {
 		return
 	}
-	if err := install.CheckHostPort(o.Local.Listen, true); err != nil {
-		bad("local-listen", "%v", err)
-	} else if _, port, _ := net.SplitHostPort(o.Local.Listen); strings.Trim(port, "0") == "" {
-		bad("local-listen", "%q would be another port each time the API server starts: name one", o.Local.Listen)
-	}
-	if o.Kubeconfig != "" {
-		bad("local", "embedded is a cluster of this agent's own, and --kubeconfig names another one: give one of the two")
-	}
-	if o.DataDir == "" {
-		bad("data-dir", "--local embedded keeps the cluster there: name a directory")
-	}
+	install.CheckLocal(o.Local.Listen, o.Kubeconfig, o.DataDir, bad)
 	if o.Namespace != embedded.Namespace {
 		bad("namespace", "with --local embedded it is %s", embedded.Namespace)
 	}

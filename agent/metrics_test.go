@@ -22,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/agent/rules"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // described is a Registerer that records the names of metrics.
@@ -58,7 +59,7 @@ func everything(t *testing.T) []string {
 	t.Helper()
 	d := &described{t: t}
 	key := agenttest.Key(agenttest.IDA)
-	trust := mesh.NewTrust(mesh.Pin{ClusterID: agenttest.IDA, PublicKey: agenttest.PublicKey(agenttest.IDA)}, nil)
+	trust := trust.New(trust.Pin{ClusterID: agenttest.IDA, PublicKey: agenttest.PublicKey(agenttest.IDA)}, trust.Options{})
 	r := agenttest.Signer(t, agenttest.IDA, key)
 	m, err := mesh.New(mesh.Options{Identity: mesh.Identity{ClusterID: agenttest.IDA, PrivateKey: key}, Trust: trust, State: r, Listen: "127.0.0.1:0", Metrics: d})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/roster-mesh/roster/agent/install"
 	"github.com/roster-mesh/roster/agent/profiles"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
@@ -80,6 +81,8 @@ type Options struct {
 	ConsentKinds, ConsentSecretTypes, ConsentSecretsAs, ConsentNamespaces []string
 	// TrustAccept is the consent.Accept for clusters without the annotation v1alpha1.AnnotationAccept; empty means all.
 	TrustAccept string
+	// TrustAuthorities are the members that may admit a cluster that was removed: see trust.ParseName.
+	TrustAuthorities []string
 	// GuardLive makes the deletion guard of rules count deletions that the agent watches happen, too.
 	GuardLive bool
 	// Publish is what is published for programs that know nothing of Roster; by default in Namespace.
@@ -146,13 +149,20 @@ func (o *Options) Validate() error {
 		bad("kube-api-qps", "%d is below 0; 0 means no limit", o.KubeAPIQPS)
 	}
 	errs = append(errs, o.consent().Check())
-	if _, err := consent.ParseAccept(o.TrustAccept); err != nil {
-		bad("trust-accept", "%v", err)
-	}
+	o.checkTrust(bad)
 	if o.Log == nil {
 		errs = append(errs, errors.New("options: no logger"))
 	}
 	return errors.Join(errs...)
+}
+
+func (o *Options) checkTrust(bad func(flag, format string, args ...any)) {
+	if _, err := consent.ParseAccept(o.TrustAccept); err != nil {
+		bad("trust-accept", "%v", err)
+	}
+	if _, err := trust.ParseNames(o.TrustAuthorities); err != nil {
+		bad("trust-authorities", "%v", err)
+	}
 }
 
 // labels are those of ClusterLabels, which Validate has checked.

@@ -150,11 +150,11 @@ func (p *parts) makeLocal() {
 		Client: p.client, Issuer: kube.NewIssuer(p.client, o.Namespace, p.server, p.clusterName), Namespace: o.Namespace,
 		Name: p.own.Name, ManageSecret: o.ManageSecret, Clock: p.clock, Problem: p.problems.Reporter("credential"), Log: p.log,
 		Disabled: func(id string) bool { return p.directory.Disabled(id) },
-		Pinned:   func(from mesh.Caller) bool { return p.membership.Trust().IsPinned(from) },
+		Pinned:   func(from mesh.Caller) bool { return p.membership.Trust().IsPinned(from.ClusterID, from.Key) },
 	})
 	p.membership = membership.New(membership.Options{
 		ClusterID: p.clusterID, Key: p.publicKey(), Record: p.record, Store: p.store, Client: p.client, Registry: p.registry,
-		Own: p.own.Cluster, Name: p.own.Name, Credentials: p.credentials, ReplaceKey: p.identity.Replace, Now: p.clock.Now,
+		Own: p.own.Cluster, Name: p.own.Name, Credentials: p.credentials, ReplaceKey: p.identity.Replace, NextKey: p.identity.Next, Authorities: o.TrustAuthorities, Now: p.clock.Now,
 		ForgetCredential: func(ctx context.Context, id string) error { return p.peers.ForgetCredential(ctx, id) },
 		Events:           p.events, Problems: p.problems, Log: p.log,
 	})
@@ -203,7 +203,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,
-		Replica: p.replica, Gate: p.gate, Rules: p.rules, CheckLeaveRequest: p.membership.CheckLeaveRequest, Problems: p.problems, Log: p.log,
+		Replica: p.replica, Gate: p.gate, Rules: p.rules, CheckRequests: p.membership.CheckRequests, Problems: p.problems, Log: p.log,
 		Epochs:    registry.Epochs{Open: p.identity.OpenEpoch, MayReopen: p.gate.MayReopen, Reopened: p.gate.Reopened, Freeze: p.gate.Freeze},
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})

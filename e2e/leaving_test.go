@@ -111,6 +111,22 @@ func TestRemove(t *testing.T) {
 	kubectl(t, g.beta, "delete", "cluster", "gamma")
 
 	t.Log(agentctl(t, g, "join", "--replace-key", "--context", "gamma", "--peer-context", "beta"))
+	eventually(t, "gamma waits in alpha", afterFault, waitsIn(g.alpha, "gamma"))
+	stays(t, "and alpha has nothing of it", quiet, func(ctx context.Context) error {
+		return errors.Join(absent(g.alpha, harness.Clusters(), "", "gamma")(ctx), isOrphan(g.alpha, "removed")(ctx), ruleIsOrphan(g.alpha, "gammas")(ctx), waitsIn(g.alpha, "gamma")(ctx))
+	})
+	refused := map[string][]string{
+		`no cluster "gam" waits to be admitted in context alpha; these do: gamma`: {"gam", "--context", "alpha"},
+		`no cluster waits to be admitted in context beta`:                         {"gamma", "--contexts", "alpha,beta"},
+		`and not with ` + v1alpha1.KeyFingerprint(nil):                            {"gamma", "--context", "alpha", "--key", v1alpha1.KeyFingerprint(nil)},
+		`atlantis`: {"gamma", "--contexts", "atlantis"},
+	}
+	for want, args := range refused {
+		if out, err := g.Agentctl(t.Context(), append([]string{"approve"}, args...)...); err == nil || !strings.Contains(out+err.Error(), want) {
+			t.Errorf("approve %v: %v\n%s", args, err, out)
+		}
+	}
+	g.admit(t, "gamma", g.alpha)
 	g.eventuallyWhole(t, afterFault)
 	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
 		eventually(t, "the orphan is adopted again in "+c.Name, afterFault, hasCopy(c, g.gamma, "removed", "one"))
@@ -193,6 +209,7 @@ func TestLostKeyIsReplaced(t *testing.T) {
 		return nil
 	})
 	t.Log(agentctl(t, g, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"))
+	g.admit(t, "gamma", g.beta) // nobody could sign that it left, so alpha has removed the old key
 	g.eventuallyWhole(t, afterFault)
 }
 
@@ -259,7 +276,7 @@ func (g *group) restoreGroup(t *testing.T) {
 		if out, err := g.Agentctl(ctx, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"); err != nil {
 			t.Errorf("bring gamma back: %v\n%s", err, out)
 		}
-		g.eventuallyWhole(t, afterFault)
+		g.eventuallyWholeAgain(t)
 	})
 }
 

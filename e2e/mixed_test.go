@@ -91,6 +91,7 @@ func TestMixedGroup(t *testing.T) {
 	})
 
 	t.Log(agentctl(t, g, "join", "--replace-key", "--context", "alone", "--peer-context", "beta"))
+	g.admit(t, "alone", alpha)
 	g.eventuallyWhole(t, afterFault)
 	into.arrives(t, "five", into.to...)
 	outOf.arrives(t, "four", outOf.to...)

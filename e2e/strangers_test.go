@@ -10,7 +10,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net"
@@ -20,10 +19,7 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/roster-mesh/roster/e2e/harness"
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // mayGrow is how much memory an agent may take in under all of this: hundreds of connections at once, each
@@ -78,22 +74,7 @@ func TestHostileMeshPort(t *testing.T) {
 
 // oversized plays gamma with its stolen key.
 func oversized(t *testing.T, g *group) {
-	secret, err := g.gamma.Kube.CoreV1().Secrets(v1alpha1.PrivateNamespace(harness.Namespace)).Get(t.Context(), "roster-identity", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(secret.Data["ed25519.key"])
-	if block == nil {
-		t.Fatal("the identity is not PEM")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		t.Fatal("the identity is not an Ed25519 key")
-	}
+	key := privateKey(t, g.gamma)
 	counted(t, g.alpha, "oversized", func() {
 		everyone(t, 10, func() {
 			conn := shake(t, g.alpha, key, "roster-packet/1")

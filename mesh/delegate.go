@@ -7,6 +7,8 @@ import (
 	"errors"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // errForeign: membership gossip about somebody whom no pin knows, or with an
@@ -21,7 +23,7 @@ const memberProtocol = memberlist.ProtocolVersion2Compatible
 // held, so nothing in it waits or calls back.
 type delegate struct {
 	self    string
-	trust   *Trust
+	trust   *trust.Table
 	state   State
 	pulls   *puller
 	metrics *metrics
@@ -76,7 +78,7 @@ func (d *delegate) MergeRemoteState(buf []byte, _ bool) {
 		d.metrics.dropped(err)
 		return
 	}
-	if !d.trust.isPeer(id) {
+	if !d.trust.IsPeer(id) {
 		return
 	}
 	if sum := summarize(digest); sum != summarize(d.state.Digest()) {

@@ -8,7 +8,7 @@
 //
 // # Trust
 //
-// A cluster is a clusterID and an Ed25519 key. [Trust] is the table of pins
+// A cluster is a clusterID and an Ed25519 key. [trust.Table] is the table of pins
 // (clusterID → key). The one TCP port speaks TLS 1.3 with both sides
 // authenticated; a peer is accepted if its key is pinned, and a dialled peer
 // only if its key is pinned for the clusterID that was dialled. Removing one

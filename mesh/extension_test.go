@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/mesh/meshtest"
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // A part that is not in this package adds a method and a protocol to the mesh port: they are two options. Here members
@@ -49,7 +50,7 @@ func Example() {
 // guestBook is such a part.
 type guestBook struct {
 	identity mesh.Identity
-	trust    *mesh.Trust
+	trust    *trust.Table
 	mesh     *mesh.Mesh
 
 	mu      sync.Mutex
@@ -62,7 +63,7 @@ func newGuestBook(id string, network *meshtest.Network) *guestBook {
 		panic(err)
 	}
 	b := &guestBook{identity: mesh.Identity{ClusterID: id, PrivateKey: key}}
-	b.trust = mesh.NewTrust(mesh.Pin{ClusterID: id, PublicKey: b.key()}, nil)
+	b.trust = trust.New(trust.Pin{ClusterID: id, PublicKey: b.key()}, trust.Options{})
 	b.mesh, err = mesh.New(mesh.Options{
 		Identity: b.identity, Trust: b.trust, State: nothing{}, Network: network.Host(id), Listen: ":7946",
 		Endpoints: func(id string) []string { return []string{id + ":7946"} },

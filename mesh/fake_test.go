@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/roster-mesh/roster/mesh/meshtest"
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // entry is the fake state's message. Sequence 1 of an origin carries its key,
@@ -49,7 +50,7 @@ var errUnknownOrigin = errors.New("unknown origin")
 // gaps by their origin.
 type fakeState struct {
 	identity Identity
-	trust    *Trust
+	trust    *trust.Table
 
 	mu      sync.Mutex
 	held    map[string]map[int][]byte
@@ -57,7 +58,7 @@ type fakeState struct {
 	rejects int
 }
 
-func newFakeState(identity Identity, trust *Trust) *fakeState {
+func newFakeState(identity Identity, trust *trust.Table) *fakeState {
 	return &fakeState{identity: identity, trust: trust, held: map[string]map[int][]byte{}, upTo: map[string]int{}}
 }
 
@@ -180,7 +181,7 @@ func (s *fakeState) rejected() int {
 type member struct {
 	*Mesh
 	name    string
-	trust   *Trust
+	trust   *trust.Table
 	state   *fakeState
 	stop    context.CancelFunc
 	stopped chan error
@@ -217,7 +218,7 @@ func (g *group) add(name string, adjust ...func(*Options)) *member {
 	}
 	identity := Identity{name, key}
 	m := &member{name: name, stopped: make(chan error, 1)}
-	m.trust = NewTrust(Pin{ClusterID: name, PublicKey: identity.PublicKey()}, nil)
+	m.trust = trust.New(trust.Pin{ClusterID: name, PublicKey: identity.PublicKey()}, trust.Options{})
 	m.state = newFakeState(identity, m.trust)
 	m.state.publish([]byte("cluster " + name))
 	o := Options{

@@ -12,6 +12,8 @@ import (
 	"io"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // A packet connection carries frames: one byte of kind, three bytes of length
@@ -220,7 +222,7 @@ func decodeState(b []byte) (id string, digest []byte, err error) {
 		return "", nil, errMalformed
 	}
 	id, digest = string(b[2:2+int(b[1])]), b[2+int(b[1]):]
-	if !validID(id) {
+	if !trust.ValidID(id) {
 		return "", nil, errMalformed
 	}
 	if len(digest) > maxDigest {

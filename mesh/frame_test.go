@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 func FuzzFrame(f *testing.F) {
@@ -102,7 +104,7 @@ func FuzzPushPullState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !validID(id) {
+		if !trust.ValidID(id) {
 			t.Fatalf("id %q", id)
 		}
 		if !bytes.Equal(encodeState(id, digest), data) {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 func (m *member) dropped(reason string) int {
@@ -265,7 +267,7 @@ func TestPinnedButHostile(t *testing.T) {
 
 // TestForeignGossip: a pinned member cannot bring in names that are not pinned.
 func TestForeignGossip(t *testing.T) {
-	d := &delegate{trust: NewTrust(Pin{ClusterID: "self", PublicKey: testKeys(1)[0]}, nil)}
+	d := &delegate{trust: trust.New(trust.Pin{ClusterID: "self", PublicKey: testKeys(1)[0]}, trust.Options{})}
 	if err := d.trust.Pin("friend", testKeys(2)[1]); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +304,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("port in use: %v", err)
 	}
 	o = a.options
-	o.Trust = NewTrust(Pin{ClusterID: "b", PublicKey: testKeys(1)[0]}, nil)
+	o.Trust = trust.New(trust.Pin{ClusterID: "b", PublicKey: testKeys(1)[0]}, trust.Options{})
 	if _, err := New(o); !errors.Is(err, errOptions) {
 		t.Errorf("another cluster's trust: %v", err)
 	}

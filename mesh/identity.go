@@ -15,6 +15,8 @@ import (
 	"log/slog"
 	"math/big"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // pemType is the PEM block of a PKCS#8 key.
@@ -80,8 +82,8 @@ func (i Identity) LogValue() slog.Value { return slog.StringValue(i.ClusterID) }
 
 // check refuses an identity that no peer could pin.
 func (i Identity) check() error {
-	if !validID(i.ClusterID) {
-		return fmt.Errorf("%w: %q", ErrInvalidPin, i.ClusterID)
+	if !trust.ValidID(i.ClusterID) {
+		return fmt.Errorf("%w: %q", trust.ErrInvalidPin, i.ClusterID)
 	}
 	if len(i.PrivateKey) != ed25519.PrivateKeySize {
 		return ErrPrivateKey

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // MemberState is what the mesh believes of a member. It is an opinion about
@@ -63,12 +65,12 @@ type memberList struct {
 
 // update takes over what memberlist knows, keyed by clusterID, for all pinned
 // clusters (in order), forgets the others, and returns those whose state changed.
-func (r *memberList) update(pins []Pin, known map[string]memberlist.NodeStateType, now time.Time) []Member {
+func (r *memberList) update(pins []trust.Pin, known map[string]memberlist.NodeStateType, now time.Time) []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var changed []Member
 	maps.DeleteFunc(r.members, func(id string, _ Member) bool {
-		_, pinned := slices.BinarySearchFunc(pins, id, func(p Pin, id string) int { return cmp.Compare(p.ClusterID, id) })
+		_, pinned := slices.BinarySearchFunc(pins, id, func(p trust.Pin, id string) int { return cmp.Compare(p.ClusterID, id) })
 		return !pinned
 	})
 	for _, pin := range pins {
@@ -105,7 +107,7 @@ func nextState(before MemberState, state memberlist.NodeStateType, known bool) M
 }
 
 // list returns the member of every pin, in the pins' order.
-func (r *memberList) list(pins []Pin) []Member {
+func (r *memberList) list(pins []trust.Pin) []Member {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	members := make([]Member, len(pins))

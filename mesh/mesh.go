@@ -121,7 +121,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 			o.Methods[name] = method // a copy of the owner's, see complete
 		}
 	}
-	m.server = newServer(o.State, o.Methods, o.Trust.IsPinned, m.metrics)
+	m.server = newServer(o.State, o.Methods, func(from Caller) bool { return from.pinnedIn(o.Trust) }, m.metrics)
 	m.server.behind = m.pulls.requestFor
 	m.rpcListener = newChanListener(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)
@@ -233,7 +233,7 @@ func (m *Mesh) Pull(ctx context.Context, clusterID string) error {
 // pull merges a member's delta and forwards what was fresh in it, so that an
 // introduction reaches those who are not connected to the newcomer.
 func (m *Mesh) pull(ctx context.Context, id string) (got pullResult, err error) {
-	if !m.options.Trust.isPeer(id) {
+	if !m.options.Trust.IsPeer(id) {
 		return pullResult{}, ErrUnpinned
 	}
 	again := false
@@ -270,7 +270,7 @@ func (m *Mesh) other(id string) string {
 // merge takes a message that a peer sent. Who sends faster than we want to check
 // signatures waits.
 func (m *Mesh) merge(msg []byte, peer, introducer string) (v verdict, pull bool, err error) {
-	if introducer != "" && !m.options.Trust.isPeer(introducer) {
+	if introducer != "" && !m.options.Trust.IsPeer(introducer) {
 		return rejected, false, ErrUnpinned // it was removed while it talked
 	}
 	isFresh, pull, err := m.options.State.Merge(msg, introducer)

@@ -53,7 +53,7 @@ func (m *Mesh) Call(ctx context.Context, clusterID, method string, request []byt
 		return nil, fmt.Errorf("call %s: it is not in Options.Methods", method)
 	case len(request) > o.MaxRequest:
 		return nil, fmt.Errorf("call %s: request of %d bytes: %w", method, len(request), errOversized)
-	case !m.options.Trust.isPeer(clusterID):
+	case !m.options.Trust.IsPeer(clusterID):
 		return nil, ErrUnpinned
 	}
 	return m.clients.call(ctx, clusterID, method, o, request)
@@ -62,7 +62,7 @@ func (m *Mesh) Call(ctx context.Context, clusterID, method string, request []byt
 // Merge merges a message that a peer vouches for, like one of its delta, and forwards it when it is new. It keeps a copy. A
 // peer that sends faster than signatures should be checked waits here. Who is not pinned gets ErrUnpinned.
 func (m *Mesh) Merge(peer string, msg []byte) error {
-	if !m.options.Trust.isPeer(peer) {
+	if !m.options.Trust.IsPeer(peer) {
 		return ErrUnpinned
 	}
 	msg = bytes.Clone(msg)

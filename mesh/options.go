@@ -12,6 +12,8 @@ import (
 	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // errOptions: what New was given cannot work.
@@ -41,7 +43,7 @@ type State interface {
 // Options of New. Identity, Trust, State and Listen are required.
 type Options struct {
 	Identity Identity
-	Trust    *Trust
+	Trust    *trust.Table
 	State    State
 	// Network is TCP{} by default.
 	Network Network
@@ -85,7 +87,7 @@ func (o *Options) complete() error {
 	case o.Listen == "":
 		return fmt.Errorf("%w: no Listen address", errOptions)
 	}
-	if key, ok := o.Trust.Key(o.Identity.ClusterID); !ok || !key.Equal(o.Identity.PublicKey()) || o.Trust.isPeer(o.Identity.ClusterID) {
+	if key, ok := o.Trust.Key(o.Identity.ClusterID); !ok || !key.Equal(o.Identity.PublicKey()) || o.Trust.IsPeer(o.Identity.ClusterID) {
 		return fmt.Errorf("%w: Trust belongs to another identity", errOptions)
 	}
 	if err := checkProtocols(o.Protocols); err != nil {

@@ -12,6 +12,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // handshakeTimeout is how long a stranger may keep a connection.
@@ -101,7 +103,7 @@ func (p *port) admit(ctx context.Context, raw net.Conn) {
 		return
 	}
 	evicted := p.strangers.leave(slot)
-	if errors.Is(err, ErrRemoved) && !evicted {
+	if errors.Is(err, trust.ErrRemoved) && !evicted {
 		p.metrics.drop(dropRemoved)
 		p.sendRemovalNotice(conn, from.Key)
 		return
@@ -134,7 +136,7 @@ func (p *port) servePeer(ctx context.Context, from Caller, conn *tls.Conn) {
 		p.metrics.drop(dropPeerLimit)
 		return
 	}
-	if !p.auth.trust.IsPinned(from) { // it was removed before it was held
+	if !from.pinnedIn(p.auth.trust) { // it was removed before it was held
 		_ = held.Close()
 		return
 	}

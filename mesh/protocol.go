@@ -13,6 +13,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // unpinnedTimeout is how long a caller whose key is not pinned may keep a connection.
@@ -43,6 +45,9 @@ type Caller struct {
 	Removed bool
 }
 
+// pinnedIn says whether the key is pinned, still, for the cluster that it was pinned for when it called.
+func (c Caller) pinnedIn(t *trust.Table) bool { return t.IsPinned(c.ClusterID, c.Key) }
+
 // Dial opens a connection to a member that speaks one of Options.Protocols. The caller closes it; it is closed, too, when
 // the member's pin ends or the mesh does. A dial takes at most ten seconds. A member that does not speak it is told by
 // ErrProtocol.
@@ -50,7 +55,7 @@ func (m *Mesh) Dial(ctx context.Context, clusterID, protocol string) (net.Conn, 
 	if _, ok := m.options.Protocols[protocol]; !ok {
 		return nil, fmt.Errorf("dial %s: protocol %q is not in Options.Protocols", clusterID, protocol)
 	}
-	if !m.options.Trust.isPeer(clusterID) {
+	if !m.options.Trust.IsPeer(clusterID) {
 		return nil, ErrUnpinned
 	}
 	conn, err := m.clients.dial(ctx, clusterID, protocol)
@@ -66,7 +71,7 @@ func (m *Mesh) Dial(ctx context.Context, clusterID, protocol string) (net.Conn, 
 		_ = conn.Close()
 		return nil, fmt.Errorf("dial %s: %w", clusterID, err)
 	}
-	if !m.options.Trust.IsPinned(to) { // it was removed meanwhile
+	if !to.pinnedIn(m.options.Trust) { // it was removed meanwhile
 		_ = held.Close()
 		return nil, ErrUnpinned
 	}

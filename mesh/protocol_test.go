@@ -152,7 +152,7 @@ func TestProtocolOfTheUnpinned(t *testing.T) {
 		for len(callers) > 0 {
 			<-callers
 		}
-		m.trust.Remove("made-up", i.identity.PublicKey()) // as any member can say
+		m.trust.Remove("made-up", i.identity.PublicKey(), nil, false) // as any member can say
 		if _, err := dial("open/1"); err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ const (
 
 // disconnectUnpinned ends all connections of clusters whose pins ended.
 func (m *Mesh) disconnectUnpinned() {
-	for _, id := range m.options.Trust.takeEnded() {
+	for _, id := range m.options.Trust.TakeEnded() {
 		m.transport.packets.disconnect(id)
 		m.clients.disconnect(id)
 		m.port.conns.disconnect(id)

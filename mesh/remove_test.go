@@ -17,60 +17,18 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"pgregory.net/rapid"
-)
 
-// TestRemovedKeyStaysOut: whatever is pinned, introduced, forgotten and removed, in any order, a removed key is not
-// pinned for its cluster, a removal ends no other pin, and its own cluster keeps its own.
-func TestRemovedKeyStaysOut(t *testing.T) {
-	keys := testKeys(4)
-	rapid.Check(t, func(t *rapid.T) {
-		trust := NewTrust(Pin{ClusterID: "self", PublicKey: keys[0]}, nil)
-		removed := map[string]bool{}
-		for range rapid.IntRange(0, 30).Draw(t, "steps") {
-			id := rapid.SampledFrom([]string{"self", "a", "b", "c"}).Draw(t, "id")
-			key := rapid.SampledFrom(keys).Draw(t, "key")
-			before, had := trust.Key(id)
-			var err error
-			switch rapid.IntRange(0, 3).Draw(t, "what") {
-			case 0:
-				err = trust.Pin(id, key)
-			case 1:
-				err = trust.Introduce(id, key, "someone")
-			case 2:
-				trust.Forget(id)
-			case 3:
-				pins := len(trust.Pins())
-				trust.Remove(id, key)
-				removed[id+string(key)] = true
-				ends := had && before.Equal(key) && id != "self"
-				if ends && trust.isPeer(id) || !ends && len(trust.Pins()) != pins {
-					t.Fatalf("%s is still a peer, or another one is not", id)
-				}
-			}
-			if removed[id+string(key)] && err != nil && !errors.Is(err, ErrRemoved) {
-				t.Fatal(err)
-			}
-			if held, ok := trust.Key("self"); !ok || !held.Equal(keys[0]) {
-				t.Fatal("its own key is gone")
-			}
-			for _, pin := range trust.Pins() {
-				if removed[pin.ClusterID+string(pin.PublicKey)] || !trust.isPeer(pin.ClusterID) {
-					t.Fatalf("%s has a removed key", pin.ClusterID)
-				}
-			}
-		}
-	})
-}
+	"github.com/roster-mesh/roster/mesh/trust"
+)
 
 // TestToldByTheRemoved: a call that was admitted before its peer was removed brings nothing afterwards.
 func TestToldByTheRemoved(t *testing.T) {
 	keys := testKeys(2)
-	m := &Mesh{options: Options{Trust: NewTrust(Pin{ClusterID: "self", PublicKey: keys[0]}, nil)}}
+	m := &Mesh{options: Options{Trust: trust.New(trust.Pin{ClusterID: "self", PublicKey: keys[0]}, trust.Options{})}}
 	if err := m.options.Trust.Pin("a", keys[1]); err != nil {
 		t.Fatal(err)
 	}
-	m.options.Trust.Remove("a", keys[1])
+	m.options.Trust.Remove("a", keys[1], nil, false)
 	if err := m.Merge("a", []byte("anything")); !errors.Is(err, ErrUnpinned) {
 		t.Fatal(err)
 	}
@@ -106,7 +64,7 @@ func TestRemovedMember(t *testing.T) {
 	held := b.Member("a").State
 	began := time.Now()
 	for _, m := range []*member{a, c} {
-		m.trust.Remove("b", b.state.identity.PublicKey())
+		m.trust.Remove("b", b.state.identity.PublicKey(), nil, false)
 	}
 	mu.Lock()
 	notice = a.state.publish([]byte("b was removed"))
@@ -209,14 +167,14 @@ func TestARemovedKeyIsNotItsSuccessor(t *testing.T) {
 		if err := greet(); err != nil {
 			t.Fatal(err)
 		}
-		m.trust.Remove(old.ClusterID, old.Key)
+		m.trust.Remove(old.ClusterID, old.Key, nil, false)
 		if err := m.trust.Pin(old.ClusterID, newIntruder(t).identity.PublicKey()); err != nil {
 			t.Fatal(err)
 		}
 		if err := greet(); status.Code(err) != codes.Unauthenticated && status.Code(err) != codes.Unavailable {
 			t.Errorf("within the grace of its connection: %v", err)
 		}
-		if m.trust.IsPinned(old) {
+		if old.pinnedIn(m.trust) {
 			t.Error("the old key counts as the new one")
 		}
 	})

@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/memberlist"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 	maxStream = 4 << 20
 	// maxStreamNodes bounds the array that memberlist allocates when it has
 	// read a push/pull header, before it has read a single member.
-	maxStreamNodes = 2 * maxPins
+	maxStreamNodes = 2 * trust.MaxPins
 	// maxStreamHeader is more than the longest header that memberlist writes.
 	maxStreamHeader = 128
 )

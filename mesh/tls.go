@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // The protocols of the port, chosen by ALPN.
@@ -37,7 +39,7 @@ var (
 // resumed session would outlive the removal of its pin.
 type authenticator struct {
 	certificate tls.Certificate
-	trust       *Trust
+	trust       *trust.Table
 	protocols   map[string]Handler
 }
 
@@ -52,7 +54,7 @@ func (a *authenticator) server() *tls.Config {
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			_, err := a.caller(state)
-			if errors.Is(err, ErrRemoved) {
+			if errors.Is(err, trust.ErrRemoved) {
 				return nil // it is told so, and no more
 			}
 			return err
@@ -95,7 +97,7 @@ func (a *authenticator) verify(state tls.ConnectionState, want, protocol string)
 	return nil
 }
 
-// caller is who is at the other end of an accepted connection. The key is known with ErrRemoved, too.
+// caller is who is at the other end of an accepted connection. The key is known with trust.ErrRemoved, too.
 func (a *authenticator) caller(state tls.ConnectionState) (Caller, error) {
 	key, err := peerKey(state)
 	if err != nil {
@@ -103,12 +105,12 @@ func (a *authenticator) caller(state tls.ConnectionState) (Caller, error) {
 	}
 	id, ok := a.trust.ClusterID(key)
 	switch {
-	case ok && a.trust.isPeer(id):
+	case ok && a.trust.IsPeer(id):
 		return Caller{ClusterID: id, Key: key}, nil
 	case !ok && a.protocols[state.NegotiatedProtocol].Unpinned:
 		return Caller{Key: key, Removed: a.trust.Removed(key)}, nil
 	case !ok && a.trust.Removed(key):
-		return Caller{Key: key}, ErrRemoved
+		return Caller{Key: key}, trust.ErrRemoved
 	}
 	return Caller{}, ErrUnpinned
 }

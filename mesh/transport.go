@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 const (
@@ -52,7 +54,7 @@ func memberAddr(id string) net.IP {
 // with the peer that they came from.
 type transport struct {
 	self    string
-	trust   *Trust
+	trust   *trust.Table
 	metrics *metrics
 	dialer  *dialer
 	packets *packets
@@ -94,7 +96,7 @@ func newTransport(self string, d *dialer, m *metrics) *transport {
 	}
 	t.packets.dial = t.dialPackets
 	t.packets.handle = t.receive
-	t.packets.trusted = t.trust.isPeer
+	t.packets.trusted = t.trust.IsPeer
 	return t
 }
 
@@ -166,7 +168,7 @@ func (t *transport) WriteToAddress(b []byte, addr memberlist.Address) (time.Time
 	if addr.Name == "" {
 		return time.Time{}, errNoName
 	}
-	if !t.trust.isPeer(addr.Name) {
+	if !t.trust.IsPeer(addr.Name) {
 		return time.Time{}, ErrUnpinned
 	}
 	if len(b) > maxFrame {
@@ -182,7 +184,7 @@ func (t *transport) DialAddressTimeout(addr memberlist.Address, timeout time.Dur
 	if addr.Name == "" {
 		return nil, errNoName
 	}
-	if !t.trust.isPeer(addr.Name) {
+	if !t.trust.IsPeer(addr.Name) {
 		return nil, ErrUnpinned
 	}
 	results := make(chan dialled, 1)

@@ -39,7 +39,7 @@ const announceInterval = 5 * time.Second
 // wake it; suspicion has no event, nor has its end, so it also looks by itself,
 // when it is awake to announce: a copy of the member list in memory.
 func (m *Mesh) watch(ctx context.Context) {
-	pins, stop := m.options.Trust.watch()
+	pins, stop := m.options.Trust.Watch()
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -153,4 +153,12 @@ func (m *Mesh) forgetLogged(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.logged, id)
+}
+
+// signal leaves a value in a channel of capacity one unless one is there.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

@@ -86,7 +86,7 @@ type Entry struct {
 type record struct {
 	Entry
 	claim [32]byte // hash of what the origin retained in the epoch after this entry
-	id    [32]byte // hash of the entry without its claim: its element in a [set]
+	id    [32]byte // hash of the entry without its claim: its element in a [lthash.Set]
 	hash  [32]byte // hash of what is signed: breaks ties
 	msg   []byte   // verbatim
 }

@@ -127,7 +127,7 @@ func (f *feud) readmit(t *rapid.T) {
 	m.key += "'"
 	m.ring = newRing()
 	for _, r := range m.replica.Removals() {
-		m.ring.Remove(r.ClusterID, r.PublicKey)
+		m.ring.Remove(r.ClusterID, r.PublicKey, r.Successor, r.Left())
 	}
 	f.restart(t, m)
 	if !m.ring.removed[with.id+string(keyOf(with.key))] {

@@ -3,6 +3,8 @@
 
 package replica
 
+import "github.com/roster-mesh/roster/replica/lthash"
+
 // maxPending bounds the numbers remembered past a gap. Beyond it a little is pulled that is
 // already held; nothing is lost.
 const maxPending = 1 << 14
@@ -17,7 +19,7 @@ type layer struct {
 	records     map[Key]*record // the newest of each key in this epoch
 	size        int             // bytes of all messages
 	tombstones  int             // how many of them are tombstones
-	set         set
+	set         lthash.Set
 	frontier    uint64 // everything up to here is held or superseded
 	highest     uint64 // the last number seen
 	refused     uint64 // the last number that found no room
@@ -40,11 +42,11 @@ func newLayer(epoch uint64) *layer {
 
 func (l *layer) put(r *record) {
 	if held := l.records[r.Key]; held != nil {
-		l.set.remove(held.id)
+		l.set.Remove(held.id)
 		l.size -= len(held.msg)
 		l.tombstones -= held.tombstones()
 	}
-	l.set.add(r.id)
+	l.set.Add(r.id)
 	l.size += len(r.msg)
 	l.tombstones += r.tombstones()
 	l.records[r.Key] = r
@@ -88,7 +90,7 @@ func (l *layer) checkClaims() (mismatch bool) {
 	if l.highest == 0 && l.head == nil {
 		return false
 	}
-	sum := l.set.sum()
+	sum := l.set.Sum()
 	if l.head != nil && l.head.Sequence >= l.highest && l.head.Set == sum {
 		l.prove(l.head.Sequence, sum)
 		return false

@@ -76,16 +76,16 @@ func (a *author) publish(key Key, status Status, payload []byte) ([][]byte, erro
 func (l *layer) claimWith(id [32]byte, held *record) [32]byte {
 	next := l.set
 	if held != nil {
-		next.remove(held.id)
+		next.Remove(held.id)
 	}
-	next.add(id)
-	return next.sum()
+	next.Add(id)
+	return next.Sum()
 }
 
 // head signs a head of the present set, unless the newest says the same.
 func (a *author) head() *headRecord {
 	l := a.layer()
-	h := Head{Origin: a.state.self, Epoch: a.epoch, Sequence: l.highest, Set: l.set.sum()}
+	h := Head{Origin: a.state.self, Epoch: a.epoch, Sequence: l.highest, Set: l.set.Sum()}
 	if l.head != nil {
 		h.Complete, h.Announced = l.head.Complete, l.head.Announced
 		if l.head.Head == h {
@@ -104,7 +104,7 @@ func (a *author) complete() [][]byte {
 	}
 	h := signHead(a.key, Head{
 		Origin: a.state.self, Epoch: a.epoch, Sequence: l.highest,
-		Complete: true, Announced: l.highest, Set: l.set.sum(),
+		Complete: true, Announced: l.highest, Set: l.set.Sum(),
 	})
 	a.state.mergeHead(h)
 	return [][]byte{h.msg}

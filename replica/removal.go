@@ -33,6 +33,8 @@ type Removal struct {
 	// decided by them.
 	Name, ByName string
 	Time         int64
+	// Successor is, if the cluster left, the key that it goes on under. It is optional, and nil in any other removal.
+	Successor ed25519.PublicKey
 	// Voucher is the member that brought it here, where its author's key was not pinned. Nobody signed that; it is to be
 	// recorded, so that a restart does not forget how many a member has brought.
 	Voucher string
@@ -55,6 +57,7 @@ const (
 	removalName
 	removalByName
 	removalTime
+	removalSuccessor // versions that do not know it step over it
 )
 
 // removalRecord is a removal with what it is compared by.
@@ -110,7 +113,8 @@ func encodeRemoval(r *Removal) []byte {
 	b = appendBytes(b, removalByKey, r.ByKey)
 	b = appendBytes(b, removalName, []byte(r.Name))
 	b = appendBytes(b, removalByName, []byte(r.ByName))
-	return appendUint(b, removalTime, uint64(max(r.Time, 0))) //nolint:gosec // not negative
+	b = appendUint(b, removalTime, uint64(max(r.Time, 0))) //nolint:gosec // not negative
+	return appendBytes(b, removalSuccessor, r.Successor)
 }
 
 // decodeRemoval checks everything but the signature. The result aliases msg and core, and keeps signature.
@@ -123,7 +127,8 @@ func decodeRemoval(msg, core, signature []byte) (*removalRecord, error) {
 	out.ByKey = r.bytes(removalByKey, ed25519.PublicKeySize)
 	out.Name, out.ByName = string(r.bytes(removalName, MaxName)), string(r.bytes(removalByName, MaxName))
 	at := r.uint(removalTime)
-	if err := r.end(removalTime); err != nil {
+	successor := r.bytes(removalSuccessor, maxRemoval)
+	if err := r.end(removalSuccessor); err != nil {
 		return nil, err
 	}
 	if at > maxNumber {
@@ -133,7 +138,19 @@ func decodeRemoval(msg, core, signature []byte) (*removalRecord, error) {
 	if err := out.check(); err != nil {
 		return nil, err
 	}
+	if out.Left() && len(successor) == ed25519.PublicKeySize { // no reason to refuse the rest: earlier versions do not look at it
+		out.Successor = successor
+	}
 	return &removalRecord{Removal: out, hash: sha256.Sum256(removalSigned(core)), signature: signature}, nil
+}
+
+// beats says which of two removals of one key is kept: that of another member rather than that of the key itself, or
+// who has stolen a key could have its successor named after everybody was told to refuse it; then the smaller hash.
+func (r *removalRecord) beats(held *removalRecord) bool {
+	if r.Left() != held.Left() {
+		return held.Left()
+	}
+	return bytes.Compare(r.hash[:], held.hash[:]) < 0
 }
 
 // check refuses what no member may say.
@@ -166,5 +183,5 @@ func hashOfCore(msg []byte) []byte {
 
 // detach moves the removal off the buffer that it was decoded from.
 func (r *removalRecord) detach() {
-	r.msg, r.PublicKey, r.ByKey = bytes.Clone(r.msg), bytes.Clone(r.PublicKey), bytes.Clone(r.ByKey)
+	r.msg, r.PublicKey, r.ByKey, r.Successor = bytes.Clone(r.msg), bytes.Clone(r.PublicKey), bytes.Clone(r.ByKey), bytes.Clone(r.Successor)
 }

@@ -67,8 +67,66 @@ func TestRemovalBeatsEverythingOfItsKey(t *testing.T) {
 	if len(c.Entries(KindRule)) != 0 {
 		t.Fatal("it came back")
 	}
-	if err := c.keyring.Introduce("b", keyOf("other"), "a"); err != nil {
-		t.Fatal("a new key is not taken:", err)
+}
+
+// leaveOf is id's statement that it leaves and goes on under another key.
+func leaveOf(t fatal, id, successor string, at int64) *removalRecord {
+	r, err := signRemoval(testKey(id), Removal{ClusterID: id, PublicKey: keyOf(id), By: id, Successor: keyOf(successor), Time: at})
+	if err != nil {
+		t.Fatalf("sign leave: %v", err)
+	}
+	return r
+}
+
+// Another member's removal of a key is kept rather than its own leave, whatever the hashes and the order; and the keyring
+// is told of the successor only while that is not held.
+func TestRemovalBeatsALeave(t *testing.T) {
+	hashes := map[bool]bool{}
+	for at := range int64(16) {
+		leave, removal := leaveOf(t, "b", "next", at), removalOf(t, newReplica(t, "a", 1), "b", at)
+		m, err := decodeMessage(removal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes[bytes.Compare(leave.hash[:], m.removal.hash[:]) < 0] = true
+		for _, order := range [][][]byte{{leave.msg, removal}, {removal, leave.msg}} {
+			c := newReplica(t, "c", 1, "a", "b")
+			for _, msg := range order {
+				if _, _, err := c.Merge(msg, "a"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if held, _ := c.Removal("b", keyOf("b")); held.Left() || held.By != "a" || held.Successor != nil {
+				t.Fatalf("held is %+v", held)
+			}
+		}
+	}
+	if len(hashes) != 2 {
+		t.Error("the hashes were in one order only")
+	}
+}
+
+// The successor is signed, outlives a record, and is one of the key itself only.
+func TestSuccessorOfALeave(t *testing.T) {
+	a := newReplica(t, "a", 1)
+	r, err := a.SignLeave(keyOf("next"), "alpha", 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := ParseRemoval(r.Message())
+	if err != nil || !parsed.Left() || !parsed.Successor.Equal(keyOf("next")) || parsed.Name != "alpha" {
+		t.Fatalf("%+v: %v", parsed, err)
+	}
+	forged := bytes.Replace(r.Message(), keyOf("next"), keyOf("thief"), 1)
+	if _, err := ParseRemoval(forged); !errors.Is(err, ErrSignature) {
+		t.Fatal("another successor:", err)
+	}
+	foreign, err := signRemoval(testKey("m"), Removal{ClusterID: "a", PublicKey: keyOf("a"), By: "m", Successor: keyOf("m")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parsed, err := ParseRemoval(foreign.msg); err != nil || parsed.Successor != nil {
+		t.Fatalf("a removal names who is next: %+v, %v", parsed, err)
 	}
 }
 

@@ -6,6 +6,7 @@ package replica
 import (
 	"bytes"
 	"cmp"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -36,8 +37,8 @@ const removalsFirst = 500
 // removalBuckets are compared apart, so that a difference brings a part of the set only.
 const removalBuckets = 16
 
-// removals is a set that only grows: of several removals of the same key by different members the one with the
-// smallest hash is kept, so that members agree on what to show. Merging it is commutative, associative and
+// removals is a set that only grows: of several removals of the same key one is kept ([removalRecord.beats]), so that
+// members agree on what to show, and on who may follow. Merging it is commutative, associative and
 // idempotent. Nothing takes a removal back, not even the removal of its author: two members that remove each other
 // are both removed. The zero value is empty.
 type removals struct {
@@ -55,7 +56,7 @@ func bucketOf(about removedKey) int {
 // knows says that a removal changes nothing.
 func (s *removals) knows(r *removalRecord) bool {
 	held := s.held[r.about()]
-	return held != nil && bytes.Compare(held.hash[:], r.hash[:]) <= 0
+	return held != nil && !r.beats(held)
 }
 
 // room refuses what exceeds the bounds.
@@ -141,9 +142,9 @@ func (s *removals) delta(theirs *[removalBuckets][8]byte) (msgs [][]byte) {
 	return msgs
 }
 
-// mergeRemoval adds a removal that was checked, and drops what its key has published; readmitted says that another
-// key is pinned for the cluster.
-func (s *State) mergeRemoval(r *removalRecord, readmitted bool) (out outcome, first bool) {
+// mergeRemoval adds a removal that was checked, and drops what the cluster has published, unless another key is pinned for
+// it and published that.
+func (s *State) mergeRemoval(r *removalRecord, pinned bool) (out outcome, first bool) {
 	if s.removals.knows(r) {
 		return outcome{}, false
 	}
@@ -151,7 +152,7 @@ func (s *State) mergeRemoval(r *removalRecord, readmitted bool) (out outcome, fi
 	s.removals.put(r)
 	out.fresh = true
 	id := r.ClusterID
-	if o := s.origins[id]; o != nil && id != s.self && o.publishedBy(r, readmitted) {
+	if o := s.origins[id]; o != nil && id != s.self && (!pinned || o.publishedBy(r)) {
 		s.forget(id)
 		out.changes = []Change{{Key{KindCluster, id}, id}, {Origin: id}}
 	}
@@ -159,11 +160,9 @@ func (s *State) mergeRemoval(r *removalRecord, readmitted bool) (out outcome, fi
 }
 
 // publishedBy says that what is held of the removed cluster was signed by the removed key.
-func (o *origin) publishedBy(r *removalRecord, readmitted bool) bool {
-	if c := o.effective(Key{KindCluster, o.id}); c != nil {
-		return bytes.Equal(c.PublicKey, r.PublicKey)
-	}
-	return !readmitted
+func (o *origin) publishedBy(r *removalRecord) bool {
+	c := o.effective(Key{KindCluster, o.id})
+	return c != nil && bytes.Equal(c.PublicKey, r.PublicKey)
 }
 
 // SignRemoval makes the statement that a key does not speak for a cluster any more, under our key. It takes effect once it
@@ -173,6 +172,16 @@ func (r *Replica) SignRemoval(clusterID string, key []byte, name, ours string, a
 	rec, err := signRemoval(r.key, Removal{ClusterID: clusterID, PublicKey: bytes.Clone(key), By: r.self, Name: name, ByName: ours, Time: at})
 	if err != nil {
 		return Removal{}, fmt.Errorf("remove %s: %w", clusterID, err)
+	}
+	return rec.Removal, nil
+}
+
+// SignLeave makes the statement that we leave: our key does not speak for us any more. successor is the key that we go on
+// under. It takes effect as that of [Replica.SignRemoval] does.
+func (r *Replica) SignLeave(successor ed25519.PublicKey, name string, at int64) (Removal, error) {
+	rec, err := signRemoval(r.key, Removal{ClusterID: r.self, PublicKey: r.public(), By: r.self, Name: name, ByName: name, Time: at, Successor: successor})
+	if err != nil {
+		return Removal{}, fmt.Errorf("leave: %w", err)
 	}
 	return rec.Removal, nil
 }
@@ -230,44 +239,46 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 	if rec.sponsor = string(rec.ByKey); !ok || !author.Equal(rec.ByKey) {
 		rec.sponsor, rec.Voucher = introducer, introducer
 	}
-	out, how, first, err := r.admitRemoval(rec, ours)
+	out, pinned, first, err := r.admitRemoval(rec, ours)
 	r.tell(out.changes)
 	if out.fresh {
-		r.removed(rec.Removal, how != unknownKey, first)
+		r.removed(rec.Removal, pinned, first)
 	}
 	return out.fresh, false, err
 }
 
-// admitRemoval ends the pin of a key and merges its removal. The same one often comes from several at once: the first
-// alone finds the key pinned.
-func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (out outcome, how pinning, first bool, err error) {
+// admitRemoval ends the pin of a key and merges its removal. pinned says that a pin of the cluster ended: of several that
+// bring the same removal at once the first alone is told so. It may be that of another key, which is not admitted.
+func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (out outcome, pinned, first bool, err error) {
 	r.removing.Lock()
 	defer r.removing.Unlock()
-	pinned, readmitted := r.keyring.Key(rec.ClusterID)
-	how = unknownKey
-	if readmitted && pinned.Equal(rec.PublicKey) {
-		readmitted, how = false, introduced
+	how := unknownKey
+	if key, ok := r.keyring.Key(rec.ClusterID); ok && key.Equal(rec.PublicKey) {
+		how = introduced
 		if r.keyring.Swapped(rec.ClusterID) {
 			how = swapped
 		}
 	}
 	r.mu.Lock()
-	if !ours { // whatever name it bears: a peer vouches for what anybody signed
+	known := r.state.removals.knows(rec) // a better one, which came meanwhile
+	if !ours {                           // whatever name it bears: a peer vouches for what anybody signed
 		err = r.state.removals.room(rec, how)
 	}
 	r.mu.Unlock()
-	if err != nil {
-		return outcome{}, how, false, err
+	if err != nil || known {
+		return outcome{}, false, false, err
 	}
-	r.keyring.Remove(rec.ClusterID, rec.PublicKey) // first: whoever authenticates from here on is refused
+	// First: whoever authenticates from here on is refused.
+	pinned = r.keyring.Remove(rec.ClusterID, rec.PublicKey, rec.Successor, rec.Left()) || how != unknownKey
+	_, still := r.keyring.Key(rec.ClusterID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.digest = nil
-	out, first = r.state.mergeRemoval(rec, readmitted)
+	out, first = r.state.mergeRemoval(rec, still)
 	for _, c := range out.changes { // the removal itself is recorded by whoever is told
 		if r.log != nil && c.Key == (Key{}) {
 			r.log.Append(appendBytes(nil, opForget, []byte(c.Origin)))
 		}
 	}
-	return out, how, first, nil
+	return out, pinned, first, nil
 }

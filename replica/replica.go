@@ -18,8 +18,10 @@ type Keyring interface {
 	// Introduce pins the key of an unknown origin, whose self-signed Cluster entry came from
 	// the pinned member introducer. An error refuses it.
 	Introduce(origin string, key ed25519.PublicKey, introducer string) error
-	// Remove ends the pin of a key for an origin, and refuses it from then on.
-	Remove(origin string, key ed25519.PublicKey)
+	// Remove ends the pin of a key for an origin, and refuses it from then on. left says that the origin said so itself,
+	// with that key; successor is the key that it goes on under, if it named one. ended says that a pin of the origin
+	// ended: that of the key, or that of another one, whom nobody admitted after such a removal.
+	Remove(origin string, key, successor ed25519.PublicKey, left bool) (ended bool)
 	// Swapped says that a person had the key of an origin pinned. It may be called with locks held.
 	Swapped(origin string) bool
 }
@@ -33,7 +35,7 @@ type Options struct {
 	Epoch   uint64
 	Keyring Keyring
 	// Removed, if set, is told of every removal that was merged, our own ones included, as subscribers are and after
-	// them; pinned: the key was, until then; first: nothing was known of that key's removal before.
+	// them; pinned: the key was, until then, or another one was whose pin ended with it; first: nothing was known of that key's removal before.
 	Removed func(r Removal, pinned, first bool)
 	// OwnEpochSeen, if set, is called after each merge, as subscribers are, for as long as [Replica.OwnEpochSeen] returns
 	// an epoch: from when a peer has shown it until Reopen has opened a higher one.

@@ -340,7 +340,7 @@ func (l *layer) read(origin string, msg []byte) error {
 		return nil
 	case m.entry != nil && m.entry.Epoch == l.epoch && l.records[m.entry.Key] == nil:
 		r := m.entry
-		l.set.add(r.id)
+		l.set.Add(r.id)
 		l.size += len(r.msg)
 		l.tombstones += r.tombstones()
 		l.records[r.Key] = r

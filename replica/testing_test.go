@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/roster-mesh/roster/replica/lthash"
 )
 
 // testKey returns the same key for the same clusterID, always.
@@ -70,14 +72,16 @@ func (r *ring) Swapped(origin string) bool {
 	return r.keys[origin] != nil && r.via[origin] == ""
 }
 
-func (r *ring) Remove(origin string, key ed25519.PublicKey) {
+func (r *ring) Remove(origin string, key, _ ed25519.PublicKey, _ bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.removed == nil {
 		r.removed = map[string]bool{}
 	}
 	r.removed[origin+string(key)] = true
+	before := len(r.keys)
 	maps.DeleteFunc(r.keys, func(id string, held ed25519.PublicKey) bool { return id == origin && held.Equal(key) })
+	return len(r.keys) < before
 }
 
 func newReplica(t testing.TB, id string, epoch uint64, known ...string) *Replica {
@@ -205,10 +209,10 @@ func checkInvariants(t fatal, s *State) {
 			if l.frontier > l.highest || l.proven > l.frontier {
 				t.Fatalf("epoch %d: proven %d, frontier %d, highest %d", l.epoch, l.proven, l.frontier, l.highest)
 			}
-			var want set
+			var want lthash.Set
 			size, dead := 0, 0
 			for _, r := range l.records {
-				want.add(r.id)
+				want.Add(r.id)
 				size += len(r.msg)
 				dead += r.tombstones()
 			}

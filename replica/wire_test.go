@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/roster-mesh/roster/replica/lthash"
 )
 
 // samples are one message of each shape, the same at every run.
@@ -140,10 +142,10 @@ func TestLaterVersions(t *testing.T) {
 	}
 	e := Entry{Key: rule("p"), Origin: "a", Epoch: 1, Sequence: 1, Status: Live, Payload: []byte("x")}
 	core := later(encodeEntry(&e))
-	var one set
-	one.add(entryID(core))
-	entry := sign(messageEntry, entryDomain, core, one.sum())
-	head := sign(messageHead, headDomain, later(encodeHead(&Head{Origin: "a", Epoch: 1, Sequence: 1, Complete: true, Announced: 1})), one.sum())
+	var one lthash.Set
+	one.Add(entryID(core))
+	entry := sign(messageEntry, entryDomain, core, one.Sum())
+	head := sign(messageHead, headDomain, later(encodeHead(&Head{Origin: "a", Epoch: 1, Sequence: 1, Complete: true, Announced: 1})), one.Sum())
 	gone := later(encodeRemoval(&Removal{ClusterID: "z", PublicKey: keyOf("z"), By: "a", ByKey: keyOf("a")}))
 	removal := appendBytes(appendBytes(nil, messageRemoval, gone), messageRemovalSignature, ed25519.Sign(key, removalSigned(gone)))
 
@@ -310,9 +312,9 @@ func FuzzMergeSigned(f *testing.F) {
 			}
 			e := Entry{Key: name, Origin: "a", Epoch: epoch, Sequence: sequence, Status: Status(what%3) + 1}
 			r := signEntry(testKey("a"), e, func(id [32]byte) [32]byte {
-				var only set
-				only.add(id)
-				return only.sum()
+				var only lthash.Set
+				only.Add(id)
+				return only.Sum()
 			})
 			if _, err := s.mergeEntry(r); err != nil && !errors.Is(err, ErrFull) {
 				t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -47,7 +47,7 @@ func Cluster(name, id string) *v1alpha1.Cluster {
 // Signer is a replica that signs as a cluster, with any key.
 func Signer(t *testing.T, id string, key ed25519.PrivateKey) *replica.Replica {
 	t.Helper()
-	trust := mesh.NewTrust(mesh.Pin{ClusterID: id, PublicKey: public(key)}, nil)
+	trust := trust.New(trust.Pin{ClusterID: id, PublicKey: public(key)}, trust.Options{})
 	r, err := replica.New(replica.Options{Self: id, PrivateKey: key, Epoch: 1, Keyring: trust})
 	if err != nil {
 		t.Fatal(err)

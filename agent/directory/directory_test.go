@@ -17,7 +17,7 @@ import (
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -30,7 +30,7 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	trust := mesh.NewTrust(mesh.Pin{ClusterID: agenttest.IDA, PublicKey: agenttest.PublicKey(agenttest.IDA)}, nil)
+	trust := trust.New(trust.Pin{ClusterID: agenttest.IDA, PublicKey: agenttest.PublicKey(agenttest.IDA)}, trust.Options{})
 	if err := trust.Pin(agenttest.IDB, agenttest.PublicKey(agenttest.IDB)); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func (g *Group) followAgain() error {
 // noKeys is the keyring of a replica that merges nothing.
 type noKeys struct{}
 
-func (noKeys) Key(string) (ed25519.PublicKey, bool)              { return nil, false }
-func (noKeys) Introduce(string, ed25519.PublicKey, string) error { return replica.ErrUnknownOrigin }
-func (noKeys) Remove(string, ed25519.PublicKey)                  {}
-func (noKeys) Swapped(string) bool                               { return false }
+func (noKeys) Key(string) (ed25519.PublicKey, bool)                           { return nil, false }
+func (noKeys) Introduce(string, ed25519.PublicKey, string) error              { return replica.ErrUnknownOrigin }
+func (noKeys) Remove(string, ed25519.PublicKey, ed25519.PublicKey, bool) bool { return false }
+func (noKeys) Swapped(string) bool                                            { return false }

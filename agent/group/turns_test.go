@@ -15,7 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/loop"
-	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/replica/journal"
 )
@@ -83,7 +83,7 @@ func (p *pair) run(ctx context.Context, i int) error {
 // one that must be ready, too.
 func (p *pair) lead(ctx context.Context, g *Group, term *journal.Term, i int) error {
 	o := p.options[i]
-	trust := mesh.NewTrust(mesh.Pin{ClusterID: o.ClusterID, PublicKey: publicKey(o.Key)}, nil)
+	trust := trust.New(trust.Pin{ClusterID: o.ClusterID, PublicKey: publicKey(o.Key)}, trust.Options{})
 	var published atomic.Bool // and durable: nothing is broadcast before
 	held, err := replica.New(replica.Options{
 		Self: o.ClusterID, PrivateKey: o.Key, Keyring: trust, Broadcast: func(...[]byte) { published.Store(true) },

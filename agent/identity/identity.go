@@ -19,6 +19,7 @@ import (
 // Keys of store.IdentitySecret.
 const (
 	keyKey       = "ed25519.key" // PEM, PKCS#8
+	nextKey      = "next.key"    // likewise: what Replace puts in its place
 	epochKey     = "epoch"       // decimal
 	clusterIDKey = "clusterID"   // for a reader; the agent does not use it
 )
@@ -84,8 +85,25 @@ func newKey() (key ed25519.PrivateKey, data []byte, err error) {
 	return key, data, nil
 }
 
-// Replace gives this cluster a new key, unless its key is not old any more. The epoch stays, so that members take what
-// this cluster publishes next as newer.
+// Next is the public part of the key that Replace will give this cluster. It is made once, and recorded.
+func (i *Identity) Next(ctx context.Context) (next ed25519.PublicKey, err error) {
+	fresh, data, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	err = i.store.Change(ctx, store.IdentitySecret, func(secret *kube.Secret) (bool, error) {
+		if held, err := mesh.ParsePrivateKey(secret.Data[nextKey]); err == nil {
+			next = held.Public().(ed25519.PublicKey)
+			return false, nil
+		}
+		next, secret.Data[nextKey] = fresh.Public().(ed25519.PublicKey), data
+		return true, nil
+	})
+	return next, err
+}
+
+// Replace gives this cluster a new key, that of Next if it was called, unless its key is not old any more. The epoch
+// stays, so that members take what this cluster publishes next as newer.
 func (i *Identity) Replace(ctx context.Context, old ed25519.PublicKey) error {
 	_, data, err := newKey()
 	if err != nil {
@@ -98,6 +116,12 @@ func (i *Identity) Replace(ctx context.Context, old ed25519.PublicKey) error {
 			return false, nil
 		}
 		secret.Data[keyKey] = data
-		return true, nil // an unreadable key is replaced, too
+		if next := secret.Data[nextKey]; len(next) > 0 {
+			if _, err := mesh.ParsePrivateKey(next); err == nil {
+				secret.Data[keyKey] = next
+			}
+			delete(secret.Data, nextKey)
+		}
+		return true, nil
 	})
 }

@@ -73,6 +73,27 @@ func TestKeyIsReplacedOnce(t *testing.T) {
 	}
 }
 
+// TestNextKeyIsTheOneThatWasNamed: what Next says, also after a restart, is the key that Replace puts in place; the one after
+// that is another.
+func TestNextKeyIsTheOneThatWasNamed(t *testing.T) {
+	i, _, old := minted(t)
+	next, err := i.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := i.Next(t.Context()); err != nil || !again.Equal(next) || next.Equal(old) || !i.publicKey(t).Equal(old) {
+		t.Fatalf("next is %x, then %x, and was %x: %v", next, again, old, err)
+	}
+	for range 2 { // the second time changes nothing
+		if err := i.Replace(t.Context(), old); err != nil || !i.publicKey(t).Equal(next) {
+			t.Fatalf("the key is %x: %v", i.publicKey(t), err)
+		}
+	}
+	if third, err := i.Next(t.Context()); err != nil || third.Equal(next) {
+		t.Errorf("the key after it is the same: %v", err)
+	}
+}
+
 // TestUnreadableKeyIsReplaced: leaving a group does not need the key that was lost.
 func TestUnreadableKeyIsReplaced(t *testing.T) {
 	i, _, old := minted(t)

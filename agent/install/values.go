@@ -111,3 +111,19 @@ func CheckGroup(dataDir, address string, peers []string, bad func(flag, format s
 		bad("group-address", "%s is not one of --group-peers, which names all agents of this cluster, this one as the others do", address)
 	}
 }
+
+// CheckLocal tells bad what is wrong with the flags of a cluster without Kubernetes: --local-listen, and what may be beside
+// it.
+func CheckLocal(listen, kubeconfig, dataDir string, bad func(flag, format string, args ...any)) {
+	if err := CheckHostPort(listen, true); err != nil {
+		bad("local-listen", "%v", err)
+	} else if _, port, _ := net.SplitHostPort(listen); strings.Trim(port, "0") == "" {
+		bad("local-listen", "%q would be another port each time the API server starts: name one", listen)
+	}
+	if kubeconfig != "" {
+		bad("local", "embedded is a cluster of this agent's own, and --kubeconfig names another one: give one of the two")
+	}
+	if dataDir == "" {
+		bad("data-dir", "--local embedded keeps the cluster there: name a directory")
+	}
+}

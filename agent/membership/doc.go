@@ -4,11 +4,11 @@
 // Package membership keeps who is in the group: which keys are pinned, which were removed and by whom, and how this
 // cluster leaves.
 //
-// A swap pins the key of a cluster (Swapped), and so does an introduction by a member (mesh.Trust). Pins are recorded
+// A swap pins the key of a cluster (Swapped), and so does an introduction by a member (package mesh/trust). Pins are recorded
 // in Secrets. They win over the Cluster objects, which anybody with write access to this cluster may edit.
 //
 // A person removes a cluster with an annotation on its Cluster object (CheckRemovalRequest), or leaves with one on the
-// own object (CheckLeaveRequest). A removal is a signed message in the replica. What it ends, in this order:
+// own object (CheckRequests). A removal is a signed message in the replica. What it ends, in this order:
 //
 //	merged ──► pin, connections (mesh)            at once, in the goroutine that merges
 //	       ──► source of copies, orphans (engine) at once
@@ -27,6 +27,6 @@
 // A cluster that was removed keeps its key, so that it can show that it was removed, until a person asks to leave. Then
 // it gives up that key and gets a new one.
 //
-// Lock order: Membership.recording > ledger.mu; pins.recording > mesh.Trust. Hooks are called with Membership.recording
+// Lock order: Membership.recording > ledger.mu; pins.recording > the lock of trust.Table. Hooks are called with Membership.recording
 // held where a removal of our own is published: they may only note that there is something to do.
 package membership

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
@@ -30,9 +29,9 @@ func (m *Membership) removedFromGroup() (removal, bool) {
 	return r, ok && !r.Left()
 }
 
-// CheckLeaveRequest leaves the group if the own Cluster object has an annotation that asks for it. An annotation with
+// checkLeaveRequest leaves the group if the own Cluster object has an annotation that asks for it. An annotation with
 // another value than the cluster's key is refused with an event.
-func (m *Membership) CheckLeaveRequest(own *v1alpha1.Cluster) {
+func (m *Membership) checkLeaveRequest(own *v1alpha1.Cluster) {
 	asked, ok := own.Annotations[v1alpha1.AnnotationLeave]
 	key := v1alpha1.RequestKey(m.o.Key)
 	switch {
@@ -40,12 +39,7 @@ func (m *Membership) CheckLeaveRequest(own *v1alpha1.Cluster) {
 	case asked == key:
 		m.work.leave.Trigger()
 	default:
-		text := "the annotation " + v1alpha1.AnnotationLeave + " must have this cluster's key, spec.mesh.publicKey, as its value: " + key
-		if !m.once.First(string(own.UID), text) {
-			return
-		}
-		m.o.Events.Event(m.o.Client.Clusters().Kind(), own, kube.EventWarning, "LeaveRefused", text)
-		m.o.Log.Warn("a request to leave is refused", "why", text)
+		m.refuse(own, "LeaveRefused", "the annotation "+v1alpha1.AnnotationLeave+" must have this cluster's key, spec.mesh.publicKey, as its value: "+key)
 	}
 }
 
@@ -65,7 +59,11 @@ func (m *Membership) leave(ctx context.Context) error {
 		return nil
 	}
 	if !removed {
-		r, err := m.replica.SignRemoval(m.o.ClusterID, key, m.o.Name(), m.o.Name(), m.o.Now().Unix())
+		next, err := m.o.NextKey(ctx)
+		if err != nil {
+			return err
+		}
+		r, err := m.replica.SignLeave(next, m.o.Name(), m.o.Now().Unix())
 		if err != nil {
 			return err
 		}

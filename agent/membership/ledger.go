@@ -4,6 +4,7 @@
 package membership
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ type removal struct {
 	unverifiedAuthor bool     // the author's key was not pinned here: another member vouched for it
 	ordered          bool     // requested in this cluster
 	waiting          []string // if ordered: clusterIDs of the members that have not confirmed it
+	basis            string   // on what the key was pinned here: one of basis…, "" if it never was
 	askAll           bool     // recorded without the list of waiting: Run asks every member
 }
 
@@ -47,6 +49,7 @@ func (l *ledger) add(now removal) {
 	defer l.mu.Unlock()
 	if held := l.findLocked(now.ClusterID, now.PublicKey); held != nil {
 		held.Removal, held.unverifiedAuthor = now.Removal, now.unverifiedAuthor
+		held.basis = cmp.Or(now.basis, held.basis)
 		if held.unknownKey && !now.unknownKey { // the key has become known
 			held.unknownKey, held.ended = false, false
 			l.byCluster[now.ClusterID]++
@@ -102,6 +105,19 @@ func (l *ledger) lookup(id string, key ed25519.PublicKey) (removal, bool) {
 		return *held, true
 	}
 	return removal{}, false
+}
+
+// name is what a cluster was called whose key was removed; its clusterID if nobody said.
+func (l *ledger) name(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := id
+	for _, held := range l.list { // those of unknown keys last: anybody may have made them up
+		if held.ClusterID == id && held.Name != "" && (name == id || !held.unknownKey) {
+			name = held.Name
+		}
+	}
+	return name
 }
 
 // lookupKey returns a removal of a key, of whatever cluster.

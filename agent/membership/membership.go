@@ -23,6 +23,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -48,7 +49,7 @@ type Events interface {
 	Event(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, message string)
 }
 
-// Options are the options of New. All fields are required.
+// Options are the options of New. All fields are required but Authorities.
 type Options struct {
 	ClusterID string
 	Key       ed25519.PublicKey
@@ -62,6 +63,10 @@ type Options struct {
 	Credentials Credentials
 	// ForgetCredential deletes the credential with which this cluster reads another one.
 	ForgetCredential func(ctx context.Context, clusterID string) error
+	// Authorities are the members that may admit a cluster that was removed from the group: see trust.ParseName.
+	Authorities []string
+	// NextKey returns the public part of the key that ReplaceKey will give this cluster.
+	NextKey func(ctx context.Context) (ed25519.PublicKey, error)
 	// ReplaceKey gives this cluster a new key, unless its key is not old any more.
 	ReplaceKey func(ctx context.Context, old ed25519.PublicKey) error
 	// Now is the time by the clock of the local API server.
@@ -87,7 +92,7 @@ type Membership struct {
 	Hooks Hooks // all are set before Run
 
 	o       Options
-	trust   *mesh.Trust
+	trust   *trust.Table
 	replica *replica.Replica
 	mesh    *mesh.Mesh
 	ledger  ledger
@@ -105,6 +110,7 @@ type work struct {
 	pins, carryOut, leave *loop.Task
 	requests              *loop.Loop[string] // names of Cluster objects that may have the annotation for a removal
 	sends                 *loop.Loop[string] // members that removals are sent to
+	pulls                 *loop.Loop[string] // members that may introduce a newcomer that waits
 }
 
 // pins guards the record of pins.
@@ -124,15 +130,23 @@ func New(o Options) *Membership {
 		leave:    loop.NewTask("end of the membership", o.Log, m.leave),
 		requests: loop.New("removal requests", o.Log, m.removeOnRequest),
 		sends:    loop.New("removal delivery", o.Log, m.sendRemovals),
+		pulls:    loop.New("introductions", o.Log, m.pull),
 	}
-	m.trust = mesh.NewTrust(mesh.Pin{ClusterID: o.ClusterID, PublicKey: o.Key}, m.pinned)
+	authorities, err := trust.ParseNames(o.Authorities)
+	if err != nil {
+		o.Log.Error("there is no authority, since one has no valid name", "error", err)
+	}
+	m.trust = trust.New(trust.Pin{ClusterID: o.ClusterID, PublicKey: o.Key}, trust.Options{Pinned: m.pinned, Waits: m.waits, Authorities: authorities})
 	for _, r := range o.Record.removals {
 		m.ledger.add(r)
-		m.trust.Remove(r.ClusterID, r.PublicKey)
+		if r.basis != "" {
+			m.trust.Recall(r.ClusterID, r.PublicKey, r.basis == basisAdmitted)
+		}
+		m.trust.Remove(r.ClusterID, r.PublicKey, r.Successor, r.Left())
 	}
 	m.ledger.addDeparted(o.Record.departed)
 	for _, p := range o.Record.pins {
-		if err := m.restorePin(p); err != nil {
+		if err := m.trust.Restore(p); err != nil {
 			o.Log.Error("a recorded pin is refused", "cluster", p.ClusterID, "error", err)
 		}
 	}
@@ -146,7 +160,7 @@ func (m *Membership) Bind(replica *replica.Replica, mesh *mesh.Mesh) {
 }
 
 // Trust is the table of pinned keys.
-func (m *Membership) Trust() *mesh.Trust { return m.trust }
+func (m *Membership) Trust() *trust.Table { return m.trust }
 
 // Methods are the methods of the mesh that members may call. Tell sends a removal; its answer says that the removal was
 // merged.
@@ -172,6 +186,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return m.work.requests.Run(ctx, 1) })
 	group.Go(func() error { return m.work.sends.Run(ctx, 8) })
+	group.Go(func() error { return m.work.pulls.Run(ctx, 1) })
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -186,8 +201,13 @@ func (m *Membership) Run(ctx context.Context) error {
 // CheckRemovalRequest removes the cluster of that Cluster object from the group, if an annotation on it asks for that.
 func (m *Membership) CheckRemovalRequest(name string) { m.work.requests.Add(name) }
 
-// MemberAlive sends a member the removals that it has not confirmed.
-func (m *Membership) MemberAlive(clusterID string) { m.work.sends.Add(clusterID) }
+// MemberAlive sends a member the removals that it has not confirmed, and hears whom it admits.
+func (m *Membership) MemberAlive(clusterID string) {
+	m.work.sends.Add(clusterID)
+	if m.trust.IsAuthority(clusterID) && len(m.trust.Newcomers()) > 0 {
+		m.work.pulls.Add(clusterID)
+	}
+}
 
 // IsPinned reports whether the key of a cluster is pinned.
 func (m *Membership) IsPinned(clusterID string) bool {

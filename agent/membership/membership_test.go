@@ -26,6 +26,7 @@ import (
 // fixture is the membership of cluster IDA. Its tasks do not run.
 type fixture struct {
 	*Membership
+	options Options
 	api     *agenttest.APIServer
 	failing error // returned when credentials are revoked
 
@@ -38,21 +39,33 @@ func newFixture(t *testing.T) *fixture {
 	api, client := agenttest.NewAPIServer(t)
 	b := &fixture{api: api}
 	log := slog.New(slog.DiscardHandler)
-	b.Membership = New(Options{
+	b.options = Options{
 		ClusterID: agenttest.IDA, Key: agenttest.PublicKey(agenttest.IDA), Store: store.New(client, "p"), Client: client,
 		Registry: informers.New(client, "n", log), Own: func() *v1alpha1.Cluster { return nil }, Name: func() string { return "a" },
 		Credentials: b, ForgetCredential: func(_ context.Context, id string) error { return b.end("forgotten " + id) },
 		Now: time.Now, Problems: &health.Problems{}, Log: log,
-	})
-	if err := b.o.Store.Replace(t.Context(), identitySecret, nil); err != nil {
+	}
+	if err := b.options.Store.Replace(t.Context(), identitySecret, nil); err != nil {
 		t.Fatal(err)
 	}
-	r, err := replica.New(replica.Options{Self: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA), Epoch: 1, Keyring: b.trust, Removed: b.Removed})
+	b.open(t)
+	return b
+}
+
+// open begins with what is recorded.
+func (b *fixture) open(t *testing.T) {
+	t.Helper()
+	record, err := ReadRecord(t.Context(), b.options.Store, b.options.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.options.Record = record
+	b.Membership = New(b.options)
+	r, err := replica.New(replica.Options{Self: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA), Epoch: 1, Keyring: b.trust, Removed: b.Removed, Removals: b.Removals()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Bind(r, nil)
-	return b
 }
 
 func (b *fixture) end(what string) error {
@@ -165,7 +178,7 @@ func TestGone(t *testing.T) {
 	}
 	is("a member", false)
 	m.ledger.add(removal{Removal: replica.Removal{ClusterID: agenttest.IDB, PublicKey: keys[1], By: agenttest.IDC}})
-	m.trust.Remove(agenttest.IDB, keys[1])
+	m.trust.Remove(agenttest.IDB, keys[1], nil, false)
 	is("removed", true)
 	if err := m.trust.Pin(agenttest.IDB, keys[2]); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -25,13 +25,21 @@ import (
 type pinRecord struct {
 	PublicKey  []byte `json:"publicKey"`
 	Introducer string `json:"introducer,omitempty"`
+	// Basis says why it is pinned. Versions that did not know that a removed cluster is reserved recorded none: what they
+	// pinned stands.
+	Basis string `json:"basis,omitempty"`
 }
+
+const (
+	basisIntroduced = "introduced" // stands unless the cluster is removed under another key
+	basisAdmitted   = "admitted"   // by a person or an authority: stands
+)
 
 const trustSecret = "roster-trust"
 
 // readPins reads the recorded pins. They win over the Cluster objects, which anybody with write access to this cluster
 // may have edited while the agent was stopped.
-func readPins(ctx context.Context, secrets *store.Store, log *slog.Logger) ([]mesh.Pin, error) {
+func readPins(ctx context.Context, secrets *store.Store, log *slog.Logger) ([]trust.Pin, error) {
 	secret, err := secrets.Read(ctx, trustSecret)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -39,26 +47,30 @@ func readPins(ctx context.Context, secrets *store.Store, log *slog.Logger) ([]me
 	if err != nil {
 		return nil, err
 	}
-	pins := make([]mesh.Pin, 0, len(secret.Data))
+	pins := make([]trust.Pin, 0, len(secret.Data))
 	for id, data := range secret.Data {
 		var r pinRecord
 		if err := json.Unmarshal(data, &r); err != nil || len(r.PublicKey) != ed25519.PublicKeySize {
 			log.Error("a recorded pin cannot be read and is ignored", "secret", secrets.Namespace()+"/"+trustSecret, "cluster", id)
 			continue
 		}
-		pins = append(pins, mesh.Pin{ClusterID: id, PublicKey: r.PublicKey, Introducer: r.Introducer})
+		pins = append(pins, trust.Pin{ClusterID: id, PublicKey: r.PublicKey, Introducer: r.Introducer, Admitted: r.Basis != basisIntroduced})
 	}
 	return pins, nil
 }
 
 // writePins makes the Secret hold exactly pins. It writes only if that is a change.
-func writePins(ctx context.Context, secrets *store.Store, pins []mesh.Pin) error {
+func writePins(ctx context.Context, secrets *store.Store, pins []trust.Pin) error {
 	data := make(map[string][]byte, len(pins))
 	for _, pin := range pins {
 		if len(validation.IsConfigMapKey(pin.ClusterID)) > 0 {
 			continue // no Secret can keep it; no cluster has such an ID either
 		}
-		record, err := json.Marshal(pinRecord{PublicKey: pin.PublicKey, Introducer: pin.Introducer})
+		basis := basisIntroduced
+		if pin.Admitted {
+			basis = basisAdmitted
+		}
+		record, err := json.Marshal(pinRecord{pin.PublicKey, pin.Introducer, basis})
 		if err != nil {
 			return fmt.Errorf("encode pin: %w", err)
 		}
@@ -81,8 +93,11 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	if known && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
 		return // a copy that the agent wrote, not a swap
 	}
+	if !known && syncrules.Owner(c) == id && m.trust.Reserved(id) {
+		return // such a copy again, of before it was removed; or that of another member, who must not decide this
+	}
 	if err := m.trust.Pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
-		if !errors.Is(err, mesh.ErrPinned) && !errors.Is(err, mesh.ErrRemoved) { // its status shows these
+		if !errors.Is(err, trust.ErrPinned) && !errors.Is(err, trust.ErrRemoved) { // its status shows these
 			m.o.Log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)
 		}
 		return
@@ -92,16 +107,8 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	}
 }
 
-// restorePin pins a key that an earlier run recorded.
-func (m *Membership) restorePin(p mesh.Pin) error {
-	if p.Introducer != "" {
-		return m.trust.Introduce(p.ClusterID, p.PublicKey, p.Introducer)
-	}
-	return m.trust.Pin(p.ClusterID, p.PublicKey)
-}
-
 // pinned is called by the trust table for each new pin.
-func (m *Membership) pinned(p mesh.Pin) {
+func (m *Membership) pinned(p trust.Pin) {
 	m.o.Log.Info("the key of a cluster is pinned", "clusterID", p.ClusterID, "introducer", p.Introducer)
 	if p.Introducer == "" && m.replica != nil { // an introduction comes from the replica itself
 		m.replica.Swapped(p.ClusterID)

@@ -18,7 +18,7 @@ import (
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -39,6 +39,7 @@ type removalRecord struct {
 	Message []byte   `json:"message"` // as it was signed
 	Strange bool     `json:"strange,omitempty"`
 	Hearsay bool     `json:"hearsay,omitempty"`
+	Basis   string   `json:"basis,omitempty"`
 	Voucher string   `json:"voucher,omitempty"`
 	Ended   bool     `json:"ended,omitempty"`
 	Ordered bool     `json:"ordered,omitempty"`
@@ -57,7 +58,7 @@ func removalsName(i int) string {
 type Record struct {
 	removals []removal
 	departed []string
-	pins     []mesh.Pin
+	pins     []trust.Pin
 }
 
 // ReadRecord reads the record. It fails if a Secret cannot be read, because the agent would trust removed keys without
@@ -113,7 +114,7 @@ func readRemovals(ctx context.Context, secrets *store.Store, log *slog.Logger) (
 			held.Voucher = record.Voucher
 			out = append(out, removal{
 				Removal: held, unknownKey: record.Strange, ended: record.Ended, unverifiedAuthor: record.Hearsay,
-				ordered: record.Ordered, waiting: record.Waiting, askAll: record.All,
+				ordered: record.Ordered, waiting: record.Waiting, askAll: record.All, basis: record.Basis,
 			})
 		}
 	}
@@ -129,7 +130,7 @@ func recordRemovals(ctx context.Context, secrets *store.Store, all []removal) er
 			}
 			record, err := json.Marshal(removalRecord{
 				Message: held.Message(), Strange: held.unknownKey, Ended: held.ended, Hearsay: held.unverifiedAuthor, Voucher: held.Voucher,
-				Ordered: held.ordered, Waiting: held.waiting, All: held.askAll,
+				Ordered: held.ordered, Waiting: held.waiting, All: held.askAll, Basis: held.basis,
 			})
 			if err != nil {
 				return fmt.Errorf("encode removal: %w", err)

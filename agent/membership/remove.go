@@ -31,7 +31,7 @@ const (
 // which is delayed, because a member can send any number of them.
 func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 	waiting := m.confirmers(r)
-	now := removal{Removal: r, ordered: m.orderedHere(r), waiting: waiting}
+	now := removal{Removal: r, ordered: m.orderedHere(r), waiting: waiting, basis: m.basis(r)}
 	if author, ok := m.trust.Key(r.By); !r.Left() && (!ok || !author.Equal(r.ByKey)) {
 		now.unverifiedAuthor = true
 	}
@@ -61,6 +61,17 @@ func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 	if m.ledger.waitsFor(r.ClusterID) {
 		m.work.sends.Add(r.ClusterID) // a removed cluster need not confirm
 	}
+}
+
+// basis is on what a removed key was pinned here.
+func (m *Membership) basis(r replica.Removal) string {
+	switch admitted, had := m.trust.Had(r.ClusterID, r.PublicKey); {
+	case admitted:
+		return basisAdmitted
+	case had:
+		return basisIntroduced
+	}
+	return ""
 }
 
 // affectsThisCluster reports whether a removal of a key that is not pinned still matters here: it was ordered here, it
@@ -121,14 +132,16 @@ func (m *Membership) carryOut(ctx context.Context) error {
 }
 
 // carryOutOne carries out one removal. If the cluster was admitted again under another key meanwhile, its tokens are
-// revoked nevertheless, because the owner of the old key may have them. Its agent then asks for new ones.
+// revoked nevertheless, because the owner of the old key may have them. Its agent then asks for new ones. If it is not
+// admitted, the copies of its Cluster object go whatever key they have.
 func (m *Membership) carryOutOne(ctx context.Context, r removal) error {
-	errs := []error{m.o.Credentials.Revoke(ctx, r.ClusterID)}
-	if m.Gone(r.ClusterID) {
+	errs, gone := []error{m.o.Credentials.Revoke(ctx, r.ClusterID)}, m.Gone(r.ClusterID)
+	if gone {
 		errs = append(errs, m.o.ForgetCredential(ctx, r.ClusterID))
 	}
 	for _, c := range m.o.Registry.ByID(r.ClusterID) {
-		if key := payload.RecordedKey(c); !r.PublicKey.Equal(payload.AsKey(key)) && (len(key) > 0 || syncrules.Owner(c) != r.ClusterID) {
+		key, copied := payload.RecordedKey(c), syncrules.Owner(c) == r.ClusterID
+		if !r.PublicKey.Equal(payload.AsKey(key)) && (!copied || len(key) > 0 && !gone) {
 			continue
 		}
 		errs = append(errs, m.deleteCluster(ctx, c))
@@ -154,7 +167,9 @@ func (m *Membership) deleteCluster(ctx context.Context, c *v1alpha1.Cluster) err
 func (m *Membership) publishRemoval(ctx context.Context, r replica.Removal) error {
 	m.recording.Lock()
 	defer m.recording.Unlock()
-	if err := recordRemovals(ctx, m.o.Store, append(m.ledger.all(), removal{Removal: r, ordered: m.orderedHere(r), waiting: m.confirmers(r)})); err != nil {
+	if err := recordRemovals(ctx, m.o.Store, append(m.ledger.all(), removal{
+		Removal: r, ordered: m.orderedHere(r), waiting: m.confirmers(r), basis: m.basis(r),
+	})); err != nil {
 		return err
 	}
 	if _, _, err := m.replica.Merge(r.Message(), ""); err != nil {

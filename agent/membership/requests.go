@@ -13,6 +13,20 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
+// CheckRequests does what annotations on the own Cluster object ask for.
+func (m *Membership) CheckRequests(own *v1alpha1.Cluster) {
+	m.checkApprovals(own)
+	m.checkLeaveRequest(own)
+}
+
+// refuse says once, in an event and in the log, why an annotation on a Cluster object is not followed.
+func (m *Membership) refuse(c *v1alpha1.Cluster, reason, text string) {
+	if m.once.First(string(c.UID), text) {
+		m.o.Events.Event(m.o.Client.Clusters().Kind(), c, kube.EventWarning, reason, text)
+		m.o.Log.Warn("a request is refused", "cluster", c.Name, "reason", reason, "why", text)
+	}
+}
+
 // removeOnRequest removes the cluster of a Cluster object from the group, if an annotation on it asks for that.
 func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 	c, err := m.o.Registry.Clusters.Get(name)
@@ -25,11 +39,7 @@ func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 		return nil
 	}
 	refuse := func(text string) error {
-		if !m.once.First(string(c.UID), text) {
-			return nil
-		}
-		m.o.Events.Event(m.o.Client.Clusters().Kind(), c, kube.EventWarning, "RemovalRefused", text)
-		m.o.Log.Warn("a removal is refused", "cluster", name, "why", text)
+		m.refuse(c, "RemovalRefused", text)
 		return nil
 	}
 	if id == m.o.ClusterID {

@@ -45,6 +45,8 @@ type View struct {
 	Left            string   // when this cluster left its group; "" if it did not
 	OrderedRemovals []string // removals that were ordered here: lines of ConditionRemovalsConfirmed
 	Confirmed       bool     // all members have confirmed all of them
+	// NotAdmitted is who waits to be admitted here, and what to do; "" for nobody. Its reason is one of Admitted….
+	NotAdmitted, NotAdmittedReason string
 }
 
 // View returns the status of this cluster's membership.
@@ -54,6 +56,7 @@ func (m *Membership) View() (v View) {
 		return v
 	}
 	v.OrderedRemovals, v.Confirmed = m.removalLines()
+	v.NotAdmittedReason, v.NotAdmitted = m.notAdmitted()
 	for _, r := range m.ledger.all() {
 		if r.ClusterID == m.o.ClusterID && r.Left() {
 			v.Left = removalText(r) + "; agentctl join makes this cluster a member again"

@@ -79,11 +79,11 @@ type PublisherOptions struct {
 	Gate       Gate
 	Epochs     Epochs
 	Rules      Rules
-	// CheckLeaveRequest handles the annotation on the own Cluster object that asks to leave the group.
-	CheckLeaveRequest func(*v1alpha1.Cluster)
-	Broadcast         func(messages ...[]byte)
-	Problems          *health.Problems
-	Log               *slog.Logger
+	// CheckRequests handles the annotations on the own Cluster object that ask to leave the group, or to admit clusters.
+	CheckRequests func(*v1alpha1.Cluster)
+	Broadcast     func(messages ...[]byte)
+	Problems      *health.Problems
+	Log           *slog.Logger
 }
 
 // Publisher writes what this cluster owns from the local API server to the replica.
@@ -195,7 +195,7 @@ func (p *Publisher) publish(ctx context.Context, key replica.Key) error {
 			_, err := p.o.Own.Ensure(ctx)
 			return err
 		}
-		p.o.CheckLeaveRequest(own)
+		p.o.CheckRequests(own)
 		if !p.o.Own.complete(own) {
 			if _, err := p.o.Own.Ensure(ctx); err != nil {
 				return err

@@ -18,7 +18,7 @@ import (
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	w.api = api
 	log := slog.New(slog.DiscardHandler)
 	registry := informers.New(client, "n", log)
-	trust := mesh.NewTrust(mesh.Pin{ClusterID: idA, PublicKey: agenttest.PublicKey(idA)}, nil)
+	trust := trust.New(trust.Pin{ClusterID: idA, PublicKey: agenttest.PublicKey(idA)}, trust.Options{})
 	if err := trust.Pin(idB, agenttest.PublicKey(idB)); err != nil {
 		t.Fatal(err)
 	}

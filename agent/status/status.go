@@ -29,15 +29,18 @@ type View struct {
 	Left            string   // if local: when this cluster left its group
 	OrderedRemovals []string // if local: removals that were ordered here
 	Confirmed       bool     // if local: all members have confirmed them
-	Peers           int      // if local: number of other clusters
-	Synced          int      // if local: how many of them are synced
-	Unsynced        []string
-	Pinned          bool // if a peer: its key is pinned
-	KeyMismatch     bool // the object has another key than the pinned one
-	Member          mesh.Member
-	Access          apiconn.AccessState
-	CaughtUp        bool // the peer itself has sent all that it published
-	Describe        func(*v1alpha1.ClusterStatus)
+	// NotAdmitted is, if local, which clusters wait to be admitted, and what to do, with a reason for that; if a peer,
+	// that it is one of them.
+	NotAdmitted, NotAdmittedReason string
+	Peers                          int // if local: number of other clusters
+	Synced                         int // if local: how many of them are synced
+	Unsynced                       []string
+	Pinned                         bool // if a peer: its key is pinned
+	KeyMismatch                    bool // the object has another key than the pinned one
+	Member                         mesh.Member
+	Access                         apiconn.AccessState
+	CaughtUp                       bool // the peer itself has sent all that it published
+	Describe                       func(*v1alpha1.ClusterStatus)
 }
 
 // Of computes a status, starting from have. after is when the result will change by time alone, 0 for never.
@@ -77,12 +80,17 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 	} else {
 		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsConfirmed)
 	}
+	if v.Local && v.NotAdmitted != "" {
+		set(v1alpha1.ConditionClustersAdmitted, metav1.ConditionFalse, v.NotAdmittedReason, v.NotAdmitted)
+	} else {
+		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionClustersAdmitted)
+	}
 	ready, state := readyCondition(v)
 	set(v1alpha1.ConditionReady, ready.Status, ready.Reason, ready.Message)
 	synced := syncedCondition(v, ready)
 	set(v1alpha1.ConditionClustersSynced, synced.Status, synced.Reason, synced.Message)
 
-	want.State, want.Message = state, ready.Message
+	want.State, want.Message = state, cmp.Or(ready.Message, v.NotAdmitted)
 	if synced.Status == metav1.ConditionTrue && state == v1alpha1.ClusterStateReady {
 		want.State = v1alpha1.ClusterStateSynced
 	}
@@ -102,6 +110,9 @@ func memberCondition(v View) metav1.Condition {
 	}
 	if v.Local {
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.MemberLocal}
+	}
+	if !v.Pinned && v.NotAdmitted != "" {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberPending, Message: v.NotAdmitted}
 	}
 	if !v.Pinned {
 		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its Cluster object has no spec.mesh.publicKey: paste the Cluster object that its own agent made"}

@@ -85,6 +85,26 @@ func TestTimestampsAreByServerClock(t *testing.T) {
 	}
 }
 
+func TestStatusWhileAClusterIsPending(t *testing.T) {
+	view := View{Local: true, Claims: 1, NotAdmitted: "gamma waits", NotAdmittedReason: v1alpha1.AdmittedPending}
+	got, _ := Of(view, v1alpha1.ClusterStatus{}, 1)
+	cond := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionClustersAdmitted)
+	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != v1alpha1.AdmittedPending || cond.Message != "gamma waits" || got.Message != "gamma waits" || !view.lasting() {
+		t.Errorf("%+v, %q", cond, got.Message)
+	}
+	if got.State != v1alpha1.ClusterStateSynced {
+		t.Errorf("a newcomer, whom any member may bring, makes the state %s", got.State)
+	}
+	view.NotAdmitted, view.NotAdmittedReason = "", ""
+	if got, _ = Of(view, got, 1); meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionClustersAdmitted) != nil || got.Message != "" {
+		t.Errorf("when it is admitted: %+v", got)
+	}
+	got, _ = Of(View{Claims: 1, NotAdmitted: "approve it"}, v1alpha1.ClusterStatus{}, 1)
+	if cond := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionMember); cond.Status != metav1.ConditionFalse || cond.Reason != v1alpha1.MemberPending || cond.Message != "approve it" {
+		t.Errorf("its own object: %+v", cond)
+	}
+}
+
 // TestStatusOfRemovedCluster: a removal comes before every other reason, in the removed cluster itself and in an object
 // with its key.
 func TestStatusOfRemovedCluster(t *testing.T) {

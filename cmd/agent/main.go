@@ -148,6 +148,7 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		ConsentSecretsAs:   c.StringSlice("consent-secrets-as"),
 		ConsentNamespaces:  c.StringSlice("consent-namespaces"),
 		TrustAccept:        c.String("trust-accept"),
+		TrustAuthorities:   c.StringSlice("trust-authorities"),
 		GuardLive:          c.Bool("guard-live"),
 		Pprof:              c.Bool("pprof"),
 		Version:            version,
@@ -229,6 +230,7 @@ func runFlags() []cli.Flag {
 		text("publish-namespace", "", "`NAMESPACE` of the ClusterProfiles; without it, the agent's own"),
 		text("publish-cluster-set", "", "`NAME` of the ClusterSet that the clusters of the group are; empty if they are none"),
 		text("trust-accept", "all", "what of other clusters takes effect here: all; objects, but not their rules; or none. The annotation local.cluster-registry.k8s.cisco.com/accept of a Cluster wins"),
+		list("trust-authorities", "`CLUSTERID` or CLUSTERID/KEY-FINGERPRINT of a member that may admit, for this cluster too, a cluster that was removed from the group"),
 	}
 }
 

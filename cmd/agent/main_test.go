@@ -80,6 +80,7 @@ func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
 		"config with a list":   {args: []string{"run", "--config", file("f", "consent-secret-types: [helm.sh/release.v1, Opaque]\n")}, code: exitUsage, want: `"Opaque"`},
 		"secrets as Secrets":   {args: []string{"run", "--consent-secrets-as", "Secret"}, code: exitUsage, want: "consent.allow.secretsAs"},
 		"accept what":          {args: []string{"run", "--trust-accept", "some"}, code: exitUsage, want: "--trust-accept: \"some\" is not all, objects or none"},
+		"authority":            {args: []string{"run", "--trust-authorities", "a,b/0123"}, code: exitUsage, want: "--trust-authorities: \"b/0123\" is not CLUSTERID/FINGERPRINT"},
 		"wrong kubeconfig":     {args: []string{"run", "--http-listen", "", "--kubeconfig", filepath.Join(dir, "none")}, code: exitFailed, want: filepath.Join(dir, "none")},
 		"kubeconfig, not one":  {args: []string{"run", "--http-listen", "", "--kubeconfig", file("k", "x: [")}, code: exitFailed, want: "not a kubeconfig"},
 	}

@@ -8,6 +8,7 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/approve"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/export"
@@ -45,6 +46,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			join.Command(g),
 			leave.Command(g),
 			leave.RemoveCommand(g),
+			approve.Command(g),
 			status.MembersCommand(g),
 			status.ClustersCommand(g),
 			status.Command(g),

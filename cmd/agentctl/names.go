@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/approve"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/export"
@@ -40,6 +41,10 @@ func names(ctx context.Context, q cli.Question) []string {
 		return slices.DeleteFunc(clusterNames(ctx, at, true), func(name string) bool { return slices.Contains(q.Args, name) })
 	case "export --output":
 		return slices.Sorted(slices.Values(export.Formats()))
+	case "approve --":
+		if len(q.Args) == 0 {
+			return approve.Names(ctx, at)
+		}
 	case "remove --":
 		if len(q.Args) == 0 {
 			return clusterNames(ctx, at, false)

@@ -194,6 +194,8 @@ func TestRefuses(t *testing.T) {
 		{"--set=consent.allow.secretsAs={Secret}", "secretsAs"},
 		{"--set=consent.allow.secretsAs={configmaps}", "secretsAs"},
 		{"--set=trust.accept=some", "accept"},
+		{"--set=trust.authorities={The Hub}", "authorities"},
+		{"--set=trust.authorities={hub/0123}", "authorities"},
 		{"--set=publish.clusterProfiles=1", "clusterProfiles"},
 		{"--set=publish.namespace=inventory", "publish.clusterProfiles"},
 		{"--set=publish.clusterProfiles=true,publish.namespace=A", "namespace"},

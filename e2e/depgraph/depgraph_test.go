@@ -79,6 +79,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/apitest":   leafOfAgentctl(),
 		"cmd/agentctl/internal/clusters":  leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/documents": leafOfAgentctl("cli"),
+		"cmd/agentctl/internal/approve":   commandOfAgentctl("approve"),
 		"cmd/agentctl/internal/doctor":    commandOfAgentctl("doctor"),
 		"cmd/agentctl/internal/export":    commandOfAgentctl("export"),
 		"cmd/agentctl/internal/group":     commandOfAgentctl("group"),

@@ -20,6 +20,7 @@ import (
 
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/mesh/meshtest"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -40,7 +41,7 @@ type agent struct {
 	group *group
 	id    string
 	key   ed25519.PrivateKey
-	trust *mesh.Trust
+	trust *trust.Table
 	epoch uint64
 
 	mu  sync.Mutex // of the truth, which other agents' checks read
@@ -106,8 +107,8 @@ func (g *group) add(id string) *agent {
 		group: g, id: id, key: ed25519.NewKeyFromSeed(seed[:]),
 		api: map[replica.Key]object{}, deaths: map[replica.Key]int{},
 	}
-	self := mesh.Pin{ClusterID: id, PublicKey: a.key.Public().(ed25519.PublicKey)}
-	a.trust = mesh.NewTrust(self, nil)
+	self := trust.Pin{ClusterID: id, PublicKey: a.key.Public().(ed25519.PublicKey)}
+	a.trust = trust.New(self, trust.Options{})
 	a.api[a.cluster()] = object{version: 1}
 	for _, name := range []string{"stays", "changes", "goes", "retires", "returns"} {
 		a.api[a.rule(name)] = object{version: 1}

@@ -47,8 +47,10 @@ func (ring) Key(id string) (ed25519.PublicKey, bool) {
 	return keyOf(id).Public().(ed25519.PublicKey), true
 }
 func (ring) Introduce(string, ed25519.PublicKey, string) error { return errors.New("known") }
-func (ring) Remove(string, ed25519.PublicKey)                  {}
-func (ring) Swapped(string) bool                               { return false }
+func (ring) Remove(string, ed25519.PublicKey, ed25519.PublicKey, bool) bool {
+	return false
+}
+func (ring) Swapped(string) bool { return false }
 
 // openReplica is what an agent does, with what is broadcast going to say.
 func openReplica(ctx context.Context, dir string, say func(...[]byte)) (*Journal, *Term, *replica.Replica, error) {

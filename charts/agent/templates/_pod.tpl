@@ -84,6 +84,9 @@ spec:
     {{- if ne $accept "all" }}{{/* the default: an agent of the version before does not know the flag */}}
     - --trust-accept={{ $accept }}
     {{- end }}
+    {{- with (.Values.trust | default dict).authorities }}
+    - --trust-authorities={{ join "," . }}
+    {{- end }}
     {{- if include "agent.publish" . }}
     - --publish-cluster-profiles
     {{- with .Values.publish.namespace }}

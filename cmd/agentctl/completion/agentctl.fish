@@ -12,4 +12,4 @@ end
 complete -c agentctl -x -l context -a '(__agentctl_names)'
 complete -c agentctl -x -n '__fish_seen_subcommand_from join doctor explain' -l peer-context -a '(__agentctl_names)'
 complete -c agentctl -x -n '__fish_seen_subcommand_from explain' -l from -a '(__agentctl_names)'
-complete -c agentctl -n '__fish_seen_subcommand_from remove export; or __fish_seen_subcommand_from list explain; and __fish_seen_subcommand_from rules' -a '(__agentctl_names)'
+complete -c agentctl -n '__fish_seen_subcommand_from remove approve export; or __fish_seen_subcommand_from list explain; and __fish_seen_subcommand_from rules' -a '(__agentctl_names)'

@@ -18,6 +18,7 @@ import (
 
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/mesh/meshtest"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -39,7 +40,7 @@ type watched struct {
 type agent struct {
 	id      string
 	key     ed25519.PrivateKey
-	trust   *mesh.Trust
+	trust   *trust.Table
 	replica *replica.Replica
 	mesh    *mesh.Mesh
 	stopped chan error
@@ -86,7 +87,7 @@ func (g *roster) add(i int) *agent {
 	seed := sha256.Sum256(fmt.Append(nil, "scale ", i))
 	id := fmt.Sprintf("%x-7a3e-4c11-9d02-%012x", seed[:4], i)
 	a := &agent{id: id, key: ed25519.NewKeyFromSeed(seed[:]), stopped: make(chan error, 1)}
-	a.trust = mesh.NewTrust(mesh.Pin{ClusterID: id, PublicKey: a.public()}, nil)
+	a.trust = trust.New(trust.Pin{ClusterID: id, PublicKey: a.public()}, trust.Options{})
 	var err error
 	a.replica, err = replica.New(replica.Options{
 		Self: id, PrivateKey: a.key, Epoch: 1, Keyring: a.trust,

@@ -306,6 +306,16 @@ const (
 	// ConditionRemovalsConfirmed, on the Local Cluster: every member has confirmed the removals that were ordered
 	// here; the message has a RemovalLine for each.
 	ConditionRemovalsConfirmed = "RemovalsConfirmed"
+	// ConditionClustersAdmitted, on a cluster's own object, is there while a cluster that was removed waits to be admitted
+	// again; the message has a NewcomerLine for each, and says what to do. It is there, too, while an authority that is
+	// named in this cluster is no member.
+	ConditionClustersAdmitted = "ClustersAdmitted"
+)
+
+// The reasons of ConditionClustersAdmitted.
+const (
+	AdmittedPending          = "Pending"
+	AdmittedUnknownAuthority = "UnknownAuthority"
 )
 
 // The reasons of ConditionMember.
@@ -317,4 +327,5 @@ const (
 	MemberLeft    = "Left"
 	MemberUnknown = "Unknown"
 	MemberRemoved = "Removed"
+	MemberPending = "Pending"
 )

@@ -54,6 +54,9 @@ const (
 	// AnnotationRemove on the Cluster object of another cluster, set by a person, removes that cluster from the
 	// group for all its members. The value is the public key that is removed (RequestKey).
 	AnnotationRemove = LocalPrefix + "remove"
+	// AnnotationApprove on a cluster's own Cluster object, set by a person in that cluster, admits clusters that were removed
+	// from the group, each under one new key: Approval, separated by commas. An approval takes nothing back when it goes.
+	AnnotationApprove = LocalPrefix + "approve"
 	// AnnotationRegistryManagedFields on a Cluster holds the managedFields of its form in group clusterregistry.k8s.io
 	// (kube/registry), where it is not shown.
 	AnnotationRegistryManagedFields = LocalPrefix + "registry-managed-fields"

@@ -7,6 +7,7 @@ package join
 
 import (
 	"context"
+	"encoding/base64"
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // Command describes the command to the flag library.
@@ -105,6 +107,10 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	progress("joined: clusters %s and %s are synced", sources[0].name(), sources[1].name())
+	if key, err := base64.StdEncoding.DecodeString(clusters.MeshKey(sources[0].cluster)); o.ReplaceKey && err == nil {
+		progress("a member that holds a removal of cluster %s shows it as pending until it is admitted there: agentctl approve %s --key %s --contexts MEMBERS",
+			sources[0].name(), sources[0].name(), v1alpha1.KeyFingerprint(key))
+	}
 	return printJoined(out, sources, time.Since(start))
 }
 

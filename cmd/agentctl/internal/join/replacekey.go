@@ -5,6 +5,8 @@ package join
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,15 +32,12 @@ func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progres
 	if _, err := a.GiveUpKey(ctx, own, wait); err != nil {
 		return err
 	}
-	known, err := b.ClusterObjects(ctx)
+	holding, err := awaitLeave(ctx, b, clusters.IDOf(own), old)
 	if err != nil {
 		return err
 	}
-	for i := range known {
-		there := &known[i]
-		if clusters.IDOf(there) != clusters.IDOf(own) || clusters.MeshKey(there) != old {
-			continue
-		}
+	for i := range holding {
+		there := &holding[i]
 		if clusters.RemovedFrom(there) != "" { // a leftover, put there by hand
 			return b.Errorf("Cluster %s there has the old key: kubectl --context %s delete cluster %s", there.GetName(), b.Context, there.GetName())
 		}
@@ -47,6 +46,34 @@ func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progres
 		}
 	}
 	return nil
+}
+
+// leaveTime is how long the members that a cluster told of its leave have to act on it.
+const leaveTime = 3 * time.Second
+
+// awaitLeave returns the objects in b of a cluster under its old key, once they have had the time to go by themselves: where
+// the old key is still there, its agent has told the members that it leaves, and under which key it comes back. A removal
+// by b would be stronger than that, and every member would have to admit the cluster.
+func awaitLeave(ctx context.Context, b *clusters.Client, id, old string) (holding []unstructured.Unstructured, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	tick := time.NewTicker(cli.WaitPeriod)
+	defer tick.Stop()
+	for {
+		known, err := b.ClusterObjects(context.WithoutCancel(ctx))
+		if err != nil {
+			return nil, err
+		}
+		holding = slices.DeleteFunc(known, func(u unstructured.Unstructured) bool { return clusters.IDOf(&u) != id || clusters.MeshKey(&u) != old })
+		select {
+		case <-ctx.Done():
+			return holding, nil
+		case <-tick.C:
+			if len(holding) == 0 {
+				return nil, nil
+			}
+		}
+	}
 }
 
 // refuseUsedKey refuses to give up a key under which the cluster is a member of a group.

@@ -1,0 +1,276 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/trust"
+	"github.com/roster-mesh/roster/replica"
+)
+
+// TestRemoverDoesNotBecomeTheRemoved: whoever has gamma's key removes beta, and introduces beta's clusterID under a key of its
+// own, with a Cluster object and a rule. alpha shows that, also after a restart, and takes nothing from it. A person then
+// admits the real beta.
+func TestRemoverDoesNotBecomeTheRemoved(t *testing.T) {
+	g := joined(t)
+	g.cleanUp(t, "takeover")
+	putSecret(t, g.beta, "takeover", "one")
+	apply(t, g.beta, rule("takeover", "takeover"))
+	eventually(t, "alpha has a copy of beta's", within, hasCopy(g.alpha, g.beta, "takeover", "one"))
+	key := privateKey(t, g.gamma)
+	if err := g.gamma.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.bringBack(t) })
+
+	id := clusterID(t, g.beta)
+	remover := signer(t, clusterID(t, g.gamma), key)
+	removal, err := remover.SignRemoval(id, publicKey(t, g.alpha, "beta"), "beta", "gamma", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(t, g.alpha, key, removal.Message())
+	eventually(t, "beta is removed in alpha", within, absent(g.alpha, harness.Clusters(), "", "beta"))
+
+	_, stolen, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil := posing(t, id, stolen)
+	say(t, g.alpha, key, evil...)
+	eventually(t, "who poses as beta waits", within, waitsIn(g.alpha, "beta"))
+	if err := g.alpha.RestartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	say(t, g.alpha, key, evil...)
+	eventually(t, "also after a restart", within, waitsIn(g.alpha, "beta"))
+	eventually(t, "the copy is an orphan", within, isOrphan(g.alpha, "takeover"))
+	eventually(t, "and so is the rule", within, ruleIsOrphan(g.alpha, "takeover"))
+	stays(t, "and has nothing of beta's", quiet, func(ctx context.Context) error {
+		return errors.Join(
+			absent(g.alpha, harness.Clusters(), "", "beta")(ctx), absent(g.alpha, harness.Rules(), "", "posing")(ctx), isOrphan(g.alpha, "takeover")(ctx),
+			ruleIsOrphan(g.alpha, "takeover")(ctx), waitsIn(g.alpha, "beta")(ctx),
+		)
+	})
+	if out, err := g.alpha.Kubectl(t.Context(), "get", "clusters", "-o", "wide"); err != nil || !strings.Contains(out, "agentctl approve beta --key "+v1alpha1.KeyFingerprint(stolen.Public().(ed25519.PublicKey))) {
+		t.Errorf("kubectl get clusters: %v\n%s", err, out)
+	}
+	g.bringBack(t)
+	eventually(t, "alpha follows the real beta", afterFault, hasCopy(g.alpha, g.beta, "takeover", "one"))
+}
+
+// TestAuthorityAdmits: beta names alpha as an authority, and so admits gamma, which alpha removed, when alpha has. It says that
+// the other one that it names is nobody.
+func TestAuthorityAdmits(t *testing.T) {
+	g := joined(t)
+	g.restoreGroup(t)
+	if err := g.beta.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.beta.RestartAgent(lasting(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := g.beta.StartAgent(t.Context(), "--trust-authorities", clusterID(t, g.alpha)+",nobody"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "beta says that nobody is no member", within, func(ctx context.Context) error {
+		u, err := get(ctx, g.beta, harness.Clusters(), "", "beta")
+		if err != nil {
+			return err
+		}
+		cond := harness.Condition(u, v1alpha1.ConditionClustersAdmitted)
+		if text := fmt.Sprint(cond["message"]); cond["reason"] != v1alpha1.AdmittedUnknownAuthority || !strings.Contains(text, "trust.authorities names nobody") || strings.Contains(text, clusterID(t, g.alpha)) {
+			return fmt.Errorf("ClustersAdmitted is %v, %v: %s", cond["status"], cond["reason"], text)
+		}
+		return nil
+	})
+	g.eventuallyWhole(t, afterFault)
+	t.Log(agentctl(t, g, "remove", "gamma", "--context", "alpha"))
+	t.Log(agentctl(t, g, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"))
+	g.eventuallyWhole(t, afterFault)
+}
+
+// bringBack admits the real beta, which was removed, everywhere.
+func (g *group) bringBack(t *testing.T) {
+	t.Helper()
+	ctx := lasting(t)
+	if g.gamma.AgentAlive(ctx) != nil {
+		if err := g.gamma.StartAgent(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if g.whole(ctx) == nil {
+		return
+	}
+	if out, err := g.Agentctl(ctx, "join", "--replace-key", "--yes", "--context", "beta", "--peer-context", "alpha"); err != nil {
+		t.Errorf("bring beta back: %v\n%s", err, out)
+	}
+	g.eventuallyWholeAgain(t)
+}
+
+// eventuallyWholeAgain waits until every cluster lists every other as synced, and has a person approve of whoever waits.
+func (g *group) eventuallyWholeAgain(t *testing.T) {
+	t.Helper()
+	eventually(t, "all three clusters synced with each other", afterFault, func(ctx context.Context) error {
+		err := g.whole(ctx)
+		for _, c := range g.Clusters[:3] {
+			for _, newcomer := range g.Clusters[:3] {
+				if err != nil && c != newcomer && waitsIn(c, newcomer.Name)(ctx) == nil {
+					_, failed := g.Agentctl(ctx, "approve", newcomer.Name, "--context", c.Name, "--timeout", "10s")
+					err = errors.Join(err, failed)
+				}
+			}
+		}
+		return err
+	})
+}
+
+// admit approves of a cluster that is back under a new key, in members that it did not swap with.
+func (g *group) admit(t *testing.T, name string, at ...*harness.Cluster) {
+	t.Helper()
+	for _, c := range at {
+		eventually(t, name+" waits in "+c.Name, afterFault, waitsIn(c, name))
+		t.Log(agentctl(t, g, "approve", name, "--context", c.Name))
+	}
+}
+
+// waitsIn: a cluster that was removed waits to be admitted, as the own Cluster object says.
+func waitsIn(c *harness.Cluster, name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		u, err := get(ctx, c, harness.Clusters(), "", c.Name)
+		if err != nil {
+			return err
+		}
+		cond := harness.Condition(u, v1alpha1.ConditionClustersAdmitted)
+		text := fmt.Sprint(cond["message"])
+		if cond["status"] != "False" || cond["reason"] != v1alpha1.AdmittedPending || !strings.Contains(text, name+" (clusterID ") || !strings.Contains(text, "agentctl approve ") {
+			return fmt.Errorf("ClustersAdmitted in %s is %v, %v: %s", c.Name, cond["status"], cond["reason"], text)
+		}
+		return nil
+	}
+}
+
+// posing is what a cluster publishes under a key: its Cluster object, and a rule.
+func posing(t *testing.T, id string, key ed25519.PrivateKey) (messages [][]byte) {
+	t.Helper()
+	r := signer(t, id, key)
+	cluster, err := payload.EncodeCluster(&v1alpha1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "beta"},
+		Spec:       v1alpha1.ClusterSpec{ClusterID: types.UID(id), Mesh: &v1alpha1.ClusterMesh{PublicKey: key.Public().(ed25519.PublicKey), Endpoints: []string{"127.0.0.1:1"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := payload.EncodeRule(&v1alpha1.ResourceSyncRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "posing"},
+		Spec:       v1alpha1.ResourceSyncRuleSpec{GVK: v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"}, Rules: []v1alpha1.SyncRule{{}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, said := range []struct {
+		key  replica.Key
+		data []byte
+	}{{payload.ClusterKey(id), cluster}, {payload.RuleKey("posing"), rule}} {
+		msgs, err := r.Publish(said.key, replica.Live, said.data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, msgs...)
+	}
+	return messages
+}
+
+// signer signs as a cluster, with any key.
+func signer(t *testing.T, id string, key ed25519.PrivateKey) *replica.Replica {
+	t.Helper()
+	table := trust.New(trust.Pin{ClusterID: id, PublicKey: key.Public().(ed25519.PublicKey)}, trust.Options{})
+	r, err := replica.New(replica.Options{Self: id, PrivateKey: key, Epoch: 1 << 20, Keyring: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// say sends messages to the agent of a cluster as the member with that key does.
+func say(t *testing.T, c *harness.Cluster, key ed25519.PrivateKey, messages ...[]byte) {
+	t.Helper()
+	conn := shake(t, c, key, "roster-packet/1")
+	if conn == nil {
+		t.Fatal("the member is refused")
+	}
+	defer conn.Close()
+	for _, message := range messages {
+		const replicated = 2 << 24 // the kind of the frame, above its length
+		if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(replicated|len(message))), message...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.CloseWrite(); err != nil {
+		t.Error(err)
+	}
+	for err := error(nil); err == nil; { // what it answers, until it has read all
+		_, err = conn.Read(make([]byte, 4<<10))
+	}
+}
+
+// privateKey is the key of a cluster, as whoever reads its private namespace has it.
+func privateKey(t *testing.T, c *harness.Cluster) ed25519.PrivateKey {
+	t.Helper()
+	secret, err := c.Kube.CoreV1().Secrets(v1alpha1.PrivateNamespace(harness.Namespace)).Get(t.Context(), "roster-identity", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(secret.Data["ed25519.key"])
+	if block == nil {
+		t.Fatal("the identity is not PEM")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		t.Fatal("the identity is not an Ed25519 key")
+	}
+	return key
+}
+
+// publicKey is the key that a cluster has pinned for another one.
+func publicKey(t *testing.T, at *harness.Cluster, name string) ed25519.PublicKey {
+	t.Helper()
+	u, err := get(t.Context(), at, harness.Clusters(), "", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, err := unstructured.NestedString(u.Object, "spec", "mesh", "publicKey")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}

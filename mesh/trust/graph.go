@@ -1,0 +1,287 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package trust
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"maps"
+	"slices"
+)
+
+// Bounds of the newcomers that are remembered, to be shown. One that finds no room waits like the others.
+const (
+	maxWaiting   = 64
+	maxWaitingBy = 16 // that one member introduced
+)
+
+// Statement says that a key does not speak for a cluster any more.
+type Statement struct {
+	ClusterID string
+	PublicKey ed25519.PublicKey
+	Left      bool              // the key itself said so; else another member did
+	Successor ed25519.PublicKey // if Left, and optional: the key that the cluster goes on under
+}
+
+// keys is a set of public keys.
+type keys map[string]struct{}
+
+// Graph is what is known of keys, and decides which are pinned. It is not safe for concurrent use.
+type Graph struct {
+	self        string
+	authorities []Name
+	approved    []Name
+
+	pins       map[string]Pin
+	owners     map[string]string               // public key → clusterID
+	statements map[string]map[string]Statement // clusterID → public key → what was said of it
+	removed    map[string]keys                 // public key → clusterIDs that it was removed of
+	had        map[string]map[string]bool      // clusterID → public key that was pinned here → a person or an authority admitted it
+	waiting    map[string]map[string]Newcomer  // clusterID → public key
+}
+
+// change is what a call did.
+type change struct {
+	pinned []Pin    // new, or stronger than before
+	ended  []string // clusterIDs
+	waits  []Newcomer
+}
+
+func newGraph(self Pin, authorities []Name) *Graph {
+	return &Graph{
+		self:        self.ClusterID,
+		authorities: authorities,
+		pins:        map[string]Pin{self.ClusterID: self},
+		owners:      map[string]string{string(self.PublicKey): self.ClusterID},
+		statements:  map[string]map[string]Statement{},
+		removed:     map[string]keys{},
+		had:         map[string]map[string]bool{},
+		waiting:     map[string]map[string]Newcomer{},
+	}
+}
+
+// add pins a key, unless something is against it.
+func (g *Graph) add(p Pin) (did change, err error) {
+	if _, ok := g.statements[p.ClusterID][string(p.PublicKey)]; ok {
+		return change{}, ErrRemoved
+	}
+	p = g.weigh(p)
+	held, known := g.pins[p.ClusterID]
+	switch {
+	case known && !held.PublicKey.Equal(p.PublicKey):
+		return change{}, ErrPinned
+	case known:
+		if held.Introducer == "" || p.Introducer != "" && (held.Admitted || !p.Admitted) {
+			return change{}, nil // no stronger than what is held
+		}
+	default:
+		if _, ok := g.owners[string(p.PublicKey)]; ok {
+			return change{}, ErrKeyInUse
+		}
+		if p.Introducer != "" && len(g.pins) >= MaxPins {
+			return change{}, ErrFull
+		}
+		if !g.stands(p) {
+			if g.wait(p) {
+				did.waits = []Newcomer{{p.ClusterID, p.PublicKey, p.Introducer}}
+			}
+			return did, ErrReserved
+		}
+	}
+	g.pin(p)
+	return change{pinned: []Pin{p}}, nil
+}
+
+// weigh notes on a pin who admitted it.
+func (g *Graph) weigh(p Pin) Pin {
+	means := func(n Name) bool { return n.Means(p.ClusterID, p.PublicKey) }
+	switch {
+	case slices.ContainsFunc(g.approved, means):
+		p.Introducer = ""
+	case p.Introducer != "" && g.isAuthority(p.Introducer):
+		p.Admitted = true
+	}
+	p.Admitted = p.Admitted || p.Introducer == ""
+	return p
+}
+
+// isAuthority says whether a member may admit a cluster that was removed.
+func (g *Graph) isAuthority(id string) bool {
+	pin, ok := g.pins[id]
+	return ok && slices.ContainsFunc(g.authorities, func(n Name) bool { return n.Means(id, pin.PublicKey) })
+}
+
+// stands says whether nothing that is known is against a pin, or somebody who may has admitted it.
+func (g *Graph) stands(p Pin) bool {
+	return p.ClusterID == g.self || p.Admitted || !g.reserved(p.ClusterID) || g.succeeds(p.ClusterID, string(p.PublicKey))
+}
+
+// reserved says whether a cluster was removed by another member, or left under a key that was pinned here. The leave of a
+// key that never was may be made up, as may the key.
+func (g *Graph) reserved(id string) bool {
+	for key, s := range g.statements[id] {
+		if _, had := g.had[id][key]; had || !s.Left {
+			return true
+		}
+	}
+	return false
+}
+
+// succeeds says whether leaves of the cluster lead to a key, from one that was admitted here; or, while no other member
+// has removed any key of the cluster, from one that was pinned here.
+func (g *Graph) succeeds(id, key string) bool {
+	before := map[string][]string{} // key → those that named it
+	removed := false
+	for from, s := range g.statements[id] {
+		removed = removed || !s.Left
+		if s.Left && len(s.Successor) > 0 {
+			before[string(s.Successor)] = append(before[string(s.Successor)], from)
+		}
+	}
+	seen := keys{}
+	for next := []string{key}; len(next) > 0; next = next[1:] {
+		for _, from := range before[next[0]] {
+			if admitted, had := g.had[id][from]; admitted || had && !removed {
+				return true
+			}
+			if _, ok := seen[from]; !ok { // or they name each other
+				seen[from] = struct{}{}
+				next = append(next, from)
+			}
+		}
+	}
+	return false
+}
+
+// wait remembers a newcomer, and says whether it is a new one.
+func (g *Graph) wait(p Pin) bool {
+	if _, ok := g.waiting[p.ClusterID][string(p.PublicKey)]; ok {
+		return false
+	}
+	all, by := 0, 0
+	for _, of := range g.waiting {
+		for _, n := range of {
+			all++
+			if n.Introducer == p.Introducer {
+				by++
+			}
+		}
+	}
+	if all >= maxWaiting || by >= maxWaitingBy {
+		return false
+	}
+	if g.waiting[p.ClusterID] == nil {
+		g.waiting[p.ClusterID] = map[string]Newcomer{}
+	}
+	g.waiting[p.ClusterID][string(p.PublicKey)] = Newcomer{p.ClusterID, p.PublicKey, p.Introducer}
+	return true
+}
+
+// waitsNoMore forgets newcomers.
+func (g *Graph) waitsNoMore(of func(Newcomer) bool) {
+	for id, newcomers := range g.waiting {
+		maps.DeleteFunc(newcomers, func(_ string, n Newcomer) bool { return of(n) })
+		if len(newcomers) == 0 {
+			delete(g.waiting, id)
+		}
+	}
+}
+
+func (g *Graph) pin(p Pin) {
+	g.pins[p.ClusterID] = p
+	g.owners[string(p.PublicKey)] = p.ClusterID
+	g.recall(p.ClusterID, p.PublicKey, p.Admitted)
+	delete(g.waiting, p.ClusterID) // with another key, too: the pin stays
+}
+
+// recall notes that a key was pinned.
+func (g *Graph) recall(id string, key ed25519.PublicKey, admitted bool) {
+	if g.had[id] == nil {
+		g.had[id] = map[string]bool{}
+	}
+	g.had[id][string(key)] = g.had[id][string(key)] || admitted
+}
+
+func (g *Graph) unpin(id string) (did change) {
+	p, ok := g.pins[id]
+	if !ok || id == g.self {
+		return change{}
+	}
+	delete(g.pins, id)
+	delete(g.owners, string(p.PublicKey))
+	g.waitsNoMore(func(n Newcomer) bool { return n.Introducer == id })
+	return change{ended: []string{id}}
+}
+
+// end takes a statement. Of two about one key, that of another member stays, and of two leaves the last one.
+func (g *Graph) end(s Statement) change {
+	key := string(s.PublicKey)
+	if held, ok := g.statements[s.ClusterID][key]; ok && !held.Left && s.Left {
+		return change{}
+	}
+	if g.statements[s.ClusterID] == nil {
+		g.statements[s.ClusterID] = map[string]Statement{}
+	}
+	if g.removed[key] == nil {
+		g.removed[key] = keys{}
+	}
+	g.statements[s.ClusterID][key] = s
+	g.removed[key][s.ClusterID] = struct{}{}
+	g.waitsNoMore(func(n Newcomer) bool { return n.ClusterID == s.ClusterID && n.PublicKey.Equal(s.PublicKey) })
+	return g.review(s.ClusterID)
+}
+
+// review ends the pin of a cluster if it does not stand any more, and pins a newcomer that is admitted now.
+func (g *Graph) review(id string) (did change) {
+	if pin, ok := g.pins[id]; ok && id != g.self {
+		if !g.isRemoved(pin) && g.stands(pin) {
+			return change{}
+		}
+		did = g.unpin(id)
+		if !g.isRemoved(pin) && g.wait(pin) {
+			did.waits = []Newcomer{{pin.ClusterID, pin.PublicKey, pin.Introducer}}
+		}
+	}
+	newcomers := slices.SortedFunc(maps.Values(g.waiting[id]), func(a, b Newcomer) int { return cmp.Compare(string(a.PublicKey), string(b.PublicKey)) })
+	for _, n := range newcomers {
+		p := g.weigh(Pin{ClusterID: n.ClusterID, PublicKey: n.PublicKey, Introducer: n.Introducer})
+		if _, used := g.owners[string(n.PublicKey)]; !used && g.stands(p) {
+			g.pin(p)
+			did.pinned, did.waits = []Pin{p}, nil
+			break
+		}
+	}
+	return did
+}
+
+func (g *Graph) isRemoved(p Pin) bool {
+	_, ok := g.statements[p.ClusterID][string(p.PublicKey)]
+	return ok
+}
+
+// approve sets whom a person here approves of. What is pinned, or waits, is reviewed.
+func (g *Graph) approve(names []Name) (did change) {
+	g.approved = names
+	for _, n := range names {
+		if p, ok := g.pins[n.ClusterID]; ok && p.Introducer != "" && n.Means(p.ClusterID, p.PublicKey) {
+			p = g.weigh(p)
+			g.pin(p)
+			did.pinned = append(did.pinned, p)
+			continue
+		}
+		did.pinned = append(did.pinned, g.review(n.ClusterID).pinned...)
+	}
+	return did
+}
+
+// newcomers lists who waits, ordered by clusterID and key.
+func (g *Graph) newcomers() (all []Newcomer) {
+	for _, of := range g.waiting {
+		all = slices.AppendSeq(all, maps.Values(of))
+	}
+	slices.SortFunc(all, func(a, b Newcomer) int {
+		return cmp.Or(cmp.Compare(a.ClusterID, b.ClusterID), cmp.Compare(string(a.PublicKey), string(b.PublicKey)))
+	})
+	return all
+}

@@ -1,0 +1,262 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package trust
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Options are what a table is made with; all may be zero. The functions are called from the goroutine that made the
+// change, with no lock held.
+type Options struct {
+	// Pinned is told every new or strengthened pin.
+	Pinned func(Pin)
+	// Waits is told of every newcomer that begins to wait.
+	Waits func(Newcomer)
+	// Authorities are the members that may admit a cluster that was removed. It must not be changed.
+	Authorities []Name
+}
+
+// Table is the pin table: a [Graph] with a lock. Its own cluster is in it from the start and is not listed by
+// Pins.
+//
+// All methods are safe for concurrent use.
+type Table struct {
+	self    string
+	options Options
+
+	mu       sync.RWMutex
+	graph    *Graph
+	ended    map[string]struct{} // clusterIDs whose pins ended, for TakeEnded
+	watchers map[chan struct{}]struct{}
+}
+
+// New returns a table that holds self.
+func New(self Pin, o Options) *Table {
+	if o.Pinned == nil {
+		o.Pinned = func(Pin) {}
+	}
+	if o.Waits == nil {
+		o.Waits = func(Newcomer) {}
+	}
+	return &Table{
+		self: self.ClusterID, options: o, graph: newGraph(self, o.Authorities),
+		ended: map[string]struct{}{}, watchers: map[chan struct{}]struct{}{},
+	}
+}
+
+// Pin records a swap. A pin that an introduction made with the same key
+// becomes a swap's; the same swap again changes nothing.
+func (t *Table) Pin(id string, key ed25519.PublicKey) error {
+	return t.Restore(Pin{ClusterID: id, PublicKey: key})
+}
+
+// Introduce records a key that introducer vouches for. It never replaces or
+// weakens a pin.
+func (t *Table) Introduce(id string, key ed25519.PublicKey, introducer string) error {
+	return t.Restore(Pin{ClusterID: id, PublicKey: key, Introducer: introducer})
+}
+
+// Restore pins a key as an earlier run had it.
+func (t *Table) Restore(p Pin) error {
+	if !ValidID(p.ClusterID) || len(p.PublicKey) != ed25519.PublicKeySize {
+		return ErrInvalidPin
+	}
+	p.PublicKey = slices.Clone(p.PublicKey)
+	var err error
+	t.change(func(g *Graph) (did change) {
+		did, err = g.add(p)
+		return did
+	})
+	return err
+}
+
+// Remove ends the pin of a key for a cluster for ever: it is pinned no more, whoever vouches for it. left says that the
+// cluster did so itself, under that key, and successor is the key that it goes on under, if it named one. ended says that
+// a pin of the cluster ended by it: that of the key, or that of another one, which it shows not to be admitted. The
+// cluster's connections end within moments. What the key is to another cluster stays as it is, or whoever names a member's
+// key beside a cluster that there is not would remove the member in part. Its own pin stays, too.
+func (t *Table) Remove(id string, key, successor ed25519.PublicKey, left bool) (ended bool) {
+	s := Statement{ClusterID: id, PublicKey: slices.Clone(key), Left: left}
+	if left {
+		s.Successor = slices.Clone(successor)
+	}
+	return len(t.change(func(g *Graph) change { return g.end(s) }).ended) > 0
+}
+
+// Forget ends a cluster's pin, which may be made again.
+func (t *Table) Forget(id string) {
+	t.change(func(g *Graph) change {
+		delete(g.had, id)
+		return g.unpin(id)
+	})
+}
+
+// Approve sets the newcomers that a person here admits, each by its key.
+func (t *Table) Approve(names []Name) {
+	t.change(func(g *Graph) change { return g.approve(names) })
+}
+
+// Recall notes that a key was pinned in an earlier run, whatever has become of it, and whether a person or an authority
+// here had admitted it: its leave may name a successor. Call it before Remove.
+func (t *Table) Recall(id string, key ed25519.PublicKey, admitted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.graph.recall(id, key, admitted)
+}
+
+// Had says so.
+func (t *Table) Had(id string, key ed25519.PublicKey) (admitted, had bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	admitted, had = t.graph.had[id][string(key)]
+	return admitted, had
+}
+
+// change changes the graph, and tells of it.
+func (t *Table) change(do func(*Graph) change) change {
+	t.mu.Lock()
+	did := do(t.graph)
+	for _, id := range did.ended {
+		t.ended[id] = struct{}{}
+	}
+	if len(did.pinned)+len(did.ended) > 0 {
+		for w := range t.watchers {
+			signal(w)
+		}
+	}
+	t.mu.Unlock()
+	for _, p := range did.pinned {
+		t.options.Pinned(p)
+	}
+	for _, n := range did.waits {
+		t.options.Waits(n)
+	}
+	return did
+}
+
+// Swapped says that a person, and no introduction, has pinned a cluster's key.
+func (t *Table) Swapped(id string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	p, ok := t.graph.pins[id]
+	return ok && p.Introducer == ""
+}
+
+// Removed says that a key was removed of some cluster.
+func (t *Table) Removed(key ed25519.PublicKey) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.graph.removed[string(key)]) > 0
+}
+
+// Reserved says that a cluster was removed, or left, and so not everybody may admit it.
+func (t *Table) Reserved(id string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.graph.reserved(id)
+}
+
+// Newcomers lists who waits to be admitted, ordered by clusterID and key.
+func (t *Table) Newcomers() []Newcomer {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.graph.newcomers()
+}
+
+// IsAuthority says whether a member may admit a cluster that was removed.
+func (t *Table) IsAuthority(id string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.graph.isAuthority(id)
+}
+
+// Strangers lists the authorities that name nobody: no member has that clusterID, or not that key.
+func (t *Table) Strangers() (names []Name) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, n := range t.options.Authorities {
+		if pin, ok := t.graph.pins[n.ClusterID]; !ok || !n.Means(n.ClusterID, pin.PublicKey) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// TakeEnded returns, once, the clusters whose pins ended, even if they were
+// pinned again.
+func (t *Table) TakeEnded() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := slices.Collect(maps.Keys(t.ended))
+	clear(t.ended)
+	return ids
+}
+
+// Key is the key that is pinned for a clusterID. It must not be changed.
+func (t *Table) Key(id string) (ed25519.PublicKey, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	p, ok := t.graph.pins[id]
+	return p.PublicKey, ok
+}
+
+// ClusterID is the cluster that a key is pinned for.
+func (t *Table) ClusterID(key ed25519.PublicKey) (string, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	id, ok := t.graph.owners[string(key)]
+	return id, ok
+}
+
+// Pins lists every pin but the cluster's own, ordered by clusterID.
+func (t *Table) Pins() []Pin {
+	t.mu.RLock()
+	pins := make([]Pin, 0, len(t.graph.pins))
+	for _, p := range t.graph.pins {
+		if p.ClusterID != t.self {
+			pins = append(pins, p)
+		}
+	}
+	t.mu.RUnlock()
+	slices.SortFunc(pins, func(a, b Pin) int { return cmp.Compare(a.ClusterID, b.ClusterID) })
+	return pins
+}
+
+// IsPeer says whether id is pinned and not the cluster itself.
+func (t *Table) IsPeer(id string) bool {
+	_, ok := t.Key(id)
+	return ok && id != t.self
+}
+
+// IsPinned says whether a key is pinned for a cluster, and that is not the cluster itself.
+func (t *Table) IsPinned(id string, key ed25519.PublicKey) bool {
+	pinned, ok := t.Key(id)
+	return ok && id != t.self && pinned.Equal(key)
+}
+
+// Watch returns a channel that gets a value after pins changed, until stop.
+func (t *Table) Watch() (changes <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watchers[c] = struct{}{}
+	return c, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.watchers, c)
+	}
+}
+
+// signal leaves a value in a channel of capacity one unless one is there.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
