@@ -123,6 +123,7 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	if p.set(l.id, func(t *tracked) { t.issued = issued }) {
 		p.Hooks.CredentialKept(l.id)
 	}
+	p.failures.First(l.id, "") // the next failure is logged again
 	p.report(l.id, apiconn.Ready, "")
 	p.setConnection(l.id, l.connection)
 	if left := clock.RenewIn(kubeconfig); issued && left > 0 {
@@ -156,7 +157,14 @@ func (l *link) handleError(err error) time.Duration {
 	if before := l.peers.Peer(l.id).State.Access; before != how {
 		l.tries = min(l.tries, triesAfterNewError) // retry sooner, but not at once: two errors may alternate
 	}
-	l.peers.report(l.id, how, err.Error())
+	message := err.Error()
+	if how == apiconn.Unreachable {
+		if l.peers.failures.First(l.id, message) {
+			l.peers.options.Log.Warn("the API server of a cluster cannot be reached", "cluster", l.id, "error", err)
+		}
+		message = cannotBeReached
+	}
+	l.peers.report(l.id, how, message)
 	switch how {
 	case apiconn.Unreachable, apiconn.Pending:
 		return l.backOff(loop.RetryMax)

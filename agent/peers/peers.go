@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/directory"
+	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
@@ -57,6 +58,8 @@ type Peers struct {
 	options Options
 	added   workqueue.TypedInterface[string] // clusterIDs of links that Run starts
 	record  *loop.Task                       // writes the record of positions
+	// failures remembers, by clusterID, why an API server was not reached, so that it is logged once.
+	failures health.Once
 
 	mu         sync.Mutex
 	known      map[string]*tracked
