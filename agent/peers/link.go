@@ -163,6 +163,9 @@ func (l *link) handleError(err error) time.Duration {
 			l.peers.options.Log.Warn("the API server of a cluster cannot be reached", "cluster", l.id, "error", err)
 		}
 		message = cannotBeReached
+		if errors.Is(err, apiconn.ErrLocalAddress) { // which is known without an answer
+			message = apiconn.ErrLocalAddress.Error()
+		}
 	}
 	l.peers.report(l.id, how, message)
 	switch how {
@@ -207,6 +210,9 @@ func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []
 		return nil
 	}
 	p.options.Pace(config)
+	if apiconn.InPod(p.options.Client) {
+		apiconn.KeepOffLocal(config)
+	}
 	config.Wrap(p.options.Meter.Side(apiconn.Peer, &l.credentials.clock))
 	fresh := &connection{peers: p, id: l.id, target: to, token: apiconn.TakeToken(config)}
 	if fresh.client, err = kube.NewClient(config); err != nil {

@@ -170,3 +170,39 @@ func TestWatchesWakeTheLink(t *testing.T) {
 		}
 	}
 }
+
+// An agent in a pod does not dial what leads to the pod or its node, whoever names it: the peer's endpoints or the
+// kubeconfig that its agent issued. Its status names the field.
+func TestPodsKeepOffLocalAddresses(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		identity(idB)(w, r)
+	}))
+	defer server.Close()
+	_, o := options(t)
+	keepFor(t, o, idB, agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
+	p, _ := quiet(o)
+	list(t, o, idB)
+	for _, inPod := range []bool{true, false} {
+		if o.Client.Config.BearerTokenFile = ""; inPod {
+			o.Client.Config.BearerTokenFile = kube.PodTokenFile
+		}
+		l := p.newLink(idB)
+		_, err := l.refresh(t.Context())
+		if err != nil {
+			l.handleError(err)
+		}
+		l.disconnect()
+		got := p.Peer(idB).State
+		if inPod && (got.Access != apiconn.Unreachable || !strings.HasPrefix(got.Message, "spec.kubernetesApiEndpoints ")) {
+			t.Errorf("in a pod it is %s: %s", got.Access, got.Message)
+		}
+		if !inPod && got.Access != apiconn.Ready {
+			t.Errorf("outside pods it is %s: %s", got.Access, got.Message)
+		}
+		if n := asked.Load(); (n == 0) != inPod {
+			t.Errorf("in a pod: %t, and it is asked %d times", inPod, n)
+		}
+	}
+}
