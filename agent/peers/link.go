@@ -44,6 +44,7 @@ func (p *Peers) runLink(ctx context.Context, id string) {
 		switch {
 		case errors.Is(err, directory.ErrGone):
 			if l.disconnect(); p.ended(id) {
+				p.wakeWaiting(id)
 				return
 			}
 		case err != nil:
@@ -78,6 +79,7 @@ type link struct {
 func (p *Peers) newLink(id string) *link {
 	l := &link{peers: p, id: id, positions: p.positions(id)}
 	l.credentials = credentials{options: &p.options, id: id, clock: apiconn.Clock{Fallback: p.options.Now}}
+	l.credentials.claim = func(ctx context.Context, ref v1alpha1.NamespacedName) (string, error) { return p.claim(ctx, id, ref) }
 	p.set(id, func(t *tracked) { l.wake = t.wake })
 	return l
 }
@@ -189,10 +191,13 @@ func (l *link) backOff(longest time.Duration) time.Duration {
 // connect connects, and verifies that the peer's API server answers. If only the token has changed, it is replaced
 // while watches stay open. That happens for every new peer, which is read with the pasted credential first and with an
 // issued one a moment later. A newly pasted credential gets a connection of its own, which replaces the old one once it
-// is verified.
+// is verified. A pasted credential is sent only to a server that its own CA proves, or a CA that a person here vouches for.
 func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []byte, issued bool) error {
-	p := l.peers
-	config, err := kube.PeerConfig(kubeconfig, route.Endpoints, p.options.NetworkName)
+	p, endpoints := l.peers, route.Endpoints
+	if !issued && !p.options.Directory.Vouched(l.id) {
+		endpoints = v1alpha1.WithoutCAs(endpoints)
+	}
+	config, err := kube.PeerConfig(kubeconfig, endpoints, p.options.NetworkName)
 	if err != nil {
 		return &accessError{apiconn.Invalid, err}
 	}

@@ -60,6 +60,7 @@ type Peers struct {
 	record  *loop.Task                       // writes the record of positions
 	// failures remembers, by clusterID, why an API server was not reached, so that it is logged once.
 	failures health.Once
+	claims   claims
 
 	mu         sync.Mutex
 	known      map[string]*tracked
