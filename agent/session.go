@@ -148,7 +148,7 @@ func (p *parts) makeLocal() {
 	})
 	p.credentials = credentials.New(credentials.Options{
 		Client: p.client, Issuer: kube.NewIssuer(p.client, o.Namespace, p.server, p.clusterName), Namespace: o.Namespace,
-		Name: p.own.Name, ManageSecret: o.ManageSecret, Clock: p.clock, Problem: p.problems.Reporter("credential"), Log: p.log,
+		Name: p.own.Name, ManageSecret: o.ManageSecret, LegacyToken: o.LegacyToken, Store: p.store, Clock: p.clock, Problem: p.problems.Reporter("credential"), Log: p.log,
 		Disabled: func(id string) bool { return p.directory.Disabled(id) },
 		Pinned:   func(from mesh.Caller) bool { return p.membership.Trust().IsPinned(from) },
 	})

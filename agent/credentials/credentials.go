@@ -13,16 +13,17 @@ import (
 
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/mesh"
 )
 
 // Accounts, and the life of their tokens.
 const (
-	bootstrapAccount = "bootstrap"
-	bootstrapLife    = 24 * time.Hour
-	readerAccount    = "reader" // with the suffix "-" and a clusterID; without it, the account that all members shared in earlier releases
-	readerLife       = 12 * time.Hour
+	legacyAccount = "bootstrap" // of swapped tokens in earlier releases, and with Options.LegacyToken
+	bootstrapLife = 24 * time.Hour
+	readerAccount = "reader" // with the suffix "-" and a clusterID; without it, the account that all members shared in earlier releases
+	readerLife    = 12 * time.Hour
 )
 
 // Options are the options of New.
@@ -33,7 +34,11 @@ type Options struct {
 	Name      func() string // of the own Cluster object, and of that Secret
 	// ManageSecret says that the agent keeps that Secret. Otherwise somebody else does.
 	ManageSecret bool
-	Clock        *apiconn.Clock // of the local API server
+	// LegacyToken makes the bootstrap credential one of a reader, for peers that get no credential of their own since they
+	// are not in the mesh.
+	LegacyToken bool
+	Store       *store.Store   // has the Secret that bootstrap credentials are bound to
+	Clock       *apiconn.Clock // of the local API server
 
 	Disabled func(clusterID string) bool // whether that cluster is disabled here by annotation
 	Pinned   func(mesh.Caller) bool      // whether who calls is a member still
@@ -48,6 +53,8 @@ type Credentials struct {
 
 	issuing sync.Mutex // held from issuing or revoking the bootstrap credential until the Secret is written
 	replace bool       // the one in the Secret was revoked; guarded by issuing
+	// legacyEnded says that the account of earlier releases was deleted; guarded by issuing.
+	legacyEnded bool
 
 	mu      sync.Mutex
 	expires time.Time // when the bootstrap credential expires; zero if not known

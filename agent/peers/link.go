@@ -120,14 +120,18 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	l.used, l.forbidden = route, time.Time{}
+	narrow, message := isNarrow(kubeconfig, issued), ""
+	if narrow {
+		message = readsRegistryAlone
+	}
 	_, until, _ := kube.KubeconfigValidity(kubeconfig)
 	p.set(l.id, func(t *tracked) { t.expires = until })
 	if p.set(l.id, func(t *tracked) { t.issued = issued }) {
 		p.Hooks.CredentialKept(l.id)
 	}
 	p.failures.First(l.id, "") // the next failure is logged again
-	p.report(l.id, apiconn.Ready, "")
-	p.setConnection(l.id, l.connection)
+	p.report(l.id, apiconn.Ready, message)
+	p.setConnection(l.id, l.connection, narrow)
 	if left := clock.RenewIn(kubeconfig); issued && left > 0 {
 		l.tries = 0
 		return max(left, minLife), nil
@@ -203,6 +207,9 @@ func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []
 	}
 	to := apiconn.TargetOf(config)
 	if l.connection != nil && reflect.DeepEqual(to, l.connection.target) && (issued || reflect.DeepEqual(route, l.used)) {
+		if isNarrow(kubeconfig, issued) { // before its watches are refused
+			p.setConnection(l.id, l.connection, true)
+		}
 		if to.HasToken() {
 			l.connection.token.Replace(config.BearerToken)
 		}
@@ -230,16 +237,25 @@ func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []
 	}
 	old := l.connection
 	l.kubeconfig, l.connection = kubeconfig, fresh
-	p.setConnection(l.id, fresh)
+	p.setConnection(l.id, fresh, isNarrow(kubeconfig, issued))
 	if old != nil {
 		old.client.Close()
 	}
 	return nil
 }
 
+// readsRegistryAlone is what rules say of a cluster that is read with a swapped credential alone.
+const readsRegistryAlone = "its swapped credential reads the registry alone, and its agent has not issued one for this cluster: is it met in the mesh? A cluster without mesh needs the chart value credentials.legacyToken there, and its Secret swapped again"
+
+// isNarrow reports whether a credential is a swapped one with which the registry alone can be read. It proves who answers;
+// rules wait for the one that the peer's agent issues.
+func isNarrow(kubeconfig []byte, issued bool) bool {
+	return !issued && apiconn.ClaimsOf(kubeconfig).Narrow()
+}
+
 // disconnect closes the connection. Copies from this peer are frozen from then on.
 func (l *link) disconnect() {
-	l.peers.setConnection(l.id, nil)
+	l.peers.setConnection(l.id, nil, false)
 	if l.connection != nil {
 		l.connection.client.Close()
 	}

@@ -17,7 +17,7 @@ func rightsTable(rights chart.Rights) string {
 	for _, who := range []struct {
 		name   string
 		places chart.Places
-	}{{"agent", rights.Agent}, {"readers", rights.Reader}, {"upgrade of CRDs", rights.CRDs}} {
+	}{{"agent", rights.Agent}, {"readers", rights.Reader}, {"swapped credential", rights.Swapped}, {"upgrade of CRDs", rights.CRDs}} {
 		for _, place := range []struct {
 			name   string
 			rights []chart.Right

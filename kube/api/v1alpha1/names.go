@@ -99,6 +99,15 @@ const DefaultNamespace = "cluster-registry"
 // DefaultServiceAccount is the agent's ServiceAccount as the chart names it by default.
 const DefaultServiceAccount = "cluster-registry-controller"
 
+// What ends a swapped token.
+const (
+	// SwapAccount is, in PrivateNamespace, the ServiceAccount of swapped tokens. It is not in ReadersGroup, and may read the
+	// registry alone.
+	SwapAccount = "swap"
+	// SwapSecret is, in PrivateNamespace, the Secret that swapped tokens are bound to. They end with it.
+	SwapSecret = "roster-swap"
+)
+
 // PrivateNamespace is the namespace of what peers must not read: keys, and credentials of others.
 func PrivateNamespace(namespace string) string { return namespace + "-private" }
 
