@@ -15,14 +15,15 @@ import (
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 )
 
 // Accounts, and the life of their tokens.
 const (
-	legacyAccount = "bootstrap" // of swapped tokens in earlier releases, and with Options.LegacyToken
+	legacyAccount = v1alpha1.LegacySwapAccount
 	bootstrapLife = 24 * time.Hour
-	readerAccount = "reader" // with the suffix "-" and a clusterID; without it, the account that all members shared in earlier releases
+	readerAccount = "reader" // that all members shared in earlier releases
 	readerLife    = 12 * time.Hour
 )
 
@@ -81,7 +82,7 @@ func (c *Credentials) Issue(ctx context.Context, from mesh.Caller, _ []byte) ([]
 		c.options.Log.Debug("no credential is issued: the cluster is disabled here", "member", member)
 		return nil, fmt.Errorf("cluster %s is disabled here", member)
 	}
-	issued, err := c.options.Issuer.Issue(ctx, accountOf(member), readerLife)
+	issued, err := c.options.Issuer.Issue(ctx, v1alpha1.ReaderAccount(member), readerLife)
 	if err != nil {
 		c.options.Log.Warn("no credential is issued", "member", member, "error", err)
 		return nil, err
@@ -96,8 +97,5 @@ func (c *Credentials) Issue(ctx context.Context, from mesh.Caller, _ []byte) ([]
 
 // Revoke ends the tokens that were issued to a cluster. It does nothing if there are none.
 func (c *Credentials) Revoke(ctx context.Context, clusterID string) error {
-	return c.options.Issuer.Revoke(ctx, accountOf(clusterID))
+	return c.options.Issuer.Revoke(ctx, v1alpha1.ReaderAccount(clusterID))
 }
-
-// accountOf is the account of one member.
-func accountOf(clusterID string) string { return readerAccount + "-" + clusterID }

@@ -40,7 +40,7 @@ func names(ctx context.Context, q cli.Question) []string {
 		return slices.DeleteFunc(clusterNames(ctx, at, true), func(name string) bool { return slices.Contains(q.Args, name) })
 	case "export --output":
 		return slices.Sorted(slices.Values(export.Formats()))
-	case "remove --":
+	case "remove --", "credentials revoke --":
 		if len(q.Args) == 0 {
 			return clusterNames(ctx, at, false)
 		}

@@ -106,7 +106,13 @@ const (
 	SwapAccount = "swap"
 	// SwapSecret is, in PrivateNamespace, the Secret that swapped tokens are bound to. They end with it.
 	SwapSecret = "roster-swap"
+	// LegacySwapAccount is, in ReadersNamespace, the ServiceAccount of swapped tokens of earlier releases, and of those with
+	// the chart value credentials.legacyToken.
+	LegacySwapAccount = "bootstrap"
 )
+
+// ReaderAccount is, in ReadersNamespace, the ServiceAccount of what the agent issues to one cluster.
+func ReaderAccount(clusterID string) string { return "reader-" + clusterID }
 
 // PrivateNamespace is the namespace of what peers must not read: keys, and credentials of others.
 func PrivateNamespace(namespace string) string { return namespace + "-private" }
