@@ -21,7 +21,7 @@ const pastedSecret = "roster-pasted"
 
 // claims knows which cluster each pasted Secret serves: the first whose Cluster object named it. Otherwise a second Cluster
 // object that names it, by mistake or because somebody may edit it, would have the credential sent to another server. A
-// claim is recorded before the Secret is used, and outlives restarts. It ends when the cluster is listed no more, or uses
+// claim is recorded before the Secret is used, also if it is not there yet, and outlives restarts. It ends when the cluster is listed no more, or uses
 // another pasted Secret; not when its Cluster object names an issued credential instead.
 type claims struct {
 	mu   sync.Mutex

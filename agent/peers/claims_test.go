@@ -169,6 +169,24 @@ func TestSharedSecretGoesToNobodyElse(t *testing.T) {
 	}
 }
 
+// A cluster that got an issued credential before its pasted Secret was looked at has claimed that all the same.
+func TestUnusedSecretIsClaimed(t *testing.T) {
+	server := httptest.NewTLSServer(identity(idB))
+	defer server.Close()
+	_, o := options(t)
+	keepFor(t, o, idB, agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
+	first := naming(t, o, idB, "s", 1)
+	p, _ := quiet(o)
+	if got := try(t, p, idB); got.Access != apiconn.Ready {
+		t.Fatalf("it is %s: %s", got.Access, got.Message)
+	}
+	first.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "p", Name: keptName(idB)}
+	naming(t, o, idC, "s", 2)
+	if got := holder(t, p, idC, "s"); got != idB {
+		t.Errorf("it serves %s", got)
+	}
+}
+
 // A pasted token goes to a server that its own CA proves, or a CA that a person wrote here, or one that the owner of a key
 // signed that a person pinned here; not to where a member leads that has invented the clusterID.
 func TestPastedTokenGoesToProvenServers(t *testing.T) {

@@ -95,6 +95,11 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	if !reflect.DeepEqual(route, l.tried) {
 		l.tried, l.tries, l.credentials.rejected = route, 0, [2][]byte{}
 	}
+	if route.Secret.Name != "" { // also if it is not used: the agent of the cluster may issue a credential before that
+		if _, err := p.claim(ctx, l.id, route.Secret); err != nil {
+			return 0, &accessError{apiconn.Pending, err}
+		}
+	}
 	if route.Disabled {
 		p.report(l.id, apiconn.Disabled, "disabled here by the annotation "+v1alpha1.AnnotationClusterDisabled)
 		l.disconnect()
