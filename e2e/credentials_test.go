@@ -120,3 +120,73 @@ func TestPastedTokenIsNotStolen(t *testing.T) {
 		t.Errorf("the token was sent %d times", n)
 	}
 }
+
+// TestWithoutMesh: a cluster that was handed over without its mesh key is read with its swapped token alone. That reads the
+// registry, and the rule says so; with --legacy-token there, and that token handed over, copies come. They go on after an
+// upgrade: the agent replaces the token in its Secret, and the one that was handed over is accepted until it expires.
+func TestWithoutMesh(t *testing.T) {
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet := ofTheirOwn(t, bin, "one", "two")
+	one, two := fleet.Clusters[0], fleet.Clusters[1]
+	swapped := func(account string) reader {
+		t.Helper()
+		eventually(t, "the swapped token of two is of "+account, afterFault, func(ctx context.Context) error {
+			if err := present(two, harness.Secrets(), harness.Namespace, "two")(ctx); err != nil {
+				return err
+			}
+			if r := credential(t, two, harness.Namespace, "two"); r.account != account {
+				return fmt.Errorf("it is of %s", r.account)
+			}
+			return nil
+		})
+		return credential(t, two, harness.Namespace, "two")
+	}
+	handOver := func() {
+		t.Helper()
+		secret, err := two.Kube.CoreV1().Secrets(harness.Namespace).Get(t.Context(), "two", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, one, fmt.Sprintf("apiVersion: v1\nkind: Secret\ntype: %s\nmetadata: {name: two, namespace: %s}\ndata: {kubeconfig: %s}\n",
+			v1alpha1.SecretType, harness.Namespace, base64.StdEncoding.EncodeToString(secret.Data[v1alpha1.SecretKubeconfigKey])))
+	}
+	narrow := v1alpha1.PrivateNamespace(harness.Namespace) + ":" + v1alpha1.SwapAccount
+	swapped(narrow)
+	apply(t, one, cluster("two", clusterID(t, two), "two", ""))
+	handOver()
+	putSecret(t, two, "wide", "one")
+	apply(t, one, rule("wide", "wide"))
+	eventually(t, "the rule says what is missing", within, func(ctx context.Context) error {
+		u, err := get(ctx, one, harness.Rules(), "", "wide")
+		if err != nil {
+			return err
+		}
+		if ready := fmt.Sprint(harness.Condition(u, "Ready")["message"]); !strings.Contains(ready, "cluster two: ") || !strings.Contains(ready, "credentials.legacyToken") {
+			return fmt.Errorf("it says %s", ready)
+		}
+		return noSecret(one, "wide")(ctx)
+	})
+
+	if err := errors.Join(two.StopAgent(), two.StartAgent(t.Context(), "--legacy-token")); err != nil {
+		t.Fatal(err)
+	}
+	wide := swapped(v1alpha1.ReadersNamespace(harness.Namespace) + ":" + v1alpha1.LegacySwapAccount)
+	handOver()
+	eventually(t, "the copy is there", afterFault, hasCopy(one, two, "wide", "one"))
+
+	if err := two.RestartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	swapped(narrow)
+	if err := one.RestartAgent(t.Context()); err != nil { // no watch is left open
+		t.Fatal(err)
+	}
+	putSecret(t, two, "wide", "two")
+	eventually(t, "the copy follows after the upgrade", afterFault, hasCopy(one, two, "wide", "two"))
+	if _, err := wide.client.CoreV1().Secrets(harness.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error("what was swapped before the upgrade is refused:", err)
+	}
+}
