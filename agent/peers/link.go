@@ -54,6 +54,9 @@ func (p *Peers) runLink(ctx context.Context, id string) {
 		select {
 		case <-ctx.Done():
 		case <-l.wake:
+			if l.narrow { // its agent may be met now: ask it again soon if it does not answer at once
+				l.tries = min(l.tries, triesAfterNewError)
+			}
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -72,6 +75,7 @@ type link struct {
 	used, tried directory.Route
 	connection  *connection
 	kubeconfig  []byte // the credential that connection uses
+	narrow      bool   // see isNarrow
 	tries       int
 	forbidden   time.Time // since when an API server that allowed access forbids it
 }
@@ -125,8 +129,8 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	l.used, l.forbidden = route, time.Time{}
-	narrow, message := isNarrow(kubeconfig, issued), ""
-	if narrow {
+	message := ""
+	if l.narrow = isNarrow(kubeconfig, issued); l.narrow {
 		message = readsRegistryAlone
 	}
 	_, until, _ := kube.KubeconfigValidity(kubeconfig)
@@ -136,7 +140,7 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	}
 	p.failures.First(l.id, "") // the next failure is logged again
 	p.report(l.id, apiconn.Ready, message)
-	p.setConnection(l.id, l.connection, narrow)
+	p.setConnection(l.id, l.connection, l.narrow)
 	if left := clock.RenewIn(kubeconfig); issued && left > 0 {
 		l.tries = 0
 		return max(left, minLife), nil
