@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/group"
 	"github.com/roster-mesh/roster/agent/install"
 	"github.com/roster-mesh/roster/mesh"
@@ -38,7 +39,7 @@ func (p *parts) openMesh(port net.Listener, quiet bool) error {
 	methods[methodCredential] = mesh.Method{Serve: p.credentials.Issue, Every: 10 * time.Second, Burst: 5}
 	opened, err := mesh.New(mesh.Options{
 		Identity: mesh.Identity{ClusterID: p.clusterID, PrivateKey: p.key},
-		Trust:    p.membership.Trust(), State: p.replica, Listen: p.options.MeshListen, Listener: port, Origin: replica.Origin,
+		Trust:    p.membership.Trust(), State: p.replica, Listen: p.options.MeshListen, Listener: port, Origin: replica.Origin, Network: apiconn.MeshNetwork(p.client),
 		Endpoints: p.directory.MeshEndpoints, Methods: methods, RemovalNotice: p.membership.Farewell, MemberChanged: p.memberChanged,
 		Log: p.log, Metrics: p.metrics, Quiet: quiet,
 	})

@@ -63,8 +63,9 @@ type Options struct {
 	APIServerEndpoint string
 	// NetworkName picks, from a peer's kubernetesApiEndpoints, the entry with that clientNetwork.
 	NetworkName string
-	// ManageSecret makes the agent keep a Secret with a reader credential, to be swapped with another cluster.
-	ManageSecret bool
+	// ManageSecret makes the agent keep a Secret with a credential, to be swapped with another cluster. With LegacyToken that
+	// may read what readers may, for clusters without mesh.
+	ManageSecret, LegacyToken bool
 	// CoreResourceSource makes the agent publish its own rules and features; without it the cluster
 	// only receives.
 	CoreResourceSource bool

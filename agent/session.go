@@ -148,7 +148,7 @@ func (p *parts) makeLocal() {
 	})
 	p.credentials = credentials.New(credentials.Options{
 		Client: p.client, Issuer: kube.NewIssuer(p.client, o.Namespace, p.server, p.clusterName), Namespace: o.Namespace,
-		Name: p.own.Name, ManageSecret: o.ManageSecret, Clock: p.clock, Problem: p.problems.Reporter("credential"), Log: p.log,
+		Name: p.own.Name, ManageSecret: o.ManageSecret, LegacyToken: o.LegacyToken, Store: p.store, Clock: p.clock, Problem: p.problems.Reporter("credential"), Log: p.log,
 		Disabled: func(id string) bool { return p.directory.Disabled(id) },
 		Pinned:   func(from mesh.Caller) bool { return p.membership.Trust().IsPinned(from.ClusterID, from.Key) },
 	})
@@ -178,7 +178,7 @@ func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
 // makeRemote makes the parts that are about other clusters, and those that exchange data with them.
 func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	o := p.options
-	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, PrivateNamespace: p.store.Namespace()}
+	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, PrivateNamespace: p.store.Namespace(), Swapped: p.membership.BySwap}
 	p.peers = peers.New(peers.Options{
 		ClusterID: p.clusterID, Namespace: o.Namespace, NetworkName: o.NetworkName, Client: p.client, Store: p.store, Directory: p.directory,
 		Ask: p.askForCredential, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: r.positions, Log: p.log,

@@ -85,12 +85,27 @@ func installed(t *testing.T, g *group) {
 			"get secrets -n kube-system":                                        false,
 			"create serviceaccounts/token -n " + harness.Namespace + "-readers": false,
 		}
-		for what, want := range reads {
-			args := append([]string{"auth", "can-i", "--as=x", "--as-group=" + v1alpha1.ReadersGroup(harness.Namespace)}, strings.Fields(what)...)
-			out, _ := c.Kubectl(t.Context(), args...) // the status is 1 for "no"
-			if got := strings.HasPrefix(out, "yes"); got != want {
-				t.Errorf("in %s a reader can %s: %v", c.Name, what, got)
-			}
+		may(t, c, []string{"--as=x", "--as-group=" + v1alpha1.ReadersGroup(harness.Namespace)}, reads)
+		may(t, c, []string{"--as=system:serviceaccount:" + v1alpha1.PrivateNamespace(harness.Namespace) + ":" + v1alpha1.SwapAccount}, map[string]bool{
+			"get namespaces/kube-system":                                     true,
+			"list clusters.clusterregistry.k8s.cisco.com":                    true,
+			"list resourcesyncrules.clusterregistry.k8s.cisco.com":           false,
+			"get namespaces/" + harness.Namespace:                            false,
+			"list nodes":                                                     false,
+			"list secrets -n " + harness.Namespace:                           false,
+			"get secrets -n " + v1alpha1.PrivateNamespace(harness.Namespace): false,
+		})
+	}
+}
+
+// may: in a cluster, who is named by these flags may do this and not that.
+func may(t *testing.T, c *harness.Cluster, as []string, rights map[string]bool) {
+	t.Helper()
+	for what, want := range rights {
+		args := append(append([]string{"auth", "can-i"}, as...), strings.Fields(what)...)
+		out, _ := c.Kubectl(t.Context(), args...) // the status is 1 for "no"
+		if got := strings.HasPrefix(out, "yes"); got != want {
+			t.Errorf("in %s %s can %s: %v", c.Name, as[0], what, got)
 		}
 	}
 }

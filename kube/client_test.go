@@ -228,7 +228,7 @@ func TestFindServer(t *testing.T) {
 		if _, err := FindServer(t.Context(), c, "http://x"); err == nil || !strings.Contains(err.Error(), "--apiserver-endpoint: must start with https") {
 			t.Errorf("error %v", err)
 		}
-		c.Config.BearerTokenFile = tokenFile
+		c.Config.BearerTokenFile = PodTokenFile
 		want("", "https://[fd00::1]:6443")
 		slices = `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","items":[]}`
 		want("", "https://10.0.0.9:6443")

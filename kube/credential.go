@@ -35,35 +35,48 @@ type Issuer struct {
 	readers     string
 	server      Server
 	clusterName string
-
-	mu       sync.Mutex
-	accounts map[string]bool // that exist, since they got a token from this Issuer
+	accounts    sync.Map // that exist, since they got a token from this Issuer
 }
 
 // NewIssuer makes an issuer. namespace is the agent's own; ServiceAccounts are in its -readers
 // namespace. server is where peers reach the local API server, and clusterName is the name of the
 // cluster, the user and the context in the kubeconfigs.
 func NewIssuer(c *Client, namespace string, server Server, clusterName string) *Issuer {
-	return &Issuer{client: c, readers: v1alpha1.ReadersNamespace(namespace), server: server, clusterName: clusterName, accounts: map[string]bool{}}
+	return &Issuer{client: c, readers: v1alpha1.ReadersNamespace(namespace), server: server, clusterName: clusterName}
 }
 
-// Issue requests a token of a ServiceAccount, which it creates where it is missing, and puts it into a
+// Issue requests a token of a reader's ServiceAccount, which it creates where it is missing, and puts it into a
 // kubeconfig. The API server may choose another lifetime than ttl; Expires is what it chose.
 func (i *Issuer) Issue(ctx context.Context, account string, ttl time.Duration) (Credential, error) {
+	return i.issue(ctx, ttl, func(ctx context.Context, spec map[string]any) (tokenStatus, error) {
+		return i.token(ctx, account, spec)
+	})
+}
+
+// IssueBound is Issue for a ServiceAccount that exists, in the namespace of a Secret. The deletion of that Secret ends the
+// token, as Revoke does.
+func (i *Issuer) IssueBound(ctx context.Context, account string, to *Secret, ttl time.Duration) (Credential, error) {
+	return i.issue(ctx, ttl, func(ctx context.Context, spec map[string]any) (tokenStatus, error) {
+		spec["boundObjectRef"] = map[string]any{"apiVersion": "v1", "kind": "Secret", "name": to.Name, "uid": to.UID}
+		return i.request(ctx, spec, to.Namespace, account)
+	})
+}
+
+func (i *Issuer) issue(ctx context.Context, ttl time.Duration, request func(context.Context, map[string]any) (tokenStatus, error)) (Credential, error) {
 	if len(i.server.CABundle) == 0 {
 		return Credential{}, errors.New("issue credential: the CA of the API server is not known: use a kubeconfig with certificate-authority-data")
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	token, err := i.token(ctx, account, max(ttl, minTokenLife))
+	token, err := request(ctx, map[string]any{"expirationSeconds": int64(max(ttl, minTokenLife) / time.Second)})
+	if err == nil && token.Token == "" {
+		err = errors.New("the API server returned no token")
+	}
 	if err != nil {
 		return Credential{}, fmt.Errorf("issue credential: %w", err)
 	}
 	kubeconfig, err := marshalKubeconfig(i.clusterName, i.server, token.Token)
-	if err != nil {
-		return Credential{}, fmt.Errorf("issue credential: %w", err)
-	}
-	return Credential{Kubeconfig: kubeconfig, Expires: token.ExpirationTimestamp.Time}, nil
+	return Credential{Kubeconfig: kubeconfig, Expires: token.ExpirationTimestamp.Time}, err
 }
 
 // Revoke deletes a ServiceAccount, and with that every credential of it. The API server accepts its tokens for ten more
@@ -71,7 +84,7 @@ func (i *Issuer) Issue(ctx context.Context, account string, ttl time.Duration) (
 func (i *Issuer) Revoke(ctx context.Context, account string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	i.setExists(account, false)
+	i.accounts.Delete(account)
 	err := i.client.requests.Delete().AbsPath(i.path(), account).Do(ctx).Error()
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
@@ -85,55 +98,38 @@ type tokenStatus struct {
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp"`
 }
 
-// token requests a token of an account. The account is created before its first token since the program started, and
-// when it was deleted meanwhile: a new account takes two requests, a renewal one. Where no account can be created, as
+// token requests a token of a reader's account. The account is created before its first token since the program started,
+// and when it was deleted meanwhile: a new account takes two requests, a renewal one. Where no account can be created, as
 // when a quota is used up, those that exist still get tokens.
-func (i *Issuer) token(ctx context.Context, account string, ttl time.Duration) (*tokenStatus, error) {
-	request := map[string]any{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-		"spec": map[string]any{"expirationSeconds": int64(ttl / time.Second)},
-	}
-	var response struct {
-		Status tokenStatus `json:"status"`
-	}
-	known := i.exists(account)
+func (i *Issuer) token(ctx context.Context, account string, spec map[string]any) (tokenStatus, error) {
+	_, known := i.accounts.Load(account)
 	var createErr error
 	if !known {
 		createErr = i.createAccount(ctx, account)
 	}
-	err := i.client.post(ctx, request, &response, i.path(), account, "token")
+	token, err := i.request(ctx, spec, i.readers, account)
 	if known && apierrors.IsNotFound(err) {
 		if createErr = i.createAccount(ctx, account); createErr == nil {
-			err = i.client.post(ctx, request, &response, i.path(), account, "token")
+			token, err = i.request(ctx, spec, i.readers, account)
 		}
 	}
 	if createErr != nil && apierrors.IsNotFound(err) {
-		return nil, createErr
+		return token, createErr
 	}
-	if err != nil {
-		return nil, classify(err)
+	if err == nil {
+		i.accounts.Store(account, true)
 	}
-	i.setExists(account, true)
-	if response.Status.Token == "" {
-		return nil, errors.New("the API server returned no token")
-	}
-	return &response.Status, nil
+	return token, err
 }
 
-func (i *Issuer) exists(account string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.accounts[account]
-}
-
-func (i *Issuer) setExists(account string, exists bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if exists {
-		i.accounts[account] = true
-	} else {
-		delete(i.accounts, account)
+// request sends a TokenRequest.
+func (i *Issuer) request(ctx context.Context, spec map[string]any, namespace, account string) (tokenStatus, error) {
+	var response struct {
+		Status tokenStatus `json:"status"`
 	}
+	err := i.client.post(ctx, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
+		&response, "/api/v1/namespaces", namespace, "serviceaccounts", account, "token")
+	return response.Status, classify(err)
 }
 
 // path is the URL path of the readers' ServiceAccounts.

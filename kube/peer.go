@@ -106,8 +106,8 @@ type Server struct {
 	Name     string // the name in its certificate, where that is not the host of Address
 }
 
-// tokenFile is where rest.InClusterConfig finds its token; a configuration with it is in-cluster.
-const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+// PodTokenFile is where rest.InClusterConfig finds its token; a configuration with it is that of a pod.
+const PodTokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 // FindServer finds out how peers reach the local API server. The address is that of the flag, if it is set
 // (--apiserver-endpoint); else, for an agent outside the cluster, the one that it uses itself; else the
@@ -141,7 +141,7 @@ func (c *Client) address(ctx context.Context, flag string) (string, error) {
 	if flag != "" {
 		return flag, nil
 	}
-	if c.Config.BearerTokenFile != tokenFile {
+	if c.Config.BearerTokenFile != PodTokenFile {
 		return c.Config.Host, nil
 	}
 	var slices endpointSlices

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,23 +19,24 @@ import (
 	"github.com/roster-mesh/roster/kube"
 )
 
-// Kubeconfig is a kubeconfig for a server that does not run. Its token was issued age ago and lives for life.
-func Kubeconfig(t *testing.T, age, life time.Duration) []byte {
+// Kubeconfig is a kubeconfig for a server that does not run. Its token was issued age ago and lives for life; claims are
+// further ones, each as in JSON.
+func Kubeconfig(t *testing.T, age, life time.Duration, claims ...string) []byte {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
-	return KubeconfigOf(t, server, "https://127.0.0.1:1", age, life)
+	return KubeconfigOf(t, server, "https://127.0.0.1:1", age, life, claims...)
 }
 
 // KubeconfigOf is a kubeconfig for url, with the certificate of server.
-func KubeconfigOf(t *testing.T, server *httptest.Server, url string, age, life time.Duration) []byte {
+func KubeconfigOf(t *testing.T, server *httptest.Server, url string, age, life time.Duration, claims ...string) []byte {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	issued := time.Now().Add(-age)
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, issued.Unix(), issued.Add(life).Unix())
+	all := append([]string{fmt.Sprintf(`"iat":%d,"exp":%d`, issued.Unix(), issued.Add(life).Unix())}, claims...)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: ca}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "e30." + base64.RawURLEncoding.EncodeToString([]byte("{"+strings.Join(all, ",")+"}")) + ".c2ln"}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	data, err := clientcmd.Write(*config)

@@ -68,7 +68,7 @@ func (c *Credentials) attempt(ctx context.Context, revoke bool) (next time.Durat
 	c.issuing.Lock()
 	defer c.issuing.Unlock()
 	if revoke {
-		if err := errors.Join(c.options.Issuer.Revoke(ctx, bootstrapAccount), c.options.Issuer.Revoke(ctx, readerAccount)); err != nil {
+		if err := errors.Join(c.endSwapped(ctx), c.options.Issuer.Revoke(ctx, legacyAccount), c.options.Issuer.Revoke(ctx, readerAccount)); err != nil {
 			return 0, nil, err
 		}
 		c.replace = true
@@ -84,12 +84,17 @@ func (c *Credentials) attempt(ctx context.Context, revoke bool) (next time.Durat
 		return 0, nil, fmt.Errorf("read Secret %s: %w", name, err)
 	case have.Type != v1alpha1.SecretType:
 		return 0, fmt.Errorf("the credential of this cluster: Secret %s has type %s, not %s, and is left alone: delete it or set --manage-secret=false", name, have.Type, v1alpha1.SecretType), nil
-	case !c.replace:
+	}
+	bound, err := c.boundTo(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	if have != nil && !c.replace && c.isPresent(have.Data[v1alpha1.SecretKubeconfigKey], bound) {
 		if left := c.use(have.Data[v1alpha1.SecretKubeconfigKey]); left > 0 {
 			return left, nil, nil
 		}
 	}
-	return c.issueLocked(ctx, name)
+	return c.issueLocked(ctx, name, bound)
 }
 
 // use takes over the credential in the Secret, and returns how long it may stay there.
@@ -104,10 +109,18 @@ func (c *Credentials) use(kubeconfig []byte) time.Duration {
 	return left
 }
 
-// issueLocked issues another credential, and writes it to the Secret.
-func (c *Credentials) issueLocked(ctx context.Context, name types.NamespacedName) (next time.Duration, problem, err error) {
-	issued, err := c.options.Issuer.Issue(ctx, bootstrapAccount, bootstrapLife)
-	if err != nil {
+// issueLocked issues another credential, and writes it to the Secret. bound is the result of boundTo.
+func (c *Credentials) issueLocked(ctx context.Context, name types.NamespacedName, bound *kube.Secret) (next time.Duration, problem, err error) {
+	var issued kube.Credential
+	if bound != nil {
+		issued, err = c.options.Issuer.IssueBound(ctx, v1alpha1.SwapAccount, bound, bootstrapLife)
+	} else {
+		issued, err = c.options.Issuer.Issue(ctx, legacyAccount, bootstrapLife)
+	}
+	switch {
+	case bound != nil && (apierrors.IsNotFound(err) || errors.Is(err, kube.ErrForbidden)):
+		return 0, fmt.Errorf("issue the credential that peers are given: upgrade the chart, which makes ServiceAccount %s/%s and lets the agent issue its tokens: %w", bound.Namespace, v1alpha1.SwapAccount, err), nil
+	case err != nil:
 		return 0, fmt.Errorf("issue the credential that peers are given: %w", err), nil
 	}
 	c.options.Clock.Issued(issued.Kubeconfig)

@@ -13,16 +13,18 @@ import (
 
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 )
 
 // Accounts, and the life of their tokens.
 const (
-	bootstrapAccount = "bootstrap"
-	bootstrapLife    = 24 * time.Hour
-	readerAccount    = "reader" // with the suffix "-" and a clusterID; without it, the account that all members shared in earlier releases
-	readerLife       = 12 * time.Hour
+	legacyAccount = v1alpha1.LegacySwapAccount
+	bootstrapLife = 24 * time.Hour
+	readerAccount = "reader" // that all members shared in earlier releases
+	readerLife    = 12 * time.Hour
 )
 
 // Options are the options of New.
@@ -33,7 +35,11 @@ type Options struct {
 	Name      func() string // of the own Cluster object, and of that Secret
 	// ManageSecret says that the agent keeps that Secret. Otherwise somebody else does.
 	ManageSecret bool
-	Clock        *apiconn.Clock // of the local API server
+	// LegacyToken makes the bootstrap credential one of a reader, for peers that get no credential of their own since they
+	// are not in the mesh.
+	LegacyToken bool
+	Store       *store.Store   // has the Secret that bootstrap credentials are bound to
+	Clock       *apiconn.Clock // of the local API server
 
 	Disabled func(clusterID string) bool // whether that cluster is disabled here by annotation
 	Pinned   func(mesh.Caller) bool      // whether who calls is a member still
@@ -48,6 +54,8 @@ type Credentials struct {
 
 	issuing sync.Mutex // held from issuing or revoking the bootstrap credential until the Secret is written
 	replace bool       // the one in the Secret was revoked; guarded by issuing
+	// legacyEnded says that the account of earlier releases was deleted; guarded by issuing.
+	legacyEnded bool
 
 	mu      sync.Mutex
 	expires time.Time // when the bootstrap credential expires; zero if not known
@@ -74,7 +82,7 @@ func (c *Credentials) Issue(ctx context.Context, from mesh.Caller, _ []byte) ([]
 		c.options.Log.Debug("no credential is issued: the cluster is disabled here", "member", member)
 		return nil, fmt.Errorf("cluster %s is disabled here", member)
 	}
-	issued, err := c.options.Issuer.Issue(ctx, accountOf(member), readerLife)
+	issued, err := c.options.Issuer.Issue(ctx, v1alpha1.ReaderAccount(member), readerLife)
 	if err != nil {
 		c.options.Log.Warn("no credential is issued", "member", member, "error", err)
 		return nil, err
@@ -89,8 +97,5 @@ func (c *Credentials) Issue(ctx context.Context, from mesh.Caller, _ []byte) ([]
 
 // Revoke ends the tokens that were issued to a cluster. It does nothing if there are none.
 func (c *Credentials) Revoke(ctx context.Context, clusterID string) error {
-	return c.options.Issuer.Revoke(ctx, accountOf(clusterID))
+	return c.options.Issuer.Revoke(ctx, v1alpha1.ReaderAccount(clusterID))
 }
-
-// accountOf is the account of one member.
-func accountOf(clusterID string) string { return readerAccount + "-" + clusterID }

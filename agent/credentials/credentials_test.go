@@ -18,11 +18,13 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/health"
+	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
@@ -41,18 +43,18 @@ type world struct {
 	pinned   bool
 
 	mu     sync.Mutex
-	issued []string            // accounts that tokens were made of, since it was asked last
-	life   time.Duration       // of tokens; 0 refuses them
-	age    time.Duration       // of tokens that are made now
-	config func() *rest.Config // of a kubeconfig with such a token
+	issued []string                            // accounts that tokens were made of, since it was asked last
+	life   time.Duration                       // of tokens; 0 refuses them
+	age    time.Duration                       // of tokens that are made now
+	config func(claims ...string) *rest.Config // of a kubeconfig with such a token
 }
 
 func newWorld(t *testing.T, manageSecret bool) *world {
 	t.Helper()
 	w := &world{name: "a", pinned: true, life: time.Hour}
 	w.api, _ = agenttest.NewAPIServer(t)
-	w.config = func() *rest.Config {
-		config, err := kube.ParseKubeconfig(agenttest.Kubeconfig(t, w.age, w.life))
+	w.config = func(claims ...string) *rest.Config {
+		config, err := kube.ParseKubeconfig(agenttest.Kubeconfig(t, w.age, w.life, claims...))
 		if err != nil {
 			t.Error(err)
 		}
@@ -66,7 +68,7 @@ func newWorld(t *testing.T, manageSecret bool) *world {
 	}
 	t.Cleanup(w.client.Close)
 	w.Credentials = New(Options{
-		Client: w.client, Namespace: "n", Name: func() string { return w.name }, ManageSecret: manageSecret, Clock: &apiconn.Clock{},
+		Client: w.client, Namespace: "n", Name: func() string { return w.name }, ManageSecret: manageSecret, Store: store.New(w.client, "n-private"), Clock: &apiconn.Clock{},
 		Issuer:   kube.NewIssuer(w.client, "n", kube.Server{Address: "https://a.example", CABundle: w.config().CAData}, "a"),
 		Disabled: func(string) bool { return w.disabled }, Pinned: func(mesh.Caller) bool { return w.pinned },
 		Problem: w.problems.Reporter("credential"), Log: slog.New(slog.DiscardHandler),
@@ -87,10 +89,26 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		out.WriteHeader(http.StatusForbidden)
 		return
 	}
-	w.issued = append(w.issued, path.Base(path.Dir(r.URL.Path)))
-	config := w.config()
+	account := path.Base(path.Dir(r.URL.Path))
+	w.issued = append(w.issued, account)
+	var request authenticationv1.TokenRequest
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		out.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	claims := []string{fmt.Sprintf(`"sub":"system:serviceaccount:%s:%s"`, strings.Split(r.URL.Path, "/")[4], account)}
+	if to := request.Spec.BoundObjectRef; to != nil && to.Kind == "Secret" && to.Name == v1alpha1.SwapSecret {
+		claims = append(claims, fmt.Sprintf(`"kubernetes.io":{"secret":{"uid":%q}}`, to.UID))
+	}
+	config := w.config(claims...)
 	_ = json.NewEncoder(out).Encode(map[string]any{"status": map[string]any{"token": config.BearerToken, "expirationTimestamp": time.Now().Add(w.life).UTC().Format(time.RFC3339)}})
 }
+
+// Claims of the tokens that may be in the Secret: of a swapped one, and of one of an earlier release.
+const (
+	narrow = `"sub":"system:serviceaccount:n-private:swap"`
+	wide   = `"sub":"system:serviceaccount:n-readers:bootstrap"`
+)
 
 // took returns the accounts for which tokens were issued since the last call.
 func (w *world) took() []string {
@@ -143,10 +161,10 @@ func TestBootstrapIsRenewed(t *testing.T) {
 		t.Errorf("it expires at %v, known: %t", until, known)
 	}
 	w.check(t)
-	if got := w.took(); !slices.Equal(got, []string{bootstrapAccount}) || w.kept(t, "a") != first {
+	if got := w.took(); !slices.Equal(got, []string{v1alpha1.SwapAccount}) || w.kept(t, "a") != first {
 		t.Errorf("looked at twice, it is issued for %v", got)
 	}
-	old := agenttest.Kubeconfig(t, 55*time.Minute, time.Hour)
+	old := agenttest.Kubeconfig(t, 55*time.Minute, time.Hour, narrow)
 	if err := w.put("a", v1alpha1.SecretType, old); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +230,7 @@ func TestReissue(t *testing.T) {
 	if err := w.Reissue(t.Context()); err == nil || !strings.Contains(w.problems.String(), "issue the credential that peers are given") {
 		t.Errorf("no tokens are made: %v, problem %q", err, &w.problems)
 	}
-	if got := w.api.Deleted(); !slices.Equal(got, []string{bootstrapAccount, readerAccount}) {
+	if got := w.api.Deleted(); !slices.Equal(got, []string{v1alpha1.SwapSecret, legacyAccount, readerAccount}) {
 		t.Errorf("ended: %v", got)
 	}
 	w.grant(time.Second, 2*time.Hour)
@@ -238,7 +256,7 @@ func TestWithoutManageSecret(t *testing.T) {
 	if err := w.Reissue(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if writes, _ := w.api.Writes(); writes != 0 || !slices.Equal(w.api.Deleted(), []string{bootstrapAccount, readerAccount}) {
+	if writes, _ := w.api.Writes(); writes != 0 || !slices.Equal(w.api.Deleted(), []string{v1alpha1.SwapSecret, legacyAccount, readerAccount}) {
 		t.Errorf("%d writes", writes)
 	}
 }
@@ -290,5 +308,65 @@ func TestRun(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// What was swapped with an earlier release is a reader's token. It gives way at once to a narrow one, its account lives
+// until it must have expired, and no token is bound to a Secret that is not there any more.
+func TestWideTokenGivesWay(t *testing.T) {
+	w := newWorld(t, true)
+	if err := w.put("a", v1alpha1.SecretType, agenttest.Kubeconfig(t, 0, bootstrapLife, wide)); err != nil {
+		t.Fatal(err)
+	}
+	w.check(t)
+	w.check(t)
+	if got := w.took(); !slices.Equal(got, []string{v1alpha1.SwapAccount}) || len(w.api.Deleted()) > 0 {
+		t.Errorf("issued for %v, deleted %v", got, w.api.Deleted())
+	}
+	w.bound(t, "one", time.Hour)
+	w.check(t)
+	w.check(t)
+	if got := w.took(); !slices.Equal(got, []string{v1alpha1.SwapAccount}) || len(w.api.Deleted()) > 0 {
+		t.Errorf("bound to another Secret: issued for %v, deleted %v", got, w.api.Deleted())
+	}
+	w.bound(t, "one", bootstrapLife+time.Minute)
+	w.check(t)
+	w.check(t)
+	if got := w.api.Deleted(); !slices.Equal(got, []string{legacyAccount}) || len(w.took()) > 0 {
+		t.Errorf("a day later: deleted %v", got)
+	}
+}
+
+// bound replaces the Secret that swapped tokens are bound to.
+func (w *world) bound(t *testing.T, uid string, age time.Duration) {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
+		"name": v1alpha1.SwapSecret, "namespace": "n-private", "uid": uid, "creationTimestamp": time.Now().Add(-age).UTC().Format(time.RFC3339),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.api.SetObject(v1alpha1.SwapSecret, data)
+}
+
+// With LegacyToken the credential is a reader's again, and the narrow ones end.
+func TestLegacyToken(t *testing.T) {
+	w := newWorld(t, true)
+	w.check(t)
+	w.took()
+	w.options.LegacyToken = true
+	w.check(t)
+	w.check(t)
+	if got := w.took(); !slices.Equal(got, []string{legacyAccount}) || w.api.Object(v1alpha1.SwapSecret) != nil {
+		t.Errorf("issued for %v", got)
+	}
+}
+
+// Where the chart is older than the agent, the problem says so.
+func TestChartWithoutTheAccount(t *testing.T) {
+	w := newWorld(t, true)
+	w.grant(0, 0)
+	if err := w.renew(t.Context()); err == nil || !strings.Contains(w.problems.String(), "upgrade the chart, which makes ServiceAccount n-private/swap") {
+		t.Errorf("%v, problem %q", err, &w.problems)
 	}
 }

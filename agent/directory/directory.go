@@ -17,6 +17,7 @@ import (
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // Directory is safe for concurrent use.
@@ -29,6 +30,8 @@ type Directory struct {
 	// PrivateNamespace is where the agent keeps credentials that were issued to it. A Secret there was not pasted by a
 	// person.
 	PrivateNamespace string
+	// Swapped reports whether a person pinned the key of a cluster here, and not a member that introduced the cluster.
+	Swapped func(clusterID string) bool
 }
 
 // ErrGone is returned for a peer that has no Cluster object here, or that is not in the group.
@@ -120,6 +123,18 @@ func (d *Directory) Route(id string) (Route, error) {
 		r.Endpoints = p.Spec.KubernetesAPIEndpoints
 	}
 	return r, nil
+}
+
+// Vouched reports whether a caBundle in a cluster's Route may prove the server that a pasted credential is sent to: a person
+// here wrote it, or the owner of a key signed it that a person pinned here. Who is only introduced may have invented the
+// clusterID, or taken that of a cluster which is not in the mesh.
+func (d *Directory) Vouched(id string) bool {
+	if _, ok := d.Published(id); !ok {
+		for _, c := range d.Registry.ByID(id) {
+			return syncrules.Owner(c) == "" || d.Swapped(id)
+		}
+	}
+	return d.Swapped(id)
 }
 
 // Confirmation is the last confirmation of a restore by a cluster: the one that its agent published, or for a cluster

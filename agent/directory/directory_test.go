@@ -24,8 +24,8 @@ import (
 // bed is the directory of cluster IDA, where IDB is a member.
 type bed struct {
 	*Directory
-	gone map[string]bool
-	b    *replica.Replica // what IDB signs with
+	gone, swapped map[string]bool
+	b             *replica.Replica // what IDB signs with
 }
 
 func newBed(t *testing.T) *bed {
@@ -38,10 +38,10 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := map[string]bool{}
-	return &bed{gone: gone, b: agenttest.Signer(t, agenttest.IDB, agenttest.Key(agenttest.IDB)), Directory: &Directory{
+	gone, swapped := map[string]bool{}, map[string]bool{}
+	return &bed{gone: gone, swapped: swapped, b: agenttest.Signer(t, agenttest.IDB, agenttest.Key(agenttest.IDB)), Directory: &Directory{
 		Registry: informers.New(&kube.Client{}, "n", slog.New(slog.DiscardHandler)), Replica: r,
-		Gone: func(id string) bool { return gone[id] }, PrivateNamespace: "n-private",
+		Gone: func(id string) bool { return gone[id] }, PrivateNamespace: "n-private", Swapped: func(id string) bool { return swapped[id] },
 	}}
 }
 
@@ -131,4 +131,35 @@ func TestListedAndForgotten(t *testing.T) {
 	}
 	b.gone[agenttest.IDB] = true
 	is("gone from the group", false, true)
+}
+
+// A person vouches for a CA by writing it here, or by pinning the key of who signed it; a member that introduces a cluster
+// does not.
+func TestVouched(t *testing.T) {
+	b := newBed(t)
+	is := func(what string, want bool) {
+		t.Helper()
+		if b.Vouched(agenttest.IDB) != want {
+			t.Errorf("%s: %t", what, !want)
+		}
+	}
+	is("unknown", false)
+	c := agenttest.Cluster("b", agenttest.IDB)
+	if err := b.Registry.Put(c); err != nil {
+		t.Fatal(err)
+	}
+	is("written by a person", true)
+	b.publish(t, c)
+	is("introduced, and published", false)
+	b.swapped[agenttest.IDB] = true
+	is("swapped, and published", true)
+	b = newBed(t)
+	copied := c.DeepCopy()
+	payload.MarkCopy(copied, payload.Meta{}, agenttest.IDB)
+	if err := b.Registry.Put(copied); err != nil {
+		t.Fatal(err)
+	}
+	is("a copy of who was introduced", false)
+	b.swapped[agenttest.IDB] = true
+	is("a copy after a swap", true)
 }

@@ -58,5 +58,5 @@ func (s *healthSink) Health(err error) {
 	if errors.Is(err, kube.ErrRestored) {
 		c.peers.record.Trigger() // at once: the next agent may not see the sign of the restore
 	}
-	s.Sink.Health(err)
+	s.Sink.Health(shown(err))
 }

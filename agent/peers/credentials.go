@@ -29,9 +29,10 @@ const (
 type credentials struct {
 	options    *Options
 	id         string
-	clock      apiconn.Clock // of the peer's API server
-	kept       *kube.Secret  // the Secret with the last issued credential; nil if it must be read again, as after each error
-	rejected   [2][]byte     // the last ones that the API server refused
+	claim      func(context.Context, v1alpha1.NamespacedName) (clusterID string, err error) // Peers.claim
+	clock      apiconn.Clock                                                                // of the peer's API server
+	kept       *kube.Secret                                                                 // the Secret with the last issued credential; nil if it must be read again, as after each error
+	rejected   [2][]byte                                                                    // the last ones that the API server refused
 	rejectedAt time.Time
 }
 
@@ -127,6 +128,13 @@ func (c *credentials) readPasted(ctx context.Context, ref v1alpha1.NamespacedNam
 	kubeconfig := secret.Data[v1alpha1.SecretKubeconfigKey]
 	if _, err := kube.ParseKubeconfig(kubeconfig); err != nil {
 		return nil, &accessError{apiconn.Invalid, fmt.Errorf("the pasted Secret %s, key %s: %w", name, v1alpha1.SecretKubeconfigKey, err)}
+	}
+	holder, err := c.claim(ctx, ref)
+	if err != nil {
+		return nil, &accessError{apiconn.Pending, err}
+	}
+	if holder != c.id {
+		return nil, &accessError{apiconn.Invalid, fmt.Errorf("the pasted Secret %s serves cluster %s, whose Cluster object named it first: paste another one for this cluster, and name it in spec.authInfo.secretRef", name, c.options.Directory.Registry.Name(holder))}
 	}
 	if c.isRejected(kubeconfig) {
 		return nil, &accessError{apiconn.Invalid, fmt.Errorf("the pasted Secret %s: %w: paste a fresh one", name, kube.ErrUnauthorized)}

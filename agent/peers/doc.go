@@ -21,6 +21,8 @@
 // kept in the private namespace, as Secret peer-<clusterID>; a new one from that agent; the one that a person pasted
 // here (a swap), which is never changed.
 //
+// A pasted Secret serves one cluster, the first whose Cluster object named it. That is recorded in the Secret roster-pasted.
+//
 // How far each API server was (history.Positions) outlives connections, links and agents. It is recorded in the Secrets
 // roster-positions, so that a restore of a peer is noticed even if it happens while no agent runs.
 //

@@ -44,6 +44,7 @@ func (p *Peers) runLink(ctx context.Context, id string) {
 		switch {
 		case errors.Is(err, directory.ErrGone):
 			if l.disconnect(); p.ended(id) {
+				p.wakeWaiting(id)
 				return
 			}
 		case err != nil:
@@ -53,6 +54,9 @@ func (p *Peers) runLink(ctx context.Context, id string) {
 		select {
 		case <-ctx.Done():
 		case <-l.wake:
+			if l.narrow { // its agent may be met now: ask it again soon if it does not answer at once
+				l.tries = min(l.tries, triesAfterNewError)
+			}
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -71,6 +75,7 @@ type link struct {
 	used, tried directory.Route
 	connection  *connection
 	kubeconfig  []byte // the credential that connection uses
+	narrow      bool   // see isNarrow
 	tries       int
 	forbidden   time.Time // since when an API server that allowed access forbids it
 }
@@ -78,6 +83,7 @@ type link struct {
 func (p *Peers) newLink(id string) *link {
 	l := &link{peers: p, id: id, positions: p.positions(id)}
 	l.credentials = credentials{options: &p.options, id: id, clock: apiconn.Clock{Fallback: p.options.Now}}
+	l.credentials.claim = func(ctx context.Context, ref v1alpha1.NamespacedName) (string, error) { return p.claim(ctx, id, ref) }
 	p.set(id, func(t *tracked) { l.wake = t.wake })
 	return l
 }
@@ -92,6 +98,11 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	l.positions.Confirm(p.options.Directory.Confirmation(l.id))
 	if !reflect.DeepEqual(route, l.tried) {
 		l.tried, l.tries, l.credentials.rejected = route, 0, [2][]byte{}
+	}
+	if route.Secret.Name != "" { // also if it is not used: the agent of the cluster may issue a credential before that
+		if _, err := p.claim(ctx, l.id, route.Secret); err != nil {
+			return 0, &accessError{apiconn.Pending, err}
+		}
 	}
 	if route.Disabled {
 		p.report(l.id, apiconn.Disabled, "disabled here by the annotation "+v1alpha1.AnnotationClusterDisabled)
@@ -118,13 +129,18 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	l.used, l.forbidden = route, time.Time{}
+	message := ""
+	if l.narrow = isNarrow(kubeconfig, issued); l.narrow {
+		message = readsRegistryAlone
+	}
 	_, until, _ := kube.KubeconfigValidity(kubeconfig)
 	p.set(l.id, func(t *tracked) { t.expires = until })
 	if p.set(l.id, func(t *tracked) { t.issued = issued }) {
 		p.Hooks.CredentialKept(l.id)
 	}
-	p.report(l.id, apiconn.Ready, "")
-	p.setConnection(l.id, l.connection)
+	p.failures.First(l.id, "") // the next failure is logged again
+	p.report(l.id, apiconn.Ready, message)
+	p.setConnection(l.id, l.connection, l.narrow)
 	if left := clock.RenewIn(kubeconfig); issued && left > 0 {
 		l.tries = 0
 		return max(left, minLife), nil
@@ -156,7 +172,17 @@ func (l *link) handleError(err error) time.Duration {
 	if before := l.peers.Peer(l.id).State.Access; before != how {
 		l.tries = min(l.tries, triesAfterNewError) // retry sooner, but not at once: two errors may alternate
 	}
-	l.peers.report(l.id, how, err.Error())
+	message := err.Error()
+	if how == apiconn.Unreachable {
+		if l.peers.failures.First(l.id, message) {
+			l.peers.options.Log.Warn("the API server of a cluster cannot be reached", "cluster", l.id, "error", err)
+		}
+		message = cannotBeReached
+		if errors.Is(err, apiconn.ErrLocalAddress) { // which is known without an answer
+			message = apiconn.ErrLocalAddress.Error()
+		}
+	}
+	l.peers.report(l.id, how, message)
 	switch how {
 	case apiconn.Unreachable, apiconn.Pending:
 		return l.backOff(loop.RetryMax)
@@ -178,15 +204,21 @@ func (l *link) backOff(longest time.Duration) time.Duration {
 // connect connects, and verifies that the peer's API server answers. If only the token has changed, it is replaced
 // while watches stay open. That happens for every new peer, which is read with the pasted credential first and with an
 // issued one a moment later. A newly pasted credential gets a connection of its own, which replaces the old one once it
-// is verified.
+// is verified. A pasted credential is sent only to a server that its own CA proves, or a CA that a person here vouches for.
 func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []byte, issued bool) error {
-	p := l.peers
-	config, err := kube.PeerConfig(kubeconfig, route.Endpoints, p.options.NetworkName)
+	p, endpoints := l.peers, route.Endpoints
+	if !issued && !p.options.Directory.Vouched(l.id) {
+		endpoints = v1alpha1.WithoutCAs(endpoints)
+	}
+	config, err := kube.PeerConfig(kubeconfig, endpoints, p.options.NetworkName)
 	if err != nil {
 		return &accessError{apiconn.Invalid, err}
 	}
 	to := apiconn.TargetOf(config)
 	if l.connection != nil && reflect.DeepEqual(to, l.connection.target) && (issued || reflect.DeepEqual(route, l.used)) {
+		if isNarrow(kubeconfig, issued) { // before its watches are refused
+			p.setConnection(l.id, l.connection, true)
+		}
 		if to.HasToken() {
 			l.connection.token.Replace(config.BearerToken)
 		}
@@ -199,6 +231,9 @@ func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []
 		return nil
 	}
 	p.options.Pace(config)
+	if apiconn.InPod(p.options.Client) {
+		apiconn.KeepOffLocal(config)
+	}
 	config.Wrap(p.options.Meter.Side(apiconn.Peer, &l.credentials.clock))
 	fresh := &connection{peers: p, id: l.id, target: to, token: apiconn.TakeToken(config)}
 	if fresh.client, err = kube.NewClient(config); err != nil {
@@ -211,16 +246,25 @@ func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []
 	}
 	old := l.connection
 	l.kubeconfig, l.connection = kubeconfig, fresh
-	p.setConnection(l.id, fresh)
+	p.setConnection(l.id, fresh, isNarrow(kubeconfig, issued))
 	if old != nil {
 		old.client.Close()
 	}
 	return nil
 }
 
+// readsRegistryAlone is what rules say of a cluster that is read with a swapped credential alone.
+const readsRegistryAlone = "its swapped credential reads the registry alone, and its agent has not issued one for this cluster: is it met in the mesh? A cluster without mesh needs the chart value credentials.legacyToken there, and its Secret swapped again"
+
+// isNarrow reports whether a credential is a swapped one with which the registry alone can be read. It proves who answers;
+// rules wait for the one that the peer's agent issues.
+func isNarrow(kubeconfig []byte, issued bool) bool {
+	return !issued && apiconn.ClaimsOf(kubeconfig).Narrow()
+}
+
 // disconnect closes the connection. Copies from this peer are frozen from then on.
 func (l *link) disconnect() {
-	l.peers.setConnection(l.id, nil)
+	l.peers.setConnection(l.id, nil, false)
 	if l.connection != nil {
 		l.connection.client.Close()
 	}

@@ -4,6 +4,7 @@
 package peers
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -168,5 +169,92 @@ func TestWatchesWakeTheLink(t *testing.T) {
 		if unauthorized, failing := sink.connection.unauthorized.Load(), sink.connection.failing.Load(); len(l.wake) > 0 != c.wakes || unauthorized != c.unauthorized || failing != c.failing {
 			t.Errorf("%d: after %v it is woken: %t, unauthorized: %t, failing: %t", i, c.err, len(l.wake) > 0, unauthorized, failing)
 		}
+	}
+}
+
+// An agent in a pod does not dial what leads to the pod or its node, whoever names it: the peer's endpoints or the
+// kubeconfig that its agent issued. Its status names the field.
+func TestPodsKeepOffLocalAddresses(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		identity(idB)(w, r)
+	}))
+	defer server.Close()
+	_, o := options(t)
+	keepFor(t, o, idB, agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
+	p, _ := quiet(o)
+	list(t, o, idB)
+	for _, inPod := range []bool{true, false} {
+		if o.Client.Config.BearerTokenFile = ""; inPod {
+			o.Client.Config.BearerTokenFile = kube.PodTokenFile
+		}
+		l := p.newLink(idB)
+		_, err := l.refresh(t.Context())
+		if err != nil {
+			l.handleError(err)
+		}
+		l.disconnect()
+		got := p.Peer(idB).State
+		if inPod && (got.Access != apiconn.Unreachable || !strings.HasPrefix(got.Message, "spec.kubernetesApiEndpoints ")) {
+			t.Errorf("in a pod it is %s: %s", got.Access, got.Message)
+		}
+		if !inPod && got.Access != apiconn.Ready {
+			t.Errorf("outside pods it is %s: %s", got.Access, got.Message)
+		}
+		if n := asked.Load(); (n == 0) != inPod {
+			t.Errorf("in a pod: %t, and it is asked %d times", inPod, n)
+		}
+	}
+}
+
+// With a swapped credential alone, a cluster is proven to be there, and rules do not read it: their status says what is
+// missing. They read it as soon as its agent has issued a credential, and no more when that gives way to the swapped one.
+func TestRulesWaitForIssuedCredential(t *testing.T) {
+	server := httptest.NewTLSServer(identity(idB))
+	defer server.Close()
+	_, o := options(t)
+	const swapped = `"sub":"system:serviceaccount:any-private:swap"`
+	pasteSecret(t, o, "s", agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour, swapped))
+	naming(t, o, idB, "s", 1)
+	var issued []byte
+	o.Ask = func(context.Context, string) ([]byte, error) { return issued, nil }
+	p, calls := quiet(o)
+	l := p.newLink(idB)
+	defer l.disconnect()
+	for i, c := range []struct {
+		issued []byte
+		reads  bool
+	}{
+		{nil, false},
+		{agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour), true},
+		{agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour, swapped), true}, // whatever it says of itself
+	} {
+		issued = c.issued
+		l.credentials.kept = nil
+		if err := p.ForgetCredential(t.Context(), idB); err != nil {
+			t.Fatal(err)
+		}
+		p.set(idB, func(tr *tracked) { tr.issued = false }) // look for one again
+		before := calls.connection.Load()
+		if _, err := l.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := p.Peer(idB)
+		if got.State.Access != apiconn.Ready || (got.Source != nil) != c.reads || strings.Contains(got.State.Message, "credentials.legacyToken") == c.reads {
+			t.Errorf("%d: it is %s: %s; rules read it: %t", i, got.State.Access, got.State.Message, got.Source != nil)
+		}
+		if i < 2 && calls.connection.Load() == before {
+			t.Errorf("%d: the rules are not told", i)
+		}
+	}
+	issued = nil
+	if err := p.ForgetCredential(t.Context(), idB); err != nil {
+		t.Fatal(err)
+	}
+	l.credentials.kept = nil
+	l.connection.failing.Store(true)
+	if _, err := l.refresh(t.Context()); err != nil || p.Peer(idB).Source != nil {
+		t.Errorf("with the swapped one again: %v, rules read it: %t", err, p.Peer(idB).Source != nil)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/directory"
+	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
@@ -57,6 +58,9 @@ type Peers struct {
 	options Options
 	added   workqueue.TypedInterface[string] // clusterIDs of links that Run starts
 	record  *loop.Task                       // writes the record of positions
+	// failures remembers, by clusterID, why an API server was not reached, so that it is logged once.
+	failures health.Once
+	claims   claims
 
 	mu         sync.Mutex
 	known      map[string]*tracked
@@ -71,6 +75,7 @@ type tracked struct {
 	state      apiconn.AccessState
 	issued     bool // the credential in use was issued by the peer's agent
 	connection *connection
+	narrow     bool      // the credential of connection is a swapped one, with which the registry alone can be read
 	expires    time.Time // expiry of the credential in use; zero if not known, or none
 
 	positions *history.Positions // outlive connections; nil if the cluster was not read, or was forgotten
@@ -80,7 +85,7 @@ type tracked struct {
 type Peer struct {
 	State  apiconn.AccessState
 	Issued bool          // the credential in use was issued by the cluster's agent
-	Source engine.Source // watches its API server; nil while there is no connection
+	Source engine.Source // watches its API server; nil while there is no connection, or one that reads the registry alone
 	Client *kube.Client  // of the same connection
 }
 
@@ -149,7 +154,7 @@ func (p *Peers) Peer(id string) Peer {
 	defer p.mu.Unlock()
 	t := p.trackedLocked(id)
 	out := Peer{State: t.state, Issued: t.issued}
-	if t.connection != nil {
+	if t.connection != nil && !t.narrow {
 		out.Source, out.Client = t.connection, t.connection.client
 	}
 	return out
@@ -212,10 +217,10 @@ func (p *Peers) report(id string, a apiconn.Access, message string) {
 	}
 }
 
-// setConnection sets the connection to a peer, nil for none.
-func (p *Peers) setConnection(id string, c *connection) {
+// setConnection sets the connection to a peer, nil for none, and whether its credential reads the registry alone.
+func (p *Peers) setConnection(id string, c *connection, narrow bool) {
 	changed := p.set(id, func(t *tracked) {
-		if t.connection = c; c == nil {
+		if t.connection, t.narrow = c, narrow; c == nil {
 			t.expires = time.Time{}
 		}
 	})

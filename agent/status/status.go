@@ -115,7 +115,7 @@ func memberCondition(v View) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberPending, Message: v.NotAdmitted}
 	}
 	if !v.Pinned {
-		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its Cluster object has no spec.mesh.publicKey: paste the Cluster object that its own agent made"}
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its Cluster object has no spec.mesh.publicKey: paste the Cluster object that its own agent made. A cluster without mesh reads this one only with the chart value credentials.legacyToken here"}
 	}
 	switch v.Member.State {
 	case mesh.Alive:

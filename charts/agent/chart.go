@@ -60,6 +60,8 @@ type Right struct {
 type Rights struct {
 	Agent  Places `json:"agent"`
 	Reader Places `json:"reader"`
+	// Swapped is who has a swapped credential, and none of its own.
+	Swapped Places `json:"swapped"`
 	// CRDs is the Job that upgrades the CRDs.
 	CRDs Places `json:"crds"`
 	// Registry is the server of the registry API, and Caller who may ask it.

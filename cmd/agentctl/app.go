@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/approve"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/credentials"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/export"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/group"
@@ -54,6 +55,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			export.Command(g),
 			importing.Command(g),
 			group.Command(g),
+			credentials.Command(g),
 			rules.Command(g),
 			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),
 			completionCommand(),

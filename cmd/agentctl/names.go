@@ -45,7 +45,7 @@ func names(ctx context.Context, q cli.Question) []string {
 		if len(q.Args) == 0 {
 			return approve.Names(ctx, at)
 		}
-	case "remove --":
+	case "remove --", "credentials revoke --":
 		if len(q.Args) == 0 {
 			return clusterNames(ctx, at, false)
 		}

@@ -42,6 +42,9 @@ spec:
     - --cluster-labels={{ $key }}={{ $value }}
     {{- end }}
     - --manage-secret={{ .Values.localCluster.manageSecret }}
+    {{- if dig "legacyToken" false (.Values.credentials | default dict) }}
+    - --legacy-token
+    {{- end }}
     - --data-dir=/var/lib/roster
     {{- if .Values.ha.enabled }}
     - --group-peers={{ include "agent.groupPeers" . }}

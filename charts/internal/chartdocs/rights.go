@@ -20,6 +20,7 @@ func rightsTable(rights chart.Rights) string {
 	}{
 		{"agent", rights.Agent},
 		{"readers", rights.Reader},
+		{"swapped credential", rights.Swapped},
 		{"upgrade of CRDs", rights.CRDs},
 		{"registry API, with `registry.enabled`", rights.Registry},
 		{"`registry.callers`", rights.Caller},

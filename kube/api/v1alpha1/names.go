@@ -102,6 +102,21 @@ const DefaultNamespace = "cluster-registry"
 // DefaultServiceAccount is the agent's ServiceAccount as the chart names it by default.
 const DefaultServiceAccount = "cluster-registry-controller"
 
+// What ends a swapped token.
+const (
+	// SwapAccount is, in PrivateNamespace, the ServiceAccount of swapped tokens. It is not in ReadersGroup, and may read the
+	// registry alone.
+	SwapAccount = "swap"
+	// SwapSecret is, in PrivateNamespace, the Secret that swapped tokens are bound to. They end with it.
+	SwapSecret = "roster-swap"
+	// LegacySwapAccount is, in ReadersNamespace, the ServiceAccount of swapped tokens of earlier releases, and of those with
+	// the chart value credentials.legacyToken.
+	LegacySwapAccount = "bootstrap"
+)
+
+// ReaderAccount is, in ReadersNamespace, the ServiceAccount of what the agent issues to one cluster.
+func ReaderAccount(clusterID string) string { return "reader-" + clusterID }
+
 // PrivateNamespace is the namespace of what peers must not read: keys, and credentials of others.
 func PrivateNamespace(namespace string) string { return namespace + "-private" }
 

@@ -119,6 +119,13 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 			}
 			return !there
 		})
+	case http.MethodDelete:
+		if _, there := s.objects[r.URL.Path]; !there {
+			status(w, http.StatusNotFound, "NotFound", r.URL.Path+" not found")
+			return
+		}
+		delete(s.objects, r.URL.Path)
+		answer(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Success"})
 	case http.MethodPut:
 		s.write(w, r, func(u *unstructured.Unstructured, there bool) bool {
 			old := s.objects[collection(u)+"/"+u.GetName()]

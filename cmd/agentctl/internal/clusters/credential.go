@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // CheckCredential tells whether a Secret is the credential of a cluster. The error never quotes the content.
@@ -33,6 +35,17 @@ func KubeconfigOf(secret *unstructured.Unstructured) ([]byte, error) {
 	}
 	encoded, _, _ := unstructured.NestedString(secret.Object, "data", v1alpha1.SecretKubeconfigKey)
 	return base64.StdEncoding.DecodeString(encoded)
+}
+
+// Endpoints are those of a cluster for the credential that its Cluster object names. A pasted credential goes only where the
+// CA in its kubeconfig proves the server, unless a person here wrote the Cluster object: a member could have it sent to a
+// server of its own.
+func Endpoints(cluster *v1alpha1.Cluster) []v1alpha1.KubernetesAPIEndpoint {
+	pasted := !strings.HasSuffix(cluster.Spec.AuthInfo.SecretRef.Namespace, v1alpha1.PrivateNamespace(""))
+	if pasted && syncrules.Owner(cluster) != "" {
+		return v1alpha1.WithoutCAs(cluster.Spec.KubernetesAPIEndpoints)
+	}
+	return cluster.Spec.KubernetesAPIEndpoints
 }
 
 // Verify refuses to ask another cluster than the one meant.

@@ -80,7 +80,7 @@ func (m *member) access(network string) (*rest.Config, error) {
 		return nil, err
 	}
 	if m.credential != nil {
-		return kube.PeerConfig(m.credential, cluster.Spec.KubernetesAPIEndpoints, network)
+		return kube.PeerConfig(m.credential, clusters.Endpoints(cluster), network)
 	}
 	config, err := kube.EndpointConfig(cluster.Spec.KubernetesAPIEndpoints, network)
 	switch {

@@ -164,7 +164,7 @@ func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 	if err != nil {
 		return nil, false, fmt.Errorf("its credential, Secret %s/%s here: %w", ref.Namespace, ref.Name, err)
 	}
-	config, err := kube.PeerConfig(kubeconfig, cluster.Spec.KubernetesAPIEndpoints, r.network)
+	config, err := kube.PeerConfig(kubeconfig, clusters.Endpoints(cluster), r.network)
 	if err != nil {
 		return nil, false, err
 	}
