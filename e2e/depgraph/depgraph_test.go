@@ -83,6 +83,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/doctor":    commandOfAgentctl("doctor"),
 		"cmd/agentctl/internal/export":    commandOfAgentctl("export"),
 		"cmd/agentctl/internal/group":     commandOfAgentctl("group"),
+		"cmd/agentctl/internal/hosted":    commandOfAgentctl("hosted"),
 		"cmd/agentctl/internal/importing": commandOfAgentctl("importing"),
 		"cmd/agentctl/internal/join":      commandOfAgentctl("join"),
 		"cmd/agentctl/internal/leave":     commandOfAgentctl("leave"),
