@@ -33,7 +33,7 @@ type hosted struct {
 	name, namespace    string
 	address            string // HOST:PORT
 	kubeconfig, folder string
-	server             *harness.Process
+	running            []*harness.Process
 }
 
 const hostedLabels = "app.kubernetes.io/managed-by=agentctl,app.kubernetes.io/instance="
@@ -87,43 +87,74 @@ func (h *hosted) files(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// start runs the container of the StatefulSet here.
-func (h *hosted) start() {
+// container is one of the StatefulSet's, when that is there.
+func (h *hosted) container(name string) corev1.Container {
 	h.t.Helper()
 	var set *appsv1.StatefulSet
 	eventually(h.t, "the StatefulSet of the registry", within, func(ctx context.Context) (err error) {
 		set, err = h.delta.Kube.AppsV1().StatefulSets(h.namespace).Get(ctx, h.name, metav1.GetOptions{})
 		return err
 	})
-	ca, err := h.files(lasting(h.t))
+	for _, c := range set.Spec.Template.Spec.Containers {
+		if c.Name == name {
+			return c
+		}
+	}
+	h.t.Fatalf("the StatefulSet has no container %s", name)
+	return corev1.Container{}
+}
+
+// exec starts a program as its container would, with other values for these flags, which are about the pod.
+func (h *hosted) exec(program, container string, here map[string]string) *harness.Process {
+	h.t.Helper()
+	args := slices.Clone(h.container(container).Args)
+	for flag, value := range here {
+		i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag+"=") })
+		if i < 0 {
+			h.t.Fatalf("the arguments of the container have no %s: %v", flag, args)
+		}
+		args[i] = flag + "=" + value
+	}
+	cmd := exec.Command(filepath.Join(filepath.Dir(h.binaries().Agentctl), program), args...)
+	cmd.Stderr = h.t.Output()
+	process, err := harness.StartProcess(cmd)
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.running = append(h.running, process)
+	return process
+}
+
+func (h *hosted) binaries() harness.Binaries {
+	h.t.Helper()
 	bin, err := harness.FindBinaries()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	container := set.Spec.Template.Spec.Containers[0]
-	here := map[string]string{"--data-dir=": filepath.Join(h.folder, "data"), "--listen=": h.address, "--ca=": ca}
-	args := slices.Clone(container.Args)
-	for flag, value := range here {
-		i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
-		if i < 0 {
-			h.t.Fatalf("the arguments of the container have no %s: %v", flag, args)
-		}
-		args[i] = flag + value
-	}
-	cmd := exec.Command(filepath.Join(bin.Root, "bin", "roster-apiserver"), args...)
-	cmd.Stderr = h.t.Output()
-	if h.server, err = harness.StartProcess(cmd); err != nil {
-		h.t.Fatal(err)
-	}
+	return bin
 }
 
-func (h *hosted) stop() {
-	if h.server != nil && !h.server.Ended() {
-		_ = h.server.Signal(syscall.SIGTERM, within)
+// start runs the server.
+func (h *hosted) start() {
+	h.t.Helper()
+	h.container("roster-apiserver")
+	ca, err := h.files(lasting(h.t))
+	if err != nil {
+		h.t.Fatal(err)
 	}
+	h.exec("roster-apiserver", "roster-apiserver", map[string]string{"--data-dir": h.data(), "--listen": h.address, "--ca": ca})
+}
+
+func (h *hosted) data() string { return filepath.Join(h.folder, "data") }
+
+// stop ends what runs, the last first.
+func (h *hosted) stop() {
+	for _, process := range slices.Backward(h.running) {
+		if !process.Ended() {
+			_ = process.Signal(syscall.SIGTERM, within)
+		}
+	}
+	h.running = nil
 }
 
 // left are the objects that init made and that are still there.
@@ -154,7 +185,7 @@ func TestHostedRegistry(t *testing.T) {
 		h.cutOff(strings.Fields(lost)...)
 		if strings.HasPrefix(lost, "namespace") {
 			h.stop() // what it has is another registry's now
-			if err := os.RemoveAll(filepath.Join(h.folder, "data")); err != nil {
+			if err := os.RemoveAll(h.data()); err != nil {
 				t.Fatal(err)
 			}
 			h.init(3, append(flags, "--timeout", "1s"), "created Secret hosted-ca")
@@ -202,18 +233,9 @@ func (h *hosted) cutOff(lost ...string) {
 // accepted: what a dry run prints, the host takes; and pods of that form are such as the namespace lets in.
 func (h *hosted) accepted() {
 	h.t.Helper()
-	bin, err := harness.FindBinaries()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(h.t.Context(), bin.Agentctl, "init", "standalone", h.name, "--host-cluster-context", "delta",
-		"--kubeconfig", h.kubeconfig, "--dry-run", "-o", "yaml", "--storage-class", "fast")
-	_, err = cmd.Output()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 {
-		h.t.Errorf("a dry run with another flag than the registry's: %v", err)
-	}
-	cmd = exec.CommandContext(h.t.Context(), bin.Agentctl, "init", "standalone", h.name, "--host-cluster-context", "delta",
-		"--kubeconfig", h.kubeconfig, "--dry-run", "-o", "yaml")
+	h.init(2, []string{"--dry-run", "--storage-class", "fast"}, `--storage-class: registry hosted is there, and was made with ""`)
+	cmd := exec.CommandContext(h.t.Context(), h.binaries().Agentctl, "init", "standalone", h.name, "--host-cluster-context", "delta",
+		"--kubeconfig", h.kubeconfig, "--dry-run", "-o", "yaml") // without what it says on standard error
 	out, err := cmd.Output()
 	if err != nil {
 		h.t.Fatal(err)
@@ -256,6 +278,31 @@ func (h *hosted) volume() {
 	if _, err := claims.Patch(h.t.Context(), claim.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// TestHostedMember: the agent beside a registry publishes it as a cluster, at the registry's address.
+func TestHostedMember(t *testing.T) {
+	h := newHosted(t, "member")
+	flags := []string{"--advertise", h.address, "--agent"}
+	h.init(3, append(flags, "--timeout", "1s"), "did not answer within")
+	h.start()
+	h.exec("agent", "agent", map[string]string{
+		"--kubeconfig": filepath.Join(h.data(), "agent.kubeconfig"), "--data-dir": filepath.Join(h.folder, "agent"),
+		"--mesh-listen": "127.0.0.1:0", "--http-listen": "127.0.0.1:0",
+	})
+	h.init(0, flags, "unchanged StatefulSet member")
+	ports := kubectl(t, h.delta, "-n", h.namespace, "get", "service", "member", "-o", "jsonpath={.spec.ports[*].port}")
+	if ports != "443 7946" {
+		t.Errorf("the Service has ports %s", ports)
+	}
+	eventually(t, "the registry is a cluster", within, func(context.Context) error {
+		out, err := h.delta.Kubectl(lasting(t), "--kubeconfig", h.kubeconfig, "--context", "member", "get", "clusters", "member", "-o",
+			"jsonpath={.status.type} {.spec.kubernetesApiEndpoints[0].serverAddress} {.spec.mesh.endpoints[0]}")
+		if want := "Local " + "https://" + h.address + " 127.0.0.1:7946"; err == nil && out != want {
+			err = fmt.Errorf("it is %q, not %q", out, want)
+		}
+		return err
+	})
 }
 
 // TestHostedRegistryNeedsRights: somebody who may not make one is told what he lacks, and nothing is made.

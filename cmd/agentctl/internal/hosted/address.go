@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
 )
 
 // The types of Services.
@@ -27,72 +28,53 @@ const (
 
 func serviceTypes() []string { return []string{clusterIP, nodePort, loadBalancer} }
 
-// defaultPort is that of the Service, and of https.
-const defaultPort = 443
-
-// endpoint is where callers reach a registry.
-type endpoint struct {
-	host string
-	port int // 0 where it is not known
-}
-
 var errAddress = errors.New("must be a name or an address, or one of them with :PORT")
 
-// parseEndpoint reads HOST or HOST:PORT. An IPv6 address has brackets when a port follows.
-func parseEndpoint(text string) (endpoint, error) {
-	e := endpoint{host: text}
+// parseAddress reads HOST or HOST:PORT. An IPv6 address has brackets when a port follows.
+func parseAddress(text string) (objects.Address, error) {
+	at := objects.Address{Host: text}
 	if host, port, err := net.SplitHostPort(text); err == nil {
 		number, err := strconv.Atoi(port)
 		if err != nil || number < 1 || number > 65535 {
-			return endpoint{}, errAddress
+			return objects.Address{}, errAddress
 		}
-		e = endpoint{host: host, port: number}
+		at = objects.Address{Host: host, Port: number}
 	}
-	if net.ParseIP(e.host) == nil && len(validation.IsDNS1123Subdomain(e.host)) > 0 {
-		return endpoint{}, errAddress
+	if net.ParseIP(at.Host) == nil && len(validation.IsDNS1123Subdomain(at.Host)) > 0 {
+		return objects.Address{}, errAddress
 	}
-	return e, nil
+	return at, nil
 }
 
-// url is the address in a kubeconfig.
-func (e endpoint) url() string {
-	host := net.JoinHostPort(e.host, strconv.Itoa(e.port))
-	if e.port == defaultPort {
-		host = host[:len(host)-len(":443")]
-	}
-	return "https://" + host
-}
-
-// endpoint is where a Service is reached, or missing says what it waits for. What the user said of it goes first.
-func (o *InitOptions) endpoint(ctx context.Context, host *clusters.Client, service *unstructured.Unstructured) (e endpoint, missing string, err error) {
+// address is where a Service is reached, or missing says what it waits for. What the user said of it goes first.
+func (o *InitOptions) address(ctx context.Context, host *clusters.Client, service *unstructured.Unstructured) (at objects.Address, missing string, err error) {
 	if o.Advertise != "" {
-		if e, err = parseEndpoint(o.Advertise); err != nil {
-			return endpoint{}, "", err
+		if at, err = parseAddress(o.Advertise); err != nil {
+			return objects.Address{}, "", err
 		}
 	}
-	if o.ServiceType != nodePort {
-		e.port = cmp.Or(e.port, defaultPort)
+	if o.ServiceType == nodePort {
+		at.Port, at.Mesh = cmp.Or(at.Port, nodePortOf(service, objects.PortName)), nodePortOf(service, objects.MeshName)
+	} else {
+		at.Port, at.Mesh = cmp.Or(at.Port, objects.Port), objects.MeshPort
 	}
 	switch {
-	case e.host != "" && e.port != 0:
-		return e, "", nil
+	case at.Host != "":
+		missing = "Service " + o.Name + " has no node port yet"
 	case o.ServiceType == clusterIP:
-		e.host, _, _ = unstructured.NestedString(service.Object, "spec", "clusterIP")
+		at.Host, _, _ = unstructured.NestedString(service.Object, "spec", "clusterIP")
 		missing = "Service " + o.Name + " has no address of its own"
 	case o.ServiceType == loadBalancer:
-		e.host = balancerOf(service)
+		at.Host = balancerOf(service)
 		missing = "Service " + o.Name + " has no load balancer yet"
 	default:
-		e.port = cmp.Or(e.port, nodePortOf(service))
-		if e.host == "" && e.port != 0 {
-			e.host, err = nodeAddress(ctx, host)
-		}
+		at.Host, err = nodeAddress(ctx, host)
 		missing = "Service " + o.Name + " has no node port yet, or no node is ready"
 	}
-	if err != nil || e.host == "" || e.host == "None" || e.port == 0 {
-		return endpoint{}, missing, err
+	if err != nil || at.Host == "" || at.Host == "None" || at.Port == 0 || at.Mesh == 0 && o.Agent != "" {
+		return objects.Address{}, missing, err
 	}
-	return e, "", nil
+	return at, "", nil
 }
 
 func balancerOf(service *unstructured.Unstructured) string {
@@ -108,11 +90,11 @@ func balancerOf(service *unstructured.Unstructured) string {
 	return ""
 }
 
-func nodePortOf(service *unstructured.Unstructured) int {
+func nodePortOf(service *unstructured.Unstructured, name string) int {
 	ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
 	for _, item := range ports {
 		entry, _ := item.(map[string]any)
-		if number, ok := entry["nodePort"].(int64); ok {
+		if number, ok := entry["nodePort"].(int64); ok && entry["name"] == name {
 			return int(number)
 		}
 	}

@@ -4,6 +4,7 @@
 package hosted
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
 )
 
 // host is a cluster with nodes.
@@ -42,7 +44,7 @@ func TestEndpoint(t *testing.T) {
 	const (
 		own      = `{apiVersion: v1, kind: Service, spec: {clusterIP: 10.96.0.7}}`
 		headless = `{apiVersion: v1, kind: Service, spec: {clusterIP: None}}`
-		nodes    = `{apiVersion: v1, kind: Service, spec: {clusterIP: 10.96.0.7, ports: [{nodePort: 30443}]}}`
+		nodes    = `{apiVersion: v1, kind: Service, spec: {clusterIP: 10.96.0.7, ports: [{name: mesh, nodePort: 30946}, {name: https, nodePort: 30443}]}}`
 		balanced = `{apiVersion: v1, kind: Service, status: {loadBalancer: {ingress: [{}, {ip: 2001:db8::1}]}}}`
 		named    = `{apiVersion: v1, kind: Service, status: {loadBalancer: {ingress: [{hostname: lb.example.com}]}}}`
 	)
@@ -67,19 +69,22 @@ func TestEndpoint(t *testing.T) {
 		{kind: nodePort, service: nodes, advertise: "eu.example.com:443", url: "https://eu.example.com"},
 	} {
 		client, server := host(t, c.nodes...)
-		o := &InitOptions{Place: Place{Name: "eu", Namespace: "registry-eu"}, settings: settings{ServiceType: c.kind, Advertise: c.advertise}}
+		o := &InitOptions{Place: Place{Registry: objects.Registry{Name: "eu", Namespace: "registry-eu"}}, Settings: objects.Settings{ServiceType: c.kind, Advertise: c.advertise}}
 		service := apitest.Parse(t, c.service)
 		service.SetName(o.Name)
 		service.SetNamespace(o.Namespace)
 		server.Put(service)
-		service, err := o.resource(client, services()).Get(t.Context(), o.Name, metav1.GetOptions{})
+		service, err := o.resource(client, objects.Services()).Get(t.Context(), o.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, missing, err := o.endpoint(t.Context(), client, service)
+		at, missing, err := o.address(t.Context(), client, service)
 		url := ""
 		if missing == "" {
-			url = at.url()
+			url = at.URL()
+		}
+		if mesh := map[string]int{nodePort: 30946}[c.kind]; url != "" && at.Mesh != cmp.Or(mesh, 7946) {
+			t.Errorf("%s: other agents find port %d", c.kind, at.Mesh)
 		}
 		if err != nil || url != c.url || !strings.Contains(missing, c.missing) || (missing == "") != (c.missing == "") {
 			t.Errorf("%s of %s at %q is %q, %q, %v; want %q, %q", c.kind, c.service, c.advertise, url, missing, err, c.url, c.missing)
@@ -102,7 +107,7 @@ func TestPodProblem(t *testing.T) {
 		client, server := host(t)
 		server.Put(apitest.Parse(t, `{apiVersion: v1, kind: Pod, metadata: {name: eu-0, namespace: registry-eu, `+labels+`}, status: `+status+`}`))
 		server.Put(apitest.Parse(t, `{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: registry-eu}, status: {conditions: [{type: PodScheduled, status: "False", message: another}]}}`))
-		m := &making{InitOptions: &InitOptions{Place: Place{Name: "eu", Namespace: "registry-eu"}}, host: client}
+		m := &making{InitOptions: &InitOptions{Place: Place{Registry: objects.Registry{Name: "eu", Namespace: "registry-eu"}}}, host: client}
 		if got := m.podProblem(t.Context()); got != want {
 			t.Errorf("%s: %q, want %q", status, got, want)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 )
 
@@ -27,15 +28,15 @@ func (m *making) wait() cli.Wait {
 }
 
 // awaitEndpoint returns when the Service has an address.
-func (m *making) awaitEndpoint(ctx context.Context, service *unstructured.Unstructured) (at endpoint, err error) {
+func (m *making) awaitEndpoint(ctx context.Context, service *unstructured.Unstructured) (at objects.Address, err error) {
 	late := "registry " + m.Name + " has no address after %s; the same command again goes on waiting:"
 	err = m.wait().For(ctx, late, func(ctx context.Context) ([]string, error) {
 		var missing string
 		var err error
-		if at, missing, err = m.endpoint(ctx, m.host, service); err != nil || missing == "" {
+		if at, missing, err = m.address(ctx, m.host, service); err != nil || missing == "" {
 			return nil, err
 		}
-		if service, err = m.resource(m.host, services()).Get(ctx, m.Name, metav1.GetOptions{}); err != nil {
+		if service, err = m.resource(m.host, objects.Services()).Get(ctx, m.Name, metav1.GetOptions{}); err != nil {
 			return nil, err
 		}
 		return []string{missing}, nil
@@ -68,7 +69,7 @@ func (m *making) awaitAnswer(ctx context.Context, access *rest.Config) error {
 // podProblem is why the pod does not run, as Kubernetes says it; "" where it says nothing, or may not be asked.
 func (m *making) podProblem(ctx context.Context) string {
 	pods, err := m.host.Dynamic.Resource(clusters.Core("pods")).Namespace(m.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: labelName + "=" + serverName + "," + labelInstance + "=" + m.Name,
+		LabelSelector: m.PodSelector(),
 	})
 	if err != nil {
 		return ""

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	urfave "github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
 )
 
 // DeleteCommand describes the command delete to the flag library.
@@ -141,35 +141,35 @@ func (o *DeleteOptions) print(out *cli.Output, done deletion) error {
 func (o *DeleteOptions) sort(ctx context.Context, host *clusters.Client) (goes, stays []part, ca []byte, err error) {
 	var data []part
 	volumes := 0
-	for _, gvr := range []schema.GroupVersionResource{statefulSets(), services(), claims(), secrets()} {
-		list, err := host.Dynamic.Resource(gvr).Namespace(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: o.selectorText()})
+	for _, gvr := range []schema.GroupVersionResource{objects.StatefulSets(), objects.Services(), objects.Claims(), objects.Secrets()} {
+		list, err := host.Dynamic.Resource(gvr).Namespace(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: o.Selector()})
 		if err != nil {
 			return nil, nil, nil, host.Errorf("%s", clusters.Reason(err))
 		}
 		for i := range list.Items {
 			p := part{gvr, &list.Items[i]}
-			if gvr == claims() {
+			if gvr == objects.Claims() {
 				volumes++
 			}
-			if gvr == secrets() {
+			if gvr == objects.Secrets() {
 				if authority, err := authorityOf(p.object); err == nil {
 					ca = authority.CertPEM()
 				}
 			}
-			if gvr == claims() || gvr == secrets() {
+			if gvr == objects.Claims() || gvr == objects.Secrets() {
 				data = append(data, p)
 			} else {
 				goes = append(goes, p)
 			}
 		}
 	}
-	namespace, err := host.Dynamic.Resource(namespaces()).Get(ctx, o.Namespace, metav1.GetOptions{})
+	namespace, err := host.Dynamic.Resource(objects.Namespaces()).Get(ctx, o.Namespace, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && !o.mine(namespace):
+	case apierrors.IsNotFound(err) || err == nil && !o.Mine(namespace):
 	case err != nil:
 		return nil, nil, nil, host.Errorf("%s", clusters.Reason(err))
 	default:
-		data = append(data, part{namespaces(), namespace})
+		data = append(data, part{objects.Namespaces(), namespace})
 	}
 	switch {
 	case len(goes)+len(data) == 0:
@@ -179,10 +179,6 @@ func (o *DeleteOptions) sort(ctx context.Context, host *clusters.Client) (goes, 
 	}
 	goes, stays, err = o.spare(ctx, host, append(goes, data...))
 	return goes, stays, ca, err
-}
-
-func (o *DeleteOptions) selectorText() string {
-	return strings.Join([]string{labelManagedBy + "=" + manager, labelName + "=" + serverName, labelInstance + "=" + o.Name}, ",")
 }
 
 // delete deletes one object, if it is still the one that was found.
@@ -204,11 +200,11 @@ func (o *DeleteOptions) delete(ctx context.Context, host *clusters.Client, p par
 // spare keeps the namespace from what goes if somebody else has put something into it.
 func (o *DeleteOptions) spare(ctx context.Context, host *clusters.Client, goes []part) (rest, stays []part, err error) {
 	last := len(goes) - 1
-	if goes[last].gvr != namespaces() {
+	if goes[last].gvr != objects.Namespaces() {
 		return goes, nil, nil
 	}
 	for _, gvr := range []schema.GroupVersionResource{
-		secrets(), clusters.Core("configmaps"), clusters.Core("serviceaccounts"), services(), claims(), clusters.Core("pods"), statefulSets(),
+		objects.Secrets(), clusters.Core("configmaps"), clusters.Core("serviceaccounts"), objects.Services(), objects.Claims(), clusters.Core("pods"), objects.StatefulSets(),
 		{Group: "apps", Version: "v1", Resource: "deployments"},
 	} {
 		list, err := host.Dynamic.Resource(gvr).Namespace(o.Namespace).List(ctx, metav1.ListOptions{})
@@ -225,7 +221,7 @@ func (o *DeleteOptions) spare(ctx context.Context, host *clusters.Client, goes [
 // foreign tells whether neither init nor Kubernetes itself has made an object.
 func (o *DeleteOptions) foreign(u unstructured.Unstructured) bool {
 	switch name := u.GetName(); {
-	case o.mine(&u), len(u.GetOwnerReferences()) > 0:
+	case o.Mine(&u), len(u.GetOwnerReferences()) > 0:
 		return false
 	case u.GetKind() == "ServiceAccount" && name == "default", u.GetKind() == "ConfigMap" && name == "kube-root-ca.crt":
 		return false

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
 	"github.com/roster-mesh/roster/kube/pki"
 )
 
@@ -33,10 +34,10 @@ func (p *Place) find(ctx context.Context, host *clusters.Client) (found, error) 
 		name string
 		to   **unstructured.Unstructured
 	}{
-		{namespaces(), p.Namespace, &f.namespace},
-		{secrets(), p.secretName(), &f.secret},
-		{services(), p.Name, &f.service},
-		{statefulSets(), p.Name, &f.server},
+		{objects.Namespaces(), p.Namespace, &f.namespace},
+		{objects.Secrets(), p.SecretName(), &f.secret},
+		{objects.Services(), p.Name, &f.service},
+		{objects.StatefulSets(), p.Name, &f.server},
 	} {
 		u, err := p.resource(host, part.gvr).Get(ctx, part.name, metav1.GetOptions{})
 		switch {
@@ -46,7 +47,7 @@ func (p *Place) find(ctx context.Context, host *clusters.Client) (found, error) 
 			return found{}, host.Errorf("%s", clusters.Reason(err))
 		case u.GetDeletionTimestamp() != nil:
 			return found{}, host.Errorf("%s %s is being deleted: try again when it is gone", u.GetKind(), part.name)
-		case p.mine(u):
+		case p.Mine(u):
 		case part.to != &f.namespace:
 			return found{}, host.Errorf("%s %s/%s is there, and init has not made it: choose another NAME, or another --host-namespace", u.GetKind(), p.Namespace, part.name)
 		case !p.Named:
@@ -59,7 +60,7 @@ func (p *Place) find(ctx context.Context, host *clusters.Client) (found, error) 
 
 // resource are the objects of a kind that a registry may have.
 func (p *Place) resource(host *clusters.Client, gvr schema.GroupVersionResource) dynamic.ResourceInterface {
-	if gvr == namespaces() {
+	if gvr == objects.Namespaces() {
 		return host.Dynamic.Resource(gvr)
 	}
 	return host.Dynamic.Resource(gvr).Namespace(p.Namespace)

@@ -18,11 +18,13 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
 )
 
 const (
-	// imageRepository is where the image of the server is; its tag is the version of agentctl.
-	imageRepository = "docker.io/roster-mesh/roster-apiserver"
+	// serverImage and agentImage are where the images are; their tag is the version of agentctl.
+	serverImage = "docker.io/roster-mesh/roster-apiserver"
+	agentImage  = "docker.io/roster-mesh/agent"
 	// longestName leaves room for what Kubernetes adds to the name of a StatefulSet.
 	longestName = 50
 	// leastStorage is what etcd takes before there is any object, and as much again.
@@ -40,9 +42,9 @@ func InitCommand(g *cli.Globals, version string) *urfave.Command {
 }
 
 func standaloneCommand(g *cli.Globals, version string) *urfave.Command {
-	image := imageRepository + ":" + version
+	image, agent := serverImage+":"+version, agentImage+":"+version
 	if version == "" {
-		image = "" // only the version that it was built with says which image goes with this program
+		image, agent = "", "" // only the version that it was built with says which images go with this program
 	}
 	return &urfave.Command{
 		Name:      "standalone",
@@ -60,42 +62,69 @@ agentctl delete NAME keeps the data, and agentctl init then takes them up again.
 The address is that of the Service: of its load balancer; with NodePort, a node's and its port; with ClusterIP, its
 own, which is reached from inside the cluster alone, unless --advertise names one that leads there.
 
+Without --agent the registry is a list that people and programs write. With it, an agent runs beside the server, and
+the registry is a cluster that agentctl join makes a member of a group; other agents reach it at the same address, at
+port 7946 or at a node port of its own.
+
 Exit code: 0 done; 3 everything is there, but the registry did not answer within --timeout; 2 a flag is wrong; 1 it
 cannot be done.`,
-		Flags: append(hostFlags(),
-			&urfave.StringFlag{Name: "image", Value: image, Usage: "`IMAGE` of roster-apiserver"},
-			&urfave.StringFlag{Name: "service-type", Value: loadBalancer, Usage: "`TYPE` of the Service: " + strings.Join(serviceTypes(), ", ")},
-			&urfave.StringFlag{Name: "advertise", Usage: "`ADDRESS`, HOST or HOST:PORT, at which callers reach the registry (default: that of the Service)"},
-			&urfave.StringFlag{Name: "storage", Value: "5Gi", Usage: "`SIZE` of the volume"},
-			&urfave.StringFlag{Name: "storage-class", Usage: "`CLASS` of the volume (default: the cluster's default)"},
-			&urfave.StringSliceFlag{Name: "apiserver-arg", Usage: "`FLAG=VALUE` for roster-apiserver standalone, such as log-level=debug; may be given several times"},
-			&urfave.StringFlag{Name: "kubeconfig-out", Usage: "`FILE` to write the context to, which only you can read, instead of the kubeconfig"},
-			&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "how long to wait until the registry answers"},
-			&urfave.BoolFlag{Name: "dry-run", Usage: "print what would be made, and write nothing; with -o yaml or json, the objects"},
-		),
+		Flags: initFlags(image, agent),
 		Action: func(c *urfave.Context) error {
-			place, err := placeOf(g, c)
+			o, err := optionsOf(g, c)
 			if err != nil {
 				return err
 			}
-			given := settings{
-				Image: c.String("image"), ServiceType: c.String("service-type"), Advertise: c.String("advertise"),
-				Storage: c.String("storage"), StorageClass: c.String("storage-class"), Args: c.StringSlice("apiserver-arg"),
-			}
-			return g.Run(c, &InitOptions{
-				Place: place, settings: given, given: c.IsSet, Out: c.String("kubeconfig-out"), Timeout: c.Duration("timeout"), DryRun: c.Bool("dry-run"),
-			})
+			return g.Run(c, o)
 		},
 	}
 }
 
+// initFlags are the flags of init standalone, with these images by default.
+func initFlags(image, agent string) []urfave.Flag {
+	return append(hostFlags(),
+		&urfave.StringFlag{Name: "image", Value: image, Usage: "`IMAGE` of roster-apiserver"},
+		&urfave.BoolFlag{Name: "agent", Usage: "run an agent beside it, so that the registry can be a member of a group"},
+		&urfave.StringFlag{Name: "agent-image", Value: agent, Usage: "`IMAGE` of the agent"},
+		&urfave.StringFlag{Name: "service-type", Value: loadBalancer, Usage: "`TYPE` of the Service: " + strings.Join(serviceTypes(), ", ")},
+		&urfave.StringFlag{Name: "advertise", Usage: "`ADDRESS`, HOST or HOST:PORT, at which callers reach the registry (default: that of the Service)"},
+		&urfave.StringFlag{Name: "storage", Value: "5Gi", Usage: "`SIZE` of the volume"},
+		&urfave.StringFlag{Name: "storage-class", Usage: "`CLASS` of the volume (default: the cluster's default)"},
+		&urfave.StringSliceFlag{Name: "apiserver-arg", Usage: "`FLAG=VALUE` for roster-apiserver standalone, such as log-level=debug; may be given several times"},
+		&urfave.StringFlag{Name: "kubeconfig-out", Usage: "`FILE` to write the context to, which only you can read, instead of the kubeconfig"},
+		&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "how long to wait until the registry answers"},
+		&urfave.BoolFlag{Name: "dry-run", Usage: "print what would be made, and write nothing; with -o yaml or json, the objects"},
+	)
+}
+
+// optionsOf reads the command line.
+func optionsOf(g *cli.Globals, c *urfave.Context) (*InitOptions, error) {
+	place, err := placeOf(g, c)
+	if err != nil {
+		return nil, err
+	}
+	given := objects.Settings{
+		Image: c.String("image"), ServiceType: c.String("service-type"), Advertise: c.String("advertise"),
+		Storage: c.String("storage"), StorageClass: c.String("storage-class"), Args: c.StringSlice("apiserver-arg"),
+	}
+	switch {
+	case c.Bool("agent") && c.String("agent-image") == "":
+		return nil, cli.Usagef("--agent-image is required: this agentctl was built without a version, which would say which one")
+	case c.Bool("agent"):
+		given.Agent = c.String("agent-image")
+	case c.IsSet("agent-image"):
+		return nil, cli.Usagef("--agent-image goes with --agent")
+	}
+	return &InitOptions{
+		Place: place, Settings: given, given: c.IsSet, Out: c.String("kubeconfig-out"), Timeout: c.Duration("timeout"), DryRun: c.Bool("dry-run"),
+	}, nil
+}
+
 // Place is which registry is meant.
 type Place struct {
-	clusters.Access // of the host
+	clusters.Access  // of the host
+	objects.Registry // with its namespace there
 
-	Name      string // of the registry
-	Namespace string // in the host
-	Named     bool   // the user named the namespace, which may be there already
+	Named bool // the user named the namespace, which may be there already
 
 	hostFlag bool // the user named the host by --host-cluster-context
 }
@@ -113,7 +142,10 @@ func placeOf(g *cli.Globals, c *urfave.Context) (Place, error) {
 	if c.Args().Len() != 1 {
 		return Place{}, cli.Usagef("%s needs one argument, the NAME of the registry", c.Command.Name)
 	}
-	p := Place{Access: clusters.AccessOf(g), Name: c.Args().First(), Namespace: c.String("host-namespace"), Named: c.IsSet("host-namespace")}
+	p := Place{
+		Access: clusters.AccessOf(g), Registry: objects.Registry{Name: c.Args().First(), Namespace: c.String("host-namespace")},
+		Named: c.IsSet("host-namespace"),
+	}
 	host := c.String("host-cluster-context")
 	switch {
 	case g.Namespace.IsSet():
@@ -150,7 +182,7 @@ func (p *Place) Validate() error {
 // InitOptions are what init makes.
 type InitOptions struct {
 	Place
-	settings
+	objects.Settings
 
 	Out     string        // file for the context; "" for the kubeconfig
 	Timeout time.Duration // how long to wait until the registry answers
@@ -164,21 +196,23 @@ func (o *InitOptions) Validate() error {
 	if err := o.Place.Validate(); err != nil {
 		return err
 	}
-	if err := o.settings.validate(); err != nil {
+	if err := validate(&o.Settings); err != nil {
 		return err
 	}
 	return cli.CheckTimeout(o.Timeout)
 }
 
 // validate checks every setting.
-func (s *settings) validate() error {
+func validate(s *objects.Settings) error {
 	size, err := resource.ParseQuantity(s.Storage)
-	_, wrongAddress := parseEndpoint(s.Advertise)
+	_, wrongAddress := parseAddress(s.Advertise)
 	switch {
 	case s.Image == "":
 		return cli.Usagef("--image is required: this agentctl was built without a version, which would say which one")
-	case strings.ContainsFunc(s.Image, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case strings.ContainsFunc(s.Image, notImage):
 		return cli.Usagef("--image %q is no name of an image", s.Image)
+	case strings.ContainsFunc(s.Agent, notImage):
+		return cli.Usagef("--agent-image %q is no name of an image", s.Agent)
 	case !slices.Contains(serviceTypes(), s.ServiceType):
 		return cli.Usagef("--service-type %q must be one of %s", s.ServiceType, strings.Join(serviceTypes(), ", "))
 	case s.Advertise != "" && wrongAddress != nil:
@@ -198,6 +232,8 @@ func (s *settings) validate() error {
 	}
 	return nil
 }
+
+func notImage(r rune) bool { return r <= ' ' || r > '~' }
 
 // ownArgs are the flags of the server that init gives it, or that one server in a pod has no use for.
 func ownArgs() []string {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
 	"github.com/roster-mesh/roster/kube/pki"
 )
 
@@ -62,7 +63,7 @@ func (o *InitOptions) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	if o.DryRun {
-		return m.show(out)
+		return m.show(ctx, out)
 	}
 	done, err := m.make(ctx)
 	late := &cli.TimeoutError{}
@@ -94,9 +95,9 @@ func (m *making) prepare(ctx context.Context) (err error) {
 		if u == nil {
 			continue
 		}
-		begun, err := settingsOf(u)
+		begun, err := objects.SettingsOf(u)
 		if err == nil {
-			m.settings, err = m.over(begun, m.Name, m.given)
+			m.Settings, err = over(m.Settings, begun, m.Name, m.given)
 		}
 		if err != nil {
 			return m.host.Errorf("%w", err)
@@ -106,11 +107,11 @@ func (m *making) prepare(ctx context.Context) (err error) {
 	switch {
 	case m.there.secret != nil:
 		if m.ca, err = authorityOf(m.there.secret); err != nil {
-			return m.host.Errorf("Secret %s/%s is no CA: %w", m.Namespace, m.secretName(), err)
+			return m.host.Errorf("Secret %s/%s is no CA: %w", m.Namespace, m.SecretName(), err)
 		}
 		known = m.ca.CertPEM()
 	case m.there.server != nil:
-		return m.host.Errorf("Secret %s/%s with the CA is missing, and the server has its certificate: restore it, or run agentctl delete %s --delete-data", m.Namespace, m.secretName(), m.Name)
+		return m.host.Errorf("Secret %s/%s with the CA is missing, and the server has its certificate: restore it, or run agentctl delete %s --delete-data", m.Namespace, m.SecretName(), m.Name)
 	}
 	if _, _, err := m.contexts(m.Out).load(m.Name, known); errors.Is(err, errTaken) {
 		return fmt.Errorf("%w: choose another NAME, or write a file of its own with --kubeconfig-out", err)
@@ -142,13 +143,13 @@ func (m *making) needed() []right {
 }
 
 func (m *making) make(ctx context.Context) (*result, error) {
-	if _, err := m.ensure(ctx, namespaces(), m.there.namespace, m.namespace()); err != nil {
+	if _, err := m.ensure(ctx, objects.Namespaces(), m.there.namespace, m.NamespaceObject()); err != nil {
 		return nil, err
 	}
 	if err := m.ensureAuthority(ctx); err != nil {
 		return nil, err
 	}
-	service, err := m.ensure(ctx, services(), m.there.service, m.service(m.settings))
+	service, err := m.ensure(ctx, objects.Services(), m.there.service, m.Service(m.Settings))
 	if err != nil {
 		return nil, err
 	}
@@ -156,26 +157,26 @@ func (m *making) make(ctx context.Context) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.ensure(ctx, statefulSets(), m.there.server, m.server(m.settings, at.host)); err != nil {
+	if _, err := m.ensure(ctx, objects.StatefulSets(), m.there.server, m.Server(m.Settings, at)); err != nil {
 		return nil, err
 	}
 	admin, err := administrator(m.ca)
 	if err != nil {
 		return nil, err
 	}
-	file, err := m.contexts(m.Out).write(m.Name, at.url(), m.ca.CertPEM(), admin)
+	file, err := m.contexts(m.Out).write(m.Name, at.URL(), m.ca.CertPEM(), admin)
 	if err != nil {
 		return nil, err
 	}
 	m.progress("wrote context %s to %s", m.Name, file)
-	access, err := access(at.url(), m.ca.CertPEM(), admin)
+	access, err := access(at.URL(), m.ca.CertPEM(), admin)
 	if err != nil {
 		return nil, err
 	}
 	if err := m.awaitAnswer(ctx, access); err != nil {
 		return nil, err
 	}
-	return &result{Registry: m.Name, Address: at.url(), Context: m.Name, Kubeconfig: file, Namespace: m.Namespace, Objects: m.made}, nil
+	return &result{Registry: m.Name, Address: at.URL(), Context: m.Name, Kubeconfig: file, Namespace: m.Namespace, Objects: m.made}, nil
 }
 
 // ensureAuthority makes the CA, unless there is one.
@@ -187,11 +188,11 @@ func (m *making) ensureAuthority(ctx context.Context) error {
 		}
 		m.ca = made
 	}
-	wanted, err := m.authority(&m.ca)
+	wanted, err := m.Authority(&m.ca)
 	if err != nil {
 		return err
 	}
-	kept, err := m.ensure(ctx, secrets(), m.there.secret, wanted)
+	kept, err := m.ensure(ctx, objects.Secrets(), m.there.secret, wanted)
 	if err != nil {
 		return err
 	}
@@ -207,7 +208,7 @@ func (m *making) ensure(ctx context.Context, gvr schema.GroupVersionResource, th
 		verb = "created"
 		if apierrors.IsAlreadyExists(err) {
 			verb = "unchanged"
-			if created, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{}); err == nil && !m.mine(created) {
+			if created, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{}); err == nil && !m.Mine(created) {
 				err = errors.New("somebody else has made it meanwhile")
 			}
 		}
@@ -222,21 +223,25 @@ func (m *making) ensure(ctx context.Context, gvr schema.GroupVersionResource, th
 }
 
 // show prints what would be made.
-func (m *making) show(out *cli.Output) error {
-	secret, err := m.authority(nil)
+func (m *making) show(ctx context.Context, out *cli.Output) error {
+	secret, err := m.Authority(nil)
 	if err != nil {
 		return err
 	}
-	host := ""
-	if at, err := parseEndpoint(m.Advertise); err == nil {
-		host = at.host
+	service := m.there.service
+	if service == nil {
+		service = m.Service(m.Settings)
 	}
-	items := []any{m.namespace().Object, secret.Object, m.service(m.settings).Object, m.server(m.settings, host).Object}
+	at, _, err := m.address(ctx, m.host, service)
+	if err != nil {
+		return m.host.Errorf("%s", clusters.Reason(err))
+	}
+	items := []any{m.NamespaceObject().Object, secret.Object, m.Service(m.Settings).Object, m.Server(m.Settings, at).Object}
 	there := []bool{m.there.namespace != nil, m.there.secret != nil, m.there.service != nil, m.there.server != nil}
 	if !out.ForPeople() {
-		fmt.Fprintf(out.Stderr, "Secret %s is printed without its content: each init makes a CA of its own\n", m.secretName())
-		if host == "" {
-			fmt.Fprintln(out.Stderr, "the StatefulSet gets one more --advertise, with the address of the Service, which is known when that is there")
+		fmt.Fprintf(out.Stderr, "Secret %s is printed without its content: each init makes a CA of its own\n", m.SecretName())
+		if at.Host == "" {
+			fmt.Fprintln(out.Stderr, "the StatefulSet is printed without the address of the Service, which is known when that is there")
 		}
 		return out.Document(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	}
