@@ -241,7 +241,7 @@ func ownArgs() []string {
 }
 
 // argument is a flag of the server with its value.
-var argument = regexp.MustCompile(`^([a-z]+(?:-[a-z]+)*)=[ -~]*$`) //nolint:gochecknoglobals // compiled once
+var argument = regexp.MustCompile(`^([a-z]+(?:-[a-z]+)*)=[ -~]*$`)
 
 func checkArg(arg string) error {
 	parts := argument.FindStringSubmatch(arg)
