@@ -14,6 +14,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/export"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/group"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/importing"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/join"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/leave"
@@ -54,6 +55,8 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			doctor.Command(g),
 			export.Command(g),
 			importing.Command(g),
+			hosted.InitCommand(g, version),
+			hosted.DeleteCommand(g),
 			group.Command(g),
 			credentials.Command(g),
 			rules.Command(g),

@@ -51,7 +51,7 @@ func names(ctx context.Context, q cli.Question) []string {
 		}
 	}
 	switch q.Flag {
-	case "context", "peer-context":
+	case "context", "host-cluster-context", "peer-context":
 		return contextNames(at)
 	case "output":
 		return []string{"json", "table", "yaml"}

@@ -37,6 +37,7 @@ func rules() map[string]rule {
 		"kube/codec":      {deny: []string{"/"}, allow: []string{"/kube/codec"}},
 		"kube/registry":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/kube/registry", "/kube/api"}},
 		"kube/history":    {deny: []string{"/"}, allow: []string{"/kube/history"}},
+		"kube/pki":        {deny: []string{"/", "k8s.io"}, allow: []string{"/kube/pki"}},
 		"replica/...":     {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/replica"}},
 		"mesh/...":        {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/mesh"}},
 		"syncrules": {
@@ -84,6 +85,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/doctor":      commandOfAgentctl("doctor"),
 		"cmd/agentctl/internal/export":      commandOfAgentctl("export"),
 		"cmd/agentctl/internal/group":       commandOfAgentctl("group"),
+		"cmd/agentctl/internal/hosted":      commandOfAgentctl("hosted"),
 		"cmd/agentctl/internal/importing":   commandOfAgentctl("importing"),
 		"cmd/agentctl/internal/join":        commandOfAgentctl("join"),
 		"cmd/agentctl/internal/leave":       commandOfAgentctl("leave"),

@@ -207,7 +207,7 @@ func TestPeerCertificates(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(read(t, first.PeerCAFile()))
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-		if _, err := leaf.cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "two.example.com", KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+		if _, err := leaf.Cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "two.example.com", KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -215,7 +215,7 @@ func TestPeerCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err == nil {
+	if _, err := admin.Cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err == nil {
 		t.Error("a client of the API is taken for a server")
 	}
 	if _, err := tls.LoadX509KeyPair(first.PairFile(Peer), first.PairFile(Peer)); err != nil {

@@ -7,13 +7,14 @@ import (
 	"bytes"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"time"
+
+	"github.com/roster-mesh/roster/kube/pki"
 )
 
 // Peer is the certificate by which the servers of a cluster know this one. It is signed by a CA of its own, so that no
@@ -36,7 +37,7 @@ func (d *Dir) EnsurePeerPKI(host string, now time.Time) (written bool, err error
 		if exists(d.PairFile(Peer)) {
 			return false, fmt.Errorf("%s is missing, and the other servers of this cluster trust that CA: copy it from one of them", d.PairFile(peerAuthority))
 		}
-		ca, err = d.writePair(peerAuthority, authorityTemplate("roster-apiserver-peer-ca"), nil, now.Add(-clockSkew), now.Add(caLife))
+		ca, err = d.writePair(peerAuthority, pki.Authority("roster-apiserver-peer-ca"), nil, now, pki.AuthorityLife)
 	}
 	if err != nil {
 		return false, err
@@ -56,19 +57,9 @@ func (d *Dir) EnsurePeerPKI(host string, now time.Time) (written bool, err error
 	return d.ensureLeaf(Peer, template, ca, now)
 }
 
-// authorityTemplate is of a certificate that signs others.
-func authorityTemplate(name string) x509.Certificate {
-	return x509.Certificate{
-		Subject:               pkix.Name{CommonName: name},
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-	}
-}
-
 // writePublic writes a CA's certificate without its key, unless the file has it.
-func writePublic(path string, ca pair) error {
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
+func writePublic(path string, ca pki.Pair) error {
+	public := ca.CertPEM()
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, public) {
 		return nil
 	}

@@ -4,33 +4,24 @@
 package datadir
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net"
 	"os"
 	"slices"
 	"time"
 
-	"k8s.io/client-go/util/keyutil"
+	"github.com/roster-mesh/roster/kube/pki"
 )
 
-const (
-	caLife   = 10 * 365 * 24 * time.Hour
-	leafLife = 365 * 24 * time.Hour
-	// renewBefore is how long before its end a certificate is replaced.
-	renewBefore = leafLife / 3
-	// clockSkew is how far the clock of a client may be behind.
-	clockSkew = time.Hour
-)
+// renewBefore is how long before its end a certificate is replaced.
+const renewBefore = pki.LeafLife / 3
 
 // What is in pki/. Each is one file with a certificate and its key, so that both are replaced at once.
 const (
@@ -60,12 +51,6 @@ func (d *Dir) CAFile() string { return d.Path("pki", "ca.crt") }
 // ServiceAccountKeyFile is the path of the key that signs the tokens of ServiceAccounts.
 func (d *Dir) ServiceAccountKeyFile() string { return d.Path("pki", serviceAccount+".key") }
 
-// pair is a certificate and its key.
-type pair struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-}
-
 // EnsurePKI creates what is missing in pki/ (a CA that somebody brought is used), and replaces certificates that end
 // within four months or are for other names. The CA and the key of ServiceAccount tokens are never replaced. It returns
 // the names of the certificates that it wrote.
@@ -79,8 +64,8 @@ func (d *Dir) EnsurePKI(names Names, now time.Time) (written []string, err error
 	}
 	for name, template := range map[string]x509.Certificate{
 		Serving: serving(names.Hosts),
-		Admin:   client("kubernetes-admin", "system:masters"),
-		Agent:   client(names.AgentUser, AgentGroup),
+		Admin:   pki.Client(pki.AdminUser, pki.AdminGroup),
+		Agent:   pki.Client(names.AgentUser, AgentGroup),
 	} {
 		made, err := d.ensureLeaf(name, template, ca, now)
 		if err != nil {
@@ -113,43 +98,32 @@ func serving(hosts []string) x509.Certificate {
 	return template
 }
 
-func client(user, group string) x509.Certificate {
-	return x509.Certificate{
-		Subject:     pkix.Name{CommonName: user, Organization: []string{group}},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-}
-
-func (d *Dir) ensureAuthority(now time.Time) (pair, error) {
+func (d *Dir) ensureAuthority(now time.Time) (pki.Pair, error) {
 	ca, err := d.readPair(authority)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(d.PairFile(Serving)); err == nil {
-			return pair{}, fmt.Errorf("%s is missing, and every client of this server trusts that CA: take it from a backup", d.PairFile(authority))
+			return pki.Pair{}, fmt.Errorf("%s is missing, and every client of this server trusts that CA: take it from a backup", d.PairFile(authority))
 		}
-		ca, err = d.writePair(authority, authorityTemplate("roster-apiserver-ca"), nil, now.Add(-clockSkew), now.Add(caLife))
+		ca, err = d.writePair(authority, pki.Authority(pki.AuthorityName), nil, now, pki.AuthorityLife)
 	}
 	if err != nil {
-		return pair{}, err
+		return pki.Pair{}, err
 	}
 	return ca, writePublic(d.CAFile(), ca)
 }
 
 // ensureLeaf says whether it wrote the certificate.
-func (d *Dir) ensureLeaf(name string, template x509.Certificate, ca pair, now time.Time) (made bool, err error) {
+func (d *Dir) ensureLeaf(name string, template x509.Certificate, ca pki.Pair, now time.Time) (made bool, err error) {
 	have, err := d.readPair(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return false, err
-	case now.Add(renewBefore).Before(have.cert.NotAfter) && have.cert.CheckSignatureFrom(ca.cert) == nil && same(have.cert, &template):
+	case now.Add(renewBefore).Before(have.Cert.NotAfter) && have.Cert.CheckSignatureFrom(ca.Cert) == nil && same(have.Cert, &template):
 		return false, nil
 	}
-	end := now.Add(leafLife)
-	if end.After(ca.cert.NotAfter) {
-		end = ca.cert.NotAfter
-	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	_, err = d.writePair(name, template, &ca, now.Add(-clockSkew), end)
+	_, err = d.writePair(name, template, &ca, now, pki.LeafLife)
 	return err == nil, err
 }
 
@@ -160,66 +134,33 @@ func same(have, want *x509.Certificate) bool {
 }
 
 // writePair makes a key and a certificate for it, signed by the CA, or by itself without one.
-func (d *Dir) writePair(name string, template x509.Certificate, ca *pair, from, until time.Time) (pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func (d *Dir) writePair(name string, template x509.Certificate, ca *pki.Pair, now time.Time, life time.Duration) (pki.Pair, error) {
+	made, err := pki.New(template, ca, now, life)
 	if err != nil {
-		return pair{}, err
+		return pki.Pair{}, fmt.Errorf("certificate %s: %w", name, err)
 	}
-	if ca == nil {
-		ca = &pair{cert: &template, key: key}
-	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return pair{}, err
-	}
-	template.NotBefore, template.NotAfter = from, until
-	der, err := x509.CreateCertificate(rand.Reader, &template, ca.cert, key.Public(), ca.key)
-	if err != nil {
-		return pair{}, fmt.Errorf("certificate %s: %w", name, err)
-	}
-	encoded, err := encodeKey(key)
-	if err != nil {
-		return pair{}, err
-	}
-	data := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), encoded...)
-	if err := WriteFile(d.PairFile(name), data); err != nil {
-		return pair{}, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	return pair{cert: cert, key: key}, err
+	return made, d.keepPair(name, made)
 }
 
-func (d *Dir) readPair(name string) (pair, error) {
+func (d *Dir) keepPair(name string, p pki.Pair) error {
+	key, err := p.KeyPEM()
+	if err != nil {
+		return err
+	}
+	return WriteFile(d.PairFile(name), append(p.CertPEM(), key...))
+}
+
+func (d *Dir) readPair(name string) (pki.Pair, error) {
 	path := d.PairFile(name)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return pair{}, err
+		return pki.Pair{}, err
 	}
-	block, rest := pem.Decode(data)
-	keyBlock, _ := pem.Decode(rest)
-	if block == nil || keyBlock == nil {
-		return pair{}, fmt.Errorf("%s is damaged: it has no certificate and key in PEM", path)
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	p, err := pki.Parse(data)
 	if err != nil {
-		return pair{}, fmt.Errorf("%s is damaged: %w", path, err)
+		return pki.Pair{}, fmt.Errorf("%s is damaged: %w", path, err)
 	}
-	key, err := keyutil.ParsePrivateKeyPEM(pem.EncodeToMemory(keyBlock))
-	if err != nil {
-		return pair{}, fmt.Errorf("%s is damaged: %w", path, err)
-	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return pair{}, fmt.Errorf("%s is damaged: its key is a %T, which signs nothing", path, key)
-	}
-	return pair{cert: cert, key: signer}, nil
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+	return p, nil
 }
 
 func (d *Dir) ensureServiceAccountKey() error {
@@ -230,7 +171,7 @@ func (d *Dir) ensureServiceAccountKey() error {
 	if err != nil {
 		return err
 	}
-	data, err := encodeKey(key)
+	data, err := pki.EncodeKey(key)
 	if err != nil {
 		return err
 	}

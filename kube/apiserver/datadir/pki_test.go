@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roster-mesh/roster/kube/pki"
 )
 
 var names = Names{Hosts: []string{"api.example.com", "192.0.2.7"}, AgentUser: "system:serviceaccount:ns:agent"}
@@ -38,15 +40,15 @@ func TestCertificates(t *testing.T) {
 
 	moved := Names{Hosts: []string{"other.example.com"}, AgentUser: names.AgentUser}
 	ensure(t, d, moved, now, Serving)
-	ensure(t, d, moved, now.Add(leafLife-renewBefore-time.Hour))
-	ensure(t, d, moved, now.Add(leafLife-renewBefore+time.Hour), Admin, Agent, Serving)
+	ensure(t, d, moved, now.Add(pki.LeafLife-renewBefore-time.Hour))
+	ensure(t, d, moved, now.Add(pki.LeafLife-renewBefore+time.Hour), Admin, Agent, Serving)
 
 	serving, err := d.readPair(Serving)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"other.example.com", "localhost", "127.0.0.1", "::1"} {
-		if err := serving.cert.VerifyHostname(host); err != nil {
+		if err := serving.Cert.VerifyHostname(host); err != nil {
 			t.Error(err)
 		}
 	}
@@ -54,8 +56,8 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if agent.cert.Subject.CommonName != names.AgentUser {
-		t.Errorf("the agent is %s", agent.cert.Subject.CommonName)
+	if agent.Cert.Subject.CommonName != names.AgentUser {
+		t.Errorf("the agent is %s", agent.Cert.Subject.CommonName)
 	}
 	if !bytes.Equal(ca, read(t, d.CAFile())) || !bytes.Equal(key, read(t, d.ServiceAccountKeyFile())) {
 		t.Error("the CA or the token key was replaced")

@@ -27,6 +27,7 @@ type Options struct {
 	Name      string   // of the cluster; the data directory belongs to it
 	Listen    string   // HOST:PORT
 	Advertise []string // names and addresses that callers use, for the serving certificate
+	CA        string   // directory with a CA in tls.crt and tls.key, for the first start; without one, the server makes its own
 
 	PeerListen string // HOST:PORT at which other servers of the cluster reach this one; recorded at its first use
 	Bundle     string // file that roster-apiserver add has written, for the first start of another server of a cluster
@@ -66,6 +67,11 @@ func Run(ctx context.Context, o Options) error {
 	defer listener.Close()
 	if err := m.enter(&o, dir); err != nil {
 		return fmt.Errorf("--data-dir %s: %w", o.DataDir, err)
+	}
+	if o.CA != "" {
+		if err := dir.ImportAuthority(o.CA, time.Now()); err != nil {
+			return fmt.Errorf("--ca %s: %w", o.CA, err)
+		}
 	}
 	p := &process{o: o, dir: dir, listener: listener, address: localURL(listener.Addr()), peer: m.peer, encryption: o.Encryption}
 	if err := p.prepare(); err != nil {

@@ -135,6 +135,13 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 			}
 			return same
 		})
+	case http.MethodDelete:
+		if s.objects[r.URL.Path] == nil {
+			status(w, http.StatusNotFound, "NotFound", r.URL.Path+" not found")
+			return
+		}
+		delete(s.objects, r.URL.Path)
+		answer(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Success"})
 	}
 }
 
@@ -152,7 +159,7 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, http.StatusOK, map[string]any{"gitVersion": "v1.36.3"})
 	case "/apis/authentication.k8s.io/v1/selfsubjectreviews":
 		answer(w, http.StatusCreated, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "status": map[string]any{"userInfo": map[string]any{"username": "admin"}}})
-	case "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+	case "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 			panic(err)
 		}

@@ -151,6 +151,20 @@ func testWait(t *testing.T) {
 	if diff := cmp.Diff([]string{"a (and 1 more)", "a"}, shown); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
+	shown, wait.After = nil, 2*time.Second
+	began := time.Now()
+	err = wait.For(t.Context(), "", func(context.Context) ([]string, error) {
+		switch took := time.Since(began); {
+		case took < time.Second:
+			return []string{"soon over"}, nil
+		case took < time.Minute:
+			return []string{"takes long"}, nil
+		}
+		return nil, nil
+	})
+	if diff := cmp.Diff([]string{"takes long"}, shown); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
 	wait.Timeout = time.Nanosecond
 	err = wait.For(t.Context(), "after %s not done:", func(context.Context) ([]string, error) { return nil, errors.New("away") })
 	var late *TimeoutError

@@ -14,10 +14,11 @@ import (
 // small reads cost an API server nothing.
 const WaitPeriod = 200 * time.Millisecond
 
-// Wait is how long a command waits for agents, and where it says what for.
+// Wait is how long a command waits for agents or servers, and where it says what for.
 type Wait struct {
 	Timeout  time.Duration
 	Progress Progress
+	After    time.Duration // nothing is shown before
 }
 
 // For calls look until nothing is missing, and shows what is when that changes. After the timeout it returns a
@@ -28,6 +29,7 @@ func (w Wait) For(ctx context.Context, late string, look func(context.Context) (
 	tick := time.NewTicker(WaitPeriod)
 	defer tick.Stop()
 	var last string
+	began := time.Now()
 	for {
 		missing, err := look(ctx)
 		if err != nil {
@@ -36,14 +38,14 @@ func (w Wait) For(ctx context.Context, late string, look func(context.Context) (
 		if len(missing) == 0 {
 			return nil
 		}
-		if now := First(missing); now != last {
+		if now := First(missing); now != last && time.Since(began) >= w.After {
 			w.Progress("%s", now)
 			last = now
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errors.New("interrupted; the agents go on by themselves")
+			return errors.New("interrupted; what was begun goes on by itself")
 		case <-deadline.C:
 			return &TimeoutError{Text: fmt.Sprintf(late, w.Timeout), Missing: missing}
 		}
