@@ -135,13 +135,6 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 			}
 			return same
 		})
-	case http.MethodDelete:
-		if s.objects[r.URL.Path] == nil {
-			status(w, http.StatusNotFound, "NotFound", r.URL.Path+" not found")
-			return
-		}
-		delete(s.objects, r.URL.Path)
-		answer(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Success"})
 	}
 }
 
