@@ -178,7 +178,7 @@ func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
 // makeRemote makes the parts that are about other clusters, and those that exchange data with them.
 func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	o := p.options
-	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, PrivateNamespace: p.store.Namespace(), Swapped: p.membership.BySwap}
+	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, PrivateNamespace: p.store.Namespace(), Swapped: p.membership.Trust().Swapped}
 	p.peers = peers.New(peers.Options{
 		ClusterID: p.clusterID, Namespace: o.Namespace, NetworkName: o.NetworkName, Client: p.client, Store: p.store, Directory: p.directory,
 		Ask: p.askForCredential, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: r.positions, Log: p.log,

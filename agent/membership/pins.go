@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -106,11 +105,6 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	if !known {
 		m.mesh.RetryNow(id)
 	}
-}
-
-// BySwap reports whether a person pinned the key of a cluster here, by a swap or an approval.
-func (m *Membership) BySwap(clusterID string) bool {
-	return slices.ContainsFunc(m.trust.Pins(), func(p trust.Pin) bool { return p.ClusterID == clusterID && p.Introducer == "" })
 }
 
 // pinned is called by the trust table for each new pin.
