@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -137,6 +138,8 @@ type ruleSet struct {
 	byName map[string]*rule
 	kinds  map[schema.GroupKind]*kind
 	serial uint64 // of the last rule or Cluster object that was set
+
+	asked *atomic.Int64 // counts how often a rule is asked about an object, in a test; nil otherwise
 }
 
 func newRuleSet() ruleSet {
