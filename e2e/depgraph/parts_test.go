@@ -16,6 +16,7 @@ import (
 func leavesOfAgent() map[string][]string {
 	return map[string][]string{
 		"apiconn":   nil,
+		"budget":    nil,
 		"directory": {"informers", "payload"},
 		"embedded":  {"loop"},
 		"health":    nil,
@@ -24,6 +25,7 @@ func leavesOfAgent() map[string][]string {
 		"loop":      nil,
 		"payload":   nil,
 		"probe":     nil,
+		"stops":     nil,
 		"store":     nil,
 		"tuning":    nil,
 	}
