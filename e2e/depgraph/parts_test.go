@@ -132,7 +132,7 @@ func TestLeavesAndExceptionsExist(t *testing.T) {
 
 // lockFree are the packages below syncrules/engine that decide and remember, and leave locks and waiting to the engine.
 func lockFree() []string {
-	return []string{"copies", "guard", "lanes", "pace", "place", "problem", "quota", "tally"}
+	return []string{"copies", "guard", "inforce", "lanes", "pace", "place", "problem", "quota", "tally"}
 }
 
 // The engine's decisions are values in, values out: no locks, no contexts, and no way back to the engine.

@@ -46,6 +46,7 @@ const (
 	ReasonSlowed            = "Slowed"
 	ReasonInvalidRule       = "InvalidRule"
 	ReasonVersionConflict   = "VersionConflict"
+	ReasonTooManyRules      = "TooManyRules"
 	ReasonPaused            = "Paused"
 	ReasonDeletionGuard     = guard.Reason
 	ReasonSourceUnreachable = "SourceUnreachable"
