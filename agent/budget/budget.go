@@ -21,7 +21,7 @@ type Budget[K comparable] struct {
 
 // New returns a budget that nobody has used. again adds a key to the loop after a time.
 func New[K comparable](limits quota.Limits, again func(K, time.Duration)) *Budget[K] {
-	return &Budget[K]{again: again, quota: quota.New[K](limits)}
+	return &Budget[K]{again: again, quota: quota.New[K](limits, time.Now())}
 }
 
 // Charge reports whether the object of a key may be written now because of a cluster, and charges the cluster with it. If

@@ -26,7 +26,7 @@ type outcomes struct {
 }
 
 func newOutcomes(limits quota.Limits) outcomes {
-	return outcomes{results: map[Key]*tally.Result{}, pacer: pace.New(), quota: quota.New[Key](limits)}
+	return outcomes{results: map[Key]*tally.Result{}, pacer: pace.New(), quota: quota.New[Key](limits, time.Now())}
 }
 
 // content tells what an origin offers for the key from what it offered before; 0 for nothing.

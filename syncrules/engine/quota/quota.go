@@ -21,7 +21,7 @@ const manyAccounts = 1024
 // Quota is all accounts, and the keys that wait.
 type Quota[K comparable] struct {
 	limits   Limits
-	began    time.Time // zero before the first account
+	began    time.Time
 	accounts map[Account]*account
 	waiting  map[K]place
 	turns    []*account // whose first key is to be told by Next
@@ -41,11 +41,11 @@ type place struct {
 }
 
 // New returns a quota that nobody has used. Zero limits are the default ones.
-func New[K comparable](limits Limits) *Quota[K] {
+func New[K comparable](limits Limits, now time.Time) *Quota[K] {
 	if limits == (Limits{}) {
 		limits = DefaultLimits()
 	}
-	return &Quota[K]{limits: limits, accounts: map[Account]*account{}, waiting: map[K]place{}}
+	return &Quota[K]{limits: limits, began: now, accounts: map[Account]*account{}, waiting: map[K]place{}}
 }
 
 // Limits are those of each account.
@@ -134,9 +134,6 @@ func (q *Quota[K]) tell(a *account) {
 // account is the account of that name, which is made if there is none: as it would be if it had been there from the
 // beginning.
 func (q *Quota[K]) account(of Account, now time.Time) *account {
-	if q.began.IsZero() {
-		q.began = now
-	}
 	if a := q.accounts[of]; a != nil {
 		return a
 	}

@@ -40,7 +40,8 @@ func TestBytesAndWritesAreBounded(t *testing.T) {
 		"many small ones": {1, 20, 2},
 		"few large ones":  {10, 10, 1},
 	} {
-		q, now := New[int](small()), time.Unix(0, 0)
+		now := time.Unix(0, 0)
+		q := New[int](small(), now)
 		written := 0
 		try := func(until time.Time) int {
 			before := written
@@ -68,7 +69,8 @@ func TestBytesAndWritesAreBounded(t *testing.T) {
 // Keys come in turn, each when Next has said so, and Next says it of the first one alone.
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	q, now := New[string](small()), time.Unix(0, 0)
+	now := time.Unix(0, 0)
+	q := New[string](small(), now)
 	q.Spend(bad, "large", 120, now)
 	for _, k := range []string{"one", "two", "three"} {
 		if q.write(bad, k, 10, now) {
@@ -107,7 +109,8 @@ func TestTurns(t *testing.T) {
 
 func TestKeyOfAnotherAccountLeavesItsLine(t *testing.T) {
 	t.Parallel()
-	q, now := New[string](small()), time.Unix(0, 0)
+	now := time.Unix(0, 0)
+	q := New[string](small(), now)
 	q.Spend(bad, "x", 1000, now)
 	q.write(bad, "x", 1, now)
 	q.write(bad, "y", 1, now)
@@ -126,7 +129,7 @@ func TestRestarts(t *testing.T) {
 	const starts, each = 100, time.Second
 	limits := small()
 	for range starts {
-		q := New[int](limits)
+		q := New[int](limits, now)
 		for k := 0; q.write(bad, k, 0, now); k++ {
 			used++
 		}
@@ -147,8 +150,8 @@ func TestRestarts(t *testing.T) {
 // An account that is made late is as one that was there from the beginning.
 func TestLateAccount(t *testing.T) {
 	t.Parallel()
-	q, now := New[int](small().AfterRestart(0)), time.Unix(0, 0)
-	q.Spend(good, 0, 1, now)
+	now := time.Unix(0, 0)
+	q := New[int](small().AfterRestart(0), now)
 	now = now.Add(5 * time.Second)
 	n := 0
 	for q.write(bad, n, 0, now) {
@@ -161,7 +164,8 @@ func TestLateAccount(t *testing.T) {
 
 func TestAccountsAreForgotten(t *testing.T) {
 	t.Parallel()
-	q, now := New[int](small()), time.Unix(0, 0)
+	now := time.Unix(0, 0)
+	q := New[int](small(), now)
 	q.Spend(bad, 0, 1<<40, now)
 	for i := range 4 * manyAccounts {
 		q.Spend(Account(fmt.Sprint(i)), 0, 1, now)
@@ -177,8 +181,8 @@ func TestLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		limits := small()
-		q, begin := New[int](limits), time.Unix(0, 0)
-		now := begin
+		begin := time.Unix(0, 0)
+		q, now := New[int](limits, begin), begin
 		due, spent, writes := map[int]time.Time{}, map[Account]float64{}, map[Account]float64{}
 		of := func(k int) Account { return [...]Account{good, bad}[k%2] }
 		take := func() {
