@@ -94,11 +94,11 @@ func (p *parts) openJournal(ctx context.Context, empty func() (journal.Machine, 
 	if err != nil {
 		return install.DataDirError(p.options.DataDir, err)
 	}
-	p.stops.push("data directory "+p.options.DataDir, opened.Close)
+	p.stops.Push("data directory "+p.options.DataDir, opened.Close)
 	if p.term, err = opened.Lead(ctx); err != nil {
 		return install.DataDirError(p.options.DataDir, err)
 	}
-	p.stops.push("term", func() error { p.term.End(); return nil })
+	p.stops.Push("term", func() error { p.term.End(); return nil })
 	return nil
 }
 

@@ -47,7 +47,7 @@ func (p *parts) openMesh(port net.Listener, quiet bool) error {
 		return err
 	}
 	p.mesh = opened
-	p.stops.push("mesh", opened.Close)
+	p.stops.Push("mesh", opened.Close)
 	p.membership.Bind(p.replica, opened)
 	return nil
 }

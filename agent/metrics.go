@@ -38,7 +38,8 @@ func newPages(metrics *prometheus.Registry) *http.ServeMux {
 
 // registerMetrics adds the metrics of the parts. The replica, the mesh and the rules have registered their own.
 func (p *parts) registerMetrics() {
-	p.metrics.MustRegister(p.refusals.Collector(), p.importer.Collector(), p.gate.Collector(),
+	p.metrics.MustRegister(p.importer.Collectors()...)
+	p.metrics.MustRegister(p.refusals.Collector(), p.gate.Collector(),
 		newAccessCollector(p.peers.Count, p.credentials.Expires))
 }
 

@@ -71,8 +71,9 @@ func everything(t *testing.T) []string {
 	if _, err := rules.New(rules.Options{ClusterID: agenttest.IDA, Client: client, Own: func() *v1alpha1.Cluster { return nil }, Log: log, Metrics: d}); err != nil {
 		t.Fatal(err)
 	}
+	d.MustRegister(registry.NewImporter(registry.ImporterOptions{Log: log}).Collectors()...)
 	d.MustRegister(
-		registry.NewRefusals(log).Collector(), registry.NewImporter(registry.ImporterOptions{Log: log}).Collector(),
+		registry.NewRefusals(log).Collector(),
 		restore.New(restore.Options{Log: log}).Collector(), newReplicaCollector(r, nil, 1), newAccessCollector(nil, nil), newBuildInfo("v", "c"),
 		apiconn.NewMeter().Requests(), group.NewCollector(nil), health.New().Collector(),
 	)

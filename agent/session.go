@@ -29,12 +29,14 @@ import (
 	"github.com/roster-mesh/roster/agent/restore"
 	"github.com/roster-mesh/roster/agent/rules"
 	"github.com/roster-mesh/roster/agent/status"
+	"github.com/roster-mesh/roster/agent/stops"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/history"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/replica/journal"
 	"github.com/roster-mesh/roster/syncrules/engine"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 // parts are the parts of the agent in one run: build makes them, wire connects them, run runs them. Each part gets only
@@ -68,11 +70,11 @@ type parts struct {
 	statuses    *status.Writer
 	profiles    *profiles.Profiles
 
-	stops stops
+	stops stops.Stops
 }
 
-// build makes every part. To the API server it writes only what the agent cannot do without: the key, the epoch, and
-// the Cluster object of this cluster. In a group it is called once for each term.
+// build makes every part. To the API server it writes only what the agent cannot do without: the key, the epoch, the time
+// of the start, and the Cluster object of this cluster. In a group it is called once for each term.
 func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (_ *parts, err error) {
 	at, err := a.connect()
 	if err != nil {
@@ -80,11 +82,11 @@ func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (
 	}
 	p := &parts{location: at, health: a.health, metrics: a.newMetrics(), problems: &health.Problems{}, term: term}
 	p.pages = newPages(p.metrics)
-	p.stops.push("connection to the API server", func() error { at.client.Close(); return nil })
+	p.stops.Push("connection to the API server", func() error { at.client.Close(); return nil })
 	defer func() {
 		if err != nil {
 			at.report(ctx, err)
-			err = errors.Join(err, p.stops.unwind())
+			err = errors.Join(err, p.stops.Unwind())
 		}
 	}()
 	p.gate = restore.New(restore.Options{
@@ -165,13 +167,17 @@ func (p *parts) makeLocal() {
 type recorded struct {
 	positions map[string][]byte // how far their API servers were
 	scopes    []engine.Scope    // where copies are
+	quota     quota.Limits      // what may be written because of one cluster, after the last start
 }
 
 func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
 	if r.positions, err = peers.ReadPositions(ctx, p.store, p.log); err != nil {
 		return r, err
 	}
-	r.scopes, err = rules.ReadScopes(ctx, p.store, p.log)
+	if r.scopes, err = rules.ReadScopes(ctx, p.store, p.log); err != nil {
+		return r, err
+	}
+	r.quota, err = p.identity.QuotaAtStart(ctx, p.clock.Now())
 	return r, err
 }
 
@@ -192,14 +198,14 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		ClusterID: p.clusterID, Namespace: o.Namespace, Consent: o.consent(), Accept: o.accept(), Workers: o.Workers, GuardLive: o.GuardLive,
 		Client: p.client, Store: p.store, Registry: p.registry, Directory: p.directory, Replica: p.replica,
 		Own: p.own.Cluster, Frozen: p.gate.Frozen, Peer: p.connection, Events: p.events, Now: p.clock.Now,
-		Scopes: r.scopes, Log: p.log, Metrics: p.metrics,
+		Scopes: r.scopes, Quota: r.quota, Log: p.log, Metrics: p.metrics,
 	})
 	if err != nil {
 		return err
 	}
 	p.importer = registry.NewImporter(registry.ImporterOptions{
 		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone, Accepts: p.rules.Accepts,
-		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Log: p.log,
+		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Quota: r.quota, Log: p.log,
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,
@@ -207,7 +213,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Epochs:    registry.Epochs{Open: p.identity.OpenEpoch, MayReopen: p.gate.MayReopen, Reopened: p.gate.Reopened, Freeze: p.gate.Freeze},
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})
-	p.statuses = status.NewWriter(status.Options{Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Log: p.log})
+	p.statuses = status.NewWriter(status.Options{Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Quota: r.quota.Part(4), Log: p.log})
 	p.profiles = profiles.New(profiles.Options{
 		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Gone: p.membership.Gone, Forgotten: p.directory.Forgotten,
 		Frozen: p.gate.Frozen, Events: p.events, Problem: p.problems.Reporter("profiles"), Now: p.clock.Now, Log: p.log,
@@ -220,7 +226,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 // before anything is published as complete, and before the engine may take a rule that it does not know for deleted.
 func (p *parts) run(ctx context.Context) error {
 	defer func() {
-		if err := p.stops.unwind(); err != nil {
+		if err := p.stops.Unwind(); err != nil {
 			p.log.Warn("the agent did not stop cleanly", "error", err)
 		}
 	}()

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/roster-mesh/roster/mesh/lobby"
 	"github.com/roster-mesh/roster/mesh/meshtest"
 )
 
@@ -23,7 +24,7 @@ func TestSlowLoris(t *testing.T) {
 		g := newGroup(t, meshtest.NewNetwork(time.Millisecond))
 		a, b := g.add("a"), g.add("b")
 		var conns []net.Conn
-		for range 2 * maxHandshakes {
+		for range 2 * lobby.Size {
 			conn, err := g.network.Host("evil").Dial(t.Context(), a.Addr().String())
 			if err != nil {
 				t.Fatal(err)
@@ -34,13 +35,13 @@ func TestSlowLoris(t *testing.T) {
 			conns = append(conns, conn)
 		}
 		synctest.Wait()
-		if n := a.dropped(dropEvicted); n != maxHandshakes {
+		if n := a.dropped(dropEvicted); n != lobby.Size {
 			t.Errorf("%d handshakes gave way", n)
 		}
 		g.swap(a, b)
 		await(t, handshakeTimeout/2, "a member gets in during the attack", formed(a, b))
 		time.Sleep(handshakeTimeout)
-		if n := a.dropped(dropTimeout); n < maxHandshakes-10 {
+		if n := a.dropped(dropTimeout); n < lobby.Size-10 {
 			t.Errorf("%d handshakes timed out", n)
 		}
 		for _, conn := range conns {

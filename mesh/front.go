@@ -15,6 +15,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/lobby"
 )
 
 // protocolGroup is what the agents of one cluster speak to each other.
@@ -45,7 +47,7 @@ type Front struct {
 	client    *tls.Config
 	active    func() (address string, here bool)
 	siblings  *chanListener
-	strangers lobby
+	strangers lobby.Lobby
 
 	mu        sync.Mutex
 	listening *chanListener         // nil while this agent is not active
@@ -117,7 +119,7 @@ func (f *Front) Run(ctx context.Context) error {
 func (f *Front) close() {
 	_ = f.listener.Close()
 	_ = f.siblings.Close()
-	f.strangers.close()
+	f.strangers.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
@@ -188,7 +190,7 @@ func (s *Siblings) Dial(address string, timeout time.Duration) (net.Conn, error)
 func (f *Front) admit(ctx context.Context, raw net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	slot, _ := f.strangers.enter(raw, cancel)
+	slot, _ := f.strangers.Enter(raw, cancel)
 	if slot == nil {
 		return
 	}
@@ -196,12 +198,12 @@ func (f *Front) admit(ctx context.Context, raw net.Conn) {
 	protocols, whole, hops, err := f.readHello(ctx, raw)
 	switch {
 	case err != nil:
-		f.strangers.leave(slot)
+		f.strangers.Leave(slot)
 		_ = raw.Close()
 	case slices.Contains(protocols, protocolGroup):
 		conn := tls.Server(whole, f.server)
 		err := conn.HandshakeContext(ctx)
-		f.strangers.leave(slot)
+		f.strangers.Leave(slot)
 		if err != nil || !f.hold(f.served, maxSiblings, raw) {
 			_ = raw.Close()
 			return
@@ -209,7 +211,7 @@ func (f *Front) admit(ctx context.Context, raw net.Conn) {
 		_ = raw.SetDeadline(time.Time{})
 		f.siblings.deliver(&frontConn{conn, raw, f})
 	default:
-		f.toActive(ctx, whole, hops, func() { f.strangers.leave(slot) })
+		f.toActive(ctx, whole, hops, func() { f.strangers.Leave(slot) })
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/roster-mesh/roster/mesh/lobby"
 )
 
 // fronts are agents of one cluster; the place is at the one with the index at, or nowhere when that is negative.
@@ -238,12 +240,9 @@ func TestFrontBoundsWhoWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, deadline, "the first one waits", func() bool {
-		waits := &all.list[0].strangers
-		waits.mu.Lock()
-		defer waits.mu.Unlock()
-		return waits.places.Len() == 1
+		return all.list[0].strangers.Len() == 1
 	})
-	for range maxHandshakes + 8 {
+	for range lobby.Size + 8 {
 		if _, err := dialRaw(t, all.addrs[0]).Write(opens); err != nil {
 			t.Fatal(err)
 		}
@@ -254,10 +253,7 @@ func TestFrontBoundsWhoWaits(t *testing.T) {
 		_, _ = first.Read(make([]byte, 1))
 	}()
 	await(t, deadline, "the oldest one gives way", func() bool {
-		waits := &all.list[0].strangers
-		waits.mu.Lock()
-		defer waits.mu.Unlock()
-		if n := waits.places.Len(); n > maxHandshakes {
+		if n := all.list[0].strangers.Len(); n > lobby.Size {
 			t.Fatalf("%d wait", n)
 		}
 		select {

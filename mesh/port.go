@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roster-mesh/roster/mesh/lobby"
 	"github.com/roster-mesh/roster/mesh/trust"
 )
 
@@ -28,7 +29,7 @@ type port struct {
 	removalNotice func(key ed25519.PublicKey) []byte
 	metrics       *metrics
 
-	strangers lobby
+	strangers lobby.Lobby
 	conns     *connections
 	wg        sync.WaitGroup
 }
@@ -76,14 +77,14 @@ func (p *port) serve(ctx context.Context) error {
 // close ends the listener and all connections.
 func (p *port) close() {
 	_ = p.listener.Close()
-	p.strangers.close()
+	p.strangers.Close()
 	p.conns.close()
 }
 
 func (p *port) admit(ctx context.Context, raw net.Conn) {
 	stranger, cancel := context.WithCancel(ctx)
 	defer cancel()
-	slot, evicts := p.strangers.enter(raw, cancel)
+	slot, evicts := p.strangers.Enter(raw, cancel)
 	if evicts {
 		p.metrics.drop(dropEvicted)
 	}
@@ -99,10 +100,10 @@ func (p *port) admit(ctx context.Context, raw net.Conn) {
 	}
 	if err == nil && from.ClusterID == "" {
 		p.serveUnpinned(stranger, from, conn)
-		p.strangers.leave(slot)
+		p.strangers.Leave(slot)
 		return
 	}
-	evicted := p.strangers.leave(slot)
+	evicted := p.strangers.Leave(slot)
 	if errors.Is(err, trust.ErrRemoved) && !evicted {
 		p.metrics.drop(dropRemoved)
 		p.sendRemovalNotice(conn, from.Key)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/lobby"
 )
 
 func serveNothing(context.Context, Caller, net.Conn) {}
@@ -101,7 +103,7 @@ func (c *connections) count(peer, protocol string) int {
 func TestProtocolOfTheUnpinned(t *testing.T) {
 	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
 		callers := make(chan Caller, 1)
-		ended := make(chan time.Time, maxHandshakes+1)
+		ended := make(chan time.Time, lobby.Size+1)
 		m := g.add("m", func(o *Options) {
 			o.Protocols = map[string]Handler{
 				"members/1": {Serve: serveName},
@@ -136,7 +138,7 @@ func TestProtocolOfTheUnpinned(t *testing.T) {
 			}
 			await(t, deadline, "it is refused "+protocol, func() bool { return m.dropped(dropUnpinned) == before+1 })
 		}
-		for range maxHandshakes {
+		for range lobby.Size {
 			if _, err := dial("open/1"); err != nil {
 				t.Fatal(err)
 			}
@@ -146,8 +148,8 @@ func TestProtocolOfTheUnpinned(t *testing.T) {
 			t.Errorf("one stranger too many: the oldest goes after %v", at.Sub(start))
 		}
 		time.Sleep(unpinnedTimeout + time.Second)
-		if len(ended) != maxHandshakes {
-			t.Errorf("%d of %d ended in time", len(ended), maxHandshakes)
+		if len(ended) != lobby.Size {
+			t.Errorf("%d of %d ended in time", len(ended), lobby.Size)
 		}
 		for len(callers) > 0 {
 			<-callers

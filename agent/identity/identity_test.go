@@ -7,10 +7,12 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 // minted is an identity with a new key.
@@ -172,5 +174,34 @@ func TestUnreadableEpoch(t *testing.T) {
 	}
 	if epoch, err := i.ResumeEpoch(t.Context(), 4, nil); err == nil {
 		t.Errorf("it continues in epoch %d", epoch)
+	}
+}
+
+// TestQuotaAtStart: the first start has full accounts, one that follows at once has little, and one after a day has all.
+func TestQuotaAtStart(t *testing.T) {
+	i, server, _ := minted(t)
+	at := time.Unix(1_000_000_000, 0)
+	start := func(want quota.Limits) {
+		t.Helper()
+		if limits, err := i.QuotaAtStart(t.Context(), at); err != nil || limits != want {
+			t.Errorf("%+v, %v; want %+v", limits, err, want)
+		}
+	}
+	full := quota.DefaultLimits()
+	start(full)
+	start(full.AfterRestart(0))
+	at = at.Add(100 * time.Second)
+	start(full.AfterRestart(100 * time.Second))
+	at = at.Add(-time.Hour) // the clock of the API server went back
+	start(full.AfterRestart(0))
+	at = at.Add(24 * time.Hour)
+	start(full)
+	if err := i.store.SetKey(t.Context(), store.IdentitySecret, startedKey, []byte("yesterday")); err != nil {
+		t.Fatal(err)
+	}
+	start(full.AfterRestart(0))
+	server.SetObject(store.IdentitySecret, nil)
+	if _, err := i.QuotaAtStart(t.Context(), at); err == nil {
+		t.Error("nothing was recorded, and there is no error")
 	}
 }

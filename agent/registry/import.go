@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/roster-mesh/roster/agent/budget"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/payload"
@@ -26,9 +28,10 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
-// ImporterOptions are the options of NewImporter. All fields are required.
+// ImporterOptions are the options of NewImporter. All fields but Quota are required.
 type ImporterOptions struct {
 	ClusterID string
 	Client    *kube.Client
@@ -42,28 +45,42 @@ type ImporterOptions struct {
 	Accepts func(clusterID string) bool
 	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
 	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
-	// Kick makes the mesh connect to a member at once, after its address has changed.
+	// Kick makes the mesh connect to a member at once. It is called after its address has changed, seldom.
 	Kick     func(clusterID string)
 	Rules    Rules
+	Quota    quota.Limits // of what is written because of one cluster; zero means the default limits
 	Refusals *Refusals
 	Log      *slog.Logger
 }
 
 // Importer writes what other clusters own from the replica to the local API server.
 type Importer struct {
-	o    ImporterOptions
-	keys *loop.Loop[replica.Key]
+	o      ImporterOptions
+	keys   *loop.Loop[replica.Key]
+	budget *budget.Budget[replica.Key]
+
+	redials *redials
 }
+
+// errWaits is returned when a cluster has used up what is written because of it: its newest entry is written later.
+var errWaits = errors.New("the quota of its cluster is used up")
 
 // NewImporter returns an importer that does nothing before Run.
 func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{o: o}
 	i.keys = loop.New("import", o.Log, i.importKey).TrackAge()
+	i.budget = budget.New(o.Quota, i.keys.AddAfter)
+	i.redials = newRedials(o.Kick, o.Log)
 	return i
 }
 
 // Run imports until ctx ends.
-func (i *Importer) Run(ctx context.Context) error { return i.keys.Run(ctx, 4) }
+func (i *Importer) Run(ctx context.Context) error {
+	var tasks errgroup.Group
+	tasks.Go(func() error { return i.keys.Run(ctx, 4) })
+	tasks.Go(func() error { return i.redials.members.Run(ctx, 4) })
+	return tasks.Wait()
+}
 
 // Enqueue compares the copy under a key with the replica.
 func (i *Importer) Enqueue(key replica.Key) { i.keys.Add(key) }
@@ -79,27 +96,45 @@ func (i *Importer) EnqueueRulesOf(origin string) {
 	}
 }
 
-// Collector is the metric roster_import_oldest_seconds.
-func (i *Importer) Collector() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "roster_import_oldest_seconds",
-		Help: "How long the oldest change that was heard of another cluster's objects has not been applied here; 0 for none.",
-	}, func() float64 { return i.keys.Oldest(time.Now()).Seconds() })
+// Collectors are the metrics roster_import_oldest_seconds and roster_import_waiting_objects.
+func (i *Importer) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "roster_import_oldest_seconds",
+			Help: "How long the oldest change that was heard of another cluster's objects has not been applied here; 0 for none.",
+		}, func() float64 { return i.keys.Oldest(time.Now()).Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "roster_import_waiting_objects",
+			Help: "Clusters and rules whose newest state is not applied here yet because their cluster has used up what may be written here because of it.",
+		}, func() float64 { return float64(i.budget.Waiting()) }),
+	}
 }
 
 // importKey makes the local API server match the replica under one key, for what other clusters own. Features are not
 // written: parts read them from the replica.
-func (i *Importer) importKey(ctx context.Context, key replica.Key) error {
+func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	switch key.Kind {
 	case replica.KindCluster:
-		return i.importCluster(ctx, key)
+		err = i.importCluster(ctx, key)
 	case replica.KindRule:
-		err := i.importRule(ctx, key)
+		err = i.importRule(ctx, key)
 		i.o.Rules.Settle(key.Name, false)
-		return err
 	case replica.KindFeature:
 	}
-	return nil
+	if errors.Is(err, errWaits) {
+		return nil // the budget adds it again
+	}
+	i.budget.Settle(key)
+	return err
+}
+
+// charge charges the origin of an entry with the write of its object. The error is errWaits if it must wait.
+func (i *Importer) charge(e replica.Entry) error {
+	if i.budget.Charge(e.Origin, e.Key, len(e.Payload)) {
+		return nil
+	}
+	i.o.Log.Debug("an object waits: so much was written because of its cluster that its changes follow slowly", "kind", e.Key.Kind, "object", e.Key.Name, "cluster", e.Origin)
+	return errWaits
 }
 
 // importCluster maintains the copy of one peer's Cluster object. It never deletes it: a cluster that is merely
@@ -145,6 +180,9 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		}
 		i.fillCopy(fresh, id, published)
 		fresh.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
+		if err := i.charge(entry); err != nil {
+			return err
+		}
 		_, err := clusters.Create(ctx, fresh)
 		return err // the watch enqueues it again
 	}
@@ -161,8 +199,11 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		return nil
 	}
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
+	if err := i.charge(entry); err != nil {
+		return err
+	}
 	if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
-		defer i.o.Kick(id) // its address has changed
+		defer i.redials.changed(id) // its address has changed
 	}
 	if _, err := clusters.Change(ctx, have, want); err != nil {
 		return fmt.Errorf("update cluster %s: %w", have.Name, err)
@@ -236,6 +277,11 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	want.Spec = published.Spec
 	changed := have == nil || !payload.SameMeta(have, want) || !equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
+	if changed {
+		if err := i.charge(entry); err != nil {
+			return err
+		}
+	}
 	if have == nil {
 		_, err = rules.Create(ctx, want)
 	} else if changed {

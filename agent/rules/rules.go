@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/agent/budget"
 	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/loop"
@@ -25,9 +26,10 @@ import (
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
-// Options are the options of New. All fields but Workers, GuardLive, Scopes and Metrics are required.
+// Options are the options of New. All fields but Workers, GuardLive, Scopes, Quota and Metrics are required.
 type Options struct {
 	ClusterID string // of this cluster
 	Namespace string // that of the agent
@@ -51,6 +53,7 @@ type Options struct {
 	Now    func() time.Time // by the clock of the local API server, for timestamps of conditions
 	// Scopes is the result of ReadScopes.
 	Scopes  []engine.Scope
+	Quota   quota.Limits // of what is written because of one cluster; zero means the default limits
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil for none
 }
@@ -85,6 +88,7 @@ type Rules struct {
 	statuses    *loop.Loop[string] // rules whose report changed
 	reports     reports
 	scopes      scopes
+	budget      *budget.Budget[string] // of statuses
 }
 
 // New returns rules that do nothing before Run.
@@ -93,6 +97,7 @@ func New(o Options) (*Rules, error) {
 	r := &Rules{options: o}
 	r.peerUpdates = loop.New("peerUpdates", o.Log, r.updatePeer)
 	r.statuses = loop.New("rule status", o.Log, r.writeStatus)
+	r.budget = budget.New(cmp.Or(o.Quota, quota.DefaultLimits()).Part(4), r.statuses.AddAfter)
 	r.scopes.record = loop.NewTask("record of where copies are", o.Log, r.recordScopes) // normally before there are copies
 	var err error
 	r.engine, err = engine.New(engine.Options{
@@ -111,6 +116,7 @@ func New(o Options) (*Rules, error) {
 		GuardLive:      o.GuardLive,
 		Scopes:         o.Scopes,
 		ScopesChanged:  r.scopesChanged,
+		Quota:          o.Quota,
 		Log:            o.Log,
 		Metrics:        o.Metrics,
 	})

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/agent/budget"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
@@ -86,11 +88,17 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 	have, err := r.options.Registry.Rules.Get(name)
 	if err != nil {
 		r.reports.forget(name)
+		r.budget.Settle(name)
 		return nil //nolint:nilerr // the rule is gone, and with it its status
 	}
 	update := have.DeepCopy()
 	if r.fillStatus(update); equality.Semantic.DeepEqual(have.Status, update.Status) {
+		r.budget.Settle(name)
 		return nil
+	}
+	// Each version of a status is one of the whole rule in etcd, and its author decides on how large and how often that is.
+	if author := syncrules.Owner(have); author != "" && !r.budget.Charge(author, name, budget.SizeOf(update)) {
+		return nil // the budget adds it again
 	}
 	_, err = r.options.Client.Rules().ChangeStatus(ctx, have, update)
 	if apierrors.IsNotFound(err) {

@@ -13,10 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/agent/budget"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 // Events records Kubernetes events. It does not block.
@@ -24,13 +26,14 @@ type Events interface {
 	Event(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, message string)
 }
 
-// Options are the options of NewWriter. All fields are required.
+// Options are the options of NewWriter. All fields but Quota are required.
 type Options struct {
 	Client   *kube.Client
 	Registry *informers.Registry
 	// View collects what is known of a cluster, for one of its Cluster objects.
 	View   func(clusterID string, have *v1alpha1.Cluster) View
 	Events Events
+	Quota  quota.Limits // of what is written because of one other cluster; zero means the default limits
 	Log    *slog.Logger
 }
 
@@ -39,12 +42,14 @@ type Writer struct {
 	o        Options
 	clusters *loop.Loop[string] // clusterIDs whose status may have changed
 	debounce debouncer
+	budget   *budget.Budget[string]
 }
 
 // NewWriter returns a writer that does nothing before Run.
 func NewWriter(o Options) *Writer {
 	w := &Writer{o: o}
 	w.clusters = loop.New("cluster status", o.Log, w.write)
+	w.budget = budget.New(o.Quota, w.clusters.AddAfter)
 	return w
 }
 
@@ -76,6 +81,10 @@ func (w *Writer) write(ctx context.Context, id string) error {
 		}
 		update := have.DeepCopy()
 		update.Status = want
+		// Each version of a status is one of the whole object in etcd, and another cluster decides on what is in both.
+		if !v.Local && !w.budget.Charge(id, id, budget.SizeOf(update)) {
+			return nil // the budget adds it again
+		}
 		_, err := w.o.Client.Clusters().ChangeStatus(ctx, have, update)
 		if apierrors.IsConflict(err) {
 			continue // the watch delivers the newer object, which enqueues it again
@@ -88,5 +97,6 @@ func (w *Writer) write(ctx context.Context, id string) error {
 		}
 		w.sendEvent(have, want.Conditions)
 	}
+	w.budget.Settle(id)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/e2e/harness"
@@ -29,6 +31,7 @@ func TestOnAControlPlane(t *testing.T) {
 	t.Run("every set of values applies", func(t *testing.T) { everySetApplies(t, c) })
 	t.Run("pods keep to restricted", func(t *testing.T) { podsKeepToRestricted(t, c) })
 	t.Run("readers", func(t *testing.T) { readersRead(t, c) })
+	t.Run("readers have a queue", func(t *testing.T) { readersAreQueued(t, c) })
 	t.Run("CRDs", func(t *testing.T) { crdsAreUpgraded(t, c) })
 	t.Run("address", func(t *testing.T) { addressIsFound(t, c) })
 	t.Run("the agent stays up", func(t *testing.T) { agentStaysUp(t, c) })
@@ -119,6 +122,46 @@ func readersRead(t *testing.T, c *harness.Cluster) {
 	grant("true")
 	eventually(t, "all Secrets, when the chart says so", func(context.Context) error { return may("default") })
 	grant("false")
+}
+
+// readersAreQueued: the API server takes the requests of the agents of other clusters apart from all others.
+func readersAreQueued(t *testing.T, c *harness.Cluster) {
+	out, err := render(t, "--show-only", "templates/flowcontrol.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Apply(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	const name = harness.Namespace + "-readers"
+	want := kubectl(t, c, "get", "flowschema", name, "-o=jsonpath={.metadata.uid}")
+	group := "system:serviceaccounts:" + name
+	schemaOf := func(ctx context.Context, groups ...string) (string, error) {
+		config := rest.CopyConfig(c.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + name + ":peer", Groups: groups}
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			return "", err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/api/v1/namespaces/"+harness.Namespace+"/secrets", http.NoBody)
+		if err != nil {
+			return "", err
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			return "", err
+		}
+		return answer.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"), answer.Body.Close()
+	}
+	eventually(t, "requests of readers are of their level", func(ctx context.Context) error {
+		if got, err := schemaOf(ctx, group, "system:authenticated"); err != nil || got != want {
+			return fmt.Errorf("it is %q, want %q: %w", got, want, err)
+		}
+		return nil
+	})
+	if got, err := schemaOf(t.Context(), "system:authenticated"); err != nil || got == want || got == "" {
+		t.Errorf("a request of another user is of schema %q: %v", got, err)
+	}
 }
 
 const crdOfClusters = "clusters.clusterregistry.k8s.cisco.com"

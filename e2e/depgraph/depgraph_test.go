@@ -142,7 +142,7 @@ func directly() map[string][]string {
 	return map[string][]string{
 		"syncrules/engine/copies": lockFree, "syncrules/engine/guard": lockFree, "syncrules/engine/lanes": lockFree,
 		"syncrules/engine/pace": lockFree, "syncrules/engine/place": lockFree, "syncrules/engine/problem": lockFree,
-		"syncrules/engine/tally": lockFree,
+		"syncrules/engine/inforce": lockFree, "syncrules/engine/quota": lockFree, "syncrules/engine/tally": lockFree,
 	}
 }
 

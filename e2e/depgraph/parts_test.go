@@ -16,6 +16,7 @@ import (
 func leavesOfAgent() map[string][]string {
 	return map[string][]string{
 		"apiconn":   nil,
+		"budget":    nil,
 		"directory": {"informers", "payload"},
 		"embedded":  {"loop"},
 		"health":    nil,
@@ -24,6 +25,7 @@ func leavesOfAgent() map[string][]string {
 		"loop":      nil,
 		"payload":   nil,
 		"probe":     nil,
+		"stops":     nil,
 		"store":     nil,
 		"tuning":    nil,
 	}
@@ -130,7 +132,7 @@ func TestLeavesAndExceptionsExist(t *testing.T) {
 
 // lockFree are the packages below syncrules/engine that decide and remember, and leave locks and waiting to the engine.
 func lockFree() []string {
-	return []string{"copies", "guard", "lanes", "pace", "place", "problem", "tally"}
+	return []string{"copies", "guard", "inforce", "lanes", "pace", "place", "problem", "quota", "tally"}
 }
 
 // The engine's decisions are values in, values out: no locks, no contexts, and no way back to the engine.

@@ -44,7 +44,7 @@ func packagesAbove() map[string]int {
 		"cmd/agentctl/internal/doctor":        1800,
 		"cmd/agentctl/internal/rules/explain": 1900,
 		"kube":                                3700,
-		"mesh":                                5600,
+		"mesh":                                5500,
 		"replica":                             3900,
 		"replica/journal":                     2300,
 		"syncrules":                           4700,

@@ -78,6 +78,8 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 		return no(problem.ReasonConsentRequired, r.err.Error()), true
 	case r.err != nil:
 		return no(ReasonInvalidRule, r.err.Error()), true
+	case r.surplus != "":
+		return no(ReasonTooManyRules, r.surplus), true
 	case r.clash != "":
 		return no(ReasonVersionConflict, r.clash), true
 	case r.compiled.HasTargets() && e.clusters.local != nil && !r.compiled.Targets(e.clusters.local.Labels):

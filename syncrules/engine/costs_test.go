@@ -33,7 +33,7 @@ func newCosts(t *testing.T, rules ...*v1alpha1.ResourceSyncRule) *costs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.e, e.mu.taken, e.metrics.matches = e, &c.locks, &c.matches
+	c.e, e.mu.taken, e.rules.asked = e, &c.locks, &c.matches
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	t.Cleanup(func() {

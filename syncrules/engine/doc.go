@@ -30,8 +30,10 @@
 //	place    keys of objects, and scopes of watches
 //	copies   what is known of the copies here, with its indexes
 //	guard    the deletion guard of a rule
+//	inforce  which rules of an author are in force, where it has too many
 //	lanes    which keys may be worked on while some writes are slow
 //	pace     when a copy may be written, and tried again
+//	quota    how much may be written because of one cluster
 //	tally    what the results of a rule add up to, and its events
 //	problem  what an error means, and what may be said about it
 //
@@ -108,9 +110,10 @@
 // Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live,
 // so its copies stay as they are, and the rule says SourceTooLarge (limits.go).
 //
-// Each object has its own pace and its own back-off (package pace). Nothing limits all of them together but
-// the number of workers, half of which are kept from what an API server is slow to take (package lanes); and what
-// failed is tried again at a rate for all.
+// Each object has its own pace and its own back-off (package pace). The copies of all clusters together are limited by
+// nothing but the number of workers, half of which are kept from what an API server is slow to take (package lanes); and
+// what failed is tried again at a rate for all. What is written because of one source cluster is bounded (package quota):
+// what exceeds that waits for its turn, and then the newest content is written. Deletions never wait.
 //
 // # A restored API server
 //

@@ -17,7 +17,9 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
 )
 
@@ -57,6 +59,8 @@ type Options struct {
 	GuardLive bool
 	// Workers is how many copies are written at the same time; 0 means DefaultWorkers.
 	Workers int
+	// Quota bounds what is written because of one cluster; zero means the default limits.
+	Quota quota.Limits
 	// View bounds what is held of one peer's objects in one scope, Peer what is held of one peer in all.
 	View, Peer Limits
 	// Scopes are the local scopes that an earlier run told ScopesChanged last. The copies in them are looked
@@ -71,7 +75,7 @@ type Options struct {
 // may be called from any goroutine, also before Run.
 type Engine struct {
 	o       Options
-	metrics *metrics
+	metrics *metrics.Metrics
 	hash    hasher
 	rights  *rights.Reviewer
 
@@ -126,14 +130,12 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, hash: newHasher(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
 		clusters: newClusters(), scoping: scoping{asking: map[schema.GroupVersionKind]chan struct{}{}}, rules: newRuleSet(),
-		views: newViewSet(), local: newLocals(o.Scopes), outcomes: newOutcomes(),
+		views: newViewSet(), local: newLocals(o.Scopes), outcomes: newOutcomes(o.Quota),
 	}
 	e.rights = newReviewer(e)
 	e.conflicts, e.namespaces = newConflicts(e.wiring(), e.hash), newNamespaces(e.wiring())
 	var err error
-	if e.metrics, err = newMetrics(o.Metrics); err == nil && o.Metrics != nil {
-		err = o.Metrics.Register(newRuleCollector(e))
-	}
+	e.metrics, err = metrics.New(o.Metrics, e.ruleSums)
 	return e, err
 }
 
@@ -206,7 +208,7 @@ func (e *Engine) DeleteRule(name string) {
 	old := e.rules.byName[name]
 	if old != nil {
 		delete(e.rules.byName, name)
-		e.metrics.forgetLocked(name)
+		e.metrics.Forget(name)
 		e.staleRuleLocked(old)
 		e.indexKindsLocked()
 	}

@@ -179,7 +179,7 @@ func (c *conflicts) superviseWatchesLocked(kinds map[schema.GroupKind]*kind, for
 	for gk, k := range kinds {
 		if n := foreign[gk]; n > maxObjectWatches || n > maxObjectWatches/2 && c.watchedKind(gk) {
 			for _, r := range k.writers {
-				if r.moves || r.clash != "" {
+				if r.moves || r.idle() {
 					continue // what moves does not belong where the rule selects
 				}
 				for _, s := range r.scopes {

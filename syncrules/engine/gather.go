@@ -39,6 +39,7 @@ type job struct {
 	cluster    *v1alpha1.Cluster
 	namespaced func(schema.GroupVersionKind) (bool, error)
 	allowance  pace.Allowance
+	waiting    []string // the owners of claims whose quota is used up
 	// namespaceNews is that of the engine when the job was gathered.
 	namespaceNews uint64
 }
@@ -71,6 +72,7 @@ func (e *Engine) gatherLocked(key Key) *job {
 	}
 	j.kind = e.rules.kinds[key.GroupKind]
 	e.gatherClaimsLocked(j)
+	e.gatherQuotaLocked(j)
 	e.conflicts.gatherVerdictLocked(j)
 	if j.local == nil {
 		e.gatherAwaitedLocked(j)

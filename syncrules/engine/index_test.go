@@ -255,7 +255,7 @@ func TestMuchBeforeTheAnswer(t *testing.T) {
 
 func (w *world) decisions() int {
 	r := prometheus.NewRegistry()
-	r.MustRegister(w.e.metrics.decisions)
+	r.MustRegister(w.e.metrics.Decisions)
 	all, err := r.Gather()
 	if err != nil {
 		w.t.Fatal(err)

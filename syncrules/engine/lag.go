@@ -29,7 +29,7 @@ func (e *Engine) tallyLagLocked(j *job, out outcome) {
 			if r := e.rules.byName[name]; r != nil {
 				lag := time.Since(c.arrived)
 				r.tally.Source(c.Origin).Lag = lag
-				e.metrics.lagLocked(name, lag)
+				e.metrics.Lag(name, lag)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
@@ -19,18 +20,17 @@ import (
 func TestRuleLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry)
+	e := &Engine{rules: newRuleSet()}
+	m, err := metrics.New(registry, e.ruleSums)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{rules: newRuleSet(), metrics: m}
-	registry.MustRegister(newRuleCollector(e))
-	for i := range maxLabels + 50 {
+	for i := range metrics.MaxLabels + 50 {
 		name := fmt.Sprintf("rule-%03d", i)
 		e.rules.byName[name] = &rule{name: name, tally: tally.Tally{Matched: 2, Synced: 1}}
-		m.lagLocked(name, time.Millisecond)
+		m.Lag(name, time.Millisecond)
 	}
-	m.forgetLocked("rule-000")
+	m.Forget("rule-000")
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -42,11 +42,11 @@ func TestRuleLabelsAreBounded(t *testing.T) {
 		}
 		switch n := len(f.GetMetric()); f.GetName() {
 		case "roster_rule_matched_objects":
-			if n != maxLabels+1 || last != otherRules || f.GetMetric()[0].GetGauge().GetValue() != 100 {
+			if n != metrics.MaxLabels+1 || last != metrics.OtherRules || f.GetMetric()[0].GetGauge().GetValue() != 100 {
 				t.Errorf("%d series, the first of %q: %v", n, last, f.GetMetric()[0])
 			}
 		case "roster_rule_lag_seconds":
-			if n != maxLabels || last != otherRules || f.GetMetric()[0].GetHistogram().GetSampleCount() != 50 {
+			if n != metrics.MaxLabels || last != metrics.OtherRules || f.GetMetric()[0].GetHistogram().GetSampleCount() != 50 {
 				t.Errorf("%d series, the first of %q: %v", n, last, f.GetMetric()[0])
 			}
 		}
@@ -73,27 +73,32 @@ func TestPausedRulesAreTold(t *testing.T) {
 		"all paused":           {[]sender{paused, paused}, 0, 1},
 	} {
 		e := &Engine{rules: newRuleSet()}
-		for i := range maxLabels { // so that the others share a label
+		for i := range metrics.MaxLabels { // so that the others share a label
 			e.rules.byName[fmt.Sprintf("a-%03d", i)] = &rule{}
 		}
 		for i := range tc.senders {
 			e.rules.byName[fmt.Sprintf("b-%d", i)] = &rule{sender: tc.senders[i]}
 		}
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(newRuleCollector(e))
+		if _, err := metrics.New(registry, e.ruleSums); err != nil {
+			t.Fatal(err)
+		}
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range families {
+			want, ok := map[string]float64{"roster_rule_ready": tc.ready, "roster_rule_paused": tc.paused}[f.GetName()]
+			if !ok {
+				continue
+			}
 			got := f.GetMetric()[0]
 			for _, m := range f.GetMetric() {
-				if m.GetLabel()[0].GetValue() == otherRules {
+				if m.GetLabel()[0].GetValue() == metrics.OtherRules {
 					got = m
 				}
 			}
-			want, ok := map[string]float64{"roster_rule_ready": tc.ready, "roster_rule_paused": tc.paused}[f.GetName()]
-			if value := got.GetGauge().GetValue(); ok && value != want {
+			if value := got.GetGauge().GetValue(); value != want {
 				t.Errorf("%s: %s is %v", what, f.GetName(), value)
 			}
 		}

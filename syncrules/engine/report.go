@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
+	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
@@ -44,6 +46,7 @@ const (
 	ReasonSlowed            = "Slowed"
 	ReasonInvalidRule       = "InvalidRule"
 	ReasonVersionConflict   = "VersionConflict"
+	ReasonTooManyRules      = "TooManyRules"
 	ReasonPaused            = "Paused"
 	ReasonDeletionGuard     = guard.Reason
 	ReasonSourceUnreachable = "SourceUnreachable"
@@ -192,6 +195,35 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	out.Conditions = []metav1.Condition{c}
 	if c, some := e.orphansConditionLocked(r); some {
 		out.Conditions = append(out.Conditions, c)
+	}
+	return out
+}
+
+// ruleSums adds up the rules of each label. Those that share one are the last in the order of their names.
+func (e *Engine) ruleSums() map[string]metrics.RuleSum {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make(map[string]metrics.RuleSum, min(len(e.rules.byName), metrics.MaxLabels+1))
+	for i, name := range slices.Sorted(maps.Keys(e.rules.byName)) {
+		r := e.rules.byName[name]
+		if i >= metrics.MaxLabels {
+			name = metrics.OtherRules
+		}
+		sum := out[name]
+		sum.Rules++
+		if s := r.sender.last; s != nil {
+			switch c := meta.FindStatusCondition(s.Conditions, ConditionReady); {
+			case c == nil:
+			case c.Status == metav1.ConditionTrue:
+				sum.Ready++
+			case c.Reason == ReasonPaused:
+				sum.Paused++
+			}
+		}
+		for i, n := range [...]int32{r.tally.Matched, r.tally.Synced, r.tally.Failed, r.tally.Conflicts} {
+			sum.Counts[i] += n
+		}
+		out[name] = sum
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -21,9 +22,12 @@ import (
 type outcomes struct {
 	results map[Key]*tally.Result
 	pacer   *pace.Pacer
+	quota   *quota.Quota[Key]
 }
 
-func newOutcomes() outcomes { return outcomes{results: map[Key]*tally.Result{}, pacer: pace.New()} }
+func newOutcomes(limits quota.Limits) outcomes {
+	return outcomes{results: map[Key]*tally.Result{}, pacer: pace.New(), quota: quota.New[Key](limits, time.Now())}
+}
 
 // content tells what an origin offers for the key from what it offered before; 0 for nothing.
 func (j *job) content(origin string) uint64 {
@@ -85,7 +89,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 		}
 	}
 	if out.slowed {
-		e.metrics.slowed()
+		e.metrics.Slowed.Inc()
 		e.slowedLocked(k, r.Rules)
 	}
 }
@@ -158,6 +162,8 @@ func (e *Engine) resultOfLocked(j *job, out outcome) *tally.Result {
 		r.State, r.Reason, r.Text = tally.Failed, out.problem.Reason, out.problem.Text
 	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0, len(j.surplus) > 0:
 		r.Conflict, r.Reason, r.Text = true, problem.ReasonConflict, e.conflictTextLocked(j, out.decision)
+	case out.waits:
+		r.Reason, r.Text = ReasonSlowed, problem.OneLine(e.waitsTextLocked(j.key, out.decision.Owner))
 	case out.dropped != "":
 		r.Reason, r.Text = problem.ReasonSchemaMismatch, problem.OneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}

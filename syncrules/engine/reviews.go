@@ -52,6 +52,9 @@ func (e *Engine) superviseReviewsLocked() {
 	}
 	var kinds, others []schema.GroupVersionKind
 	for _, r := range e.rules.byName {
+		if r.surplus != "" {
+			continue
+		}
 		for _, s := range r.targets {
 			kinds = append(kinds, s.GVK)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
@@ -30,6 +32,7 @@ type rule struct {
 	parsed   *syncrules.Rule // nil when parseErr is set
 	born     time.Time       // in this cluster
 	parseErr error
+	author   string // the cluster that published it
 	refused  error  // why this cluster does not let it be in force; nil normally
 	serial   uint64 // tells this form of the rule from all others
 	// selection tells forms of the rule apart by what they select; entries of views are judged by it.
@@ -47,6 +50,8 @@ type rule struct {
 	targets  []Scope            // here, where its copies are; none when err is set
 	kinds    []schema.GroupKind // of targets, each once
 	clash    string             // why it cannot be used beside other rules; "" normally
+	excess   inforce.Excess     // why it is not in force beside older ones of its author
+	surplus  string             // the same for people; "" normally
 
 	guard  guard.Guard
 	tally  tally.Tally
@@ -55,7 +60,7 @@ type rule struct {
 
 func newRule(r *v1alpha1.ResourceSyncRule, policy consent.Policy, refused error) *rule {
 	out := &rule{
-		name: r.Name, refused: refused, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
+		name: r.Name, author: syncrules.Owner(r), refused: refused, born: r.CreationTimestamp.Time, spec: r.Spec.DeepCopy(), gen: r.Generation,
 		guard: guard.New(r),
 	}
 	parsed, err := syncrules.Compile(r)
@@ -114,7 +119,7 @@ func (r *rule) refuse(err error) {
 
 // same says that the edit, if there was one, is of no consequence: of the status, say.
 func (r *rule) same(o *rule) bool {
-	return r.gen == o.gen && fmt.Sprint(r.refused) == fmt.Sprint(o.refused) && r.born.Equal(o.born) && r.guard.SameConfirmation(&o.guard) && equality.Semantic.DeepEqual(r.spec, o.spec)
+	return r.gen == o.gen && r.author == o.author && fmt.Sprint(r.refused) == fmt.Sprint(o.refused) && r.born.Equal(o.born) && r.guard.SameConfirmation(&o.guard) && equality.Semantic.DeepEqual(r.spec, o.spec)
 }
 
 // inherit takes over from the rule as it was before what an edit leaves valid.
@@ -137,6 +142,8 @@ type ruleSet struct {
 	byName map[string]*rule
 	kinds  map[schema.GroupKind]*kind
 	serial uint64 // of the last rule or Cluster object that was set
+
+	asked *atomic.Int64 // counts how often a rule is asked about an object, in a test; nil otherwise
 }
 
 func newRuleSet() ruleSet {
@@ -163,7 +170,9 @@ func (e *Engine) indexKindsLocked() {
 	}
 	byName := slices.SortedFunc(maps.Values(e.rules.byName), func(a, b *rule) int { return cmp.Compare(a.name, b.name) })
 	// A newcomer, which may be any member's, takes no version away from the rules that are at work.
+	var places inforce.Places
 	for _, r := range slices.SortedStableFunc(slices.Values(byName), func(a, b *rule) int { return a.born.Compare(b.born) }) {
+		e.settlePlaceLocked(r, &places)
 		r.settleVersions(of)
 	}
 	for _, r := range byName {
@@ -178,9 +187,29 @@ func (e *Engine) indexKindsLocked() {
 	}
 }
 
+// idle says that the rule is left aside because of others, which come before it.
+func (r *rule) idle() bool { return r.clash != "" || r.surplus != "" }
+
+// settlePlaceLocked gives the rule a place among those of its author, or says why it has none. One that leaves this cluster
+// out, or cannot be used, takes none.
+func (e *Engine) settlePlaceLocked(r *rule, places *inforce.Places) {
+	excess := inforce.None
+	if r.compiled != nil && (e.clusters.local == nil || r.compiled.Targets(e.clusters.local.Labels)) {
+		excess = places.Take(r.author, r.scopes)
+	}
+	if excess == r.excess {
+		return
+	}
+	r.excess, r.surplus = excess, ""
+	if excess != inforce.None {
+		r.surplus = problem.OneLine("rule " + r.name + " is not in force: " + excess.Text(e.clusterNameLocked(cmp.Or(r.author, e.o.LocalClusterID))))
+	}
+	e.staleRuleLocked(r)
+}
+
 // settleVersions gives the rule's kinds its versions where they have none, or says which one is in the way.
 func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {
-	if r.clash = ""; r.compiled == nil {
+	if r.clash = ""; r.compiled == nil || r.surplus != "" {
 		return
 	}
 	type version struct{ have, want *schema.GroupVersionKind }
@@ -236,6 +265,9 @@ func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch b
 	}
 	if r.err != nil {
 		return syncrules.Unusable, false, r.unusable
+	}
+	if r.surplus != "" {
+		return syncrules.Refused, false, r.surplus
 	}
 	if r.clash != "" {
 		return syncrules.Unusable, false, "rule " + r.name + ": " + r.clash

@@ -62,6 +62,9 @@ func (e *Engine) setClusterLocked(now *v1alpha1.Cluster) {
 	}
 	e.clusters.local = now
 	labels := was == nil || now == nil || !maps.Equal(was.Labels, now.Labels)
+	if labels {
+		e.indexKindsLocked() // which rules are in force depends on which want copies here
+	}
 	seen := e.takeSnapshotLocked(&e.clusters.snapshot, visible(now))
 	for _, r := range e.rules.byName {
 		if labels && r.compiled != nil && r.compiled.HasTargets() || seen && r.reads {

@@ -155,7 +155,7 @@ func (e *Engine) wantedLocalsLocked() map[Scope]bool {
 		namespaces := map[string]bool{}
 		for _, r := range k.writers {
 			for _, s := range r.targets {
-				if s.GVK == k.written && r.clash == "" {
+				if s.GVK == k.written && !r.idle() {
 					namespaces[s.Namespace] = true
 				}
 			}

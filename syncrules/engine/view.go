@@ -159,8 +159,8 @@ func (f *feed) match(obj *unstructured.Unstructured, first int) (names []string)
 
 // selects says whether a rule selects an object.
 func (f *feed) selects(r *syncrules.Rule, obj *unstructured.Unstructured) bool {
-	if f.e.metrics.matches != nil {
-		f.e.metrics.matches.Add(1)
+	if f.e.rules.asked != nil {
+		f.e.rules.asked.Add(1)
 	}
 	return r.Match(obj)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
 const (
@@ -54,7 +55,7 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Unlock()
 	out := outcome{}
 	if j != nil {
-		e.metrics.decisions.Inc()
+		e.metrics.Decisions.Inc()
 		out = e.decide(ctx, j)
 	}
 	if ctx.Err() != nil {
@@ -68,6 +69,7 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	if e.queue.doneLocked(key) {
 		e.kindDirtyLocked(key.GroupKind)
 	}
+	e.settleQuotaLocked(key, j, out)
 	e.takeEarlyLocked(key)
 	for _, next := range e.queue.lanes.Leave(key, out.took, time.Now()) {
 		e.queue.enqueueLocked(next)
@@ -85,6 +87,8 @@ type outcome struct {
 	again    time.Duration
 	slowed   bool         // the same is written again and again, or the copy is written
 	tooOften bool         // too often
+	waits    bool         // the owner's quota is used up
+	bytes    int64        // that were to be written, to the owner's charge
 	answer   *copies.Copy // what the server made of it; nil where it did not say
 	more     bool         // another request must follow
 	// recreated is the content that the copy is made anew for, if remade; 0 when that is over.
@@ -114,6 +118,13 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 		return out
 	}
 	now := time.Now()
+	if out.decision.Action != syncrules.Delete && out.decision.Action != syncrules.MarkOrphan {
+		if j.mustWait(out.decision.Owner) {
+			out.waits = true
+			return out
+		}
+		out.bytes = packed.SizeOf(out.decision.Object.Object)
+	}
 	content := j.content(out.decision.Owner)
 	if wait, often := j.allowance.Wait(content); wait > 0 {
 		out.slowed, out.tooOften, out.again = true, often, wait
@@ -135,8 +146,19 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	default:
 		out.wrote = true
 	}
-	e.metrics.write(action, err)
+	e.metrics.Write(action, resultOf(err))
 	return out
+}
+
+// resultOf is the result of a write, for metrics.
+func resultOf(err error) string {
+	switch {
+	case errors.Is(err, errRace):
+		return "conflict"
+	case err != nil:
+		return "error"
+	}
+	return "ok"
 }
 
 // readExisting reads, once, the object that a create ran into. A copy that the watch did not tell of (its label was

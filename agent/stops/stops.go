@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package stops
 
 import (
 	"errors"
@@ -9,19 +9,19 @@ import (
 	"slices"
 )
 
-// stops are the functions that stop what was started. They run in reverse order when the agent stops, or when a start
-// fails.
-type stops []stop
+// Stops run in reverse order when the agent stops, or when a start fails.
+type Stops []stop
 
 type stop struct {
 	name string
 	do   func() error
 }
 
-func (s *stops) push(name string, do func() error) { *s = append(*s, stop{name, do}) }
+// Push adds a function.
+func (s *Stops) Push(name string, do func() error) { *s = append(*s, stop{name, do}) }
 
-// unwind calls every function once, last in first out, and joins their errors.
-func (s *stops) unwind() error {
+// Unwind calls every function once, last in first out, and joins their errors.
+func (s *Stops) Unwind() error {
 	var errs []error
 	for _, last := range slices.Backward(*s) {
 		if err := last.do(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/lobby"
 )
 
 // TestAnEvictedStrangerIsServedNoMore: its handler's context ends, too, so that there are never more handlers than places.
@@ -23,38 +25,14 @@ func TestAnEvictedStrangerIsServedNoMore(t *testing.T) {
 			}}}
 		})
 		i := newIntruder(t)
-		for range 2 * maxHandshakes {
+		for range 2 * lobby.Size {
 			if _, err := i.dial(m, i.config("open/1")); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(time.Second)
-		if running.Load() != maxHandshakes || most.Load() > maxHandshakes {
+		if running.Load() != lobby.Size || most.Load() > lobby.Size {
 			t.Errorf("%d handlers run, there were %d", running.Load(), most.Load())
 		}
 	})
-}
-
-// TestLobbyCountsWhoHasNotLeft: handlers that do not return let nobody in for ever.
-func TestLobbyCountsWhoHasNotLeft(t *testing.T) {
-	var l lobby
-	enter := func() (*place, bool) {
-		conn, _ := net.Pipe()
-		return l.enter(conn, func() {})
-	}
-	first, _ := enter()
-	for range 2*maxHandshakes - 1 {
-		if p, _ := enter(); p == nil {
-			t.Fatal("there is no place")
-		}
-	}
-	if p, evicts := enter(); p != nil || !evicts {
-		t.Error("nobody has left, and there is one more place")
-	}
-	if !l.leave(first) {
-		t.Error("the first one was not evicted")
-	}
-	if p, _ := enter(); p == nil {
-		t.Error("one has left, and there is no place")
-	}
 }

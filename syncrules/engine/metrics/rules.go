@@ -1,31 +1,24 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package metrics
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // ruleCollector shows what each rule's copies add up to, counted when somebody asks.
 type ruleCollector struct {
-	engine *Engine
+	sums   func() map[string]RuleSum
 	counts [4]*prometheus.Desc // matched, synced, failed, conflicts
 	ready  *prometheus.Desc
 	paused *prometheus.Desc
 }
 
-func newRuleCollector(e *Engine) *ruleCollector {
+func newRuleCollector(sums func() map[string]RuleSum) *ruleCollector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("roster_rule_"+name, help+", by rule.", []string{"rule"}, nil)
 	}
 	return &ruleCollector{
-		engine: e,
+		sums: sums,
 		counts: [4]*prometheus.Desc{
 			desc("matched_objects", "Objects that a rule selects at all sources"),
 			desc("synced_objects", "Copies that are as they should be"),
@@ -49,12 +42,12 @@ func (c *ruleCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. Of more rules than may have labels, those that come last in the
 // order of their names are one: paused when all of them are, and ready when all that are not paused are.
 func (c *ruleCollector) Collect(out chan<- prometheus.Metric) {
-	for label, sum := range c.engine.ruleSums() {
-		for i, n := range sum.counts {
+	for label, sum := range c.sums() {
+		for i, n := range sum.Counts {
 			out <- prometheus.MustNewConstMetric(c.counts[i], prometheus.GaugeValue, float64(n), label)
 		}
-		out <- gauge(c.ready, sum.ready > 0 && sum.ready+sum.paused == sum.rules, label)
-		out <- gauge(c.paused, sum.paused == sum.rules, label)
+		out <- gauge(c.ready, sum.Ready > 0 && sum.Ready+sum.Paused == sum.Rules, label)
+		out <- gauge(c.paused, sum.Paused == sum.Rules, label)
 	}
 }
 
@@ -66,36 +59,8 @@ func gauge(desc *prometheus.Desc, is bool, label string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
 }
 
-// ruleSum is what a label stands for.
-type ruleSum struct {
-	counts               [4]int32
-	rules, ready, paused int
-}
-
-func (e *Engine) ruleSums() map[string]ruleSum {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := make(map[string]ruleSum, min(len(e.rules.byName), maxLabels+1))
-	for i, name := range slices.Sorted(maps.Keys(e.rules.byName)) {
-		r := e.rules.byName[name]
-		if i >= maxLabels {
-			name = otherRules
-		}
-		sum := out[name]
-		sum.rules++
-		if s := r.sender.last; s != nil {
-			switch c := meta.FindStatusCondition(s.Conditions, ConditionReady); {
-			case c == nil:
-			case c.Status == metav1.ConditionTrue:
-				sum.ready++
-			case c.Reason == ReasonPaused:
-				sum.paused++
-			}
-		}
-		for i, n := range [...]int32{r.tally.Matched, r.tally.Synced, r.tally.Failed, r.tally.Conflicts} {
-			sum.counts[i] += n
-		}
-		out[name] = sum
-	}
-	return out
+// RuleSum is what a label stands for: so many rules, of which some are Ready or paused as last reported.
+type RuleSum struct {
+	Counts               [4]int32 // matched, synced, failed, conflicts
+	Rules, Ready, Paused int
 }

@@ -1,0 +1,78 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
+)
+
+// Budget is what a loop may write because of each other cluster.
+type Budget[K comparable] struct {
+	again func(K, time.Duration)
+
+	mu    sync.Mutex
+	quota *quota.Quota[K]
+}
+
+// New returns a budget that nobody has used. again adds a key to the loop after a time.
+func New[K comparable](limits quota.Limits, again func(K, time.Duration)) *Budget[K] {
+	return &Budget[K]{again: again, quota: quota.New[K](limits, time.Now())}
+}
+
+// Charge reports whether the object of a key may be written now because of a cluster, and charges the cluster with it. If
+// not, the key waits, and is added to the loop again.
+func (b *Budget[K]) Charge(clusterID string, k K, bytes int) bool {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, account := time.Now(), quota.AccountOf(clusterID)
+	if b.quota.May(account, k, now) {
+		b.quota.Spend(account, k, int64(bytes), now)
+		return true
+	}
+	b.quota.Wait(account, k, now)
+	return false
+}
+
+// Settle says that nothing has to be written for a key: it waits no more. It is called for every key that was reconciled,
+// unless Charge has just returned false for it.
+func (b *Budget[K]) Settle(k K) {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.quota.Drop(k)
+}
+
+// Waiting is how many keys wait.
+func (b *Budget[K]) Waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.quota.Waiting()
+}
+
+// SizeOf is how many bytes an object takes as JSON.
+func SizeOf(obj any) int {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return 0 // no object of the API is like that
+	}
+	return len(data)
+}
+
+// tell adds the keys to the loop whose turn comes next. It calls the loop without the lock.
+func (b *Budget[K]) tell() {
+	for {
+		b.mu.Lock()
+		k, after, ok := b.quota.Next(time.Now())
+		b.mu.Unlock()
+		if !ok {
+			return
+		}
+		b.again(k, after)
+	}
+}

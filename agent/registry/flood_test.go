@@ -1,0 +1,115 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/informers"
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
+)
+
+// flooded is an importer of cluster A, which trusts B and C. Its informers know what the test puts there, and see no write.
+type flooded struct {
+	*Importer
+	api *agenttest.APIServer
+	by  map[string]*replica.Replica
+}
+
+func newFlooded(t *testing.T, limits quota.Limits) *flooded {
+	t.Helper()
+	api, client := agenttest.NewAPIServer(t)
+	log := slog.New(slog.DiscardHandler)
+	trust := mesh.NewTrust(mesh.Pin{ClusterID: agenttest.IDA, PublicKey: agenttest.PublicKey(agenttest.IDA)}, nil)
+	f := &flooded{api: api, by: map[string]*replica.Replica{}}
+	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
+		if err := trust.Pin(id, agenttest.PublicKey(id)); err != nil {
+			t.Fatal(err)
+		}
+		f.by[id] = agenttest.Signer(t, id, agenttest.Key(id))
+	}
+	held, err := replica.New(replica.Options{Self: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA), Epoch: 1, Keyring: trust})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Importer = NewImporter(ImporterOptions{
+		ClusterID: agenttest.IDA, Client: client, Registry: informers.New(client, "n", log), Replica: held,
+		Key:  func(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true },
+		Gone: func(string) bool { return false }, Accepts: func(string) bool { return true },
+		CredentialRef: func(string) (v1alpha1.NamespacedName, bool) { return v1alpha1.NamespacedName{}, false },
+		Kick:          func(string) {}, Rules: &fakeRules{}, Refusals: NewRefusals(log), Quota: limits, Log: log,
+	})
+	return f
+}
+
+// changed publishes a Cluster object with that label, and imports it.
+func (f *flooded) changed(t *testing.T, id, label string, size int) {
+	t.Helper()
+	c := agenttest.Cluster("cluster-"+id[:2], id)
+	c.Labels = map[string]string{"n": label}
+	c.Annotations = map[string]string{"big": strings.Repeat("x", size)}
+	data, err := payload.EncodeCluster(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := f.by[id].Publish(payload.ClusterKey(id), replica.Live, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range messages {
+		if _, _, err := f.o.Replica.Merge(m, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.importKey(t.Context(), payload.ClusterKey(id)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A member that changes a large Cluster entry all the time has it written as its quota allows, another does not wait, and
+// in the end the newest one is written.
+func TestFloodOfEntries(t *testing.T) {
+	t.Parallel()
+	const size, most, perSecond = 300 << 10, 3 << 20, 200 << 10
+	began := time.Now()
+	f := newFlooded(t, quota.NewLimits(most, perSecond, 1000, 100))
+	for n := range 50 {
+		f.changed(t, agenttest.IDB, fmt.Sprint(n), size)
+	}
+	writes, largest := f.api.Writes()
+	allowed := most/size + 2 + int(time.Since(began).Seconds()*perSecond/size)
+	if writes > allowed || writes < most/size || largest < size {
+		t.Errorf("%d writes of up to %d bytes, want at most %d", writes, largest, allowed)
+	}
+	if f.budget.Waiting() != 1 {
+		t.Errorf("%d wait", f.budget.Waiting())
+	}
+	f.changed(t, agenttest.IDC, "honest", size)
+	if f.api.Object("cluster-"+agenttest.IDC[:2]) == nil {
+		t.Error("another member waits")
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = f.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	deadline := time.Now().Add(time.Minute)
+	for !strings.Contains(string(f.api.Object("cluster-"+agenttest.IDB[:2])), `"n":"49"`) {
+		if time.Now().After(deadline) {
+			t.Fatal("the newest entry is not written")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

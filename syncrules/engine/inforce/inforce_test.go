@@ -1,0 +1,82 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inforce
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/syncrules/engine/place"
+)
+
+// scopes are n namespaces, from the first on.
+func scopes(first, n int) (out []place.Scope) {
+	for i := range n {
+		out = append(out, place.Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Namespace: fmt.Sprint("ns-", first+i)})
+	}
+	return out
+}
+
+func TestRulesOfOneAuthor(t *testing.T) {
+	t.Parallel()
+	var p Places
+	for i := range MaxRules {
+		if x := p.Take("bad", scopes(0, 1)); x != None {
+			t.Fatalf("rule %d has no place: %s", i, x.Text("bad"))
+		}
+	}
+	if x := p.Take("bad", nil); x != Rules {
+		t.Errorf("one more has %d", x)
+	}
+	if x := p.Take("good", scopes(0, 1)); x != None {
+		t.Errorf("a rule of another author has %d", x)
+	}
+}
+
+// 100 rules of 256 namespaces would be 25,600 watches. What does not fit takes no place from what does.
+func TestViewsOfOneAuthor(t *testing.T) {
+	t.Parallel()
+	var p Places
+	in := 0
+	for i := range 100 {
+		switch x := p.Take("bad", scopes(256*i, 256)); x {
+		case None:
+			in++
+		case Views, Rules:
+			if x != Views || in != MaxViews/256 {
+				t.Fatalf("rule %d has %d after %d", i, x, in)
+			}
+		}
+	}
+	if x := p.Take("bad", scopes(0, 256)); x != None {
+		t.Errorf("a rule that opens no other watches has %d", x)
+	}
+	if x := p.Take("bad", scopes(1e6, 1)); x != Views {
+		t.Errorf("a rule that opens one more has %d", x)
+	}
+	for range MaxRules {
+		p.Take("bad", scopes(2e6, 256))
+	}
+	if x := p.Take("bad", nil); x != Rules {
+		t.Errorf("after many that have no place, one more has %d", x)
+	}
+	if x := p.Take("good", scopes(1e6, 256)); x != None {
+		t.Errorf("a rule of another author has %d", x)
+	}
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for x, want := range map[Excess]string{Rules: "256 rules of cluster bad", Views: "2048 watches"} {
+		if text := x.Text("bad"); !strings.Contains(text, want) || !strings.Contains(text, "older rules come first") {
+			t.Errorf("%d: %s", x, text)
+		}
+	}
+	if None.Text("bad") != "" {
+		t.Error("nothing has a text")
+	}
+}

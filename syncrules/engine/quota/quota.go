@@ -1,0 +1,161 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"container/list"
+	"time"
+)
+
+// Account is who is charged for a write.
+type Account string
+
+// AccountOf is the account of a cluster whose objects are written: the author of an entry, or the source of a copy. It is
+// the one place that decides who is charged.
+func AccountOf(clusterID string) Account { return Account(clusterID) }
+
+// manyAccounts is how many accounts are kept before they are looked through for those that say nothing any more.
+const manyAccounts = 1024
+
+// Quota is all accounts, and the keys that wait.
+type Quota[K comparable] struct {
+	limits   Limits
+	began    time.Time
+	accounts map[Account]*account
+	waiting  map[K]place
+	turns    []*account // whose first key is to be told by Next
+}
+
+// account is what one cluster has left, and the line of its keys.
+type account struct {
+	bytes, writes level
+	line          list.List
+	turn          bool // it is among turns
+}
+
+// place is where a key waits.
+type place struct {
+	account *account
+	element *list.Element // its Value is the key
+}
+
+// New returns a quota that nobody has used. Zero limits are the default ones.
+func New[K comparable](limits Limits, now time.Time) *Quota[K] {
+	if limits == (Limits{}) {
+		limits = DefaultLimits()
+	}
+	return &Quota[K]{limits: limits, began: now, accounts: map[Account]*account{}, waiting: map[K]place{}}
+}
+
+// Limits are those of each account.
+func (q *Quota[K]) Limits() Limits { return q.limits }
+
+// Waiting is how many keys wait.
+func (q *Quota[K]) Waiting() int { return len(q.waiting) }
+
+// May says whether a key may be written now. Keys that wait come first.
+func (q *Quota[K]) May(of Account, k K, now time.Time) bool {
+	a := q.accounts[of]
+	if a == nil {
+		return true // a new account has something
+	}
+	q.refill(a, now)
+	if a.bytes.left <= 0 || a.writes.left <= 0 {
+		return false
+	}
+	first := a.line.Front()
+	return first == nil || first.Value == any(k)
+}
+
+// Spend charges an account with a write of a key, which waits no more.
+func (q *Quota[K]) Spend(of Account, k K, bytes int64, now time.Time) {
+	a := q.account(of, now)
+	q.refill(a, now)
+	a.bytes.left -= float64(bytes)
+	a.writes.left--
+	q.Drop(k)
+}
+
+// Wait puts a key into the line of an account, if it is not in it. The caller has asked May.
+func (q *Quota[K]) Wait(of Account, k K, now time.Time) {
+	a := q.account(of, now)
+	if at, ok := q.waiting[k]; ok && at.account == a {
+		if a.line.Front() == at.element {
+			q.tell(a) // it was too early
+		}
+		return
+	}
+	q.Drop(k)
+	q.waiting[k] = place{a, a.line.PushBack(k)}
+	if a.line.Len() == 1 {
+		q.tell(a)
+	}
+}
+
+// Drop takes a key out of its line, if it is in one.
+func (q *Quota[K]) Drop(k K) {
+	at, ok := q.waiting[k]
+	if !ok {
+		return
+	}
+	delete(q.waiting, k)
+	first := at.account.line.Front() == at.element
+	at.account.line.Remove(at.element)
+	if first && at.account.line.Len() > 0 {
+		q.tell(at.account)
+	}
+}
+
+// Next returns a key that is to be looked at again, and after how long. It is called until it returns false after each
+// Spend, Wait and Drop, or a key that waits might never be told.
+func (q *Quota[K]) Next(now time.Time) (k K, after time.Duration, ok bool) {
+	for len(q.turns) > 0 {
+		a := q.turns[len(q.turns)-1]
+		q.turns = q.turns[:len(q.turns)-1]
+		a.turn = false
+		if first := a.line.Front(); first != nil {
+			q.refill(a, now)
+			k, _ = first.Value.(K)
+			return k, max(a.bytes.wait(q.limits.Bytes), a.writes.wait(q.limits.Writes)), true
+		}
+	}
+	return k, 0, false
+}
+
+// tell makes Next return the first key of an account.
+func (q *Quota[K]) tell(a *account) {
+	if !a.turn {
+		a.turn = true
+		q.turns = append(q.turns, a)
+	}
+}
+
+// account is the account of that name, which is made if there is none: as it would be if it had been there from the
+// beginning.
+func (q *Quota[K]) account(of Account, now time.Time) *account {
+	if a := q.accounts[of]; a != nil {
+		return a
+	}
+	if len(q.accounts) >= manyAccounts && len(q.accounts)&(len(q.accounts)-1) == 0 { // at powers of two
+		q.sweep(now)
+	}
+	a := &account{bytes: level{q.limits.Bytes.First, q.began}, writes: level{q.limits.Writes.First, q.began}}
+	q.accounts[of] = a
+	return a
+}
+
+// sweep forgets accounts that are as new ones would be.
+func (q *Quota[K]) sweep(now time.Time) {
+	for of, a := range q.accounts {
+		q.refill(a, now)
+		if a.bytes.left == q.limits.Bytes.Most && a.writes.left == q.limits.Writes.Most && a.line.Len() == 0 {
+			delete(q.accounts, of)
+		}
+	}
+}
+
+func (q *Quota[K]) refill(a *account, now time.Time) {
+	a.bytes.refill(q.limits.Bytes, now)
+	a.writes.refill(q.limits.Writes, now)
+}

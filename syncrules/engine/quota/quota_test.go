@@ -1,0 +1,252 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const (
+	good = Account("good")
+	bad  = Account("bad")
+)
+
+// small are limits that a test reaches.
+func small() Limits { return NewLimits(100, 10, 20, 2) }
+
+// write writes a key if it may, else the key waits.
+func (q *Quota[K]) write(of Account, k K, bytes int64, now time.Time) bool {
+	if q.May(of, k, now) {
+		q.Spend(of, k, bytes, now)
+		return true
+	}
+	q.Wait(of, k, now)
+	return false
+}
+
+func TestBytesAndWritesAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		bytes int64
+		most  int // in the first moment, and then in each second
+		each  int
+	}{
+		"many small ones": {1, 20, 2},
+		"few large ones":  {10, 10, 1},
+	} {
+		now := time.Unix(0, 0)
+		q := New[int](small(), now)
+		written := 0
+		try := func(until time.Time) int {
+			before := written
+			for ; !now.After(until); now = now.Add(10 * time.Millisecond) {
+				for k := range 50 {
+					if q.write(bad, k, tc.bytes, now) {
+						written++
+					}
+				}
+			}
+			return written - before
+		}
+		if n := try(now); n != tc.most {
+			t.Errorf("%s: %d are written at once, want %d", name, n, tc.most)
+		}
+		if n := try(now.Add(100 * time.Second)); n < 99*tc.each || n > 100*tc.each+1 {
+			t.Errorf("%s: %d are written in 100 s, want %d", name, n, 100*tc.each)
+		}
+		if !q.May(good, 1000, now) {
+			t.Errorf("%s: another account must wait", name)
+		}
+	}
+}
+
+// Keys come in turn, each when Next has said so, and Next says it of the first one alone.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	q := New[string](small(), now)
+	q.Spend(bad, "large", 120, now)
+	for _, k := range []string{"one", "two", "three"} {
+		if q.write(bad, k, 10, now) {
+			t.Fatalf("%s does not wait", k)
+		}
+	}
+	wantNext := func(want string, after time.Duration) {
+		t.Helper()
+		k, wait, ok := q.Next(now)
+		if !ok || k != want || wait < after || wait > after+10*time.Millisecond {
+			t.Fatalf("next is %q after %s (%t), want %q after %s", k, wait, ok, want, after)
+		}
+		if k, _, more := q.Next(now); more {
+			t.Fatalf("next is %q, too", k)
+		}
+		now = now.Add(wait)
+	}
+	wantNext("one", 2*time.Second)
+	if q.write(bad, "two", 10, now) {
+		t.Error("the second comes before the first")
+	}
+	q.Drop("two") // it needs no write any more
+	if !q.write(bad, "one", 10, now) {
+		t.Error("the first waits when its turn has come")
+	}
+	wantNext("three", time.Second)
+	now = now.Add(-100 * time.Millisecond)
+	if q.write(bad, "three", 10, now) {
+		t.Error("what comes too early does not wait")
+	}
+	wantNext("three", 100*time.Millisecond)
+	if !q.write(bad, "three", 10, now) || q.Waiting() != 0 {
+		t.Errorf("%d wait", q.Waiting())
+	}
+}
+
+func TestKeyOfAnotherAccountLeavesItsLine(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	q := New[string](small(), now)
+	q.Spend(bad, "x", 1000, now)
+	q.write(bad, "x", 1, now)
+	q.write(bad, "y", 1, now)
+	if !q.write(good, "x", 1, now) {
+		t.Error("it waits for an account that is not charged")
+	}
+	if k, _, ok := q.Next(now); !ok || k != "y" {
+		t.Errorf("next is %q", k)
+	}
+}
+
+// However often a process ends, an account gets what comes back, and a small part each time.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	now, used := time.Unix(0, 0), 0
+	const starts, each = 100, time.Second
+	limits := small()
+	for range starts {
+		q := New[int](limits, now)
+		for k := 0; q.write(bad, k, 0, now); k++ {
+			used++
+		}
+		now, limits = now.Add(each), small().AfterRestart(each)
+	}
+	if most := 20 + starts*2 + 1; used > most {
+		t.Errorf("%d writes with a restart each second, want at most %d", used, most)
+	}
+	rested := small().AfterRestart(time.Hour)
+	if rested != small() {
+		t.Errorf("an hour after a start it is %+v", rested)
+	}
+	if n := small().AfterRestart(-time.Hour).Bytes.First; n != 100*leastFirst {
+		t.Errorf("after a start in the future it is %v", n)
+	}
+}
+
+// An account that is made late is as one that was there from the beginning.
+func TestLateAccount(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	q := New[int](small().AfterRestart(0), now)
+	now = now.Add(5 * time.Second)
+	n := 0
+	for q.write(bad, n, 0, now) {
+		n++
+	}
+	if n != 12 { // 20/16, and two in each of five seconds
+		t.Errorf("%d writes", n)
+	}
+}
+
+func TestAccountsAreForgotten(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	q := New[int](small(), now)
+	q.Spend(bad, 0, 1<<40, now)
+	for i := range 4 * manyAccounts {
+		q.Spend(Account(fmt.Sprint(i)), 0, 1, now)
+		now = now.Add(time.Second)
+	}
+	if len(q.accounts) > 2*manyAccounts || q.accounts[bad] == nil {
+		t.Errorf("%d accounts", len(q.accounts))
+	}
+}
+
+// TestLaws: nobody is given more than the limits say, nothing that waits is forgotten, and no account waits for another.
+func TestLaws(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		limits := small()
+		begin := time.Unix(0, 0)
+		q, now := New[int](limits, begin), begin
+		due, spent, writes := map[int]time.Time{}, map[Account]float64{}, map[Account]float64{}
+		of := func(k int) Account { return [...]Account{good, bad}[k%2] }
+		take := func() {
+			for k, after, ok := q.Next(now); ok; k, after, ok = q.Next(now) {
+				if at := now.Add(after); due[k].IsZero() || at.Before(due[k]) {
+					due[k] = at
+				}
+			}
+		}
+		look := func(k int, bytes int64) {
+			delete(due, k)
+			if q.write(of(k), k, bytes, now) {
+				spent[of(k)] += float64(bytes)
+				writes[of(k)]++
+			}
+			take()
+		}
+		pass := func() { // to the first key that is due
+			first := -1
+			for k, at := range due {
+				if first < 0 || at.Before(due[first]) || at.Equal(due[first]) && k < first {
+					first = k
+				}
+			}
+			if first >= 0 {
+				now = later(now, due[first])
+				look(first, 1)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"change": func(t *rapid.T) {
+				look(rapid.IntRange(0, 9).Draw(t, "key"), rapid.Int64Range(0, 60).Draw(t, "bytes"))
+			},
+			"drop": func(t *rapid.T) {
+				k := rapid.IntRange(0, 9).Draw(t, "key")
+				q.Drop(k)
+				delete(due, k)
+				take()
+			},
+			"time": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"due": func(*rapid.T) { pass() },
+			"": func(t *rapid.T) {
+				for _, a := range []Account{good, bad} {
+					passed := now.Sub(begin).Seconds()
+					if spent[a] > limits.Bytes.Most+passed*limits.Bytes.PerSecond+60 || writes[a] > limits.Writes.Most+passed*limits.Writes.PerSecond+1 {
+						t.Fatalf("%s has %v bytes and %v writes in %v s", a, spent[a], writes[a], passed)
+					}
+				}
+			},
+		})
+		for n := 0; q.Waiting() > 0; n++ {
+			if n > 100 || len(due) == 0 {
+				t.Fatalf("%d wait, and will be looked at: %v", q.Waiting(), maps.Clone(due))
+			}
+			pass()
+		}
+	})
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,52 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
+)
+
+// gatherQuotaLocked notes the clusters of whose objects no more may be written now (package quota). All workers may ask
+// before the first of them has written: the quota is overdrawn then by what they write.
+func (e *Engine) gatherQuotaLocked(j *job) {
+	now := time.Now()
+	for i := range j.claims {
+		c := &j.claims[i]
+		if c.Standing == syncrules.Offered && !e.outcomes.quota.May(quota.AccountOf(c.Origin), j.key, now) {
+			j.waiting = append(j.waiting, c.Origin)
+		}
+	}
+}
+
+// mustWait says that no more may be written of the owner's objects now.
+func (j *job) mustWait(owner string) bool { return slices.Contains(j.waiting, owner) }
+
+// settleQuotaLocked charges what was written, or lets the key wait for its turn. The job is nil where nothing was decided.
+func (e *Engine) settleQuotaLocked(k Key, j *job, out outcome) {
+	now := time.Now()
+	switch {
+	case out.waits:
+		e.outcomes.quota.Wait(quota.AccountOf(j.ownerOf(out.decision)), k, now)
+	case out.bytes > 0 && !out.began.IsZero():
+		e.outcomes.quota.Spend(quota.AccountOf(j.ownerOf(out.decision)), k, out.bytes, now)
+	default:
+		e.outcomes.quota.Drop(k)
+	}
+	for next, after, ok := e.outcomes.quota.Next(now); ok; next, after, ok = e.outcomes.quota.Next(now) {
+		e.queue.enqueueAfter(next, after)
+	}
+	e.metrics.Waiting.Set(float64(e.outcomes.quota.Waiting()))
+}
+
+// waitsTextLocked is about a copy that waits for its turn.
+func (e *Engine) waitsTextLocked(k Key, owner string) string {
+	l := e.outcomes.quota.Limits()
+	return fmt.Sprintf("%s: so much was written here because of cluster %s that its changes follow slowly (%g KiB and %g writes a second); the newest content is written when its turn comes",
+		k, e.clusterNameLocked(owner), l.Bytes.PerSecond/1024, l.Writes.PerSecond)
+}

@@ -1,0 +1,145 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
+	"github.com/roster-mesh/roster/syncrules/packed"
+)
+
+const (
+	floodBytes, floodBytesPerSecond = 1 << 20, 4 << 10
+	floodWrites, floodPerSecond     = 100, 2
+)
+
+// withQuota restarts the engine with limits that a test reaches, and counts what each cluster has written here.
+func withQuota(w *world) (bytes, writes map[string]float64) {
+	w.kill()
+	bytes, writes = map[string]float64{}, map[string]float64{}
+	w.local.admits(func(o *unstructured.Unstructured) error { // with the lock of the server
+		bytes[syncrules.Owner(o)] += float64(packed.SizeOf(o.Object))
+		writes[syncrules.Owner(o)]++
+		return nil
+	})
+	w.options = func(o *Options) {
+		o.Quota = quota.NewLimits(floodBytes, floodBytesPerSecond, floodWrites, floodPerSecond)
+	}
+	w.start()
+	return bytes, writes
+}
+
+// One source changes large objects all the time: what is written because of it is bounded, the other source does not wait,
+// a deletion passes, and in the end each copy has the newest content.
+func TestFloodOfOneSource(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bytes, writes := withQuota(w)
+		began := time.Now()
+		w.setRule(testRule("r"))
+		const objects, size = 20, 32 << 10
+		content := func(name string, n int) *unstructured.Unstructured {
+			obj := configMap(name, fmt.Sprint(n))
+			return withAnnotations(obj, map[string]string{"big": strings.Repeat("x", size)})
+		}
+		name := func(i int) string { return fmt.Sprintf("flood-%02d", i) }
+		for n := range 200 {
+			for i := range objects {
+				w.peers[a].put(content(name(i), n))
+			}
+			w.peers[b].put(configMap("honest", fmt.Sprint(n)))
+			time.Sleep(500 * time.Millisecond)
+			if n%10 == 9 {
+				w.now()
+				w.wantValue(cm("honest"), fmt.Sprint(n))
+			}
+		}
+		within := func(what string) {
+			t.Helper()
+			passed := time.Since(began).Seconds()
+			w.local.mu.Lock()
+			defer w.local.mu.Unlock()
+			most := floodBytes + passed*floodBytesPerSecond + DefaultWorkers*1.1*size // what was under way as the last of it was used up
+			if bytes[a] > most || bytes[a] < most/2 {
+				t.Errorf("%s: %.0f bytes were written in %.0f s, want at most %.0f, and half of that", what, bytes[a], passed, most)
+			}
+		}
+		within("while it lasts")
+		w.wantReady("r", metav1.ConditionFalse, ReasonSlowed)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "because of cluster "+a) {
+			t.Errorf("the rule says %q", m)
+		}
+		w.peers[a].remove(cm(name(0)))
+		w.now()
+		w.wantGone(cm(name(0)))
+
+		time.Sleep(objects * size / floodBytesPerSecond * 2 * time.Second)
+		w.settle()
+		for i := 1; i < objects; i++ {
+			w.wantValue(cm(name(i)), "199")
+		}
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		within("in the end")
+		if w.e.outcomes.quota.Waiting() != 0 || writes[b] < 100 {
+			t.Errorf("%d wait; the other cluster has %v writes", w.e.outcomes.quota.Waiting(), writes[b])
+		}
+	})
+}
+
+// So it is with many small objects, which come in the order in which they were made.
+func TestFloodOfSmallObjects(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, writes := withQuota(w)
+		began := time.Now()
+		w.setRule(testRule("r"))
+		const objects = 1000
+		for i := range objects {
+			w.peers[a].put(configMap(fmt.Sprintf("x%04d", i), "1"))
+		}
+		time.Sleep(10 * time.Second)
+		w.peers[b].put(configMap("honest", "1"))
+		w.now()
+		w.wantValue(cm("honest"), "1")
+		w.local.mu.Lock()
+		got, most := writes[a], floodWrites+floodPerSecond*time.Since(began).Seconds()+DefaultWorkers
+		w.local.mu.Unlock()
+		if got > most {
+			t.Errorf("%v writes, want at most %v", got, most)
+		}
+		time.Sleep(objects / floodPerSecond * time.Second)
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != objects+1 {
+			t.Errorf("%d copies of %d", n, objects+1)
+		}
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
+// A copy that waits and is not wanted any more leaves the line.
+func TestNothingWaitsForARuleThatIsGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		withQuota(w)
+		w.setRule(testRule("r"))
+		for i := range 200 {
+			w.peers[a].put(configMap(fmt.Sprintf("x%04d", i), "1"))
+		}
+		w.settle()
+		if w.e.outcomes.quota.Waiting() == 0 {
+			t.Fatal("nothing waits")
+		}
+		delete(w.rules, "r")
+		w.e.DeleteRule("r")
+		w.settle()
+		if n := w.e.outcomes.quota.Waiting(); n != 0 {
+			t.Errorf("%d wait", n)
+		}
+	})
+}

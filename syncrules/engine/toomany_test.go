@@ -1,0 +1,108 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
+)
+
+// by makes a rule one of another cluster, that came here after so many seconds.
+func by(author string, after int, r *v1alpha1.ResourceSyncRule) *v1alpha1.ResourceSyncRule {
+	r.Labels = map[string]string{v1alpha1.LabelOwnerClusterID: author}
+	r.CreationTimestamp = metav1.NewTime(time.Unix(int64(after), 0))
+	return r
+}
+
+// Of one author the oldest rules are in force. The copies of one that is not are frozen, those of another author's rules are
+// made, and when a rule goes the next one has its place.
+func TestTooManyRules(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(by(a, 1000, testRule("young", "young")))
+		w.peers[a].put(configMap("young", "1"))
+		w.settle()
+		w.wantValue(cm("young"), "1")
+		for i := range inforce.MaxRules {
+			w.setRule(by(a, i, testRule(fmt.Sprintf("old-%03d", i), fmt.Sprintf("x%03d", i))))
+		}
+		w.setRule(by(b, 2000, testRule("honest", "honest")))
+		w.settle()
+		w.wantReady("young", metav1.ConditionFalse, ReasonTooManyRules)
+		if m := w.report("young").Conditions[0].Message; !strings.Contains(m, "256 rules of cluster "+a) || !strings.Contains(m, "older rules come first") {
+			t.Errorf("it says %q", m)
+		}
+		w.wantReady("old-255", metav1.ConditionTrue, ReasonSynced)
+		w.peers[a].put(configMap("young", "2"))
+		w.peers[a].put(configMap("honest", "1"))
+		w.settle()
+		w.wantValue(cm("young"), "1")
+		w.wantValue(cm("honest"), "1")
+		w.peers[a].remove(cm("young"))
+		w.settle()
+		w.wantOwner(cm("young"), a, false)
+		w.kill()
+		w.start() // nothing else is decided after a restart
+		w.wantReady("young", metav1.ConditionFalse, ReasonTooManyRules)
+		w.wantOwner(cm("young"), a, false)
+		w.peers[a].put(configMap("young", "3"))
+		delete(w.rules, "old-000")
+		w.e.DeleteRule("old-000")
+		w.settle()
+		w.wantValue(cm("young"), "3")
+		w.wantReady("young", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
+// Rules of 256 namespaces each open no more watches at a peer than may be, and none here for the rest.
+func TestTooManyWatches(t *testing.T) {
+	inWorld(t, func(w *world) {
+		wide := func(n int) *v1alpha1.ResourceSyncRule {
+			r := testRule(fmt.Sprintf("wide-%02d", n))
+			r.Spec.Rules[0].Matches[0].Namespaces = nil
+			for i := range 256 {
+				r.Spec.Rules[0].Matches[0].Namespaces = append(r.Spec.Rules[0].Matches[0].Namespaces, fmt.Sprintf("n%d", 256*n+i))
+			}
+			return by(a, n, r)
+		}
+		for n := range 20 {
+			w.setRule(wide(n))
+		}
+		w.setRule(by(b, 5000, testRule("honest")))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		const most = inforce.MaxViews + 1 // that of the honest rule
+		if n := w.peers[a].open(); n != most {
+			t.Errorf("%d watches are open at a peer, want %d", n, most)
+		}
+		if n := w.local.open(); n > most+2 { // namespaces, and objects in the way
+			t.Errorf("%d watches are open here", n)
+		}
+		w.wantReady("wide-08", metav1.ConditionFalse, ReasonTooManyRules)
+		if m := w.report("wide-08").Conditions[0].Message; !strings.Contains(m, "2048 watches") {
+			t.Errorf("it says %q", m)
+		}
+		w.cluster = w.cluster.DeepCopy()
+		w.cluster.Labels = map[string]string{"tier": "core"}
+		for n := range 8 { // they leave this cluster out: others have their places
+			r := wide(n)
+			r.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}
+			w.setRule(r)
+		}
+		w.e.ClusterChanged()
+		w.settle()
+		w.wantReady("wide-00", metav1.ConditionTrue, ReasonNotTargeted)
+		if c := w.report("wide-08").Conditions[0]; c.Reason == ReasonTooManyRules {
+			t.Errorf("wide-08 has no place, although those of others are free: %s", c.Message)
+		}
+		w.wantReady("wide-16", metav1.ConditionFalse, ReasonTooManyRules)
+	})
+}
