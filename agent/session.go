@@ -209,7 +209,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	})
 	p.statuses = status.NewWriter(status.Options{Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Log: p.log})
 	p.profiles = profiles.New(profiles.Options{
-		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Gone: p.membership.Gone, Forgotten: p.directory.Forgotten,
+		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Directory: p.directory, CredentialRef: p.peers.CredentialRef, Forgotten: p.directory.Forgotten,
 		Frozen: p.gate.Frozen, Events: p.events, Problem: p.problems.Reporter("profiles"), Now: p.clock.Now, Log: p.log,
 	})
 	p.registerMetrics()

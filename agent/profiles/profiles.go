@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/loop"
@@ -44,9 +45,12 @@ type Options struct {
 	Network   string // the network that consumers are in
 	Client    *kube.Client
 	Registry  *informers.Registry
-	// Gone reports whether a cluster is no longer in the group. Forgotten reports that as well, and whether it has no
-	// Cluster object and never published anything: then its profile is deleted.
-	Gone, Forgotten func(clusterID string) bool
+	Directory *directory.Directory
+	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
+	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
+	// Forgotten reports whether a cluster is no longer in the group, or has no Cluster object and never published anything:
+	// then its profile is deleted.
+	Forgotten func(clusterID string) bool
 	// Frozen reports whether nothing may be concluded from what the API server lacks.
 	Frozen  func() bool
 	Events  Events
@@ -202,7 +206,7 @@ func (p *Profiles) cluster(name string) *v1alpha1.Cluster {
 		return nil
 	}
 	id := string(c.Spec.ClusterID)
-	if id == "" || len(validation.IsValidLabelValue(id)) > 0 || p.o.Gone(id) || !p.counts(id, name) {
+	if id == "" || len(validation.IsValidLabelValue(id)) > 0 || p.o.Directory.Gone(id) || !p.counts(id, name) {
 		return nil
 	}
 	return c
@@ -273,7 +277,7 @@ func (p *Profiles) update(ctx context.Context, to writer, c *v1alpha1.Cluster, h
 		}
 		have, now = stored, *stored
 	}
-	f := facts{own: string(c.Spec.ClusterID) == p.o.ClusterID, network: p.o.Network, clusterSet: p.o.ClusterSet, now: p.o.Now()}
+	f := facts{own: string(c.Spec.ClusterID) == p.o.ClusterID, network: p.o.Network, clusterSet: p.o.ClusterSet, route: p.routeTo(c), now: p.o.Now()}
 	now.Status = statusOf(c, f, have.Status, have.Generation)
 	if equality.Semantic.DeepEqual(now.Status, have.Status) || p.shelf.isWritten(have, now.Status) {
 		return nil
@@ -283,6 +287,23 @@ func (p *Profiles) update(ctx context.Context, to writer, c *v1alpha1.Cluster, h
 		p.shelf.remember(c.Name, stored.ResourceVersion, now.Status)
 	}
 	return err
+}
+
+// routeTo is how a cluster is reached by who may read the Secret that it names; nil while that is not known. More people may
+// edit the Cluster object than may read Secrets: a credential that was issued to the agent goes with the address alone that
+// the cluster has signed, and the object cannot name one.
+func (p *Profiles) routeTo(c *v1alpha1.Cluster) *directory.Route {
+	id := string(c.Spec.ClusterID)
+	route, err := p.o.Directory.Route(id)
+	known := err == nil && c.Spec.AuthInfo.SecretRef.Namespace != p.o.Directory.PrivateNamespace
+	if ref, issued := p.o.CredentialRef(id); issued {
+		_, signed := p.o.Directory.Published(id)
+		route.Secret, known = ref, err == nil && signed
+	}
+	if !known {
+		return nil
+	}
+	return &route
 }
 
 // remove deletes a profile of ours if it is known that its cluster is gone, or that it is listed under another name.

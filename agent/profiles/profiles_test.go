@@ -5,6 +5,7 @@ package profiles
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -19,9 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
+	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +37,9 @@ type room struct {
 	p               *Profiles
 	registry        *informers.Registry
 	problems        health.Problems
+	directory       *directory.Directory
 	gone, forgotten map[string]bool
+	issued          map[string]v1alpha1.NamespacedName
 	frozen          bool
 	events          []string
 	writes          int
@@ -43,17 +50,48 @@ type room struct {
 func newRoom(t *testing.T) *room {
 	t.Helper()
 	_, client := agenttest.NewAPIServer(t)
-	r := &room{t: t, registry: informers.New(client, "cluster-registry", slog.New(slog.DiscardHandler)), gone: map[string]bool{}, forgotten: map[string]bool{}}
+	r := &room{t: t, registry: informers.New(client, "cluster-registry", slog.New(slog.DiscardHandler)), gone: map[string]bool{}, forgotten: map[string]bool{}, issued: map[string]v1alpha1.NamespacedName{}}
+	held, err := replica.New(replica.Options{Self: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA), Epoch: 1, Keyring: ring{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.directory = &directory.Directory{Registry: r.registry, Replica: held, Gone: func(id string) bool { return r.gone[id] }, PrivateNamespace: "private"}
 	r.p = New(Options{
-		Flags: Flags{ClusterProfiles: true, Namespace: "inventory"}, ClusterID: agenttest.IDA, Client: client, Registry: r.registry,
-		Gone: func(id string) bool { return r.gone[id] }, Forgotten: func(id string) bool { return r.gone[id] || r.forgotten[id] },
-		Frozen: func() bool { return r.frozen }, Events: r, Problem: r.problems.Reporter("profiles"),
+		Flags: Flags{ClusterProfiles: true, Namespace: "inventory"}, ClusterID: agenttest.IDA, Client: client, Registry: r.registry, Directory: r.directory,
+		CredentialRef: func(id string) (v1alpha1.NamespacedName, bool) { ref, issued := r.issued[id]; return ref, issued },
+		Forgotten:     func(id string) bool { return r.gone[id] || r.forgotten[id] },
+		Frozen:        func() bool { return r.frozen }, Events: r, Problem: r.problems.Reporter("profiles"),
 		Now: func() time.Time { return time.Unix(1000, 0) }, Log: slog.New(slog.DiscardHandler),
 	})
 	r.p.objects = func(schema.GroupVersionKind) writer { return r }
 	r.p.shelf.serve(profileKinds()[0])
 	r.p.shelf.replace(nil)
 	return r
+}
+
+// ring has the keys of all clusters.
+type ring struct{ replica.Keyring }
+
+func (ring) Key(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true }
+func (ring) Swapped(string) bool                     { return true }
+
+// publish has a cluster sign its Cluster object.
+func (r *room) publish(c *v1alpha1.Cluster) {
+	r.t.Helper()
+	id := string(c.Spec.ClusterID)
+	data, err := payload.EncodeCluster(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	messages, err := agenttest.Signer(r.t, id, agenttest.Key(id)).Publish(payload.ClusterKey(id), replica.Live, data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, message := range messages {
+		if _, _, err := r.directory.Replica.Merge(message, id); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 }
 
 func (r *room) Event(_ schema.GroupVersionKind, about metav1.Object, _, reason, message string) {
@@ -214,12 +252,58 @@ func TestForeignProfileIsLeftAlone(t *testing.T) {
 func TestWhatIsDroppedIsNotWrittenAgain(t *testing.T) {
 	r := newRoom(t)
 	r.drops = true
-	beta := reached("True", "Ready")
+	beta := agenttest.Cluster("beta", agenttest.IDB)
 	beta.Spec.AuthInfo.SecretRef.Name, beta.Spec.AuthInfo.SecretRef.Namespace = "s", "n"
 	beta.Spec.KubernetesAPIEndpoints = append(beta.Spec.KubernetesAPIEndpoints, agentEndpoint(t))
 	r.put(beta)
 	r.wantWrites("beta", 2)
 	r.wantWrites("beta", 0)
+}
+
+// Who may edit Cluster objects and not read Secrets can neither have a program send a credential that was issued here to
+// another address, nor have it send that of one cluster to another one.
+func TestProviderIsNotFromTheClusterObject(t *testing.T) {
+	r := newRoom(t)
+	provider := func(name string) string {
+		t.Helper()
+		r.reconcile(name)
+		providers := r.held(name).Status.AccessProviders
+		if len(providers) == 0 {
+			return "none"
+		}
+		extension := providers[0].Cluster["extensions"].([]any)[0].(map[string]any)["extension"].(map[string]any)
+		return fmt.Sprintf("%s with %s/%s", providers[0].Cluster["server"], extension["namespace"], extension["name"])
+	}
+	is := func(what, name, want string) {
+		t.Helper()
+		if got := provider(name); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	signed := agenttest.Cluster("beta", agenttest.IDB)
+	signed.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{agentEndpoint(t)}
+	edited := signed.DeepCopy()
+	edited.Spec.KubernetesAPIEndpoints[0].ServerAddress = "evil.example.com"
+	edited.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "private", Name: "peer-b"}
+	other := agenttest.Cluster("other", agenttest.IDC)
+	other.Spec.KubernetesAPIEndpoints, other.Spec.AuthInfo = edited.Spec.KubernetesAPIEndpoints, edited.Spec.AuthInfo
+	r.put(edited, other)
+	is("the Secret of another cluster", "other", "none")
+	is("before it was reached", "beta", "none")
+	r.issued[agenttest.IDB] = edited.Spec.AuthInfo.SecretRef
+	is("before it has signed an address", "beta", "none")
+	r.publish(signed)
+	is("with an address of its own", "beta", "https://b.example.com:6443 with private/peer-b")
+	is("the Secret of another cluster", "other", "none")
+	delete(r.issued, agenttest.IDB)
+	is("after a restart, before it was reached", "beta", "https://b.example.com:6443 with private/peer-b")
+	pasted := edited.DeepCopy()
+	pasted.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "cluster-registry", Name: "pasted"}
+	r.put(pasted)
+	is("with a pasted credential", "beta", "https://b.example.com:6443 with cluster-registry/pasted")
+	other.Spec.AuthInfo.SecretRef = pasted.Spec.AuthInfo.SecretRef
+	r.put(other)
+	is("not in the mesh, with a pasted credential", "other", "https://evil.example.com with cluster-registry/pasted")
 }
 
 func TestErrorsOfWrites(t *testing.T) {
