@@ -48,9 +48,6 @@ type Options struct {
 	Directory *directory.Directory
 	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
 	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
-	// Forgotten reports whether a cluster is no longer in the group, or has no Cluster object and never published anything:
-	// then its profile is deleted.
-	Forgotten func(clusterID string) bool
 	// Frozen reports whether nothing may be concluded from what the API server lacks.
 	Frozen  func() bool
 	Events  Events
@@ -313,7 +310,7 @@ func (p *Profiles) remove(ctx context.Context, to writer, have *clusterProfile) 
 		return nil
 	}
 	renamed := len(p.o.Registry.ByID(id)) > 0 && !p.counts(id, have.Name)
-	if !renamed && !p.o.Forgotten(id) {
+	if !renamed && !p.o.Directory.Forgotten(id) {
 		return nil
 	}
 	err := to.Delete(ctx, have.Name, &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion})

@@ -33,33 +33,32 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // room has profiles, the clusters that they are about, and an API server that counts writes.
 type room struct {
-	t               *testing.T
-	p               *Profiles
-	registry        *informers.Registry
-	problems        health.Problems
-	directory       *directory.Directory
-	gone, forgotten map[string]bool
-	issued          map[string]v1alpha1.NamespacedName
-	frozen          bool
-	events          []string
-	writes          int
-	err             error // of the next write
-	drops           bool  // the server's CRD has no accessProviders
+	t             *testing.T
+	p             *Profiles
+	registry      *informers.Registry
+	problems      health.Problems
+	directory     *directory.Directory
+	gone, unknown map[string]bool // that is not pinned
+	issued        map[string]v1alpha1.NamespacedName
+	frozen        bool
+	events        []string
+	writes        int
+	err           error // of the next write
+	drops         bool  // the server's CRD has no accessProviders
 }
 
 func newRoom(t *testing.T) *room {
 	t.Helper()
 	_, client := agenttest.NewAPIServer(t)
-	r := &room{t: t, registry: informers.New(client, "cluster-registry", slog.New(slog.DiscardHandler)), gone: map[string]bool{}, forgotten: map[string]bool{}, issued: map[string]v1alpha1.NamespacedName{}}
+	r := &room{t: t, registry: informers.New(client, "cluster-registry", slog.New(slog.DiscardHandler)), gone: map[string]bool{}, unknown: map[string]bool{}, issued: map[string]v1alpha1.NamespacedName{}}
 	held, err := replica.New(replica.Options{Self: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA), Epoch: 1, Keyring: ring{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.directory = &directory.Directory{Registry: r.registry, Replica: held, Gone: func(id string) bool { return r.gone[id] }, PrivateNamespace: "private"}
+	r.directory = &directory.Directory{Registry: r.registry, Replica: held, Gone: func(id string) bool { return r.gone[id] }, Pinned: func(id string) bool { return !r.unknown[id] }, PrivateNamespace: "private"}
 	r.p = New(Options{
 		Flags: Flags{ClusterProfiles: true, Namespace: "inventory"}, ClusterID: agenttest.IDA, Client: client, Registry: r.registry, Directory: r.directory,
 		CredentialRef: func(id string) (v1alpha1.NamespacedName, bool) { ref, issued := r.issued[id]; return ref, issued },
-		Forgotten:     func(id string) bool { return r.gone[id] || r.forgotten[id] },
 		Frozen:        func() bool { return r.frozen }, Events: r, Problem: r.problems.Reporter("profiles"),
 		Now: func() time.Time { return time.Unix(1000, 0) }, Log: slog.New(slog.DiscardHandler),
 	})
@@ -198,8 +197,8 @@ func TestProfileIsDeletedWithProof(t *testing.T) {
 	if err := r.registry.Drop(beta); err != nil {
 		t.Fatal(err)
 	}
-	r.wantWrites("beta", 0) // the Cluster is missing here, and what it published is known: it will be back
-	r.forgotten[agenttest.IDB], r.frozen = true, true
+	r.wantWrites("beta", 0) // a member whose Cluster is missing here will be back, also after a restart with an empty replica
+	r.unknown[agenttest.IDB], r.frozen = true, true
 	r.wantWrites("beta", 0) // the API server went back in time
 	r.frozen = false
 	r.wantWrites("beta", 1)
@@ -207,7 +206,7 @@ func TestProfileIsDeletedWithProof(t *testing.T) {
 		t.Fatal("it is still there")
 	}
 	// Of a cluster that was removed from the group, before its Cluster object is.
-	delete(r.forgotten, agenttest.IDB)
+	delete(r.unknown, agenttest.IDB)
 	r.put(beta)
 	r.reconcile("beta")
 	r.gone[agenttest.IDB] = true
