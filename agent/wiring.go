@@ -119,9 +119,9 @@ func (p *parts) clusterChanged(was, now *v1alpha1.Cluster) {
 // memberChanged is called by the mesh when a member's state changes.
 func (p *parts) memberChanged(m mesh.Member) {
 	p.statuses.Enqueue(m.ClusterID)
+	p.peers.MemberChanged(m.ClusterID, m.State)
 	if m.State == mesh.Alive {
 		p.catchUp.Enqueue(m.ClusterID)
-		p.peers.Changed(m.ClusterID)
 		p.membership.MemberAlive(m.ClusterID)
 	}
 }

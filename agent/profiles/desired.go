@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -52,8 +53,8 @@ func statusOf(c *v1alpha1.Cluster, f facts, have profileStatus, generation int64
 	return want
 }
 
-// healthOf is the condition ControlPlaneHealthy. It is False only if the cluster is not reached: a lack of credentials, or a
-// cluster that is disabled here, says nothing about its control plane.
+// healthOf is the condition ControlPlaneHealthy. It is False only if the API server is not reached: a lack of credentials, a
+// cluster that is disabled here, or an agent that does not answer says nothing about its control plane.
 func healthOf(c *v1alpha1.Cluster, own bool) metav1.Condition {
 	out := metav1.Condition{Type: conditionHealthy, Status: metav1.ConditionUnknown, Reason: "Connecting"}
 	if own { // which is where this is written
@@ -65,14 +66,11 @@ func healthOf(c *v1alpha1.Cluster, own bool) metav1.Condition {
 		return out
 	}
 	out.Reason, out.Message = ready.Reason, ready.Message
-	if ready.Status == metav1.ConditionTrue || ready.Status == metav1.ConditionFalse && ready.Reason == reasonUnreachable {
+	if ready.Status == metav1.ConditionTrue || ready.Status == metav1.ConditionFalse && ready.Reason == string(apiconn.Unreachable) {
 		out.Status = ready.Status
 	}
 	return out
 }
-
-// reasonUnreachable is the reason of the condition Ready when a cluster has not been reached for a while.
-const reasonUnreachable = "Unreachable"
 
 // suffix opens no name of a property of the APIs, and ends those that are Roster's own, as they recommend.
 const suffix = ".cluster-registry.k8s.cisco.com"

@@ -45,8 +45,9 @@ func TestHealth(t *testing.T) {
 		want   metav1.ConditionStatus
 	}{
 		"ready":             {"True", "Ready", false, "True"},
-		"unreachable":       {"False", "Unreachable", false, "False"},
-		"may be":            {"Unknown", "Unreachable", false, "Unknown"},
+		"unreachable":       {"False", "APIUnreachable", false, "False"},
+		"may be":            {"Unknown", "APIUnreachable", false, "Unknown"},
+		"its agent alone":   {"False", "AgentUnreachable", false, "Unknown"},
 		"disabled here":     {"False", "Disabled", false, "Unknown"},
 		"no credential":     {"False", "MissingAuthInfo", false, "Unknown"},
 		"nothing known":     {"", "", false, "Unknown"},
@@ -122,7 +123,7 @@ func TestProvider(t *testing.T) {
 func TestStatusLaws(t *testing.T) {
 	certificate := ca(t)
 	rapid.Check(t, func(t *rapid.T) {
-		c := reached(rapid.SampledFrom([]metav1.ConditionStatus{"", "True", "False", "Unknown"}).Draw(t, "ready"), rapid.SampledFrom([]string{"Ready", "Unreachable", "Disabled"}).Draw(t, "reason"))
+		c := reached(rapid.SampledFrom([]metav1.ConditionStatus{"", "True", "False", "Unknown"}).Draw(t, "ready"), rapid.SampledFrom([]string{"Ready", "APIUnreachable", "Disabled"}).Draw(t, "reason"))
 		c.Status.Version = rapid.SampledFrom([]string{"", "v1.36.3"}).Draw(t, "version")
 		c.Status.Provider = rapid.SampledFrom([]string{"", "kind", "amazon"}).Draw(t, "provider")
 		var route *directory.Route
