@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -234,6 +235,11 @@ func (p *Profiles) reconcile(ctx context.Context, name string) error {
 		return nil
 	case c == nil:
 		return p.remove(ctx, to, have)
+	case isOfAnother(have, string(c.Spec.ClusterID)):
+		if p.o.Frozen() {
+			return nil
+		}
+		return p.delete(ctx, to, have) // the watch delivers that, and it is created
 	}
 	return p.outcome(name, c, p.update(ctx, to, c, have))
 }
@@ -313,9 +319,21 @@ func (p *Profiles) remove(ctx context.Context, to writer, have *clusterProfile) 
 	if !renamed && !p.o.Directory.Forgotten(id) {
 		return nil
 	}
+	return p.delete(ctx, to, have)
+}
+
+// isOfAnother reports whether a profile was made for another cluster, one that had this name before. What others have added
+// to it is about that one. The label alone may have been edited.
+func isOfAnother(have *clusterProfile, id string) bool {
+	i := slices.IndexFunc(have.Status.Properties, func(p profileProperty) bool { return p.Name == propertyCluster })
+	label := have.Labels[labelMemberID]
+	return i >= 0 && have.Status.Properties[i].Value != id && label != "" && label != id
+}
+
+func (p *Profiles) delete(ctx context.Context, to writer, have *clusterProfile) error {
 	err := to.Delete(ctx, have.Name, &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion})
 	if err == nil {
-		p.o.Log.Info("deleted the ClusterProfile of a cluster that is gone", "name", have.Name, "clusterID", id)
+		p.o.Log.Info("deleted the ClusterProfile of a cluster that is gone, or has another name", "name", have.Name, "clusterID", have.Labels[labelMemberID])
 	}
 	return p.outcome(have.Name, nil, err)
 }

@@ -223,6 +223,38 @@ func TestProfileIsDeletedWithProof(t *testing.T) {
 	r.wantWrites("beta", 1)
 }
 
+// A cluster that is built again has the name of the old one and is another cluster: what others have said of the old one is
+// not true of it. A label alone may have been edited.
+func TestProfileOfAnotherClusterIsReplaced(t *testing.T) {
+	r := newRoom(t)
+	old := agenttest.Cluster("beta", agenttest.IDB)
+	r.put(old)
+	r.reconcile("beta")
+	theirs := *r.held("beta")
+	theirs.Status.AccessProviders = []accessProvider{{Name: "cloud"}}
+	theirs.Labels = map[string]string{labelManager: Manager, labelMemberID: agenttest.IDC}
+	r.p.shelf.put("beta", &theirs)
+	r.wantWrites("beta", 1)
+	if have := r.held("beta"); have.Labels[labelMemberID] != agenttest.IDB || len(have.Status.AccessProviders) != 1 {
+		t.Fatalf("after the label was edited: %+v", have)
+	}
+	if err := r.registry.Drop(old); err != nil {
+		t.Fatal(err)
+	}
+	r.put(agenttest.Cluster("beta", agenttest.IDC))
+	r.frozen = true
+	r.wantWrites("beta", 0)
+	r.frozen = false
+	r.wantWrites("beta", 1)
+	if r.held("beta") != nil {
+		t.Fatal("it is still there")
+	}
+	r.wantWrites("beta", 2)
+	if have := r.held("beta"); have.Labels[labelMemberID] != agenttest.IDC || len(have.Status.AccessProviders) != 0 {
+		t.Fatalf("of the new cluster: %+v", have)
+	}
+}
+
 // Without the label that says which cluster it is about, nothing is known of a profile.
 func TestProfileOfNobodyStays(t *testing.T) {
 	r := newRoom(t)
