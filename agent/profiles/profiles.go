@@ -30,9 +30,6 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// untilFixed is the wait before a write is tried again that only a person can make possible.
-const untilFixed = time.Minute
-
 // Events records Kubernetes events. It does not block.
 type Events interface {
 	Event(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, message string)
@@ -62,6 +59,7 @@ type Profiles struct {
 	o          Options
 	names      *loop.Loop[string] // of profiles that may have to change
 	shelf      shelf
+	failures   failures
 	said       health.Once
 	properties []*property
 	objects    func(schema.GroupVersionKind) writer
@@ -78,7 +76,7 @@ type writer interface {
 // New returns profiles that do nothing before Run.
 func New(o Options) *Profiles {
 	o.Namespace = cmp.Or(o.Namespace, o.Own)
-	p := &Profiles{o: o}
+	p := &Profiles{o: o, failures: failures{problem: o.Problem, held: map[string]string{}, freed: map[string]bool{}}}
 	p.shelf.serve(schema.GroupVersionKind{})
 	p.names = loop.New("cluster profiles", o.Log, p.reconcile)
 	p.objects = func(kind schema.GroupVersionKind) writer {
@@ -140,8 +138,8 @@ func (p *Profiles) All() {
 type received struct{ p *Profiles }
 
 func (r received) Serve(kind schema.GroupVersionKind) {
+	r.p.failures.reset() // without the CRD nothing is wrong
 	if r.p.shelf.serve(kind); kind.Empty() {
-		_ = r.p.o.Problem(nil) // without the CRD nothing is wrong
 		return
 	}
 	r.p.o.Log.Info("publishing ClusterProfiles", "version", kind.Version, "namespace", r.p.o.Namespace)
@@ -172,15 +170,12 @@ func (r received) Delete(_, name string, _ *unstructured.Unstructured) {
 	r.p.names.Add(name)
 }
 
-func (r received) Health(err error) { r.p.report(err) }
-
-// report reports an error of the API server if a person has to fix it.
-func (p *Profiles) report(err error) {
+func (r received) Health(err error) {
 	switch {
 	case err == nil:
-		_ = p.o.Problem(nil)
+		r.p.failures.watched("")
 	case errors.Is(err, kube.ErrForbidden):
-		_ = p.o.Problem(fmt.Errorf("--publish-cluster-profiles: %w; install charts/agent with publish.clusterProfiles=true", err))
+		r.p.failures.watched(r.p.fixRights())
 	}
 }
 
@@ -219,18 +214,25 @@ func (p *Profiles) counts(id, name string) bool {
 // reconcile creates, updates or deletes the profile of that name.
 func (p *Profiles) reconcile(ctx context.Context, name string) error {
 	have, kind, listed := p.shelf.get(name)
-	if !listed || have != nil && have.DeletionTimestamp != nil {
-		return nil // the watch says when that changes
+	if !listed || p.failures.wait(name) {
+		return nil
 	}
-	c, to := p.cluster(name), p.objects(kind)
+	c := p.cluster(name)
+	return p.outcome(name, c, p.write(ctx, p.objects(kind), c, have))
+}
+
+// write creates, updates or deletes a profile: have, which should be about c. Either may be nil.
+func (p *Profiles) write(ctx context.Context, to writer, c *v1alpha1.Cluster, have *clusterProfile) error {
 	switch {
 	case c == nil && have == nil:
 		return nil
 	case have == nil:
-		return p.outcome(name, c, p.create(ctx, to, c))
+		return p.create(ctx, to, c)
+	case have.DeletionTimestamp != nil:
+		return nil // the watch says when that changes
 	case have.Spec.ClusterManager.Name != Manager:
 		if c != nil {
-			p.say(c, string(have.UID), fmt.Sprintf("ClusterProfile %s/%s is of the manager %q: it is left alone, and this cluster has none by Roster", p.o.Namespace, name, have.Spec.ClusterManager.Name))
+			p.say(c, string(have.UID), fmt.Sprintf("ClusterProfile %s/%s is of the manager %q: it is left alone, and this cluster has none by Roster", p.o.Namespace, have.Name, have.Spec.ClusterManager.Name))
 		}
 		return nil
 	case c == nil:
@@ -241,7 +243,7 @@ func (p *Profiles) reconcile(ctx context.Context, name string) error {
 		}
 		return p.delete(ctx, to, have) // the watch delivers that, and it is created
 	}
-	return p.outcome(name, c, p.update(ctx, to, c, have))
+	return p.update(ctx, to, c, have)
 }
 
 func labelsOf(c *v1alpha1.Cluster) map[string]string {
@@ -255,16 +257,13 @@ func (p *Profiles) create(ctx context.Context, to writer, c *v1alpha1.Cluster) e
 		Spec:       profileSpec{DisplayName: c.Name, ClusterManager: clusterManager{Manager}},
 	})
 	if apierrors.IsNotFound(err) && !errors.Is(err, kube.ErrKindUnknown) {
-		return fmt.Errorf("%w %s", errNamespace, p.o.Namespace)
+		return errNamespace
 	}
 	if err != nil {
 		return err
 	}
 	return p.update(ctx, to, c, made)
 }
-
-// errNamespace is returned where no profile can be created since the namespace does not exist.
-var errNamespace = errors.New("--publish-namespace: create the namespace")
 
 // update writes what differs. have is not changed.
 func (p *Profiles) update(ctx context.Context, to writer, c *v1alpha1.Cluster, have *clusterProfile) error {
@@ -335,30 +334,7 @@ func (p *Profiles) delete(ctx context.Context, to writer, have *clusterProfile) 
 	if err == nil {
 		p.o.Log.Info("deleted the ClusterProfile of a cluster that is gone, or has another name", "name", have.Name, "clusterID", have.Labels[labelMemberID])
 	}
-	return p.outcome(have.Name, nil, err)
-}
-
-// outcome decides what to do about the error of a write. c is the Cluster that an event can be about.
-func (p *Profiles) outcome(name string, c *v1alpha1.Cluster, err error) error {
-	switch {
-	case err == nil:
-		_ = p.o.Problem(nil)
-		return nil
-	case errors.Is(err, errNamespace):
-		_ = p.o.Problem(err)
-		p.names.AddAfter(name, untilFixed)
-		return nil
-	case errors.Is(err, kube.ErrForbidden):
-		p.report(err)
-		p.names.AddAfter(name, untilFixed)
-		return nil
-	case apierrors.IsInvalid(err) && c != nil:
-		p.say(c, string(c.UID), "its ClusterProfile is refused: "+err.Error())
-		return nil // until the Cluster changes
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		return nil // the watch delivers what is there, and it is reconciled then
-	}
-	return fmt.Errorf("ClusterProfile %s/%s: %w", p.o.Namespace, name, err)
+	return err
 }
 
 // say sends an event about a Cluster, once.

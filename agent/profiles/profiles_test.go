@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +23,6 @@ import (
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/payload"
-	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
 )
@@ -335,41 +333,6 @@ func TestProviderIsNotFromTheClusterObject(t *testing.T) {
 	other.Spec.AuthInfo.SecretRef = pasted.Spec.AuthInfo.SecretRef
 	r.put(other)
 	is("not in the mesh, with a pasted credential", "other", "https://evil.example.com with cluster-registry/pasted")
-}
-
-func TestErrorsOfWrites(t *testing.T) {
-	where := schema.GroupResource{Resource: "clusterprofiles"}
-	for name, test := range map[string]struct {
-		err     error
-		retried bool
-		problem string
-		event   string
-	}{
-		"no namespace": {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "inventory"), problem: "create the namespace inventory"},
-		"no right":     {err: fmt.Errorf("%w: create", kube.ErrForbidden), problem: "publish.clusterProfiles=true"},
-		"refused":      {err: apierrors.NewInvalid(schema.GroupKind{Kind: "ClusterProfile"}, "beta", nil), event: "is refused"},
-		"lost race":    {err: apierrors.NewAlreadyExists(where, "beta")},
-		"no answer":    {err: kube.ErrUnreachable, retried: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
-			r.put(agenttest.Cluster("beta", agenttest.IDB))
-			r.err = test.err
-			if err := r.p.reconcile(t.Context(), "beta"); (err != nil) != test.retried {
-				t.Errorf("error %v", err)
-			}
-			if got := r.problems.String(); !strings.Contains(got, test.problem) || (got == "") != (test.problem == "") {
-				t.Errorf("problem %q, want %q", got, test.problem)
-			}
-			if got := strings.Join(r.events, ""); !strings.Contains(got, test.event) || (got == "") != (test.event == "") {
-				t.Errorf("event %q, want %q", got, test.event)
-			}
-			r.err = nil
-			if r.reconcile("beta"); r.problems.String() != "" {
-				t.Errorf("still a problem: %s", &r.problems)
-			}
-		})
-	}
 }
 
 // Nothing is concluded before there is a complete list, and nothing without the CRD.
