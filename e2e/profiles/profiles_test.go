@@ -77,6 +77,7 @@ func (r *room) all() {
 	}
 	r.property("cluster.clusterset.k8s.io", r.id(r.alpha))
 	r.property("clusterset.k8s.io", "lab")
+	r.shareProperty()
 
 	r.consume()
 
@@ -316,21 +317,6 @@ func (r *room) complete(ctx context.Context, c *harness.Cluster) error {
 		return fmt.Errorf("status %+v", p.Status)
 	}
 	return harness.ConditionTrue(u, v1alpha1.ClusterConditionControlPlaneHealthy)
-}
-
-func (r *room) property(name, value string) {
-	r.Helper()
-	properties := r.alpha.Dynamic.Resource(schema.GroupVersionResource{Group: "about.k8s.io", Version: "v1beta1", Resource: "clusterproperties"})
-	r.eventually("property "+name, func(ctx context.Context) error {
-		u, err := properties.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if got, _, _ := unstructured.NestedString(u.Object, "spec", "value"); got != value {
-			return fmt.Errorf("it is %q", got)
-		}
-		return nil
-	})
 }
 
 // consume reads beta as a program of alpha that knows only its ClusterProfile: first without the grant, then with it.
