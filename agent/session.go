@@ -184,7 +184,7 @@ func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
 // makeRemote makes the parts that are about other clusters, and those that exchange data with them.
 func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	o := p.options
-	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, PrivateNamespace: p.store.Namespace(), Swapped: p.membership.Trust().Swapped}
+	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, Pinned: p.membership.IsPinned, PrivateNamespace: p.store.Namespace(), Swapped: p.membership.Trust().Swapped}
 	p.peers = peers.New(peers.Options{
 		ClusterID: p.clusterID, Namespace: o.Namespace, NetworkName: o.NetworkName, Client: p.client, Store: p.store, Directory: p.directory,
 		Ask: p.askForCredential, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: r.positions, Log: p.log,
@@ -215,7 +215,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	})
 	p.statuses = status.NewWriter(status.Options{Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Quota: r.quota.Part(4), Log: p.log})
 	p.profiles = profiles.New(profiles.Options{
-		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Gone: p.membership.Gone, Forgotten: p.directory.Forgotten,
+		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Directory: p.directory, CredentialRef: p.peers.CredentialRef,
 		Frozen: p.gate.Frozen, Events: p.events, Problem: p.problems.Reporter("profiles"), Now: p.clock.Now, Log: p.log,
 	})
 	p.registerMetrics()

@@ -60,8 +60,9 @@ func (p *parts) wire() {
 	p.peers.Hooks = peers.Hooks{
 		Access:     p.statuses.Enqueue,
 		Connection: p.rules.PeerChanged,
-		CredentialKept: func(id string) { // the local Cluster object names the Secret
+		CredentialKept: func(id string) { // the local Cluster object and the profile name the Secret
 			p.importer.Enqueue(payload.ClusterKey(id))
+			p.profiles.Changed(id)
 		},
 	}
 	p.rules.Hooks = rules.Hooks{Refused: p.refusals.Refuse, PeerRemoved: p.peers.ForgetPositions}
@@ -118,9 +119,9 @@ func (p *parts) clusterChanged(was, now *v1alpha1.Cluster) {
 // memberChanged is called by the mesh when a member's state changes.
 func (p *parts) memberChanged(m mesh.Member) {
 	p.statuses.Enqueue(m.ClusterID)
+	p.peers.MemberChanged(m.ClusterID, m.State)
 	if m.State == mesh.Alive {
 		p.catchUp.Enqueue(m.ClusterID)
-		p.peers.Changed(m.ClusterID)
 		p.membership.MemberAlive(m.ClusterID)
 	}
 }
@@ -133,6 +134,7 @@ func (p *parts) entriesChanged(changes []replica.Change) {
 			p.importer.Enqueue(c.Key)
 			p.statuses.Enqueue(c.Origin)
 			p.peers.Changed(c.Origin)
+			p.profiles.Changed(c.Origin)
 		case replica.KindRule:
 			p.importer.Enqueue(c.Key)
 		case replica.KindFeature:

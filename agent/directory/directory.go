@@ -27,6 +27,8 @@ type Directory struct {
 	// Gone reports whether a cluster is no longer in the group: it left, it was removed, or this cluster left the group
 	// that it is in; and it was not admitted again.
 	Gone func(clusterID string) bool
+	// Pinned reports whether the key of a cluster is pinned. The pin outlives the replica, which may be in memory alone.
+	Pinned func(clusterID string) bool
 	// PrivateNamespace is where the agent keeps credentials that were issued to it. A Secret there was not pasted by a
 	// person.
 	PrivateNamespace string
@@ -50,11 +52,11 @@ func (d *Directory) Published(id string) (*payload.Cluster, bool) {
 // Listed reports whether the agent should connect to a cluster: it has a Cluster object here, and is in the group.
 func (d *Directory) Listed(id string) bool { return len(d.Registry.ByID(id)) > 0 && !d.Gone(id) }
 
-// Forgotten reports whether a cluster is gone from the group, or has no Cluster object here and never published
-// anything, as one that was added by hand and deleted. What was remembered of such a cluster must not count when it is
-// added again.
+// Forgotten reports whether a cluster is gone from the group, or was never in it, has no Cluster object here and never
+// published anything, as one that was added by hand and deleted. What was remembered of such a cluster must not count
+// when it is added again. Of a member, an empty replica and a missing object say nothing: both are there again soon.
 func (d *Directory) Forgotten(id string) bool {
-	return d.Gone(id) || len(d.Registry.ByID(id)) == 0 && !d.hasPublished(id)
+	return d.Gone(id) || len(d.Registry.ByID(id)) == 0 && !d.Pinned(id) && !d.hasPublished(id)
 }
 
 // hasPublished reports whether anything that the cluster published is known.

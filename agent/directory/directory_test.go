@@ -25,6 +25,7 @@ import (
 type bed struct {
 	*Directory
 	gone, swapped map[string]bool
+	pins          map[string]bool  // as Pinned says, whatever the replica's keyring has
 	b             *replica.Replica // what IDB signs with
 }
 
@@ -38,10 +39,11 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, swapped := map[string]bool{}, map[string]bool{}
-	return &bed{gone: gone, swapped: swapped, b: agenttest.Signer(t, agenttest.IDB, agenttest.Key(agenttest.IDB)), Directory: &Directory{
+	gone, swapped, pins := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	return &bed{gone: gone, swapped: swapped, pins: pins, b: agenttest.Signer(t, agenttest.IDB, agenttest.Key(agenttest.IDB)), Directory: &Directory{
 		Registry: informers.New(&kube.Client{}, "n", slog.New(slog.DiscardHandler)), Replica: r,
-		Gone: func(id string) bool { return gone[id] }, PrivateNamespace: "n-private", Swapped: func(id string) bool { return swapped[id] },
+		Gone: func(id string) bool { return gone[id] }, Pinned: func(id string) bool { return pins[id] }, PrivateNamespace: "n-private",
+		Swapped: func(id string) bool { return swapped[id] },
 	}}
 }
 
@@ -116,6 +118,9 @@ func TestListedAndForgotten(t *testing.T) {
 		}
 	}
 	is("unknown", false, true)
+	b.pins[agenttest.IDB] = true
+	is("a member, after a restart that found an empty disk", false, false)
+	delete(b.pins, agenttest.IDB)
 	c := agenttest.Cluster("b", agenttest.IDB)
 	if err := b.Registry.Put(c); err != nil {
 		t.Fatal(err)

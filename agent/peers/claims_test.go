@@ -72,7 +72,7 @@ func TestPastedSecretServesOneCluster(t *testing.T) {
 	if b, c := holder(t, p, idB, "s"), holder(t, p, idC, "s"); b != idC || c != idC {
 		t.Errorf("it serves %s for B and %s for C", b, c)
 	}
-	first.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "p", Name: keptName(idC)}
+	first.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "p", Name: v1alpha1.IssuedSecret(idC)}
 	p, _ = quiet(o)
 	if got := holder(t, p, idB, "s"); got != idC {
 		t.Errorf("after a restart, and with an issued credential, it serves %s", got)
@@ -180,7 +180,7 @@ func TestUnusedSecretIsClaimed(t *testing.T) {
 	if got := try(t, p, idB); got.Access != apiconn.Ready {
 		t.Fatalf("it is %s: %s", got.Access, got.Message)
 	}
-	first.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "p", Name: keptName(idB)}
+	first.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "p", Name: v1alpha1.IssuedSecret(idB)}
 	naming(t, o, idC, "s", 2)
 	if got := holder(t, p, idC, "s"); got != idB {
 		t.Errorf("it serves %s", got)

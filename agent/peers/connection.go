@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
@@ -59,4 +60,22 @@ func (s *healthSink) Health(err error) {
 		c.peers.record.Trigger() // at once: the next agent may not see the sign of the restore
 	}
 	s.Sink.Health(shown(err))
+}
+
+// MemberChanged wakes the link to a cluster when its agent answers again, as it may issue a credential then, and when the
+// agent has failed: the link verifies then whether the API server still answers. No watch may be open there that would
+// notice.
+func (p *Peers) MemberChanged(id string, now mesh.MemberState) {
+	switch now {
+	case mesh.Failed:
+		p.mu.Lock()
+		if c := p.trackedLocked(id).connection; c != nil {
+			c.failing.Store(true) // for all that is known
+		}
+		p.mu.Unlock()
+		p.Changed(id)
+	case mesh.Alive:
+		p.Changed(id)
+	case mesh.Unknown, mesh.Suspect, mesh.Left:
+	}
 }

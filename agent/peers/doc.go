@@ -13,9 +13,9 @@
 //	  ▼          ▼                ▼ wrong cluster, not accepted: disconnect
 //	 end        disconnect
 //
-// A link waits until something has changed (Changed), its watches fail or recover, the credential must be renewed, or
-// the next retry is due. While there is no connection, the copies from that cluster are frozen: a cluster that does not
-// answer says nothing about its objects.
+// A link waits until something has changed (Changed, MemberChanged), its watches fail or recover, the credential must be
+// renewed, or the next retry is due. While there is no connection, the copies from that cluster are frozen: a cluster
+// that does not answer says nothing about its objects.
 //
 // A link looks for a credential in this order: the one that the agent of the cluster issued to this one and that is
 // kept in the private namespace, as Secret peer-<clusterID>; a new one from that agent; the one that a person pasted

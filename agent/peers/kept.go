@@ -14,29 +14,26 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// keptName is the Secret with the credential that a cluster's agent issued to this cluster.
-func keptName(clusterID string) string { return "peer-" + clusterID }
-
 // CredentialRef is the Secret with the issued credential for a cluster; false if another credential is in use.
 func (p *Peers) CredentialRef(id string) (v1alpha1.NamespacedName, bool) {
 	if !p.Peer(id).Issued {
 		return v1alpha1.NamespacedName{}, false
 	}
-	return v1alpha1.NamespacedName{Name: keptName(id), Namespace: p.options.Store.Namespace()}, true
+	return v1alpha1.NamespacedName{Name: v1alpha1.IssuedSecret(id), Namespace: p.options.Store.Namespace()}, true
 }
 
 // ForgetCredential deletes the issued credential for a cluster, if there is one.
 func (p *Peers) ForgetCredential(ctx context.Context, id string) error {
-	_, err := p.options.Store.Delete(ctx, keptName(id))
+	_, err := p.options.Store.Delete(ctx, v1alpha1.IssuedSecret(id))
 	return err
 }
 
 // readKept reads the Secret with the issued credential of a peer. If there is none, it returns a Secret without a
 // resourceVersion.
 func readKept(ctx context.Context, s *store.Store, clusterID string) (*kube.Secret, error) {
-	secret, err := s.Read(ctx, keptName(clusterID))
+	secret, err := s.Read(ctx, v1alpha1.IssuedSecret(clusterID))
 	if apierrors.IsNotFound(err) {
-		fresh := s.NewSecret(keptName(clusterID), nil)
+		fresh := s.NewSecret(v1alpha1.IssuedSecret(clusterID), nil)
 		fresh.Type = v1alpha1.SecretType
 		return fresh, nil
 	}

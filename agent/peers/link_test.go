@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
 )
 
 func TestBackOffIsBounded(t *testing.T) {
@@ -256,5 +257,39 @@ func TestRulesWaitForIssuedCredential(t *testing.T) {
 	l.connection.failing.Store(true)
 	if _, err := l.refresh(t.Context()); err != nil || p.Peer(idB).Source != nil {
 		t.Errorf("with the swapped one again: %v, rules read it: %t", err, p.Peer(idB).Source != nil)
+	}
+}
+
+// When the agent of a peer fails, its link looks whether the API server still answers: no watch may be open there.
+func TestFailedMemberIsVerified(t *testing.T) {
+	server := httptest.NewTLSServer(identity(idB))
+	defer server.Close()
+	_, o := options(t)
+	keepFor(t, o, idB, agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
+	list(t, o, idB, server.URL)
+	p, _ := quiet(o)
+	p.Changed(idB)
+	l := p.newLink(idB)
+	defer l.disconnect()
+	for _, want := range []apiconn.Access{apiconn.Ready, apiconn.Ready, apiconn.Unreachable} {
+		if want == apiconn.Unreachable {
+			server.Close()
+		}
+		<-l.wake
+		if _, err := l.refresh(t.Context()); err != nil {
+			l.handleError(err)
+		}
+		if got := p.Peer(idB).State.Access; got != want {
+			t.Errorf("it is %s, want %s", got, want)
+		}
+		p.MemberChanged(idB, mesh.Suspect)
+		if len(l.wake) > 0 {
+			t.Error("it is woken while others are asked")
+		}
+		p.MemberChanged(idB, mesh.Failed)
+	}
+	<-l.wake
+	if p.MemberChanged(idB, mesh.Alive); len(l.wake) == 0 {
+		t.Error("it is not woken when the agent answers again")
 	}
 }

@@ -39,7 +39,8 @@ func options(t *testing.T) (*agenttest.APIServer, Options) {
 		ClusterID: idA, Namespace: "n", Client: client, Store: store.New(client, "p"), Meter: apiconn.NewMeter(),
 		Directory: &directory.Directory{
 			Registry: informers.New(client, "n", log), Replica: agenttest.Signer(t, idA, agenttest.Key(idA)),
-			Gone: func(string) bool { return false }, PrivateNamespace: "p", Swapped: func(string) bool { return false },
+			Gone: func(string) bool { return false }, Pinned: func(string) bool { return false }, Swapped: func(string) bool { return false },
+			PrivateNamespace: "p",
 		},
 		Ask:  func(context.Context, string) ([]byte, error) { return nil, nil },
 		Pace: func(*rest.Config) {}, Now: time.Now, Log: log,

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -30,11 +32,13 @@ type facts struct {
 	own        bool // it is this cluster
 	network    string
 	clusterSet string
+	route      *directory.Route // to its API server, with any credential; nil while it is not known
 	now        time.Time
 }
 
 // statusOf computes the status of a cluster's profile from what it is now. It keeps what others wrote: conditions,
-// properties and access providers of other names. It is pure, and applied to its own result it changes nothing.
+// properties and access providers of other names; and its own access provider while it is not known how the cluster is
+// reached. It is pure, and applied to its own result it changes nothing.
 func statusOf(c *v1alpha1.Cluster, f facts, have profileStatus, generation int64) profileStatus {
 	want := have // no slice of have is changed
 	want.Version.Kubernetes = c.Status.Version
@@ -43,12 +47,14 @@ func statusOf(c *v1alpha1.Cluster, f facts, have profileStatus, generation int64
 	want.Conditions = slices.Clone(have.Conditions)
 	meta.SetStatusCondition(&want.Conditions, healthy)
 	want.Properties = mergeProperties(have.Properties, propertiesOf(c, f.clusterSet))
-	want.AccessProviders = mergeProviders(have.AccessProviders, providerOf(c, f.network))
+	if f.route != nil {
+		want.AccessProviders = mergeProviders(have.AccessProviders, providerOf(*f.route, f.network))
+	}
 	return want
 }
 
-// healthOf is the condition ControlPlaneHealthy. It is False only if the cluster is not reached: a lack of credentials, or a
-// cluster that is disabled here, says nothing about its control plane.
+// healthOf is the condition ControlPlaneHealthy. It is False only if the API server is not reached: a lack of credentials, a
+// cluster that is disabled here, or an agent that does not answer says nothing about its control plane.
 func healthOf(c *v1alpha1.Cluster, own bool) metav1.Condition {
 	out := metav1.Condition{Type: conditionHealthy, Status: metav1.ConditionUnknown, Reason: "Connecting"}
 	if own { // which is where this is written
@@ -60,14 +66,11 @@ func healthOf(c *v1alpha1.Cluster, own bool) metav1.Condition {
 		return out
 	}
 	out.Reason, out.Message = ready.Reason, ready.Message
-	if ready.Status == metav1.ConditionTrue || ready.Status == metav1.ConditionFalse && ready.Reason == reasonUnreachable {
+	if ready.Status == metav1.ConditionTrue || ready.Status == metav1.ConditionFalse && ready.Reason == string(apiconn.Unreachable) {
 		out.Status = ready.Status
 	}
 	return out
 }
-
-// reasonUnreachable is the reason of the condition Ready when a cluster has not been reached for a while.
-const reasonUnreachable = "Unreachable"
 
 // suffix opens no name of a property of the APIs, and ends those that are Roster's own, as they recommend.
 const suffix = ".cluster-registry.k8s.cisco.com"
@@ -129,11 +132,11 @@ func mergeProperties(have, own []profileProperty) []profileProperty {
 	return out
 }
 
-// providerOf says how a cluster is reached from this network; nil if it publishes no address with a CA, or if no Secret with
-// a credential is named.
-func providerOf(c *v1alpha1.Cluster, network string) *accessProvider {
-	secret := c.Spec.AuthInfo.SecretRef
-	at, err := kube.EndpointConfig(c.Spec.KubernetesAPIEndpoints, network)
+// providerOf says how a cluster is reached from this network; nil if there is no address with a CA, or if no Secret with a
+// credential is named.
+func providerOf(r directory.Route, network string) *accessProvider {
+	secret := r.Secret
+	at, err := kube.EndpointConfig(r.Endpoints, network)
 	if err != nil || at.Host == "" || len(at.CAData) == 0 || secret.Name == "" || secret.Namespace == "" {
 		return nil
 	}

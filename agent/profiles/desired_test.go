@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -44,8 +45,9 @@ func TestHealth(t *testing.T) {
 		want   metav1.ConditionStatus
 	}{
 		"ready":             {"True", "Ready", false, "True"},
-		"unreachable":       {"False", "Unreachable", false, "False"},
-		"may be":            {"Unknown", "Unreachable", false, "Unknown"},
+		"unreachable":       {"False", "APIUnreachable", false, "False"},
+		"may be":            {"Unknown", "APIUnreachable", false, "Unknown"},
+		"its agent alone":   {"False", "AgentUnreachable", false, "Unknown"},
 		"disabled here":     {"False", "Disabled", false, "Unknown"},
 		"no credential":     {"False", "MissingAuthInfo", false, "Unknown"},
 		"nothing known":     {"", "", false, "Unknown"},
@@ -96,9 +98,7 @@ func TestProvider(t *testing.T) {
 		"hostile":        {[]v1alpha1.KubernetesAPIEndpoint{at("", "http://u:p@b/?x", certificate)}, secret, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := reached("True", "Ready")
-			c.Spec.KubernetesAPIEndpoints, c.Spec.AuthInfo.SecretRef = test.endpoints, test.secret
-			got := providerOf(c, "lab")
+			got := providerOf(directory.Route{Endpoints: test.endpoints, Secret: test.secret}, "lab")
 			if test.want == "" {
 				if got != nil {
 					t.Fatalf("got %+v", got)
@@ -123,23 +123,27 @@ func TestProvider(t *testing.T) {
 func TestStatusLaws(t *testing.T) {
 	certificate := ca(t)
 	rapid.Check(t, func(t *rapid.T) {
-		c := reached(rapid.SampledFrom([]metav1.ConditionStatus{"", "True", "False", "Unknown"}).Draw(t, "ready"), rapid.SampledFrom([]string{"Ready", "Unreachable", "Disabled"}).Draw(t, "reason"))
+		c := reached(rapid.SampledFrom([]metav1.ConditionStatus{"", "True", "False", "Unknown"}).Draw(t, "ready"), rapid.SampledFrom([]string{"Ready", "APIUnreachable", "Disabled"}).Draw(t, "reason"))
 		c.Status.Version = rapid.SampledFrom([]string{"", "v1.36.3"}).Draw(t, "version")
 		c.Status.Provider = rapid.SampledFrom([]string{"", "kind", "amazon"}).Draw(t, "provider")
-		if rapid.Bool().Draw(t, "address") {
-			c.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: "b.example.com", CABundle: certificate}}
-			c.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Name: "s", Namespace: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "namespace")}
+		var route *directory.Route
+		if rapid.Bool().Draw(t, "route known") {
+			route = &directory.Route{}
+		}
+		if route != nil && rapid.Bool().Draw(t, "address") {
+			route.Endpoints = []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: "b.example.com", CABundle: certificate}}
+			route.Secret = v1alpha1.NamespacedName{Name: "s", Namespace: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "namespace")}
 		}
 		have := drawStatus(t)
 		start := time.Unix(1000, 0)
-		first := statusOf(c, facts{clusterSet: rapid.SampledFrom([]string{"", "set"}).Draw(t, "set"), now: start}, have, 1)
+		first := statusOf(c, facts{clusterSet: rapid.SampledFrom([]string{"", "set"}).Draw(t, "set"), route: route, now: start}, have, 1)
 		set := ""
 		for _, p := range first.Properties {
 			if p.Name == propertyClusterSet {
 				set = p.Value
 			}
 		}
-		again := statusOf(c, facts{clusterSet: set, now: start.Add(time.Hour)}, throughJSON(t, first), 1)
+		again := statusOf(c, facts{clusterSet: set, route: route, now: start.Add(time.Hour)}, throughJSON(t, first), 1)
 		if diff := cmp.Diff(first, again); diff != "" {
 			t.Fatalf("a second look changes:\n%s", diff)
 		}

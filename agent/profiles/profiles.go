@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,15 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
-
-// untilFixed is the wait before a write is tried again that only a person can make possible.
-const untilFixed = time.Minute
 
 // Events records Kubernetes events. It does not block.
 type Events interface {
@@ -44,9 +43,9 @@ type Options struct {
 	Network   string // the network that consumers are in
 	Client    *kube.Client
 	Registry  *informers.Registry
-	// Gone reports whether a cluster is no longer in the group. Forgotten reports that as well, and whether it has no
-	// Cluster object and never published anything: then its profile is deleted.
-	Gone, Forgotten func(clusterID string) bool
+	Directory *directory.Directory
+	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
+	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
 	// Frozen reports whether nothing may be concluded from what the API server lacks.
 	Frozen  func() bool
 	Events  Events
@@ -60,6 +59,7 @@ type Profiles struct {
 	o          Options
 	names      *loop.Loop[string] // of profiles that may have to change
 	shelf      shelf
+	failures   failures
 	said       health.Once
 	properties []*property
 	objects    func(schema.GroupVersionKind) writer
@@ -76,7 +76,7 @@ type writer interface {
 // New returns profiles that do nothing before Run.
 func New(o Options) *Profiles {
 	o.Namespace = cmp.Or(o.Namespace, o.Own)
-	p := &Profiles{o: o}
+	p := &Profiles{o: o, failures: failures{problem: o.Problem, held: map[string]string{}, freed: map[string]bool{}}}
 	p.shelf.serve(schema.GroupVersionKind{})
 	p.names = loop.New("cluster profiles", o.Log, p.reconcile)
 	p.objects = func(kind schema.GroupVersionKind) writer {
@@ -138,8 +138,8 @@ func (p *Profiles) All() {
 type received struct{ p *Profiles }
 
 func (r received) Serve(kind schema.GroupVersionKind) {
+	r.p.failures.reset() // without the CRD nothing is wrong
 	if r.p.shelf.serve(kind); kind.Empty() {
-		_ = r.p.o.Problem(nil) // without the CRD nothing is wrong
 		return
 	}
 	r.p.o.Log.Info("publishing ClusterProfiles", "version", kind.Version, "namespace", r.p.o.Namespace)
@@ -170,15 +170,12 @@ func (r received) Delete(_, name string, _ *unstructured.Unstructured) {
 	r.p.names.Add(name)
 }
 
-func (r received) Health(err error) { r.p.report(err) }
-
-// report reports an error of the API server if a person has to fix it.
-func (p *Profiles) report(err error) {
+func (r received) Health(err error) {
 	switch {
 	case err == nil:
-		_ = p.o.Problem(nil)
+		r.p.failures.watched("")
 	case errors.Is(err, kube.ErrForbidden):
-		_ = p.o.Problem(fmt.Errorf("--publish-cluster-profiles: %w; install charts/agent with publish.clusterProfiles=true", err))
+		r.p.failures.watched(r.p.fixRights())
 	}
 }
 
@@ -202,7 +199,7 @@ func (p *Profiles) cluster(name string) *v1alpha1.Cluster {
 		return nil
 	}
 	id := string(c.Spec.ClusterID)
-	if id == "" || len(validation.IsValidLabelValue(id)) > 0 || p.o.Gone(id) || !p.counts(id, name) {
+	if id == "" || len(validation.IsValidLabelValue(id)) > 0 || p.o.Directory.Gone(id) || !p.counts(id, name) {
 		return nil
 	}
 	return c
@@ -217,24 +214,36 @@ func (p *Profiles) counts(id, name string) bool {
 // reconcile creates, updates or deletes the profile of that name.
 func (p *Profiles) reconcile(ctx context.Context, name string) error {
 	have, kind, listed := p.shelf.get(name)
-	if !listed || have != nil && have.DeletionTimestamp != nil {
-		return nil // the watch says when that changes
+	if !listed || p.failures.wait(name) {
+		return nil
 	}
-	c, to := p.cluster(name), p.objects(kind)
+	c := p.cluster(name)
+	return p.outcome(name, c, p.write(ctx, p.objects(kind), c, have))
+}
+
+// write creates, updates or deletes a profile: have, which should be about c. Either may be nil.
+func (p *Profiles) write(ctx context.Context, to writer, c *v1alpha1.Cluster, have *clusterProfile) error {
 	switch {
 	case c == nil && have == nil:
 		return nil
 	case have == nil:
-		return p.outcome(name, c, p.create(ctx, to, c))
+		return p.create(ctx, to, c)
+	case have.DeletionTimestamp != nil:
+		return nil // the watch says when that changes
 	case have.Spec.ClusterManager.Name != Manager:
 		if c != nil {
-			p.say(c, string(have.UID), fmt.Sprintf("ClusterProfile %s/%s is of the manager %q: it is left alone, and this cluster has none by Roster", p.o.Namespace, name, have.Spec.ClusterManager.Name))
+			p.say(c, string(have.UID), fmt.Sprintf("ClusterProfile %s/%s is of the manager %q: it is left alone, and this cluster has none by Roster", p.o.Namespace, have.Name, have.Spec.ClusterManager.Name))
 		}
 		return nil
 	case c == nil:
 		return p.remove(ctx, to, have)
+	case isOfAnother(have, string(c.Spec.ClusterID)):
+		if p.o.Frozen() {
+			return nil
+		}
+		return p.delete(ctx, to, have) // the watch delivers that, and it is created
 	}
-	return p.outcome(name, c, p.update(ctx, to, c, have))
+	return p.update(ctx, to, c, have)
 }
 
 func labelsOf(c *v1alpha1.Cluster) map[string]string {
@@ -248,16 +257,13 @@ func (p *Profiles) create(ctx context.Context, to writer, c *v1alpha1.Cluster) e
 		Spec:       profileSpec{DisplayName: c.Name, ClusterManager: clusterManager{Manager}},
 	})
 	if apierrors.IsNotFound(err) && !errors.Is(err, kube.ErrKindUnknown) {
-		return fmt.Errorf("%w %s", errNamespace, p.o.Namespace)
+		return errNamespace
 	}
 	if err != nil {
 		return err
 	}
 	return p.update(ctx, to, c, made)
 }
-
-// errNamespace is returned where no profile can be created since the namespace does not exist.
-var errNamespace = errors.New("--publish-namespace: create the namespace")
 
 // update writes what differs. have is not changed.
 func (p *Profiles) update(ctx context.Context, to writer, c *v1alpha1.Cluster, have *clusterProfile) error {
@@ -273,7 +279,7 @@ func (p *Profiles) update(ctx context.Context, to writer, c *v1alpha1.Cluster, h
 		}
 		have, now = stored, *stored
 	}
-	f := facts{own: string(c.Spec.ClusterID) == p.o.ClusterID, network: p.o.Network, clusterSet: p.o.ClusterSet, now: p.o.Now()}
+	f := facts{own: string(c.Spec.ClusterID) == p.o.ClusterID, network: p.o.Network, clusterSet: p.o.ClusterSet, route: p.routeTo(c), now: p.o.Now()}
 	now.Status = statusOf(c, f, have.Status, have.Generation)
 	if equality.Semantic.DeepEqual(now.Status, have.Status) || p.shelf.isWritten(have, now.Status) {
 		return nil
@@ -285,6 +291,23 @@ func (p *Profiles) update(ctx context.Context, to writer, c *v1alpha1.Cluster, h
 	return err
 }
 
+// routeTo is how a cluster is reached by who may read the Secret that it names; nil while that is not known. More people may
+// edit the Cluster object than may read Secrets: a credential that was issued to the agent goes with the address alone that
+// the cluster has signed, and the object cannot name one.
+func (p *Profiles) routeTo(c *v1alpha1.Cluster) *directory.Route {
+	id := string(c.Spec.ClusterID)
+	route, err := p.o.Directory.Route(id)
+	known := err == nil && c.Spec.AuthInfo.SecretRef.Namespace != p.o.Directory.PrivateNamespace
+	if ref, issued := p.o.CredentialRef(id); issued {
+		_, signed := p.o.Directory.Published(id)
+		route.Secret, known = ref, err == nil && signed
+	}
+	if !known {
+		return nil
+	}
+	return &route
+}
+
 // remove deletes a profile of ours if it is known that its cluster is gone, or that it is listed under another name.
 func (p *Profiles) remove(ctx context.Context, to writer, have *clusterProfile) error {
 	id := have.Labels[labelMemberID]
@@ -292,37 +315,26 @@ func (p *Profiles) remove(ctx context.Context, to writer, have *clusterProfile) 
 		return nil
 	}
 	renamed := len(p.o.Registry.ByID(id)) > 0 && !p.counts(id, have.Name)
-	if !renamed && !p.o.Forgotten(id) {
+	if !renamed && !p.o.Directory.Forgotten(id) {
 		return nil
 	}
-	err := to.Delete(ctx, have.Name, &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion})
-	if err == nil {
-		p.o.Log.Info("deleted the ClusterProfile of a cluster that is gone", "name", have.Name, "clusterID", id)
-	}
-	return p.outcome(have.Name, nil, err)
+	return p.delete(ctx, to, have)
 }
 
-// outcome decides what to do about the error of a write. c is the Cluster that an event can be about.
-func (p *Profiles) outcome(name string, c *v1alpha1.Cluster, err error) error {
-	switch {
-	case err == nil:
-		_ = p.o.Problem(nil)
-		return nil
-	case errors.Is(err, errNamespace):
-		_ = p.o.Problem(err)
-		p.names.AddAfter(name, untilFixed)
-		return nil
-	case errors.Is(err, kube.ErrForbidden):
-		p.report(err)
-		p.names.AddAfter(name, untilFixed)
-		return nil
-	case apierrors.IsInvalid(err) && c != nil:
-		p.say(c, string(c.UID), "its ClusterProfile is refused: "+err.Error())
-		return nil // until the Cluster changes
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		return nil // the watch delivers what is there, and it is reconciled then
+// isOfAnother reports whether a profile was made for another cluster, one that had this name before. What others have added
+// to it is about that one. The label alone may have been edited.
+func isOfAnother(have *clusterProfile, id string) bool {
+	i := slices.IndexFunc(have.Status.Properties, func(p profileProperty) bool { return p.Name == propertyCluster })
+	label := have.Labels[labelMemberID]
+	return i >= 0 && have.Status.Properties[i].Value != id && label != "" && label != id
+}
+
+func (p *Profiles) delete(ctx context.Context, to writer, have *clusterProfile) error {
+	err := to.Delete(ctx, have.Name, &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion})
+	if err == nil {
+		p.o.Log.Info("deleted the ClusterProfile of a cluster that is gone, or has another name", "name", have.Name, "clusterID", have.Labels[labelMemberID])
 	}
-	return fmt.Errorf("ClusterProfile %s/%s: %w", p.o.Namespace, name, err)
+	return err
 }
 
 // say sends an event about a Cluster, once.

@@ -5,6 +5,7 @@ package profiles
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -13,47 +14,81 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
-	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/replica"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // room has profiles, the clusters that they are about, and an API server that counts writes.
 type room struct {
-	t               *testing.T
-	p               *Profiles
-	registry        *informers.Registry
-	problems        health.Problems
-	gone, forgotten map[string]bool
-	frozen          bool
-	events          []string
-	writes          int
-	err             error // of the next write
-	drops           bool  // the server's CRD has no accessProviders
+	t             *testing.T
+	p             *Profiles
+	registry      *informers.Registry
+	problems      health.Problems
+	directory     *directory.Directory
+	gone, unknown map[string]bool // that is not pinned
+	issued        map[string]v1alpha1.NamespacedName
+	frozen        bool
+	events        []string
+	writes        int
+	err           error // of the next write
+	drops         bool  // the server's CRD has no accessProviders
 }
 
 func newRoom(t *testing.T) *room {
 	t.Helper()
 	_, client := agenttest.NewAPIServer(t)
-	r := &room{t: t, registry: informers.New(client, "cluster-registry", slog.New(slog.DiscardHandler)), gone: map[string]bool{}, forgotten: map[string]bool{}}
+	r := &room{t: t, registry: informers.New(client, "cluster-registry", slog.New(slog.DiscardHandler)), gone: map[string]bool{}, unknown: map[string]bool{}, issued: map[string]v1alpha1.NamespacedName{}}
+	held, err := replica.New(replica.Options{Self: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA), Epoch: 1, Keyring: ring{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.directory = &directory.Directory{Registry: r.registry, Replica: held, Gone: func(id string) bool { return r.gone[id] }, Pinned: func(id string) bool { return !r.unknown[id] }, PrivateNamespace: "private"}
 	r.p = New(Options{
-		Flags: Flags{ClusterProfiles: true, Namespace: "inventory"}, ClusterID: agenttest.IDA, Client: client, Registry: r.registry,
-		Gone: func(id string) bool { return r.gone[id] }, Forgotten: func(id string) bool { return r.gone[id] || r.forgotten[id] },
-		Frozen: func() bool { return r.frozen }, Events: r, Problem: r.problems.Reporter("profiles"),
+		Flags: Flags{ClusterProfiles: true, Namespace: "inventory"}, ClusterID: agenttest.IDA, Client: client, Registry: r.registry, Directory: r.directory,
+		CredentialRef: func(id string) (v1alpha1.NamespacedName, bool) { ref, issued := r.issued[id]; return ref, issued },
+		Frozen:        func() bool { return r.frozen }, Events: r, Problem: r.problems.Reporter("profiles"),
 		Now: func() time.Time { return time.Unix(1000, 0) }, Log: slog.New(slog.DiscardHandler),
 	})
 	r.p.objects = func(schema.GroupVersionKind) writer { return r }
 	r.p.shelf.serve(profileKinds()[0])
 	r.p.shelf.replace(nil)
 	return r
+}
+
+// ring has the keys of all clusters.
+type ring struct{ replica.Keyring }
+
+func (ring) Key(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true }
+func (ring) Swapped(string) bool                     { return true }
+
+// publish has a cluster sign its Cluster object.
+func (r *room) publish(c *v1alpha1.Cluster) {
+	r.t.Helper()
+	id := string(c.Spec.ClusterID)
+	data, err := payload.EncodeCluster(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	messages, err := agenttest.Signer(r.t, id, agenttest.Key(id)).Publish(payload.ClusterKey(id), replica.Live, data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, message := range messages {
+		if _, _, err := r.directory.Replica.Merge(message, id); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 }
 
 func (r *room) Event(_ schema.GroupVersionKind, about metav1.Object, _, reason, message string) {
@@ -160,8 +195,8 @@ func TestProfileIsDeletedWithProof(t *testing.T) {
 	if err := r.registry.Drop(beta); err != nil {
 		t.Fatal(err)
 	}
-	r.wantWrites("beta", 0) // the Cluster is missing here, and what it published is known: it will be back
-	r.forgotten[agenttest.IDB], r.frozen = true, true
+	r.wantWrites("beta", 0) // a member whose Cluster is missing here will be back, also after a restart with an empty replica
+	r.unknown[agenttest.IDB], r.frozen = true, true
 	r.wantWrites("beta", 0) // the API server went back in time
 	r.frozen = false
 	r.wantWrites("beta", 1)
@@ -169,7 +204,7 @@ func TestProfileIsDeletedWithProof(t *testing.T) {
 		t.Fatal("it is still there")
 	}
 	// Of a cluster that was removed from the group, before its Cluster object is.
-	delete(r.forgotten, agenttest.IDB)
+	delete(r.unknown, agenttest.IDB)
 	r.put(beta)
 	r.reconcile("beta")
 	r.gone[agenttest.IDB] = true
@@ -184,6 +219,38 @@ func TestProfileIsDeletedWithProof(t *testing.T) {
 	r.put(agenttest.Cluster("beta-0b000000", agenttest.IDB))
 	r.wantWrites("beta-0b000000", 2)
 	r.wantWrites("beta", 1)
+}
+
+// A cluster that is built again has the name of the old one and is another cluster: what others have said of the old one is
+// not true of it. A label alone may have been edited.
+func TestProfileOfAnotherClusterIsReplaced(t *testing.T) {
+	r := newRoom(t)
+	old := agenttest.Cluster("beta", agenttest.IDB)
+	r.put(old)
+	r.reconcile("beta")
+	theirs := *r.held("beta")
+	theirs.Status.AccessProviders = []accessProvider{{Name: "cloud"}}
+	theirs.Labels = map[string]string{labelManager: Manager, labelMemberID: agenttest.IDC}
+	r.p.shelf.put("beta", &theirs)
+	r.wantWrites("beta", 1)
+	if have := r.held("beta"); have.Labels[labelMemberID] != agenttest.IDB || len(have.Status.AccessProviders) != 1 {
+		t.Fatalf("after the label was edited: %+v", have)
+	}
+	if err := r.registry.Drop(old); err != nil {
+		t.Fatal(err)
+	}
+	r.put(agenttest.Cluster("beta", agenttest.IDC))
+	r.frozen = true
+	r.wantWrites("beta", 0)
+	r.frozen = false
+	r.wantWrites("beta", 1)
+	if r.held("beta") != nil {
+		t.Fatal("it is still there")
+	}
+	r.wantWrites("beta", 2)
+	if have := r.held("beta"); have.Labels[labelMemberID] != agenttest.IDC || len(have.Status.AccessProviders) != 0 {
+		t.Fatalf("of the new cluster: %+v", have)
+	}
 }
 
 // Without the label that says which cluster it is about, nothing is known of a profile.
@@ -214,7 +281,7 @@ func TestForeignProfileIsLeftAlone(t *testing.T) {
 func TestWhatIsDroppedIsNotWrittenAgain(t *testing.T) {
 	r := newRoom(t)
 	r.drops = true
-	beta := reached("True", "Ready")
+	beta := agenttest.Cluster("beta", agenttest.IDB)
 	beta.Spec.AuthInfo.SecretRef.Name, beta.Spec.AuthInfo.SecretRef.Namespace = "s", "n"
 	beta.Spec.KubernetesAPIEndpoints = append(beta.Spec.KubernetesAPIEndpoints, agentEndpoint(t))
 	r.put(beta)
@@ -222,39 +289,50 @@ func TestWhatIsDroppedIsNotWrittenAgain(t *testing.T) {
 	r.wantWrites("beta", 0)
 }
 
-func TestErrorsOfWrites(t *testing.T) {
-	where := schema.GroupResource{Resource: "clusterprofiles"}
-	for name, test := range map[string]struct {
-		err     error
-		retried bool
-		problem string
-		event   string
-	}{
-		"no namespace": {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "inventory"), problem: "create the namespace inventory"},
-		"no right":     {err: fmt.Errorf("%w: create", kube.ErrForbidden), problem: "publish.clusterProfiles=true"},
-		"refused":      {err: apierrors.NewInvalid(schema.GroupKind{Kind: "ClusterProfile"}, "beta", nil), event: "is refused"},
-		"lost race":    {err: apierrors.NewAlreadyExists(where, "beta")},
-		"no answer":    {err: kube.ErrUnreachable, retried: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
-			r.put(agenttest.Cluster("beta", agenttest.IDB))
-			r.err = test.err
-			if err := r.p.reconcile(t.Context(), "beta"); (err != nil) != test.retried {
-				t.Errorf("error %v", err)
-			}
-			if got := r.problems.String(); !strings.Contains(got, test.problem) || (got == "") != (test.problem == "") {
-				t.Errorf("problem %q, want %q", got, test.problem)
-			}
-			if got := strings.Join(r.events, ""); !strings.Contains(got, test.event) || (got == "") != (test.event == "") {
-				t.Errorf("event %q, want %q", got, test.event)
-			}
-			r.err = nil
-			if r.reconcile("beta"); r.problems.String() != "" {
-				t.Errorf("still a problem: %s", &r.problems)
-			}
-		})
+// Who may edit Cluster objects and not read Secrets can neither have a program send a credential that was issued here to
+// another address, nor have it send that of one cluster to another one.
+func TestProviderIsNotFromTheClusterObject(t *testing.T) {
+	r := newRoom(t)
+	provider := func(name string) string {
+		t.Helper()
+		r.reconcile(name)
+		providers := r.held(name).Status.AccessProviders
+		if len(providers) == 0 {
+			return "none"
+		}
+		extension := providers[0].Cluster["extensions"].([]any)[0].(map[string]any)["extension"].(map[string]any)
+		return fmt.Sprintf("%s with %s/%s", providers[0].Cluster["server"], extension["namespace"], extension["name"])
 	}
+	is := func(what, name, want string) {
+		t.Helper()
+		if got := provider(name); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	signed := agenttest.Cluster("beta", agenttest.IDB)
+	signed.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{agentEndpoint(t)}
+	edited := signed.DeepCopy()
+	edited.Spec.KubernetesAPIEndpoints[0].ServerAddress = "evil.example.com"
+	edited.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "private", Name: "peer-b"}
+	other := agenttest.Cluster("other", agenttest.IDC)
+	other.Spec.KubernetesAPIEndpoints, other.Spec.AuthInfo = edited.Spec.KubernetesAPIEndpoints, edited.Spec.AuthInfo
+	r.put(edited, other)
+	is("the Secret of another cluster", "other", "none")
+	is("before it was reached", "beta", "none")
+	r.issued[agenttest.IDB] = edited.Spec.AuthInfo.SecretRef
+	is("before it has signed an address", "beta", "none")
+	r.publish(signed)
+	is("with an address of its own", "beta", "https://b.example.com:6443 with private/peer-b")
+	is("the Secret of another cluster", "other", "none")
+	delete(r.issued, agenttest.IDB)
+	is("after a restart, before it was reached", "beta", "https://b.example.com:6443 with private/peer-b")
+	pasted := edited.DeepCopy()
+	pasted.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "cluster-registry", Name: "pasted"}
+	r.put(pasted)
+	is("with a pasted credential", "beta", "https://b.example.com:6443 with cluster-registry/pasted")
+	other.Spec.AuthInfo.SecretRef = pasted.Spec.AuthInfo.SecretRef
+	r.put(other)
+	is("not in the mesh, with a pasted credential", "other", "https://evil.example.com with cluster-registry/pasted")
 }
 
 // Nothing is concluded before there is a complete list, and nothing without the CRD.

@@ -5,8 +5,11 @@ package profiles
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +31,7 @@ type property struct {
 	p           *Profiles
 	name, value string // no value: the property is not wanted
 	task        *loop.Task
+	objects     func(schema.GroupVersionKind) propertyWriter
 
 	mu     sync.Mutex
 	kind   schema.GroupVersionKind // that is served; zero for none
@@ -35,9 +39,19 @@ type property struct {
 	have   *clusterProperty
 }
 
+// propertyWriter writes properties.
+type propertyWriter interface {
+	Apply(ctx context.Context, p *clusterProperty) (*clusterProperty, error)
+	Change(ctx context.Context, was, now *clusterProperty) (*clusterProperty, error)
+	Delete(ctx context.Context, name string, preconditions *metav1.Preconditions) error
+}
+
 func newProperty(p *Profiles, name, value string) *property {
 	one := &property{p: p, name: name, value: value}
 	one.task = loop.NewTask("cluster property "+name, p.o.Log, one.reconcile)
+	one.objects = func(kind schema.GroupVersionKind) propertyWriter {
+		return kube.ObjectsOf[clusterProperty](p.o.Client, kind, "clusterproperties", "")
+	}
 	return one
 }
 
@@ -109,15 +123,14 @@ func (o *property) reconcile(ctx context.Context) error {
 	if !listed || have != nil && have.DeletionTimestamp != nil {
 		return nil
 	}
-	to := kube.ObjectsOf[clusterProperty](o.p.o.Client, kind, "clusterproperties", "")
+	to := o.objects(kind)
 	ours := have != nil && have.Labels[labelManagedBy] == Manager
 	var err error
 	switch {
 	case have == nil && o.value == "", ours && have.Spec.Value == o.value:
 		return nil
 	case have == nil:
-		made := &clusterProperty{ObjectMeta: metav1.ObjectMeta{Name: o.name, Labels: map[string]string{labelManagedBy: Manager}}, Spec: propertySpec{o.value}}
-		_, err = to.Apply(ctx, made)
+		err = o.create(ctx, to)
 	case !ours:
 		o.reportForeign(have)
 		return nil
@@ -137,6 +150,43 @@ func (o *property) reconcile(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("ClusterProperty %s: %w", o.name, err)
+}
+
+// create creates the property by server-side apply, which RBAC can allow for one name. If somebody else has just made it with
+// the same value, that succeeds as well: the property is then given up, and is not marked as ours.
+func (o *property) create(ctx context.Context, to propertyWriter) error {
+	made, err := to.Apply(ctx, &clusterProperty{ObjectMeta: metav1.ObjectMeta{Name: o.name}, Spec: propertySpec{o.value}})
+	if err != nil {
+		return err
+	}
+	if isShared(made) {
+		// With the UID, it is not created if they have deleted it.
+		_, err = to.Apply(ctx, &clusterProperty{ObjectMeta: metav1.ObjectMeta{Name: o.name, UID: made.UID}})
+		return err
+	}
+	now := *made
+	now.Labels = maps.Clone(made.Labels)
+	if now.Labels == nil {
+		now.Labels = map[string]string{}
+	}
+	now.Labels[labelManagedBy] = Manager
+	_, err = to.Change(ctx, made, &now) // unless somebody has changed it meanwhile
+	return err
+}
+
+// isShared reports whether somebody else has set the value of a property. What cannot be read is theirs.
+func isShared(p *clusterProperty) bool {
+	return slices.ContainsFunc(p.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		var set struct {
+			Spec struct {
+				Value json.RawMessage `json:"f:value"`
+			} `json:"f:spec"`
+		}
+		if entry.Manager == Manager || entry.FieldsV1 == nil { // the name under which the agent writes
+			return false
+		}
+		return json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil || set.Spec.Value != nil
+	})
 }
 
 // reportForeign reports, once, a property of somebody else that says something else.

@@ -87,5 +87,6 @@ type clusterProperty struct {
 }
 
 type propertySpec struct {
-	Value string `json:"value"`
+	// Value is never empty in the API server. To apply none is to give up the one that was applied.
+	Value string `json:"value,omitempty"`
 }

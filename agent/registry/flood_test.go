@@ -16,7 +16,7 @@ import (
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
@@ -32,15 +32,15 @@ func newFlooded(t *testing.T, limits quota.Limits) *flooded {
 	t.Helper()
 	api, client := agenttest.NewAPIServer(t)
 	log := slog.New(slog.DiscardHandler)
-	trust := mesh.NewTrust(mesh.Pin{ClusterID: agenttest.IDA, PublicKey: agenttest.PublicKey(agenttest.IDA)}, nil)
+	pins := trust.New(trust.Pin{ClusterID: agenttest.IDA, PublicKey: agenttest.PublicKey(agenttest.IDA)}, trust.Options{})
 	f := &flooded{api: api, by: map[string]*replica.Replica{}}
 	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
-		if err := trust.Pin(id, agenttest.PublicKey(id)); err != nil {
+		if err := pins.Pin(id, agenttest.PublicKey(id)); err != nil {
 			t.Fatal(err)
 		}
 		f.by[id] = agenttest.Signer(t, id, agenttest.Key(id))
 	}
-	held, err := replica.New(replica.Options{Self: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA), Epoch: 1, Keyring: trust})
+	held, err := replica.New(replica.Options{Self: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA), Epoch: 1, Keyring: pins})
 	if err != nil {
 		t.Fatal(err)
 	}

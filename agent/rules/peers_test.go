@@ -36,6 +36,11 @@ func TestPeerIsRemovedFromEngine(t *testing.T) {
 		t.Error("an unknown cluster is in the engine")
 	}
 	b := agenttest.Cluster("b", idB)
+	w.options.Directory.Pinned = func(id string) bool { return id == idB }
+	if offer(idB) {
+		t.Error("a member is forgotten, of which nothing is known yet after a restart: its copies would become orphans")
+	}
+	w.options.Directory.Pinned = func(string) bool { return false }
 	w.put(t, b)
 	if offer(idB) {
 		t.Error("forgotten in spite of its Cluster object")

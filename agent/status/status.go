@@ -94,7 +94,7 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 	if synced.Status == metav1.ConditionTrue && state == v1alpha1.ClusterStateReady {
 		want.State = v1alpha1.ClusterStateSynced
 	}
-	if ready.Status == metav1.ConditionUnknown && !v.Local {
+	if !v.Local && (ready.Status == metav1.ConditionUnknown || ready.Reason == reasonAgentUnreachable) {
 		for _, since := range []time.Time{v.Member.Since, v.Access.Since} {
 			if left := apiconn.Grace - v.Now.Sub(since); !since.IsZero() && left > 0 && (after == 0 || left < after) {
 				after = left
@@ -131,6 +131,10 @@ func memberCondition(v View) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its agent was not met yet: is the swap done in the other direction too, and is spec.mesh.endpoints reachable from here?"}
 }
 
+// reasonAgentUnreachable is the reason of Ready when the agent does not answer, and the API server may. If that has not
+// answered for a while either, the reason is apiconn.Unreachable.
+const reasonAgentUnreachable = "AgentUnreachable"
+
 // readyCondition also returns the state, "" while it is not known.
 func readyCondition(v View) (metav1.Condition, v1alpha1.ClusterState) {
 	is := func(status metav1.ConditionStatus, reason, message string, state v1alpha1.ClusterState) (metav1.Condition, v1alpha1.ClusterState) {
@@ -159,15 +163,16 @@ func readyCondition(v View) (metav1.Condition, v1alpha1.ClusterState) {
 	if v.KeyMismatch {
 		return is(metav1.ConditionFalse, "KeyMismatch", "this object carries another public key than the one that is pinned for its clusterID; the first one stays trusted", v1alpha1.ClusterStateFailed)
 	}
-	if v.Pinned && (v.Member.State == mesh.Failed || v.Member.State == mesh.Left) {
+	unreachable := v.Access.Access == apiconn.Unreachable && v.Now.Sub(v.Access.Since) >= apiconn.Grace
+	if v.Pinned && !unreachable && (v.Member.State == mesh.Failed || v.Member.State == mesh.Left) {
 		if v.Now.Sub(v.Member.Since) >= apiconn.Grace {
-			return is(metav1.ConditionFalse, "Unreachable", "its agent is not reachable: copies from there stay as they are until it returns", v1alpha1.ClusterStateFailed)
+			return is(metav1.ConditionFalse, reasonAgentUnreachable, "its agent is not reachable: copies from there stay as they are until it returns", v1alpha1.ClusterStateFailed)
 		}
-		return is(metav1.ConditionUnknown, "Unreachable", "its agent does not answer", "")
+		return is(metav1.ConditionUnknown, reasonAgentUnreachable, "its agent does not answer", "")
 	}
 	switch v.Access.Access {
 	case apiconn.Unreachable:
-		if v.Now.Sub(v.Access.Since) >= apiconn.Grace {
+		if unreachable {
 			return is(metav1.ConditionFalse, string(apiconn.Unreachable), v.Access.Message, v1alpha1.ClusterStateFailed)
 		}
 		return is(metav1.ConditionUnknown, string(apiconn.Unreachable), v.Access.Message, "")

@@ -49,6 +49,7 @@ func TestMain(m *testing.M) {
 // room is a group of two clusters; alpha publishes.
 type room struct {
 	*testing.T
+	kind        string
 	alpha, beta *harness.Cluster
 	betaID      string
 }
@@ -76,6 +77,7 @@ func (r *room) all() {
 	}
 	r.property("cluster.clusterset.k8s.io", r.id(r.alpha))
 	r.property("clusterset.k8s.io", "lab")
+	r.shareProperty()
 
 	r.consume()
 
@@ -99,16 +101,18 @@ func (r *room) all() {
 	r.eventually("the profiles are there again", func(ctx context.Context) error { return r.complete(ctx, r.beta) })
 
 	r.apply(strings.ReplaceAll(foreign, "NAMESPACE", inventory))
-	r.must("", r.beta.StopAgent())
-	r.eventually("a peer that does not answer", func(ctx context.Context) error {
-		healthy := harness.Condition(r.profile("beta"), "ControlPlaneHealthy")
-		if healthy == nil || healthy["status"] == "True" {
-			return fmt.Errorf("it is %v", healthy)
-		}
-		return nil
-	})
-	r.must("", r.beta.StartAgent(t.Context()))
-	r.eventually("profile of beta", func(ctx context.Context) error { return r.complete(ctx, r.beta) })
+	if r.kind != harness.Standalone { // where the API server ends with the agent
+		r.must("", r.beta.KillAgent())
+		r.notHealthy("Unknown", "AgentUnreachable")
+		r.must("", r.beta.StartAgent(t.Context()))
+		r.eventually("profile of beta", func(ctx context.Context) error { return r.complete(ctx, r.beta) })
+		r.must("", r.beta.StopAPIServer(t.Context()))
+		r.must("", r.beta.KillAgent())
+		r.notHealthy("False", "APIUnreachable")
+		r.must("", r.beta.StartAPIServer(t.Context()))
+		r.must("", r.beta.StartAgent(t.Context()))
+		r.eventually("profile of beta", func(ctx context.Context) error { return r.complete(ctx, r.beta) })
+	}
 	r.must(r.alpha.Agentctl(t.Context(), "remove", "beta"))
 	r.eventually("a peer that is removed", func(ctx context.Context) error {
 		_, err := r.profiles().Get(ctx, "beta", metav1.GetOptions{})
@@ -118,6 +122,25 @@ func (r *room) all() {
 		return errors.Join(errors.New("it is still there"), err)
 	})
 	r.profile("other") // is still there
+}
+
+// notHealthy waits until beta is not ready by its Cluster object, and its profile says why. That is a minute after its agent
+// has failed for the mesh.
+func (r *room) notHealthy(status, reason string) {
+	r.Helper()
+	clusters := r.alpha.Dynamic.Resource(harness.Clusters())
+	_, err := harness.Wait(r.Context(), "ControlPlaneHealthy is "+status, 4*within, func(ctx context.Context) error {
+		u, err := clusters.Get(ctx, "beta", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ready, healthy := harness.Condition(u, "Ready"), harness.Condition(r.profile("beta"), "ControlPlaneHealthy")
+		if ready["status"] != "False" || ready["reason"] != reason || healthy["status"] != status || healthy["reason"] != reason {
+			return fmt.Errorf("Ready is %v, ControlPlaneHealthy is %v", ready, healthy)
+		}
+		return nil
+	})
+	r.must("", err)
 }
 
 func start(t *testing.T, kind string) *room {
@@ -141,7 +164,7 @@ func start(t *testing.T, kind string) *room {
 			}
 		}
 	})
-	r := &room{T: t, alpha: fleet.Clusters[0], beta: fleet.Clusters[1]}
+	r := &room{T: t, kind: kind, alpha: fleet.Clusters[0], beta: fleet.Clusters[1]}
 	if kind != harness.Standalone {
 		for _, c := range fleet.Clusters {
 			r.must("", c.Install(t.Context()))
@@ -296,21 +319,6 @@ func (r *room) complete(ctx context.Context, c *harness.Cluster) error {
 	return harness.ConditionTrue(u, v1alpha1.ClusterConditionControlPlaneHealthy)
 }
 
-func (r *room) property(name, value string) {
-	r.Helper()
-	properties := r.alpha.Dynamic.Resource(schema.GroupVersionResource{Group: "about.k8s.io", Version: "v1beta1", Resource: "clusterproperties"})
-	r.eventually("property "+name, func(ctx context.Context) error {
-		u, err := properties.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if got, _, _ := unstructured.NestedString(u.Object, "spec", "value"); got != value {
-			return fmt.Errorf("it is %q", got)
-		}
-		return nil
-	})
-}
-
 // consume reads beta as a program of alpha that knows only its ClusterProfile: first without the grant, then with it.
 func (r *room) consume() {
 	r.Helper()
@@ -368,53 +376,3 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	}
 	return string(out), err
 }
-
-// consumer is a program's account, and what a person grants it: one Secret by name.
-const consumer = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: consumer, namespace: %[1]s}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: consumer, namespace: %[2]s}
-rules:
-- {apiGroups: [""], resources: [secrets], resourceNames: [%[3]s], verbs: [get]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: consumer, namespace: %[2]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: consumer}
-subjects: [{kind: ServiceAccount, name: consumer, namespace: %[1]s}]
-`
-
-// foreign is a profile that another manager keeps.
-const foreign = `
-apiVersion: multicluster.x-k8s.io/v1alpha1
-kind: ClusterProfile
-metadata: {name: other, namespace: NAMESPACE, labels: {x-k8s.io/cluster-manager: fleet}}
-spec: {displayName: other, clusterManager: {name: fleet}}
-`
-
-// propertyCRD has what the agent needs of the CRD of about.k8s.io, whose module cannot be had.
-const propertyCRD = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: clusterproperties.about.k8s.io
-  annotations: {api-approved.kubernetes.io: "unapproved, for a test"}
-spec:
-  group: about.k8s.io
-  names: {kind: ClusterProperty, listKind: ClusterPropertyList, plural: clusterproperties, singular: clusterproperty}
-  scope: Cluster
-  versions:
-  - &version
-    name: v1beta1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec: {type: object, required: [value], properties: {value: {type: string, minLength: 1}}}
-`

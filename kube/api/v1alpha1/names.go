@@ -120,6 +120,9 @@ func ReaderAccount(clusterID string) string { return "reader-" + clusterID }
 // PrivateNamespace is the namespace of what peers must not read: keys, and credentials of others.
 func PrivateNamespace(namespace string) string { return namespace + "-private" }
 
+// IssuedSecret is the Secret in PrivateNamespace with the credential that a cluster's agent issued.
+func IssuedSecret(clusterID string) string { return "peer-" + clusterID }
+
 // ReadersNamespace is the namespace of the ServiceAccounts that peers read with.
 func ReadersNamespace(namespace string) string { return namespace + "-readers" }
 

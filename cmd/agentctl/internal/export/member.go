@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // secretRequests is how many Secrets are read at a time.
@@ -48,6 +50,11 @@ func (m *member) readCredential(ctx context.Context, c *clusters.Client, namespa
 	}
 	if ref.Name == "" {
 		m.why = "its Cluster object names none in spec.authInfo.secretRef"
+		return nil
+	}
+	if strings.HasSuffix(ref.Namespace, v1alpha1.PrivateNamespace("")) && ref.Name != v1alpha1.IssuedSecret(clusters.IDOf(m.object)) {
+		// Who edits the object may not read it; its credential must not be sent to the address that is in there.
+		m.why = fmt.Sprintf("its Cluster object names Secret %s/%s, which is not the one that its agent issued", ref.Namespace, ref.Name)
 		return nil
 	}
 	secret, err := c.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
