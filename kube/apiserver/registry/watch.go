@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -47,6 +48,9 @@ type watcher struct {
 // and for no other: so what was in that list is asked for again.
 func (w *watcher) begin(ctx context.Context, o metav1.ListOptions) error {
 	initial := o.ResourceVersion == "" || o.ResourceVersion == "0" || o.SendInitialEvents != nil && *o.SendInitialEvents
+	if !initial && !w.server.o.Rights.Since(o.ResourceVersion) {
+		return apierrors.FromObject(expired()) // what he has may be what he saw before
+	}
 	clusters := w.server.o.Clusters.Clusters()
 	if w.scope.ByGroup() && !initial {
 		before, err := w.server.stored(ctx, metav1.ListOptions{
@@ -145,7 +149,7 @@ func (w *watcher) goesOn(ctx context.Context, now time.Time) bool {
 // ends returns why the watch ends, nil if it does not.
 func (w *watcher) ends(ctx context.Context, now time.Time) *metav1.Status {
 	since := now.Sub(w.asked)
-	again := !w.server.o.Rights.Settled(w.asked) || w.scope.Unwatched && since >= rightsUnwatched
+	again := w.server.o.Rights.Ask(ctx, w.scope) || w.scope.Unwatched && since >= rightsUnwatched
 	if !again || since < rightsAgain {
 		return nil
 	}

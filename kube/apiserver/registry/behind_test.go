@@ -1,0 +1,117 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+
+	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
+	"github.com/roster-mesh/roster/kube/client/versioned"
+)
+
+// apiServer is the API server behind: it answers as a test says, and remembers what it is asked.
+type apiServer struct {
+	answer func(http.ResponseWriter, *http.Request)
+
+	mu    sync.Mutex
+	asked []string // paths with decoded queries
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	s.mu.Lock()
+	s.asked = append(s.asked, strings.TrimSpace(strings.Join([]string{r.Method, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], watching(q.Get("watch")), q.Get("labelSelector"), q.Get("fieldSelector")}, " ")))
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	s.answer(w, r)
+}
+
+func watching(value string) string {
+	if value == "" {
+		return "once"
+	}
+	return "watch"
+}
+
+// text answers with a status and a body.
+func text(code int, body string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+const noClusters = `{"apiVersion":"clusterregistry.k8s.cisco.com/v1alpha1","kind":"ClusterList","metadata":{"resourceVersion":"150"},"items":[]}`
+
+// roles are those of the caller, which the authorizer goes by.
+type roles struct {
+	names, groups []string
+	version       string
+}
+
+func (r roles) RulesFor(context.Context, user.Info) (out []rbacv1.PolicyRule, _ error) {
+	if len(r.names) > 0 {
+		out = append(out, rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"clusters"}, ResourceNames: r.names})
+	}
+	if len(r.groups) > 0 {
+		out = append(out, rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{view.GroupName}, Resources: []string{"clustergroups"}, ResourceNames: r.groups})
+	}
+	return out, nil
+}
+
+func (r roles) Version() string { return r.version }
+
+func (r roles) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	granted := map[string][]string{v1alpha1.GroupName: r.names, view.GroupName: r.groups}[a.GetAPIGroup()]
+	for _, name := range granted {
+		if name == "*" || name == a.GetName() {
+			return authorizer.DecisionAllow, "", nil
+		}
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// serve returns a store in front of an API server, and the context of a caller.
+func serve(t *testing.T, s *apiServer, r roles) (*store, context.Context) {
+	t.Helper()
+	behind := httptest.NewServer(s)
+	t.Cleanup(behind.Close)
+	client, err := versioned.NewForConfig(&rest.Config{Host: behind.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := rights.New(rights.Options{Authorizer: authorizer.AuthorizerFunc(r.Authorize), Roles: r})
+	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "somebody"})
+	return &store{New(Options{Clusters: client.ClusterRegistryV1alpha1(), Behind: "behind.example", Rights: may})}, ctx
+}
+
+// A watch goes on from a list only if what the caller sees is what he saw then.
+func TestWatchAfterAChangeOfRights(t *testing.T) {
+	t.Parallel()
+	for version, gone := range map[string]bool{"99": true, "100": false, "1000": false, "": false, "0": false} {
+		s, ctx := serve(t, &apiServer{answer: text(http.StatusOK, noClusters)}, roles{groups: []string{"prod"}, version: "100"})
+		w, err := s.Watch(ctx, &internalversion.ListOptions{ResourceVersion: version})
+		if gone != apierrors.IsResourceExpired(err) || !gone && err != nil {
+			t.Errorf("from version %q: %v", version, err)
+		}
+		if err == nil {
+			w.Stop()
+		}
+	}
+}
