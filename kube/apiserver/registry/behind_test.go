@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -112,6 +115,56 @@ func TestWatchAfterAChangeOfRights(t *testing.T) {
 		}
 		if err == nil {
 			w.Stop()
+		}
+	}
+}
+
+// The API server behind is asked for what is in the scope of the caller, and for nothing else where a selector can say that.
+func TestWhatIsAskedBehind(t *testing.T) {
+	t.Parallel()
+	const group = "clusterregistry.k8s.io/cluster-group"
+	for name, tt := range map[string]struct {
+		roles       roles
+		list, watch []string
+	}{
+		"nothing": {
+			roles{},
+			[]string{"GET clusters once team=a metadata.name!=x,metadata.name=roster-position"},
+			[]string{"GET clusters watch team=a metadata.name!=x,metadata.name=roster-position"},
+		},
+		"one name": {
+			roles{names: []string{"alpha"}},
+			[]string{"GET clusters once team=a metadata.name!=x,metadata.name=alpha"},
+			[]string{"GET clusters watch team=a metadata.name!=x,metadata.name=alpha"},
+		},
+		"groups": {
+			roles{groups: []string{"prod", "test"}},
+			[]string{"GET clusters once team=a," + group + " in (prod,test) metadata.name!=x"},
+			[]string{"GET clusters watch team=a," + group + " in (prod,test) metadata.name!=x"},
+		},
+		"a name and a group": {
+			roles{names: []string{"alpha"}, groups: []string{"prod"}},
+			[]string{"GET clusters once team=a," + group + " in (prod) metadata.name!=x", "GET clusters once team=a metadata.name!=x,metadata.name=alpha"},
+			[]string{"GET clusters once team=a," + group + " in (prod) metadata.name!=x", "GET clusters watch team=a metadata.name!=x"},
+		},
+	} {
+		tt.roles.version = "100"
+		selected := &internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"team": "a"}), FieldSelector: fields.OneTermNotEqualSelector("metadata.name", "x")}
+		server := &apiServer{answer: text(http.StatusOK, noClusters)}
+		s, ctx := serve(t, server, tt.roles)
+		if _, err := s.List(ctx, selected); err != nil || !slices.Equal(server.asked, tt.list) {
+			t.Errorf("%s: the list asked %q, %v", name, server.asked, err)
+		}
+		server.asked = nil
+		selected.ResourceVersion = "150"
+		w, err := s.Watch(ctx, selected)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		w.Stop()
+		if !slices.Equal(server.asked, tt.watch) {
+			t.Errorf("%s: the watch asked %q", name, server.asked)
 		}
 	}
 }

@@ -28,6 +28,8 @@ const (
 	groupsNamed = 100
 	// namesNamed is how many Clusters a list asks for one by one; of more it asks for all.
 	namesNamed = 20
+	// noName is the name of no Cluster, for an answer that has a resourceVersion and no Clusters.
+	noName = "roster-position"
 )
 
 // List implements rest.Lister. Who does not see everything gets what he sees in one answer: where it would go on is the name
@@ -41,7 +43,8 @@ func (s *store) List(ctx context.Context, o *internalversion.ListOptions) (runti
 	list := s.stored
 	switch {
 	case scope.Empty():
-		options.Limit, options.Continue = 1, "" // for its resourceVersion
+		options.Limit, options.Continue = 0, ""
+		options.FieldSelector = and(options.FieldSelector, named(noName))
 	case !scope.All:
 		options.Limit = 0
 		list = func(ctx context.Context, o metav1.ListOptions) (*v1alpha1.ClusterList, error) {
@@ -68,7 +71,7 @@ func (s *store) List(ctx context.Context, o *internalversion.ListOptions) (runti
 // some lists the stored Clusters of a scope, and maybe others. Where it names few, only those are read: by name, and those of its
 // groups by their label. The first answer is as new as the caller wants it, and the others are of the same moment.
 func (s *Server) some(ctx context.Context, scope *rights.Scope, o metav1.ListOptions) (*v1alpha1.ClusterList, error) {
-	if scope.Names.Len() > namesNamed || o.FieldSelector != "" || o.Continue != "" {
+	if scope.Names.Len() > namesNamed || o.Continue != "" {
 		return s.stored(ctx, o)
 	}
 	var asked []metav1.ListOptions
@@ -78,9 +81,9 @@ func (s *Server) some(ctx context.Context, scope *rights.Scope, o metav1.ListOpt
 		asked = append(asked, grouped)
 	}
 	for _, name := range sets.List(scope.Names) {
-		named := o
-		named.FieldSelector = metav1.ObjectNameField + "=" + name
-		asked = append(asked, named)
+		one := o
+		one.FieldSelector = and(o.FieldSelector, named(name))
+		asked = append(asked, one)
 	}
 	var out *v1alpha1.ClusterList
 	for _, part := range asked {
@@ -132,8 +135,16 @@ func inGroups(selector string, scope *rights.Scope) string {
 	if !scope.AllGroups && scope.Groups.Len() <= groupsNamed {
 		groups += " in (" + strings.Join(sets.List(scope.Groups), ",") + ")"
 	}
-	if selector == "" {
-		return groups
-	}
-	return selector + "," + groups
+	return and(selector, groups)
 }
+
+// and is a selector of what two select; the first may be empty.
+func and(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "," + b
+}
+
+// named is a field selector of a name, of which the API server behind reads one object and not all.
+func named(name string) string { return metav1.ObjectNameField + "=" + name }

@@ -116,4 +116,11 @@ func TestLeavingTellsNothing(t *testing.T) {
 	if !ok || e.Type != watch.Deleted || !isCluster || c.ResourceVersion != "7" || len(c.Labels)+len(c.Annotations) > 0 {
 		t.Errorf("%v: %s %+v", ok, e.Type, e.Object)
 	}
+	w = &watcher{scope: w.scope, chosen: true}
+	e, ok = w.event(watch.Event{Type: watch.Deleted, Object: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Name: "c1", ResourceVersion: "7", Labels: map[string]string{rights.GroupLabel: "g1"}, Annotations: map[string]string{"a": "hidden"},
+	}}})
+	if c, isCluster = e.Object.(*view.Cluster); !ok || !isCluster || c.ResourceVersion != "7" || len(c.Labels)+len(c.Annotations) > 0 {
+		t.Errorf("chosen behind: %v: %s %+v", ok, e.Type, e.Object)
+	}
 }
