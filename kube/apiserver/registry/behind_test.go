@@ -15,12 +15,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/rest"
+	"k8s.io/apiserver/pkg/registry/rest"
+	clientrest "k8s.io/client-go/rest"
 
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -95,7 +97,7 @@ func serve(t *testing.T, s *apiServer, r roles) (*store, context.Context) {
 	t.Helper()
 	behind := httptest.NewServer(s)
 	t.Cleanup(behind.Close)
-	client, err := versioned.NewForConfig(&rest.Config{Host: behind.URL})
+	client, err := versioned.NewForConfig(&clientrest.Config{Host: behind.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,5 +168,40 @@ func TestWhatIsAskedBehind(t *testing.T) {
 		if !slices.Equal(server.asked, tt.watch) {
 			t.Errorf("%s: the watch asked %q", name, server.asked)
 		}
+	}
+}
+
+// One Cluster that cannot be read is shown by its metadata, and changed by nobody; the others are shown as ever.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	const bad = `{"apiVersion":"clusterregistry.k8s.cisco.com/v1alpha1","kind":"Cluster","metadata":{"name":"bad","labels":{"clusterregistry.k8s.io/cluster-group":"prod"}},
+		"spec":{"clusterID":"id"},"status":{"conditions":[{"type":"Ready","status":"True","reason":"R","lastTransitionTime":"2026-01-01t00:00:00Z"}]}}`
+	const good = `{"metadata":{"name":"good","labels":{"clusterregistry.k8s.io/cluster-group":"prod"}},"spec":{"kubernetesApiEndpoints":[{"serverAddress":"a:1"}]}}`
+	server := &apiServer{answer: func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/bad") {
+			text(http.StatusOK, bad)(w, r)
+			return
+		}
+		text(http.StatusOK, `{"kind":"ClusterList","metadata":{"resourceVersion":"150"},"items":[`+bad+`,`+good+`]}`)(w, r)
+	}}
+	s, ctx := serve(t, server, roles{groups: []string{"prod"}})
+	got, err := s.List(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, ok := got.(*view.ClusterList)
+	if !ok || list.ResourceVersion != "150" || len(list.Items) != 2 || list.Items[0].Name != "bad" || len(list.Items[1].Spec.KubernetesAPIEndpoints.ServerEndpoints) != 1 {
+		t.Errorf("the list is %+v", got)
+	}
+	if one, err := s.Get(ctx, "bad", &metav1.GetOptions{}); err != nil {
+		t.Errorf("get: %+v, %v", one, err)
+	}
+	_, _, err = s.Update(ctx, "bad", rest.DefaultUpdatedObjectInfo(&view.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}), nil, nil, false, &metav1.UpdateOptions{})
+	if !apierrors.IsInternalError(err) || strings.Contains(err.Error(), "2026") {
+		t.Errorf("update: %v", err)
+	}
+	hidden, ctx := serve(t, server, roles{groups: []string{"test"}})
+	if _, err := hidden.Get(ctx, "bad", &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get of one that is hidden: %v", err)
 	}
 }

@@ -21,8 +21,8 @@ import (
 // What that server did not answer at all is 503, and names it; so is what it would not let this server do, which is for the
 // one who runs it and not for the caller. What it says of its own faults may name any Cluster, and stays in its log.
 func (s *Server) behind(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, errUnreadable) {
+		return err
 	}
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {

@@ -5,7 +5,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,12 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/json"
 
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
-	"github.com/roster-mesh/roster/kube/client/versioned/scheme"
 	"github.com/roster-mesh/roster/kube/registry"
 )
 
@@ -107,25 +104,6 @@ func (s *Server) some(ctx context.Context, scope *rights.Scope, o metav1.ListOpt
 	byName := func(a, b v1alpha1.Cluster) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(out.Items, byName)
 	out.Items = slices.CompactFunc(out.Items, func(a, b v1alpha1.Cluster) bool { return a.Name == b.Name }) // by its name and its group
-	return out, nil
-}
-
-// stored lists the stored Clusters. What client-go makes of an answer reads it several times, to find out its kind and to check
-// what nobody asked to be checked: of a thousand Clusters, that took longer than everything else.
-func (s *Server) stored(ctx context.Context, o metav1.ListOptions) (*v1alpha1.ClusterList, error) {
-	answer := s.o.Clusters.RESTClient().Get().Resource(resourceClusters).
-		VersionedParams(&o, scheme.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
-	if err := answer.Error(); err != nil {
-		return nil, err
-	}
-	body, err := answer.Raw()
-	if err != nil {
-		return nil, err
-	}
-	out := &v1alpha1.ClusterList{}
-	if err := json.UnmarshalCaseSensitivePreserveInts(body, out); err != nil {
-		return nil, fmt.Errorf("decode what the API server behind lists: %w", err)
-	}
 	return out, nil
 }
 

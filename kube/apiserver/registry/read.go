@@ -53,13 +53,13 @@ func (s *store) GetSingularName() string { return "cluster" }
 // Get implements rest.Getter.
 func (s *store) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
 	c, err := s.visible(ctx, name, *o)
-	if err != nil {
+	if c == nil {
 		return nil, err
 	}
 	return registry.FromCluster(c), nil
 }
 
-// visible returns a stored Cluster that the caller may get. One that he may not is not found. The same is asked in the same
+// visible returns a stored Cluster that the caller may get; of one that cannot be read, its metadata with errUnreadable. One that he may not is not found. The same is asked in the same
 // order for one that is missing, so that neither an error nor the time that an answer takes tells the two apart.
 func (s *Server) visible(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.Cluster, error) {
 	who, err := caller(ctx)
@@ -73,12 +73,9 @@ func (s *Server) visible(ctx context.Context, name string, o metav1.GetOptions) 
 	if err != nil {
 		return nil, unanswered(err)
 	}
-	c, err := s.o.Clusters.Clusters().Get(ctx, name, o)
-	if err != nil {
-		if err = s.behind(err); !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		c = nil
+	c, readErr := s.one(ctx, name, o)
+	if readErr = s.behind(readErr); c == nil && !apierrors.IsNotFound(readErr) {
+		return nil, readErr
 	}
 	if !may {
 		group := ""
@@ -94,7 +91,7 @@ func (s *Server) visible(ctx context.Context, name string, o metav1.GetOptions) 
 	if c == nil || !may {
 		return nil, notFound(name)
 	}
-	return c, nil
+	return c, readErr
 }
 
 // Watch implements rest.Watcher.

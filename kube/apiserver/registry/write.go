@@ -106,7 +106,7 @@ func (s *store) Delete(ctx context.Context, name string, validate rest.ValidateO
 	}
 	for range writesTried {
 		have, err := s.visible(ctx, name, metav1.GetOptions{})
-		if err != nil {
+		if have == nil {
 			return nil, false, err
 		}
 		if err := s.mayWrite(ctx, who, change{verb: "delete", before: have}); err != nil {
