@@ -205,3 +205,49 @@ func TestUnreadable(t *testing.T) {
 		t.Errorf("get of one that is hidden: %v", err)
 	}
 }
+
+// After a restore of the API server behind, clients learn that their version is newer than what there is; and what is to be
+// tried again is tried by them alone.
+func TestVersionTooLarge(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{answer: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		text(http.StatusGatewayTimeout, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"hidden","reason":"Timeout","code":504,
+			"details":{"retryAfterSeconds":1,"causes":[{"reason":"ResourceVersionTooLarge","message":"hidden"}]}}`)(w, r)
+	}}
+	s, ctx := serve(t, server, roles{names: []string{"*"}, version: "100"})
+	_, err := s.List(ctx, &internalversion.ListOptions{ResourceVersion: "150"})
+	seconds, again := apierrors.SuggestsClientDelay(err)
+	if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) || !again || seconds != 1 || strings.Contains(err.Error(), "hidden") {
+		t.Errorf("%#v", err)
+	}
+	if _, err := s.Watch(ctx, &internalversion.ListOptions{ResourceVersion: "150"}); !apierrors.IsTimeout(err) {
+		t.Errorf("watch: %v", err)
+	}
+	if len(server.asked) != 2 {
+		t.Errorf("asked %q", server.asked)
+	}
+}
+
+// A server that does not serve the kind has said nothing about a Cluster.
+func TestNotServed(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", http.StatusNotFound) }}
+	s, ctx := serve(t, server, roles{names: []string{"*"}})
+	_, err := s.Get(ctx, "alpha", &metav1.GetOptions{})
+	if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "install the CRDs") {
+		t.Errorf("get: %v", err)
+	}
+	server.answer = func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			http.Error(w, "404 page not found", http.StatusNotFound)
+			return
+		}
+		text(http.StatusOK, `{"metadata":{"name":"alpha","resourceVersion":"1"}}`)(w, r)
+	}
+	changed := &view.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Labels: map[string]string{"team": "a"}}}
+	_, _, err = s.Update(ctx, "alpha", rest.DefaultUpdatedObjectInfo(changed), nil, nil, false, &metav1.UpdateOptions{})
+	if !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("update: %v", err)
+	}
+}

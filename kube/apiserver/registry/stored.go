@@ -22,16 +22,16 @@ import (
 // lower-case t. It does not tell the value, which may be hidden.
 var errUnreadable = error(apierrors.NewInternalError(errors.New("what is stored cannot be read: correct it in the stored form, its times first")))
 
-// request is one of the stored Clusters.
+// request is one of the stored Clusters. When to try again is for the caller to decide: he is told what is said behind.
 func (s *Server) request(o runtime.Object) *rest.Request {
 	return s.o.Clusters.RESTClient().Get().Resource(resourceClusters).
-		VersionedParams(o, scheme.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON)
+		VersionedParams(o, scheme.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0)
 }
 
 // stored lists the stored Clusters. What client-go makes of an answer reads it several times, to find out its kind and to check
 // what nobody asked to be checked: of a thousand Clusters, that took longer than everything else.
 func (s *Server) stored(ctx context.Context, o metav1.ListOptions) (*v1alpha1.ClusterList, error) {
-	body, err := s.request(&o).Do(ctx).Raw()
+	body, err := raw(s.request(&o).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +58,19 @@ func (s *Server) stored(ctx context.Context, o metav1.ListOptions) (*v1alpha1.Cl
 
 // one returns a stored Cluster. Of one that cannot be read it returns the metadata, and errUnreadable.
 func (s *Server) one(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.Cluster, error) {
-	body, err := s.request(&o).Name(name).Do(ctx).Raw()
+	body, err := raw(s.request(&o).Name(name).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return decode(body)
+}
+
+// raw is the body of an answer. Its Raw alone would not tell what a Status says.
+func raw(answer rest.Result) ([]byte, error) {
+	if err := answer.Error(); err != nil {
+		return nil, err
+	}
+	return answer.Raw()
 }
 
 func decode(body []byte) (*v1alpha1.Cluster, error) {

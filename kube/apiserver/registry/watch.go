@@ -58,7 +58,7 @@ func (w *watcher) begin(ctx context.Context, o metav1.ListOptions) error {
 		}
 	}
 	ctx, w.stop = context.WithCancel(ctx)
-	behind, err := w.server.o.Clusters.Clusters().Watch(ctx, o)
+	behind, err := w.server.request(&o).Watch(ctx)
 	if err != nil {
 		w.stop()
 		return w.server.behind(err)

@@ -289,8 +289,6 @@ func (w *writing) patch(ctx context.Context, have, after *v1alpha1.Cluster) (run
 	switch {
 	case apierrors.IsConflict(err):
 		return nil, errChanged
-	case apierrors.IsNotFound(err):
-		return nil, notFound(w.name)
 	case err != nil:
 		return nil, w.behind(err)
 	}
