@@ -68,6 +68,7 @@ const noClusters = `{"apiVersion":"clusterregistry.k8s.cisco.com/v1alpha1","kind
 type roles struct {
 	names, groups []string
 	version       string
+	asked         func(string) // is told what the authorizer is asked about; may be nil
 }
 
 func (r roles) RulesFor(context.Context, user.Info) (out []rbacv1.PolicyRule, _ error) {
@@ -83,6 +84,9 @@ func (r roles) RulesFor(context.Context, user.Info) (out []rbacv1.PolicyRule, _ 
 func (r roles) Version() string { return r.version }
 
 func (r roles) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if r.asked != nil {
+		r.asked(a.GetResource() + "/" + a.GetName())
+	}
 	granted := map[string][]string{v1alpha1.GroupName: r.names, view.GroupName: r.groups}[a.GetAPIGroup()]
 	for _, name := range granted {
 		if name == "*" || name == a.GetName() {
@@ -249,5 +253,33 @@ func TestNotServed(t *testing.T) {
 	_, _, err = s.Update(ctx, "alpha", rest.DefaultUpdatedObjectInfo(changed), nil, nil, false, &metav1.UpdateOptions{})
 	if !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("update: %v", err)
+	}
+}
+
+// Of a Cluster that is hidden the same is asked as of one that is missing, and nothing where the caller has no group.
+func TestHiddenAsMissing(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{answer: func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/hidden") {
+			text(http.StatusOK, `{"metadata":{"name":"hidden","labels":{"clusterregistry.k8s.io/cluster-group":"prod"}}}`)(w, r)
+			return
+		}
+		text(http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"none","reason":"NotFound","code":404,"details":{"name":"missing","kind":"clusters","group":"clusterregistry.k8s.cisco.com"}}`)(w, r)
+	}}
+	reviews := map[string][]string{}
+	for _, name := range []string{"hidden", "missing"} {
+		asked := roles{groups: []string{"test"}, asked: func(of string) { reviews[name] = append(reviews[name], strings.ReplaceAll(of, name, "NAME")) }}
+		s, ctx := serve(t, server, asked)
+		if _, err := s.Get(ctx, name, &metav1.GetOptions{}); !apierrors.IsNotFound(err) || strings.Contains(err.Error(), "cisco") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !slices.Equal(reviews["hidden"], reviews["missing"]) || len(reviews["hidden"]) == 0 {
+		t.Errorf("asked %v", reviews)
+	}
+	server.asked = nil
+	s, ctx := serve(t, server, roles{})
+	if _, err := s.Get(ctx, "hidden", &metav1.GetOptions{}); !apierrors.IsNotFound(err) || len(server.asked) > 0 {
+		t.Errorf("without groups: %v, asked %q", err, server.asked)
 	}
 }

@@ -126,21 +126,16 @@ func (r *Rights) MayStored(ctx context.Context, caller user.Info, verb string, t
 	return r.review(ctx, caller, verb, v1alpha1.GroupName, resourceClusters, t.Subresource, t.Name)
 }
 
-// MayGroup says whether a caller may do that with what is in a group, because of the group.
-func (r *Rights) MayGroup(ctx context.Context, caller user.Info, verb, group string) (bool, error) {
-	if verb != verbGet {
-		verb = verbUpdate
-	}
-	return r.review(ctx, caller, verb, registry.GroupName, resourceGroups, "", group)
-}
-
 // May says whether a caller may do that with a Cluster as the registry API shows it.
 func (r *Rights) May(ctx context.Context, caller user.Info, verb string, t Target) (bool, error) {
 	may, err := r.MayStored(ctx, caller, verb, t)
 	if may || err != nil || t.Group == "" {
 		return may, err
 	}
-	return r.MayGroup(ctx, caller, verb, t.Group)
+	if verb != verbGet {
+		verb = verbUpdate
+	}
+	return r.review(ctx, caller, verb, registry.GroupName, resourceGroups, "", t.Group)
 }
 
 // review asks the authorizer one question. Only a yes is a yes; and only a no without an error is one, since an authorizer that
@@ -216,18 +211,32 @@ func (r *Rights) Scope(ctx context.Context, caller user.Info) (*Scope, error) {
 	if rulesErr != nil {
 		return nil, fmt.Errorf("read the roles of the caller: %w", rulesErr)
 	}
-	names, groups := s.proposed.names, s.proposed.groups
-	if s.AllGroups, err = r.review(ctx, caller, verbGet, registry.GroupName, resourceGroups, "", ""); err != nil {
+	if s.Names, err = r.confirm(ctx, caller, v1alpha1.GroupName, resourceClusters, s.proposed.names); err != nil {
 		return nil, err
+	}
+	return s, r.addGroups(ctx, s)
+}
+
+// Groups returns the part of Scope that a caller sees because of groups.
+func (r *Rights) Groups(ctx context.Context, caller user.Info) (*Scope, error) {
+	rules, err := r.o.Roles.RulesFor(ctx, caller)
+	if err != nil {
+		return nil, fmt.Errorf("read the roles of the caller: %w", err)
+	}
+	s := &Scope{caller: caller, proposed: propose(rules)}
+	return s, r.addGroups(ctx, s)
+}
+
+func (r *Rights) addGroups(ctx context.Context, s *Scope) (err error) {
+	if s.AllGroups, err = r.review(ctx, s.caller, verbGet, registry.GroupName, resourceGroups, "", ""); err != nil {
+		return err
 	}
 	if s.AllGroups {
-		s.Unwatched, groups = !s.proposed.allGroups, nil
+		s.Unwatched = !s.proposed.allGroups
+		return nil
 	}
-	if s.Names, err = r.confirm(ctx, caller, v1alpha1.GroupName, resourceClusters, names); err != nil {
-		return nil, err
-	}
-	s.Groups, err = r.confirm(ctx, caller, registry.GroupName, resourceGroups, groups)
-	return s, err
+	s.Groups, err = r.confirm(ctx, s.caller, registry.GroupName, resourceGroups, s.proposed.groups)
+	return err
 }
 
 // confirm returns the names that the authorizer lets the caller get.
