@@ -251,7 +251,7 @@ func verb(ctx context.Context) string {
 }
 
 // patch writes what differs, and only over the version have. So what the stored Cluster has that this program does not know,
-// as a later one added it, stays; and a write that changes nothing is none.
+// as a later one added it, stays, but for what is in entries of a list that changes; and a write that changes nothing is none.
 func (w *writing) patch(ctx context.Context, have, after *v1alpha1.Cluster) (runtime.Object, error) {
 	before, err := json.Marshal(have)
 	if err != nil {
