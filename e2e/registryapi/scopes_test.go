@@ -4,6 +4,7 @@
 package registryapi
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -150,17 +151,18 @@ func (c *fourCallers) follow(t *testing.T, w *follower, may scope) {
 		}
 	}
 	c.sees(t, w.caller, want...)
-	list, err := c.shown(t, w.caller).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.has = map[string]string{}
-	for i := range list.Items {
-		w.has[list.Items[i].Name] = list.Items[i].Labels[groupLabel]
-	}
-	if w.watch, err = c.shown(t, w.caller).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion}); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the rights of "+w.caller+" are settled", func(ctx context.Context) error {
+		list, err := c.shown(t, w.caller).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		w.has = map[string]string{}
+		for i := range list.Items {
+			w.has[list.Items[i].Name] = list.Items[i].Labels[groupLabel]
+		}
+		w.watch, err = c.shown(t, w.caller).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		return err // 410 at first
+	})
 }
 
 // check compares what each caller has with what he may get.

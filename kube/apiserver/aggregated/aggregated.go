@@ -121,9 +121,11 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	roles := rights.NewWatched(factory)
 	may := rights.New(rights.Options{Authorizer: who, Roles: roles, Settle: rolesSettle})
 	err = errors.Join(
-		roles.Notify(func() {
+		roles.Notify(func(sight bool) {
 			asked.RolesChanged() // before a watch asks again
-			may.RolesChanged()
+			if sight {
+				may.RolesChanged()
+			}
 		}),
 		server.AddReadyzChecks(append(o.Checks, rolesKnown{roles})...),
 		registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: o.Config.Host, Rights: may}).Install(server, kinds),

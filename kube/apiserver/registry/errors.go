@@ -21,8 +21,8 @@ import (
 // What that server did not answer at all is 503, and names it; so is what it would not let this server do, which is for the
 // one who runs it and not for the caller. What it says of its own faults may name any Cluster, and stays in its log.
 func (s *Server) behind(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, errUnreadable) {
+		return err
 	}
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -34,7 +34,7 @@ func (s *Server) behind(err error) error {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the API server behind, %s, does not let the registry API do this: %s", s.o.Behind, out.Message))
 	case out.Code >= http.StatusInternalServerError:
 		return s.fault(out)
-	case out.Code == http.StatusNotFound && (out.Details == nil || out.Details.Name == ""):
+	case out.Code == http.StatusNotFound && (out.Details == nil || out.Details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)):
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the API server behind, %s, does not serve clusters.%s: install the CRDs", s.o.Behind, v1alpha1.GroupName))
 	}
 	out.Message = strings.ReplaceAll(out.Message, v1alpha1.GroupName, view.GroupName)
@@ -48,14 +48,19 @@ func (s *Server) behind(err error) error {
 	return &apierrors.StatusError{ErrStatus: out}
 }
 
-// fault is an error of the API server behind that is not about the request: when to try again, and nothing else of it.
+// fault is an error of the API server behind that is not about the request: when to try again, and nothing else of it but that
+// a version is newer than what there is, as after a restore: clients then list anew.
 func (s *Server) fault(from metav1.Status) error {
 	out := metav1.Status{
 		Status: metav1.StatusFailure, Code: from.Code, Reason: from.Reason,
 		Message: fmt.Sprintf("the API server behind, %s, could not do this (%d %s): see its log", s.o.Behind, from.Code, from.Reason),
 	}
-	if from.Details != nil && from.Details.RetryAfterSeconds > 0 {
+	if from.Details != nil {
 		out.Details = &metav1.StatusDetails{RetryAfterSeconds: from.Details.RetryAfterSeconds}
+	}
+	if tooLarge := metav1.CauseTypeResourceVersionTooLarge; apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: from}, tooLarge) {
+		out.Message = "Too large resource version: it is newer than what there is" // older clients go by how this begins
+		out.Details.Causes = []metav1.StatusCause{{Type: tooLarge, Message: out.Message}}
 	}
 	return &apierrors.StatusError{ErrStatus: out}
 }

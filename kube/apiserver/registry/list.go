@@ -5,7 +5,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,12 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/json"
 
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
-	"github.com/roster-mesh/roster/kube/client/versioned/scheme"
 	"github.com/roster-mesh/roster/kube/registry"
 )
 
@@ -28,6 +25,8 @@ const (
 	groupsNamed = 100
 	// namesNamed is how many Clusters a list asks for one by one; of more it asks for all.
 	namesNamed = 20
+	// noName is the name of no Cluster, for an answer that has a resourceVersion and no Clusters.
+	noName = "roster-position"
 )
 
 // List implements rest.Lister. Who does not see everything gets what he sees in one answer: where it would go on is the name
@@ -41,7 +40,8 @@ func (s *store) List(ctx context.Context, o *internalversion.ListOptions) (runti
 	list := s.stored
 	switch {
 	case scope.Empty():
-		options.Limit, options.Continue = 1, "" // for its resourceVersion
+		options.Limit, options.Continue = 0, ""
+		options.FieldSelector = and(options.FieldSelector, named(noName))
 	case !scope.All:
 		options.Limit = 0
 		list = func(ctx context.Context, o metav1.ListOptions) (*v1alpha1.ClusterList, error) {
@@ -68,7 +68,7 @@ func (s *store) List(ctx context.Context, o *internalversion.ListOptions) (runti
 // some lists the stored Clusters of a scope, and maybe others. Where it names few, only those are read: by name, and those of its
 // groups by their label. The first answer is as new as the caller wants it, and the others are of the same moment.
 func (s *Server) some(ctx context.Context, scope *rights.Scope, o metav1.ListOptions) (*v1alpha1.ClusterList, error) {
-	if scope.Names.Len() > namesNamed || o.FieldSelector != "" || o.Continue != "" {
+	if scope.Names.Len() > namesNamed || o.Continue != "" {
 		return s.stored(ctx, o)
 	}
 	var asked []metav1.ListOptions
@@ -78,9 +78,9 @@ func (s *Server) some(ctx context.Context, scope *rights.Scope, o metav1.ListOpt
 		asked = append(asked, grouped)
 	}
 	for _, name := range sets.List(scope.Names) {
-		named := o
-		named.FieldSelector = metav1.ObjectNameField + "=" + name
-		asked = append(asked, named)
+		one := o
+		one.FieldSelector = and(o.FieldSelector, named(name))
+		asked = append(asked, one)
 	}
 	var out *v1alpha1.ClusterList
 	for _, part := range asked {
@@ -107,33 +107,22 @@ func (s *Server) some(ctx context.Context, scope *rights.Scope, o metav1.ListOpt
 	return out, nil
 }
 
-// stored lists the stored Clusters. What client-go makes of an answer reads it several times, to find out its kind and to check
-// what nobody asked to be checked: of a thousand Clusters, that took longer than everything else.
-func (s *Server) stored(ctx context.Context, o metav1.ListOptions) (*v1alpha1.ClusterList, error) {
-	answer := s.o.Clusters.RESTClient().Get().Resource(resourceClusters).
-		VersionedParams(&o, scheme.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
-	if err := answer.Error(); err != nil {
-		return nil, err
-	}
-	body, err := answer.Raw()
-	if err != nil {
-		return nil, err
-	}
-	out := &v1alpha1.ClusterList{}
-	if err := json.UnmarshalCaseSensitivePreserveInts(body, out); err != nil {
-		return nil, fmt.Errorf("decode what the API server behind lists: %w", err)
-	}
-	return out, nil
-}
-
 // inGroups is a label selector of what another one selects that may be in the groups of a scope.
 func inGroups(selector string, scope *rights.Scope) string {
 	groups := rights.GroupLabel
 	if !scope.AllGroups && scope.Groups.Len() <= groupsNamed {
 		groups += " in (" + strings.Join(sets.List(scope.Groups), ",") + ")"
 	}
-	if selector == "" {
-		return groups
-	}
-	return selector + "," + groups
+	return and(selector, groups)
 }
+
+// and is a selector of what two select; the first may be empty.
+func and(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "," + b
+}
+
+// named is a field selector of a name, of which the API server behind reads one object and not all.
+func named(name string) string { return metav1.ObjectNameField + "=" + name }

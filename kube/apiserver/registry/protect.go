@@ -81,10 +81,12 @@ func (c *change) copied() error {
 	if owner == "" {
 		return nil
 	}
-	if c.after != nil && sameSpec(c.before, c.after) && equality.Semantic.DeepEqual(c.before.Labels, c.after.Labels) {
+	same := equality.Semantic.DeepEqual
+	if c.after != nil && sameSpec(c.before, c.after) && same(c.before.Labels, c.after.Labels) &&
+		same(c.before.OwnerReferences, c.after.OwnerReferences) && same(c.before.Finalizers, c.after.Finalizers) { // which decide when it is deleted
 		return nil
 	}
-	what := "spec and labels can be changed only there"
+	what := "spec, labels, ownerReferences and finalizers can be changed only there"
 	if c.after == nil {
 		what = "it can be removed only from the group (agentctl remove), or leave it"
 	}
@@ -109,6 +111,8 @@ func (c *change) protected() []string {
 	add(ownDiffers(before.Labels, c.after.Labels), "metadata.labels under k8s.cisco.com")
 	add(ownDiffers(before.Annotations, c.after.Annotations), "metadata.annotations under k8s.cisco.com")
 	add(!slices.Equal(ownFinalizers(before.Finalizers), ownFinalizers(c.after.Finalizers)), "metadata.finalizers under k8s.cisco.com")
+	// Garbage collection deletes what is owned by something that is missing.
+	add(!equality.Semantic.DeepEqual(before.OwnerReferences, c.after.OwnerReferences), "metadata.ownerReferences")
 	add(!equality.Semantic.DeepEqual(before.Spec.AuthInfo, c.after.Spec.AuthInfo), "spec.authInfo")
 	// Who sets the address of a Cluster with a credential is sent that credential.
 	held := before.Spec.AuthInfo != (v1alpha1.AuthInfo{}) || before.Spec.ClusterID != ""

@@ -4,7 +4,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -53,14 +52,15 @@ func (s *store) GetSingularName() string { return "cluster" }
 // Get implements rest.Getter.
 func (s *store) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
 	c, err := s.visible(ctx, name, *o)
-	if err != nil {
+	if c == nil {
 		return nil, err
 	}
 	return registry.FromCluster(c), nil
 }
 
-// visible returns a stored Cluster that the caller may get. One that he may not is not found. The same is asked in the same
-// order for one that is missing, so that neither an error nor the time that an answer takes tells the two apart.
+// visible returns a stored Cluster that the caller may get; of one that cannot be read, its metadata with errUnreadable. One that
+// he may not get is not found. What he may do is asked before it is read, and the same for every name, whether there is one or
+// not: so neither an error nor the time that an answer takes tells what is hidden from what is missing.
 func (s *Server) visible(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.Cluster, error) {
 	who, err := caller(ctx)
 	if err != nil {
@@ -73,28 +73,21 @@ func (s *Server) visible(ctx context.Context, name string, o metav1.GetOptions) 
 	if err != nil {
 		return nil, unanswered(err)
 	}
-	c, err := s.o.Clusters.Clusters().Get(ctx, name, o)
-	if err != nil {
-		if err = s.behind(err); !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		c = nil
-	}
+	groups := &rights.Scope{}
 	if !may {
-		group := ""
-		if c != nil {
-			group = c.Labels[rights.GroupLabel]
-		}
-		byGroup, err := s.o.Rights.MayGroup(ctx, who, "get", cmp.Or(group, name))
-		if err != nil {
+		if groups, err = s.o.Rights.Groups(ctx, who); err != nil {
 			return nil, unanswered(err)
 		}
-		may = byGroup && group != ""
+		if groups.Empty() {
+			return nil, notFound(name)
+		}
 	}
-	if c == nil || !may {
-		return nil, notFound(name)
+	c, err := s.one(ctx, name, o)
+	err = s.behind(err)
+	if apierrors.IsNotFound(err) || !may && c != nil && !groups.SeesGroup(c.Labels[rights.GroupLabel]) {
+		return nil, notFound(name) // in the same words
 	}
-	return c, nil
+	return c, err
 }
 
 // Watch implements rest.Watcher.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -36,40 +37,67 @@ type watcher struct {
 	scope   *rights.Scope
 	asked   time.Time       // when scope was asked for
 	unknown time.Time       // since when the question has no answer; zero while it has
-	shown   map[string]bool // by name, what he sees because of its group
+	chosen  bool            // by the API server behind, which sends what is in the scope, and DELETED for what leaves it
+	shown   map[string]bool // else, by name, what he sees because of its group
 
 	behind watch.Interface
 	out    chan watch.Event
 	stop   context.CancelFunc
 }
 
-// begin starts the watch. Who sees Clusters by their group and has a list gets DELETED for those of it that leave the group,
-// and for no other: so what was in that list is asked for again.
+// begin starts the watch.
 func (w *watcher) begin(ctx context.Context, o metav1.ListOptions) error {
 	initial := o.ResourceVersion == "" || o.ResourceVersion == "0" || o.SendInitialEvents != nil && *o.SendInitialEvents
-	clusters := w.server.o.Clusters.Clusters()
-	if w.scope.ByGroup() && !initial {
-		before, err := w.server.stored(ctx, metav1.ListOptions{
-			LabelSelector: inGroups(o.LabelSelector, w.scope), FieldSelector: o.FieldSelector,
-			ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
-		})
-		if err != nil {
-			return w.server.behind(err)
-		}
-		for i := range before.Items {
-			if c := &before.Items[i]; w.scope.SeesGroup(c.Labels[rights.GroupLabel]) {
-				w.shown[c.Name] = true
-			}
+	if !initial && !w.server.o.Rights.Since(o.ResourceVersion) {
+		return apierrors.FromObject(expired()) // what he has may be what he saw before
+	}
+	w.choose(&o)
+	if w.scope.ByGroup() && !w.chosen && !initial {
+		if err := w.remember(ctx, o); err != nil {
+			return err
 		}
 	}
 	ctx, w.stop = context.WithCancel(ctx)
-	behind, err := clusters.Watch(ctx, o)
+	behind, err := w.server.request(&o).Watch(ctx)
 	if err != nil {
 		w.stop()
 		return w.server.behind(err)
 	}
 	w.behind, w.out = behind, make(chan watch.Event)
 	go w.run(ctx)
+	return nil
+}
+
+// choose makes the API server behind send only what is in the scope, where a selector can say that.
+func (w *watcher) choose(o *metav1.ListOptions) {
+	names, groups := w.scope.Names.Len(), w.scope.Groups.Len()
+	switch {
+	case w.scope.All || w.scope.AllGroups:
+	case w.scope.Empty():
+		o.FieldSelector = and(o.FieldSelector, named(noName))
+	case groups == 0 && names == 1:
+		o.FieldSelector = and(o.FieldSelector, named(w.scope.Names.UnsortedList()[0]))
+	case names == 0 && groups <= groupsNamed:
+		o.LabelSelector = inGroups(o.LabelSelector, w.scope)
+		w.chosen = true
+	}
+}
+
+// remember asks for what was in the list that the watch goes on from. Who sees Clusters by their group gets DELETED for those of
+// it that leave the group, and for no other.
+func (w *watcher) remember(ctx context.Context, o metav1.ListOptions) error {
+	before, err := w.server.stored(ctx, metav1.ListOptions{
+		LabelSelector: inGroups(o.LabelSelector, w.scope), FieldSelector: o.FieldSelector,
+		ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+	})
+	if err != nil {
+		return w.server.behind(err)
+	}
+	for i := range before.Items {
+		if c := &before.Items[i]; w.scope.SeesGroup(c.Labels[rights.GroupLabel]) {
+			w.shown[c.Name] = true
+		}
+	}
 	return nil
 }
 
@@ -145,7 +173,7 @@ func (w *watcher) goesOn(ctx context.Context, now time.Time) bool {
 // ends returns why the watch ends, nil if it does not.
 func (w *watcher) ends(ctx context.Context, now time.Time) *metav1.Status {
 	since := now.Sub(w.asked)
-	again := !w.server.o.Rights.Settled(w.asked) || w.scope.Unwatched && since >= rightsUnwatched
+	again := w.server.o.Rights.Ask(ctx, w.scope) || w.scope.Unwatched && since >= rightsUnwatched
 	if !again || since < rightsAgain {
 		return nil
 	}
@@ -178,6 +206,12 @@ func (w *watcher) event(e watch.Event) (watch.Event, bool) {
 	if e.Type == watch.Bookmark || w.scope.All || w.scope.Names.Has(c.Name) {
 		return e, true
 	}
+	if w.chosen {
+		if e.Type == watch.Deleted {
+			e.Object = gone(c)
+		}
+		return e, true
+	}
 	before, now := w.shown[c.Name], w.scope.SeesGroup(c.Labels[rights.GroupLabel])
 	if e.Type == watch.Deleted {
 		delete(w.shown, c.Name)
@@ -192,9 +226,14 @@ func (w *watcher) event(e watch.Event) (watch.Event, bool) {
 	case before:
 		e.Type = watch.Deleted
 		delete(w.shown, c.Name)
-		e.Object = &view.Cluster{ObjectMeta: metav1.ObjectMeta{ // what it has become is not for him
-			Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, CreationTimestamp: c.CreationTimestamp,
-		}}
+		e.Object = gone(c)
 	}
 	return e, before || now
+}
+
+// gone is what somebody is told of a Cluster that he sees no more: what it has become is not for him.
+func gone(c *v1alpha1.Cluster) *view.Cluster {
+	return &view.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, CreationTimestamp: c.CreationTimestamp,
+	}}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -117,50 +116,11 @@ func TestLeavingTellsNothing(t *testing.T) {
 	if !ok || e.Type != watch.Deleted || !isCluster || c.ResourceVersion != "7" || len(c.Labels)+len(c.Annotations) > 0 {
 		t.Errorf("%v: %s %+v", ok, e.Type, e.Object)
 	}
-}
-
-// What the agents act on is for those who may write the stored Cluster.
-func TestProtected(t *testing.T) {
-	t.Parallel()
-	plain := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
-	held := plain.DeepCopy()
-	held.Spec.AuthInfo.SecretRef.Name = "credential"
-	for name, tt := range map[string]struct {
-		before *v1alpha1.Cluster
-		edit   func(*v1alpha1.Cluster)
-		want   []string
-	}{
-		"a label": {plain, func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"team": "a"} }, nil},
-		"the managed fields": {plain, func(c *v1alpha1.Cluster) {
-			c.Annotations = map[string]string{v1alpha1.AnnotationRegistryManagedFields: "[]"}
-		}, nil},
-		"another domain":              {plain, func(c *v1alpha1.Cluster) { c.Annotations = map[string]string{"notk8s.cisco.com/x": "y"} }, nil},
-		"an address":                  {plain, setAddress, nil},
-		"removal":                     {plain, func(c *v1alpha1.Cluster) { c.Annotations = map[string]string{v1alpha1.AnnotationRemove: "key"} }, []string{"metadata.annotations under k8s.cisco.com"}},
-		"a label of agents":           {plain, func(c *v1alpha1.Cluster) { c.Labels = map[string]string{v1alpha1.LabelOwnerClusterID: "x"} }, []string{"metadata.labels under k8s.cisco.com"}},
-		"a finalizer of agents":       {plain, func(c *v1alpha1.Cluster) { c.Finalizers = []string{v1alpha1.Prefix + "x"} }, []string{"metadata.finalizers under k8s.cisco.com"}},
-		"a credential":                {plain, func(c *v1alpha1.Cluster) { c.Spec.AuthInfo = held.Spec.AuthInfo }, []string{"spec.authInfo"}},
-		"an address for a credential": {held, setAddress, []string{"spec.kubernetesApiEndpoints of a Cluster with a credential"}},
-		"an address that gets a credential": {nil, func(c *v1alpha1.Cluster) {
-			setAddress(c)
-			c.Spec.AuthInfo = held.Spec.AuthInfo
-		}, []string{"spec.authInfo"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			after := plain.DeepCopy()
-			if tt.before != nil {
-				after = tt.before.DeepCopy()
-			}
-			tt.edit(after)
-			c := change{verb: "update", before: tt.before, after: after}
-			if got := c.protected(); !slices.Equal(got, tt.want) {
-				t.Errorf("%v", got)
-			}
-		})
+	w = &watcher{scope: w.scope, chosen: true}
+	e, ok = w.event(watch.Event{Type: watch.Deleted, Object: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Name: "c1", ResourceVersion: "7", Labels: map[string]string{rights.GroupLabel: "g1"}, Annotations: map[string]string{"a": "hidden"},
+	}}})
+	if c, isCluster = e.Object.(*view.Cluster); !ok || !isCluster || c.ResourceVersion != "7" || len(c.Labels)+len(c.Annotations) > 0 {
+		t.Errorf("chosen behind: %v: %s %+v", ok, e.Type, e.Object)
 	}
-}
-
-func setAddress(c *v1alpha1.Cluster) {
-	c.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: "https://attacker.example"}}
 }

@@ -106,7 +106,7 @@ func (s *store) Delete(ctx context.Context, name string, validate rest.ValidateO
 	}
 	for range writesTried {
 		have, err := s.visible(ctx, name, metav1.GetOptions{})
-		if err != nil {
+		if have == nil {
 			return nil, false, err
 		}
 		if err := s.mayWrite(ctx, who, change{verb: "delete", before: have}); err != nil {
@@ -251,7 +251,7 @@ func verb(ctx context.Context) string {
 }
 
 // patch writes what differs, and only over the version have. So what the stored Cluster has that this program does not know,
-// as a later one added it, stays; and a write that changes nothing is none.
+// as a later one added it, stays, but for what is in entries of a list that changes; and a write that changes nothing is none.
 func (w *writing) patch(ctx context.Context, have, after *v1alpha1.Cluster) (runtime.Object, error) {
 	before, err := json.Marshal(have)
 	if err != nil {
@@ -289,8 +289,6 @@ func (w *writing) patch(ctx context.Context, have, after *v1alpha1.Cluster) (run
 	switch {
 	case apierrors.IsConflict(err):
 		return nil, errChanged
-	case apierrors.IsNotFound(err):
-		return nil, notFound(w.name)
 	case err != nil:
 		return nil, w.behind(err)
 	}

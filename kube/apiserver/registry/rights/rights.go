@@ -20,6 +20,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -38,6 +39,11 @@ const (
 	verbUpdate       = "update"
 	// reviewsAtOnce bounds the questions that one list asks at a time.
 	reviewsAtOnce = 16
+	// askedLate is how long after a change the caller of a watch is asked about once more. By then an API server that is behind
+	// knows, and what it said before is not remembered.
+	askedLate = 45 * time.Second
+	// toldWithin is how much later than their roles a change may be told.
+	toldWithin = time.Second
 )
 
 // Options of New. All but Settle are required.
@@ -53,6 +59,9 @@ type Options struct {
 type Roles interface {
 	// RulesFor returns the rules that apply to a caller in the whole cluster, or an error where they are not known.
 	RulesFor(context.Context, user.Info) ([]rbacv1.PolicyRule, error)
+	// Version returns the resourceVersion of the last change of a role or a binding that can change what anybody sees, or a
+	// later one; empty where it is not known.
+	Version() string
 }
 
 // Rights answers for all callers.
@@ -60,24 +69,45 @@ type Rights struct {
 	o Options
 
 	mu      sync.Mutex
-	changed time.Time // when roles changed last
+	changed time.Time // when roles changed last in what anybody sees
 }
 
 // New returns Rights.
 func New(o Options) *Rights { return &Rights{o: o} }
 
-// RolesChanged tells that a role or a binding has changed.
+// RolesChanged tells that a role or a binding has changed so that somebody may see something else.
 func (r *Rights) RolesChanged() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed = time.Now()
 }
 
-// Settled says whether what was asked at a time is what the roles grant that are known now.
-func (r *Rights) Settled(asked time.Time) bool {
+// Since says whether what callers see has been the same since a resourceVersion, and answers are settled. The versions of roles and
+// of Clusters are of one etcd.
+func (r *Rights) Since(version string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, r.o.Roles.Version())
+	return err == nil && order >= 0 && time.Now().After(r.lastChange().Add(r.o.Settle))
+}
+
+// Ask says whether a scope has to be asked for anew: its caller is proposed something else than when it was, the authorizer may
+// have answered as before that, or, where it is behind for longer than it should be, it is time to ask once more.
+func (r *Rights) Ask(ctx context.Context, s *Scope) bool {
+	if changed := r.lastChange(); changed.After(s.looked) {
+		rules, err := r.o.Roles.RulesFor(ctx, s.caller)
+		p := propose(rules)
+		if err != nil || !p.equal(&s.proposed) || changed.Before(s.asked.Add(toldWithin)) {
+			s.proposed, s.changed = p, changed
+		}
+		s.looked = changed
+	}
+	late := s.changed.Add(askedLate)
+	return !s.asked.After(s.changed.Add(r.o.Settle)) || s.asked.Before(late) && !time.Now().Before(late)
+}
+
+func (r *Rights) lastChange() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return asked.After(r.changed.Add(r.o.Settle))
+	return r.changed
 }
 
 // Target is what a write is about.
@@ -96,21 +126,16 @@ func (r *Rights) MayStored(ctx context.Context, caller user.Info, verb string, t
 	return r.review(ctx, caller, verb, v1alpha1.GroupName, resourceClusters, t.Subresource, t.Name)
 }
 
-// MayGroup says whether a caller may do that with what is in a group, because of the group.
-func (r *Rights) MayGroup(ctx context.Context, caller user.Info, verb, group string) (bool, error) {
-	if verb != verbGet {
-		verb = verbUpdate
-	}
-	return r.review(ctx, caller, verb, registry.GroupName, resourceGroups, "", group)
-}
-
 // May says whether a caller may do that with a Cluster as the registry API shows it.
 func (r *Rights) May(ctx context.Context, caller user.Info, verb string, t Target) (bool, error) {
 	may, err := r.MayStored(ctx, caller, verb, t)
 	if may || err != nil || t.Group == "" {
 		return may, err
 	}
-	return r.MayGroup(ctx, caller, verb, t.Group)
+	if verb != verbGet {
+		verb = verbUpdate
+	}
+	return r.review(ctx, caller, verb, registry.GroupName, resourceGroups, "", t.Group)
 }
 
 // review asks the authorizer one question. Only a yes is a yes; and only a no without an error is one, since an authorizer that
@@ -137,6 +162,12 @@ type Scope struct {
 	Groups    sets.Set[string]
 	// Unwatched says that All or AllGroups is not what RBAC grants: nobody tells when that changes.
 	Unwatched bool
+
+	caller   user.Info
+	asked    time.Time
+	proposed proposal  // what RBAC proposed for the caller
+	changed  time.Time // when that changed last
+	looked   time.Time // the last change of roles that was looked at
 }
 
 // Sees says whether a Cluster is in the scope.
@@ -165,34 +196,47 @@ func (s *Scope) Equal(other *Scope) bool {
 // Scope returns what a caller sees: exactly what he may get, one by one, but for names and groups that another authorizer
 // than RBAC grants him, which nobody can enumerate. It asks as often as the caller has grants, not as there are Clusters.
 func (r *Rights) Scope(ctx context.Context, caller user.Info) (*Scope, error) {
-	s := &Scope{Names: sets.New[string](), Groups: sets.New[string]()}
+	changed := r.lastChange() // maybe in what he is proposed
+	s := &Scope{Names: sets.New[string](), Groups: sets.New[string](), caller: caller, asked: time.Now(), changed: changed, looked: changed}
+	rules, rulesErr := r.o.Roles.RulesFor(ctx, caller)
+	s.proposed = propose(rules)
 	var err error
 	if s.All, err = r.review(ctx, caller, verbGet, v1alpha1.GroupName, resourceClusters, "", ""); err != nil {
 		return nil, err
 	}
-	rules, err := r.o.Roles.RulesFor(ctx, caller)
-	names, all := granted(rules, v1alpha1.GroupName, resourceClusters)
 	if s.All {
-		s.Unwatched = !all
+		s.Unwatched = !s.proposed.all
 		return s, nil
 	}
+	if rulesErr != nil {
+		return nil, fmt.Errorf("read the roles of the caller: %w", rulesErr)
+	}
+	if s.Names, err = r.confirm(ctx, caller, v1alpha1.GroupName, resourceClusters, s.proposed.names); err != nil {
+		return nil, err
+	}
+	return s, r.addGroups(ctx, s)
+}
+
+// Groups returns the part of Scope that a caller sees because of groups.
+func (r *Rights) Groups(ctx context.Context, caller user.Info) (*Scope, error) {
+	rules, err := r.o.Roles.RulesFor(ctx, caller)
 	if err != nil {
 		return nil, fmt.Errorf("read the roles of the caller: %w", err)
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return len(apivalidation.NameIsDNSSubdomain(name, false)) > 0 })
-	groups, all := granted(rules, registry.GroupName, resourceGroups)
-	groups = slices.DeleteFunc(groups, func(group string) bool { return len(content.IsLabelValue(group)) > 0 })
-	if s.AllGroups, err = r.review(ctx, caller, verbGet, registry.GroupName, resourceGroups, "", ""); err != nil {
-		return nil, err
+	s := &Scope{caller: caller, proposed: propose(rules)}
+	return s, r.addGroups(ctx, s)
+}
+
+func (r *Rights) addGroups(ctx context.Context, s *Scope) (err error) {
+	if s.AllGroups, err = r.review(ctx, s.caller, verbGet, registry.GroupName, resourceGroups, "", ""); err != nil {
+		return err
 	}
 	if s.AllGroups {
-		s.Unwatched, groups = !all, nil
+		s.Unwatched = !s.proposed.allGroups
+		return nil
 	}
-	if s.Names, err = r.confirm(ctx, caller, v1alpha1.GroupName, resourceClusters, names); err != nil {
-		return nil, err
-	}
-	s.Groups, err = r.confirm(ctx, caller, registry.GroupName, resourceGroups, groups)
-	return s, err
+	s.Groups, err = r.confirm(ctx, s.caller, registry.GroupName, resourceGroups, s.proposed.groups)
+	return err
 }
 
 // confirm returns the names that the authorizer lets the caller get.
@@ -216,6 +260,24 @@ func (r *Rights) confirm(ctx context.Context, caller user.Info, group, resource 
 		}
 	}
 	return out, nil
+}
+
+// proposal is what rules grant `get` of: names that there can be, each once, and everything.
+type proposal struct {
+	names, groups  []string
+	all, allGroups bool
+}
+
+func propose(rules []rbacv1.PolicyRule) (p proposal) {
+	p.names, p.all = granted(rules, v1alpha1.GroupName, resourceClusters)
+	p.names = slices.DeleteFunc(p.names, func(name string) bool { return len(apivalidation.NameIsDNSSubdomain(name, false)) > 0 })
+	p.groups, p.allGroups = granted(rules, registry.GroupName, resourceGroups)
+	p.groups = slices.DeleteFunc(p.groups, func(group string) bool { return len(content.IsLabelValue(group)) > 0 })
+	return p
+}
+
+func (p *proposal) equal(other *proposal) bool {
+	return p.all == other.all && p.allGroups == other.allGroups && slices.Equal(p.names, other.names) && slices.Equal(p.groups, other.groups)
 }
 
 // granted returns the names that rules grant `get` of, each once, and whether they grant it of all.

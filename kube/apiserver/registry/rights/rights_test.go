@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,11 +30,15 @@ type grants struct {
 	asked int
 	err   error
 	no    authorizer.Decision // where no rule grants; the zero value is Deny
+
+	version string
 }
 
 func (g *grants) RulesFor(context.Context, user.Info) ([]rbacv1.PolicyRule, error) {
 	return g.rules, nil
 }
+
+func (g *grants) Version() string { return g.version }
 
 func (g *grants) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	g.mu.Lock()
@@ -206,16 +211,72 @@ func TestWritesOfAGroup(t *testing.T) {
 	}
 }
 
-// Answers from before a change of roles, and from shortly after it, are not settled.
-func TestSettled(t *testing.T) {
+// A scope is asked for anew once its caller is proposed something else, until answers are settled, and once more later; other
+// callers' changes are no reason.
+func TestAsk(t *testing.T) {
 	t.Parallel()
-	r := New(Options{Settle: time.Hour})
-	before := time.Now()
-	if !r.Settled(before) {
-		t.Error("nothing has changed")
-	}
-	r.RolesChanged()
-	if r.Settled(before) || r.Settled(time.Now().Add(59*time.Minute)) || !r.Settled(time.Now().Add(61*time.Minute)) {
-		t.Error("an answer is settled an hour after the change, and not before")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := &grants{rules: []rbacv1.PolicyRule{clustersRule("get", "alpha")}}
+		r := New(Options{Authorizer: authorizer.AuthorizerFunc(g.Authorize), Roles: g, Settle: 6 * time.Second})
+		scope := func() *Scope {
+			s, err := r.Scope(t.Context(), &user.DefaultInfo{Name: "somebody"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		want := func(s *Scope, want bool, what string) {
+			t.Helper()
+			if r.Ask(t.Context(), s) != want {
+				t.Errorf("%s: asked is %v", what, !want)
+			}
+		}
+		s := scope()
+		want(s, false, "nothing has changed")
+		time.Sleep(time.Minute)
+		r.RolesChanged()
+		want(s, false, "another's change")
+		time.Sleep(time.Second)
+		g.rules = nil
+		r.RolesChanged()
+		want(s, true, "his change")
+		time.Sleep(3 * time.Second)
+		s = scope()
+		want(s, true, "the authorizer may be behind")
+		time.Sleep(4 * time.Second)
+		s = scope()
+		want(s, false, "settled")
+		time.Sleep(askedLate)
+		want(s, true, "the authorizer may be far behind")
+		s = scope()
+		want(s, false, "asked late")
+		r.RolesChanged() // of what was proposed already
+		want(s, true, "told after the roles")
+	})
+}
+
+// What somebody has of a version is what he sees now, but for one from before a change, or from while answers are not settled.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &grants{version: "100"}
+		r := New(Options{Roles: g, Settle: 6 * time.Second})
+		for version, want := range map[string]bool{"99": false, "100": true, "101": true, "1000": true, "": false, "x": false} {
+			if r.Since(version) != want {
+				t.Errorf("since %q: %v", version, !want)
+			}
+		}
+		r.RolesChanged()
+		if r.Since("1000") {
+			t.Error("answers are not settled")
+		}
+		time.Sleep(7 * time.Second)
+		if !r.Since("1000") {
+			t.Error("answers are settled")
+		}
+		g.version = ""
+		if r.Since("1000") {
+			t.Error("when roles changed is not known")
+		}
+	})
 }
