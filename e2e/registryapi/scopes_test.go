@@ -23,7 +23,6 @@ import (
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 )
 
-//nolint:gochecknoglobals // flags
 var (
 	steps = flag.Int("steps", 150, "writes beside four callers' lists and watches")
 	fleet = flag.Int("clusters", 6, "Clusters that they are about")
