@@ -108,6 +108,8 @@ func (f *front) all(t *testing.T) {
 		{"groups", f.testGroups},
 		{"protected", f.testProtected},
 		{"rights change", f.testRightsChange},
+		{"watch after a grant", f.testWatchAfterGrant},
+		{"unreadable", f.testUnreadable},
 		{"informer", f.testInformer},
 		{"forged headers", f.testForgedHeaders},
 		{"certificate", f.testCertificate},

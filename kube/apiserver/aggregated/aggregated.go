@@ -123,9 +123,7 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	err = errors.Join(
 		roles.Notify(func(sight bool) {
 			asked.RolesChanged() // before a watch asks again
-			if sight {
-				may.RolesChanged()
-			}
+			may.RolesChanged(sight)
 		}),
 		server.AddReadyzChecks(append(o.Checks, rolesKnown{roles})...),
 		registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: o.Config.Host, Rights: may}).Install(server, kinds),

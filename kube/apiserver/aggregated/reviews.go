@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -47,6 +49,8 @@ type reviews struct {
 	changes int       // of roles
 	changed time.Time // when they have last
 	answers *cache.LRUExpireCache
+
+	asking singleflight.Group
 }
 
 // question is what an answer is remembered by: one that was asked before roles changed is not found after it.
@@ -86,27 +90,44 @@ func (r *reviews) Authorize(ctx context.Context, a authorizer.Attributes) (autho
 		a, _ := known.(answer)
 		return a.decision, a.reason, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviewWithin)
-	defer cancel()
-	review, err = r.client.Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return authorizer.DecisionNoOpinion, "", fmt.Errorf("ask the API server: %w", err)
+	asked := r.asking.DoChan(strconv.Itoa(key.changes)+key.spec, func() (any, error) { // which goes on for the others who wait for it
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewWithin)
+		defer cancel()
+		got, err := r.ask(ctx, review)
+		if err == nil && len(spec) <= reviewLength {
+			r.answers.Add(key, got, lives)
+		}
+		return got, err
+	})
+	select {
+	case <-ctx.Done():
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("ask the API server: %w", ctx.Err())
+	case result := <-asked:
+		got, _ := result.Val.(answer)
+		return got.decision, got.reason, result.Err
 	}
-	got := answer{reason: review.Status.Reason, decision: authorizer.DecisionNoOpinion}
+}
+
+// ask returns what the API server answers. The zero value of a decision is Deny, so an error has one of its own.
+func (r *reviews) ask(ctx context.Context, review *authorizationv1.SubjectAccessReview) (answer, error) {
+	got := answer{decision: authorizer.DecisionNoOpinion}
+	review, err := r.client.Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return got, fmt.Errorf("ask the API server: %w", err)
+	}
+	got.reason = review.Status.Reason
 	switch is := review.Status; {
 	case is.Allowed && is.Denied:
-		return authorizer.DecisionDeny, is.Reason, errors.New("the API server answers yes and no")
+		got.decision = authorizer.DecisionDeny
+		return got, errors.New("the API server answers yes and no")
 	case is.Allowed:
 		got.decision = authorizer.DecisionAllow
 	case is.EvaluationError != "":
-		return authorizer.DecisionNoOpinion, is.Reason, fmt.Errorf("the API server could not find out: %s", is.EvaluationError)
+		return got, fmt.Errorf("the API server could not find out: %s", is.EvaluationError)
 	case is.Denied:
 		got.decision = authorizer.DecisionDeny
 	}
-	if len(spec) <= reviewLength {
-		r.answers.Add(key, got, lives)
-	}
-	return got.decision, got.reason, nil
+	return got, nil
 }
 
 func reviewOf(a authorizer.Attributes) authorizationv1.SubjectAccessReviewSpec {

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -145,6 +147,39 @@ func TestReviewDuringAChange(t *testing.T) {
 	if decision, _, err := r.Authorize(t.Context(), attributes("a")); decision == authorizer.DecisionAllow || err != nil {
 		t.Error(decision, err)
 	}
+}
+
+// Who asks what somebody asks already waits for the same answer, and gets it though that one has gone.
+func TestReviewAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{answer: func(*authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
+			time.Sleep(time.Second)
+			return authorizationv1.SubjectAccessReviewStatus{Allowed: true}
+		}}
+		r, _ := newReviews(server)
+		first, leave := context.WithCancel(t.Context())
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if _, _, err := r.Authorize(first, attributes("a")); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		for range 3 {
+			wait.Go(func() {
+				if decision, _, err := r.Authorize(t.Context(), attributes("a")); decision != authorizer.DecisionAllow || err != nil {
+					t.Error(decision, err)
+				}
+			})
+		}
+		synctest.Wait()
+		leave()
+		wait.Wait()
+		if server.asked != 1 {
+			t.Errorf("asked %d times", server.asked)
+		}
+	})
 }
 
 // What the API server is asked is who asks, and about what.

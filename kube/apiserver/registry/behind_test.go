@@ -125,6 +125,32 @@ func TestWatchAfterAChangeOfRights(t *testing.T) {
 	}
 }
 
+// A list from a cache that is older than the last change of roles is one that no watch can go on from: a newer one is given.
+func TestListAfterAChangeOfRights(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{answer: func(w http.ResponseWriter, r *http.Request) {
+		version := "150"
+		if r.URL.Query().Get("resourceVersion") != "" {
+			version = "90"
+		}
+		text(http.StatusOK, strings.ReplaceAll(noClusters, "150", version))(w, r)
+	}}
+	s, ctx := serve(t, server, roles{groups: []string{"prod"}, version: "100"})
+	for _, tt := range []struct {
+		version string
+		match   metav1.ResourceVersionMatch
+		want    string
+	}{{"0", "", "150"}, {"80", "", "150"}, {"", "", "150"}, {"90", metav1.ResourceVersionMatchExact, "90"}} {
+		got, err := s.List(ctx, &internalversion.ListOptions{ResourceVersion: tt.version, ResourceVersionMatch: tt.match})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, ok := got.(*view.ClusterList); !ok || list.ResourceVersion != tt.want {
+			t.Errorf("of version %q %s: %+v", tt.version, tt.match, got)
+		}
+	}
+}
+
 // The API server behind is asked for what is in the scope of the caller, and for nothing else where a selector can say that.
 func TestWhatIsAskedBehind(t *testing.T) {
 	t.Parallel()

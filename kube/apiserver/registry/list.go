@@ -49,6 +49,12 @@ func (s *store) List(ctx context.Context, o *internalversion.ListOptions) (runti
 		}
 	}
 	stored, err := list(ctx, options)
+	newer := options.Continue == "" && options.ResourceVersionMatch != metav1.ResourceVersionMatchExact // is as good
+	if err == nil && newer && s.o.Rights.Before(stored.ResourceVersion) {
+		// It is from a cache that is behind, and no watch would begin there.
+		options.ResourceVersion, options.ResourceVersionMatch = "", ""
+		stored, err = list(ctx, options)
+	}
 	if err != nil {
 		return nil, s.behind(err)
 	}

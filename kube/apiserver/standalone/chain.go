@@ -75,12 +75,7 @@ func installRegistry(config controlplane.CompletedConfig, to *genericapiserver.G
 	}
 	roles := rights.NewWatched(config.VersionedInformers)
 	who := rights.New(rights.Options{Authorizer: config.Generic.Authorization.Authorizer, Roles: roles, Settle: rolesSettle})
-	changed := func(sight bool) {
-		if sight {
-			who.RolesChanged()
-		}
-	}
-	if err := roles.Notify(changed); err != nil {
+	if err := roles.Notify(who.RolesChanged); err != nil {
 		return err
 	}
 	return registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: "which is this one", Rights: who}).Install(to, kinds)

@@ -75,18 +75,25 @@ type Rights struct {
 // New returns Rights.
 func New(o Options) *Rights { return &Rights{o: o} }
 
-// RolesChanged tells that a role or a binding has changed so that somebody may see something else.
-func (r *Rights) RolesChanged() {
+// RolesChanged tells that a role or a binding has changed, and whether somebody may see something else by that.
+func (r *Rights) RolesChanged(sight bool) {
+	if !sight {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed = time.Now()
 }
 
-// Since says whether what callers see has been the same since a resourceVersion, and answers are settled. The versions of roles and
-// of Clusters are of one etcd.
+// Since says whether what callers see has been the same since a resourceVersion, and answers are settled.
 func (r *Rights) Since(version string) bool {
+	return !r.Before(version) && time.Now().After(r.lastChange().Add(r.o.Settle))
+}
+
+// Before says whether a resourceVersion is of before the last change of roles. Theirs and those of Clusters are of one etcd.
+func (r *Rights) Before(version string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, r.o.Roles.Version())
-	return err == nil && order >= 0 && time.Now().After(r.lastChange().Add(r.o.Settle))
+	return err != nil || order < 0
 }
 
 // Ask says whether a scope has to be asked for anew: its caller is proposed something else than when it was, the authorizer may

@@ -233,12 +233,14 @@ func TestAsk(t *testing.T) {
 		}
 		s := scope()
 		want(s, false, "nothing has changed")
+		r.RolesChanged(false)
+		want(s, false, "a right to something else")
 		time.Sleep(time.Minute)
-		r.RolesChanged()
+		r.RolesChanged(true)
 		want(s, false, "another's change")
 		time.Sleep(time.Second)
 		g.rules = nil
-		r.RolesChanged()
+		r.RolesChanged(true)
 		want(s, true, "his change")
 		time.Sleep(3 * time.Second)
 		s = scope()
@@ -250,7 +252,7 @@ func TestAsk(t *testing.T) {
 		want(s, true, "the authorizer may be far behind")
 		s = scope()
 		want(s, false, "asked late")
-		r.RolesChanged() // of what was proposed already
+		r.RolesChanged(true) // of what was proposed already
 		want(s, true, "told after the roles")
 	})
 }
@@ -266,7 +268,7 @@ func TestSince(t *testing.T) {
 				t.Errorf("since %q: %v", version, !want)
 			}
 		}
-		r.RolesChanged()
+		r.RolesChanged(true)
 		if r.Since("1000") {
 			t.Error("answers are not settled")
 		}
