@@ -61,8 +61,8 @@ func newGraph(self Pin, authorities []Name) *Graph {
 	}
 }
 
-// add pins a key, unless something is against it.
-func (g *Graph) add(p Pin) (did change, err error) {
+// add pins a key, unless something is against it. One that was pinned in an earlier run is not weighed by an authority again.
+func (g *Graph) add(p Pin, restored bool) (did change, err error) {
 	if _, ok := g.statements[p.ClusterID][string(p.PublicKey)]; ok {
 		return change{}, ErrRemoved
 	}
@@ -82,7 +82,7 @@ func (g *Graph) add(p Pin) (did change, err error) {
 		if p.Introducer != "" && len(g.pins) >= MaxPins {
 			return change{}, ErrFull
 		}
-		if !g.stands(p) {
+		if !g.stands(p) || !restored && g.unsure(p) {
 			if g.wait(p) {
 				did.waits = []Newcomer{{p.ClusterID, p.PublicKey, p.Introducer}}
 			}
@@ -126,6 +126,15 @@ func (g *Graph) reserved(id string) bool {
 		}
 	}
 	return false
+}
+
+// guards says whether this cluster is an authority and has heard that a key of the cluster ended. It may have joined later
+// than others pinned that key, who take its word for whom it takes.
+func (g *Graph) guards(id string) bool { return len(g.statements[id]) > 0 && g.isAuthority(g.self) }
+
+// unsure says whether an authority must not take a newcomer: nobody admitted it, and no line that was proven here leads to it.
+func (g *Graph) unsure(p Pin) bool {
+	return !p.Admitted && g.guards(p.ClusterID) && !g.succeeds(p.ClusterID, string(p.PublicKey))
 }
 
 // succeeds says whether leaves of the cluster lead to a key, from one that was admitted here; or, while no other member
@@ -246,7 +255,7 @@ func (g *Graph) review(id string) (did change) {
 	newcomers := slices.SortedFunc(maps.Values(g.waiting[id]), func(a, b Newcomer) int { return cmp.Compare(string(a.PublicKey), string(b.PublicKey)) })
 	for _, n := range newcomers {
 		p := g.weigh(Pin{ClusterID: n.ClusterID, PublicKey: n.PublicKey, Introducer: n.Introducer})
-		if _, used := g.owners[string(n.PublicKey)]; !used && g.stands(p) {
+		if _, used := g.owners[string(n.PublicKey)]; !used && g.stands(p) && !g.unsure(p) {
 			g.pin(p)
 			did.pinned, did.waits = []Pin{p}, nil
 			break

@@ -156,6 +156,54 @@ func TestAuthorities(t *testing.T) {
 	}
 }
 
+// TestAnAuthorityVouchesForNoStranger: an authority that joined after a had left cannot tell whether the key that left was
+// a's. It takes no newcomer in a's name, which all others would admit for its sake, but the one that it had taken.
+func TestAnAuthorityVouchesForNoStranger(t *testing.T) {
+	keys := testKeys(6)
+	late := func() *Table {
+		table := New(Pin{ClusterID: "self", PublicKey: keys[0]}, Options{Authorities: []Name{{"self", ""}}})
+		if err := table.Pin("m", keys[1]); err != nil {
+			t.Fatal(err)
+		}
+		table.Remove("a", keys[2], keys[3], true)
+		return table
+	}
+	table := late()
+	if err := table.Introduce("a", keys[4], "m"); !errors.Is(err, ErrReserved) || !slices.Equal(waits(table), []string{"a by m"}) || !table.Reserved("a") {
+		t.Fatalf("%v, waiting %v", err, waits(table))
+	}
+	table.Remove("a", keys[5], nil, true) // which has it look again
+	if _, pinned := table.Key("a"); pinned {
+		t.Fatal("a statement of no meaning admits it")
+	}
+	table.Approve([]Name{{"a", Fingerprint(keys[4])}})
+	if key, _ := table.Key("a"); !key.Equal(keys[4]) {
+		t.Error("what a person approves is not pinned")
+	}
+	if err := table.Introduce("b", keys[5], "m"); err != nil {
+		t.Error("of whom nothing was said:", err)
+	}
+	if err := late().Restore(Pin{"a", keys[4], "m", false}); err != nil {
+		t.Error("a pin of an earlier run:", err)
+	}
+	proven := late()
+	proven.Recall("a", keys[2], false)
+	if err := proven.Introduce("a", keys[3], "m"); err != nil {
+		t.Error("the successor of a key that was pinned here:", err)
+	}
+}
+
+// TestForgottenKeysCount: who left the group and comes back still knows whose leave counts.
+func TestForgottenKeysCount(t *testing.T) {
+	keys := testKeys(4)
+	table := with(t, keys, Options{})
+	table.Forget("a")
+	table.Remove("a", keys[2], nil, true)
+	if err := table.Introduce("a", keys[3], "m"); !errors.Is(err, ErrReserved) {
+		t.Error(err)
+	}
+}
+
 // TestWaitingIsBounded: one member's newcomers leave room for those of others, and go with it.
 func TestWaitingIsBounded(t *testing.T) {
 	keys := testKeys(64)

@@ -59,18 +59,20 @@ func (t *Table) Pin(id string, key ed25519.PublicKey) error {
 // Introduce records a key that introducer vouches for. It never replaces or
 // weakens a pin.
 func (t *Table) Introduce(id string, key ed25519.PublicKey, introducer string) error {
-	return t.Restore(Pin{ClusterID: id, PublicKey: key, Introducer: introducer})
+	return t.add(Pin{ClusterID: id, PublicKey: key, Introducer: introducer}, false)
 }
 
 // Restore pins a key as an earlier run had it.
-func (t *Table) Restore(p Pin) error {
+func (t *Table) Restore(p Pin) error { return t.add(p, true) }
+
+func (t *Table) add(p Pin, restored bool) error {
 	if !ValidID(p.ClusterID) || len(p.PublicKey) != ed25519.PublicKeySize {
 		return ErrInvalidPin
 	}
 	p.PublicKey = slices.Clone(p.PublicKey)
 	var err error
 	t.change(func(g *Graph) (did change) {
-		did, err = g.add(p)
+		did, err = g.add(p, restored)
 		return did
 	})
 	return err
@@ -89,12 +91,9 @@ func (t *Table) Remove(id string, key, successor ed25519.PublicKey, left bool) (
 	return len(t.change(func(g *Graph) change { return g.end(s) }).ended) > 0
 }
 
-// Forget ends a cluster's pin, which may be made again.
+// Forget ends a cluster's pin, which may be made again. That there was one is still known: a leave of that key counts.
 func (t *Table) Forget(id string) {
-	t.change(func(g *Graph) change {
-		delete(g.had, id)
-		return g.unpin(id)
-	})
+	t.change(func(g *Graph) change { return g.unpin(id) })
 }
 
 // Approve sets the newcomers that a person here admits, each by its key.
@@ -155,11 +154,11 @@ func (t *Table) Removed(key ed25519.PublicKey) bool {
 	return len(t.graph.removed[string(key)]) > 0
 }
 
-// Reserved says that a cluster was removed, or left, and so not everybody may admit it.
+// Reserved says that a cluster was removed, or left, or may have, and so not everybody may admit it.
 func (t *Table) Reserved(id string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.graph.reserved(id)
+	return t.graph.reserved(id) || t.graph.guards(id)
 }
 
 // Newcomers lists who waits to be admitted, ordered by clusterID and key.
