@@ -108,8 +108,14 @@ func (g *Graph) weigh(p Pin) Pin {
 
 // isAuthority says whether a member may admit a cluster that was removed.
 func (g *Graph) isAuthority(id string) bool {
-	pin, ok := g.pins[id]
-	return ok && slices.ContainsFunc(g.authorities, func(n Name) bool { return n.Means(id, pin.PublicKey) })
+	return slices.ContainsFunc(g.authorities, func(n Name) bool { return n.ClusterID == id && g.counts(n) })
+}
+
+// counts says whether an authority is named by its key, or a person has pinned that: any member may introduce a clusterID under
+// a key of its own before the cluster itself comes.
+func (g *Graph) counts(n Name) bool {
+	pin, ok := g.pins[n.ClusterID]
+	return ok && n.Means(n.ClusterID, pin.PublicKey) && (n.Fingerprint != "" || pin.Introducer == "")
 }
 
 // stands says whether nothing that is known is against a pin, or somebody who may has admitted it.

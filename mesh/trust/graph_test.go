@@ -156,6 +156,29 @@ func TestAuthorities(t *testing.T) {
 	}
 }
 
+// TestAnIntroducedAuthority: any member may introduce a clusterID that is not pinned yet, so an authority that was introduced
+// counts only under the key that is named.
+func TestAnIntroducedAuthority(t *testing.T) {
+	keys := testKeys(6)
+	for name, authority := range map[string]Name{"bare": {"hub", ""}, "by its key": {"hub", Fingerprint(keys[2])}} {
+		byKey := authority.Fingerprint != ""
+		table := New(Pin{ClusterID: "self", PublicKey: keys[0]}, Options{Authorities: []Name{authority}})
+		if err := errors.Join(table.Pin("m", keys[1]), table.Introduce("hub", keys[2], "m")); err != nil {
+			t.Fatal(err)
+		}
+		if table.IsAuthority("hub") != byKey || (len(table.Strangers()) == 0) != byKey {
+			t.Errorf("%s: authority %t, strangers %v", name, table.IsAuthority("hub"), table.Strangers())
+		}
+		table.Remove("a", keys[3], nil, false)
+		if err := table.Introduce("a", keys[4], "hub"); (err == nil) != byKey {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := table.Pin("hub", keys[2]); err != nil || !table.IsAuthority("hub") || len(table.Strangers()) != 0 {
+			t.Errorf("%s, and swapped: %v, strangers %v", name, err, table.Strangers())
+		}
+	}
+}
+
 // TestAnAuthorityVouchesForNoStranger: an authority that joined after a had left cannot tell whether the key that left was
 // a's. It takes no newcomer in a's name, which all others would admit for its sake, but the one that it had taken.
 func TestAnAuthorityVouchesForNoStranger(t *testing.T) {

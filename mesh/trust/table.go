@@ -18,7 +18,8 @@ type Options struct {
 	Pinned func(Pin)
 	// Waits is told of every newcomer that begins to wait.
 	Waits func(Newcomer)
-	// Authorities are the members that may admit a cluster that was removed. It must not be changed.
+	// Authorities are the members that may admit a cluster that was removed. One without a key counts where a person pinned
+	// that cluster. It must not be changed.
 	Authorities []Name
 }
 
@@ -175,12 +176,13 @@ func (t *Table) IsAuthority(id string) bool {
 	return t.graph.isAuthority(id)
 }
 
-// Strangers lists the authorities that name nobody: no member has that clusterID, or not that key.
+// Strangers lists the authorities that do not count: no member has that clusterID and key, or only an introduction says which
+// key it has.
 func (t *Table) Strangers() (names []Name) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, n := range t.options.Authorities {
-		if pin, ok := t.graph.pins[n.ClusterID]; !ok || !n.Means(n.ClusterID, pin.PublicKey) {
+		if !t.graph.counts(n) {
 			names = append(names, n)
 		}
 	}
