@@ -139,7 +139,7 @@ func New(o Options) *Membership {
 	m.trust = trust.New(trust.Pin{ClusterID: o.ClusterID, PublicKey: o.Key}, trust.Options{Pinned: m.pinned, Waits: m.waits, Authorities: authorities})
 	for _, r := range o.Record.removals {
 		m.ledger.add(r)
-		if r.basis != "" {
+		if r.basis != "" || r.Left() && !r.unknownKey { // an earlier version recorded no basis
 			m.trust.Recall(r.ClusterID, r.PublicKey, r.basis == basisAdmitted)
 		}
 		m.trust.Remove(r.ClusterID, r.PublicKey, r.Successor, r.Left())

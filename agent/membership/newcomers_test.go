@@ -4,6 +4,7 @@
 package membership
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"errors"
 	"maps"
@@ -186,6 +187,36 @@ func TestPinsOfEarlierVersionsStand(t *testing.T) {
 		if err := m.recordPins(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestLeavesOfEarlierVersionsReserve: such a version recorded a leave without the basis of the pin that it ended.
+func TestLeavesOfEarlierVersionsReserve(t *testing.T) {
+	m := newFixture(t)
+	if err := m.trust.Pin(agenttest.IDC, agenttest.PublicKey(agenttest.IDC)); err != nil {
+		t.Fatal(err)
+	}
+	m.merge(t, agenttest.IDC, introduction(t, agenttest.IDB, agenttest.IDB), leaveOf(t, agenttest.IDB, agenttest.IDB, "next"), leaveOf(t, "other", "made up", "stolen"))
+	m.restart(t)
+	secret, err := m.o.Store.Read(t.Context(), removalsSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stripped := 0
+	for key, data := range secret.Data {
+		secret.Data[key] = bytes.Replace(data, []byte(`,"basis":"`+basisIntroduced+`"`), nil, 1)
+		stripped += len(data) - len(secret.Data[key])
+	}
+	if err := m.o.Store.Replace(t.Context(), removalsSecret, secret.Data); err != nil || stripped == 0 {
+		t.Fatal(stripped, err)
+	}
+	m.open(t)
+	if _, _, err := m.replica.Merge(introduction(t, agenttest.IDB, "stolen"), agenttest.IDC); !errors.Is(err, trust.ErrReserved) {
+		t.Errorf("a cluster that had left is not reserved: %v", err)
+	}
+	m.merge(t, agenttest.IDC, introduction(t, agenttest.IDB, "next"), introduction(t, "other", "first"))
+	if !m.IsPinned(agenttest.IDB) || !m.IsPinned("other") {
+		t.Error("its successor is not pinned, or a leave that was made up counts")
 	}
 }
 
