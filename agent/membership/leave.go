@@ -67,7 +67,7 @@ func (m *Membership) leave(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := m.publishRemoval(ctx, r); err != nil {
+		if err := m.publishRemovals(ctx, r); err != nil {
 			return err
 		}
 		held.Removal = r
@@ -98,10 +98,7 @@ func (m *Membership) leave(ctx context.Context) error {
 func (m *Membership) announceLeave(ctx context.Context, r replica.Removal) {
 	ctx, cancel := context.WithTimeout(ctx, leaveWait)
 	defer cancel()
-	var left []string
-	for _, pin := range m.trust.Pins() {
-		left = append(left, pin.ClusterID)
-	}
+	left := m.Members()
 	all := len(left)
 	for len(left) > 0 {
 		unreached := m.sendToAll(ctx, left, r)

@@ -89,16 +89,11 @@ func (m *Membership) orderedHere(r replica.Removal) bool {
 }
 
 // confirmers are the members that have to confirm a removal that was ordered here: all others.
-func (m *Membership) confirmers(r replica.Removal) (ids []string) {
+func (m *Membership) confirmers(r replica.Removal) []string {
 	if !m.orderedHere(r) {
 		return nil
 	}
-	for _, pin := range m.trust.Pins() {
-		if pin.ClusterID != r.ClusterID {
-			ids = append(ids, pin.ClusterID)
-		}
-	}
-	return ids
+	return slices.DeleteFunc(m.Members(), func(id string) bool { return id == r.ClusterID })
 }
 
 // carryOut ends the access of removed clusters to this one. It runs as a task: one run at a time, and again until it
@@ -162,20 +157,24 @@ func (m *Membership) deleteCluster(ctx context.Context, c *v1alpha1.Cluster) err
 	return fmt.Errorf("delete cluster %s, which is not in the group any more: %w", c.Name, err)
 }
 
-// publishRemoval records a removal that this cluster signed, merges it and broadcasts it. The record comes first: after
+// publishRemovals records removals that this cluster signed, merges them and broadcasts them. The record comes first: after
 // a crash the agent must not forget what others have merged.
-func (m *Membership) publishRemoval(ctx context.Context, r replica.Removal) error {
+func (m *Membership) publishRemovals(ctx context.Context, signed ...replica.Removal) error {
 	m.recording.Lock()
 	defer m.recording.Unlock()
-	if err := recordRemovals(ctx, m.o.Store, append(m.ledger.all(), removal{
-		Removal: r, ordered: m.orderedHere(r), waiting: m.confirmers(r), basis: m.basis(r),
-	})); err != nil {
+	all := m.ledger.all()
+	for _, r := range signed {
+		all = append(all, removal{Removal: r, ordered: m.orderedHere(r), waiting: m.confirmers(r), basis: m.basis(r)})
+	}
+	if err := recordRemovals(ctx, m.o.Store, all); err != nil {
 		return err
 	}
-	if _, _, err := m.replica.Merge(r.Message(), ""); err != nil {
-		return fmt.Errorf("remove %s: %w", r.Name, err)
+	for _, r := range signed {
+		if _, _, err := m.replica.Merge(r.Message(), ""); err != nil {
+			return fmt.Errorf("remove %s: %w", r.Name, err)
+		}
+		m.mesh.Broadcast(r.Message())
 	}
-	m.mesh.Broadcast(r.Message())
 	return nil
 }
 

@@ -57,11 +57,15 @@ func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 	case asked != v1alpha1.RequestKey(key):
 		return refuse("the annotation " + v1alpha1.AnnotationRemove + " must have the key of the cluster, spec.mesh.publicKey, as its value: " + v1alpha1.RequestKey(key))
 	}
-	r, err := m.replica.SignRemoval(id, key, name, m.o.Name(), m.o.Now().Unix())
-	if err != nil {
-		return err
+	var signed []replica.Removal
+	for _, key := range append(m.trust.LeftUnder(id), key) {
+		r, err := m.replica.SignRemoval(id, key, name, m.o.Name(), m.o.Now().Unix())
+		if err != nil {
+			return err
+		}
+		signed = append(signed, r)
 	}
-	return m.publishRemoval(ctx, r)
+	return m.publishRemovals(ctx, signed...)
 }
 
 // sendRemovals sends a member the removals that were ordered here and that it has not confirmed.

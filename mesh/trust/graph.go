@@ -169,6 +169,16 @@ func (g *Graph) succeeds(id, key string) bool {
 	return false
 }
 
+// leftUnder lists the keys that were pinned for a cluster here and have left, ordered.
+func (g *Graph) leftUnder(id string) (of []ed25519.PublicKey) {
+	for _, key := range slices.Sorted(maps.Keys(g.had[id])) {
+		if g.statements[id][key].Left {
+			of = append(of, ed25519.PublicKey(key))
+		}
+	}
+	return of
+}
+
 // wait remembers a newcomer, and says whether it is a new one.
 func (g *Graph) wait(p Pin) bool {
 	if _, ok := g.waiting[p.ClusterID][string(p.PublicKey)]; ok {

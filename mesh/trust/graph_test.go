@@ -216,6 +216,35 @@ func TestAnAuthorityVouchesForNoStranger(t *testing.T) {
 	}
 }
 
+// TestLeftUnder: of a cluster that left and came back, a removal of all keys of the line leaves no successor; one of the pinned
+// key alone would, to whoever has stolen an older one.
+func TestLeftUnder(t *testing.T) {
+	keys := testKeys(7)
+	for name, all := range map[string]bool{"the line": true, "the pinned key": false} {
+		table := with(t, keys, Options{})
+		if err := table.Pin("a", keys[2]); err != nil {
+			t.Fatal(err)
+		}
+		table.Remove("a", keys[5], keys[6], true) // made up
+		table.Remove("a", keys[2], keys[3], true)
+		if err := table.Introduce("a", keys[3], "m"); err != nil {
+			t.Fatal(err)
+		}
+		older := table.LeftUnder("a")
+		if len(older) != 1 || !older[0].Equal(keys[2]) {
+			t.Fatalf("it left under %x", older)
+		}
+		table.Remove("a", keys[3], nil, false)
+		if all {
+			table.Remove("a", older[0], nil, false)
+		}
+		table.Remove("a", keys[2], keys[4], true) // another leave of the stolen key
+		if err := table.Introduce("a", keys[4], "m"); (err == nil) == all {
+			t.Errorf("%s was removed, and the newcomer: %v", name, err)
+		}
+	}
+}
+
 // TestForgottenKeysCount: who left the group and comes back still knows whose leave counts.
 func TestForgottenKeysCount(t *testing.T) {
 	keys := testKeys(4)

@@ -118,6 +118,14 @@ func (t *Table) Had(id string, key ed25519.PublicKey) (admitted, had bool) {
 	return admitted, had
 }
 
+// LeftUnder lists the keys that were pinned for a cluster here and have left. A removal of the cluster names them, too: who has
+// stolen one could name another successor.
+func (t *Table) LeftUnder(id string) []ed25519.PublicKey {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.graph.leftUnder(id)
+}
+
 // change changes the graph, and tells of it.
 func (t *Table) change(do func(*Graph) change) change {
 	t.mu.Lock()
