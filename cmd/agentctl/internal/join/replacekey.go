@@ -5,6 +5,7 @@ package join
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,11 +29,15 @@ func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progres
 			return err
 		}
 	}
-	old, wait := clusters.MeshKey(own), cli.Wait{Timeout: o.Timeout, Progress: progress}
+	old, wait, patience := clusters.MeshKey(own), cli.Wait{Timeout: o.Timeout, Progress: progress}, leaveTime
+	leaves := signsLeave(own)
+	if leaves {
+		patience = max(leaveTime, o.Timeout)
+	}
 	if _, err := a.GiveUpKey(ctx, own, wait); err != nil {
 		return err
 	}
-	holding, err := awaitLeave(ctx, b, clusters.IDOf(own), old)
+	holding, err := awaitLeave(ctx, b, clusters.IDOf(own), old, patience)
 	if err != nil {
 		return err
 	}
@@ -41,6 +46,9 @@ func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progres
 		if clusters.RemovedFrom(there) != "" { // a leftover, put there by hand
 			return b.Errorf("Cluster %s there has the old key: kubectl --context %s delete cluster %s", there.GetName(), b.Context, there.GetName())
 		}
+		if leaves {
+			return notHeard(b, there, patience)
+		}
 		if err := removeOldKey(ctx, b, there, old, wait); err != nil {
 			return err
 		}
@@ -48,14 +56,34 @@ func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progres
 	return nil
 }
 
-// leaveTime is how long the members that a cluster told of its leave have to act on it.
+// signsLeave says whether the agent of a cluster can sign that it leaves: it runs and is a member. One that has lost its key says
+// that it has a problem.
+func signsLeave(own *unstructured.Unstructured) bool {
+	cluster, err := clusters.DecodeCluster(own)
+	if err != nil {
+		return false
+	}
+	cond := clusters.Condition(cluster, v1alpha1.ConditionReady)
+	return cond != nil && cond.Status == metav1.ConditionTrue
+}
+
+// notHeard is the error where a cluster has left, and b does not know it yet.
+func notHeard(b *clusters.Client, there *unstructured.Unstructured, waited time.Duration) error {
+	return &cli.TimeoutError{
+		Text: fmt.Sprintf("cluster %s has left under its old key and has a new one, but after %s context %s still lists the old key:", there.GetName(), waited, b.Context),
+		Missing: []string{fmt.Sprintf("its agent has not heard of it: is it running? Once the old key is gone there, repeat without --replace-key. "+
+			"Only if it cannot hear of it, since no member is told: agentctl remove %s --context %s, and each other member must approve the new key", there.GetName(), b.Context)},
+	}
+}
+
+// leaveTime is how long the members that a cluster told of its leave have to act on it, at least.
 const leaveTime = 3 * time.Second
 
 // awaitLeave returns the objects in b of a cluster under its old key, once they have had the time to go by themselves: where
 // the old key is still there, its agent has told the members that it leaves, and under which key it comes back. A removal
 // by b would be stronger than that, and every member would have to admit the cluster.
-func awaitLeave(ctx context.Context, b *clusters.Client, id, old string) (holding []unstructured.Unstructured, err error) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+func awaitLeave(ctx context.Context, b *clusters.Client, id, old string, patience time.Duration) (holding []unstructured.Unstructured, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(cli.WaitPeriod)
 	defer tick.Stop()
