@@ -166,6 +166,24 @@ func TestALeaveOfAnIntroducedCluster(t *testing.T) {
 	}
 }
 
+// TestARemovalAfterTheLeaveIsRecordedAtOnce: or a restart within an hour forgot it, and the leave's line went on.
+func TestARemovalAfterTheLeaveIsRecordedAtOnce(t *testing.T) {
+	m := newFixture(t)
+	if err := errors.Join(m.trust.Pin(agenttest.IDC, agenttest.PublicKey(agenttest.IDC)), m.trust.Pin(agenttest.IDB, agenttest.PublicKey(agenttest.IDB))); err != nil {
+		t.Fatal(err)
+	}
+	m.merge(t, agenttest.IDC, leaveOf(t, agenttest.IDB, agenttest.IDB, "next"), leaveOf(t, agenttest.IDB, "made up", "stolen"))
+	m.restart(t)
+	m.merge(t, agenttest.IDC, removalBy(t, agenttest.IDC, agenttest.IDB, "made up"))
+	if wait, _ := m.work.carryOut.Due(); wait < recordUnknown/2 {
+		t.Errorf("that of a key that was never known is recorded in %v", wait)
+	}
+	m.merge(t, agenttest.IDC, removalBy(t, agenttest.IDC, agenttest.IDB, agenttest.IDB))
+	if wait, asked := m.work.carryOut.Due(); !asked || wait > 0 {
+		t.Errorf("it is recorded in %v", wait)
+	}
+}
+
 // TestPinsOfEarlierVersionsStand: such a version recorded no basis, and had taken the newcomer.
 func TestPinsOfEarlierVersionsStand(t *testing.T) {
 	m := newFixture(t)

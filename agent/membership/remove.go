@@ -35,7 +35,8 @@ func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 	if author, ok := m.trust.Key(r.By); !r.Left() && (!ok || !author.Equal(r.ByKey)) {
 		now.unverifiedAuthor = true
 	}
-	now.unknownKey = !pinned && !m.affectsThisCluster(r)
+	held, known := m.ledger.lookup(r.ClusterID, r.PublicKey) // a leave, which this beats
+	now.unknownKey = !pinned && !m.affectsThisCluster(r) && (!known || held.unknownKey)
 	now.ended = now.unknownKey
 	m.ledger.add(now)
 	if now.unknownKey {
