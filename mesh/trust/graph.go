@@ -39,6 +39,13 @@ type Graph struct {
 	removed    map[string]keys                 // public key → clusterIDs that it was removed of
 	had        map[string]map[string]bool      // clusterID → public key that was pinned here → a person or an authority admitted it
 	waiting    map[string]map[string]Newcomer  // clusterID → public key
+	lines      map[string]*line                // by clusterID, as far as they were asked for
+}
+
+// line is what is known of the keys of a cluster.
+type line struct {
+	reserved   bool
+	successors keys
 }
 
 // change is what a call did.
@@ -58,6 +65,7 @@ func newGraph(self Pin, authorities []Name) *Graph {
 		removed:     map[string]keys{},
 		had:         map[string]map[string]bool{},
 		waiting:     map[string]map[string]Newcomer{},
+		lines:       map[string]*line{},
 	}
 }
 
@@ -125,14 +133,7 @@ func (g *Graph) stands(p Pin) bool {
 
 // reserved says whether a cluster was removed by another member, or left under a key that was pinned here. The leave of a
 // key that never was may be made up, as may the key.
-func (g *Graph) reserved(id string) bool {
-	for key, s := range g.statements[id] {
-		if _, had := g.had[id][key]; had || !s.Left {
-			return true
-		}
-	}
-	return false
-}
+func (g *Graph) reserved(id string) bool { return g.line(id).reserved }
 
 // guards says whether this cluster is an authority and has heard that a key of the cluster ended. It may have joined later
 // than others pinned that key, who take its word for whom it takes.
@@ -146,27 +147,43 @@ func (g *Graph) unsure(p Pin) bool {
 // succeeds says whether leaves of the cluster lead to a key, from one that was admitted here; or, while no other member
 // has removed any key of the cluster, from one that was pinned here.
 func (g *Graph) succeeds(id, key string) bool {
-	before := map[string][]string{} // key → those that named it
-	removed := false
-	for from, s := range g.statements[id] {
+	_, ok := g.line(id).successors[key]
+	return ok
+}
+
+// line is what the statements about a cluster and the keys that were pinned here come to. It is kept until one of them changes:
+// a member can make up any number of newcomers.
+func (g *Graph) line(id string) *line {
+	if l, ok := g.lines[id]; ok {
+		return l
+	}
+	l, of, removed := &line{successors: keys{}}, g.statements[id], false
+	for key, s := range of {
+		_, had := g.had[id][key]
 		removed = removed || !s.Left
-		if s.Left && len(s.Successor) > 0 {
-			before[string(s.Successor)] = append(before[string(s.Successor)], from)
+		l.reserved = l.reserved || had || !s.Left
+	}
+	var next []string
+	for key, admitted := range g.had[id] {
+		if admitted || !removed {
+			next = append(next, key)
 		}
 	}
-	seen := keys{}
-	for next := []string{key}; len(next) > 0; next = next[1:] {
-		for _, from := range before[next[0]] {
-			if admitted, had := g.had[id][from]; admitted || had && !removed {
-				return true
-			}
-			if _, ok := seen[from]; !ok { // or they name each other
-				seen[from] = struct{}{}
-				next = append(next, from)
-			}
+	for ; len(next) > 0; next = next[1:] {
+		s := of[next[0]]
+		if !s.Left || len(s.Successor) == 0 {
+			continue
+		}
+		successor := string(s.Successor)
+		if _, seen := l.successors[successor]; !seen { // or they name each other
+			l.successors[successor] = struct{}{}
+			next = append(next, successor)
 		}
 	}
-	return false
+	if len(of) > 0 { // or whoever makes up clusterIDs fills the memory
+		g.lines[id] = l
+	}
+	return l
 }
 
 // leftUnder lists the keys that were pinned for a cluster here and have left, ordered.
@@ -226,6 +243,7 @@ func (g *Graph) recall(id string, key ed25519.PublicKey, admitted bool) {
 		g.had[id] = map[string]bool{}
 	}
 	g.had[id][string(key)] = g.had[id][string(key)] || admitted
+	delete(g.lines, id)
 }
 
 func (g *Graph) unpin(id string) (did change) {
@@ -252,6 +270,7 @@ func (g *Graph) end(s Statement) change {
 		g.removed[key] = keys{}
 	}
 	g.statements[s.ClusterID][key] = s
+	delete(g.lines, s.ClusterID)
 	g.removed[key][s.ClusterID] = struct{}{}
 	g.waitsNoMore(func(n Newcomer) bool { return n.ClusterID == s.ClusterID && n.PublicKey.Equal(s.PublicKey) })
 	return g.review(s.ClusterID)

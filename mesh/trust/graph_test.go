@@ -245,6 +245,31 @@ func TestLeftUnder(t *testing.T) {
 	}
 }
 
+// TestNewcomersAreWeighedOnce: what was stated of a cluster is looked at once, however many newcomers come in its name, and
+// again after it has changed.
+func TestNewcomersAreWeighedOnce(t *testing.T) {
+	keys := testKeys(8)
+	table := with(t, keys, Options{})
+	table.Remove("a", keys[2], keys[3], true)
+	line := table.graph.line("a")
+	for _, key := range keys[4:] {
+		if err := table.Introduce("a", key, "m"); !errors.Is(err, ErrReserved) {
+			t.Fatal(err)
+		}
+	}
+	if table.graph.line("a") != line {
+		t.Error("each newcomer has the statements looked at")
+	}
+	table.Remove("a", keys[3], keys[4], true)
+	if key, _ := table.Key("a"); !key.Equal(keys[4]) {
+		t.Error("the successor of the successor is not pinned")
+	}
+	_ = table.Introduce("nobody", keys[5], "m")
+	if _, kept := table.graph.lines["nobody"]; kept {
+		t.Error("a cluster of which nothing was stated takes memory")
+	}
+}
+
 // TestForgottenKeysCount: who left the group and comes back still knows whose leave counts.
 func TestForgottenKeysCount(t *testing.T) {
 	keys := testKeys(4)

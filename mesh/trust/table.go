@@ -165,8 +165,8 @@ func (t *Table) Removed(key ed25519.PublicKey) bool {
 
 // Reserved says that a cluster was removed, or left, or may have, and so not everybody may admit it.
 func (t *Table) Reserved(id string) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+	t.mu.Lock() // the graph remembers the answer
+	defer t.mu.Unlock()
 	return t.graph.reserved(id) || t.graph.guards(id)
 }
 
