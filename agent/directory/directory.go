@@ -106,6 +106,7 @@ type Route struct {
 	Secret    v1alpha1.NamespacedName // the pasted credential
 	Version   string                  // resourceVersion of that Secret
 	Disabled  bool
+	Signed    bool // the cluster itself published Endpoints
 	// Vouched says that a caBundle in Endpoints may prove the server that a pasted credential is sent to: a person here wrote
 	// it, or the owner of a key signed it that a person pinned here. Who is only introduced may have invented the clusterID,
 	// or taken that of a cluster which is not in the mesh.
@@ -127,7 +128,7 @@ func (d *Directory) Route(id string) (Route, error) {
 		}
 	}
 	if p, ok := d.Published(id); ok {
-		r.Endpoints, r.Vouched = p.Spec.KubernetesAPIEndpoints, swapped
+		r.Endpoints, r.Signed, r.Vouched = p.Spec.KubernetesAPIEndpoints, true, swapped
 	}
 	return r, nil
 }

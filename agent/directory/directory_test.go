@@ -88,7 +88,7 @@ func TestRoute(t *testing.T) {
 	signed.Spec.Mesh.Endpoints = []string{"signed:1", "both:1"}
 	signed.Annotations = map[string]string{v1alpha1.AnnotationConfirmRestore: "signed"}
 	b.publish(t, signed)
-	want.Endpoints, want.Vouched = signed.Spec.KubernetesAPIEndpoints, false // no person has pinned its key
+	want.Endpoints, want.Signed, want.Vouched = signed.Spec.KubernetesAPIEndpoints, true, false // no person has pinned its key
 	if got, err := b.Route(agenttest.IDB); err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("signed: %v\n%s", err, cmp.Diff(want, got))
 	}
