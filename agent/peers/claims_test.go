@@ -269,3 +269,17 @@ func TestWithdrawnEntryVouchesForNothing(t *testing.T) {
 		t.Errorf("by what a person wrote it is %s: %s", got.Access, got.Message)
 	}
 }
+
+// The CA of a pasted kubeconfig may sign the names of a member, too, as a public one does: the server is that of the kubeconfig,
+// wherever a member that only introduced the cluster says that it is.
+func TestPastedTokenGoesToTheNameInItsKubeconfig(t *testing.T) {
+	other := newThief(t, idB) // its certificate, which the kubeconfig's CA signed, is for another name than the kubeconfig's
+	_, o := options(t)
+	pasteSecret(t, o, "s", agenttest.KubeconfigOf(t, other.Server, "https://b.example:6443", 0, time.Hour))
+	object := naming(t, o, idB, "s", 1, endpoint(other.Server))
+	payload.MarkCopy(object, payload.Meta{}, idB)
+	p, _ := quiet(o)
+	if got := try(t, p, idB); other.took.Load() > 0 || got.Access == apiconn.Ready {
+		t.Errorf("sent %d times; %s: %s", other.took.Load(), got.Access, got.Message)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -37,15 +38,12 @@ func KubeconfigOf(secret *unstructured.Unstructured) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(encoded)
 }
 
-// Endpoints are those of a cluster for the credential that its Cluster object names. A pasted credential goes only where the
-// CA in its kubeconfig proves the server, unless a person here wrote the Cluster object: a member could have it sent to a
-// server of its own.
-func Endpoints(cluster *v1alpha1.Cluster) []v1alpha1.KubernetesAPIEndpoint {
+// PeerConfig leads to a cluster with the credential that its Cluster object names. A pasted credential goes only where its
+// kubeconfig proves the server, unless a person here wrote the Cluster object: a member could have it sent to a server of its
+// own.
+func PeerConfig(kubeconfig []byte, cluster *v1alpha1.Cluster, network string) (*rest.Config, error) {
 	pasted := !strings.HasSuffix(cluster.Spec.AuthInfo.SecretRef.Namespace, v1alpha1.PrivateNamespace(""))
-	if pasted && syncrules.Owner(cluster) != "" {
-		return v1alpha1.WithoutCAs(cluster.Spec.KubernetesAPIEndpoints)
-	}
-	return cluster.Spec.KubernetesAPIEndpoints
+	return kube.PeerConfig(kubeconfig, cluster.Spec.KubernetesAPIEndpoints, !pasted || syncrules.Owner(cluster) == "", network)
 }
 
 // Verify refuses to ask another cluster than the one meant.

@@ -87,7 +87,7 @@ func (m *member) access(network string) (*rest.Config, error) {
 		return nil, err
 	}
 	if m.credential != nil {
-		return kube.PeerConfig(m.credential, clusters.Endpoints(cluster), network)
+		return clusters.PeerConfig(m.credential, cluster, network)
 	}
 	config, err := kube.EndpointConfig(cluster.Spec.KubernetesAPIEndpoints, network)
 	switch {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
-	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -164,7 +163,7 @@ func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 	if err != nil {
 		return nil, false, fmt.Errorf("its credential, Secret %s/%s here: %w", ref.Namespace, ref.Name, err)
 	}
-	config, err := kube.PeerConfig(kubeconfig, clusters.Endpoints(cluster), r.network)
+	config, err := clusters.PeerConfig(kubeconfig, cluster, r.network)
 	if err != nil {
 		return nil, false, err
 	}
