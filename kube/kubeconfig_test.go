@@ -248,7 +248,7 @@ func TestPeerConfigChoosesTheEndpoint(t *testing.T) {
 		"CA with a key in it": {[]v1alpha1.KubernetesAPIEndpoint{{CABundle: append([]byte("-----BEGIN KEY-----\n-----END KEY-----\n"), ca...)}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, err := PeerConfig(kubeconfig, test.endpoints, "a")
+			cfg, err := PeerConfig(kubeconfig, test.endpoints, true, "a")
 			if test.want == "" {
 				if err == nil || strings.Contains(err.Error(), "h0stile") || !strings.Contains(err.Error(), "kubernetesApiEndpoints") {
 					t.Fatalf("error %v", err)
@@ -274,7 +274,7 @@ func TestPeerConfigChoosesTheEndpoint(t *testing.T) {
 			}
 		})
 	}
-	if _, err := PeerConfig([]byte("x"), nil, "a"); !errors.Is(err, ErrKubeconfig) {
+	if _, err := PeerConfig([]byte("x"), nil, true, "a"); !errors.Is(err, ErrKubeconfig) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -286,7 +286,7 @@ func FuzzPeerConfigEndpoint(f *testing.F) {
 		f.Add(address, ca)
 	}
 	f.Fuzz(func(t *testing.T, address string, bundle []byte) {
-		cfg, err := PeerConfig(kubeconfig, []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: address, CABundle: bundle}}, "a")
+		cfg, err := PeerConfig(kubeconfig, []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: address, CABundle: bundle}}, true, "a")
 		if err != nil {
 			return
 		}

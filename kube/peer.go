@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,28 +22,30 @@ import (
 // ErrWrongCluster is returned when the API server belongs to another cluster than expected.
 var ErrWrongCluster = errors.New("endpoint leads to another cluster")
 
-// PeerConfig returns the configuration for a peer's API server: the credential of its kubeconfig, and
-// the address of its endpoint for this network, else of the endpoint for all clients, else of the
-// kubeconfig. Both come from the peer and are treated as hostile.
-func PeerConfig(kubeconfig []byte, endpoints []v1alpha1.KubernetesAPIEndpoint, network string) (*rest.Config, error) {
+// PeerConfig returns the configuration for a peer's API server: the credential of its kubeconfig, and the address of its
+// endpoint for this network, else of the endpoint for all clients, else of the kubeconfig. Both come from the peer and are
+// treated as hostile. If nobody vouches for the endpoints, the kubeconfig alone proves the server: by its CA and, since that
+// may sign names of whoever published the endpoints, by the name in it.
+func PeerConfig(kubeconfig []byte, endpoints []v1alpha1.KubernetesAPIEndpoint, vouched bool, network string) (*rest.Config, error) {
 	cfg, err := ParseKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	if err := useEndpoint(cfg, endpoints, network); err != nil {
-		return nil, err
+	if !vouched {
+		u, err := serverURL(cfg.Host)
+		if err != nil {
+			return nil, err
+		}
+		endpoints, cfg.ServerName = v1alpha1.WithoutCAs(endpoints), cmp.Or(cfg.ServerName, u.Hostname())
 	}
-	return cfg, nil
+	return cfg, useEndpoint(cfg, endpoints, network)
 }
 
 // EndpointConfig is PeerConfig without a credential: what the peer publishes is all there is. Host or CAData is empty where
 // it does not publish that for this network.
 func EndpointConfig(endpoints []v1alpha1.KubernetesAPIEndpoint, network string) (*rest.Config, error) {
 	cfg := &rest.Config{}
-	if err := useEndpoint(cfg, endpoints, network); err != nil {
-		return nil, err
-	}
-	return cfg, nil
+	return cfg, useEndpoint(cfg, endpoints, network)
 }
 
 // useEndpoint puts the endpoint for a network over the address and CA of cfg.

@@ -36,33 +36,39 @@ func (c *Credentials) Expires() (time.Time, bool) {
 	return c.expires, !c.expires.IsZero()
 }
 
-// Reissue revokes the bootstrap credential, which a removed cluster may know, and issues another one. It also deletes
-// the account that all members shared in earlier releases.
+// Reissue revokes the bootstrap credential, which a removed cluster may know, and issues another one. If only that cannot be
+// done, it is reported, Run tries again, and nothing has to be revoked again: Reissue returns no error. It also deletes the
+// account that all members shared in earlier releases.
 func (c *Credentials) Reissue(ctx context.Context) error {
-	_, err := c.ensure(ctx, true)
-	return err
+	_, problem, err := c.attempt(ctx, true)
+	if err != nil {
+		return err
+	}
+	if c.options.Problem(problem) != nil {
+		c.renewing.Trigger()
+	}
+	return nil
 }
 
 // renew issues the bootstrap credential if it is due, and schedules the next check.
 func (c *Credentials) renew(ctx context.Context) error {
-	next, err := c.ensure(ctx, false)
+	next, err := c.ensure(ctx)
 	if err == nil && next > 0 {
 		c.renewing.TriggerAfter(max(next, minRecheck))
 	}
 	return err
 }
 
-// ensure makes the Secret hold a valid bootstrap credential, and with revoke another one than before. It returns when
-// to call it again, 0 for never.
-func (c *Credentials) ensure(ctx context.Context, revoke bool) (next time.Duration, err error) {
-	next, problem, err := c.attempt(ctx, revoke)
+// ensure makes the Secret hold a valid bootstrap credential. It returns when to call it again, 0 for never.
+func (c *Credentials) ensure(ctx context.Context) (next time.Duration, err error) {
+	next, problem, err := c.attempt(ctx, false)
 	if err != nil {
 		return 0, err
 	}
 	return next, c.options.Problem(problem)
 }
 
-// attempt does the work of ensure. It holds issuing, so that a token that was issued before its account was revoked is
+// attempt does the work of ensure, and with revoke makes it another credential than before. It holds issuing, so that a token that was issued before its account was revoked is
 // never the one in the Secret. problem is what is wrong with the credential; err is why that is not known.
 func (c *Credentials) attempt(ctx context.Context, revoke bool) (next time.Duration, problem, err error) {
 	c.issuing.Lock()

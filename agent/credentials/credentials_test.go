@@ -227,8 +227,8 @@ func TestReissue(t *testing.T) {
 	first := w.kept(t, "a")
 	w.took()
 	w.grant(time.Second, 0)
-	if err := w.Reissue(t.Context()); err == nil || !strings.Contains(w.problems.String(), "issue the credential that peers are given") {
-		t.Errorf("no tokens are made: %v, problem %q", err, &w.problems)
+	if err := w.Reissue(t.Context()); err != nil || !strings.Contains(w.problems.String(), "issue the credential that peers are given") {
+		t.Errorf("no tokens are made: %v, which has it revoked again and again; problem %q", err, &w.problems)
 	}
 	if got := w.api.Deleted(); !slices.Equal(got, []string{v1alpha1.SwapSecret, legacyAccount, readerAccount}) {
 		t.Errorf("ended: %v", got)

@@ -106,6 +106,11 @@ type Route struct {
 	Secret    v1alpha1.NamespacedName // the pasted credential
 	Version   string                  // resourceVersion of that Secret
 	Disabled  bool
+	Signed    bool // the cluster itself published Endpoints
+	// Vouched says that a caBundle in Endpoints may prove the server that a pasted credential is sent to: a person here wrote
+	// it, or the owner of a key signed it that a person pinned here. Who is only introduced may have invented the clusterID,
+	// or taken that of a cluster which is not in the mesh.
+	Vouched bool
 }
 
 // Route returns the route to a cluster's API server. Its error is ErrGone.
@@ -114,7 +119,8 @@ func (d *Directory) Route(id string) (Route, error) {
 	if len(copies) == 0 || d.Gone(id) {
 		return Route{}, ErrGone
 	}
-	r := Route{Endpoints: copies[0].Spec.KubernetesAPIEndpoints, Disabled: d.Disabled(id)}
+	swapped := d.Swapped(id)
+	r := Route{Endpoints: copies[0].Spec.KubernetesAPIEndpoints, Disabled: d.Disabled(id), Vouched: swapped || syncrules.Owner(copies[0]) == ""}
 	for _, c := range copies {
 		ref := c.Spec.AuthInfo.SecretRef
 		if r.Secret.Name == "" && ref.Name != "" && ref.Namespace != d.PrivateNamespace {
@@ -122,21 +128,9 @@ func (d *Directory) Route(id string) (Route, error) {
 		}
 	}
 	if p, ok := d.Published(id); ok {
-		r.Endpoints = p.Spec.KubernetesAPIEndpoints
+		r.Endpoints, r.Signed, r.Vouched = p.Spec.KubernetesAPIEndpoints, true, swapped
 	}
 	return r, nil
-}
-
-// Vouched reports whether a caBundle in a cluster's Route may prove the server that a pasted credential is sent to: a person
-// here wrote it, or the owner of a key signed it that a person pinned here. Who is only introduced may have invented the
-// clusterID, or taken that of a cluster which is not in the mesh.
-func (d *Directory) Vouched(id string) bool {
-	if _, ok := d.Published(id); !ok {
-		for _, c := range d.Registry.ByID(id) {
-			return syncrules.Owner(c) == "" || d.Swapped(id)
-		}
-	}
-	return d.Swapped(id)
 }
 
 // Confirmation is the last confirmation of a restore by a cluster: the one that its agent published, or for a cluster

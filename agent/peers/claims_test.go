@@ -4,6 +4,7 @@
 package peers
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
@@ -25,6 +26,8 @@ import (
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/trust"
+	"github.com/roster-mesh/roster/replica"
 )
 
 // naming lists a cluster whose object, made at a minute, names the pasted Secret n/NAME.
@@ -210,5 +213,73 @@ func TestPastedTokenGoesToProvenServers(t *testing.T) {
 			t.Errorf("%s: sent %d times; %s: %s", name, other.took.Load(), got.Access, got.Message)
 		}
 		server.Close()
+	}
+}
+
+// A member that withdraws what it published in the name of another cluster, while it is asked for a credential, does not make
+// its CA one that a person wrote.
+func TestWithdrawnEntryVouchesForNothing(t *testing.T) {
+	server, other := httptest.NewTLSServer(identity(idB)), newThief(t, idB)
+	defer server.Close()
+	_, o := options(t)
+	pasteSecret(t, o, "s", agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
+	object := naming(t, o, idB, "s", 1, endpoint(other.Server))
+	keys := trust.New(trust.Pin{ClusterID: idA, PublicKey: agenttest.PublicKey(idA)}, trust.Options{})
+	if err := keys.Pin(idB, agenttest.PublicKey(idB)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if o.Directory.Replica, err = replica.New(replica.Options{Self: idA, PrivateKey: agenttest.Key(idA), Epoch: 1, Keyring: keys}); err != nil {
+		t.Fatal(err)
+	}
+	member := agenttest.Signer(t, idB, agenttest.Key(idB))
+	say := func(status replica.Status, c *v1alpha1.Cluster) {
+		t.Helper()
+		data, err := payload.EncodeCluster(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages, err := member.Publish(payload.ClusterKey(idB), status, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, message := range messages {
+			if _, _, err := o.Directory.Replica.Merge(message, idB); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	say(replica.Live, object)
+	written := object.DeepCopy() // by a person
+	written.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{endpoint(server)}
+	if err := o.Directory.Registry.Put(written); err != nil {
+		t.Fatal(err)
+	}
+	asked := false
+	o.Ask = func(context.Context, string) ([]byte, error) {
+		asked = true
+		say(replica.Withdrawn, object)
+		return nil, nil
+	}
+	p, _ := quiet(o)
+	if got := try(t, p, idB); !asked || other.took.Load() > 0 || got.Access == apiconn.Ready {
+		t.Errorf("asked: %t; the token is sent %d times; %s: %s", asked, other.took.Load(), got.Access, got.Message)
+	}
+	if got := try(t, p, idB); got.Access != apiconn.Ready {
+		t.Errorf("by what a person wrote it is %s: %s", got.Access, got.Message)
+	}
+}
+
+// The CA of a pasted kubeconfig may sign the names of a member, too, as a public one does: the server is that of the kubeconfig,
+// wherever a member that only introduced the cluster says that it is.
+func TestPastedTokenGoesToTheNameInItsKubeconfig(t *testing.T) {
+	other := newThief(t, idB) // its certificate, which the kubeconfig's CA signed, is for another name than the kubeconfig's
+	_, o := options(t)
+	pasteSecret(t, o, "s", agenttest.KubeconfigOf(t, other.Server, "https://b.example:6443", 0, time.Hour))
+	object := naming(t, o, idB, "s", 1, endpoint(other.Server))
+	payload.MarkCopy(object, payload.Meta{}, idB)
+	p, _ := quiet(o)
+	if got := try(t, p, idB); other.took.Load() > 0 || got.Access == apiconn.Ready {
+		t.Errorf("sent %d times; %s: %s", other.took.Load(), got.Access, got.Message)
 	}
 }

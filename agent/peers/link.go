@@ -148,12 +148,12 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	return l.backOff(retryUntilFixed), nil // retry, to get an issued credential or a newer one
 }
 
-// sameTarget reports whether a route leads to the present connection, even if the route has changed.
+// sameTarget reports whether a route leads to the present connection, of an issued credential, even if the route has changed.
 func (l *link) sameTarget(route directory.Route) bool {
 	if l.connection == nil || reflect.DeepEqual(route, l.used) {
 		return l.connection != nil
 	}
-	config, err := kube.PeerConfig(l.kubeconfig, route.Endpoints, l.peers.options.NetworkName)
+	config, err := kube.PeerConfig(l.kubeconfig, route.Endpoints, true, l.peers.options.NetworkName)
 	return err == nil && reflect.DeepEqual(apiconn.TargetOf(config), l.connection.target)
 }
 
@@ -204,13 +204,10 @@ func (l *link) backOff(longest time.Duration) time.Duration {
 // connect connects, and verifies that the peer's API server answers. If only the token has changed, it is replaced
 // while watches stay open. That happens for every new peer, which is read with the pasted credential first and with an
 // issued one a moment later. A newly pasted credential gets a connection of its own, which replaces the old one once it
-// is verified. A pasted credential is sent only to a server that its own CA proves, or a CA that a person here vouches for.
+// is verified. A pasted credential is sent only to a server that its own kubeconfig proves, or a CA that a person here vouches for.
 func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []byte, issued bool) error {
-	p, endpoints := l.peers, route.Endpoints
-	if !issued && !p.options.Directory.Vouched(l.id) {
-		endpoints = v1alpha1.WithoutCAs(endpoints)
-	}
-	config, err := kube.PeerConfig(kubeconfig, endpoints, p.options.NetworkName)
+	p := l.peers
+	config, err := kube.PeerConfig(kubeconfig, route.Endpoints, issued || route.Vouched, p.options.NetworkName)
 	if err != nil {
 		return &accessError{apiconn.Invalid, err}
 	}

@@ -95,7 +95,7 @@ func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 	l := p.newLink(idB)
 	defer l.disconnect()
 	pasted, issued := agenttest.KubeconfigOf(t, server, server.URL, time.Minute, time.Hour), agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour)
-	if err := l.connect(t.Context(), directory.Route{Secret: v1alpha1.NamespacedName{Name: "pasted"}}, pasted, false); err != nil {
+	if err := l.connect(t.Context(), directory.Route{Secret: v1alpha1.NamespacedName{Name: "pasted"}, Vouched: true}, pasted, false); err != nil {
 		t.Fatal(err)
 	}
 	before := l.connection
@@ -105,7 +105,7 @@ func TestAnotherTokenKeepsTheConnection(t *testing.T) {
 	if first, second := <-tokens, <-tokens; l.connection != before || conns.Load() != 1 || first == second {
 		t.Errorf("the same connection: %t, of %d; the same token: %t", l.connection == before, conns.Load(), first == second)
 	}
-	if err := l.connect(t.Context(), directory.Route{Secret: v1alpha1.NamespacedName{Name: "another"}}, pasted, false); err != nil || l.connection == before {
+	if err := l.connect(t.Context(), directory.Route{Secret: v1alpha1.NamespacedName{Name: "another"}, Vouched: true}, pasted, false); err != nil || l.connection == before {
 		t.Errorf("what somebody pasted takes the place of what there is before it is proven: %v", err)
 	}
 	before, l.kubeconfig = l.connection, issued

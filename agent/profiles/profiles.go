@@ -293,14 +293,15 @@ func (p *Profiles) update(ctx context.Context, to writer, c *v1alpha1.Cluster, h
 
 // routeTo is how a cluster is reached by who may read the Secret that it names; nil while that is not known. More people may
 // edit the Cluster object than may read Secrets: a credential that was issued to the agent goes with the address alone that
-// the cluster has signed, and the object cannot name one.
+// the cluster has signed, and the object cannot name one. A pasted credential goes with no CA that nobody here vouches for.
 func (p *Profiles) routeTo(c *v1alpha1.Cluster) *directory.Route {
 	id := string(c.Spec.ClusterID)
 	route, err := p.o.Directory.Route(id)
 	known := err == nil && c.Spec.AuthInfo.SecretRef.Namespace != p.o.Directory.PrivateNamespace
 	if ref, issued := p.o.CredentialRef(id); issued {
-		_, signed := p.o.Directory.Published(id)
-		route.Secret, known = ref, err == nil && signed
+		route.Secret, known = ref, err == nil && route.Signed
+	} else if !route.Vouched {
+		route.Endpoints = v1alpha1.WithoutCAs(route.Endpoints)
 	}
 	if !known {
 		return nil

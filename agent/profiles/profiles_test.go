@@ -39,6 +39,7 @@ type room struct {
 	gone, unknown map[string]bool // that is not pinned
 	issued        map[string]v1alpha1.NamespacedName
 	frozen        bool
+	swapped       bool // a person here has pinned the keys of all clusters
 	events        []string
 	writes        int
 	err           error // of the next write
@@ -53,7 +54,7 @@ func newRoom(t *testing.T) *room {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.directory = &directory.Directory{Registry: r.registry, Replica: held, Gone: func(id string) bool { return r.gone[id] }, Pinned: func(id string) bool { return !r.unknown[id] }, PrivateNamespace: "private"}
+	r.directory = &directory.Directory{Registry: r.registry, Replica: held, Gone: func(id string) bool { return r.gone[id] }, Pinned: func(id string) bool { return !r.unknown[id] }, PrivateNamespace: "private", Swapped: func(string) bool { return r.swapped }}
 	r.p = New(Options{
 		Flags: Flags{ClusterProfiles: true, Namespace: "inventory"}, ClusterID: agenttest.IDA, Client: client, Registry: r.registry, Directory: r.directory,
 		CredentialRef: func(id string) (v1alpha1.NamespacedName, bool) { ref, issued := r.issued[id]; return ref, issued },
@@ -329,7 +330,9 @@ func TestProviderIsNotFromTheClusterObject(t *testing.T) {
 	pasted := edited.DeepCopy()
 	pasted.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "cluster-registry", Name: "pasted"}
 	r.put(pasted)
-	is("with a pasted credential", "beta", "https://b.example.com:6443 with cluster-registry/pasted")
+	is("with a pasted credential, signed by who was introduced", "beta", "none")
+	r.swapped = true
+	is("with a pasted credential, signed after a swap", "beta", "https://b.example.com:6443 with cluster-registry/pasted")
 	other.Spec.AuthInfo.SecretRef = pasted.Spec.AuthInfo.SecretRef
 	r.put(other)
 	is("not in the mesh, with a pasted credential", "other", "https://evil.example.com with cluster-registry/pasted")

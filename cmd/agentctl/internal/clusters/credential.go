@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -37,15 +38,25 @@ func KubeconfigOf(secret *unstructured.Unstructured) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(encoded)
 }
 
-// Endpoints are those of a cluster for the credential that its Cluster object names. A pasted credential goes only where the
-// CA in its kubeconfig proves the server, unless a person here wrote the Cluster object: a member could have it sent to a
-// server of its own.
-func Endpoints(cluster *v1alpha1.Cluster) []v1alpha1.KubernetesAPIEndpoint {
-	pasted := !strings.HasSuffix(cluster.Spec.AuthInfo.SecretRef.Namespace, v1alpha1.PrivateNamespace(""))
-	if pasted && syncrules.Owner(cluster) != "" {
-		return v1alpha1.WithoutCAs(cluster.Spec.KubernetesAPIEndpoints)
+// CheckRef refuses a Secret that the Cluster object of a cluster must not name: the credential that an agent issued for
+// another one. Who edits the object may not read it, and it would be sent to the address that is in the object.
+func CheckRef(ref v1alpha1.NamespacedName, id string) error {
+	if isPrivate(ref) && ref.Name != v1alpha1.IssuedSecret(id) {
+		return fmt.Errorf("its Cluster object names Secret %s/%s, which is not the one that its agent issued", ref.Namespace, ref.Name)
 	}
-	return cluster.Spec.KubernetesAPIEndpoints
+	return nil
+}
+
+func isPrivate(ref v1alpha1.NamespacedName) bool {
+	return strings.HasSuffix(ref.Namespace, v1alpha1.PrivateNamespace(""))
+}
+
+// PeerConfig leads to a cluster with the credential that its Cluster object names. A pasted credential goes only where its
+// kubeconfig proves the server, unless a person here wrote the Cluster object: a member could have it sent to a server of its
+// own.
+func PeerConfig(kubeconfig []byte, cluster *v1alpha1.Cluster, network string) (*rest.Config, error) {
+	vouched := isPrivate(cluster.Spec.AuthInfo.SecretRef) || syncrules.Owner(cluster) == ""
+	return kube.PeerConfig(kubeconfig, cluster.Spec.KubernetesAPIEndpoints, vouched, network)
 }
 
 // Verify refuses to ask another cluster than the one meant.

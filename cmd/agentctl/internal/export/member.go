@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube"
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // secretRequests is how many Secrets are read at a time.
@@ -52,9 +50,8 @@ func (m *member) readCredential(ctx context.Context, c *clusters.Client, namespa
 		m.why = "its Cluster object names none in spec.authInfo.secretRef"
 		return nil
 	}
-	if strings.HasSuffix(ref.Namespace, v1alpha1.PrivateNamespace("")) && ref.Name != v1alpha1.IssuedSecret(clusters.IDOf(m.object)) {
-		// Who edits the object may not read it; its credential must not be sent to the address that is in there.
-		m.why = fmt.Sprintf("its Cluster object names Secret %s/%s, which is not the one that its agent issued", ref.Namespace, ref.Name)
+	if err := clusters.CheckRef(ref, clusters.IDOf(m.object)); err != nil {
+		m.why = err.Error()
 		return nil
 	}
 	secret, err := c.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
@@ -87,7 +84,7 @@ func (m *member) access(network string) (*rest.Config, error) {
 		return nil, err
 	}
 	if m.credential != nil {
-		return kube.PeerConfig(m.credential, clusters.Endpoints(cluster), network)
+		return clusters.PeerConfig(m.credential, cluster, network)
 	}
 	config, err := kube.EndpointConfig(cluster.Spec.KubernetesAPIEndpoints, network)
 	switch {

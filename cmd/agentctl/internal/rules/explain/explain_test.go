@@ -138,6 +138,15 @@ func TestPeerByCredential(t *testing.T) {
 	if c.api == nil || c.mayWrite || len(c.features) != 1 {
 		t.Fatalf("with its credential: %q, features %v (%s)", c.why, c.features, c.featuresWhy)
 	}
+	local.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: peer-id-other, namespace: n-private}}}}"))
+	stolen := peerSecret(t, secure.URL, ca)
+	stolen.SetNamespace("n-private")
+	stolen.SetName("peer-id-other")
+	local.Put(stolen)
+	if c := beta(); c.api != nil || !strings.Contains(c.why, "which is not the one that its agent issued") {
+		t.Errorf("with a credential that was issued for another cluster: %q", c.why)
+	}
+	local.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: beta, namespace: private}}}}"))
 	peer.Set("clusterfeatures", "")
 	if c := beta(); c.api == nil || !strings.Contains(c.featuresWhy, "you may not read clusterfeatures") {
 		t.Errorf("without the right to read features: %q", c.featuresWhy)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
-	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -156,6 +155,9 @@ func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 	if ref.Name == "" {
 		return nil, false, errors.New("its Cluster object names no credential; give --peer-context " + c.name + "=CONTEXT")
 	}
+	if err := clusters.CheckRef(ref, c.id); err != nil {
+		return nil, false, err
+	}
 	secret, err := r.local.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, false, fmt.Errorf("its credential, Secret %s/%s here, cannot be read (%s); give --peer-context %s=CONTEXT", ref.Namespace, ref.Name, clusters.Reason(err), c.name)
@@ -164,7 +166,7 @@ func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 	if err != nil {
 		return nil, false, fmt.Errorf("its credential, Secret %s/%s here: %w", ref.Namespace, ref.Name, err)
 	}
-	config, err := kube.PeerConfig(kubeconfig, clusters.Endpoints(cluster), r.network)
+	config, err := clusters.PeerConfig(kubeconfig, cluster, r.network)
 	if err != nil {
 		return nil, false, err
 	}
