@@ -237,3 +237,16 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 }
+
+// An upgrade with --reuse-values has none of the values that came after the release that is there.
+func TestValuesOfAnOlderRelease(t *testing.T) {
+	for _, later := range []string{"readers", "publish", "credentials", "trust", "registry"} {
+		if _, err := render(t, "--set="+later+"=null"); err != nil {
+			t.Errorf("without %s: %v", later, err)
+		}
+	}
+	out, err := render(t, "--set=readers=null")
+	if err != nil || strings.Contains(out, "kind: FlowSchema") {
+		t.Errorf("a share that nobody gave a number: %v", err)
+	}
+}
