@@ -177,7 +177,7 @@ func (o *DeleteOptions) sort(ctx context.Context, host *clusters.Client) (goes, 
 	}
 	switch {
 	case len(goes)+len(data) == 0:
-		return nil, nil, nil, host.Errorf("there is no registry %s in namespace %s: --host-namespace names another one", o.Name, o.Namespace)
+		return nil, nil, nil, host.Errorf("there is no registry %s in namespace %s: --host-namespace names another one; if a context of it is left, %s", o.Name, o.Namespace, o.wayOut())
 	case volumes+len(strange) > 0 && !o.Data: // without a volume there is nothing that the rest would be kept for
 		return goes, append(strange, data...), ca, nil
 	}

@@ -115,7 +115,7 @@ func (m *making) prepare(ctx context.Context) (err error) {
 		return m.host.Errorf("Secret %s/%s with the CA is missing, and the server has its certificate: restore it, or run agentctl delete %s --delete-data", m.Namespace, m.SecretName(), m.Name)
 	}
 	if _, _, err := m.contexts(m.Out).load(m.Name, known); errors.Is(err, errTaken) {
-		return fmt.Errorf("%w: choose another NAME, or write a file of its own with --kubeconfig-out", err)
+		return fmt.Errorf("%w: choose another NAME, or write a file of its own with --kubeconfig-out; if it is of a registry that is gone, %s", err, m.wayOut())
 	} else if err != nil {
 		return err
 	}
