@@ -203,6 +203,7 @@ func TestRefuses(t *testing.T) {
 		{"--set=publish.clusterProfiles=true,publish.clusterSet=a b", "clusterSet"},
 		{"--set=registry.enabled=1", "enabled"},
 		{"--set=registry.replicas=0", "replicas"},
+		{"--set=registry.port=443", "port"},
 		{"--set=registry.callers={system:authenticated,system:unauthenticated}", "registry.callers must not have system:unauthenticated"},
 		{"--set=registry.callers={system:anonymous}", "registry.callers must not have system:anonymous"},
 		{"--set=registry.callers=fleet", "callers"},
