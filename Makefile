@@ -72,7 +72,7 @@ apiserver: ## build bin/roster-apiserver, for clusters without Kubernetes (about
 	@mkdir -p $(TESTBED_BIN) && ln -sf $(BIN)/roster-apiserver $(TESTBED_BIN)/
 
 # The platforms of the images, and those of agentctl alone.
-IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
+IMAGE_PLATFORMS := linux/amd64 linux/arm64
 CLIENT_PLATFORMS := darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 CROSS_BUILDS := $(addprefix build/,$(IMAGE_PLATFORMS) $(CLIENT_PLATFORMS))
 APISERVER_BUILDS := $(addprefix build-apiserver/,$(IMAGE_PLATFORMS))

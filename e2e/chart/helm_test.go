@@ -203,6 +203,7 @@ func TestRefuses(t *testing.T) {
 		{"--set=publish.clusterProfiles=true,publish.clusterSet=a b", "clusterSet"},
 		{"--set=registry.enabled=1", "enabled"},
 		{"--set=registry.replicas=0", "replicas"},
+		{"--set=registry.port=443", "port"},
 		{"--set=registry.callers={system:authenticated,system:unauthenticated}", "registry.callers must not have system:unauthenticated"},
 		{"--set=registry.callers={system:anonymous}", "registry.callers must not have system:anonymous"},
 		{"--set=registry.callers=fleet", "callers"},
@@ -235,5 +236,18 @@ func TestRefuses(t *testing.T) {
 		if !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error does not name %s: %v", test.flag, test.want, err)
 		}
+	}
+}
+
+// An upgrade with --reuse-values has none of the values that came after the release that is there.
+func TestValuesOfAnOlderRelease(t *testing.T) {
+	for _, later := range []string{"readers", "publish", "credentials", "trust", "registry"} {
+		if _, err := render(t, "--set="+later+"=null"); err != nil {
+			t.Errorf("without %s: %v", later, err)
+		}
+	}
+	out, err := render(t, "--set=readers=null")
+	if err != nil || strings.Contains(out, "kind: FlowSchema") {
+		t.Errorf("a share that nobody gave a number: %v", err)
 	}
 }

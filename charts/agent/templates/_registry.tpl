@@ -22,6 +22,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* The port that its servers listen on. Values of an older release lack it. */}}
+{{- define "registry.port" -}}
+{{ int (.Values.registry.port | default 10250) }}
+{{- end }}
+
 {{/* The pod of a server of the registry API. It keeps nothing, so it has no volume. */}}
 {{- define "registry.pod" -}}
 metadata:
@@ -46,7 +51,7 @@ spec:
     imagePullPolicy: {{ .Values.image.pullPolicy }}
     args:
     - aggregated
-    - --listen=:8443
+    - --listen=:{{ include "registry.port" . }}
     - --namespace={{ .Release.Namespace }}
     - --service={{ include "registry.name" . }}
     - --secret-namespace={{ include "agent.privateNamespace" . }}
@@ -62,7 +67,7 @@ spec:
     {{- end }}
     ports:
     - name: https
-      containerPort: 8443
+      containerPort: {{ include "registry.port" . }}
     # While it ends, it still answers who has not heard of that.
     lifecycle:
       preStop:

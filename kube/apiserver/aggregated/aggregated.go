@@ -74,6 +74,7 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	config := genericapiserver.NewRecommendedConfig(serializer.NewCodecFactory(kinds))
 	config.EffectiveVersion = utilcompatibility.DefaultBuildEffectiveVersion()
 	config.EnableProfiling = false
+	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0 // probes would share the limit, and fail with it
 	config.ShutdownWatchTerminationGracePeriod = 0
 	names := openapinamer.NewDefinitionNamer(kinds)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, names)

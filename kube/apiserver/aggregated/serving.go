@@ -172,7 +172,7 @@ func newAuthority(namespace, name string) (*authority, *corev1.Secret, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	made, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "roster-apiserver-ca"}, key)
+	made, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "roster-apiserver-ca", NotBefore: time.Now().Add(-clockSkew)}, key)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -42,6 +42,9 @@ func (d *Dir) ImportAuthority(from string, now time.Time) error {
 	serving, err := d.readPair(Serving)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // a first start
+		if ends := brought.Cert.NotAfter; ends.Before(now.Add(pki.LeafLife)) {
+			return fmt.Errorf("its certificate ends on %s: a server begins with a CA that lives for a year at least", ends.UTC().Format(time.DateOnly))
+		}
 	case err != nil:
 		return err
 	case serving.Cert.CheckSignatureFrom(brought.Cert) != nil:

@@ -81,6 +81,30 @@ func TestImportAuthority(t *testing.T) {
 	ensure(t, d, names, now)
 }
 
+// A server that has its CA goes on with it until its end, and says then why not.
+func TestAuthorityEnds(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ca := newAuthority(t, now)
+	from := brought(t, ca)
+	d := open(t, t.TempDir(), "v1.37.2", "alpha")
+	if err := d.ImportAuthority(from, now); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, d, names, now, Admin, Agent, Serving)
+	last := ca.Cert.NotAfter.Add(-time.Hour)
+	if err := d.ImportAuthority(from, last); err != nil {
+		t.Error(err)
+	}
+	ensure(t, d, names, last, Admin, Agent, Serving)
+	if ends, err := d.AuthorityEnds(); err != nil || !ends.Equal(ca.Cert.NotAfter) {
+		t.Errorf("it ends on %s: %v", ends, err)
+	}
+	if _, err := d.EnsurePKI(names, ca.Cert.NotAfter.Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "ca.pem: its certificate ended on ") {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
 // What is no CA is refused, with the file, and nothing of it is written or quoted.
 func TestImportNoAuthority(t *testing.T) {
 	t.Parallel()
@@ -90,6 +114,7 @@ func TestImportNoAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ending := newAuthority(t, now.Add(-pki.AuthorityLife+pki.LeafLife-time.Hour))
 	ended := newAuthority(t, now.Add(-pki.AuthorityLife-time.Hour))
 	wrongKey := brought(t, ca)
 	if err := os.Rename(filepath.Join(brought(t, leaf), broughtKey), filepath.Join(wrongKey, broughtKey)); err != nil {
@@ -102,6 +127,7 @@ func TestImportNoAuthority(t *testing.T) {
 	for _, c := range []struct{ from, want string }{
 		{brought(t, leaf), "its certificate is not that of a CA"},
 		{brought(t, ended), "its certificate ended on "},
+		{brought(t, ending), "a server begins with a CA that lives for a year at least"},
 		{wrongKey, "tls.crt and tls.key: its key is not that of its certificate"},
 		{noKey, "tls.crt and tls.key: it has no certificate and key in PEM"},
 		{t.TempDir(), "tls.crt: no such file or directory"},

@@ -109,7 +109,19 @@ func (d *Dir) ensureAuthority(now time.Time) (pki.Pair, error) {
 	if err != nil {
 		return pki.Pair{}, err
 	}
+	if err := ca.CheckAuthority(now); err != nil { // what it signs, nobody trusts
+		return pki.Pair{}, fmt.Errorf("%s: %w", d.PairFile(authority), err)
+	}
 	return ca, writePublic(d.CAFile(), ca)
+}
+
+// AuthorityEnds is until when the CA is valid, and so all that it signs.
+func (d *Dir) AuthorityEnds() (time.Time, error) {
+	ca, err := d.readPair(authority)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return ca.Cert.NotAfter, nil
 }
 
 // ensureLeaf says whether it wrote the certificate.

@@ -37,6 +37,7 @@ import (
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
 	"github.com/roster-mesh/roster/kube/apiserver/registry"
 	"github.com/roster-mesh/roster/kube/apiserver/waiting"
+	"github.com/roster-mesh/roster/kube/pki"
 )
 
 const (
@@ -279,6 +280,11 @@ func (p *process) renew(now time.Time) ([]string, error) {
 	if err := p.dir.WriteKubeconfigs(p.address); err != nil { // the administrator's has its certificate in it
 		return nil, err
 	}
+	if len(written) > 0 {
+		if err := p.warnOfEnd(now); err != nil {
+			return nil, err
+		}
+	}
 	if p.peer != "" {
 		made, err := ensurePeerPKI(p.dir, p.peer, now)
 		if err != nil {
@@ -289,4 +295,13 @@ func (p *process) renew(now time.Time) ([]string, error) {
 		}
 	}
 	return written, nil
+}
+
+// warnOfEnd says when the CA ends, in the year before: it is never replaced, and no certificate outlives it.
+func (p *process) warnOfEnd(now time.Time) error {
+	ends, err := p.dir.AuthorityEnds()
+	if err == nil && ends.Before(now.Add(pki.LeafLife)) {
+		p.o.Log.Warn("the CA ends, and with it all certificates that it has signed: begin a server with a new one before", "ends", ends.UTC().Format(time.DateOnly))
+	}
+	return err
 }

@@ -136,6 +136,9 @@ func (p *process) prepare() error {
 	if len(written) > 0 {
 		p.o.Log.Info("certificates were written", "names", strings.Join(written, ", "))
 	}
+	if err := p.warnOfEnd(time.Now()); err != nil {
+		return err
+	}
 	if p.encryption == "" {
 		if p.encryption, err = p.dir.EnsureEncryption(); err != nil {
 			return err

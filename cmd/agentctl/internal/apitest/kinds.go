@@ -4,7 +4,9 @@
 package apitest
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,9 +46,10 @@ func kinds() []kind {
 		{"/apis/apps/v1", "StatefulSet", "statefulsets", "sts", true},
 		{"/apis/apps/v1", "Deployment", "deployments", "deploy", true},
 		{"/apis/apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "crd", false},
+		{"/apis/example.com/v1", "Widget", "widgets", "", true},
 		registry("Cluster", "clusters", ""), registry("ResourceSyncRule", "resourcesyncrules", "rsr"), registry("ClusterFeature", "clusterfeatures", "cf"),
 	} {
-		r := metav1.APIResource{Kind: k.kind, Name: k.name, SingularName: strings.ToLower(k.kind), Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "list"}}
+		r := metav1.APIResource{Kind: k.kind, Name: k.name, SingularName: strings.ToLower(k.kind), Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "list", "delete"}}
 		if k.short != "" {
 			r.ShortNames = []string{k.short}
 		}
@@ -62,17 +65,24 @@ type kindOf struct {
 
 // discover answers what kinds there are; false when the path is about something else.
 func discover(w http.ResponseWriter, path string) bool {
-	group := "clusterregistry.k8s.cisco.com"
-	version := metav1.GroupVersionForDiscovery{GroupVersion: group + "/v1alpha1", Version: "v1alpha1"}
-	switch path {
-	case "/api":
+	served := map[string]bool{}
+	for _, k := range kinds() {
+		served[k.path] = true
+	}
+	switch {
+	case path == "/api":
 		answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
-	case "/apis":
-		answer(w, http.StatusOK, metav1.APIGroupList{
-			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
-			Groups:   []metav1.APIGroup{{Name: group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}},
-		})
-	case "/api/v1", registryPath:
+	case path == "/apis":
+		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+		for _, path := range slices.Sorted(maps.Keys(served)) {
+			if text, ok := strings.CutPrefix(path, "/apis/"); ok {
+				group, name, _ := strings.Cut(text, "/")
+				version := metav1.GroupVersionForDiscovery{GroupVersion: text, Version: name}
+				list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version})
+			}
+		}
+		answer(w, http.StatusOK, list)
+	case served[path]:
 		list := metav1.APIResourceList{
 			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 			GroupVersion: strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/"),

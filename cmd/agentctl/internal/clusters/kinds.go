@@ -129,6 +129,31 @@ func (k *kinds) all(ctx context.Context, groups []schema.GroupVersion) []named {
 	return out
 }
 
+// Namespaced are the kinds in namespaces whose objects can be listed and deleted, each in one version. It returns an error when
+// these may not be all, as when a group does not answer.
+func (c *Client) Namespaced(ctx context.Context) ([]schema.GroupVersionResource, error) {
+	k := &kinds{client: c, lists: map[schema.GroupVersion][]metav1.APIResource{}}
+	groups, err := k.groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []schema.GroupVersionResource
+	for _, gv := range groups {
+		list, err := k.resources(ctx, gv)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			r := &list[i]
+			known := slices.ContainsFunc(out, func(o schema.GroupVersionResource) bool { return o.Group == gv.Group && o.Resource == r.Name })
+			if r.Namespaced && !known && slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "delete") {
+				out = append(out, gv.WithResource(r.Name))
+			}
+		}
+	}
+	return out, nil
+}
+
 // parse reads a kind as kubectl does: secret, secrets, Secret, cm, deployments.apps, deployments.v1.apps. Of several it
 // takes the first, in the order of groups: the core, then as the API server lists them, preferred versions first.
 func (k *kinds) parse(ctx context.Context, arg string) (gvk schema.GroupVersionKind, found bool, err error) {

@@ -46,8 +46,9 @@ func parseAddress(text string) (objects.Address, error) {
 	return at, nil
 }
 
-// address is where a Service is reached, or missing says what it waits for. What the user said of it goes first.
-func (o *InitOptions) address(ctx context.Context, host *clusters.Client, service *unstructured.Unstructured) (at objects.Address, missing string, err error) {
+// address is where a Service is reached, or missing says what it waits for. What the user said of it goes first. Of several
+// nodes it is one of the hosts that the certificate is for.
+func (o *InitOptions) address(ctx context.Context, host *clusters.Client, service *unstructured.Unstructured, hosts []string) (at objects.Address, missing string, err error) {
 	if o.Advertise != "" {
 		if at, err = parseAddress(o.Advertise); err != nil {
 			return objects.Address{}, "", err
@@ -68,7 +69,7 @@ func (o *InitOptions) address(ctx context.Context, host *clusters.Client, servic
 		at.Host = balancerOf(service)
 		missing = "Service " + o.Name + " has no load balancer yet"
 	default:
-		at.Host, err = nodeAddress(ctx, host)
+		at.Host, err = nodeAddress(ctx, host, hosts)
 		missing = "Service " + o.Name + " has no node port yet, or no node is ready"
 	}
 	if err != nil || at.Host == "" || at.Host == "None" || at.Port == 0 || at.Mesh == 0 && o.Agent != "" {
@@ -101,21 +102,25 @@ func nodePortOf(service *unstructured.Unstructured, name string) int {
 	return 0
 }
 
-// nodeAddress is an address of the first node that is ready: an external one if one of them has such.
-func nodeAddress(ctx context.Context, host *clusters.Client) (string, error) {
+// nodeAddress is an address of a node that is ready: one of these hosts if one of them is such, else of the first node, an
+// external one if one of them has such.
+func nodeAddress(ctx context.Context, host *clusters.Client, hosts []string) (string, error) {
 	nodes, err := host.Dynamic.Resource(clusters.Core("nodes")).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}
 	slices.SortFunc(nodes.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	first := ""
 	for _, kind := range []string{"ExternalIP", "InternalIP"} {
 		for i := range nodes.Items {
-			if address := addressOf(&nodes.Items[i], kind); address != "" {
+			address := addressOf(&nodes.Items[i], kind)
+			if slices.Contains(hosts, address) {
 				return address, nil
 			}
+			first = cmp.Or(first, address)
 		}
 	}
-	return "", nil
+	return first, nil
 }
 
 func addressOf(node *unstructured.Unstructured, kind string) string {

@@ -51,6 +51,7 @@ func TestEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		kind, advertise, service string
 		nodes                    []string
+		hosts                    []string
 		url, missing             string
 	}{
 		{kind: clusterIP, service: own, url: "https://10.96.0.7"},
@@ -63,6 +64,8 @@ func TestEndpoint(t *testing.T) {
 		{kind: loadBalancer, service: own, advertise: "eu.example.com:6443", url: "https://eu.example.com:6443"},
 		{kind: nodePort, service: nodes, nodes: []string{broken, inside}, url: "https://10.0.0.1:30443"},
 		{kind: nodePort, service: nodes, nodes: []string{broken, inside, outside}, url: "https://192.0.2.2:30443"},
+		{kind: nodePort, service: nodes, nodes: []string{inside, outside}, hosts: []string{"eu", "10.0.0.1"}, url: "https://10.0.0.1:30443"},
+		{kind: nodePort, service: nodes, nodes: []string{broken, outside}, hosts: []string{"192.0.2.9"}, url: "https://192.0.2.2:30443"},
 		{kind: nodePort, service: nodes, nodes: []string{broken}, missing: "no node is ready"},
 		{kind: nodePort, service: own, nodes: []string{inside}, missing: "no node port yet"},
 		{kind: nodePort, service: nodes, advertise: "eu.example.com", url: "https://eu.example.com:30443"},
@@ -78,7 +81,7 @@ func TestEndpoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, missing, err := o.address(t.Context(), client, service)
+		at, missing, err := o.address(t.Context(), client, service, c.hosts)
 		url := ""
 		if missing == "" {
 			url = at.URL()

@@ -33,7 +33,7 @@ func (m *making) awaitEndpoint(ctx context.Context, service *unstructured.Unstru
 	err = m.wait().For(ctx, late, func(ctx context.Context) ([]string, error) {
 		var missing string
 		var err error
-		if at, missing, err = m.address(ctx, m.host, service); err != nil || missing == "" {
+		if at, missing, err = m.address(ctx, m.host, service, m.there.hosts()); err != nil || missing == "" {
 			return nil, err
 		}
 		if service, err = m.resource(m.host, objects.Services()).Get(ctx, m.Name, metav1.GetOptions{}); err != nil {

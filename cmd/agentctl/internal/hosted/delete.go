@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	urfave "github.com/urfave/cli/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +29,8 @@ func DeleteCommand(g *cli.Globals) *urfave.Command {
 the context NAME out of the kubeconfig. It asks nothing: --dry-run says what would go.
 
 The volume with the data stays, and with it the CA and the namespace: agentctl init with the same NAME takes them up
-again. With --delete-data they go, too; a namespace that somebody else has made, or has put something into, stays.
+again. With --delete-data they go, too. A namespace stays that somebody else has made, or has put something into, and one
+of which it cannot be told what is in it, because an API is not available or may not be read.
 
 Exit code: 0 done; 2 a flag is wrong; 1 it cannot be done, as when there is no such registry.`,
 		Flags: append(hostFlags(),
@@ -163,6 +163,10 @@ func (o *DeleteOptions) sort(ctx context.Context, host *clusters.Client) (goes, 
 			}
 		}
 	}
+	strange, err := o.unlabelled(ctx, host)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	namespace, err := host.Dynamic.Resource(objects.Namespaces()).Get(ctx, o.Namespace, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && !o.Mine(namespace):
@@ -173,12 +177,12 @@ func (o *DeleteOptions) sort(ctx context.Context, host *clusters.Client) (goes, 
 	}
 	switch {
 	case len(goes)+len(data) == 0:
-		return nil, nil, nil, host.Errorf("there is no registry %s in namespace %s: --host-namespace names another one", o.Name, o.Namespace)
-	case volumes > 0 && !o.Data: // without a volume there is nothing that the rest would be kept for
-		return goes, data, ca, nil
+		return nil, nil, nil, host.Errorf("there is no registry %s in namespace %s: --host-namespace names another one; if a context of it is left, %s", o.Name, o.Namespace, o.wayOut())
+	case volumes+len(strange) > 0 && !o.Data: // without a volume there is nothing that the rest would be kept for
+		return goes, append(strange, data...), ca, nil
 	}
 	goes, stays, err = o.spare(ctx, host, append(goes, data...))
-	return goes, stays, ca, err
+	return goes, append(strange, stays...), ca, err
 }
 
 // delete deletes one object, if it is still the one that was found.
@@ -195,36 +199,4 @@ func (o *DeleteOptions) delete(ctx context.Context, host *clusters.Client, p par
 		return nil
 	}
 	return err
-}
-
-// spare keeps the namespace from what goes if somebody else has put something into it.
-func (o *DeleteOptions) spare(ctx context.Context, host *clusters.Client, goes []part) (rest, stays []part, err error) {
-	last := len(goes) - 1
-	if goes[last].gvr != objects.Namespaces() {
-		return goes, nil, nil
-	}
-	for _, gvr := range []schema.GroupVersionResource{
-		objects.Secrets(), clusters.Core("configmaps"), clusters.Core("serviceaccounts"), objects.Services(), objects.Claims(), clusters.Core("pods"), objects.StatefulSets(),
-		{Group: "apps", Version: "v1", Resource: "deployments"},
-	} {
-		list, err := host.Dynamic.Resource(gvr).Namespace(o.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, nil, host.Errorf("%s", clusters.Reason(err))
-		}
-		if slices.ContainsFunc(list.Items, o.foreign) {
-			return goes[:last], goes[last:], nil
-		}
-	}
-	return goes, nil, nil
-}
-
-// foreign tells whether neither init nor Kubernetes itself has made an object.
-func (o *DeleteOptions) foreign(u unstructured.Unstructured) bool {
-	switch name := u.GetName(); {
-	case o.Mine(&u), len(u.GetOwnerReferences()) > 0:
-		return false
-	case u.GetKind() == "ServiceAccount" && name == "default", u.GetKind() == "ConfigMap" && name == "kube-root-ca.crt":
-		return false
-	}
-	return true
 }

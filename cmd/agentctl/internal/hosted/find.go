@@ -26,6 +26,14 @@ type found struct {
 	namespace, secret, service, server *unstructured.Unstructured
 }
 
+// hosts are those that the certificate of the server that is there is for.
+func (f found) hosts() []string {
+	if f.server == nil {
+		return nil
+	}
+	return objects.HostsOf(f.server)
+}
+
 // find reads what is there, and refuses what init has not made.
 func (p *Place) find(ctx context.Context, host *clusters.Client) (found, error) {
 	var f found

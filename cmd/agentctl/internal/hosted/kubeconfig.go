@@ -31,6 +31,11 @@ type contexts struct {
 	out string // a file of its own; "" for what kubectl takes
 }
 
+// wayOut is how a context goes that no registry is left for, which alone tells that it is of one.
+func (p *Place) wayOut() string {
+	return fmt.Sprintf("`kubectl config delete-context %[1]s`, `delete-cluster %[1]s` and `delete-user %[1]s` take it out", p.Name)
+}
+
 func (p *Place) contexts(out string) contexts {
 	access := clientcmd.NewDefaultPathOptions()
 	access.LoadingRules.ExplicitPath = cmp.Or(out, p.Kubeconfig)

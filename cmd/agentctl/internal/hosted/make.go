@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,7 +69,7 @@ func (o *InitOptions) Run(ctx context.Context, out *cli.Output) error {
 	done, err := m.make(ctx)
 	late := &cli.TimeoutError{}
 	switch {
-	case errors.As(err, &late):
+	case errors.As(err, &late), errors.Is(err, errMoved):
 		return err
 	case err != nil && len(m.made) > 0:
 		return fmt.Errorf("%w; the same command again goes on from here, and agentctl delete %s takes back what is there", err, o.Name)
@@ -114,7 +115,7 @@ func (m *making) prepare(ctx context.Context) (err error) {
 		return m.host.Errorf("Secret %s/%s with the CA is missing, and the server has its certificate: restore it, or run agentctl delete %s --delete-data", m.Namespace, m.SecretName(), m.Name)
 	}
 	if _, _, err := m.contexts(m.Out).load(m.Name, known); errors.Is(err, errTaken) {
-		return fmt.Errorf("%w: choose another NAME, or write a file of its own with --kubeconfig-out", err)
+		return fmt.Errorf("%w: choose another NAME, or write a file of its own with --kubeconfig-out; if it is of a registry that is gone, %s", err, m.wayOut())
 	} else if err != nil {
 		return err
 	}
@@ -157,6 +158,9 @@ func (m *making) make(ctx context.Context) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.checkHost(at); err != nil {
+		return nil, err
+	}
 	if _, err := m.ensure(ctx, objects.StatefulSets(), m.there.server, m.Server(m.Settings, at)); err != nil {
 		return nil, err
 	}
@@ -177,6 +181,17 @@ func (m *making) make(ctx context.Context) (*result, error) {
 		return nil, err
 	}
 	return &result{Registry: m.Name, Address: at.URL(), Context: m.Name, Kubeconfig: file, Namespace: m.Namespace, Objects: m.made}, nil
+}
+
+// errMoved is returned when a registry is at another address than its certificate is for.
+var errMoved = errors.New("the registry is at another address than its certificate is for")
+
+// checkHost returns errMoved where a context with this address would not work, and the one that is there may.
+func (m *making) checkHost(at objects.Address) error {
+	if m.there.server == nil || at.Host == "" || slices.Contains(m.there.hosts(), at.Host) {
+		return nil
+	}
+	return m.host.Errorf("%w: it is at %s, and StatefulSet %s/%s does not name that with --advertise; the context is left as it is. Run `agentctl delete %s`, which keeps the data, and then init again", errMoved, at.Host, m.Namespace, m.Name, m.Name)
 }
 
 // ensureAuthority makes the CA, unless there is one.
@@ -232,9 +247,12 @@ func (m *making) show(ctx context.Context, out *cli.Output) error {
 	if service == nil {
 		service = m.Service(m.Settings)
 	}
-	at, _, err := m.address(ctx, m.host, service)
+	at, _, err := m.address(ctx, m.host, service, m.there.hosts())
 	if err != nil {
 		return m.host.Errorf("%s", clusters.Reason(err))
+	}
+	if err := m.checkHost(at); err != nil {
+		return err
 	}
 	items := []any{m.NamespaceObject().Object, secret.Object, m.Service(m.Settings).Object, m.Server(m.Settings, at).Object}
 	there := []bool{m.there.namespace != nil, m.there.secret != nil, m.there.service != nil, m.there.server != nil}

@@ -4,6 +4,7 @@
 package hosted
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
@@ -19,7 +20,7 @@ func over(s, begun objects.Settings, registry string, given func(flag string) bo
 		{"advertise", begun.Advertise, s.Advertise},
 		{"storage", begun.Storage, s.Storage},
 		{"storage-class", begun.StorageClass, s.StorageClass},
-		{"agent", begun.Agent, s.Agent},
+		{"agent", strconv.FormatBool(begun.Agent != ""), strconv.FormatBool(s.Agent != "")},
 		{"agent-image", begun.Agent, s.Agent},
 		{"apiserver-arg", strings.Join(begun.Args, " "), strings.Join(s.Args, " ")},
 	} {

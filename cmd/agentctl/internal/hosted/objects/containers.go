@@ -6,6 +6,9 @@ package objects
 import (
 	"net"
 	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const healthPort = int64(8080) // of the agent, for the kubelet
@@ -34,6 +37,22 @@ func (r Registry) server(s Settings, host string) map[string]any {
 		map[string]any{"name": volumeCA, "mountPath": caMount, "readOnly": true},
 	}
 	return c
+}
+
+// HostsOf are those that the certificate of a server is for, as its StatefulSet says.
+func HostsOf(server *unstructured.Unstructured) (hosts []string) {
+	containers, _, _ := unstructured.NestedSlice(server.Object, "spec", "template", "spec", "containers")
+	for _, item := range containers {
+		c, _ := item.(map[string]any)
+		args, _ := c["args"].([]any)
+		for _, arg := range args {
+			text, _ := arg.(string)
+			if host, ok := strings.CutPrefix(text, "--advertise="); ok && c["name"] == serverName {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	return hosts
 }
 
 // agent is the container of the agent, which waits until the server has written its kubeconfig. That it is not ready, as

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -110,10 +111,13 @@ func (r Registry) PodSelector() string {
 }
 
 // Mine tells whether init has made an object for this registry.
-func (r Registry) Mine(u *unstructured.Unstructured) bool {
+func (r Registry) Mine(u metav1.Object) bool {
 	l := u.GetLabels()
 	return l[labelManagedBy] == manager && l[labelName] == serverName && l[labelInstance] == r.Name
 }
+
+// ClaimName is the name of its volume, which the StatefulSet gives it.
+func (r Registry) ClaimName() string { return volumeData + "-" + r.Name + "-0" }
 
 // SecretName is the name of the Secret with the CA.
 func (r Registry) SecretName() string { return r.Name + "-ca" }
