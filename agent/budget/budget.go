@@ -39,6 +39,15 @@ func (b *Budget[K]) Charge(clusterID string, k K, bytes int) bool {
 	return false
 }
 
+// Refund gives a cluster back what Charge took for a write that failed: an outage uses up nothing, nor does an object that is
+// refused again and again. The loop has its own back-off for that.
+func (b *Budget[K]) Refund(clusterID string, bytes int) {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.quota.Refund(quota.AccountOf(clusterID), int64(bytes), time.Now())
+}
+
 // Settle says that nothing has to be written for a key: it waits no more. It is called for every key that was reconciled,
 // unless Charge has just returned false for it.
 func (b *Budget[K]) Settle(k K) {

@@ -77,6 +77,33 @@ func TestLoopWithABudget(t *testing.T) {
 	})
 }
 
+// A key that is refused again and again uses up nothing, and what waits for a write that fails does not wait for longer.
+func TestRefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := map[string]time.Time{}
+		b := budget.New(quota.NewLimits(100, 10, 5, 1), func(k string, after time.Duration) {
+			told[k] = time.Now().Add(after)
+		})
+		for n := range 100 {
+			if !b.Charge("a", "refused", 90) {
+				t.Fatalf("try %d waits", n)
+			}
+			b.Refund("a", 90)
+		}
+		b.Charge("a", "tried", 1100)
+		if b.Charge("a", "next", 10) {
+			t.Fatal("nothing is left, and it does not wait")
+		}
+		b.Refund("a", 1100)
+		if !told["next"].Equal(time.Now()) || !b.Charge("a", "next", 100) {
+			t.Errorf("it waits for %s when all is there", time.Until(told["next"]))
+		}
+		if b.Charge("a", "more", 1) {
+			t.Error("more was given back than was taken")
+		}
+	})
+}
+
 func TestSizeOf(t *testing.T) {
 	t.Parallel()
 	if n := budget.SizeOf(map[string]string{"a": "b"}); n != len(`{"a":"b"}`) {

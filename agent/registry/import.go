@@ -128,10 +128,15 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	return err
 }
 
-// charge charges the origin of an entry with the write of its object. The error is errWaits if it must wait.
-func (i *Importer) charge(e replica.Entry) error {
-	if i.budget.Charge(e.Origin, e.Key, len(e.Payload)) {
-		return nil
+// charged writes the object of an entry and charges the entry's origin with it. The error is errWaits if it must wait.
+func (i *Importer) charged(e replica.Entry, write func() error) error {
+	size := len(e.Payload)
+	if i.budget.Charge(e.Origin, e.Key, size) {
+		err := write()
+		if err != nil {
+			i.budget.Refund(e.Origin, size)
+		}
+		return err
 	}
 	i.o.Log.Debug("an object waits: so much was written because of its cluster that its changes follow slowly", "kind", e.Key.Kind, "object", e.Key.Name, "cluster", e.Origin)
 	return errWaits
@@ -180,11 +185,10 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		}
 		i.fillCopy(fresh, id, published)
 		fresh.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-		if err := i.charge(entry); err != nil {
-			return err
-		}
-		_, err := clusters.Create(ctx, fresh)
-		return err // the watch enqueues it again
+		return i.charged(entry, func() error {
+			_, err := clusters.Create(ctx, fresh)
+			return err // the watch enqueues it again
+		})
 	}
 	for n, have := range copies {
 		if n != at && syncrules.Owner(have) == id { // one that a person created is shown as a conflict, for the person to delete
@@ -199,16 +203,15 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		return nil
 	}
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-	if err := i.charge(entry); err != nil {
-		return err
-	}
-	if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
-		defer i.redials.changed(id) // its address has changed
-	}
-	if _, err := clusters.Change(ctx, have, want); err != nil {
-		return fmt.Errorf("update cluster %s: %w", have.Name, err)
-	}
-	return nil
+	return i.charged(entry, func() error {
+		if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
+			defer i.redials.changed(id) // its address has changed
+		}
+		if _, err := clusters.Change(ctx, have, want); err != nil {
+			return fmt.Errorf("update cluster %s: %w", have.Name, err)
+		}
+		return nil
+	})
 }
 
 // localName is the name of a peer's copy here: its own name, unless another cluster has that name already.
@@ -277,16 +280,17 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	want.Spec = published.Spec
 	changed := have == nil || !payload.SameMeta(have, want) || !equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-	if changed {
-		if err := i.charge(entry); err != nil {
-			return err
+	if !changed {
+		return nil
+	}
+	err = i.charged(entry, func() (err error) {
+		if have == nil {
+			_, err = rules.Create(ctx, want)
+		} else {
+			_, err = rules.Change(ctx, have, want)
 		}
-	}
-	if have == nil {
-		_, err = rules.Create(ctx, want)
-	} else if changed {
-		_, err = rules.Change(ctx, have, want)
-	}
+		return err
+	})
 	if apierrors.IsInvalid(err) {
 		i.o.Refusals.Refuse(entry, err)
 		return nil

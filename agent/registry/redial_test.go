@@ -44,6 +44,7 @@ func TestRedials(t *testing.T) {
 			change("bad")
 			time.Sleep(100 * time.Millisecond)
 		}
+		synctest.Wait() // it may be dialled at this very moment
 		if n := dials["bad"]; n < redialBurst+9 || n > redialBurst+10 {
 			t.Errorf("it was dialled %d times in 100 s", n)
 		}
@@ -59,6 +60,7 @@ func TestRedials(t *testing.T) {
 			r.changed(fmt.Sprint(i))
 			time.Sleep(time.Minute)
 		}
+		synctest.Wait()
 		if n := len(r.pace); n > 2*manyRedials {
 			t.Errorf("%d members are remembered", n)
 		}

@@ -97,10 +97,14 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 		return nil
 	}
 	// Each version of a status is one of the whole rule in etcd, and its author decides on how large and how often that is.
-	if author := syncrules.Owner(have); author != "" && !r.budget.Charge(author, name, budget.SizeOf(update)) {
+	author, size := syncrules.Owner(have), budget.SizeOf(update)
+	if author != "" && !r.budget.Charge(author, name, size) {
 		return nil // the budget adds it again
 	}
 	_, err = r.options.Client.Rules().ChangeStatus(ctx, have, update)
+	if err != nil && author != "" {
+		r.budget.Refund(author, size)
+	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -82,10 +82,14 @@ func (w *Writer) write(ctx context.Context, id string) error {
 		update := have.DeepCopy()
 		update.Status = want
 		// Each version of a status is one of the whole object in etcd, and another cluster decides on what is in both.
-		if !v.Local && !w.budget.Charge(id, id, budget.SizeOf(update)) {
+		size := budget.SizeOf(update)
+		if !v.Local && !w.budget.Charge(id, id, size) {
 			return nil // the budget adds it again
 		}
 		_, err := w.o.Client.Clusters().ChangeStatus(ctx, have, update)
+		if err != nil && !v.Local {
+			w.budget.Refund(id, size)
+		}
 		if apierrors.IsConflict(err) {
 			continue // the watch delivers the newer object, which enqueues it again
 		}

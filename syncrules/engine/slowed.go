@@ -27,13 +27,14 @@ func (e *Engine) gatherQuotaLocked(j *job) {
 // mustWait says that no more may be written of the owner's objects now.
 func (j *job) mustWait(owner string) bool { return slices.Contains(j.waiting, owner) }
 
-// settleQuotaLocked charges what was written, or lets the key wait for its turn. The job is nil where nothing was decided.
+// settleQuotaLocked charges what was written, or lets the key wait for its turn. A write that failed costs nothing: each key
+// has its own back-off for that. The job is nil where nothing was decided.
 func (e *Engine) settleQuotaLocked(k Key, j *job, out outcome) {
 	now := time.Now()
 	switch {
 	case out.waits:
 		e.outcomes.quota.Wait(quota.AccountOf(j.ownerOf(out.decision)), k, now)
-	case out.bytes > 0 && !out.began.IsZero():
+	case out.wrote && out.bytes > 0:
 		e.outcomes.quota.Spend(quota.AccountOf(j.ownerOf(out.decision)), k, out.bytes, now)
 	default:
 		e.outcomes.quota.Drop(k)

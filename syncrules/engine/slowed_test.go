@@ -143,3 +143,31 @@ func TestNothingWaitsForARuleThatIsGone(t *testing.T) {
 		}
 	})
 }
+
+// While the local API server takes nothing, nobody's quota is used up: what changed follows at once when it serves again.
+func TestOutageUsesUpNoQuota(t *testing.T) {
+	inWorld(t, func(w *world) {
+		withQuota(w)
+		w.local.admits(func(*unstructured.Unstructured) error {
+			return statusError(503, metav1.StatusReasonServiceUnavailable, "etcdserver: request timed out")
+		})
+		w.setRule(testRule("r"))
+		const objects = floodWrites - 10
+		for i := range objects {
+			w.peers[a].put(configMap(fmt.Sprintf("x%04d", i), "1"))
+		}
+		time.Sleep(10 * time.Minute)
+		if n := w.local.count("create"); n < 2*floodWrites+10*60*floodPerSecond {
+			t.Errorf("%d tries: fewer than would use up the quota", n)
+		}
+		w.local.admits(nil)
+		w.peers[a].put(configMap("new", "1"))
+		w.now()
+		w.wantValue(cm("new"), "1")
+		time.Sleep(20 * time.Second) // the longest back-off
+		w.settle()
+		if n := len(w.local.names("ConfigMap")); n != objects+1 {
+			t.Errorf("%d copies of %d", n, objects+1)
+		}
+	})
+}

@@ -88,7 +88,7 @@ type outcome struct {
 	slowed   bool         // the same is written again and again, or the copy is written
 	tooOften bool         // too often
 	waits    bool         // the owner's quota is used up
-	bytes    int64        // that were to be written, to the owner's charge
+	bytes    int64        // that were to be written; where they were, it is to the owner's charge
 	answer   *copies.Copy // what the server made of it; nil where it did not say
 	more     bool         // another request must follow
 	// recreated is the content that the copy is made anew for, if remade; 0 when that is over.

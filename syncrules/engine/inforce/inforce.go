@@ -5,7 +5,6 @@ package inforce
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
@@ -86,11 +85,17 @@ func (t *taken) fits(views []place.Scope) bool {
 			t.add(list)
 		}
 	}
-	before := maps.Clone(t.views)
-	if t.add(views); len(t.views) > MaxViews {
-		t.views = before
-		return false
+	var fresh []place.Scope // a rule has none twice
+	for _, s := range views {
+		if _, ok := t.views[s]; ok {
+			continue
+		}
+		if len(t.views)+len(fresh) >= MaxViews {
+			return false
+		}
+		fresh = append(fresh, s)
 	}
+	t.add(fresh)
 	return true
 }
 

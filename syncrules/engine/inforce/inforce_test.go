@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 // scopes are n namespaces, from the first on.
@@ -78,5 +79,22 @@ func TestTexts(t *testing.T) {
 	}
 	if None.Text("bad") != "" {
 		t.Error("nothing has a text")
+	}
+}
+
+// A rule that does not fit is looked at without a copy of what others have taken: there may be hundreds of them, each time
+// that any rule changes.
+func TestRulesThatDoNotFitAreCheap(t *testing.T) {
+	var p Places
+	for i := range MaxViews / 256 {
+		p.Take("bad", scopes(256*i, 256))
+	}
+	p.taken[quota.AccountOf("bad")].rules -= 101
+	over := scopes(1e6, 256)
+	if n := testing.AllocsPerRun(100, func() { p.Take("bad", over) }); n > 2 {
+		t.Errorf("it makes %v allocations", n)
+	}
+	if x := p.Take("bad", scopes(0, 256)); x != None {
+		t.Errorf("after those, one that opens no other watches has %d", x)
 	}
 }

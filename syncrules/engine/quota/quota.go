@@ -77,6 +77,16 @@ func (q *Quota[K]) Spend(of Account, k K, bytes int64, now time.Time) {
 	q.Drop(k)
 }
 
+// Refund gives back what Spend took for a write that was not made.
+func (q *Quota[K]) Refund(of Account, bytes int64, now time.Time) {
+	a := q.account(of, now)
+	q.refill(a, now)
+	a.bytes.left, a.writes.left = min(q.limits.Bytes.Most, a.bytes.left+float64(bytes)), min(q.limits.Writes.Most, a.writes.left+1)
+	if a.line.Len() > 0 {
+		q.tell(a) // its turn comes earlier
+	}
+}
+
 // Wait puts a key into the line of an account, if it is not in it. The caller has asked May.
 func (q *Quota[K]) Wait(of Account, k K, now time.Time) {
 	a := q.account(of, now)
@@ -108,7 +118,7 @@ func (q *Quota[K]) Drop(k K) {
 }
 
 // Next returns a key that is to be looked at again, and after how long. It is called until it returns false after each
-// Spend, Wait and Drop, or a key that waits might never be told.
+// Spend, Refund, Wait and Drop, or a key that waits might never be told.
 func (q *Quota[K]) Next(now time.Time) (k K, after time.Duration, ok bool) {
 	for len(q.turns) > 0 {
 		a := q.turns[len(q.turns)-1]
