@@ -10,7 +10,8 @@ import (
 	"slices"
 )
 
-// Bounds of the newcomers that are remembered, to be shown. One that finds no room waits like the others.
+// Bounds of the newcomers that are remembered, to be shown. One that finds no room waits like the others. Where all are taken,
+// one of the member that brought most makes room for those of others.
 const (
 	maxWaiting   = 64
 	maxWaitingBy = 16 // that one member introduced
@@ -201,22 +202,37 @@ func (g *Graph) wait(p Pin) bool {
 	if _, ok := g.waiting[p.ClusterID][string(p.PublicKey)]; ok {
 		return false
 	}
-	all, by := 0, 0
+	all, by := 0, map[string]int{}
 	for _, of := range g.waiting {
 		for _, n := range of {
 			all++
-			if n.Introducer == p.Introducer {
-				by++
-			}
+			by[n.Introducer]++
 		}
 	}
-	if all >= maxWaiting || by >= maxWaitingBy {
+	if by[p.Introducer] >= maxWaitingBy || all >= maxWaiting && !g.makeRoom(by, by[p.Introducer]+1) {
 		return false
 	}
 	if g.waiting[p.ClusterID] == nil {
 		g.waiting[p.ClusterID] = map[string]Newcomer{}
 	}
 	g.waiting[p.ClusterID][string(p.PublicKey)] = Newcomer{p.ClusterID, p.PublicKey, p.Introducer}
+	return true
+}
+
+// makeRoom forgets a newcomer of the member that has introduced most, if that is more than some number.
+func (g *Graph) makeRoom(by map[string]int, than int) bool {
+	most := ""
+	for _, introducer := range slices.Sorted(maps.Keys(by)) {
+		if by[introducer] > by[most] {
+			most = introducer
+		}
+	}
+	if by[most] <= than {
+		return false
+	}
+	all := g.newcomers()
+	first := all[slices.IndexFunc(all, func(n Newcomer) bool { return n.Introducer == most })]
+	g.waitsNoMore(func(n Newcomer) bool { return n.ClusterID == first.ClusterID && n.PublicKey.Equal(first.PublicKey) })
 	return true
 }
 

@@ -306,6 +306,30 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 }
 
+// TestManyIntroducersHideNobody: a member that makes up clusters, which bring newcomers, takes no place from one that others bring.
+func TestManyIntroducersHideNobody(t *testing.T) {
+	keys := testKeys(100)
+	table := New(Pin{ClusterID: "self", PublicKey: keys[0]}, Options{})
+	made := []string{"m", "m1", "m2", "m3"}
+	for i, id := range append([]string{"real"}, made...) {
+		if err := table.Introduce(id, keys[1+i], "m"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table.Remove("a", keys[6], nil, false)
+	for i := range maxWaiting {
+		_ = table.Introduce("a", keys[10+i], made[i%len(made)])
+	}
+	if got := waits(table); len(got) != maxWaiting {
+		t.Fatalf("%d wait", len(got))
+	}
+	_ = table.Introduce("a", keys[90], "real")
+	_ = table.Introduce("a", keys[91], "m") // its newcomer that was forgotten, or one more
+	if got := waits(table); len(got) != maxWaiting || !slices.Contains(got, "a by real") {
+		t.Errorf("%d wait: %v", len(got), got)
+	}
+}
+
 func TestParseName(t *testing.T) {
 	mark := Fingerprint(testKeys(1)[0])
 	for text, ok := range map[string]bool{
