@@ -51,7 +51,7 @@ func (m *member) readCredential(ctx context.Context, c *clusters.Client, namespa
 		return nil
 	}
 	if err := clusters.CheckRef(ref, clusters.IDOf(m.object)); err != nil {
-		m.why = err.Error()
+		m.why = clusters.Reason(err)
 		return nil
 	}
 	secret, err := c.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
