@@ -128,9 +128,10 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	return err
 }
 
-// charged writes the object of an entry and charges the entry's origin with it. The error is errWaits if it must wait.
-func (i *Importer) charged(e replica.Entry, write func() error) error {
-	size := len(e.Payload)
+// charged writes the object of an entry and charges the entry's origin with it: each version of it is one of the whole object
+// in etcd, with its status and with managedFields, which agents are not sent. The error is errWaits if it must wait.
+func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
+	size := 2 * budget.SizeOf(object)
 	if i.budget.Charge(e.Origin, e.Key, size) {
 		err := write()
 		if err != nil {
@@ -185,7 +186,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		}
 		i.fillCopy(fresh, id, published)
 		fresh.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-		return i.charged(entry, func() error {
+		return i.charged(entry, fresh, func() error {
 			_, err := clusters.Create(ctx, fresh)
 			return err // the watch enqueues it again
 		})
@@ -203,7 +204,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		return nil
 	}
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-	return i.charged(entry, func() error {
+	return i.charged(entry, want, func() error {
 		if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
 			defer i.redials.changed(id) // its address has changed
 		}
@@ -283,7 +284,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	if !changed {
 		return nil
 	}
-	err = i.charged(entry, func() (err error) {
+	err = i.charged(entry, want, func() (err error) {
 		if have == nil {
 			_, err = rules.Create(ctx, want)
 		} else {

@@ -22,6 +22,7 @@ func (e *Engine) gatherQuotaLocked(j *job) {
 			j.waiting = append(j.waiting, c.Origin)
 		}
 	}
+	e.callNextLocked(now)
 }
 
 // mustWait says that no more may be written of the owner's objects now.
@@ -39,10 +40,15 @@ func (e *Engine) settleQuotaLocked(k Key, j *job, out outcome) {
 	default:
 		e.outcomes.quota.Drop(k)
 	}
+	e.callNextLocked(now)
+	e.metrics.Waiting.Set(float64(e.outcomes.quota.Waiting()))
+}
+
+// callNextLocked puts up the keys whose turn comes next.
+func (e *Engine) callNextLocked(now time.Time) {
 	for next, after, ok := e.outcomes.quota.Next(now); ok; next, after, ok = e.outcomes.quota.Next(now) {
 		e.queue.enqueueAfter(next, after)
 	}
-	e.metrics.Waiting.Set(float64(e.outcomes.quota.Waiting()))
 }
 
 // waitsTextLocked is about a copy that waits for its turn.

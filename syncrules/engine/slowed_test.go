@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/packed"
@@ -168,6 +169,36 @@ func TestOutageUsesUpNoQuota(t *testing.T) {
 		w.settle()
 		if n := len(w.local.names("ConfigMap")); n != objects+1 {
 			t.Errorf("%d copies of %d", n, objects+1)
+		}
+	})
+}
+
+// Where a webhook is slow about one kind, the copies of others that wait follow as fast as the quota allows.
+func TestSlowCopyHoldsUpNoTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		withQuota(w)
+		w.local.mu.Lock()
+		w.local.lateKinds = map[string]time.Duration{"Secret": 10 * time.Second}
+		w.local.mu.Unlock()
+		w.setRule(testRule("r"))
+		r := testRule("secrets")
+		r.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"}
+		w.setRule(r)
+		for i := range floodWrites {
+			w.peers[a].put(configMap(fmt.Sprintf("x%04d", i), "1"))
+		}
+		w.now()
+		began := time.Now()
+		const pairs = 100
+		for i := range pairs {
+			w.peers[a].put(secret(fmt.Sprintf("s%04d", i), "1"))
+			w.peers[a].put(configMap(fmt.Sprintf("y%04d", i), "1"))
+		}
+		for w.e.outcomes.quota.Waiting() > 0 && time.Since(began) < time.Hour {
+			w.settle()
+		}
+		if took := time.Since(began); took > 3*2*pairs/floodPerSecond*time.Second {
+			t.Errorf("it took %s", took)
 		}
 	})
 }

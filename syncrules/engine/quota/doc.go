@@ -12,7 +12,8 @@
 // many writes as are under way at most, and waits for that afterwards.
 //
 // What waits is a key, not a content: when its turn comes, it is looked at again, and the newest content is written. Keys of
-// an account wait in one line, in the order in which they came, and no account waits for another. The caller looks at a key
+// an account wait in one line, in the order in which they came, and no account waits for another. A turn is a permission, not
+// a place in front: the next key is called while the one before is still being written, as far as the account allows. The caller looks at a key
 // again when Next says so, or earlier for reasons of its own; a key that needs no write any more leaves the line by Drop.
 //
 // A Quota has no lock and no clock: the caller has both.

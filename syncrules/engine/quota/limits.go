@@ -62,10 +62,11 @@ func (l *level) refill(b Bucket, now time.Time) {
 	}
 }
 
-// wait is how long it takes until something is there.
-func (l *level) wait(b Bucket) time.Duration {
-	if l.left > 0 {
+// wait is how long it takes until more is there than that. More than half of the bucket is never waited for.
+func (l *level) wait(b Bucket, than float64) time.Duration {
+	than = min(than, b.Most/2)
+	if l.left > than {
 		return 0
 	}
-	return time.Duration(-l.left/b.PerSecond*float64(time.Second)) + time.Millisecond
+	return time.Duration((than-l.left)/b.PerSecond*float64(time.Second)) + time.Millisecond
 }

@@ -15,6 +15,10 @@ type Account string
 // the one place that decides who is charged.
 func AccountOf(clusterID string) Account { return Account(clusterID) }
 
+// calledPart is the part of an account's bytes that must be there for each key that is called and not written yet, before
+// another one is called: 1 MiB of the default.
+const calledPart = 1.0 / 128
+
 // manyAccounts is how many accounts are kept before they are looked through for those that say nothing any more.
 const manyAccounts = 1024
 
@@ -31,13 +35,14 @@ type Quota[K comparable] struct {
 type account struct {
 	bytes, writes level
 	line          list.List
+	called        int  // keys whose turn has come, and that were not looked at to the end yet
 	turn          bool // it is among turns
 }
 
 // place is where a key waits.
 type place struct {
 	account *account
-	element *list.Element // its Value is the key
+	element *list.Element // its Value is the key; nil once the key is called
 }
 
 // New returns a quota that nobody has used. Zero limits are the default ones.
@@ -54,7 +59,8 @@ func (q *Quota[K]) Limits() Limits { return q.limits }
 // Waiting is how many keys wait.
 func (q *Quota[K]) Waiting() int { return len(q.waiting) }
 
-// May says whether a key may be written now. Keys that wait come first.
+// May says whether a key may be written now. Keys that wait come first. One that may is called: it holds up no other, however
+// long its write takes.
 func (q *Quota[K]) May(of Account, k K, now time.Time) bool {
 	a := q.accounts[of]
 	if a == nil {
@@ -64,8 +70,15 @@ func (q *Quota[K]) May(of Account, k K, now time.Time) bool {
 	if a.bytes.left <= 0 || a.writes.left <= 0 {
 		return false
 	}
-	first := a.line.Front()
-	return first == nil || first.Value == any(k)
+	at, ok := q.waiting[k]
+	if !ok || at.account != a {
+		return a.line.Len() == 0
+	}
+	if at.element != nil && at.element != a.line.Front() {
+		return false
+	}
+	q.call(a, k)
+	return true
 }
 
 // Spend charges an account with a write of a key, which waits no more.
@@ -91,6 +104,11 @@ func (q *Quota[K]) Refund(of Account, bytes int64, now time.Time) {
 func (q *Quota[K]) Wait(of Account, k K, now time.Time) {
 	a := q.account(of, now)
 	if at, ok := q.waiting[k]; ok && at.account == a {
+		if at.element == nil { // others were faster
+			a.called--
+			at.element = a.line.PushFront(k)
+			q.waiting[k] = at
+		}
 		if a.line.Front() == at.element {
 			q.tell(a) // it was too early
 		}
@@ -110,15 +128,33 @@ func (q *Quota[K]) Drop(k K) {
 		return
 	}
 	delete(q.waiting, k)
-	first := at.account.line.Front() == at.element
-	at.account.line.Remove(at.element)
-	if first && at.account.line.Len() > 0 {
-		q.tell(at.account)
+	a, first := at.account, at.element == nil || at.account.line.Front() == at.element
+	if at.element == nil {
+		a.called--
+	} else {
+		a.line.Remove(at.element)
+	}
+	if first && a.line.Len() > 0 {
+		q.tell(a)
+	}
+}
+
+// call takes a key out of the line, if it is in it, and lets the next one be told.
+func (q *Quota[K]) call(a *account, k K) {
+	at := q.waiting[k]
+	if at.element == nil {
+		return
+	}
+	a.line.Remove(at.element)
+	a.called++
+	q.waiting[k] = place{account: a}
+	if a.line.Len() > 0 {
+		q.tell(a)
 	}
 }
 
 // Next returns a key that is to be looked at again, and after how long. It is called until it returns false after each
-// Spend, Refund, Wait and Drop, or a key that waits might never be told.
+// May, Spend, Refund, Wait and Drop, or a key that waits might never be told.
 func (q *Quota[K]) Next(now time.Time) (k K, after time.Duration, ok bool) {
 	for len(q.turns) > 0 {
 		a := q.turns[len(q.turns)-1]
@@ -127,7 +163,12 @@ func (q *Quota[K]) Next(now time.Time) (k K, after time.Duration, ok bool) {
 		if first := a.line.Front(); first != nil {
 			q.refill(a, now)
 			k, _ = first.Value.(K)
-			return k, max(a.bytes.wait(q.limits.Bytes), a.writes.wait(q.limits.Writes)), true
+			n := float64(a.called)
+			after = max(a.bytes.wait(q.limits.Bytes, n*calledPart*q.limits.Bytes.Most), a.writes.wait(q.limits.Writes, n))
+			if after == 0 {
+				q.call(a, k)
+			}
+			return k, after, true
 		}
 	}
 	return k, 0, false
@@ -159,7 +200,7 @@ func (q *Quota[K]) account(of Account, now time.Time) *account {
 func (q *Quota[K]) sweep(now time.Time) {
 	for of, a := range q.accounts {
 		q.refill(a, now)
-		if a.bytes.left == q.limits.Bytes.Most && a.writes.left == q.limits.Writes.Most && a.line.Len() == 0 {
+		if a.bytes.left == q.limits.Bytes.Most && a.writes.left == q.limits.Writes.Most && a.line.Len() == 0 && a.called == 0 {
 			delete(q.accounts, of)
 		}
 	}

@@ -107,6 +107,44 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// A key whose write never ends holds up the others of its account for no longer than the rate says.
+func TestKeyThatNeverSettles(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(0, 0)
+	q, now := New[int](small(), begin), begin
+	for range 20 { // all writes
+		q.Spend(bad, -1, 0, now)
+	}
+	const keys = 100
+	for k := range keys {
+		q.write(bad, k, 1, now)
+	}
+	due, written := map[int]time.Time{}, map[int]bool{}
+	for len(written) < keys-1 {
+		for k, after, ok := q.Next(now); ok; k, after, ok = q.Next(now) {
+			due[k] = now.Add(after)
+		}
+		if now.After(begin.Add((keys/2 + 2) * time.Second)) {
+			t.Fatalf("%d of %d are written after %s", len(written), keys-1, now.Sub(begin))
+		}
+		for k, at := range maps.Clone(due) {
+			if at.After(now) {
+				continue
+			}
+			delete(due, k)
+			if k == 0 && !q.May(bad, k, now) {
+				t.Fatal("the first waits when its turn has come")
+			} else if k != 0 && q.write(bad, k, 1, now) {
+				written[k] = true
+			}
+		}
+		now = now.Add(10 * time.Millisecond)
+	}
+	if q.Drop(0); q.Waiting() != 0 || q.accounts[bad].called != 0 {
+		t.Errorf("%d wait, %d are called", q.Waiting(), q.accounts[bad].called)
+	}
+}
+
 func TestKeyOfAnotherAccountLeavesItsLine(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
@@ -176,13 +214,15 @@ func TestAccountsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLaws: nobody is given more than the limits say, nothing that waits is forgotten, and no account waits for another.
+// TestLaws: nobody is given more than the limits say, nothing that waits is forgotten, no account waits for another, and no
+// key for one whose write does not end.
 func TestLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		limits := small()
 		begin := time.Unix(0, 0)
 		q, now := New[int](limits, begin), begin
+		hanging := map[int]bool{}
 		due, spent, writes := map[int]time.Time{}, map[Account]float64{}, map[Account]float64{}
 		of := func(k int) Account { return [...]Account{good, bad}[k%2] }
 		take := func() {
@@ -194,7 +234,7 @@ func TestLaws(t *testing.T) {
 		}
 		look := func(k int, bytes int64) {
 			delete(due, k)
-			if q.write(of(k), k, bytes, now) {
+			if !hanging[k] && q.write(of(k), k, bytes, now) {
 				spent[of(k)] += float64(bytes)
 				writes[of(k)]++
 			}
@@ -220,7 +260,24 @@ func TestLaws(t *testing.T) {
 				k := rapid.IntRange(0, 9).Draw(t, "key")
 				q.Drop(k)
 				delete(due, k)
+				delete(hanging, k)
 				take()
+			},
+			"hang": func(t *rapid.T) {
+				k := rapid.IntRange(0, 9).Draw(t, "key")
+				delete(due, k)
+				if hanging[k] = hanging[k] || q.May(of(k), k, now); !hanging[k] {
+					q.Wait(of(k), k, now)
+				}
+				take()
+			},
+			"fail": func(t *rapid.T) {
+				k := rapid.IntRange(0, 9).Draw(t, "key")
+				if hanging[k] {
+					delete(hanging, k)
+					q.Drop(k)
+					take()
+				}
 			},
 			"time": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
@@ -235,7 +292,15 @@ func TestLaws(t *testing.T) {
 				}
 			},
 		})
-		for n := 0; q.Waiting() > 0; n++ {
+		waiting := func() (n int) {
+			for k := range q.waiting {
+				if !hanging[k] {
+					n++
+				}
+			}
+			return n
+		}
+		for n := 0; waiting() > 0; n++ {
 			if n > 100 || len(due) == 0 {
 				t.Fatalf("%d wait, and will be looked at: %v", q.Waiting(), maps.Clone(due))
 			}
