@@ -17,6 +17,9 @@ import (
 // still delay those of members, which try again.
 const Size = 128
 
+// smallShare is how many places a network may have before it counts as one that has many.
+const smallShare = Size / 8
+
 // Lobby holds the connections of strangers. Its zero value is empty, and it is safe for concurrent use.
 type Lobby struct {
 	mu      sync.Mutex
@@ -65,12 +68,13 @@ func (l *Lobby) Enter(raw net.Conn, end context.CancelFunc) (p *Place, evicts bo
 	return p, evicts
 }
 
-// largest is the oldest place of a network that holds most of them. The lobby is full.
+// largest is the oldest place of a network that holds most of them. The lobby is full. Small shares are equal: members that
+// are behind one address do not lose theirs to somebody with many networks.
 func (l *Lobby) largest() *Place {
 	most, victim := 0, (*Place)(nil)
 	for e := l.places.Front(); e != nil; e = e.Next() {
-		if p := e.Value.(*Place); l.shares[p.network] > most {
-			most, victim = l.shares[p.network], p
+		if p := e.Value.(*Place); max(smallShare, l.shares[p.network]) > most {
+			most, victim = max(smallShare, l.shares[p.network]), p
 		}
 	}
 	return victim

@@ -78,6 +78,25 @@ func TestNetworksShareTheLobby(t *testing.T) {
 	}
 }
 
+// Members behind one address do not lose their places to somebody with many networks.
+func TestSmallSharesAreEqual(t *testing.T) {
+	t.Parallel()
+	var l Lobby
+	for i := range Size - 1 {
+		l.enter(t, fmt.Sprintf("2001:db8:1:%02x00::1", i)) // somebody with many networks holds what he can
+	}
+	var members []*from
+	for range smallShare {
+		c, _ := l.enter(t, "192.0.2.1")
+		members = append(members, c)
+	}
+	for i, c := range members {
+		if c.closed {
+			t.Errorf("connection %d of members behind one address was ended", i)
+		}
+	}
+}
+
 // Where each network has one place, the oldest of all goes; and so it is where there are no addresses.
 func TestOldestGoes(t *testing.T) {
 	t.Parallel()
