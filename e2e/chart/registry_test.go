@@ -68,10 +68,7 @@ func registryComesAndGoes(t *testing.T, c *harness.Cluster) {
 		t.Errorf("after the rollback %s may ask", got)
 	}
 	// The server goes on without its APIService, and finds the next one.
-	upgrade()
-	if _, err := c.Kubectl(t.Context(), "get", apiService); err == nil {
-		t.Error("without registry.enabled the APIService stays")
-	}
+	kubectl(t, c, "delete", apiService)
 	upgrade("--set=registry.enabled=true")
 	eventually(t, "the next APIService names the CA", func(context.Context) error {
 		if bundle() != ca {
@@ -80,6 +77,11 @@ func registryComesAndGoes(t *testing.T, c *harness.Cluster) {
 		return nil
 	})
 	stop()
+	upgrade() // which also takes the server's account away
+	if _, err := c.Kubectl(t.Context(), "get", apiService); err == nil {
+		t.Error("without registry.enabled the APIService stays")
+	}
+	upgrade("--set=registry.enabled=true")
 	namespaceIsDeleted(t, c, apiService)
 }
 
