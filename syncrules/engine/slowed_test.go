@@ -194,7 +194,12 @@ func TestSlowCopyHoldsUpNoTurn(t *testing.T) {
 			w.peers[a].put(secret(fmt.Sprintf("s%04d", i), "1"))
 			w.peers[a].put(configMap(fmt.Sprintf("y%04d", i), "1"))
 		}
-		for w.e.outcomes.quota.Waiting() > 0 && time.Since(began) < time.Hour {
+		waiting := func() int {
+			w.e.mu.Lock()
+			defer w.e.mu.Unlock()
+			return w.e.outcomes.quota.Waiting()
+		}
+		for waiting() > 0 && time.Since(began) < time.Hour {
 			w.settle()
 		}
 		if took := time.Since(began); took > 3*2*pairs/floodPerSecond*time.Second {
