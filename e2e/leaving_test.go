@@ -273,7 +273,7 @@ func (g *group) restoreGroup(t *testing.T) {
 		if g.whole(ctx) == nil {
 			return
 		}
-		if out, err := g.Agentctl(ctx, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"); err != nil {
+		if out, err := g.Agentctl(ctx, "join", "--replace-key", "--yes", "--context", "gamma", "--peer-context", "alpha"); err != nil {
 			t.Errorf("bring gamma back: %v\n%s", err, out)
 		}
 		g.eventuallyWholeAgain(t)

@@ -107,6 +107,7 @@ func TestAuthorityAdmits(t *testing.T) {
 	})
 	g.eventuallyWhole(t, afterFault)
 	t.Log(agentctl(t, g, "remove", "gamma", "--context", "alpha"))
+	eventually(t, "gamma says that it was removed", afterFault, saysRemoved(g.gamma, "alpha"))
 	t.Log(agentctl(t, g, "join", "--replace-key", "--context", "gamma", "--peer-context", "alpha"))
 	g.eventuallyWhole(t, afterFault)
 }
