@@ -17,46 +17,46 @@ import (
 )
 
 // Put creates obj, or lays it over what is there when mine agrees that it is of an earlier write. Labels and annotations
-// of others stay. verb is what was done: created, updated or unchanged. With metav1.DryRunAll nothing is written, and
-// the answer is what the API server would say.
+// of others stay. verb is what was done: created, updated or unchanged; there is what the API server holds then. With
+// metav1.DryRunAll nothing is written, and the answer is what the API server would say.
 func (c *Client) Put(ctx context.Context, gvr schema.GroupVersionResource, obj *unstructured.Unstructured,
 	mine func(there *unstructured.Unstructured) error, dryRun ...string,
-) (verb string, err error) {
+) (verb string, there *unstructured.Unstructured, err error) {
 	client := c.Dynamic.Resource(gvr).Namespace(obj.GetNamespace())
 	var lastErr error
 	for range WriteAttempts {
-		_, err := client.Create(ctx, obj, metav1.CreateOptions{FieldManager: FieldManager, DryRun: dryRun})
+		there, err := client.Create(ctx, obj, metav1.CreateOptions{FieldManager: FieldManager, DryRun: dryRun})
 		if err == nil {
-			return "created", nil
+			return "created", there, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return "", err
+			return "", nil, err
 		}
-		there, err := client.Get(ctx, obj.GetName(), metav1.GetOptions{})
+		there, err = client.Get(ctx, obj.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			lastErr = err
 			continue
 		}
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		if err := mine(there); err != nil {
-			return "", fmt.Errorf("exists and %w; it is left as it is", err)
+			return "", nil, fmt.Errorf("exists and %w; it is left as it is", err)
 		}
 		changed := overlay(there, obj)
 		if !changed {
-			return "unchanged", nil
+			return "unchanged", there, nil
 		}
-		_, err = client.Update(ctx, there, metav1.UpdateOptions{FieldManager: FieldManager, DryRun: dryRun})
+		there, err = client.Update(ctx, there, metav1.UpdateOptions{FieldManager: FieldManager, DryRun: dryRun})
 		if err == nil {
-			return "updated", nil
+			return "updated", there, nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return "", err
+			return "", nil, err
 		}
 		lastErr = err
 	}
-	return "", errors.Join(fmt.Errorf("gave up after %d attempts", WriteAttempts), lastErr)
+	return "", nil, errors.Join(fmt.Errorf("gave up after %d attempts", WriteAttempts), lastErr)
 }
 
 // overlay puts obj's content over there's and says whether that changed anything. Labels and

@@ -184,7 +184,7 @@ func (w *write) put(ctx context.Context, c *clusters.Client, dryRun ...string) (
 	if clusters.IsSecret(w.object.GroupVersionKind()) {
 		resource, mine = clusters.Core("secrets"), clusters.CheckCredential
 	}
-	verb, err = c.Put(ctx, resource, w.object, mine, dryRun...)
+	verb, _, err = c.Put(ctx, resource, w.object, mine, dryRun...)
 	if ns := w.object.GetNamespace(); ns != "" && apierrors.IsNotFound(err) {
 		return "", errors.New("namespace " + ns + " does not exist")
 	}

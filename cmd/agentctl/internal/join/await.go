@@ -85,12 +85,12 @@ func readState(ctx context.Context, t *swapTarget) (syncState, error) {
 	if err != nil {
 		return syncState{}, err
 	}
-	return synced(u), nil
+	return synced(u, t.generation), nil
 }
 
-// synced reads the conditions. One that was observed on an older generation says nothing about what
-// has just been written.
-func synced(u *unstructured.Unstructured) syncState {
+// synced reads the conditions. One that was observed on a generation before written says nothing about what has just been
+// written. Later ones are of the agent, which brings the object up to date with what the peer publishes.
+func synced(u *unstructured.Unstructured, written int64) syncState {
 	c, err := clusters.DecodeCluster(u)
 	if err != nil {
 		return unsynced("not readable", err.Error())
@@ -99,7 +99,7 @@ func synced(u *unstructured.Unstructured) syncState {
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionMember, v1alpha1.ConditionClustersSynced} {
 		cond := clusters.Condition(c, kind)
 		switch {
-		case cond == nil, cond.ObservedGeneration != 0 && cond.ObservedGeneration < c.Generation:
+		case cond == nil, cond.ObservedGeneration != 0 && cond.ObservedGeneration < written:
 		case cond.Reason == v1alpha1.MemberRemoved:
 			return syncState{short: "refused", reasons: []string{clusters.Explain(cond)}, refused: cli.OneLine(cond.Message)}
 		case cond.Status != metav1.ConditionTrue:

@@ -92,7 +92,8 @@ type swapTarget struct {
 	secret  *unstructured.Unstructured
 	// unchanged: the same has been written before and the agent already works with it, perhaps with a
 	// credential that it has fetched itself. Writing again would only make it start over.
-	unchanged bool
+	unchanged  bool
+	generation int64 // of cluster, once it is written
 	// rewrite: to already holds this cluster, under the name of cluster.
 	rewrite bool
 }
@@ -114,7 +115,7 @@ func prepareTarget(ctx context.Context, src *swapSource, to *clusters.Client, na
 		}
 		t.rewrite = true
 		t.cluster.SetName(there.GetName()) // after a clash of names it may be known as NAME-xxxxxxxx
-		t.unchanged = synced(there).ok && clusters.SameButCredential(there, t.cluster)
+		t.unchanged = synced(there, there.GetGeneration()).ok && clusters.SameButCredential(there, t.cluster)
 	case clusters.IDOf(there) == "":
 		return nil, to.Errorf("the name %s is held by a Cluster there that has no clusterID; if it stands for this cluster, set its spec.clusterID to %s, else delete it or reinstall the newcomer with another localCluster.name",
 			src.name(), src.id())
@@ -150,7 +151,7 @@ func (t *swapTarget) apply(ctx context.Context, report func(verb string, obj *un
 		report("unchanged", t.cluster)
 		return nil
 	}
-	verb, err := t.to.Put(ctx, clusters.Core("secrets"), t.secret, clusters.CheckCredential)
+	verb, _, err := t.to.Put(ctx, clusters.Core("secrets"), t.secret, clusters.CheckCredential)
 	if apierrors.IsNotFound(err) {
 		return t.to.Errorf("namespace %s does not exist", t.secret.GetNamespace())
 	}
@@ -158,9 +159,11 @@ func (t *swapTarget) apply(ctx context.Context, report func(verb string, obj *un
 		return t.to.Errorf("write Secret %s/%s: %w", t.secret.GetNamespace(), t.secret.GetName(), err)
 	}
 	report(verb, t.secret)
-	if verb, err = t.to.Put(ctx, clusters.ClusterResource(), t.cluster, clusters.CheckSameCluster(t.cluster)); err != nil {
+	verb, there, err := t.to.Put(ctx, clusters.ClusterResource(), t.cluster, clusters.CheckSameCluster(t.cluster))
+	if err != nil {
 		return t.to.Errorf("write Cluster %s: %w", t.cluster.GetName(), err)
 	}
+	t.generation = there.GetGeneration()
 	report(verb, t.cluster)
 	return nil
 }
