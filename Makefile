@@ -270,6 +270,10 @@ registry-search: build testbed apiserver ## compare what four callers of the reg
 demo-cold: ## how long the demo takes on a machine that has compiled nothing yet, over demo-kubernetes (15 minutes, nothing else running)
 	@GO='$(GO)' .ci/demo-cold
 
+.PHONY: agent-figures
+agent-figures: ## size of bin/agent, and what it allocates before main, over those of the commit BEFORE (HEAD^)
+	@GO='$(GO)' .ci/agent-figures $(or $(BEFORE),HEAD^) $(AFTER)
+
 .PHONY: demo-once
 demo-once: build apiserver
 	@GO='$(GO)' $(GO) run ./e2e/demo --once
