@@ -7,13 +7,11 @@ import (
 	"cmp"
 	"net/http"
 	"runtime"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/group"
 	"github.com/roster-mesh/roster/replica"
 )
@@ -40,45 +38,7 @@ func newPages(metrics *prometheus.Registry) *http.ServeMux {
 func (p *parts) registerMetrics() {
 	p.metrics.MustRegister(p.importer.Collectors()...)
 	p.metrics.MustRegister(p.refusals.Collector(), p.gate.Collector(),
-		newAccessCollector(p.peers.Count, p.credentials.Expires))
-}
-
-// accessCollector reports how the API servers of other clusters are reached. It counts when it is scraped.
-type accessCollector struct {
-	count         func() (map[apiconn.Access]int, time.Time) // clusters by access, and the first expiry of a credential in use
-	own           func() (time.Time, bool)                   // expiry of the credential that peers are given
-	peers, expiry *prometheus.Desc
-}
-
-func newAccessCollector(count func() (map[apiconn.Access]int, time.Time), own func() (time.Time, bool)) *accessCollector {
-	return &accessCollector{
-		count: count, own: own,
-		peers: prometheus.NewDesc("roster_peers", "Other clusters by how their API servers are reached.", []string{"access"}, nil),
-		expiry: prometheus.NewDesc("roster_credential_expiry_timestamp_seconds",
-			"When a credential expires: own is the one that peers are given, peer the first to expire of those in use for peers.", []string{"credential"}, nil),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *accessCollector) Describe(out chan<- *prometheus.Desc) { out <- c.peers; out <- c.expiry }
-
-// Collect implements prometheus.Collector.
-func (c *accessCollector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
-	counts, first := c.count()
-	for _, a := range []apiconn.Access{
-		apiconn.Pending, apiconn.Ready, apiconn.Disabled, apiconn.Missing, apiconn.Invalid, apiconn.Unreachable, apiconn.Wrong,
-	} {
-		gauge(c.peers, float64(counts[a]), cmp.Or(string(a), "Pending"))
-	}
-	if own, known := c.own(); known {
-		gauge(c.expiry, float64(own.Unix()), "own")
-	}
-	if !first.IsZero() {
-		gauge(c.expiry, float64(first.Unix()), "peer")
-	}
+		p.peers.Collector(p.credentials.Expires))
 }
 
 // replicaCollector reports what the replica holds. It counts when it is scraped.

@@ -17,6 +17,7 @@ import (
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/group"
 	"github.com/roster-mesh/roster/agent/health"
+	"github.com/roster-mesh/roster/agent/peers"
 	"github.com/roster-mesh/roster/agent/registry"
 	"github.com/roster-mesh/roster/agent/restore"
 	"github.com/roster-mesh/roster/agent/rules"
@@ -74,7 +75,7 @@ func everything(t *testing.T) []string {
 	d.MustRegister(registry.NewImporter(registry.ImporterOptions{Log: log}).Collectors()...)
 	d.MustRegister(
 		registry.NewRefusals(log).Collector(),
-		restore.New(restore.Options{Log: log}).Collector(), newReplicaCollector(r, nil, 1), newAccessCollector(nil, nil), newBuildInfo("v", "c"),
+		restore.New(restore.Options{Log: log}).Collector(), newReplicaCollector(r, nil, 1), peers.New(peers.Options{}).Collector(nil), newBuildInfo("v", "c"),
 		apiconn.NewMeter().Requests(), group.NewCollector(nil), health.New().Collector(),
 	)
 	slices.Sort(d.names)

@@ -167,23 +167,6 @@ func (p *Peers) Detach(id string) {
 	p.Changed(id)
 }
 
-// Count is the number of clusters by access, and the first expiry of a credential in use, zero if not known.
-func (p *Peers) Count() (counts map[apiconn.Access]int, first time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	counts = map[apiconn.Access]int{}
-	for _, t := range p.known {
-		if !t.running {
-			continue
-		}
-		counts[t.state.Access]++
-		if e := t.expires; !e.IsZero() && (first.IsZero() || e.Before(first)) {
-			first = e
-		}
-	}
-	return counts, first
-}
-
 // trackedLocked returns the entry of a cluster, and makes it if there is none.
 func (p *Peers) trackedLocked(id string) *tracked {
 	found, ok := p.known[id]

@@ -120,7 +120,7 @@ func TestLinkLastsAsLongAsItsCluster(t *testing.T) {
 	until := func(what string, is func(Peer, map[apiconn.Access]int) bool) {
 		t.Helper()
 		for deadline := time.After(time.Minute); ; {
-			counts, _ := p.Count()
+			counts, _, _ := p.count()
 			if is(p.Peer(idB), counts) {
 				return
 			}
@@ -134,7 +134,7 @@ func TestLinkLastsAsLongAsItsCluster(t *testing.T) {
 	}
 	p.Changed(idA)
 	p.Changed(idC)
-	if counts, _ := p.Count(); len(counts) > 0 {
+	if counts, _, _ := p.count(); len(counts) > 0 {
 		t.Errorf("links to itself or to a cluster that nobody lists: %v", counts)
 	}
 	list(t, o, idB, server.URL)
@@ -142,8 +142,8 @@ func TestLinkLastsAsLongAsItsCluster(t *testing.T) {
 	until("connected", func(now Peer, counts map[apiconn.Access]int) bool {
 		return now.State.Access == apiconn.Ready && now.Issued && now.Source != nil && now.Client != nil && counts[apiconn.Ready] == 1
 	})
-	if _, first := p.Count(); time.Until(first) < 50*time.Minute || time.Until(first) > time.Hour {
-		t.Errorf("the first credential expires at %v", first)
+	if _, ready, first := p.count(); time.Until(first) < 50*time.Minute || time.Until(first) > time.Hour || !ready[idB] {
+		t.Errorf("the first credential expires at %v; ready: %v", first, ready)
 	}
 	if ref, ok := p.CredentialRef(idB); !ok || ref != (v1alpha1.NamespacedName{Namespace: "p", Name: "peer-" + idB}) {
 		t.Errorf("its credential is in %v, %t", ref, ok)

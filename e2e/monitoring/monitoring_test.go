@@ -120,6 +120,13 @@ func TestDashboardAndAlerts(t *testing.T) {
 
 	must(t, beta.StopAPIServer(t.Context()))
 	eventually(t, "RosterClusterUnreadable", w.isUp("RosterClusterUnreadable"))
+	eventually(t, "it names beta", func(ctx context.Context) error {
+		got, err := w.query(ctx, `ALERTS{alertname="RosterClusterUnreadable", peer="beta"}`)
+		if err == nil && len(got) == 0 {
+			err = errors.New("it does not")
+		}
+		return err
+	})
 	must(t, beta.KillAgent())
 	eventually(t, "RosterMemberFailed", w.isUp("RosterMemberFailed"))
 	must(t, alpha.StopAgent())

@@ -208,7 +208,7 @@ func (e *Engine) DeleteRule(name string) {
 	old := e.rules.byName[name]
 	if old != nil {
 		delete(e.rules.byName, name)
-		e.metrics.Forget(name)
+		e.metrics.ForgetRule(name)
 		e.staleRuleLocked(old)
 		e.indexKindsLocked()
 	}
@@ -229,6 +229,9 @@ func (e *Engine) SetPeer(p Peer) {
 	now := &peer{Peer: p}
 	if old != nil {
 		now.seen = old.seen
+		if p.Left || p.Name != old.Name {
+			e.metrics.ForgetPeer(old.name())
+		}
 	}
 	if e.takeSnapshotLocked(&now.seen, visible(p.Cluster)) {
 		e.clusters.peers[p.ClusterID] = now

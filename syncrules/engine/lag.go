@@ -25,12 +25,15 @@ func (e *Engine) tallyLagLocked(j *job, out outcome) {
 		if c.Origin != out.decision.Owner || c.arrived.IsZero() {
 			continue
 		}
+		lag := time.Since(c.arrived)
 		for _, name := range c.names {
 			if r := e.rules.byName[name]; r != nil {
-				lag := time.Since(c.arrived)
 				r.tally.Source(c.Origin).Lag = lag
-				e.metrics.Lag(name, lag)
+				e.metrics.RuleLag(name, lag)
 			}
+		}
+		if p := e.clusters.peers[c.Origin]; p != nil {
+			e.metrics.PeerLag(p.name(), lag)
 		}
 	}
 }

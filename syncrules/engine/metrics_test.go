@@ -16,8 +16,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
-// Rules beyond the bound share one label; a label ends with its rule.
-func TestRuleLabelsAreBounded(t *testing.T) {
+// Rules and clusters beyond the bound share one label; a label ends with its rule or cluster.
+func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	e := &Engine{rules: newRuleSet()}
@@ -28,9 +28,11 @@ func TestRuleLabelsAreBounded(t *testing.T) {
 	for i := range metrics.MaxLabels + 50 {
 		name := fmt.Sprintf("rule-%03d", i)
 		e.rules.byName[name] = &rule{name: name, tally: tally.Tally{Matched: 2, Synced: 1}}
-		m.Lag(name, time.Millisecond)
+		m.RuleLag(name, time.Millisecond)
+		m.PeerLag(name, time.Millisecond)
 	}
-	m.Forget("rule-000")
+	m.ForgetRule("rule-000")
+	m.ForgetPeer("rule-000")
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +45,10 @@ func TestRuleLabelsAreBounded(t *testing.T) {
 		switch n := len(f.GetMetric()); f.GetName() {
 		case "roster_rule_matched_objects":
 			if n != metrics.MaxLabels+1 || last != metrics.OtherRules || f.GetMetric()[0].GetGauge().GetValue() != 100 {
+				t.Errorf("%d series, the first of %q: %v", n, last, f.GetMetric()[0])
+			}
+		case "roster_peer_lag_seconds":
+			if n != metrics.MaxLabels || last != metrics.OtherPeers || f.GetMetric()[0].GetHistogram().GetSampleCount() != 50 {
 				t.Errorf("%d series, the first of %q: %v", n, last, f.GetMetric()[0])
 			}
 		case "roster_rule_lag_seconds":

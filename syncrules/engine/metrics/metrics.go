@@ -19,16 +19,19 @@ type Metrics struct {
 	Slowed    prometheus.Counter // writes that were put off because an object changed too often
 	Waiting   prometheus.Gauge   // copies that wait because of their cluster's quota
 
-	writes *prometheus.CounterVec
-	lags   *prometheus.HistogramVec
-	labels map[string]prometheus.Observer // of the rules that have a label of their own; the caller's lock guards it
+	writes       *prometheus.CounterVec
+	rules, peers *lags
 }
 
-// MaxLabels is how many rules have a label of their own: what comes after is summed up as OtherRules.
+// MaxLabels is how many rules have a label of their own, and how many clusters: what comes after is summed up as OtherRules
+// or OtherPeers.
 const MaxLabels = 200
 
-// OtherRules is the label of all other rules. No object can have that name.
-const OtherRules = "other rules"
+// OtherRules and OtherPeers are the labels of all others. No object can have such a name.
+const (
+	OtherRules = "other rules"
+	OtherPeers = "other clusters"
+)
 
 // New registers with r, if it is not nil. sums returns the sum of each label of rules.
 func New(r prometheus.Registerer, sums func() map[string]RuleSum) (*Metrics, error) {
@@ -49,18 +52,16 @@ func New(r prometheus.Registerer, sums func() map[string]RuleSum) (*Metrics, err
 			Name: "roster_sync_waiting_copies",
 			Help: "Copies whose newest content is not written yet because their source cluster has used up what may be written here because of it.",
 		}),
-		lags: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "roster_rule_lag_seconds",
-			Help:    "Time from a source's event to the applied copy, by rule.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
-		}, []string{"rule"}),
-		labels: map[string]prometheus.Observer{},
+		rules: newLags("roster_rule_lag_seconds", "rule", OtherRules, "Time from a source's event to the applied copy, by rule.",
+			.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
+		peers: newLags("roster_peer_lag_seconds", "peer", OtherPeers, "Time from a source's event to the applied copy, by the source's cluster.",
+			.025, .1, .5, 2.5, 10, 60, 300),
 	}
 	if r == nil {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range [...]prometheus.Collector{m.writes, m.Decisions, m.Slowed, m.Waiting, m.lags, newRuleCollector(sums)} {
+	for _, c := range [...]prometheus.Collector{m.writes, m.Decisions, m.Slowed, m.Waiting, m.rules.vec, m.peers.vec, newRuleCollector(sums)} {
 		errs = append(errs, r.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -74,24 +75,48 @@ func (m *Metrics) Write(action syncrules.Action, result string) {
 	m.writes.WithLabelValues(action.String(), result).Inc()
 }
 
-// Lag takes in how long a change of a rule's copy took.
-func (m *Metrics) Lag(rule string, took time.Duration) {
-	o := m.labels[rule]
-	if o == nil && len(m.labels) >= MaxLabels {
-		rule = OtherRules
-		o = m.labels[rule]
+// RuleLag takes in how long a change of a rule's copy took. The caller's lock guards the labels, here and below.
+func (m *Metrics) RuleLag(rule string, took time.Duration) { m.rules.observe(rule, took) }
+
+// PeerLag takes in how long a change of a cluster's object took to its copy.
+func (m *Metrics) PeerLag(cluster string, took time.Duration) { m.peers.observe(cluster, took) }
+
+// ForgetRule ends the label of a rule.
+func (m *Metrics) ForgetRule(rule string) { m.rules.forget(rule) }
+
+// ForgetPeer ends the label of a cluster.
+func (m *Metrics) ForgetPeer(cluster string) { m.peers.forget(cluster) }
+
+// lags is a histogram of which at most MaxLabels names have a label of their own.
+type lags struct {
+	vec    *prometheus.HistogramVec
+	others string                         // the label of the rest
+	labels map[string]prometheus.Observer // in use
+}
+
+func newLags(name, label, others, help string, buckets ...float64) *lags {
+	return &lags{
+		vec:    prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{label}),
+		others: others, labels: map[string]prometheus.Observer{},
+	}
+}
+
+func (l *lags) observe(label string, took time.Duration) {
+	o := l.labels[label]
+	if o == nil && len(l.labels) >= MaxLabels {
+		label = l.others
+		o = l.labels[label]
 	}
 	if o == nil {
-		o = m.lags.WithLabelValues(rule)
-		m.labels[rule] = o
+		o = l.vec.WithLabelValues(label)
+		l.labels[label] = o
 	}
 	o.Observe(took.Seconds())
 }
 
-// Forget ends the label of a rule.
-func (m *Metrics) Forget(rule string) {
-	if _, found := m.labels[rule]; found {
-		delete(m.labels, rule)
-		m.lags.DeleteLabelValues(rule)
+func (l *lags) forget(label string) {
+	if _, found := l.labels[label]; found {
+		delete(l.labels, label)
+		l.vec.DeleteLabelValues(label)
 	}
 }
