@@ -54,7 +54,7 @@ func names(ctx context.Context, q cli.Question) []string {
 	case "context", "host-cluster-context", "peer-context":
 		return contextNames(at)
 	case "output":
-		return []string{"json", "table", "yaml"}
+		return []string{"json", "jsonpath=", "name", "table", "wide", "yaml"}
 	}
 	return nil
 }

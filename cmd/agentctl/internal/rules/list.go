@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,6 +47,9 @@ type ListOptions struct {
 
 // Validate finds nothing to refuse.
 func (o *ListOptions) Validate() error { return nil }
+
+// Formats are what --output may be.
+func (o *ListOptions) Formats() []string { return cli.ListFormats() }
 
 // Run prints the rules, and returns an AnswerError unless all are Ready.
 func (o *ListOptions) Run(ctx context.Context, out *cli.Output) error {
@@ -161,7 +165,17 @@ func asRuleLine(rule *v1alpha1.ResourceSyncRule) ruleLine {
 	return l
 }
 
+// ruleName is what -o name puts before the name of a rule.
+const ruleName = "resourcesyncrule." + v1alpha1.GroupName
+
 func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
+	names := make([]string, 0, len(lines))
+	for _, l := range lines {
+		names = append(names, l.Name)
+	}
+	if out.Names(ruleName, names) {
+		return nil
+	}
 	if !out.ForPeople() {
 		return out.Document(lines)
 	}
@@ -173,10 +187,7 @@ func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
 	for _, l := range lines {
 		sources, age := []string{}, ""
 		for _, src := range l.Sources {
-			name := src.Cluster
-			if name == "" {
-				name = src.ClusterID
-			}
+			name := cmp.Or(src.Cluster, src.ClusterID)
 			if !src.Watching {
 				name += "!"
 			}
@@ -200,5 +211,26 @@ func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
 		})
 	}
 	header := []string{"NAME", "KIND", "READY", "MATCHED", "SYNCED", "FAILED", "CONFLICTS", "ORPHANS", "SOURCES", "AGE", "MESSAGE"}
-	return cli.PrintTable(cli.Printable{To: out.Stdout}, header, rows)
+	if err := cli.PrintTable(out.Stdout, header, rows); err != nil || !out.Wide() {
+		return err
+	}
+	return printSources(out, lines)
+}
+
+// printSources prints a line for each cluster that a rule is read from.
+func printSources(out *cli.Output, lines []ruleLine) error {
+	var rows [][]string
+	for _, l := range lines {
+		for _, src := range l.Sources {
+			rows = append(rows, []string{
+				l.Name, cmp.Or(src.Cluster, src.ClusterID), strconv.FormatBool(src.Watching), strconv.Itoa(int(src.Matched)),
+				strconv.Itoa(int(src.Synced)), strconv.Itoa(int(src.Failed)), src.Lag, src.Message,
+			})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out.Stdout)
+	return cli.PrintTable(out.Stdout, []string{"RULE", "SOURCE", "WATCHED", "MATCHED", "SYNCED", "FAILED", "LAG", "MESSAGE"}, rows)
 }

@@ -157,8 +157,11 @@ func ago(since, now time.Time) string {
 // shows ages.
 func presenter(out *cli.Output) (show func(groupView) error, tick time.Duration) {
 	w := out.Stdout
-	if !out.ForPeople() {
+	switch {
+	case out.Format == "json" || out.Format == "yaml":
 		return documents(w, out.Format), 0
+	case !out.ForPeople():
+		return func(v groupView) error { return out.Document(v) }, 0
 	}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return func(v groupView) error {
