@@ -99,6 +99,10 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 		status(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
 		return
 	}
+	if as := r.Header.Get("Impersonate-User"); as != "" && s.denied == "impersonate users" {
+		status(w, http.StatusForbidden, "Forbidden", `users "`+as+`" is forbidden: you may not impersonate`)
+		return
+	}
 	if discover(w, r.URL.Path) || s.review(w, r) {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 
 // Globals are the flags that every command takes.
 type Globals struct {
-	Kubeconfig, Context, Namespace, Output *Value
+	Kubeconfig, Context, As, Namespace, Output *Value
 }
 
 // NewGlobals returns the flags with their defaults.
@@ -24,6 +24,7 @@ func NewGlobals() *Globals {
 	return &Globals{
 		Kubeconfig: &Value{},
 		Context:    &Value{},
+		As:         &Value{},
 		Namespace:  &Value{text: v1alpha1.DefaultNamespace},
 		Output:     &Value{text: formatTable},
 	}
@@ -34,6 +35,7 @@ func (g *Globals) Flags() []urfave.Flag {
 	return []urfave.Flag{
 		&urfave.GenericFlag{Name: "kubeconfig", Value: g.Kubeconfig, Usage: "kubeconfig `FILE` (default: $KUBECONFIG, then ~/.kube/config)"},
 		&urfave.GenericFlag{Name: "context", Value: g.Context, Usage: "`CONTEXT` of the kubeconfig that leads to the cluster (default: its current one)"},
+		&urfave.GenericFlag{Name: "as", Value: g.As, Usage: "act as this `USER`, if the context's own may impersonate it"},
 		&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, Usage: "`NAMESPACE` that the agent is installed in"},
 		&urfave.GenericFlag{Name: "output", Aliases: []string{"o"}, Value: g.Output, Usage: "`FORMAT` of the output: table, json, yaml or jsonpath=TEMPLATE; for lists also wide or name"},
 	}

@@ -18,21 +18,37 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 func listCommand(g *cli.Globals) *urfave.Command {
 	return &urfave.Command{
 		Name:      "list",
-		Usage:     "list the rules of a cluster with what its agent says of them",
+		Usage:     "list the rules of a cluster, or of the group, with what the agents say of them",
 		ArgsUsage: "[NAME...]",
 		Description: `Shows all rules, or those named. SOURCES are the clusters that the agent reads for the rule; one
 that it does not watch at the moment is followed by an exclamation mark: copies from there stay as
 they are. ORPHANS says whether there are copies of the rule that nobody maintains any more; -o yaml
-names them.
+names them. -o wide adds a line for each source.
 
-Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a named one is missing.`,
+--fleet asks every member of the group what its own agent says. CLUSTERS is how many of the members have the
+rule, READY in how many it is Ready, FROZEN in how many copies stay as they are, at least those from one
+cluster; SYNCED, FAILED and CONFLICTS are the copies of all of them. -o wide adds a line for each cluster where
+something is wrong. Members are asked by the --contexts that lead to them, else with the credentials that this
+cluster holds, if you may read those Secrets. Who could not be asked is unknown.
+
+Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a named one is missing. With
+--fleet also 6, which comes first: not every member could be asked, or no agent has looked at a rule yet.`,
+		Flags: append(fleet.Flags(), fleet.NetworkFlag()),
 		Action: func(c *urfave.Context) error {
+			group, err := fleet.Of(c, clusters.AccessOf(g))
+			if err != nil {
+				return err
+			}
+			if group != nil {
+				return g.Run(c, &FleetOptions{Group: group, Rules: c.Args().Slice()})
+			}
 			return g.Run(c, &ListOptions{Access: clusters.AccessOf(g), Rules: c.Args().Slice()})
 		},
 	}
