@@ -128,7 +128,11 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 			status(w, http.StatusNotFound, "NotFound", r.URL.Path+" not found")
 			return
 		}
-		delete(s.objects, r.URL.Path)
+		var options struct{ DryRun []string } // which a DELETE has in its body
+		_ = json.NewDecoder(r.Body).Decode(&options)
+		if len(options.DryRun) == 0 {
+			delete(s.objects, r.URL.Path)
+		}
 		answer(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Success"})
 	case http.MethodPut:
 		s.write(w, r, func(u *unstructured.Unstructured, there bool) bool {
