@@ -90,7 +90,7 @@ func (a *Agent) build(ctx context.Context, g *group.Group, term *journal.Term) (
 		}
 	}()
 	p.gate = restore.New(restore.Options{
-		Store: at.store, Name: func() string { return p.own.Name() }, ReadCRD: at.client.ReadCRD, Problem: p.problems.Reporter("history"), Log: a.log,
+		Store: at.store, ReadCRD: at.client.ReadCRD, Problem: p.problems.Reporter("history"), Log: a.log,
 		Annotation: func(ctx context.Context) (string, error) { return p.own.Annotation(ctx) }, Accept: p.acceptRestore,
 		EpochSeen: func() uint64 { return p.replica.OwnEpochSeen() },
 	})

@@ -245,9 +245,8 @@ func (g *group) alphaAwaitsGamma(t *testing.T, name string) {
 // it: whoever confirms would then do so again.
 func (g *group) confirmGamma(t *testing.T) {
 	t.Helper()
-	confirmation := v1alpha1.AnnotationConfirmRestore + "=" + time.Now().Format(time.RFC3339Nano)
 	eventually(t, "gamma is confirmed", afterFault, func(ctx context.Context) error {
-		_, err := g.gamma.Kubectl(ctx, "annotate", "--overwrite", "cluster", g.gamma.Name, confirmation)
+		_, err := g.Agentctl(ctx, "restore", "confirm", "--context", g.gamma.Name, "--yes")
 		return err
 	})
 }
@@ -261,7 +260,7 @@ func (g *group) gammaIsFrozen(t *testing.T) {
 			return err
 		}
 		c := harness.Condition(u, v1alpha1.ConditionReady)
-		if text := fmt.Sprint(c["message"]); c["status"] != "False" || !strings.Contains(text, v1alpha1.AnnotationConfirmRestore) {
+		if text := fmt.Sprint(c["message"]); c["status"] != "False" || !strings.Contains(text, v1alpha1.CommandConfirmRestore) {
 			return fmt.Errorf("Ready is %v: %s", c["status"], text)
 		}
 		return nil

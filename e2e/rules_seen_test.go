@@ -143,12 +143,13 @@ func TestDeletionGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		message, _ := harness.Condition(u, "Ready")["message"].(string)
-		_, command, _ := strings.Cut(message, "kubectl ")
+		_, command, _ := strings.Cut(message, "agentctl ")
 		command, _, _ = strings.Cut(command, " (")
 		if !strings.HasSuffix(command, "="+count) {
 			t.Fatalf("the condition says %q", message)
 		}
-		kubectl(t, r.beta, strings.Fields(command)...)
+		r.expect(t, 0, append(strings.Fields(command), "--context", r.beta.Name, "--dry-run"), count+" deletions of rule "+r.name+"-guarded would be confirmed")
+		r.expect(t, 0, append(strings.Fields(command), "--context", r.beta.Name), "the rule goes on")
 		for i := range few {
 			r.eventuallyGone(t, configMaps, name(i), r.beta)
 		}

@@ -5,6 +5,7 @@ package syncrules
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -116,6 +117,18 @@ func Orphan(copied *unstructured.Unstructured) *unstructured.Unstructured {
 	annotations[v1alpha1.AnnotationOrphaned] = "true"
 	out.SetAnnotations(annotations)
 	return out
+}
+
+// Adopt makes a copy an object of this cluster's own: what agents put on it goes, so that none touches it again.
+func Adopt(copied *unstructured.Unstructured) {
+	labels, annotations := copied.GetLabels(), copied.GetAnnotations()
+	agents := func(key, _ string) bool {
+		return isMark(key) && key != v1alpha1.AnnotationClusterDisabled && key != v1alpha1.AnnotationSyncDisabled // a person's
+	}
+	maps.DeleteFunc(labels, agents)
+	maps.DeleteFunc(annotations, agents)
+	copied.SetLabels(labels)
+	copied.SetAnnotations(annotations)
 }
 
 // mark adds the labels and annotations of a copy: its owner, its rules, and the place of its source.

@@ -33,8 +33,6 @@ const acceptTime = 30 * time.Second
 // Options are the options of New. All fields are required.
 type Options struct {
 	Store *store.Store
-	// Name is the name of the cluster's own Cluster object, "" before it has one.
-	Name func() string
 	// Annotation reads the confirmation on that object from the API server itself: a value from a cache may be from
 	// before the restore.
 	Annotation func(context.Context) (string, error)
@@ -206,7 +204,7 @@ func (g *Gate) Reopened() {
 	g.record.Trigger()
 }
 
-// report records a freeze or its end, and reports what to do, or why that cannot be recorded. It names the annotation only
+// report records a freeze or its end, and reports what to do, or why that cannot be recorded. It names the command only
 // once the value from before is recorded: a value that a person sets earlier would be taken for the old one, here or by
 // the next start.
 func (g *Gate) report(ctx context.Context) error {
@@ -222,8 +220,7 @@ func (g *Gate) report(ctx context.Context) error {
 	if err != nil {
 		problem = fmt.Errorf("%w; before you can confirm, this must be recorded, and cannot be: %w", ErrRestored, err)
 	} else if state.Known {
-		problem = fmt.Errorf(`%w: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
-			ErrRestored, g.options.Name(), v1alpha1.AnnotationConfirmRestore)
+		problem = fmt.Errorf("%w: %s", ErrRestored, v1alpha1.CommandConfirmRestore)
 	}
 	_ = g.options.Problem(problem)
 	g.Hooks.RecheckOwn() // which reads the annotation

@@ -54,7 +54,7 @@ func newFixture(t *testing.T) *fixture {
 // start makes another gate, as a restart of the agent does.
 func (b *fixture) start() {
 	b.Gate = New(Options{
-		Store: b.store, Name: func() string { return "own" }, Problem: b.problems.Reporter("history"), Log: slog.New(slog.DiscardHandler),
+		Store: b.store, Problem: b.problems.Reporter("history"), Log: slog.New(slog.DiscardHandler),
 		Annotation: func(context.Context) (string, error) { return b.annotation, nil },
 		Accept: func(ctx context.Context) error {
 			if _, ok := ctx.Deadline(); !ok {
@@ -100,7 +100,7 @@ func TestOnlyNewAnnotationConfirms(t *testing.T) {
 	}
 }
 
-// A restart does not end a freeze, and the message names the annotation only once its old value is known.
+// A restart does not end a freeze, and the message names the command only once its old value is known.
 func TestFreezeSurvivesRestart(t *testing.T) {
 	b := newFixture(t)
 	b.annotation = "restored"
@@ -112,14 +112,14 @@ func TestFreezeSurvivesRestart(t *testing.T) {
 		}
 		return b.problems.String()
 	}
-	if message := report(); !strings.Contains(message, ErrRestored.Error()) || strings.Contains(message, v1alpha1.AnnotationConfirmRestore) {
+	if message := report(); !strings.Contains(message, ErrRestored.Error()) || strings.Contains(message, v1alpha1.CommandConfirmRestore) {
 		t.Errorf("before it is known what was there the problem is %q", message)
 	}
 	for range 2 { // the informer may enqueue the object several times
 		if err := b.Confirm(t.Context()); err != nil || !b.Frozen() || b.ended > 0 {
 			t.Fatalf("confirmed by what was there: %v", err)
 		}
-		if message := report(); !strings.Contains(message, "cluster own "+v1alpha1.AnnotationConfirmRestore) {
+		if message := report(); !strings.Contains(message, ": "+v1alpha1.CommandConfirmRestore) {
 			t.Errorf("the problem is %q", message)
 		}
 	}

@@ -28,6 +28,6 @@ func isOrphan(rule *v1alpha1.ResourceSyncRule) bool {
 
 // orphanAdvice is the message of the condition Ready of an orphan.
 func orphanAdvice(rule *v1alpha1.ResourceSyncRule) string {
-	return fmt.Sprintf("cluster %s, which this rule is from, is not in the group any more, or deleted it while its rules were not accepted here: all copies stay as they are. Take the rule over (kubectl annotate rsr %s %s- %s- and kubectl label rsr %s %s-), or delete it",
-		syncrules.Owner(rule), rule.Name, v1alpha1.AnnotationOwnerClusterID, v1alpha1.AnnotationOrphaned, rule.Name, v1alpha1.LabelOwnerClusterID)
+	return fmt.Sprintf("cluster %s, which this rule is from, is not in the group any more, or deleted it while its rules were not accepted here: all copies stay as they are. Take the rule over (agentctl orphans adopt rsr/%s), or delete it (agentctl orphans delete rsr/%s)",
+		syncrules.Owner(rule), rule.Name, rule.Name)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/approve"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirm"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/credentials"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/export"
@@ -18,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/importing"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/join"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/leave"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/orphans"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
@@ -59,6 +61,9 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			hosted.DeleteCommand(g),
 			group.Command(g),
 			credentials.Command(g),
+			confirm.GuardCommand(g),
+			confirm.RestoreCommand(g),
+			orphans.Command(g),
 			rules.Command(g),
 			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),
 			completionCommand(),

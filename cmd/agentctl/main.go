@@ -41,6 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return cli.ExitOK
 	}
+	stderr = cli.Printable{To: stderr} // an error may quote what another cluster says
 	// client-go prints some errors over several lines. One line is what a user can read and grep.
 	fmt.Fprintln(stderr, "agentctl: "+cli.OneLine(err.Error()))
 	if late, ok := errors.AsType[*cli.TimeoutError](err); ok {

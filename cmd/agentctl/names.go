@@ -16,7 +16,7 @@ import (
 
 // names answers the shell's questions about contexts, clusters and rules.
 func names(ctx context.Context, q cli.Question) []string {
-	at := clusters.Access{Kubeconfig: q.Flags["kubeconfig"], Context: q.Flags["context"]}
+	at := clusters.Access{Kubeconfig: q.Flags["kubeconfig"], Context: q.Flags["context"], As: q.Flags["as"]}
 	switch q.Command + " --" + q.Flag {
 	case "join --peer-context":
 		if file := q.Flags["peer-kubeconfig"]; file != "" {
@@ -54,7 +54,7 @@ func names(ctx context.Context, q cli.Question) []string {
 	case "context", "host-cluster-context", "peer-context":
 		return contextNames(at)
 	case "output":
-		return []string{"json", "table", "yaml"}
+		return []string{"json", "jsonpath=", "name", "table", "wide", "yaml"}
 	}
 	return nil
 }

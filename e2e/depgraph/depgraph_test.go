@@ -80,7 +80,9 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/apitest":     leafOfAgentctl(),
 		"cmd/agentctl/internal/clusters":    leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/documents":   leafOfAgentctl("cli"),
+		"cmd/agentctl/internal/fleet":       leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/approve":     commandOfAgentctl("approve"),
+		"cmd/agentctl/internal/confirm":     commandOfAgentctl("confirm"),
 		"cmd/agentctl/internal/credentials": commandOfAgentctl("credentials"),
 		"cmd/agentctl/internal/doctor":      commandOfAgentctl("doctor"),
 		"cmd/agentctl/internal/export":      commandOfAgentctl("export"),
@@ -89,6 +91,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/importing":   commandOfAgentctl("importing"),
 		"cmd/agentctl/internal/join":        commandOfAgentctl("join"),
 		"cmd/agentctl/internal/leave":       commandOfAgentctl("leave"),
+		"cmd/agentctl/internal/orphans":     commandOfAgentctl("orphans"),
 		"cmd/agentctl/internal/rules/...":   commandOfAgentctl("rules"),
 		"cmd/agentctl/internal/status":      commandOfAgentctl("status"),
 		"cmd/agentctl/internal/version":     commandOfAgentctl("version"),
@@ -106,7 +109,7 @@ func leafOfAgentctl(but ...string) rule {
 
 // commandOfAgentctl is the rule of a command, and of what is below it.
 func commandOfAgentctl(name string) rule {
-	return leafOfAgentctl("cli", "clusters", "documents", "versions", name)
+	return leafOfAgentctl("cli", "clusters", "documents", "fleet", "versions", name)
 }
 
 // listed is what this test reads of `go list -json`.

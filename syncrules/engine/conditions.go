@@ -249,8 +249,8 @@ func (e *Engine) sourceTroubleLocked(cluster, peer string, s Scope, err error) t
 		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
 	case problem.Restored:
 		return trouble{reason: ReasonSourceRestored, text: fmt.Sprintf(
-			`cluster %s went back in time, as after a restore; its copies stay as they are until this is run there: kubectl annotate --overwrite cluster %s %s="$(date -u +%%FT%%TZ)"`,
-			cluster, cluster, v1alpha1.AnnotationConfirmRestore)}
+			"cluster %s went back in time, as after a restore; its copies stay as they are until this is run there: %s",
+			cluster, v1alpha1.CommandConfirmRestore)}
 	case problem.Unreachable, problem.Other:
 	}
 	return trouble{reason: ReasonSourceUnreachable, text: text + "; its copies stay as they are"}

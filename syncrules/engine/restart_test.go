@@ -184,7 +184,7 @@ func TestGuardIsConfirmed(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n != 4 {
 			t.Fatalf("%d copies, want all 4 to be guarded", n)
 		}
-		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, syncrules.AnnotationConfirmDeletions+"=4") {
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "--deletions=4 ") {
 			t.Errorf("message %q does not say how to confirm", m)
 		}
 		confirmed := w.rules["r"].DeepCopy()
@@ -252,7 +252,7 @@ func TestConfirmationCountsOnce(t *testing.T) {
 				}
 				lose()
 				w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
-				if n, m := left(), w.report("r").Conditions[0].Message; n != 4 || !strings.Contains(m, syncrules.AnnotationConfirmDeletions+"=5 ") {
+				if n, m := left(), w.report("r").Conditions[0].Message; n != 4 || !strings.Contains(m, "--deletions=5 ") {
 					t.Fatalf("%d copies of a later batch, %q", n, m)
 				}
 				confirm("5")

@@ -363,7 +363,7 @@ func TestGuardOfLiveDeletions(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
 		m := w.report("r").Conditions[0].Message
-		if want := "kubectl annotate --overwrite resourcesyncrule r " + syncrules.AnnotationConfirmDeletions + "=25"; !strings.Contains(m, want) {
+		if want := "agentctl guard confirm r --deletions=25 "; !strings.Contains(m, want) {
 			t.Errorf("message %q lacks %q", m, want)
 		}
 		confirmed := w.rules["r"].DeepCopy()

@@ -47,6 +47,8 @@ const (
 	// restored from a backup, or emptied, on purpose: a value that was not there before makes everybody go on
 	// from what it has now.
 	AnnotationConfirmRestore = Prefix + "confirm-restore"
+	// CommandConfirmRestore sets it in the cluster of the current context.
+	CommandConfirmRestore = "agentctl restore confirm"
 
 	// AnnotationLeave on a cluster's own Cluster object, set by a person in that cluster, makes its agent leave the
 	// group and go on alone under a new key. The value is the public key that is given up (RequestKey).

@@ -282,6 +282,6 @@ func (g *Guard) Text(rule string, clusterName func(id string) string) string {
 		besides = fmt.Sprintf(", as are those of %d that were set aside", kept)
 	}
 	return fmt.Sprintf(
-		"%d of %d %s would be deleted because their sources are missing from a list%s, which may be a fault there; %s until they are back, or until you confirm with: kubectl annotate --overwrite resourcesyncrule %s %s=%d (it counts once)",
-		absent, copies, which, besides, stays, rule, syncrules.AnnotationConfirmDeletions, g.confirm.next(m.absent))
+		"%d of %d %s would be deleted because their sources are missing from a list%s, which may be a fault there; %s until they are back, or until you confirm with: agentctl guard confirm %s --deletions=%d (it counts once)",
+		absent, copies, which, besides, stays, rule, g.confirm.next(m.absent))
 }

@@ -64,7 +64,7 @@ func TestStopsAndGoesOn(t *testing.T) {
 		t.Fatalf("10 of 10 do not stop it: %+v", change)
 	}
 	text := g.Text("r", func(id string) string { return "cluster " + id })
-	if !strings.Contains(text, "10 of 10 copies") || !strings.Contains(text, "resourcesyncrule r "+syncrules.AnnotationConfirmDeletions+"=10") {
+	if !strings.Contains(text, "10 of 10 copies") || !strings.Contains(text, "agentctl guard confirm r --deletions=10 ") {
 		t.Errorf("text %q", text)
 	}
 	for i := range 10 {

@@ -49,7 +49,7 @@ func kinds() []kind {
 		{"/apis/example.com/v1", "Widget", "widgets", "", true},
 		registry("Cluster", "clusters", ""), registry("ResourceSyncRule", "resourcesyncrules", "rsr"), registry("ClusterFeature", "clusterfeatures", "cf"),
 	} {
-		r := metav1.APIResource{Kind: k.kind, Name: k.name, SingularName: strings.ToLower(k.kind), Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "list", "delete"}}
+		r := metav1.APIResource{Kind: k.kind, Name: k.name, SingularName: strings.ToLower(k.kind), Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "list", "update", "delete"}}
 		if k.short != "" {
 			r.ShortNames = []string{k.short}
 		}

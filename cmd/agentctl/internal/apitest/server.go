@@ -99,6 +99,10 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 		status(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
 		return
 	}
+	if as := r.Header.Get("Impersonate-User"); as != "" && s.denied == "impersonate users" {
+		status(w, http.StatusForbidden, "Forbidden", `users "`+as+`" is forbidden: you may not impersonate`)
+		return
+	}
 	if discover(w, r.URL.Path) || s.review(w, r) {
 		return
 	}
@@ -124,7 +128,11 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 			status(w, http.StatusNotFound, "NotFound", r.URL.Path+" not found")
 			return
 		}
-		delete(s.objects, r.URL.Path)
+		var options struct{ DryRun []string } // which a DELETE has in its body
+		_ = json.NewDecoder(r.Body).Decode(&options)
+		if len(options.DryRun) == 0 {
+			delete(s.objects, r.URL.Path)
+		}
 		answer(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Success"})
 	case http.MethodPut:
 		s.write(w, r, func(u *unstructured.Unstructured, there bool) bool {

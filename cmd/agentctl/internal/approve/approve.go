@@ -139,7 +139,7 @@ func (o *Options) find(ctx context.Context) (places []place, err error) {
 	if len(o.Contexts) > 0 {
 		access = nil
 		for _, name := range o.Contexts {
-			access = append(access, clusters.Access{Kubeconfig: o.Kubeconfig, Context: name})
+			access = append(access, o.To(name))
 		}
 	}
 	for _, a := range access {

@@ -6,6 +6,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	urfave "github.com/urfave/cli/v2"
+	"sigs.k8s.io/yaml"
 )
 
 // tree is a small command line, as an app makes its own.
@@ -170,5 +172,30 @@ func testWait(t *testing.T) {
 	var late *TimeoutError
 	if !errors.As(err, &late) || late.Text != "after 1ns not done:" || !slices.Equal(late.Missing, []string{"not readable now: away"}) {
 		t.Errorf("late: %#v", err)
+	}
+}
+
+// No document steers the terminal that it is printed to, and it says the same.
+func TestDocumentsAreEscaped(t *testing.T) {
+	t.Parallel()
+	type text struct{ Text string }
+	in := text{"grün \x1b[31m \u202e \u009b \x7f \U000e0041 <b>"}
+	for _, format := range []string{"json", "yaml"} {
+		var out bytes.Buffer
+		if err := (&Output{Stdout: &out, Format: format}).Document(in); err != nil {
+			t.Fatal(err)
+		}
+		var back text
+		read := func(data []byte, v any) error { return yaml.Unmarshal(data, v) }
+		if format == "json" {
+			read = json.Unmarshal
+		}
+		if err := read(out.Bytes(), &back); err != nil || back != in || strings.IndexFunc(out.String(), steers) >= 0 {
+			t.Errorf("%s: %q is %q, %v", format, out.String(), back, err)
+		}
+	}
+	var plain bytes.Buffer
+	if err := (&Output{Stdout: &plain, Format: "yaml"}).Document(text{"grün"}); err != nil || plain.String() != "Text: grün\n" {
+		t.Errorf("%q, %v", plain.String(), err)
 	}
 }

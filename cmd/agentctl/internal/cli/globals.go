@@ -16,7 +16,7 @@ import (
 
 // Globals are the flags that every command takes.
 type Globals struct {
-	Kubeconfig, Context, Namespace, Output *Value
+	Kubeconfig, Context, As, Namespace, Output *Value
 }
 
 // NewGlobals returns the flags with their defaults.
@@ -24,8 +24,9 @@ func NewGlobals() *Globals {
 	return &Globals{
 		Kubeconfig: &Value{},
 		Context:    &Value{},
+		As:         &Value{},
 		Namespace:  &Value{text: v1alpha1.DefaultNamespace},
-		Output:     &Value{text: "table"},
+		Output:     &Value{text: formatTable},
 	}
 }
 
@@ -34,8 +35,9 @@ func (g *Globals) Flags() []urfave.Flag {
 	return []urfave.Flag{
 		&urfave.GenericFlag{Name: "kubeconfig", Value: g.Kubeconfig, Usage: "kubeconfig `FILE` (default: $KUBECONFIG, then ~/.kube/config)"},
 		&urfave.GenericFlag{Name: "context", Value: g.Context, Usage: "`CONTEXT` of the kubeconfig that leads to the cluster (default: its current one)"},
+		&urfave.GenericFlag{Name: "as", Value: g.As, Usage: "act as this `USER`, if the context's own may impersonate it"},
 		&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, Usage: "`NAMESPACE` that the agent is installed in"},
-		&urfave.GenericFlag{Name: "output", Aliases: []string{"o"}, Value: g.Output, Usage: "`FORMAT` of the output: table, json or yaml"},
+		&urfave.GenericFlag{Name: "output", Aliases: []string{"o"}, Value: g.Output, Usage: "`FORMAT` of the output: table, json, yaml or jsonpath=TEMPLATE; for lists also wide or name"},
 	}
 }
 
@@ -61,7 +63,12 @@ type Options interface {
 }
 
 // formats are what --output may be for most commands. The first one is the default.
-func formats() []string { return []string{"table", "json", "yaml"} }
+func formats() []string { return []string{formatTable, "json", "yaml", formatJSONPath} }
+
+// ListFormats are what --output may be for a command that lists things.
+func ListFormats() []string {
+	return []string{formatTable, formatWide, formatName, "json", "yaml", formatJSONPath}
+}
 
 // Run runs a command on the streams of c. One that prints in other formats has a method Formats, which says which.
 func (g *Globals) Run(c *urfave.Context, o Options) error {
@@ -69,17 +76,24 @@ func (g *Globals) Run(c *urfave.Context, o Options) error {
 	if own, ok := o.(interface{ Formats() []string }); ok {
 		allowed = own.Formats()
 	}
-	format := allowed[0]
+	format, template := allowed[0], ""
 	if g.Output.set {
-		format = g.Output.text
+		format, template, _ = strings.Cut(g.Output.text, "=")
 	}
-	if !slices.Contains(allowed, format) {
-		return Usagef("invalid value %q for flag -o: must be one of %s", format, strings.Join(allowed, ", "))
+	if !slices.Contains(allowed, format) || (format == formatJSONPath) != (template != "") {
+		return Usagef("invalid value %q for flag -o: must be one of %s", g.Output.text, strings.ReplaceAll(strings.Join(allowed, ", "), formatJSONPath, formatJSONPath+"=TEMPLATE"))
+	}
+	out := &Output{Stdout: c.App.Writer, Stderr: Printable{c.App.ErrWriter}, Format: format}
+	if template != "" {
+		var err error
+		if out.template, err = asTemplate(template); err != nil {
+			return err
+		}
 	}
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	return o.Run(c.Context, &Output{Stdout: c.App.Writer, Stderr: c.App.ErrWriter, Format: format})
+	return o.Run(c.Context, out)
 }
 
 // Named tells whether the user said which cluster is meant.

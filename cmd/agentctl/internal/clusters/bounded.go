@@ -16,18 +16,25 @@ import (
 const (
 	// peerTimeout bounds each request to another cluster: one that is away must not stop the command.
 	peerTimeout = 8 * time.Second
-	// maxAnswer bounds one answer of another cluster, in bytes: it is not trusted to be modest.
-	maxAnswer = 64 << 20
+	// MaxAnswer bounds one answer of another cluster, in bytes, where objects of any kind are read: it is not trusted to be
+	// modest.
+	MaxAnswer = 64 << 20
 )
 
-// Bounded is a configuration for a cluster that is not trusted: its answers are bounded in time and size.
-func Bounded(config *rest.Config) *rest.Config {
+// Bounded is a configuration for a cluster that is not trusted: each of its answers is bounded in time, and in bytes.
+func Bounded(config *rest.Config, maxAnswer int64) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next, maxAnswer} })
 	return config
 }
 
-type boundedTransport struct{ next http.RoundTripper }
+type boundedTransport struct {
+	next      http.RoundTripper
+	maxAnswer int64
+}
+
+// WrappedRoundTripper lets the connections below be found.
+func (t boundedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), peerTimeout)
@@ -39,19 +46,19 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response.Body = struct {
 		*maxReader
 		*closer
-	}{&maxReader{response.Body, maxAnswer}, &closer{response.Body, cancel}}
+	}{&maxReader{response.Body, t.maxAnswer, t.maxAnswer}, &closer{response.Body, cancel}}
 	return response, nil
 }
 
 // maxReader fails, rather than ends, when there is more than may be read.
 type maxReader struct {
-	from io.Reader
-	left int64
+	from      io.Reader
+	left, max int64
 }
 
 func (r *maxReader) Read(p []byte) (int, error) {
 	if r.left <= 0 {
-		return 0, fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
+		return 0, fmt.Errorf("the answer is larger than %d MiB", r.max>>20)
 	}
 	n, err := r.from.Read(p[:min(int64(len(p)), r.left)])
 	r.left -= int64(n)

@@ -8,12 +8,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,11 +35,18 @@ const FieldManager = "agentctl"
 type Access struct {
 	Kubeconfig string // a file; "" for those of $KUBECONFIG, then ~/.kube/config
 	Context    string // "" for the current one
+	As         string // the user that is impersonated; "" for nobody
 }
 
-// AccessOf is what the flags --kubeconfig and --context say.
+// AccessOf is what the flags --kubeconfig, --context and --as say.
 func AccessOf(g *cli.Globals) Access {
-	return Access{Kubeconfig: g.Kubeconfig.String(), Context: g.Context.String()}
+	return Access{Kubeconfig: g.Kubeconfig.String(), Context: g.Context.String(), As: g.As.String()}
+}
+
+// To is another context of the same kubeconfig, as the same user.
+func (a Access) To(context string) Access {
+	a.Context = context
+	return a
 }
 
 // Client is one cluster as agentctl reaches it.
@@ -48,6 +58,7 @@ type Client struct {
 	Dynamic   dynamic.Interface
 
 	requests rest.Interface
+	http     *http.Client
 }
 
 // Open connects to the cluster, as far as that needs no request. In a pod without a kubeconfig it is the pod's own.
@@ -59,6 +70,7 @@ func (a Access) Open() (*Client, error) {
 	name := a.Context
 	if name == "" && a.Kubeconfig == "" && len(config.Contexts) == 0 {
 		if access, err := rest.InClusterConfig(); err == nil {
+			access.Impersonate.UserName = a.As
 			c, err := New("in-cluster", access)
 			if err == nil {
 				c.InCluster = true
@@ -75,6 +87,9 @@ func (a Access) Open() (*Client, error) {
 	access, err := clientcmd.NewNonInteractiveClientConfig(*config, name, nil, loader).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("context %s: %w", name, err)
+	}
+	if a.As != "" {
+		access.Impersonate = rest.ImpersonationConfig{UserName: a.As} // groups of the kubeconfig are another user's
 	}
 	c, err := New(name, access)
 	if err != nil {
@@ -133,8 +148,17 @@ func New(name string, config *rest.Config) (*Client, error) {
 	if c.requests, err = rest.UnversionedRESTClientForConfigAndClient(all, client); err != nil {
 		return nil, c.Errorf("%w", err)
 	}
-	c.Dynamic = dynamic.New(c.requests)
+	c.http, c.Dynamic = client, dynamic.New(c.requests)
 	return c, nil
+}
+
+// Close ends the connections that no request is on.
+func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+
+// Page reads a part of the objects of a kind of the whole cluster, as JSON: the first limit, or those after the token that the page before it has.
+func (c *Client) Page(ctx context.Context, resource schema.GroupVersionResource, limit int, after string) ([]byte, error) {
+	return c.requests.Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).
+		Param("limit", strconv.Itoa(limit)).Param("continue", after).Do(ctx).Raw()
 }
 
 // Errorf puts the context's name before an error, so that of two clusters the reader knows which.

@@ -24,11 +24,11 @@ import (
 // Another cluster's answer is cut off where it is too large, and a list stops being read.
 func TestPeerIsBounded(t *testing.T) {
 	t.Parallel()
-	if _, err := (&maxReader{strings.NewReader("abc"), 2}).Read(make([]byte, 1)); err != nil {
+	if _, err := (&maxReader{strings.NewReader("abc"), 2, 2}).Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if _, err := out.ReadFrom(&maxReader{strings.NewReader("abc"), 2}); err == nil || out.String() != "ab" {
+	if _, err := out.ReadFrom(&maxReader{strings.NewReader("abc"), 2, 2}); err == nil || out.String() != "ab" {
 		t.Errorf("read %q, %v", out.String(), err)
 	}
 	s := apitest.New()

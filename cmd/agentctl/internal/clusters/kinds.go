@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // discoveryRequests is how many lists of kinds are asked for at a time.
@@ -148,6 +149,38 @@ func (c *Client) Namespaced(ctx context.Context) ([]schema.GroupVersionResource,
 			known := slices.ContainsFunc(out, func(o schema.GroupVersionResource) bool { return o.Group == gv.Group && o.Resource == r.Name })
 			if r.Namespaced && !known && slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "delete") {
 				out = append(out, gv.WithResource(r.Name))
+			}
+		}
+	}
+	return out, nil
+}
+
+// Kinds are all kinds whose objects can be listed, changed and deleted, each in one version, but for the registry's under
+// their other name. It returns an error when these may not be all, as when a group does not answer.
+func (r *Reader) Kinds(ctx context.Context) ([]schema.GroupVersionKind, error) {
+	groups, err := r.kinds.groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lists := make([][]metav1.APIResource, len(groups))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(discoveryRequests)
+	for i, gv := range groups {
+		group.Go(func() (err error) {
+			lists[i], err = r.kinds.resources(ctx, gv)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var out []schema.GroupVersionKind
+	for i, gv := range groups {
+		for _, kind := range lists[i] {
+			known := slices.ContainsFunc(out, func(o schema.GroupVersionKind) bool { return o.Group == gv.Group && o.Kind == kind.Kind })
+			all := slices.Contains(kind.Verbs, "list") && slices.Contains(kind.Verbs, "update") && slices.Contains(kind.Verbs, "delete")
+			if !known && all && (gv.Group == v1alpha1.GroupName || !v1alpha1.IsOwnGroup(gv.Group)) {
+				out = append(out, gv.WithKind(kind.Kind))
 			}
 		}
 	}

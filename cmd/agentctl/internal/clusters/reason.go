@@ -22,8 +22,12 @@ func Reason(err error) string {
 	if errors.As(err, &status) && status.Status().Message != "" {
 		err = errors.New(status.Status().Message)
 	}
-	text := cli.OneLine(err.Error())
-	if len(text) > maxReason {
+	return Bound(err.Error())
+}
+
+// Bound is a text of another cluster as one line that is no longer than fits a screen.
+func Bound(text string) string {
+	if text = cli.OneLine(text); len(text) > maxReason {
 		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 	}
 	return text

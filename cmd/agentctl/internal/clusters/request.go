@@ -5,10 +5,14 @@ package clusters
 
 import (
 	"context"
+	"reflect"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -18,34 +22,73 @@ import (
 const WriteAttempts = 5
 
 // Annotate sets an annotation on a Cluster, by which a person asks the agent for something. It refuses when the object is
-// another one by now.
-func (c *Client) Annotate(ctx context.Context, cluster *unstructured.Unstructured, annotation, value string) error {
-	client, name := c.Dynamic.Resource(ClusterResource()), cluster.GetName()
-	for attempt := 0; ; attempt++ {
-		there, err := client.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return c.Errorf("read cluster %s: %w", name, err)
-		}
-		if there.GetUID() != cluster.GetUID() {
-			return c.Errorf("cluster %s was deleted and created again meanwhile: nothing was asked for", name)
-		}
+// another one by now. With metav1.DryRunAll nothing is written.
+func (c *Client) Annotate(ctx context.Context, cluster *unstructured.Unstructured, annotation, value string, dryRun ...string) error {
+	return c.Change(ctx, c.Dynamic.Resource(ClusterResource()), cluster, func(there *unstructured.Unstructured) error {
 		annotations := there.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		if annotations[annotation] == value {
-			return nil
-		}
 		annotations[annotation] = value
 		there.SetAnnotations(annotations)
-		_, err = client.Update(ctx, there, metav1.UpdateOptions{FieldManager: FieldManager})
+		return nil
+	}, dryRun...)
+}
+
+// Change edits an object that was read before, as it is now, against an agent that updates it at the same time. It refuses when
+// the object is another one by now, or edit says why. With metav1.DryRunAll nothing is written, and the API server says whether
+// it could be.
+func (c *Client) Change(ctx context.Context, objects dynamic.ResourceInterface, obj *unstructured.Unstructured,
+	edit func(there *unstructured.Unstructured) error, dryRun ...string,
+) error {
+	name := strings.ToLower(obj.GetKind()) + " " + obj.GetName()
+	for attempt := 0; ; attempt++ {
+		there, err := objects.Get(ctx, obj.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return c.Errorf("read %s: %w", name, err)
+		}
+		if there.GetUID() != obj.GetUID() {
+			return c.Errorf("%s was deleted and created again meanwhile: nothing was changed", name)
+		}
+		before := there.DeepCopy()
+		if err := edit(there); err != nil {
+			return c.Errorf("%s: %w", name, err)
+		}
+		if reflect.DeepEqual(before.Object, there.Object) {
+			return nil
+		}
+		_, err = objects.Update(ctx, there, metav1.UpdateOptions{FieldManager: FieldManager, DryRun: dryRun})
 		if err == nil {
 			return nil
 		}
 		if !apierrors.IsConflict(err) || attempt >= WriteAttempts {
-			return c.Errorf("annotate cluster %s: %w", name, err)
+			return c.Errorf("change %s: %w", name, err)
 		}
 	}
+}
+
+// DryRun is what makes a write one on trial, if it is to be one.
+func DryRun(on bool) []string {
+	if on {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// Rule reads a rule.
+func (c *Client) Rule(ctx context.Context, name string) (*unstructured.Unstructured, *v1alpha1.ResourceSyncRule, error) {
+	u, err := c.Dynamic.Resource(RuleResource()).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil, c.Errorf("no rule %q; `agentctl rules list` shows what there is", name)
+	}
+	if err != nil {
+		return nil, nil, c.Errorf("read rule %s: %w", name, err)
+	}
+	var rule v1alpha1.ResourceSyncRule
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &rule); err != nil {
+		return nil, nil, c.Errorf("read rule %s: %w", name, err)
+	}
+	return u, &rule, nil
 }
 
 // GiveUpKey has the agent give up the key of its cluster, and returns what it says when it is alone under another.

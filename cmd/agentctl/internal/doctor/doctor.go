@@ -113,7 +113,7 @@ func (o *Options) open() (*inspection, error) {
 		}
 	}
 	for _, name := range slices.Concat([]string{o.Context}, o.PeerContexts) {
-		c, err := clusters.Access{Kubeconfig: o.Kubeconfig, Context: name}.Open()
+		c, err := o.To(name).Open()
 		if err != nil {
 			return nil, err
 		}

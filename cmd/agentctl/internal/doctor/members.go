@@ -60,7 +60,7 @@ func (x *inspection) ownFinding(t *target, c *v1alpha1.Cluster, d *Finding, mess
 		d.Message, d.Fix = "more than one Cluster object has this cluster's ID: "+cli.OneLine(cond.Message), t.kubectl("delete", "cluster", c.Name)
 		return d
 	}
-	if waitsForRestore(c) {
+	if clusters.WaitsForRestore(c) {
 		return nil // checkRestore says it
 	}
 	d.Message = "its agent says of itself: " + message

@@ -6,7 +6,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,22 +24,17 @@ func checkOrphans(_ context.Context, x *inspection) []Finding {
 				out = append(out, Finding{
 					Severity: Warning, Cluster: t.name(),
 					Message: fmt.Sprintf("rule %s is an orphan: the cluster that it is from left the group or was removed, and the rule is paused; take it over, or delete it", rule.Name),
-					Fix:     t.kubectl("annotate", "resourcesyncrule", rule.Name, v1alpha1.AnnotationOwnerClusterID+"-", v1alpha1.AnnotationOrphaned+"-") + " && " + t.kubectl("label", "resourcesyncrule", rule.Name, v1alpha1.LabelOwnerClusterID+"-"),
+					Fix:     "agentctl orphans adopt rsr/" + shellWord(rule.Name) + t.flag(),
 				})
 			}
 			cond := meta.FindStatusCondition(rule.Status.Conditions, clusters.RuleOrphans)
 			if cond == nil || cond.Status != metav1.ConditionTrue {
 				continue
 			}
-			kind := strings.ToLower(rule.Spec.GVK.Kind)
-			if rule.Spec.GVK.Group != "" {
-				kind += "." + rule.Spec.GVK.Group
-			}
 			out = append(out, Finding{
 				Severity: Warning, Cluster: t.name(),
 				Message: fmt.Sprintf("rule %s has copies that nobody maintains any more; keep them, or delete those that are not needed: %s", rule.Name, cli.OneLine(cond.Message)),
-				Fix: t.kubectl("get", kind, "--all-namespaces", "--selector", v1alpha1.LabelOwnerClusterID, "-o",
-					`custom-columns=NAMESPACE:.metadata.namespace,NAME:.metadata.name,ORPHANED:.metadata.annotations.`+strings.ReplaceAll(v1alpha1.AnnotationOrphaned, ".", `\.`)),
+				Fix:     "agentctl orphans list" + t.flag(),
 			})
 		}
 	}

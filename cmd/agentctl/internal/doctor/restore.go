@@ -5,13 +5,11 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/syncrules"
 )
 
 // checkRestore finds what waits for a person's word after an API server went back in time, or after sources
@@ -19,7 +17,7 @@ import (
 func checkRestore(_ context.Context, x *inspection) []Finding {
 	var out []Finding
 	for _, t := range x.targets {
-		if own := t.local(); own != nil && waitsForRestore(own) {
+		if own := t.local(); own != nil && clusters.WaitsForRestore(own) {
 			out = append(out, Finding{
 				Severity: Error, Cluster: t.name(),
 				Message: "its API server went back in time, as after a restore, or its CRDs were deleted: nothing is published from here until you have brought back what is missing and confirm",
@@ -35,19 +33,11 @@ func checkRestore(_ context.Context, x *inspection) []Finding {
 	return out
 }
 
-// waitsForRestore tells it by the command that the agent's message holds.
-func waitsForRestore(own *v1alpha1.Cluster) bool {
-	cond := clusters.Condition(own, v1alpha1.ConditionReady)
-	return cond != nil && cond.Status != metav1.ConditionTrue && strings.Contains(cond.Message, v1alpha1.AnnotationConfirmRestore)
-}
-
 func (x *inspection) confirmRestore(c *v1alpha1.Cluster) string {
-	command := x.kubectlIn(c, "annotate", "--overwrite", "cluster", c.Name)
-	value := v1alpha1.AnnotationConfirmRestore + `="$(date -u +%FT%TZ)"`
-	if before, where, found := strings.Cut(command, "  # "); found {
-		return before + " " + value + "  # " + where
+	if t := x.find(string(c.Spec.ClusterID)); t != nil {
+		return v1alpha1.CommandConfirmRestore + t.flag()
 	}
-	return command + " " + value
+	return v1alpha1.CommandConfirmRestore + "  # in cluster " + shellWord(c.Name)
 }
 
 func (x *inspection) waitingRule(t *target, rule *v1alpha1.ResourceSyncRule) *Finding {
@@ -60,13 +50,12 @@ func (x *inspection) waitingRule(t *target, rule *v1alpha1.ResourceSyncRule) *Fi
 				d.Cluster, d.Fix = c.Name, x.confirmRestore(c)
 			}
 		}
-	case "DeletionGuard":
-		_, count, told := strings.Cut(ready.Message, syncrules.AnnotationConfirmDeletions+"=")
-		if !told {
-			count = ready.Message
+	case clusters.ReasonGuard:
+		count := ""
+		if n := clusters.GuardedDeletions(ready); n > 0 {
+			count = fmt.Sprintf(" --deletions=%d", n)
 		}
-		count, _, _ = strings.Cut(count, " ")
-		d.Fix = t.kubectl("annotate", "--overwrite", "resourcesyncrule", rule.Name, syncrules.AnnotationConfirmDeletions+"="+count)
+		d.Fix = "agentctl guard confirm " + shellWord(rule.Name) + count + t.flag()
 	default:
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // checkRules finds the rules that have not been Ready for long. What another check has a command for is left
@@ -27,7 +28,7 @@ func checkRules(_ context.Context, x *inspection) []Finding {
 				continue
 			}
 			if since := stuckSince(rule, ready, changed); now.Sub(since) >= x.stuckAfter {
-				out = append(out, x.ruleFinding(t, rule.Name, ready, since))
+				out = append(out, x.ruleFinding(t, rule, ready, since))
 			}
 		}
 	}
@@ -46,11 +47,11 @@ func stuckSince(rule *v1alpha1.ResourceSyncRule, ready clusters.Readiness, chang
 // noNamespace is how an agent names the namespace that copies wait for.
 var noNamespace = regexp.MustCompile(`: namespace ([a-z0-9]([-a-z0-9]*[a-z0-9])?) does not exist`)
 
-func (x *inspection) ruleFinding(t *target, name string, ready clusters.Readiness, since time.Time) Finding {
+func (x *inspection) ruleFinding(t *target, rule *v1alpha1.ResourceSyncRule, ready clusters.Readiness, since time.Time) Finding {
 	d := Finding{
 		Severity: Error, Cluster: t.name(),
-		Message: fmt.Sprintf("rule %s is not Ready since %s: %s: %s", name, since.UTC().Format(time.RFC3339), ready.Reason, ready.Message),
-		Fix:     fmt.Sprintf("agentctl rules explain %s%s", shellWord(name), t.flag()),
+		Message: fmt.Sprintf("rule %s is not Ready since %s: %s: %s", rule.Name, since.UTC().Format(time.RFC3339), ready.Reason, ready.Message),
+		Fix:     fmt.Sprintf("agentctl rules explain %s%s", shellWord(rule.Name), t.flag()),
 	}
 	switch ready.Reason {
 	case clusters.NotLookedAt:
@@ -59,11 +60,28 @@ func (x *inspection) ruleFinding(t *target, name string, ready clusters.Readines
 			d.Fix = x.restart(own)
 		}
 	case "Paused":
-		d.Severity, d.Fix = Warning, t.kubectl("patch", "resourcesyncrule", name, "--type=merge", "-p", `{"spec":{"paused":false}}`)
+		d.Severity, d.Fix = Warning, x.resume(t, rule)
 	case "NamespaceMissing":
 		if found := noNamespace.FindStringSubmatch(ready.Message); found != nil {
 			d.Fix = t.kubectl("create", "namespace", found[1])
 		}
 	}
 	return d
+}
+
+// resume is the command that lets a rule go on, in the cluster that it is from.
+func (x *inspection) resume(t *target, rule *v1alpha1.ResourceSyncRule) string {
+	command, owner := "agentctl rules resume "+shellWord(rule.Name), syncrules.Owner(rule)
+	if owner == "" || owner == t.id {
+		return command + t.flag()
+	}
+	if from := x.find(owner); from != nil {
+		return command + from.flag()
+	}
+	for _, c := range t.clusters {
+		if string(c.Spec.ClusterID) == owner {
+			return command + "  # in cluster " + shellWord(c.Name)
+		}
+	}
+	return command + "  # in the cluster that it is from"
 }

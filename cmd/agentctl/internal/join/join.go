@@ -119,6 +119,7 @@ func (o *Options) open() (a, b *clusters.Client, err error) {
 	if peer.Kubeconfig == "" {
 		peer.Kubeconfig = o.Kubeconfig
 	}
+	peer.As = o.As
 	if a, err = o.Open(); err != nil {
 		return nil, nil, err
 	}

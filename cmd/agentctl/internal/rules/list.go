@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,21 +18,37 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 func listCommand(g *cli.Globals) *urfave.Command {
 	return &urfave.Command{
 		Name:      "list",
-		Usage:     "list the rules of a cluster with what its agent says of them",
+		Usage:     "list the rules of a cluster, or of the group, with what the agents say of them",
 		ArgsUsage: "[NAME...]",
 		Description: `Shows all rules, or those named. SOURCES are the clusters that the agent reads for the rule; one
 that it does not watch at the moment is followed by an exclamation mark: copies from there stay as
 they are. ORPHANS says whether there are copies of the rule that nobody maintains any more; -o yaml
-names them.
+names them. -o wide adds a line for each source.
 
-Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a named one is missing.`,
+--fleet asks every member of the group what its own agent says. CLUSTERS is how many of the members have the
+rule, READY in how many it is Ready, FROZEN in how many copies stay as they are, at least those from one
+cluster; SYNCED, FAILED and CONFLICTS are the copies of all of them. -o wide adds a line for each cluster where
+something is wrong. Members are asked by the --contexts that lead to them, else with the credentials that this
+cluster holds, if you may read those Secrets. Who could not be asked is unknown.
+
+Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a named one is missing. With
+--fleet also 6, which comes first: not every member could be asked, or no agent has looked at a rule yet.`,
+		Flags: append(fleet.Flags(), fleet.NetworkFlag()),
 		Action: func(c *urfave.Context) error {
+			group, err := fleet.Of(c, clusters.AccessOf(g))
+			if err != nil {
+				return err
+			}
+			if group != nil {
+				return g.Run(c, &FleetOptions{Group: group, Rules: c.Args().Slice()})
+			}
 			return g.Run(c, &ListOptions{Access: clusters.AccessOf(g), Rules: c.Args().Slice()})
 		},
 	}
@@ -46,6 +63,9 @@ type ListOptions struct {
 
 // Validate finds nothing to refuse.
 func (o *ListOptions) Validate() error { return nil }
+
+// Formats are what --output may be.
+func (o *ListOptions) Formats() []string { return cli.ListFormats() }
 
 // Run prints the rules, and returns an AnswerError unless all are Ready.
 func (o *ListOptions) Run(ctx context.Context, out *cli.Output) error {
@@ -161,7 +181,17 @@ func asRuleLine(rule *v1alpha1.ResourceSyncRule) ruleLine {
 	return l
 }
 
+// ruleName is what -o name puts before the name of a rule.
+const ruleName = "resourcesyncrule." + v1alpha1.GroupName
+
 func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
+	names := make([]string, 0, len(lines))
+	for _, l := range lines {
+		names = append(names, l.Name)
+	}
+	if out.Names(ruleName, names) {
+		return nil
+	}
 	if !out.ForPeople() {
 		return out.Document(lines)
 	}
@@ -173,10 +203,7 @@ func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
 	for _, l := range lines {
 		sources, age := []string{}, ""
 		for _, src := range l.Sources {
-			name := src.Cluster
-			if name == "" {
-				name = src.ClusterID
-			}
+			name := cmp.Or(src.Cluster, src.ClusterID)
 			if !src.Watching {
 				name += "!"
 			}
@@ -200,5 +227,26 @@ func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
 		})
 	}
 	header := []string{"NAME", "KIND", "READY", "MATCHED", "SYNCED", "FAILED", "CONFLICTS", "ORPHANS", "SOURCES", "AGE", "MESSAGE"}
-	return cli.PrintTable(cli.Printable{To: out.Stdout}, header, rows)
+	if err := cli.PrintTable(out.Stdout, header, rows); err != nil || !out.Wide() {
+		return err
+	}
+	return printSources(out, lines)
+}
+
+// printSources prints a line for each cluster that a rule is read from.
+func printSources(out *cli.Output, lines []ruleLine) error {
+	var rows [][]string
+	for _, l := range lines {
+		for _, src := range l.Sources {
+			rows = append(rows, []string{
+				l.Name, cmp.Or(src.Cluster, src.ClusterID), strconv.FormatBool(src.Watching), strconv.Itoa(int(src.Matched)),
+				strconv.Itoa(int(src.Synced)), strconv.Itoa(int(src.Failed)), src.Lag, src.Message,
+			})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out.Stdout)
+	return cli.PrintTable(out.Stdout, []string{"RULE", "SOURCE", "WATCHED", "MATCHED", "SYNCED", "FAILED", "LAG", "MESSAGE"}, rows)
 }

@@ -17,11 +17,13 @@ import (
 func Command(g *cli.Globals) *urfave.Command {
 	return &urfave.Command{
 		Name:  "rules",
-		Usage: "list, check and explain the rules that say what is copied",
+		Usage: "list, check, explain and pause the rules that say what is copied",
 		Subcommands: []*urfave.Command{
 			listCommand(g),
 			lint.Command(g),
 			explain.Command(g),
+			pauseCommand(g),
+			resumeCommand(g),
 		},
 		// Reached only when no subcommand of the given name exists.
 		Action: cli.OnlySubcommands,

@@ -52,6 +52,9 @@ type MembersOptions struct{ clusters.Access }
 // Validate finds nothing to refuse.
 func (o *MembersOptions) Validate() error { return nil }
 
+// Formats are what --output may be.
+func (o *MembersOptions) Formats() []string { return cli.ListFormats() }
+
 // Run prints the members.
 func (o *MembersOptions) Run(ctx context.Context, out *cli.Output) error {
 	all, err := list(ctx, o.Access, out)
@@ -64,10 +67,20 @@ func (o *MembersOptions) Run(ctx context.Context, out *cli.Output) error {
 			members = append(members, asMember(cluster))
 		}
 	}
+	if out.Names(clusterName, namesOf(members, func(m member) string { return m.Name })) {
+		return nil
+	}
 	if !out.ForPeople() {
 		return out.Document(members)
 	}
-	return cli.PrintTable(out.Stdout, memberHeader(), memberRows(members, time.Now()))
+	header, rows := memberHeader(), memberRows(members, time.Now())
+	if out.Wide() {
+		header = append(header, "KEY")
+		for i, m := range members {
+			rows[i] = append(rows[i], m.Key)
+		}
+	}
+	return cli.PrintTable(out.Stdout, header, rows)
 }
 
 // ClustersOptions are whose view clusters shows.
@@ -75,6 +88,9 @@ type ClustersOptions struct{ clusters.Access }
 
 // Validate finds nothing to refuse.
 func (o *ClustersOptions) Validate() error { return nil }
+
+// Formats are what --output may be.
+func (o *ClustersOptions) Formats() []string { return cli.ListFormats() }
 
 // Run prints the clusters.
 func (o *ClustersOptions) Run(ctx context.Context, out *cli.Output) error {
@@ -86,14 +102,35 @@ func (o *ClustersOptions) Run(ctx context.Context, out *cli.Output) error {
 	for _, cluster := range all {
 		lines = append(lines, asClusterLine(cluster))
 	}
+	if out.Names(clusterName, namesOf(lines, func(l clusterLine) string { return l.Name })) {
+		return nil
+	}
 	if !out.ForPeople() {
 		return out.Document(lines)
 	}
-	rows := make([][]string, 0, len(lines))
-	for _, l := range lines {
-		rows = append(rows, []string{l.Name, l.Status, l.Type, l.Synced, l.Version, l.Provider, l.Distribution, l.Region, l.Message})
+	header, rows := clusterHeader(), make([][]string, 0, len(lines))
+	if out.Wide() {
+		header = append(header, "CLUSTER ID")
 	}
-	return cli.PrintTable(out.Stdout, clusterHeader(), rows)
+	for _, l := range lines {
+		row := []string{l.Name, l.Status, l.Type, l.Synced, l.Version, l.Provider, l.Distribution, l.Region, l.Message}
+		if out.Wide() {
+			row = append(row, l.ClusterID)
+		}
+		rows = append(rows, row)
+	}
+	return cli.PrintTable(out.Stdout, header, rows)
+}
+
+// clusterName is what -o name puts before the name of a cluster.
+const clusterName = "cluster." + v1alpha1.GroupName
+
+func namesOf[T any](all []T, name func(T) string) []string {
+	out := make([]string, 0, len(all))
+	for _, one := range all {
+		out = append(out, name(one))
+	}
+	return out
 }
 
 // list reads the Cluster objects; nil and a line on standard error when there are none and nothing
@@ -122,6 +159,7 @@ type member struct {
 	State     string   `json:"state"`
 	Since     string   `json:"since,omitempty"` // RFC 3339
 	Endpoints []string `json:"endpoints"`
+	Key       string   `json:"key,omitempty"` // the fingerprint of its mesh key
 
 	since time.Time
 }
@@ -134,6 +172,9 @@ func asMember(cluster *v1alpha1.Cluster) member {
 	}
 	if cluster.Spec.Mesh != nil && cluster.Spec.Mesh.Endpoints != nil {
 		m.Endpoints = cluster.Spec.Mesh.Endpoints
+	}
+	if cluster.Spec.Mesh != nil && len(cluster.Spec.Mesh.PublicKey) > 0 {
+		m.Key = v1alpha1.KeyFingerprint(cluster.Spec.Mesh.PublicKey)
 	}
 	if cond := clusters.Condition(cluster, v1alpha1.ConditionMember); cond != nil {
 		m.State = cond.Reason
@@ -164,6 +205,7 @@ func memberRows(members []member, now time.Time) [][]string {
 // clusterLine is a line of clusters. Its JSON is stable: fields are only ever added.
 type clusterLine struct {
 	Name         string `json:"name"`
+	ClusterID    string `json:"clusterID"`
 	Status       string `json:"status"`
 	Type         string `json:"type"`
 	Synced       string `json:"synced"`
@@ -181,7 +223,7 @@ func clusterHeader() []string {
 func asClusterLine(cluster *v1alpha1.Cluster) clusterLine {
 	st := cluster.Status
 	l := clusterLine{
-		Name: cluster.Name, Status: string(st.State), Type: string(st.Type), Version: st.Version,
+		Name: cluster.Name, ClusterID: string(cluster.Spec.ClusterID), Status: string(st.State), Type: string(st.Type), Version: st.Version,
 		Provider: st.Provider, Distribution: st.Distribution, Message: clusters.Message(cluster),
 	}
 	if st.Locality != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 )
 
 // Command describes the command to the flag library.
@@ -35,12 +36,28 @@ so: agentctl doctor looks from outside.
 --watch keeps it live until it is interrupted: in place on a terminal, else a line for each change; with
 -o json one document per line, with -o yaml documents after ---.
 
+--fleet shows a line for every member instead, by what its own agent has written: how many clusters it has in
+its list, its rules and copies, and what is worst there; -o wide adds a line for each problem. Members are asked
+by the --contexts that lead to them, else with the credentials that this cluster holds, if you may read those
+Secrets. Who could not be asked is unknown.
+
 Exit code: 0 healthy; 5 there are problems; 6 nothing worse than that something is not known, or settles
-by itself; 1 it cannot be read. With --watch, that of what was shown last.`,
-		Flags: []urfave.Flag{&urfave.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "show changes until interrupted"}},
+by itself; 1 it cannot be read. With --watch, that of what was shown last. With --fleet 6 comes first if not every
+member could be asked.`,
+		Flags: append(fleet.Flags(), fleet.NetworkFlag(),
+			&urfave.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "show changes until interrupted"}),
 		Action: func(c *urfave.Context) error {
 			if err := cli.NoArguments(c); err != nil {
 				return err
+			}
+			group, err := fleet.Of(c, clusters.AccessOf(g))
+			switch {
+			case err != nil:
+				return err
+			case group != nil && c.Bool("watch"):
+				return cli.Usagef("--fleet and --watch do not go together")
+			case group != nil:
+				return g.Run(c, &FleetOptions{group})
 			}
 			return g.Run(c, &Options{Access: clusters.AccessOf(g), Watch: c.Bool("watch")})
 		},
@@ -157,8 +174,11 @@ func ago(since, now time.Time) string {
 // shows ages.
 func presenter(out *cli.Output) (show func(groupView) error, tick time.Duration) {
 	w := out.Stdout
-	if !out.ForPeople() {
+	switch {
+	case out.Format == "json" || out.Format == "yaml":
 		return documents(w, out.Format), 0
+	case !out.ForPeople():
+		return func(v groupView) error { return out.Document(v) }, 0
 	}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return func(v groupView) error {

@@ -5,7 +5,6 @@ package status
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -217,9 +215,14 @@ func readAll[T any](store cache.Store) ([]*T, error) {
 func documents(w io.Writer, format string) func(groupView) error {
 	return func(v groupView) error {
 		if format == "json" {
-			return json.NewEncoder(w).Encode(v)
+			data, err := cli.JSON(v)
+			if err != nil {
+				return err
+			}
+			_, err = w.Write(data)
+			return err
 		}
-		data, err := yaml.Marshal(v)
+		data, err := cli.YAML(v)
 		if err != nil {
 			return err
 		}

@@ -148,7 +148,7 @@ func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 		if err != nil {
 			return nil, false, err
 		}
-		s, err = clusters.New(name, clusters.Bounded(s.Config))
+		s, err = clusters.New(name, clusters.Bounded(s.Config, clusters.MaxAnswer))
 		return s, true, err
 	}
 	ref := cluster.Spec.AuthInfo.SecretRef
@@ -170,6 +170,6 @@ func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster)
 	if err != nil {
 		return nil, false, err
 	}
-	s, err = clusters.New(c.name, clusters.Bounded(config))
+	s, err = clusters.New(c.name, clusters.Bounded(config, clusters.MaxAnswer))
 	return s, false, err
 }

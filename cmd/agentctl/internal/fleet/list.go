@@ -1,0 +1,86 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+)
+
+const (
+	// pageSize is how many objects are asked for at a time. The largest rules and Clusters of a large group take less than
+	// MaxAnswer then.
+	pageSize = 50
+	// maxObject bounds one object, in bytes: etcd takes none that is larger.
+	maxObject = 2 << 20
+)
+
+// List reads the objects of a kind of a member, whole or not at all, in name order.
+func List[T any, P interface {
+	*T
+	GetName() string
+}](ctx context.Context, m *Member, resource schema.GroupVersionResource) ([]*T, error) {
+	var out []*T
+	for after := ""; ; {
+		data, err := m.Client.Page(ctx, resource, pageSize, after)
+		if apierrors.IsNotFound(err) {
+			return nil, &clusters.NotInstalledError{Kind: resource.Resource}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if out, after, err = decode(ctx, m, data, out); err != nil {
+			return nil, fmt.Errorf("its %s: %w", resource.Resource, err)
+		}
+		if after == "" {
+			slices.SortFunc(out, func(a, b *T) int { return strings.Compare(P(a).GetName(), P(b).GetName()) })
+			return out, nil
+		}
+	}
+}
+
+// decode adds what a page holds, and returns where the next one begins; "" for nowhere.
+func decode[T any](ctx context.Context, m *Member, data []byte, out []*T) ([]*T, string, error) {
+	select {
+	case m.decoding <- struct{}{}:
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
+	defer func() { <-m.decoding }()
+	var page struct {
+		Metadata struct {
+			Continue string `json:"continue"`
+		} `json:"metadata"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(data, &page); err != nil {
+		return nil, "", errors.New("the answer is not a list") // err quotes it
+	}
+	if len(out)+len(page.Items) > clusters.MaxListed {
+		return nil, "", fmt.Errorf("there are more than %d", clusters.MaxListed)
+	}
+	if page.Metadata.Continue != "" && len(page.Items) == 0 {
+		return nil, "", errors.New("a page without objects is not the last one") // it would never end
+	}
+	for _, item := range page.Items {
+		if len(item) > maxObject {
+			return nil, "", fmt.Errorf("an object is larger than %d MiB", maxObject>>20)
+		}
+		one := new(T)
+		if err := json.Unmarshal(item, one); err != nil {
+			return nil, "", errors.New("an object is not of its kind")
+		}
+		out = append(out, one)
+	}
+	return out, page.Metadata.Continue, nil
+}
