@@ -80,6 +80,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/apitest":     leafOfAgentctl(),
 		"cmd/agentctl/internal/clusters":    leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/documents":   leafOfAgentctl("cli"),
+		"cmd/agentctl/internal/live":        leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/approve":     commandOfAgentctl("approve"),
 		"cmd/agentctl/internal/credentials": commandOfAgentctl("credentials"),
 		"cmd/agentctl/internal/doctor":      commandOfAgentctl("doctor"),
@@ -106,7 +107,7 @@ func leafOfAgentctl(but ...string) rule {
 
 // commandOfAgentctl is the rule of a command, and of what is below it.
 func commandOfAgentctl(name string) rule {
-	return leafOfAgentctl("cli", "clusters", "documents", "versions", name)
+	return leafOfAgentctl("cli", "clusters", "documents", "live", "versions", name)
 }
 
 // listed is what this test reads of `go list -json`.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"time"
 
@@ -22,15 +23,29 @@ const (
 
 // Bounded is a configuration for a cluster that is not trusted: its answers are bounded in time and size.
 func Bounded(config *rest.Config) *rest.Config {
+	return bounded(config, peerTimeout)
+}
+
+// BoundedInSize is the same without a bound in time, for watches: one that has said so much ends, and starts again.
+func BoundedInSize(config *rest.Config) *rest.Config { return bounded(config, 0) }
+
+func bounded(config *rest.Config, timeout time.Duration) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next, timeout} })
 	return config
 }
 
-type boundedTransport struct{ next http.RoundTripper }
+type boundedTransport struct {
+	next    http.RoundTripper
+	timeout time.Duration // 0 for none
+}
 
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), peerTimeout)
+	timeout := t.timeout
+	if timeout == 0 {
+		timeout = math.MaxInt64
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel()
