@@ -20,6 +20,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/leave"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui"
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
 
@@ -60,6 +61,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			group.Command(g),
 			credentials.Command(g),
 			rules.Command(g),
+			ui.Command(g),
 			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),
 			completionCommand(),
 		},

@@ -112,8 +112,8 @@ func decode[T any](o any) (any, error) {
 	}
 	u.SetManagedFields(nil)
 	item := new(T)
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, item) != nil {
-		return u, nil
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, item); err != nil {
+		return u, nil //nolint:nilerr // the type tells it
 	}
 	return item, nil
 }
