@@ -61,7 +61,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			group.Command(g),
 			credentials.Command(g),
 			rules.Command(g),
-			ui.Command(g),
+			ui.Command(g, pageUses()),
 			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),
 			completionCommand(),
 		},

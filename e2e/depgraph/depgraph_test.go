@@ -83,7 +83,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/live":        leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/approve":     commandOfAgentctl("approve"),
 		"cmd/agentctl/internal/credentials": commandOfAgentctl("credentials"),
-		"cmd/agentctl/internal/doctor":      commandOfAgentctl("doctor"),
+		"cmd/agentctl/internal/doctor/...":  commandOfAgentctl("doctor"),
 		"cmd/agentctl/internal/export":      commandOfAgentctl("export"),
 		"cmd/agentctl/internal/group":       commandOfAgentctl("group"),
 		"cmd/agentctl/internal/hosted":      commandOfAgentctl("hosted"),

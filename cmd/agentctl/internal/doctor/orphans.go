@@ -32,10 +32,7 @@ func checkOrphans(_ context.Context, x *inspection) []Finding {
 			if cond == nil || cond.Status != metav1.ConditionTrue {
 				continue
 			}
-			kind := strings.ToLower(rule.Spec.GVK.Kind)
-			if rule.Spec.GVK.Group != "" {
-				kind += "." + rule.Spec.GVK.Group
-			}
+			kind := strings.ToLower(rule.Spec.GVK.Schema().GroupKind().String())
 			out = append(out, Finding{
 				Severity: Warning, Cluster: t.name(),
 				Message: fmt.Sprintf("rule %s has copies that nobody maintains any more; keep them, or delete those that are not needed: %s", rule.Name, cli.OneLine(cond.Message)),

@@ -28,6 +28,7 @@ type point struct {
 // board watches the clusters, and makes one model of what they hold for all who look at it.
 type board struct {
 	points  []point // the one of --context first
+	find    func([]Held) []Finding
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -36,9 +37,9 @@ type board struct {
 	changed chan struct{} // closed with the next change
 }
 
-func newBoard(ctx context.Context, all []*clusters.Client) (*board, error) {
+func newBoard(ctx context.Context, all []*clusters.Client, find func([]Held) []Finding) (*board, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	b := &board{cancel: cancel, changed: make(chan struct{})}
+	b := &board{find: find, cancel: cancel, changed: make(chan struct{})}
 	news := make(chan struct{}, 1)
 	for _, c := range all {
 		f, err := live.Follow(ctx, c)
@@ -103,15 +104,15 @@ func (b *board) now() (*model, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shown == nil {
-		var all []seen
+		var all []Held
 		for _, p := range b.points {
 			v, err := p.follower.View()
 			if err != nil {
 				v.Problem = clusters.Reason(err)
 			}
-			all = append(all, seen{p.client, v})
+			all = append(all, Held{p.client, v})
 		}
-		b.shown = modelOf(all)
+		b.shown = modelOf(all, b.find(all))
 	}
 	return b.shown, b.changed
 }

@@ -23,7 +23,7 @@ const (
 	mostColumns = 40
 )
 
-// matrix is clusters by rules, whole: a row for each cluster that the first of the seen lists, itself on top.
+// matrix is clusters by rules, whole: a row for each cluster that the first of them lists, itself on top.
 type matrix struct {
 	Columns []column
 	Rows    []row
@@ -56,7 +56,7 @@ type cell struct {
 
 // matrixOf fills the matrix. A cell of the own cluster is the state of the rule there; one of another cluster is what the
 // own cluster copies from there, and the state of the rule there, where that is read.
-func matrixOf(all []seen) *matrix {
+func matrixOf(all []Held) *matrix {
 	own := all[0]
 	m := &matrix{}
 	sources := make([]map[string]*v1alpha1.SourceStatus, len(own.Rules))
@@ -76,7 +76,7 @@ func matrixOf(all []seen) *matrix {
 		out := rowOf(c)
 		there := rulesThere(all[1:], id)
 		if there != nil {
-			out.Told = there.client.Context
+			out.Told = there.Client.Context
 		}
 		var lag time.Duration
 		for i, r := range own.Rules {
@@ -106,7 +106,7 @@ func matrixOf(all []seen) *matrix {
 }
 
 // rulesThere is what the cluster with this ID holds, or nil where it is not watched.
-func rulesThere(others []seen, id string) *seen {
+func rulesThere(others []Held, id string) *Held {
 	for i := range others {
 		if c := others[i].local(); c != nil && string(c.Spec.ClusterID) == id {
 			return &others[i]
@@ -173,7 +173,7 @@ func fromSource(src *v1alpha1.SourceStatus) cell {
 }
 
 // ruleThere is the state of a rule in another cluster, as its own agent has written it there.
-func ruleThere(there seen, name string) (state mark, title string) {
+func ruleThere(there Held, name string) (state mark, title string) {
 	r := there.rule(name)
 	switch {
 	case there.Problem != "" || !there.Complete:

@@ -14,14 +14,14 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// seen is what one cluster holds.
-type seen struct {
-	client *clusters.Client
+// Held is what one cluster holds.
+type Held struct {
+	Client *clusters.Client
 	live.View
 }
 
 // local is the Cluster object that stands for the cluster itself; nil while no agent has said which.
-func (s seen) local() *v1alpha1.Cluster {
+func (s Held) local() *v1alpha1.Cluster {
 	for _, c := range s.Clusters {
 		if c.Status.Type == v1alpha1.ClusterTypeLocal {
 			return c
@@ -31,15 +31,15 @@ func (s seen) local() *v1alpha1.Cluster {
 }
 
 // name is what people call the cluster.
-func (s seen) name() string {
+func (s Held) name() string {
 	if c := s.local(); c != nil {
 		return c.Name
 	}
-	return "context " + s.client.Context
+	return "context " + s.Client.Context
 }
 
 // rule is a rule of the cluster by its name, or nil.
-func (s seen) rule(name string) *v1alpha1.ResourceSyncRule {
+func (s Held) rule(name string) *v1alpha1.ResourceSyncRule {
 	for _, r := range s.Rules {
 		if r.Name == name {
 			return r
@@ -77,6 +77,8 @@ type model struct {
 	Headline         string
 	Alerts           []string // what cannot be watched
 	Facts            []fact
+	Waiting          []task
+	Unhealthy        []task // members of the group
 	matrix           *matrix
 }
 
@@ -87,23 +89,24 @@ type fact struct {
 }
 
 // modelOf sums up what the clusters hold; the first one is whose view it is. It is pure.
-func modelOf(all []seen) *model {
+func modelOf(all []Held, found []Finding) *model {
 	own := all[0]
-	m := &model{Cluster: own.name(), Context: own.client.Context, matrix: matrixOf(all)}
+	m := &model{Cluster: own.name(), Context: own.Client.Context, matrix: matrixOf(all)}
 	for _, s := range all {
 		switch {
 		case s.Problem != "":
-			m.Alerts = append(m.Alerts, fmt.Sprintf("The API server of context %s cannot be watched, and what is shown of it may be old: %s", s.client.Context, s.Problem))
+			m.Alerts = append(m.Alerts, fmt.Sprintf("The API server of context %s cannot be watched, and what is shown of it may be old: %s", s.Client.Context, s.Problem))
 		case !s.Complete:
-			m.Alerts = append(m.Alerts, fmt.Sprintf("The API server of context %s has not answered yet.", s.client.Context))
+			m.Alerts = append(m.Alerts, fmt.Sprintf("The API server of context %s has not answered yet.", s.Client.Context))
 		}
 	}
 	m.count(own)
+	m.sort(found)
 	return m
 }
 
 // count finds the numbers on top, and in one line how the group is.
-func (m *model) count(own seen) {
+func (m *model) count(own Held) {
 	var members, healthy, ready int
 	var matched, synced, failed, conflicts int32
 	worst := clusters.Healthy

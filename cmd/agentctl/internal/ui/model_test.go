@@ -22,8 +22,8 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 }
 
 // group is what the first of n clusters holds, all of it well, with so many rules.
-func group(n, rules int) seen {
-	s := seen{client: &clusters.Client{Context: "east"}, View: live.View{Complete: true}}
+func group(n, rules int) Held {
+	s := Held{Client: &clusters.Client{Context: "east"}, View: live.View{Complete: true}}
 	for i := range n {
 		c := &v1alpha1.Cluster{}
 		c.Name, c.Spec.ClusterID = fmt.Sprintf("cluster-%03d", i), types.UID(fmt.Sprintf("id-%03d", i))
@@ -83,11 +83,11 @@ func TestMatrix(t *testing.T) {
 	own.Rules[1].Status.Sources[0].Synced, own.Rules[1].Status.Sources[0].Failed = 1, 1
 	own.Rules[1].Status.Conditions[0] = condition(clusters.RuleReady, metav1.ConditionFalse, "Refused", "by a policy")
 	// The second cluster is read, too: it has one rule of the two.
-	there.client = &clusters.Client{Context: "west"}
+	there.Client = &clusters.Client{Context: "west"}
 	there.Clusters[0].Status.Type, there.Clusters[1].Status.Type = v1alpha1.ClusterTypePeer, v1alpha1.ClusterTypeLocal
 	there.Rules = there.Rules[:1]
 
-	m := modelOf([]seen{own, there})
+	m := modelOf([]Held{own, there}, nil)
 	want := []string{
 		"good Local, good Reachable, good Synced, good 4/4, bad ✗ 4/4",
 		"good Alive, good Reachable, good Synced, good 2 there good, bad ✗ 1/2 there bad",
@@ -103,7 +103,7 @@ func TestMatrix(t *testing.T) {
 	}
 	// What cannot be read is not known: neither fine, nor missing.
 	there.Problem, there.Rules = "no route", nil
-	m = modelOf([]seen{group(3, 2), there})
+	m = modelOf([]Held{group(3, 2), there}, nil)
 	if got, want := cells(m.matrix.Rows[1]), "good Alive, good Reachable, good Synced, good 2 there unknown, good 2 there unknown"; got != want {
 		t.Errorf("it is\n%s, want\n%s", got, want)
 	}
@@ -117,7 +117,7 @@ func TestMatrixCut(t *testing.T) {
 	own := group(500, 100)
 	fail(own.Clusters[499], "no route")
 	own.Rules[99].Status.Conditions[0] = condition(clusters.RuleReady, metav1.ConditionFalse, "Refused", "by a policy")
-	m := modelOf([]seen{own}).matrix
+	m := modelOf([]Held{own}, nil).matrix
 	for f, want := range map[filter]string{
 		{}:                        "100 40 cluster-000 cluster-499 rule-99",
 		{All: true}:               "500 100 cluster-000 cluster-499 rule-99",

@@ -49,6 +49,9 @@ func (p *press) sheetOf(m *model, f filter) (sheet, error) {
 	if err := add("summary", m); err != nil {
 		return nil, err
 	}
+	if err := add("waiting", taskList(m.Waiting, "Nothing waits for you.")); err != nil {
+		return nil, err
+	}
 	return out, p.addMatrix(m, f, add)
 }
 

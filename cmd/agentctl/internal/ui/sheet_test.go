@@ -19,9 +19,9 @@ func hostile() []string {
 }
 
 // whole is the page of what some clusters hold, as a browser gets it.
-func whole(t *testing.T, f filter, all ...seen) (page string, now sheet) {
+func whole(t *testing.T, f filter, found []Finding, all ...Held) (page string, now sheet) {
 	t.Helper()
-	p, m := newPress(), modelOf(all)
+	p, m := newPress(), modelOf(all, found)
 	now, err := p.sheetOf(m, f)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestHostileText(t *testing.T) {
 				r.Status.Conditions[0] = condition("Ready", "False", name, name)
 			}
 			own.Problem = name
-			page, _ := whole(t, filter{Text: name}, own)
+			page, _ := whole(t, filter{Text: name}, []Finding{{"rules", "error", name, name, name}, {name, name, name, name, name}}, own)
 			pages[name] = shape(t, page)
 			for _, r := range page {
 				if r != '\n' && r != '\t' && !unicode.IsPrint(r) {

@@ -29,7 +29,7 @@ import (
 )
 
 // Command describes the command to the flag library.
-func Command(g *cli.Globals) *urfave.Command {
+func Command(g *cli.Globals, uses Uses) *urfave.Command {
 	return &urfave.Command{
 		Name:  "ui",
 		Usage: "show the group on a page in the browser, live",
@@ -53,7 +53,7 @@ Exit code: 0 when interrupted; 2 a wrong command line; 1 it cannot be served.`,
 			if err := cli.NoArguments(c); err != nil {
 				return err
 			}
-			o := &Options{Access: clusters.AccessOf(g), Namespace: g.Namespace.String(), Listen: c.String("listen")}
+			o := &Options{Access: clusters.AccessOf(g), Uses: uses, Namespace: g.Namespace.String(), Listen: c.String("listen")}
 			if c.IsSet("contexts") {
 				o.Contexts = strings.Split(c.String("contexts"), ",")
 			}
@@ -62,9 +62,16 @@ Exit code: 0 when interrupted; 2 a wrong command line; 1 it cannot be served.`,
 	}
 }
 
+// Uses is what the page takes from other commands. They do not know each other: who makes the table of commands joins them.
+type Uses struct {
+	// Findings are what is wrong by what agents have written, with the commands that fix it, the worst first.
+	Findings func(ctx context.Context, namespace string, all []Held) []Finding
+}
+
 // Options are what the page shows, and where it is served.
 type Options struct {
 	clusters.Access // of the cluster whose view is shown
+	Uses
 
 	Contexts  []string // of the same kubeconfig: other clusters to watch
 	Namespace string   // of the agents
@@ -134,5 +141,5 @@ func (o *Options) open(ctx context.Context) (*board, error) {
 		}
 		all = append(all, c)
 	}
-	return newBoard(ctx, all)
+	return newBoard(ctx, all, func(held []Held) []Finding { return o.Findings(ctx, o.Namespace, held) })
 }

@@ -11,6 +11,14 @@
   const main = document.querySelector('main[data-seen]');
   if (!main) return;
   if (/^[A-Z2-7]{20,}$/.test(token)) history.replaceState(null, '', location.pathname + location.search);
+  document.documentElement.classList.add('script');
+
+  document.addEventListener('click', async e => {
+    if (!e.target.matches('.copy')) return;
+    await navigator.clipboard.writeText(e.target.previousElementSibling.textContent);
+    e.target.textContent = 'Copied';
+    setTimeout(() => { e.target.textContent = 'Copy'; }, 1500);
+  });
 
   // The reason of a cell, for those who use no mouse.
   const detail = document.getElementById('detail');
