@@ -143,7 +143,7 @@ func conditionCell(c *v1alpha1.Cluster, kind string) cell {
 // ruleHere is the state of a rule in the own cluster.
 func ruleHere(r *v1alpha1.ResourceSyncRule) cell {
 	h, ready, _ := clusters.RuleHealth(r)
-	out := cell{Mark: markOf(h), Text: of(r.Status.Synced, r.Status.Matched)}
+	out := cell{Mark: markOf(h), Text: countOf(r.Status.Synced, r.Status.Matched)}
 	if h != clusters.Healthy {
 		out.Text = out.Mark.Sign() + " " + out.Text
 		out.Title = brief(ready.Reason + ": " + ready.Message)
@@ -151,6 +151,14 @@ func ruleHere(r *v1alpha1.ResourceSyncRule) cell {
 		out.Mark, out.Text = none, "0"
 	}
 	return out
+}
+
+// countOf says how many copies are in sync, and of how many where that is not all.
+func countOf(synced, matched int32) string {
+	if synced == matched {
+		return fmt.Sprint(synced)
+	}
+	return of(synced, matched)
 }
 
 // fromSource is what the own cluster copies from another one by a rule.

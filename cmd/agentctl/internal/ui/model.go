@@ -78,7 +78,7 @@ type model struct {
 	Alerts           []string // what cannot be watched
 	Facts            []fact
 	Waiting          []task
-	Unhealthy        []task // members of the group
+	mesh             *mesh
 	matrix           *matrix
 }
 
@@ -101,7 +101,8 @@ func modelOf(all []Held, found []Finding) *model {
 		}
 	}
 	m.count(own)
-	m.sort(found)
+	waiting, unhealthy := sorted(found)
+	m.Waiting, m.mesh = waiting, meshOf(all, unhealthy)
 	return m
 }
 

@@ -89,7 +89,7 @@ func TestMatrix(t *testing.T) {
 
 	m := modelOf([]Held{own, there}, nil)
 	want := []string{
-		"good Local, good Reachable, good Synced, good 4/4, bad ✗ 4/4",
+		"good Local, good Reachable, good Synced, good 4, bad ✗ 4",
 		"good Alive, good Reachable, good Synced, good 2 there good, bad ✗ 1/2 there bad",
 		"bad Failed, bad APIUnreachable, good Synced, bad frozen, none –",
 	}

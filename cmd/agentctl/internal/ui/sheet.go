@@ -52,7 +52,35 @@ func (p *press) sheetOf(m *model, f filter) (sheet, error) {
 	if err := add("waiting", taskList(m.Waiting, "Nothing waits for you.")); err != nil {
 		return nil, err
 	}
+	if err := p.addMesh(m.mesh, add); err != nil {
+		return nil, err
+	}
 	return out, p.addMatrix(m, f, add)
+}
+
+func (p *press) addMesh(m *mesh, add func(string, any, ...piece) error) error {
+	var items []piece
+	for i := range m.Between {
+		html, err := p.render("between", &m.Between[i])
+		if err != nil {
+			return err
+		}
+		items = append(items, piece{m.Between[i].ID, html})
+	}
+	for i := range m.Dots {
+		html, err := p.render("dot", &m.Dots[i])
+		if err != nil {
+			return err
+		}
+		items = append(items, piece{m.Dots[i].ID, html})
+	}
+	if err := add("unhealthy", m.Unhealthy); err != nil {
+		return err
+	}
+	return add("mesh", struct {
+		*mesh
+		Slot template.HTML
+	}{m, slot}, items...)
 }
 
 func (p *press) addMatrix(m *model, f filter, add func(string, any, ...piece) error) error {

@@ -28,22 +28,23 @@ func topics() map[string]string {
 // mostTasks is how many are shown of each list.
 const mostTasks = 50
 
-// sort tells what waits for a person from members that are unhealthy, which the drawing is about.
-func (m *model) sort(found []Finding) {
+// sorted tells what waits for a person from members that are unhealthy, which the drawing is about.
+func sorted(found []Finding) (waiting, unhealthy []task) {
 	for _, f := range found {
 		t := task{ID: idOf("t", f.Check+"\n"+f.Cluster+"\n"+f.Message+"\n"+f.Fix), Topic: topics()[f.Check], Mark: bad, Finding: f}
 		t.Message = brief(f.Message)
 		if f.Severity != "error" {
 			t.Mark = unknown
 		}
-		list := &m.Waiting
+		list := &waiting
 		if f.Check == "members" && f.Severity != "warning" {
-			list = &m.Unhealthy
+			list = &unhealthy
 		}
 		if !slices.ContainsFunc(*list, func(other task) bool { return other.ID == t.ID }) {
 			*list = append(*list, t)
 		}
 	}
+	return waiting, unhealthy
 }
 
 // shownTasks is a list as the page shows it.
