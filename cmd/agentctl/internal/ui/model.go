@@ -82,6 +82,9 @@ type model struct {
 	matrix           *matrix
 }
 
+// Title is what the tab of the browser says.
+func (m *model) Title() string { return m.Mark.Sign() + " " + m.Cluster + " – Roster" }
+
 // fact is one of the numbers on top.
 type fact struct {
 	Mark        mark

@@ -19,15 +19,17 @@ func isAsset(path, below string) bool {
 
 // site is what is served below the path of the door.
 type site struct {
-	board *board
-	press *press
+	board   *board
+	press   *press
+	streams chan struct{} // a place for each
 }
 
 // pages serves the page and what belongs to it.
 func pages(b *board, p *press, below string) http.Handler {
-	s := &site{b, p}
+	s := &site{b, p, make(chan struct{}, mostStreams)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+below+"{$}", s.page)
+	mux.HandleFunc("GET "+below+"events", s.events)
 	for _, name := range assetFiles() {
 		mux.HandleFunc("GET "+below+name, func(w http.ResponseWriter, r *http.Request) {
 			http.ServeFileFS(w, r, assets, "assets/"+name)
