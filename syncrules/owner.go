@@ -110,12 +110,7 @@ func Orphaned(obj *unstructured.Unstructured) bool {
 // Orphan returns the copy with the mark of an orphan. Everything else stays, also the owner.
 func Orphan(copied *unstructured.Unstructured) *unstructured.Unstructured {
 	out := copied.DeepCopy()
-	annotations := out.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[v1alpha1.AnnotationOrphaned] = "true"
-	out.SetAnnotations(annotations)
+	child(child(out.Object, "metadata"), "annotations")[v1alpha1.AnnotationOrphaned] = "true"
 	return out
 }
 

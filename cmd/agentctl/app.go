@@ -22,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/orphans"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui"
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
 
@@ -65,6 +66,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			confirm.RestoreCommand(g),
 			orphans.Command(g),
 			rules.Command(g),
+			ui.Command(g, pageUses()),
 			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),
 			completionCommand(),
 		},

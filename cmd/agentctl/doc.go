@@ -8,8 +8,8 @@
 // stand before or after the command's name, and after its arguments.
 //
 // A command is a package in internal, and one line in app.go. Commands do not know each other; what they share is
-// in internal/cli (flags, output, exit codes), internal/clusters (API servers, and what agents wrote there), internal/documents (files) and
-// internal/versions.
+// in internal/cli (flags, output, exit codes), internal/clusters (API servers, and what agents wrote there), internal/documents (files),
+// internal/live (watches) and internal/versions.
 //
 // Exit codes:
 //

@@ -81,10 +81,11 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/clusters":    leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/documents":   leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/fleet":       leafOfAgentctl("cli", "clusters"),
+		"cmd/agentctl/internal/live":        leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/approve":     commandOfAgentctl("approve"),
 		"cmd/agentctl/internal/confirm":     commandOfAgentctl("confirm"),
 		"cmd/agentctl/internal/credentials": commandOfAgentctl("credentials"),
-		"cmd/agentctl/internal/doctor":      commandOfAgentctl("doctor"),
+		"cmd/agentctl/internal/doctor/...":  commandOfAgentctl("doctor"),
 		"cmd/agentctl/internal/export":      commandOfAgentctl("export"),
 		"cmd/agentctl/internal/group":       commandOfAgentctl("group"),
 		"cmd/agentctl/internal/hosted":      commandOfAgentctl("hosted"),
@@ -94,6 +95,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/orphans":     commandOfAgentctl("orphans"),
 		"cmd/agentctl/internal/rules/...":   commandOfAgentctl("rules"),
 		"cmd/agentctl/internal/status":      commandOfAgentctl("status"),
+		"cmd/agentctl/internal/ui":          commandOfAgentctl("ui"),
 		"cmd/agentctl/internal/version":     commandOfAgentctl("version"),
 	}
 }
@@ -109,7 +111,7 @@ func leafOfAgentctl(but ...string) rule {
 
 // commandOfAgentctl is the rule of a command, and of what is below it.
 func commandOfAgentctl(name string) rule {
-	return leafOfAgentctl("cli", "clusters", "documents", "fleet", "versions", name)
+	return leafOfAgentctl("cli", "clusters", "documents", "fleet", "live", "versions", name)
 }
 
 // listed is what this test reads of `go list -json`.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"time"
 
@@ -23,13 +24,21 @@ const (
 
 // Bounded is a configuration for a cluster that is not trusted: each of its answers is bounded in time, and in bytes.
 func Bounded(config *rest.Config, maxAnswer int64) *rest.Config {
+	return bounded(config, peerTimeout, maxAnswer)
+}
+
+// BoundedInSize is the same without a bound in time, for watches: one that has said so much ends, and starts again.
+func BoundedInSize(config *rest.Config) *rest.Config { return bounded(config, 0, MaxAnswer) }
+
+func bounded(config *rest.Config, timeout time.Duration, maxAnswer int64) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next, maxAnswer} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next, timeout, maxAnswer} })
 	return config
 }
 
 type boundedTransport struct {
 	next      http.RoundTripper
+	timeout   time.Duration // 0 for none
 	maxAnswer int64
 }
 
@@ -37,7 +46,11 @@ type boundedTransport struct {
 func (t boundedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), peerTimeout)
+	timeout := t.timeout
+	if timeout == 0 {
+		timeout = math.MaxInt64
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel()

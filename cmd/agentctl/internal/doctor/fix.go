@@ -13,14 +13,10 @@ import (
 
 // kubectl is a command line for the target's cluster.
 func (t *target) kubectl(args ...string) string {
-	words := []string{"kubectl"}
-	if !t.client.InCluster {
-		words = append(words, "--context", shellWord(t.client.Context))
+	if t.client.InCluster {
+		return commandLine("kubectl", args)
 	}
-	for _, a := range args {
-		words = append(words, shellWord(a))
-	}
-	return strings.Join(words, " ")
+	return commandLine("kubectl --context "+shellWord(t.client.Context), args)
 }
 
 // kubectlIn is a command line for any cluster, which says where to run it if no context of it is known.
@@ -28,11 +24,27 @@ func (x *inspection) kubectlIn(c *v1alpha1.Cluster, args ...string) string {
 	if t := x.find(string(c.Spec.ClusterID)); t != nil {
 		return t.kubectl(args...)
 	}
-	words := []string{"kubectl"}
-	for _, a := range args {
-		words = append(words, shellWord(a))
+	return commandLine("kubectl", args) + "  # in cluster " + shellWord(c.Name)
+}
+
+// flagOf ends a command for a cluster that t lists, and says where to run it if no context of it is known.
+func (x *inspection) flagOf(t *target, id string) string {
+	if of := x.find(id); of != nil {
+		return of.flag()
 	}
-	return strings.Join(words, " ") + "  # in cluster " + shellWord(c.Name)
+	for _, c := range t.clusters {
+		if string(c.Spec.ClusterID) == id {
+			return "  # in cluster " + shellWord(c.Name)
+		}
+	}
+	return "  # in the cluster that it is from"
+}
+
+func commandLine(command string, args []string) string {
+	for _, a := range args {
+		command += " " + shellWord(a)
+	}
+	return command
 }
 
 // join is the command that swaps two clusters again.

@@ -14,8 +14,8 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// checkMembers repeats what each agent says of the others, and of itself. One without a Cluster object of its own says
-// nothing, as checkAPI tells; and several that have no leader say it to those alone who ask them.
+// checkMembers repeats what each agent says of the others, and of itself, unless checkAPI tells that it has no Cluster object.
+// Several that have no leader say it to those alone who ask them.
 func checkMembers(ctx context.Context, x *inspection) []Finding {
 	var out []Finding
 	for _, t := range x.targets {
@@ -28,10 +28,26 @@ func checkMembers(ctx context.Context, x *inspection) []Finding {
 				out = append(out, Finding{Severity: Error, Cluster: t.name(), Message: says, Fix: x.agentLog(t)})
 			}
 		}
-		for _, c := range t.clusters {
-			if d := x.memberFinding(t, c); d != nil {
-				out = append(out, *d)
-			}
+		out = append(out, x.peerFindings(t)...)
+	}
+	return out
+}
+
+// peerFindings are about what a target's agent has written: of every cluster, and who waits to be admitted.
+func (x *inspection) peerFindings(t *target) (out []Finding) {
+	for _, c := range t.clusters {
+		if d := x.memberFinding(t, c); d != nil {
+			out = append(out, *d)
+		}
+		cond := clusters.Condition(c, v1alpha1.ConditionClustersAdmitted)
+		if string(c.Spec.ClusterID) != t.id || cond == nil || cond.Status == metav1.ConditionTrue {
+			continue
+		}
+		for _, n := range v1alpha1.ParseNewcomers(cond.Message) {
+			out = append(out, Finding{
+				Severity: Warning, Cluster: t.name(), Message: "a cluster that was removed waits to be admitted: " + v1alpha1.NewcomerLine(n),
+				Fix: fmt.Sprintf("agentctl approve %s%s --key %s", shellWord(n.Name), t.flag(), n.Fingerprint),
+			})
 		}
 	}
 	return out

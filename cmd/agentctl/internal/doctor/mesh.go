@@ -6,34 +6,23 @@ package doctor
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor/meshport"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-const (
-	// meshTimeout bounds the dialling of one address.
-	meshTimeout = 5 * time.Second
-	// maxAddresses of one member are dialled: the list comes from that member.
-	maxAddresses = 8
-	// meshProtocol is a protocol of the mesh port.
-	meshProtocol = "roster-packet/1"
-)
-
-// errNoMeshPort is returned when a connection is taken, and what follows is not the mesh's.
-var errNoMeshPort = errors.New("something answers that is no mesh port")
+// maxAddresses of one member are dialled: the list comes from that member.
+const maxAddresses = 8
 
 // checkMesh dials the mesh port of each member from here, and compares the key that it shows with the one that
 // its Cluster object records. The other directions are checkMembers': what the agents say of each other.
@@ -94,7 +83,7 @@ func (x *inspection) checkPort(ctx context.Context, c *v1alpha1.Cluster) *Findin
 	}
 	var failed []error
 	for _, address := range m.Endpoints[:min(len(m.Endpoints), maxAddresses)] {
-		key, err := serverKey(ctx, address)
+		key, err := meshport.Key(ctx, address)
 		switch {
 		case err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", address, err))
@@ -115,7 +104,7 @@ func (x *inspection) portFinding(c *v1alpha1.Cluster, err error) *Finding {
 	d := &Finding{Severity: Unknown, Cluster: c.Name, Fix: x.restart(c)}
 	reached, failed := x.reachability(c)
 	switch {
-	case len(reached) == 0 && errors.Is(err, errNoMeshPort):
+	case len(reached) == 0 && errors.Is(err, meshport.ErrOther):
 		d.Severity, d.Message = Error, "at its mesh address "+reason
 		d.Fix = x.kubectlIn(c, "-n", x.namespace, "get", "services,endpoints")
 	case len(reached) > 0:
@@ -154,28 +143,4 @@ func (x *inspection) reachability(c *v1alpha1.Cluster) (reached, failed []string
 		}
 	}
 	return reached, failed
-}
-
-// serverKey is the key whose possession the server at an address proves. For that no credential is needed: in
-// TLS 1.3 the server goes first, and refuses us only afterwards.
-func serverKey(ctx context.Context, address string) (ed25519.PublicKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, meshTimeout)
-	defer cancel()
-	raw, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	defer raw.Close()
-	conn := tls.Client(raw, &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // the key itself is compared, there is no authority
-		MinVersion:         tls.VersionTLS13, NextProtos: []string{meshProtocol},
-	})
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoMeshPort, err)
-	}
-	key, ok := conn.ConnectionState().PeerCertificates[0].PublicKey.(ed25519.PublicKey)
-	if !ok {
-		return nil, fmt.Errorf("%w: its key is of another kind", errNoMeshPort)
-	}
-	return key, nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor/meshport"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -37,7 +38,7 @@ func meshPort(t *testing.T) (address string, key ed25519.PublicKey) {
 	return serve(t, func(conn net.Conn) {
 		server := tls.Server(conn, &tls.Config{
 			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: private}},
-			ClientAuth:   tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13, NextProtos: []string{meshProtocol},
+			ClientAuth:   tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13, NextProtos: []string{meshport.Protocol},
 		})
 		_ = server.HandshakeContext(t.Context()) // it refuses us, and we have seen its key by then
 	}), key
@@ -120,7 +121,7 @@ func TestServerKeyGivesUp(t *testing.T) {
 	silent := serve(t, func(net.Conn) { <-t.Context().Done() })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := serverKey(ctx, silent); err == nil {
+	if _, err := meshport.Key(ctx, silent); err == nil {
 		t.Fatal("a key from nobody")
 	}
 }

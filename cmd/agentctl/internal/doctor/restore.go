@@ -21,7 +21,7 @@ func checkRestore(_ context.Context, x *inspection) []Finding {
 			out = append(out, Finding{
 				Severity: Error, Cluster: t.name(),
 				Message: "its API server went back in time, as after a restore, or its CRDs were deleted: nothing is published from here until you have brought back what is missing and confirm",
-				Fix:     x.confirmRestore(own),
+				Fix:     v1alpha1.CommandConfirmRestore + t.flag(),
 			})
 		}
 		for _, rule := range t.rules {
@@ -33,13 +33,6 @@ func checkRestore(_ context.Context, x *inspection) []Finding {
 	return out
 }
 
-func (x *inspection) confirmRestore(c *v1alpha1.Cluster) string {
-	if t := x.find(string(c.Spec.ClusterID)); t != nil {
-		return v1alpha1.CommandConfirmRestore + t.flag()
-	}
-	return v1alpha1.CommandConfirmRestore + "  # in cluster " + shellWord(c.Name)
-}
-
 func (x *inspection) waitingRule(t *target, rule *v1alpha1.ResourceSyncRule) *Finding {
 	ready := clusters.ReadinessOf(rule)
 	d := &Finding{Severity: Error, Cluster: t.name(), Message: "rule " + rule.Name + ": " + ready.Message}
@@ -47,7 +40,7 @@ func (x *inspection) waitingRule(t *target, rule *v1alpha1.ResourceSyncRule) *Fi
 	case "SourceRestored":
 		for _, c := range t.clusters {
 			if strings.HasPrefix(ready.Message, "cluster "+c.Name+" ") {
-				d.Cluster, d.Fix = c.Name, x.confirmRestore(c)
+				d.Cluster, d.Fix = c.Name, v1alpha1.CommandConfirmRestore+x.flagOf(t, string(c.Spec.ClusterID))
 			}
 		}
 	case clusters.ReasonGuard:

@@ -15,16 +15,14 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// checkRules finds the rules that have not been Ready for long. What another check has a command for is left
-// to it.
+// checkRules finds the rules that have not been Ready for long.
 func checkRules(_ context.Context, x *inspection) []Finding {
-	elsewhere := []string{"MissingPermission", "SourceMissingPermission", "SourceRestored", "DeletionGuard"}
 	var out []Finding
 	for _, t := range x.targets {
 		now := time.Now().Add(t.offset) // conditions are dated by the clock of the API server
 		for _, rule := range t.rules {
 			health, ready, changed := clusters.RuleHealth(rule)
-			if health == clusters.Healthy || slices.Contains(elsewhere, ready.Reason) {
+			if health == clusters.Healthy || foundElsewhere(ready) {
 				continue
 			}
 			if since := stuckSince(rule, ready, changed); now.Sub(since) >= x.stuckAfter {
@@ -33,6 +31,11 @@ func checkRules(_ context.Context, x *inspection) []Finding {
 		}
 	}
 	return out
+}
+
+// foundElsewhere tells what another check has a command for.
+func foundElsewhere(ready clusters.Readiness) bool {
+	return slices.Contains([]string{"MissingPermission", "SourceMissingPermission", "SourceRestored", "DeletionGuard"}, ready.Reason)
 }
 
 // stuckSince is the last change of the condition; of a rule that nobody has looked at, its age.
@@ -75,13 +78,5 @@ func (x *inspection) resume(t *target, rule *v1alpha1.ResourceSyncRule) string {
 	if owner == "" || owner == t.id {
 		return command + t.flag()
 	}
-	if from := x.find(owner); from != nil {
-		return command + from.flag()
-	}
-	for _, c := range t.clusters {
-		if string(c.Spec.ClusterID) == owner {
-			return command + "  # in cluster " + shellWord(c.Name)
-		}
-	}
-	return command + "  # in the cluster that it is from"
+	return command + x.flagOf(t, owner)
 }

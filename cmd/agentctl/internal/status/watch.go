@@ -7,41 +7,19 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
-	"github.com/roster-mesh/roster/kube"
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/live"
 )
 
 // watchDebounce sums up changes that come together: an agent that starts writes several.
 const watchDebounce = 100 * time.Millisecond
-
-// watched are two watches and what they last said of themselves.
-type watched struct {
-	clusters, rules cache.Store
-	changed         chan struct{} // of one place
-
-	mu      sync.Mutex
-	problem string
-}
 
 // watchStatus shows v and then every change of it, until ctx ends, and returns what it showed last. Every
 // tick, if there is one, it shows the same again.
@@ -49,11 +27,12 @@ func watchStatus(ctx context.Context, c *clusters.Client, v groupView, show func
 	if err := show(v); err != nil {
 		return v, err
 	}
-	w, stop, err := startWatches(ctx, c)
+	w, err := live.Follow(ctx, c)
 	if err != nil {
 		return v, err
 	}
-	defer stop()
+	defer w.Stop()
+	w.Await(ctx)
 	var ticks <-chan time.Time
 	if tick > 0 {
 		ticker := time.NewTicker(tick)
@@ -69,14 +48,14 @@ func watchStatus(ctx context.Context, c *clusters.Client, v groupView, show func
 				return v, err
 			}
 			continue
-		case <-w.changed:
+		case <-w.Changed():
 		}
 		select {
 		case <-ctx.Done():
 			return v, nil
 		case <-time.After(watchDebounce):
 		}
-		next, err := w.view(c.Context)
+		next, err := viewNow(w, c.Context)
 		if err != nil {
 			return v, err
 		}
@@ -89,126 +68,18 @@ func watchStatus(ctx context.Context, c *clusters.Client, v groupView, show func
 	}
 }
 
-// startWatches returns when both kinds have been listed, or cannot be for now.
-func startWatches(ctx context.Context, c *clusters.Client) (*watched, func(), error) {
-	kube.RouteClientLogs(slog.New(slog.DiscardHandler)) // it would draw over the screen what is shown as a problem
-	config := rest.CopyConfig(c.Config)
-	config.Timeout = 0 // it would end the watches
-	w := &watched{changed: make(chan struct{}, 1)}
-	// The informers try again by themselves, and tell of some failures nobody.
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &requestMonitor{next, w.report} })
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, nil, c.Errorf("%w", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	members, rules := informer(client, clusters.ClusterResource()), informer(client, clusters.RuleResource())
-	w.clusters, w.rules = members.GetStore(), rules.GetStore()
-	var running sync.WaitGroup
-	stop := func() { cancel(); running.Wait() }
-	for _, one := range []cache.SharedIndexInformer{members, rules} {
-		notify := func(any) { w.notify() }
-		_, err = one.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, _ any) { w.notify() },
-		})
-		if err != nil {
-			stop()
-			return nil, nil, c.Errorf("%w", err)
-		}
-		running.Go(func() { one.RunWithContext(ctx) })
-	}
-	cache.WaitForCacheSync(ctx.Done(), members.HasSynced, rules.HasSynced)
-	return w, stop, nil
-}
-
-// informer watches the objects of a kind. The factory of client-go for such links the informers of all kinds of
-// Kubernetes.
-func informer(client dynamic.Interface, resource schema.GroupVersionResource) cache.SharedIndexInformer {
-	objects := client.Resource(resource)
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return objects.Watch(ctx, o)
-		},
-	}
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client), &unstructured.Unstructured{}, 0, cache.Indexers{})
-}
-
-// requestMonitor tells how each request fares, "" for one that succeeds.
-type requestMonitor struct {
-	next   http.RoundTripper
-	report func(problem string)
-}
-
-func (m *requestMonitor) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := m.next.RoundTrip(r)
-	switch {
-	case err == nil && response.StatusCode < http.StatusBadRequest:
-		m.report("")
-	case err == nil:
-		m.report(response.Status)
-	case r.Context().Err() == nil:
-		m.report(clusters.Reason(err))
-	}
-	return response, err
-}
-
-// report takes in how a request fared.
-func (w *watched) report(problem string) {
-	w.mu.Lock()
-	news := w.problem != problem
-	w.problem = problem
-	w.mu.Unlock()
-	if news {
-		w.notify()
-	}
-}
-
-func (w *watched) notify() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // it will be looked at anyway
-	}
-}
-
-func (w *watched) view(contextName string) (groupView, error) {
-	members, err := readAll[v1alpha1.Cluster](w.clusters)
+// viewNow sums up what a watch has seen.
+func viewNow(w *live.Follower, contextName string) (groupView, error) {
+	now, err := w.View()
 	if err != nil {
 		return groupView{}, err
 	}
-	rules, err := readAll[v1alpha1.ResourceSyncRule](w.rules)
-	if err != nil {
-		return groupView{}, err
-	}
-	v := viewOf(contextName, members, rules)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.problem != "" {
+	v := viewOf(contextName, now.Clusters, now.Rules)
+	if now.Problem != "" {
 		v.Health = max(v.Health, clusters.Unknown)
-		v.Problems = append(v.Problems, "the API server of context "+contextName+" cannot be watched, this may be old: "+w.problem)
+		v.Problems = append(v.Problems, "the API server of context "+contextName+" cannot be watched, this may be old: "+now.Problem)
 	}
 	return v, nil
-}
-
-// readAll are the objects of a watch, in name order.
-func readAll[T any](store cache.Store) ([]*T, error) {
-	all := store.List()
-	objects := make([]*unstructured.Unstructured, 0, len(all))
-	for _, o := range all {
-		if u, ok := o.(*unstructured.Unstructured); ok {
-			objects = append(objects, u)
-		}
-	}
-	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
-	out := make([]*T, 0, len(objects))
-	for _, u := range objects {
-		item := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, item); err != nil {
-			return nil, fmt.Errorf("read %s %s: %w", u.GetKind(), u.GetName(), err)
-		}
-		out = append(out, item)
-	}
-	return out, nil
 }
 
 // documents prints each view as one document of a stream.

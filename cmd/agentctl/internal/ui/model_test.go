@@ -1,0 +1,144 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/live"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// condition is one that an agent has written.
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// group is what the first of n clusters holds, all of it well, with so many rules.
+func group(n, rules int) Held {
+	s := Held{Client: &clusters.Client{Context: "east"}, View: live.View{Complete: true}}
+	for i := range n {
+		c := &v1alpha1.Cluster{}
+		c.Name, c.Spec.ClusterID = fmt.Sprintf("cluster-%03d", i), types.UID(fmt.Sprintf("id-%03d", i))
+		c.Status.Type, c.Status.State, c.Status.Version = v1alpha1.ClusterTypePeer, v1alpha1.ClusterStateSynced, "v1.36.3"
+		reason := v1alpha1.MemberAlive
+		if i == 0 {
+			c.Status.Type, reason = v1alpha1.ClusterTypeLocal, v1alpha1.MemberLocal
+		}
+		c.Status.Conditions = []metav1.Condition{
+			condition(v1alpha1.ConditionMember, metav1.ConditionTrue, reason, ""),
+			condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Reachable", ""),
+			condition(v1alpha1.ConditionClustersSynced, metav1.ConditionTrue, "Synced", ""),
+		}
+		s.Clusters = append(s.Clusters, c)
+	}
+	for i := range rules {
+		r := &v1alpha1.ResourceSyncRule{}
+		r.Name, r.Spec.GVK.Kind = fmt.Sprintf("rule-%02d", i), "Secret"
+		r.Status.Conditions = []metav1.Condition{condition(clusters.RuleReady, metav1.ConditionTrue, "Synced", "")}
+		for j := 1; j < n; j++ {
+			r.Status.Sources = append(r.Status.Sources, v1alpha1.SourceStatus{ClusterID: s.Clusters[j].Spec.ClusterID, Watching: true, Matched: 2, Synced: 2})
+			r.Status.Matched, r.Status.Synced = r.Status.Matched+2, r.Status.Synced+2
+		}
+		s.Rules = append(s.Rules, r)
+	}
+	return s
+}
+
+// fail makes a cluster one whose agent and API server are away.
+func fail(c *v1alpha1.Cluster, why string) {
+	c.Status.State, c.Status.Message = v1alpha1.ClusterStateFailed, why
+	c.Status.Conditions = []metav1.Condition{
+		condition(v1alpha1.ConditionMember, metav1.ConditionFalse, v1alpha1.MemberFailed, why),
+		condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "APIUnreachable", why),
+		condition(v1alpha1.ConditionClustersSynced, metav1.ConditionTrue, "Synced", ""),
+	}
+}
+
+func cells(r row) string {
+	var out []string
+	for _, c := range append([]cell{r.Mesh, r.API, r.Synced}, r.Cells...) {
+		text := string(c.Mark) + " " + c.Text
+		if c.There != "" {
+			text += " there " + string(c.There)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestMatrix(t *testing.T) {
+	t.Parallel()
+	own, there := group(3, 2), group(3, 2)
+	fail(own.Clusters[2], "no route")
+	own.Rules[0].Status.Sources[1] = v1alpha1.SourceStatus{ClusterID: "id-002", Message: "no route"}
+	own.Rules[1].Status.Sources = own.Rules[1].Status.Sources[:1]
+	own.Rules[1].Status.Sources[0].Synced, own.Rules[1].Status.Sources[0].Failed = 1, 1
+	own.Rules[1].Status.Conditions[0] = condition(clusters.RuleReady, metav1.ConditionFalse, "Refused", "by a policy")
+	// The second cluster is read, too: it has one rule of the two.
+	there.Client = &clusters.Client{Context: "west"}
+	there.Clusters[0].Status.Type, there.Clusters[1].Status.Type = v1alpha1.ClusterTypePeer, v1alpha1.ClusterTypeLocal
+	there.Rules = there.Rules[:1]
+
+	m := modelOf([]Held{own, there}, nil)
+	want := []string{
+		"good Local, good Reachable, good Synced, good 4, bad ✗ 4",
+		"good Alive, good Reachable, good Synced, good 2 there good, bad ✗ 1/2 there bad",
+		"bad Failed, bad APIUnreachable, good Synced, bad frozen, none –",
+	}
+	for i, r := range m.matrix.Rows {
+		if got := cells(r); got != want[i] {
+			t.Errorf("%s is\n%s, want\n%s", r.Name, got, want[i])
+		}
+	}
+	if m.Mark != bad || m.Facts[0].Value != "2/3" || m.Facts[1].Value != "1/2" {
+		t.Errorf("summary: %s, %+v", m.Mark, m.Facts)
+	}
+	// What cannot be read is not known: neither fine, nor missing.
+	there.Problem, there.Rules = "no route", nil
+	m = modelOf([]Held{group(3, 2), there}, nil)
+	if got, want := cells(m.matrix.Rows[1]), "good Alive, good Reachable, good Synced, good 2 there unknown, good 2 there unknown"; got != want {
+		t.Errorf("it is\n%s, want\n%s", got, want)
+	}
+	if m.Mark != unknown || len(m.Alerts) != 1 || !strings.Contains(m.Alerts[0], "west") {
+		t.Errorf("summary: %s, %q", m.Mark, m.Alerts)
+	}
+}
+
+func TestMatrixCut(t *testing.T) {
+	t.Parallel()
+	own := group(500, 100)
+	fail(own.Clusters[499], "no route")
+	own.Rules[99].Status.Conditions[0] = condition(clusters.RuleReady, metav1.ConditionFalse, "Refused", "by a policy")
+	m := modelOf([]Held{own}, nil).matrix
+	for f, want := range map[filter]string{
+		{}:                        "100 40 cluster-000 cluster-499 rule-99",
+		{All: true}:               "500 100 cluster-000 cluster-499 rule-99",
+		{Text: "Cluster-00"}:      "10 100 cluster-000 cluster-009 rule-99",
+		{Text: "rule-07"}:         "500 1 cluster-000 cluster-499 rule-07",
+		{Text: "no such thing"}:   "0 100 rule-99",
+		{Text: "-00", All: false}: "10 1 cluster-000 cluster-009 rule-00",
+	} {
+		out, note := m.cut(f)
+		got := fmt.Sprint(len(out.Rows), " ", len(out.Columns))
+		if n := len(out.Rows); n > 0 {
+			got += " " + out.Rows[0].Name + " " + out.Rows[n-1].Name
+		}
+		got += " " + out.Columns[len(out.Columns)-1].Name
+		if got != want || (note == "") != (len(out.Rows) == 500 && len(out.Columns) == 100) {
+			t.Errorf("%+v: %s, want %s; note %q", f, got, want, note)
+		}
+		for _, r := range out.Rows {
+			if len(r.Cells) != len(out.Columns) {
+				t.Fatalf("%+v: %d cells for %d columns", f, len(r.Cells), len(out.Columns))
+			}
+		}
+	}
+}

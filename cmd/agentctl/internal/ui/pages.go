@@ -1,0 +1,64 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// assetFiles are served to everybody who knows the path: the form for the token needs them.
+func assetFiles() []string { return []string{"page.css", "page.js", "icon.svg"} }
+
+func isAsset(path, below string) bool {
+	name, found := strings.CutPrefix(path, below)
+	return found && slices.Contains(assetFiles(), name)
+}
+
+// site is what is served below the path of the door.
+type site struct {
+	board   *board
+	press   *press
+	streams chan struct{} // a place for each
+}
+
+// pages serves the page and what belongs to it.
+func pages(b *board, p *press, below string) http.Handler {
+	s := &site{b, p, make(chan struct{}, mostStreams)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+below+"{$}", s.page)
+	mux.HandleFunc("GET "+below+"events", s.events)
+	for _, name := range assetFiles() {
+		mux.HandleFunc("GET "+below+name, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFileFS(w, r, assets, "assets/"+name)
+		})
+	}
+	return mux
+}
+
+func filterOf(r *http.Request) filter {
+	q := r.URL.Query()
+	return filter{Text: strings.TrimSpace(q.Get("q")), All: q.Get("all") != ""}
+}
+
+// pageData is what the template of the page takes.
+type pageData struct {
+	Model  *model
+	Sheet  sheet
+	Tag    string
+	Filter filter
+}
+
+// page is the whole page as it is now.
+func (s *site) page(w http.ResponseWriter, r *http.Request) {
+	m, _ := s.board.now()
+	f := filterOf(r)
+	now, err := s.press.sheetOf(m, f)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	s.press.answer(w, http.StatusOK, "page", pageData{m, now, now.tag(), f})
+}

@@ -1,0 +1,121 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"html/template"
+	"slices"
+	"strings"
+)
+
+// slot is where the items of a block stand in its frame. No text of a cluster looks like it: that is escaped.
+const slot = "<!--items-->"
+
+// piece is HTML that replaces the element with its ID.
+type piece struct {
+	ID   string `json:"id"`
+	HTML string `json:"html"`
+}
+
+// block is a part of the page: a frame, and items in it that change alone.
+type block struct {
+	id, frame string
+	items     []piece
+}
+
+// HTML is the block whole.
+func (b block) HTML() template.HTML {
+	var items strings.Builder
+	for _, i := range b.items {
+		items.WriteString(i.HTML)
+	}
+	return template.HTML(strings.Replace(b.frame, slot, items.String(), 1)) //nolint:gosec // made of what html/template made
+}
+
+// sheet is a page of one filter, in blocks by name, as a browser has it.
+type sheet map[string]block
+
+// sheetOf renders a model.
+func (p *press) sheetOf(m *model, f filter) (sheet, error) {
+	out := sheet{}
+	add := func(id string, data any, items ...piece) error {
+		frame, err := p.render(id, data)
+		out[id] = block{id, frame, items}
+		return err
+	}
+	if err := add("summary", m); err != nil {
+		return nil, err
+	}
+	if err := add("waiting", taskList(m.Waiting, "Nothing waits for you.")); err != nil {
+		return nil, err
+	}
+	if err := p.addMesh(m.mesh, add); err != nil {
+		return nil, err
+	}
+	return out, p.addMatrix(m, f, add)
+}
+
+func (p *press) addMesh(m *mesh, add func(string, any, ...piece) error) error {
+	var items []piece
+	for i := range m.Between {
+		html, err := p.render("between", &m.Between[i])
+		if err != nil {
+			return err
+		}
+		items = append(items, piece{m.Between[i].ID, html})
+	}
+	for i := range m.Dots {
+		html, err := p.render("dot", &m.Dots[i])
+		if err != nil {
+			return err
+		}
+		items = append(items, piece{m.Dots[i].ID, html})
+	}
+	if err := add("unhealthy", m.Unhealthy); err != nil {
+		return err
+	}
+	return add("mesh", struct {
+		*mesh
+		Slot template.HTML
+	}{m, slot}, items...)
+}
+
+func (p *press) addMatrix(m *model, f filter, add func(string, any, ...piece) error) error {
+	shown, note := m.matrix.cut(f)
+	var rows []piece
+	for i := range shown.Rows {
+		html, err := p.render("row", &shown.Rows[i])
+		if err != nil {
+			return err
+		}
+		rows = append(rows, piece{shown.Rows[i].ID, html})
+	}
+	return add("matrix", struct {
+		Columns []column
+		Note    string
+		Empty   bool
+		Filter  filter
+		Slot    template.HTML
+	}{shown.Columns, note, len(rows) == 0, f, slot}, rows...)
+}
+
+// tag tells one sheet from another.
+func (s sheet) tag() string {
+	sum := sha256.New()
+	for _, id := range s.names() {
+		sum.Write([]byte(s[id].HTML()))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+func (s sheet) names() []string {
+	var out []string
+	for id := range s {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,96 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// hostile are names and messages that would run, close, hide or turn around something.
+func hostile() []string {
+	return []string{
+		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'--><svg onload=alert(1)>`, slot, `</td></tr></table>`,
+		"\u202egnp.exe\u2066", "zero\u200bwidth", "bell\a escape\x1b[2J nul\x00", "line\nbreak\u2028", "javascript:alert(1)", "{{.Model}}", "\ufeff\u00ad\U000e0041",
+	}
+}
+
+// whole is the page of what some clusters hold, as a browser gets it.
+func whole(t *testing.T, f filter, found []Finding, all ...Held) (page string, now sheet) {
+	t.Helper()
+	p, m := newPress(), modelOf(all, found)
+	now, err := p.sheetOf(m, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err = p.render("page", pageData{m, now, now.tag(), f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page, now
+}
+
+// shape is a page without its text: its tags, with attributes that have no values.
+func shape(t *testing.T, page string) string {
+	t.Helper()
+	tags := regexp.MustCompile(`<[^>]*>`).FindAllString(page, -1)
+	for i, tag := range tags {
+		for _, link := range regexp.MustCompile(`(?:href|src|action)="([^"]*)"`).FindAllStringSubmatch(tag, -1) {
+			if strings.Contains(link[1], ":") || strings.HasPrefix(link[1], "//") {
+				t.Errorf("%s leads out of the page", tag)
+			}
+		}
+		tags[i] = regexp.MustCompile(`="[^"]*"`).ReplaceAllString(tag, "")
+		if strings.HasPrefix(tag, "<!--") || regexp.MustCompile(` (on\w+|style|srcdoc)\b`).MatchString(tags[i]) {
+			t.Errorf("a tag that the page has no use for: %s", tag)
+		}
+	}
+	return strings.Join(tags, "\n")
+}
+
+// What other clusters are called and say is text, wherever it stands, and all of it can be seen.
+func TestHostileText(t *testing.T) {
+	t.Parallel()
+	for _, text := range hostile() {
+		pages := map[string]string{}
+		for _, name := range []string{text, "harmless"} {
+			own := group(3, 2)
+			for _, c := range own.Clusters {
+				c.Name = name
+				fail(c, name)
+				for i := range c.Status.Conditions {
+					c.Status.Conditions[i].Reason = name
+				}
+				c.Status.Version = name
+			}
+			for _, r := range own.Rules {
+				r.Name, r.Spec.GVK.Kind, r.Spec.GVK.Group = name, name, name
+				for i := range r.Status.Sources {
+					r.Status.Sources[i].Watching, r.Status.Sources[i].Message, r.Status.Sources[i].Cluster = false, name, name
+				}
+				r.Status.Conditions[0] = condition("Ready", "False", name, name)
+			}
+			own.Problem = name
+			page, _ := whole(t, filter{Text: name}, []Finding{{"rules", "error", name, name, name}, {name, name, name, name, name}}, own)
+			pages[name] = shape(t, page)
+			for _, r := range page {
+				if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+					t.Errorf("%q: the page has %U", name, r)
+				}
+			}
+		}
+		if got, want := pages[text], pages["harmless"]; got != want {
+			t.Errorf("%q makes other elements:\n%s\nwant\n%s", text, got, want)
+		}
+	}
+}
+
+func TestVisible(t *testing.T) {
+	t.Parallel()
+	if got, want := visible("a\u202eb\x1bc\n✓ é"), "a⟨U+202E⟩b⟨U+001B⟩c\n✓ é"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
