@@ -70,4 +70,17 @@ func TestExportAndImport(t *testing.T) {
 			t.Errorf("context %s of the exported kubeconfig leads to %s, not %s", c.Name, id, clusterID(t, c))
 		}
 	}
+
+	plugin := write(t, "plugin.kubeconfig", agentctl(t, g, "kubeconfig", "--context", "alpha", "beta", "gamma"))
+	if data, err := os.ReadFile(plugin); err != nil || strings.Contains(string(data), "token") {
+		t.Errorf("a kubeconfig with a credential: %v\n%s", err, data)
+	}
+	for _, c := range []*harness.Cluster{g.beta, g.gamma} {
+		if id := kubectl(t, g.alpha, "--kubeconfig", plugin, "--context", c.Name, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"); id != clusterID(t, c) {
+			t.Errorf("context %s leads to %s, not %s", c.Name, id, clusterID(t, c))
+		}
+		if out, err := g.alpha.Kubectl(t.Context(), "--kubeconfig", plugin, "--context", c.Name, "create", "configmap", "written"); err == nil || !strings.Contains(err.Error(), "forbidden") {
+			t.Errorf("a reader's credential writes: %v\n%s", err, out)
+		}
+	}
 }

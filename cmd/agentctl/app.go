@@ -57,6 +57,8 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			status.Command(g),
 			doctor.Command(g),
 			export.Command(g),
+			export.KubeconfigCommand(g),
+			export.CredentialCommand(g),
 			importing.Command(g),
 			hosted.InitCommand(g, version),
 			hosted.DeleteCommand(g),

@@ -45,7 +45,9 @@ func names(ctx context.Context, q cli.Question) []string {
 		if len(q.Args) == 0 {
 			return approve.Names(ctx, at)
 		}
-	case "remove --", "credentials revoke --":
+	case "kubeconfig --":
+		return slices.DeleteFunc(clusterNames(ctx, at, false), func(name string) bool { return slices.Contains(q.Args, name) })
+	case "remove --", "credentials revoke --", "credential --":
 		if len(q.Args) == 0 {
 			return clusterNames(ctx, at, false)
 		}

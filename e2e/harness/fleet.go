@@ -266,12 +266,14 @@ func (f *Fleet) Agentctl(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, cmd)
 }
 
-// environ gives a tool the fleet's kubeconfig and a home that is thrown away.
+// environ gives a tool the fleet's kubeconfig, a home that is thrown away, and a PATH with agentctl.
 func (f *Fleet) environ() []string {
 	env := []string{"KUBECONFIG=" + f.Kubeconfig, "HOME=" + f.Dir, "KUBECACHEDIR=" + filepath.Join(f.Dir, "kubectl-cache")}
 	for _, kv := range os.Environ() {
 		switch name, _, _ := strings.Cut(kv, "="); name {
 		case "KUBECONFIG", "HOME", "KUBECACHEDIR":
+		case "PATH":
+			env = append(env, "PATH="+filepath.Dir(f.bin.Agentctl)+string(filepath.ListSeparator)+kv[len("PATH="):])
 		default:
 			env = append(env, kv)
 		}

@@ -29,10 +29,19 @@ const (
 	formatJSON       = "json"
 	formatKubeconfig = "kubeconfig"
 	formatArgoCD     = "argocd"
+	formatFlux       = "flux"
+	formatRuntime    = "multicluster-runtime"
 )
 
 // Formats are what --output may be.
-func Formats() []string { return []string{formatYAML, formatJSON, formatKubeconfig, formatArgoCD} }
+func Formats() []string {
+	return []string{formatYAML, formatJSON, formatKubeconfig, formatArgoCD, formatFlux, formatRuntime}
+}
+
+// networkFlag says where the reader of what is written is.
+func networkFlag() urfave.Flag {
+	return &urfave.StringFlag{Name: "network-name", Value: "default", Usage: "`NAME` of the network that it is for, which chooses among the addresses of a cluster"}
+}
 
 // Command describes the command to the flag library.
 func Command(g *cli.Globals) *urfave.Command {
@@ -47,14 +56,17 @@ func Command(g *cli.Globals) *urfave.Command {
                   without what the API server sets, and without what is meant for one cluster alone
   -o kubeconfig   a context for each, named after the cluster, with the address for the network of --network-name
   -o argocd       a cluster Secret of Argo CD for each, without a namespace: kubectl apply -n argocd -f FILE
+  -o flux         a Secret NAME-kubeconfig for each, for spec.kubeConfig.secretRef of a Kustomization or HelmRelease
+  -o multicluster-runtime
+                  a Secret for each that the kubeconfig provider of multicluster-runtime finds
 
 No Secret is read without --with-credentials. With it, the file has the credential that the cluster of the context
 holds for each cluster: with yaml and json as Secrets in the namespace of -n, with kubeconfig as users. Most of them
 are short-lived, and all of them are somebody's: keep the file as you keep a password. --to writes it for you alone
 (mode 0600), and as a whole or not at all.
 
-What is missing, such as a credential that cannot be read, is a line on standard error. With kubeconfig and argocd
-the cluster is left out then; with yaml and json its object is there without a credential.
+What is missing, such as a credential that cannot be read, is a line on standard error. With yaml and json the object
+of the cluster is there without a credential then; with the other formats the cluster is left out.
 
 Exit code: 0 everything is in the file; 4 the file lacks something; 2 no such cluster; 1 it cannot be done, and
 nothing is written.`,
@@ -62,7 +74,7 @@ nothing is written.`,
 			&urfave.GenericFlag{Name: "output", Aliases: []string{"o"}, Value: g.Output, DefaultText: formatYAML, Usage: "`FORMAT` of the file: " + strings.Join(Formats(), ", ")},
 			&urfave.StringFlag{Name: "selector", Aliases: []string{"l"}, Usage: "only clusters whose labels match `SELECTOR`, as with kubectl"},
 			&urfave.BoolFlag{Name: "with-credentials", Usage: "read the Secrets that hold the clusters' credentials, and write them as well"},
-			&urfave.StringFlag{Name: "network-name", Value: "default", Usage: "`NAME` of the network that the file is for, which chooses among the addresses of a cluster"},
+			networkFlag(),
 			&urfave.StringFlag{Name: "to", Usage: "`FILE` to write, which only you can read, instead of standard output"},
 		},
 		Action: func(c *urfave.Context) error {
@@ -102,8 +114,11 @@ func (o *Options) Validate() error {
 
 // Run reads the clusters and writes the file. It returns an AnswerError when the file lacks something.
 func (o *Options) Run(ctx context.Context, out *cli.Output) error {
-	if out.Format == formatArgoCD && !o.Credentials {
-		return cli.Usagef("-o argocd needs --with-credentials: a cluster without a credential is of no use to Argo CD")
+	switch out.Format {
+	case formatArgoCD, formatFlux, formatRuntime:
+		if !o.Credentials {
+			return cli.Usagef("-o %s needs --with-credentials: a cluster without a credential is of no use there", out.Format)
+		}
 	}
 	c, err := o.Open()
 	if err != nil {
@@ -151,6 +166,10 @@ func (o *Options) document(format string, members []*member) (any, *file) {
 		return asKubeconfig(members, o.Network)
 	case formatArgoCD:
 		return asArgoCD(members, o.Network)
+	case formatFlux:
+		return asSecrets(members, o.Network, forFlux())
+	case formatRuntime:
+		return asSecrets(members, o.Network, forMulticlusterRuntime())
 	default:
 		return asList(members, o.Namespace)
 	}
