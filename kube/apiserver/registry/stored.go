@@ -7,7 +7,6 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,16 +21,34 @@ import (
 // lower-case t. It does not tell the value, which may be hidden.
 var errUnreadable = error(apierrors.NewInternalError(errors.New("what is stored cannot be read: correct it in the stored form, its times first")))
 
-// request is one of the stored Clusters. When to try again is for the caller to decide: he is told what is said behind.
-func (s *Server) request(o runtime.Object) *rest.Request {
-	return s.o.Clusters.RESTClient().Get().Resource(resourceClusters).
-		VersionedParams(o, scheme.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0)
+// once makes a request of one about the stored Clusters that is sent once. When to try again is for the caller to decide: he is
+// told what is said behind; and what was not answered, or not well, may have been written.
+func once(r *rest.Request, options runtime.Object) *rest.Request {
+	return r.Resource(resourceClusters).VersionedParams(options, scheme.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0)
+}
+
+// read is a request that reads.
+func (s *Server) read(options runtime.Object) *rest.Request {
+	return once(s.o.Clusters.RESTClient().Get(), options)
+}
+
+// written sends a request that writes one stored Cluster, and returns it as it is then.
+func written(ctx context.Context, r *rest.Request) (*v1alpha1.Cluster, error) {
+	body, err := raw(r.Do(ctx))
+	if err != nil {
+		return nil, err
+	}
+	c, err := decode(body)
+	if c != nil {
+		return c, nil
+	}
+	return nil, err
 }
 
 // stored lists the stored Clusters. What client-go makes of an answer reads it several times, to find out its kind and to check
 // what nobody asked to be checked: of a thousand Clusters, that took longer than everything else.
 func (s *Server) stored(ctx context.Context, o metav1.ListOptions) (*v1alpha1.ClusterList, error) {
-	body, err := raw(s.request(&o).Do(ctx))
+	body, err := raw(s.read(&o).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +75,7 @@ func (s *Server) stored(ctx context.Context, o metav1.ListOptions) (*v1alpha1.Cl
 
 // one returns a stored Cluster. Of one that cannot be read it returns the metadata, and errUnreadable.
 func (s *Server) one(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.Cluster, error) {
-	body, err := raw(s.request(&o).Name(name).Do(ctx))
+	body, err := raw(s.read(&o).Name(name).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
