@@ -35,7 +35,6 @@ import (
 	"github.com/roster-mesh/roster/kube/apiserver/registry"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/openapi"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
-	"github.com/roster-mesh/roster/kube/client/versioned"
 )
 
 // endWithin is how long requests may go on when the server ends.
@@ -115,7 +114,7 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	clusters, err := versioned.NewForConfig(plain)
+	clusters, lists, err := registry.Clients(plain)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +126,7 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 			may.RolesChanged(sight)
 		}),
 		server.AddReadyzChecks(append(o.Checks, rolesKnown{roles})...),
-		registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: o.Config.Host, Rights: may}).Install(server, kinds),
+		registry.New(registry.Options{Clusters: clusters, Lists: lists, Behind: o.Config.Host, Rights: may}).Install(server, kinds),
 	)
 	return server, err
 }

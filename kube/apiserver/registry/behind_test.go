@@ -27,7 +27,6 @@ import (
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
-	"github.com/roster-mesh/roster/kube/client/versioned"
 )
 
 // apiServer is the API server behind: it answers as a test says, and remembers what it is asked.
@@ -101,13 +100,13 @@ func serve(t *testing.T, s *apiServer, r roles) (*store, context.Context) {
 	t.Helper()
 	behind := httptest.NewServer(s)
 	t.Cleanup(behind.Close)
-	client, err := versioned.NewForConfig(&clientrest.Config{Host: behind.URL})
+	clusters, lists, err := Clients(&clientrest.Config{Host: behind.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	may := rights.New(rights.Options{Authorizer: authorizer.AuthorizerFunc(r.Authorize), Roles: r})
 	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "somebody"})
-	return &store{New(Options{Clusters: client.ClusterRegistryV1alpha1(), Behind: "behind.example", Rights: may})}, ctx
+	return &store{New(Options{Clusters: clusters, Lists: lists, Behind: "behind.example", Rights: may})}, ctx
 }
 
 // A watch goes on from a list only if what the caller sees is what he saw then.

@@ -18,7 +18,7 @@ import (
 // events watches the stored Clusters. client-go ends a watch at the first Cluster that it cannot read, for all who would have
 // been told of it and at each attempt anew.
 func (s *Server) events(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	body, err := s.read(&o).Stream(ctx)
+	body, err := once(s.o.Clusters.RESTClient().Get(), &o).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
