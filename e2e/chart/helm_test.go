@@ -246,7 +246,7 @@ func TestValuesOfAnOlderRelease(t *testing.T) {
 			t.Errorf("without %s: %v", later, err)
 		}
 	}
-	out, err := render(t, "--set=readers=null")
+	out, err := render(t, "--set=readers=null,registry.enabled=true,registry.flowControl=null")
 	if err != nil || strings.Contains(out, "kind: FlowSchema") {
 		t.Errorf("a share that nobody gave a number: %v", err)
 	}

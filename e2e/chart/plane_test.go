@@ -31,7 +31,7 @@ func TestOnAControlPlane(t *testing.T) {
 	t.Run("every set of values applies", func(t *testing.T) { everySetApplies(t, c) })
 	t.Run("pods keep to restricted", func(t *testing.T) { podsKeepToRestricted(t, c) })
 	t.Run("readers", func(t *testing.T) { readersRead(t, c) })
-	t.Run("readers have a queue", func(t *testing.T) { readersAreQueued(t, c) })
+	t.Run("readers and the registry API have queues", func(t *testing.T) { othersAreQueued(t, c) })
 	t.Run("CRDs", func(t *testing.T) { crdsAreUpgraded(t, c) })
 	t.Run("address", func(t *testing.T) { addressIsFound(t, c) })
 	t.Run("the agent stays up", func(t *testing.T) { agentStaysUp(t, c) })
@@ -124,21 +124,19 @@ func readersRead(t *testing.T, c *harness.Cluster) {
 	grant("false")
 }
 
-// readersAreQueued: the API server takes the requests of the agents of other clusters apart from all others.
-func readersAreQueued(t *testing.T, c *harness.Cluster) {
-	out, err := render(t, "--show-only", "templates/flowcontrol.yaml")
+// othersAreQueued: the API server takes the requests of the agents of other clusters, and those of the registry API, apart from
+// all others and from each other.
+func othersAreQueued(t *testing.T, c *harness.Cluster) {
+	out, err := render(t, "--set", "registry.enabled=true", "--show-only", "templates/flowcontrol.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Apply(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
-	const name = harness.Namespace + "-readers"
-	want := kubectl(t, c, "get", "flowschema", name, "-o=jsonpath={.metadata.uid}")
-	group := "system:serviceaccounts:" + name
-	schemaOf := func(ctx context.Context, groups ...string) (string, error) {
+	schemaOf := func(ctx context.Context, user string, groups ...string) (string, error) {
 		config := rest.CopyConfig(c.Config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + name + ":peer", Groups: groups}
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 		client, err := rest.HTTPClientFor(config)
 		if err != nil {
 			return "", err
@@ -153,14 +151,20 @@ func readersAreQueued(t *testing.T, c *harness.Cluster) {
 		}
 		return answer.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"), answer.Body.Close()
 	}
-	eventually(t, "requests of readers are of their level", func(ctx context.Context) error {
-		if got, err := schemaOf(ctx, group, "system:authenticated"); err != nil || got != want {
-			return fmt.Errorf("it is %q, want %q: %w", got, want, err)
+	const readers, registry = harness.Namespace + "-readers", "cluster-registry-api"
+	users := map[string]string{readers: readers + ":peer", registry: harness.Namespace + ":" + registry}
+	for schema, account := range users {
+		want := kubectl(t, c, "get", "flowschema", schema, "-o=jsonpath={.metadata.uid}")
+		user, namespace := "system:serviceaccount:"+account, strings.Split(account, ":")[0]
+		eventually(t, "requests of "+account+" are of their level", func(ctx context.Context) error {
+			if got, err := schemaOf(ctx, user, "system:serviceaccounts:"+namespace, "system:serviceaccounts", "system:authenticated"); err != nil || got != want {
+				return fmt.Errorf("it is %q, want %q: %w", got, want, err)
+			}
+			return nil
+		})
+		if got, err := schemaOf(t.Context(), "somebody", "system:authenticated"); err != nil || got == want || got == "" {
+			t.Errorf("a request of another user is of schema %q: %v", got, err)
 		}
-		return nil
-	})
-	if got, err := schemaOf(t.Context(), "system:authenticated"); err != nil || got == want || got == "" {
-		t.Errorf("a request of another user is of schema %q: %v", got, err)
 	}
 }
 

@@ -5,6 +5,8 @@ package registryapi
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/pem"
 	"flag"
 	"fmt"
 	"slices"
@@ -114,7 +116,7 @@ func (f *front) fill(t *testing.T, client versioned.Interface) {
 	for i := range many {
 		all.Go(func() error {
 			c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("figure-%04d", i), Labels: map[string]string{"region": "eu", "stage": "prod"}}}
-			c.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: fmt.Sprintf("https://figure-%04d.example.com:6443", i), CABundle: make([]byte, 1200)}}
+			c.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: fmt.Sprintf("https://figure-%04d.example.com:6443", i), CABundle: someCA()}}
 			_, err := client.ClusterRegistryV1alpha1().Clusters().Create(t.Context(), c, metav1.CreateOptions{})
 			return err
 		})
@@ -125,6 +127,13 @@ func (f *front) fill(t *testing.T, client versioned.Interface) {
 	t.Cleanup(func() {
 		_ = client.ClusterRegistryV1alpha1().Clusters().DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{})
 	})
+}
+
+// someCA is a CA bundle as it compresses: how well decides what a list costs on both sides.
+func someCA() []byte {
+	certificate := make([]byte, 860)
+	_, _ = rand.Read(certificate) // never fails
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
 }
 
 // turns returns how long each request of two sides took.

@@ -112,6 +112,7 @@ func (f *front) all(t *testing.T) {
 		{"unreadable", f.testUnreadable},
 		{"informer", f.testInformer},
 		{"forged headers", f.testForgedHeaders},
+		{"direct", f.testDirect},
 		{"certificate", f.testCertificate},
 		{"figures", f.measure},
 	} {
@@ -158,7 +159,7 @@ func (f *front) aggregate(t *testing.T, bin harness.Binaries) {
 func manifest(t *testing.T, bin harness.Binaries, port string) string {
 	t.Helper()
 	args := []string{"template", "roster", bin.Chart, "--namespace", harness.Namespace, "--set", "registry.enabled=true"}
-	for _, template := range []string{"registry", "registry-rbac", "registry-callers"} {
+	for _, template := range []string{"registry", "registry-rbac", "registry-callers", "flowcontrol"} {
 		args = append(args, "--show-only", "templates/"+template+".yaml")
 	}
 	out, err := exec.CommandContext(t.Context(), bin.Helm, args...).Output()

@@ -12,15 +12,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/cache"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -31,11 +28,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	"github.com/roster-mesh/roster/kube/apiserver/registry"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/openapi"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
-	"github.com/roster-mesh/roster/kube/client/versioned"
 )
 
 // endWithin is how long requests may go on when the server ends.
@@ -96,6 +91,7 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
 		return nil, fmt.Errorf("ask the API server how it passes callers on: %w", err)
 	}
+	tellPassedOn(&config.Authentication)
 	plain := rest.CopyConfig(o.Config)
 	plain.QPS = -1                  // the API server's own priority and fairness decides
 	plain.DisableCompression = true // it costs both more than the way between them
@@ -115,7 +111,7 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	clusters, err := versioned.NewForConfig(plain)
+	clusters, lists, err := registry.Clients(plain)
 	if err != nil {
 		return nil, err
 	}
@@ -127,27 +123,10 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 			may.RolesChanged(sight)
 		}),
 		server.AddReadyzChecks(append(o.Checks, rolesKnown{roles})...),
-		registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: o.Config.Host, Rights: may}).Install(server, kinds),
+		registry.New(registry.Options{Clusters: clusters, Lists: lists, Behind: o.Config.Host, Rights: may}).Install(server, kinds),
 	)
 	return server, err
 }
-
-// letThrough lets everybody who is known ask for Clusters, which shows him nothing: what he sees and changes, the registry asks
-// for each request, so that an answer that cannot be had is told from a no. Whether he may ask at all, the API server in front
-// has been asked. Everything else is asked about here, and so is whether somebody may be impersonated for such a request: that
-// is a verb of its own, and the answer is remembered.
-func letThrough(others authorizer.Authorizer) authorizer.Authorizer {
-	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		known := a.GetUser() != nil && slices.Contains(a.GetUser().GetGroups(), user.AllAuthenticated)
-		if known && a.IsResourceRequest() && a.GetAPIGroup() == view.GroupName && slices.Contains(verbs, a.GetVerb()) {
-			return authorizer.DecisionAllow, "", nil
-		}
-		return others.Authorize(ctx, a)
-	})
-}
-
-// verbs are those that the registry serves.
-var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete"} //nolint:gochecknoglobals // never changed
 
 // withoutManagedFields keeps of roles what their rights are.
 func withoutManagedFields(obj any) (any, error) {

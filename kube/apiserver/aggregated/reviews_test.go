@@ -209,7 +209,8 @@ func TestImpersonationIsAskedAbout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := &user.DefaultInfo{Name: "helpdesk", Groups: []string{user.AllAuthenticated}}
+	direct := &user.DefaultInfo{Name: "helpdesk", Groups: []string{user.AllAuthenticated}}
+	known := passedOn{direct}
 	var was user.Info
 	next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { was, _ = genericapirequest.UserFrom(r.Context()) })
 	handler := impersonation.WithConstrainedImpersonation(next, letThrough(all), serializer.NewCodecFactory(registry.NewScheme()))
@@ -233,7 +234,8 @@ func TestImpersonationIsAskedAbout(t *testing.T) {
 	}{
 		{known, "list", authorizer.DecisionAllow},
 		{known, "deletecollection", authorizer.DecisionNoOpinion},
-		{&user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, "list", authorizer.DecisionNoOpinion},
+		{direct, "list", authorizer.DecisionNoOpinion},
+		{passedOn{&user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}}, "list", authorizer.DecisionNoOpinion},
 	} {
 		got, _, err := letThrough(all).Authorize(t.Context(), authorizer.AttributesRecord{User: tt.who, Verb: tt.verb, APIGroup: view.GroupName, Resource: "clusters", ResourceRequest: true})
 		if got != tt.want || err != nil {

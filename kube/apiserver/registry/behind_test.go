@@ -27,7 +27,6 @@ import (
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
-	"github.com/roster-mesh/roster/kube/client/versioned"
 )
 
 // apiServer is the API server behind: it answers as a test says, and remembers what it is asked.
@@ -101,13 +100,13 @@ func serve(t *testing.T, s *apiServer, r roles) (*store, context.Context) {
 	t.Helper()
 	behind := httptest.NewServer(s)
 	t.Cleanup(behind.Close)
-	client, err := versioned.NewForConfig(&clientrest.Config{Host: behind.URL})
+	clusters, lists, err := Clients(&clientrest.Config{Host: behind.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	may := rights.New(rights.Options{Authorizer: authorizer.AuthorizerFunc(r.Authorize), Roles: r})
 	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "somebody"})
-	return &store{New(Options{Clusters: client.ClusterRegistryV1alpha1(), Behind: "behind.example", Rights: may})}, ctx
+	return &store{New(Options{Clusters: clusters, Lists: lists, Behind: "behind.example", Rights: may})}, ctx
 }
 
 // A watch goes on from a list only if what the caller sees is what he saw then.
@@ -307,5 +306,73 @@ func TestHiddenAsMissing(t *testing.T) {
 	s, ctx := serve(t, server, roles{})
 	if _, err := s.Get(ctx, "hidden", &metav1.GetOptions{}); !apierrors.IsNotFound(err) || len(server.asked) > 0 {
 		t.Errorf("without groups: %v, asked %q", err, server.asked)
+	}
+}
+
+// A watch goes on after a Cluster that cannot be read: who sees it is told its metadata, and the others of theirs.
+func TestUnreadableEvent(t *testing.T) {
+	t.Parallel()
+	event := func(kind, name, group, status string) string {
+		return `{"type":"` + kind + `","object":{"kind":"Cluster","metadata":{"name":"` + name + `","labels":{"clusterregistry.k8s.io/cluster-group":"` + group + `"}},"status":` + status + "}}\n"
+	}
+	bad := `{"conditions":[{"type":"Ready","lastTransitionTime":"2026-01-01t00:00:00Z"}]}`
+	server := &apiServer{answer: text(http.StatusOK, event("ADDED", "bad", "prod", bad)+event("MODIFIED", "hidden", "test", bad)+
+		`{"type":"ADDED","object":{"metadata":{"name":5}}}`+event("ADDED", "good", "prod", "{}")+
+		`{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"behind"}}`)}
+	s, ctx := serve(t, server, roles{names: []string{"bad", "good"}, version: "100"})
+	w, err := s.Watch(ctx, &internalversion.ListOptions{ResourceVersion: "150"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	var got []string
+	for e := range w.ResultChan() {
+		switch object := e.Object.(type) {
+		case *view.Cluster:
+			got = append(got, string(e.Type)+" "+object.Name)
+		case *metav1.Status:
+			got = append(got, string(e.Type)+" "+string(object.Reason))
+		}
+	}
+	if want := []string{"ADDED bad", "ADDED good", "ERROR Expired"}; !slices.Equal(got, want) {
+		t.Errorf("the watch tells %q", got)
+	}
+}
+
+// A write is sent once, whatever the API server behind says of when to try again: it may have been done.
+func TestWritesAreSentOnce(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{answer: func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			text(http.StatusOK, `{"metadata":{"name":"alpha","uid":"1","resourceVersion":"1"}}`)(w, r)
+			return
+		}
+		w.Header().Set("Retry-After", "1")
+		text(http.StatusGatewayTimeout, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"hidden","reason":"Timeout","code":504,"details":{"retryAfterSeconds":1}}`)(w, r)
+	}}
+	s, ctx := serve(t, server, roles{names: []string{"*"}})
+	changed := &view.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Labels: map[string]string{"team": "a"}}}
+	for what, write := range map[string]func() error{
+		"POST": func() error {
+			_, err := s.Create(ctx, changed.DeepCopy(), nil, &metav1.CreateOptions{})
+			return err
+		},
+		"PATCH": func() error {
+			_, _, err := s.Update(ctx, "alpha", rest.DefaultUpdatedObjectInfo(changed.DeepCopy()), nil, nil, false, &metav1.UpdateOptions{})
+			return err
+		},
+		"DELETE": func() error {
+			_, _, err := s.Delete(ctx, "alpha", nil, &metav1.DeleteOptions{})
+			return err
+		},
+	} {
+		server.asked = nil
+		if err := write(); !apierrors.IsTimeout(err) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %v", what, err)
+		}
+		sent := slices.DeleteFunc(server.asked, func(asked string) bool { return !strings.HasPrefix(asked, what) })
+		if len(sent) != 1 {
+			t.Errorf("%s: asked %q", what, sent)
+		}
 	}
 }

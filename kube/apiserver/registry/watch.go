@@ -58,7 +58,7 @@ func (w *watcher) begin(ctx context.Context, o metav1.ListOptions) error {
 		}
 	}
 	ctx, w.stop = context.WithCancel(ctx)
-	behind, err := w.server.request(&o).Watch(ctx)
+	behind, err := w.server.events(ctx, o)
 	if err != nil {
 		w.stop()
 		return w.server.behind(err)

@@ -62,7 +62,8 @@ func (s *store) Create(ctx context.Context, obj runtime.Object, validate rest.Va
 		}
 	}
 	warn(ctx, v, nil)
-	out, err := s.o.Clusters.Clusters().Create(ctx, stored, metav1.CreateOptions{DryRun: o.DryRun, FieldManager: fieldManager})
+	options := &metav1.CreateOptions{DryRun: o.DryRun, FieldManager: fieldManager}
+	out, err := written(ctx, once(s.o.Clusters.RESTClient().Post(), options).Body(stored))
 	if err != nil {
 		return nil, s.behind(err)
 	}
@@ -128,7 +129,7 @@ func (s *store) Delete(ctx context.Context, name string, validate rest.ValidateO
 		}
 		options.Preconditions = &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion}
 		options.TypeMeta = metav1.TypeMeta{}
-		err = s.o.Clusters.Clusters().Delete(ctx, name, *options)
+		err = once(s.o.Clusters.RESTClient().Delete(), &metav1.DeleteOptions{}).Name(name).Body(options).Do(ctx).Error()
 		switch {
 		case err == nil:
 			return v, len(have.Finalizers) == 0, nil
@@ -281,11 +282,8 @@ func (w *writing) patch(ctx context.Context, have, after *v1alpha1.Cluster) (run
 	if diff, err = json.Marshal(fields); err != nil {
 		return nil, err
 	}
-	var subresources []string
-	if w.subresource != "" {
-		subresources = []string{w.subresource}
-	}
-	out, err := w.o.Clusters.Clusters().Patch(ctx, w.name, types.MergePatchType, diff, metav1.PatchOptions{DryRun: w.dryRun, FieldManager: fieldManager}, subresources...)
+	options := &metav1.PatchOptions{DryRun: w.dryRun, FieldManager: fieldManager}
+	out, err := written(ctx, once(w.o.Clusters.RESTClient().Patch(types.MergePatchType), options).Name(w.name).SubResource(w.subresource).Body(diff))
 	switch {
 	case apierrors.IsConflict(err):
 		return nil, errChanged

@@ -24,7 +24,6 @@ import (
 	"github.com/roster-mesh/roster/kube/apiserver/registry"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/openapi"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
-	"github.com/roster-mesh/roster/kube/client/versioned"
 )
 
 // rolesSettle is for how long after a change of roles the authorizer of this process may go by those before: it and the
@@ -69,7 +68,7 @@ func installRegistry(config controlplane.CompletedConfig, to *genericapiserver.G
 	loopback.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeJSON}
 	loopback.QPS = -1
 	loopback.DisableCompression = true
-	clusters, err := versioned.NewForConfig(loopback)
+	clusters, lists, err := registry.Clients(loopback)
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func installRegistry(config controlplane.CompletedConfig, to *genericapiserver.G
 	if err := roles.Notify(who.RolesChanged); err != nil {
 		return err
 	}
-	return registry.New(registry.Options{Clusters: clusters.ClusterRegistryV1alpha1(), Behind: "which is this one", Rights: who}).Install(to, kinds)
+	return registry.New(registry.Options{Clusters: clusters, Lists: lists, Behind: "which is this one", Rights: who}).Install(to, kinds)
 }
 
 // definitions are the OpenAPI definitions of all kinds that are served.
