@@ -6,6 +6,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -53,10 +54,12 @@ func five(t *testing.T) *harness.Fleet {
 		t.Fatal(err)
 	}
 	fleet := ofTheirOwn(t, bin, "one", "two", "three", "four", "five")
+	var newcomers []string
 	for _, c := range fleet.Clusters[1:] {
-		if out, err := fleet.Agentctl(t.Context(), "join", "--context", fleet.Clusters[0].Name, "--peer-context", c.Name); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		newcomers = append(newcomers, c.Name)
+	}
+	if out, err := fleet.Agentctl(t.Context(), "join", "--context", fleet.Clusters[0].Name, "--peer-context", strings.Join(newcomers, ",")); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	return fleet
 }

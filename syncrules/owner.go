@@ -114,16 +114,11 @@ func Orphan(copied *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// Adopt makes a copy an object of this cluster's own: what agents put on it goes, so that none touches it again.
+// Adopt takes from a copy what agents put on it, so that none touches it again.
 func Adopt(copied *unstructured.Unstructured) {
-	labels, annotations := copied.GetLabels(), copied.GetAnnotations()
-	agents := func(key, _ string) bool {
-		return isMark(key) && key != v1alpha1.AnnotationClusterDisabled && key != v1alpha1.AnnotationSyncDisabled // a person's
+	for _, part := range []string{"labels", "annotations"} {
+		maps.DeleteFunc(metadataMap(copied, part), func(k string, _ any) bool { return isMark(k) && k != v1alpha1.AnnotationSyncDisabled })
 	}
-	maps.DeleteFunc(labels, agents)
-	maps.DeleteFunc(annotations, agents)
-	copied.SetLabels(labels)
-	copied.SetAnnotations(annotations)
 }
 
 // mark adds the labels and annotations of a copy: its owner, its rules, and the place of its source.

@@ -99,7 +99,7 @@ func TestOrphanStatusSaysWhatToDo(t *testing.T) {
 	r.Annotations[v1alpha1.AnnotationOrphaned] = "true"
 	w.reported("r", reportOf(metav1.ConditionFalse, engine.ReasonPaused))
 	w.fillStatus(r)
-	if c := r.Status.Conditions[0]; c.Reason != "Orphaned" || !strings.Contains(c.Message, "kubectl label rsr r ") {
+	if c := r.Status.Conditions[0]; c.Reason != "Orphaned" || !strings.Contains(c.Message, "agentctl orphans adopt rsr/r") {
 		t.Errorf("the condition is %v", c)
 	}
 	own := rule("r", "", "1")

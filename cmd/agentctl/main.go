@@ -33,7 +33,11 @@ func main() {
 
 // run is main without the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if programOf(args) == pluginCompleter {
+		return completePlugin(ctx, args, stdout)
+	}
 	app := newApp(stdout, stderr)
+	app.Name = calledAs(args)
 	if cli.Complete(ctx, app, args, os.Getenv(cli.CompletedWord), names, stdout) {
 		return cli.ExitOK
 	}
@@ -43,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	stderr = cli.Printable{To: stderr} // an error may quote what another cluster says
 	// client-go prints some errors over several lines. One line is what a user can read and grep.
-	fmt.Fprintln(stderr, "agentctl: "+cli.OneLine(err.Error()))
+	fmt.Fprintln(stderr, app.Name+": "+cli.OneLine(err.Error()))
 	if late, ok := errors.AsType[*cli.TimeoutError](err); ok {
 		for _, line := range late.Missing {
 			fmt.Fprintln(stderr, "  "+line)

@@ -33,7 +33,9 @@ func names(ctx context.Context, q cli.Question) []string {
 		return clusterNames(ctx, at, true)
 	case "rules list --":
 		return ruleNames(ctx, at)
-	case "rules explain --":
+	case "status --wait":
+		return []string{clusters.Healthy.String()}
+	case "rules explain --", "rules pause --", "rules resume --", "guard confirm --":
 		if len(q.Args) == 0 {
 			return ruleNames(ctx, at)
 		}
@@ -53,7 +55,7 @@ func names(ctx context.Context, q cli.Question) []string {
 		}
 	}
 	switch q.Flag {
-	case "context", "host-cluster-context", "peer-context":
+	case "context", "contexts", "host-cluster-context", "peer-context":
 		return contextNames(at)
 	case "output":
 		return []string{"json", "jsonpath=", "name", "table", "wide", "yaml"}

@@ -20,12 +20,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"agentctl": func() {
-			version, commit, date = "1.4.2", "0123abc", "2026-01-02T03:04:05Z"
-			os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr))
-		},
-	})
+	program := func() {
+		version, commit, date = "1.4.2", "0123abc", "2026-01-02T03:04:05Z"
+		os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr))
+	}
+	testscript.Main(m, map[string]func(){"agentctl": program, pluginName: program, pluginCompleter: program})
 }
 
 // TestScripts runs agentctl as a user does. A script's kubeconfig has the contexts east, west and

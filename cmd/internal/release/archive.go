@@ -127,16 +127,33 @@ func (r *release) licences(binaries ...*binary) ([]entry, error) {
 
 // writeArchive puts everything below one directory, so that unpacking it spoils none.
 func (r *release) writeArchive(b *binary, more []entry) error {
-	dir := strings.Join([]string{b.name, r.version, b.platform.os, b.platform.arch}, "-")
-	program, kind, write := b.name, ".tar.gz", writeTarGz
+	dir, archive := archiveOf(b.name, r.version, b.platform)
+	write := writeTarGz
 	if b.platform.os == "windows" {
-		program, kind, write = b.name+".exe", ".zip", writeZip
+		write = writeZip
 	}
-	files := append([]entry{{name: program, mode: 0o755, data: b.data}}, more...)
+	files := append([]entry{{name: programOf(b.name, b.platform), mode: 0o755, data: b.data}}, more...)
 	for i := range files {
 		files[i].name = dir + "/" + files[i].name
 	}
-	return r.create(dir+kind, func(w io.Writer) error { return write(w, r.date, files) })
+	return r.create(archive, func(w io.Writer) error { return write(w, r.date, files) })
+}
+
+// archiveOf is the name of an archive, and that of the one directory in it.
+func archiveOf(name, version string, p platform) (dir, archive string) {
+	dir = strings.Join([]string{name, version, p.os, p.arch}, "-")
+	if p.os == "windows" {
+		return dir, dir + ".zip"
+	}
+	return dir, dir + ".tar.gz"
+}
+
+// programOf is the name of a program's file.
+func programOf(name string, p platform) string {
+	if p.os == "windows" {
+		return name + ".exe"
+	}
+	return name
 }
 
 // completions asks agentctl for the scripts; their names are those that the shells look for.

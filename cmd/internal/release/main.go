@@ -66,7 +66,7 @@ func run(args []string, stdout io.Writer) error {
 	if what != verbAll {
 		return nil
 	}
-	for _, step := range []func() error{r.writeArchives, r.writeChart, r.writeSums} {
+	for _, step := range []func() error{r.writeArchives, r.writeKrew, r.writeChart, r.writeSums} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func (r *release) everything() error {
 			return err
 		}
 	}
-	for _, step := range []func() error{r.writeArchives, r.writeChart, r.writeSums} {
+	for _, step := range []func() error{r.writeArchives, r.writeKrew, r.writeChart, r.writeSums} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func TestTheSameTwice(t *testing.T) {
 		}
 		sums[i] = string(contents(t, r, "SHA256SUMS"))
 	}
-	if diff := cmp.Diff(sums[0], sums[1]); diff != "" || strings.Count(sums[0], "\n") != 14 {
+	if diff := cmp.Diff(sums[0], sums[1]); diff != "" || strings.Count(sums[0], "\n") != 15 {
 		t.Errorf("two releases of one commit:\n%s\n%s", sums[0], diff)
 	}
 }
@@ -290,6 +290,40 @@ func TestArchives(t *testing.T) {
 	}
 	if len(zr.File) != 3 || zr.File[0].Name != "agentctl-1.2.3-windows-amd64/agentctl.exe" || !zr.File[0].Modified.Equal(r.date) {
 		t.Errorf("windows: %d files, the first %+v", len(zr.File), zr.File[0].FileHeader)
+	}
+}
+
+// krew finds each archive by its checksum, and in it the program.
+func TestKrew(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	if err := r.writeArchives(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.writeKrew(); err != nil {
+		t.Fatal(err)
+	}
+	var m krewManifest
+	if err := yaml.UnmarshalStrict(contents(t, r, "roster.yaml"), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Metadata["name"] != "roster" || m.Spec.Version != "v1.2.3" || len(m.Spec.Short) > 50 || len(m.Spec.Platforms) != len(clientPlatforms()) {
+		t.Errorf("manifest %+v", m)
+	}
+	for _, p := range m.Spec.Platforms {
+		_, archive, found := strings.Cut(p.URI, "/releases/download/v1.2.3/")
+		data := contents(t, r, archive)
+		if !found || p.SHA256 != fmt.Sprintf("%x", sha256.Sum256(data)) {
+			t.Errorf("%s has the checksum %s", p.URI, p.SHA256)
+		}
+		if strings.HasSuffix(archive, ".zip") {
+			continue
+		}
+		for _, f := range p.Files {
+			if _, there := gunzip(t, data)[f["from"]]; !there {
+				t.Errorf("%s has no %s", archive, f["from"])
+			}
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ func TestComplete(t *testing.T) {
 			got = append(got, q)
 			return []string{"alpha", "a\x1b", "beta"}
 		}
-		if !Complete(t.Context(), tree(), append(strings.Fields(in), completionFlag), "a", names, &out) {
+		if !Complete(t.Context(), tree(), append(strings.Fields(in), CompletionFlag), "a", names, &out) {
 			t.Errorf("%s: left to the flag library", in)
 		}
 		if diff := cmp.Diff([]Question{want}, got); diff != "" || out.String() != "alpha\na?\n" {
@@ -88,7 +88,7 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	for _, in := range []string{"agentctl", "agentctl rules", "agentctl remove --dry", "agentctl --context c", "agentctl remove -"} {
-		if Complete(t.Context(), tree(), append(strings.Fields(in), completionFlag), "", nil, nil) {
+		if Complete(t.Context(), tree(), append(strings.Fields(in), CompletionFlag), "", nil, nil) {
 			t.Errorf("%s: not left to the flag library", in)
 		}
 	}
@@ -106,7 +106,7 @@ func TestCompleteGivesUp(t *testing.T) {
 		}
 		var out bytes.Buffer
 		began := time.Now()
-		if !Complete(t.Context(), tree(), []string{"agentctl", "remove", completionFlag}, "", names, &out) || out.Len() > 0 || time.Since(began) != completionTimeout {
+		if !Complete(t.Context(), tree(), []string{"agentctl", "remove", CompletionFlag}, "", names, &out) || out.Len() > 0 || time.Since(began) != completionTimeout {
 			t.Errorf("%q after %s", out.String(), time.Since(began))
 		}
 	})

@@ -36,7 +36,7 @@ type Names func(ctx context.Context, q Question) []string
 // Complete answers a shell that asks for a name, and nothing if there is none within two seconds: no error is ever shown.
 // The caller exits then, whatever names still does. It reports false where the command line does not end in such a question: the flag library answers those about commands and flags.
 func Complete(ctx context.Context, app *urfave.App, args []string, word string, names Names, out io.Writer) bool {
-	if len(args) < 2 || args[len(args)-1] != completionFlag {
+	if len(args) < 2 || args[len(args)-1] != CompletionFlag {
 		return false
 	}
 	q, commands := ask(app, args[1:len(args)-1], word)

@@ -10,8 +10,8 @@ import (
 	urfave "github.com/urfave/cli/v2"
 )
 
-// completionFlag ends a command line that a shell asks about.
-const completionFlag = "--generate-bash-completion"
+// CompletionFlag ends a command line that a shell asks about.
+const CompletionFlag = "--generate-bash-completion"
 
 // FlagsFirst puts the flags of a command before its arguments, so that they may stand anywhere: the flag
 // library reads none after the first argument. What follows "--" is left alone.
@@ -25,9 +25,9 @@ func FlagsFirst(app *urfave.App, args []string) []string {
 		switch a := args[i]; {
 		case a == "--":
 			return slices.Concat(out, []string{"--"}, arguments, args[i+1:])
-		case strings.HasPrefix(a, "-") && a != "-" && a != completionFlag:
+		case strings.HasPrefix(a, "-") && a != "-" && a != CompletionFlag:
 			out = append(out, a)
-			if takesValue(flags, a) && i+1 < len(args) && args[i+1] != completionFlag {
+			if takesValue(flags, a) && i+1 < len(args) && args[i+1] != CompletionFlag {
 				i++
 				out = append(out, args[i])
 			}

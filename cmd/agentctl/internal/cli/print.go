@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 	"unicode"
@@ -159,7 +160,10 @@ func (o *Output) Progress() Progress {
 		w = o.Stderr
 	}
 	w = Printable{w}
+	var mu sync.Mutex // several may be at work
 	return func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
 		fmt.Fprintf(w, "%5.1fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
 	}
 }

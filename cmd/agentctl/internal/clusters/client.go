@@ -157,8 +157,12 @@ func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // Page reads a part of the objects of a kind of the whole cluster, as JSON: the first limit, or those after the token that the page before it has.
 func (c *Client) Page(ctx context.Context, resource schema.GroupVersionResource, limit int, after string) ([]byte, error) {
-	return c.requests.Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).
-		Param("limit", strconv.Itoa(limit)).Param("continue", after).Do(ctx).Raw()
+	answer := c.requests.Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).
+		Param("limit", strconv.Itoa(limit)).Param("continue", after).Do(ctx)
+	if err := answer.Error(); err != nil { // it reads what the server says, as Raw does not
+		return nil, err
+	}
+	return answer.Raw()
 }
 
 // Errorf puts the context's name before an error, so that of two clusters the reader knows which.

@@ -6,6 +6,7 @@ package clusters
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,23 @@ type Reader struct {
 	*Client
 
 	kinds *kinds
+	lists sync.Map // of *listing, by what is listed
+}
+
+// listing is what a list was, for those that ask again.
+type listing struct {
+	once    sync.Once
+	objects []*unstructured.Unstructured
+	whole   bool
+	err     error
+}
+
+// ListOnce is List that asks once. Nobody may change the objects.
+func (r *Reader) ListOnce(ctx context.Context, gvk schema.GroupVersionKind, scope syncrules.Scope) (out []*unstructured.Unstructured, whole bool, err error) {
+	known, _ := r.lists.LoadOrStore(fmt.Sprint(gvk, scope), &listing{})
+	l, _ := known.(*listing)
+	l.once.Do(func() { l.objects, l.whole, l.err = r.List(ctx, gvk, scope) })
+	return l.objects, l.whole, l.err
 }
 
 // NewReader returns a reader. It asks nothing yet.

@@ -8,10 +8,11 @@ package join
 import (
 	"context"
 	"encoding/base64"
+	"slices"
+	"strings"
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -26,10 +27,11 @@ func Command(g *cli.Globals) *urfave.Command {
 		Description: `Hands each of the two clusters the other's Cluster object and the Secret with its read-only
 credential, which is all that a person does by hand otherwise, and waits until both say that
 they are synced. A newcomer joins any one member of a group; the others hear of it by themselves.
+Several newcomers join at the same time with --peer-context b,c,d: all are checked before the first write.
 With --replace-key a cluster that is a member now gives up that membership first, which takes --yes.
 With --dry-run nothing is written; -o yaml then prints the objects, credentials included.`,
 		Flags: []urfave.Flag{
-			&urfave.StringFlag{Name: "peer-context", Usage: "`CONTEXT` that leads to the other cluster"},
+			&urfave.StringFlag{Name: "peer-context", Usage: "`CONTEXT` that leads to the other cluster; several newcomers are separated by commas"},
 			&urfave.StringFlag{Name: "peer-kubeconfig", Usage: "kubeconfig `FILE` of the other cluster, when it is another file"},
 			&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be written, and write nothing"},
 			&urfave.BoolFlag{Name: "replace-key", Usage: "give the cluster of --context a new key first: its own was removed from the group, or is lost"},
@@ -41,20 +43,31 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 				return err
 			}
 			return g.Run(c, &Options{
-				Access: clusters.AccessOf(g), Namespace: g.Namespace.String(),
-				Peer:   clusters.Access{Kubeconfig: c.String("peer-kubeconfig"), Context: c.String("peer-context")},
+				Access: clusters.AccessOf(g), Namespace: g.Namespace.String(), Peers: peersOf(c),
 				DryRun: c.Bool("dry-run"), ReplaceKey: c.Bool("replace-key"), Yes: c.Bool("yes"), Timeout: c.Duration("timeout"),
 			})
 		},
 	}
 }
 
-// Options are which two clusters join.
-type Options struct {
-	clusters.Access // of one of them
+// peersOf are the other clusters; none without a flag that names one.
+func peersOf(c *urfave.Context) []clusters.Access {
+	if !c.IsSet("peer-context") && !c.IsSet("peer-kubeconfig") {
+		return nil
+	}
+	var out []clusters.Access
+	for name := range strings.SplitSeq(c.String("peer-context"), ",") {
+		out = append(out, clusters.Access{Kubeconfig: c.String("peer-kubeconfig"), Context: name})
+	}
+	return out
+}
 
-	Peer       clusters.Access // of the other; without a kubeconfig it is in that of the first
-	Namespace  string          // where credentials are that a Cluster object names without a namespace
+// Options are which clusters join: each of the others with that of Access.
+type Options struct {
+	clusters.Access
+
+	Peers      []clusters.Access // the others; without a kubeconfig they are in that of the first
+	Namespace  string            // where credentials are that a Cluster object names without a namespace
 	DryRun     bool
 	ReplaceKey bool // give the first cluster a new key before
 	Yes        bool // also when its key is in use
@@ -64,8 +77,12 @@ type Options struct {
 // Validate checks what can be checked without a cluster.
 func (o *Options) Validate() error {
 	switch {
-	case o.Peer == clusters.Access{}:
+	case len(o.Peers) == 0:
 		return cli.Usagef("join needs --peer-context, the context of the other cluster")
+	case len(o.Peers) > 1 && slices.ContainsFunc(o.Peers, func(a clusters.Access) bool { return a.Context == "" }):
+		return cli.Usagef("--peer-context has an empty part")
+	case len(o.Peers) > 1 && o.ReplaceKey:
+		return cli.Usagef("--replace-key goes with one --peer-context: a cluster joins one member under its new key, and the others hear of it")
 	case o.Yes && !o.ReplaceKey:
 		return cli.Usagef("--yes is of no use without --replace-key")
 	case o.ReplaceKey && o.DryRun:
@@ -74,62 +91,58 @@ func (o *Options) Validate() error {
 	return cli.CheckTimeout(o.Timeout)
 }
 
-// Run swaps what the clusters need of each other, and waits until both say that they are synced.
+// Run swaps what the clusters need of each other, and waits until both sides of each swap say that they are synced.
 func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	start := time.Now()
 	progress := out.Progress()
-	a, b, err := o.open()
+	a, peers, err := o.open()
 	if err != nil {
 		return err
 	}
 	if o.ReplaceKey {
-		if err := o.replaceKey(ctx, a, b, progress); err != nil {
+		if err := o.replaceKey(ctx, a, peers[0], progress); err != nil {
 			return err
 		}
 	}
-	sources, targets, err := o.prepareSwap(ctx, a, b)
+	swaps, err := o.prepare(ctx, a, peers)
 	if err != nil {
 		return err
 	}
-	progress("joining cluster %s (context %s) and cluster %s (context %s)", sources[0].name(), a.Context, sources[1].name(), b.Context)
+	for _, s := range swaps {
+		progress("joining cluster %s (context %s) and cluster %s (context %s)", s.sources[0].name(), a.Context, s.sources[1].name(), s.sources[1].from.Context)
+	}
 	if o.DryRun {
-		return printDryRun(out, targets)
+		return printDryRun(out, swaps)
 	}
-	for _, t := range targets {
-		err := t.apply(ctx, func(verb string, obj *unstructured.Unstructured) {
-			progress("context %s: %s %s", t.to.Context, describe(obj), verb)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if err := awaitSynced(ctx, sources, targets, o.Timeout, progress); err != nil {
+	if err := o.runAll(ctx, swaps, progress); err != nil {
 		return err
 	}
-	progress("joined: clusters %s and %s are synced", sources[0].name(), sources[1].name())
-	if key, err := base64.StdEncoding.DecodeString(clusters.MeshKey(sources[0].cluster)); o.ReplaceKey && err == nil {
+	own := swaps[0].sources[0]
+	if key, err := base64.StdEncoding.DecodeString(clusters.MeshKey(own.cluster)); o.ReplaceKey && err == nil {
 		progress("a member that holds a removal of cluster %s shows it as pending until it is admitted there: agentctl approve %s --key %s --contexts MEMBERS",
-			sources[0].name(), sources[0].name(), v1alpha1.KeyFingerprint(key))
+			own.name(), own.name(), v1alpha1.KeyFingerprint(key))
 	}
-	return printJoined(out, sources, time.Since(start))
+	return printJoined(out, swaps, time.Since(start))
 }
 
-func (o *Options) open() (a, b *clusters.Client, err error) {
-	peer := o.Peer
-	if peer.Kubeconfig == "" {
-		peer.Kubeconfig = o.Kubeconfig
-	}
-	peer.As = o.As
+func (o *Options) open() (a *clusters.Client, peers []*clusters.Client, err error) {
 	if a, err = o.Open(); err != nil {
 		return nil, nil, err
 	}
-	if b, err = peer.Open(); err != nil {
-		return nil, nil, err
+	for _, peer := range o.Peers {
+		if peer.As = o.As; peer.Kubeconfig == "" {
+			peer.Kubeconfig = o.Kubeconfig
+		}
+		b, err := peer.Open()
+		if err != nil {
+			return nil, nil, err
+		}
+		if a.Context == b.Context && peer.Kubeconfig == o.Kubeconfig {
+			return nil, nil, cli.Usagef("--context and --peer-context both name %s; a cluster does not join itself", a.Context)
+		}
+		peers = append(peers, b)
 	}
-	if a.Context == b.Context && peer.Kubeconfig == o.Kubeconfig {
-		return nil, nil, cli.Usagef("--context and --peer-context both name %s; a cluster does not join itself", a.Context)
-	}
-	return a, b, nil
+	return a, peers, nil
 }
 
 // prepareSwap reads both clusters and checks everything that can be checked, so that a refusal comes

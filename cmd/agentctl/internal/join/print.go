@@ -14,7 +14,11 @@ import (
 
 // printDryRun says what a swap would write. As documents it includes the credentials: that is what
 // the user asked to see.
-func printDryRun(out *cli.Output, targets [2]*swapTarget) error {
+func printDryRun(out *cli.Output, swaps []*swap) error {
+	var targets []*swapTarget
+	for _, s := range swaps {
+		targets = append(targets, s.targets[:]...)
+	}
 	if out.ForPeople() {
 		for _, t := range targets {
 			verb := "would be created"
@@ -47,7 +51,7 @@ func printDryRun(out *cli.Output, targets [2]*swapTarget) error {
 }
 
 // printJoined is the result for a program; a person has seen the progress.
-func printJoined(out *cli.Output, sources [2]*swapSource, took time.Duration) error {
+func printJoined(out *cli.Output, swaps []*swap, took time.Duration) error {
 	if out.ForPeople() {
 		return nil
 	}
@@ -61,6 +65,10 @@ func printJoined(out *cli.Output, sources [2]*swapSource, took time.Duration) er
 		Synced   bool     `json:"synced"`
 		Seconds  float64  `json:"seconds"`
 	}{Synced: true, Seconds: took.Round(time.Millisecond).Seconds()}
+	sources := []*swapSource{swaps[0].sources[0]}
+	for _, s := range swaps {
+		sources = append(sources, s.sources[1])
+	}
 	for _, src := range sources {
 		joined.Clusters = append(joined.Clusters, member{src.name(), src.id(), src.from.Context})
 	}

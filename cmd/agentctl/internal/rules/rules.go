@@ -9,7 +9,6 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
-	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
 )
 
@@ -21,7 +20,7 @@ func Command(g *cli.Globals) *urfave.Command {
 		Subcommands: []*urfave.Command{
 			listCommand(g),
 			lint.Command(g),
-			explain.Command(g),
+			explainCommand(g),
 			pauseCommand(g),
 			resumeCommand(g),
 		},

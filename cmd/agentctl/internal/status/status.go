@@ -6,6 +6,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -41,11 +42,15 @@ its list, its rules and copies, and what is worst there; -o wide adds a line for
 by the --contexts that lead to them, else with the credentials that this cluster holds, if you may read those
 Secrets. Who could not be asked is unknown.
 
+--wait healthy waits until nothing is wrong here and everything is known, as after an installation or an upgrade.
+
 Exit code: 0 healthy; 5 there are problems; 6 nothing worse than that something is not known, or settles
-by itself; 1 it cannot be read. With --watch, that of what was shown last. With --fleet 6 comes first if not every
-member could be asked.`,
+by itself; 3 with --wait: not healthy in time; 1 it cannot be read. With --watch, that of what was shown last.
+With --fleet 6 comes first if not every member could be asked.`,
 		Flags: append(fleet.Flags(), fleet.NetworkFlag(),
-			&urfave.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "show changes until interrupted"}),
+			&urfave.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "show changes until interrupted"},
+			&urfave.StringFlag{Name: "wait", Usage: "wait until the group is in this `STATE`, which can be healthy"},
+			&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "with --wait: how long to wait"}),
 		Action: func(c *urfave.Context) error {
 			if err := cli.NoArguments(c); err != nil {
 				return err
@@ -54,12 +59,18 @@ member could be asked.`,
 			switch {
 			case err != nil:
 				return err
-			case group != nil && c.Bool("watch"):
-				return cli.Usagef("--fleet and --watch do not go together")
+			case group != nil && (c.Bool("watch") || c.IsSet("wait")):
+				return cli.Usagef("--fleet goes neither with --watch nor with --wait")
+			case c.IsSet("timeout") && !c.IsSet("wait"):
+				return cli.Usagef("--timeout is of no use without --wait")
 			case group != nil:
 				return g.Run(c, &FleetOptions{group})
 			}
-			return g.Run(c, &Options{Access: clusters.AccessOf(g), Watch: c.Bool("watch")})
+			o := &Options{Access: clusters.AccessOf(g), Watch: c.Bool("watch"), Timeout: c.Duration("timeout")}
+			if o.Wait = c.IsSet("wait"); o.Wait && c.String("wait") != clusters.Healthy.String() {
+				return cli.Usagef("--wait %q: what can be waited for is %s", c.String("wait"), clusters.Healthy)
+			}
+			return g.Run(c, o)
 		},
 	}
 }
@@ -68,11 +79,21 @@ member could be asked.`,
 type Options struct {
 	clusters.Access
 
-	Watch bool // until the context ends
+	Watch   bool // until the context ends
+	Wait    bool // until it is healthy
+	Timeout time.Duration
 }
 
-// Validate finds nothing to refuse.
-func (o *Options) Validate() error { return nil }
+// Validate checks what can be checked without a cluster.
+func (o *Options) Validate() error {
+	if o.Wait && o.Watch {
+		return cli.Usagef("--wait and --watch do not go together")
+	}
+	if o.Wait {
+		return cli.CheckTimeout(o.Timeout)
+	}
+	return nil
+}
 
 // Run shows the group, and returns an AnswerError unless it is healthy.
 func (o *Options) Run(ctx context.Context, out *cli.Output) error {
@@ -84,6 +105,12 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	if err != nil {
 		return err
 	}
+	var late error
+	if o.Wait {
+		if v, late, err = waitHealthy(ctx, c, v, out, o.Timeout); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.Watch:
 		show, tick := presenter(out)
@@ -93,7 +120,7 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	default:
 		err = out.Document(v)
 	}
-	if err != nil {
+	if err := cmp.Or(err, late); err != nil {
 		return err
 	}
 	return v.answer()

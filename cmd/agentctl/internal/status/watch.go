@@ -5,6 +5,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -66,6 +67,36 @@ func watchStatus(ctx context.Context, c *clusters.Client, v groupView, show func
 			return v, nil
 		}
 	}
+}
+
+// errHealthy ends a watch.
+var errHealthy = errors.New("healthy")
+
+// waitHealthy watches until the group is healthy, and says what is worst whenever that changes. late is a TimeoutError.
+func waitHealthy(ctx context.Context, c *clusters.Client, v groupView, out *cli.Output, timeout time.Duration) (last groupView, late, err error) {
+	until, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	progress, said := out.Progress(), ""
+	v, err = watchStatus(until, c, v, func(v groupView) error {
+		last = v
+		if v.Health == clusters.Healthy {
+			return errHealthy
+		}
+		if now := cli.First(v.Problems); now != said {
+			progress("%s", now)
+			said = now
+		}
+		return nil
+	}, 0)
+	switch {
+	case last.Health == clusters.Healthy:
+		return last, nil, nil
+	case err != nil:
+		return v, nil, err
+	case ctx.Err() != nil:
+		return v, nil, errors.New("interrupted")
+	}
+	return v, &cli.TimeoutError{Text: fmt.Sprintf("after %s the group is not healthy:", timeout), Missing: v.Problems}, nil
 }
 
 // viewNow sums up what a watch has seen.

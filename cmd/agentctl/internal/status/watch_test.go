@@ -5,12 +5,14 @@ package status
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 )
 
@@ -60,4 +62,42 @@ func TestWatchStatus(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// It is waited until the group is healthy, and no longer.
+func TestWaitHealthy(t *testing.T) {
+	t.Parallel()
+	s := apitest.New()
+	defer s.Close()
+	cluster := func(ready string) {
+		s.Put(apitest.Parse(t, `{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}, status: {type: Local, conditions: [
+{type: Member, status: "True", reason: Local, message: ""}, {type: ClustersSynced, status: "True", reason: Synced, message: ""}, {type: Ready, status: "`+ready+`", reason: Problem, message: it went back}]}}`))
+	}
+	cluster("False")
+	c, err := clusters.New("east", &rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := read(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := writer(make(chan string, 10))
+	out := &cli.Output{Stdout: said, Format: "table"}
+	go func() {
+		if text := <-said; !strings.Contains(text, "cluster alpha: Ready=False (Problem): it went back") {
+			t.Errorf("it waits for %q", text)
+		}
+		cluster("True")
+	}()
+	if v, late, err := waitHealthy(t.Context(), c, v, out, time.Minute); err != nil || late != nil || v.Health != clusters.Healthy {
+		t.Errorf("%s, %v, %v", v.Health, late, err)
+	}
+}
+
+type writer chan string
+
+func (w writer) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
 }

@@ -138,7 +138,7 @@ func (q *inquiry) sourceObjects(ctx context.Context, rule *ruleInForce, from *re
 	whole = true
 	for _, scope := range rule.compiled.Scopes() {
 		// Without the selectors: what is not selected is what people ask about.
-		objects, all, err := from.api.List(ctx, rule.compiled.Kind(), syncrules.Scope{Namespace: scope.Namespace, FieldSelector: scope.FieldSelector})
+		objects, all, err := from.api.ListOnce(ctx, rule.compiled.Kind(), syncrules.Scope{Namespace: scope.Namespace, FieldSelector: scope.FieldSelector})
 		if err != nil {
 			return nil, false, err
 		}

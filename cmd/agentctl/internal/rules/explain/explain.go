@@ -17,63 +17,22 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
-	urfave "github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
-// Command describes the command to the flag library.
-func Command(g *cli.Globals) *urfave.Command {
-	return &urfave.Command{
-		Name:      "explain",
-		Usage:     "say why something is copied, or why it is not",
-		ArgsUsage: "RULE | KIND NAME | KIND/NAME | -f FILE",
-		Description: `For a rule: which clusters it goes to and comes from, what it selects there, and how the copies here
-stand. For an object: which rules select it and, where one does not, which field says no; where its
-copies are or would be, and who owns them. KIND is written as for kubectl: secret, cm, deploy.apps.
-For a file (-f): the same for rules and objects that nobody has applied yet. A rule of a file stands in
-for the one of its name; an object of a file is taken as one of this cluster (or --from another).
-
-Differences are shown as a unified diff between what is there and what would be, after a dry run by
-the API server where you may write there. What Secrets hold is never shown: only sizes, and hashes that
-are comparable within one output.
-
-Nothing is written. Other clusters are read with the credentials that this one holds, if you may read
-those Secrets, or by --peer-context. What cannot be found out is said to be unknown, with the reason.
-
-Exit code: 0 at least one copy is or would be in sync, and nothing is blocked; 4 nothing is selected;
-5 something blocks a copy; 6 unknown; 1 an error, such as a rule in a file that does not
-compile; 2 a wrong command line.
-
-  agentctl rules explain web-certs
-  agentctl rules explain secret web-tls -n shop
-  agentctl rules explain -f rule.yaml --peer-context cluster-2=admin@cluster-2`,
-		Flags: append([]urfave.Flag{
-			&urfave.StringSliceFlag{Name: "filename", Aliases: []string{"f"}, Usage: "`FILE` with rules and objects not yet applied; - for standard input; may be repeated"},
-			&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, Usage: "`NAMESPACE` of the object (default: the context's, then default)"},
-			&urfave.StringSliceFlag{Name: "peer-context", Usage: "reach a cluster by a context of your own, `NAME=CONTEXT`; may be repeated"},
-			&urfave.StringFlag{Name: "from", Usage: "take the objects of files as ones of this `CLUSTER`"},
-			&urfave.BoolFlag{Name: "no-dry-run", Usage: "show what would be written without asking API servers what they make of it"},
-			&urfave.IntFlag{Name: "limit", Value: 20, Usage: "how many copies of a rule are shown one by one, each with a dry run"},
-			&urfave.StringFlag{Name: "network-name", Value: "default", Usage: "`NAME` of the network that this computer is in, which chooses among the addresses of a cluster"},
-		}, lint.ConsentFlags()...),
-		Action: func(c *urfave.Context) error {
-			o, err := optionsOf(c, g)
-			if err != nil {
-				return err
-			}
-			return g.Run(c, o)
-		},
-	}
-}
+// reachTimeout is how long all other clusters may take to answer for the first time.
+const reachTimeout = time.Minute
 
 // Options are what is explained: a rule, an object, or files.
 type Options struct {
@@ -89,28 +48,9 @@ type Options struct {
 	PeerContexts map[string]string
 	Network      string // that this computer is in, which chooses among the addresses of a cluster
 	Consent      consent.Policy
-	NoDryRun     bool // show what would be written without asking API servers what they make of it
-	Limit        int  // how many copies of a rule are shown one by one, each with a dry run
-}
-
-func optionsOf(c *urfave.Context, g *cli.Globals) (*Options, error) {
-	o := &Options{
-		Access: clusters.AccessOf(g), Subject: c.Args().Slice(), Files: c.StringSlice("filename"), Stdin: c.App.Reader, From: c.String("from"),
-		PeerContexts: map[string]string{}, Network: c.String("network-name"), NoDryRun: c.Bool("no-dry-run"), Limit: c.Int("limit"),
-	}
-	if g.Namespace.IsSet() {
-		o.Namespace = g.Namespace.String()
-	}
-	for _, text := range c.StringSlice("peer-context") {
-		name, context, found := strings.Cut(text, "=")
-		if !found || name == "" || context == "" {
-			return nil, cli.Usagef("--peer-context must be NAME=CONTEXT, and is %q", text)
-		}
-		o.PeerContexts[name] = context
-	}
-	var err error
-	o.Consent, err = lint.ConsentOf(c)
-	return o, err
+	NoDryRun     bool         // show what would be written without asking API servers what they make of it
+	Limit        int          // how many copies of a rule are shown one by one, each with a dry run
+	Fleet        *fleet.Group // for a rule: how it stands in every member; nil for the cluster of Access
 }
 
 // Validate checks what can be checked without a cluster and without reading a file.
@@ -120,6 +60,8 @@ func (o *Options) Validate() error {
 		return cli.Usagef("--limit must not be negative, and is %d", o.Limit)
 	case len(o.Files) > 0 && len(o.Subject) > 0:
 		return cli.Usagef("rules explain takes either -f or %q, not both", strings.Join(o.Subject, " "))
+	case o.Fleet != nil && len(o.Files) > 0:
+		return cli.Usagef("--fleet is about what is there, and -f about what is not applied yet")
 	case o.From != "" && len(o.Files) == 0:
 		return cli.Usagef("--from is about the objects of files; give -f")
 	case len(o.Files) > 0:
@@ -158,24 +100,53 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	if err != nil {
 		return err
 	}
-	q, err := o.inquire(ctx, local, docs)
+	known, unknown, err := reachAll(ctx, o.group())
 	if err != nil {
 		return err
 	}
-	r := &report{
-		Context: local.Context, Cluster: q.local().name, ClusterID: q.local().id,
-		Rules: []*ruleReport{}, Copies: []*copyReport{}, Counts: map[string]int{}, Unknown: []clusterReason{}, Notes: []string{},
+	if kind, _, _ := o.subject(); o.Fleet != nil && kind == "" {
+		return o.runFleet(ctx, known, unknown, out)
 	}
-	if err := o.answer(ctx, q, docs, r); err != nil {
+	r, err := o.explainAt(ctx, &reach{local, known}, docs)
+	if err != nil {
 		return err
 	}
-	r.conclude()
 	if out.ForPeople() {
 		r.print(cli.Printable{To: out.Stdout})
 	} else if err := out.Document(r); err != nil {
 		return err
 	}
+	if err := fleet.Incomplete(unknown); o.Fleet != nil && err != nil {
+		return err
+	}
 	return r.err()
+}
+
+// group is who is asked, for the sources of copies at least.
+func (o *Options) group() *fleet.Group {
+	g := fleet.Group{Access: o.Access, Timeout: reachTimeout}
+	if o.Fleet != nil {
+		g = *o.Fleet
+	}
+	g.Named, g.Network, g.Answer = o.PeerContexts, o.Network, clusters.MaxAnswer
+	return &g
+}
+
+// explainAt explains it as it is in one cluster.
+func (o *Options) explainAt(ctx context.Context, from *reach, docs []*documents.Document) (*report, error) {
+	q, err := o.inquire(ctx, from, docs)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{
+		Context: from.local.Context, Cluster: q.local().name, ClusterID: q.local().id,
+		Rules: []*ruleReport{}, Copies: []*copyReport{}, Counts: map[string]int{}, Unknown: []clusterReason{}, Notes: []string{},
+	}
+	if err := o.answer(ctx, q, docs, r); err != nil {
+		return nil, err
+	}
+	r.conclude()
+	return r, nil
 }
 
 // answer explains what was asked for: the object, the rule, or the one object or rule of the files. A file with
@@ -281,17 +252,16 @@ func (o *Options) read() ([]*documents.Document, error) {
 }
 
 // inquire reads what every explanation needs: the clusters, and the rules with those of the files in their place.
-func (o *Options) inquire(ctx context.Context, local *clusters.Client, docs []*documents.Document) (*inquiry, error) {
-	find := reach{local: local, kubeconfig: o.Kubeconfig, peerContexts: o.PeerContexts, network: o.Network}
-	clusters, err := find.clusters(ctx)
+func (o *Options) inquire(ctx context.Context, from *reach, docs []*documents.Document) (*inquiry, error) {
+	clusters, err := from.clusters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if clusters[0].api == nil {
-		return nil, local.Errorf("%s", clusters[0].why)
+		return nil, from.local.Errorf("%s", clusters[0].why)
 	}
 	q := &inquiry{clusters: clusters, consent: o.Consent, limit: o.Limit, dryRun: !o.NoDryRun}
-	known, err := local.Rules(ctx)
+	known, err := from.local.Rules(ctx)
 	if err != nil {
 		return nil, err
 	}

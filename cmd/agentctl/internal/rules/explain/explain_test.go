@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,7 +117,17 @@ func TestPeerByCredential(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := (&reach{local: s, network: "default"}).clusters(t.Context())
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		text := fmt.Sprintf("{current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}", local.URL)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Access: clusters.Access{Kubeconfig: path}, Network: "default"}
+		known, _, err := reachAll(t.Context(), o.group())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := (&reach{local: s, known: known}).clusters(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,17 +5,11 @@ package explain
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -45,12 +39,30 @@ func (c *reached) title() string {
 	return c.name
 }
 
-// reach says how the clusters of the group are found.
+// reach is a cluster from which the others are seen, and how these are reached.
 type reach struct {
-	local        *clusters.Client
-	kubeconfig   string
-	peerContexts map[string]string // by the name of the cluster
-	network      string
+	local *clusters.Client
+	known map[string]*reached // by clusterID
+}
+
+// reachAll opens every member of a group, by its clusterID.
+func reachAll(ctx context.Context, g *fleet.Group) (map[string]*reached, []fleet.Unknown, error) {
+	answers, err := fleet.Ask(ctx, g, func(ctx context.Context, m *fleet.Member) (*reached, error) {
+		c := &reached{api: clusters.NewReader(m.Client), mayWrite: m.Own}
+		c.readFeatures(ctx, m)
+		c.readRules(ctx, m)
+		return c, nil
+	})
+	out := map[string]*reached{}
+	for i := range answers {
+		a := &answers[i]
+		if a.Err != nil {
+			why := clusters.Reason(a.Err)
+			a.Value = &reached{why: why, featuresWhy: why, rulesWhy: why}
+		}
+		out[a.ID] = a.Value
+	}
+	return out, fleet.Unknowns(answers), err
 }
 
 // clusters opens every cluster of the group, the local one first, then by name. Those that cannot be asked say
@@ -66,22 +78,17 @@ func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
 	}
 	var out []*reached
 	for _, c := range all {
-		one := &reached{name: c.Name, id: string(c.Spec.ClusterID), local: c.Name == own.GetName()}
+		why := "it is not in the list of the cluster from where the group is asked"
+		one := &reached{why: why, featuresWhy: why, rulesWhy: why}
+		if known := r.known[string(c.Spec.ClusterID)]; known != nil {
+			*one = *known
+		}
+		one.name, one.id, one.local = c.Name, string(c.Spec.ClusterID), c.Name == own.GetName()
 		_, one.disabled = c.Annotations[v1alpha1.AnnotationClusterDisabled]
 		one.cluster = c.DeepCopy()
 		one.cluster.Spec.AuthInfo, one.cluster.ManagedFields = v1alpha1.AuthInfo{}, nil
 		out = append(out, one)
 	}
-	for name := range r.peerContexts {
-		if !slices.ContainsFunc(out, func(c *reached) bool { return c.name == name && !c.local }) {
-			return nil, cli.Usagef("--peer-context names cluster %q, and context %s has no other cluster of that name", name, r.local.Context)
-		}
-	}
-	var wait sync.WaitGroup
-	for i, c := range out {
-		wait.Go(func() { r.open(ctx, c, all[i]) })
-	}
-	wait.Wait()
 	slices.SortStableFunc(out, func(a, b *reached) int {
 		if a.local != b.local {
 			if a.local {
@@ -94,82 +101,21 @@ func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
 	return out, nil
 }
 
-// open finds a way into one cluster, proves that it is the one, and reads its features.
-func (r *reach) open(ctx context.Context, c *reached, cluster *v1alpha1.Cluster) {
-	s, mayWrite, err := r.side(ctx, c, cluster)
-	if err == nil && !c.local {
-		err = s.Verify(ctx, c.id)
-	}
-	if err != nil {
-		c.why = clusters.Reason(err)
-		c.featuresWhy, c.rulesWhy = c.why, c.why
-		return
-	}
-	c.api, c.mayWrite = clusters.NewReader(s), mayWrite
-	c.readFeatures(ctx, s)
-	c.readRules(ctx, s)
-}
-
-func (c *reached) readFeatures(ctx context.Context, s *clusters.Client) {
-	list, err := s.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("clusterfeatures")).List(ctx, metav1.ListOptions{Limit: clusters.MaxListed})
-	if err != nil {
+func (c *reached) readFeatures(ctx context.Context, m *fleet.Member) {
+	features, err := fleet.List[v1alpha1.ClusterFeature](ctx, m, v1alpha1.SchemeGroupVersion.WithResource("clusterfeatures"))
+	if c.features = features; err != nil {
 		c.featuresWhy = "its ClusterFeatures cannot be read: " + clusters.Reason(err)
-		return
-	}
-	for i := range list.Items {
-		var f v1alpha1.ClusterFeature
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &f); err == nil {
-			c.features = append(c.features, &f)
-		}
 	}
 }
 
 // readRules reads which rules are there: a rule may have been withdrawn and deleted in some clusters.
-func (c *reached) readRules(ctx context.Context, s *clusters.Client) {
-	list, err := s.Dynamic.Resource(clusters.RuleResource()).List(ctx, metav1.ListOptions{Limit: clusters.MaxListed})
+func (c *reached) readRules(ctx context.Context, m *fleet.Member) {
+	list, err := fleet.List[v1alpha1.ResourceSyncRule](ctx, m, clusters.RuleResource())
 	if err != nil {
 		c.rulesWhy = "its rules cannot be read: " + clusters.Reason(err)
-		return
 	}
 	c.rules = map[string]bool{}
-	for i := range list.Items {
-		c.rules[list.Items[i].GetName()] = true
+	for _, rule := range list {
+		c.rules[rule.Name] = true
 	}
-}
-
-// side is the way to a cluster: the user's own context, or else the credential that the local cluster holds,
-// with which nothing can be written.
-func (r *reach) side(ctx context.Context, c *reached, cluster *v1alpha1.Cluster) (s *clusters.Client, mayWrite bool, err error) {
-	if c.local {
-		return r.local, true, nil
-	}
-	if name, ok := r.peerContexts[c.name]; ok {
-		s, err = clusters.Access{Kubeconfig: r.kubeconfig, Context: name}.Open()
-		if err != nil {
-			return nil, false, err
-		}
-		s, err = clusters.New(name, clusters.Bounded(s.Config, clusters.MaxAnswer))
-		return s, true, err
-	}
-	ref := cluster.Spec.AuthInfo.SecretRef
-	if ref.Name == "" {
-		return nil, false, errors.New("its Cluster object names no credential; give --peer-context " + c.name + "=CONTEXT")
-	}
-	if err := clusters.CheckRef(ref, c.id); err != nil {
-		return nil, false, err
-	}
-	secret, err := r.local.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, false, fmt.Errorf("its credential, Secret %s/%s here, cannot be read (%s); give --peer-context %s=CONTEXT", ref.Namespace, ref.Name, clusters.Reason(err), c.name)
-	}
-	kubeconfig, err := clusters.KubeconfigOf(secret)
-	if err != nil {
-		return nil, false, fmt.Errorf("its credential, Secret %s/%s here: %w", ref.Namespace, ref.Name, err)
-	}
-	config, err := clusters.PeerConfig(kubeconfig, cluster, r.network)
-	if err != nil {
-		return nil, false, err
-	}
-	s, err = clusters.New(c.name, clusters.Bounded(config, clusters.MaxAnswer))
-	return s, false, err
 }

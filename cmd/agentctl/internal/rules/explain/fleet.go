@@ -1,0 +1,104 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
+)
+
+// views is how many members are explained at a time.
+const views = 8
+
+// fleetReport is a rule as it is in each member that has it. Its JSON is stable: fields are only ever added.
+type fleetReport struct {
+	Rule     string          `json:"rule"`
+	Clusters []*report       `json:"clusters"`
+	Without  int             `json:"without"` // members where the rule is not
+	Unknown  []fleet.Unknown `json:"unknown"`
+}
+
+// runFleet explains a rule from the view of every member.
+func (o *Options) runFleet(ctx context.Context, known map[string]*reached, unknown []fleet.Unknown, out *cli.Output) error {
+	_, name, err := o.subject()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Fleet.Timeout)
+	defer cancel()
+	f := &fleetReport{Rule: name, Clusters: []*report{}, Unknown: unknown}
+	var reports []*report
+	var group errgroup.Group
+	group.SetLimit(views)
+	for id, c := range known {
+		if c.api == nil || c.rulesWhy == "" && !c.rules[name] {
+			f.Without += map[bool]int{true: 1}[c.api != nil]
+			continue
+		}
+		r := &report{ClusterID: id}
+		reports = append(reports, r)
+		group.Go(func() error {
+			one, err := o.explainAt(ctx, &reach{c.api.Client, known}, nil)
+			if err != nil {
+				r.Context, r.Answer = clusters.Reason(err), answerUnknown
+			} else {
+				*r = *one
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no error is returned
+	for _, r := range reports {
+		if r.Rules == nil {
+			f.Unknown = append(f.Unknown, fleet.Unknown{Cluster: cmp.Or(r.Cluster, r.ClusterID), ClusterID: r.ClusterID, Reason: r.Context})
+		} else {
+			f.Clusters = append(f.Clusters, r)
+		}
+	}
+	slices.SortFunc(f.Clusters, func(a, b *report) int { return strings.Compare(a.Cluster, b.Cluster) })
+	if err := f.print(out); err != nil {
+		return err
+	}
+	return f.err()
+}
+
+func (f *fleetReport) print(out *cli.Output) error {
+	if !out.ForPeople() {
+		return out.Document(f)
+	}
+	w := cli.Printable{To: out.Stdout}
+	for _, r := range f.Clusters {
+		fmt.Fprintf(w, "in cluster %s: %s\n", r.Cluster, r.Answer)
+		if r.Answer != answerSynced {
+			r.print(w)
+		}
+	}
+	fmt.Fprintf(w, "%s without the rule\n", cli.Plural(f.Without, "cluster"))
+	fleet.Print(out, f.Unknown)
+	return nil
+}
+
+// err is the exit code: that of the worst member, once all have answered.
+func (f *fleetReport) err() error {
+	if err := fleet.Incomplete(f.Unknown); err != nil {
+		return err
+	}
+	for _, answer := range []string{answerBlocked, answerUnknown, answerSynced, answerUnmatched} {
+		for _, r := range f.Clusters {
+			if r.Answer == answer {
+				return r.err()
+			}
+		}
+	}
+	return fmt.Errorf("no cluster of the group has a rule %q; `agentctl rules list --fleet` shows what there is", f.Rule)
+}

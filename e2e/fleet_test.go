@@ -1,0 +1,103 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// fleetCommands are the questions to the whole group about a rule.
+func fleetCommands(rule string) map[string][]string {
+	return map[string][]string{
+		"rules list":    {"rules", "list", rule, "--fleet"},
+		"rules explain": {"rules", "explain", rule, "--fleet"},
+		"status":        {"status", "--fleet"},
+	}
+}
+
+// asker is a user who may read the registry and, by their names, the credentials of some members.
+func asker(t *testing.T, c *harness.Cluster, members ...*harness.Cluster) {
+	t.Helper()
+	var names []string
+	for _, m := range members {
+		names = append(names, v1alpha1.IssuedSecret(clusterID(t, m)))
+	}
+	apply(t, c, fmt.Sprintf(`apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: asker}
+rules:
+- {apiGroups: [clusterregistry.k8s.cisco.com], resources: [clusters, resourcesyncrules, clusterfeatures], verbs: [get, list]}
+- {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: asker}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: asker}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: asker, namespace: %[1]s}
+rules: [{apiGroups: [""], resources: [secrets], resourceNames: ["%[2]s"], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: asker, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: asker}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+`, v1alpha1.PrivateNamespace(harness.Namespace), strings.Join(names, `", "`)))
+}
+
+// Every fleet command in a group of five: all answer; a person may not read one credential; one API server is stopped. Each
+// member that cannot be asked is named with the reason, by exit code 6, and the others are shown.
+func TestFleetOfFive(t *testing.T) {
+	g := &group{Fleet: five(t)}
+	one, four, last := g.Clusters[0], g.Clusters[3], g.Clusters[4]
+	apply(t, one, rule("spread", "spread"))
+	putSecret(t, one, "spread", "v")
+	for _, c := range g.Clusters[1:] {
+		eventually(t, "the Secret is in "+c.Name, afterFault, hasCopy(c, one, "spread", "v"))
+	}
+	asAdmin := func(args []string, more ...string) []string {
+		return append(append([]string{}, args...), append(more, "--context", one.Name)...)
+	}
+	all := map[string][]string{
+		"rules list":    {"RULE     KIND     CLUSTERS   READY   SYNCED   FROZEN   FAILED   CONFLICTS   WORST", "spread   Secret   5/5        5       4/4      0        0        0           -"},
+		"rules explain": {"in cluster one: synced", "in cluster two: synced", "in cluster five: synced", "0 clusters without the rule"},
+		"status":        {"5 clusters, 0 of them unknown: healthy", "CLUSTER   HEALTH    CLUSTERS   RULES", "five      healthy   5/5        1/1"},
+	}
+	for what, args := range fleetCommands("spread") {
+		eventually(t, what+" hears all, with the credentials of one", afterFault, g.asks(0, asAdmin(args), all[what]...))
+		eventually(t, what+" hears all, with contexts", afterFault, g.asks(0, asAdmin(args, "--contexts", "two,three,four,five"), all[what]...))
+	}
+
+	// Jane may read the credentials of all but four, each by its name.
+	asker(t, one, g.Clusters[1], g.Clusters[2], last)
+	for what, args := range fleetCommands("spread") {
+		denied := `unknown: cluster four: its credential, Secret cluster-registry-private/` + v1alpha1.IssuedSecret(clusterID(t, four)) + ` here, cannot be read (`
+		eventually(t, what+" names whom Jane may not ask", afterFault, g.asks(6, asAdmin(args, "--as", "jane"), denied, "1 cluster of the group could not be asked: four"))
+	}
+
+	if err := last.StopAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := last.StartAPIServer(lasting(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	for what, args := range fleetCommands("spread") {
+		eventually(t, what+" names who is away", afterFault, g.asks(6, asAdmin(args), "unknown: cluster five: ", "1 cluster of the group could not be asked: five"))
+		eventually(t, what+" names who is away, with contexts", afterFault, g.asks(6, asAdmin(args, "--contexts", "five,two"), "unknown: cluster five: ", "five"))
+	}
+	eventually(t, "the others say what is wrong with them", afterFault, func(ctx context.Context) error {
+		return g.asks(6, asAdmin([]string{"rules", "list", "--fleet", "-o", "wide"}), "spread   two ", "SourceUnreachable")(ctx)
+	})
+}
