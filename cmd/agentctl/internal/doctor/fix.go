@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -15,10 +16,10 @@ import (
 func (t *target) kubectl(args ...string) string {
 	words := []string{"kubectl"}
 	if !t.client.InCluster {
-		words = append(words, "--context", shellWord(t.client.Context))
+		words = append(words, "--context", cli.ShellWord(t.client.Context))
 	}
 	for _, a := range args {
-		words = append(words, shellWord(a))
+		words = append(words, cli.ShellWord(a))
 	}
 	return strings.Join(words, " ")
 }
@@ -30,18 +31,18 @@ func (x *inspection) kubectlIn(c *v1alpha1.Cluster, args ...string) string {
 	}
 	words := []string{"kubectl"}
 	for _, a := range args {
-		words = append(words, shellWord(a))
+		words = append(words, cli.ShellWord(a))
 	}
-	return strings.Join(words, " ") + "  # in cluster " + shellWord(c.Name)
+	return strings.Join(words, " ") + "  # in cluster " + cli.ShellWord(c.Name)
 }
 
 // join is the command that swaps two clusters again.
 func (x *inspection) join(t *target, c *v1alpha1.Cluster) string {
 	to := c.Name + "  # the context of that cluster"
 	if other := x.find(string(c.Spec.ClusterID)); other != nil {
-		to = shellWord(other.client.Context)
+		to = cli.ShellWord(other.client.Context)
 	}
-	return fmt.Sprintf("agentctl join --context %s --peer-context %s", shellWord(t.client.Context), to)
+	return fmt.Sprintf("agentctl join --context %s --peer-context %s", cli.ShellWord(t.client.Context), to)
 }
 
 // restart is the command that starts an agent again.
@@ -58,20 +59,9 @@ func (x *inspection) agentLog(t *target) string {
 func (x *inspection) install(t *target) string {
 	where := ""
 	if !t.client.InCluster {
-		where = " --kube-context " + shellWord(t.client.Context)
+		where = " --kube-context " + cli.ShellWord(t.client.Context)
 	}
-	return fmt.Sprintf("helm upgrade --install %s charts/agent%s --namespace %s --reuse-values", v1alpha1.DefaultServiceAccount, where, shellWord(x.namespace))
-}
-
-// plainWord needs no quotes in a shell.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord makes a word safe to paste: names may come from other clusters.
-func shellWord(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return fmt.Sprintf("helm upgrade --install %s charts/agent%s --namespace %s --reuse-values", v1alpha1.DefaultServiceAccount, where, cli.ShellWord(x.namespace))
 }
 
 // grantText is what the agent offers to paste, word for word. A message may repeat what another cluster

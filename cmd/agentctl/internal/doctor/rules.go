@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -53,7 +54,7 @@ func (x *inspection) ruleFinding(t *target, name string, ready clusters.Readines
 	d := Finding{
 		Severity: Error, Cluster: t.name(),
 		Message: fmt.Sprintf("rule %s is not Ready since %s: %s: %s", name, since.UTC().Format(time.RFC3339), ready.Reason, ready.Message),
-		Fix:     fmt.Sprintf("agentctl rules explain %s%s", shellWord(name), t.flag()),
+		Fix:     fmt.Sprintf("agentctl rules explain %s%s", cli.ShellWord(name), t.flag()),
 	}
 	switch ready.Reason {
 	case clusters.NotLookedAt:
