@@ -91,7 +91,7 @@ func (r *whyReport) verdicts() (out []verdict) {
 			}
 		}
 		if at.Is == "absent" && !copies {
-			v.Mark, v.Text, v.Reasons = bad, "not there, and nothing is copied there", r.whyNot(v.Cluster)
+			v.Mark, v.Text, v.Reasons = none, "not there, and nothing is copied there", r.whyNot(v.Cluster)
 		}
 		out = append(out, v)
 	}

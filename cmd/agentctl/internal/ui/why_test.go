@@ -40,7 +40,7 @@ func TestVerdicts(t *testing.T) {
 	want := `good alpha an object of its own
 bad beta a copy
 - blocked, by rule narrow: a quota
-bad gamma not there, and nothing is copied there
+none gamma not there, and nothing is copied there
 - rule picky does not select it in alpha: spec.rules[0].match[0].namespaces: wants prod: object has shop
 - rule narrow does not copy it there (no): spec.targets asks for region: eu
 - rule broken cannot be used: no kind
