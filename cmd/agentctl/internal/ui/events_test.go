@@ -83,7 +83,7 @@ func noUses() Uses {
 // read returns a page.
 func read(t *testing.T, client *http.Client, address string) string {
 	t.Helper()
-	response, err := client.Get(address) //nolint:noctx // it ends with the test's server
+	response, err := client.Get(address)
 	if err != nil {
 		t.Fatal(err)
 	}

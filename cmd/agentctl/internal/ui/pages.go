@@ -31,7 +31,9 @@ type site struct {
 func pages(o *Options, b *board, p *press, below string) http.Handler {
 	s := &site{board: b, press: p, uses: o.Uses, streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1)}
 	s.asked = Question{Access: o.Access, AgentNamespace: o.Namespace}
-	s.asked.Context = b.points[0].client.Context
+	if c := b.points[0].client; !c.InCluster {
+		s.asked.Context = c.Context // the current one may change meanwhile
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+below+"{$}", s.page)
 	mux.HandleFunc("GET "+below+"events", s.events)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -220,7 +219,11 @@ func (s *site) explain(ctx context.Context, data *whyData) error {
 		return err
 	}
 	q.Kind, q.PeerContexts = data.Question.Kind, s.board.peerContexts()
-	data.Command = commandOf(q)
+	words := []string{"agentctl", "rules", "explain", q.Kind, q.Name}
+	if q.Namespace != "" {
+		words = append(words, "--namespace", q.Namespace)
+	}
+	data.Command = commandFor(s.board.points[0].client, words...)
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
 	select { // one at a time: it asks many
@@ -242,19 +245,4 @@ func (s *site) explain(ctx context.Context, data *whyData) error {
 		}
 	}
 	return nil
-}
-
-// commandOf is the command that gives the same answer.
-func commandOf(q Question) string {
-	words := []string{"agentctl", "rules", "explain", q.Kind, q.Name}
-	if q.Namespace != "" {
-		words = append(words, "--namespace", q.Namespace)
-	}
-	if q.Context != "" {
-		words = append(words, "--context", q.Context)
-	}
-	for i, word := range words {
-		words[i] = cli.ShellWord(word)
-	}
-	return strings.Join(words, " ")
 }
