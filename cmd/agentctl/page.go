@@ -4,15 +4,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui"
+	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
 // pageUses is what the page shows of other commands, which it does not know.
 func pageUses() ui.Uses {
-	return ui.Uses{Findings: findings}
+	return ui.Uses{Findings: findings, Explain: explanation}
 }
 
 // findings are those of doctor.
@@ -26,4 +32,21 @@ func findings(ctx context.Context, namespace string, all []ui.Held) []ui.Finding
 		out = append(out, ui.Finding{Check: f.Check, Severity: string(f.Severity), Cluster: f.Cluster, Message: f.Message, Fix: f.Fix})
 	}
 	return out
+}
+
+// explanation is that of rules explain, which tells by its exit code what it found.
+func explanation(ctx context.Context, q ui.Question) ([]byte, error) {
+	o := &explain.Options{
+		Access: q.Access, Subject: []string{q.Kind, q.Name}, Namespace: q.Namespace, PeerContexts: q.PeerContexts,
+		Network: "default", Consent: consent.Policy{Namespace: q.AgentNamespace},
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	var document bytes.Buffer
+	err := o.Run(ctx, &cli.Output{Stdout: &document, Stderr: io.Discard, Format: "json"})
+	if _, answered := errors.AsType[*cli.AnswerError](err); err != nil && !answered {
+		return nil, err
+	}
+	return document.Bytes(), nil
 }

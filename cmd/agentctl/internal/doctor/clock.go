@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 )
 
 // maxOffset is how far clocks may differ: tokens are refused that are not valid yet, or not any more.
@@ -60,7 +62,7 @@ func clockDifferences(answered []*target) []Finding {
 func clockWrong(t *target, message string) Finding {
 	return Finding{
 		Severity: Warning, Cluster: t.name(), Message: message,
-		Fix: "sudo timedatectl set-ntp true  # on the machines of the control plane of " + shellWord(t.name()),
+		Fix: "sudo timedatectl set-ntp true  # on the machines of the control plane of " + cli.ShellWord(t.name()),
 	}
 }
 

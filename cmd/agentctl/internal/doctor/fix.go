@@ -6,8 +6,8 @@ package doctor
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -16,7 +16,7 @@ func (t *target) kubectl(args ...string) string {
 	if t.client.InCluster {
 		return commandLine("kubectl", args)
 	}
-	return commandLine("kubectl --context "+shellWord(t.client.Context), args)
+	return commandLine("kubectl --context "+cli.ShellWord(t.client.Context), args)
 }
 
 // kubectlIn is a command line for any cluster, which says where to run it if no context of it is known.
@@ -24,7 +24,7 @@ func (x *inspection) kubectlIn(c *v1alpha1.Cluster, args ...string) string {
 	if t := x.find(string(c.Spec.ClusterID)); t != nil {
 		return t.kubectl(args...)
 	}
-	return commandLine("kubectl", args) + "  # in cluster " + shellWord(c.Name)
+	return commandLine("kubectl", args) + "  # in cluster " + cli.ShellWord(c.Name)
 }
 
 // flagOf ends a command for a cluster that t lists, and says where to run it if no context of it is known.
@@ -34,7 +34,7 @@ func (x *inspection) flagOf(t *target, id string) string {
 	}
 	for _, c := range t.clusters {
 		if string(c.Spec.ClusterID) == id {
-			return "  # in cluster " + shellWord(c.Name)
+			return "  # in cluster " + cli.ShellWord(c.Name)
 		}
 	}
 	return "  # in the cluster that it is from"
@@ -42,7 +42,7 @@ func (x *inspection) flagOf(t *target, id string) string {
 
 func commandLine(command string, args []string) string {
 	for _, a := range args {
-		command += " " + shellWord(a)
+		command += " " + cli.ShellWord(a)
 	}
 	return command
 }
@@ -51,9 +51,9 @@ func commandLine(command string, args []string) string {
 func (x *inspection) join(t *target, c *v1alpha1.Cluster) string {
 	to := c.Name + "  # the context of that cluster"
 	if other := x.find(string(c.Spec.ClusterID)); other != nil {
-		to = shellWord(other.client.Context)
+		to = cli.ShellWord(other.client.Context)
 	}
-	return fmt.Sprintf("agentctl join --context %s --peer-context %s", shellWord(t.client.Context), to)
+	return fmt.Sprintf("agentctl join --context %s --peer-context %s", cli.ShellWord(t.client.Context), to)
 }
 
 // restart is the command that starts an agent again.
@@ -70,20 +70,9 @@ func (x *inspection) agentLog(t *target) string {
 func (x *inspection) install(t *target) string {
 	where := ""
 	if !t.client.InCluster {
-		where = " --kube-context " + shellWord(t.client.Context)
+		where = " --kube-context " + cli.ShellWord(t.client.Context)
 	}
-	return fmt.Sprintf("helm upgrade --install %s charts/agent%s --namespace %s --reuse-values", v1alpha1.DefaultServiceAccount, where, shellWord(x.namespace))
-}
-
-// plainWord needs no quotes in a shell.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord makes a word safe to paste: names may come from other clusters.
-func shellWord(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return fmt.Sprintf("helm upgrade --install %s charts/agent%s --namespace %s --reuse-values", v1alpha1.DefaultServiceAccount, where, cli.ShellWord(x.namespace))
 }
 
 // grantText is what the agent offers to paste, word for word. A message may repeat what another cluster

@@ -46,7 +46,7 @@ func (x *inspection) peerFindings(t *target) (out []Finding) {
 		for _, n := range v1alpha1.ParseNewcomers(cond.Message) {
 			out = append(out, Finding{
 				Severity: Warning, Cluster: t.name(), Message: "a cluster that was removed waits to be admitted: " + v1alpha1.NewcomerLine(n),
-				Fix: fmt.Sprintf("agentctl approve %s%s --key %s", shellWord(n.Name), t.flag(), n.Fingerprint),
+				Fix: fmt.Sprintf("agentctl approve %s%s --key %s", cli.ShellWord(n.Name), t.flag(), n.Fingerprint),
 			})
 		}
 	}
@@ -95,7 +95,7 @@ func (x *inspection) memberFix(t *target, c *v1alpha1.Cluster) string {
 	}
 	if ready != nil && ready.Reason == "APIUnreachable" {
 		return fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values --set apiServerEndpointAddress=HOST:PORT  # in cluster %s, an address that is reached from %s",
-			v1alpha1.DefaultServiceAccount, shellWord(x.namespace), shellWord(c.Name), shellWord(t.name()))
+			v1alpha1.DefaultServiceAccount, cli.ShellWord(x.namespace), cli.ShellWord(c.Name), cli.ShellWord(t.name()))
 	}
 	if ready == nil && member == nil { // nobody has looked at the object
 		if own := t.local(); own != nil {

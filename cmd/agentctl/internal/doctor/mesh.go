@@ -78,7 +78,7 @@ func (x *inspection) checkPort(ctx context.Context, c *v1alpha1.Cluster) *Findin
 		return nil // checkMembers says so
 	case len(m.Endpoints) == 0:
 		d.Message = "it advertises no address of its mesh port"
-		d.Fix = "helm upgrade cluster-registry-controller charts/agent --namespace " + shellWord(x.namespace) + " --reuse-values --set mesh.advertise=HOST:PORT  # in cluster " + shellWord(c.Name)
+		d.Fix = "helm upgrade cluster-registry-controller charts/agent --namespace " + cli.ShellWord(x.namespace) + " --reuse-values --set mesh.advertise=HOST:PORT  # in cluster " + cli.ShellWord(c.Name)
 		return d
 	}
 	var failed []error

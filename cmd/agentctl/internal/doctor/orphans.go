@@ -24,7 +24,7 @@ func checkOrphans(_ context.Context, x *inspection) []Finding {
 				out = append(out, Finding{
 					Severity: Warning, Cluster: t.name(),
 					Message: fmt.Sprintf("rule %s is an orphan: the cluster that it is from left the group or was removed, and the rule is paused; take it over, or delete it", rule.Name),
-					Fix:     "agentctl orphans adopt rsr/" + shellWord(rule.Name) + t.flag(),
+					Fix:     "agentctl orphans adopt rsr/" + cli.ShellWord(rule.Name) + t.flag(),
 				})
 			}
 			cond := meta.FindStatusCondition(rule.Status.Conditions, clusters.RuleOrphans)

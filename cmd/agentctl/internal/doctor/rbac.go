@@ -167,7 +167,7 @@ func (x *inspection) ruleRights(t *target, rule *v1alpha1.ResourceSyncRule) []Fi
 		return nil
 	}
 	if command == "" {
-		d.Fix = fmt.Sprintf("agentctl rules explain %s%s", shellWord(rule.Name), t.flag())
+		d.Fix = fmt.Sprintf("agentctl rules explain %s%s", cli.ShellWord(rule.Name), t.flag())
 	}
 	return []Finding{d}
 }
@@ -177,5 +177,5 @@ func (t *target) flag() string {
 	if t.client.InCluster {
 		return ""
 	}
-	return " --context " + shellWord(t.client.Context)
+	return " --context " + cli.ShellWord(t.client.Context)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -48,7 +49,7 @@ func (x *inspection) waitingRule(t *target, rule *v1alpha1.ResourceSyncRule) *Fi
 		if n := clusters.GuardedDeletions(ready); n > 0 {
 			count = fmt.Sprintf(" --deletions=%d", n)
 		}
-		d.Fix = "agentctl guard confirm " + shellWord(rule.Name) + count + t.flag()
+		d.Fix = "agentctl guard confirm " + cli.ShellWord(rule.Name) + count + t.flag()
 	default:
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -54,7 +55,7 @@ func (x *inspection) ruleFinding(t *target, rule *v1alpha1.ResourceSyncRule, rea
 	d := Finding{
 		Severity: Error, Cluster: t.name(),
 		Message: fmt.Sprintf("rule %s is not Ready since %s: %s: %s", rule.Name, since.UTC().Format(time.RFC3339), ready.Reason, ready.Message),
-		Fix:     fmt.Sprintf("agentctl rules explain %s%s", shellWord(rule.Name), t.flag()),
+		Fix:     fmt.Sprintf("agentctl rules explain %s%s", cli.ShellWord(rule.Name), t.flag()),
 	}
 	switch ready.Reason {
 	case clusters.NotLookedAt:
@@ -74,7 +75,7 @@ func (x *inspection) ruleFinding(t *target, rule *v1alpha1.ResourceSyncRule, rea
 
 // resume is the command that lets a rule go on, in the cluster that it is from.
 func (x *inspection) resume(t *target, rule *v1alpha1.ResourceSyncRule) string {
-	command, owner := "agentctl rules resume "+shellWord(rule.Name), syncrules.Owner(rule)
+	command, owner := "agentctl rules resume "+cli.ShellWord(rule.Name), syncrules.Owner(rule)
 	if owner == "" || owner == t.id {
 		return command + t.flag()
 	}

@@ -9,6 +9,7 @@ import (
 
 	kubeversion "k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/versions"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -50,7 +51,7 @@ func (x *inspection) versionFindings(c *v1alpha1.Cluster, v, newest *kubeversion
 		out = append(out, Finding{
 			Severity: Warning, Cluster: c.Name,
 			Message: fmt.Sprintf("its Kubernetes %s is more than %d minor versions older than the newest of the group, %s: upgrade it", v, maxMinors, newest),
-			Fix:     "kubeadm upgrade plan  # or what your provider has for it, in cluster " + shellWord(c.Name),
+			Fix:     "kubeadm upgrade plan  # or what your provider has for it, in cluster " + cli.ShellWord(c.Name),
 		})
 	}
 	for _, text := range c.Status.KubeletVersions {
@@ -79,7 +80,7 @@ func (x *inspection) agentVersions(members []*v1alpha1.Cluster) []Finding {
 				Severity: Warning, Cluster: c.Name,
 				Message: fmt.Sprintf("its agent %s is more than one minor version older than that of %s, %s: upgrade it", mine, other.Name, theirs),
 				Fix: fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values  # of version %s, in cluster %s",
-					v1alpha1.DefaultServiceAccount, shellWord(x.namespace), theirs, shellWord(c.Name)),
+					v1alpha1.DefaultServiceAccount, cli.ShellWord(x.namespace), theirs, cli.ShellWord(c.Name)),
 			})
 			break
 		}

@@ -117,6 +117,18 @@ func (b *board) now() (*model, <-chan struct{}) {
 	return b.shown, b.changed
 }
 
+// peerContexts are the contexts of other clusters, by the name that the own cluster lists them under.
+func (b *board) peerContexts() map[string]string {
+	out := map[string]string{}
+	m, _ := b.now()
+	for _, r := range m.matrix.Rows {
+		if r.Told != "" && !r.Own {
+			out[r.Name] = r.Told
+		}
+	}
+	return out
+}
+
 // stop ends the watches.
 func (b *board) stop() {
 	b.cancel()

@@ -26,7 +26,7 @@ import (
 )
 
 // open runs the command about some API servers and lets a client in, as a browser does.
-func open(t *testing.T, servers ...*apitest.Server) (client *http.Client, page *url.URL) {
+func open(t *testing.T, uses Uses, servers ...*apitest.Server) (client *http.Client, page *url.URL) {
 	t.Helper()
 	config := "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: u, user: {}}]\nclusters:\n"
 	contexts, o := "contexts:\n", &Options{Namespace: "ns", Listen: "127.0.0.1:0"}
@@ -42,7 +42,7 @@ func open(t *testing.T, servers ...*apitest.Server) (client *http.Client, page *
 	if err := os.WriteFile(o.Kubeconfig, []byte(config+contexts), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.Uses = noUses()
+	o.Uses = uses
 	out, printed := io.Pipe()
 	done := make(chan error, 1)
 	go func() { done <- o.Run(t.Context(), &cli.Output{Stdout: printed, Format: "table"}) }()
@@ -83,7 +83,7 @@ func noUses() Uses {
 // read returns a page.
 func read(t *testing.T, client *http.Client, address string) string {
 	t.Helper()
-	response, err := client.Get(address) //nolint:noctx // it ends with the test's server
+	response, err := client.Get(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestEvents(t *testing.T) {
 	s := apitest.New()
 	t.Cleanup(s.Close)
 	s.Put(apitest.Parse(t, clusterObject("alpha")))
-	client, at := open(t, s)
+	client, at := open(t, noUses(), s)
 	next := follow(t, client, at.JoinPath("events").String())
 	await := func(text string) (id string, pieces []piece) {
 		t.Helper()
@@ -182,7 +182,7 @@ func TestEventsAreBounded(t *testing.T) {
 	s := apitest.New()
 	t.Cleanup(s.Close)
 	s.Put(apitest.Parse(t, clusterObject("alpha")))
-	client, at := open(t, s)
+	client, at := open(t, noUses(), s)
 	next := follow(t, client, at.JoinPath("events").String())
 	next()
 	start, events, last := time.Now(), 0, ""

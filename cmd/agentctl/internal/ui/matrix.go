@@ -118,7 +118,7 @@ func rulesThere(others []Held, id string) *Held {
 func rowOf(c *v1alpha1.Cluster) row {
 	h, message := clusters.MemberHealth(c)
 	return row{
-		ID: idOf("c", string(c.Spec.ClusterID)), Name: c.Name, Own: c.Status.Type == v1alpha1.ClusterTypeLocal,
+		ID: idOf("c", string(c.Spec.ClusterID)+" "+c.Name), Name: c.Name, Own: c.Status.Type == v1alpha1.ClusterTypeLocal,
 		Mark: markOf(h), Message: brief(message), Version: c.Status.Version,
 		Mesh:   conditionCell(c, v1alpha1.ConditionMember),
 		API:    conditionCell(c, v1alpha1.ConditionReady),

@@ -73,7 +73,7 @@ func meshOf(all []Held, unhealthy []task) *mesh {
 	bads, ids := 0, make([]string, len(around))
 	for i, c := range around {
 		ids[i] = string(c.Spec.ClusterID)
-		d := dot{ID: idOf("n", ids[i]), Name: c.Name, X: places[i+1].x, Y: places[i+1].y, R: size}
+		d := dot{ID: idOf("n", ids[i]+" "+c.Name), Name: c.Name, X: places[i+1].x, Y: places[i+1].y, R: size}
 		d.Line = views.line(idOf("n", ""), ids[i])
 		d.Line.X1, d.Line.Y1, d.Line.X2, d.Line.Y2 = self.X, self.Y, d.X, d.Y
 		if d.Line.Mark == bad {
@@ -115,7 +115,7 @@ func (m *mesh) between(views views, ids []string) {
 			switch {
 			case views[ids[i]] != nil || views[ids[j]] != nil:
 				l := views.line(ids[i], ids[j])
-				l.ID, l.X1, l.Y1, l.X2, l.Y2 = idOf("e", ids[i]+"\n"+ids[j]), a.X, a.Y, b.X, b.Y
+				l.ID, l.X1, l.Y1, l.X2, l.Y2 = idOf("e", a.ID+b.ID), a.X, a.Y, b.X, b.Y
 				m.Between = append(m.Between, l)
 			case m.Few:
 				fmt.Fprintf(&path, "M%d %dL%d %d", a.X, a.Y, b.X, b.Y)

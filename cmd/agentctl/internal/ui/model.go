@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -75,12 +76,15 @@ type model struct {
 	Cluster, Context string
 	Mark             mark
 	Headline         string
-	Alerts           []string // what cannot be watched
+	Alerts           []alert // what cannot be watched
 	Facts            []fact
 	Waiting          []task
 	mesh             *mesh
 	matrix           *matrix
 }
+
+// alert is that an API server cannot be watched, with the command that looks closer.
+type alert struct{ Text, Command string }
 
 // Title is what the tab of the browser says.
 func (m *model) Title() string { return m.Mark.Sign() + " " + m.Cluster + " – Roster" }
@@ -96,12 +100,16 @@ func modelOf(all []Held, found []Finding) *model {
 	own := all[0]
 	m := &model{Cluster: own.name(), Context: own.Client.Context, matrix: matrixOf(all)}
 	for _, s := range all {
+		text := ""
 		switch {
 		case s.Problem != "":
-			m.Alerts = append(m.Alerts, fmt.Sprintf("The API server of context %s cannot be watched, and what is shown of it may be old: %s", s.Client.Context, s.Problem))
+			text = fmt.Sprintf("The API server of context %s cannot be watched, and what is shown of it may be old: %s", s.Client.Context, s.Problem)
 		case !s.Complete:
-			m.Alerts = append(m.Alerts, fmt.Sprintf("The API server of context %s has not answered yet.", s.Client.Context))
+			text = fmt.Sprintf("The API server of context %s has not answered yet.", s.Client.Context)
+		default:
+			continue
 		}
+		m.Alerts = append(m.Alerts, alert{text, commandFor(s.Client, "agentctl", "doctor")})
 	}
 	m.count(own)
 	waiting, unhealthy := sorted(found)
@@ -165,6 +173,17 @@ func zero(n int32) mark {
 		return bad
 	}
 	return good
+}
+
+// commandFor is a command line about a cluster.
+func commandFor(c *clusters.Client, words ...string) string {
+	if !c.InCluster {
+		words = append(words, "--context", c.Context)
+	}
+	for i, word := range words {
+		words[i] = cli.ShellWord(word)
+	}
+	return strings.Join(words, " ")
 }
 
 // idOf names a thing on the page by what nobody chose as a name for another: names may hold anything.

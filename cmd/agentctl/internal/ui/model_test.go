@@ -107,7 +107,7 @@ func TestMatrix(t *testing.T) {
 	if got, want := cells(m.matrix.Rows[1]), "good Alive, good Reachable, good Synced, good 2 there unknown, good 2 there unknown"; got != want {
 		t.Errorf("it is\n%s, want\n%s", got, want)
 	}
-	if m.Mark != unknown || len(m.Alerts) != 1 || !strings.Contains(m.Alerts[0], "west") {
+	if m.Mark != unknown || len(m.Alerts) != 1 || !strings.Contains(m.Alerts[0].Text, "west") || m.Alerts[0].Command != "agentctl doctor --context west" {
 		t.Errorf("summary: %s, %q", m.Mark, m.Alerts)
 	}
 }

@@ -21,15 +21,23 @@ func isAsset(path, below string) bool {
 type site struct {
 	board   *board
 	press   *press
+	uses    Uses
+	asked   Question      // what all questions have in common
 	streams chan struct{} // a place for each
+	asking  chan struct{}
 }
 
 // pages serves the page and what belongs to it.
-func pages(b *board, p *press, below string) http.Handler {
-	s := &site{b, p, make(chan struct{}, mostStreams)}
+func pages(o *Options, b *board, p *press, below string) http.Handler {
+	s := &site{board: b, press: p, uses: o.Uses, streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1)}
+	s.asked = Question{Access: o.Access, AgentNamespace: o.Namespace}
+	if c := b.points[0].client; !c.InCluster {
+		s.asked.Context = c.Context // the current one may change meanwhile
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+below+"{$}", s.page)
 	mux.HandleFunc("GET "+below+"events", s.events)
+	mux.HandleFunc("GET "+below+"why", s.why)
 	for _, name := range assetFiles() {
 		mux.HandleFunc("GET "+below+name, func(w http.ResponseWriter, r *http.Request) {
 			http.ServeFileFS(w, r, assets, "assets/"+name)
@@ -50,6 +58,9 @@ type pageData struct {
 	Tag    string
 	Filter filter
 }
+
+// Ask is the form, empty.
+func (d pageData) Ask() ask { return d.Model.ask(question{}) }
 
 // page is the whole page as it is now.
 func (s *site) page(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@
 package ui
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -74,8 +75,14 @@ func TestHostileText(t *testing.T) {
 				r.Status.Conditions[0] = condition("Ready", "False", name, name)
 			}
 			own.Problem = name
-			page, _ := whole(t, filter{Text: name}, []Finding{{"rules", "error", name, name, name}, {name, name, name, name, name}}, own)
+			page, now := whole(t, filter{Text: name}, []Finding{{"rules", "error", name, name, name}, {name, name, name, name, name}}, own)
+			page += hostileAnswer(t, name)
 			pages[name] = shape(t, page)
+			var event []piece
+			_, data, _ := strings.Cut(string(eventOf(now.tag(), now.since(nil))), "data: ")
+			if err := json.Unmarshal([]byte(data), &event); err != nil || strings.Count(data, "\n") != 2 {
+				t.Errorf("%q breaks out of an event: %v", name, err)
+			}
 			for _, r := range page {
 				if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
 					t.Errorf("%q: the page has %U", name, r)
@@ -86,6 +93,27 @@ func TestHostileText(t *testing.T) {
 			t.Errorf("%q makes other elements:\n%s\nwant\n%s", text, got, want)
 		}
 	}
+}
+
+// hostileAnswer is the page of an answer that repeats a text everywhere.
+func hostileAnswer(t *testing.T, text string) string {
+	t.Helper()
+	var r whyReport
+	quoted, err := json.Marshal(text)
+	if err == nil {
+		err = json.Unmarshal([]byte(strings.ReplaceAll(`{"rules": [{"name": X, "error": X, "targets": [{"cluster": X, "verdict": X, "reason": X}], "objects": [{"cluster": X, "explanation": {}}]},
+			{"name": X, "ready": {"status": X, "reason": X, "message": X}}], "object": {"where": [{"cluster": X, "is": "absent", "text": X}]},
+			"copies": [{"cluster": "c", "state": X, "action": X, "reason": X, "rules": [X]}], "unknown": [{"cluster": X, "reason": X}], "notes": [X]}`, "X", string(quoted))), &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := modelOf([]Held{group(2, 1)}, nil)
+	page, err := newPress().render("why", whyData{Model: m, Question: question{text, text, text}, Command: text, Verdicts: r.verdicts(), Report: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
 }
 
 func TestVisible(t *testing.T) {

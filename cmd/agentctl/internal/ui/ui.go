@@ -66,6 +66,8 @@ Exit code: 0 when interrupted; 2 a wrong command line; 1 it cannot be served.`,
 type Uses struct {
 	// Findings are what is wrong by what agents have written, with the commands that fix it, the worst first.
 	Findings func(ctx context.Context, namespace string, all []Held) []Finding
+	// Explain answers a question with the document of rules explain.
+	Explain func(ctx context.Context, q Question) (document []byte, err error)
 }
 
 // Options are what the page shows, and where it is served.
@@ -110,7 +112,7 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	p := newPress()
 	d := newDoor(listener.Addr().String(), p)
 	server := &http.Server{
-		Handler: d.guard(pages(b, p, d.path)), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10,
+		Handler: d.guard(pages(o, b, p, d.path)), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with the command
 	}
 	ended := make(chan error, 1)

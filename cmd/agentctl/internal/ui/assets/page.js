@@ -8,8 +8,6 @@
     login.submit();
     return;
   }
-  const main = document.querySelector('main[data-seen]');
-  if (!main) return;
   if (/^[A-Z2-7]{20,}$/.test(token)) history.replaceState(null, '', location.pathname + location.search);
   document.documentElement.classList.add('script');
 
@@ -19,6 +17,9 @@
     e.target.textContent = 'Copied';
     setTimeout(() => { e.target.textContent = 'Copy'; }, 1500);
   });
+
+  const main = document.querySelector('main[data-seen]');
+  if (!main) return;
 
   // The server sends what changed: whole elements, by their IDs.
   const focusable = 'a, button, input, [tabindex]';

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+package cli
 
 import (
 	"testing"
@@ -12,8 +12,8 @@ func TestShellWord(t *testing.T) {
 	for in, want := range map[string]string{
 		"alpha": "alpha", "user@host:6443/x": "user@host:6443/x", "a b": "'a b'", "$(rm)": "'$(rm)'", "it's": `'it'\''s'`, "": "''",
 	} {
-		if got := shellWord(in); got != want {
-			t.Errorf("shellWord(%q) = %s, not %s", in, got, want)
+		if got := ShellWord(in); got != want {
+			t.Errorf("ShellWord(%q) = %s, not %s", in, got, want)
 		}
 	}
 }
