@@ -92,7 +92,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/leave":       commandOfAgentctl("leave"),
 		"cmd/agentctl/internal/rules/...":   commandOfAgentctl("rules"),
 		"cmd/agentctl/internal/status":      commandOfAgentctl("status"),
-		"cmd/agentctl/internal/ui":          commandOfAgentctl("ui"),
+		"cmd/agentctl/internal/ui/...":      commandOfAgentctl("ui"),
 		"cmd/agentctl/internal/version":     commandOfAgentctl("version"),
 	}
 }
