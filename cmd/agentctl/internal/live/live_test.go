@@ -54,7 +54,9 @@ func TestFollow(t *testing.T) {
 	s.Set("", "")
 	await(t, f, "both kinds", func(v View) bool { return alpha(v) && v.Problem == "" && v.Complete })
 	s.CloseClientConnections()
-	s.Listener.Close()
+	if err := s.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
 	await(t, f, "that the API server is away", func(v View) bool { return alpha(v) && v.Problem != "" && v.Complete })
 }
 
