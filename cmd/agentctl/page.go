@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
@@ -22,14 +23,14 @@ func pageUses() ui.Uses {
 }
 
 // findings are those of doctor.
-func findings(ctx context.Context, namespace string, all []ui.Held) []ui.Finding {
+func findings(ctx context.Context, namespace string, all []view.Held) []view.Finding {
 	var in []doctor.Written
 	for _, h := range all {
 		in = append(in, doctor.Written{Client: h.Client, Clusters: h.Clusters, Rules: h.Rules})
 	}
-	var out []ui.Finding
+	var out []view.Finding
 	for _, f := range doctor.InWritten(ctx, namespace, in) {
-		out = append(out, ui.Finding{Check: f.Check, Severity: string(f.Severity), Cluster: f.Cluster, Message: f.Message, Fix: f.Fix})
+		out = append(out, view.Finding{Check: f.Check, Severity: string(f.Severity), Cluster: f.Cluster, Message: f.Message, Fix: f.Fix})
 	}
 	return out
 }

@@ -95,7 +95,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/orphans":     commandOfAgentctl("orphans"),
 		"cmd/agentctl/internal/rules/...":   commandOfAgentctl("rules"),
 		"cmd/agentctl/internal/status":      commandOfAgentctl("status"),
-		"cmd/agentctl/internal/ui":          commandOfAgentctl("ui"),
+		"cmd/agentctl/internal/ui/...":      commandOfAgentctl("ui"),
 		"cmd/agentctl/internal/version":     commandOfAgentctl("version"),
 	}
 }

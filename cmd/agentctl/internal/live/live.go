@@ -69,6 +69,10 @@ func Follow(ctx context.Context, c *clusters.Client) (*Follower, error) {
 		f.Stop()
 		return nil, c.Errorf("%w", err)
 	}
+	f.running.Go(func() { // a list of nothing is no event
+		f.Await(ctx)
+		f.notify()
+	})
 	return f, nil
 }
 

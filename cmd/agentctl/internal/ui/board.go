@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/live"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 )
 
 const (
@@ -28,16 +29,16 @@ type point struct {
 // board watches the clusters, and makes one model of what they hold for all who look at it.
 type board struct {
 	points  []point // the one of --context first
-	find    func([]Held) []Finding
+	find    func([]view.Held) []view.Finding
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	shown   *model        // nil when something changed since
+	shown   *view.Model   // nil when something changed since
 	changed chan struct{} // closed with the next change
 }
 
-func newBoard(ctx context.Context, all []*clusters.Client, find func([]Held) []Finding) (*board, error) {
+func newBoard(ctx context.Context, all []*clusters.Client, find func([]view.Held) []view.Finding) (*board, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	b := &board{find: find, cancel: cancel, changed: make(chan struct{})}
 	news := make(chan struct{}, 1)
@@ -100,19 +101,19 @@ func (b *board) run(ctx context.Context, news <-chan struct{}) {
 }
 
 // now is the present model, and what is closed when there is another one.
-func (b *board) now() (*model, <-chan struct{}) {
+func (b *board) now() (*view.Model, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shown == nil {
-		var all []Held
+		var all []view.Held
 		for _, p := range b.points {
 			v, err := p.follower.View()
 			if err != nil {
 				v.Problem = clusters.Reason(err)
 			}
-			all = append(all, Held{p.client, v})
+			all = append(all, view.Held{Client: p.client, View: v})
 		}
-		b.shown = modelOf(all, b.find(all))
+		b.shown = view.Of(all, b.find(all))
 	}
 	return b.shown, b.changed
 }
@@ -121,7 +122,7 @@ func (b *board) now() (*model, <-chan struct{}) {
 func (b *board) peerContexts() map[string]string {
 	out := map[string]string{}
 	m, _ := b.now()
-	for _, r := range m.matrix.Rows {
+	for _, r := range m.Matrix.Rows {
 		if r.Told != "" && !r.Own {
 			out[r.Name] = r.Told
 		}

@@ -22,6 +22,8 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/grouptest"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -77,7 +79,7 @@ func open(t *testing.T, uses Uses, servers ...*apitest.Server) (client *http.Cli
 }
 
 func noUses() Uses {
-	return Uses{Findings: func(context.Context, string, []Held) []Finding { return nil }}
+	return Uses{Findings: func(context.Context, string, []view.Held) []view.Finding { return nil }}
 }
 
 // read returns a page.
@@ -200,15 +202,15 @@ func TestEventsAreBounded(t *testing.T) {
 }
 
 // sizes are how many bytes the whole page has, and an event after one cluster of it has failed.
-func sizes(t *testing.T, n, rules int, f filter) (page, event int) {
+func sizes(t *testing.T, n, rules int, f view.Filter) (page, event int) {
 	t.Helper()
 	own := group(n, rules)
 	whole, before := whole(t, f, nil, own)
 	after := *own.Clusters[n/2]
-	fail(&after, "no route")
+	grouptest.Fail(&after, "no route")
 	own.Clusters = append([]*v1alpha1.Cluster{}, own.Clusters...)
 	own.Clusters[n/2] = &after
-	now, err := newPress().sheetOf(modelOf([]Held{own}, nil), f)
+	now, err := newPress().sheetOf(view.Of([]view.Held{own}, nil), f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,15 +221,15 @@ func sizes(t *testing.T, n, rules int, f filter) (page, event int) {
 // hundredth of the page; and what is shown by default is a fifth of all.
 func TestSizeOfEvents(t *testing.T) {
 	t.Parallel()
-	all, event := sizes(t, 500, 100, filter{All: true})
+	all, event := sizes(t, 500, 100, view.Filter{All: true})
 	if event > all/100 {
 		t.Errorf("an event has %d bytes, the page %d", event, all)
 	}
-	_, small := sizes(t, 50, 100, filter{All: true})
+	_, small := sizes(t, 50, 100, view.Filter{All: true})
 	if event > small*2 {
 		t.Errorf("an event has %d bytes among 500 clusters, and %d among 50", event, small)
 	}
-	some, _ := sizes(t, 500, 100, filter{})
+	some, _ := sizes(t, 500, 100, view.Filter{})
 	if some > all/5 {
 		t.Errorf("the page has %d bytes, and %d with all that is there", some, all)
 	}
@@ -239,7 +241,7 @@ func TestWorkGrowsWithSize(t *testing.T) { //nolint:paralleltest // allocations 
 	work := func(n int) float64 {
 		own, p := group(n, 20), newPress()
 		return testing.AllocsPerRun(2, func() {
-			if _, err := p.sheetOf(modelOf([]Held{own}, nil), filter{All: true}); err != nil {
+			if _, err := p.sheetOf(view.Of([]view.Held{own}, nil), view.Filter{All: true}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -250,12 +252,12 @@ func TestWorkGrowsWithSize(t *testing.T) { //nolint:paralleltest // allocations 
 }
 
 func BenchmarkSheet(b *testing.B) {
-	for name, f := range map[string]filter{"default": {}, "all": {All: true}} {
+	for name, f := range map[string]view.Filter{"default": {}, "all": {All: true}} {
 		own, p := group(500, 100), newPress()
 		b.Run(name, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				own.Clusters[7].Spec.ClusterID = types.UID(string(rune('a' + i%26)))
-				if _, err := p.sheetOf(modelOf([]Held{own}, nil), f); err != nil {
+				if _, err := p.sheetOf(view.Of([]view.Held{own}, nil), f); err != nil {
 					b.Fatal(err)
 				}
 			}

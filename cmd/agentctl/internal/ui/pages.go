@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 )
 
 // assetFiles are served to everybody who knows the path: the form for the token needs them.
@@ -46,21 +48,21 @@ func pages(o *Options, b *board, p *press, below string) http.Handler {
 	return mux
 }
 
-func filterOf(r *http.Request) filter {
+func filterOf(r *http.Request) view.Filter {
 	q := r.URL.Query()
-	return filter{Text: strings.TrimSpace(q.Get("q")), All: q.Get("all") != ""}
+	return view.Filter{Text: strings.TrimSpace(q.Get("q")), All: q.Get("all") != ""}
 }
 
 // pageData is what the template of the page takes.
 type pageData struct {
-	Model  *model
+	Model  *view.Model
 	Sheet  sheet
 	Tag    string
-	Filter filter
+	Filter view.Filter
 }
 
 // Ask is the form, empty.
-func (d pageData) Ask() ask { return d.Model.ask(question{}) }
+func (d pageData) Ask() ask { return askAbout(d.Model, question{}) }
 
 // page is the whole page as it is now.
 func (s *site) page(w http.ResponseWriter, r *http.Request) {

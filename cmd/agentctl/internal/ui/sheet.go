@@ -9,6 +9,8 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 )
 
 // slot is where the items of a block stand in its frame. No text of a cluster looks like it: that is escaped.
@@ -39,7 +41,7 @@ func (b block) HTML() template.HTML {
 type sheet map[string]block
 
 // sheetOf renders a model.
-func (p *press) sheetOf(m *model, f filter) (sheet, error) {
+func (p *press) sheetOf(m *view.Model, f view.Filter) (sheet, error) {
 	out := sheet{}
 	add := func(id string, data any, items ...piece) error {
 		frame, err := p.render(id, data)
@@ -49,16 +51,16 @@ func (p *press) sheetOf(m *model, f filter) (sheet, error) {
 	if err := add("summary", m); err != nil {
 		return nil, err
 	}
-	if err := add("waiting", taskList(m.Waiting, "Nothing waits for you.")); err != nil {
+	if err := add("waiting", m.Waiting); err != nil {
 		return nil, err
 	}
-	if err := p.addMesh(m.mesh, add); err != nil {
+	if err := p.addMesh(m.Mesh, add); err != nil {
 		return nil, err
 	}
 	return out, p.addMatrix(m, f, add)
 }
 
-func (p *press) addMesh(m *mesh, add func(string, any, ...piece) error) error {
+func (p *press) addMesh(m *view.Mesh, add func(string, any, ...piece) error) error {
 	var items []piece
 	for i := range m.Between {
 		html, err := p.render("between", &m.Between[i])
@@ -78,13 +80,13 @@ func (p *press) addMesh(m *mesh, add func(string, any, ...piece) error) error {
 		return err
 	}
 	return add("mesh", struct {
-		*mesh
+		*view.Mesh
 		Slot template.HTML
 	}{m, slot}, items...)
 }
 
-func (p *press) addMatrix(m *model, f filter, add func(string, any, ...piece) error) error {
-	shown, note := m.matrix.cut(f)
+func (p *press) addMatrix(m *view.Model, f view.Filter, add func(string, any, ...piece) error) error {
+	shown, note := m.Matrix.Cut(f)
 	var rows []piece
 	for i := range shown.Rows {
 		html, err := p.render("row", &shown.Rows[i])
@@ -94,10 +96,10 @@ func (p *press) addMatrix(m *model, f filter, add func(string, any, ...piece) er
 		rows = append(rows, piece{shown.Rows[i].ID, html})
 	}
 	return add("matrix", struct {
-		Columns []column
+		Columns []view.Column
 		Note    string
 		Empty   bool
-		Filter  filter
+		Filter  view.Filter
 		Slot    template.HTML
 	}{shown.Columns, note, len(rows) == 0, f, slot}, rows...)
 }

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/grouptest"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 )
 
 // hostile are names and messages that would run, close, hide or turn around something.
@@ -19,10 +23,15 @@ func hostile() []string {
 	}
 }
 
+// group is a cluster of grouptest, with a context.
+func group(n, rules int) view.Held {
+	return view.Held{Client: &clusters.Client{Context: "east"}, View: grouptest.Of(n, rules)}
+}
+
 // whole is the page of what some clusters hold, as a browser gets it.
-func whole(t *testing.T, f filter, found []Finding, all ...Held) (page string, now sheet) {
+func whole(t *testing.T, f view.Filter, found []view.Finding, all ...view.Held) (page string, now sheet) {
 	t.Helper()
-	p, m := newPress(), modelOf(all, found)
+	p, m := newPress(), view.Of(all, found)
 	now, err := p.sheetOf(m, f)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +70,7 @@ func TestHostileText(t *testing.T) {
 			own := group(3, 2)
 			for _, c := range own.Clusters {
 				c.Name = name
-				fail(c, name)
+				grouptest.Fail(c, name)
 				for i := range c.Status.Conditions {
 					c.Status.Conditions[i].Reason = name
 				}
@@ -72,10 +81,13 @@ func TestHostileText(t *testing.T) {
 				for i := range r.Status.Sources {
 					r.Status.Sources[i].Watching, r.Status.Sources[i].Message, r.Status.Sources[i].Cluster = false, name, name
 				}
-				r.Status.Conditions[0] = condition("Ready", "False", name, name)
+				r.Status.Conditions[0] = grouptest.Condition("Ready", "False", name, name)
 			}
 			own.Problem = name
-			page, now := whole(t, filter{Text: name}, []Finding{{"rules", "error", name, name, name}, {name, name, name, name, name}}, own)
+			page, now := whole(t, view.Filter{Text: name}, []view.Finding{
+				{Check: "rules", Severity: "error", Cluster: name, Message: name, Fix: name},
+				{Check: name, Severity: name, Cluster: name, Message: name, Fix: name},
+			}, own)
 			page += hostileAnswer(t, name)
 			pages[name] = shape(t, page)
 			var event []piece
@@ -108,7 +120,7 @@ func hostileAnswer(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := modelOf([]Held{group(2, 1)}, nil)
+	m := view.Of([]view.Held{group(2, 1)}, nil)
 	page, err := newPress().render("why", whyData{Model: m, Question: question{text, text, text}, Command: text, Verdicts: r.verdicts(), Report: r})
 	if err != nil {
 		t.Fatal(err)

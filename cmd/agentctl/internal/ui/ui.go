@@ -5,9 +5,9 @@
 // follows it. It reads API servers with the caller's own kubeconfig, so it works while agents are down.
 //
 //	door    who is let in: one browser, by a link that is printed once
-//	board   watches the clusters, and makes a model of what they hold, at most once a second
-//	model   what the page shows; pure
-//	sheet   the model as HTML in parts, of which a browser gets those that changed
+//	board   watches the clusters, and makes a view.Model of what they hold, at most once a second
+//	sheet   the model as HTML in pieces, of which a browser gets those that changed
+//	why     the answer of rules explain as a page
 //
 // Names and messages come from other clusters. html/template escapes them; render makes what is not printable visible.
 package ui
@@ -26,6 +26,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 )
 
 // Command describes the command to the flag library.
@@ -65,7 +66,7 @@ Exit code: 0 when interrupted; 2 a wrong command line; 1 it cannot be served.`,
 // Uses is what the page takes from other commands. They do not know each other: who makes the table of commands joins them.
 type Uses struct {
 	// Findings are what is wrong by what agents have written, with the commands that fix it, the worst first.
-	Findings func(ctx context.Context, namespace string, all []Held) []Finding
+	Findings func(ctx context.Context, namespace string, all []view.Held) []view.Finding
 	// Explain answers a question with the document of rules explain.
 	Explain func(ctx context.Context, q Question) (document []byte, err error)
 }
@@ -143,5 +144,5 @@ func (o *Options) open(ctx context.Context) (*board, error) {
 		}
 		all = append(all, c)
 	}
-	return newBoard(ctx, all, func(held []Held) []Finding { return o.Findings(ctx, o.Namespace, held) })
+	return newBoard(ctx, all, func(held []view.Held) []view.Finding { return o.Findings(ctx, o.Namespace, held) })
 }

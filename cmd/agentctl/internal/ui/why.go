@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -67,7 +68,7 @@ type whyReport struct {
 // verdict is the answer for one cluster.
 type verdict struct {
 	Cluster string
-	Mark    mark
+	Mark    view.Mark
 	Text    string
 	Reasons []string
 }
@@ -75,12 +76,12 @@ type verdict struct {
 // verdicts are the answers for all clusters, in the report's order.
 func (r *whyReport) verdicts() (out []verdict) {
 	for _, at := range r.Object.Where {
-		v := verdict{Cluster: named(at.Cluster), Mark: none, Text: at.Text}
+		v := verdict{Cluster: named(at.Cluster), Mark: view.None, Text: at.Text}
 		switch at.Is {
 		case "source":
-			v.Mark = good
+			v.Mark = view.Good
 		case "unknown":
-			v.Mark = unknown
+			v.Mark = view.Unknown
 		}
 		copies := false
 		for _, c := range r.Copies {
@@ -90,7 +91,7 @@ func (r *whyReport) verdicts() (out []verdict) {
 			}
 		}
 		if at.Is == "absent" && !copies {
-			v.Mark, v.Text, v.Reasons = none, "not there, and nothing is copied there", r.whyNot(v.Cluster)
+			v.Mark, v.Text, v.Reasons = view.None, "not there, and nothing is copied there", r.whyNot(v.Cluster)
 		}
 		out = append(out, v)
 	}
@@ -102,22 +103,22 @@ func named(title string) string { return strings.TrimSuffix(title, " (this clust
 
 // add takes in how one copy stands.
 func (v *verdict) add(state, action, reason string, rules []string) {
-	m, text := unknown, state
+	m, text := view.Unknown, state
 	switch state {
 	case "inSync":
-		m, text = good, "in sync"
+		m, text = view.Good, "in sync"
 	case "offered":
-		m, text = good, "offered"
+		m, text = view.Good, "offered"
 	case "blocked":
-		m = bad
+		m = view.Bad
 	case "none":
-		m, text = none, "no copy"
+		m, text = view.None, "no copy"
 	case "gone":
 		text = "its source is gone"
 	case "pending":
 		text = strings.ToLower(action) + " is due"
 	}
-	if v.Mark == none || m.rank() < v.Mark.rank() {
+	if v.Mark == view.None || m.Rank() < v.Mark.Rank() {
 		v.Mark = m
 	}
 	if len(rules) > 0 {
@@ -173,7 +174,7 @@ func unmatched(e syncrules.Explanation) (out []string) {
 
 // whyData is what the template of the answer takes.
 type whyData struct {
-	Model    *model
+	Model    *view.Model
 	Question question
 	Command  string
 	Error    string
@@ -190,16 +191,16 @@ type ask struct {
 
 const mostChoices = 1000
 
-func (m *model) ask(q question) ask {
+func askAbout(m *view.Model, q question) ask {
 	out := ask{question: q}
-	for _, r := range m.matrix.Rows[:min(len(m.matrix.Rows), mostChoices)] {
+	for _, r := range m.Matrix.Rows[:min(len(m.Matrix.Rows), mostChoices)] {
 		out.Clusters = append(out.Clusters, r.Name)
 	}
 	return out
 }
 
 // Ask is the form, filled.
-func (d whyData) Ask() ask { return d.Model.ask(d.Question) }
+func (d whyData) Ask() ask { return askAbout(d.Model, d.Question) }
 
 // why answers why an object is, or is not, in a cluster, by the code of rules explain.
 func (s *site) why(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +208,7 @@ func (s *site) why(w http.ResponseWriter, r *http.Request) {
 	values := r.URL.Query()
 	data := whyData{Model: m, Question: question{strings.TrimSpace(values.Get("kind")), strings.TrimSpace(values.Get("object")), values.Get("cluster")}}
 	if err := s.explain(r.Context(), &data); err != nil {
-		data.Error = brief(err.Error())
+		data.Error = view.Brief(err.Error())
 	}
 	s.press.answer(w, http.StatusOK, "why", data)
 }
@@ -223,7 +224,7 @@ func (s *site) explain(ctx context.Context, data *whyData) error {
 	if q.Namespace != "" {
 		words = append(words, "--namespace", q.Namespace)
 	}
-	data.Command = commandFor(s.board.points[0].client, words...)
+	data.Command = view.CommandFor(s.board.points[0].client, words...)
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
 	select { // one at a time: it asks many

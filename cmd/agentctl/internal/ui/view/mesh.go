@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ui
+package view
 
 import (
 	"fmt"
@@ -14,33 +14,33 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// mesh is the drawing of the group: few clusters on a ring, the own one on top; of many, the own one in the middle. Each pair of
+// Mesh is the drawing of the group: few clusters on a ring, the own one on top; of many, the own one in the middle. Each pair of
 // which one is watched has a line.
-type mesh struct {
+type Mesh struct {
 	Width, Height int
 	Few           bool // all have their names beside them
-	Dots          []dot
-	Between       []line // of two others than the own cluster
+	Dots          []Dot
+	Between       []Line // of two others than the own cluster
 	Unasked       string // a path along all pairs of which nobody is watched
 	Label         string // for those who do not see it
-	Unhealthy     shownTasks
+	Unhealthy     Tasks
 }
 
-// dot is a cluster, with its line to the own one.
-type dot struct {
+// Dot is a cluster, with its line to the own one.
+type Dot struct {
 	ID, Name     string
 	Own          bool
 	X, Y, R      int
 	NameX, NameY int
 	Anchor       string
 	Named        bool
-	Line         line
+	Line         Line
 }
 
-// line is how two clusters see each other, as far as they are watched.
-type line struct {
+// Line is how two clusters see each other, as far as they are watched.
+type Line struct {
 	ID             string
-	Mark           mark
+	Mark           Mark
 	X1, Y1, X2, Y2 int
 	Title          string
 }
@@ -52,7 +52,7 @@ const (
 )
 
 // meshOf draws the group as the clusters see each other.
-func meshOf(all []Held, unhealthy []task) *mesh {
+func meshOf(all []Held, unhealthy []Task) *Mesh {
 	var around []*v1alpha1.Cluster
 	own := all[0].local()
 	for _, c := range all[0].Clusters {
@@ -60,10 +60,10 @@ func meshOf(all []Held, unhealthy []task) *mesh {
 			around = append(around, c)
 		}
 	}
-	m := &mesh{Width: 660, Height: 420, Few: len(around) <= fewDots}
+	m := &Mesh{Width: 660, Height: 420, Few: len(around) <= fewDots}
 	m.Unhealthy = taskList(unhealthy, "Every member is reached.")
 	places, size := m.places(len(around))
-	self := dot{ID: idOf("n", ""), X: places[0].x, Y: places[0].y, R: size + 4, Own: true, Named: true, Line: line{Mark: unknown}}
+	self := Dot{ID: idOf("n", ""), X: places[0].x, Y: places[0].y, R: size + 4, Own: true, Named: true, Line: Line{Mark: Unknown}}
 	if own != nil {
 		h, message := clusters.MemberHealth(own)
 		self.Name, self.Line.Mark, self.Line.Title = own.Name, markOf(h), titleOf(own.Name, "", message)
@@ -73,13 +73,13 @@ func meshOf(all []Held, unhealthy []task) *mesh {
 	bads, ids := 0, make([]string, len(around))
 	for i, c := range around {
 		ids[i] = string(c.Spec.ClusterID)
-		d := dot{ID: idOf("n", ids[i]+" "+c.Name), Name: c.Name, X: places[i+1].x, Y: places[i+1].y, R: size}
-		d.Line = views.line(idOf("n", ""), ids[i])
+		d := Dot{ID: idOf("n", ids[i]+" "+c.Name), Name: c.Name, X: places[i+1].x, Y: places[i+1].y, R: size}
+		d.Line = views.pair(idOf("n", ""), ids[i])
 		d.Line.X1, d.Line.Y1, d.Line.X2, d.Line.Y2 = self.X, self.Y, d.X, d.Y
-		if d.Line.Mark == bad {
+		if d.Line.Mark == Bad {
 			bads++
 		}
-		d.Named = m.Few || d.Line.Mark == bad && bads <= mostNames
+		d.Named = m.Few || d.Line.Mark == Bad && bads <= mostNames
 		d.label(m.Width/2, m.Height/2)
 		m.Dots = append(m.Dots, d)
 	}
@@ -90,7 +90,7 @@ func meshOf(all []Held, unhealthy []task) *mesh {
 }
 
 // label places the name of a dot on the side that is away from the middle.
-func (d *dot) label(middleX, middleY int) {
+func (d *Dot) label(middleX, middleY int) {
 	const away = 7
 	d.Anchor, d.NameX, d.NameY = "start", d.X+d.R+away, d.Y+4
 	switch dx := d.X - middleX; {
@@ -104,7 +104,7 @@ func (d *dot) label(middleX, middleY int) {
 }
 
 // between draws the pairs of others: those of which one is watched and, where there are few, the others in one path.
-func (m *mesh) between(views views, ids []string) {
+func (m *Mesh) between(views views, ids []string) {
 	if !m.Few && len(views) == 1 {
 		return // of 500 clusters, these are 124,251 pairs
 	}
@@ -114,7 +114,7 @@ func (m *mesh) between(views views, ids []string) {
 			a, b := m.Dots[i], m.Dots[j]
 			switch {
 			case views[ids[i]] != nil || views[ids[j]] != nil:
-				l := views.line(ids[i], ids[j])
+				l := views.pair(ids[i], ids[j])
 				l.ID, l.X1, l.Y1, l.X2, l.Y2 = idOf("e", a.ID+b.ID), a.X, a.Y, b.X, b.Y
 				m.Between = append(m.Between, l)
 			case m.Few:
@@ -129,7 +129,7 @@ type place struct{ x, y int }
 
 // places are those of the own cluster and of n others: few on one ellipse, more on circles around the own one, for which the
 // drawing grows.
-func (m *mesh) places(n int) (out []place, size int) {
+func (m *Mesh) places(n int) (out []place, size int) {
 	at := func(rx, ry float64, i, n int) place {
 		angle := 2*math.Pi*float64(i)/float64(n) - math.Pi/2
 		return place{m.Width/2 + int(math.Round(rx*math.Cos(angle))), m.Height/2 + int(math.Round(ry*math.Sin(angle)))}
@@ -195,8 +195,8 @@ func viewsOf(all []Held) views {
 	return out
 }
 
-// line is how two clusters see each other: as the worse of the two says.
-func (v views) line(a, b string) line {
+// pair is how two clusters see each other: as the worse of the two says.
+func (v views) pair(a, b string) Line {
 	worst, found := clusters.Healthy, false
 	var titles []string
 	for _, way := range [][2]string{{a, b}, {b, a}} {
@@ -206,10 +206,10 @@ func (v views) line(a, b string) line {
 		}
 	}
 	if !found {
-		return line{Mark: unknown, Title: "one of them does not list the other"}
+		return Line{Mark: Unknown, Title: "one of them does not list the other"}
 	}
 	slices.Sort(titles)
-	return line{Mark: markOf(worst), Title: strings.Join(titles, "; ")}
+	return Line{Mark: markOf(worst), Title: strings.Join(titles, "; ")}
 }
 
 func titleOf(by, of, message string) string {
@@ -217,7 +217,7 @@ func titleOf(by, of, message string) string {
 		message = "fine"
 	}
 	if of == "" {
-		return brief(by + ": " + message)
+		return Brief(by + ": " + message)
 	}
-	return brief(by + " of " + of + ": " + message)
+	return Brief(by + " of " + of + ": " + message)
 }

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ui
+package view
 
 import "slices"
 
@@ -13,10 +13,10 @@ type Finding struct {
 	Fix             string // a command line
 }
 
-// task is a finding as the page shows it.
-type task struct {
+// Task is a finding as the page shows it.
+type Task struct {
 	ID, Topic string
-	Mark      mark
+	Mark      Mark
 	Finding
 }
 
@@ -29,32 +29,32 @@ func topics() map[string]string {
 const mostTasks = 50
 
 // sorted tells what waits for a person from members that are unhealthy, which the drawing is about.
-func sorted(found []Finding) (waiting, unhealthy []task) {
+func sorted(found []Finding) (waiting, unhealthy []Task) {
 	for _, f := range found {
-		t := task{ID: idOf("t", f.Check+"\n"+f.Cluster+"\n"+f.Message+"\n"+f.Fix), Topic: topics()[f.Check], Mark: bad, Finding: f}
-		t.Message = brief(f.Message)
+		t := Task{ID: idOf("t", f.Check+"\n"+f.Cluster+"\n"+f.Message+"\n"+f.Fix), Topic: topics()[f.Check], Mark: Bad, Finding: f}
+		t.Message = Brief(f.Message)
 		if f.Severity != "error" {
-			t.Mark = unknown
+			t.Mark = Unknown
 		}
 		list := &waiting
 		if f.Check == "members" && f.Severity != "warning" {
 			list = &unhealthy
 		}
-		if !slices.ContainsFunc(*list, func(other task) bool { return other.ID == t.ID }) {
+		if !slices.ContainsFunc(*list, func(other Task) bool { return other.ID == t.ID }) {
 			*list = append(*list, t)
 		}
 	}
 	return waiting, unhealthy
 }
 
-// shownTasks is a list as the page shows it.
-type shownTasks struct {
-	Shown   []task
+// Tasks is a list as the page shows it.
+type Tasks struct {
+	Shown   []Task
 	More    int
 	Nothing string // what an empty list says
 }
 
-func taskList(all []task, nothing string) shownTasks {
+func taskList(all []Task, nothing string) Tasks {
 	n := min(len(all), mostTasks)
-	return shownTasks{all[:n], len(all) - n, nothing}
+	return Tasks{all[:n], len(all) - n, nothing}
 }

@@ -1,13 +1,14 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ui
+package view
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/grouptest"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -17,11 +18,11 @@ func TestMeshLines(t *testing.T) {
 	own, there := group(4, 0), group(4, 0)
 	there.Client = &clusters.Client{Context: "west"}
 	there.Clusters[0].Status.Type, there.Clusters[1].Status.Type = v1alpha1.ClusterTypePeer, v1alpha1.ClusterTypeLocal
-	fail(there.Clusters[0], "no route")
-	fail(own.Clusters[2], "gone")
+	grouptest.Fail(there.Clusters[0], "no route")
+	grouptest.Fail(own.Clusters[2], "gone")
 
 	m := meshOf([]Held{own, there}, nil)
-	marks := func() (out []mark) {
+	marks := func() (out []Mark) {
 		for _, d := range m.Dots {
 			out = append(out, d.Line.Mark)
 		}
@@ -30,7 +31,7 @@ func TestMeshLines(t *testing.T) {
 		}
 		return out
 	}
-	expect := func(want ...mark) {
+	expect := func(want ...Mark) {
 		t.Helper()
 		got := marks()
 		if len(got) != len(want) {
@@ -43,7 +44,7 @@ func TestMeshLines(t *testing.T) {
 		}
 	}
 	// To 001, which says that it does not reach us; 002, 003, ourselves. Then 001 with 002 and with 003.
-	expect(bad, bad, good, good, good, good)
+	expect(Bad, Bad, Good, Good, Good, Good)
 	if title := m.Dots[0].Line.Title; title != "cluster-000 of cluster-001: fine; cluster-001 of cluster-000: no route" {
 		t.Errorf("title %q", title)
 	}
@@ -52,7 +53,7 @@ func TestMeshLines(t *testing.T) {
 	}
 	there.Problem = "refused"
 	m = meshOf([]Held{own, there}, nil)
-	expect(unknown, bad, good, good, unknown, unknown)
+	expect(Unknown, Bad, Good, Good, Unknown, Unknown)
 }
 
 // Dots of any number are apart from each other, and in the drawing.
@@ -86,7 +87,7 @@ func TestSorted(t *testing.T) {
 		f("members", "error", "away"), f("members", "unknown", "starting"), f("members", "warning", "waits"),
 		f("rules", "error", "torn"), f("rules", "error", "torn"),
 	})
-	text := func(all []task) string {
+	text := func(all []Task) string {
 		var out []string
 		for _, t := range all {
 			out = append(out, string(t.Mark)+" "+t.Message)

@@ -1,7 +1,9 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ui
+// Package view is what the page of agentctl ui shows, as values: numbers, the mesh, what waits for a person, the matrix of
+// clusters and rules. It is pure: Of makes a Model of what some clusters hold, and how that looks is not known here.
+package view
 
 import (
 	"crypto/sha256"
@@ -49,56 +51,56 @@ func (s Held) rule(name string) *v1alpha1.ResourceSyncRule {
 	return nil
 }
 
-// mark is how a thing is, as the page shows it: by a class, and by a sign for those who do not see its colour.
-type mark string
+// Mark is how a thing is, as the page shows it: by a class, and by a sign for those who do not see its colour.
+type Mark string
 
 const (
-	good    mark = "good"
-	unknown mark = "unknown" // cannot be told, or settles by itself
-	bad     mark = "bad"
-	none    mark = "none" // there is nothing to be good or bad
+	Good    Mark = "good"
+	Unknown Mark = "unknown" // cannot be told, or settles by itself
+	Bad     Mark = "bad"
+	None    Mark = "none" // there is nothing to be good or bad
 )
 
-func markOf(h clusters.Health) mark {
-	return map[clusters.Health]mark{clusters.Healthy: good, clusters.Unknown: unknown, clusters.Unhealthy: bad}[h]
+func markOf(h clusters.Health) Mark {
+	return map[clusters.Health]Mark{clusters.Healthy: Good, clusters.Unknown: Unknown, clusters.Unhealthy: Bad}[h]
 }
 
 // Sign is a mark in one character.
-func (m mark) Sign() string {
-	return map[mark]string{good: "✓", unknown: "?", bad: "✗", none: "–"}[m]
+func (m Mark) Sign() string {
+	return map[Mark]string{Good: "✓", Unknown: "?", Bad: "✗", None: "–"}[m]
 }
 
-// rank is smaller for what is worse.
-func (m mark) rank() int { return map[mark]int{bad: 0, unknown: 1, good: 2, none: 2}[m] }
+// Rank is smaller for what is worse.
+func (m Mark) Rank() int { return map[Mark]int{Bad: 0, Unknown: 1, Good: 2, None: 2}[m] }
 
-// model is what the page shows. It is not changed after it was made.
-type model struct {
+// Model is what the page shows. It is not changed after it was made.
+type Model struct {
 	Cluster, Context string
-	Mark             mark
+	Mark             Mark
 	Headline         string
-	Alerts           []alert // what cannot be watched
-	Facts            []fact
-	Waiting          []task
-	mesh             *mesh
-	matrix           *matrix
+	Alerts           []Alert // what cannot be watched
+	Facts            []Fact
+	Waiting          Tasks
+	Mesh             *Mesh
+	Matrix           *Matrix
 }
 
-// alert is that an API server cannot be watched, with the command that looks closer.
-type alert struct{ Text, Command string }
+// Alert is that an API server cannot be watched, with the command that looks closer.
+type Alert struct{ Text, Command string }
 
 // Title is what the tab of the browser says.
-func (m *model) Title() string { return m.Mark.Sign() + " " + m.Cluster + " – Roster" }
+func (m *Model) Title() string { return m.Mark.Sign() + " " + m.Cluster + " – Roster" }
 
-// fact is one of the numbers on top.
-type fact struct {
-	Mark        mark
+// Fact is one of the numbers on top.
+type Fact struct {
+	Mark        Mark
 	Value, Name string
 }
 
-// modelOf sums up what the clusters hold; the first one is whose view it is. It is pure.
-func modelOf(all []Held, found []Finding) *model {
+// Of sums up what the clusters hold; the first one is whose view it is. It is pure.
+func Of(all []Held, found []Finding) *Model {
 	own := all[0]
-	m := &model{Cluster: own.name(), Context: own.Client.Context, matrix: matrixOf(all)}
+	m := &Model{Cluster: own.name(), Context: own.Client.Context, Matrix: matrixOf(all)}
 	for _, s := range all {
 		text := ""
 		switch {
@@ -109,16 +111,16 @@ func modelOf(all []Held, found []Finding) *model {
 		default:
 			continue
 		}
-		m.Alerts = append(m.Alerts, alert{text, commandFor(s.Client, "agentctl", "doctor")})
+		m.Alerts = append(m.Alerts, Alert{text, CommandFor(s.Client, "agentctl", "doctor")})
 	}
 	m.count(own)
 	waiting, unhealthy := sorted(found)
-	m.Waiting, m.mesh = waiting, meshOf(all, unhealthy)
+	m.Waiting, m.Mesh = taskList(waiting, "Nothing waits for you."), meshOf(all, unhealthy)
 	return m
 }
 
 // count finds the numbers on top, and in one line how the group is.
-func (m *model) count(own Held) {
+func (m *Model) count(own Held) {
 	var members, healthy, ready int
 	var matched, synced, failed, conflicts int32
 	worst := clusters.Healthy
@@ -146,8 +148,8 @@ func (m *model) count(own Held) {
 		worst = max(worst, clusters.Unknown)
 	}
 	m.Mark = markOf(worst)
-	m.Headline = map[mark]string{good: "Everything is in sync", unknown: "Not everything is known", bad: "Something needs attention"}[m.Mark]
-	m.Facts = []fact{
+	m.Headline = map[Mark]string{Good: "Everything is in sync", Unknown: "Not everything is known", Bad: "Something needs attention"}[m.Mark]
+	m.Facts = []Fact{
 		{part(healthy, members), of(healthy, members), "clusters healthy"},
 		{part(ready, len(own.Rules)), of(ready, len(own.Rules)), "rules ready"},
 		{part(int(synced), int(matched)), of(synced, matched), "copies in sync"},
@@ -158,25 +160,25 @@ func (m *model) count(own Held) {
 
 func of[N int | int32](some, all N) string { return fmt.Sprintf("%d/%d", some, all) }
 
-func part(some, all int) mark {
+func part(some, all int) Mark {
 	switch {
 	case all == 0:
-		return none
+		return None
 	case some < all:
-		return unknown
+		return Unknown
 	}
-	return good
+	return Good
 }
 
-func zero(n int32) mark {
+func zero(n int32) Mark {
 	if n > 0 {
-		return bad
+		return Bad
 	}
-	return good
+	return Good
 }
 
-// commandFor is a command line about a cluster.
-func commandFor(c *clusters.Client, words ...string) string {
+// CommandFor is a command line about a cluster.
+func CommandFor(c *clusters.Client, words ...string) string {
 	if !c.InCluster {
 		words = append(words, "--context", c.Context)
 	}
@@ -192,8 +194,8 @@ func idOf(kind, name string) string {
 	return kind + hex.EncodeToString(sum[:8])
 }
 
-// brief is a message as one line that a cell can show.
-func brief(text string) string {
+// Brief is a message as one line that a cell can show.
+func Brief(text string) string {
 	const most = 400
 	text = cli.OneLine(text)
 	if r := []rune(text); len(r) > most {

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ui
+package view
 
 import (
 	"fmt"
@@ -23,46 +23,46 @@ const (
 	mostColumns = 40
 )
 
-// matrix is clusters by rules, whole: a row for each cluster that the first of them lists, itself on top.
-type matrix struct {
-	Columns []column
-	Rows    []row
+// Matrix is clusters by rules, whole: a row for each cluster that the first of them lists, itself on top.
+type Matrix struct {
+	Columns []Column
+	Rows    []Row
 }
 
-// column is a rule.
-type column struct {
+// Column is a rule.
+type Column struct {
 	Name, Kind string
-	Mark       mark
+	Mark       Mark
 }
 
-// row is a cluster.
-type row struct {
+// Row is a cluster.
+type Row struct {
 	ID, Name           string
 	Own                bool
-	Mark               mark
+	Mark               Mark
 	Message            string
-	Mesh, API, Synced  cell
+	Mesh, API, Synced  Cell
 	Lag, Version, Told string // Told: through which context the cluster itself is read
-	Cells              []cell // one for each column
+	Cells              []Cell // one for each column
 }
 
-// cell is how one thing is. There is how the cluster itself sees it, where it is read; "" where it is not.
-type cell struct {
-	Mark        mark
+// Cell is how one thing is. There is how the cluster itself sees it, where it is read; "" where it is not.
+type Cell struct {
+	Mark        Mark
 	Text, Title string
-	There       mark
+	There       Mark
 	ThereTitle  string
 }
 
 // matrixOf fills the matrix. A cell of the own cluster is the state of the rule there; one of another cluster is what the
 // own cluster copies from there, and the state of the rule there, where that is read.
-func matrixOf(all []Held) *matrix {
+func matrixOf(all []Held) *Matrix {
 	own := all[0]
-	m := &matrix{}
+	m := &Matrix{}
 	sources := make([]map[string]*v1alpha1.SourceStatus, len(own.Rules))
 	for i, r := range own.Rules {
 		h, _, _ := clusters.RuleHealth(r)
-		m.Columns = append(m.Columns, column{r.Name, r.Spec.GVK.Schema().GroupKind().String(), markOf(h)})
+		m.Columns = append(m.Columns, Column{r.Name, r.Spec.GVK.Schema().GroupKind().String(), markOf(h)})
 		sources[i] = make(map[string]*v1alpha1.SourceStatus, len(r.Status.Sources))
 		for j := range r.Status.Sources {
 			sources[i][string(r.Status.Sources[j].ClusterID)] = &r.Status.Sources[j]
@@ -96,7 +96,7 @@ func matrixOf(all []Held) *matrix {
 		}
 		m.Rows = append(m.Rows, out)
 	}
-	slices.SortStableFunc(m.Rows, func(a, b row) int {
+	slices.SortStableFunc(m.Rows, func(a, b Row) int {
 		if a.Own != b.Own {
 			return map[bool]int{true: -1, false: 1}[a.Own]
 		}
@@ -115,11 +115,11 @@ func rulesThere(others []Held, id string) *Held {
 	return nil
 }
 
-func rowOf(c *v1alpha1.Cluster) row {
+func rowOf(c *v1alpha1.Cluster) Row {
 	h, message := clusters.MemberHealth(c)
-	return row{
+	return Row{
 		ID: idOf("c", string(c.Spec.ClusterID)+" "+c.Name), Name: c.Name, Own: c.Status.Type == v1alpha1.ClusterTypeLocal,
-		Mark: markOf(h), Message: brief(message), Version: c.Status.Version,
+		Mark: markOf(h), Message: Brief(message), Version: c.Status.Version,
 		Mesh:   conditionCell(c, v1alpha1.ConditionMember),
 		API:    conditionCell(c, v1alpha1.ConditionReady),
 		Synced: conditionCell(c, v1alpha1.ConditionClustersSynced),
@@ -127,28 +127,28 @@ func rowOf(c *v1alpha1.Cluster) row {
 }
 
 // conditionCell is what the agent says of a cluster in one condition.
-func conditionCell(c *v1alpha1.Cluster, kind string) cell {
+func conditionCell(c *v1alpha1.Cluster, kind string) Cell {
 	cond := clusters.Condition(c, kind)
 	switch {
 	case cond == nil:
-		return cell{Mark: unknown, Text: "unknown", Title: "no agent has written the condition " + kind}
+		return Cell{Mark: Unknown, Text: "unknown", Title: "no agent has written the condition " + kind}
 	case cond.Status == metav1.ConditionTrue:
-		return cell{Mark: good, Text: cond.Reason, Title: clusters.Explain(cond)}
+		return Cell{Mark: Good, Text: cond.Reason, Title: clusters.Explain(cond)}
 	case cond.Status == metav1.ConditionFalse && c.Status.State != v1alpha1.ClusterStateDisabled:
-		return cell{Mark: bad, Text: cond.Reason, Title: brief(clusters.Explain(cond))}
+		return Cell{Mark: Bad, Text: cond.Reason, Title: Brief(clusters.Explain(cond))}
 	}
-	return cell{Mark: unknown, Text: cond.Reason, Title: brief(clusters.Explain(cond))}
+	return Cell{Mark: Unknown, Text: cond.Reason, Title: Brief(clusters.Explain(cond))}
 }
 
 // ruleHere is the state of a rule in the own cluster.
-func ruleHere(r *v1alpha1.ResourceSyncRule) cell {
+func ruleHere(r *v1alpha1.ResourceSyncRule) Cell {
 	h, ready, _ := clusters.RuleHealth(r)
-	out := cell{Mark: markOf(h), Text: countOf(r.Status.Synced, r.Status.Matched)}
+	out := Cell{Mark: markOf(h), Text: countOf(r.Status.Synced, r.Status.Matched)}
 	if h != clusters.Healthy {
 		out.Text = out.Mark.Sign() + " " + out.Text
-		out.Title = brief(ready.Reason + ": " + ready.Message)
+		out.Title = Brief(ready.Reason + ": " + ready.Message)
 	} else if r.Status.Matched == 0 {
-		out.Mark, out.Text = none, "0"
+		out.Mark, out.Text = None, "0"
 	}
 	return out
 }
@@ -162,45 +162,45 @@ func countOf(synced, matched int32) string {
 }
 
 // fromSource is what the own cluster copies from another one by a rule.
-func fromSource(src *v1alpha1.SourceStatus) cell {
+func fromSource(src *v1alpha1.SourceStatus) Cell {
 	switch {
 	case src == nil:
-		return cell{Mark: none, Text: "–"}
+		return Cell{Mark: None, Text: "–"}
 	case !src.Watching:
-		return cell{Mark: bad, Text: "frozen", Title: brief("copies from there stay as they are: " + src.Message)}
+		return Cell{Mark: Bad, Text: "frozen", Title: Brief("copies from there stay as they are: " + src.Message)}
 	case src.Failed > 0:
-		return cell{Mark: bad, Text: bad.Sign() + " " + of(src.Synced, src.Matched), Title: brief(fmt.Sprintf("%d failed. %s", src.Failed, src.Message))}
+		return Cell{Mark: Bad, Text: Bad.Sign() + " " + of(src.Synced, src.Matched), Title: Brief(fmt.Sprintf("%d failed. %s", src.Failed, src.Message))}
 	case src.Synced < src.Matched:
-		return cell{Mark: unknown, Text: of(src.Synced, src.Matched), Title: brief(src.Message)}
+		return Cell{Mark: Unknown, Text: of(src.Synced, src.Matched), Title: Brief(src.Message)}
 	case src.Message != "":
-		return cell{Mark: unknown, Text: fmt.Sprint(src.Synced), Title: brief(src.Message)}
+		return Cell{Mark: Unknown, Text: fmt.Sprint(src.Synced), Title: Brief(src.Message)}
 	case src.Matched == 0:
-		return cell{Mark: none, Text: "0"}
+		return Cell{Mark: None, Text: "0"}
 	}
-	return cell{Mark: good, Text: fmt.Sprint(src.Synced)}
+	return Cell{Mark: Good, Text: fmt.Sprint(src.Synced)}
 }
 
 // ruleThere is the state of a rule in another cluster, as its own agent has written it there.
-func ruleThere(there Held, name string) (state mark, title string) {
+func ruleThere(there Held, name string) (state Mark, title string) {
 	r := there.rule(name)
 	switch {
 	case there.Problem != "" || !there.Complete:
-		return unknown, there.name() + " cannot be read now"
+		return Unknown, there.name() + " cannot be read now"
 	case r == nil:
-		return bad, there.name() + " does not have this rule"
+		return Bad, there.name() + " does not have this rule"
 	}
 	h, ready, _ := clusters.RuleHealth(r)
-	return markOf(h), brief(fmt.Sprintf("%s says: %s: %s", there.name(), ready.Reason, ready.Message))
+	return markOf(h), Brief(fmt.Sprintf("%s says: %s: %s", there.name(), ready.Reason, ready.Message))
 }
 
-// filter is which part of the matrix somebody wants to see.
-type filter struct {
+// Filter is which part of the matrix somebody wants to see.
+type Filter struct {
 	Text string // in the name of clusters, or of rules
 	All  bool   // even if that is a lot
 }
 
-// cut is the part of the matrix that is shown, and in words how much of it that is; "" for all.
-func (m *matrix) cut(f filter) (out matrix, note string) {
+// Cut is the part of the matrix that is shown, and in words how much of it that is; "" for all.
+func (m *Matrix) Cut(f Filter) (out Matrix, note string) {
 	rows, columns := indexes(len(m.Rows)), indexes(len(m.Columns))
 	if text := strings.ToLower(f.Text); text != "" {
 		has := func(name string) bool { return strings.Contains(strings.ToLower(name), text) }
@@ -214,15 +214,15 @@ func (m *matrix) cut(f filter) (out matrix, note string) {
 		}
 	}
 	if !f.All && len(rows)*len(columns) > mostCells {
-		rows = worst(rows, mostRows, func(i int) mark { return m.Rows[i].worst() })
-		columns = worst(columns, mostColumns, func(i int) mark { return m.Columns[i].Mark })
+		rows = worst(rows, mostRows, func(i int) Mark { return m.Rows[i].worst() })
+		columns = worst(columns, mostColumns, func(i int) Mark { return m.Columns[i].Mark })
 	}
 	for _, j := range columns {
 		out.Columns = append(out.Columns, m.Columns[j])
 	}
 	for _, i := range rows {
 		r := m.Rows[i]
-		r.Cells = make([]cell, 0, len(columns))
+		r.Cells = make([]Cell, 0, len(columns))
 		for _, j := range columns {
 			r.Cells = append(r.Cells, m.Rows[i].Cells[j])
 		}
@@ -235,9 +235,9 @@ func (m *matrix) cut(f filter) (out matrix, note string) {
 }
 
 // worst is the mark of the worst of a row; its own cluster counts as bad, so that it is always shown.
-func (r *row) worst() mark {
-	if r.Own || r.Mark == bad || slices.ContainsFunc(r.Cells, func(c cell) bool { return c.Mark == bad || c.There == bad }) {
-		return bad
+func (r *Row) worst() Mark {
+	if r.Own || r.Mark == Bad || slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Mark == Bad || c.There == Bad }) {
+		return Bad
 	}
 	return r.Mark
 }
@@ -251,9 +251,9 @@ func indexes(n int) []int {
 }
 
 // worst are the most, in their order, the bad ones before others.
-func worst(all []int, most int, mark func(int) mark) []int {
+func worst(all []int, most int, is func(int) Mark) []int {
 	out := slices.Clone(all)
-	slices.SortStableFunc(out, func(a, b int) int { return mark(a).rank() - mark(b).rank() })
+	slices.SortStableFunc(out, func(a, b int) int { return is(a).Rank() - is(b).Rank() })
 	out = out[:min(len(out), most)]
 	slices.Sort(out)
 	return out
