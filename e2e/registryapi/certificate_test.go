@@ -31,7 +31,7 @@ func (f *front) testCertificate(t *testing.T) {
 		t.Skip("a standalone API server has it in its own chain")
 	}
 	before := f.named(t)
-	if !f.signed(t.Context(), before) {
+	if !signed(t.Context(), f.direct, before) {
 		t.Fatal("the APIService does not name the CA of the server")
 	}
 	must := func(args ...string) {
@@ -43,7 +43,7 @@ func (f *front) testCertificate(t *testing.T) {
 	passedOn := func(what string) {
 		t.Helper()
 		eventually(t, what, func(ctx context.Context) error {
-			if !f.signed(ctx, f.named(t)) {
+			if !signed(ctx, f.direct, f.named(t)) {
 				return errNotYet
 			}
 			_, err := f.shown(t, "").List(ctx, metav1.ListOptions{Limit: 1})
@@ -75,6 +75,28 @@ func (f *front) testCertificate(t *testing.T) {
 		return nil
 	})
 	passedOn("the first server follows the second")
+	eventually(t, "both servers have certificates of the one CA that the APIService and the Secret name", func(ctx context.Context) error {
+		ca := f.named(t)
+		secret, err := f.Kube.CoreV1().Secrets(private).Get(ctx, service, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(secret.Data["tls.crt"], ca) || !signed(ctx, f.direct, ca) || !signed(ctx, "https://"+address, ca) {
+			return errNotYet
+		}
+		return nil
+	})
+
+	// The one that is lost now, no server has asked for since. Both notice at once that the APIService names none.
+	must("delete", "secret", service, "-n", private)
+	must("patch", apiService, "--type=merge", "-p", `{"spec":{"caBundle":null}}`)
+	passedOn("with another CA")
+	eventually(t, "both servers have certificates of the CA that one of them has made", func(ctx context.Context) error {
+		if ca := f.named(t); !signed(ctx, f.direct, ca) || !signed(ctx, "https://"+address, ca) {
+			return errNotYet
+		}
+		return nil
+	})
 }
 
 // named is the CA that the APIService names.
@@ -91,14 +113,14 @@ func (f *front) named(t *testing.T) []byte {
 	return bundle
 }
 
-// signed says whether the server has a certificate of a CA, for the name that the API server expects.
-func (f *front) signed(ctx context.Context, ca []byte) bool {
+// signed says whether the server at a URL has a certificate of a CA, for the name that the API server expects.
+func signed(ctx context.Context, url string, ca []byte) bool {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
 		return false
 	}
 	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: fmt.Sprintf("%s.%s.svc", service, harness.Namespace)}}).
-		DialContext(ctx, "tcp", strings.TrimPrefix(f.direct, "https://"))
+		DialContext(ctx, "tcp", strings.TrimPrefix(url, "https://"))
 	if err != nil {
 		return false
 	}
