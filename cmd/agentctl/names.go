@@ -47,7 +47,7 @@ func names(ctx context.Context, q cli.Question) []string {
 		if len(q.Args) == 0 {
 			return approve.Names(ctx, at)
 		}
-	case "remove --", "credentials revoke --":
+	case "remove --", "credentials revoke --", "accept --", "disable --", "enable --":
 		if len(q.Args) == 0 {
 			return clusterNames(ctx, at, false)
 		}
