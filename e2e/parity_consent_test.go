@@ -106,10 +106,12 @@ func TestSyncAccepted(t *testing.T) {
 	r := newRoom(t)
 	accept := func(value string) {
 		t.Helper()
-		kubectl(t, r.alpha, "annotate", "--overwrite", "cluster", r.gamma.Name, v1alpha1.AnnotationAccept+value)
+		if out, err := r.Agentctl(lasting(t), "accept", r.gamma.Name, value, "--context", r.alpha.Name); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
 	t.Cleanup(func() {
-		accept("-")
+		accept("default")
 		for _, suffix := range []string{"theirs", "deleted"} {
 			if err := remove(lasting(t), r.alpha, harness.Rules(), "", r.name+"-"+suffix); err != nil { // an orphan
 				t.Error(err)
@@ -120,19 +122,19 @@ func TestSyncAccepted(t *testing.T) {
 	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
 	put(t, r.gamma, configMaps, r.object(configMaps, "last", "last", "1"))
 
-	accept("=objects")
+	accept("objects")
 	r.rule(t, r.gamma, "theirs", ofMaps+forLabel("all")+"}]")
 	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
-	eventually(t, "alpha says how to accept the rule", within, r.ruleSays(r.alpha, "theirs", "False", "accept=all"))
+	eventually(t, "alpha says how to accept the rule", within, r.ruleSays(r.alpha, "theirs", "False", "agentctl accept "+r.gamma.Name+" all"))
 	if err := absent(r.alpha, configMaps, r.name, "one")(t.Context()); err != nil {
 		t.Error(err)
 	}
-	accept("=all")
+	accept("all")
 	r.eventuallyCopied(t, configMaps, "one", "1", r.alpha)
 	r.rule(t, r.gamma, "deleted", ofMaps+forLabel("last")+"}]")
 	r.eventuallyCopied(t, configMaps, "last", "1", r.alpha, r.beta)
 
-	accept("=none")
+	accept("none")
 	for _, suffix := range []string{"theirs", "deleted"} {
 		eventually(t, "alpha refuses the rule "+suffix, within, r.ruleSays(r.alpha, suffix, "False", "ConsentRequired"))
 	}
@@ -151,7 +153,7 @@ func TestSyncAccepted(t *testing.T) {
 		t.Errorf("it is still listed: %v", err)
 	}
 
-	accept("-")
+	accept("default")
 	r.eventuallyGone(t, configMaps, "one", r.alpha)
 	last(t)
 }

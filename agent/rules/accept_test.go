@@ -45,7 +45,7 @@ func TestRulesOfClusterThatIsNotAccepted(t *testing.T) {
 	w.Ready()
 	w.known(t, "theirs", "own", "orphan")
 	reason, message := w.ready(t, "theirs")
-	if reason != "ConsentRequired" || !strings.Contains(message, "kubectl annotate --overwrite cluster paris "+v1alpha1.AnnotationAccept+"=all") {
+	if reason != "ConsentRequired" || !strings.Contains(message, "agentctl accept paris all") {
 		t.Errorf("%s: %s", reason, message)
 	}
 	for _, name := range []string{"own", "orphan"} {

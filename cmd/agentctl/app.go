@@ -8,6 +8,7 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/accept"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/approve"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirm"
@@ -52,6 +53,9 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			leave.Command(g),
 			leave.RemoveCommand(g),
 			approve.Command(g),
+			accept.Command(g),
+			accept.DisableCommand(g),
+			accept.EnableCommand(g),
 			status.MembersCommand(g),
 			status.ClustersCommand(g),
 			status.Command(g),

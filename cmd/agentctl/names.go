@@ -49,7 +49,7 @@ func names(ctx context.Context, q cli.Question) []string {
 		}
 	case "kubeconfig --":
 		return slices.DeleteFunc(clusterNames(ctx, at, false), func(name string) bool { return slices.Contains(q.Args, name) })
-	case "remove --", "credentials revoke --", "credential --":
+	case "remove --", "credentials revoke --", "credential --", "accept --", "disable --", "enable --":
 		if len(q.Args) == 0 {
 			return clusterNames(ctx, at, false)
 		}

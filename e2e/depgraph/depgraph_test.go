@@ -82,6 +82,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/documents":   leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/fleet":       leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/live":        leafOfAgentctl("cli", "clusters"),
+		"cmd/agentctl/internal/accept":      commandOfAgentctl("accept"),
 		"cmd/agentctl/internal/approve":     commandOfAgentctl("approve"),
 		"cmd/agentctl/internal/confirm":     commandOfAgentctl("confirm"),
 		"cmd/agentctl/internal/credentials": commandOfAgentctl("credentials"),

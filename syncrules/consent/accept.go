@@ -95,5 +95,5 @@ func (t Terms) RefuseObjects(cluster string) error {
 
 // command is what a person runs to accept more of a cluster.
 func command(cluster string, a Accept) string {
-	return fmt.Sprintf("kubectl annotate --overwrite cluster %s %s=%s", cluster, v1alpha1.AnnotationAccept, a)
+	return fmt.Sprintf("agentctl accept %s %s", cluster, a)
 }

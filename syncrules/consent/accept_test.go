@@ -41,7 +41,7 @@ func TestTerms(t *testing.T) {
 				t.Errorf("rules: %v, objects: %v", rules, copying)
 			}
 			for _, err := range []error{rules, copying} {
-				if err != nil && (!errors.Is(err, ErrNeeded) || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), "cluster paris ")) {
+				if err != nil && (!errors.Is(err, ErrNeeded) || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), "cluster paris")) {
 					t.Errorf("%v lacks %q", err, c.why)
 				}
 			}
@@ -53,7 +53,7 @@ func TestTerms(t *testing.T) {
 		c.Name = name
 		two = append(two, c)
 	}
-	if got := TermsOf(AcceptAll, two...).RefuseRules("b").Error(); !strings.Contains(got, "annotate --overwrite cluster a ") {
+	if got := TermsOf(AcceptAll, two...).RefuseRules("b").Error(); !strings.Contains(got, "agentctl accept a ") {
 		t.Errorf("of several objects that say the same, not always the first is named: %s", got)
 	}
 	for text, want := range map[string]Accept{"": AcceptAll, "all": AcceptAll, "objects": AcceptObjects, "none": AcceptNone} {
