@@ -21,6 +21,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 // readyConditionLocked is the condition: the first thing that a user would have to do, if any.
@@ -76,6 +77,8 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 	switch {
 	case errors.Is(r.err, consent.ErrNeeded):
 		return no(problem.ReasonConsentRequired, r.err.Error()), true
+	case errors.Is(r.err, skew.ErrNotUnderstood):
+		return no(ReasonNotUnderstood, r.err.Error()), true
 	case r.err != nil:
 		return no(ReasonInvalidRule, r.err.Error()), true
 	case r.surplus != "":

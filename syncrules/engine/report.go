@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 const (
@@ -45,6 +46,7 @@ const (
 	ReasonProgressing       = "Progressing"
 	ReasonSlowed            = "Slowed"
 	ReasonInvalidRule       = "InvalidRule"
+	ReasonNotUnderstood     = skew.Reason
 	ReasonVersionConflict   = "VersionConflict"
 	ReasonTooManyRules      = "TooManyRules"
 	ReasonPaused            = "Paused"

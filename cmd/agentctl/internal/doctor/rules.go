@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 // checkRules finds the rules that have not been Ready for long. What another check has a command for is left
@@ -26,7 +27,8 @@ func checkRules(_ context.Context, x *inspection) []Finding {
 			if health == clusters.Healthy || slices.Contains(elsewhere, ready.Reason) {
 				continue
 			}
-			if since := stuckSince(rule, ready, changed); now.Sub(since) >= x.stuckAfter {
+			// An agent does not come to know a field by waiting.
+			if since := stuckSince(rule, ready, changed); now.Sub(since) >= x.stuckAfter || ready.Reason == skew.Reason {
 				out = append(out, x.ruleFinding(t, rule.Name, ready, since))
 			}
 		}
@@ -60,6 +62,8 @@ func (x *inspection) ruleFinding(t *target, name string, ready clusters.Readines
 		}
 	case "Paused":
 		d.Severity, d.Fix = Warning, t.kubectl("patch", "resourcesyncrule", name, "--type=merge", "-p", `{"spec":{"paused":false}}`)
+	case skew.Reason:
+		d.Fix = x.upgrade(t.name(), "the version of the newest agent of the group")
 	case "NamespaceMissing":
 		if found := noNamespace.FindStringSubmatch(ready.Message); found != nil {
 			d.Fix = t.kubectl("create", "namespace", found[1])

@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 // ruleInForce is a rule as it is in the local cluster, or as a file would make it.
@@ -136,8 +137,12 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 	return verdictYes, ""
 }
 
-// refusesRule is why this cluster does not let a rule be in force, by the annotations here; the chart value cannot be read.
+// refusesRule is why this cluster does not let a rule be in force, by what its agent says of fields that it does not know, and
+// by the annotations here; the chart value cannot be read.
 func (q *inquiry) refusesRule(r *ruleInForce) error {
+	if ready := clusters.ReadinessOf(r.api); r.file == "" && ready.Reason == skew.Reason {
+		return errors.New(ready.Message)
+	}
 	if c := q.byID(syncrules.Owner(r.api)); c != nil && !c.local {
 		return consent.TermsOf(consent.AcceptAll, c.cluster).RefuseRules(c.name)
 	}
