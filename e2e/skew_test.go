@@ -10,6 +10,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -113,6 +115,71 @@ func TestRuleBesideANewerCRD(t *testing.T) {
 	})
 	kubectl(t, g.beta, "patch", "resourcesyncrule", "ahead", "--type=json", "-p", `[{"op":"remove","path":"/spec/future"}]`)
 	eventually(t, "the rule is understood again", within, hasCopy(g.beta, g.alpha, "ahead", "two"))
+}
+
+// envOlder names a checkout of an earlier version, in which bin/agent is built (.ci/e2e-older).
+const envOlder = "ROSTER_E2E_OLDER"
+
+// TestRuleBesideAnOlderAgent: gamma has an agent and CRDs of a version that reads rules leniently (schema 6 and earlier). A rule
+// that is edited to have a field which it does not know copies nothing more there and deletes nothing, and doctor names it.
+// When gamma is upgraded, it has the whole rule.
+func TestRuleBesideAnOlderAgent(t *testing.T) {
+	older := os.Getenv(envOlder)
+	if older == "" {
+		t.Skip("needs an earlier version: .ci/e2e-older COMMIT runs it")
+	}
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &group{Fleet: notStarted(t, bin, "alpha", "beta", "gamma")}
+	g.alpha, g.beta, g.gamma = g.Clusters[0], g.Clusters[1], g.Clusters[2]
+	g.gamma.Runs(filepath.Join(older, "bin", "agent"), filepath.Join(older, "charts", "agent"))
+	start(t, g.Clusters...)
+	for _, newcomer := range []string{"beta", "gamma"} {
+		t.Log(agentctl(t, g, "join", "--context", "alpha", "--peer-context", newcomer))
+	}
+	g.eventuallyWhole(t, within)
+
+	apply(t, g.alpha, rule("aged", "aged"))
+	putSecret(t, g.alpha, "aged", "one")
+	aged := way{"aged", g.alpha, g.alpha, []*harness.Cluster{g.beta, g.gamma}}
+	aged.arrives(t, "one", aged.to...)
+
+	kubectl(t, g.alpha, "patch", "resourcesyncrule", "aged", "--type=merge", "-p", `{"spec":{"targets":{"names":["beta"]},"ruleDeletionPolicy":"Delete"}}`)
+	eventually(t, "the old agent has the rule paused", within, ruleIs(g.gamma, "aged", "False", "Paused"))
+	eventually(t, "doctor names it", within, func(ctx context.Context) error {
+		if out, err := g.Agentctl(ctx, "doctor", "--context", "alpha"); !strings.Contains(out, "gamma") || !strings.Contains(out, "cannot understand rule aged") {
+			return fmt.Errorf("doctor: %w\n%s", err, out)
+		}
+		return nil
+	})
+	putSecret(t, g.alpha, "aged", "two")
+	aged.arrives(t, "two", g.beta)
+	stays(t, "the copy of the old agent stays", quiet, hasCopy(g.gamma, g.alpha, "aged", "one"))
+	deleteSecret(t, g.gamma, "aged")
+	stays(t, "and is not made again", quiet, noSecret(g.gamma, "aged"))
+	putSecret(t, g.alpha, "aged", "three")
+	aged.arrives(t, "three", g.beta)
+
+	if err := g.gamma.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	g.gamma.Runs(bin.Agent, bin.Chart)
+	crds, err := filepath.Glob(filepath.Join(bin.Chart, "crds", "*.yaml"))
+	if err != nil || len(crds) == 0 {
+		t.Fatalf("no CRDs: %v", err)
+	}
+	for _, crd := range crds {
+		kubectl(t, g.gamma, "apply", "--server-side", "--force-conflicts", "-f", crd)
+	}
+	if err := g.gamma.StartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "gamma has the whole rule", afterFault, ruleIs(g.gamma, "aged", "True", "NotTargeted"))
+	if err := ruleHas(g.gamma, "aged", "targets")(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // ruleHas: a rule has a field in its spec.

@@ -35,7 +35,11 @@ type publishedRule struct {
 // EncodeRule returns the payload of a rule.
 func EncodeRule(r *v1alpha1.ResourceSyncRule) ([]byte, error) {
 	meta := published(r)
-	return json.Marshal(publishedRule{Labels: meta.Labels, Annotations: meta.Annotations, Spec: r.Spec})
+	p := publishedRule{Labels: meta.Labels, Annotations: meta.Annotations, Spec: r.Spec}
+	if skew.Needs(&r.Spec) > 0 {
+		p.Spec, p.Whole = skew.Stub(r.Spec.GVK), &r.Spec
+	}
+	return json.Marshal(p)
 }
 
 // DecodeRule decodes the payload of a rule of origin.

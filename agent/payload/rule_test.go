@@ -4,6 +4,7 @@
 package payload
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,51 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
+
+// What agents of schema 6 have of a rule whose fields they do not know: they decode spec alone, and ignore unknown fields.
+// Newer ones have the whole rule.
+func TestRuleWithNewFieldsIsPausedForOldAgents(t *testing.T) {
+	rule := &v1alpha1.ResourceSyncRule{Spec: v1alpha1.ResourceSyncRuleSpec{
+		GVK: v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"}, Rules: []v1alpha1.SyncRule{{}}, RuleDeletionPolicy: v1alpha1.DeletionDelete,
+	}}
+	decode := func() (old v1alpha1.ResourceSyncRuleSpec, now *Rule) {
+		t.Helper()
+		data, err := EncodeRule(rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p struct {
+			Spec v1alpha1.ResourceSyncRuleSpec `json:"spec"`
+		}
+		if err := json.Unmarshal(data, &p); err != nil {
+			t.Fatal(err)
+		}
+		if now, err = DecodeRule(idA, "rule", data); err != nil {
+			t.Fatal(err)
+		}
+		return p.Spec, now
+	}
+	rule.Spec.Targets = &v1alpha1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}}
+	old, now := decode()
+	if diff := cmp.Diff(rule.Spec, old) + cmp.Diff(&Rule{Spec: rule.Spec}, now); diff != "" {
+		t.Errorf("a rule with known fields only:\n%s", diff)
+	}
+	for name, set := range map[string]func(*v1alpha1.ResourceSyncRuleSpec){
+		"targets.names":   func(s *v1alpha1.ResourceSyncRuleSpec) { s.Targets = &v1alpha1.ClusterSelector{Names: []string{"a"}} },
+		"targets.regions": func(s *v1alpha1.ResourceSyncRuleSpec) { s.Targets = &v1alpha1.ClusterSelector{Regions: []string{"a"}} },
+		"targets.version": func(s *v1alpha1.ResourceSyncRuleSpec) { s.Targets = &v1alpha1.ClusterSelector{Version: ">1.34"} },
+		"targets.providers": func(s *v1alpha1.ResourceSyncRuleSpec) {
+			s.Targets = &v1alpha1.ClusterSelector{Providers: []string{"a"}}
+		},
+	} {
+		rule.Spec.Targets = nil
+		set(&rule.Spec)
+		old, now := decode()
+		if diff := cmp.Diff(v1alpha1.ResourceSyncRuleSpec{GVK: rule.Spec.GVK, Paused: true}, old) + cmp.Diff(&Rule{Spec: rule.Spec}, now); diff != "" {
+			t.Errorf("a rule with %s:\n%s", name, diff)
+		}
+	}
+}
 
 // A rule with a field that this agent does not know is kept as a stub, which names the field, and is whole again when the
 // field is gone or known.

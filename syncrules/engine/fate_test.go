@@ -125,7 +125,7 @@ func TestFeatures(t *testing.T) {
 func TestTargets(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := testRule("r")
-		r.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "core"}}
+		r.Spec.Targets = &v1alpha1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "core"}}}
 		w.setRule(r)
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()

@@ -41,6 +41,7 @@ const (
 const (
 	ReasonSynced            = "Synced"
 	ReasonNotTargeted       = "NotTargeted"
+	ReasonTargetUnknown     = "TargetUnknown"
 	ReasonNoSource          = "NoSource"
 	ReasonStarting          = "Starting"
 	ReasonProgressing       = "Progressing"

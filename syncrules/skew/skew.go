@@ -65,6 +65,15 @@ func Stub(kind v1alpha1.GroupVersionKind) v1alpha1.ResourceSyncRuleSpec {
 	return v1alpha1.ResourceSyncRuleSpec{GVK: kind, Paused: true}
 }
 
+// Needs returns the first schema version whose agents understand a rule, or 0 if those do that ignore what they do not know
+// (schema 6 and earlier): they must not get this rule in any other form than its stub.
+func Needs(spec *v1alpha1.ResourceSyncRuleSpec) int32 {
+	if t := spec.Targets; t != nil && (len(t.Names) > 0 || len(t.Regions) > 0 || t.Version != "" || len(t.Providers) > 0) {
+		return 8
+	}
+	return 0
+}
+
 // Refuse returns an error if the rule is marked as one that is not understood.
 func Refuse(r *v1alpha1.ResourceSyncRule) error {
 	fields, marked := r.Annotations[v1alpha1.AnnotationNotUnderstood]

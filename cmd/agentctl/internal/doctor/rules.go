@@ -33,6 +33,30 @@ func checkRules(_ context.Context, x *inspection) []Finding {
 			}
 		}
 	}
+	return append(out, x.notUnderstood()...)
+}
+
+// notUnderstood names, once for each rule, the members whose agents do not know a field that it uses. They say so themselves,
+// where they can be asked; agents of schema 6 and earlier say that the rule is paused.
+func (x *inspection) notUnderstood() []Finding {
+	var out []Finding
+	told := map[[2]string]bool{}
+	for _, t := range x.targets {
+		for _, rule := range t.rules {
+			needs := skew.Needs(&rule.Spec)
+			for _, c := range x.members() {
+				key := [2]string{rule.Name, c.Name}
+				if c.Status.AgentVersion == "" || c.Status.SchemaVersion >= needs || told[key] {
+					continue
+				}
+				told[key] = true
+				out = append(out, Finding{
+					Severity: Warning, Cluster: c.Name, Fix: x.upgrade(c.Name, "the version of the newest agent of the group"),
+					Message: fmt.Sprintf("its agent %s cannot understand rule %s, which needs schema version %d: the rule's copies there stay as they are", c.Status.AgentVersion, rule.Name, needs),
+				})
+			}
+		}
+	}
 	return out
 }
 
