@@ -40,11 +40,11 @@ func checkRules(_ context.Context, x *inspection) []Finding {
 // where they can be asked; agents of schema 6 and earlier say that the rule is paused.
 func (x *inspection) notUnderstood() []Finding {
 	var out []Finding
-	told := map[[2]string]bool{}
+	told, members := map[[2]string]bool{}, x.members()
 	for _, t := range x.targets {
 		for _, rule := range t.rules {
 			needs := skew.Needs(&rule.Spec)
-			for _, c := range x.members() {
+			for _, c := range members {
 				key := [2]string{rule.Name, c.Name}
 				if c.Status.AgentVersion == "" || c.Status.SchemaVersion >= needs || told[key] {
 					continue
