@@ -274,6 +274,10 @@ demo-cold: ## how long the demo takes on a machine that has compiled nothing yet
 agent-figures: ## size of bin/agent, and what it allocates before main, over those of the commit BEFORE (HEAD^)
 	@GO='$(GO)' .ci/agent-figures $(or $(BEFORE),HEAD^) $(AFTER)
 
+.PHONY: e2e-older
+e2e-older: build ## the test of a group with an agent of an earlier commit, BEFORE (the last that reads rules leniently)
+	@GO='$(GO)' .ci/e2e-older $(BEFORE)
+
 .PHONY: demo-once
 demo-once: build apiserver
 	@GO='$(GO)' $(GO) run ./e2e/demo --once

@@ -17,6 +17,14 @@ import (
 // ofTheirOwn starts clusters with agents that nobody joined, which end with the test. What they run is in bin.
 func ofTheirOwn(t *testing.T, bin harness.Binaries, names ...string) *harness.Fleet {
 	t.Helper()
+	fleet := notStarted(t, bin, names...)
+	start(t, fleet.Clusters...)
+	return fleet
+}
+
+// notStarted are clusters that end with the test, without agents.
+func notStarted(t *testing.T, bin harness.Binaries, names ...string) *harness.Fleet {
+	t.Helper()
 	fleet, err := harness.Up(t.Context(), harness.Options{Binaries: bin, Dir: t.TempDir(), Names: names})
 	if err != nil {
 		t.Fatal(err)
@@ -31,8 +39,14 @@ func ofTheirOwn(t *testing.T, bin harness.Binaries, names ...string) *harness.Fl
 			t.Error(err)
 		}
 	})
+	return fleet
+}
+
+// start installs the chart in clusters, and starts their agents.
+func start(t *testing.T, clusters ...*harness.Cluster) {
+	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
-	for _, c := range fleet.Clusters {
+	for _, c := range clusters {
 		group.Go(func() error {
 			if err := c.Install(ctx); err != nil {
 				return err
@@ -43,7 +57,6 @@ func ofTheirOwn(t *testing.T, bin harness.Binaries, names ...string) *harness.Fl
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	return fleet
 }
 
 // five is a group of as many clusters, which end with the test.

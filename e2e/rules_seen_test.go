@@ -69,6 +69,28 @@ func TestTargetsOfARule(t *testing.T) {
 	}
 }
 
+// Copies are wanted where the name and the version say so. A cluster that does not say what a rule asks for keeps its copies.
+func TestTargetsByWhatAClusterIs(t *testing.T) {
+	r := newRoom(t)
+	targets := func(text string) string {
+		return ofConfigMaps + "targets: " + text + ", ruleDeletionPolicy: Delete, rules: [{" + forLabel("all") + "}]"
+	}
+	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
+	r.rule(t, r.alpha, "named", targets(`{names: [beta, delta], version: ">=1.20"}`))
+	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	eventually(t, "the rule in alpha says that it is no target", afterFault, r.ruleSays(r.alpha, "named", "True", "NotTargeted"))
+	if err := absent(r.alpha, configMaps, r.name, "one")(t.Context()); err != nil {
+		t.Error(err)
+	}
+	kubectl(t, r.alpha, "patch", "resourcesyncrule", r.name+"-named", "--type=merge", "-p", `{"spec":{"targets":{"names":null,"regions":["mars"]}}}`)
+	eventually(t, "beta, which has no nodes, does not know its region", afterFault, r.ruleSays(r.beta, "named", "False", "TargetUnknown: spec.targets: region in (mars), version >=1.20: its Cluster object has no region yet"))
+	if _, err := get(t.Context(), r.beta, configMaps, r.name, "one"); err != nil {
+		t.Error(err)
+	}
+	kubectl(t, r.alpha, "patch", "resourcesyncrule", r.name+"-named", "--type=merge", "-p", `{"spec":{"targets":{"regions":null,"version":"<1.20"}}}`)
+	r.eventuallyGone(t, configMaps, "one", r.beta)
+}
+
 // The agent keeps the labels of --cluster-labels on its own Cluster object and leaves those of others; a label that is put
 // on the object of another cluster is removed, and makes that one no target.
 func TestClusterLabels(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // The limits of a rule. The CRD has most of them, too, but a rule of a peer did not go through admission here.
@@ -55,12 +56,9 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	if c.values > maxValues {
 		c.invalid(path.Child("rules"), fmt.Errorf("the values of all overrides must have at most %d characters together", maxValues))
 	}
-	if spec.Targets != nil {
-		var err error
-		if r.targets, err = selector(spec.Targets); err != nil {
-			c.invalid(path.Child("targets"), err)
-		}
-	}
+	var errs field.ErrorList
+	r.targets, errs = where.Compile(path.Child("targets"), spec.Targets)
+	c.add(errs...)
 	if len(c.errs) == 0 { // a selector with an error has no scope
 		if scopes := r.Scopes(); len(scopes) > maxNamespaces {
 			c.invalid(path.Child("rules"), fmt.Errorf("name %d namespaces together, and each is watched on its own; the most is %d", len(scopes), maxNamespaces))

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // Explanation says why a rule selects an object, or why it does not. Matched is the result of Match. The texts are for
@@ -199,18 +200,10 @@ func (s *annotationSelector) text() string {
 	return cmp.Or(strings.Join(out, ","), "anything")
 }
 
-// ExplainTargets says why copies are wanted, or not, in the cluster whose Cluster object has these labels. Matched is the
-// result of Targets.
-func (r *Rule) ExplainTargets(cluster map[string]string) FieldVerdict {
-	v := FieldVerdict{Path: "spec.targets", Matched: r.Targets(cluster), Text: "every cluster"}
-	if r.targets == nil {
-		return v
-	}
-	v.Text = cmp.Or(r.targets.String(), "every cluster")
-	if !v.Matched {
-		v.Text += ": its Cluster object has " + unmetLabels(r.targets, cluster)
-	}
-	return v
+// ExplainTargets says why copies are wanted, or not, in the cluster with this Cluster object. The answer is that of Targets.
+func (r *Rule) ExplainTargets(cluster *v1alpha1.Cluster) (where.Answer, FieldVerdict) {
+	answer, text := r.targets.Explain(cluster)
+	return answer, FieldVerdict{Path: "spec.targets", Matched: answer == where.Yes, Text: text}
 }
 
 // ExplainFeatures says for each entry of clusterFeatureMatch which feature meets it, or that none does. FeaturesMatch is

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // matches draws match entries from few values, so that they often select what objects draws.
@@ -178,7 +179,7 @@ func TestExplainFeaturesAgreesWithFeaturesMatch(t *testing.T) {
 			api.Spec.ClusterFeatureMatches = append(api.Spec.ClusterFeatureMatches,
 				v1alpha1.ClusterFeatureMatch{FeatureName: names.Draw(t, "name"), MatchLabels: set.Draw(t, "labels")})
 		}
-		api.Spec.Targets = &metav1.LabelSelector{MatchLabels: set.Draw(t, "targets")}
+		api.Spec.Targets = &v1alpha1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: set.Draw(t, "targets")}}
 		rule, err := Compile(api)
 		if err != nil {
 			t.Fatal(err)
@@ -196,8 +197,9 @@ func TestExplainFeaturesAgreesWithFeaturesMatch(t *testing.T) {
 		if all != rule.FeaturesMatch(features) {
 			t.Fatalf("explained %v: %+v", all, rule.ExplainFeatures(features))
 		}
-		cluster := set.Draw(t, "cluster")
-		if v := rule.ExplainTargets(cluster); v.Matched != rule.Targets(cluster) || !v.Matched && !strings.Contains(v.Text, "has") {
+		cluster := &v1alpha1.Cluster{}
+		cluster.Labels = set.Draw(t, "cluster")
+		if answer, v := rule.ExplainTargets(cluster); answer != rule.Targets(cluster) || v.Matched != (answer == where.Yes) || !v.Matched && !strings.Contains(v.Text, "has") {
 			t.Fatalf("targets: %+v", v)
 		}
 	})

@@ -81,6 +81,11 @@ func outcomeOf(t *testing.T, files []txtar.File) string {
 				return strings.ReplaceAll(strings.Trim(err.Error(), "[]"), ", spec.", "\nspec.") + "\n"
 			}
 			describe(&out, rule)
+			local := cluster(self, "tokyo")
+			local.Status.Version = "v1.36.3-vendor.1"
+			if answer, v := rule.ExplainTargets(local); rule.HasTargets() {
+				fmt.Fprintf(&out, "target: %s (%s)\n", [...]string{"unknown", "no", "yes"}[answer], v)
+			}
 			rules = append(rules, rule)
 		}
 	}
@@ -142,7 +147,7 @@ func cluster(id, name string) *v1alpha1.Cluster {
 	c.Spec.ClusterID = types.UID(id)
 	c.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{{ServerAddress: name + ".example.com:6443", CABundle: []byte("PEM")}}
 	c.Spec.AuthInfo.SecretRef = v1alpha1.NamespacedName{Namespace: "hidden", Name: "hidden"}
-	c.Status.Locality = &v1alpha1.Locality{Region: name + "-1"}
+	c.Status.Locality = &v1alpha1.Locality{Region: name + "-1", Regions: []string{name + "-1"}}
 	return c
 }
 

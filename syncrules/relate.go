@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // Relation says whether a rule copies the objects of one cluster to another one.
@@ -31,9 +32,8 @@ const (
 
 // ClusterPair is what Relate must know about the clusters of a copy and of its source.
 type ClusterPair struct {
-	// Labels are those of the Cluster object of the cluster that copies would be in, if LabelsKnown.
-	Labels      map[string]string
-	LabelsKnown bool
+	// To is the Cluster object of the cluster that copies would be in; nil if it is not known.
+	To *v1alpha1.Cluster
 	// From is the name of the sources' cluster for people. Features are its ClusterFeatures, if FeaturesKnown.
 	From          string
 	Features      []*v1alpha1.ClusterFeature
@@ -43,11 +43,11 @@ type ClusterPair struct {
 // Relate says whether the rule copies from one cluster to another, and if not, why. Agents and "agentctl rules explain" both
 // use it.
 func (r *Rule) Relate(pair ClusterPair) (rel Relation, why string) {
-	switch {
-	case r.HasTargets() && !pair.LabelsKnown:
-		return Unclear, "the labels of this cluster are not known yet"
-	case r.HasTargets() && !r.Targets(pair.Labels):
-		return Excludes, "rule " + r.name + ": " + r.ExplainTargets(pair.Labels).String()
+	switch answer, asks := r.targets.Explain(pair.To); {
+	case answer == where.Unknown:
+		return Unclear, "rule " + r.name + ": spec.targets: " + asks
+	case answer == where.No:
+		return Excludes, "rule " + r.name + ": spec.targets: " + asks
 	case r.HasFeatures() && !pair.FeaturesKnown:
 		return Unclear, "the features of cluster " + pair.From + " are not known"
 	case r.HasFeatures() && !r.FeaturesMatch(pair.Features):

@@ -17,7 +17,8 @@ import (
 
 func TestRelate(t *testing.T) {
 	feature := &v1alpha1.ClusterFeature{Spec: v1alpha1.ClusterFeatureSpec{FeatureName: "f"}}
-	whole := ClusterPair{Labels: map[string]string{"tier": "edge"}, LabelsKnown: true, From: "beta", Features: []*v1alpha1.ClusterFeature{feature}, FeaturesKnown: true}
+	edge := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Labels: map[string]string{"tier": "edge"}}}
+	whole := ClusterPair{To: edge, From: "beta", Features: []*v1alpha1.ClusterFeature{feature}, FeaturesKnown: true}
 	for _, c := range []struct {
 		name   string
 		change func(*v1alpha1.ResourceSyncRuleSpec, *ClusterPair)
@@ -26,19 +27,22 @@ func TestRelate(t *testing.T) {
 	}{
 		{"asks", func(*v1alpha1.ResourceSyncRuleSpec, *ClusterPair) {}, Asks, ""},
 		{"paused", func(s *v1alpha1.ResourceSyncRuleSpec, _ *ClusterPair) { s.Paused = true }, Stopped, "rule r is paused"},
-		{"not a target", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.Labels = nil }, Excludes, "rule r: spec.targets: tier=edge"},
-		{"labels unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.LabelsKnown = false }, Unclear, "labels"},
+		{"not a target", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) {
+			b.To = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: nil}}
+		}, Excludes, "rule r: spec.targets: tier=edge"},
+		{"cluster unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.To = nil }, Unclear, "not known yet"},
+		{"region unknown", func(s *v1alpha1.ResourceSyncRuleSpec, _ *ClusterPair) { s.Targets.Regions = []string{"eu"} }, Unclear, "no region yet"},
 		{"no feature", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.Features = nil }, Excludes, "rule r: spec.clusterFeatureMatch[0]"},
 		{"features unknown", func(_ *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { b.FeaturesKnown = false }, Unclear, "features of cluster beta"},
 		{"nothing asked of either", func(s *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) {
 			*b, s.Targets, s.ClusterFeatureMatches = ClusterPair{}, nil, nil
 		}, Asks, ""},
 		// A reason to release copies comes before a reason to freeze them.
-		{"paused and not a target", func(s *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { s.Paused, b.Labels = true, nil }, Excludes, "spec.targets"},
+		{"paused and not a target", func(s *v1alpha1.ResourceSyncRuleSpec, b *ClusterPair) { s.Paused, b.To = true, &v1alpha1.Cluster{} }, Excludes, "spec.targets"},
 	} {
 		api, b := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}, whole
 		api.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-		api.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}
+		api.Spec.Targets = &v1alpha1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}}
 		api.Spec.ClusterFeatureMatches = []v1alpha1.ClusterFeatureMatch{{FeatureName: "f"}}
 		c.change(&api.Spec, &b)
 		r, err := Compile(api)

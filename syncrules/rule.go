@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // Rule is a compiled ResourceSyncRule. It is immutable and safe for concurrent use.
@@ -21,7 +22,7 @@ type Rule struct {
 	gvk          schema.GroupVersionKind
 	features     []featureMatch
 	clauses      []clause
-	targets      labels.Selector // nil: every cluster
+	targets      *where.Selector // nil: every cluster
 	deletion     v1alpha1.DeletionPolicy
 	ruleDeletion v1alpha1.DeletionPolicy
 	paused       bool
@@ -52,13 +53,11 @@ func (r *Rule) Deletion() v1alpha1.DeletionPolicy { return r.deletion }
 // RuleDeletion is the policy for copies that no rule asks for any more (ruleDeletionPolicy).
 func (r *Rule) RuleDeletion() v1alpha1.DeletionPolicy { return r.ruleDeletion }
 
-// HasTargets says that Targets depends on the labels of the local Cluster object.
+// HasTargets says that Targets depends on the local Cluster object.
 func (r *Rule) HasTargets() bool { return r.targets != nil }
 
-// Targets says whether copies are wanted in the cluster whose Cluster object has these labels.
-func (r *Rule) Targets(cluster map[string]string) bool {
-	return r.targets == nil || r.targets.Matches(labels.Set(cluster))
-}
+// Targets says whether copies are wanted in the cluster with this Cluster object; nil is one that is not known.
+func (r *Rule) Targets(cluster *v1alpha1.Cluster) where.Answer { return r.targets.Wants(cluster) }
 
 // HasFeatures says that FeaturesMatch depends on the ClusterFeatures of the source.
 func (r *Rule) HasFeatures() bool { return len(r.features) > 0 }

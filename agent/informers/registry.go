@@ -7,12 +7,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -21,6 +23,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	listers "github.com/roster-mesh/roster/kube/client/listers/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 const clusterIDIndex = "clusterID"
@@ -60,6 +63,7 @@ func New(client *kube.Client, namespace string, log *slog.Logger) *Registry {
 	watched := func(kind schema.GroupVersionKind) kube.WatchOptions { return kube.WatchOptions{GVK: kind} }
 	clusters := newInformer(watched(client.Clusters().Kind()), untrimmed[v1alpha1.Cluster], byClusterID, r.clusterChanged, log)
 	rules := newInformer(watched(client.Rules().Kind()), untrimmed[v1alpha1.ResourceSyncRule], nil, r.ruleChanged, log)
+	rules.decode = decodeRule
 	features := newInformer(watched(client.Features().Kind()), untrimmed[v1alpha1.ClusterFeature], nil, r.featureChanged, log)
 	credentials := client.Secrets(namespace)
 	secrets := newInformer(kube.WatchOptions{
@@ -185,6 +189,26 @@ func (r *Registry) secretChanged(_, now any) {
 }
 
 // untrimmed keeps all of an object.
+// decodeRule decodes a rule, and marks it in memory if it has fields that this agent does not know: the CRD may be newer than
+// the agent.
+func decodeRule(u *unstructured.Unstructured) (metav1.Object, error) {
+	rule, err := kube.Decode[v1alpha1.ResourceSyncRule](u)
+	if err != nil {
+		return nil, err
+	}
+	var known struct {
+		Spec v1alpha1.ResourceSyncRuleSpec `json:"spec"`
+	}
+	unknown, err := skew.Unknown(map[string]any{"spec": u.Object["spec"]}, &known)
+	if err != nil {
+		return nil, fmt.Errorf("decode rule %s: %w", rule.Name, err)
+	}
+	if len(unknown) > 0 {
+		metav1.SetMetaDataAnnotation(&rule.ObjectMeta, v1alpha1.AnnotationNotUnderstood, skew.Note(unknown))
+	}
+	return rule, nil
+}
+
 func untrimmed[T any](o *T) *T { return o }
 
 // withoutData keeps the metadata and the type of a Secret, and drops its data.

@@ -73,3 +73,22 @@ func TestClustersWithoutID(t *testing.T) {
 		}
 	}
 }
+
+// The CRD may be newer than the agent: a rule with a field that it does not know is marked in memory.
+func TestRuleWithUnknownField(t *testing.T) {
+	for field, mark := range map[string]string{"paused": "", "future": "spec.future"} {
+		u := &unstructured.Unstructured{Object: map[string]any{
+			"spec": map[string]any{field: true}, "status": map[string]any{"future": true},
+		}}
+		o, err := decodeRule(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.GetAnnotations()[v1alpha1.AnnotationNotUnderstood]; got != mark {
+			t.Errorf("a rule with the field %s has the mark %q", field, got)
+		}
+		if u.GetAnnotations() != nil {
+			t.Error("the object that was decoded is changed")
+		}
+	}
+}

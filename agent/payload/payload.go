@@ -39,15 +39,10 @@ type Cluster struct {
 	Distribution      string               `json:"distribution,omitempty"`
 	Version           string               `json:"version,omitempty"`
 	AgentVersion      string               `json:"agentVersion,omitempty"`
+	SchemaVersion     int32                `json:"schemaVersion,omitempty"`
 	KubeletVersions   []string             `json:"kubeletVersions,omitempty"`
 	KubeProxyVersions []string             `json:"kubeProxyVersions,omitempty"`
 	Locality          *v1alpha1.Locality   `json:"locality,omitempty"`
-}
-
-// Rule is a ResourceSyncRule without its local parts.
-type Rule struct {
-	Meta
-	Spec v1alpha1.ResourceSyncRuleSpec `json:"spec"`
 }
 
 type feature struct {
@@ -64,15 +59,10 @@ func EncodeCluster(c *v1alpha1.Cluster) ([]byte, error) {
 		Meta:     published(c),
 		Spec:     *spec,
 		Provider: c.Status.Provider, Distribution: c.Status.Distribution, Version: c.Status.Version,
-		AgentVersion:    c.Status.AgentVersion,
+		AgentVersion: c.Status.AgentVersion, SchemaVersion: c.Status.SchemaVersion,
 		KubeletVersions: c.Status.KubeletVersions, KubeProxyVersions: c.Status.KubeProxyVersions,
 		Locality: c.Status.Locality,
 	})
-}
-
-// EncodeRule returns the payload of a rule.
-func EncodeRule(r *v1alpha1.ResourceSyncRule) ([]byte, error) {
-	return json.Marshal(Rule{Meta: published(r), Spec: r.Spec})
 }
 
 // EncodeFeature returns the payload of a feature.
@@ -94,19 +84,6 @@ func DecodeCluster(origin string, payload []byte) (*Cluster, error) {
 		return nil, fmt.Errorf("%w: cluster of %s: its name is not a valid object name", ErrPayload, origin)
 	}
 	p.Spec.AuthInfo = v1alpha1.AuthInfo{}
-	p.Meta = p.accepted()
-	return &p, nil
-}
-
-// DecodeRule decodes the payload of a rule of origin.
-func DecodeRule(origin, name string, payload []byte) (*Rule, error) {
-	var p Rule
-	if err := json.Unmarshal(payload, &p); err != nil {
-		return nil, fmt.Errorf("%w: rule %s of %s: not JSON of a ResourceSyncRule", ErrPayload, name, origin)
-	}
-	if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
-		return nil, fmt.Errorf("%w: a rule of %s: its name is not a valid object name", ErrPayload, origin)
-	}
 	p.Meta = p.accepted()
 	return &p, nil
 }
@@ -157,7 +134,7 @@ const (
 // Report copies what the origin reports of itself into a status, within the limits.
 func (p *Cluster) Report(s *v1alpha1.ClusterStatus) {
 	s.Provider, s.Distribution, s.Version = Clip(p.Provider), Clip(p.Distribution), Clip(p.Version)
-	s.AgentVersion = Clip(p.AgentVersion)
+	s.AgentVersion, s.SchemaVersion = Clip(p.AgentVersion), max(0, p.SchemaVersion)
 	s.KubeletVersions, s.KubeProxyVersions = clipAll(p.KubeletVersions, maxWords), clipAll(p.KubeProxyVersions, maxWords)
 	s.Locality = nil
 	if l := p.Locality; l != nil {

@@ -277,8 +277,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	if have != nil {
 		want = have.DeepCopy()
 	}
-	payload.MarkCopy(want, published.Meta, entry.Origin)
-	want.Spec = published.Spec
+	published.Fill(want, entry.Origin)
 	changed := have == nil || !payload.SameMeta(have, want) || !equality.Semantic.DeepEqual(have.Spec, want.Spec)
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
 	if !changed {

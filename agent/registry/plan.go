@@ -100,7 +100,7 @@ func sameRule(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 		if e.Origin == self || e.Status != replica.Live {
 			continue
 		}
-		if other, err := payload.DecodeRule(e.Origin, e.Key.Name, e.Payload); err == nil && equality.Semantic.DeepEqual(other.Spec, have.Spec) {
+		if other, err := payload.DecodeRule(e.Origin, e.Key.Name, e.Payload); err == nil && other.NotUnderstood == "" && equality.Semantic.DeepEqual(other.Spec, have.Spec) {
 			return &entries[i]
 		}
 	}

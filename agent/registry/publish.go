@@ -295,7 +295,8 @@ func (p *Publisher) local(key replica.Key) (replica.Status, []byte, error) {
 	return replica.Deleted, nil, nil
 }
 
-// withheld reports whether an object is not published: by an annotation on it, or because this cluster publishes none.
+// withheld reports whether an object is not published: by an annotation on it, or because this cluster publishes none. A
+// rule with fields that this agent does not know would be another rule without them.
 func (p *Publisher) withheld(o metav1.Object) bool {
-	return !p.o.CoreResourceSource || payload.Has(o, v1alpha1.AnnotationSyncDisabled)
+	return !p.o.CoreResourceSource || payload.Has(o, v1alpha1.AnnotationSyncDisabled) || payload.Has(o, v1alpha1.AnnotationNotUnderstood)
 }

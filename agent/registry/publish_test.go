@@ -200,8 +200,15 @@ func TestWithheldAndCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	unknown := metav1.ObjectMeta{Name: "unknown", Annotations: map[string]string{v1alpha1.AnnotationNotUnderstood: "spec.future"}}
+	if err := p.o.Registry.Put(&v1alpha1.ResourceSyncRule{ObjectMeta: unknown}); err != nil {
+		t.Fatal(err)
+	}
 	if err := p.announceAll(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if status, ok := p.status(payload.RuleKey(unknown.Name)); !ok || status != replica.Withdrawn {
+		t.Errorf("a rule that is not understood is published as %v, %t", status, ok)
 	}
 	for _, kind := range []replica.Kind{replica.KindRule, replica.KindFeature} {
 		for name, want := range map[string]replica.Status{"live": replica.Live, "withheld": replica.Withdrawn} {

@@ -7,6 +7,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 // terms are what of another cluster takes effect here.
@@ -17,8 +18,12 @@ func (r *Rules) terms(id string) consent.Terms {
 // Accepts reports whether the rules of another cluster are in force here.
 func (r *Rules) Accepts(id string) bool { return r.terms(id).RefuseRules(id) == nil }
 
-// refusal is why a rule is not in force here, nil if it is: a rule of a cluster whose rules are not accepted is not.
+// refusal is why a rule is not in force here, nil if it is: a rule that is not understood is not, nor one of a cluster whose
+// rules are not accepted.
 func (r *Rules) refusal(rule *v1alpha1.ResourceSyncRule) error {
+	if err := skew.Refuse(rule); err != nil {
+		return err
+	}
 	owner := syncrules.Owner(rule)
 	if owner == "" || owner == r.options.ClusterID || isOrphan(rule) {
 		return nil

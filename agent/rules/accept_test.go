@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -51,6 +52,25 @@ func TestRulesOfClusterThatIsNotAccepted(t *testing.T) {
 	for _, name := range []string{"own", "orphan"} {
 		if reason, message := w.ready(t, name); reason == "ConsentRequired" {
 			t.Errorf("%s: %s", name, message)
+		}
+	}
+}
+
+// A rule with fields that the agent does not know is refused, whosoever it is: also one of this cluster's own.
+func TestRuleThatIsNotUnderstood(t *testing.T) {
+	w := newWorld(t)
+	for name, owner := range map[string]string{"theirs": idB, "own": ""} {
+		r := rule(name, owner, "1")
+		r.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.AnnotationNotUnderstood, "spec.future")
+		w.put(t, r)
+		w.RuleChanged(nil, r)
+	}
+	w.Ready()
+	w.known(t, "theirs", "own")
+	for _, name := range []string{"theirs", "own"} {
+		if reason, message := w.ready(t, name); reason != engine.ReasonNotUnderstood || !strings.Contains(message, "spec.future") {
+			t.Errorf("%s: %s: %s", name, reason, message)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (d *Description) readVersion(ctx context.Context) error {
 
 // Fill sets the description in a status. Before the version is known it keeps what was there.
 func (d *Description) Fill(status *v1alpha1.ClusterStatus) {
-	status.AgentVersion = payload.Clip(d.o.Version)
+	status.AgentVersion, status.SchemaVersion = payload.Clip(d.o.Version), v1alpha1.SchemaVersion
 	d.mu.Lock()
 	nodes, version := d.nodes, d.version
 	d.mu.Unlock()

@@ -46,6 +46,8 @@ func rules() map[string]rule {
 		},
 		"syncrules/packed":    {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/packed"}},
 		"syncrules/consent":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/consent", "/kube/api"}},
+		"syncrules/skew":      {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/skew", "/kube/api"}},
+		"syncrules/where":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/where", "/kube/api"}},
 		"syncrules/claimtest": {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules", "/kube/api"}},
 		"syncrules/engine/...": {
 			deny:  []string{"/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic"},

@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,9 @@ func (c *Cluster) AgentFlags() []string {
 
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
+// Runs makes the cluster install another chart and start another agent than the fleet's, from now on.
+func (c *Cluster) Runs(program, chart string) { c.program, c.chart = program, chart }
+
 // StartAgent starts the agent, with extra flags after the usual ones, and returns when it is ready.
 func (c *Cluster) StartAgent(ctx context.Context, extra ...string) error {
 	if err := c.LaunchAgent(extra...); err != nil {
@@ -74,7 +78,7 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 	}
 	defer log.Close()
 	//nolint:noctx // It is ended by a signal.
-	cmd := exec.Command(c.fleet.agent, append(append([]string{"run"}, c.AgentFlags()...), extra...)...)
+	cmd := exec.Command(cmp.Or(c.program, c.fleet.agent), append(append([]string{"run"}, c.AgentFlags()...), extra...)...)
 	cmd.Dir = data
 	if cmd.Env, err = agentEnv(data); err != nil {
 		return err

@@ -49,6 +49,8 @@ type Cluster struct {
 	admin string // path of a kubeconfig whose current context has admin access
 	uid   int    // of the agent's process
 
+	program, chart string // see Runs; "" is what the fleet has
+
 	mu    sync.Mutex
 	agent *Process // nil when not started or stopped
 	id    string

@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -59,7 +60,7 @@ func (c *Cluster) applyChart(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, "create", "namespace", Namespace); err != nil {
 		return err
 	}
-	helm := exec.CommandContext(ctx, c.fleet.bin.Helm, "template", c.fleet.bin.Chart, "-n", Namespace, "--include-crds",
+	helm := exec.CommandContext(ctx, c.fleet.bin.Helm, "template", cmp.Or(c.chart, c.fleet.bin.Chart), "-n", Namespace, "--include-crds",
 		"--set", "localCluster.name="+c.Name+",replicas=0")
 	helm.Env = c.fleet.environ()
 	manifest, err := run(ctx, helm)

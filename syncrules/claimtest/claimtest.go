@@ -69,7 +69,7 @@ func unusable(r *v1alpha1.ResourceSyncRule) {
 }
 
 func elsewhere(r *v1alpha1.ResourceSyncRule) {
-	r.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "core"}}
+	r.Spec.Targets = &v1alpha1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "core"}}}
 }
 
 func needsFeature(r *v1alpha1.ResourceSyncRule) {

@@ -21,6 +21,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/skew"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // readyConditionLocked is the condition: the first thing that a user would have to do, if any.
@@ -76,14 +78,19 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 	switch {
 	case errors.Is(r.err, consent.ErrNeeded):
 		return no(problem.ReasonConsentRequired, r.err.Error()), true
+	case errors.Is(r.err, skew.ErrNotUnderstood):
+		return no(ReasonNotUnderstood, r.err.Error()), true
 	case r.err != nil:
 		return no(ReasonInvalidRule, r.err.Error()), true
 	case r.surplus != "":
 		return no(ReasonTooManyRules, r.surplus), true
 	case r.clash != "":
 		return no(ReasonVersionConflict, r.clash), true
-	case r.compiled.HasTargets() && e.clusters.local != nil && !r.compiled.Targets(e.clusters.local.Labels):
+	case r.compiled.Targets(e.clusters.local) == where.No:
 		return yes(ReasonNotTargeted, "spec.targets leaves this cluster out"), true
+	case e.clusters.local != nil && r.compiled.Targets(e.clusters.local) == where.Unknown:
+		_, v := r.compiled.ExplainTargets(e.clusters.local)
+		return no(ReasonTargetUnknown, v.String()+": all copies stay as they are"), true
 	case r.compiled.Paused():
 		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
 	case r.guard.Stopped():

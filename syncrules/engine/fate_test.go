@@ -125,7 +125,7 @@ func TestFeatures(t *testing.T) {
 func TestTargets(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := testRule("r")
-		r.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "core"}}
+		r.Spec.Targets = &v1alpha1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "core"}}}
 		w.setRule(r)
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
@@ -143,6 +143,37 @@ func TestTargets(t *testing.T) {
 		w.e.ClusterChanged()
 		w.settle()
 		w.wantOwner(cm("x"), a, true)
+	})
+}
+
+// A cluster that does not say what a rule asks for keeps its copies as they are, until it does.
+func TestTargetUnknown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		r.Spec.Targets = &v1alpha1.ClusterSelector{Regions: []string{"eu"}}
+		in := func(regions ...string) {
+			w.cluster = &v1alpha1.Cluster{Status: v1alpha1.ClusterStatus{Locality: &v1alpha1.Locality{Regions: regions}}}
+			w.e.ClusterChanged()
+			w.settle()
+		}
+		in("eu")
+		w.setRule(r)
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		in()
+		w.wantReady("r", metav1.ConditionFalse, ReasonTargetUnknown)
+		w.peers[a].put(configMap("x", "2"))
+		w.peers[a].put(configMap("new", "1"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.wantGone(cm("new"))
+		in("us", "eu")
+		w.wantValue(cm("x"), "2")
+		in("us")
+		w.wantGone(cm("x"))
+		w.wantReady("r", metav1.ConditionTrue, ReasonNotTargeted)
 	})
 }
 

@@ -95,7 +95,7 @@ func (w *world) checkBurdens() {
 func TestNothingChangedCostsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := testRule("r")
-		r.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}
+		r.Spec.Targets = &v1alpha1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}}
 		w.setRule(r)
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()

@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 const (
@@ -40,11 +41,13 @@ const (
 const (
 	ReasonSynced            = "Synced"
 	ReasonNotTargeted       = "NotTargeted"
+	ReasonTargetUnknown     = "TargetUnknown"
 	ReasonNoSource          = "NoSource"
 	ReasonStarting          = "Starting"
 	ReasonProgressing       = "Progressing"
 	ReasonSlowed            = "Slowed"
 	ReasonInvalidRule       = "InvalidRule"
+	ReasonNotUnderstood     = skew.Reason
 	ReasonVersionConflict   = "VersionConflict"
 	ReasonTooManyRules      = "TooManyRules"
 	ReasonPaused            = "Paused"

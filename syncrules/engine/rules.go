@@ -21,6 +21,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // rule is a ResourceSyncRule with what the engine knows about it. Engine.mu guards all but the first group,
@@ -194,7 +195,7 @@ func (r *rule) idle() bool { return r.clash != "" || r.surplus != "" }
 // out, or cannot be used, takes none.
 func (e *Engine) settlePlaceLocked(r *rule, places *inforce.Places) {
 	excess := inforce.None
-	if r.compiled != nil && (e.clusters.local == nil || r.compiled.Targets(e.clusters.local.Labels)) {
+	if r.compiled != nil && r.compiled.Targets(e.clusters.local) != where.No {
 		excess = places.Take(r.author, r.scopes)
 	}
 	if excess == r.excess {
@@ -272,10 +273,7 @@ func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch b
 	if r.clash != "" {
 		return syncrules.Unusable, false, "rule " + r.name + ": " + r.clash
 	}
-	pair := syncrules.ClusterPair{From: p.name(), Features: p.Features, FeaturesKnown: p.FeaturesKnown}
-	if e.clusters.local != nil {
-		pair.Labels, pair.LabelsKnown = e.clusters.local.Labels, true
-	}
+	pair := syncrules.ClusterPair{To: e.clusters.local, From: p.name(), Features: p.Features, FeaturesKnown: p.FeaturesKnown}
 	switch rel, why = r.compiled.Relate(pair); {
 	case rel < syncrules.Stopped:
 		return rel, false, why

@@ -4,12 +4,11 @@
 package engine
 
 import (
-	"maps"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // clusters is the local cluster and the others of the group.
@@ -54,20 +53,20 @@ func (e *Engine) takeSnapshotLocked(s *clusterSnapshot, now *v1alpha1.Cluster) b
 	return true
 }
 
-// setClusterLocked takes in the local Cluster object: targets look at its labels, templates at most of it.
+// setClusterLocked takes in the local Cluster object: targets look at some of it, templates at most of it.
 func (e *Engine) setClusterLocked(now *v1alpha1.Cluster) {
 	was := e.clusters.local
 	if was == now {
 		return
 	}
 	e.clusters.local = now
-	labels := was == nil || now == nil || !maps.Equal(was.Labels, now.Labels)
-	if labels {
+	targeted := !where.Same(was, now)
+	if targeted {
 		e.indexKindsLocked() // which rules are in force depends on which want copies here
 	}
 	seen := e.takeSnapshotLocked(&e.clusters.snapshot, visible(now))
 	for _, r := range e.rules.byName {
-		if labels && r.compiled != nil && r.compiled.HasTargets() || seen && r.reads {
+		if targeted && r.compiled != nil && r.compiled.HasTargets() || seen && r.reads {
 			e.staleRuleLocked(r)
 		}
 	}

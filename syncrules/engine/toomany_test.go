@@ -94,7 +94,7 @@ func TestTooManyWatches(t *testing.T) {
 		w.cluster.Labels = map[string]string{"tier": "core"}
 		for n := range 8 { // they leave this cluster out: others have their places
 			r := wide(n)
-			r.Spec.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}
+			r.Spec.Targets = &v1alpha1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}}
 			w.setRule(r)
 		}
 		w.e.ClusterChanged()

@@ -231,6 +231,11 @@ type ClusterStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	AgentVersion string `json:"agentVersion,omitempty"`
+	// schemaVersion is that of the CRDs which the cluster's agent was built with: it knows the fields of rules that this
+	// version has. Agents before version 7 do not report it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SchemaVersion int32 `json:"schemaVersion,omitempty"`
 	// locality is where the nodes are.
 	// +optional
 	Locality *Locality `json:"locality,omitempty"`

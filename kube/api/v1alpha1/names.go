@@ -67,6 +67,10 @@ const (
 	// here, whatever the chart value trust.accept says: all; objects, but not its rules; or none.
 	AnnotationAccept = LocalPrefix + "accept"
 
+	// AnnotationNotUnderstood marks a rule that has fields which the agent here does not know, and names them. Such a rule
+	// is not in force here (package syncrules/skew). Agents set it, on copies of rules and in what they hold in memory.
+	AnnotationNotUnderstood = LocalPrefix + "not-understood"
+
 	// LabelCoreSyncResource marks the ResourceSyncRules that the existing controller makes for its
 	// own core resources. They describe what Roster does without a rule.
 	LabelCoreSyncResource = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"
@@ -86,10 +90,10 @@ const (
 
 	// SchemaVersion is raised by one with every change of the CRDs, so that those in a cluster can be told to
 	// be older or newer than a program.
-	SchemaVersion = 6
+	SchemaVersion = 8
 	// SchemaOldestAgent is raised by a change that older agents would do harm to, such as a field that they would drop
 	// when they write the object back: to the version whose agents know it.
-	SchemaOldestAgent = 5
+	SchemaOldestAgent = 7
 )
 
 // The Secret that carries a credential for a cluster.

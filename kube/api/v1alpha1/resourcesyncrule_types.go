@@ -74,7 +74,7 @@ type ResourceSyncRuleSpec struct {
 	// A cluster is labelled in that cluster, on its own Cluster object; a label that is put on the
 	// Cluster object of another cluster is removed again. Absent means everywhere.
 	// +optional
-	Targets *metav1.LabelSelector `json:"targets,omitempty"`
+	Targets *ClusterSelector `json:"targets,omitempty"`
 
 	// deletionPolicy says what becomes of a copy whose source was deleted or stopped matching: Delete
 	// (the default) or Orphan.
@@ -94,6 +94,39 @@ type ResourceSyncRuleSpec struct {
 	// paused leaves all copies as they are until it is false again.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+}
+
+// ClusterSelector selects clusters by what their own Cluster objects say. The fields are ANDed. While a cluster does not say
+// what a field asks for, copies there stay as they are.
+type ClusterSelector struct {
+	metav1.LabelSelector `json:",inline"`
+	// names are the clusters, by the name of their own Cluster object.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Names []string `json:"names,omitempty"`
+	// regions selects clusters with nodes in any of these regions (status.locality.regions).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Regions []string `json:"regions,omitempty"`
+	// version selects clusters by the version of their API server (status.version): comparisons that are separated by commas
+	// and must all be true, such as ">=1.34, <1.36". What a vendor adds to a version is not compared.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^ *(=|!=|>|>=|<|<=)? *v?[0-9]{1,9}(\.[0-9]{1,9}){0,2} *(, *(=|!=|>|>=|<|<=)? *v?[0-9]{1,9}(\.[0-9]{1,9}){0,2} *)*$`
+	Version string `json:"version,omitempty"`
+	// providers selects clusters on the infrastructure of any of these providers (status.provider), such as amazon.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Providers []string `json:"providers,omitempty"`
 }
 
 // DeletionPolicy says what becomes of a copy.

@@ -82,3 +82,12 @@ func RuleHealth(rule *v1alpha1.ResourceSyncRule) (health Health, ready Readiness
 	}
 	return health, ready, since
 }
+
+// StuckSince is the last change of the condition; of a rule that nobody has looked at, its age.
+func StuckSince(rule *v1alpha1.ResourceSyncRule, ready Readiness, changed time.Time) time.Time {
+	created := rule.CreationTimestamp.Time
+	if changed.IsZero() || ready.Reason == NotLookedAt && changed.Before(created) {
+		return created
+	}
+	return changed
+}

@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"fmt"
-	"regexp"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -73,19 +72,4 @@ func (x *inspection) install(t *target) string {
 		where = " --kube-context " + cli.ShellWord(t.client.Context)
 	}
 	return fmt.Sprintf("helm upgrade --install %s charts/agent%s --namespace %s --reuse-values", v1alpha1.DefaultServiceAccount, where, cli.ShellWord(x.namespace))
-}
-
-// grantText is what the agent offers to paste, word for word. A message may repeat what another cluster
-// says: anything else that looks like a command is not shown as one.
-var grantText = regexp.MustCompile(`kubectl apply -f - (<<< '\{apiVersion: rbac\.authorization\.k8s\.io/v1, kind: ClusterRole, ` +
-	`metadata: \{name: [a-z0-9.-]+, labels: \{[a-z0-9./-]+: "true"\}\}, ` +
-	`rules: \[\{apiGroups: \["[a-z0-9.-]*"\], resources: \[[a-z0-9./, -]+\], verbs: \[[a-z, ]+\]\}\]\}')`)
-
-// grantCommand is the input of the kubectl apply that grants what a condition says is missing; "" for none.
-func grantCommand(message string) string {
-	found := grantText.FindStringSubmatch(message)
-	if found == nil {
-		return ""
-	}
-	return found[1]
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor/grant"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -147,7 +148,7 @@ func (x *inspection) ruleRights(t *target, rule *v1alpha1.ResourceSyncRule) []Fi
 	ready := clusters.ReadinessOf(rule)
 	text, _, _ := strings.Cut(ready.Message, "; grant it") // a command is shown as one, or not at all
 	d := Finding{Severity: Error, Cluster: t.name(), Message: "rule " + rule.Name + ": " + text}
-	command := grantCommand(ready.Message)
+	command := grant.Command(ready.Message)
 	switch ready.Reason {
 	case "MissingPermission":
 		d.Fix = t.kubectl("apply", "-f", "-") + " " + command

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 // checkRules finds the rules that have not been Ready for long.
@@ -26,8 +28,33 @@ func checkRules(_ context.Context, x *inspection) []Finding {
 			if health == clusters.Healthy || foundElsewhere(ready) {
 				continue
 			}
-			if since := stuckSince(rule, ready, changed); now.Sub(since) >= x.stuckAfter {
+			// An agent does not come to know a field by waiting.
+			if since := clusters.StuckSince(rule, ready, changed); now.Sub(since) >= x.stuckAfter || ready.Reason == skew.Reason {
 				out = append(out, x.ruleFinding(t, rule, ready, since))
+			}
+		}
+	}
+	return append(out, x.notUnderstood()...)
+}
+
+// notUnderstood names, once for each rule, the members whose agents do not know a field that it uses. They say so themselves,
+// where they can be asked; agents of schema 6 and earlier say that the rule is paused.
+func (x *inspection) notUnderstood() []Finding {
+	var out []Finding
+	told, members := map[[2]string]bool{}, x.members()
+	for _, t := range x.targets {
+		for _, rule := range t.rules {
+			needs := skew.Needs(&rule.Spec)
+			for _, c := range members {
+				key := [2]string{rule.Name, c.Name}
+				if c.Status.AgentVersion == "" || c.Status.SchemaVersion >= needs || told[key] {
+					continue
+				}
+				told[key] = true
+				out = append(out, Finding{
+					Severity: Warning, Cluster: c.Name, Fix: x.upgrade(c.Name, "the version of the newest agent of the group"),
+					Message: fmt.Sprintf("its agent %s cannot understand rule %s, which needs schema version %d: the rule's copies there stay as they are", c.Status.AgentVersion, rule.Name, needs),
+				})
 			}
 		}
 	}
@@ -37,15 +64,6 @@ func checkRules(_ context.Context, x *inspection) []Finding {
 // foundElsewhere tells what another check has a command for.
 func foundElsewhere(ready clusters.Readiness) bool {
 	return slices.Contains([]string{"MissingPermission", "SourceMissingPermission", "SourceRestored", "DeletionGuard"}, ready.Reason)
-}
-
-// stuckSince is the last change of the condition; of a rule that nobody has looked at, its age.
-func stuckSince(rule *v1alpha1.ResourceSyncRule, ready clusters.Readiness, changed time.Time) time.Time {
-	created := rule.CreationTimestamp.Time
-	if changed.IsZero() || ready.Reason == clusters.NotLookedAt && changed.Before(created) {
-		return created
-	}
-	return changed
 }
 
 // noNamespace is how an agent names the namespace that copies wait for.
@@ -65,6 +83,8 @@ func (x *inspection) ruleFinding(t *target, rule *v1alpha1.ResourceSyncRule, rea
 		}
 	case "Paused":
 		d.Severity, d.Fix = Warning, x.resume(t, rule)
+	case skew.Reason:
+		d.Fix = x.upgrade(t.name(), "the version of the newest agent of the group")
 	case "NamespaceMissing":
 		if found := noNamespace.FindStringSubmatch(ready.Message); found != nil {
 			d.Fix = t.kubectl("create", "namespace", found[1])
@@ -75,9 +95,5 @@ func (x *inspection) ruleFinding(t *target, rule *v1alpha1.ResourceSyncRule, rea
 
 // resume is the command that lets a rule go on, in the cluster that it is from.
 func (x *inspection) resume(t *target, rule *v1alpha1.ResourceSyncRule) string {
-	command, owner := "agentctl rules resume "+cli.ShellWord(rule.Name), syncrules.Owner(rule)
-	if owner == "" || owner == t.id {
-		return command + t.flag()
-	}
-	return command + x.flagOf(t, owner)
+	return "agentctl rules resume " + cli.ShellWord(rule.Name) + x.flagOf(t, cmp.Or(syncrules.Owner(rule), t.id))
 }

@@ -79,11 +79,16 @@ func (x *inspection) agentVersions(members []*v1alpha1.Cluster) []Finding {
 			out = append(out, Finding{
 				Severity: Warning, Cluster: c.Name,
 				Message: fmt.Sprintf("its agent %s is more than one minor version older than that of %s, %s: upgrade it", mine, other.Name, theirs),
-				Fix: fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values  # of version %s, in cluster %s",
-					v1alpha1.DefaultServiceAccount, cli.ShellWord(x.namespace), theirs, cli.ShellWord(c.Name)),
+				Fix:     x.upgrade(c.Name, "version "+theirs.String()),
 			})
 			break
 		}
 	}
 	return out
+}
+
+// upgrade is the command that upgrades the agent of a cluster.
+func (x *inspection) upgrade(cluster, to string) string {
+	return fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values  # of %s, in cluster %s",
+		v1alpha1.DefaultServiceAccount, cli.ShellWord(x.namespace), to, cli.ShellWord(cluster))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // ruleReport is what there is to say of a rule before any object is looked at.
@@ -61,9 +62,11 @@ func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error
 // target says whether copies of the rule are wanted in a cluster, whatever they are made of.
 func (q *inquiry) target(rule *ruleInForce, to *reached) clusterVerdict {
 	out := clusterVerdict{Cluster: to.title(), Verdict: verdictYes}
-	switch v := rule.compiled.ExplainTargets(to.cluster.Labels); {
-	case !v.Matched:
+	switch answer, v := rule.compiled.ExplainTargets(to.cluster); {
+	case answer == where.No:
 		out.Verdict, out.Reason = verdictNo, v.String()
+	case answer == where.Unknown:
+		out.Verdict, out.Reason = verdictHeld, v.String()
 	case to.local || rule.file != "":
 	case to.rulesWhy != "":
 		out.Verdict, out.Reason = verdictUnknown, "whether the rule is there is not known: "+to.rulesWhy

@@ -18,6 +18,8 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/skew"
+	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // ruleInForce is a rule as it is in the local cluster, or as a file would make it.
@@ -108,18 +110,19 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 	}
 	kind := r.compiled.Kind()
 	rel, why := r.compiled.Relate(syncrules.ClusterPair{
-		Labels: to.cluster.Labels, LabelsKnown: true,
-		From: from.name, Features: from.features, FeaturesKnown: from.featuresWhy == "",
+		To: to.cluster, From: from.name, Features: from.features, FeaturesKnown: from.featuresWhy == "",
 	})
 	switch version := q.version(kind.GroupKind()); {
 	case kind.Version != version:
 		return verdictHeld, name + ": " + syncrules.ClashText(kind, version)
-	case !r.compiled.Targets(to.cluster.Labels):
+	case r.compiled.Targets(to.cluster) == where.No:
 		return verdictNo, why
 	case !to.local && r.file == "" && to.rulesWhy != "":
 		return verdictUnknown, "whether " + name + " is in cluster " + to.name + " is not known: " + to.rulesWhy
 	case !to.local && r.file == "" && !to.rules[r.api.Name]:
 		return verdictNo, name + " is not in cluster " + to.name
+	case rel == syncrules.Unclear && r.compiled.Targets(to.cluster) == where.Unknown:
+		return verdictHeld, why
 	case rel == syncrules.Unclear:
 		return verdictUnknown, why + ": " + from.featuresWhy
 	case rel == syncrules.Excludes:
@@ -136,8 +139,12 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 	return verdictYes, ""
 }
 
-// refusesRule is why this cluster does not let a rule be in force, by the annotations here; the chart value cannot be read.
+// refusesRule is why this cluster does not let a rule be in force, by what its agent says of fields that it does not know, and
+// by the annotations here; the chart value cannot be read.
 func (q *inquiry) refusesRule(r *ruleInForce) error {
+	if ready := clusters.ReadinessOf(r.api); r.file == "" && ready.Reason == skew.Reason {
+		return errors.New(ready.Message)
+	}
 	if c := q.byID(syncrules.Owner(r.api)); c != nil && !c.local {
 		return consent.TermsOf(consent.AcceptAll, c.cluster).RefuseRules(c.name)
 	}
