@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -87,7 +88,10 @@ func (g *group) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.clusters(w)
 	case strings.Contains(path, "/secrets/peer-id-"):
 		_, id, _ := strings.Cut(path, "/secrets/peer-id-m")
-		fmt.Sscanf(id, "%d", &i)
+		if i, err = strconv.Atoi(id); err != nil {
+			http.Error(w, "no such Secret", http.StatusNotFound)
+			return
+		}
 		data := map[string]any{"kubeconfig": base64.StdEncoding.EncodeToString([]byte(g.kubeconfig(i)))}
 		answer(w, map[string]any{"apiVersion": "v1", "kind": "Secret", "type": v1alpha1.SecretType, "metadata": map[string]any{"name": "x"}, "data": data})
 	default:

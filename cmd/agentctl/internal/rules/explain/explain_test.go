@@ -100,6 +100,17 @@ func peerSecret(t *testing.T, url string, ca []byte) *unstructured.Unstructured 
 	}}
 }
 
+// accessTo is a kubeconfig that leads to an API server.
+func accessTo(t *testing.T, url string) clusters.Access {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("{current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}", url)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return clusters.Access{Kubeconfig: path}
+}
+
 // A peer is read with the credential that the local cluster holds, if it is the peer.
 func TestPeerByCredential(t *testing.T) {
 	t.Parallel()
@@ -117,12 +128,7 @@ func TestPeerByCredential(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(t.TempDir(), "kubeconfig")
-		text := fmt.Sprintf("{current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}", local.URL)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		o := Options{Access: clusters.Access{Kubeconfig: path}, Network: "default"}
+		o := Options{Access: accessTo(t, local.URL), Network: "default"}
 		known, _, err := reachAll(t.Context(), o.group())
 		if err != nil {
 			t.Fatal(err)
