@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -58,7 +59,7 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, policy co
 			add("spec.rules", "turns Secrets into %s, which more people may read: each cluster refuses that unless its own chart values allow it", gvk.GroupKind().String())
 		}
 	}
-	if spec.Targets != nil && len(spec.Targets.MatchLabels)+len(spec.Targets.MatchExpressions) == 0 {
+	if spec.Targets != nil && equality.Semantic.DeepEqual(*spec.Targets, v1alpha1.ClusterSelector{}) {
 		add("spec.targets", "is empty and so matches every cluster")
 	}
 	if spec.Paused {
