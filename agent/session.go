@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roster-mesh/roster/agent/address"
+	"github.com/roster-mesh/roster/agent/admissions"
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/credentials"
 	"github.com/roster-mesh/roster/agent/directory"
@@ -60,6 +61,7 @@ type parts struct {
 	address     *address.Address
 	credentials *credentials.Credentials
 	membership  *membership.Membership
+	admissions  *admissions.Admissions
 	peers       *peers.Peers
 	rules       *rules.Rules
 	publisher   *registry.Publisher
@@ -209,7 +211,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,
-		Replica: p.replica, Gate: p.gate, Rules: p.rules, CheckRequests: p.membership.CheckRequests, Problems: p.problems, Log: p.log,
+		Replica: p.replica, Gate: p.gate, Rules: p.rules, Admissions: p.admissions, CheckRequests: p.membership.CheckRequests, Problems: p.problems, Log: p.log,
 		Epochs:    registry.Epochs{Open: p.identity.OpenEpoch, MayReopen: p.gate.MayReopen, Reopened: p.gate.Reopened, Freeze: p.gate.Freeze},
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})

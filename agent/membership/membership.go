@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/agent/pinned"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -140,7 +141,7 @@ func New(o Options) *Membership {
 	for _, r := range o.Record.removals {
 		m.ledger.add(r)
 		if r.basis != "" || r.Left() && !r.unknownKey { // an earlier version recorded no basis
-			m.trust.Recall(r.ClusterID, r.PublicKey, r.basis == basisAdmitted)
+			m.trust.Recall(r.ClusterID, r.PublicKey, r.basis == pinned.Admitted)
 		}
 		m.trust.Remove(r.ClusterID, r.PublicKey, r.Successor, r.Left())
 	}

@@ -49,7 +49,7 @@ func newPublisher(t *testing.T, gate Gate, rules Rules) *Publisher {
 	t.Helper()
 	registry := informers.New(&kube.Client{}, "n", slog.New(slog.DiscardHandler))
 	return NewPublisher(PublisherOptions{
-		ClusterID: agenttest.IDA, CoreResourceSource: true, Registry: registry, Gate: gate, Rules: rules,
+		ClusterID: agenttest.IDA, CoreResourceSource: true, Registry: registry, Gate: gate, Admissions: nobody{}, Rules: rules,
 		Own:     NewOwn(OwnOptions{ClusterID: agenttest.IDA, Registry: registry}),
 		Replica: agenttest.Signer(t, agenttest.IDA, agenttest.Key(agenttest.IDA)),
 		Epochs:  Epochs{MayReopen: func() bool { return false }}, Broadcast: func(...[]byte) {},
@@ -214,3 +214,9 @@ func TestWithheldAndCopies(t *testing.T) {
 		}
 	}
 }
+
+// nobody is admitted here.
+type nobody struct{}
+
+func (nobody) Subjects() []string             { return nil }
+func (nobody) Payload(string) ([]byte, error) { return nil, nil }
