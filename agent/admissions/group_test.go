@@ -387,6 +387,37 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// TestKeptAreAnsweredFor: m0 removes the hub and keeps whom that one had admitted, so it answers for them, and a newcomer learns
+// of all, from whichever member.
+func TestKeptAreAnsweredFor(t *testing.T) {
+	bubble(t, func(t *testing.T, g *group) {
+		hub := g.hub(5, false)
+		remover := g.members[1]
+		r, err := remover.replica.SignRemoval(hub.id, hub.pin().PublicKey, hub.id, remover.id, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := remover.replica.Merge(r.Message(), ""); err != nil {
+			t.Fatal(err)
+		}
+		remover.mesh.Broadcast(r.Message())
+		remover.admissions.Vouch()
+		time.Sleep(5 * time.Second)
+		hub.end()
+		if got := remover.admissions.Subjects(); !slices.Equal(got, []string{"m1", "m2", "m3"}) {
+			t.Errorf("it answers for %v", got)
+		}
+		for _, m := range g.members[2:] {
+			if got := m.admissions.AdmittedBy("m1"); m.id != "m1" && !slices.Equal(got, []string{"m0"}) {
+				t.Errorf("in %s, m1 is admitted by %v", m.id, got)
+			}
+		}
+		n := g.add("after", false)
+		g.swap(g.members[3], n)
+		g.whole(2*soon, "a newcomer")
+	})
+}
+
 // leave has a member leave the group.
 func (g *group) leave(m *member) {
 	g.t.Helper()
