@@ -6,7 +6,10 @@ package registry
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -220,3 +223,55 @@ type nobody struct{}
 
 func (nobody) Subjects() []string             { return nil }
 func (nobody) Payload(string) ([]byte, error) { return nil, nil }
+
+// admitted are clusters with what is said of them.
+type admitted map[string]string
+
+func (a admitted) Subjects() []string { return slices.Sorted(maps.Keys(a)) }
+
+func (a admitted) Payload(id string) ([]byte, error) {
+	if data, ok := a[id]; ok {
+		return []byte(data), nil
+	}
+	return nil, nil
+}
+
+// TestAdmissionsArePublished: of everybody who is admitted, before the epoch is marked complete, and taken back when that ends, also
+// while the agent was stopped.
+func TestAdmissionsArePublished(t *testing.T) {
+	p := newPublisher(t, &fakeGate{}, &fakeRules{})
+	published := func(want ...string) {
+		t.Helper()
+		for _, id := range []string{"b", "c", "d"} {
+			if _, ok := p.status(payload.AdmissionKey(id)); ok != slices.Contains(want, id) {
+				t.Errorf("%s is published: %t", id, ok)
+			}
+		}
+	}
+	p.o.Admissions = admitted{"b": "key of b", "c": "key of c"}
+	if err := p.announceAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	published("b", "c")
+	if !p.o.Replica.Absent(payload.AdmissionKey("d"), agenttest.IDA) {
+		t.Error("the epoch is not complete")
+	}
+	p.o.Admissions = admitted{"c": "key of c"}
+	if err := p.announceAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	published("c")
+	p.o.Admissions = admitted{"d": "key of d"}
+	p.EnqueueAdmission("c") // and d, the only one: nothing may have been said of it
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { _ = p.keys.Run(ctx, 1) }()
+	for ctx.Err() == nil {
+		_, c := p.status(payload.AdmissionKey("c"))
+		if _, d := p.status(payload.AdmissionKey("d")); d && !c {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	published("d")
+}
