@@ -103,6 +103,9 @@ func TestInventionsGoWithTheirAuthor(t *testing.T) {
 	}
 	say(t, g.alpha, ghost, append([][]byte{admits(t, "ghost", ghost, "spook", spook)}, spookSays...)...)
 	eventually(t, "and so is spook", within, lists(g.beta, "spook"))
+	if !accepts(t, g.alpha, ghost) {
+		t.Error("alpha does not talk with a member")
+	}
 	eventually(t, "beta knows whose they are", within, func(ctx context.Context) error {
 		out, err := g.Agentctl(ctx, "members", "--tree", "--context", "beta")
 		for _, line := range []string{"\n| | |-ghost ", "\n| | | |-spook "} { // below alpha and gamma

@@ -57,12 +57,12 @@ func (a *Admissions) read(clusterID, origin string) {
 }
 
 func (a *Admissions) take(e replica.Entry) {
-	if e.Origin == a.self || e.Status != replica.Live {
+	if e.Origin == a.self {
 		return
 	}
 	admission, err := payload.DecodeAdmission(e.Origin, e.Key.Name, e.Payload)
-	if err != nil {
-		a.log.Debug("an admission is ignored", "error", err)
+	if err != nil || e.Status != replica.Live {
+		a.log.Debug("an admission does not count", "author", e.Origin, "clusterID", e.Key.Name, "error", err)
 		a.trust.Withdraw(e.Origin, e.Key.Name)
 		return
 	}

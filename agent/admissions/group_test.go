@@ -418,6 +418,61 @@ func TestKeptAreAnsweredFor(t *testing.T) {
 	})
 }
 
+// TestAdmissionsThatDoNotCount: one that its author took back, in whatever way, and one that says what this version does not know,
+// pin nobody who comes later; and that is so after a restart.
+func TestAdmissionsThatDoNotCount(t *testing.T) {
+	author, key := agenttest.Signer(t, "author", agenttest.Key("author")), payload.AdmissionKey("invented")
+	invented, entry := invented(t, "invented")
+	good, err := payload.EncodeAdmission(trust.Admission{PublicKey: invented.Public().(ed25519.PublicKey)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := trust.New(trust.Pin{ClusterID: "self", PublicKey: agenttest.PublicKey("self")}, trust.Options{})
+	if err := table.Pin("author", agenttest.PublicKey("author")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := replica.New(replica.Options{Self: "self", PrivateKey: agenttest.Key("self"), Epoch: 1, Keyring: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := admissions.New("self", table, r, slog.New(slog.DiscardHandler))
+	r.Subscribe(a.Changed)
+	say := func(key replica.Key, status replica.Status, data []byte) {
+		t.Helper()
+		msgs, err := author.Publish(key, status, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, msg := range msgs {
+			if _, _, err := r.Merge(msg, "author"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	say(payload.AdmissionKey("self"), replica.Live, good) // it signs admissions
+	for name, c := range map[string]struct {
+		status replica.Status
+		data   []byte
+	}{
+		"deleted": {replica.Deleted, nil}, "withdrawn": {replica.Withdrawn, nil}, "withdrawn with all that it said": {replica.Withdrawn, good},
+		"of an unknown role": {replica.Live, []byte(`{"role":"edge"` + "," + string(good[1:]))}, "not to be read": {replica.Live, []byte("{")},
+	} {
+		say(key, replica.Live, good)
+		if got := table.AdmittedBy("author"); !slices.Equal(got, []string{"invented", "self"}) {
+			t.Fatalf("before it is %s, %v are admitted", name, got)
+		}
+		say(key, c.status, c.data)
+		a.Load()
+		if _, _, err := r.Merge(entry, "author"); !errors.Is(err, trust.ErrNotAdmitted) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	say(key, replica.Live, good)
+	if _, _, err := r.Merge(entry, "author"); err != nil {
+		t.Error(err)
+	}
+}
+
 // leave has a member leave the group.
 func (g *group) leave(m *member) {
 	g.t.Helper()
