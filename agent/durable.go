@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/agent/admissions"
 	"github.com/roster-mesh/roster/agent/group"
 	"github.com/roster-mesh/roster/agent/install"
 	"github.com/roster-mesh/roster/agent/payload"
@@ -30,6 +31,8 @@ func (p *parts) openReplica(ctx context.Context, g *group.Group) (err error) {
 			OwnEpochSeen: func(uint64) { p.publisher.EpochSeen() },
 		})
 		if err == nil {
+			p.admissions = admissions.New(p.clusterID, p.membership.Trust(), p.replica, p.log)
+			p.replica.Subscribe(p.admissions.Changed) // first: what is merged next may be on the word of it
 			p.replica.Subscribe(p.entriesChanged)
 		}
 		return p.replica, err
@@ -71,6 +74,7 @@ func (p *parts) openDurable(ctx context.Context, g *group.Group, empty func() (j
 		return 0, fmt.Errorf("open replica: %w", err)
 	}
 	p.dropUnpinned()
+	p.admissions.Load()
 	return epoch, nil
 }
 

@@ -26,7 +26,7 @@ func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
 	key, pinned := p.membership.Trust().Key(id)
 	v.Pinned = pinned
 	v.KeyMismatch = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(payload.AsKey(have.Spec.Mesh.PublicKey))
-	v.Removed, v.NotAdmitted = p.membership.RemovedKey(have), p.membership.Pending(id)
+	v.Removed, v.NotAdmitted, v.AdmittedBy = p.membership.RemovedKey(have), p.membership.Pending(id), p.admissions.AdmittedBy(id)
 	v.Member, v.Access = p.mesh.Member(id), p.peers.Peer(id).State
 	v.CaughtUp = p.catchUp.CaughtUp(id) && p.directory.Complete(id)
 	if published, ok := p.directory.Published(id); ok {

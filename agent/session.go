@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roster-mesh/roster/agent/address"
+	"github.com/roster-mesh/roster/agent/admissions"
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/credentials"
 	"github.com/roster-mesh/roster/agent/directory"
@@ -60,6 +61,7 @@ type parts struct {
 	address     *address.Address
 	credentials *credentials.Credentials
 	membership  *membership.Membership
+	admissions  *admissions.Admissions
 	peers       *peers.Peers
 	rules       *rules.Rules
 	publisher   *registry.Publisher
@@ -158,7 +160,8 @@ func (p *parts) makeLocal() {
 		ClusterID: p.clusterID, Key: p.publicKey(), Record: p.record, Store: p.store, Client: p.client, Registry: p.registry,
 		Own: p.own.Cluster, Name: p.own.Name, Credentials: p.credentials, ReplaceKey: p.identity.Replace, NextKey: p.identity.Next, Authorities: o.TrustAuthorities, Now: p.clock.Now,
 		ForgetCredential: func(ctx context.Context, id string) error { return p.peers.ForgetCredential(ctx, id) },
-		Events:           p.events, Problems: p.problems, Log: p.log,
+		Branch:           func(id string) []string { return p.admissions.Branch(id) }, Vouch: func() { p.admissions.Vouch() },
+		Events: p.events, Problems: p.problems, Log: p.log,
 	})
 	p.description = status.NewDescription(status.DescriptionOptions{Client: p.client, Version: o.Version, Log: p.log})
 }
@@ -209,7 +212,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,
-		Replica: p.replica, Gate: p.gate, Rules: p.rules, CheckRequests: p.membership.CheckRequests, Problems: p.problems, Log: p.log,
+		Replica: p.replica, Gate: p.gate, Rules: p.rules, Admissions: p.admissions, CheckRequests: p.membership.CheckRequests, Problems: p.problems, Log: p.log,
 		Epochs:    registry.Epochs{Open: p.identity.OpenEpoch, MayReopen: p.gate.MayReopen, Reopened: p.gate.Reopened, Freeze: p.gate.Freeze},
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})

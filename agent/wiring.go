@@ -44,11 +44,14 @@ func (p *parts) wire() {
 	p.membership.Hooks = membership.Hooks{
 		Changed: p.statuses.Enqueue,
 		Pinned: func(id string) {
+			p.admissions.Pinned(id)
+			p.publisher.EnqueueAdmission(id)
 			p.statuses.Enqueue(id)
 			p.rules.PeerChanged(id) // it may have been removed before
 		},
 		Detached: func(id string) {
 			p.catchUp.Forget(id)
+			p.publisher.EnqueueAdmission(id)
 			p.peers.Detach(id)
 			p.rules.PeerChanged(id)
 			p.statuses.Enqueue(id)
@@ -139,6 +142,8 @@ func (p *parts) entriesChanged(changes []replica.Change) {
 			p.importer.Enqueue(c.Key)
 		case replica.KindFeature:
 			p.rules.PeerChanged(c.Origin)
+		case replica.KindAdmission:
+			p.statuses.Enqueue(c.Key.Name)
 		default: // the origin's set as a whole changed: any of its objects may be proven deleted now
 			p.statuses.Enqueue(c.Origin)
 			p.rules.PeerChanged(c.Origin)

@@ -78,6 +78,116 @@ func TestRemoverDoesNotBecomeTheRemoved(t *testing.T) {
 	eventually(t, "alpha follows the real beta", afterFault, hasCopy(g.alpha, g.beta, "takeover", "one"))
 }
 
+// TestInventionsGoWithTheirAuthor: whoever has gamma's key admits a cluster that there is not, which admits another one. They are
+// members for all, as are those that they would admit. A person in beta removes gamma with them: nobody has them then, and they
+// are refused.
+func TestInventionsGoWithTheirAuthor(t *testing.T) {
+	g := joined(t)
+	g.restoreGroup(t)
+	key := privateKey(t, g.gamma)
+	if err := g.gamma.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.gamma.StartAgent(lasting(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	ghost, ghostSays := invent(t, "ghost")
+	spook, spookSays := invent(t, "spook")
+	say(t, g.alpha, key, ghostSays...)
+	stays(t, "nobody has admitted ghost", quiet, absent(g.alpha, harness.Clusters(), "", "ghost"))
+	say(t, g.alpha, key, append([][]byte{admits(t, clusterID(t, g.gamma), key, "ghost", ghost)}, ghostSays...)...)
+	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+		eventually(t, "ghost is a member in "+c.Name, within, lists(c, "ghost"))
+	}
+	say(t, g.alpha, ghost, append([][]byte{admits(t, "ghost", ghost, "spook", spook)}, spookSays...)...)
+	eventually(t, "and so is spook", within, lists(g.beta, "spook"))
+	if !accepts(t, g.alpha, ghost) {
+		t.Error("alpha does not talk with a member")
+	}
+	eventually(t, "beta knows whose they are", within, func(ctx context.Context) error {
+		out, err := g.Agentctl(ctx, "members", "--tree", "--context", "beta")
+		for _, line := range []string{"\n| | |-ghost ", "\n| | | |-spook "} { // below alpha and gamma
+			if !strings.Contains(out, line) {
+				err = errors.Join(err, fmt.Errorf("no %q in:\n%s", line, out))
+			}
+		}
+		return err
+	})
+	if out, err := g.Agentctl(t.Context(), "remove", "gamma", "--context", "beta", "--timeout", "5s"); err == nil || !strings.Contains(err.Error(), "cluster gamma admitted ghost, spook: say --with-admitted") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Log(agentctl(t, g, "remove", "gamma", "--context", "beta", "--dry-run"))
+	_, _ = g.Agentctl(lasting(t), "remove", "gamma", "--context", "beta", "--with-admitted", "--timeout", "5s") // the inventions confirm nothing
+	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+		for _, name := range []string{"gamma", "ghost", "spook"} {
+			eventually(t, name+" is gone in "+c.Name, within, absent(c, harness.Clusters(), "", name))
+		}
+		for name, of := range map[string]ed25519.PrivateKey{"gamma": key, "ghost": ghost, "spook": spook} {
+			if accepts(t, c, of) {
+				t.Errorf("%s takes what %s says", c.Name, name)
+			}
+		}
+	}
+}
+
+// invent makes up a cluster: its key, and what it publishes.
+func invent(t *testing.T, name string) (key ed25519.PrivateKey, says [][]byte) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := payload.EncodeCluster(&v1alpha1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.ClusterSpec{ClusterID: types.UID(name), Mesh: &v1alpha1.ClusterMesh{PublicKey: key.Public().(ed25519.PublicKey), Endpoints: []string{"127.0.0.1:1"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, publishes(t, signer(t, name, key), payload.ClusterKey(name), cluster)
+}
+
+// admits is the statement of a cluster that it admits another one.
+func admits(t *testing.T, author string, key ed25519.PrivateKey, id string, of ed25519.PrivateKey) []byte {
+	t.Helper()
+	data, err := payload.EncodeAdmission(trust.Admission{PublicKey: of.Public().(ed25519.PublicKey)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return publishes(t, signer(t, author, key), payload.AdmissionKey(id), data)[0]
+}
+
+func publishes(t *testing.T, r *replica.Replica, key replica.Key, data []byte) [][]byte {
+	t.Helper()
+	messages, err := r.Publish(key, replica.Live, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+// accepts says whether an agent goes on to talk with whoever has a key.
+func accepts(t *testing.T, c *harness.Cluster, key ed25519.PrivateKey) bool {
+	t.Helper()
+	conn := shake(t, c, key, "h2")
+	if conn == nil {
+		return false
+	}
+	defer conn.Close()
+	n, _ := conn.Read(make([]byte, 1)) // its settings, or the end
+	return n > 0
+}
+
+// lists: a cluster has a Cluster object of another one.
+func lists(c *harness.Cluster, name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := get(ctx, c, harness.Clusters(), "", name)
+		return err
+	}
+}
+
 // TestAuthorityAdmits: beta names alpha as an authority, and so admits gamma, which alpha removed, when alpha has. It says that
 // the other one that it names is nobody.
 func TestAuthorityAdmits(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+
+	"github.com/roster-mesh/roster/replica/admission"
 )
 
 // lacks says whether the sender of a digest holds something that we do not. It may
@@ -110,23 +112,16 @@ func (o *origin) otherHeads(od *originDigest) bool {
 	})
 }
 
-// delta lists the messages that the sender of a digest lacks: the removals, since they
-// decide whose entries count; then per origin its Cluster entry, the other entries in the
-// order of their numbers, and its heads. The Cluster entry goes first because it introduces
-// the origin.
+// delta lists the messages that the sender of a digest lacks: the removals, since they decide whose entries count; then
+// per origin, after who admits it, its Cluster entry, which introduces it, the others by number, and its heads.
 func (s *State) delta(d *digest) [][]byte {
 	removals, msgs := s.removals.delta(&d.removals), [][]byte(nil)
 	if len(removals) <= removalsFirst {
 		removals, msgs = nil, removals
 	}
-	for _, id := range s.ids() {
-		o := s.origins[id]
-		od := d.of(id)
-		if od == nil {
-			od = &originDigest{origin: id}
-		}
-		records := o.missing(od)
-		slices.SortFunc(records, inDelta)
+	ids, lacking := s.lacking(d)
+	for _, id := range ids {
+		o, od, records := s.origins[id], d.about(id), lacking[id]
 		for _, r := range records {
 			msgs = append(msgs, r.msg)
 		}
@@ -144,6 +139,26 @@ func (s *State) delta(d *digest) [][]byte {
 		}
 	}
 	return append(msgs, removals...)
+}
+
+// lacking lists the records that the sender of a digest lacks; who admits an origin comes before it, first us and whom he knows.
+func (s *State) lacking(d *digest) (ids []string, missing map[string][]*record) {
+	missing = make(map[string][]*record, len(s.origins))
+	rank := func(id string) uint64 { return flag(id != s.self) + flag(id != s.self && d.of(id) == nil) }
+	for _, id := range s.ids() {
+		missing[id] = s.origins[id].missing(d.about(id))
+		slices.SortFunc(missing[id], inDelta)
+		ids = append(ids, id)
+	}
+	slices.SortStableFunc(ids, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	return admission.After(ids, func(id string) (admitted []string) {
+		for _, r := range missing[id] {
+			if r.Key.Kind == KindAdmission {
+				admitted = append(admitted, r.Key.Name)
+			}
+		}
+		return admitted
+	}), missing
 }
 
 // inDelta orders records; the hash decides between those of a clone.

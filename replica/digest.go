@@ -297,6 +297,13 @@ func (d *digest) of(id string) *originDigest {
 	return &d.origins[at]
 }
 
+func (d *digest) about(id string) *originDigest {
+	if od := d.of(id); od != nil {
+		return od
+	}
+	return &originDigest{origin: id}
+}
+
 func (d *originDigest) layer(epoch uint64) *layerDigest {
 	for i := range d.layers {
 		if d.layers[i].epoch == epoch {

@@ -49,6 +49,7 @@ const (
 	KindCluster Kind = iota + 1 // named by clusterID; only the cluster itself writes it
 	KindRule
 	KindFeature
+	KindAdmission // named by the clusterID of a cluster that the origin admits
 )
 
 // Key names an entry within its origin.

@@ -56,6 +56,7 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 	r.digest = nil
 	before := r.state.knowledge(m)
 	out, err := r.mergeLocked(m)
+	awaited := out.fresh && m.entry != nil && m.entry.Key.Kind == KindAdmission && r.state.awaited.Take(m.entry.Key.Name)
 	if r.log != nil && (out.fresh || r.state.knowledge(m) != before) {
 		r.log.Append(appendBytes(nil, opMessage, m.bytes()))
 	}
@@ -72,7 +73,7 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 	}
 	r.tell(out.changes)
 	pull = out.gap && (out.fresh || introducer != "") && (m.head != nil || introducer == "")
-	return out.fresh, pull, nil
+	return out.fresh, pull || awaited, nil
 }
 
 // waitForDisk lets a disk that is slow slow down those who send.
@@ -173,6 +174,9 @@ func (r *Replica) authenticate(m *message, introducer string) error {
 		return err
 	}
 	if err := r.keyring.Introduce(origin, key, introducer); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.state.awaited.Note(origin)
 		return fmt.Errorf("introduce %s: %w", origin, err)
 	}
 	return nil

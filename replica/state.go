@@ -6,6 +6,8 @@ package replica
 import (
 	"maps"
 	"slices"
+
+	"github.com/roster-mesh/roster/replica/admission"
 )
 
 // maxLayers bounds the epochs kept of one origin: the completed one, and the newest of
@@ -37,6 +39,7 @@ type State struct {
 	note       []byte // see [Options]
 
 	removals removals
+	awaited  admission.Awaited
 }
 
 // origin is what is held of one origin.

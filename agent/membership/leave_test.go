@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/pinned"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -46,7 +47,7 @@ func TestForgetGroupIsRetried(t *testing.T) {
 	if err := m.recordPins(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if pins, err := readPins(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 1 {
+	if pins, err := pinned.Read(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 1 {
 		t.Fatalf("a restart would begin with %v: %v", pins, err)
 	}
 	if err := m.o.Registry.Drop(copied); err != nil {
@@ -65,7 +66,7 @@ func TestForgetGroupIsRetried(t *testing.T) {
 			t.Errorf("%s is left; deleted: %v", want, got)
 		}
 	}
-	if pins, err := readPins(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 0 {
+	if pins, err := pinned.Read(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 0 {
 		t.Errorf("%v is pinned still: %v", pins, err)
 	}
 	if err := m.forgetGroup(t.Context()); err != nil || len(m.ended()) > 0 {
@@ -89,7 +90,7 @@ func TestForgottenPinsAreNotRecordedAgain(t *testing.T) {
 	slow, forgotten := make(chan struct{}), make(chan error, 1)
 	var puts atomic.Int32
 	m.api.Put = func(name string) {
-		if name != trustSecret || puts.Add(1) > 1 {
+		if name != pinned.Secret || puts.Add(1) > 1 {
 			return
 		}
 		close(slow)
@@ -109,7 +110,7 @@ func TestForgottenPinsAreNotRecordedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if pins, err := readPins(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 0 {
+	if pins, err := pinned.Read(t.Context(), m.o.Store, m.o.Log); err != nil || len(pins) != 0 {
 		t.Errorf("%v is pinned still: %v", pins, err)
 	}
 }

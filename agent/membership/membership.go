@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/agent/pinned"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -65,6 +66,10 @@ type Options struct {
 	ForgetCredential func(ctx context.Context, clusterID string) error
 	// Authorities are the members that may admit a cluster that was removed from the group: see trust.ParseName.
 	Authorities []string
+	// Branch lists the members that no path of admissions leads to without one of them. Vouch has this cluster answer for
+	// those that no path leads to any more.
+	Branch func(clusterID string) []string
+	Vouch  func()
 	// NextKey returns the public part of the key that ReplaceKey will give this cluster.
 	NextKey func(ctx context.Context) (ed25519.PublicKey, error)
 	// ReplaceKey gives this cluster a new key, unless its key is not old any more.
@@ -140,7 +145,7 @@ func New(o Options) *Membership {
 	for _, r := range o.Record.removals {
 		m.ledger.add(r)
 		if r.basis != "" || r.Left() && !r.unknownKey { // an earlier version recorded no basis
-			m.trust.Recall(r.ClusterID, r.PublicKey, r.basis == basisAdmitted)
+			m.trust.Recall(r.ClusterID, r.PublicKey, r.basis == pinned.Admitted)
 		}
 		m.trust.Remove(r.ClusterID, r.PublicKey, r.Successor, r.Left())
 	}

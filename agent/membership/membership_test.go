@@ -43,7 +43,7 @@ func newFixture(t *testing.T) *fixture {
 		ClusterID: agenttest.IDA, Key: agenttest.PublicKey(agenttest.IDA), Store: store.New(client, "p"), Client: client,
 		Registry: informers.New(client, "n", log), Own: func() *v1alpha1.Cluster { return nil }, Name: func() string { return "a" },
 		Credentials: b, ForgetCredential: func(_ context.Context, id string) error { return b.end("forgotten " + id) },
-		Now: time.Now, Problems: &health.Problems{}, Log: log,
+		Branch: func(string) []string { return nil }, Vouch: func() {}, Now: time.Now, Problems: &health.Problems{}, Log: log,
 	}
 	if err := b.options.Store.Replace(t.Context(), identitySecret, nil); err != nil {
 		t.Fatal(err)

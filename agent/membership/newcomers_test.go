@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/pinned"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
@@ -192,7 +193,7 @@ func TestPinsOfEarlierVersionsStand(t *testing.T) {
 	}
 	m.merge(t, agenttest.IDC, removalBy(t, agenttest.IDC, agenttest.IDB, agenttest.IDB))
 	m.restart(t)
-	if err := m.o.Store.Replace(t.Context(), trustSecret, map[string][]byte{
+	if err := m.o.Store.Replace(t.Context(), pinned.Secret, map[string][]byte{
 		agenttest.IDB: []byte(`{"publicKey":"` + v1alpha1.RequestKey(agenttest.PublicKey("again")) + `","introducer":"` + agenttest.IDC + `"}`),
 	}); err != nil {
 		t.Fatal(err)
@@ -222,7 +223,7 @@ func TestLeavesOfEarlierVersionsReserve(t *testing.T) {
 	}
 	stripped := 0
 	for key, data := range secret.Data {
-		secret.Data[key] = bytes.Replace(data, []byte(`,"basis":"`+basisIntroduced+`"`), nil, 1)
+		secret.Data[key] = bytes.Replace(data, []byte(`,"basis":"`+pinned.Introduced+`"`), nil, 1)
 		stripped += len(data) - len(secret.Data[key])
 	}
 	if err := m.o.Store.Replace(t.Context(), removalsSecret, secret.Data); err != nil || stripped == 0 {

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/agent/pinned"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
@@ -70,7 +71,7 @@ func ReadRecord(ctx context.Context, secrets *store.Store, log *slog.Logger) (r 
 	if r.departed, err = readDeparted(ctx, secrets); err != nil {
 		return Record{}, err
 	}
-	if r.pins, err = readPins(ctx, secrets, log); err != nil {
+	if r.pins, err = pinned.Read(ctx, secrets, log); err != nil {
 		return Record{}, err
 	}
 	return r, nil

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/agent/pinned"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules"
@@ -68,9 +69,9 @@ func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 func (m *Membership) basis(r replica.Removal) string {
 	switch admitted, had := m.trust.Had(r.ClusterID, r.PublicKey); {
 	case admitted:
-		return basisAdmitted
+		return pinned.Admitted
 	case had:
-		return basisIntroduced
+		return pinned.Introduced
 	}
 	return ""
 }

@@ -57,13 +57,32 @@ func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 	case asked != v1alpha1.RequestKey(key):
 		return refuse("the annotation " + v1alpha1.AnnotationRemove + " must have the key of the cluster, spec.mesh.publicKey, as its value: " + v1alpha1.RequestKey(key))
 	}
+	ids := []string{id}
+	if c.Annotations[v1alpha1.AnnotationRemoveAdmitted] == v1alpha1.RemoveWithAdmitted {
+		ids = append(ids, m.o.Branch(id)...)
+	}
+	if err := m.remove(ctx, ids); err != nil {
+		return err
+	}
+	m.o.Vouch() // for those that it had admitted, and that stay
+	return nil
+}
+
+// remove removes clusters from the group.
+func (m *Membership) remove(ctx context.Context, ids []string) error {
 	var signed []replica.Removal
-	for _, key := range append(m.trust.LeftUnder(id), key) {
-		r, err := m.replica.SignRemoval(id, key, name, m.o.Name(), m.o.Now().Unix())
-		if err != nil {
-			return err
+	for _, id := range ids {
+		key, pinned := m.trust.Key(id)
+		if !pinned {
+			continue // removed by somebody else meanwhile
 		}
-		signed = append(signed, r)
+		for _, key := range append(m.trust.LeftUnder(id), key) {
+			r, err := m.replica.SignRemoval(id, key, m.o.Registry.Name(id), m.o.Name(), m.o.Now().Unix())
+			if err != nil {
+				return err
+			}
+			signed = append(signed, r)
+		}
 	}
 	return m.publishRemovals(ctx, signed...)
 }

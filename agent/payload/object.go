@@ -43,6 +43,8 @@ func KindName(k replica.Kind) string {
 		return "ResourceSyncRule"
 	case replica.KindFeature:
 		return "ClusterFeature"
+	case replica.KindAdmission:
+		return "admission"
 	}
 	return fmt.Sprintf("kind %d", k)
 }

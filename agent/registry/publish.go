@@ -54,6 +54,14 @@ type Rules interface {
 	NameClash(name, origin string)
 }
 
+// Admissions are what this cluster says of those that it admits (package admissions).
+type Admissions interface {
+	// Subjects lists their clusterIDs.
+	Subjects() []string
+	// Payload is what is published of one of them; nil for a cluster that is not admitted.
+	Payload(clusterID string) ([]byte, error)
+}
+
 // Epochs opens new epochs for what this cluster publishes.
 type Epochs struct {
 	// Open records and returns an epoch above floor and above every recorded one.
@@ -79,6 +87,7 @@ type PublisherOptions struct {
 	Gate       Gate
 	Epochs     Epochs
 	Rules      Rules
+	Admissions Admissions
 	// CheckRequests handles the annotations on the own Cluster object that ask to leave the group, or to admit clusters.
 	CheckRequests func(*v1alpha1.Cluster)
 	Broadcast     func(messages ...[]byte)
@@ -126,6 +135,15 @@ func (p *Publisher) Enqueue(key replica.Key) { p.keys.Add(key) }
 // EnqueueOwn publishes this cluster's own Cluster object.
 func (p *Publisher) EnqueueOwn() { p.Enqueue(payload.ClusterKey(p.o.ClusterID)) }
 
+// EnqueueAdmission publishes what this cluster says of another one, after its pin or the end of that. There may be something
+// to say of a second one, where nothing else is.
+func (p *Publisher) EnqueueAdmission(clusterID string) {
+	p.Enqueue(payload.AdmissionKey(clusterID))
+	if subjects := p.o.Admissions.Subjects(); len(subjects) == 1 {
+		p.Enqueue(payload.AdmissionKey(subjects[0]))
+	}
+}
+
 // EpochSeen says that a member has an epoch of this cluster that this agent does not know.
 func (p *Publisher) EpochSeen() { p.epoch.Trigger() }
 
@@ -143,6 +161,9 @@ func (p *Publisher) EnqueueAll() {
 func (p *Publisher) all() iter.Seq[replica.Key] {
 	return func(yield func(replica.Key) bool) {
 		keys := []replica.Key{payload.ClusterKey(p.o.ClusterID)}
+		for _, id := range p.o.Admissions.Subjects() {
+			keys = append(keys, payload.AdmissionKey(id))
+		}
 		rules, _ := p.o.Registry.Rules.List(labels.Everything()) // this selector is valid, and a lister has no other error
 		for _, r := range rules {
 			keys = append(keys, payload.RuleKey(r.Name))
@@ -151,7 +172,7 @@ func (p *Publisher) all() iter.Seq[replica.Key] {
 		for _, f := range features {
 			keys = append(keys, payload.FeatureKey(f.Name))
 		}
-		for _, kind := range [...]replica.Kind{replica.KindRule, replica.KindFeature} { // deleted while the agent was stopped
+		for _, kind := range [...]replica.Kind{replica.KindRule, replica.KindFeature, replica.KindAdmission} { // deleted while the agent was stopped
 			for _, e := range p.o.Replica.EntriesOf(p.o.ClusterID, kind) {
 				keys = append(keys, e.Key)
 			}
@@ -291,6 +312,10 @@ func (p *Publisher) local(key replica.Key) (replica.Status, []byte, error) {
 		}
 		data, err := payload.EncodeFeature(f)
 		return replica.Live, data, err
+	case replica.KindAdmission:
+		if data, err := p.o.Admissions.Payload(key.Name); data != nil || err != nil {
+			return replica.Live, data, err
+		}
 	}
 	return replica.Deleted, nil, nil
 }

@@ -6,7 +6,10 @@ package registry
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -49,7 +52,7 @@ func newPublisher(t *testing.T, gate Gate, rules Rules) *Publisher {
 	t.Helper()
 	registry := informers.New(&kube.Client{}, "n", slog.New(slog.DiscardHandler))
 	return NewPublisher(PublisherOptions{
-		ClusterID: agenttest.IDA, CoreResourceSource: true, Registry: registry, Gate: gate, Rules: rules,
+		ClusterID: agenttest.IDA, CoreResourceSource: true, Registry: registry, Gate: gate, Admissions: nobody{}, Rules: rules,
 		Own:     NewOwn(OwnOptions{ClusterID: agenttest.IDA, Registry: registry}),
 		Replica: agenttest.Signer(t, agenttest.IDA, agenttest.Key(agenttest.IDA)),
 		Epochs:  Epochs{MayReopen: func() bool { return false }}, Broadcast: func(...[]byte) {},
@@ -220,4 +223,62 @@ func TestWithheldAndCopies(t *testing.T) {
 			t.Errorf("a copy of a %s is published", payload.KindName(kind))
 		}
 	}
+}
+
+// nobody is admitted here.
+type nobody struct{}
+
+func (nobody) Subjects() []string             { return nil }
+func (nobody) Payload(string) ([]byte, error) { return nil, nil }
+
+// admitted are clusters with what is said of them.
+type admitted map[string]string
+
+func (a admitted) Subjects() []string { return slices.Sorted(maps.Keys(a)) }
+
+func (a admitted) Payload(id string) ([]byte, error) {
+	if data, ok := a[id]; ok {
+		return []byte(data), nil
+	}
+	return nil, nil
+}
+
+// TestAdmissionsArePublished: of everybody who is admitted, before the epoch is marked complete, and taken back when that ends, also
+// while the agent was stopped.
+func TestAdmissionsArePublished(t *testing.T) {
+	p := newPublisher(t, &fakeGate{}, &fakeRules{})
+	published := func(want ...string) {
+		t.Helper()
+		for _, id := range []string{"b", "c", "d"} {
+			if _, ok := p.status(payload.AdmissionKey(id)); ok != slices.Contains(want, id) {
+				t.Errorf("%s is published: %t", id, ok)
+			}
+		}
+	}
+	p.o.Admissions = admitted{"b": "key of b", "c": "key of c"}
+	if err := p.announceAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	published("b", "c")
+	if !p.o.Replica.Absent(payload.AdmissionKey("d"), agenttest.IDA) {
+		t.Error("the epoch is not complete")
+	}
+	p.o.Admissions = admitted{"c": "key of c"}
+	if err := p.announceAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	published("c")
+	p.o.Admissions = admitted{"d": "key of d"}
+	p.EnqueueAdmission("c") // and d, the only one: nothing may have been said of it
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { _ = p.keys.Run(ctx, 1) }()
+	for ctx.Err() == nil {
+		_, c := p.status(payload.AdmissionKey("c"))
+		if _, d := p.status(payload.AdmissionKey("d")); d && !c {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	published("d")
 }

@@ -24,6 +24,7 @@ func crdOf(kind replica.Kind) string {
 	case replica.KindFeature:
 		return "clusterfeatures." + v1alpha1.GroupName
 	case replica.KindCluster: // is created again, and never published as deleted
+	case replica.KindAdmission: // is no object
 	}
 	return ""
 }

@@ -35,8 +35,9 @@ type View struct {
 	Peers                          int // if local: number of other clusters
 	Synced                         int // if local: how many of them are synced
 	Unsynced                       []string
-	Pinned                         bool // if a peer: its key is pinned
-	KeyMismatch                    bool // the object has another key than the pinned one
+	Pinned                         bool     // if a peer: its key is pinned
+	AdmittedBy                     []string // and on whose word
+	KeyMismatch                    bool     // the object has another key than the pinned one
 	Member                         mesh.Member
 	Access                         apiconn.AccessState
 	CaughtUp                       bool // the peer itself has sent all that it published
@@ -49,7 +50,7 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 	if v.Describe != nil {
 		v.Describe(&want)
 	}
-	want.Type, want.Leader = v1alpha1.ClusterTypePeer, false
+	want.Type, want.Leader, want.AdmittedBy = v1alpha1.ClusterTypePeer, false, v.AdmittedBy[:min(len(v.AdmittedBy), v1alpha1.MaxAdmittedBy)]
 	if v.Local {
 		want.Type, want.Leader = v1alpha1.ClusterTypeLocal, true
 	}

@@ -24,6 +24,7 @@ func leavesOfAgent() map[string][]string {
 		"install":   nil,
 		"loop":      nil,
 		"payload":   nil,
+		"pinned":    nil,
 		"probe":     nil,
 		"stops":     nil,
 		"store":     nil,

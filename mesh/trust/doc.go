@@ -3,9 +3,12 @@
 
 // Package trust knows which key speaks for which cluster.
 //
-// Who admits: a person here, by a swap or an approval, admits any cluster; any member admits one whose clusterID nobody
-// was removed of, and for the others only the members that Options.Authorities name do.
+// Who admits: a person here, by a swap or an approval, admits any cluster; any member admits, by an [Admission] that it signs, one
+// whose clusterID nobody was removed of, and for the others only the members that Options.Authorities name do.
 // Who removes: any member removes any cluster, and each cluster itself.
+//
+// Who forwards what an unknown cluster says vouches for nothing, unless that one has never signed an admission: members of earlier
+// versions sign none. [Table.Words] has on whose word a member is pinned.
 //
 // A pin is a clusterID and its key. The first pin of a clusterID stays; no key speaks for two clusters; a key that was
 // removed of a cluster is never pinned for it again. A clusterID is reserved once another member has removed a key of it, or

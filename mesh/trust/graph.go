@@ -41,6 +41,7 @@ type Graph struct {
 	had        map[string]map[string]bool      // clusterID → public key that was pinned here → a person or an authority admitted it
 	waiting    map[string]map[string]Newcomer  // clusterID → public key
 	lines      map[string]*line                // by clusterID, as far as they were asked for
+	admissions admissions
 }
 
 // line is what is known of the keys of a cluster.
@@ -67,6 +68,7 @@ func newGraph(self Pin, authorities []Name) *Graph {
 		had:         map[string]map[string]bool{},
 		waiting:     map[string]map[string]Newcomer{},
 		lines:       map[string]*line{},
+		admissions:  newAdmissions(),
 	}
 }
 
@@ -75,15 +77,17 @@ func (g *Graph) add(p Pin, restored bool) (did change, err error) {
 	if _, ok := g.statements[p.ClusterID][string(p.PublicKey)]; ok {
 		return change{}, ErrRemoved
 	}
-	p = g.weigh(p)
+	from := p.Introducer
+	p = g.weigh(p, restored)
 	held, known := g.pins[p.ClusterID]
 	switch {
 	case known && !held.PublicKey.Equal(p.PublicKey):
 		return change{}, ErrPinned
 	case known:
-		if held.Introducer == "" || p.Introducer != "" && (held.Admitted || !p.Admitted) {
+		if held.Introducer == "" || !p.Admitted || p.Introducer != "" && held.Admitted {
 			return change{}, nil // no stronger than what is held
 		}
+		p.Vouched = held.Vouched
 	default:
 		if _, ok := g.owners[string(p.PublicKey)]; ok {
 			return change{}, ErrKeyInUse
@@ -91,27 +95,33 @@ func (g *Graph) add(p Pin, restored bool) (did change, err error) {
 		if p.Introducer != "" && len(g.pins) >= MaxPins {
 			return change{}, ErrFull
 		}
+		nobody := p.Introducer == "" && !p.Admitted
 		if !g.stands(p) || !restored && g.unsure(p) {
+			p.Introducer = cmp.Or(p.Introducer, from)
 			if g.wait(p) {
 				did.waits = []Newcomer{{p.ClusterID, p.PublicKey, p.Introducer}}
 			}
 			return did, ErrReserved
+		}
+		if nobody {
+			return change{}, ErrNotAdmitted
 		}
 	}
 	g.pin(p)
 	return change{pinned: []Pin{p}}, nil
 }
 
-// weigh notes on a pin who admitted it.
-func (g *Graph) weigh(p Pin) Pin {
+// weigh notes on a pin who admitted it. Where nobody did, it has no introducer, and is not admitted.
+func (g *Graph) weigh(p Pin, restored bool) Pin {
 	means := func(n Name) bool { return n.Means(p.ClusterID, p.PublicKey) }
-	switch {
-	case slices.ContainsFunc(g.approved, means):
-		p.Introducer = ""
-	case p.Introducer != "" && g.isAuthority(p.Introducer):
-		p.Admitted = true
+	if p.Introducer == "" || slices.ContainsFunc(g.approved, means) {
+		p.Introducer, p.Admitted = "", true
+		return p
 	}
-	p.Admitted = p.Admitted || p.Introducer == ""
+	if !restored {
+		p.Introducer = g.voucher(p)
+	}
+	p.Admitted = p.Admitted || p.Introducer != "" && g.isAuthority(p.Introducer)
 	return p
 }
 
@@ -305,8 +315,8 @@ func (g *Graph) review(id string) (did change) {
 	}
 	newcomers := slices.SortedFunc(maps.Values(g.waiting[id]), func(a, b Newcomer) int { return cmp.Compare(string(a.PublicKey), string(b.PublicKey)) })
 	for _, n := range newcomers {
-		p := g.weigh(Pin{ClusterID: n.ClusterID, PublicKey: n.PublicKey, Introducer: n.Introducer})
-		if _, used := g.owners[string(n.PublicKey)]; !used && g.stands(p) && !g.unsure(p) {
+		p := g.weigh(Pin{ClusterID: n.ClusterID, PublicKey: n.PublicKey, Introducer: n.Introducer}, false)
+		if _, used := g.owners[string(n.PublicKey)]; !used && (p.Introducer != "" || p.Admitted) && g.stands(p) && !g.unsure(p) {
 			g.pin(p)
 			did.pinned, did.waits = []Pin{p}, nil
 			break
@@ -325,7 +335,7 @@ func (g *Graph) approve(names []Name) (did change) {
 	g.approved = names
 	for _, n := range names {
 		if p, ok := g.pins[n.ClusterID]; ok && p.Introducer != "" && n.Means(p.ClusterID, p.PublicKey) {
-			p = g.weigh(p)
+			p = g.weigh(p, true)
 			g.pin(p)
 			did.pinned = append(did.pinned, p)
 			continue

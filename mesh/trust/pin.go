@@ -32,6 +32,8 @@ var (
 	ErrRemoved = errors.New("this key was removed from the group")
 	// ErrReserved is returned for a newcomer with a clusterID that was removed under another key.
 	ErrReserved = errors.New("this cluster was removed from the group, and nobody who may has admitted it again under this key")
+	// ErrNotAdmitted is returned for a newcomer that no member has admitted, as far as is known here.
+	ErrNotAdmitted = errors.New("no member has admitted this cluster under this key")
 	// ErrFull is returned when an introduction would exceed the table's bound.
 	ErrFull = fmt.Errorf("more than %d clusters are pinned", MaxPins)
 )
@@ -40,12 +42,15 @@ var (
 type Pin struct {
 	ClusterID string
 	PublicKey ed25519.PublicKey
-	// Introducer is the member that sent us the cluster's self-signed entry;
-	// empty when a person made the pin: by a swap, or by an approval.
+	// Introducer is the member on whose word it is pinned, the author of an admission, or a member of an earlier version that
+	// sent us the cluster's self-signed entry; empty when a person made the pin: by a swap, or by an approval.
 	Introducer string
 	// Admitted says that a person or an authority here admitted the key, or an earlier version did: the pin stands
 	// whatever other key of the cluster is removed.
 	Admitted bool
+	// Vouched says that this cluster answers for an introduced one: no admission led to it when this cluster admitted another,
+	// which would not know it otherwise.
+	Vouched bool
 }
 
 // Newcomer is a cluster that waits to be admitted.

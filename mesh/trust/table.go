@@ -126,6 +126,60 @@ func (t *Table) LeftUnder(id string) []ed25519.PublicKey {
 	return t.graph.leftUnder(id)
 }
 
+// Admit takes an admission that its author, a member, has signed: the replica holds it. What waits for it is reviewed.
+func (t *Table) Admit(a Admission) {
+	a.PublicKey = slices.Clone(a.PublicKey)
+	t.change(func(g *Graph) change { return g.admit(a) })
+}
+
+// Withdraw takes back an admission: its author has, or is not a member any more. Pins stay.
+func (t *Table) Withdraw(author, clusterID string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.graph.admissions.drop(author, clusterID)
+}
+
+// AdmittedBy lists the clusters that a member has admitted, ordered.
+func (t *Table) AdmittedBy(author string) []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Sorted(maps.Keys(t.graph.admissions.by[author]))
+}
+
+// Vouch has this cluster answer for members that others would not pin, since no admission leads to them. Pinned is told of each.
+func (t *Table) Vouch(ids []string) { t.change(func(g *Graph) change { return g.vouch(ids) }) }
+
+// Own lists what this cluster admits, ordered by clusterID: it is to sign all that, and no more.
+func (t *Table) Own() []Admission {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.graph.own()
+}
+
+// OwnOf is what Own has of one cluster.
+func (t *Table) OwnOf(id string) (Admission, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	pin, ok := t.graph.pins[id]
+	if !ok {
+		return Admission{}, false
+	}
+	if a, ok := t.graph.ownOf(id, pin); ok {
+		return a, true
+	}
+	if own := t.graph.own(); len(own) == 1 && own[0].ClusterID == id {
+		return own[0], true
+	}
+	return Admission{}, false
+}
+
+// Words lists on whose word a member is pinned.
+func (t *Table) Words(id string) []Word {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.graph.words(id)
+}
+
 // change changes the graph, and tells of it.
 func (t *Table) change(do func(*Graph) change) change {
 	t.mu.Lock()

@@ -239,6 +239,14 @@ type ClusterStatus struct {
 	// locality is where the nodes are.
 	// +optional
 	Locality *Locality `json:"locality,omitempty"`
+	// admittedBy lists the clusterIDs of the members on whose word this cluster takes that one for a member, up to 64; its
+	// own where a person here decided it. After a slash comes the member that brought the cluster, where the first one answers
+	// for it on that one's word.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=127
+	AdmittedBy []string `json:"admittedBy,omitempty"`
 	// conditions are the current state in detail: LocalCluster, LocalConflict, ClusterMetadataSet,
 	// Ready, ClustersSynced, Member.
 	// +optional

@@ -415,6 +415,11 @@ func (in *ClusterStatus) DeepCopyInto(out *ClusterStatus) {
 		*out = new(Locality)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.AdmittedBy != nil {
+		in, out := &in.AdmittedBy, &out.AdmittedBy
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

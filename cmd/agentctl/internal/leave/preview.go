@@ -30,6 +30,8 @@ type preview struct {
 	Rules   []string      `json:"rules"`   // that would be paused
 	Orphans []orphanCount `json:"orphans"`
 	Unknown []string      `json:"unknown"` // what cannot be known from here
+	// Admitted are the clusters that would not be in the group without it: --with-admitted removes them, too.
+	Admitted []string `json:"admitted"`
 }
 
 type orphanCount struct {
@@ -48,9 +50,10 @@ func showPreview(ctx context.Context, c *clusters.Client, own, target *unstructu
 	if err != nil {
 		return err
 	}
-	f := &preview{Cluster: own.GetName(), In: own.GetName(), Rules: []string{}, Orphans: []orphanCount{}, Unknown: []string{}}
+	f := &preview{Cluster: own.GetName(), In: own.GetName(), Rules: []string{}, Orphans: []orphanCount{}, Unknown: []string{}, Admitted: []string{}}
 	names, selector := map[string]string{}, v1alpha1.LabelOwnerClusterID+"!="+clusters.IDOf(own)+","+v1alpha1.LabelOwnerClusterID
 	if target != nil {
+		f.Admitted = clusters.AdmittedIn(members, clusters.IDOf(own)).Names(clusters.IDOf(target))
 		f.Cluster, selector = target.GetName(), v1alpha1.LabelOwnerClusterID+"="+clusters.IDOf(target)
 	}
 	var others []string
@@ -169,6 +172,9 @@ func (f *preview) print(w io.Writer) {
 	}
 	if len(f.Rules) > 0 {
 		fmt.Fprintf(w, "and these rules would be paused: %s\n", strings.Join(f.Rules, ", "))
+	}
+	if len(f.Admitted) > 0 {
+		fmt.Fprintf(w, "These clusters are in the group because of it, and would go with --with-admitted: %s\n", strings.Join(f.Admitted, ", "))
 	}
 	for _, line := range f.Unknown {
 		fmt.Fprintf(w, "not known from here: %s\n", line)

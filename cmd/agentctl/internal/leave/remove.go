@@ -4,7 +4,9 @@
 package leave
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -29,20 +31,29 @@ it; connections and credentials end, on both sides; its Cluster object goes; cop
 orphans, and rules that it published stay, and are paused. Members that are not reachable hear of it when they
 return, and so does the cluster itself. It is admitted again only under a new key: agentctl join --replace-key.
 
+A cluster may have admitted others: agentctl members --tree shows that. Where some would not be in the group without it, say
+what becomes of them: --with-admitted removes them, too, as after the theft of a key; --keep-admitted keeps them, and the
+cluster of the context answers for them.
+
 The agent of the cluster that the context leads to orders it, and needs no contact with the one that is
 removed. The command returns when every member has confirmed it, or after --timeout with those that have not.
 
-Exit code: 0 confirmed by all; 3 ordered, and some member has not confirmed it in time; 2 no such cluster; 1 it
-cannot be done.`,
+Exit code: 0 confirmed by all; 3 ordered, and some member has not confirmed it in time; 2 no such cluster, or not said
+what becomes of those that it admitted; 1 it cannot be done.`,
 		Flags: []urfave.Flag{
 			&urfave.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until every member has confirmed it"},
 			&urfave.BoolFlag{Name: "dry-run", Usage: "say what would become orphaned, and change nothing"},
+			&urfave.BoolFlag{Name: "with-admitted", Usage: "remove those that it admitted, too"},
+			&urfave.BoolFlag{Name: "keep-admitted", Usage: "keep those that it admitted"},
 		},
 		Action: func(c *urfave.Context) error {
 			if c.Args().Len() != 1 {
 				return cli.Usagef("remove needs the name of one cluster, as `agentctl clusters` lists it")
 			}
-			return g.Run(c, &RemoveOptions{Access: clusters.AccessOf(g), Name: c.Args().First(), DryRun: c.Bool("dry-run"), Timeout: c.Duration("timeout")})
+			return g.Run(c, &RemoveOptions{
+				Access: clusters.AccessOf(g), Name: c.Args().First(), DryRun: c.Bool("dry-run"), Timeout: c.Duration("timeout"),
+				WithAdmitted: c.Bool("with-admitted"), KeepAdmitted: c.Bool("keep-admitted"),
+			})
 		},
 	}
 }
@@ -54,10 +65,15 @@ type RemoveOptions struct {
 	Name    string // of the cluster that is removed
 	DryRun  bool
 	Timeout time.Duration // how long to wait until every member has confirmed it
+	// What becomes of those that would not be in the group without it: to be said where there are some.
+	WithAdmitted, KeepAdmitted bool
 }
 
 // Validate checks what can be checked without a cluster.
 func (o *RemoveOptions) Validate() error {
+	if o.WithAdmitted && o.KeepAdmitted {
+		return cli.Usagef("--with-admitted and --keep-admitted do not go together")
+	}
 	if o.Name == "" {
 		return cli.Usagef("remove needs the name of one cluster, as `agentctl clusters` lists it")
 	}
@@ -77,9 +93,19 @@ func (o *RemoveOptions) Run(ctx context.Context, out *cli.Output) error {
 	if o.DryRun {
 		return showPreview(ctx, c, own, target, out)
 	}
+	admitted, err := o.checkAdmitted(ctx, c, own, target)
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	progress := out.Progress()
 	progress("removing cluster %s (%s), ordered by cluster %s", o.Name, clusters.IDOf(target), own.GetName())
+	if o.WithAdmitted { // the agent finds those that it has not told of yet, too
+		progress("and those that it admitted: %s", cmp.Or(some(admitted), "none"))
+		if err := c.Annotate(ctx, target, v1alpha1.AnnotationRemoveAdmitted, v1alpha1.RemoveWithAdmitted); err != nil {
+			return err
+		}
+	}
 	if err := c.Annotate(ctx, target, v1alpha1.AnnotationRemove, clusters.MeshKey(target)); err != nil {
 		return err
 	}
@@ -87,7 +113,36 @@ func (o *RemoveOptions) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	progress("removed: every member refuses cluster %s", o.Name)
-	return ended{Removed: o.Name, ClusterID: clusters.IDOf(target), By: own.GetName(), Seconds: time.Since(start).Round(time.Millisecond).Seconds()}.print(out)
+	result := ended{Removed: o.Name, ClusterID: clusters.IDOf(target), By: own.GetName(), Seconds: time.Since(start).Round(time.Millisecond).Seconds()}
+	if o.WithAdmitted {
+		result.Admitted = admitted
+	}
+	return result.print(out)
+}
+
+// checkAdmitted lists who would not be in the group without the cluster. It is an error if nothing is said of them.
+func (o *RemoveOptions) checkAdmitted(ctx context.Context, c *clusters.Client, own, target *unstructured.Unstructured) (names []string, err error) {
+	all, err := c.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tree := clusters.AdmittedIn(all, clusters.IDOf(own))
+	names = tree.Names(clusters.IDOf(target))
+	switch {
+	case o.WithAdmitted && !tree.Known:
+		return nil, c.Errorf("the agent of cluster %s does not tell who admitted whom: upgrade it, or remove the clusters one by one", own.GetName())
+	case len(names) > 0 && !o.WithAdmitted && !o.KeepAdmitted:
+		return nil, cli.Usagef("cluster %s admitted %s: say --with-admitted to remove those, too, or --keep-admitted", o.Name, some(names))
+	}
+	return names, nil
+}
+
+// some names a few of many.
+func some(names []string) string {
+	if more := len(names) - someNames; more > 0 {
+		return strings.Join(names[:someNames], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // findTarget finds the cluster to be removed, and refuses what cannot be.
@@ -161,12 +216,13 @@ func awaitRemoved(ctx context.Context, c *clusters.Client, own string, target *u
 
 // ended is the result for a program. Its JSON is stable: fields are only ever added.
 type ended struct {
-	Removed   string  `json:"removed,omitempty"`
-	Left      string  `json:"left,omitempty"`
-	ClusterID string  `json:"clusterID"`
-	By        string  `json:"by,omitempty"`
-	Note      string  `json:"note,omitempty"`
-	Seconds   float64 `json:"seconds"`
+	Removed   string   `json:"removed,omitempty"`
+	Admitted  []string `json:"admitted,omitempty"` // that were removed with it
+	Left      string   `json:"left,omitempty"`
+	ClusterID string   `json:"clusterID"`
+	By        string   `json:"by,omitempty"`
+	Note      string   `json:"note,omitempty"`
+	Seconds   float64  `json:"seconds"`
 }
 
 func (e ended) print(out *cli.Output) error {

@@ -23,11 +23,14 @@ func MembersCommand(g *cli.Globals) *urfave.Command {
 	return &urfave.Command{
 		Name:  "members",
 		Usage: "list the group's clusters as the mesh of one of them sees them",
+		Flags: []urfave.Flag{
+			&urfave.BoolFlag{Name: "tree", Usage: "show who admitted whom, beginning with the cluster of the context"},
+		},
 		Action: func(c *urfave.Context) error {
 			if err := cli.NoArguments(c); err != nil {
 				return err
 			}
-			return g.Run(c, &MembersOptions{clusters.AccessOf(g)})
+			return g.Run(c, &MembersOptions{clusters.AccessOf(g), c.Bool("tree")})
 		},
 	}
 }
@@ -47,7 +50,11 @@ func ClustersCommand(g *cli.Globals) *urfave.Command {
 }
 
 // MembersOptions are whose view members shows.
-type MembersOptions struct{ clusters.Access }
+type MembersOptions struct {
+	clusters.Access
+
+	Tree bool // show who admitted whom
+}
 
 // Validate finds nothing to refuse.
 func (o *MembersOptions) Validate() error { return nil }
@@ -69,6 +76,9 @@ func (o *MembersOptions) Run(ctx context.Context, out *cli.Output) error {
 	}
 	if out.Names(clusterName, namesOf(members, func(m member) string { return m.Name })) {
 		return nil
+	}
+	if o.Tree {
+		return printTree(all, members, out)
 	}
 	if !out.ForPeople() {
 		return out.Document(members)
