@@ -266,15 +266,6 @@ func (f *Fleet) Agentctl(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, cmd)
 }
 
-// Shell runs a script with sh, in a folder, as a person would type it: kubectl and agentctl lead to every cluster of the
-// fleet. It ends with the first command that fails.
-func (f *Fleet) Shell(ctx context.Context, dir, script string) (string, error) {
-	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
-	cmd.Dir = dir
-	cmd.Env = f.environ()
-	return run(ctx, cmd)
-}
-
 // environ gives a tool the fleet's kubeconfig, a home that is thrown away, and a PATH with kubectl and agentctl.
 func (f *Fleet) environ() []string {
 	env := []string{"KUBECONFIG=" + f.Kubeconfig, "HOME=" + f.Dir, "KUBECACHEDIR=" + filepath.Join(f.Dir, "kubectl-cache")}

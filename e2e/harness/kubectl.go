@@ -77,3 +77,12 @@ func clientVersion(data []byte) (*version.Version, error) {
 func withinSkew(kubectl, server *version.Version) bool {
 	return kubectl.Major() == server.Major() && kubectl.Minor() <= server.Minor()+1 && server.Minor() <= kubectl.Minor()+1
 }
+
+// Shell runs a script with sh, in a folder, as a person would type it: kubectl and agentctl lead to every cluster of the
+// fleet. It ends with the first command that fails.
+func (f *Fleet) Shell(ctx context.Context, dir, script string) (string, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
+	cmd.Dir = dir
+	cmd.Env = f.environ()
+	return run(ctx, cmd)
+}
