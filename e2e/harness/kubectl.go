@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -76,4 +77,13 @@ func clientVersion(data []byte) (*version.Version, error) {
 // withinSkew reports whether Kubernetes supports this kubectl with this API server: one minor version apart at most.
 func withinSkew(kubectl, server *version.Version) bool {
 	return kubectl.Major() == server.Major() && kubectl.Minor() <= server.Minor()+1 && server.Minor() <= kubectl.Minor()+1
+}
+
+// Shell runs a script with sh, in a folder, as a person would type it: kubectl and agentctl lead to every cluster of the
+// fleet. It ends with the first command that fails.
+func (f *Fleet) Shell(ctx context.Context, dir, script string) (string, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
+	cmd.Dir = dir
+	cmd.Env = append(f.environ(), fmt.Sprintf("PATH=%s:%s:%s", filepath.Dir(f.bin.Kubectl), filepath.Dir(f.bin.Agentctl), os.Getenv("PATH")))
+	return run(ctx, cmd)
 }
