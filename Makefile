@@ -125,7 +125,7 @@ pods-build: ## build what a node runs: kubelet, containerd, CoreDNS … (about 1
 	@GO='$(GO)' e2e/pods/build/previous.sh
 
 .PHONY: generate
-generate: ## write the generated code, CRDs and API reference
+generate: ## write the generated code, CRDs, and references of API and command lines
 	@for script in $(wildcard */generate.sh */*/generate.sh */*/*/generate.sh); do echo "$$script" && "$$script" || exit 1; done
 
 .PHONY: fmt
