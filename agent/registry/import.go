@@ -119,7 +119,7 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	case replica.KindRule:
 		err = i.importRule(ctx, key)
 		i.o.Rules.Settle(key.Name, false)
-	case replica.KindFeature:
+	case replica.KindFeature, replica.KindAdmission:
 	}
 	if errors.Is(err, errWaits) {
 		return nil // the budget adds it again

@@ -18,6 +18,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -53,7 +54,7 @@ func showPreview(ctx context.Context, c *clusters.Client, own, target *unstructu
 	f := &preview{Cluster: own.GetName(), In: own.GetName(), Rules: []string{}, Orphans: []orphanCount{}, Unknown: []string{}, Admitted: []string{}}
 	names, selector := map[string]string{}, v1alpha1.LabelOwnerClusterID+"!="+clusters.IDOf(own)+","+v1alpha1.LabelOwnerClusterID
 	if target != nil {
-		f.Admitted = clusters.AdmittedIn(members, clusters.IDOf(own)).Names(clusters.IDOf(target))
+		f.Admitted = fleet.AdmittedIn(members, clusters.IDOf(own)).Names(clusters.IDOf(target))
 		f.Cluster, selector = target.GetName(), v1alpha1.LabelOwnerClusterID+"="+clusters.IDOf(target)
 	}
 	var others []string

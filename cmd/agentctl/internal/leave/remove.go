@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -126,7 +127,7 @@ func (o *RemoveOptions) checkAdmitted(ctx context.Context, c *clusters.Client, o
 	if err != nil {
 		return nil, err
 	}
-	tree := clusters.AdmittedIn(all, clusters.IDOf(own))
+	tree := fleet.AdmittedIn(all, clusters.IDOf(own))
 	names = tree.Names(clusters.IDOf(target))
 	switch {
 	case o.WithAdmitted && !tree.Known:

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
-	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -29,7 +29,7 @@ func printTree(all []*v1alpha1.Cluster, members []member, out *cli.Output) error
 	if own < 0 {
 		return cli.Usagef("the agent of this cluster has not started yet: there is no Cluster object of its own")
 	}
-	tree := clusters.AdmittedIn(all, members[own].ClusterID)
+	tree := fleet.AdmittedIn(all, members[own].ClusterID)
 	lines, below := []branch{}, map[string][]v1alpha1.AdmittedCluster{}
 	for _, c := range tree.Clusters() {
 		below[c.Parent] = append(below[c.Parent], c)

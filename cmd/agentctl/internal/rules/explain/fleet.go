@@ -17,9 +17,6 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 )
 
-// views is how many members are explained at a time.
-const views = 8
-
 // fleetReport is a rule as it is in each member that has it. Its JSON is stable: fields are only ever added.
 type fleetReport struct {
 	Rule     string          `json:"rule"`
@@ -39,21 +36,20 @@ func (o *Options) runFleet(ctx context.Context, known map[string]*reached, unkno
 	f := &fleetReport{Rule: name, Clusters: []*report{}, Unknown: unknown}
 	var reports []*report
 	var group errgroup.Group
-	group.SetLimit(views)
+	group.SetLimit(8) // members that are explained at a time
 	for id, c := range known {
 		if c.api == nil || c.rulesWhy == "" && !c.rules[name] {
 			f.Without += map[bool]int{true: 1}[c.api != nil]
 			continue
 		}
-		r := &report{ClusterID: id}
+		r := &report{}
 		reports = append(reports, r)
 		group.Go(func() error {
 			one, err := o.explainAt(ctx, &reach{c.api.Client, known}, nil)
 			if err != nil {
-				r.Context, r.Answer = clusters.Reason(err), answerUnknown
-			} else {
-				*r = *one
+				one = &report{ClusterID: id, Context: clusters.Reason(err), Answer: answerUnknown}
 			}
+			*r = *one
 			return nil
 		})
 	}
@@ -66,10 +62,7 @@ func (o *Options) runFleet(ctx context.Context, known map[string]*reached, unkno
 		}
 	}
 	slices.SortFunc(f.Clusters, func(a, b *report) int { return strings.Compare(a.Cluster, b.Cluster) })
-	if err := f.print(out); err != nil {
-		return err
-	}
-	return f.err()
+	return cmp.Or(f.print(out), f.err())
 }
 
 func (f *fleetReport) print(out *cli.Output) error {
