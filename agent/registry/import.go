@@ -110,8 +110,8 @@ func (i *Importer) Collectors() []prometheus.Collector {
 	}
 }
 
-// importKey makes the local API server match the replica under one key, for what other clusters own. Features are not
-// written: parts read them from the replica.
+// importKey makes the local API server match the replica under one key, for what other clusters own. Features and admissions are
+// not written: parts read them from the replica.
 func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	switch key.Kind {
 	case replica.KindCluster:
