@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/cache"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -71,12 +72,7 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	config.EnableProfiling = false
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0 // probes would share the limit, and fail with it
 	config.ShutdownWatchTerminationGracePeriod = 0
-	names := openapinamer.NewDefinitionNamer(kinds)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, names)
-	config.OpenAPIConfig.Info.Title = "Cluster registry"
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, names)
-	config.OpenAPIV3Config.Info.Title = config.OpenAPIConfig.Info.Title
-
+	describe(config, kinds)
 	serving := genericoptions.NewSecureServingOptions().WithLoopback()
 	serving.Listener = o.Listener
 	serving.ServerCert.GeneratedCert = o.Serving
@@ -126,6 +122,15 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 		registry.New(registry.Options{Clusters: clusters, Lists: lists, Behind: o.Config.Host, Rights: may}).Install(server, kinds),
 	)
 	return server, err
+}
+
+// describe has the server publish what its kinds look like.
+func describe(config *genericapiserver.RecommendedConfig, kinds *runtime.Scheme) {
+	names := openapinamer.NewDefinitionNamer(kinds)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, names)
+	config.OpenAPIConfig.Info.Title = "Cluster registry"
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, names)
+	config.OpenAPIV3Config.Info.Title = config.OpenAPIConfig.Info.Title
 }
 
 // withoutManagedFields keeps of roles what their rights are.
