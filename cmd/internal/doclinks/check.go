@@ -23,11 +23,12 @@ type tree struct {
 	files   fs.FS
 	paths   map[string]bool            // of files and folders
 	anchors map[string]map[string]bool // of Markdown documents, by path
+	tests   map[string]bool            // names of the tests
 }
 
 // check returns what does not lead anywhere, in the order of the files.
 func check(files fs.FS) ([]string, error) {
-	t := &tree{files: files, paths: map[string]bool{}, anchors: map[string]map[string]bool{}}
+	t := &tree{files: files, paths: map[string]bool{}, anchors: map[string]map[string]bool{}, tests: map[string]bool{}}
 	texts := map[string]string{}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -49,6 +50,11 @@ func check(files fs.FS) ([]string, error) {
 		}
 		if path.Ext(name) == ".md" {
 			t.anchors[name] = anchors(string(data))
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			for _, m := range test.FindAllStringSubmatch(string(data), -1) {
+				t.tests[m[1]] = true
+			}
 		}
 		return nil
 	})
@@ -74,6 +80,11 @@ func check(files fs.FS) ([]string, error) {
 			for _, target := range links(text) {
 				if why := t.dead(resolve(name, target)); why != "" {
 					problems = append(problems, fmt.Sprintf("%s:%d: %s: %s", name, line, target, why))
+				}
+			}
+			for _, m := range testNamed.FindAllStringSubmatch(text, -1) {
+				if !t.tests[m[1]] {
+					problems = append(problems, fmt.Sprintf("%s:%d: `%s`: there is no such test", name, line, m[1]))
 				}
 			}
 			if name != guide {
@@ -136,6 +147,8 @@ var (
 	inline    = regexp.MustCompile(`\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"]*")?\s*\)`)
 	reference = regexp.MustCompile(`^ {0,3}\[[^\]]+\]:\s+<?([^\s>]+)>?`)
 	elsewhere = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
+	test      = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	testNamed = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)(?:/[^`]*)?`")
 	document  = regexp.MustCompile(`(?:https://github\.com/roster-mesh/roster/(?:blob|tree)/[^/\s]+/|(?:^|[^\w/.-]))((?:docs|charts)/[\w./-]+\.md(?:#[\w-]+)?)`)
 )
 

@@ -23,11 +23,13 @@ func TestCheck(t *testing.T) {
 			"[gone](gone.md), [dead](#dead), [far](https://example.com/x#y), `[code](none.md)`",
 			"[ref]: ../agent/none.go", "![picture](scale.png)",
 		),
-		"docs/api.md":    file("<a id=\"Spec\"></a>", "[spec](#Spec) [not copied](rules.md#what-is-never-copied) [link](rules.md#a-link-again) [fenced](rules.md#no-heading)"),
-		"docs/scale.png": {Data: []byte{0xff}},
-		"README.md":      file("[rules](docs/rules.md#rules)", "docs/rules.md#rules-1"),
-		"agent/own.go":   file(`const a = "see docs/restore.md"`, "// docs/rules.md#again", `"https://github.com/roster-mesh/roster/blob/main/docs/api.md#none"`, "xdocs/none.md"),
-		"bin/tool.md":    file("[built](none.md)"),
+		"docs/api.md":      file("<a id=\"Spec\"></a>", "[spec](#Spec) [not copied](rules.md#what-is-never-copied) [link](rules.md#a-link-again) [fenced](rules.md#no-heading)"),
+		"docs/scale.png":   {Data: []byte{0xff}},
+		"README.md":        file("[rules](docs/rules.md#rules)", "docs/rules.md#rules-1"),
+		"docs/security.md": file("`TestIsThere`, `TestIsThere/part`, `FuzzIsThere` and `TestIsGone/part`; TestIsGone, `Testing`"),
+		"agent/a_test.go":  file("func TestIsThere(t *testing.T) {", "func FuzzIsThere(f *testing.F) {", "// func TestIsGone(t)"),
+		"agent/own.go":     file(`const a = "see docs/restore.md"`, "// docs/rules.md#again", `"https://github.com/roster-mesh/roster/blob/main/docs/api.md#none"`, "xdocs/none.md"),
+		"bin/tool.md":      file("[built](none.md)"),
 		"docs/development.md": file(
 			"`agent/own.go` `own.go` `agent/` `agent/{own,none}.go` `*/own.go` `session.go` `agent/none` `dist/` `e2e/pods/bin/x`",
 			"`k8s.io/api` `CLUSTER/log` `/sys/fs/cgroup` `make sim` `go test ./agent ./none` `a/b=c` `github.com/roster-mesh/roster/agent/...`",
@@ -49,6 +51,7 @@ func TestCheck(t *testing.T) {
 		"docs/rules.md:12: gone.md: there is no such file",
 		"docs/rules.md:12: #dead: there is no such heading",
 		"docs/rules.md:13: ../agent/none.go: there is no such file",
+		"docs/security.md:1: `TestIsGone`: there is no such test",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

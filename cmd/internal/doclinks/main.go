@@ -7,7 +7,7 @@
 //     heading, under the name that GitHub gives it.
 //   - So does a document below docs or charts that any other file but a test names, with or without an anchor, or its
 //     address on GitHub: in a message of a program, a comment, an alert or a value of the chart.
-//   - A path in backticks in docs/development.md is there.
+//   - A path in backticks in docs/development.md is there, and so is a test in backticks in any document.
 //
 // Links to other places are not followed: no check asks the network.
 package main
