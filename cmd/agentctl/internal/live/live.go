@@ -48,9 +48,12 @@ type Follower struct {
 	problems map[string]string // by the path of the request
 }
 
+// Silence keeps the client libraries from drawing over the screen what is shown as a problem. A program calls it once, before
+// anything else.
+func Silence() { kube.RouteClientLogs(slog.New(slog.DiscardHandler)) }
+
 // Follow starts to watch. It waits for nothing: an API server that is away is a Problem of the View.
 func Follow(ctx context.Context, c *clusters.Client) (*Follower, error) {
-	kube.RouteClientLogs(slog.New(slog.DiscardHandler)) // it would draw over the screen what is shown as a problem
 	config := clusters.BoundedInSize(c.Config)
 	config.Timeout = 0 // it would end the watches
 	f := &Follower{changed: make(chan struct{}, 1), problems: map[string]string{}}

@@ -22,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/live"
 )
 
 // Command describes the command to the flag library.
@@ -69,6 +70,9 @@ With --fleet 6 comes first if not every member could be asked.`,
 			o := &Options{Access: clusters.AccessOf(g), Watch: c.Bool("watch"), Timeout: c.Duration("timeout")}
 			if o.Wait = c.IsSet("wait"); o.Wait && c.String("wait") != clusters.Healthy.String() {
 				return cli.Usagef("--wait %q: what can be waited for is %s", c.String("wait"), clusters.Healthy)
+			}
+			if o.Watch || o.Wait {
+				live.Silence()
 			}
 			return g.Run(c, o)
 		},

@@ -26,6 +26,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/live"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 )
 
@@ -58,6 +59,7 @@ Exit code: 0 when interrupted; 2 a wrong command line; 1 it cannot be served.`,
 			if c.IsSet("contexts") {
 				o.Contexts = strings.Split(c.String("contexts"), ",")
 			}
+			live.Silence()
 			return g.Run(c, o)
 		},
 	}
