@@ -33,6 +33,9 @@ const (
 const (
 	maxNames   = 256 // names, and so on
 	maxVersion = 128 // bytes of version
+	maxText    = 512 // bytes of what it says for people
+	// maxRegions is how many regions a cluster tells: what is not among so many may be one that it left out.
+	maxRegions = 64
 )
 
 // Selector is a compiled spec.targets. It is immutable. The nil Selector wants copies everywhere.
@@ -40,7 +43,7 @@ type Selector struct {
 	labels                    labels.Selector
 	names, regions, providers []string
 	version                   *semver.Constraints // nil for any
-	versionText               string
+	text                      string              // what it asks for, for people
 }
 
 // Compile compiles spec.targets; nil stays nil. path is for errors.
@@ -52,7 +55,7 @@ func Compile(path *field.Path, s *v1alpha1.ClusterSelector) (*Selector, field.Er
 	invalid := func(path *field.Path, err error) {
 		errs = append(errs, field.Invalid(path, field.OmitValueType{}, err.Error()))
 	}
-	out := &Selector{names: s.Names, regions: s.Regions, providers: s.Providers, versionText: s.Version}
+	out := &Selector{names: s.Names, regions: s.Regions, providers: s.Providers}
 	var err error
 	if out.labels, err = metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 		invalid(path, err)
@@ -72,26 +75,40 @@ func Compile(path *field.Path, s *v1alpha1.ClusterSelector) (*Selector, field.Er
 			invalid(path.Child("version"), fmt.Errorf(`must be comparisons such as ">=1.34, <1.36": %w`, err))
 		}
 	}
+	if len(errs) == 0 {
+		out.text = describe(s, out.labels)
+	}
 	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
 	return out, errs
 }
 
 // Wants says whether copies are wanted in the cluster with this Cluster object; nil is one that is not known yet.
 func (s *Selector) Wants(c *v1alpha1.Cluster) Answer {
-	answer, _ := s.Explain(c)
+	answer, _ := s.weigh(c)
 	return answer
 }
 
 // Explain is Wants, with what the selector asks for and what the cluster is instead, for people.
 func (s *Selector) Explain(c *v1alpha1.Cluster) (Answer, string) {
-	if s == nil {
-		return Yes, "every cluster"
+	answer, has := s.weigh(c)
+	switch {
+	case answer == Yes:
+		return Yes, s.String()
+	case c == nil:
+		return Unknown, s.text + ": the Cluster object of this cluster is not known yet"
 	}
-	text := s.String()
-	if c == nil {
-		return Unknown, text + ": the Cluster object of this cluster is not known yet"
+	return answer, s.text + ": its Cluster object has " + strings.Join(has, ", ")
+}
+
+// weigh is the answer of all parts, and what the cluster has instead of what those ask for that do not say yes.
+func (s *Selector) weigh(c *v1alpha1.Cluster) (answer Answer, has []string) {
+	switch {
+	case s == nil:
+		return Yes, nil
+	case c == nil:
+		return Unknown, nil
 	}
-	answer, has := Yes, []string(nil)
+	answer = Yes
 	for _, part := range s.parts(c) {
 		switch part.answer {
 		case No:
@@ -104,10 +121,7 @@ func (s *Selector) Explain(c *v1alpha1.Cluster) (Answer, string) {
 		case Yes:
 		}
 	}
-	if answer != Yes {
-		text += ": its Cluster object has " + strings.Join(has, ", ")
-	}
-	return answer, text
+	return answer, has
 }
 
 // part is what one field of the selector says. has is what the cluster has instead.
@@ -158,6 +172,9 @@ func among(wanted []string, what string, values ...string) part {
 	case len(values) == 0:
 		return part{Unknown, "no " + what + " yet"}
 	}
+	if len(values) >= maxRegions {
+		return part{Unknown, "more than it tells of what its " + what + " is"}
+	}
 	return part{No, what + " " + strings.Join(values, " and ")}
 }
 
@@ -179,25 +196,37 @@ func (s *Selector) runs(version string) part {
 
 // String says what the selector asks for.
 func (s *Selector) String() string {
+	if s == nil {
+		return "every cluster"
+	}
+	return s.text
+}
+
+// describe says it once: rules are weighed for each copy.
+func describe(s *v1alpha1.ClusterSelector, selector labels.Selector) string {
 	var out []string
-	if text := s.labels.String(); text != "" {
+	if text := selector.String(); text != "" {
 		out = append(out, text)
 	}
 	for _, list := range []struct {
 		what   string
 		wanted []string
-	}{{"name", s.names}, {"region", s.regions}, {"provider", s.providers}} {
+	}{{"name", s.Names}, {"region", s.Regions}, {"provider", s.Providers}} {
 		if len(list.wanted) > 0 {
 			out = append(out, list.what+" in ("+strings.Join(list.wanted, ",")+")")
 		}
 	}
-	if s.version != nil {
-		out = append(out, "version "+s.versionText)
+	if s.Version != "" {
+		out = append(out, "version "+s.Version)
 	}
-	if len(out) == 0 {
+	text := strings.Join(out, ", ")
+	switch {
+	case text == "":
 		return "every cluster"
+	case len(text) > maxText:
+		return strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
-	return strings.Join(out, ", ")
+	return text
 }
 
 // Same says that no selector tells two Cluster objects apart; nil is one that is not known.

@@ -4,6 +4,8 @@
 package where
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +25,16 @@ func paris() *v1alpha1.Cluster {
 			Locality: &v1alpha1.Locality{Region: "eu-west-3", Regions: []string{"eu-west-1", "eu-west-3"}},
 		},
 	}
+}
+
+// everywhere tells as many regions as a cluster can.
+func everywhere() *v1alpha1.Cluster {
+	c := paris()
+	c.Status.Locality.Regions = nil
+	for i := range maxRegions {
+		c.Status.Locality.Regions = append(c.Status.Locality.Regions, fmt.Sprintf("eu-%d", i))
+	}
+	return c
 }
 
 func TestSelector(t *testing.T) {
@@ -47,6 +59,8 @@ func TestSelector(t *testing.T) {
 		"region":                    {&selector{Regions: []string{"eu-west-1"}}, paris(), Yes, ""},
 		"another region":            {&selector{Regions: []string{"us-east-1"}}, paris(), No, "has region eu-west-1 and eu-west-3"},
 		"no region":                 {&selector{Regions: []string{"us-east-1"}}, &v1alpha1.Cluster{}, Unknown, "has no region yet"},
+		"no room for a region":      {&selector{Regions: []string{"us-east-1"}}, everywhere(), Unknown, "has more than it tells of what its region is"},
+		"long":                      {&selector{Names: slices.Repeat([]string{"tokyo"}, 200)}, paris(), No, "tokyo…: its Cluster object has name paris"},
 		"provider":                  {&selector{Providers: []string{"amazon"}}, paris(), Yes, ""},
 		"another provider":          {&selector{Providers: []string{"google"}}, paris(), No, "has provider amazon"},
 		"no provider":               {&selector{Providers: []string{"google"}}, &v1alpha1.Cluster{}, Unknown, "no provider yet"},
