@@ -87,6 +87,7 @@ type Member struct {
 	Cluster  *v1alpha1.Cluster // what the own cluster has of it; nil for a context that leads to none of the members
 	Client   *clusters.Client
 	Own      bool // it is reached with a credential of the caller's own, which may be allowed to write
+	Certain  bool // the caller says which member that is: the own cluster, or one of Named; else only the server says so
 
 	decoding chan struct{}
 }

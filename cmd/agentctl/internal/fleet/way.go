@@ -52,13 +52,13 @@ func (g *Group) find(ctx context.Context) ([]*way, error) {
 		if i < 0 {
 			return nil, cli.Usagef("--peer-context names cluster %q, and context %s has no other cluster of that name", name, local.Context)
 		}
-		ways[i].context = context
+		ways[i].context, ways[i].Certain = context, true
 	}
 	return g.identify(ctx, ways)
 }
 
 // identify finds out which members the contexts lead to. One that does not answer is taken for the member of its name; one
-// that leads to no member, or to nobody, is unknown.
+// that leads to no member, or to nobody, is unknown, and so is a member that two contexts lead to: who is it only says so.
 func (g *Group) identify(ctx context.Context, ways []*way) ([]*way, error) {
 	asked := make([]*way, 0, len(g.Contexts))
 	for _, name := range g.Contexts {
@@ -80,7 +80,9 @@ func (g *Group) identify(ctx context.Context, ways []*way) ([]*way, error) {
 			return found.Err == nil && w.ID == found.Value || found.Err != nil && w.Name == found.Name
 		})
 		switch {
-		case i >= 0 && ways[i].Local:
+		case i >= 0 && (ways[i].Local || ways[i].Certain || ways[i].context == found.Name):
+		case i >= 0 && ways[i].context != "":
+			ways[i].failed = fmt.Errorf("two contexts claim to be it, %s and %s: leave out the wrong one", ways[i].context, found.Name)
 		case i >= 0:
 			ways[i].context, ways[i].failed = found.Name, found.Err
 		case found.Err != nil:
@@ -108,7 +110,7 @@ func (g *Group) open(ctx context.Context, w *way) (err error) {
 	case w.failed != nil:
 		return w.failed
 	case w.Local:
-		w.Client, w.Own = w.local, true
+		w.Client, w.Own, w.Certain = w.local, true, true
 		return nil
 	case w.context != "":
 		w.Own = true
