@@ -105,9 +105,9 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	if kind, _, _ := o.subject(); o.Fleet != nil && kind == "" {
-		return o.runFleet(ctx, known, unknown, out)
+		return o.runFleet(ctx, local, known, unknown, out)
 	}
-	r, err := o.explainAt(ctx, &reach{local, known}, docs)
+	r, err := o.explainAt(ctx, &reach{local: local, known: known}, docs)
 	if err != nil {
 		return err
 	}
@@ -271,6 +271,7 @@ func (o *Options) inquire(ctx context.Context, from *reach, docs []*documents.Do
 		q.rules = slices.DeleteFunc(q.rules, func(r *ruleInForce) bool { return r.api.Name == rule.Name })
 		q.rules = append(q.rules, one)
 	}
+	from.limit(clusters, known)
 	for _, rule := range known {
 		add(rule, "")
 	}

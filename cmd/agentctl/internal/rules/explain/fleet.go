@@ -26,13 +26,14 @@ type fleetReport struct {
 }
 
 // runFleet explains a rule from the view of every member.
-func (o *Options) runFleet(ctx context.Context, known map[string]*reached, unknown []fleet.Unknown, out *cli.Output) error {
+func (o *Options) runFleet(ctx context.Context, local *clusters.Client, known map[string]*reached, unknown []fleet.Unknown, out *cli.Output) error {
 	_, name, err := o.subject()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Fleet.Timeout)
 	defer cancel()
+	_, own, _ := local.Rule(ctx, name) // nil is as if there were none
 	f := &fleetReport{Rule: name, Clusters: []*report{}, Unknown: unknown}
 	var reports []*report
 	var group errgroup.Group
@@ -45,7 +46,11 @@ func (o *Options) runFleet(ctx context.Context, known map[string]*reached, unkno
 		r := &report{}
 		reports = append(reports, r)
 		group.Go(func() error {
-			one, err := o.explainAt(ctx, &reach{c.api.Client, known}, nil)
+			view, q := &reach{local: c.api.Client, known: known}, *o
+			if !c.local { // it says what is a rule and what a source: it gets nothing of that
+				view.id, view.rule, q.NoDryRun = id, own, true
+			}
+			one, err := q.explainAt(ctx, view, nil)
 			if err != nil {
 				one = &report{ClusterID: id, Context: clusters.Reason(err), Answer: answerUnknown}
 			}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -21,7 +23,8 @@ type reached struct {
 	local    bool
 	api      *clusters.Reader // nil: why
 	why      string           // why it cannot be asked
-	mayWrite bool             // the credential is the user's own, so a dry run may be allowed
+	own      bool             // the credential is the user's own
+	mayWrite bool             // and the user said whose cluster it leads to, so a dry run may be allowed
 	disabled bool
 	// features are its ClusterFeatures; unknown when featuresWhy says why.
 	features    []*v1alpha1.ClusterFeature
@@ -43,12 +46,30 @@ func (c *reached) title() string {
 type reach struct {
 	local *clusters.Client
 	known map[string]*reached // by clusterID
+	// id is that of the member whose view it is, unless that is the user's own cluster; rule as this one has it, nil for none.
+	id   string
+	rule *v1alpha1.ResourceSyncRule
+}
+
+// limit leaves sources that only the user's own rights can read out of the view of another member, but for the rule that the
+// user's own cluster has too: what else is read, that member would decide.
+func (r *reach) limit(all []*reached, rules []*v1alpha1.ResourceSyncRule) {
+	if r.id == "" || r.rule != nil && slices.ContainsFunc(rules, func(there *v1alpha1.ResourceSyncRule) bool {
+		return there.Name == r.rule.Name && equality.Semantic.DeepEqual(there.Spec, r.rule.Spec)
+	}) {
+		return
+	}
+	for _, c := range all {
+		if c.own && !c.local {
+			c.api, c.why = nil, "it would be read with your own rights, by a rule that your own cluster does not have so"
+		}
+	}
 }
 
 // reachAll opens every member of a group, by its clusterID.
 func reachAll(ctx context.Context, g *fleet.Group) (map[string]*reached, []fleet.Unknown, error) {
 	answers, err := fleet.Ask(ctx, g, func(ctx context.Context, m *fleet.Member) (*reached, error) {
-		c := &reached{api: clusters.NewReader(m.Client), mayWrite: m.Own}
+		c := &reached{api: clusters.NewReader(m.Client), local: m.Local, own: m.Own, mayWrite: m.Own && m.Certain}
 		c.readFeatures(ctx, m)
 		c.readRules(ctx, m)
 		return c, nil
@@ -71,6 +92,9 @@ func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
 	own, err := r.local.Local(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if r.id != "" && clusters.IDOf(own) != r.id {
+		return nil, r.local.Errorf("its clusterID is not %s any more", r.id)
 	}
 	all, err := r.local.Members(ctx)
 	if err != nil {
