@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -99,10 +100,8 @@ func (g *Group) client(context string) (*clusters.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return clusters.New(context, clusters.Bounded(c.Config, g.answer()))
+	return clusters.New(context, clusters.Bounded(c.Config, MaxAnswer))
 }
-
-func (g *Group) answer() int64 { return cmp.Or(g.Answer, MaxAnswer) }
 
 // open goes the way, and proves that it leads to the member.
 func (g *Group) open(ctx context.Context, w *way) (err error) {
@@ -113,19 +112,24 @@ func (g *Group) open(ctx context.Context, w *way) (err error) {
 		w.Client, w.Own, w.Certain = w.local, true, true
 		return nil
 	case w.context != "":
-		w.Own = true
-		w.Client, err = g.client(w.context)
+		c, err := g.To(w.context).Open()
+		if err != nil {
+			return err
+		}
+		w.Own, w.config = true, c.Config
 	default:
-		w.Client, err = g.withCredential(ctx, w)
+		if w.config, err = g.withCredential(ctx, w); err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if w.Client, err = clusters.New(cmp.Or(w.context, w.Name), clusters.Bounded(w.config, MaxAnswer)); err != nil {
 		return err
 	}
 	return w.Client.Verify(ctx, w.ID)
 }
 
-// withCredential reaches a member with the credential that the own cluster holds, with which nothing can be written.
-func (g *Group) withCredential(ctx context.Context, w *way) (*clusters.Client, error) {
+// withCredential leads to a member with the credential that the own cluster holds, with which nothing can be written.
+func (g *Group) withCredential(ctx context.Context, w *way) (*rest.Config, error) {
 	ref := w.Cluster.Spec.AuthInfo.SecretRef
 	if ref.Name == "" {
 		return nil, errors.New("its Cluster object names no credential; give a context that leads there")
@@ -141,9 +145,5 @@ func (g *Group) withCredential(ctx context.Context, w *way) (*clusters.Client, e
 	if err != nil {
 		return nil, fmt.Errorf("its credential, Secret %s/%s here: %w", ref.Namespace, ref.Name, err)
 	}
-	config, err := clusters.PeerConfig(kubeconfig, w.Cluster, g.Network)
-	if err != nil {
-		return nil, err
-	}
-	return clusters.New(w.Name, clusters.Bounded(config, g.answer()))
+	return clusters.PeerConfig(kubeconfig, w.Cluster, g.Network)
 }

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -71,11 +69,12 @@ func TestViewOfAnotherMember(t *testing.T) {
 	if n := trials.Load(); n > 0 {
 		t.Errorf("%d writes on trial", n)
 	}
-	local, err := clusters.New("b", &rest.Config{Host: watched.URL})
+	_, known, _, err := reachAll(t.Context(), &fleet.Group{Access: at, Network: "default", Timeout: time.Minute, Named: map[string]string{"beta": "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&reach{local: local, known: map[string]*reached{}, id: "id-alpha"}).clusters(t.Context()); err == nil {
+	beta.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
+	if _, err := (&reach{member: known["id-beta"].member, known: known}).clusters(t.Context()); err == nil {
 		t.Error("the view of another cluster than was asked")
 	}
 }
