@@ -94,8 +94,12 @@ func planCopy(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 	return copyKeep, replica.Entry{}
 }
 
-// sameRule is the entry of a member that publishes a rule with the same spec as have; nil if there is none.
+// sameRule is the entry of a member that publishes a rule with the same spec as have; nil if there is none, or if
+// only a stub of have is here.
 func sameRule(self string, have *v1alpha1.ResourceSyncRule, entries []replica.Entry) *replica.Entry {
+	if payload.Has(have, v1alpha1.AnnotationNotUnderstood) {
+		return nil
+	}
 	for i, e := range entries {
 		if e.Origin == self || e.Status != replica.Live {
 			continue

@@ -55,6 +55,7 @@ func TestPlanCopy(t *testing.T) {
 		"owner gone":                          {have: rule(agenttest.IDC), gone: true, absent: true, want: copyOrphan},
 		"owner gone, an orphan already":       {have: rule(agenttest.IDC, v1alpha1.AnnotationOrphaned), gone: true, want: copyKeep},
 		"owner gone, another has the same":    {have: rule(agenttest.IDC), entries: []replica.Entry{entry(agenttest.IDB, replica.Live)}, gone: true, want: copyWrite, origin: agenttest.IDB},
+		"owner gone, only a stub is here":     {have: rule(agenttest.IDC, v1alpha1.AnnotationNotUnderstood), entries: []replica.Entry{entry(agenttest.IDB, replica.Live)}, gone: true, want: copyOrphan},
 		"owner gone, switched off":            {have: rule(agenttest.IDC, v1alpha1.AnnotationSyncDisabled), gone: true, want: copyKeep},
 		"orphan of one who is back":           {have: rule(agenttest.IDC, v1alpha1.AnnotationOrphaned), entries: []replica.Entry{entry(agenttest.IDC, replica.Live)}, want: copyWrite, origin: agenttest.IDC},
 		"orphan is not deleted":               {have: rule(agenttest.IDC, v1alpha1.AnnotationOrphaned), absent: true, want: copyKeep},

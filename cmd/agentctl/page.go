@@ -39,7 +39,8 @@ func findings(ctx context.Context, namespace string, all []view.Held) []view.Fin
 func explanation(ctx context.Context, q ui.Question) ([]byte, error) {
 	o := &explain.Options{
 		Access: q.Access, Subject: []string{q.Kind, q.Name}, Namespace: q.Namespace, PeerContexts: q.PeerContexts,
-		Network: "default", Consent: consent.Policy{Namespace: q.AgentNamespace},
+		NoDryRun: true, // whose contexts they are, only the servers say
+		Network:  "default", Consent: consent.Policy{Namespace: q.AgentNamespace},
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -56,9 +56,9 @@ type Client struct {
 	InCluster bool   // the cluster of the pod that agentctl runs in, which has no context
 	Config    *rest.Config
 	Dynamic   dynamic.Interface
+	HTTP      *http.Client // below all others; it follows no redirect
 
 	requests rest.Interface
-	http     *http.Client
 }
 
 // Open connects to the cluster, as far as that needs no request. In a pod without a kubeconfig it is the pod's own.
@@ -143,17 +143,19 @@ func New(name string, config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, c.Errorf("%w", err)
 	}
+	// An API server does not redirect; following one would carry the credential elsewhere.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	all := dynamic.ConfigFor(config)
 	all.APIPath, all.GroupVersion = "/", nil // every request has its whole path
 	if c.requests, err = rest.UnversionedRESTClientForConfigAndClient(all, client); err != nil {
 		return nil, c.Errorf("%w", err)
 	}
-	c.http, c.Dynamic = client, dynamic.New(c.requests)
+	c.HTTP, c.Dynamic = client, dynamic.New(c.requests)
 	return c, nil
 }
 
 // Close ends the connections that no request is on.
-func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.HTTP.Transport) }
 
 // Page reads a part of the objects of a kind of the whole cluster, as JSON: the first limit, or those after the token that the page before it has.
 func (c *Client) Page(ctx context.Context, resource schema.GroupVersionResource, limit int, after string) ([]byte, error) {

@@ -7,14 +7,17 @@ package confirm
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -34,7 +37,7 @@ later losses need another confirmation. With --deletions nothing is confirmed if
 Exit code: 0 confirmed, and the rule goes on; 3 confirmed, and the agent has not gone on in time; 1 the guard has not
 stopped the rule, or it cannot be done.`,
 			Flags: []urfave.Flag{
-				&urfave.IntFlag{Name: "deletions", Usage: "`NUMBER` of deletions that are confirmed, as the condition of the rule has it (default: that)"},
+				&urfave.IntFlag{Name: "deletions", Usage: "`NUMBER` of deletions that are confirmed at most (default: as many as the condition of the rule has)"},
 				&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be confirmed, and change nothing"},
 				&urfave.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until the rule goes on"},
 			},
@@ -56,7 +59,7 @@ type GuardOptions struct {
 	clusters.Access // of the cluster where the rule is stopped
 
 	Rule      string
-	Deletions int // 0 for as many as the agent asks for
+	Deletions int // at most; 0 for as many as the agent asks for
 	DryRun    bool
 	Timeout   time.Duration
 }
@@ -88,15 +91,9 @@ func (o *GuardOptions) Run(ctx context.Context, out *cli.Output) error {
 	case o.Deletions > 0 && o.Deletions < asked:
 		return c.Errorf("rule %s would delete %d copies by now, and %d were to be confirmed: %s", o.Rule, asked, o.Deletions, clusters.Bound(ready.Message))
 	}
-	result := confirmed{Context: c.Context, Rule: o.Rule, Deletions: max(o.Deletions, asked), DryRun: o.DryRun}
+	result := confirmed{Context: c.Context, Rule: o.Rule, Deletions: asked, DryRun: o.DryRun}
 	err = c.Change(ctx, c.Dynamic.Resource(clusters.RuleResource()), u, func(there *unstructured.Unstructured) error {
-		annotations := there.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[syncrules.AnnotationConfirmDeletions] = strconv.Itoa(result.Deletions)
-		there.SetAnnotations(annotations)
-		return nil
+		return confirmDeletions(there, asked)
 	}, clusters.DryRun(o.DryRun)...)
 	if err != nil {
 		return err
@@ -122,6 +119,24 @@ func (o *GuardOptions) Run(ctx context.Context, out *cli.Output) error {
 	}
 	progress("the rule goes on")
 	return result.print(out)
+}
+
+// confirmDeletions confirms what the person was told of, unless the agent asks for something else by now.
+func confirmDeletions(there *unstructured.Unstructured, asked int) error {
+	var rule v1alpha1.ResourceSyncRule
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(there.Object, &rule); err != nil {
+		return err
+	}
+	if ready := clusters.ReadinessOf(&rule); clusters.GuardedDeletions(ready) != asked {
+		return fmt.Errorf("its agent says something else by now: %s: %s; nothing is confirmed", ready.Reason, clusters.Bound(ready.Message))
+	}
+	annotations := there.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[syncrules.AnnotationConfirmDeletions] = strconv.Itoa(asked)
+	there.SetAnnotations(annotations)
+	return nil
 }
 
 // confirmed is the result for a program. Its JSON is stable: fields are only ever added.

@@ -86,10 +86,6 @@ func (t *target) readVersion(ctx context.Context) error {
 
 // fetch gets a path of the API server, and reads so much of the answer that a person would, too.
 func (t *target) fetch(ctx context.Context, path string) (*http.Response, []byte, error) {
-	client, err := rest.HTTPClientFor(t.client.Config)
-	if err != nil {
-		return nil, nil, err
-	}
 	base, _, err := rest.DefaultServerUrlFor(t.client.Config)
 	if err != nil {
 		return nil, nil, err
@@ -98,7 +94,7 @@ func (t *target) fetch(ctx context.Context, path string) (*http.Response, []byte
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := client.Do(request)
+	answer, err := t.client.HTTP.Do(request)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -189,7 +189,7 @@ func (o *kubeconfigOptions) merge(config *clientcmdapi.Config, remarks cli.Print
 			continue
 		}
 		changed++
-		have.Clusters[name], have.AuthInfos[name], have.Contexts[name] = config.Clusters[name], config.AuthInfos[name], withNamespace(config.Contexts[name], have.Contexts[name])
+		update(have, config, name)
 	}
 	file, verb := paths.GetDefaultFilename(), "written to"
 	if o.Kubeconfig != "" {
@@ -209,12 +209,14 @@ func (o *kubeconfigOptions) merge(config *clientcmdapi.Config, remarks cli.Print
 	return nil
 }
 
-// isOurs refuses a name that something else has in a kubeconfig.
+// isOurs refuses a name that something else has in a kubeconfig, or whose context a person has made lead elsewhere.
 func isOurs(have *clientcmdapi.Config, name string) error {
 	if have.Clusters[name] == nil && have.AuthInfos[name] == nil && have.Contexts[name] == nil {
 		return nil
 	}
-	if user := have.AuthInfos[name]; user != nil && user.Exec != nil && user.Exec.Command == plugin && len(user.Exec.Args) > 0 && user.Exec.Args[0] == "credential" {
+	at := have.Contexts[name]
+	leads := at == nil || at.Cluster == name && at.AuthInfo == name
+	if user := have.AuthInfos[name]; leads && user != nil && user.Exec != nil && user.Exec.Command == plugin && len(user.Exec.Args) > 0 && user.Exec.Args[0] == "credential" {
 		return nil
 	}
 	return fmt.Errorf("the kubeconfig has something else of the name %s: give the contexts another --prefix; nothing is written", name)
@@ -232,10 +234,20 @@ func sameEntry(have, want *clientcmdapi.Config, name string) bool {
 		at.Cluster == name && at.AuthInfo == name
 }
 
-// withNamespace keeps the namespace that a person chose for a context.
-func withNamespace(is, was *clientcmdapi.Context) *clientcmdapi.Context {
-	if was != nil {
-		is.Namespace = was.Namespace
+// update writes a context. Of what is there, it changes where the cluster is, how it is proven, and the command of the user; the
+// rest is a person's, such as a namespace or a proxy.
+func update(have, want *clientcmdapi.Config, name string) {
+	if is, to := have.Clusters[name], want.Clusters[name]; is == nil {
+		have.Clusters[name] = to
+	} else {
+		is.Server, is.TLSServerName, is.CertificateAuthorityData = to.Server, to.TLSServerName, to.CertificateAuthorityData
 	}
-	return is
+	if is := have.AuthInfos[name]; is == nil {
+		have.AuthInfos[name] = want.AuthInfos[name]
+	} else {
+		is.Exec = want.AuthInfos[name].Exec
+	}
+	if have.Contexts[name] == nil {
+		have.Contexts[name] = want.Contexts[name]
+	}
 }

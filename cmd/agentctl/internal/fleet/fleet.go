@@ -12,6 +12,7 @@ import (
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -35,7 +36,6 @@ type Group struct {
 	Named    map[string]string // the same by the names of the members
 	Network  string            // that the caller is in, which chooses among the addresses of a member
 	Timeout  time.Duration     // of all of it
-	Answer   int64             // bytes of one answer; 0 for MaxAnswer
 }
 
 // Flags describes what Of reads to the flag library.
@@ -87,8 +87,18 @@ type Member struct {
 	Cluster  *v1alpha1.Cluster // what the own cluster has of it; nil for a context that leads to none of the members
 	Client   *clusters.Client
 	Own      bool // it is reached with a credential of the caller's own, which may be allowed to write
+	Certain  bool // the caller says which member that is: the own cluster, or one of Named; else only the server says so
 
 	decoding chan struct{}
+	config   *rest.Config // that leads there; nil for the own cluster
+}
+
+// Objects is Client for lists of objects of any kind, which take more than MaxAnswer.
+func (m *Member) Objects() (*clusters.Client, error) {
+	if m.config == nil {
+		return m.Client, nil
+	}
+	return clusters.New(m.Client.Context, clusters.Bounded(m.config, clusters.MaxAnswer))
 }
 
 // Answer is what a member says, or why it is not known.

@@ -261,3 +261,37 @@ func TestLate(t *testing.T) {
 		}
 	})
 }
+
+// A context leads to the member that its server says it is. Where two say so, neither is believed, and only what the caller says
+// is certain.
+func TestTwoContextsOfOneMember(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 4)
+	close(g.held)
+	g.most = maxMembers
+	asked := g.ask(t)
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.Certificate().Raw}))
+	var all, users, contexts []string
+	for i, to := range []int{0, 1, 1, 2, 3} {
+		all = append(all, fmt.Sprintf(`{"name":"c%d","cluster":{"server":"%s/%s","certificate-authority-data":"%s"}}`, i, g.URL, name(to), ca))
+		users = append(users, fmt.Sprintf(`{"name":"c%d","user":{"token":"token-of-%s"}}`, i, name(to)))
+		contexts = append(contexts, fmt.Sprintf(`{"name":"c%[1]d","context":{"cluster":"c%[1]d","user":"c%[1]d"}}`, i))
+	}
+	text := fmt.Sprintf(`{"current-context":"c0","clusters":[%s],"users":[%s],"contexts":[%s]}`, strings.Join(all, ","), strings.Join(users, ","), strings.Join(contexts, ","))
+	if err := os.WriteFile(asked.Kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked.Contexts, asked.Named = []string{"c1", "c2", "c3", "c3"}, map[string]string{name(3): "c4"}
+	answers, err := Ask(t.Context(), asked, func(_ context.Context, m *Member) (string, error) { return fmt.Sprint(m.Own, m.Certain), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"true true", "", "true false", "true true"} {
+		if answers[i].Value != want {
+			t.Errorf("%s: %q, want %q (%v)", answers[i].Name, answers[i].Value, want, answers[i].Err)
+		}
+	}
+	if got := fmt.Sprint(answers[1].Err); !strings.Contains(got, "two contexts claim to be it, c1 and c2") {
+		t.Errorf("two contexts: %s", got)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -52,13 +53,13 @@ func (g *Group) find(ctx context.Context) ([]*way, error) {
 		if i < 0 {
 			return nil, cli.Usagef("--peer-context names cluster %q, and context %s has no other cluster of that name", name, local.Context)
 		}
-		ways[i].context = context
+		ways[i].context, ways[i].Certain = context, true
 	}
 	return g.identify(ctx, ways)
 }
 
 // identify finds out which members the contexts lead to. One that does not answer is taken for the member of its name; one
-// that leads to no member, or to nobody, is unknown.
+// that leads to no member, or to nobody, is unknown, and so is a member that two contexts lead to: who is it only says so.
 func (g *Group) identify(ctx context.Context, ways []*way) ([]*way, error) {
 	asked := make([]*way, 0, len(g.Contexts))
 	for _, name := range g.Contexts {
@@ -80,7 +81,9 @@ func (g *Group) identify(ctx context.Context, ways []*way) ([]*way, error) {
 			return found.Err == nil && w.ID == found.Value || found.Err != nil && w.Name == found.Name
 		})
 		switch {
-		case i >= 0 && ways[i].Local:
+		case i >= 0 && (ways[i].Local || ways[i].Certain || ways[i].context == found.Name):
+		case i >= 0 && ways[i].context != "":
+			ways[i].failed = fmt.Errorf("two contexts claim to be it, %s and %s: leave out the wrong one", ways[i].context, found.Name)
 		case i >= 0:
 			ways[i].context, ways[i].failed = found.Name, found.Err
 		case found.Err != nil:
@@ -97,10 +100,8 @@ func (g *Group) client(context string) (*clusters.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return clusters.New(context, clusters.Bounded(c.Config, g.answer()))
+	return clusters.New(context, clusters.Bounded(c.Config, MaxAnswer))
 }
-
-func (g *Group) answer() int64 { return cmp.Or(g.Answer, MaxAnswer) }
 
 // open goes the way, and proves that it leads to the member.
 func (g *Group) open(ctx context.Context, w *way) (err error) {
@@ -108,22 +109,27 @@ func (g *Group) open(ctx context.Context, w *way) (err error) {
 	case w.failed != nil:
 		return w.failed
 	case w.Local:
-		w.Client, w.Own = w.local, true
+		w.Client, w.Own, w.Certain = w.local, true, true
 		return nil
 	case w.context != "":
-		w.Own = true
-		w.Client, err = g.client(w.context)
+		c, err := g.To(w.context).Open()
+		if err != nil {
+			return err
+		}
+		w.Own, w.config = true, c.Config
 	default:
-		w.Client, err = g.withCredential(ctx, w)
+		if w.config, err = g.withCredential(ctx, w); err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if w.Client, err = clusters.New(cmp.Or(w.context, w.Name), clusters.Bounded(w.config, MaxAnswer)); err != nil {
 		return err
 	}
 	return w.Client.Verify(ctx, w.ID)
 }
 
-// withCredential reaches a member with the credential that the own cluster holds, with which nothing can be written.
-func (g *Group) withCredential(ctx context.Context, w *way) (*clusters.Client, error) {
+// withCredential leads to a member with the credential that the own cluster holds, with which nothing can be written.
+func (g *Group) withCredential(ctx context.Context, w *way) (*rest.Config, error) {
 	ref := w.Cluster.Spec.AuthInfo.SecretRef
 	if ref.Name == "" {
 		return nil, errors.New("its Cluster object names no credential; give a context that leads there")
@@ -139,9 +145,5 @@ func (g *Group) withCredential(ctx context.Context, w *way) (*clusters.Client, e
 	if err != nil {
 		return nil, fmt.Errorf("its credential, Secret %s/%s here: %w", ref.Namespace, ref.Name, err)
 	}
-	config, err := clusters.PeerConfig(kubeconfig, w.Cluster, g.Network)
-	if err != nil {
-		return nil, err
-	}
-	return clusters.New(w.Name, clusters.Bounded(config, g.answer()))
+	return clusters.PeerConfig(kubeconfig, w.Cluster, g.Network)
 }

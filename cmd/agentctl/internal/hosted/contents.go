@@ -40,7 +40,7 @@ func (o *DeleteOptions) spare(ctx context.Context, host *clusters.Client, goes [
 	for _, p := range goes {
 		own = append(own, p.object.GetUID())
 	}
-	reader, err := metadata.NewForConfig(host.Config)
+	reader, err := metadata.NewForConfigAndClient(host.Config, host.HTTP)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -59,7 +60,12 @@ func Follow(ctx context.Context, c *clusters.Client) (*Follower, error) {
 	f := &Follower{changed: make(chan struct{}, 1), problems: map[string]string{}}
 	// The informers try again by themselves, and tell of some failures nobody.
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &requestMonitor{next, f.report} })
-	client, err := dynamic.NewForConfig(config)
+	requests, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, c.Errorf("%w", err)
+	}
+	requests.CheckRedirect = c.HTTP.CheckRedirect
+	client, err := dynamic.NewForConfigAndClient(config, requests)
 	if err != nil {
 		return nil, c.Errorf("%w", err)
 	}
@@ -134,7 +140,7 @@ type requestMonitor struct {
 func (m *requestMonitor) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := m.next.RoundTrip(r)
 	switch {
-	case err == nil && response.StatusCode < http.StatusBadRequest:
+	case err == nil && response.StatusCode < http.StatusMultipleChoices:
 		m.report(r.URL.Path, "")
 	case err == nil:
 		m.report(r.URL.Path, response.Status)

@@ -14,20 +14,25 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
 // verb is what is done to orphans.
 type verb struct {
 	name, done string
+	deletes    bool
 	run        func(ctx context.Context, c *clusters.Client, objects dynamic.ResourceInterface, obj *unstructured.Unstructured, dryRun []string) error
 }
 
 func adopt() verb {
-	return verb{"adopt", "adopted", func(ctx context.Context, c *clusters.Client, objects dynamic.ResourceInterface, obj *unstructured.Unstructured, dryRun []string) error {
+	return verb{name: "adopt", done: "adopted", run: func(ctx context.Context, c *clusters.Client, objects dynamic.ResourceInterface, obj *unstructured.Unstructured, dryRun []string) error {
 		return c.Change(ctx, objects, obj, func(there *unstructured.Unstructured) error {
 			if !isOrphan(there) {
 				return errors.New("it is no orphan any more: " + what(there))
+			}
+			if _, marked := there.GetAnnotations()[v1alpha1.AnnotationNotUnderstood]; marked && isRule(there) {
+				return errors.New("its agent does not understand this rule: upgrade the agent first, or delete the rule")
 			}
 			syncrules.Adopt(there)
 			return nil
@@ -36,7 +41,7 @@ func adopt() verb {
 }
 
 func remove() verb {
-	return verb{"delete", "deleted", func(ctx context.Context, _ *clusters.Client, objects dynamic.ResourceInterface, obj *unstructured.Unstructured, dryRun []string) error {
+	return verb{name: "delete", done: "deleted", deletes: true, run: func(ctx context.Context, _ *clusters.Client, objects dynamic.ResourceInterface, obj *unstructured.Unstructured, dryRun []string) error {
 		uid, version := obj.GetUID(), obj.GetResourceVersion()
 		return objects.Delete(ctx, obj.GetName(), metav1.DeleteOptions{DryRun: dryRun, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	}}
@@ -48,6 +53,7 @@ type ActOptions struct {
 
 	All    bool // rather than those that are named
 	DryRun bool
+	Yes    bool // also a rule whose end deletes copies that are no orphans
 	verb   verb
 }
 
@@ -76,6 +82,15 @@ func (o *ActOptions) Run(ctx context.Context, out *cli.Output) error {
 	if o.DryRun {
 		word = "would be " + word
 	}
+	var skipped []*orphan
+	if o.verb.deletes && o.All {
+		found.Orphans, skipped = withoutSweeping(found.Orphans)
+	}
+	if o.verb.deletes && !o.All {
+		if err := o.announce(ctx, found, out); err != nil {
+			return err
+		}
+	}
 	for _, one := range found.Orphans {
 		var objects dynamic.ResourceInterface
 		if objects, err = found.reader.Objects(ctx, one.object.GroupVersionKind(), one.Namespace); err == nil {
@@ -92,10 +107,19 @@ func (o *ActOptions) Run(ctx context.Context, out *cli.Output) error {
 	for _, text := range found.Unknown {
 		fmt.Fprintf(out.Stderr, "unknown: %s\n", text)
 	}
+	for _, one := range skipped {
+		fmt.Fprintf(cli.Printable{To: out.Stderr}, "skipped: %s: more goes with it; name it to delete it\n", one)
+	}
+	if err == nil && len(found.Unknown) > 0 {
+		err = cli.Answerf(cli.ExitUnknown, "there may be more: %s", cli.First(found.Unknown))
+	}
 	if out.ForPeople() {
 		return err
 	}
-	return errors.Join(out.Document(acted{o.verb.done, o.DryRun, done, found.Unknown}), err)
+	if failed := out.Document(acted{o.verb.done, o.DryRun, done, found.Unknown, skipped}); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // acted is the result for a program. Its JSON is stable: fields are only ever added.
@@ -104,4 +128,5 @@ type acted struct {
 	DryRun  bool      `json:"dryRun,omitempty"`
 	Orphans []*orphan `json:"orphans"`
 	Unknown []string  `json:"unknown"` // what could not be looked at, with --all
+	Skipped []*orphan `json:"skipped,omitempty"`
 }

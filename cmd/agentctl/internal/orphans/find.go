@@ -58,7 +58,7 @@ func (o *Options) find(ctx context.Context, c *clusters.Client) (*list, error) {
 	if len(o.Objects) > 0 {
 		err = out.named(ctx, o, owners)
 	} else {
-		err = out.all(ctx, o.Namespace, owners)
+		err = out.all(ctx, o.Namespace, isOrphan, owners)
 	}
 	return out, err
 }
@@ -100,8 +100,8 @@ func in(namespace string) string {
 	return " in namespace " + namespace
 }
 
-// all looks at the objects of every kind that carry the label of an owner.
-func (l *list) all(ctx context.Context, namespace string, owners map[string]string) error {
+// all looks at the objects of every kind that carry the label of an owner, for those to keep.
+func (l *list) all(ctx context.Context, namespace string, keep func(*unstructured.Unstructured) bool, owners map[string]string) error {
 	kinds, err := l.reader.Kinds(ctx)
 	if err != nil {
 		return l.reader.Errorf("find out which kinds there are: %w", err)
@@ -111,7 +111,7 @@ func (l *list) all(ctx context.Context, namespace string, owners map[string]stri
 	group.SetLimit(kindRequests)
 	for i, gvk := range kinds {
 		group.Go(func() error {
-			found[i], problems[i] = l.ofKind(ctx, gvk, namespace, owners)
+			found[i], problems[i] = l.ofKind(ctx, gvk, namespace, keep, owners)
 			return nil
 		})
 	}
@@ -128,7 +128,7 @@ func (l *list) all(ctx context.Context, namespace string, owners map[string]stri
 	return nil
 }
 
-func (l *list) ofKind(ctx context.Context, gvk schema.GroupVersionKind, namespace string, owners map[string]string) (out []*orphan, problem string) {
+func (l *list) ofKind(ctx context.Context, gvk schema.GroupVersionKind, namespace string, keep func(*unstructured.Unstructured) bool, owners map[string]string) (out []*orphan, problem string) {
 	if namespaced, err := l.reader.IsNamespaced(ctx, gvk); err == nil && namespace != "" && !namespaced {
 		return nil, ""
 	}
@@ -140,7 +140,7 @@ func (l *list) ofKind(ctx context.Context, gvk schema.GroupVersionKind, namespac
 		problem = fmt.Sprintf("of kind %s only the first %d copies were looked at", gvk.GroupKind(), clusters.MaxListed)
 	}
 	for _, obj := range objects {
-		if isOrphan(obj) {
+		if keep(obj) {
 			out = append(out, asOrphan(obj, owners))
 		}
 	}

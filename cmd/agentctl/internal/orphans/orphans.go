@@ -36,13 +36,21 @@ Exit code: 0 everything was looked at; 6 some kinds may not be listed, or a grou
 			},
 			act(g, adopt(), "make them objects of this cluster, which no agent touches", `Removes the marks of agents from orphans. An object is this cluster's own then: no rule writes to it, and a rule that wants its
 place reports a conflict. A rule is this cluster's own then, too: it is in force again and is published to the group.`),
-			act(g, remove(), "delete them", `Deletes orphans, unless they have changed since they were read: a rule may have taken one up again.`),
+			act(g, remove(), "delete them", `Deletes orphans, unless they have changed since they were read: a rule may have taken one up again. More goes with a rule or a
+Namespace, so --all leaves these out: name them. A rule whose end deletes copies that are no orphans needs --yes.`),
 		},
 		Action: cli.OnlySubcommands,
 	}
 }
 
 func act(g *cli.Globals, verb verb, usage, description string) *urfave.Command {
+	more := append(flags(g),
+		&urfave.BoolFlag{Name: "all", Usage: "all that orphans list shows"},
+		&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be done, and change nothing"},
+	)
+	if verb.deletes {
+		more = append(more, &urfave.BoolFlag{Name: "yes", Usage: "also a rule whose end deletes copies that are no orphans"})
+	}
 	return &urfave.Command{
 		Name:      verb.name,
 		Usage:     usage,
@@ -51,13 +59,11 @@ func act(g *cli.Globals, verb verb, usage, description string) *urfave.Command {
 
 KIND is written as for kubectl: secret, cm, deploy.apps, rsr for rules.
 
-Exit code: 0 done; 1 one that is named is no orphan, or it cannot be done. Those before it are done, then.`,
-		Flags: append(flags(g),
-			&urfave.BoolFlag{Name: "all", Usage: "all that orphans list shows"},
-			&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be done, and change nothing"},
-		),
+Exit code: 0 done; 6 done, and with --all some kinds could not be looked at; 1 one that is named is no orphan, or it cannot be
+done. Those before it are done, then.`,
+		Flags: more,
 		Action: func(c *urfave.Context) error {
-			return g.Run(c, &ActOptions{Options: optionsOf(c, g), verb: verb, All: c.Bool("all"), DryRun: c.Bool("dry-run")})
+			return g.Run(c, &ActOptions{Options: optionsOf(c, g), verb: verb, All: c.Bool("all"), DryRun: c.Bool("dry-run"), Yes: c.Bool("yes")})
 		},
 	}
 }

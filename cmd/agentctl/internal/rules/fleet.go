@@ -115,7 +115,10 @@ func stateOf(m *fleet.Member, rule *v1alpha1.ResourceSyncRule) ruleState {
 // frozen says that copies of a rule stay as they are, at least those from one cluster: the agent says so of the rule, or of a
 // cluster that it does not watch, or watches and leaves alone.
 func frozen(rule *v1alpha1.ResourceSyncRule, ready clusters.Readiness) bool {
-	return rule.Spec.Paused || slices.Contains([]string{"Paused", "DeletionGuard", "SourceRestored", "ConsentRequired"}, ready.Reason) ||
+	reasons := []string{
+		"Paused", "DeletionGuard", "SourceRestored", "ConsentRequired", "NotUnderstood", "TargetUnknown", "InvalidRule", "VersionConflict", "TooManyRules",
+	}
+	return rule.Spec.Paused || slices.Contains(reasons, ready.Reason) ||
 		slices.ContainsFunc(rule.Status.Sources, func(s v1alpha1.SourceStatus) bool { return !s.Watching || s.Message != "" })
 }
 

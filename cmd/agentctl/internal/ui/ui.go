@@ -137,7 +137,7 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 func (o *Options) open(ctx context.Context) (*board, error) {
 	var all []*clusters.Client
 	for _, name := range slices.Concat([]string{o.Context}, o.Contexts) {
-		c, err := clusters.Access{Kubeconfig: o.Kubeconfig, Context: name}.Open()
+		c, err := o.To(name).Open()
 		if err != nil {
 			return nil, err
 		}

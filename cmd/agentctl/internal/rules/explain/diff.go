@@ -5,15 +5,14 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/redact"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/trial"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -33,13 +32,13 @@ func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructu
 	case !to.mayWrite:
 		out.DiffNote = "no dry run: give --peer-context " + to.name + "=CONTEXT to have its API server say what it would make of it"
 	default:
-		answer, err := dryRun(ctx, to.api, d)
+		answer, err := trial.Run(ctx, to.api, d)
 		switch {
 		case err == nil:
 			wanted, out.DiffBy = answer, byServer
-		case namespaceMissing(err) && q.createsNamespace(out.Rules):
+		case trial.NamespaceMissing(err) && q.createsNamespace(out.Rules):
 			out.DiffNote = "no dry run: namespace " + d.Object.GetNamespace() + " does not exist and would be created first"
-		case namespaceMissing(err):
+		case trial.NamespaceMissing(err):
 			out.State, out.Reason = stateBlocked, "namespace "+d.Object.GetNamespace()+" does not exist; create it, or set createNamespace in the rule"
 		case apierrors.IsForbidden(err) && !clusters.IsRefusal(err):
 			out.DiffNote = "no dry run: you may not write it: " + hide.Error(err)
@@ -58,39 +57,11 @@ func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructu
 	}
 }
 
-func namespaceMissing(err error) bool {
-	var status apierrors.APIStatus
-	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
-		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
-}
-
 func (q *inquiry) createsNamespace(rules []string) bool {
 	return slices.ContainsFunc(rules, func(name string) bool {
 		r := q.rule(name)
 		return r != nil && r.compiled != nil && r.compiled.CreatesNamespace()
 	})
-}
-
-// dryRun asks the API server what it would make of a write, which it does not keep.
-func dryRun(ctx context.Context, r *clusters.Reader, d syncrules.Decision) (*unstructured.Unstructured, error) {
-	objects, err := r.Objects(ctx, d.Object.GroupVersionKind(), d.Object.GetNamespace())
-	if err != nil {
-		return nil, err
-	}
-	all := []string{metav1.DryRunAll}
-	update := metav1.UpdateOptions{DryRun: all, FieldManager: "roster"}
-	switch d.Action {
-	case syncrules.Create:
-		return objects.Create(ctx, d.Object, metav1.CreateOptions{DryRun: all, FieldManager: "roster"})
-	case syncrules.UpdateStatus:
-		answer, err := objects.UpdateStatus(ctx, d.Object, update)
-		if !apierrors.IsNotFound(err) {
-			return answer, err
-		}
-		// The kind has no status subresource: its status is a field like others.
-	default:
-	}
-	return objects.Update(ctx, d.Object, update)
 }
 
 // redaction is that of a place: it knows what is there, what would be, and the sources.

@@ -96,18 +96,14 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	if err != nil {
 		return err
 	}
-	local, err := o.Open()
-	if err != nil {
-		return err
-	}
-	known, unknown, err := reachAll(ctx, o.group())
+	own, known, unknown, err := reachAll(ctx, o.group())
 	if err != nil {
 		return err
 	}
 	if kind, _, _ := o.subject(); o.Fleet != nil && kind == "" {
-		return o.runFleet(ctx, known, unknown, out)
+		return o.runFleet(ctx, own, known, unknown, out)
 	}
-	r, err := o.explainAt(ctx, &reach{local, known}, docs)
+	r, err := o.explainAt(ctx, &reach{member: own, known: known}, docs)
 	if err != nil {
 		return err
 	}
@@ -128,7 +124,7 @@ func (o *Options) group() *fleet.Group {
 	if o.Fleet != nil {
 		g = *o.Fleet
 	}
-	g.Named, g.Network, g.Answer = o.PeerContexts, o.Network, clusters.MaxAnswer
+	g.Named, g.Network = o.PeerContexts, o.Network
 	return &g
 }
 
@@ -139,7 +135,7 @@ func (o *Options) explainAt(ctx context.Context, from *reach, docs []*documents.
 		return nil, err
 	}
 	r := &report{
-		Context: from.local.Context, Cluster: q.local().name, ClusterID: q.local().id,
+		Context: from.member.Client.Context, Cluster: q.local().name, ClusterID: q.local().id,
 		Rules: []*ruleReport{}, Copies: []*copyReport{}, Counts: map[string]int{}, Unknown: []clusterReason{}, Notes: []string{},
 	}
 	if err := o.answer(ctx, q, docs, r); err != nil {
@@ -253,17 +249,17 @@ func (o *Options) read() ([]*documents.Document, error) {
 
 // inquire reads what every explanation needs: the clusters, and the rules with those of the files in their place.
 func (o *Options) inquire(ctx context.Context, from *reach, docs []*documents.Document) (*inquiry, error) {
-	clusters, err := from.clusters(ctx)
+	all, err := from.clusters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if clusters[0].api == nil {
-		return nil, from.local.Errorf("%s", clusters[0].why)
+	if all[0].api == nil {
+		return nil, from.member.Client.Errorf("%s", all[0].why)
 	}
-	q := &inquiry{clusters: clusters, consent: o.Consent, limit: o.Limit, dryRun: !o.NoDryRun}
-	known, err := from.local.Rules(ctx)
+	q := &inquiry{clusters: all, consent: o.Consent, limit: o.Limit, dryRun: !o.NoDryRun}
+	known, err := fleet.List[v1alpha1.ResourceSyncRule](ctx, from.member, clusters.RuleResource())
 	if err != nil {
-		return nil, err
+		return nil, from.member.Client.Errorf("list rules: %w", err)
 	}
 	add := func(rule *v1alpha1.ResourceSyncRule, file string) {
 		one := &ruleInForce{api: rule, file: file}
@@ -271,6 +267,7 @@ func (o *Options) inquire(ctx context.Context, from *reach, docs []*documents.Do
 		q.rules = slices.DeleteFunc(q.rules, func(r *ruleInForce) bool { return r.api.Name == rule.Name })
 		q.rules = append(q.rules, one)
 	}
+	from.limit(all, known)
 	for _, rule := range known {
 		add(rule, "")
 	}

@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
@@ -124,16 +123,12 @@ func TestPeerByCredential(t *testing.T) {
 	local.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta}, spec: {clusterID: id-beta, authInfo: {secretRef: {name: beta, namespace: private}}}}"))
 	peer.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: ClusterFeature, metadata: {name: f}, spec: {featureName: x}}"))
 	beta := func() *reached {
-		s, err := clusters.New("local", &rest.Config{Host: local.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
 		o := Options{Access: accessTo(t, local.URL), Network: "default"}
-		known, _, err := reachAll(t.Context(), o.group())
+		own, known, _, err := reachAll(t.Context(), o.group())
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := (&reach{local: s, known: known}).clusters(t.Context())
+		all, err := (&reach{member: own, known: known}).clusters(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // fleetReport is a rule as it is in each member that has it. Its JSON is stable: fields are only ever added.
@@ -26,13 +27,15 @@ type fleetReport struct {
 }
 
 // runFleet explains a rule from the view of every member.
-func (o *Options) runFleet(ctx context.Context, known map[string]*reached, unknown []fleet.Unknown, out *cli.Output) error {
+func (o *Options) runFleet(ctx context.Context, own *fleet.Member, known map[string]*reached, unknown []fleet.Unknown, out *cli.Output) error {
 	_, name, err := o.subject()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Fleet.Timeout)
 	defer cancel()
+	rules, _ := fleet.List[v1alpha1.ResourceSyncRule](ctx, own, clusters.RuleResource()) // what cannot be read is as if there were none
+	rules = slices.DeleteFunc(rules, func(r *v1alpha1.ResourceSyncRule) bool { return r.Name != name })
 	f := &fleetReport{Rule: name, Clusters: []*report{}, Unknown: unknown}
 	var reports []*report
 	var group errgroup.Group
@@ -45,7 +48,11 @@ func (o *Options) runFleet(ctx context.Context, known map[string]*reached, unkno
 		r := &report{}
 		reports = append(reports, r)
 		group.Go(func() error {
-			one, err := o.explainAt(ctx, &reach{c.api.Client, known}, nil)
+			view, q := &reach{member: c.member, known: known}, *o
+			if !c.local { // it says what is a rule and what a source: it gets nothing of that
+				view.rules, q.NoDryRun = rules, true
+			}
+			one, err := q.explainAt(ctx, view, nil)
 			if err != nil {
 				one = &report{ClusterID: id, Context: clusters.Reason(err), Answer: answerUnknown}
 			}

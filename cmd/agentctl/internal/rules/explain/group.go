@@ -6,7 +6,8 @@ package explain
 import (
 	"context"
 	"slices"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
@@ -20,8 +21,10 @@ type reached struct {
 	cluster  *v1alpha1.Cluster // as templates see it: without authInfo
 	local    bool
 	api      *clusters.Reader // nil: why
+	member   *fleet.Member    // where there is an api
 	why      string           // why it cannot be asked
-	mayWrite bool             // the credential is the user's own, so a dry run may be allowed
+	own      bool             // the credential is the user's own
+	mayWrite bool             // and the user said whose cluster it leads to, so a dry run may be allowed
 	disabled bool
 	// features are its ClusterFeatures; unknown when featuresWhy says why.
 	features    []*v1alpha1.ClusterFeature
@@ -41,41 +44,65 @@ func (c *reached) title() string {
 
 // reach is a cluster from which the others are seen, and how these are reached.
 type reach struct {
-	local *clusters.Client
-	known map[string]*reached // by clusterID
+	member *fleet.Member
+	known  map[string]*reached          // by clusterID
+	rules  []*v1alpha1.ResourceSyncRule // the rule in question as the user's own cluster has it; none where it has none
+}
+
+// limit leaves sources that only the user's own rights can read out of the view of another member, but for the rule that the
+// user's own cluster has too: what else is read, that member would decide.
+func (r *reach) limit(all []*reached, rules []*v1alpha1.ResourceSyncRule) {
+	if r.member.Local || slices.ContainsFunc(rules, func(there *v1alpha1.ResourceSyncRule) bool {
+		return len(r.rules) == 1 && there.Name == r.rules[0].Name && equality.Semantic.DeepEqual(there.Spec, r.rules[0].Spec)
+	}) {
+		return
+	}
+	for _, c := range all {
+		if c.own && !c.local {
+			c.api, c.why = nil, "it would be read with your own rights, by a rule that your own cluster does not have so"
+		}
+	}
 }
 
 // reachAll opens every member of a group, by its clusterID.
-func reachAll(ctx context.Context, g *fleet.Group) (map[string]*reached, []fleet.Unknown, error) {
+func reachAll(ctx context.Context, g *fleet.Group) (own *fleet.Member, all map[string]*reached, unknown []fleet.Unknown, err error) {
 	answers, err := fleet.Ask(ctx, g, func(ctx context.Context, m *fleet.Member) (*reached, error) {
-		c := &reached{api: clusters.NewReader(m.Client), mayWrite: m.Own}
+		objects, err := m.Objects()
+		if err != nil {
+			return nil, err
+		}
+		c := &reached{api: clusters.NewReader(objects), member: m, local: m.Local, own: m.Own, mayWrite: m.Own && m.Certain}
 		c.readFeatures(ctx, m)
 		c.readRules(ctx, m)
 		return c, nil
 	})
-	out := map[string]*reached{}
+	all = map[string]*reached{}
 	for i := range answers {
 		a := &answers[i]
 		if a.Err != nil {
 			why := clusters.Reason(a.Err)
 			a.Value = &reached{why: why, featuresWhy: why, rulesWhy: why}
 		}
-		out[a.ID] = a.Value
+		if all[a.ID] = a.Value; a.Local && a.Err == nil {
+			own = a.Value.member
+		} else if a.Local {
+			err = a.Err
+		}
 	}
-	return out, fleet.Unknowns(answers), err
+	return own, all, fleet.Unknowns(answers), err
 }
 
 // clusters opens every cluster of the group, the local one first, then by name. Those that cannot be asked say
 // why.
 func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
-	own, err := r.local.Local(ctx)
+	if err := r.member.Client.Verify(ctx, r.member.ID); err != nil {
+		return nil, err
+	}
+	all, err := fleet.List[v1alpha1.Cluster](ctx, r.member, clusters.ClusterResource())
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.local.Members(ctx)
-	if err != nil {
-		return nil, err
-	}
+	all = slices.DeleteFunc(all, func(c *v1alpha1.Cluster) bool { return c.Spec.ClusterID == "" })
 	var out []*reached
 	for _, c := range all {
 		why := "it is not in the list of the cluster from where the group is asked"
@@ -83,21 +110,17 @@ func (r *reach) clusters(ctx context.Context) ([]*reached, error) {
 		if known := r.known[string(c.Spec.ClusterID)]; known != nil {
 			*one = *known
 		}
-		one.name, one.id, one.local = c.Name, string(c.Spec.ClusterID), c.Name == own.GetName()
+		one.name, one.id, one.local = c.Name, string(c.Spec.ClusterID), string(c.Spec.ClusterID) == r.member.ID
 		_, one.disabled = c.Annotations[v1alpha1.AnnotationClusterDisabled]
 		one.cluster = c.DeepCopy()
 		one.cluster.Spec.AuthInfo, one.cluster.ManagedFields = v1alpha1.AuthInfo{}, nil
-		out = append(out, one)
-	}
-	slices.SortStableFunc(out, func(a, b *reached) int {
-		if a.local != b.local {
-			if a.local {
-				return -1
-			}
-			return 1
+		if out = append(out, one); one.local { // they are in name order
+			out = slices.Insert(out[:len(out)-1], 0, one)
 		}
-		return strings.Compare(a.name, b.name)
-	})
+	}
+	if len(out) == 0 || !out[0].local || len(out) > 1 && out[1].local {
+		return nil, r.member.Client.Errorf("its Clusters are not one of itself and others")
+	}
 	return out, nil
 }
 
