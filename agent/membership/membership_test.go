@@ -20,6 +20,8 @@ import (
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/meshtest"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -334,7 +336,7 @@ func TestRemovedMemberNeedNotConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !m.ledger.waitsFor(agenttest.IDC) {
+	if len(m.ledger.waitingFor(agenttest.IDC)) == 0 {
 		t.Fatal("the first removal does not wait for the second cluster")
 	}
 	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
@@ -342,7 +344,7 @@ func TestRemovedMemberNeedNotConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m.ledger.waitsFor(agenttest.IDC) {
+	if len(m.ledger.waitingFor(agenttest.IDC)) > 0 {
 		t.Error("it waits for a cluster that was removed")
 	}
 	lines, confirmed := m.removalLines()
@@ -352,4 +354,48 @@ func TestRemovedMemberNeedNotConfirm(t *testing.T) {
 	if _, found := v1alpha1.RemovalWaits(v1alpha1.JoinRemovals(lines), agenttest.IDC); !found {
 		t.Errorf("%q does not have the last removal", lines)
 	}
+}
+
+// TestLargeBranchIsRemovedAtOnce: who removes thousands of inventions has one list of those that must confirm it, also after one
+// of them has.
+func TestLargeBranchIsRemovedAtOnce(t *testing.T) {
+	const inventions, honest = 3000, 50
+	m := newFixture(t)
+	net := meshtest.NewNetwork(time.Millisecond)
+	var err error
+	m.mesh, err = mesh.New(mesh.Options{
+		Identity: mesh.Identity{ClusterID: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA)}, Trust: m.trust, State: m.replica, Network: net.Host("a"),
+		Listen: ":7946", Origin: replica.Origin, Endpoints: func(string) []string { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i := range inventions + honest {
+		id := fmt.Sprintf("x%04d", i)
+		if err := m.trust.Introduce(id, agenttest.PublicKey(id), agenttest.IDC); err != nil {
+			t.Fatal(err)
+		}
+		if i < inventions {
+			ids = append(ids, id)
+		}
+	}
+	if err := m.remove(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+	shared := func(waiting int) {
+		t.Helper()
+		all := m.ledger.all()
+		for _, r := range all {
+			if len(r.waiting) != waiting || !same(r.waiting, all[0].waiting) {
+				t.Fatalf("%s has a list of %d of its own, for %d", r.ClusterID, len(r.waiting), waiting)
+			}
+		}
+		if len(all) != inventions {
+			t.Fatalf("%d are removed", len(all))
+		}
+	}
+	shared(honest)
+	m.ledger.confirmed("x3049", m.ledger.waitingFor("x3049"))
+	shared(honest - 1)
 }
