@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/mesh/meshtest"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -45,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 		ClusterID: agenttest.IDA, Key: agenttest.PublicKey(agenttest.IDA), Store: store.New(client, "p"), Client: client,
 		Registry: informers.New(client, "n", log), Own: func() *v1alpha1.Cluster { return nil }, Name: func() string { return "a" },
 		Credentials: b, ForgetCredential: func(_ context.Context, id string) error { return b.end("forgotten " + id) },
-		Branch: func(string) []string { return nil }, Vouch: func() {}, Now: time.Now, Problems: &health.Problems{}, Log: log,
+		Branch: func(string) []string { return nil }, Now: time.Now, Problems: &health.Problems{}, Log: log,
 	}
 	if err := b.options.Store.Replace(t.Context(), identitySecret, nil); err != nil {
 		t.Fatal(err)
@@ -398,4 +400,28 @@ func TestLargeBranchIsRemovedAtOnce(t *testing.T) {
 	shared(honest)
 	m.ledger.confirmed("x3049", m.ledger.waitingFor("x3049"))
 	shared(honest - 1)
+}
+
+// TestWordsOutliveARestart: on whose word a member stays when who admitted it is removed is known after a restart.
+func TestWordsOutliveARestart(t *testing.T) {
+	m := newFixture(t)
+	err := errors.Join(m.trust.Pin("x", agenttest.PublicKey("x")), m.trust.Introduce("w", agenttest.PublicKey("w"), "x"), m.trust.Introduce("v", agenttest.PublicKey("v"), "w"),
+		m.trust.Introduce("u", agenttest.PublicKey("u"), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.trust.Keep([]string{"u"})
+	m.trust.Remove("w", agenttest.PublicKey("w"), nil, false)
+	for range 2 {
+		if got := m.trust.Words("v"); !slices.Equal(got, []trust.Word{{Author: "x"}}) {
+			t.Errorf("v is a member on the word of %v", got)
+		}
+		if own, ok := m.trust.OwnOf("u"); !ok || own.Via != "" {
+			t.Errorf("u is kept as %v", own)
+		}
+		if err := m.recordPins(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.open(t)
+	}
 }

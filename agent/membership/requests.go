@@ -56,15 +56,16 @@ func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 	case asked != v1alpha1.RequestKey(key):
 		return refuse("the annotation " + v1alpha1.AnnotationRemove + " must have the key of the cluster, spec.mesh.publicKey, as its value: " + v1alpha1.RequestKey(key))
 	}
-	ids := []string{id}
+	ids, branch := []string{id}, m.o.Branch(id)
 	if c.Annotations[v1alpha1.AnnotationRemoveAdmitted] == v1alpha1.RemoveWithAdmitted {
-		ids = append(ids, m.o.Branch(id)...)
+		ids = append(ids, branch...)
+	} else {
+		m.trust.Keep(branch)
+		if err := m.recordPins(ctx); err != nil {
+			return err
+		}
 	}
-	if err := m.remove(ctx, ids); err != nil {
-		return err
-	}
-	m.o.Vouch() // for those that it had admitted, and that stay
-	return nil
+	return m.remove(ctx, ids)
 }
 
 // remove removes clusters from the group.
