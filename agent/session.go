@@ -160,8 +160,8 @@ func (p *parts) makeLocal() {
 		ClusterID: p.clusterID, Key: p.publicKey(), Record: p.record, Store: p.store, Client: p.client, Registry: p.registry,
 		Own: p.own.Cluster, Name: p.own.Name, Credentials: p.credentials, ReplaceKey: p.identity.Replace, NextKey: p.identity.Next, Authorities: o.TrustAuthorities, Now: p.clock.Now,
 		ForgetCredential: func(ctx context.Context, id string) error { return p.peers.ForgetCredential(ctx, id) },
-		Branch:           func(id string) []string { return p.admissions.Branch(id) }, Vouch: func() { p.admissions.Vouch() },
-		Events: p.events, Problems: p.problems, Log: p.log,
+		Branch:           func(id string) []string { return p.admissions.Branch(id) },
+		Events:           p.events, Problems: p.problems, Log: p.log,
 	})
 	p.description = status.NewDescription(status.DescriptionOptions{Client: p.client, Version: o.Version, Log: p.log})
 }

@@ -310,6 +310,25 @@ func TestVoucherAnswersForAuthorsItMadeUp(t *testing.T) {
 	}
 }
 
+// One member may remove more members that others introduced than it may remove keys that nobody has.
+func TestManyInventionsAreRemovedByOne(t *testing.T) {
+	c := newReplica(t, "c", 1, "a", "b")
+	for i := range maxRemovalsBy + 952 {
+		id := fmt.Sprint("invented", i)
+		key := sha256.Sum256([]byte(id))
+		if err := c.keyring.Introduce(id, key[:], "a"); err != nil {
+			t.Fatal(err)
+		}
+		r, err := signRemoval(testKey("b"), Removal{ClusterID: id, PublicKey: key[:], By: "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Merge(r.msg, ""); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+}
+
 // A restart does not forget how many removals by unknown authors a member has brought.
 func TestVouchersOutliveARestart(t *testing.T) {
 	c := newReplica(t, "c", 1, "a")

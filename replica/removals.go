@@ -14,8 +14,8 @@ import (
 )
 
 // Bounds of the removals that are held; about 300 bytes each. One that is about a key which is pinned here is taken
-// beyond maxRemovals, up to twice as many, and always if a swap has pinned the key: whoever fills the set with keys that
-// nobody knows must not be safe from being removed.
+// beyond maxRemovals, up to twice as many and beyond maxRemovalsBy, and always if a swap has pinned the key: whoever fills the
+// set with keys that nobody knows, or invents more members than one may remove, must not be safe from being removed.
 const (
 	maxRemovals   = 8192
 	maxRemovalsBy = 2048 // that one member answers for: it signed them, or brought those of authors that are not pinned
@@ -69,7 +69,7 @@ func (s *removals) room(r *removalRecord, how pinning) error {
 	if how == swapped || held != nil && held.sponsor == r.sponsor {
 		return nil
 	}
-	if held == nil && len(s.held) >= most || s.sponsored[r.sponsor] >= maxRemovalsBy {
+	if held == nil && len(s.held) >= most || s.sponsored[r.sponsor] >= maxRemovalsBy && (how != introduced || r.Voucher != "") {
 		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d that one member answers for", ErrFull, r.ClusterID, r.By, most, maxRemovalsBy)
 	}
 	return nil

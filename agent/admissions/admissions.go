@@ -5,6 +5,7 @@ package admissions
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -94,11 +95,25 @@ func (a *Admissions) Pinned(clusterID string) {
 	}
 }
 
-// Vouch has this cluster answer for the members that no admission leads to.
+// Vouch has this cluster answer for the members that no admission leads to. Where another member has removed who brought them,
+// it was for that one to keep them, which it does by admissions; only for itself it could not.
 func (a *Admissions) Vouch() {
+	by := map[string][]string{}
+	for _, r := range a.replica.Removals() {
+		if !r.Left() && !a.trust.Removed(r.ByKey) {
+			by[r.ClusterID] = append(by[r.ClusterID], r.By)
+		}
+	}
+	introducers := map[string]string{}
+	for _, pin := range a.trust.Pins() {
+		introducers[pin.ClusterID] = pin.Introducer
+	}
 	var ids []string
 	for _, c := range a.tree(true).Orphans() {
-		ids = append(ids, c.ClusterID)
+		from := introducers[c.ClusterID]
+		if a.trust.IsPeer(from) || len(by[from]) == 0 || slices.Contains(by[from], c.ClusterID) {
+			ids = append(ids, c.ClusterID)
+		}
 	}
 	if len(ids) > 0 {
 		a.trust.Vouch(ids)

@@ -13,5 +13,6 @@
 //	                             fetched again when the admission comes ◄───┘
 //
 // Pins stay when an admission ends. So that a cluster which joins later learns of all members, the member that admits it
-// answers for those that no admission leads to any more, as does the member that removes who had admitted them.
+// answers for those that no admission leads to any more. Who removes a member that had admitted them, and keeps them, answers for
+// them on nobody else's word.
 package admissions

@@ -212,9 +212,10 @@ func (m *Membership) resume() {
 			m.Hooks.Detached(id)
 		}
 	}
+	members := m.Members()
 	for _, r := range m.ledger.all() {
 		if r.askAll {
-			r.waiting = m.confirmers(r.Removal)
+			r.waiting = members
 			m.ledger.change(r.Removal, func(held *removal) { held.waiting, held.askAll = r.waiting, false })
 		}
 		for _, id := range r.waiting {

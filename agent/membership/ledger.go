@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/roster-mesh/roster/replica"
 )
@@ -20,7 +21,7 @@ type removal struct {
 	ended            bool     // that cluster's access to this one has ended; a Cluster object that appears later was created by somebody
 	unverifiedAuthor bool     // the author's key was not pinned here: another member vouched for it
 	ordered          bool     // requested in this cluster
-	waiting          []string // if ordered: clusterIDs of the members that have not confirmed it
+	waiting          []string // if ordered: clusterIDs of the members that have not confirmed it; shared, and so never changed in place
 	basis            string   // on what the key was pinned here: one of basis…, "" if it never was
 	askAll           bool     // recorded without the list of waiting: Run asks every member
 }
@@ -28,12 +29,13 @@ type removal struct {
 // ledger has the removals that this cluster knows, in the order in which they are recorded, and the clusters that it
 // left. The zero value is empty. Its methods are safe for concurrent use.
 type ledger struct {
-	mu        sync.Mutex
-	list      []*removal
-	byPair    map[pair]*removal
-	byKey     map[string]*removal // by public key: one of its removals
-	byCluster map[string]int      // by clusterID: the number of removals, without those of an unknown key
-	departed  map[string]struct{} // clusterIDs: members of a group that this cluster left
+	mu         sync.Mutex
+	list       []*removal
+	byPair     map[pair]*removal
+	byKey      map[string]*removal      // by public key: one of its removals
+	byCluster  map[string]int           // by clusterID: the number of removals, without those of an unknown key
+	departed   map[string]struct{}      // clusterIDs: members of a group that this cluster left
+	confirming atomic.Pointer[[]string] // who has to confirm those that are being published; nil while none are
 }
 
 // pair identifies what a removal is about.
@@ -76,11 +78,42 @@ func (l *ledger) removedOrLeft(id string) bool {
 	return l.byCluster[id] > 0
 }
 
-// waitsFor reports whether a removal that was ordered here waits for a confirmation by that cluster.
-func (l *ledger) waitsFor(id string) bool {
+// waitingFor lists the removals that were ordered here and wait for a confirmation by that cluster. There may be thousands,
+// which wait for the same ones.
+func (l *ledger) waitingFor(id string) (all []removal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.list, func(held *removal) bool { return slices.Contains(held.waiting, id) })
+	var last []string
+	waits := false
+	for _, held := range l.list {
+		if !same(held.waiting, last) {
+			last, waits = held.waiting, slices.Contains(held.waiting, id)
+		}
+		if waits {
+			all = append(all, *held)
+		}
+	}
+	return all
+}
+
+// confirmed notes that removals do not wait for a cluster any more.
+func (l *ledger) confirmed(id string, of []removal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var last, left []string
+	for _, r := range of {
+		held := l.findLocked(r.ClusterID, r.PublicKey)
+		if !same(held.waiting, last) {
+			last = held.waiting
+			left = slices.DeleteFunc(slices.Clone(last), func(w string) bool { return w == id })
+		}
+		held.waiting = left
+	}
+}
+
+// same says that two lists are one.
+func same(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // removedOrLeftIDs are the clusterIDs for which removedOrLeft is true.
@@ -136,9 +169,7 @@ func (l *ledger) all() []removal {
 	defer l.mu.Unlock()
 	out := make([]removal, 0, len(l.list))
 	for _, held := range l.list {
-		copied := *held
-		copied.waiting = slices.Clone(held.waiting)
-		out = append(out, copied)
+		out = append(out, *held)
 	}
 	return out
 }

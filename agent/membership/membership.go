@@ -66,10 +66,8 @@ type Options struct {
 	ForgetCredential func(ctx context.Context, clusterID string) error
 	// Authorities are the members that may admit a cluster that was removed from the group: see trust.ParseName.
 	Authorities []string
-	// Branch lists the members that no path of admissions leads to without one of them. Vouch has this cluster answer for
-	// those that no path leads to any more.
+	// Branch lists the members that no path of admissions leads to without one of them.
 	Branch func(clusterID string) []string
-	Vouch  func()
 	// NextKey returns the public part of the key that ReplaceKey will give this cluster.
 	NextKey func(ctx context.Context) (ed25519.PublicKey, error)
 	// ReplaceKey gives this cluster a new key, unless its key is not old any more.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -20,6 +21,9 @@ import (
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/meshtest"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
 
@@ -43,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 		ClusterID: agenttest.IDA, Key: agenttest.PublicKey(agenttest.IDA), Store: store.New(client, "p"), Client: client,
 		Registry: informers.New(client, "n", log), Own: func() *v1alpha1.Cluster { return nil }, Name: func() string { return "a" },
 		Credentials: b, ForgetCredential: func(_ context.Context, id string) error { return b.end("forgotten " + id) },
-		Branch: func(string) []string { return nil }, Vouch: func() {}, Now: time.Now, Problems: &health.Problems{}, Log: log,
+		Branch: func(string) []string { return nil }, Now: time.Now, Problems: &health.Problems{}, Log: log,
 	}
 	if err := b.options.Store.Replace(t.Context(), identitySecret, nil); err != nil {
 		t.Fatal(err)
@@ -334,7 +338,7 @@ func TestRemovedMemberNeedNotConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !m.ledger.waitsFor(agenttest.IDC) {
+	if len(m.ledger.waitingFor(agenttest.IDC)) == 0 {
 		t.Fatal("the first removal does not wait for the second cluster")
 	}
 	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
@@ -342,7 +346,7 @@ func TestRemovedMemberNeedNotConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m.ledger.waitsFor(agenttest.IDC) {
+	if len(m.ledger.waitingFor(agenttest.IDC)) > 0 {
 		t.Error("it waits for a cluster that was removed")
 	}
 	lines, confirmed := m.removalLines()
@@ -351,5 +355,73 @@ func TestRemovedMemberNeedNotConfirm(t *testing.T) {
 	}
 	if _, found := v1alpha1.RemovalWaits(v1alpha1.JoinRemovals(lines), agenttest.IDC); !found {
 		t.Errorf("%q does not have the last removal", lines)
+	}
+}
+
+// TestLargeBranchIsRemovedAtOnce: who removes thousands of inventions has one list of those that must confirm it, also after one
+// of them has.
+func TestLargeBranchIsRemovedAtOnce(t *testing.T) {
+	const inventions, honest = 3000, 50
+	m := newFixture(t)
+	net := meshtest.NewNetwork(time.Millisecond)
+	var err error
+	m.mesh, err = mesh.New(mesh.Options{
+		Identity: mesh.Identity{ClusterID: agenttest.IDA, PrivateKey: agenttest.Key(agenttest.IDA)}, Trust: m.trust, State: m.replica, Network: net.Host("a"),
+		Listen: ":7946", Origin: replica.Origin, Endpoints: func(string) []string { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i := range inventions + honest {
+		id := fmt.Sprintf("x%04d", i)
+		if err := m.trust.Introduce(id, agenttest.PublicKey(id), agenttest.IDC); err != nil {
+			t.Fatal(err)
+		}
+		if i < inventions {
+			ids = append(ids, id)
+		}
+	}
+	if err := m.remove(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+	shared := func(waiting int) {
+		t.Helper()
+		all := m.ledger.all()
+		for _, r := range all {
+			if len(r.waiting) != waiting || !same(r.waiting, all[0].waiting) {
+				t.Fatalf("%s has a list of %d of its own, for %d", r.ClusterID, len(r.waiting), waiting)
+			}
+		}
+		if len(all) != inventions {
+			t.Fatalf("%d are removed", len(all))
+		}
+	}
+	shared(honest)
+	m.ledger.confirmed("x3049", m.ledger.waitingFor("x3049"))
+	shared(honest - 1)
+}
+
+// TestWordsOutliveARestart: on whose word a member stays when who admitted it is removed is known after a restart.
+func TestWordsOutliveARestart(t *testing.T) {
+	m := newFixture(t)
+	err := errors.Join(m.trust.Pin("x", agenttest.PublicKey("x")), m.trust.Introduce("w", agenttest.PublicKey("w"), "x"), m.trust.Introduce("v", agenttest.PublicKey("v"), "w"),
+		m.trust.Introduce("u", agenttest.PublicKey("u"), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.trust.Keep([]string{"u"})
+	m.trust.Remove("w", agenttest.PublicKey("w"), nil, false)
+	for range 2 {
+		if got := m.trust.Words("v"); !slices.Equal(got, []trust.Word{{Author: "x"}}) {
+			t.Errorf("v is a member on the word of %v", got)
+		}
+		if own, ok := m.trust.OwnOf("u"); !ok || own.Via != "" {
+			t.Errorf("u is kept as %v", own)
+		}
+		if err := m.recordPins(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.open(t)
 	}
 }

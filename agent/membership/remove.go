@@ -31,8 +31,7 @@ const (
 // key that is unknown here is kept, so that nobody can introduce that key later. It causes no request but its record,
 // which is delayed, because a member can send any number of them.
 func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
-	waiting := m.confirmers(r)
-	now := removal{Removal: r, ordered: m.orderedHere(r), waiting: waiting, basis: m.basis(r)}
+	now := m.removal(r)
 	if author, ok := m.trust.Key(r.By); !r.Left() && (!ok || !author.Equal(r.ByKey)) {
 		now.unverifiedAuthor = true
 	}
@@ -57,12 +56,21 @@ func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 	if m.Gone(r.ClusterID) {
 		m.Hooks.Detached(r.ClusterID)
 	}
-	for _, id := range waiting {
+	for _, id := range now.waiting {
 		m.work.sends.Add(id)
 	}
-	if m.ledger.waitsFor(r.ClusterID) {
+	if len(m.ledger.waitingFor(r.ClusterID)) > 0 {
 		m.work.sends.Add(r.ClusterID) // a removed cluster need not confirm
 	}
+}
+
+// removal is a removal that is about to be recorded.
+func (m *Membership) removal(r replica.Removal) removal {
+	now := removal{Removal: r, ordered: m.orderedHere(r), basis: m.basis(r)}
+	if now.ordered {
+		now.waiting = m.confirmers(r)
+	}
+	return now
 }
 
 // basis is on what a removed key was pinned here.
@@ -90,12 +98,14 @@ func (m *Membership) orderedHere(r replica.Removal) bool {
 	return r.By == m.o.ClusterID && r.ByKey.Equal(m.o.Key) && !r.Left()
 }
 
-// confirmers are the members that have to confirm a removal that was ordered here: all others.
-func (m *Membership) confirmers(r replica.Removal) []string {
-	if !m.orderedHere(r) {
-		return nil
+// confirmers are the members that have to confirm removals that were ordered here: all that are not removed.
+func (m *Membership) confirmers(of ...replica.Removal) []string {
+	if all := m.ledger.confirming.Load(); all != nil {
+		return *all
 	}
-	return slices.DeleteFunc(m.Members(), func(id string) bool { return id == r.ClusterID })
+	return slices.DeleteFunc(m.Members(), func(id string) bool {
+		return slices.ContainsFunc(of, func(r replica.Removal) bool { return r.ClusterID == id })
+	})
 }
 
 // carryOut ends the access of removed clusters to this one. It runs as a task: one run at a time, and again until it
@@ -164,9 +174,11 @@ func (m *Membership) deleteCluster(ctx context.Context, c *v1alpha1.Cluster) err
 func (m *Membership) publishRemovals(ctx context.Context, signed ...replica.Removal) error {
 	m.recording.Lock()
 	defer m.recording.Unlock()
-	all := m.ledger.all()
+	all, others := m.ledger.all(), m.confirmers(signed...)
+	m.ledger.confirming.Store(&others) // one list for all: a branch has thousands
+	defer m.ledger.confirming.Store(nil)
 	for _, r := range signed {
-		all = append(all, removal{Removal: r, ordered: m.orderedHere(r), waiting: m.confirmers(r), basis: m.basis(r)})
+		all = append(all, m.removal(r))
 	}
 	if err := recordRemovals(ctx, m.o.Store, all); err != nil {
 		return err

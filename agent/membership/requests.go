@@ -5,7 +5,6 @@ package membership
 
 import (
 	"context"
-	"slices"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -57,15 +56,16 @@ func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 	case asked != v1alpha1.RequestKey(key):
 		return refuse("the annotation " + v1alpha1.AnnotationRemove + " must have the key of the cluster, spec.mesh.publicKey, as its value: " + v1alpha1.RequestKey(key))
 	}
-	ids := []string{id}
+	ids, branch := []string{id}, m.o.Branch(id)
 	if c.Annotations[v1alpha1.AnnotationRemoveAdmitted] == v1alpha1.RemoveWithAdmitted {
-		ids = append(ids, m.o.Branch(id)...)
+		ids = append(ids, branch...)
+	} else {
+		m.trust.Keep(branch)
+		if err := m.recordPins(ctx); err != nil {
+			return err
+		}
 	}
-	if err := m.remove(ctx, ids); err != nil {
-		return err
-	}
-	m.o.Vouch() // for those that it had admitted, and that stay
-	return nil
+	return m.remove(ctx, ids)
 }
 
 // remove removes clusters from the group.
@@ -90,25 +90,21 @@ func (m *Membership) remove(ctx context.Context, ids []string) error {
 // sendRemovals sends a member the removals that were ordered here and that it has not confirmed.
 func (m *Membership) sendRemovals(ctx context.Context, id string) error {
 	_, pinned := m.trust.Key(id)
-	for _, r := range m.ledger.all() {
-		if !slices.Contains(r.waiting, id) {
-			continue
-		}
-		if pinned {
-			if m.mesh.Member(id).State != mesh.Alive {
-				return nil // MemberAlive tries again
-			}
-			if err := m.sendRemoval(ctx, id, r.Removal); err != nil {
-				m.work.sends.AddAfter(id, sendRetry)
-				return nil //nolint:nilerr // retried: it may be an older agent, or one that is stopping
-			}
-		}
-		m.ledger.change(r.Removal, func(r *removal) {
-			r.waiting = slices.DeleteFunc(slices.Clone(r.waiting), func(w string) bool { return w == id })
-		})
-		m.Hooks.Changed(m.o.ClusterID)
-		m.work.carryOut.Trigger()
+	waiting := m.ledger.waitingFor(id)
+	if len(waiting) == 0 || pinned && m.mesh.Member(id).State != mesh.Alive {
+		return nil // MemberAlive tries again
 	}
+	sent := len(waiting)
+	for i, r := range waiting {
+		if pinned && m.sendRemoval(ctx, id, r.Removal) != nil {
+			m.work.sends.AddAfter(id, sendRetry) // it may be an older agent, or one that is stopping
+			sent = i
+			break
+		}
+	}
+	m.ledger.confirmed(id, waiting[:sent])
+	m.Hooks.Changed(m.o.ClusterID)
+	m.work.carryOut.Trigger()
 	return nil
 }
 

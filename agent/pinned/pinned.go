@@ -34,9 +34,15 @@ type record struct {
 	Introducer string `json:"introducer,omitempty"`
 	// Basis says why it is pinned. Versions that did not know that a removed cluster is reserved recorded none: what they
 	// pinned stands.
-	Basis   string `json:"basis,omitempty"`
-	Vouched bool   `json:"vouched,omitempty"`
+	Basis   string       `json:"basis,omitempty"`
+	Vouched bool         `json:"vouched,omitempty"`
+	Kept    bool         `json:"kept,omitempty"`
+	Past    []trust.Word `json:"past,omitempty"`
 }
+
+// maxPast bounds how many words of the past are recorded of all pins: a Secret holds 1 MiB. More pins stay on the word of this
+// cluster.
+const maxPast = 1000
 
 // Why a key is pinned.
 const (
@@ -61,14 +67,14 @@ func Read(ctx context.Context, secrets Store, log *slog.Logger) ([]trust.Pin, er
 			log.Error("a recorded pin cannot be read and is ignored", "secret", secrets.Namespace()+"/"+Secret, "cluster", id)
 			continue
 		}
-		pins = append(pins, trust.Pin{ClusterID: id, PublicKey: r.PublicKey, Introducer: r.Introducer, Admitted: r.Basis != Introduced, Vouched: r.Vouched})
+		pins = append(pins, trust.Pin{ClusterID: id, PublicKey: r.PublicKey, Introducer: r.Introducer, Admitted: r.Basis != Introduced, Vouched: r.Vouched, Kept: r.Kept, Past: r.Past})
 	}
 	return pins, nil
 }
 
 // Write makes the Secret hold exactly pins. It writes only if that is a change.
 func Write(ctx context.Context, secrets Store, pins []trust.Pin) error {
-	data := make(map[string][]byte, len(pins))
+	data, past := make(map[string][]byte, len(pins)), 0
 	for _, pin := range pins {
 		if len(validation.IsConfigMapKey(pin.ClusterID)) > 0 {
 			continue // no Secret can keep it; no cluster has such an ID either
@@ -77,7 +83,10 @@ func Write(ctx context.Context, secrets Store, pins []trust.Pin) error {
 		if pin.Admitted {
 			basis = Admitted
 		}
-		encoded, err := json.Marshal(record{pin.PublicKey, pin.Introducer, basis, pin.Vouched})
+		if past += len(pin.Past); past > maxPast && len(pin.Past) > 0 {
+			pin.Past = []trust.Word{{}}
+		}
+		encoded, err := json.Marshal(record{pin.PublicKey, pin.Introducer, basis, pin.Vouched, pin.Kept, pin.Past})
 		if err != nil {
 			return fmt.Errorf("encode pin: %w", err)
 		}

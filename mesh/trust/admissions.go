@@ -111,31 +111,112 @@ func (g *Graph) voucher(p Pin) (id string) {
 
 // Word is on whose word a member is pinned.
 type Word struct {
-	Author string // this cluster, where a person here decided it
-	Via    string // see Admission; "" if that is no member
-	Signed bool   // there is an admission
+	Author string `json:"author,omitempty"` // this cluster, where a person here decided it, or nobody knows any more who did
+	Via    string `json:"via,omitempty"`    // see Admission; "" if that is no member
+	Signed bool   `json:"-"`                // there is an admission
 }
 
-// words lists on whose word a member is pinned, ordered. Of an introduction without an admission that is who brought it. Nobody
-// is left where all those have been removed.
+// words lists on whose word a member is pinned. Of an introduction without an admission that is who brought it. Where that one has
+// ended, and nothing is known of what it had been pinned on, the member stays on the word of this cluster.
 func (g *Graph) words(id string) (all []Word) {
 	pin, ok := g.pins[id]
 	if !ok || id == g.self {
 		return nil
 	}
+	say := func(author, via string) { // unless who it relies on has ended, and left others to rely on
+		if g.member(via) != via && slices.ContainsFunc(pin.Past, func(w Word) bool { return cmp.Or(w.Author, g.self) == author }) {
+			return
+		}
+		all = append(all, Word{author, g.member(via), true})
+	}
 	if a, ok := g.ownOf(id, pin); ok {
-		all = append(all, Word{g.self, a.Via, true})
+		say(g.self, a.Via)
+	}
+	for _, w := range pin.Past {
+		all = append(all, Word{cmp.Or(w.Author, g.self), w.Via, false})
+	}
+	if pin.Introducer != "" && g.member(pin.Introducer) == "" && len(all) == 0 {
+		all = append(all, Word{Author: g.self})
 	}
 	of := g.admissions.of[id]
 	for _, author := range slices.Sorted(maps.Keys(of)) {
 		if a := of[author]; a.PublicKey.Equal(pin.PublicKey) && g.admits(a) {
-			all = append(all, Word{author, g.member(a.Via), true})
+			say(author, a.Via)
 		}
 	}
 	if a, ok := of[pin.Introducer]; g.member(pin.Introducer) != "" && (!ok || !a.PublicKey.Equal(pin.PublicKey)) {
 		all = append(all, Word{Author: pin.Introducer})
 	}
 	return all
+}
+
+// maxPast bounds how many words a pin keeps of members that have ended.
+const maxPast = 8
+
+// inherit has the members that a cluster led to, which ends, keep on the words that led to that one: so whoever has it end takes
+// over nothing that it admitted, and what it had been told to admit stays with who told it. Where that is too much, or not known,
+// they stay on the word of this cluster.
+func (g *Graph) inherit(id string) {
+	up := g.words(id)
+	if len(up) == 0 {
+		up = []Word{{Author: g.self}}
+	}
+	for subject, pin := range g.pins {
+		if subject == id || subject == g.self || pin.Introducer == "" || !g.relies(pin, id) {
+			continue
+		}
+		past := slices.DeleteFunc(slices.Clone(pin.Past), func(w Word) bool { return w.names(id) })
+		for _, w := range g.words(subject) {
+			if w.names(id) {
+				past = g.append(past, subject, w, id, up)
+			}
+		}
+		if len(past) > maxPast || slices.Contains(past, Word{}) {
+			past = []Word{{}}
+		}
+		pin.Past = past
+		g.pins[subject] = pin
+	}
+}
+
+// append appends a word on a subject, with those of up in place of who ends.
+func (g *Graph) append(past []Word, subject string, w Word, ends string, up []Word) []Word {
+	for _, u := range up {
+		n := Word{Author: w.Author, Via: u.Author}
+		if w.Author == ends {
+			if n = (Word{Author: u.Author, Via: w.Via}); w.Via == "" || w.Via == ends {
+				n.Via = u.Via
+			}
+		}
+		if n.names(subject) || n.names(ends) {
+			continue // a circle
+		}
+		if n.Via == n.Author || n.Via == g.self {
+			n.Via = ""
+		}
+		if n.Author == g.self {
+			n.Author = ""
+		}
+		if len(past) <= maxPast && !slices.Contains(past, n) {
+			past = append(past, n)
+		}
+	}
+	return past
+}
+
+func (w Word) names(id string) bool { return w.Author == id || w.Via == id }
+
+// relies says whether one of the words on a member may name a cluster.
+func (g *Graph) relies(pin Pin, id string) bool {
+	if pin.Introducer == id || slices.ContainsFunc(pin.Past, func(w Word) bool { return w.names(id) }) {
+		return true
+	}
+	for author, a := range g.admissions.of[pin.ClusterID] {
+		if author == id || a.Via == id {
+			return true
+		}
+	}
+	return false
 }
 
 // member is a cluster, if it is a member, or "".
@@ -146,10 +227,12 @@ func (g *Graph) member(id string) string {
 	return ""
 }
 
-// vouch has this cluster answer for members.
-func (g *Graph) vouch(ids []string) (did change) {
+// vouch has this cluster answer for members: because a person keeps them, or else on the word of their introducers, where those
+// are members.
+func (g *Graph) vouch(ids []string, keep bool) (did change) {
 	for _, id := range ids {
 		if pin, ok := g.pins[id]; ok && id != g.self {
+			pin.Kept = pin.Kept || keep || !pin.Vouched && g.member(pin.Introducer) == ""
 			pin.Vouched = true
 			g.pins[id] = pin
 			did.pinned = append(did.pinned, pin)
@@ -185,5 +268,8 @@ func (g *Graph) ownOf(id string, pin Pin) (Admission, bool) {
 }
 
 func (g *Graph) say(id string, pin Pin) Admission {
-	return Admission{g.self, id, pin.PublicKey, g.member(pin.Introducer)}
+	if pin.Kept {
+		pin.Introducer = ""
+	}
+	return Admission{g.self, id, pin.PublicKey, pin.Introducer}
 }

@@ -87,7 +87,7 @@ func (g *Graph) add(p Pin, restored bool) (did change, err error) {
 		if held.Introducer == "" || !p.Admitted || p.Introducer != "" && held.Admitted {
 			return change{}, nil // no stronger than what is held
 		}
-		p.Vouched = held.Vouched
+		p.Vouched, p.Kept, p.Past = held.Vouched, held.Kept, held.Past
 	default:
 		if _, ok := g.owners[string(p.PublicKey)]; ok {
 			return change{}, ErrKeyInUse
@@ -277,6 +277,7 @@ func (g *Graph) unpin(id string) (did change) {
 	if !ok || id == g.self {
 		return change{}
 	}
+	g.inherit(id)
 	delete(g.pins, id)
 	delete(g.owners, string(p.PublicKey))
 	g.waitsNoMore(func(n Newcomer) bool { return n.Introducer == id })

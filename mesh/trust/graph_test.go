@@ -117,7 +117,9 @@ func TestALateRemovalEndsThePin(t *testing.T) {
 		"introduced": nil,
 		"swapped":    func(t *Table) error { return t.Pin("a", keys[2]) },
 		"approved":   func(t *Table) error { t.Approve([]Name{{"a", Fingerprint(keys[2])}}); return nil },
-		"recorded":   func(t *Table) error { return t.Restore(Pin{"a", keys[2], "m", true, false}) },
+		"recorded": func(t *Table) error {
+			return t.Restore(Pin{ClusterID: "a", PublicKey: keys[2], Introducer: "m", Admitted: true})
+		},
 	} {
 		table := with(t, keys, Options{})
 		if stays != nil {
@@ -206,7 +208,7 @@ func TestAnAuthorityVouchesForNoStranger(t *testing.T) {
 	if err := table.Introduce("b", keys[5], "m"); err != nil {
 		t.Error("of whom nothing was said:", err)
 	}
-	if err := late().Restore(Pin{"a", keys[4], "m", false, false}); err != nil {
+	if err := late().Restore(Pin{ClusterID: "a", PublicKey: keys[4], Introducer: "m"}); err != nil {
 		t.Error("a pin of an earlier run:", err)
 	}
 	proven := late()

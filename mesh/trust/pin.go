@@ -51,6 +51,12 @@ type Pin struct {
 	// Vouched says that this cluster answers for an introduced one: no admission led to it when this cluster admitted another,
 	// which would not know it otherwise.
 	Vouched bool
+	// Kept says that this cluster answers for it on nobody else's word: a person here has kept it when its introducer was removed, or
+	// that one had ended before this cluster answered for it.
+	Kept bool
+	// Past are the words on which it stays, of those that led to it by way of members that have ended: see Graph.inherit. An
+	// author "" is this cluster. It is never changed in place.
+	Past []Word
 }
 
 // Newcomer is a cluster that waits to be admitted.

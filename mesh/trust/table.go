@@ -147,7 +147,10 @@ func (t *Table) AdmittedBy(author string) []string {
 }
 
 // Vouch has this cluster answer for members that others would not pin, since no admission leads to them. Pinned is told of each.
-func (t *Table) Vouch(ids []string) { t.change(func(g *Graph) change { return g.vouch(ids) }) }
+func (t *Table) Vouch(ids []string) { t.change(func(g *Graph) change { return g.vouch(ids, false) }) }
+
+// Keep does so because a person here keeps them when their introducer is removed: it relies on nobody else's word.
+func (t *Table) Keep(ids []string) { t.change(func(g *Graph) change { return g.vouch(ids, true) }) }
 
 // Own lists what this cluster admits, ordered by clusterID: it is to sign all that, and no more.
 func (t *Table) Own() []Admission {

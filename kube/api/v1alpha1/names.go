@@ -57,9 +57,11 @@ const (
 	// group for all its members. The value is the public key that is removed (RequestKey).
 	AnnotationRemove = LocalPrefix + "remove"
 	// AnnotationRemoveAdmitted beside AnnotationRemove says what becomes of the clusters that no path of admissions leads to
-	// without the removed one: RemoveWithAdmitted removes them, too. Else they stay, and this cluster answers for them.
+	// without the removed one: RemoveWithAdmitted removes them, too. Else they stay, and with RemoveKeepAdmitted, or without the
+	// annotation, this cluster answers for them.
 	AnnotationRemoveAdmitted = LocalPrefix + "remove-admitted"
 	RemoveWithAdmitted       = "with"
+	RemoveKeepAdmitted       = "keep"
 	// AnnotationApprove on a cluster's own Cluster object, set by a person in that cluster, admits clusters that were removed
 	// from the group, each under one new key: Approval, separated by commas. An approval takes nothing back when it goes.
 	AnnotationApprove = LocalPrefix + "approve"

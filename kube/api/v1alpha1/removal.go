@@ -14,6 +14,16 @@ import (
 // request is about this key, so that an old one that is applied again asks for nothing.
 func RequestKey(publicKey []byte) string { return base64.StdEncoding.EncodeToString(publicKey) }
 
+// RemovalRequest are the annotations that have the agent remove a cluster under a key, with those that it admitted, or without.
+// They are set in one change: what an earlier request said, which came to nothing, does not count.
+func RemovalRequest(key string, withAdmitted bool) map[string]string {
+	what := RemoveKeepAdmitted
+	if withAdmitted {
+		what = RemoveWithAdmitted
+	}
+	return map[string]string{AnnotationRemove: key, AnnotationRemoveAdmitted: what}
+}
+
 // maxWaiting is how many members a removal's line names.
 const maxWaiting = 50
 

@@ -234,7 +234,7 @@ func (p place) approve(ctx context.Context) error {
 	add := v1alpha1.Approval(p.newcomer.ClusterID, p.newcomer.Fingerprint)
 	all := v1alpha1.Approvals(p.own.GetAnnotations()[v1alpha1.AnnotationApprove])
 	all = append(slices.DeleteFunc(all, func(a string) bool { return a == add }), add)
-	return p.at.Annotate(ctx, p.own, v1alpha1.AnnotationApprove, v1alpha1.JoinApprovals(all[max(0, len(all)-maxApprovals):]))
+	return p.at.Annotate(ctx, p.own, map[string]string{v1alpha1.AnnotationApprove: v1alpha1.JoinApprovals(all[max(0, len(all)-maxApprovals):])})
 }
 
 // approved is the result for a program. Its JSON is stable: fields are only ever added.

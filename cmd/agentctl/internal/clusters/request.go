@@ -5,6 +5,7 @@ package clusters
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -21,15 +22,15 @@ import (
 // WriteAttempts bounds the rounds against an agent that updates the same object at the same time.
 const WriteAttempts = 5
 
-// Annotate sets an annotation on a Cluster, by which a person asks the agent for something. It refuses when the object is
+// Annotate sets annotations on a Cluster, by which a person asks the agent for something. It refuses when the object is
 // another one by now. With metav1.DryRunAll nothing is written.
-func (c *Client) Annotate(ctx context.Context, cluster *unstructured.Unstructured, annotation, value string, dryRun ...string) error {
+func (c *Client) Annotate(ctx context.Context, cluster *unstructured.Unstructured, values map[string]string, dryRun ...string) error {
 	return c.Change(ctx, c.Dynamic.Resource(ClusterResource()), cluster, func(there *unstructured.Unstructured) error {
 		annotations := there.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[annotation] = value
+		maps.Copy(annotations, values)
 		there.SetAnnotations(annotations)
 		return nil
 	}, dryRun...)
@@ -98,7 +99,7 @@ func (c *Client) GiveUpKey(ctx context.Context, own *unstructured.Unstructured, 
 		return "", c.Errorf("cluster %s has no spec.mesh.publicKey; the agent fills it in when it runs", own.GetName())
 	}
 	wait.Progress("cluster %s (context %s) gives up its key", own.GetName(), c.Context)
-	if err := c.Annotate(ctx, own, v1alpha1.AnnotationLeave, key); err != nil {
+	if err := c.Annotate(ctx, own, map[string]string{v1alpha1.AnnotationLeave: key}); err != nil {
 		return "", err
 	}
 	late := "cluster " + own.GetName() + " was asked to leave, but after %s has not:"

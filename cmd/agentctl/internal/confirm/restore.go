@@ -77,7 +77,7 @@ func (o *RestoreOptions) Run(ctx context.Context, out *cli.Output) error {
 	}
 	result := confirmed{Context: c.Context, Cluster: own.Name, DryRun: o.DryRun}
 	// The value must be one that was not there before.
-	if err := c.Annotate(ctx, u, v1alpha1.AnnotationConfirmRestore, time.Now().UTC().Format(time.RFC3339Nano), clusters.DryRun(o.DryRun)...); err != nil {
+	if err := c.Annotate(ctx, u, map[string]string{v1alpha1.AnnotationConfirmRestore: time.Now().UTC().Format(time.RFC3339Nano)}, clusters.DryRun(o.DryRun)...); err != nil {
 		return err
 	}
 	if o.DryRun {

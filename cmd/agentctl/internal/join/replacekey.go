@@ -127,7 +127,7 @@ func removeOldKey(ctx context.Context, b *clusters.Client, there *unstructured.U
 	if err != nil {
 		return err
 	}
-	if err := b.Annotate(ctx, there, v1alpha1.AnnotationRemove, old); err != nil && !apierrors.IsNotFound(err) {
+	if err := b.Annotate(ctx, there, v1alpha1.RemovalRequest(old, false)); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	late := "the old key of cluster " + there.GetName() + " is removed, but after %s it is still listed:"

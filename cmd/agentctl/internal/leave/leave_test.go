@@ -11,9 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 func TestValidate(t *testing.T) {
@@ -58,5 +61,34 @@ func TestAlone(t *testing.T) {
 	}
 	if writes := strings.TrimSpace(s.Writes()); writes != "" {
 		t.Errorf("written: %s", writes)
+	}
+}
+
+// TestRemoveSaysWhatBecomesOfAdmitted: a removal says in one change what becomes of those that the cluster had admitted, whatever
+// an earlier attempt has left on the object.
+func TestRemoveSaysWhatBecomesOfAdmitted(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]*RemoveOptions{"keep": {KeepAdmitted: true}, "with": {WithAdmitted: true}} {
+		s := apitest.New()
+		defer s.Close()
+		s.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
+		s.Put(apitest.Parse(t, "{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha}, spec: {clusterID: id-alpha}}"))
+		s.Put(apitest.Parse(t, `{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: beta, annotations: {
+			local.cluster-registry.k8s.cisco.com/remove-admitted: `+map[string]string{"keep": "with", "with": "keep"}[want]+`}},
+			spec: {clusterID: id-beta, mesh: {publicKey: a2V5}}, status: {admittedBy: [id-alpha]}}`))
+		var seen []map[string]string
+		s.SetAgent(func(c *unstructured.Unstructured) { seen = append(seen, c.GetAnnotations()) })
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		kubeconfig := `{apiVersion: v1, kind: Config, current-context: east, users: [], clusters: [{name: c, cluster: {server: "` + s.URL + `"}}], contexts: [{name: east, context: {cluster: c}}]}`
+		if err := os.WriteFile(path, []byte(kubeconfig), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o.Access, o.Name, o.Timeout = clusters.Access{Kubeconfig: path}, "beta", time.Millisecond
+		if err := o.Run(t.Context(), &cli.Output{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Format: "json"}); err == nil || !strings.Contains(err.Error(), "not everybody has confirmed it") {
+			t.Fatal(err)
+		}
+		if len(seen) != 1 || seen[0][v1alpha1.AnnotationRemove] != "a2V5" || seen[0][v1alpha1.AnnotationRemoveAdmitted] != want {
+			t.Errorf("%s: the object was written with %v", want, seen)
+		}
 	}
 }

@@ -103,11 +103,8 @@ func (o *RemoveOptions) Run(ctx context.Context, out *cli.Output) error {
 	progress("removing cluster %s (%s), ordered by cluster %s", o.Name, clusters.IDOf(target), own.GetName())
 	if o.WithAdmitted { // the agent finds those that it has not told of yet, too
 		progress("and those that it admitted: %s", cmp.Or(some(admitted), "none"))
-		if err := c.Annotate(ctx, target, v1alpha1.AnnotationRemoveAdmitted, v1alpha1.RemoveWithAdmitted); err != nil {
-			return err
-		}
 	}
-	if err := c.Annotate(ctx, target, v1alpha1.AnnotationRemove, clusters.MeshKey(target)); err != nil {
+	if err := c.Annotate(ctx, target, v1alpha1.RemovalRequest(clusters.MeshKey(target), o.WithAdmitted)); err != nil {
 		return err
 	}
 	if err := awaitRemoved(ctx, c, own.GetName(), target, cli.Wait{Timeout: o.Timeout, Progress: progress}); err != nil {
