@@ -29,8 +29,33 @@ type tree struct {
 // check returns what does not lead anywhere, in the order of the files.
 func check(files fs.FS) ([]string, error) {
 	t := &tree{files: files, paths: map[string]bool{}, anchors: map[string]map[string]bool{}, tests: map[string]bool{}}
-	texts := map[string]string{}
-	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+	texts, err := t.read()
+	if err != nil {
+		return nil, err
+	}
+	var problems []string
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		for i, line := range strings.Split(texts[name], "\n") {
+			if strings.HasSuffix(name, "_test.go") {
+				break
+			}
+			for _, target := range named(line) {
+				if why := t.dead(target); why != "" {
+					problems = append(problems, fmt.Sprintf("%s:%d: %s: %s", name, i+1, target, why))
+				}
+			}
+		}
+		if path.Ext(name) == ".md" {
+			problems = append(problems, t.document(name, texts[name])...)
+		}
+	}
+	return problems, nil
+}
+
+// read takes in what the repository has, and returns the files that are text.
+func (t *tree) read() (texts map[string]string, err error) {
+	texts = map[string]string{}
+	return texts, fs.WalkDir(t.files, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -41,7 +66,7 @@ func check(files fs.FS) ([]string, error) {
 		if !entry.Type().IsRegular() {
 			return nil
 		}
-		data, err := fs.ReadFile(files, name)
+		data, err := fs.ReadFile(t.files, name)
 		if err != nil {
 			return err
 		}
@@ -58,46 +83,31 @@ func check(files fs.FS) ([]string, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	var problems []string
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		for i, line := range strings.Split(texts[name], "\n") {
-			if strings.HasSuffix(name, "_test.go") {
-				break
-			}
-			for _, target := range named(line) {
-				if why := t.dead(target); why != "" {
-					problems = append(problems, fmt.Sprintf("%s:%d: %s: %s", name, i+1, target, why))
-				}
+}
+
+// document returns what does not lead anywhere in a Markdown document.
+func (t *tree) document(name, text string) (problems []string) {
+	for line, text := range prose(text) {
+		for _, target := range links(text) {
+			if why := t.dead(resolve(name, target)); why != "" {
+				problems = append(problems, fmt.Sprintf("%s:%d: %s: %s", name, line, target, why))
 			}
 		}
-		if path.Ext(name) != ".md" {
+		for _, m := range testNamed.FindAllStringSubmatch(text, -1) {
+			if !t.tests[m[1]] {
+				problems = append(problems, fmt.Sprintf("%s:%d: `%s`: there is no such test", name, line, m[1]))
+			}
+		}
+		if name != guide {
 			continue
 		}
-		for line, text := range prose(texts[name]) {
-			for _, target := range links(text) {
-				if why := t.dead(resolve(name, target)); why != "" {
-					problems = append(problems, fmt.Sprintf("%s:%d: %s: %s", name, line, target, why))
-				}
-			}
-			for _, m := range testNamed.FindAllStringSubmatch(text, -1) {
-				if !t.tests[m[1]] {
-					problems = append(problems, fmt.Sprintf("%s:%d: `%s`: there is no such test", name, line, m[1]))
-				}
-			}
-			if name != guide {
-				continue
-			}
-			for _, target := range ticked(text) {
-				if !t.has(target) {
-					problems = append(problems, fmt.Sprintf("%s:%d: `%s`: there is no such path", name, line, target))
-				}
+		for _, target := range ticked(text) {
+			if !t.has(target) {
+				problems = append(problems, fmt.Sprintf("%s:%d: `%s`: there is no such path", name, line, target))
 			}
 		}
 	}
-	return problems, nil
+	return problems
 }
 
 // built says whether a folder is no part of the repository.
