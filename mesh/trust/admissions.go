@@ -133,7 +133,10 @@ func (g *Graph) words(id string) (all []Word) {
 		say(g.self, a.Via)
 	}
 	for _, w := range pin.Past {
-		all = append(all, Word{cmp.Or(w.Author, g.self), w.Via, false})
+		if w.Author = cmp.Or(w.Author, g.self); g.member(w.Author) == "" || g.member(w.Via) != w.Via {
+			w = Word{Author: g.self} // it ended before that was recorded: an earlier run crashed
+		}
+		all = append(all, w)
 	}
 	if pin.Introducer != "" && g.member(pin.Introducer) == "" && len(all) == 0 {
 		all = append(all, Word{Author: g.self})

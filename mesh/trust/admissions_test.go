@@ -54,6 +54,20 @@ func TestAdmissionPins(t *testing.T) {
 	}
 }
 
+// TestWordsOfWhoIsGone: a pin of an earlier run that names a member which ended before that was recorded stays on the word of this
+// cluster, whatever another member says of it.
+func TestWordsOfWhoIsGone(t *testing.T) {
+	keys := testKeys(4)
+	table := New(Pin{ClusterID: "self", PublicKey: keys[0]}, Options{})
+	pin := Pin{ClusterID: "n", PublicKey: keys[2], Introducer: "x", Past: []Word{{Author: "gone"}}}
+	if err := errors.Join(table.Pin("x", keys[1]), table.Restore(pin)); err != nil {
+		t.Fatal(err)
+	}
+	if got := table.Words("n"); !slices.Contains(got, Word{Author: "self"}) {
+		t.Errorf("n is a member on the word of %v", got)
+	}
+}
+
 // TestMembersOfEarlierVersions: who signs no admissions vouches for whom it brings, and others may answer for those on its word,
 // until it is removed.
 func TestMembersOfEarlierVersions(t *testing.T) {
