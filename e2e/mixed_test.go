@@ -74,7 +74,7 @@ func TestMixedGroup(t *testing.T) {
 	outOf.arrives(t, "four", outOf.to...)
 	g.eventuallyWhole(t, afterFault)
 
-	t.Log(agentctl(t, g, "remove", "alone", "--context", "alpha"))
+	t.Log(agentctl(t, g, "remove", "alone", "--keep-admitted", "--context", "alpha"))
 	for _, c := range []*harness.Cluster{alpha, beta} {
 		eventually(t, "alone is not listed in "+c.Name, afterFault, absent(c, harness.Clusters(), "", "alone"))
 		eventually(t, "its copy is an orphan in "+c.Name, afterFault, isOrphan(c, outOf.name))

@@ -105,10 +105,9 @@ func TestInventionsGoWithTheirAuthor(t *testing.T) {
 	eventually(t, "and so is spook", within, lists(g.beta, "spook"))
 	eventually(t, "beta knows whose they are", within, func(ctx context.Context) error {
 		out, err := g.Agentctl(ctx, "members", "--tree", "--context", "beta")
-		for _, line := range []string{"\n| | |-ghost ", "\n| | | |-spook "} { // below alpha and gamma
-			if !strings.Contains(out, line) {
-				err = errors.Join(err, fmt.Errorf("no %q in:\n%s", line, out))
-			}
+		gamma, ghost, spook := strings.Index(out, "|-gamma "), strings.Index(out, "| |-ghost "), strings.Index(out, "| | |-spook ")
+		if err == nil && !(0 <= gamma && gamma < ghost && ghost < spook) {
+			err = fmt.Errorf("gamma, ghost and spook, each below the other, are not in:\n%s", out)
 		}
 		return err
 	})

@@ -77,6 +77,9 @@ func (a *Address) Await() {
 	}
 }
 
+// refusedFirst is the first wait after the Service could not be read.
+const refusedFirst = 10 * time.Second
+
 // Run watches the Service, if there is one, until ctx ends.
 func (a *Address) Run(ctx context.Context) error {
 	if a.options.Service == "" {
@@ -90,9 +93,10 @@ func (a *Address) Run(ctx context.Context) error {
 
 // watch watches the Service.
 func (a *Address) watch(ctx context.Context) error {
-	name := ServiceName(a.options.Service)
+	name, patience := ServiceName(a.options.Service), loop.Patience{First: refusedFirst, Longest: apiconn.UntilWoken}
 	for {
 		err := kube.WatchService(ctx, a.options.Client, name, func(now *kube.Service) {
+			patience.Worked()
 			a.observe(func(k *known) { k.asked, k.service, k.refused = true, now, nil })
 		})
 		if ctx.Err() != nil {
@@ -101,7 +105,7 @@ func (a *Address) watch(ctx context.Context) error {
 		a.observe(func(k *known) {
 			k.asked, k.refused = true, fmt.Errorf("cannot be read: %w; helm upgrade gives the right to that", err)
 		})
-		loop.Sleep(ctx, apiconn.UntilWoken)
+		loop.Sleep(ctx, patience.Next())
 	}
 }
 

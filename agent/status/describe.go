@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -41,6 +42,9 @@ type Description struct {
 	version string // of the API server; "" before it is known
 }
 
+// refusedFirst is the first wait after nodes could not be read.
+const refusedFirst = 10 * time.Second
+
 // NewDescription returns an empty description.
 func NewDescription(o DescriptionOptions) *Description {
 	d := &Description{o: o}
@@ -54,13 +58,17 @@ func (d *Description) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.reading.Run(ctx) })
 	group.Go(func() error {
+		patience := loop.Patience{First: refusedFirst, Longest: apiconn.UntilWoken}
 		for {
-			err := kube.WatchNodes(ctx, d.o.Client, d.nodesChanged)
+			err := kube.WatchNodes(ctx, d.o.Client, func(nodes []*kube.Node) {
+				patience.Worked()
+				d.nodesChanged(nodes)
+			})
 			if ctx.Err() != nil {
 				return nil //nolint:nilerr // the agent stops
 			}
 			d.o.Log.Warn("nodes cannot be read; provider, distribution and locality stay unknown", "error", err)
-			loop.Sleep(ctx, apiconn.UntilWoken)
+			loop.Sleep(ctx, patience.Next())
 		}
 	})
 	return group.Wait()
