@@ -166,6 +166,7 @@ func othersAreQueued(t *testing.T, c *harness.Cluster) {
 			t.Errorf("a request of another user is of schema %q: %v", got, err)
 		}
 	}
+	kubectl(t, c, "delete", "flowschema,prioritylevelconfiguration", registry) // a release of the chart brings those
 }
 
 const crdOfClusters = "clusters.clusterregistry.k8s.cisco.com"

@@ -86,10 +86,13 @@ func TestAgentWithoutKubernetes(t *testing.T) {
 	}
 	eventually(t, "the copy in alpha", value(alpha, ""))
 	eventually(t, "the copy in beta", value(beta, ""))
-	out := must(t)(beta.Kubectl(t.Context(), "get", "clusters", "-o", "jsonpath={.items[*].status.distribution}"))
-	if out != "STANDALONE STANDALONE STANDALONE" {
-		t.Errorf("the distributions are %q", out)
-	}
+	eventually(t, "the distributions", func(ctx context.Context) error {
+		out, err := beta.Kubectl(ctx, "get", "clusters", "-o", "jsonpath={.items[*].status.distribution}")
+		if err == nil && out != "STANDALONE STANDALONE STANDALONE" {
+			err = fmt.Errorf("they are %q", out)
+		}
+		return err
+	})
 
 	if err := alpha.KillAgent(); err != nil {
 		t.Fatal(err)
