@@ -106,7 +106,7 @@ func TestInventionsGoWithTheirAuthor(t *testing.T) {
 	eventually(t, "beta knows whose they are", within, func(ctx context.Context) error {
 		out, err := g.Agentctl(ctx, "members", "--tree", "--context", "beta")
 		gamma, ghost, spook := strings.Index(out, "|-gamma "), strings.Index(out, "| |-ghost "), strings.Index(out, "| | |-spook ")
-		if err == nil && !(0 <= gamma && gamma < ghost && ghost < spook) {
+		if err == nil && (gamma < 0 || ghost < gamma || spook < ghost) {
 			err = fmt.Errorf("gamma, ghost and spook, each below the other, are not in:\n%s", out)
 		}
 		return err
