@@ -5,8 +5,8 @@ package ui
 
 import (
 	"context"
-	"runtime"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
