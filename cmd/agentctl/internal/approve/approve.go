@@ -105,7 +105,7 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 		for _, p := range places {
 			progress("context %s: cluster %s would be admitted", p.at.Context, v1alpha1.NewcomerLine(p.newcomer))
 		}
-		return o.result(newcomer, places, start).print(out)
+		return out.Result(o.result(newcomer, places, start))
 	}
 	for _, p := range places {
 		if err := p.approve(ctx); err != nil {
@@ -130,7 +130,7 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	progress("admitted: cluster %s", newcomer.Name)
-	return o.result(newcomer, places, start).print(out)
+	return out.Result(o.result(newcomer, places, start))
 }
 
 // find finds the newcomer in each context. It is an error if it does not wait in one, or under another key.
@@ -253,11 +253,4 @@ func (o *Options) result(n v1alpha1.Newcomer, places []place, start time.Time) a
 		out.Contexts = append(out.Contexts, p.at.Context)
 	}
 	return out
-}
-
-func (a approved) print(out *cli.Output) error {
-	if out.ForPeople() {
-		return nil // the progress has told it
-	}
-	return out.Document(a)
 }

@@ -54,6 +54,14 @@ func (o *Output) Names(resource string, names []string) bool {
 	return true
 }
 
+// Result writes what came of a command as a document, if one is asked for: a person has been told by the progress.
+func (o *Output) Result(v any) error {
+	if o.ForPeople() {
+		return nil
+	}
+	return o.Document(v)
+}
+
 // Document writes v as JSON, as YAML, or what a template takes out of it.
 func (o *Output) Document(v any) error {
 	var data []byte

@@ -100,7 +100,7 @@ func (o *GuardOptions) Run(ctx context.Context, out *cli.Output) error {
 	}
 	if o.DryRun {
 		progress("context %s: %s of rule %s would be confirmed", c.Context, cli.Plural(result.Deletions, "deletion"), o.Rule)
-		return result.print(out)
+		return out.Result(result)
 	}
 	progress("context %s: %s of rule %s confirmed", c.Context, cli.Plural(result.Deletions, "deletion"), o.Rule)
 	wait := cli.Wait{Timeout: o.Timeout, Progress: progress}
@@ -118,7 +118,7 @@ func (o *GuardOptions) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	progress("the rule goes on")
-	return result.print(out)
+	return out.Result(result)
 }
 
 // confirmDeletions confirms what the person was told of, unless the agent asks for something else by now.
@@ -146,11 +146,4 @@ type confirmed struct {
 	Cluster   string `json:"cluster,omitempty"`
 	Deletions int    `json:"deletions,omitempty"`
 	DryRun    bool   `json:"dryRun,omitempty"`
-}
-
-func (r confirmed) print(out *cli.Output) error {
-	if out.ForPeople() {
-		return nil // the progress has told it
-	}
-	return out.Document(r)
 }

@@ -82,7 +82,7 @@ func (o *RestoreOptions) Run(ctx context.Context, out *cli.Output) error {
 	}
 	if o.DryRun {
 		progress("context %s: the restore of cluster %s would be confirmed", c.Context, own.Name)
-		return result.print(out)
+		return out.Result(result)
 	}
 	progress("context %s: the restore of cluster %s is confirmed", c.Context, own.Name)
 	wait := cli.Wait{Timeout: o.Timeout, Progress: progress}
@@ -100,7 +100,7 @@ func (o *RestoreOptions) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	progress("cluster %s goes on from what it has now", own.Name)
-	return result.print(out)
+	return out.Result(result)
 }
 
 // waitsFor is what the agent says of the cluster that it is in.

@@ -120,10 +120,7 @@ func (o *RevokeOptions) Run(ctx context.Context, out *cli.Output) error {
 	if len(result.Revoked) == 0 {
 		progress("there are no such credentials in namespaces %s and %s", v1alpha1.ReadersNamespace(o.Namespace), v1alpha1.PrivateNamespace(o.Namespace))
 	}
-	if out.ForPeople() {
-		return nil // the progress has told it
-	}
-	return out.Document(result)
+	return out.Result(result)
 }
 
 // targets are what is deleted, in this order: the accounts of readers, what swapped tokens are bound to, and at last the

@@ -163,7 +163,7 @@ func (r *recovery) run(ctx context.Context) error {
 	}
 	if r.options.DryRun {
 		r.progress("would make a group of agent %s alone; all others would come to it with empty disks", address)
-		return r.print()
+		return r.out.Result(r.result)
 	}
 	if err := awaitObjection(ctx); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (r *recovery) tell(ctx context.Context, record *unstructured.Unstructured, 
 // awaitSurvivor waits until the agent that was told to leads.
 func (r *recovery) awaitSurvivor(ctx context.Context) error {
 	if r.options.DryRun {
-		return r.print()
+		return r.out.Result(r.result)
 	}
 	survivor := r.result.Survivor
 	late := "agent " + survivor + " was told to go on as the group, but after %s does not lead:"
@@ -214,7 +214,7 @@ func (r *recovery) awaitSurvivor(ctx context.Context) error {
 	}
 	r.progress("agent %s leads", survivor)
 	r.result.Seconds = time.Since(r.start).Round(time.Millisecond).Seconds()
-	return r.print()
+	return r.out.Result(r.result)
 }
 
 // choose finds the agent to go on from: the one that is wanted, else the one whose log goes farthest.
@@ -233,13 +233,6 @@ func (r *recovery) choose(survivors v1alpha1.AgentSurvivors, wanted string) (str
 		x, y := survivors[a], survivors[b]
 		return cmp.Or(cmp.Compare(x.Term, y.Term), cmp.Compare(x.Index, y.Index))
 	}), nil
-}
-
-func (r *recovery) print() error {
-	if r.out.ForPeople() {
-		return nil // the progress has told it
-	}
-	return r.out.Document(r.result)
 }
 
 func survivorsOf(record *unstructured.Unstructured) (v1alpha1.AgentSurvivors, error) {

@@ -71,12 +71,12 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	}
 	if len(all) == 1 && clusters.RemovedFrom(own) == "" {
 		progress("cluster %s is in no group: there is nothing to leave", own.GetName())
-		return ended{ClusterID: clusters.IDOf(own), Note: "it was in no group"}.print(out)
+		return out.Result(ended{ClusterID: clusters.IDOf(own), Note: "it was in no group"})
 	}
 	note, err := c.GiveUpKey(ctx, own, cli.Wait{Timeout: o.Timeout, Progress: progress})
 	if err != nil {
 		return err
 	}
 	progress("cluster %s: %s", own.GetName(), note)
-	return ended{Left: own.GetName(), ClusterID: clusters.IDOf(own), Note: note, Seconds: time.Since(start).Round(time.Millisecond).Seconds()}.print(out)
+	return out.Result(ended{Left: own.GetName(), ClusterID: clusters.IDOf(own), Note: note, Seconds: time.Since(start).Round(time.Millisecond).Seconds()})
 }

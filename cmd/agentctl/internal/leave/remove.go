@@ -115,7 +115,7 @@ func (o *RemoveOptions) Run(ctx context.Context, out *cli.Output) error {
 	if o.WithAdmitted {
 		result.Admitted = admitted
 	}
-	return result.print(out)
+	return out.Result(result)
 }
 
 // checkAdmitted lists who would not be in the group without the cluster. It is an error if nothing is said of them.
@@ -221,11 +221,4 @@ type ended struct {
 	By        string   `json:"by,omitempty"`
 	Note      string   `json:"note,omitempty"`
 	Seconds   float64  `json:"seconds"`
-}
-
-func (e ended) print(out *cli.Output) error {
-	if out.ForPeople() {
-		return nil // the progress has told it
-	}
-	return out.Document(e)
 }

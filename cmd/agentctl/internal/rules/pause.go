@@ -91,10 +91,10 @@ func (o *PauseOptions) Run(ctx context.Context, out *cli.Output) error {
 	switch {
 	case !result.Changed:
 		progress("context %s: rule %s is not changed: %s already", c.Context, o.Rule, result.state())
-		return result.print(out)
+		return out.Result(result)
 	case o.DryRun:
 		progress("context %s: rule %s would be changed: %s then", c.Context, o.Rule, result.state())
-		return result.print(out)
+		return out.Result(result)
 	}
 	wait := cli.Wait{Timeout: o.Timeout, Progress: progress}
 	err = wait.For(ctx, "rule "+o.Rule+" is changed, but after %s the agent has not taken that up:", func(ctx context.Context) ([]string, error) {
@@ -111,7 +111,7 @@ func (o *PauseOptions) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	progress("context %s: rule %s: %s", c.Context, o.Rule, result.state())
-	return result.print(out)
+	return out.Result(result)
 }
 
 func (o *PauseOptions) write(ctx context.Context, c *clusters.Client, u *unstructured.Unstructured) error {
@@ -153,13 +153,6 @@ type paused struct {
 	Paused  bool   `json:"paused"`
 	Changed bool   `json:"changed"`
 	DryRun  bool   `json:"dryRun,omitempty"`
-}
-
-func (p paused) print(out *cli.Output) error {
-	if out.ForPeople() {
-		return nil // the progress has told it
-	}
-	return out.Document(p)
 }
 
 func (p paused) state() string {
