@@ -270,6 +270,10 @@ registry-search: build testbed apiserver ## compare what four callers of the reg
 demo-cold: ## how long the demo takes on a machine that has compiled nothing yet, over demo-kubernetes (15 minutes, nothing else running)
 	@GO='$(GO)' .ci/demo-cold
 
+.PHONY: cold-cost
+cold-cost: ## how many minutes PART (standalone or registry) adds to make test on a machine that has compiled nothing yet (up to 25 minutes, nothing else running)
+	@GO='$(GO)' .ci/cold-cost $(PART) $(CACHE)
+
 .PHONY: agent-figures
 agent-figures: ## size of bin/agent, and what it allocates before main, over those of the commit BEFORE (HEAD^)
 	@GO='$(GO)' .ci/agent-figures $(or $(BEFORE),HEAD^) $(AFTER)
