@@ -133,6 +133,7 @@ fmt: $(GOLANGCI_LINT) ## format the code
 	$(GOLANGCI_LINT) fmt
 	cd e2e/testbed && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 	cd e2e/profiles && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
+	cd e2e/browser && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 	cd kube/apiserver && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 
 .PHONY: clean
@@ -167,6 +168,7 @@ lint: $(GOLANGCI_LINT) ## run the linters
 	$(GOLANGCI_LINT) run
 	cd e2e/testbed && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	cd e2e/profiles && $(GOLANGCI_LINT) run --config ../../.golangci.yml
+	cd e2e/browser && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	cd kube/apiserver && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: verify
@@ -270,9 +272,17 @@ registry-search: build testbed apiserver ## compare what four callers of the reg
 demo-cold: ## how long the demo takes on a machine that has compiled nothing yet, over demo-kubernetes (15 minutes, nothing else running)
 	@GO='$(GO)' .ci/demo-cold
 
+.PHONY: cold-cost
+cold-cost: ## how many minutes PART (standalone or registry) adds to make test on a machine that has compiled nothing yet (up to 25 minutes, nothing else running)
+	@GO='$(GO)' .ci/cold-cost $(PART) $(CACHE)
+
 .PHONY: agent-figures
 agent-figures: ## size of bin/agent, and what it allocates before main, over those of the commit BEFORE (HEAD^)
 	@GO='$(GO)' .ci/agent-figures $(or $(BEFORE),HEAD^) $(AFTER)
+
+.PHONY: e2e-browser
+e2e-browser: build testbed ## look at the page of agentctl ui with Chromium, which must be installed (PICTURES=docs/images writes those of the README)
+	$(GO) -C e2e/browser test -vet=off -count=1 -timeout=15m $(TESTFLAGS) ./... $(if $(PICTURES),-write '$(abspath $(PICTURES))')
 
 .PHONY: e2e-older
 e2e-older: build ## the test of a group with an agent of an earlier commit, BEFORE (the last that reads rules leniently)

@@ -30,7 +30,7 @@ func findings(ctx context.Context, namespace string, all []view.Held) []view.Fin
 	}
 	var out []view.Finding
 	for _, f := range doctor.InWritten(ctx, namespace, in) {
-		out = append(out, view.Finding{Check: f.Check, Severity: string(f.Severity), Cluster: f.Cluster, Message: f.Message, Fix: f.Fix})
+		out = append(out, view.Finding{Check: f.Check, Severity: string(f.Severity), Cluster: f.Cluster, Message: f.Message, Fix: f.Fix, Reason: f.Reason})
 	}
 	return out
 }

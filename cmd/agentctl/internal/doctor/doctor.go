@@ -142,7 +142,8 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Cluster  string   `json:"cluster"` // that must be fixed; the context's name where it is not known
 	Message  string   `json:"message"`
-	Fix      string   `json:"fix,omitempty"` // a command line
+	Fix      string   `json:"fix,omitempty"`    // a command line
+	Reason   string   `json:"reason,omitempty"` // of the rule's condition
 }
 
 // check is one thing that is looked at. It returns by itself when its context ends.

@@ -71,7 +71,7 @@ var noNamespace = regexp.MustCompile(`: namespace ([a-z0-9]([-a-z0-9]*[a-z0-9])?
 
 func (x *inspection) ruleFinding(t *target, rule *v1alpha1.ResourceSyncRule, ready clusters.Readiness, since time.Time) Finding {
 	d := Finding{
-		Severity: Error, Cluster: t.name(),
+		Severity: Error, Cluster: t.name(), Reason: ready.Reason,
 		Message: fmt.Sprintf("rule %s is not Ready since %s: %s: %s", rule.Name, since.UTC().Format(time.RFC3339), ready.Reason, ready.Message),
 		Fix:     fmt.Sprintf("agentctl rules explain %s%s", cli.ShellWord(rule.Name), t.flag()),
 	}

@@ -100,4 +100,12 @@ func TestSorted(t *testing.T) {
 	if got := text(unhealthy); got != "bad away, unknown starting" {
 		t.Errorf("unhealthy: %s", got)
 	}
+	// A rule whose source is not reached waits for that member; where all are reached, it says so itself.
+	waits := Finding{Check: "rules", Severity: "error", Message: "waits", Reason: "SourceUnreachable"}
+	if waiting, _ = sorted([]Finding{waits, f("members", "error", "away")}); len(waiting) > 0 {
+		t.Errorf("waiting: %s", text(waiting))
+	}
+	if waiting, _ = sorted([]Finding{waits, f("members", "warning", "admit it")}); len(waiting) != 2 {
+		t.Errorf("waiting: %s", text(waiting))
+	}
 }

@@ -11,6 +11,7 @@ type Finding struct {
 	Cluster         string // that must be fixed
 	Message         string
 	Fix             string // a command line
+	Reason          string // of a rule's condition
 }
 
 // Task is a finding as the page shows it.
@@ -28,16 +29,23 @@ func topics() map[string]string {
 // mostTasks is how many are shown of each list.
 const mostTasks = 50
 
+// unhealthyMember tells a finding about a member that is not reached, or has problems.
+func (f Finding) unhealthyMember() bool { return f.Check == "members" && f.Severity != "warning" }
+
 // sorted tells what waits for a person from members that are unhealthy, which the drawing is about.
 func sorted(found []Finding) (waiting, unhealthy []Task) {
+	unreached := slices.ContainsFunc(found, Finding.unhealthyMember)
 	for _, f := range found {
+		if unreached && f.Reason == "SourceUnreachable" {
+			continue // until that cluster is reached, which has its task
+		}
 		t := Task{ID: idOf("t", f.Check+"\n"+f.Cluster+"\n"+f.Message+"\n"+f.Fix), Topic: topics()[f.Check], Mark: Bad, Finding: f}
 		t.Message = Brief(f.Message)
 		if f.Severity != "error" {
 			t.Mark = Unknown
 		}
 		list := &waiting
-		if f.Check == "members" && f.Severity != "warning" {
+		if f.unhealthyMember() {
 			list = &unhealthy
 		}
 		if !slices.ContainsFunc(*list, func(other Task) bool { return other.ID == t.ID }) {
