@@ -79,15 +79,10 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	if err := serving.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return nil, err
 	}
-	authentication := genericoptions.NewDelegatingAuthenticationOptions()
-	authentication.RemoteKubeConfigFile = o.Kubeconfig
-	if errs := authentication.Validate(); len(errs) > 0 {
-		return nil, utilerrors.NewAggregate(errs)
+	front, err := authenticate(config, o)
+	if err != nil {
+		return nil, err
 	}
-	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
-		return nil, fmt.Errorf("ask the API server how it passes callers on: %w", err)
-	}
-	tellPassedOn(&config.Authentication)
 	plain := rest.CopyConfig(o.Config)
 	plain.QPS = -1                  // the API server's own priority and fairness decides
 	plain.DisableCompression = true // it costs both more than the way between them
@@ -118,10 +113,28 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 			asked.RolesChanged() // before a watch asks again
 			may.RolesChanged(sight)
 		}),
-		server.AddReadyzChecks(append(o.Checks, rolesKnown{roles})...),
+		server.AddReadyzChecks(append(o.Checks, front, rolesKnown{roles})...),
 		registry.New(registry.Options{Clusters: clusters, Lists: lists, Behind: o.Config.Host, Rights: may}).Install(server, kinds),
 	)
 	return server, err
+}
+
+// authenticate has the server believe who callers are that the API server passes on, and ask it about others.
+func authenticate(config *genericapiserver.RecommendedConfig, o Options) (frontKnown, error) {
+	authentication := genericoptions.NewDelegatingAuthenticationOptions()
+	authentication.RemoteKubeConfigFile = o.Kubeconfig
+	if errs := authentication.Validate(); len(errs) > 0 {
+		return frontKnown{}, utilerrors.NewAggregate(errs)
+	}
+	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
+		return frontKnown{}, fmt.Errorf("ask the API server how it passes callers on: %w", err)
+	}
+	front := frontKnown{config.Authentication.RequestHeaderConfig}
+	if err := front.Check(nil); err != nil {
+		o.Log.Warn("not ready", "error", err) // until the API server is started again with those flags
+	}
+	tellPassedOn(&config.Authentication)
+	return front, nil
 }
 
 // describe has the server publish what its kinds look like.
