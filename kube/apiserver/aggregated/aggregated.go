@@ -50,7 +50,7 @@ type Options struct {
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	server, err := newServer(o)
+	server, err := newServer(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // newServer returns the server, ready to run.
-func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
+func newServer(ctx context.Context, o Options) (*genericapiserver.GenericAPIServer, error) {
 	kinds := registry.NewScheme()
 	config := genericapiserver.NewRecommendedConfig(serializer.NewCodecFactory(kinds))
 	config.EffectiveVersion = utilcompatibility.DefaultBuildEffectiveVersion()
@@ -89,6 +89,9 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	client, err := kubernetes.NewForConfig(plain)
 	if err != nil {
 		return nil, err
+	}
+	if err := passesOn(ctx, client); err != nil {
+		o.Log.Warn("not ready", "error", err) // until the API server is started again
 	}
 	asked := &reviews{client: client.AuthorizationV1().SubjectAccessReviews(), now: time.Now, answers: cache.NewLRUExpireCache(reviewsKept)}
 	who, err := asked.authorizer()
@@ -129,12 +132,8 @@ func authenticate(config *genericapiserver.RecommendedConfig, o Options) (frontK
 	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
 		return frontKnown{}, fmt.Errorf("ask the API server how it passes callers on: %w", err)
 	}
-	front := frontKnown{config.Authentication.RequestHeaderConfig}
-	if err := front.Check(nil); err != nil {
-		o.Log.Warn("not ready", "error", err) // until the API server is started again with those flags
-	}
 	tellPassedOn(&config.Authentication)
-	return front, nil
+	return frontKnown{config.Authentication.RequestHeaderConfig}, nil
 }
 
 // describe has the server publish what its kinds look like.
