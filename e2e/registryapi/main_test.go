@@ -114,6 +114,7 @@ func (f *front) all(t *testing.T) {
 		{"forged headers", f.testForgedHeaders},
 		{"direct", f.testDirect},
 		{"certificate", f.testCertificate},
+		{"no aggregation layer", f.testNoAggregationLayer},
 		{"figures", f.measure},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t) })

@@ -50,7 +50,7 @@ type Options struct {
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	server, err := newServer(o)
+	server, err := newServer(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // newServer returns the server, ready to run.
-func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
+func newServer(ctx context.Context, o Options) (*genericapiserver.GenericAPIServer, error) {
 	kinds := registry.NewScheme()
 	config := genericapiserver.NewRecommendedConfig(serializer.NewCodecFactory(kinds))
 	config.EffectiveVersion = utilcompatibility.DefaultBuildEffectiveVersion()
@@ -79,21 +79,19 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 	if err := serving.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return nil, err
 	}
-	authentication := genericoptions.NewDelegatingAuthenticationOptions()
-	authentication.RemoteKubeConfigFile = o.Kubeconfig
-	if errs := authentication.Validate(); len(errs) > 0 {
-		return nil, utilerrors.NewAggregate(errs)
+	front, err := authenticate(config, o)
+	if err != nil {
+		return nil, err
 	}
-	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
-		return nil, fmt.Errorf("ask the API server how it passes callers on: %w", err)
-	}
-	tellPassedOn(&config.Authentication)
 	plain := rest.CopyConfig(o.Config)
 	plain.QPS = -1                  // the API server's own priority and fairness decides
 	plain.DisableCompression = true // it costs both more than the way between them
 	client, err := kubernetes.NewForConfig(plain)
 	if err != nil {
 		return nil, err
+	}
+	if err := passesOn(ctx, client); err != nil {
+		o.Log.Warn("not ready", "error", err) // until the API server is started again
 	}
 	asked := &reviews{client: client.AuthorizationV1().SubjectAccessReviews(), now: time.Now, answers: cache.NewLRUExpireCache(reviewsKept)}
 	who, err := asked.authorizer()
@@ -118,10 +116,24 @@ func newServer(o Options) (*genericapiserver.GenericAPIServer, error) {
 			asked.RolesChanged() // before a watch asks again
 			may.RolesChanged(sight)
 		}),
-		server.AddReadyzChecks(append(o.Checks, rolesKnown{roles})...),
+		server.AddReadyzChecks(append(o.Checks, front, rolesKnown{roles})...),
 		registry.New(registry.Options{Clusters: clusters, Lists: lists, Behind: o.Config.Host, Rights: may}).Install(server, kinds),
 	)
 	return server, err
+}
+
+// authenticate has the server believe who callers are that the API server passes on, and ask it about others.
+func authenticate(config *genericapiserver.RecommendedConfig, o Options) (frontKnown, error) {
+	authentication := genericoptions.NewDelegatingAuthenticationOptions()
+	authentication.RemoteKubeConfigFile = o.Kubeconfig
+	if errs := authentication.Validate(); len(errs) > 0 {
+		return frontKnown{}, utilerrors.NewAggregate(errs)
+	}
+	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
+		return frontKnown{}, fmt.Errorf("ask the API server how it passes callers on: %w", err)
+	}
+	tellPassedOn(&config.Authentication)
+	return frontKnown{config.Authentication.RequestHeaderConfig}, nil
 }
 
 // describe has the server publish what its kinds look like.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -29,6 +31,38 @@ func (rolesKnown) Name() string { return "roster-roles" }
 func (c rolesKnown) Check(*http.Request) error {
 	if !c.roles.HasSynced() {
 		return errors.New("the ClusterRoles and ClusterRoleBindings are not known yet")
+	}
+	return nil
+}
+
+// errFront is the error of an API server without an aggregation layer.
+var errFront = errors.New("the API server does not say by which certificate it passes callers on: start it with " +
+	"--requestheader-client-ca-file, --proxy-client-cert-file and --proxy-client-key-file")
+
+// passesOn returns errFront where the API server says nothing about that certificate. What else is wrong, others tell.
+func passesOn(ctx context.Context, client kubernetes.Interface) error {
+	said, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+	if err == nil && said.Data["requestheader-client-ca-file"] == "" {
+		return errFront
+	}
+	return nil
+}
+
+// frontKnown is a check of readiness: without the CA of that certificate, nobody who is passed on is believed to be who he is.
+type frontKnown struct {
+	front *authenticatorfactory.RequestHeaderConfig
+}
+
+// Name implements healthz.HealthChecker.
+func (frontKnown) Name() string { return "roster-front" }
+
+// Check implements healthz.HealthChecker.
+func (c frontKnown) Check(*http.Request) error {
+	if c.front == nil || c.front.CAContentProvider == nil {
+		return errFront
+	}
+	if _, ok := c.front.CAContentProvider.VerifyOptions(); !ok {
+		return errFront
 	}
 	return nil
 }

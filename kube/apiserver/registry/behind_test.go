@@ -122,6 +122,12 @@ func TestWatchAfterAChangeOfRights(t *testing.T) {
 			w.Stop()
 		}
 	}
+	s, ctx := serve(t, &apiServer{answer: text(http.StatusOK, noClusters)}, roles{groups: []string{"prod"}, version: "100"})
+	for _, version := range []string{"abc", "-1", "1.5"} {
+		if _, err := s.Watch(ctx, &internalversion.ListOptions{ResourceVersion: version}); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), version) {
+			t.Errorf("from version %q: %v", version, err)
+		}
+	}
 }
 
 // A list from a cache that is older than the last change of roles is one that no watch can go on from: a newer one is given.

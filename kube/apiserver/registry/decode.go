@@ -5,18 +5,27 @@ package registry
 
 import (
 	"errors"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// withoutNamespace is a serializer that takes a namespace for an unknown field where those are asked about: Clusters have
-// none. Handlers would drop it without a word.
-type withoutNamespace struct{ runtime.NegotiatedSerializer }
+// clusterSerializer is that of Clusters.
+type clusterSerializer struct{ runtime.NegotiatedSerializer }
 
-// DecoderToVersion implements runtime.NegotiatedSerializer.
-func (s withoutNamespace) DecoderToVersion(d runtime.Decoder, v runtime.GroupVersioner) runtime.Decoder {
+// SupportedMediaTypes implements runtime.NegotiatedSerializer. Clusters have no form in protobuf: who prefers it and takes JSON as
+// well, as for any kind of a CRD, gets JSON.
+func (s clusterSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	return slices.DeleteFunc(slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
+		return info.MediaType == runtime.ContentTypeProtobuf
+	})
+}
+
+// DecoderToVersion implements runtime.NegotiatedSerializer. The decoder takes a namespace for an unknown field where those are
+// asked about: Clusters have none, and handlers would drop it without a word.
+func (s clusterSerializer) DecoderToVersion(d runtime.Decoder, v runtime.GroupVersioner) runtime.Decoder {
 	out := s.NegotiatedSerializer.DecoderToVersion(d, v)
 	for _, info := range s.SupportedMediaTypes() {
 		if info.StrictSerializer != nil && runtime.Decoder(info.StrictSerializer) == d {

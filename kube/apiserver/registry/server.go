@@ -82,14 +82,26 @@ func NewScheme() *runtime.Scheme {
 
 // Install makes a server serve the group.
 func (s *Server) Install(to *genericapiserver.GenericAPIServer, scheme *runtime.Scheme) error {
-	codecs := serializer.NewCodecFactory(scheme)
-	info := genericapiserver.NewDefaultAPIGroupInfo(view.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
-	info.NegotiatedSerializer = withoutNamespace{codecs}
+	info := s.group(scheme)
+	if err := to.InstallAPIGroup(&info); err != nil {
+		return err
+	}
+	for _, service := range to.Handler.GoRestfulContainer.RegisteredWebServices() {
+		if service.RootPath() == genericapiserver.APIGroupPrefix+"/"+view.SchemeGroupVersion.String() {
+			service.Filter(inLargeWrites)
+		}
+	}
+	return nil
+}
+
+func (s *Server) group(scheme *runtime.Scheme) genericapiserver.APIGroupInfo {
+	info := genericapiserver.NewDefaultAPIGroupInfo(view.GroupName, scheme, runtime.NewParameterCodec(scheme), serializer.NewCodecFactory(scheme))
+	info.NegotiatedSerializer = clusterSerializer{info.NegotiatedSerializer}
 	info.VersionedResourcesStorageMap[view.SchemeGroupVersion.Version] = map[string]registryrest.Storage{
 		resourceClusters: &store{Server: s},
 		resourceStatus:   &statusStore{Server: s},
 	}
-	return to.InstallAPIGroup(&info)
+	return info
 }
 
 // caller returns who asks.

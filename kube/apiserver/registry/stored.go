@@ -88,36 +88,15 @@ func decodeList(from io.Reader) (*v1alpha1.ClusterList, error) {
 	return out, nil
 }
 
-// listed is a Cluster of a list. Who has changed which of its fields is not asked for, and was a third of the work.
-type listed struct {
-	Metadata struct {
-		metav1.ObjectMeta
-
-		ManagedFields ignored `json:"managedFields"`
-	} `json:"metadata"`
-	Spec   v1alpha1.ClusterSpec   `json:"spec"`
-	Status v1alpha1.ClusterStatus `json:"status"`
-}
-
-type ignored struct{}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (*ignored) UnmarshalJSON([]byte) error { return nil }
-
-func decodeItems(piece []byte) ([]v1alpha1.Cluster, error) {
-	var items []listed
-	if json.UnmarshalCaseSensitivePreserveInts(piece, &items) == nil {
-		out := make([]v1alpha1.Cluster, len(items))
-		for i := range items {
-			out[i].ObjectMeta, out[i].Spec, out[i].Status = items[i].Metadata.ObjectMeta, items[i].Spec, items[i].Status
-		}
+func decodeItems(piece []byte) (out []v1alpha1.Cluster, _ error) {
+	if json.UnmarshalCaseSensitivePreserveInts(piece, &out) == nil {
 		return out, nil
 	}
 	var parts []stdjson.RawMessage
 	if json.UnmarshalCaseSensitivePreserveInts(piece, &parts) != nil {
 		return nil, errUnreadable
 	}
-	out := make([]v1alpha1.Cluster, 0, len(parts))
+	out = make([]v1alpha1.Cluster, 0, len(parts))
 	for _, part := range parts {
 		if c, _ := decode(part); c != nil {
 			out = append(out, *c)

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
@@ -48,6 +49,9 @@ type watcher struct {
 // begin starts the watch.
 func (w *watcher) begin(ctx context.Context, o metav1.ListOptions) error {
 	initial := o.ResourceVersion == "" || o.ResourceVersion == "0" || o.SendInitialEvents != nil && *o.SendInitialEvents
+	if _, err := resourceversion.CompareResourceVersion(o.ResourceVersion, o.ResourceVersion); err != nil && !initial {
+		return apierrors.NewBadRequest("resourceVersion: " + err.Error())
+	}
 	if !initial && !w.server.o.Rights.Since(o.ResourceVersion) {
 		return apierrors.FromObject(expired()) // what he has may be what he saw before
 	}
