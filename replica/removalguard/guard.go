@@ -45,30 +45,28 @@ const maxHeads = 8
 func Most(members int) int { return max(1, min(max(2, members/10), (members-1)/2)) }
 
 // Member is a cluster in the tree of admissions.
-type Member struct {
-	ClusterID, Parent string
-	Met               bool // its agent was in contact with this one
-}
+type Member struct{ ClusterID, Parent string }
 
 // Tree is who admitted whom, as one member sees it. It does not change.
 type Tree struct {
 	self    string
 	parents map[string]string
-	met     map[string]bool
+	met     func(id string) bool
 	below   map[string]int // how many are in the branch of each, with itself
 	ordered []string       // each after its parent
 }
 
-// NewTree returns the tree of a member. Of all others it is told the parent, and of each after its parent; "" is the member itself.
-func NewTree(self string, members []Member) *Tree {
+// NewTree returns the tree of a member. Of all others it is told the parent, and of each after its parent; "" is the member itself. met
+// says whether the agent of a member was ever in contact with this one.
+func NewTree(self string, members []Member, met func(id string) bool) *Tree {
 	n := len(members)
-	t := &Tree{self, make(map[string]string, n), make(map[string]bool, n), make(map[string]int, n), make([]string, 0, n)}
+	t := &Tree{self, make(map[string]string, n), met, make(map[string]int, n), make([]string, 0, n)}
 	for _, m := range members {
 		parent := cmp.Or(m.Parent, self)
 		if _, there := t.parents[parent]; !there && parent != self {
 			parent = self
 		}
-		t.parents[m.ClusterID], t.met[m.ClusterID] = parent, m.Met
+		t.parents[m.ClusterID] = parent
 		t.ordered = append(t.ordered, m.ClusterID)
 	}
 	for _, id := range slices.Backward(t.ordered) {
@@ -84,8 +82,8 @@ func (t *Tree) Has(id string) bool {
 	return ok
 }
 
-// way lists the heads of the branches that a member is in, itself last.
-func (t *Tree) way(id string) (heads []string) {
+// Way lists the heads of the branches that a member is in, itself last.
+func (t *Tree) Way(id string) (heads []string) {
 	for at := id; t.Has(at); at = t.parents[at] {
 		heads = append(heads, at)
 	}
@@ -106,7 +104,7 @@ func (t *Tree) Branch(head string) (ids []string) {
 
 // charge is what a removal of target by author counts for. Of a target that is not here, all heads on the way are charged.
 func (t *Tree) charge(author, target string) *Charge {
-	to, above := t.way(author), t.way(target)
+	to, above := t.Way(author), t.Way(target)
 	common := 0
 	for common < min(len(to), len(above)) && to[common] == above[common] {
 		common++
@@ -114,7 +112,7 @@ func (t *Tree) charge(author, target string) *Charge {
 	if to = to[common:]; len(to) > 0 && to[len(to)-1] == author {
 		to = to[:len(to)-1]
 	}
-	if t.met[target] {
+	if t.met(target) {
 		above = nil
 	}
 	return &Charge{target, append([]string{author}, to[:min(len(to), maxHeads)]...), above[:min(len(above), maxHeads)]}
@@ -124,7 +122,7 @@ func (t *Tree) charge(author, target string) *Charge {
 // as a member, or a head would invent some; if the target is, that cannot be, and two is most.
 func (t *Tree) limit(head, target string) int {
 	members := len(t.ordered) + 1
-	if slices.Contains(t.way(target), head) {
+	if slices.Contains(t.Way(target), head) {
 		return min(2, Most(members))
 	}
 	return Most(members - t.below[head] + 1)
@@ -151,13 +149,13 @@ func (t *Tree) Decide(charges []*Charge, author, target string) Standing {
 // Belongs says whether what nobody here has met was of the branch of what is removed by the same author, who is not in it. Whoever is
 // removed with what it invented leaves nothing of that behind, and nobody takes a part of a group along as if it were invented.
 func (t *Tree) Belongs(other, to *Charge) bool {
-	return other.author() == to.author() && slices.Contains(other.Above, to.Unit) && !slices.Contains(t.way(to.author()), to.Unit)
+	return other.author() == to.author() && slices.Contains(other.Above, to.Unit) && !slices.Contains(t.Way(to.author()), to.Unit)
 }
 
 // With lists the branch of what is removed, if the author is not in it, and which of these go with it: nobody here has met them.
 func (t *Tree) With(c *Charge) (branch []string, goes func(id string) bool) {
-	goes = func(id string) bool { return !t.met[id] }
-	if slices.Contains(t.way(c.author()), c.Unit) {
+	goes = func(id string) bool { return !t.met(id) }
+	if slices.Contains(t.Way(c.author()), c.Unit) {
 		return nil, goes
 	}
 	return t.Branch(c.Unit)[1:], goes
@@ -167,7 +165,7 @@ func (t *Tree) With(c *Charge) (branch []string, goes func(id string) bool) {
 // are most of those outside of each branch on the way to the author, so that neither it nor what it invented decides; most of all
 // where nobody is outside.
 func (t *Tree) Refused(author string, refuses func(id string) bool) bool {
-	heads := append([]string{author}, t.way(author)...)
+	heads := append([]string{author}, t.Way(author)...)
 	for _, head := range heads[:min(len(heads), maxHeads+1)] {
 		in := map[string]bool{}
 		for _, id := range t.Branch(head) {

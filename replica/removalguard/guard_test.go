@@ -22,7 +22,7 @@ func TestMost(t *testing.T) {
 // list makes members of pairs of a cluster and its parent, "" for this one.
 func list(pairs ...[2]string) (members []Member) {
 	for _, p := range pairs {
-		members = append(members, Member{p[0], p[1], true})
+		members = append(members, Member{p[0], p[1]})
 	}
 	return members
 }
@@ -31,9 +31,14 @@ func list(pairs ...[2]string) (members []Member) {
 type world struct {
 	members []Member
 	charges []*Charge
+	unmet   map[string]bool
 }
 
-func (w *world) tree() *Tree { return NewTree("self", w.members) }
+func (w *world) tree() *Tree {
+	return NewTree("self", w.members, func(id string) bool { return !w.unmet[id] })
+}
+
+func everybody(string) bool { return true }
 
 // remove says whether the removal takes effect. Who was admitted by a member that ends stays, with that one's own parent.
 func (w *world) remove(author, target string) bool {
@@ -62,7 +67,7 @@ func (w *world) remove(author, target string) bool {
 
 // TestWhatIsCharged: see the package.
 func TestWhatIsCharged(t *testing.T) {
-	tree := NewTree("self", list([2]string{"h", ""}, [2]string{"b", ""}, [2]string{"m", "h"}, [2]string{"t", "h"}, [2]string{"y", "m"}, [2]string{"z", "y"}))
+	tree := NewTree("self", list([2]string{"h", ""}, [2]string{"b", ""}, [2]string{"m", "h"}, [2]string{"t", "h"}, [2]string{"y", "m"}, [2]string{"z", "y"}), everybody)
 	for _, c := range []struct {
 		author, target string
 		to             []string
@@ -89,7 +94,7 @@ func TestOneMemberDoesNotRemoveAllOthers(t *testing.T) {
 		} {
 			w := &world{members: list([2]string{"m", ""})}
 			for i := range n - 2 {
-				w.members = append(w.members, Member{fmt.Sprint("c", i), parent(i), true})
+				w.members = append(w.members, Member{fmt.Sprint("c", i), parent(i)})
 			}
 			effective := 0
 			for i := range n - 2 {
@@ -110,7 +115,8 @@ func TestRemovedWithItsBranch(t *testing.T) {
 	for name, order := range map[string][]string{"head first": {"m", "y", "z"}, "head last": {"z", "y", "m"}} {
 		for _, met := range []bool{false, true} {
 			w := &world{members: list([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"m", ""})}
-			w.members = append(w.members, Member{"y", "m", met}, Member{"z", "y", met})
+			w.members = append(w.members, Member{"y", "m"}, Member{"z", "y"})
+			w.unmet = map[string]bool{"y": !met, "z": !met}
 			gone, with := map[string]bool{}, map[string]bool{}
 			for _, target := range order {
 				s := w.tree().Decide(w.charges, "a", target)
@@ -127,7 +133,7 @@ func TestRemovedWithItsBranch(t *testing.T) {
 			}
 		}
 	}
-	tree := NewTree("self", list([2]string{"m", ""}, [2]string{"y", "m"}, [2]string{"z", "m"}))
+	tree := NewTree("self", list([2]string{"m", ""}, [2]string{"y", "m"}, [2]string{"z", "m"}), everybody)
 	if got, _ := tree.With(tree.charge("y", "m")); len(got) > 0 {
 		t.Errorf("y removes who brought it, with %v", got)
 	}
@@ -135,7 +141,7 @@ func TestRemovedWithItsBranch(t *testing.T) {
 
 // TestRefused: a cluster takes itself for removed when most others do, not counting whom the author may have invented.
 func TestRefused(t *testing.T) {
-	tree := NewTree("self", list([2]string{"m", ""}, [2]string{"a", ""}, [2]string{"b", ""}, [2]string{"y1", "m"}, [2]string{"y2", "m"}, [2]string{"y3", "y2"}))
+	tree := NewTree("self", list([2]string{"m", ""}, [2]string{"a", ""}, [2]string{"b", ""}, [2]string{"y1", "m"}, [2]string{"y2", "m"}, [2]string{"y3", "y2"}), everybody)
 	for _, c := range []struct {
 		author string
 		by     []string
@@ -148,7 +154,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("removed by %s, refused by %v: %t", c.author, c.by, got)
 		}
 	}
-	pair := NewTree("self", list([2]string{"m", ""}))
+	pair := NewTree("self", list([2]string{"m", ""}), everybody)
 	if pair.Refused("m", func(string) bool { return false }) || !pair.Refused("m", func(string) bool { return true }) {
 		t.Error("of two, the other one decides")
 	}
@@ -158,20 +164,21 @@ func TestRefused(t *testing.T) {
 // m alone could, and what is decided once is decided again.
 func TestWhateverIsInvented(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{members: list([2]string{"m", ""})}
+		w := &world{members: list([2]string{"m", ""}), unmet: map[string]bool{}}
 		honest := rapid.IntRange(1, 12).Draw(t, "honest")
 		for i := range honest {
 			parent := ""
 			if i > 0 && rapid.Bool().Draw(t, "below") {
 				parent = fmt.Sprint("c", rapid.IntRange(0, i-1).Draw(t, "parent"))
 			}
-			w.members = append(w.members, Member{fmt.Sprint("c", i), parent, true})
+			w.members = append(w.members, Member{fmt.Sprint("c", i), parent})
 		}
 		most, authors := Most(honest+2), []string{"m"}
 		for i := range rapid.IntRange(0, 60).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "invent") {
 				id := fmt.Sprint("y", i)
-				w.members = append(w.members, Member{id, rapid.SampledFrom(authors).Draw(t, "admits"), rapid.Bool().Draw(t, "met")})
+				w.unmet[id] = rapid.Bool().Draw(t, "unmet")
+				w.members = append(w.members, Member{id, rapid.SampledFrom(authors).Draw(t, "admits")})
 				authors = append(authors, id)
 				continue
 			}
