@@ -118,10 +118,11 @@ func (t *Tree) charge(author, target string) *Charge {
 	return &Charge{target, append([]string{author}, to[:min(len(to), maxHeads)]...), above[:min(len(above), maxHeads)]}
 }
 
-// limit is how many removals count for a head before those of such a target are held. Who is in the branch of a head does not count
-// as a member, or a head would invent some; if the target is, that cannot be, and two is most.
-func (t *Tree) limit(head, target string) int {
-	members := len(t.ordered) + 1
+// limit is how many removals count for a head before those of such a target are held; gone is how many do, whose clusters are members
+// no more. Who is in the branch of a head does not count as a member, or a head would invent some; if the target is, that cannot be,
+// and two is most.
+func (t *Tree) limit(head, target string, gone int) int {
+	members := len(t.ordered) + 1 + gone
 	if slices.Contains(t.Way(target), head) {
 		return min(2, Most(members))
 	}
@@ -139,7 +140,7 @@ func (t *Tree) Decide(charges []*Charge, author, target string) Standing {
 				units[other.Unit] = true
 			}
 		}
-		if delete(units, target); len(units) >= t.limit(head, target) {
+		if delete(units, target); len(units) >= t.limit(head, target, len(units)) {
 			return Standing{Held: true}
 		}
 	}
