@@ -40,9 +40,10 @@ func (c *Charge) author() string { return c.To[0] }
 // maxHeads bounds the heads of a charge: those nearest to this cluster say most, since others are below them.
 const maxHeads = 8
 
-// Most is how many removals that nobody confirmed take effect, in a group of so many members: less than half of it, and two or a
-// tenth; at least one.
-func Most(members int) int { return max(1, min(max(2, members/10), (members-1)/2)) }
+// Most is how many removals that nobody confirmed take effect, in a group of so many members: two or a tenth; at least one. Two
+// members lose each other when either removes the other, and each may be told to remove others: it is less than half of those that
+// are neither the member itself nor the author, or nobody would have another one left.
+func Most(members int) int { return max(1, min(max(2, members/10), (members-3)/2)) }
 
 // Member is a cluster in the tree of admissions.
 type Member struct{ ClusterID, Parent string }

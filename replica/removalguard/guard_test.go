@@ -12,7 +12,7 @@ import (
 )
 
 func TestMost(t *testing.T) {
-	for members, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2, 20: 2, 30: 3, 100: 10, 500: 50} {
+	for members, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 2, 20: 2, 30: 3, 100: 10, 500: 50} {
 		if got := Most(members); got != want {
 			t.Errorf("of %d members %d are removed", members, got)
 		}
@@ -84,9 +84,9 @@ func TestWhatIsCharged(t *testing.T) {
 	}
 }
 
-// TestOneMemberDoesNotRemoveAllOthers: in groups of any size and form, two take effect at most, or one in five outside of its branch.
-func TestOneMemberDoesNotRemoveAllOthers(t *testing.T) {
-	for n, want := range map[int]int{2: 0, 3: 1, 4: 1, 5: 2, 10: 2, 50: 5} { // n with this one and m
+// TestThiefRemovesFew: in groups of any size and form, two take effect at most, or one in ten; one in a small group.
+func TestThiefRemovesFew(t *testing.T) {
+	for n, want := range map[int]int{2: 0, 3: 1, 4: 1, 5: 1, 7: 2, 10: 2, 50: 5} { // n with this one and m
 		for form, parent := range map[string]func(i int) string{
 			"mesh":  func(int) string { return "" },
 			"chain": func(i int) string { return map[bool]string{true: "", false: fmt.Sprint("c", i-1)}[i == 0] },
@@ -128,7 +128,7 @@ func TestRemovedWithItsBranch(t *testing.T) {
 				}
 				gone[target] = with[target] || w.remove("a", target)
 			}
-			if n := len(slices.DeleteFunc([]string{"m", "y", "z"}, func(id string) bool { return !gone[id] })); met && n != 2 || !met && n != 3 {
+			if n := len(slices.DeleteFunc([]string{"m", "y", "z"}, func(id string) bool { return !gone[id] })); met && n != 1 || !met && n != 3 {
 				t.Errorf("%s, met %t: %v", name, met, gone)
 			}
 		}
@@ -158,6 +158,41 @@ func TestRefused(t *testing.T) {
 	if pair.Refused("m", func(string) bool { return false }) || !pair.Refused("m", func(string) bool { return true }) {
 		t.Error("of two, the other one decides")
 	}
+}
+
+// TestWhoeverIsToldWhat: each of a group is told in another order to remove the others, and what two have left of each other is not
+// nothing where the group has five or more.
+func TestWhoeverIsToldWhat(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(5, 12).Draw(t, "members") // with m
+		lost := map[[2]int]bool{}
+		for at := range n - 1 {
+			w := &world{members: list([2]string{"m", ""})}
+			var others []int
+			for i := range n - 1 {
+				if i != at {
+					others = append(others, i)
+					w.members = append(w.members, Member{fmt.Sprint("c", i), ""})
+				}
+			}
+			for _, target := range rapid.Permutation(others).Draw(t, "order") {
+				if w.remove("m", fmt.Sprint("c", target)) {
+					lost[[2]int{at, target}] = true
+				}
+			}
+		}
+		pairs := 0
+		for a := range n - 1 {
+			for b := range a {
+				if !lost[[2]int{a, b}] && !lost[[2]int{b, a}] {
+					pairs++
+				}
+			}
+		}
+		if pairs == 0 {
+			t.Fatalf("of %d, none has another one left", n)
+		}
+	})
 }
 
 // TestWhateverIsInvented: members below m, of which more come all the time, remove the others in any order. No more are removed than
