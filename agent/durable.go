@@ -26,7 +26,7 @@ func (p *parts) openReplica(ctx context.Context, g *group.Group) (err error) {
 	empty := func() (journal.Machine, error) {
 		var err error
 		p.replica, err = replica.New(replica.Options{
-			Self: p.clusterID, PrivateKey: p.key, Keyring: p.membership.Trust(), Removed: p.membership.Removed, Removals: p.membership.Removals(),
+			Self: p.clusterID, PrivateKey: p.key, Keyring: p.membership.Keyring(), Hold: p.membership.Hold, Removed: p.membership.Removed, Removals: p.membership.Removals(),
 			Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) }, Note: p.position,
 			OwnEpochSeen: func(uint64) { p.publisher.EpochSeen() },
 		})

@@ -38,7 +38,7 @@ func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
 func (p *parts) viewSelf(v *status.View) {
 	membership := p.membership.View()
 	v.Removed, v.Left, v.OrderedRemovals, v.Confirmed = membership.Removed, membership.Left, membership.OrderedRemovals, membership.Confirmed
-	v.NotAdmitted, v.NotAdmittedReason = membership.NotAdmitted, membership.NotAdmittedReason
+	v.NotAdmitted, v.NotAdmittedReason, v.Unconfirmed, v.RemovalsHeld = membership.NotAdmitted, membership.NotAdmittedReason, membership.Unconfirmed.Message, membership.Unconfirmed.Held
 	v.Problem, v.Describe = p.problems.String(), p.description.Fill
 	all, err := p.registry.Clusters.List(labels.Everything())
 	if err != nil {

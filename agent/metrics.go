@@ -37,8 +37,7 @@ func newPages(metrics *prometheus.Registry) *http.ServeMux {
 // registerMetrics adds the metrics of the parts. The replica, the mesh and the rules have registered their own.
 func (p *parts) registerMetrics() {
 	p.metrics.MustRegister(p.importer.Collectors()...)
-	p.metrics.MustRegister(p.refusals.Collector(), p.gate.Collector(),
-		p.peers.Collector(p.credentials.Expires))
+	p.metrics.MustRegister(p.refusals.Collector(), p.gate.Collector(), p.membership.Collector(), p.peers.Collector(p.credentials.Expires))
 }
 
 // replicaCollector reports what the replica holds. It counts when it is scraped.

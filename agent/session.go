@@ -36,6 +36,7 @@ import (
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/replica/journal"
+	"github.com/roster-mesh/roster/replica/removalguard"
 	"github.com/roster-mesh/roster/syncrules/engine"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
@@ -161,6 +162,7 @@ func (p *parts) makeLocal() {
 		Own: p.own.Cluster, Name: p.own.Name, Credentials: p.credentials, ReplaceKey: p.identity.Replace, NextKey: p.identity.Next, Authorities: o.TrustAuthorities, Now: p.clock.Now,
 		ForgetCredential: func(ctx context.Context, id string) error { return p.peers.ForgetCredential(ctx, id) },
 		Branch:           func(id string) []string { return p.admissions.Branch(id) },
+		Members:          func() []removalguard.Member { return p.admissions.Members() },
 		Events:           p.events, Problems: p.problems, Log: p.log,
 	})
 	p.description = status.NewDescription(status.DescriptionOptions{Client: p.client, Version: o.Version, Log: p.log})

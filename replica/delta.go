@@ -14,7 +14,7 @@ import (
 // lacks says whether the sender of a digest holds something that we do not. It may
 // err on the side of yes.
 func (s *State) lacks(d *digest) bool {
-	return s.removals.lacks(&d.removals) || slices.ContainsFunc(d.origins, func(od originDigest) bool {
+	return s.removals.digest().Lacks(&d.removals) || slices.ContainsFunc(d.origins, func(od originDigest) bool {
 		o := s.origins[od.origin]
 		switch {
 		case o == nil:

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/roster-mesh/roster/replica/buckets"
 )
 
 // Bounds of a digest that is accepted from a peer: about 150 bytes an origin.
@@ -26,7 +28,7 @@ const (
 type digest struct {
 	hash     [32]byte
 	origins  []originDigest // ascending, unique
-	removals [removalBuckets][8]byte
+	removals buckets.Sums
 }
 
 type originDigest struct {
@@ -78,7 +80,7 @@ const (
 )
 
 func (s *State) digest() digest {
-	d := digest{removals: s.removals.digest()}
+	d := digest{removals: *s.removals.digest()}
 	for _, id := range s.ids() {
 		o := s.origins[id]
 		od := originDigest{origin: id, completed: o.completed, held: o.held(), full: o.full()}
@@ -150,37 +152,13 @@ func (d *digest) contents() [32]byte {
 		}
 		h.Write(b)
 	}
-	h.Write(appendBytes(nil, digestRemovals, d.encodeRemovals()))
+	h.Write(appendBytes(nil, digestRemovals, d.removals.Bytes()))
 	return [32]byte(h.Sum(nil))
 }
 
-func (d *digest) encodeRemovals() []byte {
-	if d.removals == [removalBuckets][8]byte{} {
-		return nil
-	}
-	return bytes.Join(slices.Collect(func(yield func([]byte) bool) {
-		for i := range d.removals {
-			if !yield(d.removals[i][:]) {
-				return
-			}
-		}
-	}), nil)
-}
-
-// takeRemovals is the inverse of encodeRemovals.
+// takeRemovals reads what removals.Bytes has written.
 func (d *digest) takeRemovals(r *reader) {
-	b := r.bytes(digestRemovals, removalBuckets*8)
-	if b == nil || r.err != nil {
-		return
-	}
-	if len(b) != removalBuckets*8 {
-		r.err = fmt.Errorf("%w: removals of a digest", ErrMalformed)
-		return
-	}
-	for i := range d.removals {
-		d.removals[i] = [8]byte(b[i*8:])
-	}
-	if d.removals == [removalBuckets][8]byte{} {
+	if b := r.bytes(digestRemovals, buckets.Size); b != nil && r.err == nil && !d.removals.Read(b) {
 		r.err = fmt.Errorf("%w: removals of a digest", ErrMalformed)
 	}
 }
@@ -204,7 +182,7 @@ func (d *digest) encode() []byte {
 		c = appendUint(c, originFull, flag(o.full))
 		b = appendBytes(b, digestOrigin, c)
 	}
-	return appendBytes(b, digestRemovals, d.encodeRemovals())
+	return appendBytes(b, digestRemovals, d.removals.Bytes())
 }
 
 func decodeDigest(b []byte) (digest, error) {

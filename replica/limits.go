@@ -6,43 +6,16 @@ package replica
 import (
 	"fmt"
 	"slices"
+
+	"github.com/roster-mesh/roster/replica/limits"
 )
 
-// Limits bound what every member keeps of others, and with that what an origin may publish. In
-// memory an entry takes about 300 bytes more than its message.
-type Limits struct {
-	Entries    int // of one origin in one epoch, default 20,000
-	Bytes      int // of the messages of one origin in all epochs, default 8 MiB; our own epoch may have half of it
-	TotalBytes int // of the messages of all origins but ourselves, default 64 MiB; see [Limits.guaranteed]
-}
-
-func (l Limits) orDefault() Limits {
-	if l.Entries <= 0 {
-		l.Entries = 20_000
-	}
-	if l.Bytes <= 0 {
-		l.Bytes = 8 << 20
-	}
-	if l.TotalBytes <= 0 {
-		l.TotalBytes = 64 << 20
-	}
-	return l
-}
-
-// guaranteedOrigins is how many origins have room for themselves: as many as a mesh introduces.
-const guaranteedOrigins = 4096
-
-// guaranteed is how many bytes each origin has for itself, of one half of the total. The other half is
-// shared by those that need more: so clusters that are invented to fill a member's memory take nothing from
-// those that come later.
-func (l Limits) guaranteed() int { return l.TotalBytes / 2 / guaranteedOrigins }
+// Limits bound what is kept of others.
+type Limits = limits.Limits
 
 // reserved is the part of what is shared that is for clusters which a person has admitted alone: one member can introduce
 // as many as it likes, and each takes half of what the others leave.
 const reserved = 4
-
-// fromShared is how much an origin that uses so many bytes takes of what is shared.
-func (l Limits) fromShared(used int) int { return max(0, used-l.guaranteed()) }
 
 // used is how many bytes the origin takes.
 func (o *origin) used() int {
@@ -60,12 +33,12 @@ func (o *origin) free() int {
 	if o.id == o.state.self {
 		return o.limits.Bytes - used
 	}
-	shared := o.limits.TotalBytes - guaranteedOrigins*o.limits.guaranteed()
+	shared := o.limits.TotalBytes - limits.Origins*o.limits.Guaranteed()
 	if !o.swapped {
 		shared -= shared / reserved
 	}
-	left := shared - o.state.sharedUsed + o.limits.fromShared(o.counted) - o.limits.fromShared(used)
-	fair := max(0, o.limits.guaranteed()-used) + max(0, left-o.limits.fromShared(used))/2
+	left := shared - o.state.sharedUsed + o.limits.FromShared(o.counted) - o.limits.FromShared(used)
+	fair := max(0, o.limits.Guaranteed()-used) + max(0, left-o.limits.FromShared(used))/2
 	return min(fair, o.limits.Bytes-used, o.limits.TotalBytes-o.state.total+o.counted-used)
 }
 
@@ -73,7 +46,7 @@ func (o *origin) free() int {
 func (s *State) count(o *origin) {
 	if used := o.used(); o.id != s.self {
 		s.total += used - o.counted
-		s.sharedUsed += s.limits.fromShared(used) - s.limits.fromShared(o.counted)
+		s.sharedUsed += s.limits.FromShared(used) - s.limits.FromShared(o.counted)
 		o.counted = used
 	}
 }

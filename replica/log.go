@@ -137,7 +137,7 @@ func (r *Replica) Forget(origin string) {
 func (s *State) forget(origin string) {
 	if o := s.origins[origin]; o != nil {
 		s.total -= o.counted
-		s.sharedUsed -= s.limits.fromShared(o.counted)
+		s.sharedUsed -= s.limits.FromShared(o.counted)
 		delete(s.origins, origin)
 	}
 }

@@ -173,6 +173,9 @@ func (r *Replica) authenticate(m *message, introducer string) error {
 	if err := m.verify(key); err != nil {
 		return err
 	}
+	if r.crowded() {
+		return fmt.Errorf("%w: introduction of %s, whose removal would find no room", ErrFull, origin)
+	}
 	if err := r.keyring.Introduce(origin, key, introducer); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
 // ErrRemoved is returned for what a key says that was removed from the group.
@@ -38,6 +40,8 @@ type Removal struct {
 	// Voucher is the member that brought it here, where its author's key was not pinned. Nobody signed that; it is to be
 	// recorded, so that a restart does not forget how many a member has brought.
 	Voucher string
+	// Standing is what has become of it here: it is to be recorded, too.
+	Standing removalguard.Standing
 
 	msg []byte // verbatim
 }

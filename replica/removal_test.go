@@ -43,7 +43,7 @@ func TestRemovalBeatsEverythingOfItsKey(t *testing.T) {
 	said := slices.Concat(publish(t, b, Key{KindCluster, "b"}, Live, "spec"), publish(t, b, rule("p"), Live, "1"), b.Complete())
 	merge(t, c, said...)
 	var told []Removal
-	c.removed = func(r Removal, _, first bool) {
+	c.removing.told = func(r Removal, _, first bool) {
 		if first {
 			told = append(told, r)
 		}

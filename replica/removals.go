@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/roster-mesh/roster/replica/buckets"
+	"github.com/roster-mesh/roster/replica/limits"
 )
 
 // Bounds of the removals that are held; about 300 bytes each. One that is about a key which is pinned here is taken
@@ -34,9 +36,6 @@ const (
 // refuse so many that it ends the delta, and it is to have the entries by then.
 const removalsFirst = 500
 
-// removalBuckets are compared apart, so that a difference brings a part of the set only.
-const removalBuckets = 16
-
 // removals is a set that only grows: of several removals of the same key one is kept ([removalRecord.beats]), so that
 // members agree on what to show, and on who may follow. Merging it is commutative, associative and
 // idempotent. Nothing takes a removal back, not even the removal of its author: two members that remove each other
@@ -44,19 +43,16 @@ const removalBuckets = 16
 type removals struct {
 	held      map[removedKey]*removalRecord
 	sponsored map[string]int // how many of held somebody answers for
-	sums      *[removalBuckets][8]byte
+	sums      *buckets.Sums
 	changes   uint64 // counts what was added
 }
 
-func bucketOf(about removedKey) int {
-	sum := sha256.Sum256([]byte(about.cluster + "\x00" + about.key))
-	return int(sum[0]) % removalBuckets
-}
+func bucketOf(about removedKey) int { return buckets.Of(about.cluster + "\x00" + about.key) }
 
-// knows says that a removal changes nothing.
-func (s *removals) knows(r *removalRecord) bool {
+// settled says that a removal changes nothing.
+func (s *removals) settled(r *removalRecord) bool {
 	held := s.held[r.about()]
-	return held != nil && !r.beats(held)
+	return held != nil && !held.Standing.Held && !r.beats(held)
 }
 
 // room refuses what exceeds the bounds.
@@ -73,6 +69,14 @@ func (s *removals) room(r *removalRecord, how pinning) error {
 		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d that one member answers for", ErrFull, r.ClusterID, r.By, most, maxRemovalsBy)
 	}
 	return nil
+}
+
+// crowded says that the removals of what is pinned may need all the room that is left: as many as a mesh introduces. Each pin
+// has a place, so that whoever invents clusters and lets them go cannot keep anybody from being removed.
+func (r *Replica) crowded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.state.removals.held) >= 2*maxRemovals-limits.Origins
 }
 
 // put adds a removal that is not known.
@@ -97,41 +101,24 @@ func (s *removals) list() []*removalRecord {
 }
 
 // digest is one hash for each bucket, zero for an empty one.
-func (s *removals) digest() [removalBuckets][8]byte {
+func (s *removals) digest() *buckets.Sums {
 	if s.sums != nil {
-		return *s.sums
+		return s.sums
 	}
-	var all [removalBuckets][]byte
+	var all [buckets.N][]byte
 	for _, r := range s.list() {
 		at := bucketOf(r.about())
 		all[at] = append(all[at], r.hash[:]...)
 	}
-	var sums [removalBuckets][8]byte
-	for i, hashes := range all {
-		if len(hashes) > 0 {
-			sum := sha256.Sum256(hashes)
-			sums[i] = [8]byte(sum[:8])
-		}
-	}
+	sums := buckets.Sum(all)
 	s.sums = &sums
-	return sums
-}
-
-// lacks says whether the sender of a digest may hold removals that we do not.
-func (s *removals) lacks(theirs *[removalBuckets][8]byte) bool {
-	ours := s.digest()
-	for i := range ours {
-		if theirs[i] != ours[i] && theirs[i] != [8]byte{} {
-			return true
-		}
-	}
-	return false
+	return s.sums
 }
 
 // delta lists what the sender of a digest may lack.
-func (s *removals) delta(theirs *[removalBuckets][8]byte) (msgs [][]byte) {
+func (s *removals) delta(theirs *buckets.Sums) (msgs [][]byte) {
 	ours := s.digest()
-	if ours == *theirs {
+	if *ours == *theirs {
 		return nil
 	}
 	for _, r := range s.list() {
@@ -142,17 +129,22 @@ func (s *removals) delta(theirs *[removalBuckets][8]byte) (msgs [][]byte) {
 	return msgs
 }
 
-// mergeRemoval adds a removal that was checked, and drops what the cluster has published, unless another key is pinned for
-// it and published that.
+// mergeRemoval adds a removal that was checked, or takes another standing of one that is held. If that is in effect, it drops what
+// the cluster has published, unless another key is pinned for it and published that.
 func (s *State) mergeRemoval(r *removalRecord, pinned bool) (out outcome, first bool) {
-	if s.removals.knows(r) {
-		return outcome{}, false
+	held, kept := s.removals.held[r.about()], r
+	first = held == nil || held.Standing.Held && !r.Standing.Held
+	if held != nil && !r.beats(held) {
+		if r.Standing.Held {
+			return outcome{}, false
+		}
+		again := *held
+		kept, again.Standing = &again, r.Standing
 	}
-	first = s.removals.held[r.about()] == nil
-	s.removals.put(r)
+	s.removals.put(kept)
 	out.fresh = true
 	id := r.ClusterID
-	if o := s.origins[id]; o != nil && id != s.self && (!pinned || o.publishedBy(r)) {
+	if o := s.origins[id]; o != nil && !r.Standing.Held && id != s.self && (!pinned || o.publishedBy(r)) {
 		s.forget(id)
 		out.changes = []Change{{Key{KindCluster, id}, id}, {Origin: id}}
 	}
@@ -215,10 +207,10 @@ func (r *Replica) Removal(clusterID string, key []byte) (Removal, bool) {
 // be gone since.
 func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pull bool, err error) {
 	r.mu.Lock()
-	known := r.state.removals.knows(rec)
+	settled := r.state.removals.settled(rec)
 	authorRemoved := r.state.removals.held[removedKey{rec.By, string(rec.ByKey)}] != nil
 	r.mu.Unlock()
-	if known {
+	if settled {
 		return false, false, nil
 	}
 	if err := rec.verify(); err != nil {
@@ -239,37 +231,63 @@ func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pu
 	if rec.sponsor = string(rec.ByKey); !ok || !author.Equal(rec.ByKey) {
 		rec.sponsor, rec.Voucher = introducer, introducer
 	}
-	out, pinned, first, err := r.admitRemoval(rec, ours)
-	r.tell(out.changes)
-	if out.fresh {
-		r.removed(rec.Removal, pinned, first)
-	}
-	return out.fresh, false, err
+	return r.admitRemoval(rec, ours)
 }
 
-// admitRemoval ends the pin of a key and merges its removal. pinned says that a pin of the cluster ended: of several that
-// bring the same removal at once the first alone is told so. It may be that of another key, which is not admitted.
-func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (out outcome, pinned, first bool, err error) {
-	r.removing.Lock()
-	defer r.removing.Unlock()
-	how := unknownKey
-	if key, ok := r.keyring.Key(rec.ClusterID); ok && key.Equal(rec.PublicKey) {
-		how = introduced
-		if r.keyring.Swapped(rec.ClusterID) {
-			how = swapped
-		}
-	}
+// Reconsider asks again what becomes of a removal that is held, after Options.Hold would answer otherwise, and does that.
+func (r *Replica) Reconsider(clusterID string, key []byte) {
 	r.mu.Lock()
-	known := r.state.removals.knows(rec) // a better one, which came meanwhile
-	if !ours {                           // whatever name it bears: a peer vouches for what anybody signed
+	rec := r.state.removals.held[removedKey{clusterID, string(key)}]
+	r.mu.Unlock()
+	if rec != nil {
+		again := *rec
+		_, _, _ = r.admitRemoval(&again, true)
+	}
+}
+
+// admitRemoval ends the pin of a key and merges its removal, unless it is held, and tells of it. pinned says that a pin of the cluster
+// ended: of several that bring the same removal at once the first alone is told so. It may be that of another key, which is not
+// admitted. Of one that is held any further statement is asked about, whatever hash it has: who removes itself first, by way of
+// what it invented, must not be safe from others.
+func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (fresh, pull bool, err error) {
+	r.removing.Lock()
+	how := r.pinnedAs(rec)
+	r.mu.Lock()
+	settled := r.state.removals.settled(rec) && !ours // a better one came meanwhile
+	if !ours {                                        // whatever name it bears: a peer vouches for what anybody signed
 		err = r.state.removals.room(rec, how)
 	}
 	r.mu.Unlock()
-	if err != nil || known {
-		return outcome{}, false, false, err
+	if err != nil || settled {
+		r.removing.Unlock()
+		return false, false, err
 	}
-	// First: whoever authenticates from here on is refused.
-	pinned = r.keyring.Remove(rec.ClusterID, rec.PublicKey, rec.Successor, rec.Left()) || how != unknownKey
+	out, pinned, first := r.enforce(rec, how)
+	r.removing.Unlock()
+	r.tell(out.changes)
+	if out.fresh {
+		r.removing.told(rec.Removal, pinned, first)
+	}
+	return out.fresh, false, nil
+}
+
+// pinnedAs says how the removed key is pinned.
+func (r *Replica) pinnedAs(rec *removalRecord) pinning {
+	switch key, ok := r.keyring.Key(rec.ClusterID); {
+	case !ok || !key.Equal(rec.PublicKey):
+		return unknownKey
+	case r.keyring.Swapped(rec.ClusterID):
+		return swapped
+	}
+	return introduced
+}
+
+// enforce does what is to become of a removal.
+func (r *Replica) enforce(rec *removalRecord, how pinning) (out outcome, pinned, first bool) {
+	rec.Standing = r.removing.hold(rec.Removal)
+	if !rec.Standing.Held { // first: whoever authenticates from here on is refused
+		pinned = r.keyring.Remove(rec.ClusterID, rec.PublicKey, rec.Successor, rec.Left()) || how != unknownKey
+	}
 	_, still := r.keyring.Key(rec.ClusterID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -280,5 +298,5 @@ func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (out outcome, pinn
 			r.log.Append(appendBytes(nil, opForget, []byte(c.Origin)))
 		}
 	}
-	return out, pinned, first, nil
+	return out, pinned, first
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
 // Keyring knows the pinned key of each origin. It is called without locks held.
@@ -37,6 +39,9 @@ type Options struct {
 	// Removed, if set, is told of every removal that was merged, our own ones included, as subscribers are and after
 	// them; pinned: the key was, until then, or another one was whose pin ended with it; first: nothing was known of that key's removal before.
 	Removed func(r Removal, pinned, first bool)
+	// Hold, if set, says what becomes of a removal: one that is held is kept and passed on, and ends nothing; see
+	// [Replica.Reconsider]. It is called while no other removal is merged.
+	Hold func(Removal) removalguard.Standing
 	// OwnEpochSeen, if set, is called after each merge, as subscribers are, for as long as [Replica.OwnEpochSeen] returns
 	// an epoch: from when a peer has shown it until Reopen has opened a higher one.
 	OwnEpochSeen func(epoch uint64)
@@ -57,12 +62,11 @@ type Replica struct {
 	key       ed25519.PrivateKey
 	keyring   Keyring
 	changed   []func([]Change)
-	removed   func(Removal, bool, bool)
 	epochSeen func(uint64)
 	decode    func(msg []byte) (*message, error) // decodeMessage, but in tests
 	broadcast func(msgs ...[]byte)
 
-	removing sync.Mutex // from looking whether a removed key is pinned to having merged that
+	removing removing
 
 	mu     sync.Mutex
 	state  *State  // what peers may know
@@ -70,6 +74,13 @@ type Replica struct {
 	log    Log     // nil when nothing is durable
 	notes  notes   // what is durable beside own entries
 	digest []byte  // of state; nil when it must be made again
+}
+
+// removing is held from looking whether a removed key is pinned to having merged that.
+type removing struct {
+	sync.Mutex
+	told func(r Removal, pinned, first bool)
+	hold func(Removal) removalguard.Standing
 }
 
 // New returns a replica that holds nothing yet.
@@ -85,6 +96,9 @@ func New(o Options) (*Replica, error) {
 	if o.Removed == nil {
 		o.Removed = func(Removal, bool, bool) {}
 	}
+	if o.Hold == nil {
+		o.Hold = func(Removal) (inEffect removalguard.Standing) { return inEffect }
+	}
 	if o.OwnEpochSeen == nil {
 		o.OwnEpochSeen = func(uint64) {}
 	}
@@ -95,7 +109,7 @@ func New(o Options) (*Replica, error) {
 		o.Note = func() []byte { return nil }
 	}
 	r := &Replica{
-		self: o.Self, key: o.PrivateKey, keyring: o.Keyring, removed: o.Removed, epochSeen: o.OwnEpochSeen, decode: decodeMessage,
+		self: o.Self, key: o.PrivateKey, keyring: o.Keyring, removing: removing{told: o.Removed, hold: o.Hold}, epochSeen: o.OwnEpochSeen, decode: decodeMessage,
 		broadcast: o.Broadcast, state: newState(o.Self, o.Limits), notes: notes{present: o.Note, news: make(chan struct{})},
 	}
 	for _, removal := range o.Removals {
@@ -103,7 +117,7 @@ func New(o Options) (*Replica, error) {
 		if err != nil || m.removal == nil {
 			return nil, fmt.Errorf("a recorded removal of %s: %w", removal.ClusterID, cmp.Or(err, ErrMalformed))
 		}
-		m.removal.Voucher = removal.Voucher
+		m.removal.Voucher, m.removal.Standing = removal.Voucher, removal.Standing
 		m.removal.sponsor = cmp.Or(removal.Voucher, string(m.removal.ByKey))
 		r.state.mergeRemoval(m.removal, false)
 	}

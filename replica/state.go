@@ -75,7 +75,7 @@ type outcome struct {
 }
 
 func newState(self string, limits Limits) *State {
-	return &State{self: self, limits: limits.orDefault(), origins: make(map[string]*origin)}
+	return &State{self: self, limits: limits.OrDefault(), origins: make(map[string]*origin)}
 }
 
 func (s *State) origin(id string) *origin {

@@ -243,7 +243,7 @@ func checkInvariants(t fatal, s *State) {
 		}
 		if o.id != s.self {
 			total += o.used()
-			drawn += s.limits.fromShared(o.used())
+			drawn += s.limits.FromShared(o.used())
 			if o.used() > o.limits.Bytes || o.counted != o.used() {
 				t.Fatalf("%s uses %d bytes, counted as %d", o.id, o.used(), o.counted)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
 // Admissions knows who admitted whom. It holds nothing itself, and is safe for concurrent use.
@@ -134,6 +135,14 @@ func (a *Admissions) by(clusterID string, signed bool) (by []string) {
 
 // Branch lists the members that no path leads to without the head.
 func (a *Admissions) Branch(head string) []string { return a.tree(false).Branch(head) }
+
+// Members lists who admitted whom, the nearest first, for the guard against removals.
+func (a *Admissions) Members() (all []removalguard.Member) {
+	for _, c := range a.tree(false).Clusters() {
+		all = append(all, removalguard.Member{ClusterID: c.ClusterID, Parent: c.Parent})
+	}
+	return all
+}
 
 func (a *Admissions) tree(signed bool) v1alpha1.AdmissionTree {
 	by := map[string][]string{}

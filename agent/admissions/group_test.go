@@ -18,10 +18,12 @@ import (
 	"github.com/roster-mesh/roster/agent/admissions"
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/agent/removals"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/mesh/meshtest"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
 // soon is within what time everybody has pinned who was admitted by one swap.
@@ -43,6 +45,7 @@ type member struct {
 	replica    *replica.Replica
 	mesh       *mesh.Mesh
 	admissions *admissions.Admissions // nil in a version that knows none
+	guard      *removals.Guard        // nil where nothing is held
 	ready      bool
 	stop       context.CancelFunc
 	stopped    chan error
@@ -82,7 +85,7 @@ func (m *member) start(epoch uint64, earlier bool) {
 	t := m.g.t
 	t.Helper()
 	var err error
-	if m.replica, err = replica.New(replica.Options{Self: m.id, PrivateKey: m.key, Epoch: epoch, Keyring: m.trust, Removed: func(r replica.Removal, _, _ bool) {
+	if m.replica, err = replica.New(replica.Options{Self: m.id, PrivateKey: m.key, Epoch: epoch, Keyring: m.trust, Hold: m.hold, Removed: func(r replica.Removal, _, _ bool) {
 		m.pinned(r.ClusterID)
 	}}); err != nil {
 		t.Fatal(err)
@@ -110,6 +113,13 @@ func (m *member) start(epoch uint64, earlier bool) {
 		}
 	}
 	m.mesh.Broadcast(m.replica.Complete()...)
+}
+
+func (m *member) hold(r replica.Removal) (s removalguard.Standing) {
+	if m.guard != nil {
+		s = m.guard.Hold(r)
+	}
+	return s
 }
 
 func (m *member) publish(key replica.Key, data []byte) {

@@ -15,6 +15,9 @@
 //	       ──► recorded ──► accounts of its readers, our credential for it, its Cluster objects, the bootstrap
 //	           credential ──► recorded as ended
 //
+// A removal that exceeds what one member may order unseen is held (Hold): it is recorded, and nothing of this happens until a
+// person confirms it (CheckRequests). See package agent/removals.
+//
 // A step that fails is retried, and a restart continues where the last run stopped.
 //
 // A membership ends in one of two ways:

@@ -25,7 +25,7 @@ const leaveWait = 30 * time.Second
 
 // removedFromGroup returns the removal of this cluster's present key by another cluster.
 func (m *Membership) removedFromGroup() (removal, bool) {
-	r, ok := m.ledger.lookup(m.o.ClusterID, m.o.Key)
+	r, ok := m.ledger.Lookup(m.o.ClusterID, m.o.Key)
 	return r, ok && !r.Left()
 }
 
@@ -47,14 +47,14 @@ func (m *Membership) checkLeaveRequest(own *v1alpha1.Cluster) {
 // earlier call has finished do no harm.
 func (m *Membership) leave(ctx context.Context) error {
 	select {
-	case <-m.keyGivenUp:
+	case <-m.keyGivenUp.done:
 		return nil // done already
 	default:
 	}
 	key := m.o.Key
 	own := m.o.Own()
 	asked := own != nil && own.Annotations[v1alpha1.AnnotationLeave] == v1alpha1.RequestKey(key)
-	held, removed := m.ledger.lookup(m.o.ClusterID, key)
+	held, removed := m.ledger.Lookup(m.o.ClusterID, key)
 	if !asked && !removed {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (m *Membership) leave(ctx context.Context) error {
 		return err
 	}
 	m.o.Log.Warn("this cluster has given up its key and goes on alone under a new one")
-	m.closeOnce.Do(func() { close(m.keyGivenUp) })
+	m.keyGivenUp.once.Do(func() { close(m.keyGivenUp.done) })
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (m *Membership) forgetGroup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	departed := m.ledger.addDeparted(members)
+	departed := m.ledger.AddDeparted(members)
 	if err := recordDeparted(ctx, m.o.Store, departed); err != nil {
 		return err
 	}
@@ -207,21 +207,22 @@ func (m *Membership) knownClusters() ([]string, error) {
 
 // resume continues what an earlier run did not finish.
 func (m *Membership) resume() {
-	for _, id := range m.ledger.removedOrLeftIDs() {
+	for _, id := range m.ledger.RemovedOrLeftIDs() {
 		if m.Gone(id) {
 			m.Hooks.Detached(id)
 		}
 	}
 	members := m.Members()
-	for _, r := range m.ledger.all() {
-		if r.askAll {
-			r.waiting = members
-			m.ledger.change(r.Removal, func(held *removal) { held.waiting, held.askAll = r.waiting, false })
+	for _, r := range m.ledger.All() {
+		if r.AskAll {
+			r.Waiting = members
+			m.ledger.Change(r.Removal, func(held *removal) { held.Waiting, held.AskAll = r.Waiting, false })
 		}
-		for _, id := range r.waiting {
+		for _, id := range r.Waiting {
 			m.work.sends.Add(id)
 		}
 	}
 	m.work.carryOut.Trigger()
 	m.work.leave.Trigger()
+	m.work.again.Trigger()
 }

@@ -20,12 +20,14 @@ import (
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/pinned"
+	"github.com/roster-mesh/roster/agent/removals"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
 // ErrNewKey is returned by Run when this cluster has given up its key. The agent must start again with the new one.
@@ -66,6 +68,8 @@ type Options struct {
 	ForgetCredential func(ctx context.Context, clusterID string) error
 	// Authorities are the members that may admit a cluster that was removed from the group: see trust.ParseName.
 	Authorities []string
+	// Members lists who admitted whom, for the guard.
+	Members func() []removalguard.Member
 	// Branch lists the members that no path of admissions leads to without one of them.
 	Branch func(clusterID string) []string
 	// NextKey returns the public part of the key that ReplaceKey will give this cluster.
@@ -90,30 +94,38 @@ type Hooks struct {
 	Changed func(clusterID string)
 }
 
+type removal = removals.Removal
+
 // Membership knows who is in the group. Its methods are safe for concurrent use after Bind.
 type Membership struct {
 	Hooks Hooks // all are set before Run
 
 	o       Options
 	trust   *trust.Table
+	guard   *removals.Guard
 	replica *replica.Replica
 	mesh    *mesh.Mesh
-	ledger  ledger
+	ledger  removals.Ledger
 	pins    pins
 	work    work
 	once    health.Once
 
-	keyGivenUp chan struct{} // closed when the key was given up
-	closeOnce  sync.Once     // closes keyGivenUp
-	recording  sync.Mutex    // held from reading the removals until they are recorded
+	keyGivenUp givenUp
+	recording  sync.Mutex // held from reading the removals until they are recorded
+}
+
+// givenUp says that the key was given up.
+type givenUp struct {
+	done chan struct{} // closed then
+	once sync.Once
 }
 
 // work are the loops and tasks of a membership.
 type work struct {
-	pins, carryOut, leave *loop.Task
-	requests              *loop.Loop[string] // names of Cluster objects that may have the annotation for a removal
-	sends                 *loop.Loop[string] // members that removals are sent to
-	pulls                 *loop.Loop[string] // members that may introduce a newcomer that waits
+	pins, carryOut, leave, again *loop.Task
+	requests                     *loop.Loop[string] // names of Cluster objects that may have the annotation for a removal
+	sends                        *loop.Loop[string] // members that removals are sent to
+	pulls                        *loop.Loop[string] // members that may introduce a newcomer that waits
 }
 
 // pins guards the record of pins.
@@ -124,10 +136,11 @@ type pins struct {
 
 // New returns the membership that was recorded. Call Bind next.
 func New(o Options) *Membership {
-	m := &Membership{o: o, keyGivenUp: make(chan struct{})}
+	m := &Membership{o: o, keyGivenUp: givenUp{done: make(chan struct{})}}
 	ignore := func(string) {}
 	m.Hooks = Hooks{Pinned: ignore, Detached: ignore, Changed: ignore} // until wiring sets them
 	m.work = work{
+		again:    loop.NewTask("unconfirmed removals", o.Log, m.reconsider),
 		pins:     loop.NewTask("pins", o.Log, loop.WithPause(m.recordPins)),
 		carryOut: loop.NewTask("removals", o.Log, loop.WithPause(m.carryOut)),
 		leave:    loop.NewTask("end of the membership", o.Log, m.leave),
@@ -140,14 +153,21 @@ func New(o Options) *Membership {
 		o.Log.Error("there is no authority, since one has no valid name", "error", err)
 	}
 	m.trust = trust.New(trust.Pin{ClusterID: o.ClusterID, PublicKey: o.Key}, trust.Options{Pinned: m.pinned, Waits: m.waits, Authorities: authorities})
+	m.guard = removals.NewGuard(removals.Options{
+		ClusterID: o.ClusterID, Key: o.Key, Trust: m.trust, Members: o.Members, Met: m.met,
+		Refuses: func(id string) bool { return m.mesh.RemovedBy(id) },
+	})
 	for _, r := range o.Record.removals {
-		m.ledger.add(r)
-		if r.basis != "" || r.Left() && !r.unknownKey { // an earlier version recorded no basis
-			m.trust.Recall(r.ClusterID, r.PublicKey, r.basis == pinned.Admitted)
+		m.ledger.Add(r)
+		if m.guard.Recall(r.Removal); r.Standing.Held {
+			continue
+		}
+		if r.Basis != "" || r.Left() && !r.UnknownKey { // an earlier version recorded no basis
+			m.trust.Recall(r.ClusterID, r.PublicKey, r.Basis == pinned.Admitted)
 		}
 		m.trust.Remove(r.ClusterID, r.PublicKey, r.Successor, r.Left())
 	}
-	m.ledger.addDeparted(o.Record.departed)
+	m.ledger.AddDeparted(o.Record.departed)
 	for _, p := range o.Record.pins {
 		if err := m.trust.Restore(p); err != nil {
 			o.Log.Error("a recorded pin is refused", "cluster", p.ClusterID, "error", err)
@@ -184,7 +204,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	m.resume()
 	m.work.pins.Trigger()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, task := range []*loop.Task{m.work.pins, m.work.carryOut, m.work.leave} {
+	for _, task := range []*loop.Task{m.work.pins, m.work.carryOut, m.work.leave, m.work.again} {
 		group.Go(func() error { return task.Run(ctx) })
 	}
 	group.Go(func() error { return m.work.requests.Run(ctx, 1) })
@@ -194,7 +214,7 @@ func (m *Membership) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.keyGivenUp:
+		case <-m.keyGivenUp.done:
 			return ErrNewKey
 		}
 	})
@@ -231,12 +251,12 @@ func (m *Membership) Members() []string {
 // Gone reports whether a cluster is no longer in the group: it left, it was removed, or this cluster left the group
 // that it is in; and it was not admitted again.
 func (m *Membership) Gone(clusterID string) bool {
-	return clusterID != m.o.ClusterID && m.ledger.removedOrLeft(clusterID) && !m.IsPinned(clusterID)
+	return clusterID != m.o.ClusterID && m.ledger.RemovedOrLeft(clusterID) && !m.IsPinned(clusterID)
 }
 
 // Removals are all removals that this cluster knows.
 func (m *Membership) Removals() []replica.Removal {
-	known := m.ledger.all()
+	known := m.ledger.All()
 	out := make([]replica.Removal, 0, len(known))
 	for _, r := range known {
 		out = append(out, r.Removal)
@@ -246,7 +266,7 @@ func (m *Membership) Removals() []replica.Removal {
 
 // Farewell is the message that the mesh answers to the owner of a removed key: its removal, or nil.
 func (m *Membership) Farewell(key ed25519.PublicKey) []byte {
-	if r, ok := m.ledger.lookupKey(key); ok {
+	if r, ok := m.ledger.LookupKey(key); ok {
 		return r.Message()
 	}
 	return nil

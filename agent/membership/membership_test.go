@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/informers"
+	"github.com/roster-mesh/roster/agent/removals"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
@@ -154,9 +155,9 @@ func TestRemovalAuthorIsVerified(t *testing.T) {
 	}
 	for by, unverified := range map[string]bool{agenttest.IDC: false, "somebody": true} {
 		signed := signedBy(t, by, agenttest.IDB, agenttest.Key(by))
-		m.ledger = ledger{}
+		m.ledger = removals.Ledger{}
 		m.Removed(signed, true, true)
-		r, _ := m.ledger.lookup(agenttest.IDB, signed.PublicKey)
+		r, _ := m.ledger.Lookup(agenttest.IDB, signed.PublicKey)
 		if text := removalText(r); !strings.Contains(text, "by cluster "+by) || strings.Contains(text, "as reported by another member") != unverified {
 			t.Errorf("by %s: %s", by, text)
 		}
@@ -181,14 +182,14 @@ func TestGone(t *testing.T) {
 		}
 	}
 	is("a member", false)
-	m.ledger.add(removal{Removal: replica.Removal{ClusterID: agenttest.IDB, PublicKey: keys[1], By: agenttest.IDC}})
+	m.ledger.Add(removal{Removal: replica.Removal{ClusterID: agenttest.IDB, PublicKey: keys[1], By: agenttest.IDC}})
 	m.trust.Remove(agenttest.IDB, keys[1], nil, false)
 	is("removed", true)
 	if err := m.trust.Pin(agenttest.IDB, keys[2]); err != nil {
 		t.Fatal(err)
 	}
 	is("admitted again", false)
-	m.ledger.addDeparted([]string{agenttest.IDB})
+	m.ledger.AddDeparted([]string{agenttest.IDB})
 	m.trust.Forget(agenttest.IDB)
 	is("left behind", true)
 	if m.Gone(agenttest.IDA) || m.Gone(agenttest.IDC) {
@@ -289,7 +290,7 @@ func TestFloodOfRemovalsIsRecordedInFewWrites(t *testing.T) {
 		time.Sleep(time.Millisecond) // as they come from a network
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		held, err := readRemovals(t.Context(), m.o.Store, m.o.Log)
+		held, err := removals.Read(t.Context(), m.o.Store, m.o.Log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +339,7 @@ func TestRemovedMemberNeedNotConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(m.ledger.waitingFor(agenttest.IDC)) == 0 {
+	if len(m.ledger.WaitingFor(agenttest.IDC)) == 0 {
 		t.Fatal("the first removal does not wait for the second cluster")
 	}
 	for _, id := range []string{agenttest.IDB, agenttest.IDC} {
@@ -346,7 +347,7 @@ func TestRemovedMemberNeedNotConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(m.ledger.waitingFor(agenttest.IDC)) > 0 {
+	if len(m.ledger.WaitingFor(agenttest.IDC)) > 0 {
 		t.Error("it waits for a cluster that was removed")
 	}
 	lines, confirmed := m.removalLines()
@@ -387,10 +388,10 @@ func TestLargeBranchIsRemovedAtOnce(t *testing.T) {
 	}
 	shared := func(waiting int) {
 		t.Helper()
-		all := m.ledger.all()
+		all := m.ledger.All()
 		for _, r := range all {
-			if len(r.waiting) != waiting || !same(r.waiting, all[0].waiting) {
-				t.Fatalf("%s has a list of %d of its own, for %d", r.ClusterID, len(r.waiting), waiting)
+			if len(r.Waiting) != waiting || &r.Waiting[0] != &all[0].Waiting[0] {
+				t.Fatalf("%s has a list of %d of its own, for %d", r.ClusterID, len(r.Waiting), waiting)
 			}
 		}
 		if len(all) != inventions {
@@ -398,7 +399,7 @@ func TestLargeBranchIsRemovedAtOnce(t *testing.T) {
 		}
 	}
 	shared(honest)
-	m.ledger.confirmed("x3049", m.ledger.waitingFor("x3049"))
+	m.ledger.Confirmed("x3049", m.ledger.WaitingFor("x3049"))
 	shared(honest - 1)
 }
 

@@ -39,7 +39,7 @@ func (m *Membership) waits(n trust.Newcomer) {
 // describe names a newcomer as the cluster that was removed: it has taken no name yet.
 func (m *Membership) describe(n trust.Newcomer) v1alpha1.Newcomer {
 	return v1alpha1.Newcomer{
-		Name: m.ledger.name(n.ClusterID), ClusterID: n.ClusterID, Fingerprint: trust.Fingerprint(n.PublicKey), Introducer: m.o.Registry.Name(n.Introducer),
+		Name: m.ledger.Name(n.ClusterID), ClusterID: n.ClusterID, Fingerprint: trust.Fingerprint(n.PublicKey), Introducer: m.o.Registry.Name(n.Introducer),
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/pinned"
+	"github.com/roster-mesh/roster/agent/removals"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
@@ -217,7 +218,7 @@ func TestLeavesOfEarlierVersionsReserve(t *testing.T) {
 	}
 	m.merge(t, agenttest.IDC, introduction(t, agenttest.IDB, agenttest.IDB), leaveOf(t, agenttest.IDB, agenttest.IDB, "next"), leaveOf(t, "other", "made up", "stolen"))
 	m.restart(t)
-	secret, err := m.o.Store.Read(t.Context(), removalsSecret)
+	secret, err := m.o.Store.Read(t.Context(), removals.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestLeavesOfEarlierVersionsReserve(t *testing.T) {
 		secret.Data[key] = bytes.Replace(data, []byte(`,"basis":"`+pinned.Introduced+`"`), nil, 1)
 		stripped += len(data) - len(secret.Data[key])
 	}
-	if err := m.o.Store.Replace(t.Context(), removalsSecret, secret.Data); err != nil || stripped == 0 {
+	if err := m.o.Store.Replace(t.Context(), removals.Secret, secret.Data); err != nil || stripped == 0 {
 		t.Fatal(stripped, err)
 	}
 	m.open(t)

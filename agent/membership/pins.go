@@ -22,7 +22,7 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	if c.Spec.Mesh == nil || len(c.Spec.Mesh.PublicKey) != ed25519.PublicKeySize || payload.Has(c, v1alpha1.AnnotationClusterDisabled) {
 		return
 	}
-	if _, ended := m.ledger.lookup(m.o.ClusterID, m.o.Key); ended {
+	if _, ended := m.ledger.Lookup(m.o.ClusterID, m.o.Key); ended {
 		return // members refuse this cluster's key; after a new key, this is a swap
 	}
 	pinned, known := m.trust.Key(id)
@@ -32,6 +32,7 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	if !known && syncrules.Owner(c) == id && m.trust.Reserved(id) {
 		return // such a copy again, of before it was removed; or that of another member, who must not decide this
 	}
+	m.guard.Meet(id, m.replica.Reconsider)
 	if err := m.trust.Pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
 		if !errors.Is(err, trust.ErrPinned) && !errors.Is(err, trust.ErrRemoved) { // its status shows these
 			m.o.Log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)

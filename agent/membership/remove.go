@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/pinned"
+	"github.com/roster-mesh/roster/agent/removals"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules"
@@ -32,14 +33,21 @@ const (
 // which is delayed, because a member can send any number of them.
 func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 	now := m.removal(r)
-	if author, ok := m.trust.Key(r.By); !r.Left() && (!ok || !author.Equal(r.ByKey)) {
-		now.unverifiedAuthor = true
+	if r.Standing.Held {
+		m.held(now)
+		return
 	}
-	held, known := m.ledger.lookup(r.ClusterID, r.PublicKey) // a leave, which this beats
-	now.unknownKey = !pinned && !m.affectsThisCluster(r) && (!known || held.unknownKey)
-	now.ended = now.unknownKey
-	m.ledger.add(now)
-	if now.unknownKey {
+	if m.guard.Pending() {
+		m.work.again.Trigger()
+	}
+	if author, ok := m.trust.Key(r.By); !r.Left() && (!ok || !author.Equal(r.ByKey)) {
+		now.UnverifiedAuthor = true
+	}
+	held, known := m.ledger.Lookup(r.ClusterID, r.PublicKey) // a leave, which this beats
+	now.UnknownKey = !pinned && !m.affectsThisCluster(r) && (!known || held.UnknownKey)
+	now.Ended = now.UnknownKey
+	m.ledger.Add(now)
+	if now.UnknownKey {
 		m.o.Log.Debug("the key of an unknown cluster was removed from the group", "clusterID", r.ClusterID, "byClusterID", r.By)
 		m.work.carryOut.TriggerAfter(recordUnknown)
 		return
@@ -56,19 +64,19 @@ func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
 	if m.Gone(r.ClusterID) {
 		m.Hooks.Detached(r.ClusterID)
 	}
-	for _, id := range now.waiting {
+	for _, id := range now.Waiting {
 		m.work.sends.Add(id)
 	}
-	if len(m.ledger.waitingFor(r.ClusterID)) > 0 {
+	if len(m.ledger.WaitingFor(r.ClusterID)) > 0 {
 		m.work.sends.Add(r.ClusterID) // a removed cluster need not confirm
 	}
 }
 
 // removal is a removal that is about to be recorded.
 func (m *Membership) removal(r replica.Removal) removal {
-	now := removal{Removal: r, ordered: m.orderedHere(r), basis: m.basis(r)}
-	if now.ordered {
-		now.waiting = m.confirmers(r)
+	now := removal{Removal: r, Ordered: m.orderedHere(r), Basis: m.basis(r)}
+	if now.Ordered {
+		now.Waiting = m.confirmers(r)
 	}
 	return now
 }
@@ -100,7 +108,7 @@ func (m *Membership) orderedHere(r replica.Removal) bool {
 
 // confirmers are the members that have to confirm removals that were ordered here: all that are not removed.
 func (m *Membership) confirmers(of ...replica.Removal) []string {
-	if all := m.ledger.confirming.Load(); all != nil {
+	if all := m.ledger.Confirming.Load(); all != nil {
 		return *all
 	}
 	return slices.DeleteFunc(m.Members(), func(id string) bool {
@@ -114,10 +122,11 @@ func (m *Membership) carryOut(ctx context.Context) error {
 	if err := m.recordRemovals(ctx); err != nil {
 		return err
 	}
+	m.Hooks.Changed(m.o.ClusterID) // what is held, or counts
 	var errs []error
 	var done []removal
-	for _, r := range m.ledger.all() {
-		if r.ended || r.ClusterID == m.o.ClusterID {
+	for _, r := range m.ledger.All() {
+		if r.Ended || r.ClusterID == m.o.ClusterID {
 			continue
 		}
 		if err := m.carryOutOne(ctx, r); err != nil {
@@ -131,7 +140,7 @@ func (m *Membership) carryOut(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		for _, r := range done {
-			m.ledger.change(r.Removal, func(r *removal) { r.ended = true })
+			m.ledger.Change(r.Removal, func(r *removal) { r.Ended = true })
 		}
 		errs = append(errs, m.recordRemovals(ctx), m.recordPins(ctx))
 	}
@@ -174,13 +183,13 @@ func (m *Membership) deleteCluster(ctx context.Context, c *v1alpha1.Cluster) err
 func (m *Membership) publishRemovals(ctx context.Context, signed ...replica.Removal) error {
 	m.recording.Lock()
 	defer m.recording.Unlock()
-	all, others := m.ledger.all(), m.confirmers(signed...)
-	m.ledger.confirming.Store(&others) // one list for all: a branch has thousands
-	defer m.ledger.confirming.Store(nil)
+	all, others := m.ledger.All(), m.confirmers(signed...)
+	m.ledger.Confirming.Store(&others) // one list for all: a branch has thousands
+	defer m.ledger.Confirming.Store(nil)
 	for _, r := range signed {
 		all = append(all, m.removal(r))
 	}
-	if err := recordRemovals(ctx, m.o.Store, all); err != nil {
+	if err := removals.Write(ctx, m.o.Store, all); err != nil {
 		return err
 	}
 	for _, r := range signed {
@@ -196,5 +205,5 @@ func (m *Membership) publishRemovals(ctx context.Context, signed ...replica.Remo
 func (m *Membership) recordRemovals(ctx context.Context) error {
 	m.recording.Lock()
 	defer m.recording.Unlock()
-	return recordRemovals(ctx, m.o.Store, m.ledger.all())
+	return removals.Write(ctx, m.o.Store, m.ledger.All())
 }

@@ -15,6 +15,7 @@ import (
 // CheckRequests does what annotations on the own Cluster object ask for.
 func (m *Membership) CheckRequests(own *v1alpha1.Cluster) {
 	m.checkApprovals(own)
+	m.checkConfirmations(own)
 	m.checkLeaveRequest(own)
 }
 
@@ -90,7 +91,7 @@ func (m *Membership) remove(ctx context.Context, ids []string) error {
 // sendRemovals sends a member the removals that were ordered here and that it has not confirmed.
 func (m *Membership) sendRemovals(ctx context.Context, id string) error {
 	_, pinned := m.trust.Key(id)
-	waiting := m.ledger.waitingFor(id)
+	waiting := m.ledger.WaitingFor(id)
 	if len(waiting) == 0 || pinned && m.mesh.Member(id).State != mesh.Alive {
 		return nil // MemberAlive tries again
 	}
@@ -102,7 +103,7 @@ func (m *Membership) sendRemovals(ctx context.Context, id string) error {
 			break
 		}
 	}
-	m.ledger.confirmed(id, waiting[:sent])
+	m.ledger.Confirmed(id, waiting[:sent])
 	m.Hooks.Changed(m.o.ClusterID)
 	m.work.carryOut.Trigger()
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/agent/removals"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 )
@@ -17,17 +18,17 @@ import (
 // removalLines are the lines of ConditionRemovalsConfirmed, newest first: the last removal that was ordered here, and
 // older ones that still wait for confirmations.
 func (m *Membership) removalLines() (lines []string, confirmed bool) {
-	all := slices.DeleteFunc(m.ledger.all(), func(r removal) bool { return !r.ordered })
+	all := slices.DeleteFunc(m.ledger.All(), func(r removal) bool { return !r.Ordered })
 	slices.Reverse(all)
 	slices.SortStableFunc(all, func(a, b removal) int { return cmp.Compare(b.Time, a.Time) })
 	confirmed = true
 	for i, r := range all {
-		confirmed = confirmed && len(r.waiting) == 0 && !r.askAll
-		if len(lines) == maxListed || i > 0 && len(r.waiting) == 0 {
+		confirmed = confirmed && len(r.Waiting) == 0 && !r.AskAll
+		if len(lines) == maxListed || i > 0 && len(r.Waiting) == 0 {
 			continue
 		}
 		var names []string
-		for _, id := range r.waiting {
+		for _, id := range r.Waiting {
 			name := m.o.Registry.Name(id)
 			if state := m.mesh.Member(id).State; state != mesh.Alive {
 				name += " (" + state.String() + ")"
@@ -47,6 +48,8 @@ type View struct {
 	Confirmed       bool     // all members have confirmed all of them
 	// NotAdmitted is who waits to be admitted here, and what to do; "" for nobody. Its reason is one of Admitted….
 	NotAdmitted, NotAdmittedReason string
+	// Unconfirmed are the removals by other members that no person here has confirmed.
+	Unconfirmed removals.View
 }
 
 // View returns the status of this cluster's membership.
@@ -56,8 +59,9 @@ func (m *Membership) View() (v View) {
 		return v
 	}
 	v.OrderedRemovals, v.Confirmed = m.removalLines()
+	v.Unconfirmed = m.guard.View(m.o.Registry.Name)
 	v.NotAdmittedReason, v.NotAdmitted = m.notAdmitted()
-	for _, r := range m.ledger.all() {
+	for _, r := range m.ledger.All() {
 		if r.ClusterID == m.o.ClusterID && r.Left() {
 			v.Left = removalText(r) + "; agentctl join makes this cluster a member again"
 		}
@@ -70,7 +74,7 @@ func (m *Membership) RemovedKey(c *v1alpha1.Cluster) string {
 	if c.Spec.Mesh == nil {
 		return ""
 	}
-	r, ok := m.ledger.lookup(string(c.Spec.ClusterID), payload.AsKey(c.Spec.Mesh.PublicKey))
+	r, ok := m.ledger.Lookup(string(c.Spec.ClusterID), payload.AsKey(c.Spec.Mesh.PublicKey))
 	if !ok {
 		return ""
 	}
@@ -90,7 +94,7 @@ func removalText(r removal) string {
 	if r.ByName != "" {
 		by = "cluster " + r.ByName + " (" + r.By + ")"
 	}
-	if r.unverifiedAuthor {
+	if r.UnverifiedAuthor {
 		return "was removed from the group by " + by + " on " + when + ", as reported by another member: this cluster cannot verify it"
 	}
 	return "was removed from the group by " + by + " on " + when

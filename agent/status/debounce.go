@@ -45,5 +45,5 @@ func (d *debouncer) forget(name string) {
 
 // lasting reports whether a status shows something that does not go away by itself, and so is not delayed.
 func (v *View) lasting() bool {
-	return v.Problem != "" || v.Removed != "" || v.Left != "" || v.NotAdmitted != "" || len(v.OrderedRemovals) > 0 || v.Claims > 1 || v.KeyMismatch
+	return v.Problem != "" || v.Removed != "" || v.Left != "" || v.NotAdmitted != "" || v.RemovalsHeld || len(v.OrderedRemovals) > 0 || v.Claims > 1 || v.KeyMismatch
 }

@@ -32,16 +32,19 @@ type View struct {
 	// NotAdmitted is, if local, which clusters wait to be admitted, and what to do, with a reason for that; if a peer,
 	// that it is one of them.
 	NotAdmitted, NotAdmittedReason string
-	Peers                          int // if local: number of other clusters
-	Synced                         int // if local: how many of them are synced
-	Unsynced                       []string
-	Pinned                         bool     // if a peer: its key is pinned
-	AdmittedBy                     []string // and on whose word
-	KeyMismatch                    bool     // the object has another key than the pinned one
-	Member                         mesh.Member
-	Access                         apiconn.AccessState
-	CaughtUp                       bool // the peer itself has sent all that it published
-	Describe                       func(*v1alpha1.ClusterStatus)
+	// Unconfirmed is, if local, which removals by other members nobody has confirmed; some are held if RemovalsHeld.
+	Unconfirmed  string
+	RemovalsHeld bool
+	Peers        int // if local: number of other clusters
+	Synced       int // if local: how many of them are synced
+	Unsynced     []string
+	Pinned       bool     // if a peer: its key is pinned
+	AdmittedBy   []string // and on whose word
+	KeyMismatch  bool     // the object has another key than the pinned one
+	Member       mesh.Member
+	Access       apiconn.AccessState
+	CaughtUp     bool // the peer itself has sent all that it published
+	Describe     func(*v1alpha1.ClusterStatus)
 }
 
 // Of computes a status, starting from have. after is when the result will change by time alone, 0 for never.
@@ -85,6 +88,14 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 		set(v1alpha1.ConditionClustersAdmitted, metav1.ConditionFalse, v.NotAdmittedReason, v.NotAdmitted)
 	} else {
 		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionClustersAdmitted)
+	}
+	switch {
+	case !v.Local || v.Unconfirmed == "":
+		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsInEffect)
+	case v.RemovalsHeld:
+		set(v1alpha1.ConditionRemovalsInEffect, metav1.ConditionFalse, "Held", v.Unconfirmed)
+	default:
+		set(v1alpha1.ConditionRemovalsInEffect, metav1.ConditionTrue, "Unconfirmed", v.Unconfirmed)
 	}
 	ready, state := readyCondition(v)
 	set(v1alpha1.ConditionReady, ready.Status, ready.Reason, ready.Message)

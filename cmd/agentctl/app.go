@@ -21,6 +21,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/join"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/leave"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/orphans"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/removals"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui"
@@ -52,6 +53,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			join.Command(g),
 			leave.Command(g),
 			leave.RemoveCommand(g),
+			removals.Command(g),
 			approve.Command(g),
 			accept.Command(g),
 			accept.DisableCommand(g),

@@ -12,6 +12,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/export"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/removals"
 )
 
 // names answers the shell's questions about contexts, clusters and rules.
@@ -47,6 +48,8 @@ func names(ctx context.Context, q cli.Question) []string {
 		if len(q.Args) == 0 {
 			return approve.Names(ctx, at)
 		}
+	case "removals confirm --":
+		return slices.DeleteFunc(removals.Names(ctx, at), func(name string) bool { return slices.Contains(q.Args, name) })
 	case "kubeconfig --":
 		return slices.DeleteFunc(clusterNames(ctx, at, false), func(name string) bool { return slices.Contains(q.Args, name) })
 	case "remove --", "credentials revoke --", "credential --", "accept --", "disable --", "enable --":

@@ -26,6 +26,7 @@ func leavesOfAgent() map[string][]string {
 		"payload":   nil,
 		"pinned":    nil,
 		"probe":     nil,
+		"removals":  nil,
 		"stops":     nil,
 		"store":     nil,
 		"tuning":    nil,

@@ -30,7 +30,7 @@ func structsAbove() map[string]int {
 		"mesh.Front":              14,
 		"mesh.Mesh":               20,
 		"mesh.transport":          13,
-		"replica.Replica":         15,
+		"replica.Replica":         14,
 		"replica/journal.Journal": 22,
 		"syncrules/engine.Engine": 16,
 		"syncrules/engine.feed":   15,

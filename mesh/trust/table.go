@@ -33,6 +33,7 @@ type Table struct {
 
 	mu       sync.RWMutex
 	graph    *Graph
+	version  uint64
 	ended    map[string]struct{} // clusterIDs whose pins ended, for TakeEnded
 	watchers map[chan struct{}]struct{}
 }
@@ -136,7 +137,15 @@ func (t *Table) Admit(a Admission) {
 func (t *Table) Withdraw(author, clusterID string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.version++
 	t.graph.admissions.drop(author, clusterID)
+}
+
+// Version is another one after each change of what is pinned, and on whose word.
+func (t *Table) Version() uint64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.version
 }
 
 // AdmittedBy lists the clusters that a member has admitted, ordered.
@@ -186,6 +195,7 @@ func (t *Table) Words(id string) []Word {
 // change changes the graph, and tells of it.
 func (t *Table) change(do func(*Graph) change) change {
 	t.mu.Lock()
+	t.version++
 	did := do(t.graph)
 	for _, id := range did.ended {
 		t.ended[id] = struct{}{}

@@ -323,6 +323,9 @@ const (
 	// again; the message has a NewcomerLine for each, and says what to do. It is there, too, while an authority that is
 	// named in this cluster is no member.
 	ConditionClustersAdmitted = "ClustersAdmitted"
+	// ConditionRemovalsInEffect, on a cluster's own object, is there while there are removals by other members that nobody there
+	// has confirmed; it is False while some are held. Package unconfirmed has its message.
+	ConditionRemovalsInEffect = "RemovalsInEffect"
 )
 
 // The reasons of ConditionClustersAdmitted.

@@ -65,6 +65,9 @@ const (
 	// AnnotationApprove on a cluster's own Cluster object, set by a person in that cluster, admits clusters that were removed
 	// from the group, each under one new key: Approval, separated by commas. An approval takes nothing back when it goes.
 	AnnotationApprove = LocalPrefix + "approve"
+	// AnnotationConfirmRemovals on a cluster's own Cluster object, set by a person in that cluster, confirms removals that other
+	// members ordered, each of one key: Approval, separated by commas. A confirmation takes nothing back when it goes.
+	AnnotationConfirmRemovals = LocalPrefix + "confirm-removals"
 	// AnnotationRegistryManagedFields on a Cluster holds the managedFields of its form in group clusterregistry.k8s.io
 	// (kube/registry), where it is not shown.
 	AnnotationRegistryManagedFields = LocalPrefix + "registry-managed-fields"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor/waits"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -33,21 +34,17 @@ func checkMembers(ctx context.Context, x *inspection) []Finding {
 	return out
 }
 
-// peerFindings are about what a target's agent has written: of every cluster, and who waits to be admitted.
+// peerFindings are about what a target's agent has written: of every cluster, and what it asks a person to decide.
 func (x *inspection) peerFindings(t *target) (out []Finding) {
 	for _, c := range t.clusters {
 		if d := x.memberFinding(t, c); d != nil {
 			out = append(out, *d)
 		}
-		cond := clusters.Condition(c, v1alpha1.ConditionClustersAdmitted)
-		if string(c.Spec.ClusterID) != t.id || cond == nil || cond.Status == metav1.ConditionTrue {
+		if string(c.Spec.ClusterID) != t.id {
 			continue
 		}
-		for _, n := range v1alpha1.ParseNewcomers(cond.Message) {
-			out = append(out, Finding{
-				Severity: Warning, Cluster: t.name(), Message: "a cluster that was removed waits to be admitted: " + v1alpha1.NewcomerLine(n),
-				Fix: fmt.Sprintf("agentctl approve %s%s --key %s", cli.ShellWord(n.Name), t.flag(), n.Fingerprint),
-			})
+		for _, d := range waits.In(c, t.flag()) {
+			out = append(out, Finding{Severity: Warning, Cluster: t.name(), Message: d.Message, Fix: d.Fix})
 		}
 	}
 	return out

@@ -1,0 +1,128 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"context"
+	"crypto/ed25519"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/roster-mesh/roster/agent/loop"
+	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/trust"
+	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/replica/removalguard"
+)
+
+const (
+	// recordHeld is the delay before removals are recorded that are held: a member can send thousands.
+	recordHeld = time.Second
+	// askPause is how long members that this cluster tells that it was removed have until it looks who refuses it.
+	askPause = 2 * time.Second
+)
+
+// Keyring is the table of pinned keys for the replica. Hold and Removed go with it.
+func (m *Membership) Keyring() replica.Keyring { return keyring{m.trust, m} }
+
+type keyring struct {
+	*trust.Table
+	membership *Membership
+}
+
+// Introduce implements replica.Keyring.
+func (k keyring) Introduce(id string, key ed25519.PublicKey, introducer string) error {
+	k.membership.guard.Meet(id, k.membership.replica.Reconsider)
+	return k.Table.Introduce(id, key, introducer)
+}
+
+// Hold says what becomes of a removal: see replica.Options.
+func (m *Membership) Hold(r replica.Removal) removalguard.Standing { return m.guard.Hold(r) }
+
+// Collector counts the removals that nobody has confirmed.
+func (m *Membership) Collector() prometheus.Collector { return m.guard.Collector() }
+
+// met says whether the agent of a member was ever in contact with this one, in this run or, as the status of its Cluster object
+// says, in an earlier one.
+func (m *Membership) met(id string) bool {
+	if m.mesh.Member(id).State != mesh.Unknown {
+		return true
+	}
+	for _, c := range m.o.Registry.ByID(id) {
+		for _, cond := range c.Status.Conditions {
+			if cond.Type == v1alpha1.ConditionMember && cond.Reason != v1alpha1.MemberUnknown {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// held takes a removal that is held: nothing ends.
+func (m *Membership) held(r removal) {
+	r.UnknownKey, r.Ended = true, true
+	m.ledger.Add(r)
+	m.work.carryOut.TriggerAfter(recordHeld)
+	if r.ClusterID == m.o.ClusterID {
+		m.work.again.Trigger()
+	}
+	if own := m.o.Own(); own != nil && m.guard.Waits(r.Removal) && m.once.First("held", r.By) {
+		text := "removals by cluster " + m.o.Registry.Name(r.By) + " (" + r.By + ") are held, and end nothing until a person confirms them: agentctl removals list"
+		m.o.Events.Event(m.o.Client.Clusters().Kind(), own, kube.EventWarning, "RemovalsHeld", text)
+		m.o.Log.Warn("removals by a cluster are held", "by", r.ByName, "byClusterID", r.By)
+	}
+}
+
+// reconsider asks again about removals of which something has changed, and about that of this cluster itself: it tells the others of
+// it, to see whether they refuse this one.
+func (m *Membership) reconsider(ctx context.Context) error {
+	for _, r := range m.guard.Again() {
+		if r.Standing == (removalguard.Standing{}) && m.trust.IsAuthority(m.o.ClusterID) { // others take it on the word of this one
+			signed, err := m.replica.SignRemoval(r.ClusterID, r.PublicKey, m.o.Registry.Name(r.ClusterID), m.o.Name(), m.o.Now().Unix())
+			if err == nil {
+				err = m.publishRemovals(ctx, signed)
+			}
+			if err != nil {
+				m.o.Log.Error("a confirmation is not passed on", "cluster", r.Name, "clusterID", r.ClusterID, "error", err)
+			}
+		}
+		m.replica.Reconsider(r.ClusterID, r.PublicKey)
+	}
+	r, held := m.guard.Held(m.o.ClusterID, m.o.Key)
+	for range 5 {
+		if !held || ctx.Err() != nil {
+			break
+		}
+		m.sendToAll(ctx, m.Members(), r)
+		m.replica.Reconsider(r.ClusterID, r.PublicKey)
+		if r, held = m.guard.Held(m.o.ClusterID, m.o.Key); held {
+			loop.Sleep(ctx, askPause)
+		}
+	}
+	return nil
+}
+
+// checkConfirmations confirms the removals that an annotation on the own Cluster object names. Other members take them on the word of
+// this one if it is an authority, and names itself as one.
+func (m *Membership) checkConfirmations(own *v1alpha1.Cluster) {
+	var names []trust.Name
+	for _, text := range v1alpha1.Approvals(own.Annotations[v1alpha1.AnnotationConfirmRemovals]) {
+		name, err := trust.ParseName(text)
+		if err != nil || name.Fingerprint == "" {
+			m.refuse(own, "ConfirmationRefused", "the annotation "+v1alpha1.AnnotationConfirmRemovals+" must list CLUSTERID/FINGERPRINT, separated by commas: "+text)
+			continue
+		}
+		names = append(names, name)
+	}
+	confirmed := m.guard.Confirm(names)
+	for _, r := range confirmed {
+		m.o.Log.Warn("a removal was confirmed here", "cluster", r.Name, "clusterID", r.ClusterID, "by", r.ByName, "byClusterID", r.By)
+	}
+	if len(confirmed) > 0 {
+		m.work.again.Trigger()
+	}
+}

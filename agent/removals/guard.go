@@ -1,0 +1,250 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package removals
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/roster-mesh/roster/mesh/trust"
+	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/replica/removalguard"
+)
+
+// Options are what a guard asks. The functions may be called with locks of the replica held, and must not call it.
+type Options struct {
+	ClusterID string
+	Key       ed25519.PublicKey
+	Trust     *trust.Table
+	// Members lists who admitted whom, each after who admitted it.
+	Members func() []removalguard.Member
+	// Met says whether the agent of a member was ever in contact with this one.
+	Met func(clusterID string) bool
+	// Refuses says whether a member has shown that it took this cluster for removed.
+	Refuses func(clusterID string) bool
+}
+
+// pair is what a removal is about.
+type pair struct{ clusterID, key string }
+
+func about(r replica.Removal) pair { return pair{r.ClusterID, string(r.PublicKey)} }
+
+// Guard knows what has become of each removal. It is safe for concurrent use.
+type Guard struct {
+	o Options
+
+	mu      sync.Mutex
+	of      map[pair]*replica.Removal // but leaves
+	byID    map[string][]pair         // by the clusterID that is removed
+	charged map[pair]*removalguard.Charge
+	with    map[string]map[string]*removalguard.Charge // clusterID → author that has removed the head of its branch → of that
+	meets   map[string]int                             // clusterIDs that are about to be pinned
+	again   map[pair]struct{}                          // to be asked about again
+	tree    *removalguard.Tree
+	ofTree  uint64 // the version of the table that the tree is of
+}
+
+// NewGuard returns a guard that knows of no removal.
+func NewGuard(o Options) *Guard {
+	return &Guard{
+		o: o, of: map[pair]*replica.Removal{}, byID: map[string][]pair{}, charged: map[pair]*removalguard.Charge{},
+		with: map[string]map[string]*removalguard.Charge{}, meets: map[string]int{}, again: map[pair]struct{}{},
+	}
+}
+
+// Recall takes a removal that an earlier run recorded, with what had become of it.
+func (g *Guard) Recall(r replica.Removal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !r.Left() {
+		g.putLocked(r, r.Standing)
+	}
+}
+
+func (g *Guard) putLocked(r replica.Removal, s removalguard.Standing) {
+	p := about(r)
+	if g.of[p] == nil {
+		g.byID[r.ClusterID] = append(g.byID[r.ClusterID], p)
+	}
+	r.Standing = s
+	g.of[p] = &r
+	if delete(g.charged, p); s.Charge != nil {
+		g.charged[p] = s.Charge
+	}
+}
+
+// Hold says what becomes of a removal: see replica.Options.
+func (g *Guard) Hold(r replica.Removal) (s removalguard.Standing) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known := g.of[about(r)]
+	switch {
+	case known == nil && r.Left():
+		return s // its own word
+	case r.Left(): // whoever held that it was removed has nothing to hold any more
+		r = *known
+	case known != nil && !known.Standing.Held:
+		return known.Standing
+	case r.By == g.o.ClusterID && r.ByKey.Equal(g.o.Key):
+	case g.o.Trust.IsPinned(r.By, r.ByKey) && g.o.Trust.IsAuthority(r.By):
+	default:
+		if s = g.decideLocked(r); s.Held && known != nil {
+			r = *known // whose author is shown
+		}
+	}
+	g.putLocked(r, s)
+	return s
+}
+
+// decideLocked decides on a removal by another member.
+func (g *Guard) decideLocked(r replica.Removal) removalguard.Standing {
+	held := removalguard.Standing{Held: true}
+	if !g.o.Trust.IsPinned(r.By, r.ByKey) {
+		return held // nobody here can say on whose word its author is a member
+	}
+	key, pinned := g.o.Trust.Key(r.ClusterID)
+	t := g.treeLocked()
+	switch {
+	case r.ClusterID == g.o.ClusterID:
+		return removalguard.Standing{Held: r.PublicKey.Equal(g.o.Key) && !t.Refused(r.By, g.o.Refuses)}
+	case !pinned && g.o.Trust.Reserved(r.ClusterID), pinned && !key.Equal(r.PublicKey) && g.o.Trust.Swapped(r.ClusterID):
+		return removalguard.Standing{} // it ends nothing
+	case !pinned && g.meets[r.ClusterID] == 0:
+		return held // until it is introduced
+	}
+	head := g.with[r.ClusterID][r.By]
+	if head != nil && !g.o.Met(r.ClusterID) {
+		return removalguard.Standing{Charge: head}
+	}
+	s := held
+	if !g.accusedLocked(t, r.By) {
+		s = t.Decide(slices.Collect(maps.Values(g.charged)), r.By, r.ClusterID)
+	}
+	switch {
+	case !s.Held:
+		g.takeAlongLocked(t, s.Charge)
+	case head != nil:
+		s.With = head.Unit
+	}
+	return s
+}
+
+// accusedLocked says whether a member was to be removed with the head of its branch, which is: what it says is held, or those that
+// were met could go on where their head ended.
+func (g *Guard) accusedLocked(t *removalguard.Tree, id string) bool {
+	return slices.ContainsFunc(t.Way(id), func(head string) bool {
+		return slices.ContainsFunc(g.byID[head], func(p pair) bool { return g.of[p].Standing.With != "" })
+	})
+}
+
+// takeAlongLocked notes what goes with a removal that takes effect: what was removed of its branch before counts as one with it, and
+// what is held is asked about again.
+func (g *Guard) takeAlongLocked(t *removalguard.Tree, c *removalguard.Charge) {
+	author := c.To[0]
+	for p, other := range g.charged {
+		if other != c && t.Belongs(other, c) {
+			one := *other
+			one.Unit = c.Unit
+			g.charged[p], g.of[p].Standing.Charge, g.again[p] = &one, &one, struct{}{}
+		}
+	}
+	branch, _ := t.With(c)
+	for _, id := range branch {
+		if g.with[id] == nil {
+			g.with[id] = map[string]*removalguard.Charge{}
+		}
+		g.with[id][author] = c
+		for _, p := range g.byID[id] {
+			if r := g.of[p]; r.Standing.Held && r.By == author {
+				g.again[p] = struct{}{}
+			}
+		}
+	}
+}
+
+func (g *Guard) treeLocked() *removalguard.Tree {
+	if version := g.o.Trust.Version(); g.tree == nil || version != g.ofTree {
+		g.tree, g.ofTree = removalguard.NewTree(g.o.ClusterID, g.o.Members(), g.o.Met), version
+	}
+	return g.tree
+}
+
+// Again lists, once, the removals that are to be asked about again: see replica.Reconsider.
+func (g *Guard) Again() (all []replica.Removal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for p := range g.again {
+		all = append(all, *g.of[p])
+	}
+	clear(g.again)
+	slices.SortFunc(all, compare)
+	return all
+}
+
+// Pending says that Again lists something.
+func (g *Guard) Pending() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.again) > 0
+}
+
+func compare(a, b replica.Removal) int {
+	return cmp.Or(cmp.Compare(a.ByName, b.ByName), cmp.Compare(a.By, b.By), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ClusterID, b.ClusterID), cmp.Compare(string(a.PublicKey), string(b.PublicKey)))
+}
+
+// Confirm confirms the removals that a person here names, held ones and others, and returns them. They are asked about again.
+func (g *Guard) Confirm(names []trust.Name) (confirmed []replica.Removal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, name := range names {
+		for _, p := range g.byID[name.ClusterID] {
+			r := g.of[p]
+			if s := r.Standing; !name.Means(r.ClusterID, r.PublicKey) || !s.Held && s.Charge == nil {
+				continue
+			}
+			g.putLocked(*r, removalguard.Standing{})
+			g.again[p] = struct{}{}
+			confirmed = append(confirmed, *g.of[p])
+		}
+	}
+	return confirmed
+}
+
+// Held returns the removal of a cluster's key, if it is held.
+func (g *Guard) Held(clusterID string, key ed25519.PublicKey) (replica.Removal, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r := g.of[pair{clusterID, string(key)}]; r != nil && r.Standing.Held {
+		return *r, true
+	}
+	return replica.Removal{}, false
+}
+
+// Meet is called before a cluster that was not known is pinned: removals of it are asked about that waited for that.
+func (g *Guard) Meet(clusterID string, reconsider func(clusterID string, key []byte)) {
+	g.mu.Lock()
+	var waiting []pair
+	for _, p := range g.byID[clusterID] {
+		if g.of[p].Standing.Held {
+			waiting = append(waiting, p)
+		}
+	}
+	if _, pinned := g.o.Trust.Key(clusterID); pinned || len(waiting) == 0 {
+		g.mu.Unlock()
+		return
+	}
+	g.meets[clusterID]++
+	g.mu.Unlock()
+	for _, p := range waiting {
+		reconsider(p.clusterID, []byte(p.key))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.meets[clusterID]--; g.meets[clusterID] == 0 {
+		delete(g.meets, clusterID)
+	}
+}

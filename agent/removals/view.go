@@ -1,0 +1,134 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package removals
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1/unconfirmed"
+	"github.com/roster-mesh/roster/mesh/trust"
+	"github.com/roster-mesh/roster/replica"
+)
+
+// maxMessage is how many bytes a message lists of removals: a condition may have 32 KiB.
+const maxMessage = 24 << 10
+
+// View is what a person is to know of removals that other members ordered.
+type View struct {
+	Held    bool   // some wait for a person
+	Message string // "" for none that nobody has confirmed
+}
+
+// stateLocked is what has become of a removal, for people; "" if there is nothing to say: it is confirmed, or of a cluster that is not
+// a member here.
+func (g *Guard) stateLocked(r *replica.Removal) string {
+	_, member := g.o.Trust.Key(r.ClusterID)
+	switch {
+	case r.Standing.Charge != nil:
+		return unconfirmed.InEffect
+	case !r.Standing.Held || !member || r.ClusterID == g.o.ClusterID && !r.PublicKey.Equal(g.o.Key):
+		return ""
+	case g.disputedLocked(r):
+		return unconfirmed.Disputed
+	}
+	return unconfirmed.Held
+}
+
+// disputedLocked says whether the author of a removal was itself removed by another member, or was never a member here.
+func (g *Guard) disputedLocked(r *replica.Removal) bool {
+	if by := g.of[pair{r.By, string(r.ByKey)}]; by != nil && !by.Standing.Held {
+		return true
+	}
+	_, had := g.o.Trust.Had(r.By, r.ByKey)
+	return !had
+}
+
+// Waits says whether a removal waits for a person here.
+func (g *Guard) Waits(r replica.Removal) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known := g.of[about(r)]
+	return known != nil && g.stateLocked(known) == unconfirmed.Held
+}
+
+// View lists the removals that nobody has confirmed, those that are held first; name is what a cluster is called here.
+func (g *Guard) View(name func(clusterID string) string) (v View) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	states := map[string][]replica.Removal{}
+	for _, r := range g.of {
+		if state := g.stateLocked(r); state != "" {
+			states[state] = append(states[state], *r)
+		}
+	}
+	var parts, lines []string
+	authors, size, left := map[string]bool{}, 0, 0
+	for _, r := range states[unconfirmed.Held] {
+		authors[r.By] = true
+	}
+	if n := len(states[unconfirmed.Held]); n > 0 {
+		v.Held = true
+		parts = append(parts, fmt.Sprintf("%d removals by %d members are held, and end nothing: look at them with agentctl removals list, and confirm those that you know of, or remove who ordered them", n, len(authors)))
+	}
+	for _, state := range []string{unconfirmed.Held, unconfirmed.InEffect, unconfirmed.Disputed} {
+		slices.SortFunc(states[state], compare)
+		for _, r := range states[state] {
+			line := unconfirmed.Removal{
+				Name: nameOf(name, r.ClusterID, r.Name), ClusterID: r.ClusterID, Fingerprint: trust.Fingerprint(r.PublicKey), By: nameOf(name, r.By, r.ByName), ByClusterID: r.By, State: state,
+			}.Line()
+			if size += len(line); size > maxMessage {
+				left++
+				continue
+			}
+			lines = append(lines, line)
+		}
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", left))
+	}
+	if len(lines) > 0 {
+		parts = append(parts, strings.Join(lines, "; "))
+	}
+	v.Message = strings.Join(parts, ". ")
+	return v
+}
+
+// nameOf is what a cluster is called: here, or else by who signed the removal.
+func nameOf(name func(clusterID string) string, clusterID, said string) string {
+	if known := name(clusterID); known != clusterID || said == "" {
+		return known
+	}
+	return said
+}
+
+// Collector counts the removals by other members that nobody has confirmed.
+func (g *Guard) Collector() prometheus.Collector {
+	desc := prometheus.NewDesc("roster_unconfirmed_removals", "Removals by other members that nobody here has confirmed. Those that are held end nothing.", []string{"state"}, nil)
+	return collector{g, desc}
+}
+
+type collector struct {
+	guard *Guard
+	desc  *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	counts := map[string]int{}
+	c.guard.mu.Lock()
+	for _, r := range c.guard.of {
+		counts[c.guard.stateLocked(r)]++
+	}
+	c.guard.mu.Unlock()
+	for label, state := range map[string]string{"held": unconfirmed.Held, "disputed": unconfirmed.Disputed, "in_effect": unconfirmed.InEffect} {
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(counts[state]), label)
+	}
+}

@@ -1,0 +1,24 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package unconfirmed
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestParse: what the condition says is what a program reads.
+func TestParse(t *testing.T) {
+	var want []Removal
+	message := "3 removals by 1 members are held, and end nothing: look at them with agentctl removals list. "
+	for i, state := range []string{Held, Disputed, InEffect} {
+		r := Removal{"prod-" + string(rune('a'+i)), "id", strings.Repeat("0a", 16), "edge", "by", state}
+		want = append(want, r)
+		message += r.Line() + "; "
+	}
+	if got := Parse(message); !slices.Equal(got, want) {
+		t.Errorf("%q is read as %v", message, got)
+	}
+}

@@ -1,0 +1,159 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/roster-mesh/roster/replica/removalguard"
+)
+
+// holding returns a replica that holds each removal, but those by authors in let.
+func holding(t fatal, let map[string]bool, known ...string) *Replica {
+	r, err := New(Options{Self: "c", PrivateKey: testKey("c"), Epoch: 1, Keyring: newRing(known...), Hold: func(r Removal) removalguard.Standing {
+		return removalguard.Standing{Held: !let[r.By]}
+	}})
+	if err != nil {
+		t.Fatalf("new: %v", err)
+	}
+	return r
+}
+
+// TestHeldRemovalEndsNothing: what is held is kept and passed on, and the cluster goes on as before. Another member's statement about
+// the same key is asked about, too, whatever its hash; so is the held one again.
+func TestHeldRemovalEndsNothing(t *testing.T) {
+	for at := range int64(8) { // of two statements either has the smaller hash
+		let := map[string]bool{}
+		c, b := holding(t, let, "a", "b", "d"), newReplica(t, "b", 5)
+		merge(t, c, slices.Concat(publish(t, b, Key{KindCluster, "b"}, Live, "spec"), publish(t, b, rule("p"), Live, "1"), b.Complete())...)
+		if fresh, _ := merge(t, c, removalOf(t, newReplica(t, "a", 1), "b", at)); !fresh {
+			t.Fatal("it is not passed on")
+		}
+		held, ok := c.Removal("b", keyOf("b"))
+		if _, pinned := c.keyring.Key("b"); !ok || !held.Standing.Held || !pinned || len(c.Entries(KindRule)) != 1 {
+			t.Fatalf("held: %+v, pinned: %t", held.Standing, pinned)
+		}
+		merge(t, c, publish(t, b, rule("q"), Live, "2")...)
+		other := holding(t, let, "a", "b")
+		pullFrom(t, other, c)
+		if got := removedIDs(other); !slices.Equal(got, []string{"b"}) {
+			t.Fatalf("another one hears of %v", got)
+		}
+		again, err := New(Options{Self: "c", PrivateKey: testKey("c"), Epoch: 2, Keyring: newRing("a", "b"), Removals: c.Removals()})
+		if got, _ := again.Removal("b", keyOf("b")); err != nil || !got.Standing.Held {
+			t.Fatalf("after a restart: %+v, %v", got.Standing, err)
+		}
+		c.Reconsider("b", keyOf("b"))
+		if len(c.Entries(KindRule)) != 2 {
+			t.Fatal("nobody let it")
+		}
+		if at%2 == 0 {
+			let["d"] = true
+			if fresh, _ := merge(t, c, removalOf(t, newReplica(t, "d", 1), "b", at)); !fresh {
+				t.Fatal("what ends a membership here is not passed on")
+			}
+		} else {
+			let["a"] = true
+			c.Reconsider("b", keyOf("b"))
+		}
+		held, _ = c.Removal("b", keyOf("b"))
+		if _, pinned := c.keyring.Key("b"); held.Standing.Held || pinned || len(c.Entries(KindRule)) != 0 {
+			t.Fatalf("then held: %+v, pinned: %t", held.Standing, pinned)
+		}
+	}
+}
+
+// TestHeldRemovalsConverge: whatever is held where, and in whatever order statements come, members hold the same ones, and once
+// nothing is held any more they have pinned the same keys.
+func TestHeldRemovalsConverge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		msgs := quarrel(t)
+		var first *Replica
+		for range 3 {
+			let := map[string]bool{}
+			for _, id := range []string{"a", "b", "c"} {
+				let[id] = rapid.Bool().Draw(t, "let")
+			}
+			x := holding(t, let, "a", "b", "x", "d")
+			x.self = "z"
+			for _, msg := range shuffled(t, msgs, "order") {
+				if _, _, err := x.Merge(msg, "y"); err != nil && !errors.Is(err, ErrUnknownOrigin) && !errors.Is(err, ErrRemoved) {
+					t.Fatal(err)
+				}
+			}
+			for _, id := range []string{"a", "b", "c"} {
+				let[id] = true
+			}
+			for _, r := range x.Removals() {
+				x.Reconsider(r.ClusterID, r.PublicKey)
+			}
+			if first == nil {
+				first = x
+				continue
+			}
+			if a, b := first.state.removals.digest(), x.state.removals.digest(); *a != *b {
+				t.Fatal("they hold other statements")
+			}
+			for _, id := range []string{"a", "b", "c"} {
+				one, _ := first.keyring.Key(id)
+				other, _ := x.keyring.Key(id)
+				if !bytes.Equal(one, other) {
+					t.Fatalf("%s is pinned in one only", id)
+				}
+			}
+		}
+	})
+}
+
+// TestRemovingAPinnedKeyFindsRoom: a member has invented clusters and let them go, thousands, and goes on as long as it can. Whoever is
+// introduced can be removed nevertheless, and so can it.
+func TestRemovingAPinnedKeyFindsRoom(t *testing.T) {
+	c := newReplica(t, "c", 1, "a")
+	for _, id := range []string{"m", "honest"} {
+		if err := c.keyring.Introduce(id, keyOf(id), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range maxRemovals {
+		id := fmt.Sprint("made-up", i)
+		c.state.removals.put(&removalRecord{Removal: Removal{ClusterID: id, PublicKey: keyOf("x"), By: id, ByKey: keyOf("y")}, sponsor: id})
+	}
+	refused := 0
+	for i := range maxRemovals + 8 {
+		seed := sha256.Sum256(fmt.Append(nil, "invented", i))
+		id := fmt.Sprint("invented", i)
+		y, err := New(Options{Self: id, PrivateKey: testKey(string(seed[:])), Epoch: 1, Keyring: newRing()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Merge(publish(t, y, Key{KindCluster, id}, Live, "{}")[0], "m"); errors.Is(err, ErrFull) {
+			if refused++; refused > 8 {
+				break
+			}
+			continue
+		}
+		left, err := y.SignLeave(nil, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Merge(left.Message(), "m"); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	if refused == 0 {
+		t.Fatalf("%d are held, and nothing was refused", len(c.Removals()))
+	}
+	for _, id := range []string{"honest", "m"} {
+		if fresh, _ := merge(t, c, removalOf(t, newReplica(t, "a", 1), id, 0)); !fresh {
+			t.Errorf("%s cannot be removed", id)
+		}
+	}
+}
