@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"slices"
 
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/pinned"
@@ -29,8 +30,8 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	if known && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
 		return // a copy that the agent wrote, not a swap
 	}
-	if !known && syncrules.Owner(c) == id && m.trust.Reserved(id) {
-		return // such a copy again, of before it was removed; or that of another member, who must not decide this
+	if !known && syncrules.Owner(c) == id && (m.trust.Reserved(id) || !slices.Contains(c.Status.AdmittedBy, m.o.ClusterID)) {
+		return // such a copy whose pin is not recorded, or that of another member: nobody here has admitted it
 	}
 	if err := m.trust.Pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
 		if !errors.Is(err, trust.ErrPinned) && !errors.Is(err, trust.ErrRemoved) { // its status shows these

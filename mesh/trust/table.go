@@ -139,6 +139,15 @@ func (t *Table) Withdraw(author, clusterID string) {
 	t.graph.admissions.drop(author, clusterID)
 }
 
+// Signs notes whether a member's agent is of a version that signs admissions, as the member says itself.
+func (t *Table) Signs(id string, signs bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if delete(t.graph.admissions.signs, id); signs {
+		t.graph.admissions.signs[id] = struct{}{}
+	}
+}
+
 // AdmittedBy lists the clusters that a member has admitted, ordered.
 func (t *Table) AdmittedBy(author string) []string {
 	t.mu.RLock()
@@ -167,13 +176,7 @@ func (t *Table) OwnOf(id string) (Admission, bool) {
 	if !ok {
 		return Admission{}, false
 	}
-	if a, ok := t.graph.ownOf(id, pin); ok {
-		return a, true
-	}
-	if own := t.graph.own(); len(own) == 1 && own[0].ClusterID == id {
-		return own[0], true
-	}
-	return Admission{}, false
+	return t.graph.ownOf(id, pin)
 }
 
 // Words lists on whose word a member is pinned.
