@@ -5,9 +5,14 @@ package admissions
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/payload"
@@ -24,6 +29,7 @@ type Replica interface {
 	Entries(kind replica.Kind) []replica.Entry
 	Lookup(key replica.Key, origin string) (replica.Entry, bool)
 	Removals() []replica.Removal
+	Reshare()
 }
 
 // Admissions knows who admitted whom. It is safe for concurrent use.
@@ -33,6 +39,8 @@ type Admissions struct {
 	replica Replica
 	log     *slog.Logger
 	vouch   *loop.Task
+	look    *loop.Task
+	parents atomic.Pointer[map[string]string] // who admitted whom, when that was last looked at; "" for who is no member
 }
 
 // New returns the admissions of the cluster self. Subscribe Changed to the replica, and call Load when the replica holds what an
@@ -40,11 +48,18 @@ type Admissions struct {
 func New(self string, t *trust.Table, r Replica, log *slog.Logger) *Admissions {
 	a := &Admissions{self: self, trust: t, replica: r, log: log}
 	a.vouch = loop.NewTask("admissions", log, func(context.Context) error { a.Vouch(); return nil })
+	a.look = loop.NewTask("tree of admissions", log, loop.WithPause(func(context.Context) error { a.Look(); return nil }))
 	return a
 }
 
-// Run has this cluster answer for members, where it must, until ctx ends.
-func (a *Admissions) Run(ctx context.Context) error { return a.vouch.Run(ctx) }
+// Run has this cluster answer for members, where it must, and looks at who admitted whom, until ctx ends.
+func (a *Admissions) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, task := range []*loop.Task{a.vouch, a.look} {
+		group.Go(func() error { return task.Run(ctx) })
+	}
+	return group.Wait()
+}
 
 // Load reads all that the replica holds.
 func (a *Admissions) Load() {
@@ -91,6 +106,7 @@ func (a *Admissions) take(key replica.Key, origin string, e replica.Entry, held 
 		a.trust.Signs(origin, held && err == nil && published.SchemaVersion >= signsFrom)
 		return
 	}
+	a.look.Trigger()
 	admission, err := payload.DecodeAdmission(origin, key.Name, e.Payload)
 	if !held || err != nil || e.Status != replica.Live {
 		a.log.Debug("an admission does not count", "author", origin, "clusterID", key.Name, "error", err)
@@ -120,9 +136,38 @@ func (a *Admissions) Payload(clusterID string) ([]byte, error) {
 // Pinned is told of every cluster that is pinned. One that a person here admitted learns of the other members by admissions: this
 // cluster answers for those that none leads to.
 func (a *Admissions) Pinned(clusterID string) {
+	a.look.Trigger()
 	if a.trust.Swapped(clusterID) {
 		a.vouch.Trigger()
 	}
+}
+
+// Ended is told when a cluster is no member any more.
+func (a *Admissions) Ended() { a.look.Trigger() }
+
+// Look looks at who admitted whom, and has the replica share by that.
+func (a *Admissions) Look() {
+	parents := map[string]string{}
+	for _, c := range a.tree(func(trust.Word) bool { return true }).Clusters() {
+		parents[c.ClusterID] = c.Parent
+	}
+	if was := a.parents.Swap(&parents); was == nil || !maps.Equal(*was, parents) {
+		a.replica.Reshare()
+	}
+}
+
+// Parent is who admitted a cluster, by the shortest path from here; "" where who did is no member. Of one that came since that was last
+// looked at it is the member on whose word it was pinned. It does not block.
+func (a *Admissions) Parent(clusterID string) string {
+	if parents := a.parents.Load(); parents != nil {
+		if parent, ok := (*parents)[clusterID]; ok {
+			return parent
+		}
+	}
+	if introducer, pinned := a.trust.Introducer(clusterID); pinned {
+		return cmp.Or(introducer, a.self)
+	}
+	return ""
 }
 
 // Vouch has this cluster answer for the members that no admission leads to. Where another member has removed who brought them,

@@ -98,6 +98,40 @@ func TestBranchOfWhoHasEnded(t *testing.T) {
 	branch("kept")
 }
 
+// TestParents: what is shared is shared by the shortest path from here; of a cluster that has just come, by the word on which it is
+// pinned; and who admitted somebody that has others leave has them below itself still.
+func TestParents(t *testing.T) {
+	table := trust.New(trust.Pin{ClusterID: "me", PublicKey: agenttest.PublicKey("me")}, trust.Options{})
+	r, err := replica.New(replica.Options{Self: "me", PrivateKey: agenttest.Key("me"), Epoch: 1, Keyring: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := admissions.New("me", table, r, slog.New(slog.DiscardHandler))
+	if err := table.Pin("bad", agenttest.PublicKey("bad")); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range [][2]string{{"bad", "w"}, {"w", "v"}} {
+		table.Admit(trust.Admission{Author: by[0], ClusterID: by[1], PublicKey: agenttest.PublicKey(by[1])})
+		if err := table.Introduce(by[1], agenttest.PublicKey(by[1]), by[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(when string, want map[string]string) {
+		t.Helper()
+		for id, parent := range want {
+			if got := a.Parent(id); got != parent {
+				t.Errorf("%s: %s is below %q, want %q", when, id, got, parent)
+			}
+		}
+	}
+	is("before", map[string]string{"bad": "me", "w": "bad", "v": "w", "nobody": ""})
+	a.Look()
+	is("after", map[string]string{"bad": "me", "w": "bad", "v": "w"})
+	table.Remove("w", agenttest.PublicKey("w"), nil, true)
+	a.Look()
+	is("w has left", map[string]string{"v": "bad", "w": ""})
+}
+
 // BenchmarkTree is what it costs to find out who leads to whom among 500 members.
 func BenchmarkTree(b *testing.B) {
 	for name, by := range map[string]func(i int) string{

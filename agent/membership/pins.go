@@ -47,9 +47,6 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 // pinned is called by the trust table for each new pin.
 func (m *Membership) pinned(p trust.Pin) {
 	m.o.Log.Info("the key of a cluster is pinned", "clusterID", p.ClusterID, "introducer", p.Introducer)
-	if p.Introducer == "" && m.replica != nil { // an introduction comes from the replica itself
-		m.replica.Swapped(p.ClusterID)
-	}
 	m.work.pins.Trigger()
 	m.Hooks.Pinned(p.ClusterID)
 }

@@ -216,6 +216,14 @@ func (t *Table) Swapped(id string) bool {
 	return ok && p.Introducer == ""
 }
 
+// Introducer is the member on whose word a cluster was pinned; "" where a person here did it.
+func (t *Table) Introducer(id string) (introducer string, pinned bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	p, ok := t.graph.pins[id]
+	return p.Introducer, ok
+}
+
 // Removed says that a key was removed of some cluster.
 func (t *Table) Removed(key ed25519.PublicKey) bool {
 	t.mu.RLock()

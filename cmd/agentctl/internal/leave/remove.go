@@ -109,7 +109,7 @@ func (o *RemoveOptions) Run(ctx context.Context, out *cli.Output) error {
 		w.branch, w.looks = admitted, map[types.UID]int{}
 	}
 	err = c.Annotate(ctx, target, v1alpha1.RemovalRequest(clusters.MeshKey(target), o.WithAdmitted))
-	if err != nil && !(o.WithAdmitted && apierrors.IsNotFound(err)) { // another member was faster, and may have left the branch
+	if err != nil && (!o.WithAdmitted || !apierrors.IsNotFound(err)) { // another member was faster, and may have left the branch
 		return err
 	}
 	wait := cli.Wait{Timeout: o.Timeout, Progress: progress}
