@@ -28,7 +28,7 @@ func (p *parts) openReplica(ctx context.Context, g *group.Group) (err error) {
 		p.replica, err = replica.New(replica.Options{
 			Self: p.clusterID, PrivateKey: p.key, Keyring: p.membership.Keyring(), Hold: p.membership.Hold, Removed: p.membership.Removed, Removals: p.membership.Removals(),
 			Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) }, Note: p.position,
-			OwnEpochSeen: func(uint64) { p.publisher.EpochSeen() },
+			OwnEpochSeen: func(uint64) { p.publisher.EpochSeen() }, Parent: func(id string) string { return p.admissions.Parent(id) },
 		})
 		if err == nil {
 			p.admissions = admissions.New(p.clusterID, p.membership.Trust(), p.replica, p.log)

@@ -247,7 +247,7 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	p.address.Await()
 	for _, part := range []interface{ Run(context.Context) error }{
-		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.credentials, p.peers, p.description, p.address, p.events, p.profiles,
+		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.admissions, p.credentials, p.peers, p.description, p.address, p.events, p.profiles,
 	} {
 		tasks.Go(func() error { return part.Run(ctx) })
 	}

@@ -51,6 +51,7 @@ func (p *parts) wire() {
 		},
 		Detached: func(id string) {
 			p.catchUp.Forget(id)
+			p.admissions.Ended()
 			p.publisher.EnqueueAdmission(id)
 			p.peers.Detach(id)
 			p.rules.PeerChanged(id)

@@ -78,8 +78,8 @@
 //  5. No entry is held that its origin did not sign, nor one of a key that is known to be
 //     removed.
 //
-// Law 1 and law 2 hold within the [Limits]. Of an origin that exceeds them each member keeps
-// what came first, and may keep other entries than its peers. It says so in its digest, is
+// Law 1 and law 2 hold within the [Limits]. Of an origin that exceeds them, or has more than its share where others need it,
+// each member keeps what came first, and may keep other entries than its peers. It says so in its digest, is
 // sent no more than new numbers of that origin until there is room, and takes nothing of it
 // for absent meanwhile. Law 2 takes one more exchange while an entry is given up as lost.
 //
@@ -103,7 +103,7 @@
 // messages; a replicated log can drive it. [Replica] is the shell that makes it safe for
 // concurrent use, checks signatures and tells its subscriber what to read again. Messages
 // come from hostile peers: sizes are bounded before anything is allocated, one origin's
-// share of memory and that of all together are bounded by [Limits], and there is one
+// share of memory and that of all together are bounded by [Limits] and shared by who admitted whom, and there is one
 // encoding only of each message (protobuf wire format; repeated or misplaced fields are refused).
 //
 // # Later versions

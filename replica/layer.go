@@ -57,6 +57,17 @@ func (l *layer) put(r *record) {
 	l.receive(r.Sequence)
 }
 
+// letGo lets a record go, as if it had found no room: nothing is asked for again but what is new, until there is some.
+func (l *layer) letGo(r *record) {
+	l.set.Remove(r.id)
+	l.size -= len(r.msg)
+	l.tombstones -= r.tombstones()
+	delete(l.records, r.Key)
+	l.frontier = min(l.frontier, r.Sequence-1)
+	l.proven, l.claimMet, l.pending = min(l.proven, l.frontier), false, nil
+	l.abandon()
+}
+
 // receive notes that the entry numbered n is held or superseded.
 func (l *layer) receive(n uint64) {
 	if n <= l.frontier {

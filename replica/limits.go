@@ -4,18 +4,17 @@
 package replica
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/roster-mesh/roster/replica/limits"
+	"github.com/roster-mesh/roster/replica/shares"
 )
 
 // Limits bound what is kept of others.
 type Limits = limits.Limits
-
-// reserved is the part of what is shared that is for clusters which a person has admitted alone: one member can introduce
-// as many as it likes, and each takes half of what the others leave.
-const reserved = 4
 
 // used is how many bytes the origin takes.
 func (o *origin) used() int {
@@ -26,30 +25,48 @@ func (o *origin) used() int {
 	return n
 }
 
-// free is how many more bytes the origin may take. Of what is shared none takes more than it
-// leaves, so that there is something left however many there are.
-func (o *origin) free() int {
-	used := o.used()
-	if o.id == o.state.self {
-		return o.limits.Bytes - used
-	}
-	shared := o.limits.TotalBytes - limits.Origins*o.limits.Guaranteed()
-	if !o.swapped {
-		shared -= shared / reserved
-	}
-	left := shared - o.state.sharedUsed + o.limits.FromShared(o.counted) - o.limits.FromShared(used)
-	fair := max(0, o.limits.Guaranteed()-used) + max(0, left-o.limits.FromShared(used))/2
-	return min(fair, o.limits.Bytes-used, o.limits.TotalBytes-o.state.total+o.counted-used)
+// fits says whether the origin may take more bytes.
+func (o *origin) fits(more int) bool {
+	return o.used()+more <= o.limits.Bytes && o.state.pool.Fits(o.id, o.used()+more)
 }
 
-// count brings the totals up to date after a merge.
-func (s *State) count(o *origin) {
-	if used := o.used(); o.id != s.self {
-		s.total += used - o.counted
-		s.sharedUsed += s.limits.FromShared(used) - s.limits.FromShared(o.counted)
-		o.counted = used
-	}
+// makeWay has others give way, so that the origin may take more bytes. It says whether it may.
+func (o *origin) makeWay(more int) bool {
+	return o.fits(more) && o.state.pool.Make(o.id, o.used()+more, func(id string, most int) { o.state.origins[id].giveWay(most) })
 }
+
+// giveWay lets go of what the origin has beyond so many bytes, as if it had found no room.
+func (o *origin) giveWay(most int) {
+	o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.evicted)
+	o.forgetEvicted()
+	for r := range shares.First(o.all(), goesFirst) {
+		if o.used() <= most {
+			break
+		}
+		o.noteRefused(len(r.msg))
+		if l := o.layer(r.Epoch); l == nil || l.records[r.Key] != r {
+			o.withdrawalLost = true
+			o.forgetWithdrawal(r.Key)
+		} else if l.letGo(r); l.epoch > o.completed {
+			o.forgotten = max(o.forgotten, l.epoch)
+		}
+	}
+	o.summary = nil
+	o.state.displaced = append(o.state.displaced, Change{Origin: o.id})
+	o.state.count(o)
+}
+
+// goesFirst orders records: last go those of the cluster itself, and before them those of whom it admits and of what is withdrawn; of
+// the others the newest goes first.
+func goesFirst(a, b *record) int {
+	rank := func(r *record) uint64 {
+		return flag(r.Status == Withdrawn) + 2*flag(r.Key.Kind == KindAdmission) + 4*flag(r.Key.Kind == KindCluster)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), b.compareNumber(a), bytes.Compare(a.hash[:], b.hash[:]))
+}
+
+// count notes how much the origin takes, after a change.
+func (s *State) count(o *origin) { s.pool.Set(o.id, o.used()) }
 
 // room refuses what exceeds the origin's share. Something can always be replaced by
 // what is not larger.
@@ -68,31 +85,29 @@ func (o *origin) room(l *layer, r, held *record) error {
 		}
 		return fmt.Errorf("%w: %s may have %d entries and %d bytes", ErrFull, o.id, o.limits.Entries, o.limits.Bytes/2)
 	}
-	if entries <= o.limits.Entries {
-		o.makeRoom(l.epoch, more)
-		if more <= o.free() {
-			return nil
-		}
+	if entries <= o.limits.Entries && o.makeRoom(l.epoch, more) {
+		return nil
 	}
 	o.noteRefused(more)
 	return fmt.Errorf("%w: %s may have %d entries and %d bytes, and a fair share of %d bytes with all others",
 		ErrFull, o.id, o.limits.Entries, o.limits.Bytes, o.limits.TotalBytes)
 }
 
-// makeRoom lets epochs go that were opened before epoch and not completed.
-func (o *origin) makeRoom(epoch uint64, size int) {
-	if size > o.free() {
+// makeRoom lets epochs go that were opened before epoch and not completed, and then has others give way. It says whether there is room.
+func (o *origin) makeRoom(epoch uint64, size int) bool {
+	if !o.fits(size) {
 		o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.evicted)
 		o.forgetEvicted()
 	}
-	for size > o.free() {
+	for !o.fits(size) {
 		oldest := o.oldestOpen()
 		if oldest >= len(o.layers) || o.layers[oldest].epoch >= epoch {
-			return
+			return false
 		}
 		o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.layers[oldest].records)
 		o.drop(oldest)
 	}
+	return o.makeWay(size)
 }
 
 // noteRefused remembers that something found no room: the least that would help.
@@ -107,7 +122,7 @@ func (o *origin) noteRefused(size int) {
 // Which entries found room depends on the order they came in; so nothing is asked
 // for then but what is new, or members would exchange for ever what they cannot hold.
 func (o *origin) full() bool {
-	if o.roomNeeded > 0 && o.roomNeeded <= o.free() && len(o.withdrawn) < o.limits.Entries &&
+	if o.roomNeeded > 0 && o.fits(o.roomNeeded) && len(o.withdrawn) < o.limits.Entries &&
 		!slices.ContainsFunc(o.layers, func(l *layer) bool { return len(l.records) >= o.limits.Entries }) {
 		o.roomNeeded = 0
 	}

@@ -15,7 +15,8 @@ import (
 
 func limited(t testing.TB, id string, limits Limits, known ...string) *Replica {
 	t.Helper()
-	r, err := New(Options{Self: id, PrivateKey: testKey(id), Epoch: 1, Keyring: newRing(known...), Limits: limits})
+	ring := newRing(known...)
+	r, err := New(Options{Self: id, PrivateKey: testKey(id), Epoch: 1, Keyring: ring, Limits: limits, Parent: ring.parent(id)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,82 +150,141 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A pinned member that invents clusters, each of which takes what it can get, leaves room for those
-// that come later.
-func TestInventedOriginsLeaveRoom(t *testing.T) {
-	b := limited(t, "b", Limits{TotalBytes: 4 << 20, Bytes: 1 << 20})
-	invent := func(id string, entries, payload int) (refused int) {
-		a := newReplica(t, id, 1)
-		msgs := publish(t, a, Key{KindCluster, id}, Live, "cluster")
-		for n := range entries {
-			msgs = append(msgs, publish(t, a, rule(fmt.Sprint("r", n)), Live, strings.Repeat("x", payload))...)
+// takesAll has a replica take all that an origin, which a member introduced, or a person with "", says in so many rules. It returns
+// how many were refused.
+func takesAll(t *testing.T, b *Replica, id, introducer string, rules, payload int) (refused int) {
+	t.Helper()
+	a := newReplica(t, id, 1)
+	msgs := publish(t, a, Key{KindCluster, id}, Live, "cluster")
+	for n := range rules {
+		msgs = append(msgs, publish(t, a, rule(fmt.Sprint("r", n)), Live, strings.Repeat("x", payload))...)
+	}
+	if introducer == "" {
+		b.keyring.(*ring).keys[id] = keyOf(id)
+		introducer = id
+	}
+	for _, msg := range msgs {
+		if _, _, err := b.Merge(msg, introducer); errors.Is(err, ErrFull) {
+			refused++
+		} else if err != nil {
+			t.Fatal(err)
 		}
-		for _, msg := range msgs {
-			if _, _, err := b.Merge(msg, "member"); errors.Is(err, ErrFull) {
-				refused++
-			} else if err != nil {
-				t.Fatal(err)
+	}
+	return refused
+}
+
+// Beside twelve clusters that a member invented, each of which takes what it can get, all 200 rules of an honest member that the same
+// one had admitted are taken, and all of those that others admitted, however much they say; whoever of them comes first.
+func TestInventionsFillNoCluster(t *testing.T) {
+	const mega = 1 << 20
+	limits := Limits{TotalBytes: 8 * mega, Bytes: mega}
+	for _, first := range []bool{true, false} {
+		b := limited(t, "b", limits)
+		honest := func() {
+			for id, c := range map[string]struct {
+				by             string
+				rules, payload int
+			}{"sibling": {"bad", 200, 1024}, "friend": {"", 100, 9 * 1024}, "of-hub": {"hub", 100, 9 * 1024}, "of-hub-too": {"hub", 100, 9 * 1024}} {
+				if refused := takesAll(t, b, id, c.by, c.rules, c.payload); refused > 0 {
+					t.Errorf("honest ones first %t: of %d entries of %s %d find no room", first, c.rules+1, id, refused)
+				}
 			}
 		}
-		return refused
-	}
-	cut := 0
-	for n := range 40 {
-		if invent(fmt.Sprintf("invented-%02d", n), 40, 7<<10) > 0 {
-			cut++
+		takesAll(t, b, "bad", "", 0, 0)
+		takesAll(t, b, "hub", "", 0, 0)
+		if first {
+			honest()
 		}
-	}
-	checkInvariants(t, b.state)
-	if cut < 30 {
-		t.Errorf("only %d of 40 were refused anything", cut)
-	}
-	if refused := invent("honest", 10, 200); refused > 0 {
-		t.Errorf("of 11 entries of a newcomer %d find no room", refused)
-	}
-	for _, id := range []string{"friend-1", "friend-2"} {
-		b.keyring.(*ring).keys[id] = keyOf(id) // of a swap
-		if refused := invent(id, 14, 7<<10); refused > 0 {
-			t.Errorf("of 15 entries of %s, whom a person has admitted, %d find no room", id, refused)
+		cut := 0
+		for n := range 12 {
+			if takesAll(t, b, fmt.Sprintf("invented-%02d", n), "bad", 128, 7<<10) > 0 {
+				cut++
+			}
 		}
-	}
-	if refused := invent("stranger", 14, 7<<10); refused == 0 {
-		t.Error("there is so much room that nothing had to be spared")
-	}
-	for n := range 200 {
-		if invent(fmt.Sprintf("late-%03d", n), 0, 0) > 0 {
-			t.Fatalf("late cluster %d finds no room for its Cluster entry", n)
+		if !first {
+			honest()
 		}
+		if cut == 0 && first {
+			t.Error("there is so much room that nothing had to be shared")
+		}
+		for id, want := range map[string]int{"sibling": 200, "friend": 100, "of-hub": 100, "of-hub-too": 100} {
+			if p := b.Progress(id); p.Entries != want+1 {
+				t.Errorf("honest ones first %t: of %s %d entries are left", first, id, p.Entries)
+			}
+		}
+		for n := range 200 {
+			if takesAll(t, b, fmt.Sprintf("late-%03d", n), "hub", 0, 0) > 0 {
+				t.Fatalf("late cluster %d finds no room for its Cluster entry", n)
+			}
+		}
+		checkInvariants(t, b.state)
 	}
-	checkInvariants(t, b.state)
+}
+
+// TestWhoGaveWayComesBack: what gave way to another origin is told to subscribers, is called absent by nobody, is not asked for while
+// there is no room, and comes back when there is some.
+func TestWhoGaveWayComesBack(t *testing.T) {
+	b := limited(t, "b", Limits{TotalBytes: 20_000, Bytes: 20_000}, "early", "late")
+	var told []Change
+	b.Subscribe(func(changes []Change) { told = append(told, changes...) })
+	fill := func(id string, epoch uint64, rules int) *Replica {
+		a := newReplica(t, id, epoch)
+		publish(t, a, Key{KindCluster, id}, Live, "cluster")
+		for n := range rules {
+			publish(t, a, rule(fmt.Sprint("r", n)), Live, strings.Repeat("x", 800))
+		}
+		a.Complete()
+		for range 3 {
+			pullFull(t, b, a)
+		}
+		return a
+	}
+	early := fill("early", 1, 18)
+	if p := b.Progress("early"); !p.Complete {
+		t.Fatalf("what is unused is not lent: %+v", p)
+	}
+	told = nil
+	fill("late", 1, 9)
+	p, late := b.Progress("early"), b.Progress("late")
+	if !late.Complete || p.Complete || p.Entries < 9 || p.Entries > 18 {
+		t.Errorf("of the one %+v, of the other %+v", p, late)
+	}
+	if !slices.Contains(told, Change{Origin: "early"}) || b.Absent(rule("r17"), "early") || b.Absent(rule("none"), "early") {
+		t.Errorf("told %v; absent %t", told, b.Absent(rule("r17"), "early"))
+	}
+	if _, ok := b.Lookup(Key{KindCluster, "early"}, "early"); !ok || lacks(t, b, early) || pullFull(t, b, early) > 0 {
+		t.Error("its Cluster entry went first, or it is asked for again")
+	}
+	fill("late", 2, 1)
+	for range 3 {
+		pullFull(t, b, early)
+	}
+	if p := b.Progress("early"); !p.Complete || p.Entries != 19 {
+		t.Errorf("with room again: %+v", p)
+	}
 }
 
 // TestSwapMakesRoom: what was refused to a cluster that was introduced comes after a swap with it, though it has nothing new
 // to say.
 func TestSwapMakesRoom(t *testing.T) {
 	b := limited(t, "b", Limits{TotalBytes: 4 << 20, Bytes: 1 << 20})
-	from := func(id string, entries int) *Replica {
-		a := newReplica(t, id, 1)
-		publish(t, a, Key{KindCluster, id}, Live, "cluster")
-		for n := range entries {
-			publish(t, a, rule(fmt.Sprint("r", n)), Live, strings.Repeat("x", 7<<10))
-		}
-		a.Complete()
-		pullFull(t, b, a)
-		return a
-	}
 	for n := range 40 {
-		from(fmt.Sprintf("invented-%02d", n), 40)
+		takesAll(t, b, fmt.Sprintf("invented-%02d", n), "bad", 40, 7<<10)
 	}
-	friend := from("friend", 12)
+	friend := newReplica(t, "friend", 1)
+	publish(t, friend, Key{KindCluster, "friend"}, Live, "cluster")
+	for n := range 30 {
+		publish(t, friend, rule(fmt.Sprint("r", n)), Live, strings.Repeat("x", 7<<10))
+	}
+	friend.Complete()
+	ring := b.keyring.(*ring)
+	ring.keys["friend"], ring.via["friend"] = keyOf("friend"), "bad"
+	pullFull(t, b, friend)
 	if b.Progress("friend").Refused == 0 {
 		t.Fatal("nothing was refused")
 	}
-	ring, ok := b.keyring.(*ring)
-	if !ok {
-		t.Fatal("another keyring")
-	}
 	delete(ring.via, "friend")
-	b.Swapped("friend")
+	b.Reshare()
 	for range 3 {
 		pullFull(t, b, friend)
 	}

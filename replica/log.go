@@ -135,11 +135,8 @@ func (r *Replica) Forget(origin string) {
 }
 
 func (s *State) forget(origin string) {
-	if o := s.origins[origin]; o != nil {
-		s.total -= o.counted
-		s.sharedUsed -= s.limits.FromShared(o.counted)
-		delete(s.origins, origin)
-	}
+	s.pool.Set(origin, 0)
+	delete(s.origins, origin)
 }
 
 // Apply takes operations that are durable now, from one goroutine. mine says that this run appended
@@ -158,7 +155,7 @@ func (r *Replica) Apply(ops [][]byte, mine bool) error {
 			own = append(own, msg)
 		}
 	}
-	r.digest = nil
+	r.digest, r.state.displaced = nil, nil
 	r.mu.Unlock()
 	if len(own) > 0 {
 		r.broadcast(own...)
@@ -200,9 +197,6 @@ func (r *Replica) applyLocked(op []byte, mine bool) ([]byte, error) {
 		m.entry = held
 	} else {
 		m.detach()
-	}
-	if m.origin() != r.self { // who logged it found room for it, whatever its keyring said
-		r.state.origin(m.origin()).swapped = true
 	}
 	if m.head != nil {
 		r.state.mergeHead(m.head)

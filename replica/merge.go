@@ -56,6 +56,7 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 	r.digest = nil
 	before := r.state.knowledge(m)
 	out, err := r.mergeLocked(m)
+	out.changes, r.state.displaced = append(out.changes, r.state.displaced...), nil
 	awaited := out.fresh && m.entry != nil && m.entry.Key.Kind == KindAdmission && r.state.awaited.Take(m.entry.Key.Name)
 	if r.log != nil && (out.fresh || r.state.knowledge(m) != before) {
 		r.log.Append(appendBytes(nil, opMessage, m.bytes()))
@@ -94,27 +95,18 @@ func (r *Replica) mergeLocked(m *message) (outcome, error) {
 	case m.origin() == r.self:
 		return r.author.observe(m), nil
 	case m.entry != nil:
-		r.noteSwappedLocked(m)
 		return r.state.mergeEntry(m.entry)
 	default:
 		return r.state.mergeHead(m.head), nil
 	}
 }
 
-// noteSwappedLocked notes, before a message is merged, whether a person had its origin pinned.
-func (r *Replica) noteSwappedLocked(m *message) {
-	if id := m.origin(); id != r.self {
-		r.state.origin(id).swapped = r.keyring.Swapped(id)
-	}
-}
-
-// Swapped is told that a person had an origin's key pinned: what found no room before is asked for again.
-func (r *Replica) Swapped(origin string) {
+// Reshare is told that who admitted whom has changed: what found no room before may find some.
+func (r *Replica) Reshare() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o := r.state.origins[origin]; o != nil && origin != r.self {
-		o.swapped, r.digest = r.keyring.Swapped(origin), nil
-	}
+	r.state.pool.Reshare()
+	r.digest = nil
 }
 
 // known spares the signature check of what is held, as most of what gossip brings. Of a head

@@ -54,6 +54,9 @@ type Options struct {
 	// the last one stays. It is called with locks held.
 	Note   func() []byte
 	Limits Limits
+	// Parent names the member that admitted an origin, Self where a person here did, "" where nobody knows. It may be called
+	// with locks held. Without it all are equal.
+	Parent func(origin string) string
 }
 
 // Replica is a [State] that is safe for concurrent use, with the key that writes to it.
@@ -112,6 +115,7 @@ func New(o Options) (*Replica, error) {
 		self: o.Self, key: o.PrivateKey, keyring: o.Keyring, removing: removing{told: o.Removed, hold: o.Hold}, epochSeen: o.OwnEpochSeen, decode: decodeMessage,
 		broadcast: o.Broadcast, state: newState(o.Self, o.Limits), notes: notes{present: o.Note, news: make(chan struct{})},
 	}
+	r.state.pool.Parent = o.Parent
 	for _, removal := range o.Removals {
 		m, err := decodeMessage(removal.msg)
 		if err != nil || m.removal == nil {

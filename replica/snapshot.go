@@ -73,7 +73,7 @@ func (r *Replica) Restore(snapshot io.Reader) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.removals = r.state.removals // which no snapshot has
+	s.removals, s.pool.Parent = r.state.removals, r.state.pool.Parent // which no snapshot has
 	r.state, r.digest = s, nil
 	return nil
 }

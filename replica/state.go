@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/roster-mesh/roster/replica/admission"
+	"github.com/roster-mesh/roster/replica/shares"
 )
 
 // maxLayers bounds the epochs kept of one origin: the completed one, and the newest of
@@ -31,12 +32,12 @@ type Clone struct {
 // State is the pure replica: what is held of every origin. It trusts its caller to have
 // checked signatures, and it is not safe for concurrent use.
 type State struct {
-	self       string
-	limits     Limits
-	origins    map[string]*origin
-	total      int    // bytes of all origins but ourselves
-	sharedUsed int    // those of them that are beyond the origins' guaranteed shares
-	note       []byte // see [Options]
+	self      string
+	limits    Limits
+	origins   map[string]*origin
+	pool      shares.Pool // the bytes of all origins but ourselves
+	displaced []Change    // what gave way to others since it was last told
+	note      []byte      // see [Options]
 
 	removals removals
 	awaited  admission.Awaited
@@ -58,10 +59,8 @@ type origin struct {
 	completed      uint64          // epoch whose announcement is proven; 0 is none
 	forgotten      uint64          // newest epoch above completed of which something was let go
 	withdrawalLost bool            // a withdrawal was let go: what is not held may be withdrawn, for ever
-	swapped        bool            // a person had its key pinned, as far as its last message told
 	clone          *Clone
 	mismatches     uint64
-	counted        int      // bytes in the state's total
 	refused        uint64   // times that something found no room
 	roomNeeded     int      // bytes that would have been enough for some of it; 0 is nothing refused
 	summary        *summary // of all records; nil when it must be computed again
@@ -75,7 +74,8 @@ type outcome struct {
 }
 
 func newState(self string, limits Limits) *State {
-	return &State{self: self, limits: limits.OrDefault(), origins: make(map[string]*origin)}
+	limits = limits.OrDefault()
+	return &State{self: self, limits: limits, origins: make(map[string]*origin), pool: shares.Pool{Total: limits.TotalBytes, Root: self}}
 }
 
 func (s *State) origin(id string) *origin {
@@ -271,7 +271,7 @@ func (o *origin) keepWithdrawal(r *record) bool {
 	if held := o.withdrawn[r.Key]; held != nil {
 		entries, more = entries-1, more-len(held.msg)
 	}
-	if entries > o.limits.Entries || more > 0 && more > o.free() {
+	if entries > o.limits.Entries || more > 0 && !o.makeWay(more) {
 		o.noteRefused(max(more, 1))
 		o.forgotten = max(o.forgotten, o.completed)
 		return false

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
@@ -70,6 +71,15 @@ func (r *ring) Swapped(origin string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.keys[origin] != nil && r.via[origin] == ""
+}
+
+// parent is who introduced an origin, as the tree of [Options.Parent] has it for me.
+func (r *ring) parent(me string) func(string) string {
+	return func(origin string) string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return cmp.Or(r.via[origin], me)
+	}
 }
 
 func (r *ring) Remove(origin string, key, _ ed25519.PublicKey, _ bool) bool {
@@ -198,7 +208,7 @@ type fatal interface {
 }
 
 func checkInvariants(t fatal, s *State) {
-	total, drawn := 0, 0
+	total := 0
 	for _, o := range s.origins {
 		last := uint64(0)
 		for _, l := range o.layers {
@@ -243,13 +253,12 @@ func checkInvariants(t fatal, s *State) {
 		}
 		if o.id != s.self {
 			total += o.used()
-			drawn += s.limits.FromShared(o.used())
-			if o.used() > o.limits.Bytes || o.counted != o.used() {
-				t.Fatalf("%s uses %d bytes, counted as %d", o.id, o.used(), o.counted)
+			if o.used() > o.limits.Bytes || s.pool.Used(o.id) != o.used() {
+				t.Fatalf("%s uses %d bytes, counted as %d", o.id, o.used(), s.pool.Used(o.id))
 			}
 		}
 	}
-	if total != s.total || drawn != s.sharedUsed || total > s.limits.TotalBytes {
-		t.Fatalf("%d bytes in total, %d of the shared ones, counted as %d and %d", total, drawn, s.total, s.sharedUsed)
+	if total != s.pool.Sum() || total > s.limits.TotalBytes {
+		t.Fatalf("%d bytes in total, counted as %d, of %d", total, s.pool.Sum(), s.limits.TotalBytes)
 	}
 }

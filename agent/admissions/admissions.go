@@ -4,9 +4,17 @@
 package admissions
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"log/slog"
+	"maps"
 	"slices"
+	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
@@ -14,24 +22,52 @@ import (
 	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
-// Admissions knows who admitted whom. It holds nothing itself, and is safe for concurrent use.
+// signsFrom is the SchemaVersion of the first agents that sign admissions.
+const signsFrom = 8
+
+// Replica is what admissions are read from: a [replica.Replica].
+type Replica interface {
+	Entries(kind replica.Kind) []replica.Entry
+	Lookup(key replica.Key, origin string) (replica.Entry, bool)
+	Removals() []replica.Removal
+	Reshare()
+}
+
+// Admissions knows who admitted whom. It is safe for concurrent use.
 type Admissions struct {
 	self    string
 	trust   *trust.Table
-	replica *replica.Replica
+	replica Replica
 	log     *slog.Logger
+	vouch   *loop.Task
+	look    *loop.Task
+	parents atomic.Pointer[map[string]string] // who admitted whom, when that was last looked at; "" for who is no member
 }
 
 // New returns the admissions of the cluster self. Subscribe Changed to the replica, and call Load when the replica holds what an
 // earlier run held, before anything is merged.
-func New(self string, t *trust.Table, r *replica.Replica, log *slog.Logger) *Admissions {
-	return &Admissions{self, t, r, log}
+func New(self string, t *trust.Table, r Replica, log *slog.Logger) *Admissions {
+	a := &Admissions{self: self, trust: t, replica: r, log: log}
+	a.vouch = loop.NewTask("admissions", log, func(context.Context) error { a.Vouch(); return nil })
+	a.look = loop.NewTask("tree of admissions", log, loop.WithPause(func(context.Context) error { a.Look(); return nil }))
+	return a
+}
+
+// Run has this cluster answer for members, where it must, and looks at who admitted whom, until ctx ends.
+func (a *Admissions) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, task := range []*loop.Task{a.vouch, a.look} {
+		group.Go(func() error { return task.Run(ctx) })
+	}
+	return group.Wait()
 }
 
 // Load reads all that the replica holds.
 func (a *Admissions) Load() {
-	for _, e := range a.replica.Entries(replica.KindAdmission) {
-		a.take(e)
+	for _, kind := range [...]replica.Kind{replica.KindAdmission, replica.KindCluster} {
+		for _, e := range a.replica.Entries(kind) {
+			a.take(e.Key, e.Origin, e, true)
+		}
 	}
 }
 
@@ -39,33 +75,43 @@ func (a *Admissions) Load() {
 func (a *Admissions) Changed(changes []replica.Change) {
 	for _, c := range changes {
 		switch {
-		case c.Key.Kind == replica.KindAdmission:
-			a.read(c.Key.Name, c.Origin)
+		case c.Key.Kind == replica.KindAdmission, c.Key.Kind == replica.KindCluster:
+			a.read(c.Key, c.Origin)
 		case c.Key == replica.Key{}: // any may be gone
 			for _, id := range a.trust.AdmittedBy(c.Origin) {
-				a.read(id, c.Origin)
+				a.read(payload.AdmissionKey(id), c.Origin)
 			}
 		}
 	}
 }
 
-// read takes what an origin says of a cluster, which may be nothing.
-func (a *Admissions) read(clusterID, origin string) {
-	if e, ok := a.replica.Lookup(payload.AdmissionKey(clusterID), origin); ok {
-		a.take(e)
-		return
+// read takes what an origin says under a key, which may be nothing. Another goroutine may merge something newer meanwhile, and be
+// the first to take it: so what was taken is compared with what is held then, and the last one that takes has taken the newest.
+func (a *Admissions) read(key replica.Key, origin string) {
+	for {
+		e, held := a.replica.Lookup(key, origin)
+		a.take(key, origin, e, held)
+		now, still := a.replica.Lookup(key, origin)
+		if still == held && now.Epoch == e.Epoch && now.Sequence == e.Sequence && bytes.Equal(now.Payload, e.Payload) {
+			return
+		}
 	}
-	a.trust.Withdraw(origin, clusterID)
 }
 
-func (a *Admissions) take(e replica.Entry) {
-	if e.Origin == a.self {
+func (a *Admissions) take(key replica.Key, origin string, e replica.Entry, held bool) {
+	if origin == a.self {
 		return
 	}
-	admission, err := payload.DecodeAdmission(e.Origin, e.Key.Name, e.Payload)
-	if err != nil || e.Status != replica.Live {
-		a.log.Debug("an admission does not count", "author", e.Origin, "clusterID", e.Key.Name, "error", err)
-		a.trust.Withdraw(e.Origin, e.Key.Name)
+	if key.Kind == replica.KindCluster {
+		published, err := payload.DecodeCluster(origin, e.Payload)
+		a.trust.Signs(origin, held && err == nil && published.SchemaVersion >= signsFrom)
+		return
+	}
+	a.look.Trigger()
+	admission, err := payload.DecodeAdmission(origin, key.Name, e.Payload)
+	if !held || err != nil || e.Status != replica.Live {
+		a.log.Debug("an admission does not count", "author", origin, "clusterID", key.Name, "error", err)
+		a.trust.Withdraw(origin, key.Name)
 		return
 	}
 	a.trust.Admit(admission)
@@ -91,9 +137,38 @@ func (a *Admissions) Payload(clusterID string) ([]byte, error) {
 // Pinned is told of every cluster that is pinned. One that a person here admitted learns of the other members by admissions: this
 // cluster answers for those that none leads to.
 func (a *Admissions) Pinned(clusterID string) {
+	a.look.Trigger()
 	if a.trust.Swapped(clusterID) {
-		a.Vouch()
+		a.vouch.Trigger()
 	}
+}
+
+// Ended is told when a cluster is no member any more.
+func (a *Admissions) Ended() { a.look.Trigger() }
+
+// Look looks at who admitted whom, and has the replica share by that.
+func (a *Admissions) Look() {
+	parents := map[string]string{}
+	for _, c := range a.tree(func(trust.Word) bool { return true }).Clusters() {
+		parents[c.ClusterID] = c.Parent
+	}
+	if was := a.parents.Swap(&parents); was == nil || !maps.Equal(*was, parents) {
+		a.replica.Reshare()
+	}
+}
+
+// Parent is who admitted a cluster, by the shortest path from here; "" where who did is no member. Of one that came since that was last
+// looked at it is the member on whose word it was pinned. It does not block.
+func (a *Admissions) Parent(clusterID string) string {
+	if parents := a.parents.Load(); parents != nil {
+		if parent, ok := (*parents)[clusterID]; ok {
+			return parent
+		}
+	}
+	if introducer, pinned := a.trust.Introducer(clusterID); pinned {
+		return cmp.Or(introducer, a.self)
+	}
+	return ""
 }
 
 // Vouch has this cluster answer for the members that no admission leads to. Where another member has removed who brought them,
@@ -109,45 +184,61 @@ func (a *Admissions) Vouch() {
 	for _, pin := range a.trust.Pins() {
 		introducers[pin.ClusterID] = pin.Introducer
 	}
-	var ids []string
-	for _, c := range a.tree(true).Orphans() {
-		from := introducers[c.ClusterID]
-		if a.trust.IsPeer(from) || len(by[from]) == 0 || slices.Contains(by[from], c.ClusterID) {
-			ids = append(ids, c.ClusterID)
-		}
-	}
-	if len(ids) > 0 {
-		a.trust.Vouch(ids)
+	orphans := slices.DeleteFunc(ids(a.tree(func(w trust.Word) bool { return w.Signed }).Orphans()), func(id string) bool {
+		from := introducers[id]
+		return !a.trust.IsPeer(from) && len(by[from]) > 0 && !slices.Contains(by[from], id)
+	})
+	if len(orphans) > 0 {
+		a.trust.Vouch(orphans)
 	}
 }
 
 // AdmittedBy lists who admitted a member, as status.admittedBy shows it.
-func (a *Admissions) AdmittedBy(clusterID string) []string { return a.by(clusterID, false) }
+func (a *Admissions) AdmittedBy(clusterID string) []string {
+	return a.by(clusterID, func(trust.Word) bool { return true })
+}
 
-func (a *Admissions) by(clusterID string, signed bool) (by []string) {
+func (a *Admissions) by(clusterID string, counts func(trust.Word) bool) (by []string) {
 	for _, w := range a.trust.Words(clusterID) {
-		if w.Signed || !signed {
-			by = append(by, v1alpha1.AdmittedBy(w.Author, w.Via))
+		if text := v1alpha1.AdmittedBy(w.Author, w.Via); counts(w) && !slices.Contains(by, text) {
+			by = append(by, text)
 		}
 	}
 	return by
 }
 
-// Branch lists the members that no path leads to without the head.
-func (a *Admissions) Branch(head string) []string { return a.tree(false).Branch(head) }
+// Branch lists the members that no path leads to without the head. Where that one has ended, they are those that are members only on
+// words which stand in its place.
+func (a *Admissions) Branch(head string) []string {
+	tree := a.tree(func(trust.Word) bool { return true })
+	if a.trust.IsPeer(head) {
+		return tree.Branch(head)
+	}
+	orphans := ids(tree.Orphans())
+	without := a.tree(func(w trust.Word) bool { return w.For != head })
+	return slices.DeleteFunc(ids(without.Orphans()), func(id string) bool { return slices.Contains(orphans, id) })
+}
 
 // Members lists who admitted whom, the nearest first, for the guard against removals.
 func (a *Admissions) Members() (all []removalguard.Member) {
-	for _, c := range a.tree(false).Clusters() {
+	for _, c := range a.tree(func(trust.Word) bool { return true }).Clusters() {
 		all = append(all, removalguard.Member{ClusterID: c.ClusterID, Parent: c.Parent})
 	}
 	return all
 }
 
-func (a *Admissions) tree(signed bool) v1alpha1.AdmissionTree {
+func ids(clusters []v1alpha1.AdmittedCluster) (ids []string) {
+	for _, c := range clusters {
+		ids = append(ids, c.ClusterID)
+	}
+	return ids
+}
+
+// tree is that of the words that count.
+func (a *Admissions) tree(counts func(trust.Word) bool) v1alpha1.AdmissionTree {
 	by := map[string][]string{}
 	for _, pin := range a.trust.Pins() {
-		by[pin.ClusterID] = a.by(pin.ClusterID, signed)
+		by[pin.ClusterID] = a.by(pin.ClusterID, counts)
 	}
 	return v1alpha1.NewAdmissionTree(a.self, by)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/removals"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
 	"github.com/roster-mesh/roster/mesh/meshtest"
 	"github.com/roster-mesh/roster/mesh/trust"
@@ -106,8 +107,9 @@ func (m *member) start(epoch uint64, earlier bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	m.stop, m.stopped, m.ready = cancel, make(chan error, 1), true
 	go func() { m.stopped <- m.mesh.Run(ctx) }()
-	m.publish(payload.ClusterKey(m.id), []byte("{}"))
+	m.publish(payload.ClusterKey(m.id), m.describe())
 	if m.admissions != nil {
+		go func() { _ = m.admissions.Run(ctx) }()
 		for _, id := range m.admissions.Subjects() {
 			m.publishAdmission(id)
 		}
@@ -120,6 +122,19 @@ func (m *member) hold(r replica.Removal) (s removalguard.Standing) {
 		s = m.guard.Hold(r)
 	}
 	return s
+}
+
+// describe is what a member publishes of itself.
+func (m *member) describe() []byte {
+	c := agenttest.Cluster(m.id, m.id)
+	if m.admissions != nil {
+		c.Status.SchemaVersion = v1alpha1.SchemaVersion
+	}
+	data, err := payload.EncodeCluster(c)
+	if err != nil {
+		m.g.t.Fatal(err)
+	}
+	return data
 }
 
 func (m *member) publish(key replica.Key, data []byte) {

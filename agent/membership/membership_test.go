@@ -414,7 +414,7 @@ func TestWordsOutliveARestart(t *testing.T) {
 	m.trust.Keep([]string{"u"})
 	m.trust.Remove("w", agenttest.PublicKey("w"), nil, false)
 	for range 2 {
-		if got := m.trust.Words("v"); !slices.Equal(got, []trust.Word{{Author: "x"}}) {
+		if got := m.trust.Words("v"); !slices.Equal(got, []trust.Word{{Author: "x", For: "w"}}) {
 			t.Errorf("v is a member on the word of %v", got)
 		}
 		if own, ok := m.trust.OwnOf("u"); !ok || own.Via != "" {

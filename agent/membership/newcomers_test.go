@@ -262,6 +262,24 @@ func TestCopiesAreNoSwap(t *testing.T) {
 	}
 }
 
+// TestCopyWithoutARecordedPin: where a pin was not recorded, the object that an agent had written is a swap only if it says that
+// somebody here admitted the cluster. Others are pinned again when a member brings them.
+func TestCopyWithoutARecordedPin(t *testing.T) {
+	for by, swap := range map[string]bool{"": false, agenttest.IDC: false, agenttest.IDA + "/" + agenttest.IDC: false, agenttest.IDA: true} {
+		m := newFixture(t)
+		c := agenttest.Cluster("b", agenttest.IDB)
+		c.Annotations = map[string]string{v1alpha1.AnnotationOwnerClusterID: agenttest.IDB}
+		c.Status.AdmittedBy = []string{by}
+		func() {
+			defer func() { _ = recover() }() // there is no mesh, which would be told to connect
+			m.Swapped(c)
+		}()
+		if m.IsPinned(agenttest.IDB) != swap {
+			t.Errorf("admitted by %q: a swap is %t", by, !swap)
+		}
+	}
+}
+
 func TestFingerprintsAreTheSame(t *testing.T) {
 	key := agenttest.PublicKey(agenttest.IDA)
 	if a, b := trust.Fingerprint(key), v1alpha1.KeyFingerprint(key); a != b {

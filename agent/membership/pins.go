@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"slices"
 
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/agent/pinned"
@@ -29,8 +30,8 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	if known && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
 		return // a copy that the agent wrote, not a swap
 	}
-	if !known && syncrules.Owner(c) == id && m.trust.Reserved(id) {
-		return // such a copy again, of before it was removed; or that of another member, who must not decide this
+	if !known && syncrules.Owner(c) == id && (m.trust.Reserved(id) || !slices.Contains(c.Status.AdmittedBy, m.o.ClusterID)) {
+		return // such a copy whose pin is not recorded, or that of another member: nobody here has admitted it
 	}
 	m.guard.Meet(id, m.replica.Reconsider)
 	if err := m.trust.Pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
@@ -47,9 +48,6 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 // pinned is called by the trust table for each new pin.
 func (m *Membership) pinned(p trust.Pin) {
 	m.o.Log.Info("the key of a cluster is pinned", "clusterID", p.ClusterID, "introducer", p.Introducer)
-	if p.Introducer == "" && m.replica != nil { // an introduction comes from the replica itself
-		m.replica.Swapped(p.ClusterID)
-	}
 	m.work.pins.Trigger()
 	m.Hooks.Pinned(p.ClusterID)
 }

@@ -38,10 +38,7 @@ func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 	if !ok {
 		return nil
 	}
-	refuse := func(text string) error {
-		m.refuse(c, "RemovalRefused", text)
-		return nil
-	}
+	refuse := func(text string) error { m.refuse(c, "RemovalRefused", text); return nil }
 	if id == m.o.ClusterID {
 		return refuse("a cluster does not remove itself: agentctl leave ends its membership, which the annotation " + v1alpha1.AnnotationLeave + " asks for")
 	}
@@ -49,7 +46,10 @@ func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 		return refuse("this cluster is not in the group any more, and so removes nobody from it")
 	}
 	key, pinned := m.trust.Key(id)
+	branch, with := m.o.Branch(id), c.Annotations[v1alpha1.AnnotationRemoveAdmitted] == v1alpha1.RemoveWithAdmitted
 	switch {
+	case !pinned && m.Gone(id) && with && len(branch) > 0 && m.RemovedKey(c) != "" && asked == v1alpha1.RequestKey(c.Spec.Mesh.PublicKey):
+		return m.remove(ctx, branch) // somebody else was first, and has removed the cluster alone
 	case !pinned && m.Gone(id):
 		return nil // done
 	case !pinned:
@@ -57,16 +57,14 @@ func (m *Membership) removeOnRequest(ctx context.Context, name string) error {
 	case asked != v1alpha1.RequestKey(key):
 		return refuse("the annotation " + v1alpha1.AnnotationRemove + " must have the key of the cluster, spec.mesh.publicKey, as its value: " + v1alpha1.RequestKey(key))
 	}
-	ids, branch := []string{id}, m.o.Branch(id)
-	if c.Annotations[v1alpha1.AnnotationRemoveAdmitted] == v1alpha1.RemoveWithAdmitted {
-		ids = append(ids, branch...)
-	} else {
-		m.trust.Keep(branch)
-		if err := m.recordPins(ctx); err != nil {
-			return err
-		}
+	if with {
+		return m.remove(ctx, append([]string{id}, branch...))
 	}
-	return m.remove(ctx, ids)
+	m.trust.Keep(branch)
+	if err := m.recordPins(ctx); err != nil {
+		return err
+	}
+	return m.remove(ctx, []string{id})
 }
 
 // remove removes clusters from the group.

@@ -135,14 +135,8 @@ func (p *Publisher) Enqueue(key replica.Key) { p.keys.Add(key) }
 // EnqueueOwn publishes this cluster's own Cluster object.
 func (p *Publisher) EnqueueOwn() { p.Enqueue(payload.ClusterKey(p.o.ClusterID)) }
 
-// EnqueueAdmission publishes what this cluster says of another one, after its pin or the end of that. There may be something
-// to say of a second one, where nothing else is.
-func (p *Publisher) EnqueueAdmission(clusterID string) {
-	p.Enqueue(payload.AdmissionKey(clusterID))
-	if subjects := p.o.Admissions.Subjects(); len(subjects) == 1 {
-		p.Enqueue(payload.AdmissionKey(subjects[0]))
-	}
-}
+// EnqueueAdmission publishes what this cluster says of another one, after its pin or the end of that.
+func (p *Publisher) EnqueueAdmission(clusterID string) { p.Enqueue(payload.AdmissionKey(clusterID)) }
 
 // EpochSeen says that a member has an epoch of this cluster that this agent does not know.
 func (p *Publisher) EpochSeen() { p.epoch.Trigger() }

@@ -269,7 +269,8 @@ func TestAdmissionsArePublished(t *testing.T) {
 	}
 	published("c")
 	p.o.Admissions = admitted{"d": "key of d"}
-	p.EnqueueAdmission("c") // and d, the only one: nothing may have been said of it
+	p.EnqueueAdmission("c")
+	p.EnqueueAdmission("d")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() { _ = p.keys.Run(ctx, 1) }()

@@ -22,12 +22,19 @@ type Admission struct {
 
 // admissions are those that are held, as their authors have them now.
 type admissions struct {
-	of map[string]map[string]Admission // subject → author
-	by map[string]keys                 // author → subjects
+	of    map[string]map[string]Admission // subject → author
+	by    map[string]keys                 // author → subjects
+	signs keys                            // members that sign admissions, whether they have admitted anybody or not
 }
 
 func newAdmissions() admissions {
-	return admissions{map[string]map[string]Admission{}, map[string]keys{}}
+	return admissions{map[string]map[string]Admission{}, map[string]keys{}, keys{}}
+}
+
+// isSigner says whether a member signs admissions, and so vouches for nobody else.
+func (a *admissions) isSigner(id string) bool {
+	_, says := a.signs[id]
+	return says || len(a.by[id]) > 0
 }
 
 func (a *admissions) put(n Admission) {
@@ -103,7 +110,7 @@ func (g *Graph) voucher(p Pin) (id string) {
 			id, best = author, rank
 		}
 	}
-	if _, signs := g.admissions.by[p.Introducer]; id == "" && !signs {
+	if id == "" && !g.admissions.isSigner(p.Introducer) {
 		return p.Introducer
 	}
 	return id
@@ -113,6 +120,7 @@ func (g *Graph) voucher(p Pin) (id string) {
 type Word struct {
 	Author string `json:"author,omitempty"` // this cluster, where a person here decided it, or nobody knows any more who did
 	Via    string `json:"via,omitempty"`    // see Admission; "" if that is no member
+	For    string `json:"for,omitempty"`    // the cluster that has ended in whose place it stands, the last of several
 	Signed bool   `json:"-"`                // there is an admission
 }
 
@@ -127,7 +135,7 @@ func (g *Graph) words(id string) (all []Word) {
 		if g.member(via) != via && slices.ContainsFunc(pin.Past, func(w Word) bool { return cmp.Or(w.Author, g.self) == author }) {
 			return
 		}
-		all = append(all, Word{author, g.member(via), true})
+		all = append(all, Word{Author: author, Via: g.member(via), Signed: true})
 	}
 	if a, ok := g.ownOf(id, pin); ok {
 		say(g.self, a.Via)
@@ -174,8 +182,10 @@ func (g *Graph) inherit(id string) {
 				past = g.append(past, subject, w, id, up)
 			}
 		}
-		if len(past) > maxPast || slices.Contains(past, Word{}) {
+		if len(past) > maxPast {
 			past = []Word{{}}
+		} else if slices.ContainsFunc(past, Word.isOurs) {
+			past = slices.DeleteFunc(past, func(w Word) bool { return !w.isOurs() })
 		}
 		pin.Past = past
 		g.pins[subject] = pin
@@ -185,9 +195,9 @@ func (g *Graph) inherit(id string) {
 // append appends a word on a subject, with those of up in place of who ends.
 func (g *Graph) append(past []Word, subject string, w Word, ends string, up []Word) []Word {
 	for _, u := range up {
-		n := Word{Author: w.Author, Via: u.Author}
+		n := Word{Author: w.Author, Via: u.Author, For: ends}
 		if w.Author == ends {
-			if n = (Word{Author: u.Author, Via: w.Via}); w.Via == "" || w.Via == ends {
+			if n = (Word{Author: u.Author, Via: w.Via, For: ends}); w.Via == "" || w.Via == ends {
 				n.Via = u.Via
 			}
 		}
@@ -206,6 +216,9 @@ func (g *Graph) append(past []Word, subject string, w Word, ends string, up []Wo
 	}
 	return past
 }
+
+// isOurs says that a word of a pin's past is that of this cluster alone.
+func (w Word) isOurs() bool { return w.Author == "" && w.Via == "" }
 
 func (w Word) names(id string) bool { return w.Author == id || w.Via == id }
 
@@ -244,20 +257,12 @@ func (g *Graph) vouch(ids []string, keep bool) (did change) {
 	return did
 }
 
-// own lists what this cluster admits: those that a person here did, and those that it answers for. A member that admitted nobody
-// would vouch for whom it forwards, as those of earlier versions do; so there is always one.
+// own lists what this cluster admits: those that a person here did, and those that it answers for.
 func (g *Graph) own() (all []Admission) {
-	first := ""
 	for id, pin := range g.pins {
 		if a, ok := g.ownOf(id, pin); ok {
 			all = append(all, a)
 		}
-		if id != g.self && (first == "" || id < first) {
-			first = id
-		}
-	}
-	if len(all) == 0 && first != "" {
-		return []Admission{g.say(first, g.pins[first])}
 	}
 	slices.SortFunc(all, func(a, b Admission) int { return cmp.Compare(a.ClusterID, b.ClusterID) })
 	return all

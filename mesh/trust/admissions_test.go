@@ -34,15 +34,15 @@ func TestAdmissionPins(t *testing.T) {
 	if err := table.Introduce("n", keys[3], "m"); err != nil {
 		t.Fatal(err)
 	}
-	if got := table.Words("n"); !slices.Equal(got, []Word{{"h", "", true}}) {
+	if got := table.Words("n"); !slices.Equal(got, []Word{{Author: "h", Signed: true}}) {
 		t.Errorf("n is pinned on the word of %v", got)
 	}
 	table.Withdraw("h", "n")
-	if got := table.Words("n"); !table.IsPeer("n") || !slices.Equal(got, []Word{{"h", "", false}}) {
+	if got := table.Words("n"); !table.IsPeer("n") || !slices.Equal(got, []Word{{Author: "h"}}) {
 		t.Errorf("n is pinned: %t, on the word of %v", table.IsPeer("n"), got)
 	}
 	table.Remove("h", keys[1], nil, false)
-	if got := table.Words("n"); !table.IsPeer("n") || !slices.Equal(got, []Word{{Author: "self"}}) {
+	if got := table.Words("n"); !table.IsPeer("n") || !slices.Equal(got, []Word{{Author: "self", For: "h"}}) {
 		t.Errorf("n is pinned: %t, on the word of %v", table.IsPeer("n"), got)
 	}
 	if got := table.Own(); len(got) != 1 || got[0].ClusterID != "m" {
@@ -88,7 +88,7 @@ func TestMembersOfEarlierVersions(t *testing.T) {
 	if err := table.Introduce("o", keys[4], "h"); err != nil {
 		t.Fatal(err)
 	}
-	if got := table.Words("o"); !slices.Equal(got, []Word{{"h", "m", true}}) {
+	if got := table.Words("o"); !slices.Equal(got, []Word{{Author: "h", Via: "m", Signed: true}}) {
 		t.Errorf("o is pinned on the word of %v", got)
 	}
 	table.Remove("m", keys[2], nil, false)
@@ -104,35 +104,41 @@ func TestMembersOfEarlierVersions(t *testing.T) {
 	}
 }
 
-// TestNobodyForwardsAsEarlierVersionsDo: a member always admits somebody.
-func TestNobodyForwardsAsEarlierVersionsDo(t *testing.T) {
-	keys := testKeys(4)
+// TestSignersWithoutAdmissions: a member that has admitted nobody signs for nobody, and vouches for nobody either, where its agent
+// is known to sign.
+func TestSignersWithoutAdmissions(t *testing.T) {
+	keys := testKeys(5)
 	table := New(Pin{ClusterID: "self", PublicKey: keys[0]}, Options{})
 	if err := errors.Join(table.Pin("h", keys[1]), table.Introduce("n", keys[3], "h"), table.Introduce("m", keys[2], "h")); err != nil {
 		t.Fatal(err)
 	}
 	table.Remove("h", keys[1], nil, true)
-	a, ok := table.OwnOf("m")
-	if own := table.Own(); len(own) != 1 || own[0].ClusterID != "m" || !ok || a.ClusterID != "m" {
-		t.Errorf("it admits %v, and of m says %v", own, a)
+	if own := table.Own(); len(own) > 0 {
+		t.Errorf("it admits %v, whom nobody here had admitted", own)
 	}
-	if _, ok := table.OwnOf("n"); ok {
-		t.Error("it answers for n")
+	table.Signs("m", true)
+	if err := table.Introduce("o", keys[4], "m"); !errors.Is(err, ErrNotAdmitted) {
+		t.Errorf("o is pinned on the word of who signs none for it: %v", err)
+	}
+	table.Signs("m", false)
+	if err := table.Introduce("o", keys[4], "m"); err != nil {
+		t.Errorf("who signs none vouches: %v", err)
 	}
 }
 
 // TestAdmittedAreAdmitted: whatever is pinned, admitted, withdrawn, introduced and removed, in any order, a key is pinned by an
-// introduction only if a member admits it, or a member brings it that admits nobody; and an authority's word counts.
+// introduction only if a member admits it, or a member brings it that admits nobody and is not known to sign; and an authority's word counts.
 func TestAdmittedAreAdmitted(t *testing.T) {
 	keys := testKeys(6)
 	ids := []string{"a", "b", "c", "d"}
 	rapid.Check(t, func(t *rapid.T) {
 		table := New(Pin{ClusterID: "self", PublicKey: keys[0]}, Options{Authorities: []Name{{ClusterID: "a"}}})
 		held := map[string]map[string]Admission{} // author, subject
+		signs := map[string]bool{}
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			id, other := rapid.SampledFrom(ids).Draw(t, "id"), rapid.SampledFrom(append(ids, "self")).Draw(t, "other")
 			key := rapid.SampledFrom(keys[1:]).Draw(t, "key")
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
 			case 0:
 				_ = table.Pin(id, key)
 			case 1:
@@ -146,6 +152,9 @@ func TestAdmittedAreAdmitted(t *testing.T) {
 			case 2:
 				table.Withdraw(id, other)
 				delete(held[id], other)
+			case 4:
+				signs[id] = rapid.Bool().Draw(t, "signs")
+				table.Signs(id, signs[id])
 			case 3:
 				table.Remove(id, key, nil, rapid.Bool().Draw(t, "left"))
 			default:
@@ -153,7 +162,7 @@ func TestAdmittedAreAdmitted(t *testing.T) {
 					continue
 				}
 				err := table.Introduce(id, key, other)
-				if err := allowed(table, held, id, key, other, err); err != nil {
+				if err := allowed(table, held, signs[other], id, key, other, err); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -162,8 +171,8 @@ func TestAdmittedAreAdmitted(t *testing.T) {
 }
 
 // allowed is an error if an introduction that ended with err was decided against the rule.
-func allowed(table *Table, held map[string]map[string]Admission, id string, key ed25519.PublicKey, by string, err error) error {
-	word := len(held[by]) == 0
+func allowed(table *Table, held map[string]map[string]Admission, signs bool, id string, key ed25519.PublicKey, by string, err error) error {
+	word := len(held[by]) == 0 && !signs
 	for author, of := range held {
 		a, ok := of[id]
 		word = word || ok && a.PublicKey.Equal(key) && table.IsPeer(author)

@@ -42,6 +42,7 @@ type Graph struct {
 	waiting    map[string]map[string]Newcomer  // clusterID → public key
 	lines      map[string]*line                // by clusterID, as far as they were asked for
 	admissions admissions
+	branches   *branches // nil when they must be counted again
 }
 
 // line is what is known of the keys of a cluster.
@@ -92,7 +93,7 @@ func (g *Graph) add(p Pin, restored bool) (did change, err error) {
 		if _, ok := g.owners[string(p.PublicKey)]; ok {
 			return change{}, ErrKeyInUse
 		}
-		if p.Introducer != "" && len(g.pins) >= MaxPins {
+		if p.Introducer != "" && (restored && len(g.pins) >= MaxPins || !restored && !g.room(p.Introducer)) {
 			return change{}, ErrFull
 		}
 		nobody := p.Introducer == "" && !p.Admitted
@@ -257,6 +258,7 @@ func (g *Graph) waitsNoMore(of func(Newcomer) bool) {
 }
 
 func (g *Graph) pin(p Pin) {
+	g.branches = nil
 	g.pins[p.ClusterID] = p
 	g.owners[string(p.PublicKey)] = p.ClusterID
 	g.recall(p.ClusterID, p.PublicKey, p.Admitted)
@@ -278,6 +280,7 @@ func (g *Graph) unpin(id string) (did change) {
 		return change{}
 	}
 	g.inherit(id)
+	g.branches = nil
 	delete(g.pins, id)
 	delete(g.owners, string(p.PublicKey))
 	g.waitsNoMore(func(n Newcomer) bool { return n.Introducer == id })

@@ -34,8 +34,8 @@ var (
 	ErrReserved = errors.New("this cluster was removed from the group, and nobody who may has admitted it again under this key")
 	// ErrNotAdmitted is returned for a newcomer that no member has admitted, as far as is known here.
 	ErrNotAdmitted = errors.New("no member has admitted this cluster under this key")
-	// ErrFull is returned when an introduction would exceed the table's bound.
-	ErrFull = fmt.Errorf("more than %d clusters are pinned", MaxPins)
+	// ErrFull is returned when an introduction would exceed the table's bound, or the part of the member that made it.
+	ErrFull = fmt.Errorf("there is no room for this cluster among %d that are pinned", MaxPins)
 )
 
 // Pin says that a key speaks for a clusterID.

@@ -148,6 +148,15 @@ func (t *Table) Version() uint64 {
 	return t.version
 }
 
+// Signs notes whether a member's agent is of a version that signs admissions, as the member says itself.
+func (t *Table) Signs(id string, signs bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if delete(t.graph.admissions.signs, id); signs {
+		t.graph.admissions.signs[id] = struct{}{}
+	}
+}
+
 // AdmittedBy lists the clusters that a member has admitted, ordered.
 func (t *Table) AdmittedBy(author string) []string {
 	t.mu.RLock()
@@ -176,13 +185,7 @@ func (t *Table) OwnOf(id string) (Admission, bool) {
 	if !ok {
 		return Admission{}, false
 	}
-	if a, ok := t.graph.ownOf(id, pin); ok {
-		return a, true
-	}
-	if own := t.graph.own(); len(own) == 1 && own[0].ClusterID == id {
-		return own[0], true
-	}
-	return Admission{}, false
+	return t.graph.ownOf(id, pin)
 }
 
 // Words lists on whose word a member is pinned.
@@ -221,6 +224,14 @@ func (t *Table) Swapped(id string) bool {
 	defer t.mu.RUnlock()
 	p, ok := t.graph.pins[id]
 	return ok && p.Introducer == ""
+}
+
+// Introducer is the member on whose word a cluster was pinned; "" where a person here did it.
+func (t *Table) Introducer(id string) (introducer string, pinned bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	p, ok := t.graph.pins[id]
+	return p.Introducer, ok
 }
 
 // Removed says that a key was removed of some cluster.

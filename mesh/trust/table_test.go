@@ -90,28 +90,23 @@ func equalPins(a, b Pin) bool {
 
 func TestTrustBounds(t *testing.T) {
 	trust := New(Pin{ClusterID: "self", PublicKey: testKeys(1)[0]}, Options{})
-	key := func(i int) ed25519.PublicKey {
-		k := make(ed25519.PublicKey, ed25519.PublicKeySize)
-		copy(k, fmt.Sprintf("key %d", i))
-		return k
-	}
 	for i := range MaxPins - 1 {
-		if err := trust.Introduce(fmt.Sprintf("c%d", i), key(i), "x"); err != nil {
+		if err := trust.Introduce(fmt.Sprintf("c%d", i), someKey(i), "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := trust.Introduce("more", key(MaxPins), "x"); !errors.Is(err, ErrFull) {
+	if err := trust.Introduce("more", someKey(MaxPins), "x"); !errors.Is(err, ErrFull) {
 		t.Errorf("introduction into a full table: %v", err)
 	}
-	if err := trust.Pin("more", key(MaxPins)); err != nil {
+	if err := trust.Pin("more", someKey(MaxPins)); err != nil {
 		t.Errorf("swap with a full table: %v", err)
 	}
 	for _, id := range []string{"", "a/b", "a b", "a\n", strings.Repeat("x", maxIDLength+1), "ä"} {
-		if err := trust.Pin(id, key(MaxPins+1)); !errors.Is(err, ErrInvalidPin) {
+		if err := trust.Pin(id, someKey(MaxPins+1)); !errors.Is(err, ErrInvalidPin) {
 			t.Errorf("clusterID %q: %v", id, err)
 		}
 	}
-	if err := trust.Pin("short", key(0)[:31]); !errors.Is(err, ErrInvalidPin) {
+	if err := trust.Pin("short", someKey(0)[:31]); !errors.Is(err, ErrInvalidPin) {
 		t.Errorf("short key: %v", err)
 	}
 }

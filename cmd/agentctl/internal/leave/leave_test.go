@@ -92,3 +92,39 @@ func TestRemoveSaysWhatBecomesOfAdmitted(t *testing.T) {
 		}
 	}
 }
+
+// TestBranchIsRemovedOneByOne: where the agent found the cluster removed by another member, what it had admitted is still there: each
+// of those is removed by itself before the command says that they are.
+func TestBranchIsRemovedOneByOne(t *testing.T) {
+	t.Parallel()
+	s := apitest.New()
+	defer s.Close()
+	s.Put(apitest.Parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: id-alpha}}"))
+	s.Put(apitest.Parse(t, `{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: alpha, uid: a}, spec: {clusterID: id-alpha},
+		status: {conditions: [{type: RemovalsConfirmed, status: "True", reason: Confirmed, message: "", lastTransitionTime: "2026-01-02T03:04:05Z"}]}}`))
+	for name, by := range map[string]string{"beta": "alpha", "gamma": "beta", "delta": "alpha"} {
+		s.Put(apitest.Parse(t, `{apiVersion: clusterregistry.k8s.cisco.com/v1alpha1, kind: Cluster, metadata: {name: `+name+`, uid: `+name+`},
+			spec: {clusterID: id-`+name+`, mesh: {publicKey: a2V5}}, status: {admittedBy: [id-`+by+`]}}`))
+	}
+	s.SetAgent(func(c *unstructured.Unstructured) {
+		if _, asked := c.GetAnnotations()[v1alpha1.AnnotationRemove]; asked {
+			c.SetUID("another one") // the object that was there is gone
+		}
+	})
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := `{apiVersion: v1, kind: Config, current-context: east, users: [], clusters: [{name: c, cluster: {server: "` + s.URL + `"}}], contexts: [{name: east, context: {cluster: c}}]}`
+	if err := os.WriteFile(path, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &RemoveOptions{Access: clusters.Access{Kubeconfig: path}, Name: "beta", Timeout: time.Minute, WithAdmitted: true}
+	var stdout bytes.Buffer
+	if err := o.Run(t.Context(), &cli.Output{Stdout: &stdout, Stderr: &bytes.Buffer{}, Format: "json"}); err != nil {
+		t.Fatal(err)
+	}
+	if writes := s.Writes(); strings.Count(writes, "/clusters/beta") != 1 || strings.Count(writes, "/clusters/gamma") != 1 || strings.Contains(writes, "/clusters/delta") {
+		t.Errorf("written: %s", writes)
+	}
+	if !strings.Contains(stdout.String(), `"gamma"`) {
+		t.Errorf("it says %s", &stdout)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -101,38 +103,54 @@ func (o *RemoveOptions) Run(ctx context.Context, out *cli.Output) error {
 	start := time.Now()
 	progress := out.Progress()
 	progress("removing cluster %s (%s), ordered by cluster %s", o.Name, clusters.IDOf(target), own.GetName())
+	w := removing{c: c, own: own.GetName(), target: target}
 	if o.WithAdmitted { // the agent finds those that it has not told of yet, too
-		progress("and those that it admitted: %s", cmp.Or(some(admitted), "none"))
+		progress("and those that it admitted: %s", cmp.Or(some(namesOf(admitted)), "none"))
+		w.branch, w.looks = admitted, map[types.UID]int{}
 	}
-	if err := c.Annotate(ctx, target, v1alpha1.RemovalRequest(clusters.MeshKey(target), o.WithAdmitted)); err != nil {
+	err = c.Annotate(ctx, target, v1alpha1.RemovalRequest(clusters.MeshKey(target), o.WithAdmitted))
+	if err != nil && (!o.WithAdmitted || !apierrors.IsNotFound(err)) { // another member was faster, and may have left the branch
 		return err
 	}
-	if err := awaitRemoved(ctx, c, own.GetName(), target, cli.Wait{Timeout: o.Timeout, Progress: progress}); err != nil {
+	wait := cli.Wait{Timeout: o.Timeout, Progress: progress}
+	if err := wait.For(ctx, "cluster "+o.Name+" is removed, but after %s not everybody has confirmed it:", w.look); err != nil {
 		return err
 	}
 	progress("removed: every member refuses cluster %s", o.Name)
-	result := ended{Removed: o.Name, ClusterID: clusters.IDOf(target), By: own.GetName(), Seconds: time.Since(start).Round(time.Millisecond).Seconds()}
-	if o.WithAdmitted {
-		result.Admitted = admitted
-	}
-	return out.Result(result)
+	return out.Result(ended{
+		Removed: o.Name, Admitted: namesOf(w.branch), ClusterID: clusters.IDOf(target), By: own.GetName(),
+		Seconds: time.Since(start).Round(time.Millisecond).Seconds(),
+	})
 }
 
 // checkAdmitted lists who would not be in the group without the cluster. It is an error if nothing is said of them.
-func (o *RemoveOptions) checkAdmitted(ctx context.Context, c *clusters.Client, own, target *unstructured.Unstructured) (names []string, err error) {
+func (o *RemoveOptions) checkAdmitted(ctx context.Context, c *clusters.Client, own, target *unstructured.Unstructured) (branch []*v1alpha1.Cluster, err error) {
 	all, err := c.Members(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tree := fleet.AdmittedIn(all, clusters.IDOf(own))
-	names = tree.Names(clusters.IDOf(target))
+	in := tree.Branch(clusters.IDOf(target))
+	for _, member := range all {
+		if slices.Contains(in, string(member.Spec.ClusterID)) {
+			branch = append(branch, member)
+		}
+	}
 	switch {
 	case o.WithAdmitted && !tree.Known:
 		return nil, c.Errorf("the agent of cluster %s does not tell who admitted whom: upgrade it, or remove the clusters one by one", own.GetName())
-	case len(names) > 0 && !o.WithAdmitted && !o.KeepAdmitted:
-		return nil, cli.Usagef("cluster %s admitted %s: say --with-admitted to remove those, too, or --keep-admitted", o.Name, some(names))
+	case len(branch) > 0 && !o.WithAdmitted && !o.KeepAdmitted:
+		return nil, cli.Usagef("cluster %s admitted %s: say --with-admitted to remove those, too, or --keep-admitted", o.Name, some(namesOf(branch)))
 	}
-	return names, nil
+	return branch, nil
+}
+
+func namesOf(all []*v1alpha1.Cluster) (names []string) {
+	for _, c := range all {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // some names a few of many.
@@ -177,39 +195,71 @@ func findTarget(ctx context.Context, c *clusters.Client, name string) (own, targ
 	return own, target, nil
 }
 
-// awaitRemoved waits until the object of a cluster is gone, and the agent says that every member has confirmed it.
-func awaitRemoved(ctx context.Context, c *clusters.Client, own string, target *unstructured.Unstructured, wait cli.Wait) error {
-	name := target.GetName()
-	return wait.For(ctx, "cluster "+name+" is removed, but after %s not everybody has confirmed it:", func(ctx context.Context) ([]string, error) {
-		there, err := c.Dynamic.Resource(clusters.ClusterResource()).Get(ctx, name, metav1.GetOptions{})
-		if err == nil && there.GetUID() == target.GetUID() {
-			return []string{"the agent of cluster " + own + " has not removed it yet: is it running?"}, nil
+// patience is how often a member of the branch is seen after the head is gone before its own removal is ordered, about a second.
+const patience = 5
+
+// removing waits for the end of a cluster, and of those that it admitted.
+type removing struct {
+	c      *clusters.Client
+	own    string // the name of the cluster whose agent orders it
+	target *unstructured.Unstructured
+	branch []*v1alpha1.Cluster
+	looks  map[types.UID]int // how often each of the branch was there after the target had gone
+}
+
+// look says what is missing until the objects of all are gone, and the agent says that every member has confirmed it. An agent that
+// found the target removed by another member does not know what its branch was: so each that is left of it is removed by itself.
+func (w *removing) look(ctx context.Context) (missing []string, err error) {
+	all, err := w.c.ClusterObjects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	there := map[types.UID]*unstructured.Unstructured{}
+	var own *unstructured.Unstructured
+	for i := range all {
+		if there[all[i].GetUID()] = &all[i]; all[i].GetName() == w.own {
+			own = &all[i]
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
+	}
+	if there[w.target.GetUID()] != nil {
+		return []string{"the agent of cluster " + w.own + " has not removed it yet: is it running?"}, nil
+	}
+	for _, member := range w.branch {
+		left := there[member.UID]
+		if left == nil {
+			continue
 		}
-		u, err := c.Dynamic.Resource(clusters.ClusterResource()).Get(ctx, own, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
+		if w.looks[member.UID]++; w.looks[member.UID] == patience {
+			if err := w.c.Annotate(ctx, left, v1alpha1.RemovalRequest(clusters.MeshKey(left), true)); err != nil && !apierrors.IsNotFound(err) {
+				return nil, err
+			}
 		}
-		cluster, err := clusters.DecodeCluster(u)
-		if err != nil {
-			return nil, err
-		}
-		cond := clusters.Condition(cluster, v1alpha1.ConditionRemovalsConfirmed)
-		if cond == nil {
-			return []string{"the agent of cluster " + own + " has not told who has confirmed it"}, nil
-		}
-		waiting, found := v1alpha1.RemovalWaits(cond.Message, clusters.IDOf(target))
-		if !found && cond.Status != metav1.ConditionTrue {
-			return []string{"waiting for other removals"}, nil
-		}
-		var lines []string
-		for _, member := range waiting {
-			lines = append(lines, "not confirmed by "+member)
-		}
-		return lines, nil
-	})
+		missing = append(missing, "cluster "+member.Name+", which it admitted, is not removed yet")
+	}
+	if own == nil {
+		return nil, w.c.Errorf("cluster %s has no Cluster object", w.own)
+	}
+	cluster, err := clusters.DecodeCluster(own)
+	if err != nil {
+		return nil, err
+	}
+	return append(missing, w.unconfirmed(cluster)...), nil
+}
+
+// unconfirmed says who has not confirmed it.
+func (w *removing) unconfirmed(own *v1alpha1.Cluster) (missing []string) {
+	cond := clusters.Condition(own, v1alpha1.ConditionRemovalsConfirmed)
+	if cond == nil {
+		return []string{"the agent of cluster " + w.own + " has not told who has confirmed it"}
+	}
+	waiting, found := v1alpha1.RemovalWaits(cond.Message, clusters.IDOf(w.target))
+	if !found && cond.Status != metav1.ConditionTrue {
+		return []string{"waiting for other removals"}
+	}
+	for _, member := range waiting {
+		missing = append(missing, "not confirmed by "+member)
+	}
+	return missing
 }
 
 // ended is the result for a program. Its JSON is stable: fields are only ever added.
