@@ -46,12 +46,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// room is a group of two clusters; alpha publishes.
+// room is a group of two clusters, or with Kubernetes of three; alpha publishes.
 type room struct {
 	*testing.T
-	kind        string
-	alpha, beta *harness.Cluster
-	betaID      string
+	kind               string
+	alpha, beta, gamma *harness.Cluster
+	betaID             string
 }
 
 // TestClusterProfiles: the CRDs arrive while the agent runs, first in the older version. A client with the library and the
@@ -102,16 +102,7 @@ func (r *room) all() {
 
 	r.apply(strings.ReplaceAll(foreign, "NAMESPACE", inventory))
 	if r.kind != harness.Standalone { // where the API server ends with the agent
-		r.must("", r.beta.KillAgent())
-		r.notHealthy("Unknown", "AgentUnreachable")
-		r.must("", r.beta.StartAgent(t.Context()))
-		r.eventually("profile of beta", func(ctx context.Context) error { return r.complete(ctx, r.beta) })
-		r.must("", r.beta.StopAPIServer(t.Context()))
-		r.must("", r.beta.KillAgent())
-		r.notHealthy("False", "APIUnreachable")
-		r.must("", r.beta.StartAPIServer(t.Context()))
-		r.must("", r.beta.StartAgent(t.Context()))
-		r.eventually("profile of beta", func(ctx context.Context) error { return r.complete(ctx, r.beta) })
+		r.unreachable()
 	}
 	r.must(r.alpha.Agentctl(t.Context(), "remove", "beta"))
 	r.eventually("a peer that is removed", func(ctx context.Context) error {
@@ -124,17 +115,31 @@ func (r *room) all() {
 	r.profile("other") // is still there
 }
 
-// notHealthy waits until beta is not ready by its Cluster object, and its profile says why. That is a minute after its agent
+// unreachable: the agent of beta is lost, and of gamma the API server as well; their profiles say so, and then that they are back.
+func (r *room) unreachable() {
+	r.Helper()
+	r.must("", r.gamma.StopAPIServer(r.Context()))
+	r.must("", errors.Join(r.beta.KillAgent(), r.gamma.KillAgent()))
+	r.notHealthy("beta", "Unknown", "AgentUnreachable")
+	r.notHealthy("gamma", "False", "APIUnreachable")
+	r.must("", r.gamma.StartAPIServer(r.Context()))
+	r.must("", errors.Join(r.beta.StartAgent(r.Context()), r.gamma.StartAgent(r.Context())))
+	for _, c := range []*harness.Cluster{r.beta, r.gamma} {
+		r.eventually("profile of "+c.Name, func(ctx context.Context) error { return r.complete(ctx, c) })
+	}
+}
+
+// notHealthy waits until a cluster is not ready by its Cluster object, and its profile says why. That is a minute after its agent
 // has failed for the mesh.
-func (r *room) notHealthy(status, reason string) {
+func (r *room) notHealthy(name, status, reason string) {
 	r.Helper()
 	clusters := r.alpha.Dynamic.Resource(harness.Clusters())
-	_, err := harness.Wait(r.Context(), "ControlPlaneHealthy is "+status, 4*within, func(ctx context.Context) error {
-		u, err := clusters.Get(ctx, "beta", metav1.GetOptions{})
+	_, err := harness.Wait(r.Context(), "ControlPlaneHealthy of "+name+" is "+status, 4*within, func(ctx context.Context) error {
+		u, err := clusters.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		ready, healthy := harness.Condition(u, "Ready"), harness.Condition(r.profile("beta"), "ControlPlaneHealthy")
+		ready, healthy := harness.Condition(u, "Ready"), harness.Condition(r.profile(name), "ControlPlaneHealthy")
 		if ready["status"] != "False" || ready["reason"] != reason || healthy["status"] != status || healthy["reason"] != reason {
 			return fmt.Errorf("Ready is %v, ControlPlaneHealthy is %v", ready, healthy)
 		}
@@ -150,7 +155,11 @@ func start(t *testing.T, kind string) *room {
 		t.Fatal(err)
 	}
 	bin.Kubernetes = kind
-	fleet, err := harness.Up(t.Context(), harness.Options{Binaries: bin, Dir: t.TempDir(), Names: []string{"alpha", "beta"}, Embedded: kind == harness.Standalone, Log: t.Logf})
+	names := []string{"alpha", "beta"}
+	if kind != harness.Standalone {
+		names = append(names, "gamma")
+	}
+	fleet, err := harness.Up(t.Context(), harness.Options{Binaries: bin, Dir: t.TempDir(), Names: names, Embedded: kind == harness.Standalone, Log: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,12 +175,15 @@ func start(t *testing.T, kind string) *room {
 	})
 	r := &room{T: t, kind: kind, alpha: fleet.Clusters[0], beta: fleet.Clusters[1]}
 	if kind != harness.Standalone {
+		r.gamma = fleet.Clusters[2]
 		for _, c := range fleet.Clusters {
 			r.must("", c.Install(t.Context()))
 			r.must("", c.StartAgent(t.Context()))
 		}
 	}
-	r.must(r.alpha.Agentctl(t.Context(), "join", "--peer-context", "beta"))
+	for _, c := range fleet.Clusters[1:] {
+		r.must(r.alpha.Agentctl(t.Context(), "join", "--peer-context", c.Name))
+	}
 	r.must(r.alpha.Kubectl(t.Context(), "create", "namespace", inventory))
 	r.betaID = r.id(r.beta)
 	return r

@@ -122,6 +122,7 @@ func genericServer(t *testing.T, scheme *runtime.Scheme) *genericapiserver.Gener
 	names := openapinamer.NewDefinitionNamer(scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, names)
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, names)
+	config.OpenAPIConfig.Info.Title, config.OpenAPIV3Config.Info.Title = "Cluster registry", "Cluster registry"
 	server, err := config.Complete().New("test", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		t.Fatal(err)
