@@ -137,6 +137,13 @@ func TestRemovalsAreHeld(t *testing.T) {
 	}
 	after["c"] = false
 	m.wants(t, "confirmed", after)
+	b := trust.Name{ClusterID: "b", Fingerprint: trust.Fingerprint(agenttest.PublicKey("b"))}
+	if got := m.guard.Confirm([]trust.Name{b}); len(got) != 1 { // so nothing counts for m any more
+		t.Errorf("%d are confirmed", len(got))
+	}
+	m.hears(t, "m", "d")
+	m.wants(t, "what was held stays so", after)
+	m.guard.Again()
 	own.Annotations[v1alpha1.AnnotationConfirmRemovals] = "d"
 	m.checkConfirmations(own)
 	if len(m.guard.Again()) > 0 || !strings.HasPrefix(said.all[len(said.all)-1], "ConfirmationRefused: ") {
