@@ -62,6 +62,26 @@ func (m *Membership) met(id string) bool {
 	return false
 }
 
+// answerHeld is the answer of Tell to who sends a removal that is held. Earlier versions answer nothing, and take any answer.
+const answerHeld = "held"
+
+// told is the answer to a member that has sent a removal, and merged it itself: of one that was ordered here it says that it is in
+// effect there now.
+func (m *Membership) told(from string, message []byte) []byte {
+	r, err := replica.ParseRemoval(message)
+	if err != nil {
+		return nil
+	}
+	if known, ok := m.ledger.Lookup(r.ClusterID, r.PublicKey); ok && known.Ordered {
+		m.ledger.Confirmed(from, []removal{known})
+		m.work.carryOut.Trigger()
+	}
+	if _, held := m.guard.Held(r.ClusterID, r.PublicKey); held {
+		return []byte(answerHeld)
+	}
+	return nil
+}
+
 // held takes a removal that is held: nothing ends.
 func (m *Membership) held(r removal) {
 	r.UnknownKey, r.Ended = true, true
@@ -91,6 +111,9 @@ func (m *Membership) reconsider(ctx context.Context) error {
 			}
 		}
 		m.replica.Reconsider(r.ClusterID, r.PublicKey)
+		if r.By != m.o.ClusterID && m.mesh.Member(r.By).State == mesh.Alive { // it waits for this one
+			_, _ = m.sendRemoval(ctx, r.By, r)
+		}
 	}
 	r, held := m.guard.Held(m.o.ClusterID, m.o.Key)
 	for range 5 {

@@ -132,7 +132,7 @@ func (m *Membership) sendToAll(ctx context.Context, ids []string, r replica.Remo
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := m.sendRemoval(ctx, id, r); err != nil && !m.mesh.RemovedBy(id) {
+			if _, err := m.sendRemoval(ctx, id, r); err != nil && !m.mesh.RemovedBy(id) {
 				mu.Lock()
 				defer mu.Unlock()
 				unreached = append(unreached, id)

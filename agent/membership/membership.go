@@ -190,7 +190,10 @@ func (m *Membership) Trust() *trust.Table { return m.trust }
 func (m *Membership) Methods() map[string]mesh.Method {
 	return map[string]mesh.Method{
 		methodTell: {Serve: func(_ context.Context, from mesh.Caller, message []byte) ([]byte, error) {
-			return nil, m.mesh.Merge(from.ClusterID, message)
+			if err := m.mesh.Merge(from.ClusterID, message); err != nil {
+				return nil, err
+			}
+			return m.told(from.ClusterID, message), nil
 		}},
 	}
 }

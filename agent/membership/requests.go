@@ -5,6 +5,7 @@ package membership
 
 import (
 	"context"
+	"slices"
 
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -93,28 +94,36 @@ func (m *Membership) sendRemovals(ctx context.Context, id string) error {
 	if len(waiting) == 0 || pinned && m.mesh.Member(id).State != mesh.Alive {
 		return nil // MemberAlive tries again
 	}
-	sent := len(waiting)
-	for i, r := range waiting {
-		if pinned && m.sendRemoval(ctx, id, r.Removal) != nil {
-			m.work.sends.AddAfter(id, sendRetry) // it may be an older agent, or one that is stopping
-			sent = i
-			break
+	var confirmed []removal
+	for _, r := range waiting {
+		held := false
+		if pinned {
+			var err error
+			if held, err = m.sendRemoval(ctx, id, r.Removal); err != nil {
+				m.work.sends.AddAfter(id, sendRetry) // it may be an older agent, or one that is stopping
+				break
+			}
+		}
+		if !held {
+			confirmed = append(confirmed, r)
+		} else if !slices.Contains(r.HeldBy, id) {
+			m.ledger.Change(r.Removal, func(r *removal) { r.HeldBy = append(slices.Clone(r.HeldBy), id) })
 		}
 	}
-	m.ledger.Confirmed(id, waiting[:sent])
+	m.ledger.Confirmed(id, confirmed)
 	m.Hooks.Changed(m.o.ClusterID)
 	m.work.carryOut.Trigger()
 	return nil
 }
 
-// sendRemoval sends a removal to a member, and returns when the member has merged it. If the call fails, the message is
+// sendRemoval sends a removal to a member, and returns when the member has merged it, and whether it holds it. If the call fails, the message is
 // also sent without an answer: a member that refuses this cluster replies to that with the reason.
-func (m *Membership) sendRemoval(ctx context.Context, id string, r replica.Removal) error {
+func (m *Membership) sendRemoval(ctx context.Context, id string, r replica.Removal) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	_, err := m.mesh.Call(ctx, id, methodTell, r.Message())
+	answer, err := m.mesh.Call(ctx, id, methodTell, r.Message())
 	if err != nil {
 		m.mesh.Send(id, r.Message())
 	}
-	return err
+	return string(answer) == answerHeld, err
 }

@@ -30,6 +30,9 @@ func (m *Membership) removalLines() (lines []string, confirmed bool) {
 		var names []string
 		for _, id := range r.Waiting {
 			name := m.o.Registry.Name(id)
+			if slices.Contains(r.HeldBy, id) {
+				name += " (held there: agentctl removals confirm)"
+			}
 			if state := m.mesh.Member(id).State; state != mesh.Alive {
 				name += " (" + state.String() + ")"
 			}

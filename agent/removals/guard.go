@@ -33,6 +33,9 @@ type pair struct{ clusterID, key string }
 
 func about(r replica.Removal) pair { return pair{r.ClusterID, string(r.PublicKey)} }
 
+// statement is a pair and who says that it is removed.
+type statement struct{ about, by pair }
+
 // Guard knows what has become of each removal. It is safe for concurrent use.
 type Guard struct {
 	o Options
@@ -43,6 +46,7 @@ type Guard struct {
 	charged map[pair]*removalguard.Charge
 	with    map[string]map[string]*removalguard.Charge // clusterID → author that has removed the head of its branch → of that
 	meets   map[string]int                             // clusterIDs that are about to be pinned
+	tried   map[statement]struct{}                     // that are held, beside those of of
 	again   map[pair]struct{}                          // to be asked about again
 	tree    *removalguard.Tree
 	ofTree  uint64 // the version of the table that the tree is of
@@ -52,7 +56,7 @@ type Guard struct {
 func NewGuard(o Options) *Guard {
 	return &Guard{
 		o: o, of: map[pair]*replica.Removal{}, byID: map[string][]pair{}, charged: map[pair]*removalguard.Charge{},
-		with: map[string]map[string]*removalguard.Charge{}, meets: map[string]int{}, again: map[pair]struct{}{},
+		with: map[string]map[string]*removalguard.Charge{}, tried: map[statement]struct{}{}, meets: map[string]int{}, again: map[pair]struct{}{},
 	}
 }
 
@@ -91,6 +95,8 @@ func (g *Guard) Hold(r replica.Removal) (s removalguard.Standing) {
 		return known.Standing
 	case r.By == g.o.ClusterID && r.ByKey.Equal(g.o.Key):
 	case g.o.Trust.IsPinned(r.By, r.ByKey) && g.o.Trust.IsAuthority(r.By):
+	case known != nil && g.decidedLocked(known, r):
+		return known.Standing
 	default:
 		if s = g.decideLocked(r); s.Held && known != nil {
 			r = *known // whose author is shown
@@ -98,6 +104,29 @@ func (g *Guard) Hold(r replica.Removal) (s removalguard.Standing) {
 	}
 	g.putLocked(r, s)
 	return s
+}
+
+// maxTried bounds the statements that are remembered, beside the one that is held, of keys whose removal is held.
+const maxTried = 1 << 14
+
+// decidedLocked says whether a statement about a key whose removal is held was decided on: it comes again and again, and what it counts for
+// may have been confirmed meanwhile. It is asked about again if this cluster, or one that is about to be pinned, is removed, or the
+// head of its branch was.
+func (g *Guard) decidedLocked(known *replica.Removal, r replica.Removal) bool {
+	if r.ClusterID == g.o.ClusterID || g.meets[r.ClusterID] > 0 {
+		return false
+	}
+	if known.By == r.By && known.ByKey.Equal(r.ByKey) {
+		return known.Standing.With != "" || g.with[r.ClusterID][r.By] == nil
+	}
+	statement := statement{about(r), pair{r.By, string(r.ByKey)}}
+	if _, tried := g.tried[statement]; tried || len(g.tried) >= maxTried {
+		return true
+	}
+	if g.o.Trust.IsPinned(r.By, r.ByKey) {
+		g.tried[statement] = struct{}{}
+	}
+	return false
 }
 
 // decideLocked decides on a removal by another member.

@@ -94,6 +94,7 @@ func (l *Ledger) Confirmed(id string, of []Removal) {
 	var last, left []string
 	for _, r := range of {
 		held := l.findLocked(r.ClusterID, r.PublicKey)
+		held.HeldBy = slices.DeleteFunc(slices.Clone(held.HeldBy), func(by string) bool { return by == id })
 		if !same(held.Waiting, last) {
 			last = held.Waiting
 			left = slices.DeleteFunc(slices.Clone(last), func(w string) bool { return w == id })

@@ -38,6 +38,7 @@ type Removal struct {
 	UnverifiedAuthor bool     // the author's key was not pinned here: another member vouched for it
 	Ordered          bool     // requested in this cluster
 	Waiting          []string // if ordered: clusterIDs of the members that have not confirmed it; shared, and so never changed in place
+	HeldBy           []string // of Waiting, those that hold it until a person there confirms it; not recorded
 	Basis            string   // on what the key was pinned here: one of pinned…, "" if it never was
 	AskAll           bool     // recorded without the list of Waiting: Run asks every member
 }

@@ -157,7 +157,7 @@ func (t *Tree) Belongs(other, to *Charge) bool {
 // With lists the branch of what is removed, if the author is not in it, and which of these go with it: nobody here has met them.
 func (t *Tree) With(c *Charge) (branch []string, goes func(id string) bool) {
 	goes = func(id string) bool { return !t.met(id) }
-	if slices.Contains(t.Way(c.author()), c.Unit) {
+	if !t.Has(c.Unit) || slices.Contains(t.Way(c.author()), c.Unit) {
 		return nil, goes
 	}
 	return t.Branch(c.Unit)[1:], goes

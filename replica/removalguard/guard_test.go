@@ -134,6 +134,9 @@ func TestRemovedWithItsBranch(t *testing.T) {
 		}
 	}
 	tree := NewTree("self", list([2]string{"m", ""}, [2]string{"y", "m"}, [2]string{"z", "m"}), everybody)
+	if got, _ := tree.With(tree.charge("m", "unknown")); len(got) > 0 {
+		t.Errorf("with a cluster that is not here goes %v", got)
+	}
 	if got, _ := tree.With(tree.charge("y", "m")); len(got) > 0 {
 		t.Errorf("y removes who brought it, with %v", got)
 	}
