@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/replica/shares"
 )
 
 // signsFrom is the SchemaVersion of the first agents that sign admissions.
@@ -168,6 +169,11 @@ func (a *Admissions) Parent(clusterID string) string {
 		return cmp.Or(introducer, a.self)
 	}
 	return ""
+}
+
+// Share shares something among clusters by who admitted them, as package shares has it.
+func (a *Admissions) Share(total int, wants map[string]int) map[string]int {
+	return shares.Of(total, a.self, a.Parent, wants)
 }
 
 // Vouch has this cluster answer for the members that no admission leads to. Where another member has removed who brought them,
