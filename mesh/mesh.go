@@ -108,6 +108,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.broadcaster.swapped, m.pulls.swapped = o.Trust.Swapped, o.Trust.Swapped
 	m.joins = newJoiner()
 	m.joins.swapped = o.Trust.Swapped
+	m.pulls.share, m.joins.share = o.Trust.Share, o.Trust.Share
 	m.joins.missing = m.missing
 	m.joins.present = func() int { return int(m.alive.Load()) - 1 }
 	m.joins.failed = func(id string, err error) { m.logUnreachable(id, "refused", err) }

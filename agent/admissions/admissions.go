@@ -55,6 +55,7 @@ func New(self string, t *trust.Table, r Replica, log *slog.Logger) *Admissions {
 
 // Run has this cluster answer for members, where it must, and looks at who admitted whom, until ctx ends.
 func (a *Admissions) Run(ctx context.Context) error {
+	a.look.Trigger()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, task := range []*loop.Task{a.vouch, a.look} {
 		group.Go(func() error { return task.Run(ctx) })

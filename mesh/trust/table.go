@@ -224,8 +224,8 @@ func (t *Table) ShareBy(share func(total int, wants map[string]int) map[string]i
 	t.share = share
 }
 
-// Share returns what each cluster gets of total, if it wants as much as it can get, and the others what wants says. It must not be called
-// with a lock held. Without ShareBy all get the same.
+// Share returns what each cluster gets of total, if it wants as much as it can get, and the others what wants says. It takes the
+// lock of the table. Without ShareBy all get the same.
 func (t *Table) Share(total int, wants map[string]int) map[string]int {
 	t.mu.RLock()
 	share := t.share
