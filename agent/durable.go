@@ -32,6 +32,7 @@ func (p *parts) openReplica(ctx context.Context, g *group.Group) (err error) {
 		})
 		if err == nil {
 			p.admissions = admissions.New(p.clusterID, p.membership.Trust(), p.replica, p.log)
+			p.membership.Trust().ShareBy(p.admissions.Share)
 			p.replica.Subscribe(p.admissions.Changed) // first: what is merged next may be on the word of it
 			p.replica.Subscribe(p.entriesChanged)
 		}

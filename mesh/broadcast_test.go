@@ -130,31 +130,6 @@ func TestOnePullForAll(t *testing.T) {
 	}
 }
 
-// TestPace: a peer that makes us check signature after signature waits, and nobody else does.
-func TestPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newThrottle(mergeRate, mergeBurst)
-		start := time.Now()
-		for range mergeBurst {
-			p.wait("noisy", 1)
-		}
-		if took := time.Since(start); took > 0 {
-			t.Errorf("a burst waits for %v", took)
-		}
-		for range 10 * mergeRate {
-			p.wait("noisy", 1)
-		}
-		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
-			t.Errorf("ten seconds' worth took %v", took)
-		}
-		start = time.Now()
-		p.wait("quiet", 1)
-		if took := time.Since(start); took > 0 {
-			t.Errorf("another peer waits for %v", took)
-		}
-	})
-}
-
 // TestPaceGoesByBytes: what is new is written to disk, wherever it arrives.
 func TestPaceGoesByBytes(t *testing.T) {
 	bubble(t, time.Millisecond, func(t *testing.T, g *group) {
@@ -170,7 +145,7 @@ func TestPaceGoesByBytes(t *testing.T) {
 			},
 		}
 		for name, send := range ways {
-			a.throttle.wait("evil", mergeBurst) // it has used up its burst
+			a.throttle.Wait("evil", mergeBurst) // it has used up its burst
 			start, sent := time.Now(), 0
 			for range 100 {
 				msg := evil.state.publish(make([]byte, maxFrame/2))
@@ -203,7 +178,7 @@ func TestFloodOfAPinnedMember(t *testing.T) {
 		await(t, time.Minute, "group forms", formed(a, b, evil))
 		await(t, time.Minute, "states converge", equal(a, b, evil))
 		for range mergeBurst {
-			a.throttle.wait("evil", 1) // it has used up its burst
+			a.throttle.Wait("evil", 1) // it has used up its burst
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -61,7 +62,7 @@ type clients struct {
 }
 
 func newClients(dial func(ctx context.Context, id, protocol string) (net.Conn, error)) *clients {
-	return &clients{dial: dial, opened: newConnections(), channels: map[string]*grpc.ClientConn{}}
+	return &clients{dial: dial, opened: newConnections(math.MaxInt, nil), channels: map[string]*grpc.ClientConn{}}
 }
 
 func (c *clients) channel(id string) (*grpc.ClientConn, error) {

@@ -15,8 +15,15 @@ import (
 // one, so that none of these takes the mesh's.
 const maxPeerConns = 16
 
+// maxConns is how many connections all peers together may have open that they opened: in a group of 500 each has three at most of
+// itself. Beyond that they share by who admitted them: who has most beyond its share loses one to who has less.
+const maxConns = 2048
+
 // connections are what peers have open, in one direction.
 type connections struct {
+	most  int
+	share func(total int, wants map[string]int) map[string]int
+
 	mu     sync.Mutex
 	closed bool
 	open   map[*peerConn]struct{}
@@ -33,8 +40,8 @@ func budgetOf(peer, protocol string) budget {
 	return budget{peer, protocol}
 }
 
-func newConnections() *connections {
-	return &connections{open: map[*peerConn]struct{}{}, counts: map[budget]int{}}
+func newConnections(most int, share func(int, map[string]int) map[string]int) *connections {
+	return &connections{most: most, share: share, open: map[*peerConn]struct{}{}, counts: map[budget]int{}}
 }
 
 // hold registers a connection until it is closed, when ended is called, perhaps more than once, or returns an error: errBusyPeer, or net.ErrClosed
@@ -46,7 +53,7 @@ func (c *connections) hold(conn net.Conn, peer Caller, protocol string, ended fu
 	switch {
 	case c.closed:
 		return nil, net.ErrClosed
-	case c.counts[b] >= maxPeerConns:
+	case c.counts[b] >= maxPeerConns, len(c.open) >= c.most && !c.makeWayLocked(peer.ClusterID):
 		return nil, errBusyPeer
 	}
 	held := &peerConn{Conn: conn, peer: peer, protocol: protocol, in: c, ended: ended}
@@ -55,9 +62,40 @@ func (c *connections) hold(conn net.Conn, peer Caller, protocol string, ended fu
 	return held, nil
 }
 
+// makeWayLocked ends a connection of a peer that has more than its share, if another one is about to have no more than its own.
+func (c *connections) makeWayLocked(peer string) bool {
+	has := map[string]int{peer: 1}
+	for held := range c.open {
+		has[held.peer.ClusterID]++
+	}
+	shares := c.share(c.most, has)
+	if has[peer] > shares[peer] {
+		return false
+	}
+	var most *peerConn
+	for held := range c.open {
+		if id := held.peer.ClusterID; has[id] > shares[id] && (most == nil || has[id]-shares[id] > has[most.peer.ClusterID]-shares[most.peer.ClusterID]) {
+			most = held
+		}
+	}
+	if most == nil {
+		return false
+	}
+	c.releaseLocked(most)
+	go abort(most)
+	return true
+}
+
 func (c *connections) release(held *peerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.releaseLocked(held)
+}
+
+func (c *connections) releaseLocked(held *peerConn) {
+	if _, ok := c.open[held]; !ok {
+		return // it gave way
+	}
 	delete(c.open, held)
 	b := budgetOf(held.peer.ClusterID, held.protocol)
 	if c.counts[b]--; c.counts[b] <= 0 {

@@ -56,8 +56,9 @@
 // with what has superseded it. A peer whose messages need more than a thousand
 // signature checks a second is read more slowly, and one whose deltas repeat what
 // is held is asked less often. Any member can introduce others that it invented;
-// so those that a person has swapped with have places of their own among the pulls,
-// the joins and the neighbours.
+// so signatures, answers to pulls and connections are shared by who admitted whom once there is not enough for all,
+// and those that a person has swapped with, or that have less than their share, find places of their own among the pulls
+// and the joins; the former also among the neighbours.
 //
 // # Extension
 //

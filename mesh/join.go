@@ -5,6 +5,7 @@ package mesh
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,7 +13,7 @@ import (
 )
 
 const (
-	// maxJoins are attempted at a time, and moreJoins of members that a swap has pinned beside them: see maxPulls.
+	// maxJoins are attempted at a time, and moreJoins of some members beside them: see maxPulls.
 	maxJoins  = 8
 	moreJoins = 4
 	// minRejoin is left between two attempts, also when a member contacts us: two
@@ -33,11 +34,12 @@ type joiner struct {
 	missing func() []string // pinned members that are neither alive nor suspect
 	present func() int      // how many members are not missing
 	swapped func(id string) bool
+	share   share
 	failed  func(string, error) // called after a failure
 	wake    chan struct{}
 
 	mu      sync.Mutex
-	running int
+	busy    map[string]struct{} // with whom a join runs
 	members map[string]*joinState
 }
 
@@ -49,7 +51,7 @@ type joinState struct {
 }
 
 func newJoiner() *joiner {
-	return &joiner{swapped: neverSwapped, wake: make(chan struct{}, 1), members: map[string]*joinState{}}
+	return &joiner{swapped: neverSwapped, share: noShare, wake: make(chan struct{}, 1), busy: map[string]struct{}{}, members: map[string]*joinState{}}
 }
 
 // wakeUp makes run look at the members again.
@@ -117,7 +119,7 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 			s = &joinState{retry: now.Add(j.spread())}
 			j.members[id] = s
 		}
-		if s.running || j.running >= maxJoins && (j.running >= maxJoins+moreJoins || !j.swapped(id)) {
+		if n := len(j.busy); s.running || n >= maxJoins && (n >= maxJoins+moreJoins || !j.swapped(id) && !j.share.has(maxJoins, id, slices.Collect(maps.Keys(j.busy)))) {
 			continue
 		}
 		if left := s.retry.Sub(now); left > 0 {
@@ -128,7 +130,7 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 			s.wait.reset()
 		}
 		s.running = true
-		j.running++
+		j.busy[id] = struct{}{}
 		ready = append(ready, id)
 	}
 	return ready, wait
@@ -156,7 +158,7 @@ func (j *joiner) runJoin(id string) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.running--
+	delete(j.busy, id)
 	s := j.members[id]
 	if s == nil { // its pin ended
 		signal(j.wake) // somebody may have waited for its place

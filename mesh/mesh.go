@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
+
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 // drainTimeout bounds how long the goodbye may wait for slow peers.
@@ -41,7 +43,7 @@ type Mesh struct {
 	broadcaster *broadcaster
 	pulls       *puller
 	joins       *joiner
-	throttle    *throttle
+	throttle    *pace.Throttle
 	members     *memberList
 	gapPulls    *rate.Limiter
 	secret      string       // of the choice of neighbours
@@ -99,13 +101,14 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.pulls.pull, m.pulls.alive = m.pull, m.members.present
 	m.pulls.ours = m.ours
 	m.pulls.result = func(r string) { m.metrics.pulls.WithLabelValues(r).Inc() }
-	m.throttle = newThrottle(mergeRate, mergeBurst)
+	m.throttle = pace.New(mergeRate, mergeBurst, pacedPeers, o.Trust.Share)
 	m.gapPulls = rate.NewLimiter(gapRate, gapBurst)
 	m.secret = crand.Text()
 	m.broadcaster.contents = func() []byte { return contents(o.State.Digest()) }
 	m.broadcaster.swapped, m.pulls.swapped = o.Trust.Swapped, o.Trust.Swapped
 	m.joins = newJoiner()
 	m.joins.swapped = o.Trust.Swapped
+	m.pulls.share, m.joins.share = o.Trust.Share, o.Trust.Share
 	m.joins.missing = m.missing
 	m.joins.present = func() int { return int(m.alive.Load()) - 1 }
 	m.joins.failed = func(id string, err error) { m.logUnreachable(id, "refused", err) }
@@ -121,7 +124,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 			o.Methods[name] = method // a copy of the owner's, see complete
 		}
 	}
-	m.server = newServer(o.State, o.Methods, func(from Caller) bool { return from.pinnedIn(o.Trust) }, m.metrics)
+	m.server = newServer(o.State, o.Methods, o.Trust, m.metrics)
 	m.server.behind = m.pulls.requestFor
 	m.rpcListener = newChanListener(listener.Addr())
 	m.port = newPort(listener, auth, m.metrics)
@@ -283,7 +286,7 @@ func (m *Mesh) merge(msg []byte, peer, introducer string) (v verdict, pull bool,
 	}
 	m.metrics.messages.WithLabelValues(result).Inc()
 	if v != known {
-		m.throttle.wait(peer, messageCost(msg))
+		m.throttle.Wait(peer, messageCost(msg))
 	}
 	return v, pull, err
 }

@@ -42,7 +42,7 @@ func newPort(l net.Listener, auth *authenticator, m *metrics) *port {
 		handlers:      map[string]handler{},
 		removalNotice: func(ed25519.PublicKey) []byte { return nil },
 		metrics:       m,
-		conns:         newConnections(),
+		conns:         newConnections(maxConns, auth.trust.Share),
 	}
 }
 

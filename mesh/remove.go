@@ -29,7 +29,7 @@ func (m *Mesh) disconnectUnpinned() {
 		m.clients.disconnect(id)
 		m.port.conns.disconnect(id)
 		m.server.forget(id)
-		m.throttle.forget(id)
+		m.throttle.Forget(id)
 		m.pulls.forget(id)
 		m.joins.forget(id)
 		m.broadcaster.forget(id)
@@ -42,12 +42,6 @@ func (m *Mesh) disconnectUnpinned() {
 
 // forget lets go of what is kept of a peer whose pin ended, as the others of that name do: or members that come and go
 // would add up.
-func (p *throttle) forget(peer string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.peers, peer)
-}
-
 func (p *puller) forget(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +97,7 @@ func (s *server) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.limits, id)
-	s.pulls.forget(id)
+	s.pulls.Forget(id)
 }
 
 // sendRemovalNotice tells the owner of a removed key why it is refused.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/mesh/trust"
 )
 
@@ -53,8 +54,8 @@ func TestRemovedMember(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, p := range []*throttle{a.throttle, a.server.pulls} {
-		p.wait("b", 1)
+	for _, p := range []*pace.Throttle{a.throttle, a.server.pulls} {
+		p.Wait("b", 1)
 	}
 	a.broadcaster.allow("b")
 	a.broadcaster.announced("b", summary{})
@@ -112,8 +113,7 @@ func (m *member) remembered() (ids []string) {
 		defer mu.Unlock()
 		ids = slices.AppendSeq(ids, keys)
 	}
-	add(&m.throttle.mu, maps.Keys(m.throttle.peers))
-	add(&m.server.pulls.mu, maps.Keys(m.server.pulls.peers))
+	ids = append(m.throttle.Peers(), m.server.pulls.Peers()...)
 	add(&m.server.mu, maps.Keys(m.server.limits))
 	add(&m.pulls.mu, maps.Keys(m.pulls.peers))
 	add(&m.joins.mu, maps.Keys(m.joins.members))

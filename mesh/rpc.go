@@ -20,6 +20,9 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/roster-mesh/roster/mesh/pace"
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // The service has one method of its own, beside Options.Methods, and no message
@@ -159,7 +162,7 @@ type server struct {
 	trusted func(Caller) bool
 	metrics *metrics
 	behind  func(peer string, theirs summary) // a caller's digest shows that it holds what we lack
-	pulls   *throttle
+	pulls   *pace.Throttle
 
 	mu     sync.Mutex
 	calls  map[callKey]int
@@ -172,10 +175,11 @@ type callKey struct {
 	pull bool
 }
 
-func newServer(state State, methods map[string]Method, trusted func(Caller) bool, m *metrics) *server {
+func newServer(state State, methods map[string]Method, t *trust.Table, m *metrics) *server {
 	return &server{
-		state: state, methods: methods, trusted: trusted, metrics: m, pulls: newThrottle(pullRate, pullBurst),
-		calls: map[callKey]int{}, limits: map[string]map[string]*rate.Limiter{},
+		state: state, methods: methods, metrics: m, pulls: pace.New(pullRate, pullBurst, pacedPeers, t.Share),
+		trusted: func(from Caller) bool { return from.pinnedIn(t) },
+		calls:   map[callKey]int{}, limits: map[string]map[string]*rate.Limiter{},
 	}
 }
 
@@ -250,7 +254,7 @@ func handlePull(srv any, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(&digest); err != nil {
 		return err
 	}
-	s.pulls.wait(id, 1)
+	s.pulls.Wait(id, 1)
 	// Collected first, so that a slow reader cannot hold the state's locks;
 	// the messages are the state's own bytes, not copies.
 	var msgs [][]byte
@@ -268,7 +272,7 @@ func handlePull(srv any, stream grpc.ServerStream) error {
 			return err
 		}
 		if sent += len(msg); sent >= pullBytes {
-			s.pulls.wait(id, sent/pullBytes)
+			s.pulls.Wait(id, sent/pullBytes)
 			sent %= pullBytes
 		}
 	}

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 func TestPull(t *testing.T) {
@@ -163,7 +165,7 @@ func TestSlowAnswersKeepTheConnection(t *testing.T) {
 func TestConnectionsAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		accepted, err := newConnections().hold(ours, Caller{ClusterID: "a"}, protocolRPC, func() {})
+		accepted, err := newConnections(maxConns, nil).hold(ours, Caller{ClusterID: "a"}, protocolRPC, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +259,8 @@ func peerContext(from Caller) context.Context {
 
 // TestCallsAreBounded: a peer that opens pulls and says nothing has two.
 func TestCallsAreBounded(t *testing.T) {
-	s := newServer(nil, nil, func(Caller) bool { return true }, mustMetrics(t))
+	s := newServer(nil, nil, trust.New(trust.Pin{ClusterID: "self", PublicKey: testKeys(1)[0]}, trust.Options{}), mustMetrics(t))
+	s.trusted = func(Caller) bool { return true }
 	ctx := peerContext(Caller{ClusterID: "a"})
 	var ends []func()
 	for range maxPeerCalls {

@@ -37,13 +37,45 @@ func TestJoinsTakeTurns(t *testing.T) {
 			tried[id]++
 			s := j.members[id]
 			s.running, s.retry = false, now.Add(100*time.Millisecond)
-			j.running--
+			delete(j.busy, id)
 		}
 	}
 	for _, id := range ids {
 		if tried[id] == 0 {
 			t.Errorf("%s never had a turn", id)
 		}
+	}
+}
+
+// TestInventionsLeaveRoomForPullsAndJoins: clusters that one member invented have all places; one that another member admitted gets one
+// beside them, and no invented one does.
+func TestInventionsLeaveRoomForPullsAndJoins(t *testing.T) {
+	halves := func(total int, wants map[string]int) map[string]int {
+		shares := map[string]int{}
+		for id := range wants {
+			shares[id] = total / 2
+			if id != "honest" {
+				shares[id] = total / len(wants)
+			}
+		}
+		return shares
+	}
+	j, p, now := newJoiner(), newPuller(), time.Now()
+	j.present, j.share = func() int { return 0 }, halves
+	p.share, p.ours = halves, func() summary { return summary{} }
+	invented := names(maxJoins)
+	j.due(slices.Clone(invented), now)
+	if ready, _ := j.due([]string{"more", "honest"}, now.Add(time.Minute)); !slices.Equal(ready, []string{"honest"}) {
+		t.Errorf("joined beside inventions: %v", ready)
+	}
+	for _, id := range invented[:maxPulls] {
+		p.request(id)
+	}
+	p.due(summary{}, now)
+	p.request("more")
+	p.request("honest")
+	if ready, _ := p.due(summary{}, now.Add(time.Second)); !slices.Equal(ready, []string{"honest"}) {
+		t.Errorf("pulled beside inventions: %v", ready)
 	}
 }
 

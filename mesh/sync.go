@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// maxPulls run at a time; others wait, one per member. Members that a swap has pinned find morePulls beside them:
-	// clusters that one member introduces, however many, do not keep us from those that a person has chosen.
+	// maxPulls run at a time; others wait, one per member. Members that a swap has pinned find morePulls beside them, and so do
+	// those to whom one of maxPulls belongs by who admitted them: clusters that one member introduces, however many, do not
+	// keep us from others.
 	maxPulls  = 4
 	morePulls = 2
 	// maxHold is how long a pull holds up others: a member that sends a little now
@@ -50,7 +51,8 @@ type puller struct {
 	ours    func() summary // of what we hold
 	alive   func() []string
 	swapped func(id string) bool // a swap has pinned it
-	result  func(string)         // for metrics
+	share   share
+	result  func(string) // for metrics
 	wake    chan struct{}
 
 	mu    sync.Mutex
@@ -84,7 +86,7 @@ type pullState struct {
 }
 
 func newPuller() *puller {
-	return &puller{swapped: neverSwapped, wake: make(chan struct{}, 1), peers: map[string]*pullState{}}
+	return &puller{swapped: neverSwapped, share: noShare, wake: make(chan struct{}, 1), peers: map[string]*pullState{}}
 }
 
 // request asks for a pull from a member as soon as possible.
@@ -124,8 +126,21 @@ func (p *puller) peerLocked(id string) *pullState {
 	return s
 }
 
-// neverSwapped stands in for Trust.Swapped.
-func neverSwapped(string) bool { return false }
+// neverSwapped stands in for Trust.Swapped, and noShare for Trust.Share.
+func neverSwapped(string) bool                   { return false }
+func noShare(int, map[string]int) map[string]int { return nil }
+
+// share shares a total by who admitted whom.
+type share func(total int, wants map[string]int) map[string]int
+
+// has says whether one of so many places belongs to a member, beside those that have one.
+func (s share) has(places int, id string, busy []string) bool {
+	wants := map[string]int{id: 1}
+	for _, other := range busy {
+		wants[other] = 1
+	}
+	return s(places, wants)[id] > 0
+}
 
 func (s *pullState) wantLocked(now time.Time) {
 	if !s.wanted {
@@ -186,13 +201,12 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = maxBackoff
-	running := 0
-	var wanted []string
+	var wanted, busy []string
 	awaited := map[summary]bool{} // from a swapped member
 	for id, s := range p.peers {
 		switch left := maxHold - now.Sub(s.began); {
 		case s.running && left > 0:
-			running++
+			busy = append(busy, id)
 			wait = min(wait, left)
 			if s.expected != (summary{}) {
 				awaited[s.expected] = awaited[s.expected] || p.swapped(id)
@@ -207,7 +221,7 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 	slices.SortFunc(wanted, func(a, b string) int { return p.peers[a].asked.Compare(p.peers[b].asked) })
 	for _, id := range wanted {
 		s := p.peers[id]
-		if running >= maxPulls && (running >= maxPulls+morePulls || !p.swapped(id)) {
+		if n := len(busy); n >= maxPulls && (n >= maxPulls+morePulls || !p.swapped(id) && !p.share.has(maxPulls, id, busy)) {
 			continue
 		}
 		if fromChosen, is := awaited[s.theirs]; is && (fromChosen || !p.swapped(id)) {
@@ -225,7 +239,7 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 			s.wait.reset()
 		}
 		s.wanted, s.running, s.began, s.expected = false, true, now, s.theirs
-		running++
+		busy = append(busy, id)
 		if s.theirs != (summary{}) {
 			awaited[s.theirs] = awaited[s.theirs] || p.swapped(id)
 		}

@@ -3,13 +3,6 @@
 
 package mesh
 
-import (
-	"sync"
-	"time"
-
-	"golang.org/x/time/rate"
-)
-
 const (
 	// mergeBurst is how many messages that took a look at their signature a peer
 	// may send at once: more than the largest set of an origin and all that a
@@ -32,33 +25,9 @@ const (
 	// used up: its origin may promise what nobody has. What is left out shows when neighbours compare what they hold.
 	gapRate  = 1
 	gapBurst = 8
+	// pacedPeers is how many peers may use up their paces at a time, which takes a processor: then all share that.
+	pacedPeers = 16
 )
-
-// throttle bounds what one peer costs, by making it wait.
-type throttle struct {
-	each  rate.Limit
-	burst int
-
-	mu    sync.Mutex
-	peers map[string]*rate.Limiter
-}
-
-func newThrottle(each rate.Limit, burst int) *throttle {
-	return &throttle{each: each, burst: burst, peers: map[string]*rate.Limiter{}}
-}
-
-// wait returns when the peer may be served again. It is called by the readers
-// of that peer alone, which makes the peer itself wait: TCP tells it.
-func (p *throttle) wait(peer string, cost int) {
-	p.mu.Lock()
-	l := p.peers[peer]
-	if l == nil {
-		l = rate.NewLimiter(p.each, p.burst)
-		p.peers[peer] = l
-	}
-	p.mu.Unlock()
-	time.Sleep(l.ReserveN(time.Now(), cost).Delay())
-}
 
 // messageCost is what a message counts that took a look at its signature. One
 // that is known already costs next to nothing and does not count.

@@ -20,6 +20,7 @@ import (
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/replica/removalguard"
+	"github.com/roster-mesh/roster/replica/shares"
 )
 
 // signsFrom is the SchemaVersion of the first agents that sign admissions.
@@ -55,6 +56,7 @@ func New(self string, t *trust.Table, r Replica, log *slog.Logger) *Admissions {
 
 // Run has this cluster answer for members, where it must, and looks at who admitted whom, until ctx ends.
 func (a *Admissions) Run(ctx context.Context) error {
+	a.look.Trigger()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, task := range []*loop.Task{a.vouch, a.look} {
 		group.Go(func() error { return task.Run(ctx) })
@@ -169,6 +171,11 @@ func (a *Admissions) Parent(clusterID string) string {
 		return cmp.Or(introducer, a.self)
 	}
 	return ""
+}
+
+// Share shares something among clusters by who admitted them, as package shares has it.
+func (a *Admissions) Share(total int, wants map[string]int) map[string]int {
+	return shares.Of(total, a.self, a.Parent, wants)
 }
 
 // Vouch has this cluster answer for the members that no admission leads to. Where another member has removed who brought them,

@@ -127,6 +127,9 @@ func TestParents(t *testing.T) {
 	is("before", map[string]string{"bad": "me", "w": "bad", "v": "w", "nobody": ""})
 	a.Look()
 	is("after", map[string]string{"bad": "me", "w": "bad", "v": "w"})
+	if got := a.Share(12, map[string]int{"bad": 9, "w": 9, "v": 9}); got["bad"] != 6 || got["w"] != 3 || got["v"] != 3 {
+		t.Errorf("12 are shared as %v", got)
+	}
 	table.Remove("w", agenttest.PublicKey("w"), nil, true)
 	a.Look()
 	is("w has left", map[string]string{"v": "bad", "w": ""})

@@ -6,7 +6,7 @@ package shares
 import "maps"
 
 // staleness is which part of the total may come and go before it is shared anew: that takes milliseconds where there are thousands.
-const staleness = 1024
+const staleness = 256
 
 // Pool is something of which clusters take until it is used up, and then no more than their share. What the root takes does not count.
 // It is not safe for concurrent use.
