@@ -30,6 +30,7 @@ var leftOut = []struct{ test, reason string }{
 	{"TestHostedRegistry", "it makes a Service and a StatefulSet, which are not served"},
 	{"TestHostedRegistryNeedsRights", "it makes a Service and a StatefulSet, which are not served"},
 	{"TestMetadata", "provider and region are those of a Node, and Nodes are not served"},
+	{"TestNoSecretsInBundle", "the log is that of a Pod, and Pods are not served"},
 	{"TestRuleExamples/region-override.yaml", "the region is that of a Node, and Nodes are not served"},
 }
 
