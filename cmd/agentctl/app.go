@@ -25,6 +25,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/verify"
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
 
@@ -63,6 +64,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			status.Command(g),
 			doctor.Command(g),
 			bundle.Command(g, bundleUses(build)),
+			verify.Command(g),
 			export.Command(g),
 			export.KubeconfigCommand(g),
 			export.CredentialCommand(g),

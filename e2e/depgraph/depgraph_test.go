@@ -100,6 +100,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/rules/...":   commandOfAgentctl("rules"),
 		"cmd/agentctl/internal/status":      commandOfAgentctl("status"),
 		"cmd/agentctl/internal/ui/...":      commandOfAgentctl("ui"),
+		"cmd/agentctl/internal/verify":      commandOfAgentctl("verify"),
 		"cmd/agentctl/internal/version":     commandOfAgentctl("version"),
 	}
 }
