@@ -96,6 +96,15 @@ release: build $(CROSS_BUILDS) $(APISERVER_BUILDS) ## write all that people inst
 	@rm -rf $(DIST)
 	@$(RELEASE) all
 
+# The commit's provenance is pushed too, and says who built it.
+BUILDER ?= https://github.com/roster-mesh/roster/blob/main/Makefile
+
+.PHONY: publish
+publish: ## push the release to REGISTRY (registry.example/team): images, chart, SBOMs, provenance
+	@test -n '$(REGISTRY)' || { echo 'say where to: make publish REGISTRY=registry.example/team' >&2; exit 2; }
+	@$(MAKE) --no-print-directory release
+	@cd cmd/internal/publish && $(GO) run . -registry '$(REGISTRY)' -version '$(VERSION)' -commit '$(COMMIT)' -builder '$(BUILDER)' -dist '$(DIST)'
+
 .PHONY: release-check
 release-check: ## check that the images are the same, byte for byte, when they are built elsewhere
 	@.ci/release-check image image-apiserver
@@ -133,6 +142,7 @@ fmt: $(GOLANGCI_LINT) ## format the code
 	$(GOLANGCI_LINT) fmt
 	cd e2e/testbed && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 	cd e2e/profiles && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
+	cd cmd/internal/publish && $(GOLANGCI_LINT) fmt --config ../../../.golangci.yml
 	cd kube/apiserver && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 
 .PHONY: clean
@@ -167,6 +177,7 @@ lint: $(GOLANGCI_LINT) ## run the linters
 	$(GOLANGCI_LINT) run
 	cd e2e/testbed && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	cd e2e/profiles && $(GOLANGCI_LINT) run --config ../../.golangci.yml
+	cd cmd/internal/publish && $(GOLANGCI_LINT) run --config ../../../.golangci.yml
 	cd kube/apiserver && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: verify
@@ -218,6 +229,7 @@ e2e: build testbed apiserver ## test the binaries against real control planes
 	$(GO) -C e2e/testbed test -vet=off -count=1 $(TESTFLAGS) ./...
 	$(GO) -C kube/apiserver test -vet=off -count=1 -parallel=8 $(TESTFLAGS) ./...
 	$(GO) -C e2e/profiles test -vet=off -count=1 -timeout=20m $(TESTFLAGS) ./...
+	$(GO) -C cmd/internal/publish test -vet=off -count=1 $(TESTFLAGS) ./...
 	$(TEST) -count=1 -timeout=60m -p=1 $(TESTFLAGS) $(E2E)
 
 # How often standalone-search kills a server.
