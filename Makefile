@@ -96,6 +96,26 @@ release: build $(CROSS_BUILDS) $(APISERVER_BUILDS) ## write all that people inst
 	@rm -rf $(DIST)
 	@$(RELEASE) all
 
+.PHONY: release-archive
+release-archive: ## write an archive for this machine's platform, in which ./demo needs neither make, Go nor kubectl (Linux)
+	@$(MAKE) --no-print-directory for=$$($(GO) env GOOS)/$$($(GO) env GOARCH) demo-archive
+
+.PHONY: demo-archive
+demo-archive: build/$(for) build-apiserver/$(for)
+	@GO='$(GO)' e2e/testbed/build.sh kubectl
+	@cp e2e/testbed/bin/kubectl $(BIN)/release/$(subst /,_,$(for))/
+	$(GO) build -ldflags '-s -w' -o $(BIN)/release/$(subst /,_,$(for))/demo ./e2e/demo
+	@$(RELEASE) -platforms '$(for)' demo
+
+# The commit's provenance is pushed too, and says who built it.
+BUILDER ?= https://github.com/roster-mesh/roster/blob/main/Makefile
+
+.PHONY: publish
+publish: ## push the release to REGISTRY (registry.example/team): images, chart, SBOMs, provenance
+	@test -n '$(REGISTRY)' || { echo 'say where to: make publish REGISTRY=registry.example/team' >&2; exit 2; }
+	@$(MAKE) --no-print-directory release
+	@cd cmd/internal/publish && $(GO) run . -registry '$(REGISTRY)' -version '$(VERSION)' -commit '$(COMMIT)' -builder '$(BUILDER)' -dist '$(DIST)'
+
 .PHONY: release-check
 release-check: ## check that the images are the same, byte for byte, when they are built elsewhere
 	@.ci/release-check image image-apiserver
@@ -134,6 +154,7 @@ fmt: $(GOLANGCI_LINT) ## format the code
 	cd e2e/testbed && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 	cd e2e/profiles && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 	cd e2e/browser && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
+	cd cmd/internal/publish && $(GOLANGCI_LINT) fmt --config ../../../.golangci.yml
 	cd kube/apiserver && $(GOLANGCI_LINT) fmt --config ../../.golangci.yml
 
 .PHONY: clean
@@ -169,6 +190,7 @@ lint: $(GOLANGCI_LINT) ## run the linters
 	cd e2e/testbed && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	cd e2e/profiles && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	cd e2e/browser && $(GOLANGCI_LINT) run --config ../../.golangci.yml
+	cd cmd/internal/publish && $(GOLANGCI_LINT) run --config ../../../.golangci.yml
 	cd kube/apiserver && $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: verify
@@ -220,6 +242,7 @@ e2e: build testbed apiserver ## test the binaries against real control planes
 	$(GO) -C e2e/testbed test -vet=off -count=1 $(TESTFLAGS) ./...
 	$(GO) -C kube/apiserver test -vet=off -count=1 -parallel=8 $(TESTFLAGS) ./...
 	$(GO) -C e2e/profiles test -vet=off -count=1 -timeout=20m $(TESTFLAGS) ./...
+	$(GO) -C cmd/internal/publish test -vet=off -count=1 $(TESTFLAGS) ./...
 	$(TEST) -count=1 -timeout=60m -p=1 $(TESTFLAGS) $(E2E)
 
 # How often standalone-search kills a server.

@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -78,6 +79,9 @@ func TestFleetOfFive(t *testing.T) {
 		eventually(t, what+" hears all, with contexts", afterFault, g.asks(0, asAdmin(args, "--contexts", "two,three,four,five"), all[what]...))
 	}
 
+	bundle := []string{"bundle", "--force", "-o", filepath.Join(t.TempDir(), "roster.tgz")}
+	eventually(t, "the bundle has all", afterFault, g.asks(0, asAdmin(bundle, "--contexts", "two,three,four,five"), "of 5 clusters"))
+
 	// Jane may read the credentials of all but four, each by its name.
 	asker(t, one, g.Clusters[1], g.Clusters[2], last)
 	for what, args := range fleetCommands("spread") {
@@ -97,6 +101,7 @@ func TestFleetOfFive(t *testing.T) {
 		eventually(t, what+" names who is away", afterFault, g.asks(6, asAdmin(args), "unknown: cluster five: ", "1 cluster of the group could not be asked: five"))
 		eventually(t, what+" names who is away, with contexts", afterFault, g.asks(6, asAdmin(args, "--contexts", "five,two"), "unknown: cluster five: ", "five"))
 	}
+	eventually(t, "the bundle names who is away", afterFault, g.asks(6, asAdmin(bundle, "--contexts", "two,three,four,five"), "of 4 clusters", "unknown: cluster five: "))
 	eventually(t, "the others say what is wrong with them", afterFault, func(ctx context.Context) error {
 		return g.asks(6, asAdmin([]string{"rules", "list", "--fleet", "-o", "wide"}), "spread   two ", "SourceUnreachable")(ctx)
 	})

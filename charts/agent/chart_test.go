@@ -198,3 +198,41 @@ func addNames(made map[string]bool, file *ast.File) {
 		}
 	}
 }
+
+// What Artifact Hub shows of the chart is so: the CRDs are those that there are, and the icon is in the repository.
+func TestArtifactHub(t *testing.T) {
+	var chart struct {
+		Icon, Home  string
+		Sources     []string
+		Annotations map[string]string
+	}
+	data, err := os.ReadFile("Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &chart); err != nil {
+		t.Fatal(err)
+	}
+	var listed []struct{ Kind, Version, Name string }
+	if err := yaml.Unmarshal([]byte(chart.Annotations["artifacthub.io/crds"]), &listed); err != nil {
+		t.Fatal(err)
+	}
+	crds, err := CRDs()
+	if err != nil || len(listed) != len(crds) {
+		t.Fatalf("%d CRDs are listed, and there are %d: %v", len(listed), len(crds), err)
+	}
+	for _, crd := range crds {
+		if !slices.ContainsFunc(listed, func(l struct{ Kind, Version, Name string }) bool {
+			return l.Name == crd.GetName() && l.Version == "v1alpha1"
+		}) {
+			t.Errorf("%s is not listed", crd.GetName())
+		}
+	}
+	_, path, found := strings.Cut(chart.Icon, "/main/")
+	if _, err := os.Stat("../../" + path); !found || err != nil {
+		t.Errorf("the icon %s: %v", chart.Icon, err)
+	}
+	if chart.Home == "" || len(chart.Sources) == 0 {
+		t.Error("Chart.yaml says not where the chart comes from")
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/accept"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/approve"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/bundle"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirm"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/credentials"
@@ -25,12 +26,14 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/status"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/verify"
 	versioncmd "github.com/roster-mesh/roster/cmd/agentctl/internal/version"
 )
 
 // newApp is the table of commands. Each call gives one with flags of its own.
 func newApp(stdout, stderr io.Writer) *urfave.App {
 	g := cli.NewGlobals()
+	build := versioncmd.Build{Version: version, Commit: commit, Date: date}
 	app := &urfave.App{
 		Name:                 "agentctl",
 		Usage:                "look at a group of clusters and join clusters to it",
@@ -62,6 +65,8 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			status.ClustersCommand(g),
 			status.Command(g),
 			doctor.Command(g),
+			bundle.Command(g, bundleUses(build)),
+			verify.Command(g),
 			export.Command(g),
 			export.KubeconfigCommand(g),
 			export.CredentialCommand(g),
@@ -75,7 +80,7 @@ func newApp(stdout, stderr io.Writer) *urfave.App {
 			orphans.Command(g),
 			rules.Command(g),
 			ui.Command(g, pageUses()),
-			versioncmd.Command(g, versioncmd.Build{Version: version, Commit: commit, Date: date}),
+			versioncmd.Command(g, build),
 			completionCommand(),
 		},
 	}

@@ -33,7 +33,8 @@
 //	5  status: problems; doctor: errors
 //	6  nothing worse than that something is not known
 //
-// With --fleet, which asks the whole group, 6 comes first: a member could not be asked, and the answer is not about the group.
+// bundle ends with 6 where its file lacks something, verify where a cluster could not be asked. With --fleet, which asks
+// the whole group, 6 comes first: a member could not be asked, and the answer is not about the group.
 //
 // Under the name kubectl-roster the program is a plugin of kubectl, and under kubectl_complete-roster its completion.
 package main

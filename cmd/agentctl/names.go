@@ -42,6 +42,8 @@ func names(ctx context.Context, q cli.Question) []string {
 		}
 	case "export --":
 		return slices.DeleteFunc(clusterNames(ctx, at, true), func(name string) bool { return slices.Contains(q.Args, name) })
+	case "bundle --output": // a file, which the shell knows
+		return nil
 	case "export --output":
 		return slices.Sorted(slices.Values(export.Formats()))
 	case "approve --":

@@ -4,12 +4,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
 
-	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui"
@@ -42,13 +38,5 @@ func explanation(ctx context.Context, q ui.Question) ([]byte, error) {
 		NoDryRun: true, // whose contexts they are, only the servers say
 		Network:  "default", Consent: consent.Policy{Namespace: q.AgentNamespace},
 	}
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	var document bytes.Buffer
-	err := o.Run(ctx, &cli.Output{Stdout: &document, Stderr: io.Discard, Format: "json"})
-	if _, answered := errors.AsType[*cli.AnswerError](err); err != nil && !answered {
-		return nil, err
-	}
-	return document.Bytes(), nil
+	return documentOf(ctx, o)
 }

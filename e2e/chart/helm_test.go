@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/e2e/harness"
 )
@@ -218,6 +219,19 @@ func TestRefuses(t *testing.T) {
 		{"--set=imagePullSecrets={a}", "imagePullSecrets"},
 		{"--set=podLabels.a=1", "podLabels"},
 		{"--set-string=podLabels.app\\.kubernetes\\.io/name=x", "podLabels"},
+		{"--set=commonLabels.a=1", "commonLabels"},
+		{"--set-string=commonLabels.app\\.kubernetes\\.io/name=x", "commonLabels must not set app.kubernetes.io/name"},
+		{"--set=commonLabels.a=x,podLabels.a=y", "commonLabels and podLabels both set a"},
+		{"--set=commonLabels.grafana_dashboard=x", "commonLabels and monitoring.dashboard.labels both set grafana_dashboard"},
+		{"--set=extraArgs={workers=8}", "extraArgs"},
+		{"--set=extraEnv[0].value=x", "extraEnv"},
+		{"--set=extraEnv[0].name=POD_NAME", "extraEnv must not set POD_NAME"},
+		{"--set=extraVolumes[0].name=data", "extraVolumes must not have data"},
+		{"--set=extraVolumeMounts[0].name=x", "extraVolumeMounts"},
+		{"--set=extraObjects={1}", "extraObjects"},
+		{"--set=dnsConfig=x", "dnsConfig"},
+		{"--set=revisionHistoryLimit=-1", "revisionHistoryLimit"},
+		{"--set=monitoring.podMonitor.enabled=true,monitoring.serviceMonitor.enabled=true", "monitoring.podMonitor and monitoring.serviceMonitor"},
 		{"--set=resources.limit.memory=1", "limit"},
 		{"--set=topologySpreadConstraints={a}", "topologySpreadConstraints"},
 		{"--set=priorityClassName=A B", "priorityClassName"},
@@ -241,7 +255,7 @@ func TestRefuses(t *testing.T) {
 
 // An upgrade with --reuse-values has none of the values that came after the release that is there.
 func TestValuesOfAnOlderRelease(t *testing.T) {
-	for _, later := range []string{"readers", "publish", "credentials", "trust", "registry"} {
+	for _, later := range []string{"readers", "publish", "credentials", "trust", "registry", "commonLabels", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts", "extraObjects", "dnsConfig", "revisionHistoryLimit", "monitoring.podMonitor"} {
 		if _, err := render(t, "--set="+later+"=null"); err != nil {
 			t.Errorf("without %s: %v", later, err)
 		}
@@ -249,5 +263,51 @@ func TestValuesOfAnOlderRelease(t *testing.T) {
 	out, err := render(t, "--set=readers=null,registry.enabled=true,registry.flowControl=null")
 	if err != nil || strings.Contains(out, "kind: FlowSchema") {
 		t.Errorf("a share that nobody gave a number: %v", err)
+	}
+}
+
+// Everything that the chart makes has the common labels, with any set of values; no selector has them, which could not be changed later.
+func TestCommonLabels(t *testing.T) {
+	const label = "kept-apart: here"
+	for _, set := range sets(t) {
+		out, err := render(t, "--values", valuesOf(t, set), "--set=commonLabels.kept-apart=here,crds.upgrade=always")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range documents(out) {
+			if strings.Contains(document, "templates/extra-objects.yaml") {
+				continue
+			}
+			var object struct {
+				Metadata struct{ Labels map[string]string }
+				Spec     struct {
+					Selector any
+					Template struct {
+						Metadata struct{ Labels map[string]string }
+					}
+				}
+			}
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				t.Fatalf("%s: %v", title(document), err)
+			}
+			if object.Metadata.Labels["kept-apart"] != "here" {
+				t.Errorf("%s: %s lacks the label", set, title(document))
+			}
+			if pod := object.Spec.Template.Metadata.Labels; pod != nil && pod["kept-apart"] != "here" {
+				t.Errorf("%s: the pod of %s lacks the label", set, title(document))
+			}
+			if selector, err := yaml.Marshal(object.Spec.Selector); err != nil || strings.Contains(string(selector), label) {
+				t.Errorf("%s: %s selects by the label, %v", set, title(document), err)
+			}
+		}
+	}
+}
+
+// The agents of a group with a volume for each have more volumes beside these.
+func TestVolumesBesideClaims(t *testing.T) {
+	flags := []string{"--values", valuesOf(t, "ha"), "--set=extraVolumes[0].name=ca,extraVolumes[0].emptyDir.medium=Memory", "--show-only=templates/statefulset.yaml"}
+	out, err := render(t, flags...)
+	if err != nil || !strings.Contains(out, "      volumes:\n      - emptyDir:\n          medium: Memory\n        name: ca\n") || strings.Contains(out, "- name: data\n        emptyDir") {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }

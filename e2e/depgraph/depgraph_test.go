@@ -86,6 +86,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/live":        leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/accept":      commandOfAgentctl("accept"),
 		"cmd/agentctl/internal/approve":     commandOfAgentctl("approve"),
+		"cmd/agentctl/internal/bundle":      commandOfAgentctl("bundle"),
 		"cmd/agentctl/internal/confirm":     commandOfAgentctl("confirm"),
 		"cmd/agentctl/internal/credentials": commandOfAgentctl("credentials"),
 		"cmd/agentctl/internal/doctor/...":  commandOfAgentctl("doctor"),
@@ -99,6 +100,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/rules/...":   commandOfAgentctl("rules"),
 		"cmd/agentctl/internal/status":      commandOfAgentctl("status"),
 		"cmd/agentctl/internal/ui/...":      commandOfAgentctl("ui"),
+		"cmd/agentctl/internal/verify":      commandOfAgentctl("verify"),
 		"cmd/agentctl/internal/version":     commandOfAgentctl("version"),
 	}
 }

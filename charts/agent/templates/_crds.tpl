@@ -24,6 +24,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: crds
 app.kubernetes.io/part-of: roster
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with include "agent.commonLabels" . }}
+{{ . }}
+{{- end }}
 {{- end }}
 
 {{- define "agent.crdsHook" -}}
@@ -40,6 +43,10 @@ imagePullSecrets:
 {{ end -}}
 {{- with .Values.podSecurityContext -}}
 securityContext:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+{{- with .Values.dnsConfig -}}
+dnsConfig:
   {{- toYaml . | nindent 2 }}
 {{ end -}}
 {{- with .Values.nodeSelector -}}

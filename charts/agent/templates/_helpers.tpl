@@ -28,6 +28,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .tag | default .root.Chart.AppVersion | splitList "@" | first | trunc 63 | trimAll "-_." | quote }}
 {{- end }}
 
+{{/* Labels of your own, of everything that the chart makes. Values of a release of the version before have none. */}}
+{{- define "agent.commonLabels" -}}
+{{- with .Values.commonLabels }}{{ toYaml . }}{{ end -}}
+{{- end }}
+
 {{- define "agent.labels" -}}
 {{ include "agent.selectorLabels" . }}
 app.kubernetes.io/version: {{ include "agent.version" (dict "root" . "tag" .Values.image.tag) }}
@@ -35,6 +40,16 @@ app.kubernetes.io/component: agent
 app.kubernetes.io/part-of: roster
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- with include "agent.commonLabels" . }}
+{{ . }}
+{{- end }}
+{{- end }}
+
+{{/* How many older versions of a Deployment or StatefulSet are kept, or nothing. */}}
+{{- define "agent.revisions" -}}
+{{- if not (has (toString .Values.revisionHistoryLimit) (list "" "<nil>")) -}}
+revisionHistoryLimit: {{ int .Values.revisionHistoryLimit }}
+{{- end -}}
 {{- end }}
 
 {{/* The address of the API server as an https URL, or nothing. */}}
@@ -107,6 +122,7 @@ cluster-registry-api
 {{- fail (printf "podLabels must not set %s, which selects the agent's pods" $label) }}
 {{- end }}
 {{- end }}
+{{- include "agent.checkExtras" . }}
 {{- include "agent.checkHA" . }}
 {{- range (.Values.registry | default dict).callers }}
 {{- if has . (list "system:unauthenticated" "system:anonymous") }}
@@ -115,5 +131,38 @@ cluster-registry-api
 {{- end }}
 {{- if gt (len .Release.Namespace) 55 }}
 {{- fail (printf "namespace %s is too long: %s-readers and %s-private must be names of namespaces too" .Release.Namespace .Release.Namespace .Release.Namespace) }}
+{{- end }}
+{{- end }}
+
+{{/* What no schema can say of labels and containers of your own. */}}
+{{- define "agent.checkExtras" -}}
+{{- $others := dict "podLabels" .Values.podLabels }}
+{{- range $name, $of := .Values.monitoring }}
+{{- $_ := set $others (printf "monitoring.%s.labels" $name) $of.labels }}
+{{- end }}
+{{- range $key, $value := .Values.commonLabels }}
+{{- if or (hasPrefix "app.kubernetes.io/" $key) (hasPrefix "helm.sh/" $key) }}
+{{- fail (printf "commonLabels must not set %s, which the chart sets" $key) }}
+{{- end }}
+{{- range $name, $labels := $others }}
+{{- if hasKey ($labels | default dict) $key }}
+{{- fail (printf "commonLabels and %s both set %s: set it in one of them" $name $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range .Values.extraVolumes }}
+{{- if eq .name "data" }}
+{{- fail "extraVolumes must not have data, which is the agent's own volume" }}
+{{- end }}
+{{- end }}
+{{- range .Values.extraEnv }}
+{{- if has .name (list "POD_NAME" "GOMEMLIMIT") }}
+{{- fail (printf "extraEnv must not set %s, which the chart sets" .name) }}
+{{- end }}
+{{- end }}
+{{- with .Values.monitoring.podMonitor }}
+{{- if and .enabled $.Values.monitoring.serviceMonitor.enabled }}
+{{- fail "monitoring.podMonitor and monitoring.serviceMonitor would read the same metrics twice: enable one of them" }}
+{{- end }}
 {{- end }}
 {{- end }}

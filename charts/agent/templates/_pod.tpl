@@ -101,8 +101,11 @@ spec:
     {{- end }}
     - --log-format={{ .Values.controller.log.format }}
     - --log-level={{ include "agent.logLevel" . }}
+    {{- with .Values.extraArgs }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
     {{- $limited := dig "limits" "memory" "" (.Values.resources | default dict) }}
-    {{- if or $limited .Values.ha.enabled }}
+    {{- if or $limited .Values.ha.enabled .Values.extraEnv }}
     env:
     {{- end }}
     {{- if .Values.ha.enabled }}
@@ -117,6 +120,9 @@ spec:
       valueFrom:
         resourceFieldRef:
           resource: limits.memory
+    {{- end }}
+    {{- with .Values.extraEnv }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
     ports:
     - name: mesh
@@ -154,8 +160,14 @@ spec:
     volumeMounts:
     - name: data
       mountPath: /var/lib/roster
-  {{- if not (and .Values.ha.enabled .Values.persistence.enabled) }}
+    {{- with .Values.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- $claimed := and .Values.ha.enabled .Values.persistence.enabled }}
+  {{- if or .Values.extraVolumes (not $claimed) }}
   volumes:
+  {{- end }}
+  {{- if not $claimed }}
   - name: data
     {{- if .Values.persistence.enabled }}
     persistentVolumeClaim:
@@ -163,6 +175,13 @@ spec:
     {{- else }}
     emptyDir: {}
     {{- end }}
+  {{- end }}
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with .Values.dnsConfig }}
+  dnsConfig:
+    {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.nodeSelector }}
   nodeSelector:

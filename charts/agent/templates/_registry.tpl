@@ -10,6 +10,9 @@ app.kubernetes.io/component: registry-api
 app.kubernetes.io/part-of: roster
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- with include "agent.commonLabels" . }}
+{{ . }}
+{{- end }}
 {{- end }}
 
 {{/* "true" with registry.enabled. Values of a release of the version before have nothing of it. */}}

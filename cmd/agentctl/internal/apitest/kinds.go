@@ -41,7 +41,7 @@ func kinds() []kind {
 	var out []kind
 	for _, k := range []kindOf{
 		core("Namespace", "namespaces", "ns", false), core("Secret", "secrets", "", true), core("ConfigMap", "configmaps", "cm", true),
-		core("ServiceAccount", "serviceaccounts", "sa", true), core("Service", "services", "svc", true), core("Pod", "pods", "po", true),
+		core("ServiceAccount", "serviceaccounts", "sa", true), core("Service", "services", "svc", true), core("Pod", "pods", "po", true), core("Event", "events", "ev", true),
 		core("PersistentVolumeClaim", "persistentvolumeclaims", "pvc", true), core("Node", "nodes", "no", false),
 		{"/apis/apps/v1", "StatefulSet", "statefulsets", "sts", true},
 		{"/apis/apps/v1", "Deployment", "deployments", "deploy", true},

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -56,9 +55,8 @@ type Client struct {
 	InCluster bool   // the cluster of the pod that agentctl runs in, which has no context
 	Config    *rest.Config
 	Dynamic   dynamic.Interface
-	HTTP      *http.Client // below all others; it follows no redirect
-
-	requests rest.Interface
+	Requests  rest.Interface // below Dynamic; each has its whole path
+	HTTP      *http.Client   // below all others; it follows no redirect
 }
 
 // Open connects to the cluster, as far as that needs no request. In a pod without a kubeconfig it is the pod's own.
@@ -147,25 +145,15 @@ func New(name string, config *rest.Config) (*Client, error) {
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	all := dynamic.ConfigFor(config)
 	all.APIPath, all.GroupVersion = "/", nil // every request has its whole path
-	if c.requests, err = rest.UnversionedRESTClientForConfigAndClient(all, client); err != nil {
+	if c.Requests, err = rest.UnversionedRESTClientForConfigAndClient(all, client); err != nil {
 		return nil, c.Errorf("%w", err)
 	}
-	c.HTTP, c.Dynamic = client, dynamic.New(c.requests)
+	c.HTTP, c.Dynamic = client, dynamic.New(c.Requests)
 	return c, nil
 }
 
 // Close ends the connections that no request is on.
 func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.HTTP.Transport) }
-
-// Page reads a part of the objects of a kind of the whole cluster, as JSON: the first limit, or those after the token that the page before it has.
-func (c *Client) Page(ctx context.Context, resource schema.GroupVersionResource, limit int, after string) ([]byte, error) {
-	answer := c.requests.Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).
-		Param("limit", strconv.Itoa(limit)).Param("continue", after).Do(ctx)
-	if err := answer.Error(); err != nil { // it reads what the server says, as Raw does not
-		return nil, err
-	}
-	return answer.Raw()
-}
 
 // Errorf puts the context's name before an error, so that of two clusters the reader knows which.
 func (c *Client) Errorf(format string, args ...any) error {
@@ -193,7 +181,7 @@ func Core(name string) schema.GroupVersionResource {
 
 // get reads JSON from a path of the API server.
 func (c *Client) get(ctx context.Context, path string, out any) error {
-	data, err := c.requests.Get().AbsPath(path).Do(ctx).Raw()
+	data, err := c.Requests.Get().AbsPath(path).Do(ctx).Raw()
 	if err != nil {
 		return err
 	}

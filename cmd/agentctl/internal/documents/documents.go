@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package documents reads the objects of YAML and JSON files, as kubectl would, and knows the line of each of their fields.
+// Package documents reads the objects of YAML and JSON files, as kubectl would, and knows the line of each of their fields. It
+// also writes files, whole or not at all.
 package documents
 
 import (

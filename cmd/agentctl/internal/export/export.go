@@ -21,6 +21,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
 )
 
 // The formats.
@@ -225,5 +226,5 @@ func (o *Options) write(out *cli.Output, doc any) error {
 	if err := (&cli.Output{Stdout: &data, Format: format}).Document(doc); err != nil {
 		return err
 	}
-	return writeFile(o.File, data.Bytes())
+	return documents.Write(o.File, data.Bytes())
 }

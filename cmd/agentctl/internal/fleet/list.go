@@ -8,13 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 const (
@@ -25,14 +28,22 @@ const (
 	maxObject = 2 << 20
 )
 
-// List reads the objects of a kind of a member, whole or not at all, in name order.
-func List[T any, P interface {
+// named is a type of objects.
+type named[T any] interface {
 	*T
 	GetName() string
-}](ctx context.Context, m *Member, resource schema.GroupVersionResource) ([]*T, error) {
+}
+
+// List reads the objects of a kind of a member, whole or not at all, in name order.
+func List[T any, P named[T]](ctx context.Context, m *Member, resource schema.GroupVersionResource) ([]*T, error) {
+	return ListIn[T, P](ctx, m, resource, syncrules.Scope{})
+}
+
+// ListIn is List of a part of the objects.
+func ListIn[T any, P named[T]](ctx context.Context, m *Member, resource schema.GroupVersionResource, in syncrules.Scope) ([]*T, error) {
 	var out []*T
 	for after := ""; ; {
-		data, err := m.Client.Page(ctx, resource, pageSize, after)
+		data, err := page(ctx, m.Client, resource, in, after)
 		if apierrors.IsNotFound(err) {
 			return nil, &clusters.NotInstalledError{Kind: resource.Resource}
 		}
@@ -47,6 +58,42 @@ func List[T any, P interface {
 			return out, nil
 		}
 	}
+}
+
+// page reads the first objects of a kind in a scope, as JSON, or those after the token that the page before it has.
+func page(ctx context.Context, c *clusters.Client, resource schema.GroupVersionResource, in syncrules.Scope, after string) ([]byte, error) {
+	path := []string{"apis", resource.Group, resource.Version}
+	if resource.Group == "" {
+		path = []string{"api", resource.Version}
+	}
+	if in.Namespace != "" {
+		path = append(path, "namespaces", in.Namespace)
+	}
+	answer := c.Requests.Get().AbsPath(append(path, resource.Resource)...).
+		Param("limit", strconv.Itoa(pageSize)).Param("continue", after).
+		Param("labelSelector", in.LabelSelector).Param("fieldSelector", in.FieldSelector).Do(ctx)
+	if err := answer.Error(); err != nil { // it reads what the server says, as Raw does not
+		return nil, err
+	}
+	return answer.Raw()
+}
+
+// Read reads what is at a path of a member, whatever it is. It is an error when that is more than MaxAnswer.
+func Read(ctx context.Context, m *Member, path string, query map[string]string) ([]byte, error) {
+	request := m.Client.Requests.Get().AbsPath(path)
+	for name, value := range query {
+		request = request.Param(name, value)
+	}
+	body, err := request.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, MaxAnswer+1))
+	if err == nil && len(data) > MaxAnswer { // the own cluster's answers have no other bound
+		err = fmt.Errorf("the answer is larger than %d MiB", MaxAnswer>>20)
+	}
+	return data, err
 }
 
 // decode adds what a page holds, and returns where the next one begins; "" for nowhere.

@@ -58,6 +58,15 @@ func (g *Group) find(ctx context.Context) ([]*way, error) {
 	return g.identify(ctx, ways)
 }
 
+// Alone is the caller's own cluster without the others, where it does not say who they are.
+func (g *Group) Alone() (*Member, error) {
+	c, err := g.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &Member{Name: c.Context, Local: true, Client: c, Own: true, Certain: true, decoding: make(chan struct{}, maxDecoding)}, nil
+}
+
 // identify finds out which members the contexts lead to. One that does not answer is taken for the member of its name; one
 // that leads to no member, or to nobody, is unknown, and so is a member that two contexts lead to: who is it only says so.
 func (g *Group) identify(ctx context.Context, ways []*way) ([]*way, error) {

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package export
+package documents
 
 import (
 	"errors"
@@ -10,13 +10,17 @@ import (
 	"path/filepath"
 )
 
-// writeFile writes a file that only its owner can read, as a whole or not at all.
-func writeFile(path string, data []byte) error {
+// Write writes a file that only its owner can read, as a whole or not at all.
+func Write(path string, parts ...[]byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	_, err = f.Write(data)
+	for _, part := range parts {
+		if err == nil {
+			_, err = f.Write(part)
+		}
+	}
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
