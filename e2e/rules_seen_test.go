@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // What kubectl shows of a rule: the columns, and the events, summed up.
@@ -121,6 +122,7 @@ func TestObserve(t *testing.T) {
 
 	mode("null")
 	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	eventually(t, "beta writes", afterFault, r.ruleSays(r.beta, "look", "True", "Synced"))
 	mode(`"Observe"`)
 	eventually(t, "beta looks again", afterFault, r.ruleSays(r.beta, "look", "True", "Observing"))
 	r.patch(t, r.gamma, configMaps, "one", `{"data":{"v":"2"}}`)
@@ -135,6 +137,36 @@ func TestObserve(t *testing.T) {
 	}
 	mode(`"Sync"`)
 	r.eventuallyGone(t, configMaps, "one", r.beta)
+}
+
+// An object that is there becomes the copy when its annotation names the rule; it is never deleted.
+func TestAdopt(t *testing.T) {
+	r := newRoom(t)
+	name := r.name + "-take"
+	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
+	put(t, r.gamma, configMaps, r.object(configMaps, "two", "all", "1"))
+	mine := r.object(configMaps, "one", "none", "mine")
+	put(t, r.beta, configMaps, mine)
+	r.rule(t, r.alpha, "take", ofConfigMaps+"conflictPolicy: Adopt, ruleDeletionPolicy: Delete, rules: [{"+forLabel("all")+"}]")
+	r.eventuallyCopied(t, configMaps, "two", "1", r.beta)
+	eventually(t, "the rule says how to consent", afterFault, r.ruleSays(r.beta, "take", "False", "annotate it here with "+v1alpha1.AnnotationAdopt+"="+name))
+	if out, err := r.Agentctl(t.Context(), "rules", "explain", "cm", "one", "-n", r.name, "--context", "beta"); err == nil || !strings.Contains(out, "does not adopt it: to consent") {
+		t.Errorf("rules explain: %v\n%s", err, out)
+	}
+	if obj, err := get(t.Context(), r.beta, configMaps, r.name, "one"); err != nil || obj.GetLabels()["for"] != "none" {
+		t.Errorf("the object that was there: %v, %v", err, obj)
+	}
+
+	kubectl(t, r.beta, "-n", r.name, "annotate", "configmap", "one", v1alpha1.AnnotationAdopt+"="+name)
+	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	eventually(t, "the rule is Ready", within, r.ruleSays(r.beta, "take", "True", "Synced"))
+	r.patch(t, r.gamma, configMaps, "one", `{"data":{"v":"2"}}`)
+	r.eventuallyCopied(t, configMaps, "one", "2", r.beta)
+
+	r.drop(t, r.gamma, configMaps, "one")
+	r.drop(t, r.gamma, configMaps, "two")
+	r.eventuallyGone(t, configMaps, "two", r.beta)
+	r.eventuallyOrphan(t, configMaps, "one", "2", r.beta)
 }
 
 // The agent keeps the labels of --cluster-labels on its own Cluster object and leaves those of others; a label that is put

@@ -49,6 +49,8 @@ func rules() map[string]rule {
 		"syncrules/skew":      {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/skew", "/kube/api"}},
 		"syncrules/where":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/where", "/kube/api"}},
 		"syncrules/how":       {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/how", "/kube/api"}},
+		"syncrules/others":    {deny: []string{"/", "k8s.io"}, allow: []string{"/syncrules/others"}},
+		"syncrules/adopt":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/adopt", "/syncrules/others", "/kube/api"}},
 		"syncrules/drift":     {deny: []string{"/", "/syncrules/engine", "k8s.io/client-go"}, allow: []string{"/syncrules", "/kube/api"}},
 		"syncrules/claimtest": {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules", "/kube/api"}},
 		"syncrules/engine/...": {

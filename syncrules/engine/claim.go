@@ -145,6 +145,7 @@ func (e *Engine) claimOfLocked(j *job, p *peer, from Key, held []holding, mine *
 	}
 	var heard bool
 	c.Claim, heard = s.Conclude(c.Claim, len(c.rules) > 0)
+	c.Adopters = syncrules.Adopters(c.rules)
 	return c, heard
 }
 

@@ -107,7 +107,7 @@ func (c *conflicts) gatherVerdictLocked(j *job) {
 			continue
 		}
 		same, known := f.verdicts[claim.content]
-		if !known {
+		if !known || len(claim.Adopters) > 0 {
 			return
 		}
 		offered++
@@ -120,7 +120,7 @@ func (c *conflicts) gatherVerdictLocked(j *job) {
 
 // takeVerdictLocked remembers what was found by reading a foreign object.
 func (c *conflicts) takeVerdictLocked(f *foreign, obj *unstructured.Unstructured, j *job, w *weighed, d syncrules.Decision) {
-	sum := c.hash.Of(obj)
+	sum := c.hash.Foreign(obj)
 	if f.sum != sum || len(f.verdicts) > 2*len(j.claims)+maxObjectWatches {
 		f.sum, f.verdicts = sum, map[uint64]bool{}
 	}
@@ -164,7 +164,7 @@ func (c *conflicts) superviseLocked(kinds map[schema.GroupKind]*kind, start star
 func (c *conflicts) foreignSeen(k Key, f *foreign, obj *unstructured.Unstructured) {
 	sum := uint64(0)
 	if obj != nil {
-		sum = c.hash.Of(obj)
+		sum = c.hash.Foreign(obj)
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -273,7 +273,7 @@ func (g *conflictWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 	sums := make(map[types.NamespacedName]uint64, len(objs))
 	for _, obj := range objs {
 		if g.keep(obj) {
-			sums[place.NameOf(obj)] = g.c.hash.Of(obj)
+			sums[place.NameOf(obj)] = g.c.hash.Foreign(obj)
 		}
 	}
 	g.c.lock.Lock()
@@ -297,7 +297,7 @@ func (g *conflictWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 func (g *conflictWatch) Upsert(obj *unstructured.Unstructured) {
 	sum := uint64(0)
 	if g.keep(obj) {
-		sum = g.c.hash.Of(obj)
+		sum = g.c.hash.Foreign(obj)
 	}
 	g.c.lock.Lock()
 	defer g.c.lock.Unlock()

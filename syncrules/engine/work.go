@@ -151,7 +151,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 		out.again = raceRetry
 	case err != nil:
 		out.problem = e.errors().Problem(err, j.key, j.secret())
-	case out.decision.Action != action:
+	case out.decision.Action != action && out.answer == nil:
 		err = errRace // something was in the way: nothing was written
 	default:
 		out.wrote = true
@@ -212,6 +212,9 @@ func (e *Engine) readForeign(ctx context.Context, j *job, w *weighed) (done bool
 	out.decision = syncrules.Plan(w.Facts)
 	if out.decision.Action == syncrules.Create {
 		err := e.readExisting(ctx, j, w, &out)
+		if err == nil && out.decision.Action == syncrules.Update {
+			return false, outcome{} // it is adopted
+		}
 		if err == nil {
 			out.problem = w.problem
 			return true, out

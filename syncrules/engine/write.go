@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/adopt"
 	"github.com/roster-mesh/roster/syncrules/engine/anew"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
@@ -42,7 +43,10 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 		}
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return e.readExisting(ctx, j, w, out)
+		if err = e.readExisting(ctx, j, w, out); err == nil && out.decision.Action == syncrules.Update {
+			return e.update(ctx, j, w, out)
+		}
+		return err
 	}
 	if err != nil {
 		return err
@@ -57,7 +61,7 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) error {
 	d := out.decision
 	if d.Action == syncrules.Update && anew.TurnsHeadless(w.Local, d.Desired) {
-		if e.wasRecreated(j, d.Desired) {
+		if adopt.Marked(d.Object) || e.wasRecreated(j, d.Desired) {
 			return problem.ErrImmutable
 		}
 		return e.recreate(ctx, j, w.Local, out)
@@ -68,17 +72,22 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 	}
 	answer, err := send(ctx, d.Object)
 	switch {
-	case apierrors.IsNotFound(err) && j.local != nil:
-		e.forgetCopy(j.key, j.local.Version)
+	case apierrors.IsNotFound(err):
+		if j.local != nil {
+			e.forgetCopy(j.key, j.local.Version)
+		}
 		return errRace
 	case apierrors.IsConflict(err):
 		return e.lostRace(ctx, j, d.Object)
-	case d.Action == syncrules.Update && anew.Kind(j.key.GroupKind) && problem.Immutable(err) == problem.Wholly && !e.wasRecreated(j, d.Desired):
+	case d.Action == syncrules.Update && anew.Kind(j.key.GroupKind) && !adopt.Marked(d.Object) && problem.Immutable(err) == problem.Wholly && !e.wasRecreated(j, d.Desired):
 		return e.recreate(ctx, j, w.Local, out)
 	case problem.Immutable(err) != problem.Mutable:
 		return fmt.Errorf("%w: %w", problem.ErrImmutable, err)
 	case err != nil:
 		return err
+	}
+	if j.local == nil {
+		e.o.Log.Info("an object of this cluster is a copy now", "object", j.key.String(), "cluster", d.Owner)
 	}
 	out.takeAnswer(answer)
 	return nil

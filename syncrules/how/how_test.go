@@ -22,6 +22,9 @@ func TestCompile(t *testing.T) {
 		{},
 		{spec: v1alpha1.ResourceSyncRuleSpec{Mode: v1alpha1.ModeSync}},
 		{spec: v1alpha1.ResourceSyncRuleSpec{Mode: v1alpha1.ModeObserve}, want: Manner{Observes: true}, text: "rule r only observes (spec.mode)"},
+		{spec: v1alpha1.ResourceSyncRuleSpec{ConflictPolicy: v1alpha1.ConflictLeave}},
+		{spec: v1alpha1.ResourceSyncRuleSpec{ConflictPolicy: v1alpha1.ConflictAdopt}, want: Manner{Adopts: true}},
+		{spec: v1alpha1.ResourceSyncRuleSpec{ConflictPolicy: "Take"}, err: `spec.conflictPolicy: Unsupported value: "Take": supported values: "Leave", "Adopt"`},
 		{spec: v1alpha1.ResourceSyncRuleSpec{Mode: "observe"}, err: `spec.mode: Unsupported value: "observe": supported values: "Sync", "Observe"`},
 	} {
 		got, errs := Compile(field.NewPath("spec"), &c.spec)

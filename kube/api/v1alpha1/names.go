@@ -73,6 +73,11 @@ const (
 	// here, whatever the chart value trust.accept says: all; objects, but not its rules; or none.
 	AnnotationAccept = LocalPrefix + "accept"
 
+	// AnnotationAdopt on an object, set by a person in that cluster, names the rules that may make it a copy, separated by
+	// commas. AnnotationAdopted marks, by its presence, a copy that became one so: it is never deleted.
+	AnnotationAdopt   = LocalPrefix + "adopt"
+	AnnotationAdopted = LocalPrefix + "adopted"
+
 	// AnnotationNotUnderstood marks a rule that has fields which the agent here does not know, and names them. Such a rule
 	// is not in force here (package syncrules/skew). Agents set it, on copies of rules and in what they hold in memory.
 	AnnotationNotUnderstood = LocalPrefix + "not-understood"

@@ -101,7 +101,26 @@ type ResourceSyncRuleSpec struct {
 	// Copies that the rule has made stay as they are.
 	// +optional
 	Mode RuleMode `json:"mode,omitempty"`
+
+	// conflictPolicy says what becomes of an object of this cluster that has the name of a copy: Leave (the
+	// default), or Adopt, which makes it the copy if the object has the annotation
+	// local.cluster-registry.k8s.cisco.com/adopt with the name of the rule.
+	// +optional
+	ConflictPolicy ConflictPolicy `json:"conflictPolicy,omitempty"`
 }
+
+// ConflictPolicy says what becomes of an object that has the name of a copy.
+//
+// +kubebuilder:validation:Enum=Leave;Adopt
+type ConflictPolicy string
+
+// The conflict policies.
+const (
+	// ConflictLeave leaves it alone, and reports a conflict. No policy means the same.
+	ConflictLeave ConflictPolicy = "Leave"
+	// ConflictAdopt makes it the copy, with the consent of AnnotationAdopt.
+	ConflictAdopt ConflictPolicy = "Adopt"
+)
 
 // RuleMode says whether a rule writes.
 //

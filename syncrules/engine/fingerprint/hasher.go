@@ -37,6 +37,16 @@ func (h Hasher) Of(obj *unstructured.Unstructured) uint64 {
 	return maphash.Bytes(h.seed, data)
 }
 
+// Foreign hashes an object that is in the way of a copy, with all that decides on whether it may be adopted.
+func (h Hasher) Foreign(obj *unstructured.Unstructured) uint64 {
+	sum := h.Of(obj)
+	data, err := json.Marshal([]any{obj.GetLabels(), obj.GetAnnotations(), obj.GetOwnerReferences(), obj.GetDeletionTimestamp()})
+	if sum == 0 || err != nil {
+		return 0
+	}
+	return h.With(sum, maphash.Bytes(h.seed, data))
+}
+
 // With adds to a hash what else a copy is made of.
 func (h Hasher) With(sum uint64, more ...uint64) uint64 {
 	for _, x := range more {

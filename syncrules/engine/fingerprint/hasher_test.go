@@ -6,7 +6,10 @@ package fingerprint
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 func object(value, version string) *unstructured.Unstructured {
@@ -29,6 +32,23 @@ func TestOf(t *testing.T) {
 	}
 	if h.Of(&unstructured.Unstructured{Object: map[string]any{"spec": func() {}}}) != 0 {
 		t.Error("what is no JSON has a hash")
+	}
+}
+
+// That somebody consents to an adoption is seen, and that somebody else keeps the object.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	h, obj := New(), object("1", "7")
+	before := h.Foreign(obj)
+	obj.SetResourceVersion("8")
+	if before != h.Foreign(obj) {
+		t.Error("the version counts")
+	}
+	obj.SetAnnotations(map[string]string{v1alpha1.AnnotationAdopt: "r"})
+	consented := h.Foreign(obj)
+	obj.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Certificate", Name: "x"}})
+	if before == consented || consented == h.Foreign(obj) {
+		t.Error("the consent does not count, or the owner")
 	}
 }
 

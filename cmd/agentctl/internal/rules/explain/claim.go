@@ -119,7 +119,7 @@ func (q *inquiry) claim(o *offer, to *reached, local *unstructured.Unstructured)
 		}
 		return c
 	}
-	return syncrules.Claim{Origin: o.from.id, Standing: syncrules.Offered, Desired: desired}
+	return syncrules.Claim{Origin: o.from.id, Standing: syncrules.Offered, Desired: desired, Adopters: syncrules.Adopters(o.rules)}
 }
 
 // render makes the copy, if the chart values allow it.
