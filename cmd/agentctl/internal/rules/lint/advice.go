@@ -65,9 +65,6 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, policy co
 	if spec.Paused {
 		add("spec.paused", "is set: nothing is written until it is false again")
 	}
-	if spec.ConflictPolicy == v1alpha1.ConflictAdopt {
-		add("spec.conflictPolicy", "Adopt: objects with the annotation %s=%s are overwritten, and what they had is not kept", v1alpha1.AnnotationAdopt, rule.Name)
-	}
 	if spec.Mode == v1alpha1.ModeObserve {
 		add("spec.mode", "Observe: nothing is written or deleted; the rule's status tells what would be")
 	}
