@@ -99,6 +99,13 @@ var examples = map[string]example{
 			{"gamma", "istio-system", "secret/istio-remote-secret-beta", "{.kind}", "Secret"},
 		},
 	},
+	"adopt-settings.yaml": {
+		sources: []thing{{"alpha", "shop-settings", "configmap/shop", "", ""}, {"beta", "shop-settings", "configmap/shop", "", ""}},
+		arrives: []thing{
+			{"beta", "shop-settings", "configmap/shop", "{.data.currency}", "EUR"},
+			{"gamma", "shop-settings", "configmap/shop", "{.data.currency}", "EUR"},
+		},
+	},
 	"argocd-clusters.yaml": {
 		sources: []thing{
 			{"alpha", "argocd", "secret/cluster-alpha", "", ""},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // What kubectl shows of a rule: the columns, and the events, summed up.
@@ -28,7 +29,7 @@ func TestRuleIsShown(t *testing.T) {
 	name := r.name + "-maps"
 	eventually(t, "kubectl get rsr shows how it fares", within, func(context.Context) error {
 		lines := strings.Split(strings.TrimSpace(kubectl(t, r.beta, "get", "rsr", name)), "\n")
-		if want := "NAME READY MATCHED SYNCED FAILED CONFLICTS AGE"; len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != want {
+		if want := "NAME READY MATCHED SYNCED FAILED CONFLICTS DRIFTED AGE"; len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != want {
 			return fmt.Errorf("it prints %q, not the columns %s", lines, want)
 		}
 		if row := strings.Fields(lines[1]); len(row) != 7 || !slices.Equal(row[:6], []string{name, "False", "2", "1", "0", "1"}) {
@@ -89,6 +90,83 @@ func TestTargetsByWhatAClusterIs(t *testing.T) {
 	}
 	kubectl(t, r.alpha, "patch", "resourcesyncrule", r.name+"-named", "--type=merge", "-p", `{"spec":{"targets":{"regions":null,"version":"<1.20"}}}`)
 	r.eventuallyGone(t, configMaps, "one", r.beta)
+}
+
+// A rule that only looks tells what is missing, differs and would be deleted, and writes nothing; then it is let write. A
+// copy that it holds stays, whatever becomes of its source.
+func TestObserve(t *testing.T) {
+	r := newRoom(t)
+	name := r.name + "-look"
+	mode := func(text string) {
+		t.Helper()
+		kubectl(t, r.alpha, "patch", "resourcesyncrule", name, "--type=merge", "-p", `{"spec":{"mode":`+text+`}}`)
+	}
+	counts := func(c *harness.Cluster, want string) func(context.Context) error {
+		return func(context.Context) error {
+			path := `-o=jsonpath={.status.matched} {.status.synced} {.status.drifted} {.status.conditions[?(@.type=="Drifted")].reason}`
+			if got := kubectl(t, c, "get", "resourcesyncrule", name, path); got != want {
+				return fmt.Errorf("%s says %q, want %q", c.Name, got, want)
+			}
+			return nil
+		}
+	}
+	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
+	put(t, r.gamma, configMaps, r.object(configMaps, "two", "all", "1"))
+	put(t, r.beta, configMaps, r.object(configMaps, "two", "all", "1")) // by hand
+	r.rule(t, r.alpha, "look", ofConfigMaps+"mode: Observe, rules: [{"+forLabel("all")+"}]")
+	eventually(t, "beta says that one is missing", afterFault, counts(r.beta, "2 1 1 Missing"))
+	eventually(t, "and that it looks", within, r.ruleSays(r.beta, "look", "True", "Observing"))
+	if err := absent(r.beta, configMaps, r.name, "one")(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	mode("null")
+	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	eventually(t, "beta writes", afterFault, r.ruleSays(r.beta, "look", "True", "Synced"))
+	mode(`"Observe"`)
+	eventually(t, "beta looks again", afterFault, r.ruleSays(r.beta, "look", "True", "Observing"))
+	r.patch(t, r.gamma, configMaps, "one", `{"data":{"v":"2"}}`)
+	eventually(t, "beta says that the copy differs", afterFault, counts(r.beta, "2 1 1 Differs"))
+	r.drop(t, r.gamma, configMaps, "one")
+	eventually(t, "beta says that the copy is extra", afterFault, counts(r.beta, "1 1 1 Extra"))
+	if out, err := r.Agentctl(t.Context(), "rules", "explain", name, "--context", "beta"); err != nil || !strings.Contains(out, "only observes: the object would be deleted") {
+		t.Errorf("rules explain: %v\n%s", err, out)
+	}
+	if err := copied(r.beta, r.gamma, configMaps, r.name, "one", "1")(t.Context()); err != nil {
+		t.Errorf("the copy that is held: %v", err)
+	}
+	mode(`"Sync"`)
+	r.eventuallyGone(t, configMaps, "one", r.beta)
+}
+
+// An object that is there becomes the copy when its annotation names the rule; it is never deleted.
+func TestAdopt(t *testing.T) {
+	r := newRoom(t)
+	name := r.name + "-take"
+	put(t, r.gamma, configMaps, r.object(configMaps, "one", "all", "1"))
+	put(t, r.gamma, configMaps, r.object(configMaps, "two", "all", "1"))
+	mine := r.object(configMaps, "one", "none", "mine")
+	put(t, r.beta, configMaps, mine)
+	r.rule(t, r.alpha, "take", ofConfigMaps+"conflictPolicy: Adopt, ruleDeletionPolicy: Delete, rules: [{"+forLabel("all")+"}]")
+	r.eventuallyCopied(t, configMaps, "two", "1", r.beta)
+	eventually(t, "the rule says how to consent", afterFault, r.ruleSays(r.beta, "take", "False", "annotate it here with "+v1alpha1.AnnotationAdopt+"="+name))
+	if out, err := r.Agentctl(t.Context(), "rules", "explain", "cm", "one", "-n", r.name, "--context", "beta"); err == nil || !strings.Contains(out, "does not adopt it: to consent") {
+		t.Errorf("rules explain: %v\n%s", err, out)
+	}
+	if obj, err := get(t.Context(), r.beta, configMaps, r.name, "one"); err != nil || obj.GetLabels()["for"] != "none" {
+		t.Errorf("the object that was there: %v, %v", err, obj)
+	}
+
+	kubectl(t, r.beta, "-n", r.name, "annotate", "configmap", "one", v1alpha1.AnnotationAdopt+"="+name)
+	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	eventually(t, "the rule is Ready", within, r.ruleSays(r.beta, "take", "True", "Synced"))
+	r.patch(t, r.gamma, configMaps, "one", `{"data":{"v":"2"}}`)
+	r.eventuallyCopied(t, configMaps, "one", "2", r.beta)
+
+	r.drop(t, r.gamma, configMaps, "one")
+	r.drop(t, r.gamma, configMaps, "two")
+	r.eventuallyGone(t, configMaps, "two", r.beta)
+	r.eventuallyOrphan(t, configMaps, "one", "2", r.beta)
 }
 
 // The agent keeps the labels of --cluster-labels on its own Cluster object and leaves those of others; a label that is put

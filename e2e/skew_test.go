@@ -162,6 +162,14 @@ func TestRuleBesideAnOlderAgent(t *testing.T) {
 	putSecret(t, g.alpha, "aged", "three")
 	aged.arrives(t, "three", g.beta)
 
+	apply(t, g.alpha, strings.Replace(rule("looking", "looking"), "spec:\n", "spec:\n  mode: Observe\n", 1))
+	putSecret(t, g.alpha, "looking", "one")
+	eventually(t, "the old agent has a rule that only looks paused", within, ruleIs(g.gamma, "looking", "False", "Paused"))
+	eventually(t, "the new one looks", within, ruleIs(g.beta, "looking", "True", "Observing"))
+	stays(t, "and neither writes", quiet, func(ctx context.Context) error {
+		return errors.Join(noSecret(g.beta, "looking")(ctx), noSecret(g.gamma, "looking")(ctx))
+	})
+
 	if err := g.gamma.StopAgent(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +185,7 @@ func TestRuleBesideAnOlderAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "gamma has the whole rule", afterFault, ruleIs(g.gamma, "aged", "True", "NotTargeted"))
+	eventually(t, "and looks", afterFault, ruleIs(g.gamma, "looking", "True", "Observing"))
 	if err := ruleHas(g.gamma, "aged", "targets")(t.Context()); err != nil {
 		t.Error(err)
 	}

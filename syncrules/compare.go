@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/others"
 )
 
 // Difference is how a copy differs from what it should be.
@@ -105,7 +106,7 @@ func isLocalKey(key string) bool {
 func isKubernetesKey(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	if !found || prefix == "app.kubernetes.io" {
-		return isControllerKey(key)
+		return others.Controls(key)
 	}
 	prefix = "." + prefix
 	return strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io")
@@ -194,7 +195,7 @@ func shape(obj *unstructured.Unstructured) string {
 }
 
 // sameShape says that a rendered copy has the same fields as when the local one was written. Copies of earlier releases
-// also had the labels and annotations of controllers (isControllerKey).
+// also had the labels and annotations of controllers (others.Controls).
 func sameShape(local, desired *unstructured.Unstructured) bool {
 	was, is := annotation(local, AnnotationShape), annotation(desired, AnnotationShape)
 	sum, err := strconv.ParseUint(is, 16, 64)
@@ -203,7 +204,7 @@ func sameShape(local, desired *unstructured.Unstructured) bool {
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		for k := range metadataMap(local, field) {
-			if isControllerKey(k) {
+			if others.Controls(k) {
 				sum += uint64(fnvStart.add("metadata").add("\x00").add(field).add("\x00").add(k))
 			}
 		}
@@ -273,7 +274,7 @@ func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructur
 	same := sameShape(local, desired)
 	for _, field := range []string{"labels", "annotations"} {
 		for k, v := range metadataMap(local, field) {
-			if _, ok := metadataMap(desired, field)[k]; !ok && (isLocalKey(k) || isControllerKey(k) || same && isKubernetesKey(k)) {
+			if _, ok := metadataMap(desired, field)[k]; !ok && (isLocalKey(k) || others.Controls(k) || same && isKubernetesKey(k)) {
 				child(to, field)[k] = v
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/how"
 	"github.com/roster-mesh/roster/syncrules/where"
 )
 
@@ -58,6 +59,8 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	}
 	var errs field.ErrorList
 	r.targets, errs = where.Compile(path.Child("targets"), spec.Targets)
+	c.add(errs...)
+	r.manner, errs = how.Compile(path, spec)
 	c.add(errs...)
 	if len(c.errs) == 0 { // a selector with an error has no scope
 		if scopes := r.Scopes(); len(scopes) > maxNamespaces {

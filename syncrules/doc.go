@@ -66,7 +66,8 @@
 //
 // Plan decides about one copy from the claims of the clusters of the group and from the object that exists. Its invariants:
 //
-//   - An object that is not a copy is never written or deleted.
+//   - An object that is not a copy is never deleted. It is written only if its annotation lets a rule adopt it; then it is
+//     never deleted, either (package adopt).
 //   - A copy keeps its owner while the owner is in the group.
 //   - A copy is deleted only if the source is gone at its owner, which is known from a complete list and a live watch
 //     (Gone), or if no rule asks for it any more (Released), and if the policy for that says Delete.

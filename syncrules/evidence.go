@@ -41,6 +41,8 @@ type Evidence struct {
 	Relation Relation
 	Why      string
 	Found    Found
+	// Observes is why the rule only looks, "" normally and where it is asked what it would do.
+	Observes string
 	// Obstacle is why copies of a source that exists are frozen, "" normally. See the function Obstacle.
 	Obstacle string
 	// Deletion is the rule's policy for copies whose source is gone. RuleDeletion is its policy for copies that it does
@@ -71,6 +73,10 @@ func RuleGone(rule string, policy v1alpha1.DeletionPolicy) Evidence {
 // if it asks for objects of the cluster.
 func (s *Summary) Weigh(e Evidence) {
 	switch {
+	case e.Observes != "":
+		if e.Made {
+			s.hold(Held, e.Observes)
+		}
 	case e.Relation == Asks:
 		s.weighFound(e)
 	case !e.Made:

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/others"
 )
 
 // expression is the compiled value of an override.
@@ -63,7 +64,7 @@ func withoutContent(secret *unstructured.Unstructured) *unstructured.Unstructure
 		metadata = maps.Clone(metadata)
 		if annotations, ok := metadata["annotations"].(map[string]any); ok {
 			annotations = maps.Clone(annotations)
-			maps.DeleteFunc(annotations, func(k string, v any) bool { return tracks(k, textOf(v)) })
+			maps.DeleteFunc(annotations, func(k string, v any) bool { return others.Tracks(k, textOf(v)) })
 			metadata["annotations"] = annotations
 		}
 		out["metadata"] = metadata

@@ -15,6 +15,7 @@ import (
 //	the copy itself, such as an annotation on it     freezesCopy
 //	the source object                                Obstacle
 //	the rule or the two clusters, such as a pause    Relation: Unusable, Refused, Unclear, Stopped
+//	that the rule only looks                         Evidence.Observes
 //	what is not known about the source               Weigh, from Evidence
 //	the owner of the copy                            planCopy
 //	the deletion guard                               package engine, where it makes a rule Stopped

@@ -136,6 +136,9 @@ func describe(out *strings.Builder, rule *Rule) {
 			fmt.Fprintf(out, "# copies in kind=%s namespace=%q\n", formatKind(s.GVK), s.Namespace)
 		}
 	}
+	if text := rule.Manner().ObservesText(rule.Name()); text != "" {
+		fmt.Fprintf(out, "# %s\n", text)
+	}
 	if rule.ReadsContent() || rule.ReadsClusters() {
 		fmt.Fprintf(out, "# reads content=%t clusters=%t\n", rule.ReadsContent(), rule.ReadsClusters())
 	}

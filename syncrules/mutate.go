@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/others"
 )
 
 // ErrSource is returned when a source object cannot be copied: it is not a valid object of the rule's kind, or the rule's
@@ -175,51 +176,7 @@ func takeMetadata(source *unstructured.Unstructured) (map[string]any, error) {
 // Propagates says whether a label or annotation is copied with its object to other clusters. These are not: the marks of
 // copies, those that are about one cluster only, and those by which a tool tracks its objects.
 func Propagates(key, value string) bool {
-	return !strings.HasPrefix(key, v1alpha1.LocalPrefix) && !isMark(key) && !tracks(key, value) && !isControllerKey(key)
-}
-
-// isControllerKey says whether a label or annotation is state that controllers of Kubernetes keep on an object in one
-// cluster. In another cluster, controllers would overwrite it again and again, or rely on it: a PersistentVolumeClaim that
-// says that it was bound, and has no volume, becomes Lost.
-func isControllerKey(key string) bool {
-	switch prefix, name, _ := strings.Cut(key, "/"); prefix {
-	case "deployment.kubernetes.io", "pv.kubernetes.io", "control-plane.alpha.kubernetes.io":
-		return true
-	case "kubernetes.io":
-		return name == "metadata.name" // of namespaces: the API server sets it to the name
-	case "volume.kubernetes.io":
-		return name == "selected-node" || name == "storage-provisioner" || name == "storage-resizer"
-	case "volume.beta.kubernetes.io":
-		return name == "storage-provisioner"
-	case "endpoints.kubernetes.io":
-		return name == "last-change-trigger-time"
-	case "autoscaling.alpha.kubernetes.io":
-		return name == "conditions" || name == "current-metrics" // of the older version, whose status lacks them
-	}
-	return key == templateGeneration
-}
-
-// templateGeneration is the annotation in which API servers store a field of older versions of DaemonSet.
-const templateGeneration = "deprecated.daemonset.template.generation"
-
-// tracks says whether a tool recognizes its objects by the label or annotation, and would prune a copy in a cluster where
-// it does not know the object, or stores there what it applied.
-func tracks(key, value string) bool {
-	prefix, _, _ := strings.Cut(key, "/")
-	switch {
-	case prefix == "argocd.argoproj.io", prefix == "meta.helm.sh", prefix == "objectset.rio.cattle.io",
-		prefix == "kapp.k14s.io", prefix == "applyset.kubernetes.io", strings.HasSuffix(prefix, ".toolkit.fluxcd.io"):
-		return true
-	}
-	switch key {
-	case "kubectl.kubernetes.io/last-applied-configuration", "banzaicloud.com/last-applied",
-		"app.kubernetes.io/instance", // the label that Argo CD tracks by unless told otherwise
-		"config.k8s.io/owning-inventory":
-		return true
-	case "app.kubernetes.io/managed-by":
-		return value == "Helm"
-	}
-	return false
+	return !strings.HasPrefix(key, v1alpha1.LocalPrefix) && !isMark(key) && !others.Tracks(key, value) && !others.Controls(key)
 }
 
 // allocated lists the fields that each API server sets itself and does not allow to be removed: a copy has its own values.

@@ -6,10 +6,12 @@ package syncrules
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/adopt"
 )
 
 // Standing is what is known about the source of a copy in one cluster.
@@ -44,6 +46,8 @@ type Claim struct {
 	Policy v1alpha1.DeletionPolicy
 	// Reason explains the standing to people, unless it is Offered.
 	Reason string
+	// Adopters are the rules that offer it, if all of them adopt what is in its place.
+	Adopters []string
 }
 
 // Facts is everything that the decision about one copy depends on.
@@ -117,7 +121,7 @@ func Plan(f Facts) Decision {
 	owner := Owner(f.Local)
 	switch owner {
 	case "":
-		return PlanForeign(rivals(f, "", f.Local, Equivalent))
+		return planForeign(f)
 	case f.Self:
 		return Decision{Action: Conflict, Owner: owner, Reason: "it is marked as a copy that this cluster itself owns; remove the marks to make it an object of this cluster, or delete it"}
 	}
@@ -144,6 +148,39 @@ func planMissing(f Facts) Decision {
 		}
 	}
 	return Decision{Action: None}
+}
+
+// planForeign decides about an object that is not a copy. The first cluster that offers one owns it, if its rules may adopt it.
+func planForeign(f Facts) Decision {
+	d := PlanForeign(rivals(f, "", f.Local, Equivalent))
+	i := slices.IndexFunc(f.Claims, func(c Claim) bool { return c.Standing == Offered })
+	if i < 0 || len(f.Claims[i].Adopters) == 0 {
+		return d
+	}
+	c := f.Claims[i]
+	if why := adopt.Refuses(f.Local, c.Adopters); why != "" {
+		if d.Action == Conflict {
+			d.Reason += "; rule " + strings.Join(c.Adopters, ", ") + " does not adopt it: " + why
+		}
+		return d
+	}
+	d = Decision{
+		Action: Update, Owner: c.Origin, Object: Updated(f.Local, c.Desired), Desired: c.Desired, Difference: Changed,
+		Rivals: rivals(f, c.Origin, c.Desired, Agree), Reason: "it was there before, and is adopted",
+	}
+	adopt.Mark(d.Object)
+	return d
+}
+
+// Adopters are the names of rules, if all of them adopt what is in the place of their copy.
+func Adopters(rules []*Rule) (names []string) {
+	for _, r := range rules {
+		if !r.manner.Adopts {
+			return nil
+		}
+		names = append(names, r.name)
+	}
+	return names
 }
 
 // PlanForeign decides about an object that is not a copy. It belongs to this cluster, and conflicts only with rivals: the
@@ -220,7 +257,7 @@ func planOwnerless(f Facts, ruled bool) Decision {
 
 // deleteOrOrphan does what the policy says.
 func deleteOrOrphan(local *unstructured.Unstructured, policy v1alpha1.DeletionPolicy, reason string) Decision {
-	if policy == v1alpha1.DeletionDelete {
+	if policy == v1alpha1.DeletionDelete && !adopt.Marked(local) {
 		return Decision{Action: Delete, Object: local, Reason: reason}
 	}
 	return Decision{Action: MarkOrphan, Object: Orphan(local), Reason: reason}

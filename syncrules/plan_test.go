@@ -38,6 +38,12 @@ func TestPlan(t *testing.T) {
 	}
 	copied := offerOf(t, origin, "1")
 	foreign := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}, data: {v: "1"}}`)
+	willing, adopted := with(foreign.DeepCopy(), v1alpha1.AnnotationAdopt), with(copied.DeepCopy(), v1alpha1.AnnotationAdopted)
+	set(t, willing, "r", "metadata", "annotations", v1alpha1.AnnotationAdopt)
+	adopts := func(c Claim) Claim {
+		c.Adopters = []string{"r"}
+		return c
+	}
 	dying := copied.DeepCopy()
 	now := metav1.Now()
 	dying.SetDeletionTimestamp(&now)
@@ -68,6 +74,12 @@ func TestPlan(t *testing.T) {
 		{"local object differs", Facts{Local: foreign, Claims: []Claim{offer(origin, "2")}}, Conflict, "", 1},
 		{"local object is the same", Facts{Local: foreign, Claims: []Claim{offer(origin, "1")}}, None, "", 0},
 		{"local object alone", Facts{Local: foreign}, None, "", 0},
+		{"local object may be adopted, and does not consent", Facts{Local: foreign, Claims: []Claim{adopts(offer(origin, "2"))}}, Conflict, "", 1},
+		{"local object consents", Facts{Local: willing, Claims: []Claim{adopts(offer(origin, "2"))}}, Update, origin, 0},
+		{"local object consents, and is the same", Facts{Local: willing, Claims: []Claim{adopts(offer(origin, "1")), offer(other, "2")}}, Update, origin, 1},
+		{"local object consents to rules of a later cluster", Facts{Local: willing, Claims: []Claim{offer(origin, "2"), adopts(offer(other, "3"))}}, Conflict, "", 2},
+		{"gone, of an adopted copy", Facts{Local: adopted, Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, MarkOrphan, origin, 0},
+		{"let go, of an adopted copy", Facts{Local: adopted, Claims: []Claim{released(v1alpha1.DeletionDelete)}}, MarkOrphan, origin, 0},
 		{"marked as our own", Facts{Local: offerOf(t, self, "1"), Claims: []Claim{offer(origin, "1")}}, Conflict, self, 0},
 		{"in sync", Facts{Local: copied, Claims: []Claim{offer(origin, "1")}}, None, origin, 0},
 		{"changed", Facts{Local: copied, Claims: []Claim{offer(origin, "2")}}, Update, origin, 0},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/how"
 	"github.com/roster-mesh/roster/syncrules/where"
 )
 
@@ -27,6 +28,7 @@ type Rule struct {
 	ruleDeletion v1alpha1.DeletionPolicy
 	paused       bool
 	selection    string
+	manner       how.Manner
 
 	createNamespace bool
 	moves           bool
@@ -46,6 +48,9 @@ func (r *Rule) CreatesNamespace() bool { return r.createNamespace }
 
 // Paused says that copies are frozen.
 func (r *Rule) Paused() bool { return r.paused }
+
+// Manner is how the rule deals with what is in the place of a copy.
+func (r *Rule) Manner() how.Manner { return r.manner }
 
 // Deletion is the policy for copies whose source is gone or does not match any more (deletionPolicy).
 func (r *Rule) Deletion() v1alpha1.DeletionPolicy { return r.deletion }

@@ -14,6 +14,7 @@ import (
 
 	chart "github.com/roster-mesh/roster/charts/agent"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/crdversion"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -73,7 +74,7 @@ func checkCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) error
 
 // checkSchema returns an error when an agent of a schema version does not work with a CRD that has these annotations.
 func checkSchema(name string, have map[string]string, version int) error {
-	switch schema, oldest := v1alpha1.ParseSchemaVersion(have[v1alpha1.AnnotationSchemaVersion]), v1alpha1.ParseSchemaVersion(have[v1alpha1.AnnotationSchemaOldestAgent]); {
+	switch schema, oldest := crdversion.Parse(have[v1alpha1.AnnotationSchemaVersion]), crdversion.Parse(have[v1alpha1.AnnotationSchemaOldestAgent]); {
 	case schema < version:
 		return fmt.Errorf("%w: the CRD %s is older than this agent (schema %d, not %d): upgrade the chart with helm, or kubectl apply --server-side --force-conflicts -f charts/agent/crds", ErrCRDs, name, schema, version)
 	case oldest > version:
@@ -83,7 +84,7 @@ func checkSchema(name string, have map[string]string, version int) error {
 }
 
 // ApplyCRDs creates the CRDs of this agent's version, and upgrades older ones, but for too old ones
-// (v1alpha1.ErrSkippedVersion). Newer ones stay as they are, and none is deleted, so that a downgrade of the agent loses
+// (crdversion.ErrSkipped). Newer ones stay as they are, and none is deleted, so that a downgrade of the agent loses
 // no fields.
 func ApplyCRDs(ctx context.Context, kubeconfig, version string, log *slog.Logger) error {
 	kube.RouteClientLogs(log)
@@ -115,8 +116,8 @@ func applyCRD(ctx context.Context, client *kube.Client, crd *unstructured.Unstru
 	}
 	was := 0
 	if have != nil {
-		was = v1alpha1.ParseSchemaVersion(have.Annotations[v1alpha1.AnnotationSchemaVersion])
-		replaces, err := v1alpha1.ReplacesCRD(have.Annotations, crd.GetAnnotations())
+		was = crdversion.Parse(have.Annotations[v1alpha1.AnnotationSchemaVersion])
+		replaces, err := crdversion.Replaces(have.Annotations, crd.GetAnnotations())
 		if err != nil {
 			return fmt.Errorf("CRD %s: %w", crd.GetName(), err)
 		}

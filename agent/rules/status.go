@@ -146,7 +146,7 @@ func applyReport(status *v1alpha1.ResourceSyncRuleStatus, report engine.RuleRepo
 	conditions, before := status.Conditions, status.Sources
 	*status = *report.DeepCopy()
 	status.Conditions = conditions
-	for _, kind := range []string{engine.ConditionReady, engine.ConditionOrphans} {
+	for _, kind := range []string{engine.ConditionReady, engine.ConditionDrifted, engine.ConditionOrphans} {
 		if c := meta.FindStatusCondition(report.Conditions, kind); c != nil {
 			now := *c
 			now.LastTransitionTime = date

@@ -23,6 +23,7 @@ func TestReportReplacesOnlyItsOwnConditions(t *testing.T) {
 		Matched: 1, Sources: []v1alpha1.SourceStatus{{ClusterID: "a", Lag: &metav1.Duration{Duration: time.Second}}, {ClusterID: "gone"}},
 		Conditions: []metav1.Condition{
 			{Type: engine.ConditionReady, Status: metav1.ConditionFalse, Reason: "Old"},
+			{Type: engine.ConditionDrifted, Status: metav1.ConditionTrue, Reason: "Old"},
 			{Type: engine.ConditionOrphans, Status: metav1.ConditionTrue, Reason: "Old"},
 			{Type: conditionNameClash, Status: metav1.ConditionTrue, Reason: "SameName"},
 		},
@@ -41,6 +42,11 @@ func TestReportReplacesOnlyItsOwnConditions(t *testing.T) {
 	before := *status.DeepCopy()
 	if applyReport(&status, report, metav1.Time{}); !equality.Semantic.DeepEqual(before, status) {
 		t.Errorf("the same report is a change: %+v", status)
+	}
+	report.Conditions = append(report.Conditions, metav1.Condition{Type: engine.ConditionDrifted, Status: metav1.ConditionTrue, Reason: "Missing"})
+	applyReport(&status, report, metav1.Time{})
+	if c := meta.FindStatusCondition(status.Conditions, engine.ConditionDrifted); c == nil || c.Reason != "Missing" {
+		t.Errorf("what a rule that only looks has found is not there: %+v", status)
 	}
 }
 

@@ -48,6 +48,10 @@ func rules() map[string]rule {
 		"syncrules/consent":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/consent", "/kube/api"}},
 		"syncrules/skew":      {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/skew", "/kube/api"}},
 		"syncrules/where":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/where", "/kube/api"}},
+		"syncrules/how":       {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/how", "/kube/api"}},
+		"syncrules/others":    {deny: []string{"/", "k8s.io"}, allow: []string{"/syncrules/others"}},
+		"syncrules/adopt":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/adopt", "/syncrules/others", "/kube/api"}},
+		"syncrules/drift":     {deny: []string{"/", "/syncrules/engine", "k8s.io/client-go"}, allow: []string{"/syncrules", "/kube/api"}},
 		"syncrules/claimtest": {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules", "/kube/api"}},
 		"syncrules/engine/...": {
 			deny:  []string{"/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic"},
@@ -153,6 +157,8 @@ func directly() map[string][]string {
 		"syncrules/engine/copies": lockFree, "syncrules/engine/guard": lockFree, "syncrules/engine/lanes": lockFree,
 		"syncrules/engine/pace": lockFree, "syncrules/engine/place": lockFree, "syncrules/engine/problem": lockFree,
 		"syncrules/engine/inforce": lockFree, "syncrules/engine/quota": lockFree, "syncrules/engine/tally": lockFree,
+		"syncrules/engine/anew": lockFree, "syncrules/engine/fingerprint": lockFree, "syncrules/engine/notify": lockFree,
+		"syncrules/engine/visible": lockFree,
 	}
 }
 

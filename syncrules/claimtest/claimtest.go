@@ -57,6 +57,7 @@ func rule(name string, options ...ruleOption) *v1alpha1.ResourceSyncRule {
 }
 
 func paused(r *v1alpha1.ResourceSyncRule)       { r.Spec.Paused = true }
+func observing(r *v1alpha1.ResourceSyncRule)    { r.Spec.Mode = v1alpha1.ModeObserve }
 func orphans(r *v1alpha1.ResourceSyncRule)      { r.Spec.DeletionPolicy = v1alpha1.DeletionOrphan }
 func deletesLetGo(r *v1alpha1.ResourceSyncRule) { r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete }
 
@@ -137,6 +138,7 @@ type rules = []*v1alpha1.ResourceSyncRule
 // Cases are all situations.
 func Cases() []Case {
 	const lost = "its source is gone in cluster beta, or rule r does not select it any more"
+	const look = "rule r only observes (spec.mode)"
 	const edit = "rule r was edited and does not select its source any more"
 	named := web("as", "named")
 	out := []Case{
@@ -156,6 +158,10 @@ func Cases() []Case {
 		{Name: "rule gone, and the source not known", Source: web(), Unknown: true, Standing: syncrules.Released, Policy: v1alpha1.DeletionOrphan, Reason: "rule r is gone", Action: syncrules.MarkOrphan},
 		{Name: "paused", Rules: rules{rule("r", paused)}, Source: web(), Standing: syncrules.Held, Reason: "rule r is paused", Action: syncrules.Freeze},
 		{Name: "paused, and gone", Rules: rules{rule("r", paused)}, Standing: syncrules.Held, Reason: "rule r is paused", Action: syncrules.Freeze},
+		{Name: "observing", Rules: rules{rule("r", observing)}, Source: web(), Standing: syncrules.Held, Reason: look, Action: syncrules.Freeze},
+		{Name: "observing, and gone", Rules: rules{rule("r", observing)}, Standing: syncrules.Held, Reason: look, Action: syncrules.Freeze},
+		{Name: "observing, and edited", Rules: rules{rule("r", observing, edited, deletesLetGo)}, Source: web(), Standing: syncrules.Held, Reason: look, Action: syncrules.Freeze},
+		{Name: "observing, for other clusters", Rules: rules{rule("r", observing, elsewhere, deletesLetGo)}, Source: web(), Standing: syncrules.Held, Reason: look, Action: syncrules.Freeze},
 		{
 			Name: "for other clusters", Rules: rules{rule("r", elsewhere)}, Source: web(), Standing: syncrules.Released, Policy: v1alpha1.DeletionOrphan,
 			Reason: "rule r: spec.targets: tier=core: its Cluster object has tier=edge", Action: syncrules.MarkOrphan,
@@ -174,6 +180,8 @@ func Cases() []Case {
 			Name: "two rules, one edited", Rules: rules{rule("r", edited), rule("s")}, Copy: copyOf(web(), rule("r"), rule("s")), Source: web(),
 			Standing: syncrules.Offered, Action: syncrules.Update,
 		},
+		{Name: "two rules, one observing", Rules: rules{rule("r"), rule("s", observing)}, Copy: copyOf(web(), rule("r"), rule("s")), Source: web(), Standing: syncrules.Held, Reason: "rule s only observes (spec.mode)", Action: syncrules.Freeze},
+		{Name: "two rules, one that did not make it observing", Rules: rules{rule("r"), rule("s", observing)}, Source: web(), Standing: syncrules.Offered, Action: syncrules.None},
 		{Name: "two rules, one that did not make it paused", Rules: rules{rule("r"), rule("s", paused)}, Source: web(), Standing: syncrules.Offered, Action: syncrules.None},
 		{Name: "moved", Rules: rules{rule("r", moves)}, Copy: copyOf(named, rule("r", moves)), Source: named, Standing: syncrules.Offered, Action: syncrules.None},
 		{

@@ -68,7 +68,7 @@ func (e *Engine) claimOfPeerLocked(j *job, p *peer, held []holding, mine *copies
 	if mine != nil {
 		from := mine.Source(j.key)
 		first, n := sourceIn(held, from)
-		best, found = e.claimOfLocked(j.key, p, from, held[first:first+n], mine)
+		best, found = e.claimOfLocked(j, p, from, held[first:first+n], mine)
 		if n == len(held) {
 			return best, found
 		}
@@ -77,7 +77,7 @@ func (e *Engine) claimOfPeerLocked(j *job, p *peer, held []holding, mine *copies
 	for len(held) > 0 {
 		from := held[0].v.key(held[0].from)
 		_, n := sourceIn(held, from)
-		c, ok := e.claimOfLocked(j.key, p, from, held[:n], nil)
+		c, ok := e.claimOfLocked(j, p, from, held[:n], nil)
 		held = held[n:]
 		switch {
 		case !ok:
@@ -104,14 +104,14 @@ func sourceIn(held []holding, from Key) (first, n int) {
 // claimOfLocked sums up what rules say about one source of a peer: those that select it for the place, and those that
 // made the copy of it which is here. Several may: then the copy is as all of them want it, and it stays as it is
 // while one of those that made it has nothing to say.
-func (e *Engine) claimOfLocked(key Key, p *peer, from Key, held []holding, mine *copies.Copy) (claim, bool) {
+func (e *Engine) claimOfLocked(j *job, p *peer, from Key, held []holding, mine *copies.Copy) (claim, bool) {
 	c := claim{Claim: syncrules.Claim{Origin: p.ClusterID, Standing: syncrules.Unknown}, cluster: p.seen.cluster}
 	if p.Refused != "" {
 		c.Standing, c.Reason = syncrules.Held, p.Refused
 		return c, mine != nil
 	}
 	var s syncrules.Summary
-	rules := e.selectingLocked(held, key)
+	rules := e.selectingLocked(held, j.key)
 	if mine != nil {
 		for _, name := range mine.Rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
@@ -128,7 +128,7 @@ func (e *Engine) claimOfLocked(key Key, p *peer, from Key, held []holding, mine 
 		if mine != nil && !slices.Contains(mine.Rules, r.name) {
 			maker = nil
 		}
-		evidence, ent := e.evidenceLocked(r, p, from, key, maker)
+		evidence, ent := e.evidenceLocked(j, r, p, from, maker)
 		s.Weigh(evidence)
 		if ent != nil && ent.held == "" {
 			c.rules, c.names = append(c.rules, r.compiled), ent.rules
@@ -145,7 +145,20 @@ func (e *Engine) claimOfLocked(key Key, p *peer, from Key, held []holding, mine 
 	}
 	var heard bool
 	c.Claim, heard = s.Conclude(c.Claim, len(c.rules) > 0)
+	c.Adopters = syncrules.Adopters(c.rules)
 	return c, heard
+}
+
+// contentOf hashes what a claim brings: what the source has, and the rules, in their present form, that make a
+// copy of it.
+func (e *Engine) contentOf(sum uint64, rules []*rule, p *peer) uint64 {
+	for _, r := range rules {
+		sum = e.hash.With(sum, r.serial)
+		if r.reads { // the clusters, one of which is no other peer's
+			sum = e.hash.With(sum, p.seen.serial, e.clusters.snapshot.serial)
+		}
+	}
+	return sum
 }
 
 // namesOf says that the names are those of the rules.
@@ -186,17 +199,20 @@ func (e *Engine) selectingLocked(held []holding, key Key) []*rule {
 }
 
 // evidenceLocked is what is known about one rule and one source of a peer; mine is the local copy if the rule made it. The
-// entry is that of the source, if it is present.
-func (e *Engine) evidenceLocked(r *rule, p *peer, from, to Key, mine *copies.Copy) (out syncrules.Evidence, ent *entry) {
+// entry is that of the source, if it is present and the rule copies it.
+func (e *Engine) evidenceLocked(j *job, r *rule, p *peer, from Key, mine *copies.Copy) (out syncrules.Evidence, ent *entry) {
 	out = syncrules.Evidence{Rule: r.name, Cluster: p.name(), Made: mine != nil}
 	out.Relation, _, out.Why = e.relateLocked(r, p)
 	if r.compiled != nil {
 		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), r.compiled.RuleDeletion()
 	}
-	if out.Relation != syncrules.Asks {
+	if !j.observed {
+		out.Observes = r.observes()
+	}
+	if out.Relation != syncrules.Asks || out.Observes != "" {
 		return out, nil
 	}
-	out.Found, ent = e.findLocked(r, p.ClusterID, from, to)
+	out.Found, ent = e.findLocked(r, p.ClusterID, from, j.key)
 	switch out.Found {
 	case syncrules.FoundPresent:
 		out.Obstacle = ent.held

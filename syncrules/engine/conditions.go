@@ -33,7 +33,7 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 	if c, ok := e.localConditionLocked(r); ok {
 		return c
 	}
-	if text := e.lacksHereLocked(r); text != "" {
+	if text := e.lacksHereLocked(r); text != "" && r.observes() == "" {
 		return no(problem.ReasonMissingPermission, text)
 	}
 	starting := 0
@@ -61,6 +61,9 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 	}
 	if t.Slow != "" {
 		return yes(ReasonSlowed, t.Slow)
+	}
+	if r.observes() != "" {
+		return yes(ReasonObserving, fmt.Sprintf("nothing is written (spec.mode); objects as the rule would have them: %d, others: %d", t.Synced, t.Drift()))
 	}
 	return yes(ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.Synced, t.Held))
 }
@@ -93,7 +96,7 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 		return no(ReasonTargetUnknown, v.String()+": all copies stay as they are"), true
 	case r.compiled.Paused():
 		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
-	case r.guard.Stopped():
+	case r.guard.Stopped() && r.observes() == "":
 		return no(ReasonDeletionGuard, r.guard.Text(r.name, e.clusterNameLocked)), true
 	}
 	return metav1.Condition{}, false
@@ -229,7 +232,7 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 		out.Message = t.text
 		return out, &t
 	}
-	if r.guard.StoppedOf(p.ClusterID) {
+	if r.guard.StoppedOf(p.ClusterID) && r.observes() == "" {
 		out.Message = "its copies stay as they are: too many would be deleted, and the deletion guard waits for a confirmation"
 	}
 	return out, nil

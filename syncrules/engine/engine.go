@@ -17,10 +17,12 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/engine/fingerprint"
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
+	"github.com/roster-mesh/roster/syncrules/engine/visible"
 )
 
 // DefaultWorkers is how many copies are written at the same time unless Options say otherwise.
@@ -76,7 +78,7 @@ type Options struct {
 type Engine struct {
 	o       Options
 	metrics *metrics.Metrics
-	hash    hasher
+	hash    fingerprint.Hasher
 	rights  *rights.Reviewer
 
 	// mu guards everything below but the channels in it. No call leaves the package while it is held.
@@ -128,7 +130,7 @@ func New(o Options) (*Engine, error) {
 	}
 	o.Consent.Namespace = o.Namespace
 	e := &Engine{
-		o: o, hash: newHasher(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
+		o: o, hash: fingerprint.New(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
 		clusters: newClusters(), scoping: scoping{asking: map[schema.GroupVersionKind]chan struct{}{}}, rules: newRuleSet(),
 		views: newViewSet(), local: newLocals(o.Scopes), outcomes: newOutcomes(o.Quota),
 	}
@@ -190,7 +192,7 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule, refused error) {
 	}
 	e.rules.byName[r.Name] = fresh
 	if old == nil {
-		for k, res := range e.outcomes.results { // those of a rule of that name which is deleted but not yet forgotten
+		for k, res := range e.outcomes.all() { // those of a rule of that name which is deleted but not yet forgotten
 			if slices.Contains(res.Rules, r.Name) {
 				fresh.tally.Add(k, r.Name, res, 1)
 			}
@@ -233,7 +235,7 @@ func (e *Engine) SetPeer(p Peer) {
 			e.metrics.ForgetPeer(old.name())
 		}
 	}
-	if e.takeSnapshotLocked(&now.seen, visible(p.Cluster)) {
+	if e.takeSnapshotLocked(&now.seen, visible.Of(p.Cluster)) {
 		e.clusters.peers[p.ClusterID] = now
 		changed = changed || e.anyReadsLocked()
 	}

@@ -118,7 +118,7 @@ func (e *Engine) tellFaultsLocked(v *view, at types.NamespacedName, ent *entry) 
 	}
 	if len(r.Rules) > 0 {
 		r.Offers = []tally.Offer{{Origin: v.peer, Rules: r.Rules}}
-		e.replaceLocked(faultKey(v, at), r)
+		e.replaceLocked(e.outcomes.results, faultKey(v, at), r)
 	}
 }
 

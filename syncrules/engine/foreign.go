@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/fingerprint"
+	"github.com/roster-mesh/roster/syncrules/engine/notify"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -22,12 +24,12 @@ const maxObjectWatches = 16
 // conflicts is what is in the way of copies.
 type conflicts struct {
 	wiring
-	hash    hasher
+	hash    fingerprint.Hasher
 	objects map[Key]*foreign
 	watches map[Scope]*conflictWatch // by the scope at a source
 }
 
-func newConflicts(w wiring, hash hasher) conflicts {
+func newConflicts(w wiring, hash fingerprint.Hasher) conflicts {
 	return conflicts{wiring: w, hash: hash, objects: map[Key]*foreign{}, watches: map[Scope]*conflictWatch{}}
 }
 
@@ -35,7 +37,7 @@ func newConflicts(w wiring, hash hasher) conflicts {
 // as soon as it is gone, and so that it need not be read again while it is as it was. Engine.mu guards it.
 type foreign struct {
 	gvk   schema.GroupVersionKind
-	watch *notifySink // of this object alone; nil when there are too many
+	watch *notify.Sink // of this object alone; nil when there are too many
 	// sum is of the object as it was read, and when; 0 when it is known to be different now. watched is what
 	// watch saw last, 0 for nothing.
 	sum, watched uint64
@@ -55,6 +57,31 @@ func (c *conflicts) seesLocked(k Key) uint64 {
 		}
 	}
 	return 0
+}
+
+// awaitLocked notes that something is in the way, or would be where a rule only looks.
+func (c *conflicts) awaitLocked(j *job) *foreign {
+	f := c.objects[j.key]
+	if f == nil {
+		f = &foreign{}
+		if j.kind != nil {
+			f.gvk = j.kind.written
+		}
+		c.objects[j.key] = f
+		c.superviseSoon()
+	}
+	return f
+}
+
+// watchedLocked says that an object would be seen that appears in a place.
+func (c *conflicts) watchedLocked(k Key) bool {
+	f := c.objects[k]
+	for s := range c.watches {
+		if s.GVK.GroupKind() == k.GroupKind && s.Covers(k.Namespace) {
+			return true
+		}
+	}
+	return f != nil && f.watch != nil
 }
 
 // gatherVerdictLocked spares reading a foreign object that is as it was, where all that is offered was compared with
@@ -80,7 +107,7 @@ func (c *conflicts) gatherVerdictLocked(j *job) {
 			continue
 		}
 		same, known := f.verdicts[claim.content]
-		if !known {
+		if !known || len(claim.Adopters) > 0 {
 			return
 		}
 		offered++
@@ -93,7 +120,7 @@ func (c *conflicts) gatherVerdictLocked(j *job) {
 
 // takeVerdictLocked remembers what was found by reading a foreign object.
 func (c *conflicts) takeVerdictLocked(f *foreign, obj *unstructured.Unstructured, j *job, w *weighed, d syncrules.Decision) {
-	sum := c.hash.sumOf(obj)
+	sum := c.hash.Foreign(obj)
 	if f.sum != sum || len(f.verdicts) > 2*len(j.claims)+maxObjectWatches {
 		f.sum, f.verdicts = sum, map[uint64]bool{}
 	}
@@ -127,9 +154,9 @@ func (c *conflicts) superviseLocked(kinds map[schema.GroupKind]*kind, start star
 			continue
 		}
 		open++
-		watch := &notifySink{notify: func(obj *unstructured.Unstructured) { c.foreignSeen(k, f, obj) }}
+		watch := &notify.Sink{Notify: func(obj *unstructured.Unstructured) { c.foreignSeen(k, f, obj) }}
 		scope := Scope{GVK: f.gvk, Namespace: k.Namespace, FieldSelector: "metadata.name=" + k.Name}
-		watch.stop = c.watch(start, scope, nil, watch)
+		watch.Stop = c.watch(start, scope, nil, watch)
 		f.watch = watch // not read by the goroutine: a conflictWatch may have taken its place before that runs
 	}
 }
@@ -137,7 +164,7 @@ func (c *conflicts) superviseLocked(kinds map[schema.GroupKind]*kind, start star
 func (c *conflicts) foreignSeen(k Key, f *foreign, obj *unstructured.Unstructured) {
 	sum := uint64(0)
 	if obj != nil {
-		sum = c.hash.sumOf(obj)
+		sum = c.hash.Foreign(obj)
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -158,7 +185,7 @@ func (c *conflicts) clearLocked(k Key) {
 	}
 	delete(c.objects, k)
 	if f.watch != nil {
-		f.watch.stop()
+		f.watch.Stop()
 	}
 	c.superviseSoon() // room for the next
 }
@@ -235,7 +262,7 @@ func (g *conflictWatch) seeLocked(at types.NamespacedName, sum uint64) {
 		g.c.enqueueLocked(k)
 	}
 	if sum != 0 && f.watch != nil {
-		f.watch.stop() // one is enough
+		f.watch.Stop() // one is enough
 		f.watch = nil
 		g.c.superviseSoon()
 	}
@@ -246,7 +273,7 @@ func (g *conflictWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 	sums := make(map[types.NamespacedName]uint64, len(objs))
 	for _, obj := range objs {
 		if g.keep(obj) {
-			sums[place.NameOf(obj)] = g.c.hash.sumOf(obj)
+			sums[place.NameOf(obj)] = g.c.hash.Foreign(obj)
 		}
 	}
 	g.c.lock.Lock()
@@ -270,7 +297,7 @@ func (g *conflictWatch) Replace(objs []*unstructured.Unstructured, _ string) {
 func (g *conflictWatch) Upsert(obj *unstructured.Unstructured) {
 	sum := uint64(0)
 	if g.keep(obj) {
-		sum = g.c.hash.sumOf(obj)
+		sum = g.c.hash.Foreign(obj)
 	}
 	g.c.lock.Lock()
 	defer g.c.lock.Unlock()

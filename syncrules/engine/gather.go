@@ -40,6 +40,8 @@ type job struct {
 	namespaced func(schema.GroupVersionKind) (bool, error)
 	allowance  pace.Allowance
 	waiting    []string // the owners of claims whose quota is used up
+	// observed says that what is decided is not done: rules that only look are asked as if they wrote.
+	observed bool
 	// namespaceNews is that of the engine when the job was gathered.
 	namespaceNews uint64
 }
@@ -119,7 +121,7 @@ func (e *Engine) gatherAwaitedLocked(j *job) {
 func (e *Engine) awaitedForLocked(v *view, p *peer, key Key) bool {
 	for name := range v.feed.judges {
 		r := e.rules.byName[name]
-		if r == nil || !r.makes(key) || !r.moves && !v.scope.Covers(key.Namespace) {
+		if r == nil || r.observes() != "" || !r.makes(key) || !r.moves && !v.scope.Covers(key.Namespace) {
 			continue
 		}
 		if rel, _, _ := e.relateLocked(r, p); rel != syncrules.Asks {

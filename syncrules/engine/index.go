@@ -120,7 +120,7 @@ func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 		}
 	}
 	if ent.destinations != nil {
-		e.forgetLocked(faultKey(v, from))
+		e.forgetLocked(e.outcomes.results, faultKey(v, from))
 	}
 }
 

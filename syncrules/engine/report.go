@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,11 +34,14 @@ const (
 	ConditionReady = "Ready"
 	// ConditionOrphans is there while copies that the rule made are no longer maintained.
 	ConditionOrphans = "Orphans"
+	// ConditionDrifted is there for rules that only look, and says whether something is not as they would have it.
+	ConditionDrifted = "Drifted"
 )
 
 // Reasons of the condition Ready beside those of single copies, which package problem has.
 const (
 	ReasonSynced            = "Synced"
+	ReasonObserving         = "Observing"
 	ReasonNotTargeted       = "NotTargeted"
 	ReasonTargetUnknown     = "TargetUnknown"
 	ReasonNoSource          = "NoSource"
@@ -146,7 +148,7 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 		}
 		s.dirty, s.since = false, time.Time{}
 		report := e.reportOfLocked(r)
-		if s.last == nil || !sameReport(*s.last, report) {
+		if s.last == nil || !tally.SameReport(*s.last, report) {
 			s.last, s.sent = &report, now
 			due[name] = report
 		}
@@ -154,23 +156,10 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 	return due, next
 }
 
-// sameReport compares but for the lag, which alone is not worth a write.
-func sameReport(a, b RuleReport) bool {
-	without := func(in []v1alpha1.SourceStatus) []v1alpha1.SourceStatus {
-		out := slices.Clone(in)
-		for i := range out {
-			out[i].Lag = nil
-		}
-		return out
-	}
-	a.Sources, b.Sources = without(a.Sources), without(b.Sources)
-	return equality.Semantic.DeepEqual(a, b)
-}
-
 // reportOfLocked sums up a rule.
 func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	t := &r.tally
-	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts}
+	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts, Drifted: t.Drift()}
 	out.ConfirmedDeletions = int32(r.guard.Confirmed())
 	var troubles []trouble
 	asked := 0
@@ -196,7 +185,13 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
 	r.sender.wasReady = c.Status == metav1.ConditionTrue
 	out.Conditions = []metav1.Condition{c}
-	if c, some := e.orphansConditionLocked(r); some {
+	if r.observes() != "" {
+		c := t.DriftCondition(r.sender.wasReady)
+		c.Type, c.ObservedGeneration, c.Message = ConditionDrifted, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
+		out.Conditions = append(out.Conditions, c)
+	}
+	if c, some := e.local.copies.OrphansCondition(r.name); some {
+		c.Type, c.ObservedGeneration, c.Message = ConditionOrphans, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
 		out.Conditions = append(out.Conditions, c)
 	}
 	return out
@@ -223,7 +218,7 @@ func (e *Engine) ruleSums() map[string]metrics.RuleSum {
 				sum.Paused++
 			}
 		}
-		for i, n := range [...]int32{r.tally.Matched, r.tally.Synced, r.tally.Failed, r.tally.Conflicts} {
+		for i, n := range [...]int32{r.tally.Matched, r.tally.Synced, r.tally.Failed, r.tally.Conflicts, r.tally.Drift()} {
 			sum.Counts[i] += n
 		}
 		out[name] = sum

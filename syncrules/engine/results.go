@@ -5,7 +5,7 @@ package engine
 
 import (
 	"fmt"
-	"slices"
+	"iter"
 	"strings"
 	"time"
 
@@ -20,13 +20,29 @@ import (
 
 // outcomes is what became of the copies that were worked on.
 type outcomes struct {
-	results map[Key]*tally.Result
-	pacer   *pace.Pacer
-	quota   *quota.Quota[Key]
+	results, observed map[Key]*tally.Result // of what was done, and of what rules that only look would do
+
+	pacer *pace.Pacer
+	quota *quota.Quota[Key]
 }
 
 func newOutcomes(limits quota.Limits) outcomes {
-	return outcomes{results: map[Key]*tally.Result{}, pacer: pace.New(), quota: quota.New[Key](limits, time.Now())}
+	return outcomes{
+		results: map[Key]*tally.Result{}, observed: map[Key]*tally.Result{}, pacer: pace.New(), quota: quota.New[Key](limits, time.Now()),
+	}
+}
+
+// all are the results of both kinds.
+func (o *outcomes) all() iter.Seq2[Key, *tally.Result] {
+	return func(yield func(Key, *tally.Result) bool) {
+		for _, results := range [...]map[Key]*tally.Result{o.results, o.observed} {
+			for k, r := range results {
+				if !yield(k, r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // content tells what an origin offers for the key from what it offered before; 0 for nothing.
@@ -60,7 +76,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 	if out.problem != nil && out.problem.Reason == problem.ReasonMissingPermission {
 		e.suspectWriteLocked(out.decision, out.problem)
 	}
-	e.replaceLocked(k, r)
+	e.replaceLocked(e.outcomes.results, k, r)
 	if out.wrote && e.local.draining && (out.decision.Action == syncrules.Delete || out.decision.Action == syncrules.MarkOrphan) {
 		e.superviseSoon()
 	}
@@ -112,27 +128,14 @@ func (e *Engine) slowedLocked(k Key, rules []string) {
 
 // resultOfLocked sums up an outcome.
 func (e *Engine) resultOfLocked(j *job, out outcome) *tally.Result {
-	r := &tally.Result{Owner: j.ownerOf(out.decision)}
+	r := &tally.Result{Owner: j.ownerOf(out.decision), Rules: e.toldLocked(j)}
 	for i := range j.claims {
 		if c := &j.claims[i]; len(c.rules) > 0 {
 			r.Offers = append(r.Offers, tally.Offer{Origin: c.Origin, Rules: c.names})
-			for _, name := range c.names {
-				if !slices.Contains(r.Rules, name) {
-					r.Rules = append(r.Rules, name)
-				}
-			}
 		}
 	}
 	for _, s := range j.surplus {
 		r.Offers = append(r.Offers, tally.Offer{Origin: s.origin, Rules: s.rules, Surplus: true})
-		for _, name := range s.rules {
-			if !slices.Contains(r.Rules, name) {
-				r.Rules = append(r.Rules, name)
-			}
-		}
-	}
-	if j.local != nil && len(r.Rules) == 0 {
-		r.Rules = j.local.Rules
 	}
 	if d := out.decision; (d.Action == syncrules.None || d.Action == syncrules.UpdateStatus) && d.Difference == syncrules.Changed && j.local != nil {
 		out.dropped = j.local.Dropped // what is there was accepted
@@ -216,10 +219,10 @@ func (e *Engine) clusterNameLocked(id string) string {
 }
 
 // replaceLocked puts the result in place of the one before, and counts it for its rules.
-func (e *Engine) replaceLocked(k Key, r *tally.Result) {
-	old := e.outcomes.results[k]
+func (e *Engine) replaceLocked(results map[Key]*tally.Result, k Key, r *tally.Result) {
+	old := results[k]
 	if old != nil && old.Same(r) {
-		e.outcomes.results[k] = r // its texts may be parts of what is there now, see package packed
+		results[k] = r // its texts may be parts of what is there now, see package packed
 		e.tellAgainLocked(k, r)
 		return
 	}
@@ -227,19 +230,19 @@ func (e *Engine) replaceLocked(k Key, r *tally.Result) {
 		e.countLocked(k, old, -1)
 	}
 	if r.State == tally.Idle && !r.Conflict && len(r.Offers) == 0 {
-		delete(e.outcomes.results, k)
+		delete(results, k)
 		e.kindDirtyLocked(k.GroupKind)
 		return
 	}
-	e.outcomes.results[k] = r
+	results[k] = r
 	e.countLocked(k, r, 1)
 }
 
 // forgetLocked removes the result of a key that nobody asks about any more.
-func (e *Engine) forgetLocked(k Key) {
-	if old := e.outcomes.results[k]; old != nil {
+func (e *Engine) forgetLocked(results map[Key]*tally.Result, k Key) {
+	if old := results[k]; old != nil {
 		e.countLocked(k, old, -1)
-		delete(e.outcomes.results, k)
+		delete(results, k)
 	}
 }
 

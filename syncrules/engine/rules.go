@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/inforce"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 	"github.com/roster-mesh/roster/syncrules/where"
@@ -82,14 +83,14 @@ func newRule(r *v1alpha1.ResourceSyncRule, policy consent.Policy, refused error)
 
 // fit works out what to watch by what is known of kinds. Where it is not known, a kind counts as one in namespaces:
 // that is harmless, since namespaces are ignored for objects outside them.
-func (r *rule) fit(known knownScopes) {
+func (r *rule) fit(known place.Kinds) {
 	r.compiled, r.err, r.scopes, r.targets, r.kinds = r.parsed, nil, nil, nil, nil
 	if r.parseErr != nil {
 		r.refuse(r.parseErr)
 		return
 	}
 	gvk, scopes := r.compiled.Kind(), r.compiled.Scopes()
-	if known.outsideNamespaces(gvk) {
+	if known.OutsideNamespaces(gvk) {
 		if err := r.compiled.CheckClusterScoped(); err != nil {
 			r.refuse(err)
 			return
@@ -101,7 +102,7 @@ func (r *rule) fit(known knownScopes) {
 	}
 	for _, t := range r.compiled.TargetScopes() {
 		s := Scope{GVK: t.GVK, Namespace: t.Namespace}
-		if known.outsideNamespaces(t.GVK) {
+		if known.OutsideNamespaces(t.GVK) {
 			s.Namespace = ""
 		}
 		if !slices.Contains(r.targets, s) {
@@ -158,6 +159,8 @@ type kind struct {
 	read, written schema.GroupVersionKind
 	// readers have sources of the kind, writers copies; both by name. A rule that does not move is in both.
 	readers, writers []*rule
+	// observed says that one of writers only looks.
+	observed bool
 }
 
 // indexKindsLocked makes kinds from rules.
@@ -184,6 +187,7 @@ func (e *Engine) indexKindsLocked() {
 		}
 		for _, gk := range r.kinds {
 			of(gk).writers = append(of(gk).writers, r)
+			of(gk).observed = of(gk).observed || r.observes() != ""
 		}
 	}
 }
@@ -281,7 +285,7 @@ func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch b
 		return syncrules.Unclear, false, "it is not known yet whether the kinds that rule " + r.name + " makes are namespaced"
 	case r.reads && (e.clusters.snapshot.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
-	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID):
+	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID) && r.observes() == "":
 		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"
 	}
 	return rel, true, why

@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -13,33 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // scoping is what is known of kinds, and what is being asked.
 type scoping struct {
-	known knownScopes
+	known place.Kinds
 	// namespaced is known as a function, nil while nothing is known.
 	namespaced func(schema.GroupVersionKind) (bool, error)
 	asking     map[schema.GroupVersionKind]chan struct{} // to ask again at once
-}
-
-// knownScopes is which kinds are in namespaces here, as far as that is known. It is never changed: what is learned
-// makes a new one.
-type knownScopes map[schema.GroupVersionKind]bool
-
-var errScopeUnknown = errors.New("not known yet")
-
-func (s knownScopes) outsideNamespaces(gvk schema.GroupVersionKind) bool {
-	namespaced, known := s[gvk]
-	return known && !namespaced
-}
-
-func (s knownScopes) namespaced(gvk schema.GroupVersionKind) (bool, error) {
-	namespaced, known := s[gvk]
-	if !known {
-		return false, errScopeUnknown
-	}
-	return namespaced, nil
 }
 
 // kindsToLearn are the kinds of which a rule needs to know whether they are in namespaces: those of its copies
@@ -121,7 +102,7 @@ func (e *Engine) answered(gvk schema.GroupVersionKind, namespaced bool, err erro
 	if err == nil {
 		next := maps.Clone(e.scoping.known)
 		if next == nil {
-			next = knownScopes{}
+			next = place.Kinds{}
 		}
 		next[gvk] = namespaced
 		e.refitLocked(next, gvk, !namespaced)
@@ -144,8 +125,8 @@ func (e *Engine) unlearnLocked(gvk schema.GroupVersionKind) {
 
 // refitLocked takes in what is known of kinds, of which one is new; it matters to all rules about that kind, or to those
 // alone that may move copies.
-func (e *Engine) refitLocked(known knownScopes, gvk schema.GroupVersionKind, all bool) {
-	e.scoping.known, e.scoping.namespaced = known, known.namespaced
+func (e *Engine) refitLocked(known place.Kinds, gvk schema.GroupVersionKind, all bool) {
+	e.scoping.known, e.scoping.namespaced = known, known.Namespaced
 	for _, r := range e.rules.byName {
 		if slices.Contains(r.learns, gvk) && (all || r.moves) {
 			e.staleRuleLocked(r)

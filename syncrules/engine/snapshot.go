@@ -5,9 +5,9 @@ package engine
 
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/visible"
 	"github.com/roster-mesh/roster/syncrules/where"
 )
 
@@ -25,22 +25,6 @@ func newClusters() clusters { return clusters{peers: map[string]*peer{}} }
 type clusterSnapshot struct {
 	cluster *v1alpha1.Cluster // nil when it is not known; never changed
 	serial  uint64
-}
-
-// visible is what templates see of a Cluster object: not where its credential is, nor what comes and goes with
-// connections, as copies would change with them. What it shares with the object is not to be changed.
-func visible(c *v1alpha1.Cluster) *v1alpha1.Cluster {
-	if c == nil {
-		return nil
-	}
-	out := &v1alpha1.Cluster{
-		TypeMeta:   c.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: c.Labels, Annotations: c.Annotations},
-		Spec:       c.Spec, Status: c.Status,
-	}
-	out.Spec.AuthInfo = v1alpha1.AuthInfo{}
-	out.Status.State, out.Status.Message, out.Status.Leader, out.Status.Conditions = "", "", false, nil
-	return out
 }
 
 // takeSnapshotLocked takes in a Cluster object, and says whether templates see it differently now.
@@ -64,7 +48,7 @@ func (e *Engine) setClusterLocked(now *v1alpha1.Cluster) {
 	if targeted {
 		e.indexKindsLocked() // which rules are in force depends on which want copies here
 	}
-	seen := e.takeSnapshotLocked(&e.clusters.snapshot, visible(now))
+	seen := e.takeSnapshotLocked(&e.clusters.snapshot, visible.Of(now))
 	for _, r := range e.rules.byName {
 		if targeted && r.compiled != nil && r.compiled.HasTargets() || seen && r.reads {
 			e.staleRuleLocked(r)

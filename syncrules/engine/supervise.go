@@ -206,14 +206,15 @@ func (e *Engine) forgetScopeLocked(s Scope) {
 		if s.Covers(at.Namespace) && !e.localCompleteLocked(gk, at.Namespace) {
 			k := place.At(gk, at)
 			e.dropCopyLocked(k)
-			e.forgetLocked(k)
+			e.forgetLocked(e.outcomes.results, k)
+			e.forgetLocked(e.outcomes.observed, k)
 		}
 	}
 }
 
 // retryFailedLocked puts up what failed when the local API server is back.
 func (e *Engine) retryFailedLocked(gk schema.GroupKind) {
-	for k, r := range e.outcomes.results {
+	for k, r := range e.outcomes.all() {
 		if k.GroupKind == gk && r.State == tally.Failed {
 			e.outcomes.pacer.Succeeded(k)
 			e.queue.enqueueLocked(k)

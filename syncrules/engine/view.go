@@ -55,7 +55,7 @@ type view struct {
 // entry is an object that matches.
 type entry struct {
 	object       packed.Object
-	sum          uint64        // of object; as hasher.sumOf unless rules may read fields that no copy has
+	sum          uint64        // of object; as Hasher.Of unless rules may read fields that no copy has
 	rules        []string      // that select it, by name; shared, not to be changed
 	destinations []destination // where the copies of these rules belong; nil when all of them are in the place of the entry
 	held         string        // why copies stay as they are; "" normally
@@ -81,7 +81,7 @@ type feed struct {
 	// moves says that rules may put copies elsewhere, reads that this depends on the Cluster objects of input.
 	moves, reads bool
 	input        syncrules.Input
-	scoping      knownScopes // that input has
+	scoping      place.Kinds // that input has
 	stop         func()
 
 	coming  coming
@@ -193,7 +193,7 @@ func (f *feed) judge(obj *unstructured.Unstructured, names []string) *entry {
 	if out.object, err = packed.Pack(obj); err != nil {
 		return nil // no API server sent it
 	}
-	out.sum = f.e.hash.packed(out.object)
+	out.sum = f.e.hash.Packed(out.object)
 	return out
 }
 

@@ -153,7 +153,7 @@ func (e *Engine) enqueueKindLocked(gk schema.GroupKind) {
 	for at := range e.local.copies.All(gk) {
 		e.queue.enqueueLocked(place.At(gk, at))
 	}
-	for k := range e.outcomes.results {
+	for k := range e.outcomes.all() {
 		if k.GroupKind == gk {
 			e.queue.enqueueLocked(k)
 		}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/drift"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/packed"
@@ -52,11 +53,15 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	}
 	e.queue.takenLocked(key)
 	j := e.gatherLocked(key)
+	look := e.gatherObservedLocked(j)
 	e.mu.Unlock()
-	out := outcome{}
+	var out, seen outcome
 	if j != nil {
 		e.metrics.Decisions.Inc()
 		out = e.decide(ctx, j)
+	}
+	if look != nil {
+		seen = e.observe(ctx, look)
 	}
 	if ctx.Err() != nil {
 		return // the outcome is that of being stopped
@@ -65,6 +70,10 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	defer e.mu.Unlock()
 	if j != nil {
 		e.recordLocked(j, out)
+		e.recordObservedLocked(key, look, seen)
+		if out.wrote && look != nil {
+			e.queue.enqueueLocked(key) // what was seen may not be there any more
+		}
 	}
 	if e.queue.doneLocked(key) {
 		e.kindDirtyLocked(key.GroupKind)
@@ -95,6 +104,7 @@ type outcome struct {
 	recreated uint64
 	remade    bool
 	dropped   string // the fields that the server did not keep
+	drift     drift.Kind
 }
 
 // decide plans and acts; mu is not held.
@@ -141,7 +151,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 		out.again = raceRetry
 	case err != nil:
 		out.problem = e.errors().Problem(err, j.key, j.secret())
-	case out.decision.Action != action:
+	case out.decision.Action != action && out.answer == nil:
 		err = errRace // something was in the way: nothing was written
 	default:
 		out.wrote = true
@@ -165,14 +175,21 @@ func resultOf(err error) string {
 // taken away, or it is only late) is decided on anew; anything else is in the way.
 func (e *Engine) readExisting(ctx context.Context, j *job, w *weighed, out *outcome) error {
 	obj, err := e.o.Target.Read(ctx, out.decision.Object.GroupVersionKind(), j.key.Namespace, j.key.Name)
-	if apierrors.IsNotFound(err) {
+	missing := apierrors.IsNotFound(err)
+	switch {
+	case missing && !j.observed:
 		return errRace
-	}
-	if err != nil {
+	case err != nil && !missing:
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if missing {
+		if e.conflicts.awaitLocked(j); !e.conflicts.watchedLocked(j.key) {
+			out.again = foreignRetry
+		}
+		return errRace
+	}
 	if c := copies.New(obj); c != nil && c.Owner != "" {
 		e.conflicts.clearLocked(j.key)
 		c.Unseen = time.Now()
@@ -180,15 +197,7 @@ func (e *Engine) readExisting(ctx context.Context, j *job, w *weighed, out *outc
 		e.queue.enqueueLocked(j.key)
 		return errRace
 	}
-	f := e.conflicts.objects[j.key]
-	if f == nil {
-		f = &foreign{}
-		if j.kind != nil {
-			f.gvk = j.kind.written
-		}
-		e.conflicts.objects[j.key] = f
-		e.superviseSoon()
-	}
+	f := e.conflicts.awaitLocked(j)
 	w.Local = obj
 	out.decision = syncrules.Plan(w.Facts)
 	e.conflicts.takeVerdictLocked(f, obj, j, w, out.decision)
@@ -203,6 +212,9 @@ func (e *Engine) readForeign(ctx context.Context, j *job, w *weighed) (done bool
 	out.decision = syncrules.Plan(w.Facts)
 	if out.decision.Action == syncrules.Create {
 		err := e.readExisting(ctx, j, w, &out)
+		if err == nil && out.decision.Action == syncrules.Update {
+			return false, outcome{} // it is adopted
+		}
 		if err == nil {
 			out.problem = w.problem
 			return true, out

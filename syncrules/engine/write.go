@@ -11,9 +11,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/adopt"
+	"github.com/roster-mesh/roster/syncrules/engine/anew"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
@@ -42,12 +43,15 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 		}
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return e.readExisting(ctx, j, w, out)
+		if err = e.readExisting(ctx, j, w, out); err == nil && out.decision.Action == syncrules.Update {
+			return e.update(ctx, j, w, out)
+		}
+		return err
 	}
 	if err != nil {
 		return err
 	}
-	if sum := j.allowance.Recreated(); sum != 0 && sum != e.hash.sumOf(d.Desired) {
+	if sum := j.allowance.Recreated(); sum != 0 && sum != e.hash.Of(d.Desired) {
 		out.remade, out.recreated = true, 0 // what it was made anew for may come back
 	}
 	out.takeAnswer(answer)
@@ -56,8 +60,8 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 
 func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) error {
 	d := out.decision
-	if d.Action == syncrules.Update && turnsHeadless(w.Local, d.Desired) {
-		if e.wasRecreated(j, d.Desired) {
+	if d.Action == syncrules.Update && anew.TurnsHeadless(w.Local, d.Desired) {
+		if adopt.Marked(d.Object) || e.wasRecreated(j, d.Desired) {
 			return problem.ErrImmutable
 		}
 		return e.recreate(ctx, j, w.Local, out)
@@ -68,17 +72,22 @@ func (e *Engine) update(ctx context.Context, j *job, w *weighed, out *outcome) e
 	}
 	answer, err := send(ctx, d.Object)
 	switch {
-	case apierrors.IsNotFound(err) && j.local != nil:
-		e.forgetCopy(j.key, j.local.Version)
+	case apierrors.IsNotFound(err):
+		if j.local != nil {
+			e.forgetCopy(j.key, j.local.Version)
+		}
 		return errRace
 	case apierrors.IsConflict(err):
 		return e.lostRace(ctx, j, d.Object)
-	case d.Action == syncrules.Update && recreated(j.key.GroupKind) && problem.Immutable(err) == problem.Wholly && !e.wasRecreated(j, d.Desired):
+	case d.Action == syncrules.Update && anew.Kind(j.key.GroupKind) && !adopt.Marked(d.Object) && problem.Immutable(err) == problem.Wholly && !e.wasRecreated(j, d.Desired):
 		return e.recreate(ctx, j, w.Local, out)
 	case problem.Immutable(err) != problem.Mutable:
 		return fmt.Errorf("%w: %w", problem.ErrImmutable, err)
 	case err != nil:
 		return err
+	}
+	if j.local == nil {
+		e.o.Log.Info("an object of this cluster is a copy now", "object", j.key.String(), "cluster", d.Owner)
 	}
 	out.takeAnswer(answer)
 	return nil
@@ -99,38 +108,10 @@ func (e *Engine) remove(ctx context.Context, j *job, obj *unstructured.Unstructu
 	return nil
 }
 
-// recreated are the kinds whose copies are deleted and made anew when a field has changed that cannot be. What
-// they lose by that comes back by itself; a Job would run again, and a volume claim would lose its data.
-func recreated(kind schema.GroupKind) bool {
-	switch kind {
-	case schema.GroupKind{Kind: "Service"}, schema.GroupKind{Group: "apps", Kind: "Deployment"},
-		schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
-		return true
-	}
-	return false
-}
-
-// turnsHeadless says that a Service would have to lose or get its address. No API server does that, and some crash
-// when they are asked to (v1.36, where the headless one has two address families).
-func turnsHeadless(local, desired *unstructured.Unstructured) bool {
-	if desired.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Service"}) {
-		return false
-	}
-	headless := func(obj *unstructured.Unstructured) bool {
-		ip, _, _ := unstructured.NestedString(obj.Object, "spec", "clusterIP")
-		return ip == "None"
-	}
-	external := func(obj *unstructured.Unstructured) bool {
-		is, _, _ := unstructured.NestedString(obj.Object, "spec", "type")
-		return is == "ExternalName"
-	}
-	return headless(local) != headless(desired) && !external(local) && !external(desired)
-}
-
 // wasRecreated says that the copy was deleted for this content before. It is not done again: a server that changes it
 // in such a field would have it made anew for ever.
 func (e *Engine) wasRecreated(j *job, desired *unstructured.Unstructured) bool {
-	return j.allowance.Recreated() == e.hash.sumOf(desired)
+	return j.allowance.Recreated() == e.hash.Of(desired)
 }
 
 // recreate makes a copy anew. If the agent ends between the two requests, the copy is missing, and made because
@@ -142,7 +123,7 @@ func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstr
 		return err
 	}
 	e.o.Log.Info("a copy is made anew: a field changed that cannot be", "copy", j.key.String(), "cluster", out.decision.Owner)
-	out.remade, out.recreated = true, e.hash.sumOf(out.decision.Desired)
+	out.remade, out.recreated = true, e.hash.Of(out.decision.Desired)
 	answer, err := e.o.Target.Create(ctx, out.decision.Desired)
 	if apierrors.IsAlreadyExists(err) {
 		return errRace // finalizers hold it; the watch tells when it is gone

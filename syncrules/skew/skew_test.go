@@ -68,6 +68,26 @@ func TestStubIsPausedForEveryVersion(t *testing.T) {
 	}
 }
 
+// A rule is for the agents that know the newest of its fields.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	named := &v1alpha1.ClusterSelector{Names: []string{"alpha"}}
+	for _, c := range []struct {
+		spec v1alpha1.ResourceSyncRuleSpec
+		want int32
+	}{
+		{v1alpha1.ResourceSyncRuleSpec{Paused: true, Targets: &v1alpha1.ClusterSelector{}}, 0},
+		{v1alpha1.ResourceSyncRuleSpec{Targets: named}, 8},
+		{v1alpha1.ResourceSyncRuleSpec{Targets: named, Mode: v1alpha1.ModeObserve}, 9},
+		{v1alpha1.ResourceSyncRuleSpec{ConflictPolicy: v1alpha1.ConflictAdopt}, 9},
+		{v1alpha1.ResourceSyncRuleSpec{Mode: v1alpha1.ModeSync}, 9}, // they would refuse the field, whatever it says
+	} {
+		if got := Needs(&c.spec); got != c.want {
+			t.Errorf("Needs(%+v) is %d, want %d", c.spec, got, c.want)
+		}
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	r := &v1alpha1.ResourceSyncRule{}

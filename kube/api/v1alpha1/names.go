@@ -76,6 +76,11 @@ const (
 	// here, whatever the chart value trust.accept says: all; objects, but not its rules; or none.
 	AnnotationAccept = LocalPrefix + "accept"
 
+	// AnnotationAdopt on an object, set by a person in that cluster, names the rules that may make it a copy, separated by
+	// commas. AnnotationAdopted marks, by its presence, a copy that became one so: it is never deleted.
+	AnnotationAdopt   = LocalPrefix + "adopt"
+	AnnotationAdopted = LocalPrefix + "adopted"
+
 	// AnnotationNotUnderstood marks a rule that has fields which the agent here does not know, and names them. Such a rule
 	// is not in force here (package syncrules/skew). Agents set it, on copies of rules and in what they hold in memory.
 	AnnotationNotUnderstood = LocalPrefix + "not-understood"
@@ -99,7 +104,7 @@ const (
 
 	// SchemaVersion is raised by one with every change of the CRDs, so that those in a cluster can be told to
 	// be older or newer than a program.
-	SchemaVersion = 8
+	SchemaVersion = 9
 	// SchemaOldestAgent is raised by a change that older agents would do harm to, such as a field that they would drop
 	// when they write the object back: to the version whose agents know it.
 	SchemaOldestAgent = 7

@@ -25,6 +25,7 @@ import (
 // +kubebuilder:printcolumn:name="Synced",type=integer,JSONPath=`.status.synced`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
 // +kubebuilder:printcolumn:name="Conflicts",type=integer,JSONPath=`.status.conflicts`
+// +kubebuilder:printcolumn:name="Drifted",type=integer,JSONPath=`.status.drifted`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 type ResourceSyncRule struct {
@@ -94,7 +95,45 @@ type ResourceSyncRuleSpec struct {
 	// paused leaves all copies as they are until it is false again.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+
+	// mode says what the rule does: Sync (the default) makes copies and keeps them up to date. Observe
+	// writes and deletes nothing: the status tells which objects are not as the rule would have them.
+	// Copies that the rule has made stay as they are.
+	// +optional
+	Mode RuleMode `json:"mode,omitempty"`
+
+	// conflictPolicy says what becomes of an object of this cluster that has the name of a copy: Leave (the
+	// default), or Adopt, which makes it the copy if the object has the annotation
+	// local.cluster-registry.k8s.cisco.com/adopt with the name of the rule.
+	// +optional
+	ConflictPolicy ConflictPolicy `json:"conflictPolicy,omitempty"`
 }
+
+// ConflictPolicy says what becomes of an object that has the name of a copy.
+//
+// +kubebuilder:validation:Enum=Leave;Adopt
+type ConflictPolicy string
+
+// The conflict policies.
+const (
+	// ConflictLeave leaves it alone, and reports a conflict. No policy means the same.
+	ConflictLeave ConflictPolicy = "Leave"
+	// ConflictAdopt makes it the copy, with the consent of AnnotationAdopt.
+	ConflictAdopt ConflictPolicy = "Adopt"
+)
+
+// RuleMode says whether a rule writes.
+//
+// +kubebuilder:validation:Enum=Sync;Observe
+type RuleMode string
+
+// The modes of a rule.
+const (
+	// ModeSync makes copies and keeps them up to date. No mode means the same.
+	ModeSync RuleMode = "Sync"
+	// ModeObserve only tells what ModeSync would do.
+	ModeObserve RuleMode = "Observe"
+)
 
 // ClusterSelector selects clusters by what their own Cluster objects say. The fields are ANDed. While a cluster does not say
 // what a field asks for, copies there stay as they are.
@@ -311,6 +350,9 @@ type ResourceSyncRuleStatus struct {
 	// conflicts counts the objects that were left alone because something else holds their name.
 	// +optional
 	Conflicts int32 `json:"conflicts"`
+	// drifted counts the objects that a rule with mode Observe would create, change or delete.
+	// +optional
+	Drifted int32 `json:"drifted,omitempty"`
 	// confirmedDeletions is the number of the annotation confirm-deletions that was used up: it counts
 	// once, until it is taken away or another number is given.
 	// +optional

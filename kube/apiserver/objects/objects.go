@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	chart "github.com/roster-mesh/roster/charts/agent"
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/crdversion"
 )
 
 // Namespace is where the agent's own objects are, and AgentUser is who it is there.
@@ -75,7 +75,7 @@ func All() ([]*unstructured.Unstructured, error) {
 // Apply makes the API server have the objects, and returns when it also serves the kinds that they define. An object that
 // is as it should be is not written. What does not need each other is written at a time: etcd writes that to disk together.
 //
-// A CRD that is too old to be replaced stays, and everything else is applied. The error is then v1alpha1.ErrSkippedVersion.
+// A CRD that is too old to be replaced stays, and everything else is applied. The error is then crdversion.ErrSkipped.
 // Objects that a newer version of this program has applied stay as they are, and the error is ErrNewer: that is a server that
 // starts again while its group is being upgraded. To try again is of no use with either.
 func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.DiscoveryInterface) error {
@@ -99,7 +99,7 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 			if err != nil {
 				err = fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
-			if errors.Is(err, v1alpha1.ErrSkippedVersion) {
+			if errors.Is(err, crdversion.ErrSkipped) {
 				tooOld <- err
 				return nil
 			}
@@ -210,7 +210,7 @@ func newer(live, than *unstructured.Unstructured) bool {
 	return err == nil && ours.LessThan(theirs)
 }
 
-// replacesCRD says whether a CRD is not there, or older. Errors: v1alpha1.ErrSkippedVersion.
+// replacesCRD says whether a CRD is not there, or older. Errors: crdversion.ErrSkipped.
 func replacesCRD(ctx context.Context, client dynamic.ResourceInterface, crd *unstructured.Unstructured) (bool, error) {
 	live, err := client.Get(ctx, crd.GetName(), metav1.GetOptions{})
 	switch {
@@ -219,7 +219,7 @@ func replacesCRD(ctx context.Context, client dynamic.ResourceInterface, crd *uns
 	case err != nil:
 		return false, err
 	}
-	return v1alpha1.ReplacesCRD(live.GetAnnotations(), crd.GetAnnotations())
+	return crdversion.Replaces(live.GetAnnotations(), crd.GetAnnotations())
 }
 
 // Present says whether all objects are there, whatever is in them.

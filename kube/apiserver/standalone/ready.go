@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/kube"
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/crdversion"
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/objects"
 	"github.com/roster-mesh/roster/kube/apiserver/waiting"
@@ -59,7 +59,7 @@ func (p *process) applyObjects(hook genericapiserver.PostStartHookContext) error
 		defer agent.Close()
 		p.retry(hook, func(ctx context.Context) error {
 			err := objects.Apply(ctx, client, kinds)
-			if errors.Is(err, v1alpha1.ErrSkippedVersion) {
+			if errors.Is(err, crdversion.ErrSkipped) {
 				p.o.Log.Warn("the CRDs of this cluster stay as they are", "error", err)
 				return nil
 			}

@@ -4,8 +4,11 @@
 package copies
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
@@ -21,6 +24,25 @@ func (x *Index) Orphans(rule string, most int) (n int, first []string) {
 	}
 	slices.Sort(first)
 	return n, first[:min(len(first), most)]
+}
+
+// maxNamed is how many orphans a condition names.
+const maxNamed = 8
+
+// OrphansCondition names the orphans of a rule in the kinds and namespaces that it is about now; false where there are none.
+func (x *Index) OrphansCondition(rule string) (metav1.Condition, bool) {
+	n, names := x.Orphans(rule, maxNamed)
+	if n == 0 {
+		return metav1.Condition{}, false
+	}
+	text := strings.Join(names, ", ")
+	if more := n - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return metav1.Condition{
+		Status: metav1.ConditionTrue, Reason: "NotMaintained",
+		Message: fmt.Sprintf("%d copies that this rule made are not maintained any more: %s; delete them, or keep them: when the rule selects their source again they are taken back", n, text),
+	}, true
 }
 
 // firstOf are the first of a set by namespace and name: each is looked at once, and no more than those that are returned

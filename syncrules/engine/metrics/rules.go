@@ -8,7 +8,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // ruleCollector shows what each rule's copies add up to, counted when somebody asks.
 type ruleCollector struct {
 	sums   func() map[string]RuleSum
-	counts [4]*prometheus.Desc // matched, synced, failed, conflicts
+	counts [5]*prometheus.Desc // matched, synced, failed, conflicts, drifted
 	ready  *prometheus.Desc
 	paused *prometheus.Desc
 }
@@ -19,11 +19,12 @@ func newRuleCollector(sums func() map[string]RuleSum) *ruleCollector {
 	}
 	return &ruleCollector{
 		sums: sums,
-		counts: [4]*prometheus.Desc{
+		counts: [5]*prometheus.Desc{
 			desc("matched_objects", "Objects that a rule selects at all sources"),
 			desc("synced_objects", "Copies that are as they should be"),
 			desc("failed_objects", "Copies that could not be written"),
 			desc("conflicting_objects", "Objects left alone because something else holds their name"),
+			desc("drifted_objects", "Objects that a rule with mode Observe would create, change or delete"),
 		},
 		ready:  desc("ready", "1 while the rule is Ready as last reported, else 0"),
 		paused: desc("paused", "1 while the rule is not Ready because spec.paused is set, as last reported, else 0"),
@@ -61,6 +62,6 @@ func gauge(desc *prometheus.Desc, is bool, label string) prometheus.Metric {
 
 // RuleSum is what a label stands for: so many rules, of which some are Ready or paused as last reported.
 type RuleSum struct {
-	Counts               [4]int32 // matched, synced, failed, conflicts
+	Counts               [5]int32 // matched, synced, failed, conflicts, drifted
 	Rules, Ready, Paused int
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/syncrules/drift"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -20,8 +23,9 @@ const (
 	Idle   State = iota
 	Synced       // as it should be
 	Failed
-	Held  // left as it is on purpose
-	Tried // will be looked at again soon
+	Held    // left as it is on purpose
+	Tried   // will be looked at again soon
+	Drifted // not as a rule would have it that only looks; the reason is a drift.Kind
 )
 
 // Result is what is known of a copy after it was worked on. It is not changed later.
@@ -53,7 +57,8 @@ func (r *Result) Same(o *Result) bool {
 // Tally is what a rule's results add up to.
 type Tally struct {
 	Matched, Synced, Failed, Held, Tried, Conflicts int32
-	Reasons                                         map[string]int32
+	Drifted                                         map[drift.Kind]int32
+	Reasons                                         map[string]int32 // but those of Drifted
 	Sources                                         map[string]*SourceTally
 	Texts                                           []Text // newest first
 
@@ -112,18 +117,16 @@ func (t *Tally) Add(k place.Key, rule string, res *Result, n int32) {
 		t.Held += n
 	case Tried:
 		t.Tried += n
-	case Idle:
+	case Idle, Drifted:
 	}
 	if res.Conflict {
 		t.Conflicts += n
 	}
-	if res.Reason != "" {
-		if t.Reasons == nil {
-			t.Reasons = map[string]int32{}
-		}
-		if t.Reasons[res.Reason] += n; t.Reasons[res.Reason] == 0 {
-			delete(t.Reasons, res.Reason)
-		}
+	switch {
+	case res.State == Drifted:
+		t.Drifted = count(t.Drifted, drift.Kind(res.Reason), n)
+	case res.Reason != "":
+		t.Reasons = count(t.Reasons, res.Reason, n)
 	}
 	if res.Text == "" {
 		return
@@ -133,6 +136,35 @@ func (t *Tally) Add(k place.Key, rule string, res *Result, n int32) {
 		t.Texts = slices.Insert(t.Texts, 0, Text{k, res.Reason, res.Text})
 		t.Texts = t.Texts[:min(len(t.Texts), MaxErrors)]
 	}
+}
+
+// count adds to a number of the map, which has no zeros.
+func count[K comparable](m map[K]int32, key K, n int32) map[K]int32 {
+	if m == nil {
+		m = map[K]int32{}
+	}
+	if m[key] += n; m[key] == 0 {
+		delete(m, key)
+	}
+	return m
+}
+
+// Drift is how many objects are not as a rule would have them.
+func (t *Tally) Drift() (n int32) {
+	for _, of := range t.Drifted {
+		n += of
+	}
+	return n
+}
+
+// DriftCondition says of a rule that only looks whether all is as it would have it; settled says that all was looked at.
+func (t *Tally) DriftCondition(settled bool) metav1.Condition {
+	example := ""
+	most, _ := drift.Sum(t.Drifted)
+	if i := slices.IndexFunc(t.Texts, func(x Text) bool { return x.Reason == string(most) }); i >= 0 {
+		example = t.Texts[i].Text
+	}
+	return drift.Condition(t.Drifted, example, settled)
 }
 
 // Tell keeps the text of a result behind the others if there is room, or if none of its reason is among them.

@@ -118,7 +118,7 @@ func frozen(rule *v1alpha1.ResourceSyncRule, ready clusters.Readiness) bool {
 	reasons := []string{
 		"Paused", "DeletionGuard", "SourceRestored", "ConsentRequired", "NotUnderstood", "TargetUnknown", "InvalidRule", "VersionConflict", "TooManyRules",
 	}
-	return rule.Spec.Paused || slices.Contains(reasons, ready.Reason) ||
+	return rule.Spec.Paused || rule.Spec.Mode == v1alpha1.ModeObserve || slices.Contains(reasons, ready.Reason) ||
 		slices.ContainsFunc(rule.Status.Sources, func(s v1alpha1.SourceStatus) bool { return !s.Watching || s.Message != "" })
 }
 

@@ -150,6 +150,7 @@ type ruleLine struct {
 	Synced     int32              `json:"synced"`
 	Failed     int32              `json:"failed"`
 	Conflicts  int32              `json:"conflicts"`
+	Drifted    int32              `json:"drifted,omitempty"` // of a rule with mode Observe
 	Sources    []ruleSource       `json:"sources"`
 	Orphans    string             `json:"orphans,omitempty"` // what the agent says of copies that nobody maintains
 	LastErrors []string           `json:"lastErrors"`
@@ -162,7 +163,7 @@ func asRuleLine(rule *v1alpha1.ResourceSyncRule) ruleLine {
 	st := rule.Status
 	l := ruleLine{
 		Name: rule.Name, Kind: rule.Spec.GVK.Schema().GroupKind().String(), Ready: clusters.ReadinessOf(rule),
-		Matched: st.Matched, Synced: st.Synced, Failed: st.Failed, Conflicts: st.Conflicts,
+		Matched: st.Matched, Synced: st.Synced, Failed: st.Failed, Conflicts: st.Conflicts, Drifted: st.Drifted,
 		Sources: []ruleSource{}, Orphans: clusters.OrphansOf(rule), LastErrors: append([]string{}, st.LastErrors...), created: rule.CreationTimestamp.Time,
 	}
 	if !l.created.IsZero() {
@@ -216,6 +217,9 @@ func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
 		message := ""
 		if l.Ready.Status != string(metav1.ConditionTrue) {
 			message = l.Ready.Reason + ": " + l.Ready.Message
+		}
+		if l.Drifted > 0 {
+			message = fmt.Sprintf("only observes: %d objects are not as the rule would have them", l.Drifted)
 		}
 		orphans := "no"
 		if l.Orphans != "" {

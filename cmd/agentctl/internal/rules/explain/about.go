@@ -14,6 +14,9 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/where"
@@ -61,17 +64,17 @@ func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error
 
 // target says whether copies of the rule are wanted in a cluster, whatever they are made of.
 func (q *inquiry) target(rule *ruleInForce, to *reached) clusterVerdict {
-	out := clusterVerdict{Cluster: to.title(), Verdict: verdictYes}
+	out := clusterVerdict{Cluster: to.title(), Verdict: verdict.Yes}
 	switch answer, v := rule.compiled.ExplainTargets(to.cluster); {
 	case answer == where.No:
-		out.Verdict, out.Reason = verdictNo, v.String()
+		out.Verdict, out.Reason = verdict.No, v.String()
 	case answer == where.Unknown:
-		out.Verdict, out.Reason = verdictHeld, v.String()
+		out.Verdict, out.Reason = verdict.Held, v.String()
 	case to.local || rule.file != "":
 	case to.rulesWhy != "":
-		out.Verdict, out.Reason = verdictUnknown, "whether the rule is there is not known: "+to.rulesWhy
+		out.Verdict, out.Reason = verdict.Unknown, "whether the rule is there is not known: "+to.rulesWhy
 	case !to.rules[rule.api.Name]:
-		out.Verdict, out.Reason = verdictNo, "the rule is not there"
+		out.Verdict, out.Reason = verdict.No, "the rule is not there"
 	}
 	return out
 }
@@ -87,23 +90,23 @@ func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, 
 	if from.local {
 		v.Verdict, v.Reason = q.relateOutward(rule, from)
 	}
-	if v.Verdict == verdictNo {
+	if v.Verdict == verdict.No {
 		return v
 	}
 	if from.api == nil {
-		v.Verdict, v.Reason = verdictUnknown, from.why
+		v.Verdict, v.Reason = verdict.Unknown, from.why
 	}
 	var objects []*unstructured.Unstructured
 	if from.api != nil {
 		var whole bool
 		var err error
 		if objects, whole, err = q.sourceObjects(ctx, rule, from); err != nil {
-			v.Verdict, v.Reason = verdictUnknown, fmt.Sprintf("%s cannot be listed: %s", out.Kind, clusters.Reason(err))
+			v.Verdict, v.Reason = verdict.Unknown, fmt.Sprintf("%s cannot be listed: %s", out.Kind, clusters.Reason(err))
 		} else if !whole {
 			r.Notes = append(r.Notes, fmt.Sprintf("cluster %s: only the first %d objects of a scope were looked at", from.name, clusters.MaxListed))
 		}
 	}
-	if v.Verdict == verdictUnknown {
+	if v.Verdict == verdict.Unknown {
 		r.Unknown = append(r.Unknown, clusterReason{from.title(), v.Reason})
 		return v
 	}
@@ -114,7 +117,7 @@ func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, 
 		}
 		selected++
 		if from.local {
-			r.Counts[stateOffered]++
+			r.Counts[stand.Offered]++
 		} else {
 			q.collect(rule, from, obj, found, r)
 		}
@@ -127,14 +130,14 @@ func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, 
 }
 
 // relateOutward says whether the local cluster is a source of the rule for any other cluster.
-func (q *inquiry) relateOutward(rule *ruleInForce, from *reached) (verdict, why string) {
-	verdict, why = verdictNo, "there is no other cluster"
+func (q *inquiry) relateOutward(rule *ruleInForce, from *reached) (said, why string) {
+	said, why = verdict.No, "there is no other cluster"
 	for _, to := range q.clusters[1:] {
-		if verdict, why = q.relate(rule, from, to); verdict != verdictNo {
+		if said, why = q.relate(rule, from, to); said != verdict.No {
 			break
 		}
 	}
-	return verdict, why
+	return said, why
 }
 
 func (q *inquiry) sourceObjects(ctx context.Context, rule *ruleInForce, from *reached) (out []*unstructured.Unstructured, whole bool, err error) {
@@ -188,7 +191,7 @@ func nearest(rule *ruleInForce, from *reached, objects []*unstructured.Unstructu
 				best = max(best, met)
 			}
 		}
-		all = append(all, scored{objectVerdict{from.title(), refOf(syncrules.PlaceOf(obj)), e}, best})
+		all = append(all, scored{objectVerdict{from.title(), ref.Of(syncrules.PlaceOf(obj)), e}, best})
 	}
 	slices.SortStableFunc(all, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
 	var out []objectVerdict
@@ -225,7 +228,7 @@ func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found place
 			at = append(at, place)
 		}
 	}
-	slices.SortFunc(at, func(a, b syncrules.Place) int { return strings.Compare(refOf(a).String(), refOf(b).String()) })
+	slices.SortFunc(at, func(a, b syncrules.Place) int { return strings.Compare(ref.Of(a).String(), ref.Of(b).String()) })
 	shown, left := 0, 0
 	for _, place := range at {
 		offers, local := found[place], copies[place]
@@ -236,14 +239,14 @@ func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found place
 		if local == nil {
 			var err error
 			if local, err = q.local().api.Get(ctx, place); err != nil {
-				r.Counts[stateUnknown]++
+				r.Counts[stand.Unknown]++
 				r.Copies = append(r.Copies, unreadable(q.local(), place, err))
 				continue
 			}
 		}
 		c := q.weigh(ctx, q.local(), place, local, offers, q.dryRun && shown < q.limit)
 		r.Counts[c.State]++
-		if c.State == stateInSync && c.Diff == "" || shown >= q.limit {
+		if c.State == stand.InSync && c.Diff == "" || shown >= q.limit {
 			continue
 		}
 		shown++
@@ -256,7 +259,7 @@ func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found place
 
 func unreadable(c *reached, at syncrules.Place, err error) *copyReport {
 	return &copyReport{
-		Cluster: c.name, ClusterID: c.id, Object: refOf(at), Rules: []string{}, State: stateUnknown,
+		Cluster: c.name, ClusterID: c.id, Object: ref.Of(at), Rules: []string{}, State: stand.Unknown,
 		Reason: "what is there cannot be read: " + clusters.Reason(err),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
@@ -24,6 +25,7 @@ type offer struct {
 	names []string             // of all rules that select it
 	held  string               // why copies of it stay as they are, as it says itself
 	stops []syncrules.Evidence // of rules that select it and do not copy now
+	looks []*syncrules.Rule    // of those, which would if they did not only look
 }
 
 // sourceState is what was found where a copy says that it was made from: nil for nothing. unknown says why that cannot be told.
@@ -32,28 +34,19 @@ type sourceState struct {
 	unknown string
 }
 
-func relationOf(verdict string) syncrules.Relation {
-	switch verdict {
-	case verdictYes:
-		return syncrules.Asks
-	case verdictNo:
-		return syncrules.Excludes
-	case verdictHeld:
-		return syncrules.Stopped
-	}
-	return syncrules.Unclear
-}
-
 // evidence is what is known about a rule and the objects of one cluster, for copies in another. That the rule made the
 // copy in question is for the caller to say.
 func (q *inquiry) evidence(r *ruleInForce, from, to *reached) syncrules.Evidence {
-	verdict, why := q.relate(r, from, to)
-	out := syncrules.Evidence{Rule: r.api.Name, Cluster: from.name, Relation: relationOf(verdict), Why: why}
+	said, why := q.relate(r, from, to)
+	out := syncrules.Evidence{Rule: r.api.Name, Cluster: from.name, Relation: verdict.Relation(said), Why: why}
 	if to.local && q.refusesRule(r) != nil {
 		out.Relation = syncrules.Refused
 	}
 	if r.compiled != nil {
 		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), r.compiled.RuleDeletion()
+		if !q.asIf {
+			out.Observes = r.compiled.Manner().ObservesText(r.api.Name)
+		}
 	}
 	return out
 }
@@ -85,17 +78,23 @@ func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out
 			out[at] = o
 		}
 		o.names = append(o.names, r.api.Name)
-		if evidence.Relation == syncrules.Asks {
+		switch asks := evidence.Relation == syncrules.Asks; {
+		case asks && evidence.Observes == "":
 			o.rules = append(o.rules, r.compiled)
-		} else {
-			o.stops = append(o.stops, evidence)
+			continue
+		case asks:
+			o.looks = append(o.looks, r.compiled)
 		}
+		o.stops = append(o.stops, evidence)
 	}
 	return out, problems
 }
 
 // claim is what an offer means for the decision about what is there.
 func (q *inquiry) claim(o *offer, to *reached, local *unstructured.Unstructured) syncrules.Claim {
+	if q.asIf {
+		o = o.asIf()
+	}
 	var sum syncrules.Summary
 	if o.held != "" {
 		sum.Hold(o.held)
@@ -120,7 +119,7 @@ func (q *inquiry) claim(o *offer, to *reached, local *unstructured.Unstructured)
 		}
 		return c
 	}
-	return syncrules.Claim{Origin: o.from.id, Standing: syncrules.Offered, Desired: desired}
+	return syncrules.Claim{Origin: o.from.id, Standing: syncrules.Offered, Desired: desired, Adopters: syncrules.Adopters(o.rules)}
 }
 
 // render makes the copy, if the chart values allow it.

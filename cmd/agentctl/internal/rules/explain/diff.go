@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/redact"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/trial"
 	"github.com/roster-mesh/roster/syncrules"
@@ -39,11 +40,11 @@ func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructu
 		case trial.NamespaceMissing(err) && q.createsNamespace(out.Rules):
 			out.DiffNote = "no dry run: namespace " + d.Object.GetNamespace() + " does not exist and would be created first"
 		case trial.NamespaceMissing(err):
-			out.State, out.Reason = stateBlocked, "namespace "+d.Object.GetNamespace()+" does not exist; create it, or set createNamespace in the rule"
+			out.State, out.Reason = stand.Blocked, "namespace "+d.Object.GetNamespace()+" does not exist; create it, or set createNamespace in the rule"
 		case apierrors.IsForbidden(err) && !clusters.IsRefusal(err):
 			out.DiffNote = "no dry run: you may not write it: " + hide.Error(err)
 		default:
-			out.State, out.Reason = stateBlocked, "the API server would refuse it: "+hide.Error(err)
+			out.State, out.Reason = stand.Blocked, "the API server would refuse it: "+hide.Error(err)
 		}
 	}
 	text, err := hide.Diff(local, wanted)
@@ -51,9 +52,9 @@ func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructu
 		out.DiffNote = "cannot be shown: " + err.Error()
 		return
 	}
-	if out.Diff = text; text == "" && out.State == statePending && out.DiffBy == byServer {
+	if out.Diff = text; text == "" && out.State == stand.Pending && out.DiffBy == byServer {
 		// The server makes of it what is there already: an agent finds that out with one write, and writes no more.
-		out.State, out.Reason = stateInSync, "the API server would not change it"
+		out.State, out.Reason = stand.InSync, "the API server would not change it"
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -21,7 +24,7 @@ func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *
 	if r.Object == nil {
 		r.Object = &objectReport{}
 	}
-	r.Object.objectRef = refOf(at)
+	r.Object.Object = ref.Of(at)
 	here, err := q.local().api.Get(ctx, at)
 	if err != nil {
 		return q.local().api.Errorf("read %s: %w", r.Object, err)
@@ -63,25 +66,25 @@ func (q *inquiry) sources(ctx context.Context, at, source syncrules.Place, here,
 		r.Object.Where = append(r.Object.Where, presence{c.title(), is, text})
 	}
 	for _, c := range q.clusters {
-		obj, where := here, refOf(at)
+		obj, where := here, ref.Of(at)
 		switch {
 		case c == from:
 			obj = given
 		case c.api == nil:
-			say(c, verdictUnknown, "not known: "+c.why)
+			say(c, verdict.Unknown, "not known: "+c.why)
 			r.Unknown = append(r.Unknown, clusterReason{c.title(), c.why})
 			continue
 		case !c.local:
 			var err error
-			where = refOf(source)
+			where = ref.Of(source)
 			if obj, err = c.api.Get(ctx, source); err != nil {
-				say(c, verdictUnknown, "not known: "+clusters.Reason(err))
+				say(c, verdict.Unknown, "not known: "+clusters.Reason(err))
 				r.Unknown = append(r.Unknown, clusterReason{c.title(), clusters.Reason(err)})
 				continue
 			}
 		}
 		is, text := q.describe(obj)
-		if where != r.Object.objectRef {
+		if where != r.Object.Object {
 			text = where.String() + ": " + text
 		}
 		if c == from {
@@ -137,7 +140,7 @@ func (q *inquiry) ruleVerdicts(source syncrules.Place, objects origins, r *repor
 		}
 		for _, o := range objects {
 			e := rule.compiled.Explain(o.obj)
-			out.Objects = append(out.Objects, objectVerdict{o.from.title(), refOf(syncrules.PlaceOf(o.obj)), e})
+			out.Objects = append(out.Objects, objectVerdict{o.from.title(), ref.Of(syncrules.PlaceOf(o.obj)), e})
 			if e.Matched {
 				out.Targets = append(out.Targets, q.directions(rule, o.from)...)
 			}
@@ -182,7 +185,7 @@ func (q *inquiry) copies(ctx context.Context, at syncrules.Place, here *unstruct
 		for place := range found {
 			order = append(order, place)
 		}
-		slices.SortFunc(order, func(a, b syncrules.Place) int { return strings.Compare(refOf(a).String(), refOf(b).String()) })
+		slices.SortFunc(order, func(a, b syncrules.Place) int { return strings.Compare(ref.Of(a).String(), ref.Of(b).String()) })
 		for _, place := range order {
 			c := q.copyAt(ctx, to, place, found[place])
 			r.Counts[c.State]++
@@ -203,9 +206,9 @@ func (q *inquiry) offered(o origin, to *reached, found places, r *report) {
 // problems reports what keeps rules from saying where a copy belongs.
 func (r *report) problems(to *reached, o origin, problems []string) {
 	for _, p := range problems {
-		r.Counts[stateBlocked]++
+		r.Counts[stand.Blocked]++
 		r.Copies = append(r.Copies, &copyReport{
-			Cluster: to.name, ClusterID: to.id, Object: refOf(syncrules.PlaceOf(o.obj)), Rules: []string{}, State: stateBlocked,
+			Cluster: to.name, ClusterID: to.id, Object: ref.Of(syncrules.PlaceOf(o.obj)), Rules: []string{}, State: stand.Blocked,
 			Reason: "where the copy of cluster " + o.from.name + " belongs cannot be determined: " + p,
 		})
 	}

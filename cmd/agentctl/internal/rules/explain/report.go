@@ -10,6 +10,8 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -59,38 +61,15 @@ type clusterVerdict struct {
 // objectVerdict says whether a rule selects an object of a cluster.
 type objectVerdict struct {
 	Cluster     string                `json:"cluster"`
-	Object      objectRef             `json:"object"`
+	Object      ref.Object            `json:"object"`
 	Explanation syncrules.Explanation `json:"explanation"`
-}
-
-type objectRef struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-}
-
-func refOf(at syncrules.Place) objectRef {
-	v, kind := at.ToAPIVersionAndKind()
-	return objectRef{v, kind, at.Namespace, at.Name}
-}
-
-func (o objectRef) String() string {
-	kind := o.Kind
-	if group, _, found := strings.Cut(o.APIVersion, "/"); found {
-		kind += "." + group
-	}
-	if o.Namespace == "" {
-		return kind + " " + o.Name
-	}
-	return kind + " " + o.Namespace + "/" + o.Name
 }
 
 // objectReport says where the object is that was asked for.
 type objectReport struct {
-	objectRef `json:",inline"`
-	File      string     `json:"file,omitempty"`
-	Where     []presence `json:"where"`
+	ref.Object `json:",inline"`
+	File       string     `json:"file,omitempty"`
+	Where      []presence `json:"where"`
 }
 
 // presence says what of the object a cluster has: a source, a copy, nothing, or unknown.
@@ -102,19 +81,20 @@ type presence struct {
 
 // copyReport is about one place in one cluster.
 type copyReport struct {
-	Cluster   string    `json:"cluster"`
-	ClusterID string    `json:"clusterID"`
-	Object    objectRef `json:"object"`
-	Rules     []string  `json:"rules"`
-	State     string    `json:"state"`
-	Action    string    `json:"action,omitempty"` // what an agent would do
-	Reason    string    `json:"reason,omitempty"`
-	Owner     string    `json:"owner,omitempty"`
-	OwnerID   string    `json:"ownerID,omitempty"`
-	Rivals    []string  `json:"rivals,omitempty"`
-	Diff      string    `json:"diff,omitempty"`
-	DiffBy    string    `json:"diffBy,omitempty"`
-	DiffNote  string    `json:"diffNote,omitempty"`
+	Cluster   string     `json:"cluster"`
+	ClusterID string     `json:"clusterID"`
+	Object    ref.Object `json:"object"`
+	Rules     []string   `json:"rules"`
+	State     string     `json:"state"`
+	Action    string     `json:"action,omitempty"` // what an agent would do
+	Reason    string     `json:"reason,omitempty"`
+	Owner     string     `json:"owner,omitempty"`
+	OwnerID   string     `json:"ownerID,omitempty"`
+	Rivals    []string   `json:"rivals,omitempty"`
+	Observed  string     `json:"observed,omitempty"` // what rules with mode Observe would do
+	Diff      string     `json:"diff,omitempty"`
+	DiffBy    string     `json:"diffBy,omitempty"`
+	DiffNote  string     `json:"diffNote,omitempty"`
 }
 
 // The answers, each with its exit code.
@@ -129,11 +109,11 @@ const (
 // where nothing else does.
 func (r *report) conclude() {
 	switch {
-	case r.Counts[stateBlocked] > 0:
+	case r.Counts[stand.Blocked] > 0:
 		r.Answer = answerBlocked
-	case r.Counts[stateInSync]+r.Counts[statePending]+r.Counts[stateOffered] > 0:
+	case r.Counts[stand.InSync]+r.Counts[stand.Pending]+r.Counts[stand.Offered]+r.Counts[stand.Observed] > 0:
 		r.Answer = answerSynced
-	case r.Counts[stateUnknown] > 0 || len(r.Unknown) > 0:
+	case r.Counts[stand.Unknown] > 0 || len(r.Unknown) > 0:
 		r.Answer = answerUnknown
 	default:
 		r.Answer = answerUnmatched
@@ -168,9 +148,12 @@ func (r *report) print(w io.Writer) {
 	for _, c := range r.Copies {
 		c.print(w)
 	}
-	if total := r.Counts[stateInSync] + r.Counts[statePending] + r.Counts[stateGone] + r.Counts[stateBlocked] + r.Counts[stateUnknown]; total > 0 {
-		fmt.Fprintf(w, "\ncopies: %d in sync, %d to be written, %d whose source is gone, %d blocked, %d not known\n", r.Counts[stateInSync],
-			r.Counts[statePending], r.Counts[stateGone], r.Counts[stateBlocked], r.Counts[stateUnknown])
+	if total := r.Counts[stand.InSync] + r.Counts[stand.Pending] + r.Counts[stand.Gone] + r.Counts[stand.Blocked] + r.Counts[stand.Unknown]; total > 0 {
+		fmt.Fprintf(w, "\ncopies: %d in sync, %d to be written, %d whose source is gone, %d blocked, %d not known\n", r.Counts[stand.InSync],
+			r.Counts[stand.Pending], r.Counts[stand.Gone], r.Counts[stand.Blocked], r.Counts[stand.Unknown])
+	}
+	if n := r.Counts[stand.Observed]; n > 0 {
+		fmt.Fprintf(w, "\nonly observed: %s\n", cli.Plural(n, "place"))
 	}
 	for _, b := range r.Unknown {
 		fmt.Fprintf(w, "not known: cluster %s: %s\n", b.Cluster, b.Reason)
@@ -181,7 +164,7 @@ func (r *report) print(w io.Writer) {
 }
 
 func (o *objectReport) print(w io.Writer) {
-	fmt.Fprintf(w, "%s\n", o.objectRef)
+	fmt.Fprintf(w, "%s\n", o.Object)
 	for _, p := range o.Where {
 		fmt.Fprintf(w, "  in %s: %s\n", p.Cluster, p.Text)
 	}
@@ -258,14 +241,14 @@ func (o objectVerdict) print(w io.Writer) {
 
 func (c *copyReport) print(w io.Writer) {
 	words := map[string]string{
-		stateInSync: "in sync", stateBlocked: "blocked", stateUnknown: "not known", stateNone: "no copy",
-		statePending: "would be updated", stateGone: "would be deleted",
+		stand.InSync: "in sync", stand.Blocked: "blocked", stand.Unknown: "not known", stand.None: "no copy", stand.Observed: "nothing is written",
+		stand.Pending: "would be updated", stand.Gone: "would be deleted",
 	}
 	if c.Action == syncrules.Create.String() {
-		words[statePending] = "would be created"
+		words[stand.Pending] = "would be created"
 	}
 	if c.Action == syncrules.MarkOrphan.String() {
-		words[stateGone] = "would become an orphan"
+		words[stand.Gone] = "would become an orphan"
 	}
 	fmt.Fprintf(w, "\n%s in %s: %s", c.Object, c.Cluster, words[c.State])
 	if c.Reason != "" {
@@ -277,6 +260,9 @@ func (c *copyReport) print(w io.Writer) {
 	}
 	if len(c.Rules) > 0 {
 		fmt.Fprintf(w, "  by rule %s\n", strings.Join(c.Rules, ", "))
+	}
+	if c.Observed != "" {
+		fmt.Fprintf(w, "  %s\n", c.Observed)
 	}
 	if len(c.Rivals) > 0 {
 		fmt.Fprintf(w, "  offered with other content by: %s\n", strings.Join(c.Rivals, ", "))

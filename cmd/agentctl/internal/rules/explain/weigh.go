@@ -14,6 +14,9 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/redact"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -37,6 +40,7 @@ type inquiry struct {
 	consent  consent.Policy
 	limit    int
 	dryRun   bool
+	asIf     bool // rules that only look are asked as if they wrote
 }
 
 func (q *inquiry) local() *reached { return q.clusters[0] }
@@ -91,22 +95,14 @@ func (q *inquiry) input(from, to *reached) syncrules.Input {
 	return in
 }
 
-// Verdicts on whether a rule copies from one cluster to another.
-const (
-	verdictYes     = "yes"
-	verdictNo      = "no"
-	verdictHeld    = "held" // copies stay as they are
-	verdictUnknown = "unknown"
-)
-
 // relate says whether a rule copies from one cluster to another, whatever it selects there, and why not.
-func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string) {
+func (q *inquiry) relate(r *ruleInForce, from, to *reached) (said, why string) {
 	name := "rule " + r.api.Name
 	if err := q.refusesRule(r); to.local && err != nil {
-		return verdictHeld, cli.OneLine(syncrules.UnusableText(r.api.Name, err))
+		return verdict.Held, cli.OneLine(syncrules.UnusableText(r.api.Name, err))
 	}
 	if r.compiled == nil {
-		return verdictHeld, cli.OneLine(syncrules.UnusableText(r.api.Name, r.err))
+		return verdict.Held, cli.OneLine(syncrules.UnusableText(r.api.Name, r.err))
 	}
 	kind := r.compiled.Kind()
 	rel, why := r.compiled.Relate(syncrules.ClusterPair{
@@ -114,29 +110,29 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (verdict, why string
 	})
 	switch version := q.version(kind.GroupKind()); {
 	case kind.Version != version:
-		return verdictHeld, name + ": " + syncrules.ClashText(kind, version)
+		return verdict.Held, name + ": " + syncrules.ClashText(kind, version)
 	case r.compiled.Targets(to.cluster) == where.No:
-		return verdictNo, why
+		return verdict.No, why
 	case !to.local && r.file == "" && to.rulesWhy != "":
-		return verdictUnknown, "whether " + name + " is in cluster " + to.name + " is not known: " + to.rulesWhy
+		return verdict.Unknown, "whether " + name + " is in cluster " + to.name + " is not known: " + to.rulesWhy
 	case !to.local && r.file == "" && !to.rules[r.api.Name]:
-		return verdictNo, name + " is not in cluster " + to.name
+		return verdict.No, name + " is not in cluster " + to.name
 	case rel == syncrules.Unclear && r.compiled.Targets(to.cluster) == where.Unknown:
-		return verdictHeld, why
+		return verdict.Held, why
 	case rel == syncrules.Unclear:
-		return verdictUnknown, why + ": " + from.featuresWhy
+		return verdict.Unknown, why + ": " + from.featuresWhy
 	case rel == syncrules.Excludes:
-		return verdictNo, why
+		return verdict.No, why
 	case rel == syncrules.Stopped:
-		return verdictHeld, why
+		return verdict.Held, why
 	case from.disabled:
-		return verdictHeld, "cluster " + from.name + " is disabled here by the annotation " + v1alpha1.AnnotationClusterDisabled
+		return verdict.Held, "cluster " + from.name + " is disabled here by the annotation " + v1alpha1.AnnotationClusterDisabled
 	case to.local && refusesObjects(from) != nil:
-		return verdictHeld, cli.OneLine(refusesObjects(from).Error())
+		return verdict.Held, cli.OneLine(refusesObjects(from).Error())
 	case to.local && r.frozen(from.id) != "":
-		return verdictHeld, "the agent here says of cluster " + from.name + ": " + r.frozen(from.id)
+		return verdict.Held, "the agent here says of cluster " + from.name + ": " + r.frozen(from.id)
 	}
-	return verdictYes, ""
+	return verdict.Yes, ""
 }
 
 // refusesRule is why this cluster does not let a rule be in force, by what its agent says of fields that it does not know, and
@@ -168,19 +164,29 @@ func (r *ruleInForce) frozen(id string) string {
 // weigh decides about one place in one cluster, by the same function as its agent.
 // ask says that its API server may be asked what it would make of a write.
 func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, local *unstructured.Unstructured, offers []*offer, ask bool) *copyReport {
+	out := &copyReport{Cluster: to.name, ClusterID: to.id, Object: ref.Of(at), Rules: []string{}, Action: syncrules.None.String()}
+	for _, o := range offers {
+		for _, name := range o.names {
+			if !slices.Contains(out.Rules, name) {
+				out.Rules = append(out.Rules, name)
+			}
+		}
+	}
+	q.decide(ctx, out, q.facts(ctx, to, local, offers), to, offers, ask)
+	q.look(ctx, out, to, local, offers)
+	slices.Sort(out.Rules)
+	return out
+}
+
+// facts is what an agent would know of one place.
+func (q *inquiry) facts(ctx context.Context, to *reached, local *unstructured.Unstructured, offers []*offer) syncrules.Facts {
 	facts := syncrules.Facts{Self: to.id, Local: local}
-	out := &copyReport{Cluster: to.name, ClusterID: to.id, Object: refOf(at), Rules: []string{}, Action: syncrules.None.String()}
 	owner := ""
 	if local != nil && syncrules.IsCopy(local) {
 		owner = syncrules.Owner(local)
 	}
 	for _, o := range offers {
 		facts.Claims = append(facts.Claims, q.claim(o, to, local))
-		for _, name := range o.names {
-			if !slices.Contains(out.Rules, name) {
-				out.Rules = append(out.Rules, name)
-			}
-		}
 	}
 	slices.SortFunc(facts.Claims, func(a, b syncrules.Claim) int { return cmp.Compare(a.Origin, b.Origin) })
 	known := slices.ContainsFunc(facts.Claims, func(c syncrules.Claim) bool { return c.Origin == owner })
@@ -188,15 +194,13 @@ func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, lo
 		facts.Claims = append(facts.Claims, q.ownerClaim(ctx, local, by, to))
 		slices.SortFunc(facts.Claims, func(a, b syncrules.Claim) int { return cmp.Compare(a.Origin, b.Origin) })
 	}
-	q.decide(ctx, out, facts, to, offers, ask)
-	slices.Sort(out.Rules)
-	return out
+	return facts
 }
 
 // decide fills in what becomes of the copy.
 func (q *inquiry) decide(ctx context.Context, out *copyReport, facts syncrules.Facts, to *reached, offers []*offer, ask bool) {
 	if to.api == nil {
-		out.Action, out.State, out.Reason = "", stateUnknown, "what is there is not known: "+to.why
+		out.Action, out.State, out.Reason = "", stand.Unknown, "what is there is not known: "+to.why
 		return
 	}
 	d := syncrules.Plan(facts)
@@ -207,67 +211,17 @@ func (q *inquiry) decide(ctx context.Context, out *copyReport, facts syncrules.F
 	for _, id := range d.Rivals {
 		out.Rivals = append(out.Rivals, q.title(id))
 	}
-	out.State = stateOf(d, facts)
-	if held := heldBack(facts, d); held != nil {
+	out.State = stand.Of(d, facts)
+	if held := stand.HeldBack(facts, d); held != nil {
 		out.Reason = cmp.Or(out.Reason, held.Reason)
-		if out.State = stateBlocked; held.Standing == syncrules.Unknown {
-			out.State = stateUnknown
+		if out.State = stand.Blocked; held.Standing == syncrules.Unknown {
+			out.State = stand.Unknown
 		}
 	}
 	if d.Object == nil || d.Action == syncrules.Delete {
 		return
 	}
 	q.compare(ctx, out, facts.Local, d, to, q.redaction(facts, d, offers), ask)
-}
-
-// heldBack is the claim that would have made a copy where there is none, but for what it says.
-func heldBack(facts syncrules.Facts, d syncrules.Decision) *syncrules.Claim {
-	if facts.Local != nil || d.Action != syncrules.None {
-		return nil
-	}
-	for i := range facts.Claims {
-		if c := &facts.Claims[i]; c.Standing == syncrules.Held || c.Standing == syncrules.Unknown {
-			return c
-		}
-	}
-	return nil
-}
-
-// Where a copy stands.
-const (
-	stateInSync  = "inSync"
-	statePending = "pending" // a write is needed, and would be taken
-	stateGone    = "gone"    // its source is: the copy would be deleted or orphaned
-	stateBlocked = "blocked" // something is in the way
-	stateUnknown = "unknown"
-	stateNone    = "none" // nothing is copied there
-	// stateOffered are objects of this cluster that a rule copies to others; how those stand is for them to say.
-	stateOffered = "offered"
-)
-
-func stateOf(d syncrules.Decision, facts syncrules.Facts) string {
-	switch d.Action {
-	case syncrules.Create, syncrules.Update, syncrules.UpdateStatus:
-		return statePending
-	case syncrules.Delete, syncrules.MarkOrphan:
-		return stateGone
-	case syncrules.Conflict:
-		return stateBlocked
-	case syncrules.Freeze:
-		for _, c := range facts.Claims {
-			if c.Origin == d.Owner && (c.Standing == syncrules.Unknown || c.Standing == syncrules.Awaited) {
-				return stateUnknown
-			}
-		}
-		return stateBlocked
-	case syncrules.Wait:
-		return stateUnknown
-	case syncrules.None:
-	}
-	if facts.Local != nil && syncrules.IsCopy(facts.Local) {
-		return stateInSync
-	}
-	return stateNone
 }
 
 // safeError is an error about an object as one line; what a Secret holds is taken out of it.

@@ -65,6 +65,9 @@ func advise(rule *v1alpha1.ResourceSyncRule, compiled *syncrules.Rule, policy co
 	if spec.Paused {
 		add("spec.paused", "is set: nothing is written until it is false again")
 	}
+	if spec.Mode == v1alpha1.ModeObserve {
+		add("spec.mode", "Observe: nothing is written or deleted; the rule's status tells what would be")
+	}
 	if _, ok := rule.Annotations[v1alpha1.AnnotationSyncDisabled]; ok {
 		add("metadata.annotations", "has %s: the rule is not published to other clusters", v1alpha1.AnnotationSyncDisabled)
 	}

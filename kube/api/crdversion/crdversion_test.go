@@ -1,17 +1,19 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package crdversion
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-func TestReplacesCRD(t *testing.T) {
+func TestReplaces(t *testing.T) {
 	of := func(version, oldest string) map[string]string {
-		return map[string]string{AnnotationSchemaVersion: version, AnnotationSchemaOldestAgent: oldest}
+		return map[string]string{v1alpha1.AnnotationSchemaVersion: version, v1alpha1.AnnotationSchemaOldestAgent: oldest}
 	}
 	for name, test := range map[string]struct {
 		have    map[string]string
@@ -26,8 +28,8 @@ func TestReplacesCRD(t *testing.T) {
 		"one is skipped":     {of("4", "1"), false, true},
 		"more than one, too": {of("1", "1"), false, true},
 	} {
-		got, err := ReplacesCRD(test.have, of("6", "5"))
-		if got != test.want || errors.Is(err, ErrSkippedVersion) != test.refused || (err != nil) != test.refused {
+		got, err := Replaces(test.have, of("6", "5"))
+		if got != test.want || errors.Is(err, ErrSkipped) != test.refused || (err != nil) != test.refused {
 			t.Errorf("%s: %t, %v", name, got, err)
 		}
 		if err != nil && !strings.Contains(err.Error(), "first upgrade to a version whose CRDs have schema 5") {
@@ -36,9 +38,9 @@ func TestReplacesCRD(t *testing.T) {
 	}
 }
 
-// If the agents of the version before were too old for the CRDs, ReplacesCRD would refuse every upgrade to them.
+// If the agents of the version before were too old for the CRDs, Replaces would refuse every upgrade to them.
 func TestVersionBeforeIsNotTooOld(t *testing.T) {
-	if oldest, version := SchemaOldestAgent, SchemaVersion; oldest >= version {
+	if oldest, version := v1alpha1.SchemaOldestAgent, v1alpha1.SchemaVersion; oldest >= version {
 		t.Errorf("schema %d is for agents of schema %d: give these a version of their own first", version, oldest)
 	}
 }
