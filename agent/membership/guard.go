@@ -102,13 +102,7 @@ func (m *Membership) held(r removal) {
 func (m *Membership) reconsider(ctx context.Context) error {
 	for _, r := range m.guard.Again() {
 		if r.Standing == (removalguard.Standing{}) && m.trust.IsAuthority(m.o.ClusterID) { // others take it on the word of this one
-			signed, err := m.replica.SignRemoval(r.ClusterID, r.PublicKey, m.o.Registry.Name(r.ClusterID), m.o.Name(), m.o.Now().Unix())
-			if err == nil {
-				err = m.publishRemovals(ctx, signed)
-			}
-			if err != nil {
-				m.o.Log.Error("a confirmation is not passed on", "cluster", r.Name, "clusterID", r.ClusterID, "error", err)
-			}
+			m.orderToo(ctx, r)
 		}
 		m.replica.Reconsider(r.ClusterID, r.PublicKey)
 		if r.By != m.o.ClusterID && m.mesh.Member(r.By).State == mesh.Alive { // it waits for this one
@@ -117,7 +111,7 @@ func (m *Membership) reconsider(ctx context.Context) error {
 	}
 	r, held := m.guard.Held(m.o.ClusterID, m.o.Key)
 	for range 5 {
-		if !held || ctx.Err() != nil {
+		if !held {
 			break
 		}
 		m.sendToAll(ctx, m.Members(), r)
@@ -127,6 +121,17 @@ func (m *Membership) reconsider(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// orderToo has this cluster order what another one has ordered.
+func (m *Membership) orderToo(ctx context.Context, r replica.Removal) {
+	signed, err := m.replica.SignRemoval(r.ClusterID, r.PublicKey, m.o.Registry.Name(r.ClusterID), m.o.Name(), m.o.Now().Unix())
+	if err == nil {
+		err = m.publishRemovals(ctx, signed)
+	}
+	if err != nil {
+		m.o.Log.Error("a confirmation is not passed on", "cluster", r.Name, "clusterID", r.ClusterID, "error", err)
+	}
 }
 
 // checkConfirmations confirms the removals that an annotation on the own Cluster object names. Other members take them on the word of

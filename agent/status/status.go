@@ -84,19 +84,7 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 	} else {
 		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsConfirmed)
 	}
-	if v.Local && v.NotAdmitted != "" {
-		set(v1alpha1.ConditionClustersAdmitted, metav1.ConditionFalse, v.NotAdmittedReason, v.NotAdmitted)
-	} else {
-		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionClustersAdmitted)
-	}
-	switch {
-	case !v.Local || v.Unconfirmed == "":
-		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsInEffect)
-	case v.RemovalsHeld:
-		set(v1alpha1.ConditionRemovalsInEffect, metav1.ConditionFalse, "Held", v.Unconfirmed)
-	default:
-		set(v1alpha1.ConditionRemovalsInEffect, metav1.ConditionTrue, "Unconfirmed", v.Unconfirmed)
-	}
+	setAsked(v, &want, set)
 	ready, state := readyCondition(v)
 	set(v1alpha1.ConditionReady, ready.Status, ready.Reason, ready.Message)
 	synced := syncedCondition(v, ready)
@@ -114,6 +102,21 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 		}
 	}
 	return want, after
+}
+
+// setAsked sets the conditions of the own object that ask a person to decide something.
+func setAsked(v View, want *v1alpha1.ClusterStatus, set func(kind string, status metav1.ConditionStatus, reason, message string)) {
+	if v.Local && v.NotAdmitted != "" {
+		set(v1alpha1.ConditionClustersAdmitted, metav1.ConditionFalse, v.NotAdmittedReason, v.NotAdmitted)
+	} else {
+		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionClustersAdmitted)
+	}
+	if v.Local && v.Unconfirmed != "" {
+		reason := map[bool]string{true: "Held", false: "Unconfirmed"}[v.RemovalsHeld]
+		set(v1alpha1.ConditionRemovalsInEffect, truth(!v.RemovalsHeld), reason, v.Unconfirmed)
+	} else {
+		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsInEffect)
+	}
 }
 
 func memberCondition(v View) metav1.Condition {

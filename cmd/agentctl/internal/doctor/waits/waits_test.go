@@ -18,8 +18,11 @@ import (
 func TestHeldRemovals(t *testing.T) {
 	message, key := "", strings.Repeat("0a", 16)
 	for _, r := range []unconfirmed.Removal{
-		{Name: "a", By: "m", State: unconfirmed.Held}, {Name: "b", By: "m", State: unconfirmed.Held}, {Name: "c", By: "x", State: unconfirmed.Held},
-		{Name: "d", By: "y", State: unconfirmed.InEffect}, {Name: "e", By: "z", State: unconfirmed.Disputed},
+		{Name: "a", By: "m", State: unconfirmed.Held},
+		{Name: "b", By: "m", State: unconfirmed.Held},
+		{Name: "c", By: "x", State: unconfirmed.Held},
+		{Name: "d", By: "y", State: unconfirmed.InEffect},
+		{Name: "e", By: "z", State: unconfirmed.Disputed},
 	} {
 		r.ClusterID, r.ByClusterID, r.Fingerprint = r.Name, r.By, key
 		message += r.Line() + "; "
