@@ -29,8 +29,12 @@ var (
 	seed  = flag.Uint64("seed", 7, "what is written, and what callers are granted")
 )
 
-// stepsGranted is after how many writes grants change.
-const stepsGranted = 500
+const (
+	// stepsGranted is after how many writes grants change.
+	stepsGranted = 500
+	// watchSeconds is longer than a search takes: an API server ends a watch that does not say so after half an hour or more.
+	watchSeconds = 3 * 60 * 60
+)
 
 const groupLabel = "clusterregistry.k8s.io/cluster-group"
 
@@ -160,7 +164,7 @@ func (c *fourCallers) follow(t *testing.T, w *follower, may scope) {
 		for i := range list.Items {
 			w.has[list.Items[i].Name] = list.Items[i].Labels[groupLabel]
 		}
-		w.watch, err = c.shown(t, w.caller).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		w.watch, err = c.shown(t, w.caller).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: new(int64(watchSeconds))})
 		return err // 410 at first
 	})
 }

@@ -18,8 +18,12 @@ import (
 	"github.com/roster-mesh/roster/kube/apiserver/waiting"
 )
 
-// readyPoll is how often a start looks whether it is ready.
-const readyPoll = 50 * time.Millisecond
+const (
+	// readyPoll is how often a start looks whether it is ready.
+	readyPoll = 50 * time.Millisecond
+	// frontWithin bounds a question that nothing waits for but a line of the log.
+	frontWithin = 5 * time.Second
+)
 
 // rolesKnown is a check of readiness: without the roles, lists would be empty.
 type rolesKnown struct{ roles *rights.Watched }
@@ -41,6 +45,8 @@ var errFront = errors.New("the API server does not say by which certificate it p
 
 // passesOn returns errFront where the API server says nothing about that certificate. What else is wrong, others tell.
 func passesOn(ctx context.Context, client kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, frontWithin)
+	defer cancel()
 	said, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 	if err == nil && said.Data["requestheader-client-ca-file"] == "" {
 		return errFront

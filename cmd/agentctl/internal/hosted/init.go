@@ -19,7 +19,6 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 const (
@@ -40,7 +39,7 @@ func InitCommand(g *cli.Globals, version string) *urfave.Command {
 		Subcommands: []*urfave.Command{standaloneCommand(g, version)},
 		Action: func(c *urfave.Context) error {
 			if c.Args().First() == "aggregated" { // as the tool of the SIG has it
-				return cli.Usagef("a registry behind a Kubernetes API server is a part of the chart: helm upgrade --atomic --reset-then-reuse-values -n %s cluster-registry-controller charts/agent --set registry.enabled=true", v1alpha1.DefaultNamespace)
+				return cli.Usagef("a registry behind a Kubernetes API server is a part of the chart: helm upgrade --atomic --reset-then-reuse-values -n %s cluster-registry-controller charts/agent --set registry.enabled=true", g.Namespace)
 			}
 			return cli.OnlySubcommands(c)
 		},
