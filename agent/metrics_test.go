@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/agent/health"
 	"github.com/roster-mesh/roster/agent/peers"
 	"github.com/roster-mesh/roster/agent/registry"
+	"github.com/roster-mesh/roster/agent/removals"
 	"github.com/roster-mesh/roster/agent/restore"
 	"github.com/roster-mesh/roster/agent/rules"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -76,7 +77,7 @@ func everything(t *testing.T) []string {
 	d.MustRegister(
 		registry.NewRefusals(log).Collector(),
 		restore.New(restore.Options{Log: log}).Collector(), newReplicaCollector(r, nil, 1), peers.New(peers.Options{}).Collector(nil), newBuildInfo("v", "c"),
-		apiconn.NewMeter().Requests(), group.NewCollector(nil), health.New().Collector(),
+		apiconn.NewMeter().Requests(), group.NewCollector(nil), health.New().Collector(), removals.NewGuard(removals.Options{}).Collector(),
 	)
 	slices.Sort(d.names)
 	return slices.Compact(d.names)
