@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/agentrecord"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -43,7 +44,7 @@ func three(t *testing.T, g *group) *harness.Siblings {
 		}
 		ctx := lasting(t)
 		err := all.Close()
-		gone := g.alpha.Kube.CoreV1().Secrets(v1alpha1.PrivateNamespace(harness.Namespace)).Delete(ctx, v1alpha1.AgentsSecret, metav1.DeleteOptions{})
+		gone := g.alpha.Kube.CoreV1().Secrets(v1alpha1.PrivateNamespace(harness.Namespace)).Delete(ctx, agentrecord.Name, metav1.DeleteOptions{})
 		if err := errors.Join(err, gone, g.alpha.StartAgent(ctx)); err != nil {
 			t.Error(err)
 		}
@@ -345,11 +346,11 @@ func (g *group) alphaKey(t *testing.T) (key string) {
 			return err
 		}
 		key, _, _ = unstructured.NestedString(u.Object, "spec", "mesh", "publicKey")
-		record, err := g.alpha.Kube.CoreV1().Secrets(v1alpha1.PrivateNamespace(harness.Namespace)).Get(ctx, v1alpha1.AgentsSecret, metav1.GetOptions{})
+		record, err := g.alpha.Kube.CoreV1().Secrets(v1alpha1.PrivateNamespace(harness.Namespace)).Get(ctx, agentrecord.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if recorded := string(record.Data[v1alpha1.AgentsKey]); key == "" || recorded != key {
+		if recorded := string(record.Data[agentrecord.Key]); key == "" || recorded != key {
 			return fmt.Errorf("the record has key %q, and the Cluster object %q", recorded, key)
 		}
 		return nil

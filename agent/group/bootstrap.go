@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/agent/identity"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/agentrecord"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica/journal"
 )
@@ -41,7 +42,7 @@ func (b bootstrapRecord) Read(ctx context.Context) (journal.Record, error) {
 
 // read returns nil if there is no record.
 func (b bootstrapRecord) read(ctx context.Context) (*kube.Secret, error) {
-	secret, err := b.store.Read(ctx, v1alpha1.AgentsSecret)
+	secret, err := b.store.Read(ctx, agentrecord.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -50,7 +51,7 @@ func (b bootstrapRecord) read(ctx context.Context) (*kube.Secret, error) {
 
 func recordOf(secret *kube.Secret) journal.Record {
 	return journal.Record{
-		Group: string(secret.Data[v1alpha1.AgentsGroup]), Founder: string(secret.Data[v1alpha1.AgentsFounder]), Key: string(secret.Data[v1alpha1.AgentsKey]),
+		Group: string(secret.Data[agentrecord.Group]), Founder: string(secret.Data[agentrecord.Founder]), Key: string(secret.Data[agentrecord.Key]),
 	}
 }
 
@@ -66,13 +67,13 @@ func (b bootstrapRecord) Replace(ctx context.Context, before, now journal.Record
 		}
 	}
 	data := map[string][]byte{
-		v1alpha1.AgentsGroup: []byte(now.Group), v1alpha1.AgentsFounder: []byte(now.Founder), v1alpha1.AgentsKey: []byte(now.Key),
+		agentrecord.Group: []byte(now.Group), agentrecord.Founder: []byte(now.Founder), agentrecord.Key: []byte(now.Key),
 	}
 	switch {
 	case secret == nil && before != (journal.Record{}), secret != nil && recordOf(secret) != before:
 		return errOvertaken
 	case secret == nil:
-		_, err = b.store.Secrets().Create(ctx, b.store.NewSecret(v1alpha1.AgentsSecret, data))
+		_, err = b.store.Secrets().Create(ctx, b.store.NewSecret(agentrecord.Name, data))
 	default:
 		secret.Data = data
 		_, err = b.store.Secrets().Update(ctx, secret)
@@ -81,7 +82,7 @@ func (b bootstrapRecord) Replace(ctx context.Context, before, now journal.Record
 		return errOvertaken
 	}
 	if err != nil {
-		return fmt.Errorf("record Secret %s/%s: %w", b.store.Namespace(), v1alpha1.AgentsSecret, err)
+		return fmt.Errorf("record Secret %s/%s: %w", b.store.Namespace(), agentrecord.Name, err)
 	}
 	return nil
 }
@@ -121,38 +122,38 @@ func (b bootstrapRecord) confirm(ctx context.Context, own journal.Status, afterR
 		if record.Group != own.Group {
 			return journal.ErrOtherGroup
 		}
-		if len(secret.Data[v1alpha1.AgentsRecovered]) > 0 {
+		if len(secret.Data[agentrecord.Recovered]) > 0 {
 			if afterRecovery == nil {
 				return nil
 			}
 			if err := afterRecovery(); err != nil {
 				return err
 			}
-		} else if len(secret.Data[v1alpha1.AgentsSurvivors]) == 0 && record.Key != "" {
+		} else if len(secret.Data[agentrecord.SurvivorList]) == 0 && record.Key != "" {
 			return nil
 		}
-		secret.Data[v1alpha1.AgentsKey] = []byte(v1alpha1.RequestKey(b.key)) // an earlier release did not write it
-		delete(secret.Data, v1alpha1.AgentsRecovered)
-		delete(secret.Data, v1alpha1.AgentsSurvivors)
+		secret.Data[agentrecord.Key] = []byte(v1alpha1.RequestKey(b.key)) // an earlier release did not write it
+		delete(secret.Data, agentrecord.Recovered)
+		delete(secret.Data, agentrecord.SurvivorList)
 		_, err = b.store.Secrets().Update(ctx, secret)
 		return err
 	})
 }
 
 // addSurvivor records that this agent has no leader. People choose a survivor from these records.
-func (b bootstrapRecord) addSurvivor(ctx context.Context, address, group string, now v1alpha1.AgentSurvivor) error {
+func (b bootstrapRecord) addSurvivor(ctx context.Context, address, group string, now agentrecord.Survivor) error {
 	return store.OnConflict(func() error {
 		secret, err := b.read(ctx)
 		if err != nil {
 			return err
 		}
-		if secret == nil || recordOf(secret).Group != group || len(secret.Data[v1alpha1.AgentsRecovered]) > 0 {
+		if secret == nil || recordOf(secret).Group != group || len(secret.Data[agentrecord.Recovered]) > 0 {
 			return nil
 		}
-		survivors := v1alpha1.AgentSurvivors{}
-		if data := secret.Data[v1alpha1.AgentsSurvivors]; len(data) > 0 {
+		survivors := agentrecord.Survivors{}
+		if data := secret.Data[agentrecord.SurvivorList]; len(data) > 0 {
 			if err := json.Unmarshal(data, &survivors); err != nil || survivors == nil {
-				survivors = v1alpha1.AgentSurvivors{}
+				survivors = agentrecord.Survivors{}
 			}
 		}
 		if survivors[address] == now {
@@ -163,7 +164,7 @@ func (b bootstrapRecord) addSurvivor(ctx context.Context, address, group string,
 		if err != nil {
 			return err
 		}
-		secret.Data[v1alpha1.AgentsSurvivors] = data
+		secret.Data[agentrecord.SurvivorList] = data
 		_, err = b.store.Secrets().Update(ctx, secret)
 		return err
 	})

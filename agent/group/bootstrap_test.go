@@ -12,6 +12,7 @@ import (
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/identity"
 	"github.com/roster-mesh/roster/agent/store"
+	"github.com/roster-mesh/roster/kube/api/agentrecord"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica/journal"
 )
@@ -33,7 +34,7 @@ func recordWith(t *testing.T, record map[string]string) bootstrapRecord {
 	for name, value := range record {
 		data[name] = []byte(value)
 	}
-	if err := s.Replace(t.Context(), v1alpha1.AgentsSecret, data); err != nil {
+	if err := s.Replace(t.Context(), agentrecord.Name, data); err != nil {
 		t.Fatal(err)
 	}
 	return bootstrapRecord{s, i, publicKey(key)}
@@ -130,7 +131,7 @@ func TestRecordGetsItsKey(t *testing.T) {
 func TestSurvivors(t *testing.T) {
 	b := recordWith(t, map[string]string{"group": "g", "founder": "x", "survivors": "{"})
 	for _, at := range []struct{ address, group string }{{"a:1", "g"}, {"b:1", "g"}, {"c:1", "old"}} {
-		if err := b.addSurvivor(t.Context(), at.address, at.group, v1alpha1.AgentSurvivor{ServerID: "s", Term: 2, Index: 3}); err != nil {
+		if err := b.addSurvivor(t.Context(), at.address, at.group, agentrecord.Survivor{ServerID: "s", Term: 2, Index: 3}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +139,7 @@ func TestSurvivors(t *testing.T) {
 		t.Error(got)
 	}
 	b = recordWith(t, map[string]string{"group": "g", "founder": "x", "recovered": "true"})
-	if err := b.addSurvivor(t.Context(), "a:1", "g", v1alpha1.AgentSurvivor{ServerID: "s"}); err != nil || b.value(t, "survivors") != "" {
+	if err := b.addSurvivor(t.Context(), "a:1", "g", agentrecord.Survivor{ServerID: "s"}); err != nil || b.value(t, "survivors") != "" {
 		t.Errorf("%v, %s", err, b.value(t, "survivors"))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/agent/identity"
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/agentrecord"
 	"github.com/roster-mesh/roster/replica/journal"
 )
 
@@ -110,7 +110,7 @@ func (g *Group) report(ctx context.Context, status journal.Status) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	term, index := g.journal.LogEnd()
-	now := v1alpha1.AgentSurvivor{ServerID: status.ServerID, Term: term, Index: index}
+	now := agentrecord.Survivor{ServerID: status.ServerID, Term: term, Index: index}
 	if err := g.record.addSurvivor(ctx, g.options.Address, status.Group, now); err != nil {
 		g.log.Debug("it cannot be recorded that the group has no leader", "error", err)
 	}

@@ -174,6 +174,20 @@ func Cases() []Case {
 			Name: "unusable", Rules: rules{rule("r", unusable)}, Source: web(), Standing: syncrules.Held, Action: syncrules.Freeze,
 			Reason: syncrules.UnusableText("r", compileError(rule("r", unusable))),
 		},
+	}
+	out = append(out, ofTwoAndMoved()...)
+	for i := range out {
+		if out[i].Copy == nil {
+			out[i].Copy = copyOf(web(), rule("r"))
+		}
+	}
+	return out
+}
+
+// ofTwoAndMoved are those with two rules, and with a rule that puts its copies elsewhere.
+func ofTwoAndMoved() []Case {
+	named := web("as", "named")
+	return []Case{
 		{Name: "two rules, one gone", Rules: rules{rule("r")}, Copy: copyOf(web(), rule("r"), rule("s")), Source: web(), Standing: syncrules.Offered, Action: syncrules.Update},
 		{Name: "two rules, one paused", Rules: rules{rule("r"), rule("s", paused)}, Copy: copyOf(web(), rule("r"), rule("s")), Source: web(), Standing: syncrules.Held, Reason: "rule s is paused", Action: syncrules.Freeze},
 		{
@@ -193,12 +207,6 @@ func Cases() []Case {
 			Standing: syncrules.Held, Reason: "where rule r puts it cannot be determined", Action: syncrules.Freeze,
 		},
 	}
-	for i := range out {
-		if out[i].Copy == nil {
-			out[i].Copy = copyOf(web(), rule("r"))
-		}
-	}
-	return out
 }
 
 func compileError(r *v1alpha1.ResourceSyncRule) error {

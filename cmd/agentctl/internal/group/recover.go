@@ -24,6 +24,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/agentrecord"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -88,7 +89,7 @@ func (o *RecoverOptions) Run(ctx context.Context, out *cli.Output) error {
 	}
 	namespace := v1alpha1.PrivateNamespace(o.Namespace)
 	r := &recovery{
-		options: o, client: client, secrets: client.Secrets(namespace), name: namespace + "/" + v1alpha1.AgentsSecret,
+		options: o, client: client, secrets: client.Secrets(namespace), name: namespace + "/" + agentrecord.Name,
 		out: out, progress: out.Progress(), start: time.Now(),
 	}
 	return r.run(ctx)
@@ -130,14 +131,14 @@ func awaitObjection(ctx context.Context) error {
 
 func (r *recovery) run(ctx context.Context) error {
 	wanted := r.options.Survivor
-	record, err := r.secrets.Get(ctx, v1alpha1.AgentsSecret, metav1.GetOptions{})
+	record, err := r.secrets.Get(ctx, agentrecord.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return r.client.Errorf("there is no Secret %s: the agents of this cluster form no group (--group-peers), or --namespace is another one", r.name)
 	}
 	if err != nil {
 		return r.client.Errorf("read Secret %s: %w", r.name, err)
 	}
-	r.result = recovered{Survivor: secretText(record, v1alpha1.AgentsRecovered), DryRun: r.options.DryRun}
+	r.result = recovered{Survivor: secretText(record, agentrecord.Recovered), DryRun: r.options.DryRun}
 	if told := r.result.Survivor; told != "" { // by this command, which somebody ended or which did not wait long enough
 		if wanted != "" && wanted != told {
 			return r.client.Errorf("agent %s was told before to go on as the group, and has not begun yet: start it, or wait; --survivor %s comes too late", told, wanted)
@@ -177,8 +178,8 @@ func (r *recovery) run(ctx context.Context) error {
 // tell writes which agent goes on. A record that has changed meanwhile is a conflict.
 func (r *recovery) tell(ctx context.Context, record *unstructured.Unstructured, serverID string) error {
 	setSecretData(record, map[string]string{
-		v1alpha1.AgentsGroup: strings.ToLower(rand.Text()), v1alpha1.AgentsFounder: serverID, v1alpha1.AgentsRecovered: r.result.Survivor,
-		v1alpha1.AgentsKey: secretText(record, v1alpha1.AgentsKey),
+		agentrecord.Group: strings.ToLower(rand.Text()), agentrecord.Founder: serverID, agentrecord.Recovered: r.result.Survivor,
+		agentrecord.Key: secretText(record, agentrecord.Key),
 	})
 	_, err := r.secrets.Update(ctx, record, metav1.UpdateOptions{FieldManager: clusters.FieldManager})
 	if apierrors.IsConflict(err) {
@@ -200,11 +201,11 @@ func (r *recovery) awaitSurvivor(ctx context.Context) error {
 	late := "agent " + survivor + " was told to go on as the group, but after %s does not lead:"
 	wait := cli.Wait{Timeout: r.options.Timeout, Progress: r.progress}
 	err := wait.For(ctx, late, func(ctx context.Context) ([]string, error) {
-		now, err := r.secrets.Get(ctx, v1alpha1.AgentsSecret, metav1.GetOptions{})
+		now, err := r.secrets.Get(ctx, agentrecord.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		if secretText(now, v1alpha1.AgentsRecovered) != "" {
+		if secretText(now, agentrecord.Recovered) != "" {
 			return []string{"agent " + survivor + " has not begun yet: is it running?"}, nil
 		}
 		return nil, nil
@@ -218,7 +219,7 @@ func (r *recovery) awaitSurvivor(ctx context.Context) error {
 }
 
 // choose finds the agent to go on from: the one that is wanted, else the one whose log goes farthest.
-func (r *recovery) choose(survivors v1alpha1.AgentSurvivors, wanted string) (string, error) {
+func (r *recovery) choose(survivors agentrecord.Survivors, wanted string) (string, error) {
 	known := slices.Sorted(maps.Keys(survivors))
 	if len(known) == 0 {
 		return "", r.client.Errorf("no agent of this cluster says that its group has no leader; one without a leader says so after ten seconds, in its log and on /readyz")
@@ -235,14 +236,14 @@ func (r *recovery) choose(survivors v1alpha1.AgentSurvivors, wanted string) (str
 	}), nil
 }
 
-func survivorsOf(record *unstructured.Unstructured) (v1alpha1.AgentSurvivors, error) {
-	text := secretText(record, v1alpha1.AgentsSurvivors)
+func survivorsOf(record *unstructured.Unstructured) (agentrecord.Survivors, error) {
+	text := secretText(record, agentrecord.SurvivorList)
 	if text == "" {
 		return nil, nil
 	}
-	var out v1alpha1.AgentSurvivors
+	var out agentrecord.Survivors
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return nil, fmt.Errorf("key %s cannot be read: %w", v1alpha1.AgentsSurvivors, err)
+		return nil, fmt.Errorf("key %s cannot be read: %w", agentrecord.SurvivorList, err)
 	}
 	return out, nil
 }
