@@ -95,9 +95,10 @@ func (o *origin) room(l *layer, r, held *record) error {
 
 // makeRoom lets epochs go that were opened before epoch and not completed, and then has others give way. It says whether there is room.
 func (o *origin) makeRoom(epoch uint64, size int) bool {
-	if !o.fits(size) {
+	if o.evicted != nil && !o.fits(size) {
 		o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.evicted)
 		o.forgetEvicted()
+		o.state.displaced = append(o.state.displaced, Change{Origin: o.id})
 	}
 	for !o.fits(size) {
 		oldest := o.oldestOpen()
@@ -106,6 +107,7 @@ func (o *origin) makeRoom(epoch uint64, size int) bool {
 		}
 		o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.layers[oldest].records)
 		o.drop(oldest)
+		o.state.displaced = append(o.state.displaced, Change{Origin: o.id})
 	}
 	return o.makeWay(size)
 }
