@@ -73,8 +73,7 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 	if err != nil {
 		return false, false, err
 	}
-	pull = out.gap && (out.fresh || introducer != "") && (m.head != nil || introducer == "")
-	return out.fresh, pull || awaited, nil
+	return out.fresh, awaited || out.gap && (out.fresh || introducer != "") && (m.head != nil || introducer == ""), nil
 }
 
 // waitForDisk lets a disk that is slow slow down those who send.
