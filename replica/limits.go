@@ -95,17 +95,17 @@ func (o *origin) room(l *layer, r, held *record) error {
 
 // makeRoom lets epochs go that were opened before epoch and not completed, and then has others give way. It says whether there is room.
 func (o *origin) makeRoom(epoch uint64, size int) bool {
-	if !o.fits(size) {
-		o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.evicted)
-		o.forgetEvicted()
-	}
 	for !o.fits(size) {
-		oldest := o.oldestOpen()
-		if oldest >= len(o.layers) || o.layers[oldest].epoch >= epoch {
+		if lost, oldest := o.evicted, o.oldestOpen(); lost != nil {
+			o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(lost)
+			o.forgetEvicted()
+		} else if oldest >= len(o.layers) || o.layers[oldest].epoch >= epoch {
 			return false
+		} else {
+			o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.layers[oldest].records)
+			o.drop(oldest)
 		}
-		o.withdrawalLost = o.withdrawalLost || holdsWithdrawn(o.layers[oldest].records)
-		o.drop(oldest)
+		o.state.displaced = append(o.state.displaced, Change{Origin: o.id})
 	}
 	return o.makeWay(size)
 }

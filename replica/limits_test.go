@@ -221,6 +221,44 @@ func TestInventionsFillNoCluster(t *testing.T) {
 	}
 }
 
+// TestDigestSharesOnce: origins of which nothing found room have their shares computed once, and not in each digest.
+func TestDigestSharesOnce(t *testing.T) {
+	shared := 0
+	ring := newRing()
+	b, err := New(Options{
+		Self: "b", PrivateKey: testKey("b"), Epoch: 1, Keyring: ring, Limits: Limits{TotalBytes: 40_000, Bytes: 40_000},
+		Parent: func(origin string) string {
+			if origin == "full-0" { // asked once each time
+				shared++
+			}
+			return "b"
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 10 {
+		takesAll(t, b, fmt.Sprint("full-", n), "", 5, 700)
+	}
+	for n := range 10 {
+		id := fmt.Sprint("empty-", n)
+		ring.keys[id] = keyOf(id)
+		msg := publish(t, newReplica(t, id, 1), Key{KindCluster, id}, Live, strings.Repeat("x", 6000))[0]
+		if _, _, err := b.Merge(msg, ""); !errors.Is(err, ErrFull) {
+			t.Fatalf("%s: %v", id, err)
+		}
+	}
+	b.Digest()
+	shared = 0
+	for range 10 {
+		b.digest = nil
+		b.Digest()
+	}
+	if shared > 0 {
+		t.Errorf("shared anew %d times", shared)
+	}
+}
+
 // TestWhoGaveWayComesBack: what gave way to another origin is told to subscribers, is called absent by nobody, is not asked for while
 // there is no room, and comes back when there is some.
 func TestWhoGaveWayComesBack(t *testing.T) {

@@ -135,7 +135,7 @@ func (r *Replica) Forget(origin string) {
 }
 
 func (s *State) forget(origin string) {
-	s.pool.Set(origin, 0)
+	s.pool.Forget(origin)
 	delete(s.origins, origin)
 }
 

@@ -69,12 +69,11 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 		r.state.checkRefused(m.entry)
 	}
 	r.mu.Unlock()
+	r.tell(out.changes) // what was let go for something that found no room is gone
 	if err != nil {
 		return false, false, err
 	}
-	r.tell(out.changes)
-	pull = out.gap && (out.fresh || introducer != "") && (m.head != nil || introducer == "")
-	return out.fresh, pull || awaited, nil
+	return out.fresh, awaited || out.gap && (out.fresh || introducer != "") && (m.head != nil || introducer == ""), nil
 }
 
 // waitForDisk lets a disk that is slow slow down those who send.

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -133,12 +134,7 @@ func (o *origin) open(epoch uint64) *layer {
 	}
 	l := newLayer(epoch)
 	o.layers = append(o.layers, l)
-	slices.SortFunc(o.layers, func(a, b *layer) int {
-		if a.epoch < b.epoch {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(o.layers, func(a, b *layer) int { return cmp.Compare(a.epoch, b.epoch) })
 	return l
 }
 

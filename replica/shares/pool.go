@@ -3,7 +3,10 @@
 
 package shares
 
-import "maps"
+import (
+	"cmp"
+	"maps"
+)
 
 // staleness is which part of the total may come and go before it is shared anew: that takes milliseconds where there are thousands.
 const staleness = 256
@@ -27,7 +30,7 @@ func (p *Pool) Used(id string) int { return p.used[id] }
 // Sum is how much all have.
 func (p *Pool) Sum() int { return p.sum }
 
-// Set notes how much a cluster has.
+// Set notes how much a cluster has. Who has nothing is known still, and so has a share.
 func (p *Pool) Set(id string, used int) {
 	if id == p.Root {
 		return
@@ -36,11 +39,15 @@ func (p *Pool) Set(id string, used int) {
 	if p.used == nil {
 		p.used = map[string]int{}
 	}
-	if p.used[id] = used; used == 0 {
-		delete(p.used, id)
-	}
+	p.used[id] = used
 	p.sum += change
 	p.since += max(change, -change)
+}
+
+// Forget is told that a cluster is gone.
+func (p *Pool) Forget(id string) {
+	p.Set(id, 0)
+	delete(p.used, id)
 }
 
 // Reshare is told that who admitted whom has changed.
@@ -52,29 +59,29 @@ func (p *Pool) Fits(id string, wants int) bool {
 }
 
 // Make makes room, so that a cluster may have so much: giveWay has another one keep no more than most, and notes that by Set. Who has
-// most beyond its share is asked first, for no more than it takes. False is that there is no room.
+// most beyond its share is asked first, for no more than it takes. False is that there is no room, and then nobody was asked.
 func (p *Pool) Make(id string, wants int, giveWay func(id string, most int)) bool {
-	if !p.Fits(id, wants) {
+	switch {
+	case p.over(id, wants) <= 0:
+		return true
+	case wants > p.share(id):
 		return false
 	}
-	for exact := false; p.over(id, wants) > 0; {
-		other, beyond := p.mostBeyond(id)
-		switch {
-		case other != "":
-			before := p.used[other]
-			if giveWay(other, before-min(beyond, p.over(id, wants))); p.used[other] >= before {
-				return false
-			}
-		case exact:
+	others, all := p.beyond(id)
+	if all < p.over(id, wants) { // the shares were those of a while ago
+		if p.divide(id, wants); wants > p.shares[id] {
 			return false
-		default: // the shares were those of a while ago
-			p.divide(id, wants)
-			if exact = true; wants > p.shares[id] {
-				return false
-			}
 		}
+		others, _ = p.beyond(id)
 	}
-	return true
+	for other := range First(others, mostFirst) {
+		over := p.over(id, wants)
+		if over <= 0 {
+			break
+		}
+		giveWay(other.id, p.used[other.id]-min(other.by, over))
+	}
+	return p.over(id, wants) <= 0
 }
 
 // over is by how much all would exceed the total.
@@ -92,26 +99,37 @@ func (p *Pool) share(id string) int {
 	return p.shares[id]
 }
 
+// divide computes all shares, as if the one that wants something wanted some more: so it is not done again for each bit that it
+// takes. Its own share does not depend on that, and nobody's falls below what it has if all want everything.
 func (p *Pool) divide(id string, wants int) {
 	all := maps.Clone(p.used)
 	if all == nil {
 		all = map[string]int{}
 	}
-	all[id] = wants
+	p.since = p.Total / staleness / 2
+	all[id] = wants + p.since
 	parent := p.Parent
 	if parent == nil {
 		parent = func(string) string { return p.Root }
 	}
-	p.shares, p.since = Of(p.Total, p.Root, parent, all), 0
+	p.shares = Of(p.Total, p.Root, parent, all)
 }
 
-// mostBeyond is who has most beyond its share, other than id; "" for nobody.
-func (p *Pool) mostBeyond(than string) (id string, beyond int) {
+// excess is what a cluster has beyond its share.
+type excess struct {
+	id string
+	by int
+}
+
+func mostFirst(a, b excess) int { return cmp.Or(cmp.Compare(b.by, a.by), cmp.Compare(a.id, b.id)) }
+
+// beyond is who has more than its share, other than id, and by how much all of them together.
+func (p *Pool) beyond(than string) (others []excess, all int) {
 	for other, used := range p.used {
 		share, ok := p.shares[other] // it may have come since
-		if n := used - share; ok && other != than && (n > beyond || n == beyond && n > 0 && other < id) {
-			id, beyond = other, n
+		if by := used - share; ok && other != than && by > 0 {
+			others, all = append(others, excess{other, by}), all+by
 		}
 	}
-	return id, beyond
+	return others, all
 }
