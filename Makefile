@@ -96,6 +96,17 @@ release: build $(CROSS_BUILDS) $(APISERVER_BUILDS) ## write all that people inst
 	@rm -rf $(DIST)
 	@$(RELEASE) all
 
+.PHONY: release-archive
+release-archive: ## write an archive for this machine's platform, in which ./demo needs neither make, Go nor kubectl (Linux)
+	@$(MAKE) --no-print-directory for=$$($(GO) env GOOS)/$$($(GO) env GOARCH) demo-archive
+
+.PHONY: demo-archive
+demo-archive: build/$(for) build-apiserver/$(for)
+	@GO='$(GO)' e2e/testbed/build.sh kubectl
+	@cp e2e/testbed/bin/kubectl $(BIN)/release/$(subst /,_,$(for))/
+	$(GO) build -ldflags '-s -w' -o $(BIN)/release/$(subst /,_,$(for))/demo ./e2e/demo
+	@$(RELEASE) -platforms '$(for)' demo
+
 # The commit's provenance is pushed too, and says who built it.
 BUILDER ?= https://github.com/roster-mesh/roster/blob/main/Makefile
 

@@ -5,12 +5,15 @@ package e2e
 
 import (
 	"bufio"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/roster-mesh/roster/e2e/harness"
 )
 
 // The demo is the quickstart by agentctl join, in clusters of its own. It says so only when it has seen
@@ -50,4 +53,52 @@ func TestDemo(t *testing.T) {
 	if strings.Contains(all.String(), "\x1b") {
 		t.Error("the demo prints colours where there is no terminal")
 	}
+}
+
+// The archive of the demo plays the quickstart where there is nothing: no PATH, no HOME, no checkout.
+func TestDemoArchive(t *testing.T) {
+	bin, err := harness.FindEmbedded(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goEnv := func(name string) string {
+		out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	dir := t.TempDir()
+	system, arch := goEnv("GOOS"), goEnv("GOARCH")
+	built := filepath.Join(dir, system+"_"+arch)
+	if err := os.Mkdir(built, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{bin.Agent, bin.Agentctl, bin.Kubectl, filepath.Join(bin.Root, "bin", "roster-apiserver")} {
+		if err := os.Symlink(program, filepath.Join(built, filepath.Base(program))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"go", "build", "-trimpath", "-o", filepath.Join(built, "demo"), "./e2e/demo"},
+		{
+			"go", "run", "./cmd/internal/release", "-version", "0.1.0", "-date", "2026-01-02T03:04:05Z", "-binaries", dir, "-platforms", system + "/" + arch,
+			"-modules", goEnv("GOMODCACHE"), "-goroot", goEnv("GOROOT"), "-out", dir, "demo",
+		},
+		{"tar", "-xzf", filepath.Join(dir, "roster-demo-0.1.0-"+system+"-"+arch+".tar.gz"), "-C", dir},
+	} {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir, cmd.Env = bin.Root, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	began := time.Now()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "roster-demo-0.1.0-"+system+"-"+arch, "demo"), "--once")
+	cmd.Dir, cmd.Env = "/", []string{"TMPDIR=" + dir}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Every step was observed.") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("it took %.1f s", time.Since(began).Seconds())
 }

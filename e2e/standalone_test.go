@@ -26,6 +26,7 @@ var leftOut = []struct{ test, reason string }{
 	{"TestBadInput/status", "it is the status of a Job, and Jobs are not served"},
 	{"TestBadInput/template of a Job", "Jobs are not served"},
 	{"TestDemo", "it starts Kubernetes by itself; make demo-once plays the demo without"},
+	{"TestDemoArchive", "it starts clusters by itself, of that kind"},
 	{"TestHostedMember", "it makes a Service and a StatefulSet, which are not served"},
 	{"TestHostedRegistry", "it makes a Service and a StatefulSet, which are not served"},
 	{"TestHostedRegistryNeedsRights", "it makes a Service and a StatefulSet, which are not served"},

@@ -87,6 +87,9 @@ func binaries(ctx context.Context, kubernetes bool, out io.Writer) (harness.Bina
 	if kubernetes {
 		return harness.FindBinaries()
 	}
+	if packed, ok := harness.FindPacked(); ok {
+		return packed, nil
+	}
 	return harness.FindEmbedded(ctx, out)
 }
 

@@ -84,6 +84,19 @@ func FindEmbedded(ctx context.Context, out io.Writer) (Binaries, error) {
 	return b, err
 }
 
+// FindPacked finds what embedded clusters take in the folder bin beside the program that runs, as in the archive of the demo. It
+// reports false where they are not there.
+func FindPacked() (Binaries, bool) {
+	program, err := os.Executable()
+	if err != nil {
+		return Binaries{}, false
+	}
+	root := filepath.Dir(program)
+	at := func(name string) string { return filepath.Join(root, "bin", name) }
+	b := Binaries{Root: root, Agent: at("agent"), Agentctl: at("agentctl"), Kubectl: at("kubectl")}
+	return b, b.check("release-archive", b.Agent, b.Agentctl, b.Kubectl, at("roster-apiserver")) == nil
+}
+
 // check returns an error when a program is missing, which names the make targets that build it.
 func (b Binaries) check(targets string, paths ...string) error {
 	var missing []string

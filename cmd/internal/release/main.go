@@ -55,6 +55,9 @@ func run(args []string, stdout io.Writer) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}
+	if what == verbDemo {
+		return r.writeDemo(stdout)
+	}
 	for _, i := range r.images {
 		if what != verbAll && what != i.verb {
 			continue
@@ -77,8 +80,10 @@ func run(args []string, stdout io.Writer) error {
 	return nil
 }
 
-// verbAll writes everything.
-const verbAll = "all"
+const (
+	verbAll  = "all"  // writes everything that people install
+	verbDemo = "demo" // writes the archive of the demo, for one platform
+)
 
 func parse(args []string) (*release, string, error) {
 	r := &release{limit: maxImage, images: images()}
@@ -103,8 +108,8 @@ func parse(args []string) (*release, string, error) {
 		return nil, "", fmt.Errorf("%w: %w", errUsage, err)
 	}
 	what := flags.Arg(0)
-	if flags.NArg() != 1 || what != verbAll && !slices.ContainsFunc(r.images, func(i image) bool { return i.verb == what }) {
-		return nil, "", fmt.Errorf("%w: say what to write, image, image-apiserver or all", errUsage)
+	if flags.NArg() != 1 || what != verbAll && what != verbDemo && !slices.ContainsFunc(r.images, func(i image) bool { return i.verb == what }) {
+		return nil, "", fmt.Errorf("%w: say what to write, image, demo, image-apiserver or all", errUsage)
 	}
 	// A tag has no place for build metadata, and Helm wants a whole version.
 	if v, err := semver.StrictNewVersion(r.version); err != nil || v.Metadata() != "" {
