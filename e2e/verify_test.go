@@ -82,7 +82,7 @@ func (g *group) verifyUnread(t *testing.T, args []string) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	reader.Close()
+	_ = reader.Close() // whoever reads has gone
 	cmd := exec.CommandContext(t.Context(), bin.Agentctl, append(args, "--timeout", "1m", "--kubeconfig", g.Kubeconfig)...)
 	cmd.Stdout, cmd.Stderr = writer, writer
 	_ = cmd.Run() // it cannot print
