@@ -83,7 +83,7 @@ func TestDemoArchive(t *testing.T) {
 		{"go", "build", "-trimpath", "-o", filepath.Join(built, "demo"), "./e2e/demo"},
 		{
 			"go", "run", "./cmd/internal/release", "-version", "0.1.0", "-date", "2026-01-02T03:04:05Z", "-binaries", dir, "-platforms", system + "/" + arch,
-			"-modules", goEnv("GOMODCACHE"), "-goroot", goEnv("GOROOT"), "-out", dir, "demo",
+			"-modules", goEnv("GOMODCACHE"), "-goroot", goEnv("GOROOT"), "-out", dir, "-demo-compression", "1", "demo",
 		},
 		{"tar", "-xzf", filepath.Join(dir, "roster-demo-0.1.0-"+system+"-"+arch+".tar.gz"), "-C", dir},
 	} {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -63,8 +64,33 @@ func TestVerify(t *testing.T) {
 	}
 	t.Log(g.expect(t, 0, append(args, "--timeout", "1m"), "CLUSTER   RULE", "the copy is gone in 2 clusters", "gamma"))
 	g.expect(t, 0, []string{"verify", "--context", "alpha", "--clean"})
+	g.verifyUnread(t, args)
 	if u, err := get(t.Context(), g.alpha, harness.Secrets(), harness.Namespace, canaries+"mine"); err != nil || hasValue(g.alpha, u, "kept") != nil {
 		t.Errorf("the Secret of a person is %v, %v", u, err)
+	}
+}
+
+// verifyUnread: it goes on to the end where nobody reads what it says.
+func (g *group) verifyUnread(t *testing.T, args []string) {
+	t.Helper()
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	_ = reader.Close() // whoever reads has gone
+	cmd := exec.CommandContext(t.Context(), bin.Agentctl, append(args, "--timeout", "1m", "--kubeconfig", g.Kubeconfig)...)
+	cmd.Stdout, cmd.Stderr = writer, writer
+	_ = cmd.Run() // it cannot print
+	if !cmd.ProcessState.Exited() {
+		t.Errorf("it ends by %s", cmd.ProcessState)
+	}
+	if err := g.noCanaries(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -103,11 +129,13 @@ func TestVerifyIsKilled(t *testing.T) {
 		return out.String(), cmd.ProcessState.ExitCode()
 	}
 
-	if out, code := end(syscall.SIGTERM); code != 1 || !strings.Contains(out, "interrupted; what was made is deleted again") {
-		t.Errorf("interrupted, it ends with %d:\n%s", code, out)
-	}
-	if err := g.noCanaries(t.Context()); err != nil {
-		t.Error(err)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		if out, code := end(signal); code != 1 || !strings.Contains(out, "interrupted; what was made is deleted again") {
+			t.Errorf("by %s, it ends with %d:\n%s", signal, code, out)
+		}
+		if err := g.noCanaries(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 
 	end(syscall.SIGKILL)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/bundle"
@@ -21,15 +22,34 @@ import (
 func bundleUses(build versioncmd.Build) bundle.Uses {
 	return bundle.Uses{
 		Doctor: func(ctx context.Context, o *bundle.Options) ([]byte, error) {
-			return documentOf(ctx, &doctor.Options{
-				Access: o.Access, PeerContexts: o.Contexts, Namespace: o.Namespace, ServiceAccount: v1alpha1.DefaultServiceAccount,
-				StuckAfter: 10 * time.Minute, Timeout: o.Timeout,
-			})
+			asked, err := doctorOptions(o)
+			if err != nil {
+				return nil, err
+			}
+			return documentOf(ctx, asked)
 		},
 		Version: func(ctx context.Context, o *bundle.Options) ([]byte, error) {
 			return documentOf(ctx, &versioncmd.Options{Access: o.Access, Build: build})
 		},
 	}
+}
+
+// doctorOptions has doctor end before the bundle does, so that it says what it has found by then, and name each cluster once.
+func doctorOptions(o *bundle.Options) (*doctor.Options, error) {
+	own, err := o.Open()
+	if err != nil {
+		return nil, err
+	}
+	var others []string
+	for _, name := range o.Contexts {
+		if name != own.Context && !slices.Contains(others, name) {
+			others = append(others, name)
+		}
+	}
+	return &doctor.Options{
+		Access: o.Access, PeerContexts: others, Namespace: o.Namespace, ServiceAccount: v1alpha1.DefaultServiceAccount,
+		StuckAfter: 10 * time.Minute, Timeout: o.Timeout * 9 / 10,
+	}, nil
 }
 
 // documentOf is what a command prints as JSON, whatever it answers by its exit code.

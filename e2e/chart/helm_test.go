@@ -223,7 +223,14 @@ func TestRefuses(t *testing.T) {
 		{"--set-string=commonLabels.app\\.kubernetes\\.io/name=x", "commonLabels must not set app.kubernetes.io/name"},
 		{"--set=commonLabels.a=x,podLabels.a=y", "commonLabels and podLabels both set a"},
 		{"--set=commonLabels.grafana_dashboard=x", "commonLabels and monitoring.dashboard.labels both set grafana_dashboard"},
+		{"--set-string=commonLabels.cluster-registry\\.k8s\\.cisco\\.com/x=y", "commonLabels must not set cluster-registry.k8s.cisco.com/x"},
+		{"--set-string=commonLabels.local\\.cluster-registry\\.k8s\\.cisco\\.com/x=y", "commonLabels must not set local.cluster-registry.k8s.cisco.com/x"},
+		{"--set-string=commonLabels.rbac\\.authorization\\.k8s\\.io/aggregate-to-admin=true", "commonLabels must not set rbac.authorization.k8s.io/aggregate-to-admin"},
 		{"--set=extraArgs={workers=8}", "extraArgs"},
+		{"--set=extraArgs={--workers=8,--consent-kinds=Role.rbac.authorization.k8s.io}", "extraArgs must not set --consent-kinds"},
+		{"--set=extraArgs={-trust-authorities=x}", "extraArgs must not set --trust-authorities"},
+		{"--set=extraArgs={--cluster-labels=x}", "extraArgs must not set --cluster-labels"},
+		{"--set=extraArgs={--group-peers=x}", "extraArgs must not set --group-peers"},
 		{"--set=extraEnv[0].value=x", "extraEnv"},
 		{"--set=extraEnv[0].name=POD_NAME", "extraEnv must not set POD_NAME"},
 		{"--set=extraVolumes[0].name=data", "extraVolumes must not have data"},
@@ -255,7 +262,7 @@ func TestRefuses(t *testing.T) {
 
 // An upgrade with --reuse-values has none of the values that came after the release that is there.
 func TestValuesOfAnOlderRelease(t *testing.T) {
-	for _, later := range []string{"readers", "publish", "credentials", "trust", "registry", "commonLabels", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts", "extraObjects", "dnsConfig", "revisionHistoryLimit", "monitoring.podMonitor"} {
+	for _, later := range []string{"readers", "publish", "credentials", "trust", "registry", "commonLabels", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts", "extraObjects", "dnsConfig", "revisionHistoryLimit", "monitoring.podMonitor", "monitoring.serviceMonitor"} {
 		if _, err := render(t, "--set="+later+"=null"); err != nil {
 			t.Errorf("without %s: %v", later, err)
 		}

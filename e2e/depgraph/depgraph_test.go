@@ -88,6 +88,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/documents":   leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/fleet":       leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/live":        leafOfAgentctl("cli", "clusters"),
+		"cmd/agentctl/internal/rights":      leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/accept":      commandOfAgentctl("accept"),
 		"cmd/agentctl/internal/approve":     commandOfAgentctl("approve"),
 		"cmd/agentctl/internal/bundle":      commandOfAgentctl("bundle"),
@@ -120,7 +121,7 @@ func leafOfAgentctl(but ...string) rule {
 
 // commandOfAgentctl is the rule of a command, and of what is below it.
 func commandOfAgentctl(name string) rule {
-	return leafOfAgentctl("cli", "clusters", "documents", "fleet", "live", "versions", name)
+	return leafOfAgentctl("cli", "clusters", "documents", "fleet", "live", "rights", "versions", name)
 }
 
 // listed is what this test reads of `go list -json`.

@@ -138,16 +138,25 @@ cluster-registry-api
 {{- define "agent.checkExtras" -}}
 {{- $others := dict "podLabels" .Values.podLabels }}
 {{- range $name, $of := .Values.monitoring }}
-{{- $_ := set $others (printf "monitoring.%s.labels" $name) $of.labels }}
+{{- $_ := set $others (printf "monitoring.%s.labels" $name) ($of | default dict).labels }}
 {{- end }}
 {{- range $key, $value := .Values.commonLabels }}
 {{- if or (hasPrefix "app.kubernetes.io/" $key) (hasPrefix "helm.sh/" $key) }}
 {{- fail (printf "commonLabels must not set %s, which the chart sets" $key) }}
 {{- end }}
+{{- if or (contains "cluster-registry.k8s.cisco.com/" $key) (hasPrefix "rbac.authorization.k8s.io/" $key) }}
+{{- fail (printf "commonLabels must not set %s, which agents or Kubernetes would obey" $key) }}
+{{- end }}
 {{- range $name, $labels := $others }}
 {{- if hasKey ($labels | default dict) $key }}
 {{- fail (printf "commonLabels and %s both set %s: set it in one of them" $name $key) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- range .Values.extraArgs }}
+{{- $flag := . | trimPrefix "-" | trimPrefix "-" | splitList "=" | first }}
+{{- if or (hasPrefix "consent-" $flag) (has $flag (list "trust-authorities" "cluster-labels" "group-peers")) }}
+{{- fail (printf "extraArgs must not set --%s, which would add to what the chart's own values say: set those" $flag) }}
 {{- end }}
 {{- end }}
 {{- range .Values.extraVolumes }}
@@ -161,7 +170,7 @@ cluster-registry-api
 {{- end }}
 {{- end }}
 {{- with .Values.monitoring.podMonitor }}
-{{- if and .enabled $.Values.monitoring.serviceMonitor.enabled }}
+{{- if and .enabled ($.Values.monitoring.serviceMonitor | default dict).enabled }}
 {{- fail "monitoring.podMonitor and monitoring.serviceMonitor would read the same metrics twice: enable one of them" }}
 {{- end }}
 {{- end }}

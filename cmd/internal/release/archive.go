@@ -49,7 +49,11 @@ func writeTar(w io.Writer, date time.Time, entries []entry) error {
 }
 
 func writeTarGz(w io.Writer, date time.Time, entries []entry) error {
-	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	return writeTarGzAt(gzip.BestCompression, w, date, entries)
+}
+
+func writeTarGzAt(level int, w io.Writer, date time.Time, entries []entry) error {
+	zw, err := gzip.NewWriterLevel(w, level)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (r *release) writeDemo(stdout io.Writer) error {
 		for i := range files {
 			files[i].name = dir + "/" + files[i].name
 		}
-		if err := r.create(archive, func(w io.Writer) error { return writeTarGz(w, r.date, files) }); err != nil {
+		if err := r.create(archive, func(w io.Writer) error { return writeTarGzAt(r.compression, w, r.date, files) }); err != nil {
 			return err
 		}
 		fmt.Fprintln(stdout, filepath.Join(r.out, archive))

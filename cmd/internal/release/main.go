@@ -4,6 +4,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"errors"
 	"flag"
 	"fmt"
@@ -42,6 +43,8 @@ type release struct {
 	modules   string // Go's module cache, where the licences of others are
 	goroot    string // and its own
 	out       string
+	// compression is the level of gzip for the archive of the demo.
+	compression int
 
 	binary  func(name string, p platform) (*binary, error)
 	written []string // names in out
@@ -103,6 +106,7 @@ func parse(args []string) (*release, string, error) {
 	flags.StringVar(&r.license, "license", "LICENSE", "`FILE` of the licence")
 	flags.StringVar(&r.modules, "modules", "", "`DIR` of Go's module cache (go env GOMODCACHE)")
 	flags.StringVar(&r.goroot, "goroot", "", "`DIR` of Go (go env GOROOT)")
+	flags.IntVar(&r.compression, "demo-compression", gzip.BestCompression, "`LEVEL` of gzip for the demo's archive, 1 for who only tries it")
 	flags.StringVar(&r.out, "out", "dist", "`DIR` to write to")
 	if err := flags.Parse(args); err != nil {
 		return nil, "", fmt.Errorf("%w: %w", errUsage, err)

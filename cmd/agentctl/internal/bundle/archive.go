@@ -9,7 +9,6 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
@@ -43,14 +42,14 @@ func newPart(folder string) *part {
 
 // add adds a file, as text that steers no terminal and has no credential in it.
 func (p *part) add(name string, data []byte) error {
-	if len(data) > p.left {
-		return fmt.Errorf("it does not fit into the %d MiB of one member", maxPart>>20)
-	}
-	p.left -= len(data)
 	var text bytes.Buffer
 	if _, err := (cli.Printable{To: &text}).Write(withoutCredentials(data)); err != nil {
 		return err
 	}
+	if text.Len() > p.left { // it may be longer than data
+		return fmt.Errorf("it does not fit into the %d MiB of one member", maxPart>>20)
+	}
+	p.left -= text.Len()
 	name = p.folder + name
 	// The time of a file is when its content was written, which is known for none.
 	if err := p.tar.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(text.Len()), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}); err != nil {
@@ -71,13 +70,6 @@ func (p *part) close() ([]byte, error) {
 func (p *part) end() ([]byte, error) {
 	err := errors.Join(p.tar.Close(), p.gz.Close())
 	return p.buffer.Bytes(), err
-}
-
-// credentials are private keys and tokens as they are written, also within JSON.
-var credentials = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----([A-Za-z0-9+/=\s]|\\n|\\r)*(-----END [A-Z0-9 ]{0,60}-----)?|(?i:bearer )[A-Za-z0-9._~+/=-]{8,}|eyJ[A-Za-z0-9_-]{7,}(\.[A-Za-z0-9_-]*)*`)
-
-func withoutCredentials(data []byte) []byte {
-	return credentials.ReplaceAll(data, []byte("[removed]"))
 }
 
 // asJSON is v for a file.

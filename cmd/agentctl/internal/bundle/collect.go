@@ -155,9 +155,34 @@ func (q *question) objects(ctx context.Context, name string, resource schema.Gro
 	for _, one := range all {
 		unstructured.RemoveNestedField(one.Object, "metadata", "managedFields")
 		unstructured.RemoveNestedField(one.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
+		withoutValues(one.Object)
 		items = append(items, one.Object)
 	}
 	q.list(name+".json", items, err)
+}
+
+// withoutValues removes what a rule writes into copies, which may be Secrets.
+func withoutValues(object map[string]any) {
+	rules, _, _ := unstructured.NestedSlice(object, "spec", "rules")
+	for _, one := range rules {
+		rule, _ := one.(map[string]any)
+		overrides, _, _ := unstructured.NestedSlice(rule, "mutations", "overrides")
+		for _, o := range overrides {
+			if override, ok := o.(map[string]any); ok && override["value"] != nil {
+				override["value"] = removed
+			}
+		}
+		if overrides != nil {
+			_ = unstructured.SetNestedSlice(rule, overrides, "mutations", "overrides") // it has just been read from there
+		}
+		added, _, _ := unstructured.NestedMap(rule, "mutations", "annotations", "add")
+		for name := range added {
+			_ = unstructured.SetNestedField(rule, removed, "mutations", "annotations", "add", name)
+		}
+	}
+	if rules != nil {
+		_ = unstructured.SetNestedSlice(object, rules, "spec", "rules")
+	}
 }
 
 // list adds objects as kubectl would print them.

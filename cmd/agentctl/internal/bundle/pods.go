@@ -151,8 +151,9 @@ func (q *question) log(ctx context.Context, at, folder, name string, previous bo
 		file = folder + name + ".previous.log"
 	}
 	data, err := fleet.Read(ctx, q.Member, at+"/log", map[string]string{
-		"container": name, "tailLines": strconv.Itoa(logLines), "timestamps": "true", "previous": strconv.FormatBool(previous),
+		"container": name, "tailLines": strconv.Itoa(logLines), "previous": strconv.FormatBool(previous),
 	})
+	data = withoutCredentials(data) // the end of one that is cut looks like nothing
 	if len(data) > maxLog {
 		data = data[len(data)-maxLog:]
 		q.note("%s: its last %d MiB", file, maxLog>>20)

@@ -183,7 +183,7 @@ func TestFiveHundredMembers(t *testing.T) {
 // A member that answers without end, nonsense, or nothing in time is unknown, and the others are not.
 func TestOddMembers(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 7)
+	g := newGroup(t, 8)
 	close(g.held)
 	g.most = maxMembers
 	flood := func(part string) http.HandlerFunc {
@@ -209,7 +209,11 @@ func TestOddMembers(t *testing.T) {
 		name(5): func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, map[string]any{"metadata": map[string]any{"continue": "x"}, "items": []any{}})
 		},
-		name(6): func(http.ResponseWriter, *http.Request) {}, // its Cluster object names the Secret of another
+		name(6): func(w http.ResponseWriter, _ *http.Request) { // no page is too large
+			object := map[string]any{"metadata": map[string]any{"name": "x"}, "filling": strings.Repeat("x", maxObject-1000)}
+			answer(w, map[string]any{"metadata": map[string]any{"continue": "x"}, "items": []any{object, object, object}})
+		},
+		name(7): func(http.ResponseWriter, *http.Request) {}, // its Cluster object names the Secret of another
 	}
 	answers, err := Ask(t.Context(), g.ask(t), rulesOf)
 	if err != nil {
@@ -217,13 +221,13 @@ func TestOddMembers(t *testing.T) {
 	}
 	for i, want := range []string{
 		"", "the answer is larger than 8 MiB", "there are more than 5000", "not a list", "an object is larger than 2 MiB", "a page without objects",
-		"is not the one that its agent issued",
+		"they are larger than 32 MiB together", "is not the one that its agent issued",
 	} {
 		if got := fmt.Sprint(answers[i].Err); want == "" && answers[i].Err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s: %v, want %q", answers[i].Name, answers[i].Err, want)
 		}
 	}
-	if unknown := Unknowns(answers); len(unknown) != 6 || unknown[0].Cluster != name(1) {
+	if unknown := Unknowns(answers); len(unknown) != 7 || unknown[0].Cluster != name(1) {
 		t.Errorf("unknown: %v", unknown)
 	}
 	if len(g.wrong) > 0 {

@@ -26,6 +26,8 @@ const (
 	pageSize = 50
 	// maxObject bounds one object, in bytes: etcd takes none that is larger.
 	maxObject = 2 << 20
+	// maxList bounds all pages of a list together: as many members as are asked at a time have one each.
+	maxList = 4 * MaxAnswer
 )
 
 // named is a type of objects.
@@ -42,6 +44,7 @@ func List[T any, P named[T]](ctx context.Context, m *Member, resource schema.Gro
 // ListIn is List of a part of the objects.
 func ListIn[T any, P named[T]](ctx context.Context, m *Member, resource schema.GroupVersionResource, in syncrules.Scope) ([]*T, error) {
 	var out []*T
+	taken := 0
 	for after := ""; ; {
 		data, err := page(ctx, m.Client, resource, in, after)
 		if apierrors.IsNotFound(err) {
@@ -49,6 +52,9 @@ func ListIn[T any, P named[T]](ctx context.Context, m *Member, resource schema.G
 		}
 		if err != nil {
 			return nil, err
+		}
+		if taken += len(data); taken > maxList {
+			return nil, fmt.Errorf("its %s: they are larger than %d MiB together", resource.Resource, maxList>>20)
 		}
 		if out, after, err = decode(ctx, m, data, out); err != nil {
 			return nil, fmt.Errorf("its %s: %w", resource.Resource, err)

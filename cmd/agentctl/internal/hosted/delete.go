@@ -17,6 +17,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rights"
 )
 
 // DeleteCommand describes the command delete to the flag library.
@@ -80,9 +81,9 @@ func (o *DeleteOptions) Run(ctx context.Context, out *cli.Output) error {
 	if err != nil {
 		return err
 	}
-	needed := make([]right, 0, len(goes))
+	needed := make([]rights.Right, 0, len(goes))
 	for _, p := range goes {
-		needed = append(needed, right{"delete", p.gvr.Group, p.gvr.Resource, p.object.GetNamespace()})
+		needed = append(needed, rights.Right{Verb: "delete", Group: p.gvr.Group, Resource: p.gvr.Resource, Namespace: p.object.GetNamespace()})
 	}
 	if err := checkRights(ctx, host, needed); err != nil {
 		return err

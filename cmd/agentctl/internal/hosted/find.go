@@ -18,6 +18,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rights"
 	"github.com/roster-mesh/roster/kube/pki"
 )
 
@@ -92,36 +93,11 @@ func authorityOf(secret *unstructured.Unstructured) (pki.Pair, error) {
 	return ca, ca.CheckAuthority(time.Now())
 }
 
-// right is one that init or delete needs in the host.
-type right struct{ verb, group, resource, namespace string }
-
-func (r right) String() string {
-	text := r.verb + " " + r.resource
-	if r.group != "" {
-		text += "." + r.group
-	}
-	if r.namespace != "" {
-		text += " in namespace " + r.namespace
-	}
-	return text
-}
-
 // checkRights returns an error that names all that are missing, before anything is written.
-func checkRights(ctx context.Context, host *clusters.Client, needed []right) error {
-	reviews := host.Dynamic.Resource(schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"})
-	var lacks []string
-	for _, r := range needed {
-		review := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-			"spec": map[string]any{"resourceAttributes": map[string]any{"verb": r.verb, "group": r.group, "resource": r.resource, "namespace": r.namespace}},
-		}}
-		answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			return host.Errorf("ask for rights: %s", clusters.Reason(err))
-		}
-		if allowed, _, _ := unstructured.NestedBool(answer.Object, "status", "allowed"); !allowed {
-			lacks = append(lacks, r.String())
-		}
+func checkRights(ctx context.Context, host *clusters.Client, needed []rights.Right) error {
+	lacks, err := rights.Missing(ctx, host, needed)
+	if err != nil {
+		return host.Errorf("ask for rights: %s", clusters.Reason(err))
 	}
 	if len(lacks) > 0 {
 		return fmt.Errorf("--host-cluster-context: in context %s you may not %s; nothing was changed", host.Context, strings.Join(lacks, ", "))

@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/hosted/objects"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rights"
 	"github.com/roster-mesh/roster/kube/pki"
 )
 
@@ -123,22 +124,22 @@ func (m *making) prepare(ctx context.Context) (err error) {
 }
 
 // needed are the rights for what is missing.
-func (m *making) needed() []right {
-	var needed []right
+func (m *making) needed() []rights.Right {
+	var needed []rights.Right
 	if m.there.namespace == nil {
-		needed = append(needed, right{"create", "", "namespaces", ""})
+		needed = append(needed, rights.Right{Verb: "create", Resource: "namespaces"})
 	}
 	if m.there.secret == nil {
-		needed = append(needed, right{"create", "", "secrets", m.Namespace})
+		needed = append(needed, rights.Right{Verb: "create", Resource: "secrets", Namespace: m.Namespace})
 	}
 	if m.there.service == nil {
-		needed = append(needed, right{"create", "", "services", m.Namespace})
+		needed = append(needed, rights.Right{Verb: "create", Resource: "services", Namespace: m.Namespace})
 	}
 	if m.there.server == nil {
-		needed = append(needed, right{"create", "apps", "statefulsets", m.Namespace})
+		needed = append(needed, rights.Right{Verb: "create", Group: "apps", Resource: "statefulsets", Namespace: m.Namespace})
 	}
 	if m.ServiceType == nodePort && m.Advertise == "" {
-		needed = append(needed, right{"list", "", "nodes", ""})
+		needed = append(needed, rights.Right{Verb: "list", Resource: "nodes"})
 	}
 	return needed
 }

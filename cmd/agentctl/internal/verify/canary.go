@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rights"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -39,6 +40,8 @@ const (
 	// cleanWithin is how long the end may take, in which all is deleted.
 	cleanWithin = 20 * time.Second
 	steps       = 4
+	// spare is for what is between the steps, and for a clock that counts in seconds.
+	spare = time.Minute
 )
 
 // canary is an object, and the rule that copies it.
@@ -49,9 +52,26 @@ type canary struct {
 	name        string
 	namespace   string
 	kind        string
-	now         time.Time // of the API server's clock, when the command began
-	until       time.Time
-	object      types.UID // "" before it is made
+	now, read   time.Time     // of the API server's clock when the command began, and of the own one then
+	within      time.Duration // that all steps take, with every request of theirs
+	rule        made
+	object      made
+}
+
+// made is what is known of something that this run makes.
+type made struct {
+	uid      types.UID // "" before the API server has said it
+	doubtful bool      // it may be there: the API server did not say
+}
+
+// of is what the answer to a request to make something tells.
+func (m *made) of(u *unstructured.Unstructured, err error) {
+	if err == nil {
+		*m = made{uid: u.GetUID()}
+		return
+	}
+	refused, ok := errors.AsType[*apierrors.StatusError](err)
+	*m = made{doubtful: !ok || refused.ErrStatus.Code < 400 || refused.ErrStatus.Code >= 500 || apierrors.IsAlreadyExists(err)}
 }
 
 // newCanary makes the object on trial, which shows that it may be made, and what time it is there. Nothing is written.
@@ -73,13 +93,42 @@ func newCanary(ctx context.Context, own *clusters.Client, o *Options) (*canary, 
 	for i := range members {
 		k.members[clusters.IDOf(&members[i])] = true
 	}
-	made, err := k.objects(o.Kind).Create(ctx, k.content("0"), metav1.CreateOptions{FieldManager: clusters.FieldManager, DryRun: []string{metav1.DryRunAll}})
+	if err := k.checkRights(ctx, o.Clean); err != nil || o.Clean {
+		return k, err
+	}
+	trial, err := k.objects(o.Kind).Create(ctx, k.content("0"), onTrial(creating()))
 	if err != nil {
 		return nil, own.Errorf("make a %s in namespace %s, on trial: %w", o.Kind, o.Namespace, err)
 	}
-	k.now = made.GetCreationTimestamp().Time
-	k.until = k.now.Add(steps*o.Timeout + cleanWithin)
+	k.now, k.read = trial.GetCreationTimestamp().Time, time.Now()
+	k.within = steps*(own.Config.Timeout+o.Timeout+askWithin) + cleanWithin + spare
 	return k, nil
+}
+
+// checkRights returns an error that names all that are missing, before anything is written.
+func (k *canary) checkRights(ctx context.Context, clean bool) error {
+	needed := append(rights.Of(clusters.RuleResource(), "", "create", "delete"), rights.Of(resourceOf(k.kind), k.namespace, "create", "patch", "delete")...)
+	if clean {
+		needed = rights.Of(clusters.RuleResource(), "", "list", "delete")
+	}
+	lacks, err := rights.Missing(ctx, k.own, needed)
+	if err != nil {
+		return k.own.Errorf("ask for rights: %s", clusters.Reason(err))
+	}
+	if len(lacks) > 0 {
+		return k.own.Errorf("you may not %s; nothing was changed", strings.Join(lacks, ", "))
+	}
+	return nil
+}
+
+// creating has the API server refuse what it does not know: without its targets, the rule would be for all clusters.
+func creating() metav1.CreateOptions {
+	return metav1.CreateOptions{FieldManager: clusters.FieldManager, FieldValidation: metav1.FieldValidationStrict}
+}
+
+func onTrial(o metav1.CreateOptions) metav1.CreateOptions {
+	o.DryRun = []string{metav1.DryRunAll}
+	return o
 }
 
 // objects are those of a kind that canaries are of.
@@ -102,9 +151,12 @@ func (k *canary) marked(apiVersion, kind string) *unstructured.Unstructured {
 	u.SetKind(kind)
 	u.SetName(k.name)
 	u.SetLabels(map[string]string{labelCanary: "canary"})
-	u.SetAnnotations(map[string]string{annotationUntil: k.until.UTC().Format(time.RFC3339)})
+	u.SetAnnotations(map[string]string{annotationUntil: k.until().UTC().Format(time.RFC3339)})
 	return u
 }
+
+// until is when a run is over for certain that makes something now.
+func (k *canary) until() time.Time { return k.now.Add(time.Since(k.read) + k.within) }
 
 // content is the object with a number.
 func (k *canary) content(number string) *unstructured.Unstructured {
@@ -148,7 +200,7 @@ func namesOf(sites []*site) []string {
 
 // tryRule makes the rule on trial.
 func (k *canary) tryRule(ctx context.Context, sites []*site) error {
-	_, err := k.rules().Create(ctx, k.ruleFor(namesOf(sites)), metav1.CreateOptions{FieldManager: clusters.FieldManager, DryRun: []string{metav1.DryRunAll}})
+	_, err := k.rules().Create(ctx, k.ruleFor(namesOf(sites)), onTrial(creating()))
 	if err != nil {
 		return k.own.Errorf("make a rule, on trial: %w", err)
 	}
@@ -156,7 +208,8 @@ func (k *canary) tryRule(ctx context.Context, sites []*site) error {
 }
 
 func (k *canary) makeRule(ctx context.Context, sites []*site) error {
-	_, err := k.rules().Create(ctx, k.ruleFor(namesOf(sites)), metav1.CreateOptions{FieldManager: clusters.FieldManager})
+	u, err := k.rules().Create(ctx, k.ruleFor(namesOf(sites)), creating())
+	k.rule.of(u, err)
 	if err != nil {
 		return k.own.Errorf("make the rule %s: %w", k.name, err)
 	}
@@ -164,16 +217,16 @@ func (k *canary) makeRule(ctx context.Context, sites []*site) error {
 }
 
 func (k *canary) create(ctx context.Context) error {
-	made, err := k.objects(k.kind).Create(ctx, k.content("1"), metav1.CreateOptions{FieldManager: clusters.FieldManager})
+	u, err := k.objects(k.kind).Create(ctx, k.content("1"), creating())
+	k.object.of(u, err)
 	if err != nil {
 		return k.own.Errorf("make the %s %s: %w", k.kind, k.name, err)
 	}
-	k.object = made.GetUID()
 	return nil
 }
 
 func (k *canary) update(ctx context.Context) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"data":{"number":%q}}`, k.object, k.encoded("2"))
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"data":{"number":%q}}`, k.object.uid, k.encoded("2"))
 	_, err := k.objects(k.kind).Patch(ctx, k.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: clusters.FieldManager})
 	if err != nil {
 		return k.own.Errorf("change the %s %s: %w", k.kind, k.name, err)
@@ -182,8 +235,19 @@ func (k *canary) update(ctx context.Context) error {
 }
 
 func (k *canary) delete(ctx context.Context) error {
-	if err := k.discard(ctx, k.kind, k.namespace, k.name); err != nil {
+	if err := k.remove(ctx, k.objects(k.kind), k.object); err != nil {
 		return k.own.Errorf("delete the %s %s: %w", k.kind, k.name, err)
+	}
+	return nil
+}
+
+// remove deletes what this run has made. It is not read before: who may make it may not be allowed to, and it would take time.
+func (k *canary) remove(ctx context.Context, objects dynamic.ResourceInterface, m made) error {
+	switch {
+	case m.uid != "":
+		return deleteThis(ctx, objects, k.name, m.uid)
+	case m.doubtful:
+		return discard(ctx, objects, k.name)
 	}
 	return nil
 }
@@ -205,8 +269,12 @@ func discard(ctx context.Context, objects dynamic.ResourceInterface, name string
 	if !isCanary(there) {
 		return errors.New("somebody else has made it")
 	}
-	uid := there.GetUID()
-	err = objects.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	return deleteThis(ctx, objects, name, there.GetUID())
+}
+
+// deleteThis deletes the object with this UID, if it is there.
+func deleteThis(ctx context.Context, objects dynamic.ResourceInterface, name string, uid types.UID) error {
+	err := objects.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -220,23 +288,24 @@ func isCanary(u *unstructured.Unstructured) bool {
 }
 
 // sweep deletes what runs have left that were killed: what may not be there any more, or with all whatever is there. It returns
-// what that is, in order. The rule is made first and deleted last, so it tells of every object that is left.
+// what that is, in order, and an error for what cannot be deleted. The rule is made first and deleted last, so it tells of every object that is left.
 func (k *canary) sweep(ctx context.Context, all, dryRun bool) ([]string, error) {
 	list, err := k.rules().List(ctx, metav1.ListOptions{LabelSelector: labelCanary + "=canary"})
 	if err != nil {
 		return nil, k.own.Errorf("look for what earlier runs have left: %w", err)
 	}
-	removed := []string{}
+	removed, errs := []string{}, []error{}
 	for i := range list.Items {
 		u := &list.Items[i]
 		until, err := time.Parse(time.RFC3339, u.GetAnnotations()[annotationUntil])
 		if !isCanary(u) || !all && (err != nil || !k.now.After(until)) {
 			continue
 		}
-		err = nil
-		if removed = append(removed, u.GetName()); dryRun {
+		if dryRun {
+			removed = append(removed, u.GetName())
 			continue
 		}
+		err = nil
 		if kind, namespace := objectOf(u); kind != "" {
 			err = k.discard(ctx, kind, namespace, u.GetName())
 		}
@@ -244,11 +313,13 @@ func (k *canary) sweep(ctx context.Context, all, dryRun bool) ([]string, error) 
 			err = discard(ctx, k.rules(), u.GetName())
 		}
 		if err != nil {
-			return nil, k.own.Errorf("delete %s, which an earlier run has left: %w", u.GetName(), err)
+			errs = append(errs, k.own.Errorf("delete %s, which an earlier run has left: %w", u.GetName(), err))
+			continue
 		}
+		removed = append(removed, u.GetName())
 	}
 	slices.Sort(removed)
-	return removed, nil
+	return removed, errors.Join(errs...)
 }
 
 // objectOf is what the rule of a canary copies; "" for nothing that this command could have made.

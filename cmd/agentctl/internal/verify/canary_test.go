@@ -91,12 +91,16 @@ func TestSweep(t *testing.T) {
 	s := apitest.New()
 	defer s.Close()
 	seed(t, s, "roster-verify-taken", mark, past, "", "")
+	for _, other := range []string{"a", "z"} { // in whatever order they come
+		seed(t, s, namePrefix+other, mark, past, "", mark)
+	}
 	own, err := clusters.New("east", &rest.Config{Host: s.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&canary{own: own, now: now}).sweep(t.Context(), true, false); err == nil || !strings.Contains(err.Error(), "somebody else has made it") {
-		t.Errorf("a Secret of a person: %v", err)
+	removed, err := (&canary{own: own, now: now}).sweep(t.Context(), true, false)
+	if err == nil || !strings.Contains(err.Error(), "somebody else has made it") || len(removed) != 2 {
+		t.Errorf("a Secret of a person: %v, and %v are deleted", err, removed)
 	}
 	if s.Object(rulesPath+"roster-verify-taken") == nil || s.Object(secretsPath+"roster-verify-taken") == nil {
 		t.Error("a Secret of a person, or the rule that leads to it, is deleted")

@@ -34,8 +34,8 @@ func (m *measure) run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer func() { end(); watching.Wait() }()
 	for _, s := range m.sites {
-		watching.Go(func() { follow(outlasting, s.client.Dynamic.Resource(clusters.RuleResource()), m.name, s.rule.sights) })
-		copies := s.client.Dynamic.Resource(resourceOf(m.kind)).Namespace(m.namespace)
+		watching.Go(func() { follow(outlasting, s.watches.Resource(clusters.RuleResource()), m.name, s.rule.sights) })
+		copies := s.watches.Resource(resourceOf(m.kind)).Namespace(m.namespace)
 		watching.Go(func() { follow(outlasting, copies, m.name, s.copy.sights) })
 	}
 	err := m.play(ctx)
@@ -96,7 +96,7 @@ func (m *measure) play(ctx context.Context) error {
 		left = m.each(ctx, m.timeout, left, func(waiting context.Context, s *site) bool {
 			at, ok := one.of(s).await(waiting, one.wanted)
 			if !ok && ctx.Err() == nil {
-				s.Message = one.late + s.because(ctx, m.name)
+				s.missed(ctx, one.of(s), one.late, m.name)
 			} else if ok {
 				took := at.Sub(began).Seconds()
 				*one.took(&s.timing) = &took
@@ -132,10 +132,10 @@ func (m *measure) each(ctx context.Context, timeout time.Duration, sites []*site
 
 // clean deletes object and rule, waits until the sites have neither, and returns what is left.
 func (m *measure) clean(ctx context.Context) []string {
-	if err := m.discard(ctx, m.kind, m.namespace, m.name); err != nil {
+	if err := m.remove(ctx, m.objects(m.kind), m.object); err != nil {
 		return []string{fmt.Sprintf("%s %s/%s and its rule in context %s (%s)", m.kind, m.namespace, m.name, m.own.Context, clusters.Reason(err))}
 	}
-	if err := discard(ctx, m.rules(), m.name); err != nil {
+	if err := m.remove(ctx, m.rules(), m.rule); err != nil {
 		return []string{fmt.Sprintf("rule %s in context %s (%s)", m.name, m.own.Context, clusters.Reason(err))}
 	}
 	clean := m.each(ctx, cleanWithin, m.sites, func(ctx context.Context, s *site) bool {

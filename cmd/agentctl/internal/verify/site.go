@@ -5,6 +5,8 @@ package verify
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rights"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -27,27 +31,42 @@ const askWithin = 5 * time.Second
 type site struct {
 	timing
 
-	client     *clusters.Client
+	client     *clusters.Client  // for questions
+	watches    dynamic.Interface // without a bound in time
 	rule, copy *track
+	unknown    string // why nobody knows what is there
 }
 
 // track is what is seen of an object, by one reader.
 type track struct {
 	sights chan sight
 	last   sight
+	failed error // why it cannot be seen now
 }
 
 // sight is how an object was seen, and when; nil where it is not there.
 type sight struct {
 	object *unstructured.Unstructured
 	at     time.Time // zero before anything was seen
+	err    error     // why it could not be; all else is nothing then
 }
 
-// connect finds out which cluster a context leads to.
-func connect(ctx context.Context, c *clusters.Client) (*site, error) {
-	c, err := clusters.New(c.Context, clusters.Bounded(c.Config, fleet.MaxAnswer))
+// connect finds out which cluster a context leads to, and that it may be watched.
+func connect(ctx context.Context, c *clusters.Client, o *Options) (*site, error) {
+	watches, err := watchesOf(c)
 	if err != nil {
 		return nil, err
+	}
+	c, err = clusters.New(c.Context, clusters.Bounded(c.Config, fleet.MaxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	lacks, err := rights.Missing(ctx, c, append(rights.Of(clusters.RuleResource(), "", "list", "watch"), rights.Of(resourceOf(o.Kind), o.Namespace, "list", "watch")...))
+	if err != nil {
+		return nil, err
+	}
+	if len(lacks) > 0 {
+		return nil, errors.New("you may not " + strings.Join(lacks, ", "))
 	}
 	local, err := c.Local(ctx)
 	if err != nil {
@@ -55,14 +74,28 @@ func connect(ctx context.Context, c *clusters.Client) (*site, error) {
 	}
 	return &site{
 		timing: timing{Cluster: local.GetName(), ClusterID: clusters.IDOf(local), Context: c.Context},
-		client: c, rule: &track{sights: make(chan sight, 1)}, copy: &track{sights: make(chan sight, 1)},
+		client: c, watches: watches, rule: &track{sights: make(chan sight, 1)}, copy: &track{sights: make(chan sight, 1)},
 	}, nil
 }
 
-// follow watches an object until ctx ends. A watch ends by itself now and then, at the latest when a request may take no longer.
+// watchesOf is for requests that end when they are over, or their context is.
+func watchesOf(c *clusters.Client) (dynamic.Interface, error) {
+	config := clusters.BoundedInSize(c.Config)
+	config.Timeout = 0
+	requests, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	requests.CheckRedirect = c.HTTP.CheckRedirect
+	return dynamic.NewForConfigAndClient(config, requests)
+}
+
+// follow watches an object until ctx ends. A watch ends by itself now and then.
 func follow(ctx context.Context, objects dynamic.ResourceInterface, name string, to chan<- sight) {
 	for ctx.Err() == nil {
-		watchOnce(ctx, objects, name, to)
+		if err := watchOnce(ctx, objects, name, to); err != nil {
+			tell(ctx, to, sight{err: err})
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(cli.WaitPeriod):
@@ -70,17 +103,21 @@ func follow(ctx context.Context, objects dynamic.ResourceInterface, name string,
 	}
 }
 
-func watchOnce(ctx context.Context, objects dynamic.ResourceInterface, name string, to chan<- sight) {
-	tell := func(u *unstructured.Unstructured) {
-		select {
-		case to <- sight{u, time.Now()}:
-		case <-ctx.Done():
-		}
+func tell(ctx context.Context, to chan<- sight, s sight) {
+	select {
+	case to <- s:
+	case <-ctx.Done():
 	}
+}
+
+func watchOnce(ctx context.Context, objects dynamic.ResourceInterface, name string, to chan<- sight) error {
+	saw := func(u *unstructured.Unstructured) { tell(ctx, to, sight{object: u, at: time.Now()}) }
 	only := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
-	list, err := objects.List(ctx, only)
+	listing, cancel := context.WithTimeout(ctx, askWithin)
+	list, err := objects.List(listing, only)
+	cancel()
 	if err != nil {
-		return
+		return err
 	}
 	var there *unstructured.Unstructured
 	for i := range list.Items {
@@ -88,25 +125,28 @@ func watchOnce(ctx context.Context, objects dynamic.ResourceInterface, name stri
 			there = &list.Items[i]
 		}
 	}
-	tell(there)
+	saw(there)
 	only.ResourceVersion = list.GetResourceVersion()
 	w, err := objects.Watch(ctx, only)
 	if err != nil {
-		return
+		return err
 	}
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		u, ok := e.Object.(*unstructured.Unstructured)
 		switch {
 		case e.Type == watch.Bookmark:
-		case !ok || e.Type == watch.Error || u.GetName() != name:
-			return
+		case e.Type == watch.Error:
+			return apierrors.FromObject(e.Object)
+		case !ok || u.GetName() != name:
+			return errors.New("the watch tells of something else")
 		case e.Type == watch.Deleted:
-			tell(nil)
+			saw(nil)
 		default:
-			tell(u)
+			saw(u)
 		}
 	}
+	return nil
 }
 
 // await reads sights until one is as wanted, and returns when that was.
@@ -115,10 +155,23 @@ func (t *track) await(ctx context.Context, wanted func(*unstructured.Unstructure
 		select {
 		case <-ctx.Done():
 			return time.Time{}, false
-		case t.last = <-t.sights:
+		case s := <-t.sights:
+			if t.failed = s.err; s.err == nil {
+				t.last = s
+			}
 		}
 	}
 	return t.last.at, true
+}
+
+// missed says that something has not happened there, or that nobody knows whether it has.
+func (s *site) missed(ctx context.Context, t *track, late, name string) {
+	if t.failed != nil {
+		s.unknown = clusters.Reason(t.failed)
+		s.Message = "it cannot be watched: " + s.unknown
+		return
+	}
+	s.Message = late + s.because(ctx, name)
 }
 
 // inForce says that the agent there obeys the rule as it is.

@@ -15,8 +15,11 @@ package verify
 import (
 	"context"
 	"errors"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
@@ -41,7 +44,9 @@ force, the copy is there, has changed, and is gone again, and prints how many se
 deleted, also when the command is interrupted. What a run left that was killed, a later one deletes: each object says
 until when it may be there. --clean does so at once, and nothing else.
 
-You need the right to create and delete rules and the object in the cluster of --context, and in the others to watch them.
+You need the rights to create and delete rules and to create, patch and delete the object in the cluster of --context,
+and to list and watch both in the others; what is missing is said before anything is written. What runs have left is
+looked for if you may list rules there, and deleted if you may get the object.
 The object is a Secret, which agents may copy by default; it holds nothing but a number.
 
   agentctl verify --context cluster-1 --peer-context cluster-2,cluster-3
@@ -65,6 +70,8 @@ Exit code: 0 all copies came and went in time; 3 some did not; 6 a cluster could
 			if c.IsSet("peer-context") {
 				o.PeerContexts = strings.Split(c.String("peer-context"), ",")
 			}
+			// Without this the run would end in the middle when nobody reads what it says. It stays: what comes after prints, too.
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			return g.Run(c, o)
 		},
 	}
@@ -108,18 +115,19 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	r := &result{Source: k.cluster, ClusterID: k.id, Namespace: o.Namespace, Kind: o.Kind, DryRun: o.DryRun, Clusters: []*timing{}, Unknown: []fleet.Unknown{}}
-	if r.Removed, err = k.sweep(ctx, o.Clean, o.DryRun); err != nil {
-		return err
-	}
+	r.Removed, err = k.sweep(ctx, o.Clean, o.DryRun)
 	if o.Clean {
-		return r.print(out)
+		return errors.Join(r.print(out), err)
+	}
+	progress := out.Progress()
+	if err != nil { // it keeps nobody from measuring
+		progress("%s", cli.OneLine(err.Error()))
 	}
 	r.Name = k.name
 	sites, err := o.sites(ctx, k, r)
 	if err != nil {
 		return err
 	}
-	progress := out.Progress()
 	switch {
 	case o.DryRun:
 		err = k.tryRule(ctx, sites)
@@ -128,6 +136,11 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	}
 	if err != nil {
 		return err
+	}
+	for _, s := range sites {
+		if s.unknown != "" {
+			r.Unknown = append(r.Unknown, fleet.Unknown{Cluster: s.Cluster, ClusterID: s.ClusterID, Reason: s.unknown})
+		}
 	}
 	if err := r.print(out); err != nil {
 		return err
@@ -146,7 +159,7 @@ func (o *Options) sites(ctx context.Context, k *canary, r *result) ([]*site, err
 			return nil, err // there is no such context
 		}
 		group.Go(func() error {
-			all[i], errs[i] = connect(ctx, c)
+			all[i], errs[i] = connect(ctx, c, o)
 			return nil
 		})
 	}
