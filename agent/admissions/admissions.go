@@ -157,8 +157,8 @@ func (a *Admissions) Look() {
 	}
 }
 
-// Parent is who admitted a cluster, by the shortest path from here; "" where who did is no member. Of one that came since that was last
-// looked at it is the member on whose word it was pinned. It does not block.
+// Parent is the nearest member that every path from here to a cluster leads through; "" where none does. Of one that came since that was
+// last looked at it is the member on whose word it was pinned. It does not block.
 func (a *Admissions) Parent(clusterID string) string {
 	if parents := a.parents.Load(); parents != nil {
 		if parent, ok := (*parents)[clusterID]; ok {

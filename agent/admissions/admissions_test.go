@@ -98,7 +98,7 @@ func TestBranchOfWhoHasEnded(t *testing.T) {
 	branch("kept")
 }
 
-// TestParents: what is shared is shared by the shortest path from here; of a cluster that has just come, by the word on which it is
+// TestParents: what is shared is shared by the tree of dominators; of a cluster that has just come, by the word on which it is
 // pinned; and who admitted somebody that has others leave has them below itself still.
 func TestParents(t *testing.T) {
 	table := trust.New(trust.Pin{ClusterID: "me", PublicKey: agenttest.PublicKey("me")}, trust.Options{})

@@ -28,6 +28,7 @@ type AdmissionTree struct {
 	self string
 	by   map[string][]string    // as AdmittedBy has it
 	to   map[string][]admission // by each cluster that it takes
+	of   map[string][]admission // by whom it admits
 }
 
 type admission struct{ cluster, author, via string }
@@ -37,17 +38,18 @@ type admission struct{ cluster, author, via string }
 // +k8s:deepcopy-gen=false
 type AdmittedCluster struct {
 	ClusterID string
-	Parent    string // the nearest that admitted it; "" where who did is no member any more
+	Parent    string // the nearest that every path from here leads through; "" where who admitted it is no member any more
 	Depth     int
 }
 
 // NewAdmissionTree returns the tree of the member self; by has status.admittedBy of every other member.
 func NewAdmissionTree(self string, by map[string][]string) AdmissionTree {
-	t := AdmissionTree{self, by, map[string][]admission{}}
+	t := AdmissionTree{self, by, map[string][]admission{}, map[string][]admission{}}
 	for _, id := range slices.Sorted(maps.Keys(by)) {
 		for _, text := range by[id] {
 			author, via, _ := strings.Cut(text, "/")
 			a := admission{id, author, via}
+			t.of[id] = append(t.of[id], a)
 			if t.to[author] = append(t.to[author], a); via != "" {
 				t.to[via] = append(t.to[via], a)
 			}
@@ -79,10 +81,12 @@ func (t AdmissionTree) reach(without string) (reached []AdmittedCluster) {
 	return reached
 }
 
-// Clusters lists all but self, first the nearest; last those that no path leads to.
+// Clusters lists all but self, each after its parent; last those that no path leads to.
+//
+// A cluster is not below each that admitted it: then one that admits those of others would have them below itself, with what it
+// invents. It is below who cannot be gone round.
 func (t AdmissionTree) Clusters() []AdmittedCluster {
-	all := t.reach("")
-	return append(all, t.Orphans()...)
+	return append(t.dominated(t.reach("")), t.Orphans()...)
 }
 
 // Orphans lists the clusters that no path leads to: who admitted them is no member any more.

@@ -59,3 +59,78 @@ func TestBranchesAreDisjointPaths(t *testing.T) {
 		}
 	})
 }
+
+// TestTreeOfDominators: whatever is said, a cluster is below those whose branch it is in, and below nobody else.
+func TestTreeOfDominators(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ids, by := []string{"me"}, map[string][]string{}
+		for i := range rapid.IntRange(1, 12).Draw(t, "clusters") {
+			ids = append(ids, fmt.Sprintf("c%02d", i))
+		}
+		for _, id := range ids[1:] {
+			by[id] = rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 0, 4, rapid.ID).Draw(t, "by")
+		}
+		tree := NewAdmissionTree("me", by)
+		above := map[string][]string{}
+		for _, c := range tree.Clusters() {
+			if c.Parent != "" && c.Parent != "me" {
+				above[c.ClusterID] = append(slices.Clone(above[c.Parent]), c.Parent)
+			}
+		}
+		for _, head := range ids[1:] {
+			var below []string
+			for id, heads := range above {
+				if slices.Contains(heads, head) {
+					below = append(below, id)
+				}
+			}
+			slices.Sort(below)
+			if branch := tree.Branch(head); !slices.Equal(branch, below) {
+				t.Fatalf("the branch of %s is %v, and %v are below it: %v", head, branch, below, by)
+			}
+		}
+	})
+}
+
+// TestAdoptedAreNobodysOwn: who admits the members of others, also nearer ones, does not have them below itself.
+func TestAdoptedAreNobodysOwn(t *testing.T) {
+	t.Parallel()
+	is := func(by map[string][]string, want map[string]string) {
+		t.Helper()
+		for _, c := range NewAdmissionTree("me", by).Clusters() {
+			if parent, ok := want[c.ClusterID]; ok && c.Parent != parent {
+				t.Errorf("%s is below %q, want %q, of %v", c.ClusterID, c.Parent, parent, by)
+			}
+		}
+	}
+	is(map[string][]string{"a": {"me"}, "b": {"a"}, "c": {"b", "bad"}, "bad": {"me"}, "x": {"bad"}}, map[string]string{"c": "me", "x": "bad", "b": "a"})
+	is(map[string][]string{"h": {"me"}, "m": {"h"}, "z": {"h"}, "n": {"m", "z"}}, map[string]string{"n": "h"})
+	is(map[string][]string{"h": {"me"}, "z": {"h"}, "bad": {"me"}, "x": {"bad/z"}, "y": {"x"}, "both": {"bad/z", "h/z"}},
+		map[string]string{"x": "", "y": "x", "both": "me"})
+	is(map[string][]string{"h": {"me"}, "old": {"h"}, "x": {"h/old", "me/old"}, "y": {"me/old", "bad"}, "bad": {"old"}},
+		map[string]string{"x": "old", "y": "old"})
+}
+
+// BenchmarkTree is what it costs to find out who leads to whom.
+func BenchmarkTree(b *testing.B) {
+	for _, n := range []int{500, 4096} {
+		for name, of := range map[string]func(i int) []string{
+			"hub":   func(int) []string { return []string{"m0"} },
+			"chain": func(i int) []string { return []string{fmt.Sprint("m", i-1), "m0"} },
+			"back": func(i int) []string {
+				return []string{fmt.Sprint("m", i-1), fmt.Sprint("m", min(n-1, i+1)), fmt.Sprint("m", n-i)}
+			},
+		} {
+			by := map[string][]string{"m0": {"me"}}
+			for i := 1; i < n; i++ {
+				by[fmt.Sprint("m", i)] = of(i)
+			}
+			b.Run(fmt.Sprint(name, n), func(b *testing.B) {
+				for b.Loop() {
+					NewAdmissionTree("me", by).Clusters()
+				}
+			})
+		}
+	}
+}

@@ -18,12 +18,12 @@ type branch struct {
 	ClusterID  string   `json:"clusterID"`
 	State      string   `json:"state"`
 	AdmittedBy []string `json:"admittedBy"` // clusterIDs; behind a slash, on whose word
-	Parent     string   `json:"parent"`     // the clusterID of the nearest that admitted it; "" for none that is a member
+	Parent     string   `json:"parent"`     // the clusterID of the nearest that every path leads through; "" for none
 	Depth      int      `json:"depth"`
 	Branch     []string `json:"branch"` // names of those that would not be in the group without it
 }
 
-// printTree prints who admitted whom, each below the nearest that admitted it.
+// printTree prints who admitted whom, each below the nearest that every path to it leads through.
 func printTree(all []*v1alpha1.Cluster, members []member, out *cli.Output) error {
 	own := slices.IndexFunc(members, func(m member) bool { return m.Type == string(v1alpha1.ClusterTypeLocal) })
 	if own < 0 {
