@@ -129,7 +129,10 @@ func TestParents(t *testing.T) {
 	is("after", map[string]string{"bad": "me", "w": "bad", "v": "w"})
 	table.Remove("w", agenttest.PublicKey("w"), nil, true)
 	a.Look()
-	is("w has left", map[string]string{"v": "bad", "w": ""})
+	is("w has left", map[string]string{"v": "w", "w": "bad"})
+	table.Remove("v", agenttest.PublicKey("v"), nil, true)
+	a.Look()
+	is("nobody is below it", map[string]string{"w": ""})
 }
 
 // BenchmarkTree is what it costs to find out who leads to whom among 500 members.
