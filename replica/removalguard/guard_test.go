@@ -72,8 +72,14 @@ func TestWhatIsCharged(t *testing.T) {
 		author, target string
 		to             []string
 	}{
-		{"y", "t", []string{"y", "m"}}, {"z", "t", []string{"z", "m", "y"}}, {"z", "m", []string{"z", "y"}}, {"z", "y", []string{"z"}},
-		{"z", "b", []string{"z", "h", "m", "y"}}, {"h", "t", []string{"h"}}, {"b", "h", []string{"b"}}, {"t", "self", []string{"t", "h"}},
+		{"y", "t", []string{"y", "m"}},
+		{"z", "t", []string{"z", "m", "y"}},
+		{"z", "m", []string{"z", "y"}},
+		{"z", "y", []string{"z"}},
+		{"z", "b", []string{"z", "h", "m", "y"}},
+		{"h", "t", []string{"h"}},
+		{"b", "h", []string{"b"}},
+		{"t", "self", []string{"t", "h"}},
 	} {
 		if got := tree.charge(c.author, c.target); !slices.Equal(got.To, c.to) {
 			t.Errorf("%s removes %s: charged to %v, not %v", c.author, c.target, got.To, c.to)
@@ -147,8 +153,11 @@ func TestRefused(t *testing.T) {
 		by     []string
 		want   bool
 	}{
-		{"m", []string{"m", "y1", "y2", "y3"}, false}, {"y1", []string{"m", "y1", "y2", "y3"}, false}, {"m", []string{"m", "a"}, false},
-		{"m", []string{"a", "b"}, true}, {"a", []string{"a", "m", "b", "y1"}, true},
+		{"m", []string{"m", "y1", "y2", "y3"}, false},
+		{"y1", []string{"m", "y1", "y2", "y3"}, false},
+		{"m", []string{"m", "a"}, false},
+		{"m", []string{"a", "b"}, true},
+		{"a", []string{"a", "m", "b", "y1"}, true},
 	} {
 		if got := tree.Refused(c.author, func(id string) bool { return slices.Contains(c.by, id) }); got != c.want {
 			t.Errorf("removed by %s, refused by %v: %t", c.author, c.by, got)
