@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/kube/api/admitted"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
@@ -223,7 +224,7 @@ func (a *Admissions) Members() []removalguard.Member {
 	return all
 }
 
-func ids(clusters []v1alpha1.AdmittedCluster) (ids []string) {
+func ids(clusters []admitted.Cluster) (ids []string) {
 	for _, c := range clusters {
 		ids = append(ids, c.ClusterID)
 	}
@@ -232,7 +233,7 @@ func ids(clusters []v1alpha1.AdmittedCluster) (ids []string) {
 
 // tree is that of the words that count. Clusters that have ended are in it, below whom they were, where they led to members: else
 // what one invents would come out from below it when it leaves, to be as many equals of those that it was an equal of.
-func (a *Admissions) tree(counts func(trust.Word) bool) v1alpha1.AdmissionTree {
+func (a *Admissions) tree(counts func(trust.Word) bool) admitted.Tree {
 	by := map[string][]string{}
 	say := func(id, text string) {
 		if !slices.Contains(by[id], text) {
@@ -258,5 +259,5 @@ func (a *Admissions) tree(counts func(trust.Word) bool) v1alpha1.AdmissionTree {
 			say(pin.ClusterID, text)
 		}
 	}
-	return v1alpha1.NewAdmissionTree(a.self, by)
+	return admitted.NewTree(a.self, by)
 }

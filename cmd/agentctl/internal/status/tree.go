@@ -9,6 +9,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
+	"github.com/roster-mesh/roster/kube/api/admitted"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -30,12 +31,12 @@ func printTree(all []*v1alpha1.Cluster, members []member, out *cli.Output) error
 		return cli.Usagef("the agent of this cluster has not started yet: there is no Cluster object of its own")
 	}
 	tree := fleet.AdmittedIn(all, members[own].ClusterID)
-	lines, below := []branch{}, map[string][]v1alpha1.AdmittedCluster{}
+	lines, below := []branch{}, map[string][]admitted.Cluster{}
 	for _, c := range tree.Clusters() {
 		below[c.Parent] = append(below[c.Parent], c)
 	}
-	var add func(c v1alpha1.AdmittedCluster)
-	add = func(c v1alpha1.AdmittedCluster) {
+	var add func(c admitted.Cluster)
+	add = func(c admitted.Cluster) {
 		at := slices.IndexFunc(all, func(o *v1alpha1.Cluster) bool { return string(o.Spec.ClusterID) == c.ClusterID })
 		by := all[at].Status.AdmittedBy
 		if by == nil {
@@ -46,7 +47,7 @@ func printTree(all []*v1alpha1.Cluster, members []member, out *cli.Output) error
 			add(child)
 		}
 	}
-	add(v1alpha1.AdmittedCluster{ClusterID: members[own].ClusterID})
+	add(admitted.Cluster{ClusterID: members[own].ClusterID})
 	for _, orphan := range below[""] {
 		add(orphan)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package admitted
 
 import (
 	"cmp"
@@ -132,7 +132,7 @@ func (d *dominators) leadsThrough(to, over int) bool {
 // dominated is what is reached, each below the nearest cluster that every path to it leads through. An admission that takes two
 // clusters, which are not one below the other, leads through both, and no place in a tree says so: what is admitted by such ones alone
 // is below nobody, or whoever says that it relies on others would have those answer for what it invents.
-func (t AdmissionTree) dominated(reached []AdmittedCluster) []AdmittedCluster {
+func (t Tree) dominated(reached []Cluster) []Cluster {
 	at := map[string]int{t.self: 0}
 	for i, c := range reached {
 		at[c.ClusterID] = i + 1
@@ -161,7 +161,7 @@ func (t AdmissionTree) dominated(reached []AdmittedCluster) []AdmittedCluster {
 				placed[i].Parent = reached[up-1].ClusterID
 			}
 		}
-		slices.SortFunc(placed, func(a, b AdmittedCluster) int {
+		slices.SortFunc(placed, func(a, b Cluster) int {
 			return cmp.Or(cmp.Compare(a.Depth, b.Depth), cmp.Compare(a.ClusterID, b.ClusterID))
 		})
 		return placed
@@ -170,7 +170,7 @@ func (t AdmissionTree) dominated(reached []AdmittedCluster) []AdmittedCluster {
 
 // graph is that of the admissions; the last node is nobody. Of an admission that takes two clusters it has an edge from the one that is
 // reached last, and returns it, or from nobody, where it is lost, or all are. It is left out where one of the two suffices.
-func (t AdmissionTree) graph(reached []AdmittedCluster, at map[string]int, lost map[admission]bool, all bool) (d *dominators, pairs []admission) {
+func (t Tree) graph(reached []Cluster, at map[string]int, lost map[admission]bool, all bool) (d *dominators, pairs []admission) {
 	nobody := len(reached) + 1
 	d = newDominators(nobody + 1)
 	d.edge(0, nobody)

@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package admitted
 
 import (
 	"fmt"
@@ -9,14 +9,16 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// TestAdmissionTree: circles, several authors of one cluster, one that another answers for, and one whose author is gone.
-func TestAdmissionTree(t *testing.T) {
+// TestTree: circles, several authors of one cluster, one that another answers for, and one whose author is gone.
+func TestTree(t *testing.T) {
 	t.Parallel()
-	tree := NewAdmissionTree("me", map[string][]string{
+	tree := NewTree("me", map[string][]string{
 		"hub": {"me", "bad"}, "bad": {"hub"}, "made-up": {"bad"}, "more": {"made-up"}, "shared": {"bad", "hub"},
-		"old": {AdmittedBy("hub", "bad")}, "orphan": nil, "lost": {"orphan", "gone"}, "loop": {"pool"}, "pool": {"loop"},
+		"old": {v1alpha1.AdmittedBy("hub", "bad")}, "orphan": nil, "lost": {"orphan", "gone"}, "loop": {"pool"}, "pool": {"loop"},
 	})
 	for head, want := range map[string][]string{
 		"bad": {"made-up", "more", "old"}, "hub": {"bad", "made-up", "more", "old", "shared"}, "more": nil, "orphan": nil, "loop": nil,
@@ -47,14 +49,14 @@ func TestBranchesAreDisjointPaths(t *testing.T) {
 			id := fmt.Sprintf("x%d", i)
 			author := rapid.SampledFrom(append([]string{"bad"}, invented...)).Draw(t, "author")
 			via := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "via")
-			by[id] = []string{AdmittedBy(author, via)}
+			by[id] = []string{v1alpha1.AdmittedBy(author, via)}
 			invented = append(invented, id)
 		}
 		for _, author := range append([]string{"bad"}, invented...) { // what they say of others takes those over
 			of := rapid.SampledFrom(honest).Draw(t, "of")
 			by[of] = append(by[of], author)
 		}
-		if got := NewAdmissionTree("me", by).Branch("bad"); !slices.Equal(got, invented) {
+		if got := NewTree("me", by).Branch("bad"); !slices.Equal(got, invented) {
 			t.Fatalf("the branch is %v, want %v of %v", got, invented, by)
 		}
 	})
@@ -71,7 +73,7 @@ func TestTreeOfDominators(t *testing.T) {
 		for _, id := range ids[1:] {
 			by[id] = rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 0, 4, rapid.ID).Draw(t, "by")
 		}
-		tree := NewAdmissionTree("me", by)
+		tree := NewTree("me", by)
 		above := map[string][]string{}
 		for _, c := range tree.Clusters() {
 			if c.Parent != "" && c.Parent != "me" {
@@ -98,7 +100,7 @@ func TestAdoptedAreNobodysOwn(t *testing.T) {
 	t.Parallel()
 	is := func(by map[string][]string, want map[string]string) {
 		t.Helper()
-		for _, c := range NewAdmissionTree("me", by).Clusters() {
+		for _, c := range NewTree("me", by).Clusters() {
 			if parent, ok := want[c.ClusterID]; ok && c.Parent != parent {
 				t.Errorf("%s is below %q, want %q, of %v", c.ClusterID, c.Parent, parent, by)
 			}
@@ -128,7 +130,7 @@ func BenchmarkTree(b *testing.B) {
 			}
 			b.Run(fmt.Sprint(name, n), func(b *testing.B) {
 				for b.Loop() {
-					NewAdmissionTree("me", by).Clusters()
+					NewTree("me", by).Clusters()
 				}
 			})
 		}
