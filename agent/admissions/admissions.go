@@ -10,12 +10,14 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/kube/api/admitted"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
@@ -42,7 +44,7 @@ type Admissions struct {
 	log     *slog.Logger
 	vouch   *loop.Task
 	look    *loop.Task
-	parents atomic.Pointer[map[string]string] // who admitted whom, when that was last looked at; "" for who is no member
+	parents atomic.Pointer[map[string]string] // the tree, when that was last looked at
 }
 
 // New returns the admissions of the cluster self. Subscribe Changed to the replica, and call Load when the replica holds what an
@@ -148,23 +150,25 @@ func (a *Admissions) Pinned(clusterID string) {
 // Ended is told when a cluster is no member any more.
 func (a *Admissions) Ended() { a.look.Trigger() }
 
-// Look looks at who admitted whom, and has the replica share by that.
+// Look looks at who admitted whom, and has the replica, and the room for pins, shared by that.
 func (a *Admissions) Look() {
 	parents := map[string]string{}
-	for _, c := range a.tree(func(trust.Word) bool { return true }).Clusters() {
-		parents[c.ClusterID] = c.Parent
+	for _, m := range a.Members() {
+		parents[m.ClusterID] = cmp.Or(m.Parent, a.self)
 	}
 	if was := a.parents.Swap(&parents); was == nil || !maps.Equal(*was, parents) {
+		a.trust.Arrange(parents)
 		a.replica.Reshare()
 	}
 }
 
-// Parent is who admitted a cluster, by the shortest path from here; "" where who did is no member. Of one that came since that was last
-// looked at it is the member on whose word it was pinned. It does not block.
+// Parent is the nearest cluster, a member or one that has ended, that every path from here to a cluster leads through; "" where nobody
+// knows. Of one that came since that was
+// last looked at it is the member on whose word it was pinned. It does not block.
 func (a *Admissions) Parent(clusterID string) string {
 	if parents := a.parents.Load(); parents != nil {
 		if parent, ok := (*parents)[clusterID]; ok {
-			return parent
+			return strings.TrimPrefix(parent, trust.Lost)
 		}
 	}
 	if introducer, pinned := a.trust.Introducer(clusterID); pinned {
@@ -201,51 +205,66 @@ func (a *Admissions) Vouch() {
 }
 
 // AdmittedBy lists who admitted a member, as status.admittedBy shows it.
-func (a *Admissions) AdmittedBy(clusterID string) []string {
-	return a.by(clusterID, func(trust.Word) bool { return true })
-}
-
-func (a *Admissions) by(clusterID string, counts func(trust.Word) bool) (by []string) {
+func (a *Admissions) AdmittedBy(clusterID string) (by []string) {
 	for _, w := range a.trust.Words(clusterID) {
-		if text := v1alpha1.AdmittedBy(w.Author, w.Via); counts(w) && !slices.Contains(by, text) {
+		if text := v1alpha1.AdmittedBy(w.Author, w.Via); !slices.Contains(by, text) {
 			by = append(by, text)
 		}
 	}
 	return by
 }
 
-// Branch lists the members that no path leads to without the head. Where that one has ended, they are those that are members only on
-// words which stand in its place.
+// Branch lists the members that no path leads to without the head, which may have ended.
 func (a *Admissions) Branch(head string) []string {
-	tree := a.tree(func(trust.Word) bool { return true })
-	if a.trust.IsPeer(head) {
-		return tree.Branch(head)
-	}
-	orphans := ids(tree.Orphans())
-	without := a.tree(func(w trust.Word) bool { return w.For != head })
-	return slices.DeleteFunc(ids(without.Orphans()), func(id string) bool { return slices.Contains(orphans, id) })
+	branch := a.tree(func(trust.Word) bool { return true }).Branch(head)
+	return slices.DeleteFunc(branch, func(id string) bool { return !a.trust.IsPeer(id) })
 }
 
-// Members lists who admitted whom, the nearest first, for the guard against removals.
-func (a *Admissions) Members() (all []removalguard.Member) {
+// Members lists who admitted whom, each after its parent, for the guard against removals: with those that have ended, and led to others.
+func (a *Admissions) Members() []removalguard.Member {
+	all := []removalguard.Member{{ClusterID: trust.Lost, Ended: true}}
 	for _, c := range a.tree(func(trust.Word) bool { return true }).Clusters() {
-		all = append(all, removalguard.Member{ClusterID: c.ClusterID, Parent: c.Parent})
+		if c.ClusterID != trust.Lost {
+			all = append(all, removalguard.Member{ClusterID: c.ClusterID, Parent: cmp.Or(c.Parent, trust.Lost), Ended: !a.trust.IsPeer(c.ClusterID)})
+		}
 	}
 	return all
 }
 
-func ids(clusters []v1alpha1.AdmittedCluster) (ids []string) {
+func ids(clusters []admitted.Cluster) (ids []string) {
 	for _, c := range clusters {
 		ids = append(ids, c.ClusterID)
 	}
 	return ids
 }
 
-// tree is that of the words that count.
-func (a *Admissions) tree(counts func(trust.Word) bool) v1alpha1.AdmissionTree {
+// tree is that of the words that count. Clusters that have ended are in it, below whom they were, where they led to members: else
+// what one invents would come out from below it when it leaves, to be as many equals of those that it was an equal of.
+func (a *Admissions) tree(counts func(trust.Word) bool) admitted.Tree {
 	by := map[string][]string{}
-	for _, pin := range a.trust.Pins() {
-		by[pin.ClusterID] = a.by(pin.ClusterID, counts)
+	say := func(id, text string) {
+		if !slices.Contains(by[id], text) {
+			by[id] = append(by[id], text)
+		}
 	}
-	return v1alpha1.NewAdmissionTree(a.self, by)
+	for _, pin := range a.trust.Pins() {
+		if by[pin.ClusterID] == nil {
+			by[pin.ClusterID] = []string{} // which stays where nothing counts
+		}
+		for _, w := range a.trust.Words(pin.ClusterID) {
+			if !counts(w) {
+				continue
+			}
+			text := v1alpha1.AdmittedBy(w.Author, w.Via)
+			for _, ended := range w.Ended() {
+				if ended == trust.Lost {
+					text = a.self
+				}
+				say(ended, text)
+				text = ended
+			}
+			say(pin.ClusterID, text)
+		}
+	}
+	return admitted.NewTree(a.self, by)
 }

@@ -98,7 +98,7 @@ func TestBranchOfWhoHasEnded(t *testing.T) {
 	branch("kept")
 }
 
-// TestParents: what is shared is shared by the shortest path from here; of a cluster that has just come, by the word on which it is
+// TestParents: what is shared is shared by the tree of dominators; of a cluster that has just come, by the word on which it is
 // pinned; and who admitted somebody that has others leave has them below itself still.
 func TestParents(t *testing.T) {
 	table := trust.New(trust.Pin{ClusterID: "me", PublicKey: agenttest.PublicKey("me")}, trust.Options{})
@@ -132,7 +132,10 @@ func TestParents(t *testing.T) {
 	}
 	table.Remove("w", agenttest.PublicKey("w"), nil, true)
 	a.Look()
-	is("w has left", map[string]string{"v": "bad", "w": ""})
+	is("w has left", map[string]string{"v": "w", "w": "bad"})
+	table.Remove("v", agenttest.PublicKey("v"), nil, true)
+	a.Look()
+	is("nobody is below it", map[string]string{"w": ""})
 }
 
 // BenchmarkTree is what it costs to find out who leads to whom among 500 members.

@@ -84,7 +84,7 @@ func Write(ctx context.Context, secrets Store, pins []trust.Pin) error {
 			basis = Admitted
 		}
 		if past += len(pin.Past); past > maxPast && len(pin.Past) > 0 {
-			pin.Past = []trust.Word{{}}
+			pin.Past = []trust.Word{{For: trust.Lost}}
 		}
 		encoded, err := json.Marshal(record{pin.PublicKey, pin.Introducer, basis, pin.Vouched, pin.Kept, pin.Past})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Admission is the signed statement of a member, its author, that it admits a cluster under a key.
@@ -120,9 +121,27 @@ func (g *Graph) voucher(p Pin) (id string) {
 type Word struct {
 	Author string `json:"author,omitempty"` // this cluster, where a person here decided it, or nobody knows any more who did
 	Via    string `json:"via,omitempty"`    // see Admission; "" if that is no member
-	For    string `json:"for,omitempty"`    // the cluster that has ended in whose place it stands, the last of several
+	For    string `json:"for,omitempty"`    // the clusters that have ended in whose place it stands, as Ended lists them
 	Signed bool   `json:"-"`                // there is an admission
 }
+
+// Lost stands, in Word.For, for clusters of which nobody knows any more. No cluster has that clusterID.
+const Lost = "-"
+
+// maxEnded bounds how many clusters that have ended a word names: those nearest to this cluster, which others were below.
+const maxEnded = 8
+
+// Ended lists the clusters that have ended in whose place a word stands, each after who led to it, the last of which led to the
+// member. They have their place in the tree of admissions still: what a member invents does not come out from below it when it leaves.
+func (w Word) Ended() []string {
+	if w.For == "" {
+		return nil
+	}
+	return strings.Split(w.For, "/")
+}
+
+// lost is the word of this cluster where it is not known whose it had been.
+func (g *Graph) lost() Word { return Word{Author: g.self, For: Lost} }
 
 // words lists on whose word a member is pinned. Of an introduction without an admission that is who brought it. Where that one has
 // ended, and nothing is known of what it had been pinned on, the member stays on the word of this cluster.
@@ -141,13 +160,16 @@ func (g *Graph) words(id string) (all []Word) {
 		say(g.self, a.Via)
 	}
 	for _, w := range pin.Past {
+		if w == (Word{}) { // of an earlier version, which had too many
+			w.For = Lost
+		}
 		if w.Author = cmp.Or(w.Author, g.self); g.member(w.Author) == "" || g.member(w.Via) != w.Via {
-			w = Word{Author: g.self} // it ended before that was recorded: an earlier run crashed
+			w = g.lost() // it ended before that was recorded: an earlier run crashed
 		}
 		all = append(all, w)
 	}
 	if pin.Introducer != "" && g.member(pin.Introducer) == "" && len(all) == 0 {
-		all = append(all, Word{Author: g.self})
+		all = append(all, g.lost())
 	}
 	of := g.admissions.of[id]
 	for _, author := range slices.Sorted(maps.Keys(of)) {
@@ -165,12 +187,12 @@ func (g *Graph) words(id string) (all []Word) {
 const maxPast = 8
 
 // inherit has the members that a cluster led to, which ends, keep on the words that led to that one: so whoever has it end takes
-// over nothing that it admitted, and what it had been told to admit stays with who told it. Where that is too much, or not known,
-// they stay on the word of this cluster.
+// over nothing that it admitted, and what it had been told to admit stays with who told it. Where that is not known, they stay on the
+// word of this cluster, together.
 func (g *Graph) inherit(id string) {
 	up := g.words(id)
 	if len(up) == 0 {
-		up = []Word{{Author: g.self}}
+		up = []Word{g.lost()}
 	}
 	for subject, pin := range g.pins {
 		if subject == id || subject == g.self || pin.Introducer == "" || !g.relies(pin, id) {
@@ -182,11 +204,6 @@ func (g *Graph) inherit(id string) {
 				past = g.append(past, subject, w, id, up)
 			}
 		}
-		if len(past) > maxPast {
-			past = []Word{{}}
-		} else if slices.ContainsFunc(past, Word.isOurs) {
-			past = slices.DeleteFunc(past, func(w Word) bool { return !w.isOurs() })
-		}
 		pin.Past = past
 		g.pins[subject] = pin
 	}
@@ -195,9 +212,10 @@ func (g *Graph) inherit(id string) {
 // append appends a word on a subject, with those of up in place of who ends.
 func (g *Graph) append(past []Word, subject string, w Word, ends string, up []Word) []Word {
 	for _, u := range up {
-		n := Word{Author: w.Author, Via: u.Author, For: ends}
+		ended := slices.Concat(u.Ended(), []string{ends}, w.Ended())
+		n := Word{Author: w.Author, Via: u.Author, For: strings.Join(ended[:min(len(ended), maxEnded)], "/")}
 		if w.Author == ends {
-			if n = (Word{Author: u.Author, Via: w.Via, For: ends}); w.Via == "" || w.Via == ends {
+			if n = (Word{Author: u.Author, Via: w.Via, For: n.For}); w.Via == "" || w.Via == ends {
 				n.Via = u.Via
 			}
 		}
@@ -210,15 +228,65 @@ func (g *Graph) append(past []Word, subject string, w Word, ends string, up []Wo
 		if n.Author == g.self {
 			n.Author = ""
 		}
-		if len(past) <= maxPast && !slices.Contains(past, n) {
-			past = append(past, n)
+		if slices.ContainsFunc(past, n.addsNothing) {
+			continue
+		}
+		past = append(slices.DeleteFunc(past, func(w Word) bool { return w.addsNothing(n) }), n)
+		if len(past) > maxPast {
+			past = []Word{g.common(past, subject, ends)}
 		}
 	}
 	return past
 }
 
-// isOurs says that a word of a pin's past is that of this cluster alone.
-func (w Word) isOurs() bool { return w.Author == "" && w.Via == "" }
+// common is the word of the nearest cluster that all of several words on a subject lead through, once that ends which does.
+func (g *Graph) common(past []Word, subject, ends string) Word {
+	way := g.way(past[0])
+	for _, w := range past[1:] {
+		to := g.way(w)
+		same := 0
+		for same < min(len(way), len(to)) && way[same] == to[same] {
+			same++
+		}
+		way = way[:same]
+	}
+	if at := slices.Index(way, subject); at >= 0 {
+		way = way[:at]
+	}
+	at := len(way)
+	for at > 0 && (way[at-1] == ends || g.member(way[at-1]) == "") {
+		at--
+	}
+	switch ended := way[at:]; {
+	case len(way) == 0:
+		return Word{For: Lost}
+	case at == 0:
+		return Word{For: strings.Join(ended[:min(len(ended), maxEnded)], "/")}
+	default:
+		return Word{Author: way[at-1], For: strings.Join(ended[:min(len(ended), maxEnded)], "/")}
+	}
+}
+
+// way lists which clusters a word leads through, first the one right below this cluster. It is none where a word takes two that are
+// not one below the other.
+func (g *Graph) way(w Word) []string {
+	ways := g.waysNow()
+	way, via := ways[w.Author], ways[w.Via]
+	if w.Via != "" {
+		if len(via) > len(way) {
+			way, via = via, way
+		}
+		if !slices.Equal(way[:len(via)], via) {
+			return nil
+		}
+	}
+	return slices.Concat(way, w.Ended())
+}
+
+// addsNothing says that a word changes nothing beside another one: that is the same, or of this cluster alone, by way of the same that ended last.
+func (w Word) addsNothing(to Word) bool {
+	return w == to || to.Author == "" && to.Via == "" && strings.HasSuffix("/"+w.For, "/"+to.For)
+}
 
 func (w Word) names(id string) bool { return w.Author == id || w.Via == id }
 

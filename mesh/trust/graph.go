@@ -42,7 +42,8 @@ type Graph struct {
 	waiting    map[string]map[string]Newcomer  // clusterID → public key
 	lines      map[string]*line                // by clusterID, as far as they were asked for
 	admissions admissions
-	branches   *branches // nil when they must be counted again
+	arranged   map[string]string // who is below whom, also of those that have ended and led to members; it is not changed
+	branches   *branches         // nil when they must be counted again
 }
 
 // line is what is known of the keys of a cluster.

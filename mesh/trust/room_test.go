@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -63,5 +64,67 @@ func TestInventionsLeaveRoomForPins(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestWhoLeavesLeavesNoRoom: what a member has invented stays below it when it leaves, and has no more room than it had.
+func TestWhoLeavesLeavesNoRoom(t *testing.T) {
+	table := New(Pin{ClusterID: "self", PublicKey: someKey(-1)}, Options{})
+	if err := errors.Join(table.Pin("hub", someKey(-2)), table.Introduce("bad", someKey(-3), "hub"), table.Introduce("honest", someKey(-4), "hub")); err != nil {
+		t.Fatal(err)
+	}
+	parents := map[string]string{"hub": "self", "bad": "hub", "honest": "hub"}
+	invented := 0
+	invent := func(by func(i int) string) {
+		for i := range MaxPins {
+			id := fmt.Sprint("x", invented)
+			if table.Introduce(id, someKey(invented), by(i)) != nil {
+				continue
+			}
+			invented++
+		}
+	}
+	invent(func(int) string { return "bad" })
+	had := invented
+	for i := range invented {
+		parents[fmt.Sprint("x", i)] = "bad"
+	}
+	table.Arrange(parents)
+	table.Remove("bad", someKey(-3), nil, true)
+	invent(func(i int) string { return fmt.Sprint("x", i%had) })
+	if invented > had+1 || had < MaxPins/2-10 {
+		t.Errorf("%d are invented by who has left, which had %d", invented, had)
+	}
+	if err := table.Introduce("new", someKey(MaxPins), "honest"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWordsInCommon: of too many words there is left that of who all of them lead through.
+func TestWordsInCommon(t *testing.T) {
+	table := New(Pin{ClusterID: "self", PublicKey: someKey(-1)}, Options{})
+	err := errors.Join(table.Pin("hub", someKey(-2)), table.Introduce("bad", someKey(-3), "hub"))
+	key := func(id string, i int) int { return map[string]int{"w": 100, "x": 200}[id] + i }
+	for i := range maxPast + 1 {
+		w, x := fmt.Sprint("w", i), fmt.Sprint("x", i)
+		err = errors.Join(err, table.Introduce(w, someKey(key("w", i)), "bad"), table.Introduce(x, someKey(key("x", i)), w))
+		table.Admit(Admission{Author: x, ClusterID: "y", PublicKey: someKey(1)})
+	}
+	if err := errors.Join(err, table.Introduce("y", someKey(1), "x0")); err != nil {
+		t.Fatal(err)
+	}
+	end := func(id string, i int) {
+		table.Remove(fmt.Sprint(id, i), someKey(key(id, i)), nil, true)
+		table.Withdraw(fmt.Sprint(id, i), "y")
+	}
+	for i := range maxPast + 1 {
+		end("x", i)
+	}
+	if got := table.Words("y"); !slices.Equal(got, []Word{{Author: "bad"}}) {
+		t.Errorf("y is a member on the word of %v", got)
+	}
+	table.Remove("bad", someKey(-3), nil, true)
+	if got := table.Words("y"); !slices.Equal(got, []Word{{Author: "hub", For: "bad"}}) {
+		t.Errorf("y is a member on the word of %v", got)
 	}
 }

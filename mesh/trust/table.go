@@ -196,6 +196,13 @@ func (t *Table) Words(id string) []Word {
 	return t.graph.words(id)
 }
 
+// Arrange is told who is below whom in the tree of admissions, by which the room for pins is shared. It must not be changed.
+func (t *Table) Arrange(parents map[string]string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.graph.arranged, t.graph.branches = parents, nil
+}
+
 // change changes the graph, and tells of it.
 func (t *Table) change(do func(*Graph) change) change {
 	t.mu.Lock()

@@ -46,7 +46,10 @@ const maxHeads = 8
 func Most(members int) int { return max(1, min(max(2, members/10), (members-3)/2)) }
 
 // Member is a cluster in the tree of admissions.
-type Member struct{ ClusterID, Parent string }
+type Member struct {
+	ClusterID, Parent string
+	Ended             bool // it is no member any more, and led to some: what is below it is charged to it still
+}
 
 // Tree is who admitted whom, as one member sees it. It does not change.
 type Tree struct {
@@ -54,30 +57,33 @@ type Tree struct {
 	parents map[string]string
 	met     func(id string) bool
 	below   map[string]int // how many are in the branch of each, with itself
-	ordered []string       // each after its parent
+	all     []string       // each after its parent
+	ordered []string       // those that are members
 }
 
 // NewTree returns the tree of a member. Of all others it is told the parent, and of each after its parent; "" is the member itself. met
 // says whether the agent of a member was ever in contact with this one.
 func NewTree(self string, members []Member, met func(id string) bool) *Tree {
 	n := len(members)
-	t := &Tree{self, make(map[string]string, n), met, make(map[string]int, n), make([]string, 0, n)}
+	t := &Tree{self, make(map[string]string, n), met, make(map[string]int, n), make([]string, 0, n), make([]string, 0, n)}
 	for _, m := range members {
 		parent := cmp.Or(m.Parent, self)
 		if _, there := t.parents[parent]; !there && parent != self {
 			parent = self
 		}
 		t.parents[m.ClusterID] = parent
-		t.ordered = append(t.ordered, m.ClusterID)
+		if t.all = append(t.all, m.ClusterID); !m.Ended {
+			t.ordered = append(t.ordered, m.ClusterID)
+			t.below[m.ClusterID]++
+		}
 	}
-	for _, id := range slices.Backward(t.ordered) {
-		t.below[id]++
+	for _, id := range slices.Backward(t.all) {
 		t.below[t.parents[id]] += t.below[id]
 	}
 	return t
 }
 
-// Has says whether a cluster is another member.
+// Has says whether a cluster is another member, or was one, and led to some.
 func (t *Tree) Has(id string) bool {
 	_, ok := t.parents[id]
 	return ok
@@ -95,12 +101,10 @@ func (t *Tree) Way(id string) (heads []string) {
 // Branch lists a member and those that are there because of it.
 func (t *Tree) Branch(head string) (ids []string) {
 	in := map[string]bool{head: true}
-	for _, id := range t.ordered {
-		if in[id] = in[id] || in[t.parents[id]]; in[id] {
-			ids = append(ids, id)
-		}
+	for _, id := range t.all {
+		in[id] = in[id] || in[t.parents[id]]
 	}
-	return ids
+	return slices.DeleteFunc(slices.Clone(t.ordered), func(id string) bool { return !in[id] })
 }
 
 // charge is what a removal of target by author counts for. Of a target that is not here, all heads on the way are charged.
@@ -160,7 +164,7 @@ func (t *Tree) With(c *Charge) (branch []string, goes func(id string) bool) {
 	if !t.Has(c.Unit) || slices.Contains(t.Way(c.author()), c.Unit) {
 		return nil, goes
 	}
-	return t.Branch(c.Unit)[1:], goes
+	return slices.DeleteFunc(t.Branch(c.Unit), func(id string) bool { return id == c.Unit }), goes
 }
 
 // Refused says whether this cluster itself is removed by author: refuses says which members show that they took it for removed. That

@@ -22,7 +22,7 @@ func TestMost(t *testing.T) {
 // list makes members of pairs of a cluster and its parent, "" for this one.
 func list(pairs ...[2]string) (members []Member) {
 	for _, p := range pairs {
-		members = append(members, Member{p[0], p[1]})
+		members = append(members, Member{ClusterID: p[0], Parent: p[1]})
 	}
 	return members
 }
@@ -100,7 +100,7 @@ func TestThiefRemovesFew(t *testing.T) {
 		} {
 			w := &world{members: list([2]string{"m", ""})}
 			for i := range n - 2 {
-				w.members = append(w.members, Member{fmt.Sprint("c", i), parent(i)})
+				w.members = append(w.members, Member{ClusterID: fmt.Sprint("c", i), Parent: parent(i)})
 			}
 			effective := 0
 			for i := range n - 2 {
@@ -121,7 +121,7 @@ func TestRemovedWithItsBranch(t *testing.T) {
 	for name, order := range map[string][]string{"head first": {"m", "y", "z"}, "head last": {"z", "y", "m"}} {
 		for _, met := range []bool{false, true} {
 			w := &world{members: list([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"m", ""})}
-			w.members = append(w.members, Member{"y", "m"}, Member{"z", "y"})
+			w.members = append(w.members, Member{ClusterID: "y", Parent: "m"}, Member{ClusterID: "z", Parent: "y"})
 			w.unmet = map[string]bool{"y": !met, "z": !met}
 			gone, with := map[string]bool{}, map[string]bool{}
 			for _, target := range order {
@@ -184,7 +184,7 @@ func TestWhoeverIsToldWhat(t *testing.T) {
 			for i := range n - 1 {
 				if i != at {
 					others = append(others, i)
-					w.members = append(w.members, Member{fmt.Sprint("c", i), ""})
+					w.members = append(w.members, Member{ClusterID: fmt.Sprint("c", i), Parent: ""})
 				}
 			}
 			for _, target := range rapid.Permutation(others).Draw(t, "order") {
@@ -218,14 +218,14 @@ func TestWhateverIsInvented(t *testing.T) {
 			if i > 0 && rapid.Bool().Draw(t, "below") {
 				parent = fmt.Sprint("c", rapid.IntRange(0, i-1).Draw(t, "parent"))
 			}
-			w.members = append(w.members, Member{fmt.Sprint("c", i), parent})
+			w.members = append(w.members, Member{ClusterID: fmt.Sprint("c", i), Parent: parent})
 		}
 		most, authors := Most(honest+2), []string{"m"}
 		for i := range rapid.IntRange(0, 60).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "invent") {
 				id := fmt.Sprint("y", i)
 				w.unmet[id] = rapid.Bool().Draw(t, "unmet")
-				w.members = append(w.members, Member{id, rapid.SampledFrom(authors).Draw(t, "admits")})
+				w.members = append(w.members, Member{ClusterID: id, Parent: rapid.SampledFrom(authors).Draw(t, "admits")})
 				authors = append(authors, id)
 				continue
 			}

@@ -7,12 +7,13 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/roster-mesh/roster/kube/api/admitted"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // Admitted is who admitted whom, as the agent of one cluster sees it.
 type Admitted struct {
-	v1alpha1.AdmissionTree
+	admitted.Tree
 	Known bool // false where the agent is of a version that does not tell
 	names map[string]string
 }
@@ -31,7 +32,7 @@ func AdmittedIn(all []*v1alpha1.Cluster, own string) Admitted {
 			a.Known = a.Known || len(c.Status.AdmittedBy) > 0
 		}
 	}
-	a.AdmissionTree = v1alpha1.NewAdmissionTree(own, by)
+	a.Tree = admitted.NewTree(own, by)
 	return a
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
+	"github.com/roster-mesh/roster/kube/api/admitted"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -18,24 +19,24 @@ type branch struct {
 	ClusterID  string   `json:"clusterID"`
 	State      string   `json:"state"`
 	AdmittedBy []string `json:"admittedBy"` // clusterIDs; behind a slash, on whose word
-	Parent     string   `json:"parent"`     // the clusterID of the nearest that admitted it; "" for none that is a member
+	Parent     string   `json:"parent"`     // the clusterID of the nearest that every path leads through; "" for none
 	Depth      int      `json:"depth"`
 	Branch     []string `json:"branch"` // names of those that would not be in the group without it
 }
 
-// printTree prints who admitted whom, each below the nearest that admitted it.
+// printTree prints who admitted whom, each below the nearest that every path to it leads through.
 func printTree(all []*v1alpha1.Cluster, members []member, out *cli.Output) error {
 	own := slices.IndexFunc(members, func(m member) bool { return m.Type == string(v1alpha1.ClusterTypeLocal) })
 	if own < 0 {
 		return cli.Usagef("the agent of this cluster has not started yet: there is no Cluster object of its own")
 	}
 	tree := fleet.AdmittedIn(all, members[own].ClusterID)
-	lines, below := []branch{}, map[string][]v1alpha1.AdmittedCluster{}
+	lines, below := []branch{}, map[string][]admitted.Cluster{}
 	for _, c := range tree.Clusters() {
 		below[c.Parent] = append(below[c.Parent], c)
 	}
-	var add func(c v1alpha1.AdmittedCluster)
-	add = func(c v1alpha1.AdmittedCluster) {
+	var add func(c admitted.Cluster)
+	add = func(c admitted.Cluster) {
 		at := slices.IndexFunc(all, func(o *v1alpha1.Cluster) bool { return string(o.Spec.ClusterID) == c.ClusterID })
 		by := all[at].Status.AdmittedBy
 		if by == nil {
@@ -46,7 +47,7 @@ func printTree(all []*v1alpha1.Cluster, members []member, out *cli.Output) error
 			add(child)
 		}
 	}
-	add(v1alpha1.AdmittedCluster{ClusterID: members[own].ClusterID})
+	add(admitted.Cluster{ClusterID: members[own].ClusterID})
 	for _, orphan := range below[""] {
 		add(orphan)
 	}
