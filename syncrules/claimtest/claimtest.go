@@ -140,7 +140,6 @@ func Cases() []Case {
 	const lost = "its source is gone in cluster beta, or rule r does not select it any more"
 	const look = "rule r only observes (spec.mode)"
 	const edit = "rule r was edited and does not select its source any more"
-	named := web("as", "named")
 	out := []Case{
 		{Name: "offered", Rules: rules{rule("r")}, Source: web(), Standing: syncrules.Offered, Action: syncrules.None},
 		{
