@@ -22,7 +22,9 @@ const (
 	// Secret is the first of the Secrets with removals; the next ones have the suffix -2, -3, … A removal takes about 450
 	// bytes, and up to 3 KiB if names and clusterIDs are the longest, and many count for it or have not confirmed it. More than
 	// maxWaiting that have not, as just after the order in a large group, are not listed: after a restart every member is asked.
-	Secret     = "roster-removals"
+	Secret = "roster-removals"
+	// heldSecret is that of removals that are held: an earlier version would carry them out.
+	heldSecret = Secret + "-held"
 	maxWaiting = 8
 	// maxBytes is what a Secret is filled up to. An API server takes 1 MiB.
 	maxBytes = 700 << 10
@@ -64,41 +66,53 @@ type record struct {
 }
 
 // Read reads the recorded removals.
-func Read(ctx context.Context, secrets Store, log *slog.Logger) ([]Removal, error) {
-	recorded, err := readAll(ctx, secrets, Secret)
-	if err != nil {
-		return nil, err
-	}
-	var out []Removal
-	known := map[string]bool{} // a write that was interrupted leaves one that it moved in two Secrets
-	for i, data := range recorded {
-		for _, key := range slices.Sorted(maps.Keys(data)) {
-			r, err := decode(data[key])
-			switch {
-			case err != nil:
-				name := secrets.Namespace() + "/" + secretName(Secret, i)
-				log.Error("a recorded removal cannot be read and is ignored; members send it again", "secret", name, "key", key, "error", err)
-			case !known[key]:
-				known[key] = true
-				out = append(out, r)
+func Read(ctx context.Context, secrets Store, log *slog.Logger) (out []Removal, err error) {
+	// A write that was interrupted leaves one that it moved in two Secrets, and an earlier version one held that it has carried out.
+	known := map[string]bool{}
+	for _, first := range []string{Secret, heldSecret} {
+		recorded, err := readAll(ctx, secrets, first)
+		if err != nil {
+			return nil, err
+		}
+		for i, data := range recorded {
+			for _, key := range slices.Sorted(maps.Keys(data)) {
+				r, err := decode(data[key])
+				switch {
+				case err != nil:
+					name := secrets.Namespace() + "/" + secretName(first, i)
+					log.Error("a recorded removal cannot be read and is ignored; members send it again", "secret", name, "key", key, "error", err)
+				case !known[key]:
+					known[key] = true
+					out = append(out, r)
+				}
 			}
 		}
 	}
 	return out, nil
 }
 
-// Write makes the Secrets hold exactly these removals; of several of one key the last. It does not matter which Secret has which one.
+// Write makes the Secrets hold exactly these removals; of several of one key the last. It does not matter which Secret has which one,
+// but those that are held have Secrets of their own. One that is held no more is among the others before it is missing there.
 func Write(ctx context.Context, secrets Store, all []Removal) error {
-	want := make(map[string][]byte, len(all))
+	done, held := make(map[string][]byte, len(all)), map[string][]byte{}
 	for _, r := range all {
 		encoded, err := encode(r)
 		if err != nil {
 			return err
 		}
 		sum := sha256.Sum256(r.PublicKey)
-		want[r.ClusterID+"."+hex.EncodeToString(sum[:8])] = encoded
+		key, in := r.ClusterID+"."+hex.EncodeToString(sum[:8]), done
+		delete(done, key)
+		delete(held, key)
+		if r.Standing.Held {
+			in = held
+		}
+		in[key] = encoded
 	}
-	return replaceAll(ctx, secrets, Secret, want)
+	if err := replaceAll(ctx, secrets, Secret, done); err != nil {
+		return err
+	}
+	return replaceAll(ctx, secrets, heldSecret, held)
 }
 
 func encode(r Removal) ([]byte, error) {

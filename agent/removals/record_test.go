@@ -163,6 +163,42 @@ func TestFewSecretsAreWritten(t *testing.T) {
 	}
 }
 
+// TestHeldRemovalsAreRecordedApart: an earlier version, which reads the Secrets of those that are in effect, finds none that is held, also where
+// they were among these before. What it has carried out meanwhile is in effect.
+func TestHeldRemovalsAreRecordedApart(t *testing.T) {
+	p, list := secrets{}, someRemovals(t, 6)
+	for i := range list {
+		list[i].Standing = removalguard.Standing{}
+	}
+	if err := Write(t.Context(), p, list); err != nil {
+		t.Fatal(err)
+	}
+	early := maps.Clone(p[Secret])
+	for i := range 4 {
+		list[i].Standing.Held = true
+	}
+	if err := Write(t.Context(), p, list); err != nil || len(p[Secret]) != 2 || len(p[heldSecret]) != 4 {
+		t.Fatalf("%d are among those in effect, %d are held: %v", len(p[Secret]), len(p[heldSecret]), err)
+	}
+	counts := func(want int) {
+		t.Helper()
+		got, err := Read(t.Context(), p, slog.New(slog.DiscardHandler))
+		held := len(slices.DeleteFunc(slices.Clone(got), func(r Removal) bool { return !r.Standing.Held }))
+		if err != nil || len(got) != 6 || held != want {
+			t.Errorf("of %d, %d are held, want %d: %v", len(got), held, want, err)
+		}
+	}
+	counts(4)
+	list[0].Standing.Held = false
+	released := 0
+	if err := Write(t.Context(), watched{p, func() { released = max(released, 6-p.have(early)) }}, list); err != nil || released > 0 {
+		t.Errorf("%d were missing: %v", released, err)
+	}
+	counts(3)
+	p[Secret] = early
+	counts(0)
+}
+
 // TestRemovalsAreRecorded: removals that need several Secrets are read back unchanged, and no Secret is too large.
 func TestRemovalsAreRecorded(t *testing.T) {
 	p := secrets{}
