@@ -269,3 +269,42 @@ func TestRecordOfHeldRemovals(t *testing.T) {
 	}
 	m.due(t, "introduced", true, recordHeld)
 }
+
+// TestBranchGoesAfterARestart: m removes h with those that h admitted, and the agent restarts before it has heard of all of these. They go
+// along as one with h, as they would have without the restart.
+func TestBranchGoesAfterARestart(t *testing.T) {
+	m := guarded(t)
+	m.options.Members = func() (all []removalguard.Member) {
+		for _, id := range []string{"m", "b", "h", "x", "y", "z"} {
+			parent := map[string]string{"x": "h", "y": "h", "z": "h"}[id]
+			if m.IsPinned(id) {
+				all = append(all, removalguard.Member{ClusterID: id, Parent: parent})
+			}
+		}
+		return all
+	}
+	m.reopen(t)
+	for _, id := range []string{"m", "b", "h"} {
+		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"x", "y", "z"} {
+		if err := m.Keyring().Introduce(id, agenttest.PublicKey(id), "h"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.hears(t, "m", "h")
+	m.hears(t, "m", "x")
+	m.wants(t, "before the restart", map[string]bool{"m": true, "b": true, "h": false, "x": false, "y": true, "z": true})
+	m.record(t)
+	m.reopen(t)
+	m.hears(t, "m", "y")
+	m.hears(t, "m", "z")
+	m.wants(t, "after it", map[string]bool{"m": true, "b": true, "h": false, "x": false, "y": false, "z": false})
+	for _, id := range []string{"x", "y", "z"} {
+		if r, _ := m.ledger.Lookup(id, agenttest.PublicKey(id)); r.Standing.Charge == nil || r.Standing.Charge.Unit != "h" {
+			t.Errorf("the removal of %s counts on its own: %+v", id, r.Standing.Charge)
+		}
+	}
+}

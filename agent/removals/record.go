@@ -26,6 +26,8 @@ const (
 	// heldSecret is that of removals that are held: an earlier version would carry them out.
 	heldSecret = Secret + "-held"
 	maxWaiting = 8
+	// maxBranch is how many are recorded that go with the head of their branch.
+	maxBranch = 1000
 	// maxBytes is what a Secret is filled up to. An API server takes 1 MiB.
 	maxBytes = 700 << 10
 )
@@ -118,6 +120,13 @@ func Write(ctx context.Context, secrets Store, all []Removal) error {
 func encode(r Removal) ([]byte, error) {
 	if len(r.Waiting) > maxWaiting {
 		r.Waiting, r.AskAll = nil, true // only in this copy of it
+	}
+	if c := r.Standing.Charge; c != nil {
+		one := *c
+		if one.Branch = c.Branch[:min(len(c.Branch), maxBranch)]; c.Unit != r.ClusterID {
+			one.Branch = nil // the head's record has it
+		}
+		r.Standing.Charge = &one
 	}
 	encoded, err := json.Marshal(record{
 		Message: r.Message(), Strange: r.UnknownKey, Ended: r.Ended, Hearsay: r.UnverifiedAuthor, Voucher: r.Voucher,

@@ -199,6 +199,29 @@ func TestHeldRemovalsAreRecordedApart(t *testing.T) {
 	counts(0)
 }
 
+// TestBranchIsRecordedOnce: which clusters go with the head of a branch is in the record of that head alone, up to a bound.
+func TestBranchIsRecordedOnce(t *testing.T) {
+	p, list := secrets{}, someRemovals(t, 300)
+	for i := range list {
+		list[i].Standing = removalguard.Standing{Charge: &removalguard.Charge{Unit: list[5].ClusterID, To: []string{"a"}, Branch: longIDs(maxBranch + 1)}}
+	}
+	if err := Write(t.Context(), p, list); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(t.Context(), p, slog.New(slog.DiscardHandler))
+	if err != nil || len(got) != len(list) {
+		t.Fatal(len(got), err)
+	}
+	for _, r := range got {
+		if want := map[bool]int{true: maxBranch}[r.ClusterID == list[5].ClusterID]; len(r.Standing.Charge.Branch) != want {
+			t.Errorf("%d are recorded with %s, want %d", len(r.Standing.Charge.Branch), r.ClusterID, want)
+		}
+	}
+	if len(list[5].Standing.Charge.Branch) != maxBranch+1 {
+		t.Error("what is recorded changed what is held")
+	}
+}
+
 // TestRemovalsAreRecorded: removals that need several Secrets are read back unchanged, and no Secret is too large.
 func TestRemovalsAreRecorded(t *testing.T) {
 	p := secrets{}
