@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// recordHeld is the delay before removals are recorded that are held: a member can send thousands.
+	// recordHeld is the delay before removals of members are recorded that are held: a member can send thousands.
 	recordHeld = time.Second
 	// askPause is how long members that this cluster tells that it was removed have until it looks who refuses it.
 	askPause = 2 * time.Second
@@ -37,7 +37,11 @@ type keyring struct {
 // Introduce implements replica.Keyring.
 func (k keyring) Introduce(id string, key ed25519.PublicKey, introducer string) error {
 	k.membership.guard.Meet(id, k.membership.replica.Reconsider)
-	return k.Table.Introduce(id, key, introducer)
+	err := k.Table.Introduce(id, key, introducer)
+	if _, held := k.membership.guard.Held(id, key); err == nil && held {
+		k.membership.work.carryOut.TriggerAfter(recordHeld) // it affected nothing here before
+	}
+	return err
 }
 
 // Hold says what becomes of a removal: see replica.Options.
@@ -82,19 +86,27 @@ func (m *Membership) told(from string, message []byte) []byte {
 	return nil
 }
 
-// held takes a removal that is held: nothing ends.
-func (m *Membership) held(r removal) {
-	r.UnknownKey, r.Ended = true, true
-	m.ledger.Add(r)
-	m.work.carryOut.TriggerAfter(recordHeld)
+// held takes a removal that is held: nothing ends. What is recorded is the statement that the guard has, whatever else is said of that key.
+func (m *Membership) held(r replica.Removal) {
+	if shown, held := m.guard.Held(r.ClusterID, r.PublicKey); held && m.ledger.Held(shown) {
+		m.work.carryOut.TriggerAfter(m.recordsHeld(r))
+	}
 	if r.ClusterID == m.o.ClusterID {
 		m.work.again.Trigger()
 	}
-	if own := m.o.Own(); own != nil && m.guard.Waits(r.Removal) && m.once.First("held", r.By) {
+	if own := m.o.Own(); own != nil && m.guard.Waits(r) && m.once.First("held", r.By) {
 		text := "removals by cluster " + m.o.Registry.Name(r.By) + " (" + r.By + ") are held, and end nothing until a person confirms them: agentctl removals list"
 		m.o.Events.Event(m.o.Client.Clusters().Kind(), own, kube.EventWarning, "RemovalsHeld", text)
 		m.o.Log.Warn("removals by a cluster are held", "by", r.ByName, "byClusterID", r.By)
 	}
+}
+
+// recordsHeld is the delay before a removal is recorded that is held. One that would end nothing here if it took effect can wait.
+func (m *Membership) recordsHeld(r replica.Removal) time.Duration {
+	if r.ClusterID == m.o.ClusterID || m.trust.IsPinned(r.ClusterID, r.PublicKey) {
+		return recordHeld
+	}
+	return recordUnknown
 }
 
 // reconsider asks again about removals of which something has changed, and about that of this cluster itself: it tells the others of

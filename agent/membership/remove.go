@@ -32,11 +32,11 @@ const (
 // key that is unknown here is kept, so that nobody can introduce that key later. It causes no request but its record,
 // which is delayed, because a member can send any number of them.
 func (m *Membership) Removed(r replica.Removal, pinned, first bool) {
-	now := m.removal(r)
 	if r.Standing.Held {
-		m.held(now)
+		m.held(r)
 		return
 	}
+	now := m.removal(r)
 	if m.guard.Pending() {
 		m.work.again.Trigger()
 	}

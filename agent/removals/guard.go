@@ -64,8 +64,11 @@ func NewGuard(o Options) *Guard {
 func (g *Guard) Recall(r replica.Removal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !r.Left() {
-		g.putLocked(r, r.Standing)
+	if r.Left() {
+		return
+	}
+	if g.putLocked(r, r.Standing); r.Standing.Charge != nil {
+		g.goAlongLocked(r.Standing.Charge)
 	}
 }
 
@@ -173,7 +176,6 @@ func (g *Guard) accusedLocked(t *removalguard.Tree, id string) bool {
 // takeAlongLocked notes what goes with a removal that takes effect: what was removed of its branch before counts as one with it, and
 // what is held is asked about again.
 func (g *Guard) takeAlongLocked(t *removalguard.Tree, c *removalguard.Charge) {
-	author := c.To[0]
 	for p, other := range g.charged {
 		if other != c && t.Belongs(other, c) {
 			one := *other
@@ -181,17 +183,23 @@ func (g *Guard) takeAlongLocked(t *removalguard.Tree, c *removalguard.Charge) {
 			g.charged[p], g.of[p].Standing.Charge, g.again[p] = &one, &one, struct{}{}
 		}
 	}
-	branch, _ := t.With(c)
-	for _, id := range branch {
-		if g.with[id] == nil {
-			g.with[id] = map[string]*removalguard.Charge{}
-		}
-		g.with[id][author] = c
+	g.goAlongLocked(c)
+	for _, id := range c.Branch {
 		for _, p := range g.byID[id] {
-			if r := g.of[p]; r.Standing.Held && r.By == author {
+			if r := g.of[p]; r.Standing.Held && r.By == c.To[0] {
 				g.again[p] = struct{}{}
 			}
 		}
+	}
+}
+
+// goAlongLocked has the branch of what was removed count as one with it.
+func (g *Guard) goAlongLocked(c *removalguard.Charge) {
+	for _, id := range c.Branch {
+		if g.with[id] == nil {
+			g.with[id] = map[string]*removalguard.Charge{}
+		}
+		g.with[id][c.To[0]] = c
 	}
 }
 

@@ -4,6 +4,7 @@
 package removals
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/ed25519"
 	"maps"
@@ -57,6 +58,18 @@ func (l *Ledger) Add(now Removal) {
 	if !now.UnknownKey {
 		l.byCluster[now.ClusterID]++
 	}
+}
+
+// Held adds a removal that is held, or replaces one, and says whether that is a change. What is in effect stays.
+func (l *Ledger) Held(r replica.Removal) (changed bool) {
+	l.mu.Lock()
+	known := l.findLocked(r.ClusterID, r.PublicKey)
+	settled := known != nil && (!known.Standing.Held || known.Standing == r.Standing && bytes.Equal(known.Message(), r.Message()))
+	l.mu.Unlock()
+	if !settled {
+		l.Add(Removal{Removal: r, UnknownKey: true, Ended: true})
+	}
+	return !settled
 }
 
 // RemovedOrLeft reports whether the cluster was removed, or was in a group that this one left.

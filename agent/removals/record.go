@@ -13,21 +13,23 @@ import (
 	"maps"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
 const (
-	// Secret is the first of the Secrets with removals; the next ones have the suffix -2, -3, … A Secret holds
-	// 1 MiB. A removal takes about 450 bytes, and 1.1 KiB if its author has the longest names; an ordered one up to 66
-	// bytes more for each member that has not confirmed it. More than maxWaiting such members, as just after the
-	// order in a large group, are not listed: after a restart every member is asked.
-	Secret     = "roster-removals"
-	each       = 500
+	// Secret is the first of the Secrets with removals; the next ones have the suffix -2, -3, … A removal takes about 450
+	// bytes, and up to 3 KiB if names and clusterIDs are the longest, and many count for it or have not confirmed it. More than
+	// maxWaiting that have not, as just after the order in a large group, are not listed: after a restart every member is asked.
+	Secret = "roster-removals"
+	// heldSecret is that of removals that are held: an earlier version would carry them out.
+	heldSecret = Secret + "-held"
 	maxWaiting = 8
+	// maxBranch is how many are recorded that go with the head of their branch.
+	maxBranch = 1000
+	// maxBytes is what a Secret is filled up to. An API server takes 1 MiB.
+	maxBytes = 700 << 10
 )
 
 // Removal is a removal that was merged, and how far it has been carried out in this cluster.
@@ -65,66 +67,89 @@ type record struct {
 	Standing removalguard.Standing `json:"standing,omitzero"`
 }
 
-func secretName(i int) string {
-	if i == 0 {
-		return Secret
-	}
-	return fmt.Sprintf("%s-%d", Secret, i+1)
-}
-
 // Read reads the recorded removals.
-func Read(ctx context.Context, secrets Store, log *slog.Logger) ([]Removal, error) {
-	var out []Removal
-	for i := 0; ; i++ {
-		name := secretName(i)
-		secret, err := secrets.Read(ctx, name)
-		if apierrors.IsNotFound(err) {
-			return out, nil
-		}
+func Read(ctx context.Context, secrets Store, log *slog.Logger) (out []Removal, err error) {
+	// A write that was interrupted leaves one that it moved in two Secrets, and an earlier version one held that it has carried out.
+	known := map[string]bool{}
+	for _, first := range []string{Secret, heldSecret} {
+		recorded, err := readAll(ctx, secrets, first)
 		if err != nil {
 			return nil, err
 		}
-		for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
-			var r record
-			err := json.Unmarshal(secret.Data[key], &r)
-			var held replica.Removal
-			if err == nil {
-				held, err = replica.ParseRemoval(r.Message)
+		for i, data := range recorded {
+			for _, key := range slices.Sorted(maps.Keys(data)) {
+				r, err := decode(data[key])
+				switch {
+				case err != nil:
+					name := secrets.Namespace() + "/" + secretName(first, i)
+					log.Error("a recorded removal cannot be read and is ignored; members send it again", "secret", name, "key", key, "error", err)
+				case !known[key]:
+					known[key] = true
+					out = append(out, r)
+				}
 			}
-			if err != nil {
-				log.Error("a recorded removal cannot be read and is ignored; members send it again", "secret", secrets.Namespace()+"/"+name, "key", key, "error", err)
-				continue
-			}
-			held.Voucher, held.Standing = r.Voucher, r.Standing
-			out = append(out, Removal{
-				Removal: held, UnknownKey: r.Strange, Ended: r.Ended, UnverifiedAuthor: r.Hearsay,
-				Ordered: r.Ordered, Waiting: r.Waiting, AskAll: r.All, Basis: r.Basis,
-			})
 		}
 	}
+	return out, nil
 }
 
-// Write makes the Secrets hold exactly these removals. It does not matter which Secret has which one.
+// Write makes the Secrets hold exactly these removals; of several of one key the last. It does not matter which Secret has which one,
+// but those that are held have Secrets of their own. One that is held no more is among the others before it is missing there.
 func Write(ctx context.Context, secrets Store, all []Removal) error {
-	for i, chunk := range slices.Collect(slices.Chunk(all, each)) {
-		data := make(map[string][]byte, len(chunk))
-		for _, held := range chunk {
-			if len(held.Waiting) > maxWaiting {
-				held.Waiting, held.AskAll = nil, true // only in this copy of it
-			}
-			encoded, err := json.Marshal(record{
-				Message: held.Message(), Strange: held.UnknownKey, Ended: held.Ended, Hearsay: held.UnverifiedAuthor, Voucher: held.Voucher,
-				Ordered: held.Ordered, Waiting: held.Waiting, All: held.AskAll, Basis: held.Basis, Standing: held.Standing,
-			})
-			if err != nil {
-				return fmt.Errorf("encode removal: %w", err)
-			}
-			sum := sha256.Sum256(held.PublicKey)
-			data[held.ClusterID+"."+hex.EncodeToString(sum[:8])] = encoded
-		}
-		if err := secrets.Replace(ctx, secretName(i), data); err != nil {
+	done, held := make(map[string][]byte, len(all)), map[string][]byte{}
+	for _, r := range all {
+		encoded, err := encode(r)
+		if err != nil {
 			return err
 		}
+		sum := sha256.Sum256(r.PublicKey)
+		key, in := r.ClusterID+"."+hex.EncodeToString(sum[:8]), done
+		delete(done, key)
+		delete(held, key)
+		if r.Standing.Held {
+			in = held
+		}
+		in[key] = encoded
 	}
-	return nil
+	if err := replaceAll(ctx, secrets, Secret, done); err != nil {
+		return err
+	}
+	return replaceAll(ctx, secrets, heldSecret, held)
+}
+
+func encode(r Removal) ([]byte, error) {
+	if len(r.Waiting) > maxWaiting {
+		r.Waiting, r.AskAll = nil, true // only in this copy of it
+	}
+	if c := r.Standing.Charge; c != nil {
+		one := *c
+		if one.Branch = c.Branch[:min(len(c.Branch), maxBranch)]; c.Unit != r.ClusterID {
+			one.Branch = nil // the head's record has it
+		}
+		r.Standing.Charge = &one
+	}
+	encoded, err := json.Marshal(record{
+		Message: r.Message(), Strange: r.UnknownKey, Ended: r.Ended, Hearsay: r.UnverifiedAuthor, Voucher: r.Voucher,
+		Ordered: r.Ordered, Waiting: r.Waiting, All: r.AskAll, Basis: r.Basis, Standing: r.Standing,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode removal: %w", err)
+	}
+	return encoded, nil
+}
+
+func decode(encoded []byte) (Removal, error) {
+	var r record
+	if err := json.Unmarshal(encoded, &r); err != nil {
+		return Removal{}, fmt.Errorf("decode removal: %w", err)
+	}
+	signed, err := replica.ParseRemoval(r.Message)
+	if err != nil {
+		return Removal{}, err
+	}
+	signed.Voucher, signed.Standing = r.Voucher, r.Standing
+	return Removal{
+		Removal: signed, UnknownKey: r.Strange, Ended: r.Ended, UnverifiedAuthor: r.Hearsay,
+		Ordered: r.Ordered, Waiting: r.Waiting, AskAll: r.All, Basis: r.Basis,
+	}, nil
 }

@@ -33,6 +33,8 @@ type Charge struct {
 	To []string `json:"to"`
 	// Above are, where nobody here has met the removed cluster, the heads of the branches that it was in.
 	Above []string `json:"above,omitempty"`
+	// Branch are those that were there because of Unit, and go with it: see Tree.With.
+	Branch []string `json:"branch,omitempty"`
 }
 
 func (c *Charge) author() string { return c.To[0] }
@@ -120,7 +122,7 @@ func (t *Tree) charge(author, target string) *Charge {
 	if t.met(target) {
 		above = nil
 	}
-	return &Charge{target, append([]string{author}, to[:min(len(to), maxHeads)]...), above[:min(len(above), maxHeads)]}
+	return &Charge{Unit: target, To: append([]string{author}, to[:min(len(to), maxHeads)]...), Above: above[:min(len(above), maxHeads)]}
 }
 
 // limit is how many removals count for a head before those of such a target are held; gone is how many do, whose clusters are members
@@ -149,6 +151,7 @@ func (t *Tree) Decide(charges []*Charge, author, target string) Standing {
 			return Standing{Held: true}
 		}
 	}
+	c.Branch, _ = t.With(c)
 	return Standing{Charge: c}
 }
 
