@@ -220,3 +220,31 @@ func TestNobodyProtectsItself(t *testing.T) {
 	m.reopen(t)
 	m.wants(t, "after a restart", map[string]bool{"m": false, "a": true})
 }
+
+// TestNobodyLeavesItsRemoval: a cluster whose removal is held leaves. It goes as who is removed: under the successor that it names
+// nobody pins it.
+func TestNobodyLeavesItsRemoval(t *testing.T) {
+	m := guarded(t, "a", "b", "m", "x")
+	m.hears(t, "a", "b")
+	m.hears(t, "a", "m")
+	m.wants(t, "held", map[string]bool{"b": false, "m": true})
+	left, err := agenttest.Signer(t, "m", agenttest.Key("m")).SignLeave(agenttest.PublicKey("next"), "m", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh, _, err := m.replica.Merge(left.Message(), "x"); !fresh || err != nil {
+		t.Fatal(fresh, err)
+	}
+	for _, when := range []string{"it leaves", "after a restart"} {
+		m.wants(t, when, map[string]bool{"m": false, "x": true})
+		if r, ok := m.ledger.Lookup("m", agenttest.PublicKey("m")); !ok || r.Left() || r.By != "a" || len(r.Successor) > 0 {
+			t.Errorf("%s: recorded is %+v", when, r)
+		}
+		_ = m.Keyring().Introduce("m", agenttest.PublicKey("next"), "x")
+		if m.IsPinned("m") {
+			t.Errorf("%s: it is pinned under its successor", when)
+		}
+		m.record(t)
+		m.reopen(t)
+	}
+}

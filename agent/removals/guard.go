@@ -64,8 +64,11 @@ func NewGuard(o Options) *Guard {
 func (g *Guard) Recall(r replica.Removal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !r.Left() {
-		g.putLocked(r, r.Standing)
+	if r.Left() {
+		return
+	}
+	if g.putLocked(r, r.Standing); r.Standing.Held { // its author may be an authority now
+		g.again[about(r)] = struct{}{}
 	}
 }
 
