@@ -248,3 +248,41 @@ func TestNobodyLeavesItsRemoval(t *testing.T) {
 		m.reopen(t)
 	}
 }
+
+// TestMadeUpRemovalHidesNothing: somebody signs with a key of his own that a removed c. That is shown without the name of a, and the
+// removal by b is held, and shown in its place.
+func TestMadeUpRemovalHidesNothing(t *testing.T) {
+	m := guarded(t, "a", "b", "c", "d", "x")
+	forged := signedBy(t, "a", "c", agenttest.Key("thief"))
+	if _, _, err := m.replica.Merge(forged.Message(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if v := m.View(); v.Unconfirmed.Held || !strings.Contains(v.Unconfirmed.Message, "by a (clusterID a, key "+trust.Fingerprint(agenttest.PublicKey("thief"))+"): held, its author is no member") {
+		t.Errorf("it shows %+v", v.Unconfirmed)
+	}
+	m.hears(t, "b", "d")
+	m.hears(t, "b", "c")
+	if v := m.View(); !v.Unconfirmed.Held || !strings.Contains(v.Unconfirmed.Message, "by b (clusterID b, key "+trust.Fingerprint(agenttest.PublicKey("b"))+"): held") {
+		t.Errorf("it shows %+v", v.Unconfirmed)
+	}
+	m.wants(t, "held", map[string]bool{"c": true})
+}
+
+// TestWhoStrikesFirst: m removes a, which nobody confirms, and then what a says of m is held, with an event.
+func TestWhoStrikesFirst(t *testing.T) {
+	m := guarded(t, "a", "b", "c", "m")
+	said, own := &events{}, &v1alpha1.Cluster{}
+	m.options.Events, m.options.Own = said, func() *v1alpha1.Cluster { return own }
+	m.reopen(t)
+	for _, id := range []string{"a", "b", "c", "m"} {
+		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.hears(t, "m", "a")
+	m.hearsFrom(t, "b", "a", "m")
+	m.wants(t, "m struck first", map[string]bool{"a": false, "m": true})
+	if v := m.View(); !v.Unconfirmed.Held || len(said.all) != 1 || !strings.HasPrefix(said.all[0], "RemovalsHeld: ") {
+		t.Errorf("it shows %+v, events %q", v.Unconfirmed, said.all)
+	}
+}

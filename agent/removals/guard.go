@@ -101,8 +101,8 @@ func (g *Guard) Hold(r replica.Removal) (s removalguard.Standing) {
 	case known != nil && g.decidedLocked(known, r):
 		return known.Standing
 	default:
-		if s = g.decideLocked(r); s.Held && known != nil {
-			r = *known // whose author is shown
+		if s = g.decideLocked(r); s.Held && known != nil && (g.o.Trust.IsPinned(known.By, known.ByKey) || !g.o.Trust.IsPinned(r.By, r.ByKey)) {
+			r = *known // whose author is shown: a member, or else anybody hides what that says by a statement of his own
 		}
 	}
 	g.putLocked(r, s)
