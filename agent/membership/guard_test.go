@@ -143,6 +143,12 @@ func TestRemovalsAreHeld(t *testing.T) {
 	}
 	m.hears(t, "m", "d")
 	m.wants(t, "what was held stays so", after)
+	m.record(t)
+	m.reopen(t)
+	for _, r := range m.guard.Again() {
+		m.replica.Reconsider(r.ClusterID, r.PublicKey)
+	}
+	m.wants(t, "after a restart, too", after)
 	m.guard.Again()
 	own.Annotations[v1alpha1.AnnotationConfirmRemovals] = "d"
 	m.checkConfirmations(own)
@@ -285,4 +291,22 @@ func TestWhoStrikesFirst(t *testing.T) {
 	if v := m.View(); !v.Unconfirmed.Held || len(said.all) != 1 || !strings.HasPrefix(said.all[0], "RemovalsHeld: ") {
 		t.Errorf("it shows %+v, events %q", v.Unconfirmed, said.all)
 	}
+}
+
+// TestRemovalByWhoIsPinnedLater: what was held because its author was not known is decided when it is pinned.
+func TestRemovalByWhoIsPinnedLater(t *testing.T) {
+	m := guarded(t, "h", "b", "c")
+	m.hearsFrom(t, "h", "a", "b")
+	m.wants(t, "its author is not known", map[string]bool{"b": true})
+	m.record(t)
+	m.reopen(t)
+	for _, id := range []string{"h", "b", "c", "a"} {
+		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range m.guard.Again() {
+		m.replica.Reconsider(r.ClusterID, r.PublicKey)
+	}
+	m.wants(t, "its author is pinned", map[string]bool{"a": true, "b": false, "c": true})
 }
