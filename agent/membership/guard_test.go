@@ -310,3 +310,19 @@ func TestRemovalByWhoIsPinnedLater(t *testing.T) {
 	}
 	m.wants(t, "its author is pinned", map[string]bool{"a": true, "b": false, "c": true})
 }
+
+// TestWhatWasOrderedHereIsTold: a statement by somebody else does not take the place of what this cluster tells the others.
+func TestWhatWasOrderedHereIsTold(t *testing.T) {
+	m := guarded(t, "b", "c", "x")
+	if err := m.remove(t.Context(), []string{"b"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 { // one of them has the smaller hash
+		m.hearsFrom(t, "x", "thief"+string(rune('a'+i)), "b")
+	}
+	m.record(t)
+	m.reopen(t)
+	if r, ok := m.ledger.Lookup("b", agenttest.PublicKey("b")); !ok || !r.Ordered || r.By != agenttest.IDA {
+		t.Errorf("it tells %+v", r)
+	}
+}
