@@ -137,7 +137,7 @@ func (g *Guard) decidedLocked(known *replica.Removal, r replica.Removal) bool {
 	}
 	if known.By == r.By && known.ByKey.Equal(r.ByKey) {
 		_, strange := g.strange[about(r)]
-		return g.with[r.ClusterID][r.By] == nil && !(strange && g.o.Trust.IsPinned(r.By, r.ByKey))
+		return g.with[r.ClusterID][r.By] == nil && (!strange || !g.o.Trust.IsPinned(r.By, r.ByKey))
 	}
 	statement := statement{about(r), pair{r.By, string(r.ByKey)}}
 	if _, tried := g.tried[statement]; tried || len(g.tried) >= maxTried {
