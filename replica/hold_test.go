@@ -157,3 +157,28 @@ func TestRemovingAPinnedKeyFindsRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldRemovalIsAskedAboutOnce: copies of what is held cost nothing, but of the removal of this cluster itself, which others may have
+// come to refuse. Reconsider asks again.
+func TestHeldRemovalIsAskedAboutOnce(t *testing.T) {
+	asked := map[string]int{}
+	c, err := New(Options{Self: "c", PrivateKey: testKey("c"), Epoch: 1, Keyring: newRing("a", "b"), Hold: func(r Removal) removalguard.Standing {
+		asked[r.ClusterID]++
+		return removalguard.Standing{Held: true}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newReplica(t, "a", 1)
+	for range 3 {
+		for _, id := range []string{"b", "c"} {
+			merge(t, c, removalOf(t, a, id, 0))
+		}
+	}
+	if asked["b"] != 1 || asked["c"] != 3 {
+		t.Errorf("asked about each so often: %v", asked)
+	}
+	if c.Reconsider("b", keyOf("b")); asked["b"] != 2 {
+		t.Errorf("it is asked about %d times", asked["b"])
+	}
+}

@@ -49,10 +49,10 @@ type removals struct {
 
 func bucketOf(about removedKey) int { return buckets.Of(about.cluster + "\x00" + about.key) }
 
-// settled says that a removal changes nothing.
-func (s *removals) settled(r *removalRecord) bool {
+// settled says that a removal changes nothing: what is held is asked about again by [Replica.Reconsider] only, and of this cluster itself.
+func (s *removals) settled(r *removalRecord, self string) bool {
 	held := s.held[r.about()]
-	return held != nil && !held.Standing.Held && !r.beats(held)
+	return held != nil && !r.beats(held) && (!held.Standing.Held || r.By == held.By && r.ByKey.Equal(held.ByKey) && r.ClusterID != self)
 }
 
 // room refuses what exceeds the bounds.
@@ -207,7 +207,7 @@ func (r *Replica) Removal(clusterID string, key []byte) (Removal, bool) {
 // be gone since.
 func (r *Replica) mergeRemoval(rec *removalRecord, introducer string) (fresh, pull bool, err error) {
 	r.mu.Lock()
-	settled := r.state.removals.settled(rec)
+	settled := r.state.removals.settled(rec, r.self)
 	authorRemoved := r.state.removals.held[removedKey{rec.By, string(rec.ByKey)}] != nil
 	r.mu.Unlock()
 	if settled {
@@ -253,15 +253,20 @@ func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (fresh, pull bool,
 	r.removing.Lock()
 	how := r.pinnedAs(rec)
 	r.mu.Lock()
-	settled := r.state.removals.settled(rec) && !ours // a better one came meanwhile
-	if !ours {                                        // whatever name it bears: a peer vouches for what anybody signed
+	settled := r.state.removals.settled(rec, r.self) && !ours // a better one came meanwhile
+	if !ours {                                                // whatever name it bears: a peer vouches for what anybody signed
 		err = r.state.removals.room(rec, how)
+	}
+	said := rec.Removal
+	if held := r.state.removals.held[rec.about()]; held != nil && said.Left() && !held.Left() {
+		*rec = *held // it leaves while its removal is held, which takes effect: no successor follows
 	}
 	r.mu.Unlock()
 	if err != nil || settled {
 		r.removing.Unlock()
 		return false, false, err
 	}
+	rec.Standing = r.removing.hold(said)
 	out, pinned, first := r.enforce(rec, how)
 	r.removing.Unlock()
 	r.tell(out.changes)
@@ -284,7 +289,6 @@ func (r *Replica) pinnedAs(rec *removalRecord) pinning {
 
 // enforce does what is to become of a removal.
 func (r *Replica) enforce(rec *removalRecord, how pinning) (out outcome, pinned, first bool) {
-	rec.Standing = r.removing.hold(rec.Removal)
 	if !rec.Standing.Held { // first: whoever authenticates from here on is refused
 		pinned = r.keyring.Remove(rec.ClusterID, rec.PublicKey, rec.Successor, rec.Left()) || how != unknownKey
 	}

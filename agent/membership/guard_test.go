@@ -143,6 +143,12 @@ func TestRemovalsAreHeld(t *testing.T) {
 	}
 	m.hears(t, "m", "d")
 	m.wants(t, "what was held stays so", after)
+	m.record(t)
+	m.reopen(t)
+	for _, r := range m.guard.Again() {
+		m.replica.Reconsider(r.ClusterID, r.PublicKey)
+	}
+	m.wants(t, "after a restart, too", after)
 	m.guard.Again()
 	own.Annotations[v1alpha1.AnnotationConfirmRemovals] = "d"
 	m.checkConfirmations(own)
@@ -219,4 +225,104 @@ func TestNobodyProtectsItself(t *testing.T) {
 	m.record(t)
 	m.reopen(t)
 	m.wants(t, "after a restart", map[string]bool{"m": false, "a": true})
+}
+
+// TestNobodyLeavesItsRemoval: a cluster whose removal is held leaves. It goes as who is removed: under the successor that it names
+// nobody pins it.
+func TestNobodyLeavesItsRemoval(t *testing.T) {
+	m := guarded(t, "a", "b", "m", "x")
+	m.hears(t, "a", "b")
+	m.hears(t, "a", "m")
+	m.wants(t, "held", map[string]bool{"b": false, "m": true})
+	left, err := agenttest.Signer(t, "m", agenttest.Key("m")).SignLeave(agenttest.PublicKey("next"), "m", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh, _, err := m.replica.Merge(left.Message(), "x"); !fresh || err != nil {
+		t.Fatal(fresh, err)
+	}
+	for _, when := range []string{"it leaves", "after a restart"} {
+		m.wants(t, when, map[string]bool{"m": false, "x": true})
+		if r, ok := m.ledger.Lookup("m", agenttest.PublicKey("m")); !ok || r.Left() || r.By != "a" || len(r.Successor) > 0 {
+			t.Errorf("%s: recorded is %+v", when, r)
+		}
+		_ = m.Keyring().Introduce("m", agenttest.PublicKey("next"), "x")
+		if m.IsPinned("m") {
+			t.Errorf("%s: it is pinned under its successor", when)
+		}
+		m.record(t)
+		m.reopen(t)
+	}
+}
+
+// TestMadeUpRemovalHidesNothing: somebody signs with a key of his own that a removed c. That is shown without the name of a, and the
+// removal by b is held, and shown in its place.
+func TestMadeUpRemovalHidesNothing(t *testing.T) {
+	m := guarded(t, "a", "b", "c", "d", "x")
+	forged := signedBy(t, "a", "c", agenttest.Key("thief"))
+	if _, _, err := m.replica.Merge(forged.Message(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if v := m.View(); v.Unconfirmed.Held || !strings.Contains(v.Unconfirmed.Message, "by a (clusterID a, key "+trust.Fingerprint(agenttest.PublicKey("thief"))+"): held, its author is no member") {
+		t.Errorf("it shows %+v", v.Unconfirmed)
+	}
+	m.hears(t, "b", "d")
+	m.hears(t, "b", "c")
+	if v := m.View(); !v.Unconfirmed.Held || !strings.Contains(v.Unconfirmed.Message, "by b (clusterID b, key "+trust.Fingerprint(agenttest.PublicKey("b"))+"): held") {
+		t.Errorf("it shows %+v", v.Unconfirmed)
+	}
+	m.wants(t, "held", map[string]bool{"c": true})
+}
+
+// TestWhoStrikesFirst: m removes a, which nobody confirms, and then what a says of m is held, with an event.
+func TestWhoStrikesFirst(t *testing.T) {
+	m := guarded(t, "a", "b", "c", "m")
+	said, own := &events{}, &v1alpha1.Cluster{}
+	m.options.Events, m.options.Own = said, func() *v1alpha1.Cluster { return own }
+	m.reopen(t)
+	for _, id := range []string{"a", "b", "c", "m"} {
+		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.hears(t, "m", "a")
+	m.hearsFrom(t, "b", "a", "m")
+	m.wants(t, "m struck first", map[string]bool{"a": false, "m": true})
+	if v := m.View(); !v.Unconfirmed.Held || len(said.all) != 1 || !strings.HasPrefix(said.all[0], "RemovalsHeld: ") {
+		t.Errorf("it shows %+v, events %q", v.Unconfirmed, said.all)
+	}
+}
+
+// TestRemovalByWhoIsPinnedLater: what was held because its author was not known is decided when it is pinned.
+func TestRemovalByWhoIsPinnedLater(t *testing.T) {
+	m := guarded(t, "h", "b", "c")
+	m.hearsFrom(t, "h", "a", "b")
+	m.wants(t, "its author is not known", map[string]bool{"b": true})
+	m.record(t)
+	m.reopen(t)
+	for _, id := range []string{"h", "b", "c", "a"} {
+		if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range m.guard.Again() {
+		m.replica.Reconsider(r.ClusterID, r.PublicKey)
+	}
+	m.wants(t, "its author is pinned", map[string]bool{"a": true, "b": false, "c": true})
+}
+
+// TestWhatWasOrderedHereIsTold: a statement by somebody else does not take the place of what this cluster tells the others.
+func TestWhatWasOrderedHereIsTold(t *testing.T) {
+	m := guarded(t, "b", "c", "x")
+	if err := m.remove(t.Context(), []string{"b"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 { // one of them has the smaller hash
+		m.hearsFrom(t, "x", "thief"+string(rune('a'+i)), "b")
+	}
+	m.record(t)
+	m.reopen(t)
+	if r, ok := m.ledger.Lookup("b", agenttest.PublicKey("b")); !ok || !r.Ordered || r.By != agenttest.IDA {
+		t.Errorf("it tells %+v", r)
+	}
 }

@@ -173,6 +173,7 @@ func New(o Options) *Membership {
 			o.Log.Error("a recorded pin is refused", "cluster", p.ClusterID, "error", err)
 		}
 	}
+	m.guard.Recalled()
 	return m
 }
 

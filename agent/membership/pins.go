@@ -49,6 +49,9 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 func (m *Membership) pinned(p trust.Pin) {
 	m.o.Log.Info("the key of a cluster is pinned", "clusterID", p.ClusterID, "introducer", p.Introducer)
 	m.work.pins.Trigger()
+	if m.guard.Pinned(p.ClusterID); m.guard.Pending() {
+		m.work.again.Trigger()
+	}
 	m.Hooks.Pinned(p.ClusterID)
 }
 

@@ -48,6 +48,7 @@ type Guard struct {
 	meets   map[string]int                             // clusterIDs that are about to be pinned
 	tried   map[statement]struct{}                     // that are held, beside those of of
 	again   map[pair]struct{}                          // to be asked about again
+	strange map[pair]struct{}                          // held because their authors were not pinned
 	tree    *removalguard.Tree
 	ofTree  uint64 // the version of the table that the tree is of
 }
@@ -56,7 +57,7 @@ type Guard struct {
 func NewGuard(o Options) *Guard {
 	return &Guard{
 		o: o, of: map[pair]*replica.Removal{}, byID: map[string][]pair{}, charged: map[pair]*removalguard.Charge{},
-		with: map[string]map[string]*removalguard.Charge{}, tried: map[statement]struct{}{}, meets: map[string]int{}, again: map[pair]struct{}{},
+		with: map[string]map[string]*removalguard.Charge{}, tried: map[statement]struct{}{}, meets: map[string]int{}, again: map[pair]struct{}{}, strange: map[pair]struct{}{},
 	}
 }
 
@@ -67,8 +68,24 @@ func (g *Guard) Recall(r replica.Removal) {
 	if r.Left() {
 		return
 	}
-	if g.putLocked(r, r.Standing); r.Standing.Charge != nil {
+	g.putLocked(r, r.Standing)
+	if r.Standing.Charge != nil {
 		g.goAlongLocked(r.Standing.Charge)
+	}
+	if r.Standing.Held { // its author may be an authority now
+		g.again[about(r)] = struct{}{}
+	}
+	delete(g.strange, about(r)) // see Recalled
+}
+
+// Recalled is called when all was recalled, and the pins are those of the earlier run: which authors are not pinned.
+func (g *Guard) Recalled() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for p, r := range g.of {
+		if r.Standing.Held && !g.o.Trust.IsPinned(r.By, r.ByKey) {
+			g.strange[p] = struct{}{}
+		}
 	}
 }
 
@@ -79,6 +96,9 @@ func (g *Guard) putLocked(r replica.Removal, s removalguard.Standing) {
 	}
 	r.Standing = s
 	g.of[p] = &r
+	if delete(g.strange, p); s.Held && !g.o.Trust.IsPinned(r.By, r.ByKey) {
+		g.strange[p] = struct{}{}
+	}
 	if delete(g.charged, p); s.Charge != nil {
 		g.charged[p] = s.Charge
 	}
@@ -101,8 +121,8 @@ func (g *Guard) Hold(r replica.Removal) (s removalguard.Standing) {
 	case known != nil && g.decidedLocked(known, r):
 		return known.Standing
 	default:
-		if s = g.decideLocked(r); s.Held && known != nil {
-			r = *known // whose author is shown
+		if s = g.decideLocked(r); s.Held && known != nil && (g.o.Trust.IsPinned(known.By, known.ByKey) || !g.o.Trust.IsPinned(r.By, r.ByKey)) {
+			r = *known // whose author is shown: a member, or else anybody hides what that says by a statement of his own
 		}
 	}
 	g.putLocked(r, s)
@@ -114,13 +134,14 @@ const maxTried = 1 << 14
 
 // decidedLocked says whether a statement about a key whose removal is held was decided on: it comes again and again, and what it counts for
 // may have been confirmed meanwhile. It is asked about again if this cluster, or one that is about to be pinned, is removed, or the
-// head of its branch was.
+// head of its branch was, or its author has come to be pinned.
 func (g *Guard) decidedLocked(known *replica.Removal, r replica.Removal) bool {
 	if r.ClusterID == g.o.ClusterID || g.meets[r.ClusterID] > 0 {
 		return false
 	}
 	if known.By == r.By && known.ByKey.Equal(r.ByKey) {
-		return known.Standing.With != "" || g.with[r.ClusterID][r.By] == nil
+		_, strange := g.strange[about(r)]
+		return g.with[r.ClusterID][r.By] == nil && (!strange || !g.o.Trust.IsPinned(r.By, r.ByKey))
 	}
 	statement := statement{about(r), pair{r.By, string(r.ByKey)}}
 	if _, tried := g.tried[statement]; tried || len(g.tried) >= maxTried {
@@ -152,25 +173,11 @@ func (g *Guard) decideLocked(r replica.Removal) removalguard.Standing {
 	if head != nil && !g.o.Met(r.ClusterID) {
 		return removalguard.Standing{Charge: head}
 	}
-	s := held
-	if !g.accusedLocked(t, r.By) {
-		s = t.Decide(slices.Collect(maps.Values(g.charged)), r.By, r.ClusterID)
-	}
-	switch {
-	case !s.Held:
+	s := t.Decide(slices.Collect(maps.Values(g.charged)), r.By, r.ClusterID)
+	if !s.Held {
 		g.takeAlongLocked(t, s.Charge)
-	case head != nil:
-		s.With = head.Unit
 	}
 	return s
-}
-
-// accusedLocked says whether a member was to be removed with the head of its branch, which is: what it says is held, or those that
-// were met could go on where their head ended.
-func (g *Guard) accusedLocked(t *removalguard.Tree, id string) bool {
-	return slices.ContainsFunc(t.Way(id), func(head string) bool {
-		return slices.ContainsFunc(g.byID[head], func(p pair) bool { return g.of[p].Standing.With != "" })
-	})
 }
 
 // takeAlongLocked notes what goes with a removal that takes effect: what was removed of its branch before counts as one with it, and
@@ -283,5 +290,16 @@ func (g *Guard) Meet(clusterID string, reconsider func(clusterID string, key []b
 	defer g.mu.Unlock()
 	if g.meets[clusterID]--; g.meets[clusterID] == 0 {
 		delete(g.meets, clusterID)
+	}
+}
+
+// Pinned is called after a cluster was pinned: what it ordered is asked about again that was held since it was not.
+func (g *Guard) Pinned(clusterID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for p := range g.strange {
+		if r := g.of[p]; r.By == clusterID && g.o.Trust.IsPinned(r.By, r.ByKey) {
+			g.again[p] = struct{}{}
+		}
 	}
 }

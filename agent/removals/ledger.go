@@ -36,7 +36,9 @@ func (l *Ledger) Add(now Removal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if held := l.findLocked(now.ClusterID, now.PublicKey); held != nil {
-		held.Removal, held.UnverifiedAuthor = now.Removal, now.UnverifiedAuthor
+		if !held.Ordered || now.Ordered { // it is told as it was ordered here: that of a stranger would be held
+			held.Removal, held.UnverifiedAuthor = now.Removal, now.UnverifiedAuthor
+		}
 		if now.Ordered && !held.Ordered { // it was held when somebody else had ordered it
 			held.Ordered, held.Waiting = true, now.Waiting
 		}

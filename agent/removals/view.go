@@ -39,9 +39,10 @@ func (g *Guard) stateLocked(r *replica.Removal) string {
 	return unconfirmed.Held
 }
 
-// disputedLocked says whether the author of a removal was itself removed by another member, or was never a member here.
+// disputedLocked says whether the author of a removal was itself removed, or was never a member here. A removal that nobody has confirmed
+// is not enough: a thief could strike first at whoever would remove it.
 func (g *Guard) disputedLocked(r *replica.Removal) bool {
-	if by := g.of[pair{r.By, string(r.ByKey)}]; by != nil && !by.Standing.Held {
+	if by := g.of[pair{r.By, string(r.ByKey)}]; by != nil && !by.Standing.Held && by.Standing.Charge == nil {
 		return true
 	}
 	_, had := g.o.Trust.Had(r.By, r.ByKey)
@@ -79,7 +80,8 @@ func (g *Guard) View(name func(clusterID string) string) (v View) {
 		slices.SortFunc(states[state], compare)
 		for _, r := range states[state] {
 			line := unconfirmed.Removal{
-				Name: nameOf(name, r.ClusterID, r.Name), ClusterID: r.ClusterID, Fingerprint: trust.Fingerprint(r.PublicKey), By: nameOf(name, r.By, r.ByName), ByClusterID: r.By, State: state,
+				Name: nameOf(name, r.ClusterID, r.Name), ClusterID: r.ClusterID, Fingerprint: trust.Fingerprint(r.PublicKey), By: g.authorLocked(&r, name),
+				ByClusterID: r.By, ByKey: trust.Fingerprint(r.ByKey), State: state,
 			}.Line()
 			if size += len(line); size > maxMessage {
 				left++
@@ -96,6 +98,18 @@ func (g *Guard) View(name func(clusterID string) string) (v View) {
 	}
 	v.Message = strings.Join(parts, ". ")
 	return v
+}
+
+// authorLocked is what the author of a removal is called. Anybody signs with a key of his own what a member is said to have ordered: so
+// it has a name only if its key was pinned here, and that it gives itself only if the key still is.
+func (g *Guard) authorLocked(r *replica.Removal, name func(clusterID string) string) string {
+	said := ""
+	if g.o.Trust.IsPinned(r.By, r.ByKey) {
+		said = r.ByName
+	} else if _, had := g.o.Trust.Had(r.By, r.ByKey); !had {
+		return r.By
+	}
+	return nameOf(name, r.By, said)
 }
 
 // nameOf is what a cluster is called: here, or else by who signed the removal.

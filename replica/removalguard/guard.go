@@ -21,7 +21,6 @@ import (
 // person confirmed it, or an earlier version carried it out.
 type Standing struct {
 	Held   bool    `json:"held,omitempty"`   // nothing has ended by it
-	With   string  `json:"with,omitempty"`   // if held: the head of the branch that it was to go with, which is in effect
 	Charge *Charge `json:"charge,omitempty"` // of one in effect that nobody has confirmed
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1/unconfirmed"
 )
 
 // maxConfirmations is how many the annotation lists, the newest last: what an older one confirmed stays. An agent's condition lists
@@ -49,8 +50,13 @@ func (o *ConfirmOptions) Validate() error {
 
 // means says whether a removal is one of those that are confirmed.
 func (o *ConfirmOptions) means(r removal) bool {
-	named := len(o.Names) == 0 || slices.Contains(o.Names, r.Name) || slices.Contains(o.Names, r.ClusterID)
+	named := len(o.Names) == 0 && r.State != unconfirmed.Disputed || slices.ContainsFunc(o.Names, r.is)
 	return named && (o.By == "" || o.By == r.By || o.By == r.ByClusterID)
+}
+
+// is says whether a person names a removal so: by its key, too, if its author is no member, since anybody made it up.
+func (r removal) is(name string) bool {
+	return name == r.Name+"/"+r.Key || name == r.ClusterID+"/"+r.Key || r.State != unconfirmed.Disputed && (name == r.Name || name == r.ClusterID)
 }
 
 // place is one cluster that confirms removals.
@@ -127,7 +133,7 @@ func (o *ConfirmOptions) find(ctx context.Context) (places []place, err error) {
 			return nil, err
 		}
 		for _, name := range o.Names {
-			if !slices.ContainsFunc(all, func(r removal) bool { return r.Name == name || r.ClusterID == name }) {
+			if !slices.ContainsFunc(all, func(r removal) bool { return r.is(name) }) {
 				return nil, cli.Usagef("no removal of a cluster %q waits to be confirmed in context %s", name, p.at.Context)
 			}
 		}

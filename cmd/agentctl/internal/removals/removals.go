@@ -46,6 +46,8 @@ Exit code: 0 listed; 1 it cannot be done.`,
 of them counts for its author any more. Look at them first: if nobody ordered them, the key of their author may have been stolen.
 Remove that one instead: agentctl remove MEMBER.
 
+Anybody makes up a removal whose author is no member. Such a one is confirmed only if its name and key are given: NAME/KEY.
+
 If the cluster is an authority of others (trust.authorities, which must name it in the cluster itself, too), they take the
 removals on its word.
 
@@ -54,7 +56,7 @@ Exit code: 0 confirmed, and in effect; 3 confirmed, and an agent has not carried
 				Flags: []urfave.Flag{
 					&urfave.StringFlag{Name: "contexts", Usage: "`CONTEXTS` of several members that confirm them, separated by commas, in place of --context"},
 					&urfave.StringFlag{Name: "by", Usage: "name or clusterID of the `MEMBER` that ordered them"},
-					&urfave.BoolFlag{Name: "all", Usage: "all that removals list shows"},
+					&urfave.BoolFlag{Name: "all", Usage: "all that removals list shows, but those whose author is no member"},
 					&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be confirmed, and change nothing"},
 					&urfave.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until they are in effect"},
 				},
@@ -78,6 +80,7 @@ type removal struct {
 	Key         string `json:"key"`
 	By          string `json:"by"`
 	ByClusterID string `json:"byClusterID"`
+	ByKey       string `json:"byKey,omitempty"`
 	State       string `json:"state"`
 }
 
@@ -134,7 +137,7 @@ func read(ctx context.Context, at *clusters.Client) (own *unstructured.Unstructu
 	all = []removal{}
 	if cond := clusters.Condition(cluster, v1alpha1.ConditionRemovalsInEffect); cond != nil {
 		for _, r := range unconfirmed.Parse(cond.Message) {
-			all = append(all, removal{r.Name, r.ClusterID, r.Fingerprint, r.By, r.ByClusterID, r.State})
+			all = append(all, removal{r.Name, r.ClusterID, r.Fingerprint, r.By, r.ByClusterID, r.ByKey, r.State})
 		}
 	}
 	return own, all, nil

@@ -13,6 +13,7 @@ type Removal struct {
 	Fingerprint string // of its public key (v1alpha1.KeyFingerprint)
 	By          string // the name of the member that ordered it
 	ByClusterID string
+	ByKey       string // the fingerprint of the key that signed it
 	State       string // Held, Disputed or InEffect
 }
 
@@ -25,14 +26,14 @@ const (
 
 // Line is what the message says of a removal.
 func (r Removal) Line() string {
-	return r.Name + " (clusterID " + r.ClusterID + ", key " + r.Fingerprint + ") by " + r.By + " (clusterID " + r.ByClusterID + "): " + r.State
+	return r.Name + " (clusterID " + r.ClusterID + ", key " + r.Fingerprint + ") by " + r.By + " (clusterID " + r.ByClusterID + ", key " + r.ByKey + "): " + r.State
 }
 
 // Parse reads the removals from the message.
 func Parse(message string) (all []Removal) {
-	line := regexp.MustCompile(`(\S+) \(clusterID (\S+), key ([0-9a-f]{32})\) by (\S+) \(clusterID (\S+)\): (` + Disputed + `|` + Held + `|` + InEffect + `)`)
+	line := regexp.MustCompile(`(\S+) \(clusterID (\S+), key ([0-9a-f]{32})\) by (\S+) \(clusterID ([^\s,)]+)(?:, key ([0-9a-f]{32}))?\): (` + Disputed + `|` + Held + `|` + InEffect + `)`)
 	for _, m := range line.FindAllStringSubmatch(message, -1) {
-		all = append(all, Removal{m[1], m[2], m[3], m[4], m[5], m[6]})
+		all = append(all, Removal{m[1], m[2], m[3], m[4], m[5], m[6], m[7]})
 	}
 	return all
 }

@@ -24,7 +24,7 @@ func TestHeldRemovals(t *testing.T) {
 		{Name: "d", By: "y", State: unconfirmed.InEffect},
 		{Name: "e", By: "z", State: unconfirmed.Disputed},
 	} {
-		r.ClusterID, r.ByClusterID, r.Fingerprint = r.Name, r.By, key
+		r.ClusterID, r.ByClusterID, r.ByKey, r.Fingerprint = r.Name, r.By, key, key
 		message += r.Line() + "; "
 	}
 	own := &v1alpha1.Cluster{}
