@@ -47,7 +47,7 @@ type Claim struct {
 	// Reason explains the standing to people, unless it is Offered.
 	Reason string
 	// Adopters are the rules that offer it, if all of them adopt what is in its place.
-	Adopters []string
+	Adopters []*Rule
 }
 
 // Facts is everything that the decision about one copy depends on.
@@ -158,29 +158,35 @@ func planForeign(f Facts) Decision {
 		return d
 	}
 	c := f.Claims[i]
-	if why := adopt.Refuses(f.Local, c.Adopters); why != "" {
+	names := namesOf(c.Adopters)
+	if why := adopt.Refuses(f.Local, names, c.Origin, c.Origin > f.Self && offeredBy(c.Adopters, f.Local)); why != "" {
 		if d.Action == Conflict {
-			d.Reason += "; rule " + strings.Join(c.Adopters, ", ") + " does not adopt it: " + why
+			d.Reason += "; rule " + strings.Join(names, ", ") + " does not adopt it: " + why
 		}
 		return d
 	}
+	desired := adopt.Desired(true, c.Desired)
 	d = Decision{
-		Action: Update, Owner: c.Origin, Object: Updated(f.Local, c.Desired), Desired: c.Desired, Difference: Changed,
+		Action: Update, Owner: c.Origin, Object: Updated(f.Local, desired), Desired: desired, Difference: Changed,
 		Rivals: rivals(f, c.Origin, c.Desired, Agree), Reason: "it was there before, and is adopted",
 	}
 	adopt.Mark(d.Object)
 	return d
 }
 
-// Adopters are the names of rules, if all of them adopt what is in the place of their copy.
-func Adopters(rules []*Rule) (names []string) {
-	for _, r := range rules {
-		if !r.manner.Adopts {
-			return nil
-		}
-		names = append(names, r.name)
+// Adopters are the rules, if all of them adopt what is in the place of their copy.
+func Adopters(rules []*Rule) []*Rule {
+	if slices.ContainsFunc(rules, func(r *Rule) bool { return !r.manner.Adopts }) {
+		return nil
 	}
-	return names
+	return rules
+}
+
+// offeredBy says that a cluster which has the object offers it to others by one of the rules.
+func offeredBy(rules []*Rule, obj *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(rules, func(r *Rule) bool {
+		return r.gvk.GroupKind() == obj.GroupVersionKind().GroupKind() && r.Match(obj)
+	})
 }
 
 // PlanForeign decides about an object that is not a copy. It belongs to this cluster, and conflicts only with rivals: the

@@ -20,14 +20,15 @@ func adopting(name string) *v1alpha1.ResourceSyncRule {
 	return r
 }
 
+// consenting is an object that also the rule selects: consent is for copies of cluster a.
 func consenting(name, value, rule string) *unstructured.Unstructured {
-	return withAnnotations(configMap(name, value), map[string]string{v1alpha1.AnnotationAdopt: rule})
+	return withAnnotations(configMap(name, value), map[string]string{v1alpha1.AnnotationAdopt: rule + "@" + a})
 }
 
 // consent lets a rule adopt what is here.
 func (w *world) consent(k Key, rule string) {
 	w.local.edit(k, func(o *unstructured.Unstructured) {
-		withAnnotations(o, map[string]string{v1alpha1.AnnotationAdopt: rule})
+		withAnnotations(o, map[string]string{v1alpha1.AnnotationAdopt: rule + "@" + a})
 	})
 }
 
