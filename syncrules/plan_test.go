@@ -52,6 +52,10 @@ func TestPlan(t *testing.T) {
 		c.Adopters = []*Rule{everything}
 		return c
 	}
+	deletes := func(c Claim) Claim { // with its rule
+		set(t, c.Desired, "Delete", "metadata", "annotations", v1alpha1.AnnotationRuleDeletionPolicy)
+		return c
+	}
 	dying := copied.DeepCopy()
 	now := metav1.Now()
 	dying.SetDeletionTimestamp(&now)
@@ -107,7 +111,10 @@ func TestPlan(t *testing.T) {
 		{"unknown, another offers", Facts{Local: copied, Claims: []Claim{standing(Unknown), offer(other, "2")}}, Freeze, origin, 0},
 		{"gone", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, Delete, origin, 0},
 		{"gone, kept", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionOrphan)}}, MarkOrphan, origin, 0},
-		{"gone, another offers", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete), offer(other, "2")}}, Delete, origin, 0},
+		{"gone, another offers", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete), offer(other, "2")}}, Update, other, 0},
+		{"gone, another is held", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete), {Origin: other, Standing: Held}}}, Delete, origin, 0},
+		{"gone, kept, another offers", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionOrphan), offer(other, "2")}}, MarkOrphan, origin, 1},
+		{"let go, another offers", Facts{Local: copied, Claims: []Claim{released(v1alpha1.DeletionDelete), offer(other, "2")}}, Delete, origin, 0},
 		{"released", Facts{Local: copied, Claims: []Claim{released(v1alpha1.DeletionOrphan)}}, MarkOrphan, origin, 0},
 		{"released to delete", Facts{Local: copied, Claims: []Claim{released(v1alpha1.DeletionDelete)}}, Delete, origin, 0},
 		{"no rule made it", Facts{Local: unruled, Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, Freeze, origin, 0},
@@ -115,6 +122,9 @@ func TestPlan(t *testing.T) {
 		{"orphan is adopted", Facts{Local: Orphan(copied), Claims: []Claim{offer(origin, "1")}}, Update, origin, 0},
 		{"orphan, another offers", Facts{Local: Orphan(copied), Claims: []Claim{gone(v1alpha1.DeletionDelete), offer(other, "2")}}, Conflict, origin, 1},
 		{"owner left", Facts{Local: copied, OwnerGone: true}, MarkOrphan, origin, 0},
+		{"owner left, its rule observes", Facts{Local: copied, OwnerGone: true, Observes: "it looks", Claims: []Claim{offer(other, "1")}}, Freeze, origin, 0},
+		{"adopted, in sync", Facts{Local: adopted, Claims: []Claim{deletes(offer(origin, "1"))}}, None, origin, 0},
+		{"adopted, changed", Facts{Local: adopted, Claims: []Claim{deletes(offer(origin, "2"))}}, Update, origin, 0},
 		{"owner left, orphan already", Facts{Local: Orphan(copied), OwnerGone: true}, Freeze, origin, 0},
 		{"owner left, no rule made it", Facts{Local: unruled, OwnerGone: true}, Freeze, origin, 0},
 		{"owner left, same elsewhere", Facts{Local: copied, OwnerGone: true, Claims: []Claim{offer(other, "1")}}, Update, other, 0},
@@ -128,6 +138,9 @@ func TestPlan(t *testing.T) {
 			d := Plan(c.facts)
 			if d.Action != c.want || d.Owner != c.owner || len(d.Rivals) != c.rivals {
 				t.Errorf("got %s, owner %q, rivals %v; want %s, %q, %d", d.Action, d.Owner, d.Rivals, c.want, c.owner, c.rivals)
+			}
+			if d.Object != nil && (c.facts.Local == adopted || d.Difference != Same && c.facts.Local == willing) && RuleDeletion(d.Object) == v1alpha1.DeletionDelete {
+				t.Error("what was adopted is deleted with its rule by agents that do not know better")
 			}
 		})
 	}

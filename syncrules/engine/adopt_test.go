@@ -125,3 +125,26 @@ func TestObserveWhatWouldBeAdopted(t *testing.T) {
 		w.wantValue(cm("x"), "1")
 	})
 }
+
+// A source that is adopted, and so is none any more, takes no copy of it away: they become those of the cluster that has the
+// source now.
+func TestAdoptedSourceKeepsItsCopies(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(adopting("r"))
+		w.peers[b].put(configMap("x", "b"))
+		w.settle()
+		w.wantOwner(cm("x"), b, false)
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.wantOwner(cm("x"), b, false)
+		w.peers[b].edit(cm("x"), func(o *unstructured.Unstructured) {
+			o.SetLabels(map[string]string{v1alpha1.LabelOwnerClusterID: a})
+		})
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.wantOwner(cm("x"), a, false)
+		if n := w.local.count("delete"); n > 0 {
+			t.Errorf("%d deletions", n)
+		}
+	})
+}

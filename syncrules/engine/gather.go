@@ -33,8 +33,10 @@ type job struct {
 	foreign, judged bool
 	// ownerGone says that the owner of local has left the group.
 	ownerGone bool
-	rivals    []string
-	recheck   time.Duration
+	// observes is why rules that made local only look; "" for none, and in a job that is looked at for them.
+	observes string
+	rivals   []string
+	recheck  time.Duration
 	// cluster is the local one, and namespaced what is known of kinds, for rules that ask for them.
 	cluster    *v1alpha1.Cluster
 	namespaced func(schema.GroupVersionKind) (bool, error)
@@ -70,6 +72,11 @@ func (e *Engine) gatherLocked(key Key) *job {
 		j.local = &taken
 		if p := e.clusters.peers[c.Owner]; p != nil {
 			j.ownerGone = p.Left
+		}
+		for _, name := range c.Rules {
+			if r := e.rules.byName[name]; r != nil {
+				j.observes = cmp.Or(j.observes, r.observes())
+			}
 		}
 	}
 	j.kind = e.rules.kinds[key.GroupKind]
@@ -155,7 +162,7 @@ type weighed struct {
 
 // weigh decodes and renders; mu is not held.
 func (e *Engine) weigh(j *job) (*weighed, error) {
-	w := &weighed{Facts: syncrules.Facts{Self: e.o.LocalClusterID, OwnerGone: j.ownerGone}}
+	w := &weighed{Facts: syncrules.Facts{Self: e.o.LocalClusterID, OwnerGone: j.ownerGone, Observes: j.observes}}
 	if j.local != nil {
 		var err error
 		if w.Local, err = j.local.Object.Unpack(); err != nil {

@@ -214,3 +214,21 @@ func TestObserveAndGuard(t *testing.T) {
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
 	})
 }
+
+// Copies that only such a rule made stay as they are when their owner leaves the group, also where another rule offers the same.
+func TestObserveWhenTheOwnerLeaves(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, name := range []string{"x", "y"} {
+			w.peers[a].put(configMap(name, "1"))
+		}
+		w.setRule(testRule("r"))
+		w.settle()
+		w.unwritten(func() { w.setRule(observing(testRule("r"))) })
+		w.setRule(testRule("s", "y"))
+		w.peers[b].put(configMap("y", "1"))
+		w.settle()
+		w.unwritten(func() { w.e.SetPeer(Peer{ClusterID: a, Left: true}) })
+		w.wantOwner(cm("x"), a, false)
+		w.wantOwner(cm("y"), a, false)
+	})
+}
