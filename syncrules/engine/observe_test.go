@@ -232,3 +232,21 @@ func TestObserveWhenTheOwnerLeaves(t *testing.T) {
 		w.wantOwner(cm("y"), a, false)
 	})
 }
+
+// That copies would be deleted with a rule that says otherwise by now is told: while the rule looks, it cannot be changed.
+func TestObserveTellsWhatIsDeletedWithTheRule(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.peers[a].put(configMap("x", "1"))
+		r := testRule("r")
+		r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		w.setRule(r)
+		w.settle()
+		w.unwritten(func() { w.setRule(observing(testRule("r"))) })
+		w.wantDrift("r", 1, 0, 1, metav1.ConditionTrue, "RuleDeletionPolicy", cm("x").String()+" still carries ruleDeletionPolicy Delete")
+		w.setRule(testRule("r"))
+		w.settle()
+		w.setRule(observing(testRule("r")))
+		w.settle()
+		w.wantDrift("r", 1, 1, 0, metav1.ConditionFalse, "NoDrift")
+	})
+}
