@@ -4,6 +4,8 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,5 +148,32 @@ func TestAdoptedSourceKeepsItsCopies(t *testing.T) {
 		if n := w.local.count("delete"); n > 0 {
 			t.Errorf("%d deletions", n)
 		}
+	})
+}
+
+// That an object does not consent is remembered, as any conflict is: it is not read again for each cluster that offers the same.
+func TestAdoptReadsOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.put(configMap("x", "mine"))
+		w.peers[a].put(configMap("x", "1"))
+		w.setRule(adopting("r"))
+		w.settle()
+		reads := w.local.count("read")
+		said := w.report("r").LastErrors
+		for range 5 {
+			w.peers[b].put(configMap("x", "1"))
+			w.settle()
+			w.peers[b].remove(cm("x"))
+			w.settle()
+		}
+		if more := w.local.count("read") - reads; more > 0 {
+			t.Errorf("%d reads of what does not change", more)
+		}
+		if now := w.report("r").LastErrors; !slices.Equal(said, now) || len(now) != 1 || !strings.Contains(now[0], "does not adopt it") {
+			t.Errorf("the rule says %q, and said %q", now, said)
+		}
+		w.consent(cm("x"), "r")
+		w.settle()
+		w.wantValue(cm("x"), "1")
 	})
 }

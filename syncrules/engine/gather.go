@@ -29,13 +29,13 @@ type job struct {
 	// surplus are sources of clusters that have another one for the same place.
 	surplus []surplus
 	// foreign says that an object without marks was in the way; judged that it still is, as it was, and of
-	// what content: rivals offer something else. It is read again after recheck, if that is set.
-	foreign, judged bool
+	// what content, and with what verdict; absent that nothing is there. It is read again after recheck, if that is set.
+	foreign, judged, absent bool
 	// ownerGone says that the owner of local has left the group.
 	ownerGone bool
 	// observes is why rules that made local only look; "" for none, and in a job that is looked at for them.
 	observes string
-	rivals   []string
+	verdict  syncrules.Decision
 	recheck  time.Duration
 	// cluster is the local one, and namespaced what is known of kinds, for rules that ask for them.
 	cluster    *v1alpha1.Cluster
