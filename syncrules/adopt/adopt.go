@@ -33,7 +33,7 @@ func Refuses(obj *unstructured.Unstructured, rules []string, origin string, mutu
 	}
 	for _, set := range []map[string]string{obj.GetLabels(), obj.GetAnnotations()} {
 		for _, key := range slices.Sorted(maps.Keys(set)) {
-			if others.Owns(key, set[key]) {
+			if others.Keeps(key, set[key]) {
 				return "another tool keeps it as it is, as " + key + " says"
 			}
 		}

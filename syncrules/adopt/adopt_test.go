@@ -41,6 +41,12 @@ func TestRefuses(t *testing.T) {
 		"of Helm": {func(o *unstructured.Unstructured) {
 			o.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "Helm"})
 		}, "another tool keeps it as it is, as app.kubernetes.io/managed-by says"},
+		"maybe of Argo CD": {func(o *unstructured.Unstructured) {
+			o.SetLabels(map[string]string{"app.kubernetes.io/instance": "web"})
+		}, "another tool keeps it as it is, as app.kubernetes.io/instance says"},
+		"of cert-manager": {func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{"cert-manager.io/certificate-name": "web"})
+		}, "another tool keeps it as it is, as cert-manager.io/certificate-name says"},
 		"applied by hand": {func(o *unstructured.Unstructured) {
 			o.SetAnnotations(map[string]string{v1alpha1.AnnotationAdopt: "r,s", "kubectl.kubernetes.io/last-applied-configuration": "{}"})
 		}, ""},

@@ -59,6 +59,12 @@ func Owns(key, value string) bool {
 	return false
 }
 
+// Keeps says whether a tool may put the object back as it was, if somebody else changes it: also where people set the same
+// label for themselves.
+func Keeps(key, value string) bool {
+	return key == "app.kubernetes.io/instance" || key == "cert-manager.io/certificate-name" || Owns(key, value)
+}
+
 // Native says whether every cluster creates this object itself, with its own content. Such an object is never a source:
 // a rule for everything in a namespace would conflict with it in every cluster.
 func Native(group, kind, namespace, name string) bool {
