@@ -297,7 +297,8 @@ func Updated(local, desired *unstructured.Unstructured) *unstructured.Unstructur
 }
 
 func keepAllocated(local, out *unstructured.Unstructured) {
-	for _, path := range allocated(out.GroupVersionKind().GroupKind()) {
+	gvk := out.GroupVersionKind()
+	for _, path := range others.Allocated(gvk.Group, gvk.Kind) {
 		v, found, err := unstructured.NestedFieldCopy(local.Object, path...)
 		if _, named, _ := unstructured.NestedFieldNoCopy(out.Object, path...); !found || err != nil || named {
 			continue

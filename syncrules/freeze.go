@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/others"
 )
 
 // A copy is frozen (Freeze) when it stays as it is, although it may differ from what it should be. Where the reason is
@@ -47,4 +48,10 @@ func Obstacle(obj *unstructured.Unstructured) (why string, held bool) {
 		return "it is being deleted", true
 	}
 	return "", false
+}
+
+// IsNative says whether every cluster makes the object for itself.
+func IsNative(obj *unstructured.Unstructured) bool {
+	gvk := obj.GroupVersionKind()
+	return others.Native(gvk.Group, gvk.Kind, obj.GetNamespace(), obj.GetName())
 }

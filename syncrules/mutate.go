@@ -179,25 +179,12 @@ func Propagates(key, value string) bool {
 	return !strings.HasPrefix(key, v1alpha1.LocalPrefix) && !isMark(key) && !others.Tracks(key, value) && !others.Controls(key)
 }
 
-// allocated lists the fields that each API server sets itself and does not allow to be removed: a copy has its own values.
-func allocated(kind schema.GroupKind) [][]string {
-	switch kind {
-	case schema.GroupKind{Kind: "Service"}:
-		return [][]string{{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "healthCheckNodePort"}}
-	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
-		return [][]string{{"spec", "volumeName"}}
-	case schema.GroupKind{Kind: "Namespace"}:
-		return [][]string{{"spec", "finalizers"}}
-	}
-	return nil
-}
-
 // normalize changes a copy into the form in which an API server would return it.
 func normalize(obj *unstructured.Unstructured) {
 	kind := obj.GroupVersionKind().GroupKind()
 	headless, _, _ := unstructured.NestedString(obj.Object, "spec", "clusterIP")
 	if kind != (schema.GroupKind{Kind: "Service"}) || headless != "None" { // None is a choice, not an allocation
-		for _, path := range allocated(kind) {
+		for _, path := range others.Allocated(kind.Group, kind.Kind) {
 			unstructured.RemoveNestedField(obj.Object, path...)
 		}
 	}

@@ -61,20 +61,6 @@ func IsCopy(obj *unstructured.Unstructured) bool {
 	return labelled || hasAnnotation(obj, v1alpha1.AnnotationOwnerClusterID)
 }
 
-// IsNative says whether every cluster creates this object itself, with its own content. Such an object is never a source:
-// a rule for everything in a namespace would conflict with it in every cluster.
-func IsNative(obj *unstructured.Unstructured) bool {
-	switch gvk := obj.GroupVersionKind(); gvk.Group + "/" + gvk.Kind {
-	case "/ConfigMap":
-		return obj.GetName() == "kube-root-ca.crt"
-	case "/ServiceAccount":
-		return obj.GetName() == "default"
-	case "/Service", "/Endpoints", "discovery.k8s.io/EndpointSlice":
-		return obj.GetName() == "kubernetes" && obj.GetNamespace() == "default"
-	}
-	return false
-}
-
 // MadeBy returns the names of the rules that made a copy, in order. It is empty for objects that carry an owner for another
 // reason (other parts of the agent, other tools): rules never delete those.
 func MadeBy(obj *unstructured.Unstructured) []string {
@@ -126,16 +112,20 @@ func mark(metadata map[string]any, owner string, rules []*Rule, source, target P
 	labels, annotations := child(metadata, "labels"), child(metadata, "annotations")
 	labels[v1alpha1.LabelOwnerClusterID] = owner
 	annotations[v1alpha1.AnnotationOwnerClusterID] = owner
-	names := make([]string, len(rules))
-	for i, r := range rules {
-		names[i] = r.name
-	}
-	annotations[v1alpha1.AnnotationRule] = strings.Join(names, ",")
+	annotations[v1alpha1.AnnotationRule] = strings.Join(namesOf(rules), ",")
 	markOrigin(labels, annotations, source, target)
 	// With several rules, the copy is deleted with the last of them only if all of them say so.
 	if !slices.ContainsFunc(rules, func(r *Rule) bool { return r.ruleDeletion != v1alpha1.DeletionDelete }) {
 		annotations[v1alpha1.AnnotationRuleDeletionPolicy] = string(v1alpha1.DeletionDelete)
 	}
+}
+
+func namesOf(rules []*Rule) []string {
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = r.name
+	}
+	return names
 }
 
 // child returns the map under a key, which it adds if there is none.

@@ -47,7 +47,7 @@ type Claim struct {
 	// Reason explains the standing to people, unless it is Offered.
 	Reason string
 	// Adopters are the rules that offer it, if all of them adopt what is in its place.
-	Adopters []string
+	Adopters []*Rule
 }
 
 // Facts is everything that the decision about one copy depends on.
@@ -61,6 +61,8 @@ type Facts struct {
 	// OwnerGone says that the owner of Local is known to have left the group. An owner that is only unknown has no
 	// claim, and its copies are frozen.
 	OwnerGone bool
+	// Observes is why rules that made Local only look, "" if none does. It is for OwnerGone: else claims say it.
+	Observes string
 	// Accepted is what the server stored at the last write, if that differs from what was written.
 	Accepted Accepted
 	// Tolerate says that additional labels and annotations on the copy are left: they came back too often.
@@ -158,29 +160,32 @@ func planForeign(f Facts) Decision {
 		return d
 	}
 	c := f.Claims[i]
-	if why := adopt.Refuses(f.Local, c.Adopters); why != "" {
+	names := namesOf(c.Adopters)
+	if why := adopt.Refuses(f.Local, names, c.Origin, c.Origin > f.Self && offeredBy(c.Adopters, f.Local)); why != "" {
 		if d.Action == Conflict {
-			d.Reason += "; rule " + strings.Join(c.Adopters, ", ") + " does not adopt it: " + why
+			d.Reason += "; rule " + strings.Join(names, ", ") + " does not adopt it: " + why
 		}
 		return d
 	}
-	d = Decision{
-		Action: Update, Owner: c.Origin, Object: Updated(f.Local, c.Desired), Desired: c.Desired, Difference: Changed,
-		Rivals: rivals(f, c.Origin, c.Desired, Agree), Reason: "it was there before, and is adopted",
-	}
+	d = planHandOver(f, &f.Claims[i], true)
+	d.Reason = "it was there before, and is adopted"
 	adopt.Mark(d.Object)
 	return d
 }
 
-// Adopters are the names of rules, if all of them adopt what is in the place of their copy.
-func Adopters(rules []*Rule) (names []string) {
-	for _, r := range rules {
-		if !r.manner.Adopts {
-			return nil
-		}
-		names = append(names, r.name)
+// Adopters are the rules, if all of them adopt what is in the place of their copy.
+func Adopters(rules []*Rule) []*Rule {
+	if slices.ContainsFunc(rules, func(r *Rule) bool { return !r.manner.Adopts }) {
+		return nil
 	}
-	return names
+	return rules
+}
+
+// offeredBy says that a cluster which has the object offers it to others by one of the rules.
+func offeredBy(rules []*Rule, obj *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(rules, func(r *Rule) bool {
+		return r.gvk.GroupKind() == obj.GroupVersionKind().GroupKind() && r.Match(obj)
+	})
 }
 
 // PlanForeign decides about an object that is not a copy. It belongs to this cluster, and conflicts only with rivals: the
@@ -216,10 +221,13 @@ func planCopy(f Facts, owner string) Decision {
 		if ruled && !Orphaned(f.Local) { // an orphan gets an owner again or stays; it is never deleted
 			d = deleteOrOrphan(f.Local, own.Policy, own.Reason)
 		}
-		if d.Action == Delete {
-			return d
+		if d.Action != Delete {
+			return withRivals(f, d, owner)
 		}
-		return withRivals(f, d, owner)
+		if i := slices.IndexFunc(f.Claims, func(c Claim) bool { return c.Standing == Offered }); i >= 0 && own.Standing == Gone {
+			return planHandOver(f, &f.Claims[i], adopt.Marked(f.Local))
+		}
+		return d
 	case Unknown, Awaited, Held:
 	}
 	return Decision{Action: Freeze, Reason: own.Reason}
@@ -227,25 +235,35 @@ func planCopy(f Facts, owner string) Decision {
 
 // planOffered decides about a copy whose owner offers it.
 func planOffered(f Facts, own *Claim) Decision {
+	desired := adopt.Desired(adopt.Marked(f.Local), own.Desired)
 	d := Decision{Action: None, Rivals: rivals(f, own.Origin, own.Desired, Agree)}
-	d.Difference = Compare(f.Local, own.Desired)
+	d.Difference = Compare(f.Local, desired)
 	switch {
-	case d.Difference == Same, d.Difference == Extra && f.Tolerate, f.Accepted.content(own.Desired, f.Local):
-		if !sameStatus(f.Local, own.Desired) && !f.Accepted.status(own.Desired, f.Local) {
-			d.Action, d.Object, d.Desired = UpdateStatus, withStatus(f.Local, own.Desired), own.Desired
+	case d.Difference == Same, d.Difference == Extra && f.Tolerate, f.Accepted.content(desired, f.Local):
+		if !sameStatus(f.Local, desired) && !f.Accepted.status(desired, f.Local) {
+			d.Action, d.Object, d.Desired = UpdateStatus, withStatus(f.Local, desired), desired
 		}
 	default:
-		d.Action, d.Object, d.Desired = Update, Updated(f.Local, own.Desired), own.Desired
+		d.Action, d.Object, d.Desired = Update, Updated(f.Local, desired), desired
 	}
 	return d
+}
+
+// planHandOver makes what is there the copy of a cluster that offers it. adopted says that no agent has made it.
+func planHandOver(f Facts, to *Claim, adopted bool) Decision {
+	desired := adopt.Desired(adopted, to.Desired)
+	return Decision{Action: Update, Owner: to.Origin, Object: Updated(f.Local, desired), Desired: desired, Difference: Changed, Rivals: rivals(f, to.Origin, to.Desired, Agree)}
 }
 
 // planOwnerless decides about a copy whose owner has left the group. If another cluster offers the same content, it becomes
 // the owner, and only labels and annotations change. Otherwise the copy becomes an orphan.
 func planOwnerless(f Facts, ruled bool) Decision {
-	for _, c := range f.Claims {
+	if f.Observes != "" {
+		return Decision{Action: Freeze, Reason: f.Observes}
+	}
+	for i, c := range f.Claims {
 		if c.Standing == Offered && Equivalent(f.Local, c.Desired) {
-			return Decision{Action: Update, Owner: c.Origin, Object: Updated(f.Local, c.Desired), Desired: c.Desired, Difference: Changed}
+			return planHandOver(f, &f.Claims[i], adopt.Marked(f.Local))
 		}
 	}
 	d := Decision{Action: Freeze, Reason: "its owner has left the group"}

@@ -40,8 +40,20 @@ func TestPlan(t *testing.T) {
 	foreign := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}, data: {v: "1"}}`)
 	willing, adopted := with(foreign.DeepCopy(), v1alpha1.AnnotationAdopt), with(copied.DeepCopy(), v1alpha1.AnnotationAdopted)
 	set(t, willing, "r", "metadata", "annotations", v1alpha1.AnnotationAdopt)
-	adopts := func(c Claim) Claim {
-		c.Adopters = []string{"r"}
+	adopts := func(c Claim, rules ...*Rule) Claim {
+		c.Adopters = append(rules, &Rule{name: "r"})
+		return c
+	}
+	everything := ruleFor(t, "", "v1", "ConfigMap") // it selects the local object too, which is offered to others then
+	everything.name = "r"
+	named := willing.DeepCopy()
+	set(t, named, "r@"+origin, "metadata", "annotations", v1alpha1.AnnotationAdopt)
+	mutual := func(c Claim) Claim {
+		c.Adopters = []*Rule{everything}
+		return c
+	}
+	deletes := func(c Claim) Claim { // with its rule
+		set(t, c.Desired, "Delete", "metadata", "annotations", v1alpha1.AnnotationRuleDeletionPolicy)
 		return c
 	}
 	dying := copied.DeepCopy()
@@ -78,6 +90,10 @@ func TestPlan(t *testing.T) {
 		{"local object consents", Facts{Local: willing, Claims: []Claim{adopts(offer(origin, "2"))}}, Update, origin, 0},
 		{"local object consents, and is the same", Facts{Local: willing, Claims: []Claim{adopts(offer(origin, "1")), offer(other, "2")}}, Update, origin, 1},
 		{"local object consents to rules of a later cluster", Facts{Local: willing, Claims: []Claim{offer(origin, "2"), adopts(offer(other, "3"))}}, Conflict, "", 2},
+		{"local object consents to one of two rules", Facts{Local: willing, Claims: []Claim{adopts(offer(origin, "2"), &Rule{name: "q"})}}, Conflict, "", 1},
+		{"local object consents, and is offered to others", Facts{Local: willing, Claims: []Claim{mutual(offer(origin, "2"))}}, Conflict, "", 1},
+		{"local object consents, and is offered to others, to the cluster", Facts{Local: named, Claims: []Claim{mutual(offer(origin, "2"))}}, Update, origin, 0},
+		{"local object consents, and is offered to others, to another cluster", Facts{Local: named, Claims: []Claim{mutual(offer(other, "2"))}}, Conflict, "", 1},
 		{"gone, of an adopted copy", Facts{Local: adopted, Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, MarkOrphan, origin, 0},
 		{"let go, of an adopted copy", Facts{Local: adopted, Claims: []Claim{released(v1alpha1.DeletionDelete)}}, MarkOrphan, origin, 0},
 		{"marked as our own", Facts{Local: offerOf(t, self, "1"), Claims: []Claim{offer(origin, "1")}}, Conflict, self, 0},
@@ -95,7 +111,10 @@ func TestPlan(t *testing.T) {
 		{"unknown, another offers", Facts{Local: copied, Claims: []Claim{standing(Unknown), offer(other, "2")}}, Freeze, origin, 0},
 		{"gone", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, Delete, origin, 0},
 		{"gone, kept", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionOrphan)}}, MarkOrphan, origin, 0},
-		{"gone, another offers", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete), offer(other, "2")}}, Delete, origin, 0},
+		{"gone, another offers", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete), offer(other, "2")}}, Update, other, 0},
+		{"gone, another is held", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionDelete), {Origin: other, Standing: Held}}}, Delete, origin, 0},
+		{"gone, kept, another offers", Facts{Local: copied, Claims: []Claim{gone(v1alpha1.DeletionOrphan), offer(other, "2")}}, MarkOrphan, origin, 1},
+		{"let go, another offers", Facts{Local: copied, Claims: []Claim{released(v1alpha1.DeletionDelete), offer(other, "2")}}, Delete, origin, 0},
 		{"released", Facts{Local: copied, Claims: []Claim{released(v1alpha1.DeletionOrphan)}}, MarkOrphan, origin, 0},
 		{"released to delete", Facts{Local: copied, Claims: []Claim{released(v1alpha1.DeletionDelete)}}, Delete, origin, 0},
 		{"no rule made it", Facts{Local: unruled, Claims: []Claim{gone(v1alpha1.DeletionDelete)}}, Freeze, origin, 0},
@@ -103,6 +122,9 @@ func TestPlan(t *testing.T) {
 		{"orphan is adopted", Facts{Local: Orphan(copied), Claims: []Claim{offer(origin, "1")}}, Update, origin, 0},
 		{"orphan, another offers", Facts{Local: Orphan(copied), Claims: []Claim{gone(v1alpha1.DeletionDelete), offer(other, "2")}}, Conflict, origin, 1},
 		{"owner left", Facts{Local: copied, OwnerGone: true}, MarkOrphan, origin, 0},
+		{"owner left, its rule observes", Facts{Local: copied, OwnerGone: true, Observes: "it looks", Claims: []Claim{offer(other, "1")}}, Freeze, origin, 0},
+		{"adopted, in sync", Facts{Local: adopted, Claims: []Claim{deletes(offer(origin, "1"))}}, None, origin, 0},
+		{"adopted, changed", Facts{Local: adopted, Claims: []Claim{deletes(offer(origin, "2"))}}, Update, origin, 0},
 		{"owner left, orphan already", Facts{Local: Orphan(copied), OwnerGone: true}, Freeze, origin, 0},
 		{"owner left, no rule made it", Facts{Local: unruled, OwnerGone: true}, Freeze, origin, 0},
 		{"owner left, same elsewhere", Facts{Local: copied, OwnerGone: true, Claims: []Claim{offer(other, "1")}}, Update, other, 0},
@@ -117,7 +139,25 @@ func TestPlan(t *testing.T) {
 			if d.Action != c.want || d.Owner != c.owner || len(d.Rivals) != c.rivals {
 				t.Errorf("got %s, owner %q, rivals %v; want %s, %q, %d", d.Action, d.Owner, d.Rivals, c.want, c.owner, c.rivals)
 			}
+			if d.Object != nil && (c.facts.Local == adopted || d.Difference != Same && c.facts.Local == willing) && RuleDeletion(d.Object) == v1alpha1.DeletionDelete {
+				t.Error("what was adopted is deleted with its rule by agents that do not know better")
+			}
 		})
+	}
+}
+
+// Two clusters that offer each other their objects, and consent to all, do not both adopt: one of them keeps the source.
+func TestPlanAdoptsOneWay(t *testing.T) {
+	rule := ruleFor(t, "", "v1", "ConfigMap")
+	rule.name = "r"
+	willing := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop}, data: {v: "mine"}}`)
+	set(t, willing, "r", "metadata", "annotations", v1alpha1.AnnotationAdopt)
+	between := func(self, peer string) Action {
+		claim := Claim{Origin: peer, Standing: Offered, Desired: offerOf(t, peer, "1"), Adopters: []*Rule{rule}}
+		return Plan(Facts{Self: self, Local: willing, Claims: []Claim{claim}}).Action
+	}
+	if first, second := between(self, other), between(other, self); first != Conflict || second != Update {
+		t.Errorf("the cluster with the smaller clusterID decides %s, the other one %s", first, second)
 	}
 }
 

@@ -16,8 +16,13 @@ import (
 	"github.com/roster-mesh/roster/syncrules/others"
 )
 
-// Refuses is why an object that is no copy is not adopted by rules that would, "" if it is.
-func Refuses(obj *unstructured.Unstructured, rules []string) string {
+// Refuses is why an object that is no copy is not adopted by rules that would, "" if it is. All of them make the copy, so that
+// all need the consent. origin is the clusterID of the cluster that the copy would be of.
+//
+// mutual says that the cluster that has the object offers it to others by one of the rules. Two clusters must not adopt each
+// other's, after which nobody would have the source: then consent is for the cluster too, as RULE@CLUSTERID, if its
+// clusterID is not the smaller one.
+func Refuses(obj *unstructured.Unstructured, rules []string, origin string, mutual bool) string {
 	if obj.GetDeletionTimestamp() != nil {
 		return "it is being deleted"
 	}
@@ -28,7 +33,7 @@ func Refuses(obj *unstructured.Unstructured, rules []string) string {
 	}
 	for _, set := range []map[string]string{obj.GetLabels(), obj.GetAnnotations()} {
 		for _, key := range slices.Sorted(maps.Keys(set)) {
-			if others.Owns(key, set[key]) {
+			if others.Keeps(key, set[key]) {
 				return "another tool keeps it as it is, as " + key + " says"
 			}
 		}
@@ -36,12 +41,46 @@ func Refuses(obj *unstructured.Unstructured, rules []string) string {
 	if _, disabled := obj.GetAnnotations()[v1alpha1.AnnotationSyncDisabled]; disabled {
 		return "it has the annotation " + v1alpha1.AnnotationSyncDisabled
 	}
-	for name := range strings.SplitSeq(obj.GetAnnotations()[v1alpha1.AnnotationAdopt], ",") {
-		if slices.Contains(rules, strings.TrimSpace(name)) {
-			return ""
-		}
+	given := strings.Split(obj.GetAnnotations()[v1alpha1.AnnotationAdopt], ",")
+	consents := func(to string) bool {
+		return slices.ContainsFunc(given, func(s string) bool { return strings.TrimSpace(s) == to })
 	}
-	return "to consent, annotate it here with " + v1alpha1.AnnotationAdopt + "=" + rules[0]
+	asked := make([]string, len(rules))
+	missing := false
+	for i, name := range rules {
+		asked[i] = name
+		if consents(name) && !mutual {
+			continue
+		}
+		if mutual {
+			asked[i] = name + "@" + origin
+		}
+		missing = missing || !consents(name+"@"+origin)
+	}
+	switch {
+	case !missing:
+		return ""
+	case mutual:
+		return "it is a source of copies in other clusters itself, by the same rule; to make it a copy, annotate it here with " +
+			v1alpha1.AnnotationAdopt + "=" + strings.Join(asked, ",")
+	}
+	return "to consent, annotate it here with " + v1alpha1.AnnotationAdopt + "=" + strings.Join(asked, ",")
+}
+
+// Desired is what a copy is to be that takes the place of an object: one that is marked, or will be, says nothing of a policy
+// for the time when its rule is gone, so that agents which do not know the mark do not delete it either.
+func Desired(marked bool, desired *unstructured.Unstructured) *unstructured.Unstructured {
+	if !marked || desired == nil {
+		return desired
+	}
+	all := desired.GetAnnotations()
+	if _, deletes := all[v1alpha1.AnnotationRuleDeletionPolicy]; !deletes {
+		return desired
+	}
+	out := desired.DeepCopy()
+	delete(all, v1alpha1.AnnotationRuleDeletionPolicy)
+	out.SetAnnotations(all)
+	return out
 }
 
 // Mark marks an object as one that was there before it became a copy. A copy keeps the mark, which is local.

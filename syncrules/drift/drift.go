@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -28,6 +29,9 @@ const (
 	Differs Kind = "Differs"
 	// Extra: it is a copy that would be deleted, or left as an orphan.
 	Extra Kind = "Extra"
+	// Mortal: it is a copy with the right content, which is deleted with its rule by what is written on it, although the rule
+	// says otherwise now. Of all marks only this one counts: what a rule that looks leaves undone must not delete anything.
+	Mortal Kind = "RuleDeletionPolicy"
 )
 
 // Of reads a decision that nobody acts on. local is what is in the place, nil for nothing.
@@ -36,10 +40,13 @@ func Of(d syncrules.Decision, local *unstructured.Unstructured) Kind {
 	case syncrules.Create:
 		return Missing
 	case syncrules.Update:
-		if local != nil && syncrules.Equivalent(local, d.Desired) {
-			return None
+		switch {
+		case local == nil || !syncrules.Equivalent(local, d.Desired):
+			return Differs
+		case deletes(local) && !deletes(d.Desired):
+			return Mortal
 		}
-		return Differs
+		return None
 	case syncrules.UpdateStatus:
 		return Differs
 	case syncrules.Delete, syncrules.MarkOrphan:
@@ -47,6 +54,11 @@ func Of(d syncrules.Decision, local *unstructured.Unstructured) Kind {
 	case syncrules.None, syncrules.Freeze, syncrules.Wait, syncrules.Conflict:
 	}
 	return None
+}
+
+// deletes says that a copy is deleted with its rule.
+func deletes(copied *unstructured.Unstructured) bool {
+	return len(syncrules.MadeBy(copied)) > 0 && syncrules.RuleDeletion(copied) == v1alpha1.DeletionDelete
 }
 
 // Text says it to people; "" for None.
@@ -61,6 +73,8 @@ func (k Kind) Text(d syncrules.Decision) string {
 			return "would be deleted: " + d.Reason
 		}
 		return "would be left as an orphan: " + d.Reason
+	case Mortal:
+		return "still carries ruleDeletionPolicy Delete: it is deleted if the rule is, unless the rule writes before"
 	case None:
 	}
 	return ""
@@ -71,7 +85,7 @@ func Sum(counts map[Kind]int32) (most Kind, text string) {
 	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b Kind) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
-	words := map[Kind]string{Missing: "missing", Differs: "different", Extra: "to be deleted or left as orphans"}
+	words := map[Kind]string{Missing: "missing", Differs: "different", Extra: "to be deleted or left as orphans", Mortal: "with ruleDeletionPolicy Delete still"}
 	var parts []string
 	for _, k := range kinds {
 		parts = append(parts, fmt.Sprintf("%d %s", counts[k], words[k]))

@@ -30,6 +30,10 @@ func TestOf(t *testing.T) {
 	offered := syncrules.Claim{Origin: "a", Standing: syncrules.Offered, Desired: configMap("1", "a")}
 	gone := syncrules.Claim{Origin: "a", Standing: syncrules.Gone, Policy: v1alpha1.DeletionDelete, Reason: "its source is gone"}
 	let := syncrules.Claim{Origin: "a", Standing: syncrules.Released, Policy: v1alpha1.DeletionOrphan, Reason: "the rule was edited"}
+	mortal := configMap("1", "a")
+	mortal.SetAnnotations(map[string]string{
+		v1alpha1.AnnotationOwnerClusterID: "a", v1alpha1.AnnotationRule: "r", v1alpha1.AnnotationRuleDeletionPolicy: "Delete",
+	})
 	unruled := configMap("1", "a")
 	unruled.SetAnnotations(map[string]string{v1alpha1.AnnotationOwnerClusterID: "a"})
 	for name, c := range map[string]struct {
@@ -42,6 +46,8 @@ func TestOf(t *testing.T) {
 		"the same":         {configMap("1", "a"), offered, None, ""},
 		"different":        {configMap("2", "a"), offered, Differs, "differs, and would be changed"},
 		"only other marks": {unruled, offered, None, ""},
+		"to be kept now":   {mortal, offered, Mortal, "still carries ruleDeletionPolicy Delete: it is deleted if the rule is, unless the rule writes before"},
+		"not kept now":     {configMap("1", "a"), syncrules.Claim{Origin: "a", Standing: syncrules.Offered, Desired: mortal}, None, ""},
 		"extra":            {configMap("1", "a"), gone, Extra, "would be deleted: its source is gone"},
 		"an orphan":        {configMap("1", "a"), let, Extra, "would be left as an orphan: the rule was edited"},
 		"not known":        {configMap("2", "a"), syncrules.Claim{Origin: "a"}, None, ""},

@@ -4,6 +4,8 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,14 +22,15 @@ func adopting(name string) *v1alpha1.ResourceSyncRule {
 	return r
 }
 
+// consenting is an object that also the rule selects: consent is for copies of cluster a.
 func consenting(name, value, rule string) *unstructured.Unstructured {
-	return withAnnotations(configMap(name, value), map[string]string{v1alpha1.AnnotationAdopt: rule})
+	return withAnnotations(configMap(name, value), map[string]string{v1alpha1.AnnotationAdopt: rule + "@" + a})
 }
 
 // consent lets a rule adopt what is here.
 func (w *world) consent(k Key, rule string) {
 	w.local.edit(k, func(o *unstructured.Unstructured) {
-		withAnnotations(o, map[string]string{v1alpha1.AnnotationAdopt: rule})
+		withAnnotations(o, map[string]string{v1alpha1.AnnotationAdopt: rule + "@" + a})
 	})
 }
 
@@ -120,6 +123,56 @@ func TestObserveWhatWouldBeAdopted(t *testing.T) {
 		w.unwritten(func() { w.setRule(observing(adopting("r"))) })
 		w.wantDrift("r", 1, 0, 1, metav1.ConditionTrue, "Differs", cm("x").String()+" differs")
 		w.setRule(adopting("r"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+	})
+}
+
+// A source that is adopted, and so is none any more, takes no copy of it away: they become those of the cluster that has the
+// source now.
+func TestAdoptedSourceKeepsItsCopies(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(adopting("r"))
+		w.peers[b].put(configMap("x", "b"))
+		w.settle()
+		w.wantOwner(cm("x"), b, false)
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.wantOwner(cm("x"), b, false)
+		w.peers[b].edit(cm("x"), func(o *unstructured.Unstructured) {
+			o.SetLabels(map[string]string{v1alpha1.LabelOwnerClusterID: a})
+		})
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.wantOwner(cm("x"), a, false)
+		if n := w.local.count("delete"); n > 0 {
+			t.Errorf("%d deletions", n)
+		}
+	})
+}
+
+// That an object does not consent is remembered, as any conflict is: it is not read again for each cluster that offers the same.
+func TestAdoptReadsOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.put(configMap("x", "mine"))
+		w.peers[a].put(configMap("x", "1"))
+		w.setRule(adopting("r"))
+		w.settle()
+		reads := w.local.count("read")
+		said := w.report("r").LastErrors
+		for range 5 {
+			w.peers[b].put(configMap("x", "1"))
+			w.settle()
+			w.peers[b].remove(cm("x"))
+			w.settle()
+		}
+		if more := w.local.count("read") - reads; more > 0 {
+			t.Errorf("%d reads of what does not change", more)
+		}
+		if now := w.report("r").LastErrors; !slices.Equal(said, now) || len(now) != 1 || !strings.Contains(now[0], "does not adopt it") {
+			t.Errorf("the rule says %q, and said %q", now, said)
+		}
+		w.consent(cm("x"), "r")
 		w.settle()
 		w.wantValue(cm("x"), "1")
 	})

@@ -137,7 +137,7 @@ func (e *Engine) claimOfLocked(j *job, p *peer, from Key, held []holding, mine *
 		}
 	}
 	c.content = e.contentOf(c.content, offering, p)
-	if !namesOf(c.names, offering) {
+	if !slices.EqualFunc(c.names, offering, func(name string, r *rule) bool { return name == r.name }) {
 		c.names = make([]string, len(offering)) // some of the rules that select it do not ask for this copy
 		for i, r := range offering {
 			c.names[i] = r.name
@@ -159,19 +159,6 @@ func (e *Engine) contentOf(sum uint64, rules []*rule, p *peer) uint64 {
 		}
 	}
 	return sum
-}
-
-// namesOf says that the names are those of the rules.
-func namesOf(names []string, rules []*rule) bool {
-	if len(names) != len(rules) {
-		return false
-	}
-	for i, r := range rules {
-		if names[i] != r.name {
-			return false
-		}
-	}
-	return true
 }
 
 // selectingLocked are the rules that select entries of one source for a place, by name.

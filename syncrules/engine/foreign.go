@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/fingerprint"
 	"github.com/roster-mesh/roster/syncrules/engine/notify"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/verdict"
 )
 
 // maxObjectWatches bounds the watches of single objects that are in the way of copies. Where a kind has more, its
@@ -38,12 +39,10 @@ func newConflicts(w wiring, hash fingerprint.Hasher) conflicts {
 type foreign struct {
 	gvk   schema.GroupVersionKind
 	watch *notify.Sink // of this object alone; nil when there are too many
-	// sum is of the object as it was read, and when; 0 when it is known to be different now. watched is what
-	// watch saw last, 0 for nothing.
-	sum, watched uint64
-	read         time.Time
-	// verdicts say, of the contents of claims, whether the object that was read already has what they bring.
-	verdicts map[uint64]bool
+	// Memory is what was read; watched is the hash of what watch saw last, 0 for nothing.
+	verdict.Memory
+	watched uint64
+	listed  bool // by watch
 }
 
 // seesLocked returns the hash of a foreign object as it is now, 0 if nothing watches it.
@@ -73,19 +72,25 @@ func (c *conflicts) awaitLocked(j *job) *foreign {
 	return f
 }
 
-// watchedLocked says that an object would be seen that appears in a place.
+// watchedLocked says that an object would be seen that appears in a place, whatever it is like: a watch of what a rule
+// selects does not tell of one without the labels.
 func (c *conflicts) watchedLocked(k Key) bool {
-	f := c.objects[k]
-	for s := range c.watches {
-		if s.GVK.GroupKind() == k.GroupKind && s.Covers(k.Namespace) {
-			return true
+	bare := &unstructured.Unstructured{Object: map[string]any{}}
+	bare.SetNamespace(k.Namespace)
+	bare.SetName(k.Name)
+	for s, g := range c.watches {
+		if s.GVK.GroupKind() == k.GroupKind && g.live && s.Covers(k.Namespace) && s.LabelSelector+s.FieldSelector == "" {
+			if bare.SetGroupVersionKind(s.GVK); g.keep(bare) {
+				return true
+			}
 		}
 	}
-	return f != nil && f.watch != nil
+	f := c.objects[k]
+	return f != nil && f.watch != nil && f.listed
 }
 
-// gatherVerdictLocked spares reading a foreign object that is as it was, where all that is offered was compared with
-// it before: at any number of clusters, most have what others had.
+// gatherVerdictLocked spares reading a place that is as it was, where all that is offered was compared with it before: at
+// any number of clusters, most have what others had.
 func (c *conflicts) gatherVerdictLocked(j *job) {
 	f := c.objects[j.key]
 	if f == nil {
@@ -93,47 +98,31 @@ func (c *conflicts) gatherVerdictLocked(j *job) {
 	}
 	j.foreign = true
 	switch seen := c.seesLocked(j.key); {
-	case f.sum == 0, seen != 0 && seen != f.sum:
+	case seen == 0 && f.Absent:
+		if j.absent = c.watchedLocked(j.key); !j.absent {
+			j.recheck = foreignRetry - time.Since(f.Read)
+			j.absent = j.recheck > 0
+		}
+		return
+	case seen != 0 && seen != f.Sum:
 		return
 	case seen == 0:
-		if j.recheck = foreignRetry - time.Since(f.read); j.recheck <= 0 {
+		if j.recheck = foreignRetry - time.Since(f.Read); j.recheck <= 0 {
 			return
 		}
 	}
-	offered := 0
-	for i := range j.claims {
-		claim := &j.claims[i]
-		if claim.Standing != syncrules.Offered {
-			continue
-		}
-		same, known := f.verdicts[claim.content]
-		if !known || len(claim.Adopters) > 0 {
-			return
-		}
-		offered++
-		if !same {
-			j.rivals = append(j.rivals, claim.Origin)
-		}
-	}
-	j.judged = offered > 0
+	j.verdict, j.judged = f.Decide(j.offers(nil))
 }
 
-// takeVerdictLocked remembers what was found by reading a foreign object.
-func (c *conflicts) takeVerdictLocked(f *foreign, obj *unstructured.Unstructured, j *job, w *weighed, d syncrules.Decision) {
-	sum := c.hash.Foreign(obj)
-	if f.sum != sum || len(f.verdicts) > 2*len(j.claims)+maxObjectWatches {
-		f.sum, f.verdicts = sum, map[uint64]bool{}
-	}
-	f.read = time.Now()
-	rivals := make(map[string]bool, len(d.Rivals))
-	for _, id := range d.Rivals {
-		rivals[id] = true
-	}
-	for i := range w.Claims {
-		if claim := &w.Claims[i]; claim.Standing == syncrules.Offered {
-			f.verdicts[j.claims[i].content] = !rivals[claim.Origin]
+// offers are the claims that offer something; if w is given, something that can be rendered.
+func (j *job) offers(w *weighed) (out []verdict.Offer) {
+	for i := range j.claims {
+		c := &j.claims[i]
+		if c.Standing == syncrules.Offered && (w == nil || w.Claims[i].Standing == syncrules.Offered) {
+			out = append(out, verdict.Offer{Origin: c.Origin, Content: c.content, Adopts: len(c.Adopters) > 0})
 		}
 	}
+	return out
 }
 
 // superviseLocked watches what is in the way.
@@ -157,6 +146,7 @@ func (c *conflicts) superviseLocked(kinds map[schema.GroupKind]*kind, start star
 		watch := &notify.Sink{Notify: func(obj *unstructured.Unstructured) { c.foreignSeen(k, f, obj) }}
 		scope := Scope{GVK: f.gvk, Namespace: k.Namespace, FieldSelector: "metadata.name=" + k.Name}
 		watch.Stop = c.watch(start, scope, nil, watch)
+		f.listed = false
 		f.watch = watch // not read by the goroutine: a conflictWatch may have taken its place before that runs
 	}
 }
@@ -169,9 +159,11 @@ func (c *conflicts) foreignSeen(k Key, f *foreign, obj *unstructured.Unstructure
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if c.objects[k] == f {
-		f.watched = sum
-		if sum != f.sum || sum == 0 {
-			f.sum = 0
+		f.watched, f.listed = sum, true
+		if sum != f.Sum || sum == 0 {
+			if sum != 0 || !f.Absent {
+				f.Changed()
+			}
 			c.enqueueLocked(k)
 		}
 	}
@@ -197,6 +189,7 @@ type conflictWatch struct {
 	scope  Scope
 	rules  []*rule
 	hashes map[types.NamespacedName]uint64
+	live   bool // it sees what appears
 	stop   func()
 }
 
@@ -257,8 +250,8 @@ func (g *conflictWatch) seeLocked(at types.NamespacedName, sum uint64) {
 	if f == nil {
 		return
 	}
-	if sum == 0 || sum != f.sum {
-		f.sum = 0
+	if sum == 0 || sum != f.Sum {
+		f.Changed()
 		g.c.enqueueLocked(k)
 	}
 	if sum != 0 && f.watch != nil {
@@ -317,4 +310,8 @@ func (g *conflictWatch) Delete(namespace, name string, _ *unstructured.Unstructu
 
 // Health implements Sink. What was seen before an outage is believed until the next list: by that nothing is
 // written.
-func (*conflictWatch) Health(error) {}
+func (g *conflictWatch) Health(err error) {
+	g.c.lock.Lock()
+	defer g.c.lock.Unlock()
+	g.live = err == nil
+}

@@ -29,12 +29,14 @@ type job struct {
 	// surplus are sources of clusters that have another one for the same place.
 	surplus []surplus
 	// foreign says that an object without marks was in the way; judged that it still is, as it was, and of
-	// what content: rivals offer something else. It is read again after recheck, if that is set.
-	foreign, judged bool
+	// what content, and with what verdict; absent that nothing is there. It is read again after recheck, if that is set.
+	foreign, judged, absent bool
 	// ownerGone says that the owner of local has left the group.
 	ownerGone bool
-	rivals    []string
-	recheck   time.Duration
+	// observes is why rules that made local only look; "" for none, and in a job that is looked at for them.
+	observes string
+	verdict  syncrules.Decision
+	recheck  time.Duration
 	// cluster is the local one, and namespaced what is known of kinds, for rules that ask for them.
 	cluster    *v1alpha1.Cluster
 	namespaced func(schema.GroupVersionKind) (bool, error)
@@ -70,6 +72,11 @@ func (e *Engine) gatherLocked(key Key) *job {
 		j.local = &taken
 		if p := e.clusters.peers[c.Owner]; p != nil {
 			j.ownerGone = p.Left
+		}
+		for _, name := range c.Rules {
+			if r := e.rules.byName[name]; r != nil {
+				j.observes = cmp.Or(j.observes, r.observes())
+			}
 		}
 	}
 	j.kind = e.rules.kinds[key.GroupKind]
@@ -155,7 +162,7 @@ type weighed struct {
 
 // weigh decodes and renders; mu is not held.
 func (e *Engine) weigh(j *job) (*weighed, error) {
-	w := &weighed{Facts: syncrules.Facts{Self: e.o.LocalClusterID, OwnerGone: j.ownerGone}}
+	w := &weighed{Facts: syncrules.Facts{Self: e.o.LocalClusterID, OwnerGone: j.ownerGone, Observes: j.observes}}
 	if j.local != nil {
 		var err error
 		if w.Local, err = j.local.Object.Unpack(); err != nil {

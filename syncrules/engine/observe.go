@@ -76,14 +76,17 @@ func (e *Engine) gatherObservedLocked(j *job) *job {
 // observe decides, and does nothing; mu is not held.
 func (e *Engine) observe(ctx context.Context, j *job) outcome {
 	if j.judged && j.local == nil {
-		return outcome{decision: syncrules.PlanForeign(j.rivals), again: j.recheck}
+		return outcome{decision: j.verdict, again: j.recheck}
 	}
 	w, err := e.weigh(j)
 	if err != nil {
 		return outcome{problem: e.errors().Problem(err, j.key, j.secret())}
 	}
 	out := outcome{decision: syncrules.Plan(w.Facts), problem: w.problem}
-	if out.decision.Action == syncrules.Create {
+	switch {
+	case out.decision.Action == syncrules.Create && j.absent:
+		out.again = j.recheck
+	case out.decision.Action == syncrules.Create:
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		if err := e.readExisting(ctx, j, w, &out); err != nil && !errors.Is(err, errRace) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,5 +213,84 @@ func TestObserveAndGuard(t *testing.T) {
 		}
 		w.unwritten(func() { w.setRule(testRule("r")) })
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+	})
+}
+
+// Copies that only such a rule made stay as they are when their owner leaves the group, also where another rule offers the same.
+func TestObserveWhenTheOwnerLeaves(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, name := range []string{"x", "y"} {
+			w.peers[a].put(configMap(name, "1"))
+		}
+		w.setRule(testRule("r"))
+		w.settle()
+		w.unwritten(func() { w.setRule(observing(testRule("r"))) })
+		w.setRule(testRule("s", "y"))
+		w.peers[b].put(configMap("y", "1"))
+		w.settle()
+		w.unwritten(func() { w.e.SetPeer(Peer{ClusterID: a, Left: true}) })
+		w.wantOwner(cm("x"), a, false)
+		w.wantOwner(cm("y"), a, false)
+	})
+}
+
+// That copies would be deleted with a rule that says otherwise by now is told: while the rule looks, it cannot be changed.
+func TestObserveTellsWhatIsDeletedWithTheRule(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.peers[a].put(configMap("x", "1"))
+		r := testRule("r")
+		r.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		w.setRule(r)
+		w.settle()
+		w.unwritten(func() { w.setRule(observing(testRule("r"))) })
+		w.wantDrift("r", 1, 0, 1, metav1.ConditionTrue, "RuleDeletionPolicy", cm("x").String()+" still carries ruleDeletionPolicy Delete")
+		w.setRule(testRule("r"))
+		w.settle()
+		w.setRule(observing(testRule("r")))
+		w.settle()
+		w.wantDrift("r", 1, 1, 0, metav1.ConditionFalse, "NoDrift")
+	})
+}
+
+// That nothing is in a place is remembered while it is watched, whatever becomes of the source.
+func TestObserveReadsOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.peers[a].put(configMap("x", "1"))
+		w.setRule(observing(testRule("r")))
+		w.settle()
+		reads := w.local.count("read")
+		for i := range 5 {
+			w.peers[a].put(configMap("x", fmt.Sprint(i)))
+			w.settle()
+		}
+		if more := w.local.count("read") - reads; more > 0 {
+			t.Errorf("%d reads of what is not there", more)
+		}
+		w.wantDrift("r", 1, 0, 1, metav1.ConditionTrue, "Missing", cm("x").String()+" is missing")
+		w.unwritten(func() { w.local.put(configMap("x", "4")) })
+		w.wantDrift("r", 1, 1, 0, metav1.ConditionFalse, "NoDrift")
+	})
+}
+
+// What appears without the label that the rule selects by is seen, also where no object is watched for itself.
+func TestObserveSeesWhatIsNotSelected(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := testRule("r")
+		r.Spec.Rules[0].Matches[0].Labels = []metav1.LabelSelector{{MatchLabels: map[string]string{"app": "web"}}}
+		for i := range 3 * maxObjectWatches {
+			obj := configMap(fmt.Sprintf("x%d", i), "1")
+			obj.SetLabels(map[string]string{"app": "web"})
+			w.peers[a].put(obj)
+		}
+		w.setRule(observing(r))
+		w.settle()
+		time.Sleep(2 * foreignRetry)
+		for i := range 3 * maxObjectWatches {
+			w.local.put(configMap(fmt.Sprintf("x%d", i), "mine"))
+		}
+		time.Sleep(2 * foreignRetry)
+		if r := w.report("r"); r.Drifted != 0 || r.Conflicts != 3*maxObjectWatches {
+			t.Errorf("drifted %d, conflicts %d", r.Drifted, r.Conflicts)
+		}
 	})
 }

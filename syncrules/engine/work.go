@@ -110,7 +110,7 @@ type outcome struct {
 // decide plans and acts; mu is not held.
 func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	if j.judged && j.local == nil {
-		return outcome{decision: syncrules.PlanForeign(j.rivals), again: j.recheck}
+		return outcome{decision: j.verdict, again: j.recheck}
 	}
 	w, err := e.weigh(j)
 	if err != nil {
@@ -185,7 +185,7 @@ func (e *Engine) readExisting(ctx context.Context, j *job, w *weighed, out *outc
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if missing {
-		if e.conflicts.awaitLocked(j); !e.conflicts.watchedLocked(j.key) {
+		if e.conflicts.awaitLocked(j).Missed(time.Now()); !e.conflicts.watchedLocked(j.key) {
 			out.again = foreignRetry
 		}
 		return errRace
@@ -200,7 +200,7 @@ func (e *Engine) readExisting(ctx context.Context, j *job, w *weighed, out *outc
 	f := e.conflicts.awaitLocked(j)
 	w.Local = obj
 	out.decision = syncrules.Plan(w.Facts)
-	e.conflicts.takeVerdictLocked(f, obj, j, w, out.decision)
+	f.Take(e.hash.Foreign(obj), time.Now(), out.decision, j.offers(w))
 	if f.watch == nil && e.conflicts.seesLocked(j.key) == 0 {
 		out.again = foreignRetry
 	}

@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package others knows the labels and annotations that tools and controllers set on objects.
+// Package others knows what others than people and agents put into clusters: the labels and annotations that tools and
+// controllers set on objects, the fields that servers set, and the objects that every cluster makes for itself.
 package others
 
 import "strings"
@@ -56,4 +57,37 @@ func Owns(key, value string) bool {
 		return value == "Helm"
 	}
 	return false
+}
+
+// Keeps says whether a tool may put the object back as it was, if somebody else changes it: also where people set the same
+// label for themselves.
+func Keeps(key, value string) bool {
+	return key == "app.kubernetes.io/instance" || key == "cert-manager.io/certificate-name" || Owns(key, value)
+}
+
+// Native says whether every cluster creates this object itself, with its own content. Such an object is never a source:
+// a rule for everything in a namespace would conflict with it in every cluster.
+func Native(group, kind, namespace, name string) bool {
+	switch group + "/" + kind {
+	case "/ConfigMap":
+		return name == "kube-root-ca.crt"
+	case "/ServiceAccount":
+		return name == "default"
+	case "/Service", "/Endpoints", "discovery.k8s.io/EndpointSlice":
+		return name == "kubernetes" && namespace == "default"
+	}
+	return false
+}
+
+// Allocated lists the fields that each API server sets itself and does not allow to be removed: a copy has its own values.
+func Allocated(group, kind string) [][]string {
+	switch group + "/" + kind {
+	case "/Service":
+		return [][]string{{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "healthCheckNodePort"}}
+	case "/PersistentVolumeClaim":
+		return [][]string{{"spec", "volumeName"}}
+	case "/Namespace":
+		return [][]string{{"spec", "finalizers"}}
+	}
+	return nil
 }

@@ -77,7 +77,7 @@ const (
 	AnnotationAccept = LocalPrefix + "accept"
 
 	// AnnotationAdopt on an object, set by a person in that cluster, names the rules that may make it a copy, separated by
-	// commas. AnnotationAdopted marks, by its presence, a copy that became one so: it is never deleted.
+	// commas, as RULE or RULE@CLUSTERID, for copies of that cluster's object. AnnotationAdopted marks, by its presence, a copy that became one so: it is never deleted.
 	AnnotationAdopt   = LocalPrefix + "adopt"
 	AnnotationAdopted = LocalPrefix + "adopted"
 

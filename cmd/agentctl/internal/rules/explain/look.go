@@ -27,7 +27,7 @@ func (o *offer) asIf() *offer {
 }
 
 // look says what rules that only look would do in a place, as their agent does: by a second decision, that nobody acts on.
-func (q *inquiry) look(ctx context.Context, out *copyReport, to *reached, local *unstructured.Unstructured, offers []*offer) {
+func (q *inquiry) look(ctx context.Context, out *copyReport, to *reached, local *unstructured.Unstructured, offers []*offer, ask bool) {
 	names := out.Rules
 	if local != nil && len(names) == 0 {
 		names = syncrules.MadeBy(local)
@@ -52,6 +52,6 @@ func (q *inquiry) look(ctx context.Context, out *copyReport, to *reached, local 
 	out.State, out.Reason, out.Action = stand.Observed, "", syncrules.None.String()
 	if kind := drift.Of(d, local); kind == drift.Missing || kind == drift.Differs {
 		out.Owner, out.OwnerID = q.title(d.Owner), d.Owner
-		q.compare(ctx, out, local, d, to, q.redaction(facts, d, offers), false)
+		q.compare(ctx, out, local, d, to, q.redaction(facts, d, offers), ask)
 	}
 }

@@ -173,7 +173,7 @@ func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, lo
 		}
 	}
 	q.decide(ctx, out, q.facts(ctx, to, local, offers), to, offers, ask)
-	q.look(ctx, out, to, local, offers)
+	q.look(ctx, out, to, local, offers, ask)
 	slices.Sort(out.Rules)
 	return out
 }
