@@ -205,7 +205,7 @@ func serve(t *testing.T, fleet *harness.Fleet) string {
 type tab struct {
 	*testing.T
 
-	ctx        context.Context
+	ctx        context.Context //nolint:containedctx // chromedp has its tab in it
 	mu         sync.Mutex
 	complaints []string
 }
