@@ -129,7 +129,8 @@ func (g *Guard) Hold(r replica.Removal) (s removalguard.Standing) {
 	return s
 }
 
-// maxTried bounds the statements that are remembered, beside the one that is held, of keys whose removal is held.
+// maxTried bounds the statements that are remembered, beside the one that is held, of keys whose removal is held. When there are so
+// many, they are forgotten, and decided on once more: a thief with many inventions must not have what others order held unheard.
 const maxTried = 1 << 14
 
 // decidedLocked says whether a statement about a key whose removal is held was decided on: it comes again and again, and what it counts for
@@ -144,10 +145,13 @@ func (g *Guard) decidedLocked(known *replica.Removal, r replica.Removal) bool {
 		return g.with[r.ClusterID][r.By] == nil && (!strange || !g.o.Trust.IsPinned(r.By, r.ByKey))
 	}
 	statement := statement{about(r), pair{r.By, string(r.ByKey)}}
-	if _, tried := g.tried[statement]; tried || len(g.tried) >= maxTried {
+	if _, tried := g.tried[statement]; tried {
 		return true
 	}
 	if g.o.Trust.IsPinned(r.By, r.ByKey) {
+		if len(g.tried) >= maxTried {
+			clear(g.tried)
+		}
 		g.tried[statement] = struct{}{}
 	}
 	return false

@@ -4,6 +4,7 @@
 package removals
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
@@ -11,11 +12,11 @@ import (
 	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
-// TestOneRemovalMutesNobody: m removes the head of a branch and what is in it, of which all were met. Who stays is a member as before:
-// what it orders takes effect, the removal of m, too.
-func TestOneRemovalMutesNobody(t *testing.T) {
+// guarded is a guard of "self", which has pinned h, m, v and w, and x, y and z on the word of h. The function orders a removal.
+func guarded(t *testing.T) (g *Guard, removes func(by, id string) bool) {
+	t.Helper()
 	table := trust.New(trust.Pin{ClusterID: "self", PublicKey: agenttest.PublicKey("self")}, trust.Options{})
-	g := NewGuard(Options{
+	g = NewGuard(Options{
 		ClusterID: "self", Key: agenttest.PublicKey("self"), Trust: table, Met: func(string) bool { return true },
 		Members: func() (all []removalguard.Member) {
 			for _, id := range []string{"h", "m", "v", "w", "x", "y", "z"} { // the branch of h keeps its form
@@ -32,7 +33,7 @@ func TestOneRemovalMutesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	removes := func(by, id string) bool {
+	removes = func(by, id string) bool {
 		t.Helper()
 		r, err := agenttest.Signer(t, by, agenttest.Key(by)).SignRemoval(id, agenttest.PublicKey(id), id, by, 1)
 		if err != nil {
@@ -44,6 +45,13 @@ func TestOneRemovalMutesNobody(t *testing.T) {
 		}
 		return !s.Held
 	}
+	return g, removes
+}
+
+// TestOneRemovalMutesNobody: m removes the head of a branch and what is in it, of which all were met. Who stays is a member as before:
+// what it orders takes effect, the removal of m, too.
+func TestOneRemovalMutesNobody(t *testing.T) {
+	g, removes := guarded(t)
 	if !removes("m", "h") || !removes("m", "x") || removes("m", "y") || removes("m", "z") {
 		t.Fatal("two take effect")
 	}
@@ -52,5 +60,22 @@ func TestOneRemovalMutesNobody(t *testing.T) {
 	}
 	if !removes("y", "m") {
 		t.Error("y is a member, and may not remove m")
+	}
+}
+
+// TestManyStatementsHideNone: however many statements are remembered, one of another author about what is held is decided on.
+func TestManyStatementsHideNone(t *testing.T) {
+	g, removes := guarded(t)
+	if !removes("m", "v") || !removes("m", "w") || removes("m", "x") {
+		t.Fatal("two take effect")
+	}
+	for i := range maxTried {
+		g.tried[statement{pair{"x", strconv.Itoa(i)}, pair{"m", ""}}] = struct{}{}
+	}
+	if !removes("h", "x") {
+		t.Error("what h orders is held")
+	}
+	if len(g.tried) > maxTried {
+		t.Errorf("%d statements are remembered", len(g.tried))
 	}
 }
