@@ -83,7 +83,8 @@ type fleetRule struct {
 	Synced    int64       `json:"synced"`
 	Failed    int64       `json:"failed"`
 	Conflicts int64       `json:"conflicts"`
-	Bad       []ruleState `json:"bad"` // where it is not as it should be, the worst first
+	Drifted   int64       `json:"drifted,omitempty"` // of a rule with mode Observe
+	Bad       []ruleState `json:"bad"`               // where it is not as it should be, the worst first
 }
 
 // ruleState is a rule in one member.
@@ -97,8 +98,10 @@ type ruleState struct {
 	Synced    int32              `json:"synced"`
 	Failed    int32              `json:"failed"`
 	Conflicts int32              `json:"conflicts"`
+	Drifted   int32              `json:"drifted,omitempty"` // of a rule with mode Observe
 
 	name, kind string
+	observes   bool
 }
 
 func stateOf(m *fleet.Member, rule *v1alpha1.ResourceSyncRule) ruleState {
@@ -107,8 +110,9 @@ func stateOf(m *fleet.Member, rule *v1alpha1.ResourceSyncRule) ruleState {
 	ready.Reason, ready.Message = clusters.Bound(ready.Reason), clusters.Bound(ready.Message)
 	return ruleState{
 		Cluster: m.Name, ClusterID: m.ID, Health: health, Frozen: frozen(rule, ready), Ready: ready,
-		Matched: st.Matched, Synced: st.Synced, Failed: st.Failed, Conflicts: st.Conflicts,
+		Matched: st.Matched, Synced: st.Synced, Failed: st.Failed, Conflicts: st.Conflicts, Drifted: st.Drifted,
 		name: clusters.Bound(rule.Name), kind: clusters.Bound(rule.Spec.GVK.Schema().GroupKind().String()),
+		observes: rule.Spec.Mode == v1alpha1.ModeObserve,
 	}
 }
 
@@ -141,7 +145,7 @@ func sumUp(answers []fleet.Answer[[]ruleState]) *fleetList {
 	})
 	for _, r := range out.Rules {
 		slices.SortStableFunc(r.Bad, func(a, b ruleState) int {
-			return cmp.Or(cmp.Compare(b.Health, a.Health), cmp.Compare(b.Failed+b.Conflicts, a.Failed+a.Conflicts))
+			return cmp.Or(cmp.Compare(b.Health, a.Health), cmp.Compare(b.Failed+b.Conflicts+b.Drifted, a.Failed+a.Conflicts+a.Drifted))
 		})
 	}
 	return out
@@ -151,6 +155,7 @@ func (r *fleetRule) add(s ruleState) {
 	r.Clusters++
 	r.Matched, r.Synced = r.Matched+int64(s.Matched), r.Synced+int64(s.Synced)
 	r.Failed, r.Conflicts = r.Failed+int64(s.Failed), r.Conflicts+int64(s.Conflicts)
+	r.Drifted += int64(s.Drifted)
 	if s.Ready.Status == string(metav1.ConditionTrue) {
 		r.Ready++
 	}
@@ -202,7 +207,7 @@ func (l *fleetList) print(out *cli.Output) error {
 			if i == 0 {
 				worst = s.Cluster + ": " + s.text()
 			}
-			bad = append(bad, []string{r.Name, s.Cluster, s.Ready.Status, count(int64(s.Matched)), count(int64(s.Synced)), count(int64(s.Failed)), count(int64(s.Conflicts)), s.text()})
+			bad = append(bad, []string{r.Name, s.Cluster, s.Ready.Status, count(int64(s.Matched)), count(int64(s.Synced)), count(int64(s.Failed)), count(int64(s.Conflicts)), count(int64(s.Drifted)), s.text()})
 		}
 		rows = append(rows, []string{
 			r.Name, r.Kind, fmt.Sprintf("%d/%d", r.Clusters, l.Clusters), strconv.Itoa(r.Ready), fmt.Sprintf("%d/%d", r.Synced, r.Matched),
@@ -214,7 +219,7 @@ func (l *fleetList) print(out *cli.Output) error {
 	}
 	if out.Wide() && len(bad) > 0 {
 		fmt.Fprintln(out.Stdout)
-		if err := cli.PrintTable(out.Stdout, []string{"RULE", "CLUSTER", "READY", "MATCHED", "SYNCED", "FAILED", "CONFLICTS", "MESSAGE"}, bad); err != nil {
+		if err := cli.PrintTable(out.Stdout, []string{"RULE", "CLUSTER", "READY", "MATCHED", "SYNCED", "FAILED", "CONFLICTS", "DRIFTED", "MESSAGE"}, bad); err != nil {
 			return err
 		}
 	}
@@ -224,7 +229,11 @@ func (l *fleetList) print(out *cli.Output) error {
 
 // text is what is wrong, in a line.
 func (s ruleState) text() string {
-	if s.Health == clusters.Healthy {
+	switch {
+	case s.Health != clusters.Healthy:
+	case s.observes:
+		return observed(s.Drifted)
+	default:
 		return "copies from a cluster stay as they are"
 	}
 	return s.Ready.Reason + ": " + s.Ready.Message

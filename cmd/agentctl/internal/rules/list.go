@@ -219,7 +219,7 @@ func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
 			message = l.Ready.Reason + ": " + l.Ready.Message
 		}
 		if l.Drifted > 0 {
-			message = fmt.Sprintf("only observes: %d objects are not as the rule would have them", l.Drifted)
+			message = observed(l.Drifted)
 		}
 		orphans := "no"
 		if l.Orphans != "" {
@@ -235,6 +235,14 @@ func printRules(out *cli.Output, c *clusters.Client, lines []ruleLine) error {
 		return err
 	}
 	return printSources(out, lines)
+}
+
+// observed is what a rule with mode Observe has found, in a line.
+func observed(drifted int32) string {
+	if drifted == 0 {
+		return "only observes: all objects are as the rule would have them"
+	}
+	return fmt.Sprintf("only observes: %d objects are not as the rule would have them", drifted)
 }
 
 // printSources prints a line for each cluster that a rule is read from.

@@ -147,6 +147,9 @@ func ruleHere(r *v1alpha1.ResourceSyncRule) Cell {
 	if h != clusters.Healthy {
 		out.Text = out.Mark.Sign() + " " + out.Text
 		out.Title = Brief(ready.Reason + ": " + ready.Message)
+	} else if n := r.Status.Drifted; n > 0 {
+		out.Mark, out.Text = Unknown, fmt.Sprintf("≠ %d", n)
+		out.Title = fmt.Sprintf("it only observes: %d objects are not as it would have them", n)
 	} else if r.Status.Matched == 0 {
 		out.Mark, out.Text = None, "0"
 	}
@@ -190,7 +193,11 @@ func ruleThere(there Held, name string) (state Mark, title string) {
 		return Bad, there.name() + " does not have this rule"
 	}
 	h, ready, _ := clusters.RuleHealth(r)
-	return markOf(h), Brief(fmt.Sprintf("%s says: %s: %s", there.name(), ready.Reason, ready.Message))
+	state = markOf(h)
+	if state == Good && r.Status.Drifted > 0 {
+		state = Unknown
+	}
+	return state, Brief(fmt.Sprintf("%s says: %s: %s", there.name(), ready.Reason, ready.Message))
 }
 
 // Filter is which part of the matrix somebody wants to see.

@@ -122,7 +122,7 @@ func Of(all []Held, found []Finding) *Model {
 // count finds the numbers on top, and in one line how the group is.
 func (m *Model) count(own Held) {
 	var members, healthy, ready int
-	var matched, synced, failed, conflicts int32
+	var matched, synced, failed, conflicts, drifted int32
 	worst := clusters.Healthy
 	for _, c := range own.Clusters {
 		if c.Spec.ClusterID == "" {
@@ -143,6 +143,7 @@ func (m *Model) count(own Held) {
 		}
 		st := r.Status
 		matched, synced, failed, conflicts = matched+st.Matched, synced+st.Synced, failed+st.Failed, conflicts+st.Conflicts
+		drifted += st.Drifted
 	}
 	if own.local() == nil || len(m.Alerts) > 0 {
 		worst = max(worst, clusters.Unknown)
@@ -155,6 +156,9 @@ func (m *Model) count(own Held) {
 		{part(int(synced), int(matched)), of(synced, matched), "copies in sync"},
 		{zero(failed), fmt.Sprint(failed), "copies failed"},
 		{zero(conflicts), fmt.Sprint(conflicts), "conflicts"},
+	}
+	if drifted > 0 {
+		m.Facts = append(m.Facts, Fact{Unknown, fmt.Sprint(drifted), "differ, and are only observed"})
 	}
 }
 

@@ -100,3 +100,21 @@ func TestMatrixCut(t *testing.T) {
 		}
 	}
 }
+
+// What rules only look at and find different is neither fine nor a problem.
+func TestMatrixShowsDrift(t *testing.T) {
+	t.Parallel()
+	own, there := group(2, 1), group(2, 1)
+	own.Rules[0].Status.Drifted, there.Rules[0].Status.Drifted = 3, 1
+	there.Client = &clusters.Client{Context: "west"}
+	there.Clusters[0].Status.Type, there.Clusters[1].Status.Type = v1alpha1.ClusterTypePeer, v1alpha1.ClusterTypeLocal
+	m := Of([]Held{own, there}, nil)
+	for i, want := range []string{"good Local, good Reachable, good Synced, unknown ≠ 3", "good Alive, good Reachable, good Synced, good 2 there unknown"} {
+		if got := cells(m.Matrix.Rows[i]); got != want {
+			t.Errorf("it is\n%s, want\n%s", got, want)
+		}
+	}
+	if last := m.Facts[len(m.Facts)-1]; last != (Fact{Unknown, "3", "differ, and are only observed"}) {
+		t.Errorf("the last fact is %+v", last)
+	}
+}
