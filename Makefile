@@ -116,6 +116,10 @@ publish: ## push the release to REGISTRY (registry.example/team): images, chart,
 	@$(MAKE) --no-print-directory release
 	@cd cmd/internal/publish && $(GO) run . -registry '$(REGISTRY)' -version '$(VERSION)' -commit '$(COMMIT)' -builder '$(BUILDER)' -dist '$(DIST)'
 
+.PHONY: docs-site
+docs-site: ## make a website of README.md and docs/ in dist/site
+	@$(GO) run ./cmd/internal/docsite -out $(DIST)/site
+
 .PHONY: release-check
 release-check: ## check that the images are the same, byte for byte, when they are built elsewhere
 	@.ci/release-check image image-apiserver

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/roster-mesh/roster/cmd/internal/doclinks/headings"
 )
 
 // guide is the document whose paths in backticks are checked.
@@ -150,8 +152,6 @@ func resolve(document, target string) string {
 var (
 	heading   = regexp.MustCompile(`^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$`)
 	explicit  = regexp.MustCompile(`<a (?:id|name)="([^"]+)"`)
-	linked    = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
-	dropped   = regexp.MustCompile(`[^\p{L}\p{M}\p{N}_\- ]`)
 	fence     = regexp.MustCompile("^ *(```|~~~)")
 	code      = regexp.MustCompile("`[^`]*`")
 	inline    = regexp.MustCompile(`\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"]*")?\s*\)`)
@@ -176,24 +176,16 @@ func prose(text string) func(yield func(int, string) bool) {
 	}
 }
 
-// anchors are the names that GitHub gives the headings of a document: in lower case, without punctuation, with hyphens for
-// spaces, and a number for one that was there before.
+// anchors are what a link to a document may name: its headings, and what it names itself.
 func anchors(text string) map[string]bool {
 	out := map[string]bool{}
 	for _, line := range prose(text) {
 		for _, m := range explicit.FindAllStringSubmatch(line, -1) {
 			out[m[1]] = true
 		}
-		m := heading.FindStringSubmatch(line)
-		if m == nil {
-			continue
+		if m := heading.FindStringSubmatch(line); m != nil {
+			headings.Name(m[1], out)
 		}
-		title := linked.ReplaceAllString(m[1], "$1")
-		name := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
-		for again, base := 1, name; out[name]; again++ {
-			name = fmt.Sprintf("%s-%d", base, again)
-		}
-		out[name] = true
 	}
 	return out
 }
