@@ -33,6 +33,8 @@ SCALE ?= 10,50,200,500
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
+COSIGN_VERSION := v3.1.3
+COSIGN := $(BIN)/cosign-$(COSIGN_VERSION)
 
 # The linters vet, once and for all; and what the property tests draw is the same in each run. The search for what
 # nobody has thought of is make fuzz and make sim-search.
@@ -111,10 +113,10 @@ demo-archive: build/$(for) build-apiserver/$(for)
 BUILDER ?= https://github.com/roster-mesh/roster/blob/main/Makefile
 
 .PHONY: publish
-publish: ## push the release to REGISTRY (registry.example/team): images, chart, SBOMs, provenance
+publish: ## push the release to REGISTRY (registry.example/team): images, chart, SBOMs, provenance; SIGN_WITH='cosign sign --yes --key FILE' signs all
 	@test -n '$(REGISTRY)' || { echo 'say where to: make publish REGISTRY=registry.example/team' >&2; exit 2; }
 	@$(MAKE) --no-print-directory release
-	@cd cmd/internal/publish && $(GO) run . -registry '$(REGISTRY)' -version '$(VERSION)' -commit '$(COMMIT)' -builder '$(BUILDER)' -dist '$(DIST)'
+	@$(GO) -C cmd/internal/publish build -o $(BIN)/publish . && $(BIN)/publish -registry '$(REGISTRY)' -version '$(VERSION)' -commit '$(COMMIT)' -builder '$(BUILDER)' -dist '$(DIST)' -sign-with '$(SIGN_WITH)'
 
 .PHONY: docs-site
 docs-site: ## make a website of README.md and docs/ in dist/site
@@ -311,6 +313,10 @@ agent-figures: ## size of bin/agent, and what it allocates before main, over tho
 e2e-browser: build testbed ## look at the page of agentctl ui with Chromium, which must be installed (PICTURES=docs/images writes those of the README)
 	$(GO) -C e2e/browser test -vet=off -count=1 -timeout=15m $(TESTFLAGS) ./... $(if $(PICTURES),-write '$(abspath $(PICTURES))')
 
+.PHONY: e2e-signatures
+e2e-signatures: $(COSIGN) ## publish to a registry of the test's own, and have cosign sign and verify what is there
+	$(GO) -C cmd/internal/publish test -vet=off -count=1 $(TESTFLAGS) . -cosign $(COSIGN)
+
 .PHONY: e2e-older
 e2e-older: build ## the test of a group with an agent of an earlier commit, BEFORE (the last that reads rules leniently)
 	@GO='$(GO)' .ci/e2e-older $(BEFORE)
@@ -318,6 +324,11 @@ e2e-older: build ## the test of a group with an agent of an earlier commit, BEFO
 .PHONY: demo-once
 demo-once: build apiserver
 	@GO='$(GO)' $(GO) run ./e2e/demo --once
+
+$(COSIGN):
+	@echo "installing cosign $(COSIGN_VERSION) from source (some minutes, once)"
+	@GOBIN=$(BIN)/.cosign GOFLAGS= CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' github.com/sigstore/cosign/v3/cmd/cosign@$(COSIGN_VERSION)
+	@mv $(BIN)/.cosign/cosign $@ && rmdir $(BIN)/.cosign
 
 # The stamp's name holds the version, so that a new version is installed when this file asks for one.
 $(GOLANGCI_LINT): $(BIN)/.golangci-lint-$(GOLANGCI_LINT_VERSION)

@@ -89,6 +89,7 @@ func (p *publisher) attach(to name.Tag, subject *v1.Descriptor, kind string, con
 		return fmt.Errorf("attach %s: %w", kind, err)
 	}
 	fmt.Fprintf(p.stdout, "  %s: %s\n", kind, digest)
+	p.pushed = append(p.pushed, to.Digest(digest.String()).String())
 	return nil
 }
 

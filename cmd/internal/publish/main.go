@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -38,6 +40,8 @@ type publisher struct {
 	registry, version, commit, builder string
 
 	dist    string
+	sign    []string // a command to which REPOSITORY@DIGEST of everything that was pushed is given; none to sign nothing
+	pushed  []string // REPOSITORY@DIGEST
 	stdout  io.Writer
 	options []remote.Option
 }
@@ -51,6 +55,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.StringVar(&p.commit, "commit", "", "`COMMIT` that it was built from")
 	flags.StringVar(&p.builder, "builder", source+"/blob/main/Makefile", "`URI` of who built it")
 	flags.StringVar(&p.dist, "dist", "dist", "`DIR` that make release wrote")
+	signWith := flags.String("sign-with", "", "`COMMAND` that signs what was pushed, such as cosign sign --yes --key cosign.key; it gets REPOSITORY@DIGEST of each as further arguments")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -61,11 +66,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		// Its provenance would say what nobody can look up.
 		return fmt.Errorf("%w: a release is published from a commit without changes, and this is %q", errUsage, p.commit)
 	}
-	return p.all()
+	if p.sign = strings.Fields(*signWith); len(p.sign) > 0 {
+		// What is pushed and not signed is half a release.
+		if _, err := exec.LookPath(p.sign[0]); err != nil {
+			return fmt.Errorf("%w: SIGN_WITH: %w", errUsage, err)
+		}
+	}
+	return p.all(ctx)
 }
 
 // all pushes the images first: the chart asks for them.
-func (p *publisher) all() error {
+func (p *publisher) all(ctx context.Context) error {
 	for _, one := range []struct{ file, to string }{{"roster-agent", "agent"}, {"roster-apiserver", "roster-apiserver"}} {
 		if err := p.image(one.file+"-"+p.version, one.to); err != nil {
 			return fmt.Errorf("%s: %w", one.file, err)
@@ -74,8 +85,25 @@ func (p *publisher) all() error {
 	if err := p.chart(); err != nil {
 		return fmt.Errorf("chart: %w", err)
 	}
+	if err := p.signAll(ctx); err != nil {
+		return err
+	}
 	fmt.Fprintf(p.stdout, "\nhelm install cluster-registry-controller oci://%s/charts/agent --version %s --namespace cluster-registry --create-namespace \\\n"+
 		"  --set localCluster.name=NAME,image.repository=%s/agent,registry.image.repository=%[1]s/roster-apiserver\n", p.registry, p.version, p.registry)
+	return nil
+}
+
+// signAll has everything signed that was pushed, by digest: images, chart, and what refers to them.
+func (p *publisher) signAll(ctx context.Context) error {
+	if len(p.sign) == 0 {
+		return nil
+	}
+	fmt.Fprintf(p.stdout, "\nsigning %d digests with %s\n", len(p.pushed), p.sign[0])
+	command := exec.CommandContext(ctx, p.sign[0], slices.Concat(p.sign[1:], p.pushed)...) //nolint:gosec // the command that was asked for
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, p.stdout, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("everything is pushed, and not everything is signed: %s: %w; make publish again signs what is there", p.sign[0], err)
+	}
 	return nil
 }
 
@@ -125,6 +153,7 @@ func (p *publisher) free(to string, digest v1.Hash) (name.Tag, error) {
 		return name.Tag{}, fmt.Errorf("%s is there already and is another one (%s, and this is %s): a version that is published is never replaced", tag, there.Digest, digest)
 	}
 	fmt.Fprintf(p.stdout, "%s@%s\n", tag, digest)
+	p.pushed = append(p.pushed, tag.Digest(digest.String()).String())
 	return tag, nil
 }
 

@@ -97,10 +97,10 @@ func tarOf(t *testing.T, dir string) []byte {
 	return out.Bytes()
 }
 
-func publish(t *testing.T, registry, dist string) (string, error) {
+func publish(t *testing.T, registry, dist string, more ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-registry", registry, "-version", version, "-commit", commit, "-dist", dist}, &out)
+	err := run(t.Context(), append([]string{"-registry", registry, "-version", version, "-commit", commit, "-dist", dist}, more...), &out)
 	return out.String(), err
 }
 
@@ -241,6 +241,7 @@ func TestRefuses(t *testing.T) {
 		{[]string{"-version", version, "-commit", commit}, "make publish REGISTRY="},
 		{[]string{"-registry", at, "-version", version, "-commit", commit + "-dirty"}, "from a commit without changes"},
 		{[]string{"-registry", at, "-version", version, "-commit", "unknown"}, "from a commit without changes"},
+		{[]string{"-registry", at, "-version", version, "-commit", commit, "-sign-with", "no-such-signer sign"}, "SIGN_WITH"},
 		{[]string{"-registry", "A B", "-version", version, "-commit", commit}, "REGISTRY"},
 		{[]string{"-registry", at, "-version", "9.9.9", "-commit", commit}, "roster-agent-9.9.9.tar"},
 	} {
