@@ -291,6 +291,10 @@ bench-registry: build testbed apiserver ## measure the registry API beside the s
 # How many writes registry-search makes.
 STEPS ?= 10000
 
+.PHONY: bench-fleet
+bench-fleet: ## measure the page and the questions to all members, with 5 and 500 clusters (a minute, nothing else running)
+	$(TEST) -run '^$$' -bench '^Benchmark(Ask|Page)$$' ./cmd/agentctl/internal/fleet ./cmd/agentctl/internal/ui
+
 .PHONY: registry-search
 registry-search: from := $(SEED)
 registry-search: build testbed apiserver ## compare what four callers of the registry API see of 1,000 Clusters with what they may get, over STEPS (10000) writes, from another SEED (the time)

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,6 +31,7 @@ type group struct {
 	*httptest.Server
 
 	members int
+	own     []*httptest.Server          // of each member, where they have one
 	odd     map[string]http.HandlerFunc // members that do not answer as they should, by name
 
 	mu          sync.Mutex
@@ -38,24 +41,41 @@ type group struct {
 	wrong       []string // requests with the token of another member
 }
 
-func newGroup(t *testing.T, members int) *group {
+func newGroup(t testing.TB, members int) *group {
 	t.Helper()
 	g := &group{members: members, odd: map[string]http.HandlerFunc{}, held: make(chan struct{})}
-	g.Server = httptest.NewTLSServer(g)
-	t.Cleanup(g.Close)
+	g.Server = g.serve(t)
 	return g
+}
+
+// serve starts one more server of the group.
+func (g *group) serve(t testing.TB) *httptest.Server {
+	s := httptest.NewUnstartedServer(g)
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that a client gave up
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// url is where a member is.
+func (g *group) url(i int) string {
+	if i < len(g.own) {
+		return g.own[i].URL + "/" + name(i)
+	}
+	return g.URL + "/" + name(i)
 }
 
 func name(i int) string { return fmt.Sprintf("m%03d", i) }
 
 func (g *group) kubeconfig(i int) string {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.Certificate().Raw}))
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"%[1]s","clusters":[{"name":"c","cluster":{"server":"%[2]s/%[1]s","certificate-authority-data":"%[3]s"}}],
-"users":[{"name":"u","user":{"token":"token-of-%[1]s"}}],"contexts":[{"name":"%[1]s","context":{"cluster":"c","user":"u"}}]}`, name(i), g.URL, ca)
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"%[1]s","clusters":[{"name":"c","cluster":{"server":"%[2]s","certificate-authority-data":"%[3]s"}}],
+"users":[{"name":"u","user":{"token":"token-of-%[1]s"}}],"contexts":[{"name":"%[1]s","context":{"cluster":"c","user":"u"}}]}`, name(i), g.url(i), ca)
 }
 
 // ask is the group as a user reaches it.
-func (g *group) ask(t *testing.T) *Group {
+func (g *group) ask(t testing.TB) *Group {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(path, []byte(g.kubeconfig(0)), 0o600); err != nil {

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -251,16 +252,30 @@ func TestWorkGrowsWithSize(t *testing.T) { //nolint:paralleltest // allocations 
 	}
 }
 
-func BenchmarkSheet(b *testing.B) {
-	for name, f := range map[string]view.Filter{"default": {}, "all": {All: true}} {
-		own, p := group(500, 100), newPress()
-		b.Run(name, func(b *testing.B) {
-			for i := 0; b.Loop(); i++ {
-				own.Clusters[7].Spec.ClusterID = types.UID(string(rune('a' + i%26)))
-				if _, err := p.sheetOf(view.Of([]view.Held{own}, nil), f); err != nil {
-					b.Fatal(err)
+// BenchmarkPage is the page after one cluster has changed, and over the time that it takes to write what it shows as JSON (×json).
+func BenchmarkPage(b *testing.B) {
+	for _, n := range []int{5, 500} {
+		for name, f := range map[string]view.Filter{"default": {}, "all": {All: true}} {
+			b.Run(fmt.Sprintf("%s/clusters=%d", name, n), func(b *testing.B) {
+				own, p := group(n, 100), newPress()
+				var page, plain time.Duration
+				for i := 0; b.Loop(); i++ {
+					own.Clusters[n/2].Spec.ClusterID = types.UID(string(rune('a' + i%26)))
+					start := time.Now()
+					if _, err := p.sheetOf(view.Of([]view.Held{own}, nil), f); err != nil {
+						b.Fatal(err)
+					}
+					between := time.Now()
+					for _, objects := range []any{own.Clusters, own.Rules} {
+						if _, err := json.Marshal(objects); err != nil {
+							b.Fatal(err)
+						}
+					}
+					page, plain = page+between.Sub(start), plain+time.Since(between)
 				}
-			}
-		})
+				b.ReportMetric(float64(page.Microseconds())/1000/float64(b.N), "ms/page")
+				b.ReportMetric(page.Seconds()/plain.Seconds(), "×json")
+			})
+		}
 	}
 }
