@@ -7,20 +7,17 @@ import (
 	"maps"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	aggregator "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/kube-openapi/pkg/common"
-	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver"
-	"k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
 	kubernetesopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 
 	view "github.com/roster-mesh/roster/kube/api/registry/v1alpha1"
+	"github.com/roster-mesh/roster/kube/apiserver/controlplane"
 	"github.com/roster-mesh/roster/kube/apiserver/registry"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/openapi"
 	"github.com/roster-mesh/roster/kube/apiserver/registry/rights"
@@ -31,39 +28,27 @@ import (
 const rolesSettle = time.Second
 
 // newChain is upstream's server.CreateServerChain, with the registry API beside the built-in kinds.
-func newChain(config server.CompletedConfig, kinds *runtime.Scheme) (*aggregator.APIAggregator, error) {
-	last := notfoundhandler.New(config.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
-	crds, err := config.APIExtensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(last))
+func newChain(config *controlplane.Config, kinds *runtime.Scheme) (*aggregator.APIAggregator, error) {
+	last := notfoundhandler.New(config.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+	crds, err := config.NewCRDs(genericapiserver.NewEmptyDelegateWithCustomHandler(last))
 	if err != nil {
 		return nil, err
 	}
-	native, err := config.ControlPlane.New("roster-apiserver", crds.GenericAPIServer)
+	native, err := config.New("roster-apiserver", crds.GenericAPIServer)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(config.ControlPlane.Generic.LoopbackClientConfig)
-	if err != nil {
+	if err := installRegistry(config, native, kinds); err != nil {
 		return nil, err
 	}
-	storage, err := config.ControlPlane.GenericStorageProviders(client.Discovery())
-	if err != nil {
-		return nil, err
-	}
-	if err := native.InstallAPIs(storage...); err != nil {
-		return nil, err
-	}
-	if err := installRegistry(config.ControlPlane, native.GenericAPIServer, kinds); err != nil {
-		return nil, err
-	}
-	priorities := controlplane.DefaultGenericAPIServicePriorities()
+	priorities := controlplane.Priorities()
 	// Below CRDs, which have 1000: "kubectl get clusters" means theirs.
-	priorities[view.SchemeGroupVersion] = controlplane.APIServicePriority{Group: 900, Version: 1}
-	return controlplane.CreateAggregatorServer(config.Aggregator, native.GenericAPIServer, crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
-		config.APIExtensions.GenericConfig.MergedResourceConfig.ResourceEnabled(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")), priorities)
+	priorities[view.SchemeGroupVersion] = controlplane.Priority{Group: 900, Version: 1}
+	return config.NewAggregator(native, crds, priorities)
 }
 
 // installRegistry serves the registry API in front of the server's own Clusters.
-func installRegistry(config controlplane.CompletedConfig, to *genericapiserver.GenericAPIServer, kinds *runtime.Scheme) error {
+func installRegistry(config *controlplane.Config, to *genericapiserver.GenericAPIServer, kinds *runtime.Scheme) error {
 	loopback := rest.CopyConfig(config.Generic.LoopbackClientConfig)
 	loopback.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeJSON}
 	loopback.QPS = -1
@@ -72,7 +57,7 @@ func installRegistry(config controlplane.CompletedConfig, to *genericapiserver.G
 	if err != nil {
 		return err
 	}
-	roles := rights.NewWatched(config.VersionedInformers)
+	roles := rights.NewWatched(config.Informers)
 	who := rights.New(rights.Options{Authorizer: config.Generic.Authorization.Authorizer, Roles: roles, Settle: rolesSettle})
 	if err := roles.Notify(who.RolesChanged); err != nil {
 		return err

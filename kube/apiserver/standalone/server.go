@@ -13,24 +13,17 @@ import (
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/version"
 	aggregator "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	kubernetescontrolplane "k8s.io/kubernetes/pkg/controlplane"
-	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver"
-	"k8s.io/kubernetes/pkg/controlplane/apiserver/options"
-	"k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
 
 	"github.com/roster-mesh/roster/kube/apiserver/controllers"
+	"github.com/roster-mesh/roster/kube/apiserver/controlplane"
 	"github.com/roster-mesh/roster/kube/apiserver/datadir"
 	"github.com/roster-mesh/roster/kube/apiserver/etcd"
 	"github.com/roster-mesh/roster/kube/apiserver/members"
@@ -79,7 +72,7 @@ func (p *process) serve(ctx context.Context) error {
 			}
 		}()
 	}
-	chain, err := p.build(ctx)
+	chain, err := p.build() //nolint:contextcheck // what it starts ends after ctx, when all requests have been answered
 	if err != nil {
 		return p.o.nameFlags(err)
 	}
@@ -116,7 +109,7 @@ func (p *process) serve(ctx context.Context) error {
 }
 
 // build makes the API servers of CRDs, built-in kinds and APIServices, each of which passes on what it does not serve.
-func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) {
+func (p *process) build() (*aggregator.APIAggregator, error) {
 	// Its Lease is a write every ten seconds, and nobody reads it but the proxy between servers of several versions.
 	err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
 		string(features.APIServerIdentity): false, string(features.UnknownVersionInteroperabilityProxy): false,
@@ -125,88 +118,47 @@ func (p *process) build(ctx context.Context) (*aggregator.APIAggregator, error) 
 		return nil, err
 	}
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	o, err := p.options().Complete(ctx, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	if errs := o.Validate(); len(errs) > 0 {
-		return nil, utilerrors.NewAggregate(errs)
-	}
-	servers := 3
-	if p.store != nil && p.peer == "" {
-		servers = 1 // of several, each serves a new CRD five seconds later
-	}
 	kinds := registry.NewScheme()
-	config, err := newConfig(o, servers, kinds)
+	config, err := controlplane.NewConfig(p.options(kinds))
 	if err != nil {
 		return nil, err
 	}
-	config.ControlPlane.Generic.DisabledPostStartHooks.Insert(upstreamRoles)
-	completed, err := config.Complete()
+	mapper, err := newKinds(config.Generic.LoopbackClientConfig)
 	if err != nil {
 		return nil, err
 	}
-	return newChain(completed, kinds)
+	if err := config.Admit(mapper); err != nil {
+		return nil, err
+	}
+	config.Generic.DisabledPostStartHooks.Insert(upstreamRoles)
+	return newChain(config, kinds)
 }
 
-// newConfig is upstream's server.NewConfig, with the kinds of the registry API, and kinds for admission.
-func newConfig(o options.CompletedOptions, servers int, registry *runtime.Scheme) (*server.Config, error) {
-	schemes := []*runtime.Scheme{legacyscheme.Scheme, apiextensions.Scheme, aggregatorscheme.Scheme, registry}
-	generic, informers, storage, err := controlplane.BuildGenericConfig(o, schemes,
-		kubernetescontrolplane.DefaultGenericAPIResourceConfigSource(), definitions, nil)
-	if err != nil {
-		return nil, err
-	}
-	kinds, err := newKinds(generic.LoopbackClientConfig)
-	if err != nil {
-		return nil, err
-	}
-	services := webhook.NewDefaultServiceResolver()
-	c := &server.Config{Options: o}
-	var initializers []admission.PluginInitializer
-	c.ControlPlane, initializers, err = controlplane.CreateConfig(o, generic, informers, nil, storage, services, []admission.PluginInitializer{kinds})
-	if err != nil {
-		return nil, err
-	}
-	own, extra := c.ControlPlane.Generic, c.ControlPlane.Extra
-	resolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(extra.ProxyTransport, own.EgressSelector, own.LoopbackClientConfig, own.TracerProvider)
-	c.APIExtensions, err = controlplane.CreateAPIExtensionsConfig(*own, extra.VersionedInformers, initializers, o, servers, services, resolver)
-	if err != nil {
-		return nil, err
-	}
-	c.Aggregator, err = controlplane.CreateAggregatorConfig(*own, o, extra.VersionedInformers, services, extra.ProxyTransport, extra.PeerProxy, initializers)
-	if err != nil {
-		return nil, err
-	}
-	c.Aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
-	return c, nil
-}
-
-// options are upstream's defaults but for what follows.
-func (p *process) options() *options.Options {
-	s := server.NewOptions()
+// options are upstream's defaults but for what follows. The kinds are those of the registry API.
+func (p *process) options(kinds *runtime.Scheme) *controlplane.Options {
+	s := controlplane.NewOptions()
 	s.SecureServing.Listener = p.listener
 	s.SecureServing.ServerCert.CertKey.CertFile = p.dir.PairFile(datadir.Serving)
 	s.SecureServing.ServerCert.CertKey.KeyFile = p.dir.PairFile(datadir.Serving)
-	s.SecureServing.ServerCert.CertDirectory = ""
-	s.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
-	s.GenericServerRunOptions.ExternalHost = "localhost"
-	s.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = endWithin
+	s.Run.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
+	s.Run.ExternalHost = "localhost"
+	s.Run.ShutdownWatchTerminationGracePeriod = endWithin
 	s.Features.EnableProfiling = false
-
-	s.Authentication.ClientCert.ClientCA = p.dir.CAFile()
-	s.Authentication.ServiceAccounts.Issuers = []string{issuer}
-	s.Authentication.ServiceAccounts.KeyFiles = []string{p.dir.ServiceAccountKeyFile()}
-	s.ServiceAccountSigningKeyFile = p.dir.ServiceAccountKeyFile()
-	p.tokens = &tokenGetter{}
-	s.Authentication.ServiceAccounts.OptionalTokenGetter = p.tokens.around(s.Authentication.ServiceAccounts.OptionalTokenGetter)
-	s.Authentication.TokenFile.TokenFile = p.o.TokenFile
-	s.Authentication.AuthenticationConfigFile = p.o.Authentication
-	s.Authorization.Modes = []string{"RBAC"}
-	if p.o.Authorization != "" {
-		s.Authorization.Modes = nil
-		s.Authorization.AuthorizationConfigurationFile = p.o.Authorization
+	s.Schemes = []*runtime.Scheme{apiextensions.Scheme, aggregatorscheme.Scheme, kinds}
+	s.Definitions = definitions
+	s.Servers = 3
+	if p.store != nil && p.peer == "" {
+		s.Servers = 1
 	}
+
+	s.ClientCA = p.dir.CAFile()
+	s.Issuer = issuer
+	s.SigningKey = p.dir.ServiceAccountKeyFile()
+	s.TokenFile = p.o.TokenFile
+	s.Authentication = p.o.Authentication
+	s.Authorization = p.o.Authorization
+	p.tokens = &tokenGetter{}
+	s.TokenGetter = p.tokens.watching
 
 	s.Etcd.EncryptionProviderConfigFilepath = p.encryption
 	s.Etcd.StorageConfig.Transport.ServerList = p.o.EtcdServers

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package standalone runs an API server without Kubernetes around it: the kinds that need no nodes, on an etcd in the same
-// process, with the controllers that those kinds need. The server itself is upstream's generic control plane.
+// process, with the controllers that those kinds need. The server itself is built by package controlplane.
 package standalone
 
 import (

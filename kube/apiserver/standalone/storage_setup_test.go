@@ -98,7 +98,7 @@ func open(t *testing.T, o storeOptions) *store {
 	s.connect(t, server.Endpoint())
 	// These are the server's own options.
 	p := &process{encryption: encryption, dir: dir, store: server}
-	s.configure(t, p.options().Etcd)
+	s.configure(t, p.options(nil).Etcd)
 	s.reopen(t)
 	t.Cleanup(func() { s.closed() })
 	return s
