@@ -43,8 +43,8 @@ export RAPID_SEED ?= 1
 
 # The packages whose tests need neither a control plane nor much time.
 UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph
-# The packages that test against real control planes.
-E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim -e /e2e/pods)
+# The packages that test against real control planes, without those of e2e-standalone and e2e-registry.
+E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim -e /e2e/pods -e /e2e/standalone -e /e2e/registryapi)
 
 # What tells versions of Kubernetes apart: admission, CRDs, RBAC, watches and their resumption, Secrets and tokens.
 OLDEST = ^Test(Quickstart|Admission|ClusterRefused|Sync|Source|CopyIsRestored|Metadata|OtherKind|KindThatArrives|Restored|ParityC17)
@@ -177,11 +177,12 @@ demo-kubernetes: build testbed ## the same with three Kubernetes control planes
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-unit test-race test-build -- e2e demo-once -- sim e2e-pods e2e-oldest e2e-standalone
+	@.ci/summary lint verify test-unit test-race test-build -- e2e demo-once -- sim e2e-pods e2e-oldest e2e-standalone e2e-registry
 
 # What computes comes first, alone. Then come two lanes of tests that mostly wait: e2e and demo-once use this machine's
-# network, and are in the same lane; those of the other lane have networks of their own (for root) or need none. All
-# programs that they start are built before, so that nothing is compiled twice, and no program is replaced while it runs.
+# network, and are in the same lane; those of the other lane have networks of their own (for root), or need none or any
+# port. The first lane is still the longer one. All programs that they start are built before, so that nothing is compiled
+# twice, and no program is replaced while it runs.
 .PHONY: test-build
 test-build: build testbed testbed-oldest apiserver ## build what the end-to-end tests start (once, 7 minutes of a first make test)
 	@GO='$(GO)' .ci/e2e-pods --build
@@ -246,8 +247,6 @@ fuzz: ## search for FUZZTIME (20s) in each fuzz target; what was ever found is t
 .PHONY: e2e
 e2e: build testbed apiserver ## test the binaries against real control planes
 	$(GO) -C e2e/testbed test -vet=off -count=1 $(TESTFLAGS) ./...
-	$(GO) -C kube/apiserver test -vet=off -count=1 -parallel=8 $(TESTFLAGS) ./...
-	$(GO) -C e2e/profiles test -vet=off -count=1 -timeout=20m $(TESTFLAGS) ./...
 	$(GO) -C cmd/internal/publish test -vet=off -count=1 $(TESTFLAGS) ./...
 	$(TEST) -count=1 -timeout=60m -p=1 $(TESTFLAGS) $(E2E)
 
@@ -271,9 +270,23 @@ e2e-kubectl: build testbed-oldest apiserver ## type the guide of the registry AP
 	ROSTER_E2E_KUBERNETES=oldest,newest $(TEST) -count=1 -v -timeout=10m $(TESTFLAGS) -run '^TestRegistryAPI$$/./kubectl' ./e2e/registryapi
 
 .PHONY: e2e-standalone
-e2e-standalone: build testbed apiserver ## test with standalone servers in place of Kubernetes, a part (STANDALONE=. for all)
+e2e-standalone: build testbed apiserver ## test standalone servers, and with them in place of Kubernetes a part of e2e (STANDALONE=. for all)
 	@ROSTER_E2E_KUBERNETES=standalone $(TEST) -count=1 -v -run '^TestLeftOut$$' ./e2e
+	$(GO) -C kube/apiserver test -vet=off -count=1 -parallel=8 $(TESTFLAGS) ./...
+	$(TEST) -count=1 -timeout=20m $(TESTFLAGS) ./e2e/standalone/...
 	ROSTER_E2E_KUBERNETES=standalone $(TEST) -count=1 -timeout=40m $(TESTFLAGS) -run '$(STANDALONE)' ./e2e
+
+.PHONY: e2e-registry
+e2e-registry: build testbed apiserver ## test the registry API, and ClusterProfiles with what their SIG publishes
+	@$(MAKE) --no-print-directory -j 2 e2e-registryapi e2e-profiles
+
+# For e2e-registry, which runs them beside each other: most of the time that the second takes, it waits until agents that it
+# killed are given up.
+.PHONY: e2e-registryapi e2e-profiles
+e2e-registryapi:
+	$(TEST) -count=1 -timeout=10m $(TESTFLAGS) ./e2e/registryapi
+e2e-profiles:
+	$(GO) -C e2e/profiles test -vet=off -count=1 -timeout=20m $(TESTFLAGS) ./...
 
 .PHONY: e2e-pods
 e2e-pods: ## test chart, image and README in three real clusters with pods (Linux, root)

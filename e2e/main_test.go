@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/e2e/harness"
@@ -112,14 +113,18 @@ func startGroup(ctx context.Context, s *sharedGroup) (*group, error) {
 	}
 	g := &group{Fleet: fleet, isolated: s.isolated}
 	g.alpha, g.beta, g.gamma, g.delta = fleet.Clusters[0], fleet.Clusters[1], fleet.Clusters[2], fleet.Clusters[3]
+	all, ctx := errgroup.WithContext(ctx)
 	for _, c := range fleet.Clusters {
-		err := c.Install(ctx)
-		if err == nil && c != g.delta {
-			err = c.StartAgent(ctx)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w; stopped: %v", err, fleet.Close()) //nolint:errorlint // The first one counts.
-		}
+		all.Go(func() error {
+			err := c.Install(ctx)
+			if err == nil && c != g.delta {
+				err = c.StartAgent(ctx)
+			}
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, fmt.Errorf("%w; stopped: %v", err, fleet.Close()) //nolint:errorlint // The first one counts.
 	}
 	return g, nil
 }

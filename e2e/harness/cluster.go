@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,7 @@ type Cluster struct {
 	id    string
 }
 
-func newCluster(ctx context.Context, f *Fleet, name string, index int, ports *ports) (*Cluster, error) {
+func newCluster(ctx context.Context, f *Fleet, name string, index int) (*Cluster, error) {
 	c := &Cluster{Name: name, Index: index, fleet: f, dir: filepath.Join(f.Dir, "agents", name), uid: os.Getuid()}
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func newCluster(ctx context.Context, f *Fleet, name string, index int, ports *po
 	// The control planes of a testbed have a port already, which connect reads.
 	for _, port := range []*int{&c.APIPort, &c.MeshPort, &c.HTTPPort} {
 		var err error
-		if *port, err = ports.choose(ctx); err != nil {
+		if *port, err = choosePort(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -179,34 +180,30 @@ func (c *Cluster) Dir() string { return c.dir }
 
 func (c *Cluster) dataDir() string { return filepath.Join(c.dir, "data") }
 
-// FreeAddress is a host:port of this machine that nothing listens on.
+// FreeAddress is a host:port of this machine that nothing listens on. This process gets another one each time.
 func FreeAddress(ctx context.Context) (string, error) {
-	port, err := newPorts().choose(ctx)
+	port, err := choosePort(ctx)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
-// ports hands out free ports of 127.0.0.1, each once, below the range of outgoing connections.
-type ports struct{ next int }
-
+// The ports that are handed out are below the range of outgoing connections.
 const (
 	firstPort = 20000
-	lastPort  = 32000
+	ports     = 12000
 )
 
-func newPorts() *ports { return &ports{next: firstPort + os.Getpid()%1000*10} }
+// looked counts the ports that were looked at. It is the process's, so that fleets that start at the same time choose
+// different ones: a port is chosen before it is used.
+var looked atomic.Int32 //nolint:gochecknoglobals // see above
 
-func (p *ports) choose(ctx context.Context) (int, error) {
-	for ; p.next < lastPort; p.next++ {
+// choosePort hands out a free port of 127.0.0.1.
+func choosePort(ctx context.Context) (int, error) {
+	for range ports {
+		port := firstPort + (os.Getpid()*10+int(looked.Add(1)))%ports
 		var config net.ListenConfig
-		l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.next)))
-		if err != nil {
-			continue
+		if l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
 		}
-		if err := l.Close(); err != nil {
-			return 0, err
-		}
-		p.next++
-		return p.next - 1, nil
 	}
 	return 0, errors.New("no free port on 127.0.0.1")
 }

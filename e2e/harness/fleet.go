@@ -183,9 +183,8 @@ func (f *Fleet) followTestbed(stdout io.ReadCloser, ready chan<- struct{}) {
 
 // addClusters makes the Cluster values, each agent's folder among them.
 func (f *Fleet) addClusters(ctx context.Context, names []string) error {
-	ports := newPorts()
 	for i, name := range names {
-		c, err := newCluster(ctx, f, name, i+1, ports)
+		c, err := newCluster(ctx, f, name, i+1)
 		if err != nil {
 			return err
 		}

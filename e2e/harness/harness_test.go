@@ -99,9 +99,9 @@ func TestAddContext(t *testing.T) {
 
 func TestPortsAreDistinct(t *testing.T) {
 	t.Parallel()
-	ports, seen := newPorts(), map[int]bool{}
+	seen := map[int]bool{}
 	for range 20 {
-		port, err := ports.choose(t.Context())
+		port, err := choosePort(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,12 +49,11 @@ func (c *Cluster) NewSiblings(ctx context.Context, n int) (*Siblings, error) {
 		return nil, err
 	}
 	all := &Siblings{listener: listener, conns: map[net.Conn]struct{}{}}
-	ports := newPorts()
 	var peers []string
 	for i := range n {
 		s := &Sibling{Index: i, cluster: c, dir: filepath.Join(c.dir, fmt.Sprintf("agent-%d", i))}
-		if s.MeshPort, err = ports.choose(ctx); err == nil {
-			s.HTTPPort, err = ports.choose(ctx)
+		if s.MeshPort, err = choosePort(ctx); err == nil {
+			s.HTTPPort, err = choosePort(ctx)
 		}
 		if err != nil {
 			return nil, errors.Join(err, listener.Close())

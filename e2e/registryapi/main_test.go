@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -40,6 +41,11 @@ const (
 
 func TestMain(m *testing.M) {
 	if _, err := harness.InNetworkNamespace(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e/registryapi:", err)
+		os.Exit(1)
+	}
+	// They wait more than they compute. A -parallel of the command line, which Run reads, counts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e/registryapi:", err)
 		os.Exit(1)
 	}
@@ -80,24 +86,29 @@ func TestRegistryAPI(t *testing.T) {
 		}
 	})
 	for i, kind := range kinds {
-		f := &front{Cluster: fleet.Clusters[i]}
-		if err := f.Install(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if kind != harness.Standalone {
-			f.aggregate(t, bin)
-		}
-		t.Run(cmp.Or(kind, "newest"), f.all)
+		t.Run(cmp.Or(kind, "newest"), func(t *testing.T) {
+			if !*figures {
+				t.Parallel()
+			}
+			f := &front{Cluster: fleet.Clusters[i]}
+			if err := f.Install(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if kind != harness.Standalone {
+				f.aggregate(t, bin)
+			}
+			f.all(t)
+		})
 	}
 }
 
-// all runs every test of a file of this package.
+// all runs every test of a file of this package. Those that look at what is theirs alone, or at what a caller of theirs may
+// see, run beside each other after the others.
 func (f *front) all(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T)
 	}{
-		{"kubectl", f.testKubectl},
 		{"verbs", f.testVerbs},
 		{"apply", f.testApply},
 		{"status", f.testStatus},
@@ -105,10 +116,6 @@ func (f *front) all(t *testing.T) {
 		{"copies", f.testCopies},
 		{"pages", f.testPages},
 		{"four callers", f.testFourCallers},
-		{"groups", f.testGroups},
-		{"protected", f.testProtected},
-		{"rights change", f.testRightsChange},
-		{"watch after a grant", f.testWatchAfterGrant},
 		{"unreadable", f.testUnreadable},
 		{"informer", f.testInformer},
 		{"forged headers", f.testForgedHeaders},
@@ -118,6 +125,21 @@ func (f *front) all(t *testing.T) {
 		{"figures", f.measure},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t) })
+	}
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"kubectl", f.testKubectl},
+		{"groups", f.testGroups},
+		{"protected", f.testProtected},
+		{"rights change", f.testRightsChange},
+		{"watch after a grant", f.testWatchAfterGrant},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t)
+		})
 	}
 }
 

@@ -87,12 +87,16 @@ func (f *front) testFourCallers(t *testing.T) {
 	for i := range 2 {
 		c.put(t, i, "g1")
 	}
-	for caller, may := range map[string]scope{
+	callers := map[string]scope{
 		"every": {all: true}, "two-names": {names: []string{named(1), named(2)}}, "one-group": {groups: []string{"g1"}}, "none": {},
-	} {
+	}
+	for caller, may := range callers { // it takes seconds until a grant counts: the same ones for all
+		f.grant(t, caller, may.rules()...)
+	}
+	for caller, may := range callers {
 		w := &follower{caller: caller}
 		c.followers = append(c.followers, w)
-		c.follow(t, w, may)
+		c.await(t, w, may)
 		t.Cleanup(func() { w.watch.Stop() })
 	}
 	for step := range *steps {
@@ -143,10 +147,9 @@ func (c *fourCallers) step(t *testing.T) {
 	}
 }
 
-// follow grants a caller something, waits until he sees that, and begins his watch.
-func (c *fourCallers) follow(t *testing.T, w *follower, may scope) {
+// await waits until a caller sees what he was granted, and begins his watch.
+func (c *fourCallers) await(t *testing.T, w *follower, may scope) {
 	t.Helper()
-	c.grant(t, w.caller, may.rules()...)
 	w.scope = may
 	var want []string
 	for name, group := range c.now {
@@ -224,7 +227,7 @@ func (c *fourCallers) regrant(t *testing.T) {
 	if status := ended(t, w.watch); status.Code != http.StatusGone {
 		t.Errorf("the watch of %s ended with %+v", w.caller, status)
 	}
-	c.follow(t, w, may)
+	c.await(t, w, may)
 }
 
 // hear is told of an event, which must go with what the follower has.

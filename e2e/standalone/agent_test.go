@@ -20,8 +20,7 @@ import (
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
-// clusters starts agents that run the API servers of their clusters. Tests that call it are not parallel: ports are chosen
-// before they are used.
+// clusters starts agents that run the API servers of their clusters.
 func clusters(t *testing.T, names ...string) *harness.Fleet {
 	t.Helper()
 	bin, err := harness.FindEmbedded(t.Context(), os.Stderr)
@@ -68,6 +67,7 @@ func must(t *testing.T) func(out string, err error) string {
 // TestAgentWithoutKubernetes: three agents with clusters of their own form a group and copy a Secret. One is killed, its
 // API server ends with it, it misses a change, and makes up for it.
 func TestAgentWithoutKubernetes(t *testing.T) {
+	t.Parallel()
 	fleet := clusters(t, "alpha", "beta", "gamma")
 	alpha, beta, gamma := fleet.Clusters[0], fleet.Clusters[1], fleet.Clusters[2]
 	for _, c := range []*harness.Cluster{beta, gamma} {
@@ -108,6 +108,7 @@ func TestAgentWithoutKubernetes(t *testing.T) {
 
 // TestServerIsStartedAgain: the agent goes on with the server that it starts in place of one that was killed.
 func TestServerIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	alpha := clusters(t, "alpha").Clusters[0]
 	first := children(t, alpha.AgentPID())
 	if len(first) != 1 {
@@ -156,6 +157,7 @@ func children(t *testing.T, pid int) []int {
 
 // TestAgentRefuses: what does not go with a cluster of the agent's own is one line that names the flag.
 func TestAgentRefuses(t *testing.T) {
+	t.Parallel()
 	used := fmt.Sprintf("127.0.0.1:%d", clusters(t, "alpha").Clusters[0].APIPort)
 	for _, c := range []struct {
 		args string
@@ -185,14 +187,11 @@ func TestAgentRefuses(t *testing.T) {
 
 // TestAgentEndsDuringStart: an agent that is told to end while its API server starts ends in order, which is no error.
 func TestAgentEndsDuringStart(t *testing.T) {
-	address, err := harness.FreeAddress(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(program(t)), "agent"), "run", "--local", "embedded", "--cluster-name", "alpha",
-		"--http-listen=", "--mesh-listen", "127.0.0.1:0", "--local-listen", address, "--data-dir", t.TempDir())
+		"--http-listen=", "--mesh-listen", "127.0.0.1:0", "--local-listen", address(t), "--data-dir", t.TempDir())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -8,12 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -42,19 +40,14 @@ func mustRun(t *testing.T, args ...string) {
 	}
 }
 
-// nextPort counts the ports of this process, so that two servers do not get the same one.
-var nextPort atomic.Int32
-
 // address is one that nobody uses.
 func address(t *testing.T) string {
 	t.Helper()
-	for {
-		a := fmt.Sprintf("127.0.0.1:%d", 24000+os.Getpid()%400*20+int(nextPort.Add(1)))
-		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", a); err == nil {
-			_ = l.Close()
-			return a
-		}
+	a, err := harness.FreeAddress(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
+	return a
 }
 
 // create creates a ConfigMap in namespace default, and returns how long that took. A write that begins while the servers

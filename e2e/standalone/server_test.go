@@ -9,6 +9,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"flag"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -28,6 +30,21 @@ import (
 
 // within bounds a start on a busy machine.
 const within = 2 * time.Minute
+
+// atOnce is how many tests run at a time: they wait for disks, elections and leases, and a server takes 200 MiB of memory.
+const atOnce = "4"
+
+func TestMain(m *testing.M) {
+	if _, err := harness.InNetworkNamespace(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e/standalone:", err)
+		os.Exit(1)
+	}
+	if err := flag.Set("test.parallel", atOnce); err != nil { // a -parallel of the command line, which Run reads, counts
+		fmt.Fprintln(os.Stderr, "e2e/standalone:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // server is a running roster-apiserver.
 type server struct {

@@ -12,19 +12,13 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/roster-mesh/roster/e2e/harness"
 )
 
 // TestTokensAtTheStart: a server that has just been started may be silent or not ready, but it does not call a good token a
 // bad one.
 func TestTokensAtTheStart(t *testing.T) {
 	t.Parallel()
-	address, err := harness.FreeAddress(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "d")
+	address, dir := address(t), filepath.Join(t.TempDir(), "d")
 	s := start(t, dir, "--listen", address)
 	bearer := token(t, s.kubernetes(t))
 	admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "admin.kubeconfig"))
