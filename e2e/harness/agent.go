@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// agentReadyWithin bounds the start of one agent on a busy machine.
+// agentReadyWithin bounds the start of one agent on a busy machine. One that starts an API server has as long as a testbed.
 const agentReadyWithin = time.Minute
 
 // EnvProcessors is how many processors agents take at a time, to compare; without it, that is theirs to decide.
@@ -54,7 +54,11 @@ func (c *Cluster) StartAgent(ctx context.Context, extra ...string) error {
 	if err := c.LaunchAgent(extra...); err != nil {
 		return err
 	}
-	_, err := Wait(ctx, "agent "+c.Name+" ready", agentReadyWithin, c.AgentReady)
+	within := agentReadyWithin
+	if c.fleet.embedded {
+		within = readyWithin
+	}
+	_, err := Wait(ctx, "agent "+c.Name+" ready", within, c.AgentReady)
 	return err
 }
 
