@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
-	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -31,10 +30,7 @@ func tellPassedOn(a *genericapiserver.AuthenticationInfo) {
 	if front == nil {
 		return
 	}
-	headers := group.NewAuthenticatedGroupAdder(headerrequest.NewDynamicVerifyOptionsSecure(
-		front.CAContentProvider.VerifyOptions, front.AllowedClientNames,
-		front.UsernameHeaders, front.UIDHeaders, front.GroupHeaders, front.ExtraHeaderPrefixes,
-	))
+	headers := group.NewAuthenticatedGroupAdder(newFrontAuthenticator(front))
 	others := a.Authenticator
 	a.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		if of, ok, err := headers.AuthenticateRequest(r); ok && err == nil {

@@ -96,7 +96,7 @@ func (r roles) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 }
 
 // serve returns a store in front of an API server, and the context of a caller.
-func serve(t *testing.T, s *apiServer, r roles) (*store, context.Context) {
+func serve(t testing.TB, s *apiServer, r roles) (*store, context.Context) {
 	t.Helper()
 	behind := httptest.NewServer(s)
 	t.Cleanup(behind.Close)

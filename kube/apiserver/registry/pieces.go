@@ -179,3 +179,10 @@ func (p *pieces) end() {
 	p.done(append(p.piece, ']'))
 	p.piece = nil
 }
+
+// withoutManagedFields returns the text of one item as it is in a piece. Of what is no item it returns what is none either.
+func withoutManagedFields(item []byte) []byte {
+	p := &pieces{done: func([]byte) {}, depth: inItems, piece: make([]byte, 0, len(item))}
+	_, _ = p.Write(item) // never fails
+	return p.piece
+}

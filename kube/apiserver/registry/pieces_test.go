@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -100,5 +101,29 @@ func TestBrokenList(t *testing.T) {
 	cut := errors.New("the connection is lost")
 	if _, err := decodeList(io.MultiReader(strings.NewReader(`{"items":[{}]}`), iotest.ErrReader(cut))); !errors.Is(err, cut) {
 		t.Errorf("with a connection that is lost: %v", err)
+	}
+}
+
+// One Cluster is decoded as in a list; and what is not a whole one is an error.
+func TestOneWithoutManagedFields(t *testing.T) {
+	t.Parallel()
+	for _, c := range longList() {
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ManagedFields = nil
+		if got, err := decode(text); err != nil || !apiequality.Semantic.DeepEqual(got, &c) {
+			t.Fatalf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{
+		"", "{", "}", "]", "},{", "],[", `{"metadata":{"name":"a"}`, `{"metadata":{"name":"a`, `{"metadata":{"managedFields":[`, `{"metadata":{"managedFields":[{}]`,
+		`{"metadata":{"name":"a"}}]`, `{"metadata":{"name":"a"}}}`, `],"items":[{"metadata":{"name":"a"}}`, `],"items":[{"metadata":{"name":"a"}}]`, `[{"metadata":{"name":"a"}}]`,
+		`{"metadata":{"name":"` + strings.Repeat("a", 2*pieceLength) + `"}},{"metadata":{"name":"b"}}`,
+	} {
+		if got, err := decode([]byte(text)); err == nil || got != nil {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
 	}
 }

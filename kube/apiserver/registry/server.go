@@ -41,13 +41,14 @@ const (
 // Options of New. All are required.
 type Options struct {
 	Clusters clusters.ClusterRegistryV1alpha1Interface // of the API server behind
-	Lists    clusters.ClusterRegistryV1alpha1Interface // the same; see Clients
+	Lists    clusters.ClusterRegistryV1alpha1Interface // the same, for lists and what is got by name; see Clients
 	Behind   string                                    // its URL, for messages
 	Rights   *rights.Rights
 }
 
-// Clients returns those of Options. In HTTP/2, an API server sends a long answer in frames of 4 KiB, each by way of another
-// goroutine: that takes twice as long as in HTTP/1.1, where a list has a connection for itself.
+// Clients returns those of Options. In HTTP/2, each frame goes by way of other goroutines on both sides. A long answer, which an
+// API server sends in frames of 4 KiB, takes twice as long as in HTTP/1.1, where it has a connection for itself; and a short one
+// some tenths longer. Watches share one connection, and so do writes: HTTP/2 tells them which were not begun when it ends.
 func Clients(config *rest.Config) (all, lists clusters.ClusterRegistryV1alpha1Interface, err error) {
 	one, err := versioned.NewForConfig(config)
 	if err != nil {

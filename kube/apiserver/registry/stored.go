@@ -107,7 +107,7 @@ func decodeItems(piece []byte) (out []v1alpha1.Cluster, _ error) {
 
 // one returns a stored Cluster. Of one that cannot be read it returns the metadata, and errUnreadable.
 func (s *Server) one(ctx context.Context, name string, o metav1.GetOptions) (*v1alpha1.Cluster, error) {
-	body, err := raw(once(s.o.Clusters.RESTClient().Get(), &o).Name(name).Do(ctx))
+	body, err := raw(once(s.o.Lists.RESTClient().Get(), &o).Name(name).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,9 @@ func raw(answer rest.Result) ([]byte, error) {
 	return answer.Raw()
 }
 
+// decode leaves out the API server's managedFields: nobody is shown them, and where a write has none, those that are stored go on.
 func decode(body []byte) (*v1alpha1.Cluster, error) {
+	body = withoutManagedFields(body)
 	out := &v1alpha1.Cluster{}
 	if json.UnmarshalCaseSensitivePreserveInts(body, out) == nil {
 		return out, nil
