@@ -132,3 +132,30 @@ func TestObjectsOfClusterThatIsNotAccepted(t *testing.T) {
 		}
 	}
 }
+
+// The rules of a cluster that is an edge are not in force here, whatever is accepted of it, until it is a full member.
+func TestRulesOfAnEdge(t *testing.T) {
+	w := newWorld(t)
+	if err := w.trust.PinEdge(idC, agenttest.PublicKey(idC)); err != nil {
+		t.Fatal(err)
+	}
+	theirs, c := rule("theirs", idC, "1"), agenttest.Cluster("oslo", idC)
+	theirs.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	c.Annotations = map[string]string{v1alpha1.AnnotationAccept: "all"}
+	w.put(t, theirs, c)
+	w.RuleChanged(nil, theirs)
+	w.Ready()
+	w.known(t, "theirs")
+	if reason, message := w.ready(t, "theirs"); reason != "ConsentRequired" || !strings.Contains(message, "its role in the group is edge") || w.Accepts(idC) || !w.Accepts(idB) {
+		t.Errorf("%s: %s", reason, message)
+	}
+	if err := w.trust.Pin(idC, agenttest.PublicKey(idC)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.updatePeer(t.Context(), idC); err != nil {
+		t.Fatal(err)
+	}
+	if w.unsettled.passed["theirs"].refused != "" || !w.Accepts(idC) {
+		t.Error("it is a full member, and its rule is not in force")
+	}
+}

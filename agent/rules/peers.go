@@ -27,6 +27,7 @@ func (r *Rules) updatePeer(_ context.Context, id string) error {
 		r.engine.RemovePeer(id)
 		r.Hooks.PeerRemoved(id)
 	default:
+		r.AcceptChanged(id) // it may be an edge no more
 		r.engine.SetPeer(r.enginePeer(id))
 	}
 	return nil
