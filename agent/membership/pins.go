@@ -28,6 +28,9 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	}
 	pinned, known := m.trust.Key(id)
 	edge, widens := m.role(c)
+	if !known && m.trust.IsEdge(m.o.ClusterID) {
+		m.refuse(c, "NotAdmitted", "this cluster is an edge of its group, which admits nobody: no other member takes cluster "+c.Name+"; swap it with a full member")
+	}
 	if known && !widens && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
 		return // a copy that the agent wrote, not a swap
 	}

@@ -97,3 +97,24 @@ func fullOf(author string) func(*trust.Table) error {
 		return t.Introduce(agenttest.IDB, agenttest.PublicKey(agenttest.IDB), author)
 	}
 }
+
+// TestEdgeSwaps: where this cluster is an edge, a swap with a newcomer says that nobody else takes that.
+func TestEdgeSwaps(t *testing.T) {
+	for _, edge := range []bool{true, false} {
+		m := newFixture(t)
+		var events told
+		m.options.Events = &events
+		m.open(t)
+		if err := m.trust.Pin(agenttest.IDC, agenttest.PublicKey(agenttest.IDC)); err != nil {
+			t.Fatal(err)
+		}
+		m.trust.Admit(trust.Admission{Author: agenttest.IDC, ClusterID: agenttest.IDA, PublicKey: agenttest.PublicKey(agenttest.IDA), Edge: edge})
+		func() {
+			defer func() { _ = recover() }() // there is no mesh, which would be told to connect
+			m.Swapped(agenttest.Cluster("b", agenttest.IDB))
+		}()
+		if slices.Contains(events, "NotAdmitted") != edge || !m.IsPinned(agenttest.IDB) {
+			t.Errorf("an edge: %t, events: %v, pinned: %t", edge, events, m.IsPinned(agenttest.IDB))
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
@@ -157,5 +158,24 @@ func TestRulesOfAnEdge(t *testing.T) {
 	}
 	if w.unsettled.passed["theirs"].refused != "" || !w.Accepts(idC) {
 		t.Error("it is a full member, and its rule is not in force")
+	}
+}
+
+// A rule of this cluster's own says that it is in force nowhere else while this cluster is an edge, and no longer.
+func TestOwnRuleOfAnEdge(t *testing.T) {
+	w := newWorld(t)
+	own, theirs := rule("own", "", "1"), rule("theirs", idB, "1")
+	w.put(t, own, theirs)
+	for _, r := range []string{"own", "theirs"} {
+		w.reported(r, engine.RuleReport{})
+	}
+	for _, edge := range []bool{true, false} {
+		w.trust.Admit(trust.Admission{Author: idB, ClusterID: idA, PublicKey: agenttest.PublicKey(idA), Edge: edge})
+		for _, r := range []*v1alpha1.ResourceSyncRule{own, theirs} {
+			w.fillStatus(r)
+			if shared := meta.FindStatusCondition(r.Status.Conditions, conditionShared); (shared != nil) != (edge && r == own) {
+				t.Errorf("an edge: %t, rule %s: %v", edge, r.Name, shared)
+			}
+		}
 	}
 }
