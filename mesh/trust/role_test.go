@@ -58,6 +58,25 @@ func TestEdgeAdmitsNobody(t *testing.T) {
 	}
 }
 
+// TestWhoEndedMakesNothing: what a member says after its removal makes no more of an edge; what it said before it was pinned does.
+func TestWhoEndedMakesNothing(t *testing.T) {
+	keys := testKeys(4)
+	table := New(Pin{ClusterID: "self", PublicKey: keys[0]}, Options{})
+	if err := errors.Join(table.Pin("h", keys[1]), table.PinEdge("e", keys[2])); err != nil {
+		t.Fatal(err)
+	}
+	table.Remove("h", keys[1], nil, false)
+	table.Admit(Admission{Author: "h", ClusterID: "e", PublicKey: keys[2]})
+	table.Admit(Admission{Author: "h", ClusterID: "n", PublicKey: keys[3]})
+	if err := table.Introduce("n", keys[3], "h"); !table.IsEdge("e") || !errors.Is(err, ErrNotAdmitted) {
+		t.Errorf("e is an edge: %t, and n is pinned: %v", table.IsEdge("e"), err)
+	}
+	table.Admit(Admission{Author: "later", ClusterID: "e", PublicKey: keys[2]})
+	if err := table.Pin("later", keys[3]); err != nil || table.IsEdge("e") {
+		t.Errorf("what a member had said before it was pinned is not read: %v", err)
+	}
+}
+
 // TestNobodyMakesAnEdge: a full member stays it, whatever its only author, or a person here, says later, and whether that one takes
 // all back or is removed. This cluster then tells newcomers of it itself.
 func TestNobodyMakesAnEdge(t *testing.T) {
