@@ -18,7 +18,7 @@ import (
 
 // view collects what is known of a cluster, for the status of one of its Cluster objects.
 func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
-	v := status.View{Now: time.Now(), Date: p.clock.Now(), Local: id == p.clusterID, Claims: len(p.registry.ByID(id))}
+	v := status.View{Now: time.Now(), Date: p.clock.Now(), Local: id == p.clusterID, Claims: len(p.registry.ByID(id)), Edge: p.membership.Trust().IsEdge(id)}
 	if v.Local {
 		p.viewSelf(&v)
 		return v

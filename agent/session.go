@@ -200,7 +200,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Pull: func(ctx context.Context, id string) error { return p.mesh.Pull(ctx, id) },
 	})
 	p.rules, err = rules.New(rules.Options{
-		ClusterID: p.clusterID, Namespace: o.Namespace, Consent: o.consent(), Accept: o.accept(), Workers: o.Workers, GuardLive: o.GuardLive,
+		ClusterID: p.clusterID, Namespace: o.Namespace, Consent: o.consent(), Accept: o.accept(), Edge: p.membership.Trust().IsEdge, Workers: o.Workers, GuardLive: o.GuardLive,
 		Client: p.client, Store: p.store, Registry: p.registry, Directory: p.directory, Replica: p.replica,
 		Own: p.own.Cluster, Frozen: p.gate.Frozen, Peer: p.connection, Events: p.events, Now: p.clock.Now,
 		Scopes: r.scopes, Quota: r.quota, Log: p.log, Metrics: p.metrics,

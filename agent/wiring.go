@@ -145,6 +145,9 @@ func (p *parts) entriesChanged(changes []replica.Change) {
 			p.rules.PeerChanged(c.Origin)
 		case replica.KindAdmission:
 			p.statuses.Enqueue(c.Key.Name)
+			if c.Key.Name == p.clusterID {
+				p.rules.PeerChanged(p.clusterID) // it may have become an edge, or more
+			}
 		default: // the origin's set as a whole changed: any of its objects may be proven deleted now
 			p.statuses.Enqueue(c.Origin)
 			p.rules.PeerChanged(c.Origin)

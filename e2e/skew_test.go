@@ -170,24 +170,30 @@ func TestRuleBesideAnOlderAgent(t *testing.T) {
 		return errors.Join(noSecret(g.beta, "looking")(ctx), noSecret(g.gamma, "looking")(ctx))
 	})
 
-	if err := g.gamma.StopAgent(); err != nil {
+	upgradeToThis(t, bin, g.gamma)
+	eventually(t, "gamma has the whole rule", afterFault, ruleIs(g.gamma, "aged", "True", "NotTargeted"))
+	eventually(t, "and looks", afterFault, ruleIs(g.gamma, "looking", "True", "Observing"))
+	if err := ruleHas(g.gamma, "aged", "targets")(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// upgradeToThis has a cluster run the agent of this version, with its CRDs.
+func upgradeToThis(t *testing.T, bin harness.Binaries, c *harness.Cluster) {
+	t.Helper()
+	if err := c.StopAgent(); err != nil {
 		t.Fatal(err)
 	}
-	g.gamma.Runs(bin.Agent, bin.Chart)
+	c.Runs(bin.Agent, bin.Chart)
 	crds, err := filepath.Glob(filepath.Join(bin.Chart, "crds", "*.yaml"))
 	if err != nil || len(crds) == 0 {
 		t.Fatalf("no CRDs: %v", err)
 	}
 	for _, crd := range crds {
-		kubectl(t, g.gamma, "apply", "--server-side", "--force-conflicts", "-f", crd)
+		kubectl(t, c, "apply", "--server-side", "--force-conflicts", "-f", crd)
 	}
-	if err := g.gamma.StartAgent(t.Context()); err != nil {
+	if err := c.StartAgent(t.Context()); err != nil {
 		t.Fatal(err)
-	}
-	eventually(t, "gamma has the whole rule", afterFault, ruleIs(g.gamma, "aged", "True", "NotTargeted"))
-	eventually(t, "and looks", afterFault, ruleIs(g.gamma, "looking", "True", "Observing"))
-	if err := ruleHas(g.gamma, "aged", "targets")(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -100,7 +100,7 @@ func (m *Membership) notAdmitted() (reason, message string) {
 			reason = v1alpha1.AdmittedUnknownAuthority
 		}
 		for _, name := range strangers[:min(len(strangers), maxListed)] {
-			parts = append(parts, "trust.authorities names "+name.String()+", and no member has that clusterID and key, or no person here swapped with it (then name its key, too): it admits nobody")
+			parts = append(parts, "trust.authorities names "+name.String()+", and no member has that clusterID and key, or it is an edge, or no person here swapped with it (then name its key, too): it admits nobody")
 		}
 	}
 	return reason, strings.Join(parts, ". ")

@@ -27,14 +27,22 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 		return // members refuse this cluster's key; after a new key, this is a swap
 	}
 	pinned, known := m.trust.Key(id)
-	if known && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
+	edge, widens := m.role(c)
+	if !known && m.trust.IsEdge(m.o.ClusterID) {
+		m.refuse(c, "NotAdmitted", "this cluster is an edge of its group, which admits nobody: no other member takes cluster "+c.Name+"; swap it with a full member")
+	}
+	if known && !widens && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
 		return // a copy that the agent wrote, not a swap
 	}
 	if !known && syncrules.Owner(c) == id && (m.trust.Reserved(id) || !slices.Contains(c.Status.AdmittedBy, m.o.ClusterID)) {
 		return // such a copy whose pin is not recorded, or that of another member: nobody here has admitted it
 	}
 	m.guard.Meet(id, m.replica.Reconsider)
-	if err := m.trust.Pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
+	pin := m.trust.Pin
+	if edge {
+		pin = m.trust.PinEdge
+	}
+	if err := pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
 		if !errors.Is(err, trust.ErrPinned) && !errors.Is(err, trust.ErrRemoved) { // its status shows these
 			m.o.Log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)
 		}

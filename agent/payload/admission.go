@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
@@ -19,7 +20,8 @@ const maxAdmission = 1 << 10
 type admission struct {
 	PublicKey []byte `json:"publicKey"`
 	Via       string `json:"via,omitempty"`
-	// Role is for later versions. One with a role admits nobody here: it may be less than a member.
+	// Role is edge, or nothing for a full member. One with another role, as later versions may have it, admits nobody: it may be
+	// less than an edge. Versions that know no roles do so with each.
 	Role string `json:"role,omitempty"`
 }
 
@@ -30,7 +32,11 @@ func AdmissionKey(clusterID string) replica.Key {
 
 // EncodeAdmission returns the payload of an admission.
 func EncodeAdmission(a trust.Admission) ([]byte, error) {
-	return json.Marshal(admission{PublicKey: a.PublicKey, Via: a.Via})
+	said := admission{PublicKey: a.PublicKey, Via: a.Via}
+	if a.Edge {
+		said.Role = v1alpha1.RoleEdge
+	}
+	return json.Marshal(said)
 }
 
 // DecodeAdmission decodes the admission of a cluster by origin.
@@ -47,8 +53,8 @@ func DecodeAdmission(origin, clusterID string, payload []byte) (trust.Admission,
 		return trust.Admission{}, fmt.Errorf("%w: admission of %s by %s: not another cluster with its key", ErrPayload, clusterID, origin)
 	case p.Via != "" && (!trust.ValidID(p.Via) || p.Via == clusterID || p.Via == origin):
 		return trust.Admission{}, fmt.Errorf("%w: admission of %s by %s: via is not a third cluster", ErrPayload, clusterID, origin)
-	case p.Role != "":
+	case p.Role != "" && p.Role != v1alpha1.RoleEdge:
 		return trust.Admission{}, fmt.Errorf("%w: admission of %s by %s: unknown role", ErrPayload, clusterID, origin)
 	}
-	return trust.Admission{Author: origin, ClusterID: clusterID, PublicKey: p.PublicKey, Via: p.Via}, nil
+	return trust.Admission{Author: origin, ClusterID: clusterID, PublicKey: p.PublicKey, Via: p.Via, Edge: p.Role == v1alpha1.RoleEdge}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 )
 
@@ -38,6 +39,7 @@ type record struct {
 	Vouched bool         `json:"vouched,omitempty"`
 	Kept    bool         `json:"kept,omitempty"`
 	Past    []trust.Word `json:"past,omitempty"`
+	Role    string       `json:"role,omitempty"` // v1alpha1.RoleEdge, or nothing for a full member
 }
 
 // maxPast bounds how many words of the past are recorded of all pins: a Secret holds 1 MiB. More pins stay on the word of this
@@ -67,7 +69,7 @@ func Read(ctx context.Context, secrets Store, log *slog.Logger) ([]trust.Pin, er
 			log.Error("a recorded pin cannot be read and is ignored", "secret", secrets.Namespace()+"/"+Secret, "cluster", id)
 			continue
 		}
-		pins = append(pins, trust.Pin{ClusterID: id, PublicKey: r.PublicKey, Introducer: r.Introducer, Admitted: r.Basis != Introduced, Vouched: r.Vouched, Kept: r.Kept, Past: r.Past})
+		pins = append(pins, trust.Pin{ClusterID: id, PublicKey: r.PublicKey, Introducer: r.Introducer, Admitted: r.Basis != Introduced, Vouched: r.Vouched, Kept: r.Kept, Past: r.Past, Edge: r.Role != ""})
 	}
 	return pins, nil
 }
@@ -86,7 +88,11 @@ func Write(ctx context.Context, secrets Store, pins []trust.Pin) error {
 		if past += len(pin.Past); past > maxPast && len(pin.Past) > 0 {
 			pin.Past = []trust.Word{{For: trust.Lost}}
 		}
-		encoded, err := json.Marshal(record{pin.PublicKey, pin.Introducer, basis, pin.Vouched, pin.Kept, pin.Past})
+		role := ""
+		if pin.Edge {
+			role = v1alpha1.RoleEdge
+		}
+		encoded, err := json.Marshal(record{pin.PublicKey, pin.Introducer, basis, pin.Vouched, pin.Kept, pin.Past, role})
 		if err != nil {
 			return fmt.Errorf("encode pin: %w", err)
 		}

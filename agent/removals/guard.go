@@ -160,8 +160,8 @@ func (g *Guard) decidedLocked(known *replica.Removal, r replica.Removal) bool {
 // decideLocked decides on a removal by another member.
 func (g *Guard) decideLocked(r replica.Removal) removalguard.Standing {
 	held := removalguard.Standing{Held: true}
-	if !g.o.Trust.IsPinned(r.By, r.ByKey) {
-		return held // nobody here can say on whose word its author is a member
+	if !g.o.Trust.IsPinned(r.By, r.ByKey) || g.o.Trust.IsEdge(r.By) {
+		return held // nobody here can say on whose word its author is a member, or it is one that removes nobody
 	}
 	key, pinned := g.o.Trust.Key(r.ClusterID)
 	t := g.treeLocked()

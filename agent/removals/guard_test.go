@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1/unconfirmed"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica/removalguard"
 )
@@ -77,5 +78,39 @@ func TestManyStatementsHideNone(t *testing.T) {
 	}
 	if len(g.tried) > maxTried {
 		t.Errorf("%d statements are remembered", len(g.tried))
+	}
+}
+
+// TestEdgeRemovesNobody: what an edge orders is held, that this cluster is removed, too, and shown as such; it asks nobody for anything, and
+// hides no removal of the same cluster by a full member. It stays held when the edge becomes a full member.
+func TestEdgeRemovesNobody(t *testing.T) {
+	g, removes := guarded(t)
+	g.o.Refuses = func(string) bool { return true }
+	if err := g.o.Trust.PinEdge("e", agenttest.PublicKey("e")); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"x", "self", "y"} {
+		if removes("e", id) {
+			t.Errorf("%s is removed", id)
+		}
+	}
+	v := g.View(func(id string) string { return id })
+	if states := unconfirmed.Parse(v.Message); v.Held || len(states) != 3 || states[0].State != unconfirmed.ByEdge || states[0].By != "e" {
+		t.Errorf("it is shown as %+v", v)
+	}
+	if !removes("m", "y") {
+		t.Error("who is no edge removes nobody")
+	}
+	if err := g.o.Trust.Pin("e", agenttest.PublicKey("e")); err != nil {
+		t.Fatal(err)
+	}
+	if g.Pinned("e"); removes("e", "x") {
+		t.Error("what it ordered as an edge takes effect")
+	}
+	if v := g.View(func(id string) string { return id }); !v.Held {
+		t.Error("and asks nobody to confirm it")
+	}
+	if !removes("e", "v") {
+		t.Error("as a full member it removes nobody")
 	}
 }

@@ -35,6 +35,8 @@ func (g *Guard) stateLocked(r *replica.Removal) string {
 		return ""
 	case g.disputedLocked(r):
 		return unconfirmed.Disputed
+	case g.o.Trust.IsPinned(r.By, r.ByKey) && g.o.Trust.IsEdge(r.By):
+		return unconfirmed.ByEdge
 	}
 	return unconfirmed.Held
 }
@@ -54,7 +56,11 @@ func (g *Guard) Waits(r replica.Removal) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := g.of[about(r)]
-	return known != nil && g.stateLocked(known) == unconfirmed.Held
+	if known == nil {
+		return false
+	}
+	state := g.stateLocked(known)
+	return state == unconfirmed.Held || state == unconfirmed.ByEdge
 }
 
 // View lists the removals that nobody has confirmed, those that are held first; name is what a cluster is called here.
@@ -76,7 +82,7 @@ func (g *Guard) View(name func(clusterID string) string) (v View) {
 		v.Held = true
 		parts = append(parts, fmt.Sprintf("%d removals by %d members are held, and end nothing: look at them with agentctl removals list, and confirm those that you know of, or remove who ordered them", n, len(authors)))
 	}
-	for _, state := range []string{unconfirmed.Held, unconfirmed.InEffect, unconfirmed.Disputed} {
+	for _, state := range []string{unconfirmed.Held, unconfirmed.ByEdge, unconfirmed.InEffect, unconfirmed.Disputed} {
 		slices.SortFunc(states[state], compare)
 		for _, r := range states[state] {
 			line := unconfirmed.Removal{
@@ -142,7 +148,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		counts[c.guard.stateLocked(r)]++
 	}
 	c.guard.mu.Unlock()
-	for label, state := range map[string]string{"held": unconfirmed.Held, "disputed": unconfirmed.Disputed, "in_effect": unconfirmed.InEffect} {
+	for label, state := range map[string]string{"held": unconfirmed.Held, "by_edge": unconfirmed.ByEdge, "disputed": unconfirmed.Disputed, "in_effect": unconfirmed.InEffect} {
 		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(counts[state]), label)
 	}
 }

@@ -12,7 +12,11 @@ import (
 
 // terms are what of another cluster takes effect here.
 func (r *Rules) terms(id string) consent.Terms {
-	return consent.TermsOf(r.options.Accept, r.options.Registry.ByID(id)...)
+	terms := consent.TermsOf(r.options.Accept, r.options.Registry.ByID(id)...)
+	if r.options.Edge(id) {
+		return terms.OfEdge()
+	}
+	return terms
 }
 
 // Accepts reports whether the rules of another cluster are in force here.

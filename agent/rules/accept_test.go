@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
@@ -129,6 +130,52 @@ func TestObjectsOfClusterThatIsNotAccepted(t *testing.T) {
 		got := w.enginePeer(idB)
 		if (got.Refused != "") != refused || refused && !strings.Contains(got.Refused, v1alpha1.AnnotationAccept) {
 			t.Errorf("%s: %q", value, got.Refused)
+		}
+	}
+}
+
+// The rules of a cluster that is an edge are not in force here, whatever is accepted of it, until it is a full member.
+func TestRulesOfAnEdge(t *testing.T) {
+	w := newWorld(t)
+	if err := w.trust.PinEdge(idC, agenttest.PublicKey(idC)); err != nil {
+		t.Fatal(err)
+	}
+	theirs, c := rule("theirs", idC, "1"), agenttest.Cluster("oslo", idC)
+	theirs.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	c.Annotations = map[string]string{v1alpha1.AnnotationAccept: "all"}
+	w.put(t, theirs, c)
+	w.RuleChanged(nil, theirs)
+	w.Ready()
+	w.known(t, "theirs")
+	if reason, message := w.ready(t, "theirs"); reason != "ConsentRequired" || !strings.Contains(message, "its role in the group is edge") || w.Accepts(idC) || !w.Accepts(idB) {
+		t.Errorf("%s: %s", reason, message)
+	}
+	if err := w.trust.Pin(idC, agenttest.PublicKey(idC)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.updatePeer(t.Context(), idC); err != nil {
+		t.Fatal(err)
+	}
+	if w.unsettled.passed["theirs"].refused != "" || !w.Accepts(idC) {
+		t.Error("it is a full member, and its rule is not in force")
+	}
+}
+
+// A rule of this cluster's own says that it is in force nowhere else while this cluster is an edge, and no longer.
+func TestOwnRuleOfAnEdge(t *testing.T) {
+	w := newWorld(t)
+	own, theirs := rule("own", "", "1"), rule("theirs", idB, "1")
+	w.put(t, own, theirs)
+	for _, r := range []string{"own", "theirs"} {
+		w.reported(r, engine.RuleReport{})
+	}
+	for _, edge := range []bool{true, false} {
+		w.trust.Admit(trust.Admission{Author: idB, ClusterID: idA, PublicKey: agenttest.PublicKey(idA), Edge: edge})
+		for _, r := range []*v1alpha1.ResourceSyncRule{own, theirs} {
+			w.fillStatus(r)
+			if shared := meta.FindStatusCondition(r.Status.Conditions, conditionShared); (shared != nil) != (edge && r == own) {
+				t.Errorf("an edge: %t, rule %s: %v", edge, r.Name, shared)
+			}
 		}
 	}
 }

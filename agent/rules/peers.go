@@ -7,26 +7,36 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
 // PeerChanged updates a peer in the engine: its connection, its Cluster object, its features, or whether it is in the
-// group has changed.
+// group has changed. Of this cluster itself it says that its role may be another one.
 func (r *Rules) PeerChanged(id string) { r.peerUpdates.Add(id) }
 
 // updatePeer passes what is known of a peer to the engine.
 func (r *Rules) updatePeer(_ context.Context, id string) error {
 	switch {
-	case id == r.options.ClusterID:
+	case id == r.options.ClusterID: // its role may have changed
+		rules, err := r.options.Registry.Rules.List(labels.Everything())
+		for _, rule := range rules {
+			if syncrules.Owner(rule) == "" {
+				r.statuses.Add(rule.Name)
+			}
+		}
+		return err
 	case r.options.Directory.Forgotten(id):
 		r.engine.RemovePeer(id)
 		r.Hooks.PeerRemoved(id)
 	default:
+		r.AcceptChanged(id) // it may be an edge no more
 		r.engine.SetPeer(r.enginePeer(id))
 	}
 	return nil

@@ -35,8 +35,10 @@ type Options struct {
 	Namespace string // that of the agent
 	Consent   consent.Policy
 	Accept    consent.Accept // what of other clusters takes effect here, unless their Cluster objects say something else
-	Workers   int            // of the engine; 0 is engine.DefaultWorkers
-	GuardLive bool           // see engine.Options
+	// Edge says whether a cluster is an edge of the group: its rules are in force nowhere else.
+	Edge      func(clusterID string) bool
+	Workers   int  // of the engine; 0 is engine.DefaultWorkers
+	GuardLive bool // see engine.Options
 	Client    *kube.Client
 	Store     *store.Store
 	Registry  *informers.Registry

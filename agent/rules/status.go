@@ -127,6 +127,14 @@ func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
 	if ready := meta.FindStatusCondition(rule.Status.Conditions, engine.ConditionReady); ready != nil && ready.Reason == engine.ReasonPaused && isOrphan(rule) {
 		ready.Reason, ready.Message = "Orphaned", orphanAdvice(rule)
 	}
+	if syncrules.Owner(rule) == "" && r.options.Edge(r.options.ClusterID) {
+		meta.SetStatusCondition(&rule.Status.Conditions, metav1.Condition{
+			Type: conditionShared, Status: metav1.ConditionFalse, Reason: "Edge", ObservedGeneration: rule.Generation, LastTransitionTime: date,
+			Message: "this cluster is an edge of its group, so the rule is in force in this cluster alone; for others create it in a full member",
+		})
+	} else {
+		meta.RemoveStatusCondition(&rule.Status.Conditions, conditionShared)
+	}
 	if clash == "" {
 		meta.RemoveStatusCondition(&rule.Status.Conditions, conditionNameClash)
 		return
@@ -136,6 +144,9 @@ func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
 		Message: fmt.Sprintf("cluster %s has a rule of this name too; each keeps its own: rename one of them", r.options.Registry.Name(clash)),
 	})
 }
+
+// conditionShared is false on a rule of this cluster's own while no other cluster has it in force, since this one is an edge.
+const conditionShared = "Shared"
 
 // conditionNameClash is true on a rule of this cluster's own while another cluster publishes a rule of the same name.
 const conditionNameClash = "NameClash"

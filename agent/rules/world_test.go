@@ -32,6 +32,7 @@ type world struct {
 	api *agenttest.APIServer
 
 	frozen    bool
+	trust     *trust.Table
 	now       time.Time
 	peers     map[string]Connection
 	own       *v1alpha1.Cluster
@@ -48,6 +49,7 @@ func newWorld(t *testing.T) *world {
 	log := slog.New(slog.DiscardHandler)
 	registry := informers.New(client, "n", log)
 	trust := trust.New(trust.Pin{ClusterID: idA, PublicKey: agenttest.PublicKey(idA)}, trust.Options{})
+	w.trust = trust
 	if err := trust.Pin(idB, agenttest.PublicKey(idB)); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func newWorld(t *testing.T) *world {
 		ClusterID: idA, Namespace: "n", Client: client, Store: store.New(client, "p"), Registry: registry, Replica: held,
 		Directory: &directory.Directory{Registry: registry, Replica: held, Gone: func(string) bool { return false }, Pinned: func(string) bool { return false }, PrivateNamespace: "p"},
 		Own:       func() *v1alpha1.Cluster { return w.own }, Frozen: func() bool { return w.frozen },
-		Peer: func(id string) Connection { return w.peers[id] }, Events: w, Now: func() time.Time { return w.now }, Log: log,
+		Edge: trust.IsEdge, Peer: func(id string) Connection { return w.peers[id] }, Events: w, Now: func() time.Time { return w.now }, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

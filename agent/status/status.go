@@ -40,6 +40,7 @@ type View struct {
 	Unsynced     []string
 	Pinned       bool     // if a peer: its key is pinned
 	AdmittedBy   []string // and on whose word
+	Edge         bool     // its role in the group is edge; if local: so others say
 	KeyMismatch  bool     // the object has another key than the pinned one
 	Member       mesh.Member
 	Access       apiconn.AccessState
@@ -57,6 +58,7 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 	if v.Local {
 		want.Type, want.Leader = v1alpha1.ClusterTypeLocal, true
 	}
+	want.Role = roleOf(v)
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&want.Conditions, metav1.Condition{
 			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(v.Date),
@@ -102,6 +104,17 @@ func Of(v View, have v1alpha1.ClusterStatus, generation int64) (want v1alpha1.Cl
 		}
 	}
 	return want, after
+}
+
+// roleOf is the role of a member in the group, "" of another cluster.
+func roleOf(v View) string {
+	switch {
+	case v.Edge:
+		return v1alpha1.RoleEdge
+	case v.Local || v.Pinned:
+		return v1alpha1.RoleFull
+	}
+	return ""
 }
 
 // setAsked sets the conditions of the own object that ask a person to decide something.

@@ -127,3 +127,15 @@ func TestStatusOfRemovedCluster(t *testing.T) {
 		t.Errorf("it does not say that it left: %+v", want.Conditions)
 	}
 }
+
+// TestRole: a member has a role, and this cluster what others say; of a cluster whose key is not pinned nothing is told.
+func TestRole(t *testing.T) {
+	for _, c := range []struct {
+		view View
+		want string
+	}{{View{}, ""}, {View{Pinned: true}, "full"}, {View{Pinned: true, Edge: true}, "edge"}, {View{Local: true}, "full"}, {View{Local: true, Edge: true}, "edge"}} {
+		if got, _ := Of(c.view, v1alpha1.ClusterStatus{Role: "edge"}, 1); got.Role != c.want {
+			t.Errorf("%+v: %q, want %q", c.view, got.Role, c.want)
+		}
+	}
+}

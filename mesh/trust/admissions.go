@@ -19,6 +19,8 @@ type Admission struct {
 	// Via is empty where a person had the author admit the cluster. Else the author has pinned it on the word of a member
 	// that signs no admissions, and Via is that one: the admission counts no more once it is removed.
 	Via string
+	// Edge says that the cluster is admitted as an edge: see Pin.
+	Edge bool
 }
 
 // admissions are those that are held, as their authors have them now.
@@ -78,10 +80,10 @@ func (g *Graph) admit(a Admission) (did change) {
 	return g.review(a.ClusterID)
 }
 
-// admits says whether an admission pins its cluster: its author is a member, and so is who it relies on.
+// admits says whether an admission pins its cluster: its author is a member that may admit others, and who it relies on is a member.
 func (g *Graph) admits(a Admission) bool {
-	_, member := g.pins[a.Author]
-	return member && (a.Via == "" || !g.isOut(a.Via))
+	author, member := g.pins[a.Author]
+	return member && !author.Edge && (a.Via == "" || !g.isOut(a.Via))
 }
 
 // isOut says that a cluster is no member, since another one removed a key of it.
@@ -92,14 +94,15 @@ func (g *Graph) isOut(id string) bool {
 
 // voucher is the member on whose word a cluster that came from p.Introducer is pinned: an author of an admission, first an
 // authority, then one that a person has pinned. Who signs admissions vouches for nobody else. Members of versions that sign
-// none vouch for what they send; "" is nobody.
-func (g *Graph) voucher(p Pin) (id string) {
-	best := 3
+// none vouch for what they send; "" is nobody. edge says that nobody admits it as more than an edge.
+func (g *Graph) voucher(p Pin) (id string, edge bool) {
+	best, edge := 3, true
 	for _, author := range slices.Sorted(maps.Keys(g.admissions.of[p.ClusterID])) {
 		a := g.admissions.of[p.ClusterID][author]
 		if !a.PublicKey.Equal(p.PublicKey) || !g.admits(a) {
 			continue
 		}
+		edge = edge && a.Edge
 		rank := 2
 		switch {
 		case g.isAuthority(author):
@@ -111,10 +114,10 @@ func (g *Graph) voucher(p Pin) (id string) {
 			id, best = author, rank
 		}
 	}
-	if id == "" && !g.admissions.isSigner(p.Introducer) {
-		return p.Introducer
+	if introducer := g.pins[p.Introducer]; id == "" && !introducer.Edge && !g.admissions.isSigner(p.Introducer) {
+		return p.Introducer, g.pins[p.ClusterID].Edge
 	}
-	return id
+	return id, edge
 }
 
 // Word is on whose word a member is pinned.
@@ -122,7 +125,7 @@ type Word struct {
 	Author string `json:"author,omitempty"` // this cluster, where a person here decided it, or nobody knows any more who did
 	Via    string `json:"via,omitempty"`    // see Admission; "" if that is no member
 	For    string `json:"for,omitempty"`    // the clusters that have ended in whose place it stands, as Ended lists them
-	Signed bool   `json:"-"`                // there is an admission
+	Signed bool   `json:"-"`                // there is an admission, which grants as much as the member has: others know it by that
 }
 
 // Lost stands, in Word.For, for clusters of which nobody knows any more. No cluster has that clusterID.
@@ -150,14 +153,14 @@ func (g *Graph) words(id string) (all []Word) {
 	if !ok || id == g.self {
 		return nil
 	}
-	say := func(author, via string) { // unless who it relies on has ended, and left others to rely on
+	say := func(author, via string, edge bool) { // unless who it relies on has ended, and left others to rely on
 		if g.member(via) != via && slices.ContainsFunc(pin.Past, func(w Word) bool { return cmp.Or(w.Author, g.self) == author }) {
 			return
 		}
-		all = append(all, Word{Author: author, Via: g.member(via), Signed: true})
+		all = append(all, Word{Author: author, Via: g.member(via), Signed: pin.Edge || !edge})
 	}
 	if a, ok := g.ownOf(id, pin); ok {
-		say(g.self, a.Via)
+		say(g.self, a.Via, a.Edge)
 	}
 	for _, w := range pin.Past {
 		if w == (Word{}) { // of an earlier version, which had too many
@@ -174,7 +177,7 @@ func (g *Graph) words(id string) (all []Word) {
 	of := g.admissions.of[id]
 	for _, author := range slices.Sorted(maps.Keys(of)) {
 		if a := of[author]; a.PublicKey.Equal(pin.PublicKey) && g.admits(a) {
-			say(author, a.Via)
+			say(author, a.Via, a.Edge)
 		}
 	}
 	if a, ok := of[pin.Introducer]; g.member(pin.Introducer) != "" && (!ok || !a.PublicKey.Equal(pin.PublicKey)) {
@@ -347,5 +350,5 @@ func (g *Graph) say(id string, pin Pin) Admission {
 	if pin.Kept {
 		pin.Introducer = ""
 	}
-	return Admission{g.self, id, pin.PublicKey, pin.Introducer}
+	return Admission{g.self, id, pin.PublicKey, pin.Introducer, pin.Edge}
 }

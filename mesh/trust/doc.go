@@ -19,6 +19,12 @@
 //	an authority           introduces it                             stands
 //	its own leave          names the key as its successor            while nobody else has removed a key of that line
 //
+// A member may be an edge, which neither admits nor removes others, and whose rules are in force nowhere else: what it admits is not
+// read. A cluster is one if nobody who may admit others has ever admitted it as more than that, here or in an admission that was held.
+// So the order does not matter, who is no edge is made one by nobody, and no edge makes itself more:
+//
+//	admitted as an edge by all who did  ──► edge ──► admitted by one of them, or by another, as more ──► full, until it is removed
+//
 // Anybody can make up a key, and let that leave. So a leave counts if its key was pinned here, or is the successor of such a
 // key. If another member has removed any key of the cluster, it must be one that a person or an authority had admitted here.
 //

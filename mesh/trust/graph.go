@@ -86,10 +86,10 @@ func (g *Graph) add(p Pin, restored bool) (did change, err error) {
 	case known && !held.PublicKey.Equal(p.PublicKey):
 		return change{}, ErrPinned
 	case known:
-		if held.Introducer == "" || !p.Admitted || p.Introducer != "" && held.Admitted {
-			return change{}, nil // no stronger than what is held
+		stronger := false
+		if p, stronger = strengthened(held, p); !stronger {
+			return change{}, nil
 		}
-		p.Vouched, p.Kept, p.Past = held.Vouched, held.Kept, held.Past
 	default:
 		if _, ok := g.owners[string(p.PublicKey)]; ok {
 			return change{}, ErrKeyInUse
@@ -109,19 +109,18 @@ func (g *Graph) add(p Pin, restored bool) (did change, err error) {
 			return change{}, ErrNotAdmitted
 		}
 	}
-	g.pin(p)
-	return change{pinned: []Pin{p}}, nil
+	return change{pinned: g.pin(p)}, nil
 }
 
 // weigh notes on a pin who admitted it. Where nobody did, it has no introducer, and is not admitted.
 func (g *Graph) weigh(p Pin, restored bool) Pin {
-	means := func(n Name) bool { return n.Means(p.ClusterID, p.PublicKey) }
-	if p.Introducer == "" || slices.ContainsFunc(g.approved, means) {
+	person := p.Introducer == ""
+	if !person && !restored {
+		p.Introducer, p.Edge = g.voucher(p)
+	}
+	if person || slices.ContainsFunc(g.approved, func(n Name) bool { return n.Means(p.ClusterID, p.PublicKey) }) {
 		p.Introducer, p.Admitted = "", true
 		return p
-	}
-	if !restored {
-		p.Introducer = g.voucher(p)
 	}
 	p.Admitted = p.Admitted || p.Introducer != "" && g.isAuthority(p.Introducer)
 	return p
@@ -136,7 +135,7 @@ func (g *Graph) isAuthority(id string) bool {
 // a key of its own before the cluster itself comes.
 func (g *Graph) counts(n Name) bool {
 	pin, ok := g.pins[n.ClusterID]
-	return ok && n.Means(n.ClusterID, pin.PublicKey) && (n.Fingerprint != "" || pin.Introducer == "")
+	return ok && !pin.Edge && n.Means(n.ClusterID, pin.PublicKey) && (n.Fingerprint != "" || pin.Introducer == "")
 }
 
 // stands says whether nothing that is known is against a pin, or somebody who may has admitted it.
@@ -258,12 +257,14 @@ func (g *Graph) waitsNoMore(of func(Newcomer) bool) {
 	}
 }
 
-func (g *Graph) pin(p Pin) {
+// pin pins a key, and returns all pins that are new or stronger by that.
+func (g *Graph) pin(p Pin) []Pin {
 	g.branches = nil
 	g.pins[p.ClusterID] = p
 	g.owners[string(p.PublicKey)] = p.ClusterID
 	g.recall(p.ClusterID, p.PublicKey, p.Admitted)
 	delete(g.waiting, p.ClusterID) // with another key, too: the pin stays
+	return append([]Pin{p}, g.widen(p.ClusterID)...)
 }
 
 // recall notes that a key was pinned.
@@ -322,8 +323,7 @@ func (g *Graph) review(id string) (did change) {
 	for _, n := range newcomers {
 		p := g.weigh(Pin{ClusterID: n.ClusterID, PublicKey: n.PublicKey, Introducer: n.Introducer}, false)
 		if _, used := g.owners[string(n.PublicKey)]; !used && (p.Introducer != "" || p.Admitted) && g.stands(p) && !g.unsure(p) {
-			g.pin(p)
-			did.pinned, did.waits = []Pin{p}, nil
+			did.pinned, did.waits = g.pin(p), nil
 			break
 		}
 	}
@@ -340,9 +340,7 @@ func (g *Graph) approve(names []Name) (did change) {
 	g.approved = names
 	for _, n := range names {
 		if p, ok := g.pins[n.ClusterID]; ok && p.Introducer != "" && n.Means(p.ClusterID, p.PublicKey) {
-			p = g.weigh(p, true)
-			g.pin(p)
-			did.pinned = append(did.pinned, p)
+			did.pinned = append(did.pinned, g.pin(g.weigh(p, true))...)
 			continue
 		}
 		did.pinned = append(did.pinned, g.review(n.ClusterID).pinned...)

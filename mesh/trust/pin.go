@@ -57,6 +57,9 @@ type Pin struct {
 	// Past are the words on which it stays, of those that led to it by way of members that have ended: see Graph.inherit. An
 	// author "" is this cluster. It is never changed in place.
 	Past []Word
+	// Edge says that the cluster is a member that neither admits nor removes others, and whose rules are in force nowhere else. A pin
+	// that is not does not become one: see doc.go.
+	Edge bool
 }
 
 // Newcomer is a cluster that waits to be admitted.

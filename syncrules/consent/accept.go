@@ -50,6 +50,7 @@ type Terms struct {
 	Accept Accept
 	why    string
 	object string // the Cluster object that says so; "" for the chart
+	edge   bool   // whatever Accept is, its rules are not in force
 }
 
 // TermsOf returns what of a cluster takes effect here: what the annotation v1alpha1.AnnotationAccept on its Cluster object
@@ -69,14 +70,33 @@ func TermsOf(byDefault Accept, objects ...*v1alpha1.Cluster) Terms {
 		}
 		stricter := out.Accept.accepts() - a.accepts()
 		if !found || stricter > 0 || stricter == 0 && c.Name < out.object {
-			out, found = Terms{a, why, c.Name}, true
+			out, found = Terms{Accept: a, why: why, object: c.Name}, true
 		}
 	}
 	return out
 }
 
+// OfEdge are the terms of a cluster that is an edge: its rules are in force nowhere but there.
+func (t Terms) OfEdge() Terms {
+	t.edge = true
+	return t
+}
+
+// TermsSeen are the terms that the Cluster object of a cluster shows; the chart value is not known.
+func TermsSeen(c *v1alpha1.Cluster) Terms {
+	terms := TermsOf(AcceptAll, c)
+	if c.Status.Role == v1alpha1.RoleEdge {
+		return terms.OfEdge()
+	}
+	return terms
+}
+
 // RefuseRules returns an error if the rules of the cluster of that name are not in force here.
 func (t Terms) RefuseRules(cluster string) error {
+	if t.edge {
+		return fmt.Errorf("%w: rules of cluster %s are not in force here, since its role in the group is %s; its objects are copied by rules of full members; to make it one: kubectl annotate cluster %s %s=%s, in a full member",
+			ErrNeeded, cluster, v1alpha1.RoleEdge, cluster, v1alpha1.AnnotationRole, v1alpha1.RoleFull)
+	}
 	if t.Accept.accepts() == AcceptAll.accepts() {
 		return nil
 	}

@@ -65,3 +65,18 @@ func TestTerms(t *testing.T) {
 		t.Error("ALL is a value")
 	}
 }
+
+// TestTermsOfAnEdge: its rules are not in force, whatever is accepted of it; its objects are copied as before.
+func TestTermsOfAnEdge(t *testing.T) {
+	for value, copying := range map[string]bool{"-": true, "all": true, "objects": true, "none": false} {
+		c := annotated(value)
+		if err := TermsSeen(c).RefuseRules("paris"); (err == nil) != (value == "-" || value == "all") {
+			t.Errorf("%s: a full member: %v", value, err)
+		}
+		c.Status.Role = v1alpha1.RoleEdge
+		rules, objects := TermsSeen(c).RefuseRules("paris"), TermsSeen(c).RefuseObjects("paris")
+		if !errors.Is(rules, ErrNeeded) || !strings.Contains(rules.Error(), "its role in the group is edge") || (objects == nil) != copying {
+			t.Errorf("%s: rules: %v, objects: %v", value, rules, objects)
+		}
+	}
+}

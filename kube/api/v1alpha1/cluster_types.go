@@ -247,6 +247,11 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=127
 	AdmittedBy []string `json:"admittedBy,omitempty"`
+	// role is full, or edge for a member that neither admits nor removes other clusters, and whose rules are in force
+	// nowhere else. Agents before version 10 do not report it.
+	// +optional
+	// +kubebuilder:validation:Enum=full;edge
+	Role string `json:"role,omitempty"`
 	// conditions are the current state in detail: LocalCluster, LocalConflict, ClusterMetadataSet,
 	// Ready, ClustersSynced, Member.
 	// +optional

@@ -76,6 +76,13 @@ const (
 	// here, whatever the chart value trust.accept says: all; objects, but not its rules; or none.
 	AnnotationAccept = LocalPrefix + "accept"
 
+	// AnnotationRole on the Cluster object of another cluster, set by a person with the swap, says what that cluster becomes in
+	// the group: RoleEdge; or RoleFull, which it is without the annotation. RoleFull also makes a full member of an edge. Nothing
+	// makes an edge of a full member but its removal, and another swap under a new key.
+	AnnotationRole = LocalPrefix + "role"
+	RoleFull       = "full"
+	RoleEdge       = "edge" // it neither admits nor removes other clusters, and its rules are in force nowhere else
+
 	// AnnotationAdopt on an object, set by a person in that cluster, names the rules that may make it a copy, separated by
 	// commas, as RULE or RULE@CLUSTERID, for copies of that cluster's object. AnnotationAdopted marks, by its presence, a copy that became one so: it is never deleted.
 	AnnotationAdopt   = LocalPrefix + "adopt"
@@ -104,7 +111,9 @@ const (
 
 	// SchemaVersion is raised by one with every change of the CRDs, so that those in a cluster can be told to
 	// be older or newer than a program.
-	SchemaVersion = 9
+	SchemaVersion = 10
+	// SchemaRoles is the first SchemaVersion whose agents know AnnotationRole.
+	SchemaRoles = 10
 	// SchemaOldestAgent is raised by a change that older agents would do harm to, such as a field that they would drop
 	// when they write the object back: to the version whose agents know it.
 	SchemaOldestAgent = 7

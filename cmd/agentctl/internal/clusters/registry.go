@@ -143,6 +143,15 @@ func IDOf(cluster *unstructured.Unstructured) string {
 	return id
 }
 
+// RoleOf is the role of a cluster in the group, as the agent says that has the object; "" where it does not tell.
+func RoleOf(cluster *unstructured.Unstructured) string {
+	role, _, _ := unstructured.NestedString(cluster.Object, "status", "role")
+	return role
+}
+
+// IsEdge says whether that is edge: the cluster neither admits nor removes others.
+func IsEdge(cluster *unstructured.Unstructured) bool { return RoleOf(cluster) == v1alpha1.RoleEdge }
+
 // MeshKey is the public key of a Cluster object, as it is written; "" for none.
 func MeshKey(cluster *unstructured.Unstructured) string {
 	key, _, _ := unstructured.NestedString(cluster.Object, "spec", "mesh", "publicKey")

@@ -28,6 +28,8 @@ func Command(g *cli.Globals) *urfave.Command {
 credential, which is all that a person does by hand otherwise, and waits until both say that
 they are synced. A newcomer joins any one member of a group; the others hear of it by themselves.
 Several newcomers join at the same time with --peer-context b,c,d: all are checked before the first write.
+With --role edge the clusters of --peer-context (with --replace-key that of --context) become members that neither
+admit nor remove others, and whose rules are in force nowhere else; --role full makes full members of edges.
 With --replace-key a cluster that is a member now gives up that membership first, which takes --yes.
 With --dry-run nothing is written; -o yaml then prints the objects, credentials included.`,
 		Flags: []urfave.Flag{
@@ -36,6 +38,7 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 			&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be written, and write nothing"},
 			&urfave.BoolFlag{Name: "replace-key", Usage: "give the cluster of --context a new key first: its own was removed from the group, or is lost"},
 			&urfave.BoolFlag{Name: "yes", Usage: "with --replace-key: also when the key is in use, and its membership ends with it"},
+			&urfave.StringFlag{Name: "role", Usage: "`ROLE` of the newcomers: full, which is what they get where nothing is said, or edge"},
 			&urfave.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "how long to wait until both clusters are synced"},
 		},
 		Action: func(c *urfave.Context) error {
@@ -44,7 +47,7 @@ With --dry-run nothing is written; -o yaml then prints the objects, credentials 
 			}
 			return g.Run(c, &Options{
 				Access: clusters.AccessOf(g), Namespace: g.Namespace.String(), Peers: peersOf(c),
-				DryRun: c.Bool("dry-run"), ReplaceKey: c.Bool("replace-key"), Yes: c.Bool("yes"), Timeout: c.Duration("timeout"),
+				DryRun: c.Bool("dry-run"), ReplaceKey: c.Bool("replace-key"), Yes: c.Bool("yes"), Role: c.String("role"), Timeout: c.Duration("timeout"),
 			})
 		},
 	}
@@ -69,8 +72,9 @@ type Options struct {
 	Peers      []clusters.Access // the others; without a kubeconfig they are in that of the first
 	Namespace  string            // where credentials are that a Cluster object names without a namespace
 	DryRun     bool
-	ReplaceKey bool // give the first cluster a new key before
-	Yes        bool // also when its key is in use
+	ReplaceKey bool   // give the first cluster a new key before
+	Yes        bool   // also when its key is in use
+	Role       string // of the newcomers in the group: full, edge, or "" to say nothing
 	Timeout    time.Duration
 }
 
@@ -87,6 +91,9 @@ func (o *Options) Validate() error {
 		return cli.Usagef("--yes is of no use without --replace-key")
 	case o.ReplaceKey && o.DryRun:
 		return cli.Usagef("--replace-key and --dry-run do not go together: what would be swapped has the key that is not made yet")
+	}
+	if err := checkRole(o.Role); err != nil {
+		return err
 	}
 	return cli.CheckTimeout(o.Timeout)
 }
@@ -166,6 +173,9 @@ func (o *Options) prepareSwap(ctx context.Context, a, b *clusters.Client) ([2]*s
 		var err error
 		// The receiver's own credential shows which namespace its agent reads credentials from.
 		if targets[i], err = prepareTarget(ctx, sources[1-i], to, sources[i].secret.GetNamespace()); err != nil {
+			return sources, targets, err
+		}
+		if err := targets[i].admit(o.roleIn(i), sources[i].cluster); err != nil {
 			return sources, targets, err
 		}
 	}

@@ -24,6 +24,7 @@ func TestValidate(t *testing.T) {
 		"--replace-key goes with one --peer-context: a cluster joins one member under its new key, and the others hear of it": {
 			Peers: append(west, west...), Timeout: time.Minute, ReplaceKey: true,
 		},
+		`--role "Edge" is not full or edge`:        {Peers: west, Timeout: time.Minute, Role: "Edge"},
 		"--yes is of no use without --replace-key": {Peers: west, Timeout: time.Minute, Yes: true},
 		"--replace-key and --dry-run do not go together: what would be swapped has the key that is not made yet": {
 			Peers: west, Timeout: time.Minute, ReplaceKey: true, DryRun: true,

@@ -96,6 +96,7 @@ type swapTarget struct {
 	generation int64 // of cluster, once it is written
 	// rewrite: to already holds this cluster, under the name of cluster.
 	rewrite bool
+	role    string // that the cluster has there already, as the agent tells; "" for none
 }
 
 // prepareTarget says what src's cluster is to be in the cluster to, whose own credential lies in
@@ -113,7 +114,7 @@ func prepareTarget(ctx context.Context, src *swapSource, to *clusters.Client, na
 		if err := clusters.CheckSameKey(there, src.cluster); err != nil {
 			return nil, to.Errorf("%w", err)
 		}
-		t.rewrite = true
+		t.rewrite, t.role = true, clusters.RoleOf(there)
 		t.cluster.SetName(there.GetName()) // after a clash of names it may be known as NAME-xxxxxxxx
 		t.unchanged = synced(there, there.GetGeneration()).ok && clusters.SameButCredential(there, t.cluster)
 	case clusters.IDOf(there) == "":

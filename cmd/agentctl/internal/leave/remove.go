@@ -169,6 +169,9 @@ func findTarget(ctx context.Context, c *clusters.Client, name string) (own, targ
 	if why := clusters.RemovedFrom(own); why != "" {
 		return nil, nil, c.Errorf("%s", why)
 	}
+	if clusters.IsEdge(own) {
+		return nil, nil, c.Errorf("cluster %s is an edge of its group, which removes nobody: order it in a full member, as agentctl members -o wide lists them there; agentctl leave ends its own membership", own.GetName())
+	}
 	all, err := c.ClusterObjects(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -50,7 +50,7 @@ func (o *ConfirmOptions) Validate() error {
 
 // means says whether a removal is one of those that are confirmed.
 func (o *ConfirmOptions) means(r removal) bool {
-	named := len(o.Names) == 0 && r.State != unconfirmed.Disputed || slices.ContainsFunc(o.Names, r.is)
+	named := len(o.Names) == 0 && r.State != unconfirmed.Disputed && r.State != unconfirmed.ByEdge || slices.ContainsFunc(o.Names, r.is)
 	return named && (o.By == "" || o.By == r.By || o.By == r.ByClusterID)
 }
 

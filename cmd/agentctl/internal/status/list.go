@@ -85,9 +85,9 @@ func (o *MembersOptions) Run(ctx context.Context, out *cli.Output) error {
 	}
 	header, rows := memberHeader(), memberRows(members, time.Now())
 	if out.Wide() {
-		header = append(header, "KEY")
+		header = append(header, "KEY", "ROLE")
 		for i, m := range members {
-			rows[i] = append(rows[i], m.Key)
+			rows[i] = append(rows[i], m.Key, m.Role)
 		}
 	}
 	return cli.PrintTable(out.Stdout, header, rows)
@@ -169,7 +169,8 @@ type member struct {
 	State     string   `json:"state"`
 	Since     string   `json:"since,omitempty"` // RFC 3339
 	Endpoints []string `json:"endpoints"`
-	Key       string   `json:"key,omitempty"` // the fingerprint of its mesh key
+	Key       string   `json:"key,omitempty"`  // the fingerprint of its mesh key
+	Role      string   `json:"role,omitempty"` // full or edge; "" where the agent here does not tell
 
 	since time.Time
 }
@@ -178,7 +179,7 @@ type member struct {
 func asMember(cluster *v1alpha1.Cluster) member {
 	m := member{
 		Name: cluster.Name, ClusterID: string(cluster.Spec.ClusterID), Type: string(cluster.Status.Type),
-		State: v1alpha1.MemberUnknown, Endpoints: []string{},
+		State: v1alpha1.MemberUnknown, Endpoints: []string{}, Role: cluster.Status.Role,
 	}
 	if cluster.Spec.Mesh != nil && cluster.Spec.Mesh.Endpoints != nil {
 		m.Endpoints = cluster.Spec.Mesh.Endpoints

@@ -22,6 +22,7 @@ type branch struct {
 	Parent     string   `json:"parent"`     // the clusterID of the nearest that every path leads through; "" for none
 	Depth      int      `json:"depth"`
 	Branch     []string `json:"branch"` // names of those that would not be in the group without it
+	Role       string   `json:"role,omitempty"`
 }
 
 // printTree prints who admitted whom, each below the nearest that every path to it leads through.
@@ -42,7 +43,7 @@ func printTree(all []*v1alpha1.Cluster, members []member, out *cli.Output) error
 		if by == nil {
 			by = []string{}
 		}
-		lines = append(lines, branch{all[at].Name, c.ClusterID, asMember(all[at]).State, by, c.Parent, c.Depth, tree.Names(c.ClusterID)})
+		lines = append(lines, branch{all[at].Name, c.ClusterID, asMember(all[at]).State, by, c.Parent, c.Depth, tree.Names(c.ClusterID), all[at].Status.Role})
 		for _, child := range below[c.ClusterID] {
 			add(child)
 		}
@@ -61,9 +62,9 @@ func printTree(all []*v1alpha1.Cluster, members []member, out *cli.Output) error
 			author, via, _ := strings.Cut(text, "/")
 			by = append(by, v1alpha1.AdmittedBy(tree.Name(author), tree.Name(via)))
 		}
-		rows = append(rows, []string{indent(l.Depth) + l.Name, l.ClusterID, l.State, strings.Join(by, ",")})
+		rows = append(rows, []string{indent(l.Depth) + l.Name, l.ClusterID, l.State, l.Role, strings.Join(by, ",")})
 	}
-	return cli.PrintTable(out.Stdout, []string{"NAME", "CLUSTER ID", "STATE", "ADMITTED BY"}, rows)
+	return cli.PrintTable(out.Stdout, []string{"NAME", "CLUSTER ID", "STATE", "ROLE", "ADMITTED BY"}, rows)
 }
 
 // indent shows how far a cluster is from the first.

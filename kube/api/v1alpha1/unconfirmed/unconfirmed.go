@@ -14,13 +14,14 @@ type Removal struct {
 	By          string // the name of the member that ordered it
 	ByClusterID string
 	ByKey       string // the fingerprint of the key that signed it
-	State       string // Held, Disputed or InEffect
+	State       string // Held, ByEdge, Disputed or InEffect
 }
 
 // The states of a Removal.
 const (
 	Held     = "held"                             // nothing has ended
 	Disputed = "held, its author is no member"    // nor has it here, and nobody needs to do anything
+	ByEdge   = "held, its author is an edge"      // which removes nobody, so nobody needs to do anything
 	InEffect = "in effect, counts for its author" // until it is confirmed
 )
 
@@ -31,7 +32,7 @@ func (r Removal) Line() string {
 
 // Parse reads the removals from the message.
 func Parse(message string) (all []Removal) {
-	line := regexp.MustCompile(`(\S+) \(clusterID (\S+), key ([0-9a-f]{32})\) by (\S+) \(clusterID ([^\s,)]+)(?:, key ([0-9a-f]{32}))?\): (` + Disputed + `|` + Held + `|` + InEffect + `)`)
+	line := regexp.MustCompile(`(\S+) \(clusterID (\S+), key ([0-9a-f]{32})\) by (\S+) \(clusterID ([^\s,)]+)(?:, key ([0-9a-f]{32}))?\): (` + Disputed + `|` + ByEdge + `|` + Held + `|` + InEffect + `)`)
 	for _, m := range line.FindAllStringSubmatch(message, -1) {
 		all = append(all, Removal{m[1], m[2], m[3], m[4], m[5], m[6], m[7]})
 	}

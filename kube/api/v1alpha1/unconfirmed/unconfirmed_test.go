@@ -13,7 +13,7 @@ import (
 func TestParse(t *testing.T) {
 	var want []Removal
 	message := "3 removals by 1 members are held, and end nothing: look at them with agentctl removals list. "
-	for i, state := range []string{Held, Disputed, InEffect} {
+	for i, state := range []string{Held, Disputed, ByEdge, InEffect} {
 		r := Removal{"prod-" + string(rune('a'+i)), "id", strings.Repeat("0a", 16), "edge", "by", strings.Repeat("b1", 16), state}
 		want = append(want, r)
 		message += r.Line() + "; "

@@ -142,7 +142,7 @@ func (q *inquiry) refusesRule(r *ruleInForce) error {
 		return errors.New(ready.Message)
 	}
 	if c := q.byID(syncrules.Owner(r.api)); c != nil && !c.local {
-		return consent.TermsOf(consent.AcceptAll, c.cluster).RefuseRules(c.name)
+		return consent.TermsSeen(c.cluster).RefuseRules(c.name)
 	}
 	return nil
 }

@@ -1,0 +1,59 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+)
+
+// checkRole checks what --role says.
+func checkRole(role string) error {
+	switch role {
+	case "", v1alpha1.RoleFull, v1alpha1.RoleEdge:
+		return nil
+	}
+	return cli.Usagef("--role %q is not %s or %s", role, v1alpha1.RoleFull, v1alpha1.RoleEdge)
+}
+
+// roleIn is the role that a newcomer gets in one of the two clusters: the others are the newcomers, but where the first one has a new key.
+func (o *Options) roleIn(target int) string {
+	if newcomer := target == 0; newcomer != o.ReplaceKey {
+		return o.Role
+	}
+	return ""
+}
+
+// admit has the target admit its cluster in a role, and refuses what the agents would not follow. own is the Cluster object of the
+// cluster that admits.
+func (t *swapTarget) admit(role string, own *unstructured.Unstructured) error {
+	name := t.cluster.GetName()
+	switch {
+	case clusters.IsEdge(own) && t.role == "":
+		return t.to.Errorf("cluster %s is an edge of its group, which admits nobody: no other member would take cluster %s; join that with a full member", own.GetName(), name)
+	case role == "":
+		return nil
+	case role == v1alpha1.RoleEdge && !knowsRoles(own):
+		return t.to.Errorf("the agent of cluster %s knows no roles, and would admit cluster %s as a full member: upgrade it", own.GetName(), name)
+	case role == v1alpha1.RoleEdge && t.role == v1alpha1.RoleFull:
+		return t.to.Errorf("cluster %s is a full member already, and stays it: to make it an edge, remove it, and join it again with --replace-key --role edge", name)
+	}
+	annotations := t.cluster.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationRole] = role
+	t.cluster.SetAnnotations(annotations)
+	t.unchanged = t.unchanged && t.role == role
+	return nil
+}
+
+// knowsRoles says whether the agent of a cluster does, by the own Cluster object of that.
+func knowsRoles(own *unstructured.Unstructured) bool {
+	version, _, _ := unstructured.NestedInt64(own.Object, "status", "schemaVersion")
+	return version >= v1alpha1.SchemaRoles
+}
