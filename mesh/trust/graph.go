@@ -44,6 +44,7 @@ type Graph struct {
 	admissions admissions
 	arranged   map[string]string // who is below whom, also of those that have ended and led to members; it is not changed
 	branches   *branches         // nil when they must be counted again
+	version    uint64            // another one after each change of what is pinned, and on whose word
 }
 
 // line is what is known of the keys of a cluster.
@@ -259,11 +260,19 @@ func (g *Graph) waitsNoMore(of func(Newcomer) bool) {
 }
 
 func (g *Graph) pin(p Pin) {
-	g.branches = nil
-	g.pins[p.ClusterID] = p
+	g.put(p)
 	g.owners[string(p.PublicKey)] = p.ClusterID
 	g.recall(p.ClusterID, p.PublicKey, p.Admitted)
 	delete(g.waiting, p.ClusterID) // with another key, too: the pin stays
+}
+
+// put sets the pin of a cluster.
+func (g *Graph) put(p Pin) {
+	if held, ok := g.pins[p.ClusterID]; !ok || !held.equal(p) {
+		g.version++
+		g.branches = nil
+		g.pins[p.ClusterID] = p
+	}
 }
 
 // recall notes that a key was pinned.
@@ -281,6 +290,7 @@ func (g *Graph) unpin(id string) (did change) {
 		return change{}
 	}
 	g.inherit(id)
+	g.version++
 	g.branches = nil
 	delete(g.pins, id)
 	delete(g.owners, string(p.PublicKey))
@@ -300,7 +310,7 @@ func (g *Graph) end(s Statement) change {
 	if g.removed[key] == nil {
 		g.removed[key] = keys{}
 	}
-	g.statements[s.ClusterID][key] = s
+	g.say(g.admissions.via(s.ClusterID), func() { g.statements[s.ClusterID][key] = s })
 	delete(g.lines, s.ClusterID)
 	g.removed[key][s.ClusterID] = struct{}{}
 	g.waitsNoMore(func(n Newcomer) bool { return n.ClusterID == s.ClusterID && n.PublicKey.Equal(s.PublicKey) })

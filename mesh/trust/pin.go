@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -57,6 +58,11 @@ type Pin struct {
 	// Past are the words on which it stays, of those that led to it by way of members that have ended: see Graph.inherit. An
 	// author "" is this cluster. It is never changed in place.
 	Past []Word
+}
+
+func (p Pin) equal(to Pin) bool {
+	same := slices.Equal(p.Past, to.Past) && p.PublicKey.Equal(to.PublicKey)
+	return same && p.ClusterID == to.ClusterID && p.Introducer == to.Introducer && p.Admitted == to.Admitted && p.Vouched == to.Vouched && p.Kept == to.Kept
 }
 
 // Newcomer is a cluster that waits to be admitted.
