@@ -262,6 +262,17 @@ func (t *Table) Introducer(id string) (introducer string, pinned bool) {
 	return p.Introducer, ok
 }
 
+// Sponsor is the member on whose word a cluster is pinned under a key, "" where a person here did it; or where it is not, on whose it
+// would be if the member from brought it, "" for nobody's.
+func (t *Table) Sponsor(id string, key ed25519.PublicKey, from string) (by string, pinned bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if p, ok := t.graph.pins[id]; ok && p.PublicKey.Equal(key) {
+		return p.Introducer, true
+	}
+	return t.graph.voucher(Pin{ClusterID: id, PublicKey: key, Introducer: from}), false
+}
+
 // Removed says that a key was removed of some cluster.
 func (t *Table) Removed(key ed25519.PublicKey) bool {
 	t.mu.RLock()
