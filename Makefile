@@ -250,6 +250,13 @@ e2e: build testbed apiserver ## test the binaries against real control planes
 	$(GO) -C cmd/internal/publish test -vet=off -count=1 $(TESTFLAGS) ./...
 	$(TEST) -count=1 -timeout=60m -p=1 $(TESTFLAGS) $(E2E)
 
+# How long each play of flood lasts.
+MINUTES ?= 10
+
+.PHONY: flood
+flood: build testbed apiserver ## flood a cluster as a hostile member can, each play for MINUTES (10), and print what becomes of etcd, agent and honest changes (40 minutes, nothing else running)
+	$(TEST) -count=1 -timeout=3h -v $(TESTFLAGS) -run '^TestFloods$$' ./e2e -minutes=$(MINUTES)
+
 # How often standalone-search kills a server.
 ROUNDS ?= 20
 

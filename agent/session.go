@@ -156,6 +156,7 @@ func (p *parts) makeLocal() {
 		Name: p.own.Name, ManageSecret: o.ManageSecret, LegacyToken: o.LegacyToken, Store: p.store, Clock: p.clock, Problem: p.problems.Reporter("credential"), Log: p.log,
 		Disabled: func(id string) bool { return p.directory.Disabled(id) },
 		Pinned:   func(from mesh.Caller) bool { return p.membership.Trust().IsPinned(from.ClusterID, from.Key) },
+		Share:    func(total int, wants map[string]int) map[string]int { return p.membership.Trust().Share(total, wants) },
 	})
 	p.membership = membership.New(membership.Options{
 		ClusterID: p.clusterID, Key: p.publicKey(), Record: p.record, Store: p.store, Client: p.client, Registry: p.registry,
@@ -192,7 +193,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, Pinned: p.membership.IsPinned, PrivateNamespace: p.store.Namespace(), Swapped: p.membership.Trust().Swapped}
 	p.peers = peers.New(peers.Options{
 		ClusterID: p.clusterID, Namespace: o.Namespace, NetworkName: o.NetworkName, Client: p.client, Store: p.store, Directory: p.directory,
-		Ask: p.askForCredential, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: r.positions, Log: p.log,
+		Ask: p.askForCredential, Share: p.membership.Trust().Share, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: r.positions, Log: p.log,
 	})
 	p.refusals = registry.NewRefusals(p.log)
 	p.catchUp = registry.NewCatchUp(registry.CatchUpOptions{

@@ -152,6 +152,12 @@ func invent(t *testing.T, name string) (key ed25519.PrivateKey, says [][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return key, publishes(t, signer(t, name, key), payload.ClusterKey(name), invented(t, name, key))
+}
+
+// invented is the Cluster object of a cluster that there is not.
+func invented(t *testing.T, name string, key ed25519.PrivateKey) []byte {
+	t.Helper()
 	cluster, err := payload.EncodeCluster(&v1alpha1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       v1alpha1.ClusterSpec{ClusterID: types.UID(name), Mesh: &v1alpha1.ClusterMesh{PublicKey: key.Public().(ed25519.PublicKey), Endpoints: []string{"127.0.0.1:1"}}},
@@ -159,7 +165,7 @@ func invent(t *testing.T, name string) (key ed25519.PrivateKey, says [][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key, publishes(t, signer(t, name, key), payload.ClusterKey(name), cluster)
+	return cluster
 }
 
 // admits is the statement of a cluster that it admits another one.

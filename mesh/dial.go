@@ -11,6 +11,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 const (
@@ -22,6 +24,8 @@ const (
 	dialStagger = 250 * time.Millisecond
 	// maxEndpoints of one member are tried; the list comes from that member.
 	maxEndpoints = 8
+	// maxAddresses are dialled in dialPeriod, beside those of members that answered: a list may name anybody's.
+	maxAddresses, dialPeriod = 256, 10 * time.Second
 )
 
 // ErrNoEndpoint is returned when no endpoint is known for a member.
@@ -55,6 +59,7 @@ type dialer struct {
 	endpoints func(clusterID string) []string
 	metrics   *metrics
 	report    func(clusterID string, err error) // the outcome of every dial
+	budget    *pace.Budget                      // of addresses
 }
 
 type dialled struct {
@@ -67,20 +72,23 @@ type dialled struct {
 func (d *dialer) dial(ctx context.Context, id, protocol string) (net.Conn, error) {
 	conn, err := d.race(ctx, id, protocol)
 	lacking := errors.Is(err, ErrProtocol) && !slices.Contains(ownProtocols(), protocol)
-	if !lacking && !errors.Is(ctx.Err(), context.Canceled) {
+	if !lacking && !errors.Is(err, errBusy) && !errors.Is(ctx.Err(), context.Canceled) {
 		d.report(id, err)
 	}
 	return conn, err
 }
 
-// race tries the member's endpoints, each with a small head start over the
-// next. The first that proves to be that member wins; the others are closed
-// before race returns.
+// race tries the member's endpoints, each with a small head start over the next. The first that proves to be that member
+// wins; the others are closed before race returns.
 func (d *dialer) race(ctx context.Context, id, protocol string) (net.Conn, error) {
 	endpoints := d.endpoints(id)
 	endpoints = endpoints[:min(len(endpoints), maxEndpoints)]
 	if len(endpoints) == 0 {
 		return nil, ErrNoEndpoint
+	}
+	n, _ := d.budget.Take(id, len(endpoints))
+	if endpoints = endpoints[:n]; n == 0 {
+		return nil, errBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -107,6 +115,7 @@ func (d *dialer) race(ctx context.Context, id, protocol string) (net.Conn, error
 	if won == nil {
 		return nil, errors.Join(errs...)
 	}
+	d.budget.Give(id, 1)
 	return won, nil
 }
 

@@ -16,15 +16,14 @@ const (
 	// maxJoins are attempted at a time, and moreJoins of some members beside them: see maxPulls.
 	maxJoins  = 8
 	moreJoins = 4
-	// minRejoin is left between two attempts, also when a member contacts us: two
-	// that cannot join would otherwise wake each other in turn.
+	// minRejoin is left between two attempts, also when a member contacts us, or two that cannot join wake each other in turn.
 	minRejoin = time.Second
-	// smallGroup is how many members may turn to a newcomer at once. In a larger
-	// group each waits a while, joinSpread for every member: the newcomer joins
-	// somebody, and most others hear of it by gossip, every 500 ms, before it is
-	// their turn.
+	// smallGroup is how many members may turn to a newcomer at once. In a larger group each waits a while, joinSpread for
+	// every member: the newcomer joins somebody, and most others hear of it by gossip, every 500 ms, before it is their turn.
 	smallGroup = 8
 	joinSpread = 100 * time.Millisecond
+	// joinPause is left between two looks at the missing members, for each of them: a look at thousands takes milliseconds.
+	joinPause = 50 * time.Microsecond
 )
 
 // joiner keeps trying to reach pinned members that are not alive, each with a
@@ -89,8 +88,9 @@ func (j *joiner) run(ctx context.Context) {
 	defer wg.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
-		ready, wait := j.due(j.missing(), time.Now())
+	for ctx.Err() == nil {
+		missing := j.missing()
+		ready, wait := j.due(missing, time.Now())
 		for _, id := range ready {
 			wg.Go(func() { j.runJoin(id) })
 		}
@@ -101,6 +101,7 @@ func (j *joiner) run(ctx context.Context) {
 		case <-j.wake:
 		case <-timer.C:
 		}
+		_ = sleep(ctx, time.Duration(len(missing))*joinPause)
 	}
 }
 
@@ -108,9 +109,8 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	wait = maxBackoff
-	// Who waited longest goes first, or the members that cannot be reached would
-	// take every slot from those behind them. A group that starts as a whole must
-	// not turn to the same few.
+	// Who waited longest goes first, or the members that cannot be reached would take every slot from those behind them. A
+	// group that starts as a whole must not turn to the same few.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
 	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAtLocked(a).Compare(j.retryAtLocked(b)) })
 	for _, id := range missing {
@@ -119,11 +119,11 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 			s = &joinState{retry: now.Add(j.spread())}
 			j.members[id] = s
 		}
-		if n := len(j.busy); s.running || n >= maxJoins && (n >= maxJoins+moreJoins || !j.swapped(id) && !j.share.has(maxJoins, id, slices.Collect(maps.Keys(j.busy)))) {
+		if left := s.retry.Sub(now); left > 0 && !s.running {
+			wait = min(wait, left)
 			continue
 		}
-		if left := s.retry.Sub(now); left > 0 {
-			wait = min(wait, left)
+		if n := len(j.busy); s.running || n >= maxJoins && (n >= maxJoins+moreJoins || !j.swapped(id) && !j.share.has(maxJoins, id, slices.Collect(maps.Keys(j.busy)))) {
 			continue
 		}
 		if now.Sub(s.retry) > maxBackoff { // it was present in between

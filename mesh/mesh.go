@@ -88,7 +88,7 @@ func New(o Options) (_ *Mesh, err error) {
 // assemble connects the parts with each other.
 func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	o := m.options
-	d := &dialer{o.Network, auth, o.Endpoints, m.metrics, m.dialReport}
+	d := &dialer{o.Network, auth, o.Endpoints, m.metrics, m.dialReport, pace.NewBudget(maxAddresses, dialPeriod, o.Trust.Share)}
 	m.transport = newTransport(o.Identity.ClusterID, d, m.metrics)
 	m.transport.message = m.receive
 	packets := m.transport.packets
@@ -158,10 +158,9 @@ func (m *Mesh) Close() error {
 	return nil
 }
 
-// Run takes part in the group until the context ends: it joins pinned members,
-// answers them, spreads messages and pulls what is missing. Then it says
-// goodbye, which takes at most two seconds, and returns nil when everything
-// has ended. It can be called once.
+// Run takes part in the group until the context ends: it joins pinned members, answers them, spreads messages and pulls
+// what is missing. Then it says goodbye, which takes at most two seconds, and returns nil when everything has ended. It
+// can be called once.
 func (m *Mesh) Run(ctx context.Context) error {
 	if m.ran.Swap(true) {
 		return errRan

@@ -354,7 +354,7 @@ func TestBlackHoles(t *testing.T) {
 		tr := newTransport("a", a.transport.dialer, a.metrics)
 		tr.dialer = &dialer{
 			network: hole{}, auth: a.transport.dialer.auth, metrics: a.metrics,
-			endpoints: func(string) []string { return []string{"nowhere"} }, report: func(string, error) { stuck.Add(1) },
+			endpoints: func(string) []string { return []string{"nowhere"} }, report: func(string, error) { stuck.Add(1) }, budget: a.transport.dialer.budget,
 		}
 		done := make(chan struct{})
 		go func() { defer close(done); tr.run(ctx) }()

@@ -113,49 +113,103 @@ func TestHeldRemovalsConverge(t *testing.T) {
 	})
 }
 
-// TestRemovingAPinnedKeyFindsRoom: a member has invented clusters and let them go, thousands, and goes on as long as it can. Whoever is
-// introduced can be removed nevertheless, and so can it.
+// TestRemovingAPinnedKeyFindsRoom: a member has invented clusters and let them go, thousands, and goes on as long as it can, by way of
+// what it invented, too. Whoever is introduced can be removed nevertheless, and so can it; and others introduce as before, also after a
+// restart.
 func TestRemovingAPinnedKeyFindsRoom(t *testing.T) {
-	c := newReplica(t, "c", 1, "a")
-	for _, id := range []string{"m", "honest"} {
-		if err := c.keyring.Introduce(id, keyOf(id), "a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range maxRemovals {
-		id := fmt.Sprint("made-up", i)
-		c.state.removals.put(&removalRecord{Removal: Removal{ClusterID: id, PublicKey: keyOf("x"), By: id, ByKey: keyOf("y")}, sponsor: id})
-	}
-	refused := 0
-	for i := range maxRemovals + 8 {
-		seed := sha256.Sum256(fmt.Append(nil, "invented", i))
-		id := fmt.Sprint("invented", i)
+	keys := newRing("a")
+	var members []*Replica
+	introduced := func(by, id string) (left []byte, err error) {
+		seed := sha256.Sum256(fmt.Append(nil, id))
 		y, err := New(Options{Self: id, PrivateKey: testKey(string(seed[:])), Epoch: 1, Keyring: newRing()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := c.Merge(publish(t, y, Key{KindCluster, id}, Live, "{}")[0], "m"); errors.Is(err, ErrFull) {
-			if refused++; refused > 8 {
-				break
-			}
-			continue
-		}
-		left, err := y.SignLeave(nil, "", 0)
+		leave, err := y.SignLeave(nil, "", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := c.Merge(left.Message(), "m"); err != nil {
-			t.Fatalf("%d: %v", i, err)
+		cluster := publish(t, y, Key{KindCluster, id}, Live, "{}")[0]
+		for _, r := range members {
+			_, _, merged := r.Merge(cluster, by)
+			err = errors.Join(err, merged)
+		}
+		return leave.Message(), err
+	}
+	options := Options{Self: "c", PrivateKey: testKey("c"), Epoch: 1, Keyring: keys, Parent: func(id string) string {
+		if _, member := keys.Key(id); !member {
+			return "" // an agent forgets who led to nobody
+		}
+		return keys.parent("c")(id)
+	}}
+	c, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members = []*Replica{c}
+	for _, id := range []string{"m", "honest"} {
+		if err := keys.Introduce(id, keyOf(id), "a"); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if refused == 0 {
-		t.Fatalf("%d are held, and nothing was refused", len(c.Removals()))
+	const invented = 200
+	for i := range maxRemovals*16/25 - invented { // a may have four fifths, and m as much of that
+		id := fmt.Sprint("made-up", i)
+		c.state.removals.put(signedAs(t, Removal{ClusterID: id, PublicKey: keyOf("x"), By: "m"}))
+	}
+	refused, by, leaves := 0, "m", []byte(nil)
+	for i := 0; refused < 8 && i < 3*maxRemovals; i++ {
+		id := fmt.Sprint("invented", i)
+		left, err := introduced(by, id)
+		switch {
+		case errors.Is(err, ErrFull):
+			refused++
+			by = "m"
+		case err != nil:
+			t.Fatal(err)
+		case i%10 == 0: // it stays a while, and invents the next ones
+			if leaves != nil {
+				merge(t, c, leaves)
+			}
+			by, leaves = id, left
+		default:
+			if _, _, err := c.Merge(left, "m"); err != nil {
+				t.Fatalf("%d: %v", i, err)
+			}
+		}
+	}
+	if n := len(c.Removals()); refused < 8 || n > maxRemovals*16/25 {
+		t.Fatalf("%d are held, and %d inventions were refused", n, refused)
+	}
+	options.Removals, options.Epoch = c.Removals(), 2
+	again, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members = []*Replica{c, again}
+	for i := range 100 {
+		if _, err := introduced("honest", fmt.Sprint("newcomer", i)); err != nil {
+			t.Fatalf("the honest one introduces %d: %v", i, err)
+		}
+	}
+	if _, err := introduced("m", "more"); !errors.Is(err, ErrFull) {
+		t.Errorf("after a restart: %v", err)
 	}
 	for _, id := range []string{"honest", "m"} {
 		if fresh, _ := merge(t, c, removalOf(t, newReplica(t, "a", 1), id, 0)); !fresh {
 			t.Errorf("%s cannot be removed", id)
 		}
 	}
+}
+
+func signedAs(t *testing.T, r Removal) *removalRecord {
+	t.Helper()
+	signed, err := signRemoval(testKey(r.By), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed.sponsor = string(signed.ByKey)
+	return signed
 }
 
 // TestHeldRemovalIsAskedAboutOnce: copies of what is held cost nothing, but of the removal of this cluster itself, which others may have

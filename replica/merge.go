@@ -105,6 +105,7 @@ func (r *Replica) Reshare() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.pool.Reshare()
+	r.state.removals.by.Reshare()
 	r.digest = nil
 }
 
@@ -164,7 +165,7 @@ func (r *Replica) authenticate(m *message, introducer string) error {
 	if err := m.verify(key); err != nil {
 		return err
 	}
-	if r.crowded() {
+	if by, _ := r.keyring.Sponsor(origin, key, introducer); by != "" && r.crowded(by) {
 		return fmt.Errorf("%w: introduction of %s, whose removal would find no room", ErrFull, origin)
 	}
 	if err := r.keyring.Introduce(origin, key, introducer); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/roster-mesh/roster/replica/limits"
 	"github.com/roster-mesh/roster/replica/removalguard"
 )
 
@@ -40,6 +41,8 @@ type Removal struct {
 	// Voucher is the member that brought it here, where its author's key was not pinned. Nobody signed that; it is to be
 	// recorded, so that a restart does not forget how many a member has brought.
 	Voucher string
+	// Introducer is the member on whose word the removed key was pinned here, if one was. It is to be recorded, too.
+	Introducer string
 	// Standing is what has become of it here: it is to be recorded, too.
 	Standing removalguard.Standing
 
@@ -76,6 +79,10 @@ type removalRecord struct {
 type removedKey struct{ cluster, key string }
 
 func (r *Removal) about() removedKey { return removedKey{r.ClusterID, string(r.PublicKey)} }
+
+func (r *removalRecord) counted() limits.Removal {
+	return limits.Removal{Removed: r.ClusterID, Introducer: r.Introducer, Sponsor: r.sponsor, Author: r.By, Voucher: r.Voucher}
+}
 
 // ParseRemoval reads a recorded removal, and checks that it was signed by who it names.
 func ParseRemoval(msg []byte) (Removal, error) {

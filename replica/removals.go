@@ -15,12 +15,13 @@ import (
 	"github.com/roster-mesh/roster/replica/limits"
 )
 
-// Bounds of the removals that are held; about 300 bytes each. One that is about a key which is pinned here is taken
-// beyond maxRemovals, up to twice as many and beyond maxRemovalsBy, and always if a swap has pinned the key: whoever fills the
-// set with keys that nobody knows, or invents more members than one may remove, must not be safe from being removed.
+// Bounds of the removals that are held; about 300 bytes each. One branch takes a part of maxRemovals ([limits.Removals]). One that
+// is about a key which is pinned here is taken beyond that, and beyond maxRemovalsBy, and always if a swap has pinned the key:
+// whoever fills the set, or invents more members than one may remove, must not be safe from being removed.
 const (
-	maxRemovals   = 8192
-	maxRemovalsBy = 2048 // that one member answers for: it signed them, or brought those of authors that are not pinned
+	maxRemovals   = 16384
+	allRemovals   = maxRemovals + limits.Origins // each pin has a place
+	maxRemovalsBy = 2048                         // that one member answers for: it signed them, or brought those of authors that are not pinned
 )
 
 // pinning says how the removed key is pinned here, and so how much depends on its removal.
@@ -39,12 +40,12 @@ const removalsFirst = 500
 // removals is a set that only grows: of several removals of the same key one is kept ([removalRecord.beats]), so that
 // members agree on what to show, and on who may follow. Merging it is commutative, associative and
 // idempotent. Nothing takes a removal back, not even the removal of its author: two members that remove each other
-// are both removed. The zero value is empty.
+// are both removed.
 type removals struct {
-	held      map[removedKey]*removalRecord
-	sponsored map[string]int // how many of held somebody answers for
-	sums      *buckets.Sums
-	changes   uint64 // counts what was added
+	held    map[removedKey]*removalRecord
+	by      limits.Removals // counts held
+	sums    *buckets.Sums
+	changes uint64 // counts what was added
 }
 
 func bucketOf(about removedKey) int { return buckets.Of(about.cluster + "\x00" + about.key) }
@@ -57,40 +58,32 @@ func (s *removals) settled(r *removalRecord, self string) bool {
 
 // room refuses what exceeds the bounds.
 func (s *removals) room(r *removalRecord, how pinning) error {
-	most := maxRemovals
-	if how == introduced {
-		most = 2 * maxRemovals
-	}
 	held := s.held[r.about()]
 	if how == swapped || held != nil && held.sponsor == r.sponsor {
 		return nil
 	}
-	if held == nil && len(s.held) >= most || s.sponsored[r.sponsor] >= maxRemovalsBy && (how != introduced || r.Voucher != "") {
-		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d that one member answers for", ErrFull, r.ClusterID, r.By, most, maxRemovalsBy)
+	full := len(s.held) >= allRemovals || how != introduced && !s.by.Fits(r.counted().Branch())
+	if held == nil && full || s.by.Sponsored(r.sponsor) >= maxRemovalsBy && (how != introduced || r.Voucher != "") {
+		return fmt.Errorf("%w: removal of %s by %s; at most %d are kept, and %d that one member answers for", ErrFull, r.ClusterID, r.By, maxRemovals, maxRemovalsBy)
 	}
 	return nil
 }
 
-// crowded says that the removals of what is pinned may need all the room that is left: as many as a mesh introduces. Each pin
-// has a place, so that whoever invents clusters and lets them go cannot keep anybody from being removed.
-func (r *Replica) crowded() bool {
+// crowded says that the removals of what a member introduces may find no room: it has invented clusters, and let them go.
+func (r *Replica) crowded(by string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.state.removals.held) >= 2*maxRemovals-limits.Origins
+	return !r.state.removals.by.Fits(by)
 }
 
 // put adds a removal that is not known.
 func (s *removals) put(r *removalRecord) {
-	if s.held == nil {
-		s.held, s.sponsored = map[removedKey]*removalRecord{}, map[string]int{}
-	}
 	if old := s.held[r.about()]; old != nil {
-		if s.sponsored[old.sponsor]--; s.sponsored[old.sponsor] == 0 {
-			delete(s.sponsored, old.sponsor)
-		}
+		r.Introducer = cmp.Or(r.Introducer, old.Introducer)
+		s.by.Drop(old.counted())
 	}
 	s.held[r.about()] = r
-	s.sponsored[r.sponsor]++
+	s.by.Put(r.counted())
 	s.sums = nil
 	s.changes++
 }
@@ -276,14 +269,16 @@ func (r *Replica) admitRemoval(rec *removalRecord, ours bool) (fresh, pull bool,
 	return out.fresh, false, nil
 }
 
-// pinnedAs says how the removed key is pinned.
+// pinnedAs says how the removed key is pinned, and notes on whose word.
 func (r *Replica) pinnedAs(rec *removalRecord) pinning {
-	switch key, ok := r.keyring.Key(rec.ClusterID); {
-	case !ok || !key.Equal(rec.PublicKey):
+	by, pinned := r.keyring.Sponsor(rec.ClusterID, rec.PublicKey, "")
+	switch {
+	case !pinned:
 		return unknownKey
-	case r.keyring.Swapped(rec.ClusterID):
+	case by == "":
 		return swapped
 	}
+	rec.Introducer = by
 	return introduced
 }
 

@@ -24,8 +24,9 @@ type Keyring interface {
 	// with that key; successor is the key that it goes on under, if it named one. ended says that a pin of the origin
 	// ended: that of the key, or that of another one, whom nobody admitted after such a removal.
 	Remove(origin string, key, successor ed25519.PublicKey, left bool) (ended bool)
-	// Swapped says that a person had the key of an origin pinned. It may be called with locks held.
-	Swapped(origin string) bool
+	// Sponsor says on whose word the key of an origin is pinned, "" for a person's; or where it is not, on whose it would be if
+	// the member from brought it, "" for nobody's.
+	Sponsor(origin string, key ed25519.PublicKey, from string) (by string, pinned bool)
 }
 
 // Options are what a replica starts with.
@@ -116,12 +117,13 @@ func New(o Options) (*Replica, error) {
 		broadcast: o.Broadcast, state: newState(o.Self, o.Limits), notes: notes{present: o.Note, news: make(chan struct{})},
 	}
 	r.state.pool.Parent = o.Parent
+	r.state.removals.by.ShareBy(o.Parent)
 	for _, removal := range o.Removals {
 		m, err := decodeMessage(removal.msg)
 		if err != nil || m.removal == nil {
 			return nil, fmt.Errorf("a recorded removal of %s: %w", removal.ClusterID, cmp.Or(err, ErrMalformed))
 		}
-		m.removal.Voucher, m.removal.Standing = removal.Voucher, removal.Standing
+		m.removal.Voucher, m.removal.Introducer, m.removal.Standing = removal.Voucher, removal.Introducer, removal.Standing
 		m.removal.sponsor = cmp.Or(removal.Voucher, string(m.removal.ByKey))
 		r.state.mergeRemoval(m.removal, false)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/roster-mesh/roster/replica/admission"
+	"github.com/roster-mesh/roster/replica/limits"
 	"github.com/roster-mesh/roster/replica/shares"
 )
 
@@ -74,9 +75,9 @@ type outcome struct {
 	changes []Change
 }
 
-func newState(self string, limits Limits) *State {
-	limits = limits.OrDefault()
-	return &State{self: self, limits: limits, origins: make(map[string]*origin), pool: shares.Pool{Total: limits.TotalBytes, Root: self}}
+func newState(self string, l Limits) *State {
+	l = l.OrDefault()
+	return &State{self: self, limits: l, origins: make(map[string]*origin), pool: shares.Pool{Total: l.TotalBytes, Root: self}, removals: removals{held: map[removedKey]*removalRecord{}, by: limits.NewRemovals(maxRemovals, self)}}
 }
 
 func (s *State) origin(id string) *origin {

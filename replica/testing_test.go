@@ -67,10 +67,13 @@ func (r *ring) Introduce(origin string, key ed25519.PublicKey, introducer string
 	return nil
 }
 
-func (r *ring) Swapped(origin string) bool {
+func (r *ring) Sponsor(origin string, key ed25519.PublicKey, from string) (by string, pinned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.keys[origin] != nil && r.via[origin] == ""
+	if r.keys[origin] == nil || !r.keys[origin].Equal(key) {
+		return from, false
+	}
+	return r.via[origin], true
 }
 
 // parent is who introduced an origin, as the tree of [Options.Parent] has it for me.

@@ -480,7 +480,7 @@ func TestAdmissionsThatDoNotCount(t *testing.T) {
 		data   []byte
 	}{
 		"deleted": {replica.Deleted, nil}, "withdrawn": {replica.Withdrawn, nil}, "withdrawn with all that it said": {replica.Withdrawn, good},
-		"of an unknown role": {replica.Live, []byte(`{"role":"edge"` + "," + string(good[1:]))}, "not to be read": {replica.Live, []byte("{")},
+		"of an unknown role": {replica.Live, []byte(`{"role":"viewer"` + "," + string(good[1:]))}, "not to be read": {replica.Live, []byte("{")},
 	} {
 		say(key, replica.Live, good)
 		if got := table.AdmittedBy("author"); !slices.Equal(got, []string{"invented", "self"}) {

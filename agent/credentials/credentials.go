@@ -17,6 +17,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 // Accounts, and the life of their tokens.
@@ -26,6 +27,11 @@ const (
 	readerAccount = "reader" // that all members shared in earlier releases
 	readerLife    = 12 * time.Hour
 )
+
+// maxIssued credentials are issued to members in issuePeriod: each is two requests, and an object in etcd. Who gets none asks again.
+const maxIssued, issuePeriod = 128, 10 * time.Second
+
+var errTooMany = errors.New("too many credentials are asked for at a time")
 
 // Options are the options of New.
 type Options struct {
@@ -43,6 +49,7 @@ type Options struct {
 
 	Disabled func(clusterID string) bool // whether that cluster is disabled here by annotation
 	Pinned   func(mesh.Caller) bool      // whether who calls is a member still
+	Share    pace.Share                  // shares among members by who admitted them
 	Problem  func(error) error           // reports what is wrong with the bootstrap credential, nil for nothing, and returns it
 	Log      *slog.Logger
 }
@@ -51,6 +58,7 @@ type Options struct {
 type Credentials struct {
 	options  Options
 	renewing *loop.Task
+	budget   *pace.Budget // of what is issued to members
 
 	issuing sync.Mutex // held from issuing or revoking the bootstrap credential until the Secret is written
 	replace bool       // the one in the Secret was revoked; guarded by issuing
@@ -63,7 +71,7 @@ type Credentials struct {
 
 // New returns credentials. It renews nothing before Run.
 func New(o Options) *Credentials {
-	c := &Credentials{options: o}
+	c := &Credentials{options: o, budget: pace.NewBudget(maxIssued, issuePeriod, o.Share)}
 	c.renewing = loop.NewTask("bootstrap credential", o.Log, c.renew)
 	return c
 }
@@ -81,6 +89,10 @@ func (c *Credentials) Issue(ctx context.Context, from mesh.Caller, _ []byte) ([]
 	if c.options.Disabled(member) {
 		c.options.Log.Debug("no credential is issued: the cluster is disabled here", "member", member)
 		return nil, fmt.Errorf("cluster %s is disabled here", member)
+	}
+	if n, _ := c.budget.Take(member, 1); n == 0 {
+		c.options.Log.Debug("no credential is issued", "member", member, "error", errTooMany)
+		return nil, errTooMany
 	}
 	issued, err := c.options.Issuer.Issue(ctx, v1alpha1.ReaderAccount(member), readerLife)
 	if err != nil {

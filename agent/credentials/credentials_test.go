@@ -28,6 +28,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh"
+	"github.com/roster-mesh/roster/replica/shares"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,6 +42,7 @@ type world struct {
 	name     string // of the own Cluster object
 	disabled bool
 	pinned   bool
+	parents  map[string]string // who admitted whom, not this cluster
 
 	mu     sync.Mutex
 	issued []string                            // accounts that tokens were made of, since it was asked last
@@ -71,6 +73,9 @@ func newWorld(t *testing.T, manageSecret bool) *world {
 		Client: w.client, Namespace: "n", Name: func() string { return w.name }, ManageSecret: manageSecret, Store: store.New(w.client, "n-private"), Clock: &apiconn.Clock{},
 		Issuer:   kube.NewIssuer(w.client, "n", kube.Server{Address: "https://a.example", CABundle: w.config().CAData}, "a"),
 		Disabled: func(string) bool { return w.disabled }, Pinned: func(mesh.Caller) bool { return w.pinned },
+		Share: func(total int, wants map[string]int) map[string]int {
+			return shares.Of(total, "a", func(id string) string { return w.parents[id] }, wants)
+		},
 		Problem: w.problems.Reporter("credential"), Log: slog.New(slog.DiscardHandler),
 	})
 	return w
@@ -368,5 +373,27 @@ func TestChartWithoutTheAccount(t *testing.T) {
 	w.grant(0, 0)
 	if err := w.renew(t.Context()); err == nil || !strings.Contains(w.problems.String(), "upgrade the chart, which makes ServiceAccount n-private/swap") {
 		t.Errorf("%v, problem %q", err, &w.problems)
+	}
+}
+
+// TestInventionsLeaveRoomForCredentials: a member has invented 4,096 clusters, each of which asks for a credential again and again. Few
+// get one, and a newcomer of another member gets one at once beside them.
+func TestInventionsLeaveRoomForCredentials(t *testing.T) {
+	w := newWorld(t, false)
+	w.parents = map[string]string{"m": "a", "honest-0": "a", "honest-1": "a"}
+	began := time.Now()
+	for round := range 2 {
+		for i := range 4096 {
+			id := fmt.Sprint("invented-", i)
+			w.parents[id] = "m"
+			_, _ = w.Issue(t.Context(), mesh.Caller{ClusterID: id}, nil)
+		}
+		if _, err := w.Issue(t.Context(), mesh.Caller{ClusterID: fmt.Sprint("honest-", round)}, nil); err != nil {
+			t.Errorf("a newcomer gets none: %v", err)
+		}
+	}
+	periods := 2 + int(time.Since(began)/issuePeriod)
+	if n := len(w.took()); n > periods*maxIssued*3/2 || n < maxIssued {
+		t.Errorf("%d are issued in %s", n, time.Since(began))
 	}
 }

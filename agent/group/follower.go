@@ -30,4 +30,4 @@ type noKeys struct{}
 func (noKeys) Key(string) (ed25519.PublicKey, bool)                           { return nil, false }
 func (noKeys) Introduce(string, ed25519.PublicKey, string) error              { return replica.ErrUnknownOrigin }
 func (noKeys) Remove(string, ed25519.PublicKey, ed25519.PublicKey, bool) bool { return false }
-func (noKeys) Swapped(string) bool                                            { return false }
+func (noKeys) Sponsor(string, ed25519.PublicKey, string) (string, bool)       { return "", false }

@@ -201,7 +201,8 @@ func TestTermError(t *testing.T) {
 // TestFollowersMergeNothing: the keyring of a follower is empty.
 func TestFollowersMergeNothing(t *testing.T) {
 	var keys noKeys
-	if _, ok := keys.Key(agenttest.IDB); ok || keys.Swapped(agenttest.IDB) || keys.Introduce(agenttest.IDB, make(ed25519.PublicKey, ed25519.PublicKeySize), agenttest.IDA) == nil {
+	_, pinned := keys.Sponsor(agenttest.IDB, nil, agenttest.IDA)
+	if _, ok := keys.Key(agenttest.IDB); ok || pinned || keys.Introduce(agenttest.IDB, make(ed25519.PublicKey, ed25519.PublicKeySize), agenttest.IDA) == nil {
 		t.Error("a follower knows a key")
 	}
 }

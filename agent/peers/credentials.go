@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 const (
@@ -30,6 +31,7 @@ type credentials struct {
 	options    *Options
 	id         string
 	claim      func(context.Context, v1alpha1.NamespacedName) (clusterID string, err error) // Peers.claim
+	budget     *pace.Budget                                                                 // of what is asked for
 	clock      apiconn.Clock                                                                // of the peer's API server
 	kept       *kube.Secret                                                                 // the Secret with the last issued credential; nil if it must be read again, as after each error
 	rejected   [2][]byte                                                                    // the last ones that the API server refused
@@ -85,8 +87,12 @@ func (c *credentials) isRejected(kubeconfig []byte) bool {
 	return kubeconfig != nil && time.Since(c.rejectedAt) < rejectedFor && (bytes.Equal(kubeconfig, c.rejected[0]) || bytes.Equal(kubeconfig, c.rejected[1]))
 }
 
-// ask asks the peer's agent for a credential and stores it. It returns nil if that agent is not reachable, or refuses.
+// ask asks the peer's agent for a credential and stores it. It returns nil if that agent is not reachable, or refuses, or many others
+// are asked.
 func (c *credentials) ask(ctx context.Context) ([]byte, error) {
+	if n, _ := c.budget.Take(c.id, 1); n == 0 {
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	issued, err := c.options.Ask(ctx, c.id)
@@ -95,6 +101,7 @@ func (c *credentials) ask(ctx context.Context) ([]byte, error) {
 		return nil, nil // a pasted credential may work
 	}
 	if issued == nil {
+		c.budget.Give(c.id, 1) // nobody was asked
 		return nil, nil
 	}
 	if _, err := kube.ParseKubeconfig(issued); err != nil {

@@ -82,7 +82,7 @@ type link struct {
 
 func (p *Peers) newLink(id string) *link {
 	l := &link{peers: p, id: id, positions: p.positions(id)}
-	l.credentials = credentials{options: &p.options, id: id, clock: apiconn.Clock{Fallback: p.options.Now}}
+	l.credentials = credentials{options: &p.options, id: id, budget: p.asked, clock: apiconn.Clock{Fallback: p.options.Now}}
 	l.credentials.claim = func(ctx context.Context, ref v1alpha1.NamespacedName) (string, error) { return p.claim(ctx, id, ref) }
 	p.set(id, func(t *tracked) { l.wake = t.wake })
 	return l
@@ -122,12 +122,16 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	if n, again := p.attempts.Take(l.id, 1); n == 0 {
+		return again, nil // others come first
+	}
 	if err := l.connect(ctx, route, kubeconfig, issued); err != nil {
 		if errors.Is(err, kube.ErrUnauthorized) {
 			l.credentials.reject(kubeconfig)
 		}
 		return 0, err
 	}
+	p.attempts.Give(l.id, 1)
 	l.used, l.forbidden = route, time.Time{}
 	message := ""
 	if l.narrow = isNarrow(kubeconfig, issued); l.narrow {

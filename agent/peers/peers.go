@@ -20,6 +20,7 @@ import (
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/history"
+	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/syncrules/engine"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	// Ask asks a peer's agent to issue a credential, a kubeconfig, to this cluster. It returns nil if that agent is not
 	// reachable. After an error, a pasted credential is tried.
 	Ask func(ctx context.Context, clusterID string) ([]byte, error)
+	// Share shares among clusters by who admitted them.
+	Share pace.Share
 	// Pace limits the request rate of a connection.
 	Pace  func(*rest.Config)
 	Meter *apiconn.Meter
@@ -61,6 +64,7 @@ type Peers struct {
 	// failures remembers, by clusterID, why an API server was not reached, so that it is logged once.
 	failures health.Once
 	claims   claims
+	budgets
 
 	mu         sync.Mutex
 	known      map[string]*tracked
@@ -91,7 +95,7 @@ type Peer struct {
 
 // New returns peers without a link. Run starts the links.
 func New(o Options) *Peers {
-	p := &Peers{options: o, added: workqueue.NewTyped[string](), known: map[string]*tracked{}, recorded: o.Positions}
+	p := &Peers{options: o, added: workqueue.NewTyped[string](), known: map[string]*tracked{}, recorded: o.Positions, budgets: newBudgets(o.Share)}
 	p.record = loop.NewTask("record of positions", o.Log, loop.WithPause(p.recordPositions))
 	return p
 }

@@ -44,6 +44,7 @@ func options(t *testing.T) (*agenttest.APIServer, Options) {
 		},
 		Ask:  func(context.Context, string) ([]byte, error) { return nil, nil },
 		Pace: func(*rest.Config) {}, Now: time.Now, Log: log,
+		Share: func(total int, wants map[string]int) map[string]int { return wants },
 	}
 }
 

@@ -70,8 +70,8 @@ func newRoom(t *testing.T) *room {
 // ring has the keys of all clusters.
 type ring struct{ replica.Keyring }
 
-func (ring) Key(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true }
-func (ring) Swapped(string) bool                     { return true }
+func (ring) Key(id string) (ed25519.PublicKey, bool)                  { return agenttest.PublicKey(id), true }
+func (ring) Sponsor(string, ed25519.PublicKey, string) (string, bool) { return "", true }
 
 // publish has a cluster sign its Cluster object.
 func (r *room) publish(c *v1alpha1.Cluster) {

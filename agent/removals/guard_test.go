@@ -5,6 +5,7 @@ package removals
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
@@ -112,5 +113,48 @@ func TestEdgeRemovesNobody(t *testing.T) {
 	}
 	if !removes("e", "v") {
 		t.Error("as a full member it removes nobody")
+	}
+}
+
+// TestWhoIsGoneIsConfirmed: what an author ordered that has left, or was removed, is held. The person is told the command that carries it
+// out, and it does.
+func TestWhoIsGoneIsConfirmed(t *testing.T) {
+	g, removes := guarded(t)
+	leave, err := agenttest.Signer(t, "m", agenttest.Key("m")).SignLeave(nil, "m", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Hold(leave)
+	g.o.Trust.Remove("m", agenttest.PublicKey("m"), nil, true)
+	if removes("m", "v") {
+		t.Fatal("who has left removes a member")
+	}
+	same := func(id string) string { return id }
+	if v := g.View(same); !v.Held || !strings.Contains(v.Message, "if it was meant, agentctl removals confirm --by m.") {
+		t.Errorf("of one that has left: %s", v.Message)
+	}
+	if !removes("h", "x") || removes("x", "w") {
+		t.Fatal("who was removed removes a member")
+	}
+	g.Confirm([]trust.Name{{ClusterID: "x"}})
+	v := g.View(same)
+	if !strings.Contains(v.Message, "1 more are held for good, whose authors are no members") || !strings.Contains(v.Message, "agentctl removals confirm NAME/KEY") {
+		t.Errorf("of one that was removed: %s", v.Message)
+	}
+	if all := unconfirmed.Parse(v.Message); len(all) != 2 || all[0].State != unconfirmed.Held || all[1].State != unconfirmed.Disputed {
+		t.Errorf("agentctl reads %v", all)
+	}
+	for _, id := range []string{"v", "w"} {
+		if got := g.Confirm([]trust.Name{{ClusterID: id, Fingerprint: trust.Fingerprint(agenttest.PublicKey(id))}}); len(got) != 1 || got[0].Standing.Held {
+			t.Errorf("%d removals of %s are confirmed", len(got), id)
+		}
+	}
+	for _, r := range g.Again() {
+		if g.Hold(r).Held {
+			t.Errorf("the removal of %s is held when it is confirmed", r.ClusterID)
+		}
+	}
+	if v := g.View(same); v.Message != "" {
+		t.Errorf("nothing is left, but %s", v.Message)
 	}
 }

@@ -59,6 +59,7 @@ type record struct {
 	Hearsay bool     `json:"hearsay,omitempty"`
 	Basis   string   `json:"basis,omitempty"`
 	Voucher string   `json:"voucher,omitempty"`
+	From    string   `json:"introducer,omitempty"` // Introducer
 	Ended   bool     `json:"ended,omitempty"`
 	Ordered bool     `json:"ordered,omitempty"`
 	Waiting []string `json:"waiting,omitempty"`
@@ -129,7 +130,7 @@ func encode(r Removal) ([]byte, error) {
 		r.Standing.Charge = &one
 	}
 	encoded, err := json.Marshal(record{
-		Message: r.Message(), Strange: r.UnknownKey, Ended: r.Ended, Hearsay: r.UnverifiedAuthor, Voucher: r.Voucher,
+		Message: r.Message(), Strange: r.UnknownKey, Ended: r.Ended, Hearsay: r.UnverifiedAuthor, Voucher: r.Voucher, From: r.Introducer,
 		Ordered: r.Ordered, Waiting: r.Waiting, All: r.AskAll, Basis: r.Basis, Standing: r.Standing,
 	})
 	if err != nil {
@@ -147,7 +148,7 @@ func decode(encoded []byte) (Removal, error) {
 	if err != nil {
 		return Removal{}, err
 	}
-	signed.Voucher, signed.Standing = r.Voucher, r.Standing
+	signed.Voucher, signed.Introducer, signed.Standing = r.Voucher, r.From, r.Standing
 	return Removal{
 		Removal: signed, UnknownKey: r.Strange, Ended: r.Ended, UnverifiedAuthor: r.Hearsay,
 		Ordered: r.Ordered, Waiting: r.Waiting, AskAll: r.All, Basis: r.Basis,

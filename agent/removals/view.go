@@ -5,6 +5,7 @@ package removals
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,6 +18,9 @@ import (
 
 // maxMessage is how many bytes a message lists of removals: a condition may have 32 KiB.
 const maxMessage = 24 << 10
+
+// maxGone is how many authors a message names that are no members any more.
+const maxGone = 8
 
 // View is what a person is to know of removals that other members ordered.
 type View struct {
@@ -74,13 +78,21 @@ func (g *Guard) View(name func(clusterID string) string) (v View) {
 		}
 	}
 	var parts, lines []string
-	authors, size, left := map[string]bool{}, 0, 0
+	authors, gone, size, left := map[string]bool{}, map[string]bool{}, 0, 0
 	for _, r := range states[unconfirmed.Held] {
-		authors[r.By] = true
+		if authors[r.By] = true; !g.o.Trust.IsPinned(r.By, r.ByKey) {
+			gone[g.authorLocked(&r, name)] = true
+		}
 	}
 	if n := len(states[unconfirmed.Held]); n > 0 {
 		v.Held = true
 		parts = append(parts, fmt.Sprintf("%d removals by %d members are held, and end nothing: look at them with agentctl removals list, and confirm those that you know of, or remove who ordered them", n, len(authors)))
+	}
+	for _, by := range slices.Sorted(maps.Keys(gone))[:min(len(gone), maxGone)] {
+		parts = append(parts, by+" is no member any more, and what it ordered waits for good: if it was meant, agentctl removals confirm --by "+by)
+	}
+	if n := len(states[unconfirmed.Disputed]); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d more are held for good, whose authors are no members: nobody needs to do anything; if one was meant, agentctl removals confirm NAME/KEY", n))
 	}
 	for _, state := range []string{unconfirmed.Held, unconfirmed.ByEdge, unconfirmed.InEffect, unconfirmed.Disputed} {
 		slices.SortFunc(states[state], compare)

@@ -40,6 +40,18 @@ func (a *admissions) isSigner(id string) bool {
 	return says || len(a.by[id]) > 0
 }
 
+// via lists the subjects of admissions that rely on a cluster.
+func (a *admissions) via(id string) (subjects []string) {
+	for subject, by := range a.of {
+		for _, n := range by {
+			if n.Via == id {
+				subjects = append(subjects, subject)
+			}
+		}
+	}
+	return subjects
+}
+
 func (a *admissions) put(n Admission) {
 	if a.of[n.ClusterID] == nil {
 		a.of[n.ClusterID] = map[string]Admission{}
@@ -69,7 +81,7 @@ func (g *Graph) admit(a Admission) (did change) {
 	if a.Author == a.ClusterID || a.Author == g.self || !known && len(g.admissions.by[a.Author]) >= MaxPins {
 		return change{}
 	}
-	g.admissions.put(a)
+	g.say([]string{a.ClusterID}, func() { g.admissions.put(a) })
 	if a.ClusterID == g.self {
 		return change{}
 	}
@@ -78,6 +90,25 @@ func (g *Graph) admit(a Admission) (did change) {
 		return did
 	}
 	return g.review(a.ClusterID)
+}
+
+// withdraw takes back an admission.
+func (g *Graph) withdraw(author, subject string) {
+	g.say([]string{subject}, func() { g.admissions.drop(author, subject) })
+}
+
+// say does what may change on whose word some clusters are pinned.
+func (g *Graph) say(subjects []string, do func()) {
+	words := func() (all []Word) {
+		for _, id := range subjects {
+			all = append(append(all, g.words(id)...), Word{})
+		}
+		return all
+	}
+	before := words()
+	if do(); !slices.Equal(before, words()) {
+		g.version++
+	}
 }
 
 // admits says whether an admission pins its cluster: its author is a member that may admit others, and who it relies on is a member.
@@ -208,7 +239,7 @@ func (g *Graph) inherit(id string) {
 			}
 		}
 		pin.Past = past
-		g.pins[subject] = pin
+		g.put(pin)
 	}
 }
 
@@ -273,7 +304,7 @@ func (g *Graph) common(past []Word, subject, ends string) Word {
 // way lists which clusters a word leads through, first the one right below this cluster. It is none where a word takes two that are
 // not one below the other.
 func (g *Graph) way(w Word) []string {
-	ways := g.waysNow()
+	ways := g.branchesNow().Ways()
 	way, via := ways[w.Author], ways[w.Via]
 	if w.Via != "" {
 		if len(via) > len(way) {
@@ -321,7 +352,7 @@ func (g *Graph) vouch(ids []string, keep bool) (did change) {
 		if pin, ok := g.pins[id]; ok && id != g.self {
 			pin.Kept = pin.Kept || keep || !pin.Vouched && g.member(pin.Introducer) == ""
 			pin.Vouched = true
-			g.pins[id] = pin
+			g.put(pin)
 			did.pinned = append(did.pinned, pin)
 		}
 	}
@@ -343,10 +374,10 @@ func (g *Graph) ownOf(id string, pin Pin) (Admission, bool) {
 	if id == g.self || pin.Introducer != "" && !pin.Vouched {
 		return Admission{}, false
 	}
-	return g.say(id, pin), true
+	return g.admission(id, pin), true
 }
 
-func (g *Graph) say(id string, pin Pin) Admission {
+func (g *Graph) admission(id string, pin Pin) Admission {
 	if pin.Kept {
 		pin.Introducer = ""
 	}

@@ -8,6 +8,8 @@ import (
 	"crypto/ed25519"
 	"maps"
 	"slices"
+
+	"github.com/roster-mesh/roster/mesh/trust/branch"
 )
 
 // Bounds of the newcomers that are remembered, to be shown. One that finds no room waits like the others. Where all are taken,
@@ -43,7 +45,8 @@ type Graph struct {
 	lines      map[string]*line                // by clusterID, as far as they were asked for
 	admissions admissions
 	arranged   map[string]string // who is below whom, also of those that have ended and led to members; it is not changed
-	branches   *branches         // nil when they must be counted again
+	branches   *branch.Tree      // nil when they must be counted again
+	version    uint64            // another one after each change of what is pinned, and on whose word
 }
 
 // line is what is known of the keys of a cluster.
@@ -259,12 +262,20 @@ func (g *Graph) waitsNoMore(of func(Newcomer) bool) {
 
 // pin pins a key, and returns all pins that are new or stronger by that.
 func (g *Graph) pin(p Pin) []Pin {
-	g.branches = nil
-	g.pins[p.ClusterID] = p
+	g.put(p)
 	g.owners[string(p.PublicKey)] = p.ClusterID
 	g.recall(p.ClusterID, p.PublicKey, p.Admitted)
 	delete(g.waiting, p.ClusterID) // with another key, too: the pin stays
 	return append([]Pin{p}, g.widen(p.ClusterID)...)
+}
+
+// put sets the pin of a cluster.
+func (g *Graph) put(p Pin) {
+	if held, ok := g.pins[p.ClusterID]; !ok || !held.equal(p) {
+		g.version++
+		g.branches = nil
+		g.pins[p.ClusterID] = p
+	}
 }
 
 // recall notes that a key was pinned.
@@ -282,6 +293,7 @@ func (g *Graph) unpin(id string) (did change) {
 		return change{}
 	}
 	g.inherit(id)
+	g.version++
 	g.branches = nil
 	delete(g.pins, id)
 	delete(g.owners, string(p.PublicKey))
@@ -301,7 +313,7 @@ func (g *Graph) end(s Statement) change {
 	if g.removed[key] == nil {
 		g.removed[key] = keys{}
 	}
-	g.statements[s.ClusterID][key] = s
+	g.say(g.admissions.via(s.ClusterID), func() { g.statements[s.ClusterID][key] = s })
 	delete(g.lines, s.ClusterID)
 	g.removed[key][s.ClusterID] = struct{}{}
 	g.waitsNoMore(func(n Newcomer) bool { return n.ClusterID == s.ClusterID && n.PublicKey.Equal(s.PublicKey) })

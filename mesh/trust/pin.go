@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -60,6 +61,11 @@ type Pin struct {
 	// Edge says that the cluster is a member that neither admits nor removes others, and whose rules are in force nowhere else. A pin
 	// that is not does not become one: see doc.go.
 	Edge bool
+}
+
+func (p Pin) equal(to Pin) bool {
+	same := slices.Equal(p.Past, to.Past) && p.PublicKey.Equal(to.PublicKey)
+	return same && p.ClusterID == to.ClusterID && p.Introducer == to.Introducer && p.Admitted == to.Admitted && p.Vouched == to.Vouched && p.Kept == to.Kept && p.Edge == to.Edge
 }
 
 // Newcomer is a cluster that waits to be admitted.

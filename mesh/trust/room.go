@@ -3,18 +3,12 @@
 
 package trust
 
-import "slices"
+import (
+	"maps"
+	"slices"
 
-// branches is who is below whom. That is as it was last arranged; who came since is below the one on whose word it was pinned.
-type branches struct {
-	below map[string]int      // how many are right below a cluster
-	size  map[string]int      // how many a cluster is with all below it
-	order []string            // all, each after who is above it
-	ways  map[string][]string // see waysNow
-}
-
-// maxWay bounds how many of those above a cluster are told: those nearest to this one.
-const maxWay = 64
+	"github.com/roster-mesh/roster/mesh/trust/branch"
+)
 
 // parent is whom a cluster is below; "" for this cluster itself, and where nobody knows.
 func (g *Graph) parent(id string) string {
@@ -61,7 +55,7 @@ func (g *Graph) room(introducer string) bool {
 	}
 	b, part, at := g.branchesNow(), MaxPins-1, ""
 	for _, next := range slices.Backward(g.path(introducer)) {
-		if part /= max(1, b.below[at]); b.size[next] >= max(part, free) {
+		if part /= max(1, b.Below[at]); b.Size[next] >= max(part, free) {
 			return false
 		}
 		at, part = next, part-1 // which is the cluster itself
@@ -69,54 +63,17 @@ func (g *Graph) room(introducer string) bool {
 	return true
 }
 
-// branchesNow counts them, once for each change of the pins.
-func (g *Graph) branchesNow() *branches {
-	if g.branches != nil {
-		return g.branches
-	}
-	b, children := &branches{below: map[string]int{}, size: map[string]int{}}, map[string][]string{}
-	place := func(id string) {
-		if id != g.self {
-			children[g.parent(id)] = append(children[g.parent(id)], id)
+// branchesNow is who is below whom, once for each change of the pins. That is as it was last arranged; who came since is below the one
+// on whose word it was pinned.
+func (g *Graph) branchesNow() *branch.Tree {
+	if g.branches == nil {
+		all := slices.Collect(maps.Keys(g.pins))
+		for id := range g.arranged {
+			if g.member(id) == "" {
+				all = append(all, id)
+			}
 		}
+		g.branches = branch.New(g.self, all, g.parent, func(id string) bool { return g.member(id) != "" })
 	}
-	for id := range g.pins {
-		place(id)
-	}
-	for id := range g.arranged {
-		if g.member(id) == "" {
-			place(id)
-		}
-	}
-	order := slices.Clone(children[""])
-	for at := 0; at < len(order); at++ {
-		order = append(order, children[order[at]]...)
-	}
-	for _, id := range slices.Backward(order) {
-		if g.member(id) != "" {
-			b.size[id]++
-		}
-		if b.size[id] > 0 {
-			b.size[g.parent(id)] += b.size[id]
-			b.below[g.parent(id)]++
-		}
-	}
-	b.order = order
-	g.branches = b
-	return b
-}
-
-// waysNow are, for each cluster, those that it is below, first the one right below this cluster, and itself.
-func (g *Graph) waysNow() map[string][]string {
-	b := g.branchesNow()
-	if b.ways != nil {
-		return b.ways
-	}
-	b.ways = make(map[string][]string, len(b.order))
-	for _, id := range b.order {
-		if b.ways[id] = b.ways[g.parent(id)]; len(b.ways[id]) < maxWay {
-			b.ways[id] = slices.Concat(b.ways[id], []string{id})
-		}
-	}
-	return b.ways
+	return g.branches
 }

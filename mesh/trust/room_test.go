@@ -54,7 +54,7 @@ func TestInventionsLeaveRoomForPins(t *testing.T) {
 				}
 			}
 		}
-		if n := table.graph.branchesNow().size["bad"]; n > MaxPins/2+1 || n < MaxPins/2-10 {
+		if n := table.graph.branchesNow().Size["bad"]; n > MaxPins/2+1 || n < MaxPins/2-10 {
 			t.Errorf("%s: %d are pinned", name, n)
 		}
 		for i := range 200 {

@@ -34,7 +34,6 @@ type Table struct {
 	mu       sync.RWMutex
 	share    func(total int, wants map[string]int) map[string]int
 	graph    *Graph
-	version  uint64
 	ended    map[string]struct{} // clusterIDs whose pins ended, for TakeEnded
 	watchers map[chan struct{}]struct{}
 }
@@ -138,15 +137,14 @@ func (t *Table) Admit(a Admission) {
 func (t *Table) Withdraw(author, clusterID string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.version++
-	t.graph.admissions.drop(author, clusterID)
+	t.graph.withdraw(author, clusterID)
 }
 
-// Version is another one after each change of what is pinned, and on whose word.
+// Version is another one after each change of what is pinned, and on whose word: not after what changes neither.
 func (t *Table) Version() uint64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.version
+	return t.graph.version
 }
 
 // Signs notes whether a member's agent is of a version that signs admissions, as the member says itself.
@@ -206,7 +204,6 @@ func (t *Table) Arrange(parents map[string]string) {
 // change changes the graph, and tells of it.
 func (t *Table) change(do func(*Graph) change) change {
 	t.mu.Lock()
-	t.version++
 	did := do(t.graph)
 	for _, id := range did.ended {
 		t.ended[id] = struct{}{}
@@ -263,6 +260,18 @@ func (t *Table) Introducer(id string) (introducer string, pinned bool) {
 	defer t.mu.RUnlock()
 	p, ok := t.graph.pins[id]
 	return p.Introducer, ok
+}
+
+// Sponsor is the member on whose word a cluster is pinned under a key, "" where a person here did it; or where it is not, on whose it
+// would be if the member from brought it, "" for nobody's.
+func (t *Table) Sponsor(id string, key ed25519.PublicKey, from string) (by string, pinned bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if p, ok := t.graph.pins[id]; ok && p.PublicKey.Equal(key) {
+		return p.Introducer, true
+	}
+	by, _ = t.graph.voucher(Pin{ClusterID: id, PublicKey: key, Introducer: from})
+	return by, false
 }
 
 // Removed says that a key was removed of some cluster.

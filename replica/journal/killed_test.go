@@ -50,7 +50,7 @@ func (ring) Introduce(string, ed25519.PublicKey, string) error { return errors.N
 func (ring) Remove(string, ed25519.PublicKey, ed25519.PublicKey, bool) bool {
 	return false
 }
-func (ring) Swapped(string) bool { return false }
+func (ring) Sponsor(string, ed25519.PublicKey, string) (string, bool) { return "", false }
 
 // openReplica is what an agent does, with what is broadcast going to say.
 func openReplica(ctx context.Context, dir string, say func(...[]byte)) (*Journal, *Term, *replica.Replica, error) {

@@ -19,6 +19,22 @@ func TestMost(t *testing.T) {
 	}
 }
 
+// TestMostOfFew: in groups of three and four it is the largest number below half of the members, one, as in those of five and six, where
+// that would be two. By two in each no member would have another one left but who orders them.
+func TestMostOfFew(t *testing.T) {
+	for n := 3; n <= 200; n++ {
+		below := max(1, min(max(2, n/10), (n-1)/2)) // half of all
+		got := Most(n)
+		if n <= 4 && got != below || got > below || n > 6 && got != below {
+			t.Errorf("of %d members %d are removed, and the largest number below half gives %d", n, got, below)
+		}
+		// Each of the others may be told got removals, and each of those parts two of them.
+		if others := n - 1; n > 4 && 2*got >= others {
+			t.Errorf("of %d members each may lose all %d others", n, others-1)
+		}
+	}
+}
+
 // list makes members of pairs of a cluster and its parent, "" for this one.
 func list(pairs ...[2]string) (members []Member) {
 	for _, p := range pairs {

@@ -1,0 +1,247 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/trust"
+	"github.com/roster-mesh/roster/replica"
+)
+
+var minutes = flag.Int("minutes", 0, "how long each play of TestFloods lasts; on a machine that does nothing else, 10")
+
+// What TestFloods allows.
+const (
+	floodedEtcd   = 1 << 30   // the size of the database of etcd with the smallest quota that is promised
+	floodedMemory = 256 << 20 // of an agent: the limit of the chart
+	floodedSlower = 1.5       // an honest change, of its quiet p50
+	inventions    = 4096
+)
+
+// TestFloods plays each flood for minutes, and prints what make flood is for: how large etcd and the agent of the flooded cluster become,
+// and how long an honest change takes meanwhile.
+func TestFloods(t *testing.T) {
+	if *minutes == 0 {
+		t.Skip("make flood runs it, since it takes minutes for each flood, of a machine that does nothing else")
+	}
+	t.Setenv("GOMEMLIMIT", fmt.Sprint(floodedMemory*9/10)) // as an agent in a pod has it
+	r := newRoom(t)
+	if err := r.beta.RestartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.eventuallyWhole(t, afterFault)
+	for _, label := range []string{"honest", "flood"} {
+		r.rule(t, r.beta, label, "groupVersionKind: {version: v1, kind: Secret}, targets: {matchLabels: {tier: flooded}}, rules: [{"+forLabel(label)+"}]")
+	}
+	kubectl(t, r.beta, "label", "--overwrite", "cluster", r.beta.Name, "tier=flooded")
+	t.Cleanup(func() { kubectl(t, r.beta, "label", "cluster", r.beta.Name, "tier-") })
+	quietly := r.honest(t, time.Minute/2)
+	t.Logf("quiet: %s", quietly)
+
+	t.Run("Secrets", func(t *testing.T) {
+		r.play(t, quietly, func(ctx context.Context, n int) error { return r.floodOnce(ctx, n) })
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Cleanup(func() { kubectl(t, r.gamma, "annotate", "cluster", "gamma", "example.com/flood-") })
+		r.play(t, quietly, func(ctx context.Context, n int) error {
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/flood":%q}}}`, strings.Repeat(fmt.Sprint(n%10), 200<<10))
+			_, err := r.gamma.Dynamic.Resource(harness.Clusters()).Patch(ctx, r.gamma.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		})
+	})
+	t.Run("Inventions", func(t *testing.T) { r.inventions(t, quietly) })
+}
+
+// inventions has gamma, whose key is stolen, admit clusters that there are not, each of which changes what it publishes as fast as it can.
+func (r *room) inventions(t *testing.T, quietly latency) {
+	key, id := privateKey(t, r.gamma), clusterID(t, r.gamma)
+	if err := r.gamma.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	thief, ghosts, says := signer(t, id, key), []*replica.Replica{}, [][]byte{}
+	for i := range inventions {
+		name := fmt.Sprint("ghost-", i)
+		_, ghostKey, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := payload.EncodeAdmission(trust.Admission{PublicKey: ghostKey.Public().(ed25519.PublicKey)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ghost := signer(t, name, ghostKey)
+		says = append(says, publishes(t, thief, payload.AdmissionKey(name), data)[0])
+		says = append(says, publishes(t, ghost, payload.ClusterKey(name), invented(t, name, ghostKey))...)
+		ghosts = append(ghosts, ghost)
+	}
+	t.Cleanup(func() {
+		if err := r.gamma.StartAgent(lasting(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	r.play(t, quietly, func(ctx context.Context, n int) error {
+		if n > 0 { // each says something else
+			says = says[:0]
+			for i, ghost := range ghosts {
+				feature, err := payload.EncodeFeature(&v1alpha1.ClusterFeature{ObjectMeta: metav1.ObjectMeta{Name: "flood"}, Spec: v1alpha1.ClusterFeatureSpec{FeatureName: fmt.Sprint(n, "-", i)}})
+				if err != nil {
+					return err
+				}
+				messages, err := ghost.Publish(payload.FeatureKey("flood"), replica.Live, feature)
+				if err != nil {
+					return err
+				}
+				says = append(says, messages...)
+			}
+		}
+		conn := shake(t, r.beta, key, "roster-packet/1")
+		if conn == nil {
+			return errors.New("gamma is refused")
+		}
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		defer conn.Close()
+		for _, message := range says { // which is read as slowly as beta likes
+			if _, err := conn.Write(frame(message)); err != nil {
+				return nil // it may be cut off
+			}
+		}
+		if err := conn.CloseWrite(); err != nil {
+			return nil
+		}
+		for err := error(nil); err == nil; { // what it answers, until it has read all
+			_, err = conn.Read(make([]byte, 4<<10))
+		}
+		return nil
+	})
+	listed, err := r.beta.Dynamic.Resource(harness.Clusters()).List(lasting(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("%d clusters are listed in beta", len(listed.Items)); len(listed.Items) < 100 {
+		t.Error("the inventions have not come")
+	}
+}
+
+// play floods until the time is over, measures meanwhile, and checks.
+func (r *room) play(t *testing.T, quietly latency, once func(ctx context.Context, n int) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(lasting(t))
+	defer cancel()
+	var rounds, most, memory atomic.Int64
+	flooded := make(chan error, 1)
+	go func() {
+		var err error
+		for n := 0; err == nil && ctx.Err() == nil; n++ {
+			err = once(ctx, n)
+			rounds.Store(int64(n))
+		}
+		if ctx.Err() != nil {
+			err = nil
+		}
+		flooded <- err
+	}()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for ; ctx.Err() == nil; time.Sleep(time.Second) {
+			if size, err := databaseSize(r.beta); err == nil {
+				most.Store(max(most.Load(), size))
+			}
+			if rss, err := harness.ResidentMemory(r.beta.AgentPID()); err == nil {
+				memory.Store(max(memory.Load(), int64(rss)))
+			}
+		}
+	}()
+	meanwhile := r.honest(t, time.Duration(*minutes)*time.Minute)
+	cancel()
+	<-watched
+	if err := <-flooded; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d rounds in %d minutes: etcd %d MiB, agent %d MiB; honest: %s, quiet: %s", rounds.Load(), *minutes, most.Load()>>20, memory.Load()>>20, meanwhile, quietly)
+	if most.Load() == 0 || most.Load() > floodedEtcd {
+		t.Errorf("the database of etcd has grown to %d MiB", most.Load()>>20)
+	}
+	if memory.Load() > floodedMemory {
+		t.Errorf("the agent has grown to %d MiB", memory.Load()>>20)
+	}
+	if p50 := meanwhile.p50; p50 > time.Duration(floodedSlower*float64(quietly.p50)) {
+		t.Errorf("an honest change takes %s, and %s when all is quiet", p50, quietly.p50)
+	}
+}
+
+// latency is how long changes took, and of that the write to the API server of the source, which nobody floods: it says how busy the
+// machine is.
+type latency struct {
+	p50, most, write time.Duration
+	n                int
+}
+
+func (l latency) String() string {
+	return fmt.Sprintf("p50 %s (the write alone %s), most %s, of %d changes", l.p50, l.write, l.most, l.n)
+}
+
+// honest changes a Secret of alpha again and again, and measures how long it takes until beta has the change.
+func (r *room) honest(t *testing.T, during time.Duration) latency {
+	t.Helper()
+	var took, writes []time.Duration
+	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		value := fmt.Sprint(time.Now().UnixNano())
+		began := time.Now()
+		put(t, r.alpha, harness.Secrets(), r.object(harness.Secrets(), "honest", "honest", value))
+		writes = append(writes, time.Since(began))
+		there := copied(r.beta, r.alpha, harness.Secrets(), r.name, "honest", value)
+		for there(t.Context()) != nil {
+			if time.Since(began) > afterFault {
+				t.Fatalf("after %s the change is not there: %v", time.Since(began), there(t.Context()))
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	slices.Sort(writes)
+	return latency{p50: took[len(took)/2], most: took[len(took)-1], write: writes[len(writes)/2], n: len(took)}
+}
+
+// databaseSize is that of the etcd of a cluster.
+func databaseSize(c *harness.Cluster) (int64, error) {
+	pids, err := c.ServerPIDs()
+	if err != nil {
+		return 0, err
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pids["etcd"]))
+	if err != nil {
+		return 0, err
+	}
+	for arg := range strings.SplitSeq(string(line), "\x00") {
+		if dir, found := strings.CutPrefix(arg, "--data-dir="); found {
+			info, err := os.Stat(filepath.Join(dir, "member", "snap", "db"))
+			if err != nil {
+				return 0, err
+			}
+			return info.Size(), nil
+		}
+	}
+	return 0, errors.New("etcd does not say where its data is")
+}
