@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/agent/install"
 	"github.com/roster-mesh/roster/agent/profiles"
+	"github.com/roster-mesh/roster/agent/renewals"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/syncrules/consent"
@@ -88,6 +89,8 @@ type Options struct {
 	GuardLive bool
 	// Publish is what is published for programs that know nothing of Roster; by default in Namespace.
 	Publish profiles.Flags
+	// RenewNamespaces are the namespaces in which Secrets are written that ask for the credential for another cluster.
+	RenewNamespaces []string
 	// Pprof serves Go's profiles on the HTTP port: whoever reaches it can read what is in memory.
 	Pprof bool
 	// Version is the agent's version, for logs, metrics and the user agent; Commit is for metrics.
@@ -110,6 +113,7 @@ func (o *Options) Validate() error {
 	o.checkCluster(bad)
 	o.checkLocal(bad)
 	o.Publish.Check(o.privateNamespace(), bad)
+	renewals.Check(o.RenewNamespaces, []string{o.privateNamespace(), v1alpha1.ReadersNamespace(o.Namespace)}, bad)
 	if err := install.CheckHostPort(o.MeshListen, true); err != nil {
 		bad("mesh-listen", "%v", err)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/roster-mesh/roster/agent/peers"
 	"github.com/roster-mesh/roster/agent/profiles"
 	"github.com/roster-mesh/roster/agent/registry"
+	"github.com/roster-mesh/roster/agent/renewals"
 	"github.com/roster-mesh/roster/agent/restore"
 	"github.com/roster-mesh/roster/agent/rules"
 	"github.com/roster-mesh/roster/agent/status"
@@ -72,6 +73,7 @@ type parts struct {
 	description *status.Description
 	statuses    *status.Writer
 	profiles    *profiles.Profiles
+	renewals    *renewals.Renewals
 
 	stops stops.Stops
 }
@@ -224,6 +226,11 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Directory: p.directory, CredentialRef: p.peers.CredentialRef,
 		Frozen: p.gate.Frozen, Events: p.events, Problem: p.problems.Reporter("profiles"), Now: p.clock.Now, Log: p.log,
 	})
+	p.renewals = renewals.New(renewals.Options{
+		Namespaces: o.RenewNamespaces, ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Gone: p.membership.Gone, Proven: p.peers.Proven,
+		Access: func(id string) (apiconn.Access, bool) { now := p.peers.Peer(id); return now.State.Access, now.Issued },
+		Events: p.events, Problem: p.problems.Reporter("renewals"), Log: p.log,
+	})
 	p.registerMetrics()
 	return nil
 }
@@ -248,7 +255,7 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	p.address.Await()
 	for _, part := range []interface{ Run(context.Context) error }{
-		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.admissions, p.credentials, p.peers, p.description, p.address, p.events, p.profiles,
+		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.admissions, p.credentials, p.peers, p.description, p.address, p.events, p.profiles, p.renewals,
 	} {
 		tasks.Go(func() error { return part.Run(ctx) })
 	}

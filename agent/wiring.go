@@ -59,14 +59,22 @@ func (p *parts) wire() {
 			enqueueSelf()
 			p.importer.EnqueueRulesOf(id)
 			p.profiles.Changed(id)
+			p.renewals.Changed(id)
 		},
 	}
 	p.peers.Hooks = peers.Hooks{
-		Access:     p.statuses.Enqueue,
-		Connection: p.rules.PeerChanged,
+		Access: func(id string) {
+			p.statuses.Enqueue(id)
+			p.renewals.Changed(id)
+		},
+		Connection: func(id string) {
+			p.rules.PeerChanged(id)
+			p.renewals.Changed(id)
+		},
 		CredentialKept: func(id string) { // the local Cluster object and the profile name the Secret
 			p.importer.Enqueue(payload.ClusterKey(id))
 			p.profiles.Changed(id)
+			p.renewals.Changed(id)
 		},
 	}
 	p.rules.Hooks = rules.Hooks{Refused: p.refusals.Refuse, PeerRemoved: p.peers.ForgetPositions}
@@ -100,6 +108,7 @@ func (p *parts) clusterChanged(was, now *v1alpha1.Cluster) {
 	p.statuses.Enqueue(id)
 	p.statuses.Enqueue(p.clusterID) // its status counts the peers that are synced
 	p.profiles.Changed(id)
+	p.renewals.Changed(id)
 	if own {
 		p.publisher.EnqueueOwn() // its own status is published, too
 		p.rules.ClusterChanged() // and rules' templates may read it
@@ -139,6 +148,7 @@ func (p *parts) entriesChanged(changes []replica.Change) {
 			p.statuses.Enqueue(c.Origin)
 			p.peers.Changed(c.Origin)
 			p.profiles.Changed(c.Origin)
+			p.renewals.Changed(c.Origin)
 		case replica.KindRule:
 			p.importer.Enqueue(c.Key)
 		case replica.KindFeature:

@@ -216,6 +216,36 @@ func TestPastedTokenGoesToProvenServers(t *testing.T) {
 	}
 }
 
+// member adds a cluster whose key is pinned to a group; what it says there is signed.
+func member(t *testing.T, o *Options, id string) (say func(replica.Status, *v1alpha1.Cluster)) {
+	t.Helper()
+	keys := trust.New(trust.Pin{ClusterID: idA, PublicKey: agenttest.PublicKey(idA)}, trust.Options{})
+	if err := keys.Pin(id, agenttest.PublicKey(id)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if o.Directory.Replica, err = replica.New(replica.Options{Self: idA, PrivateKey: agenttest.Key(idA), Epoch: 1, Keyring: keys}); err != nil {
+		t.Fatal(err)
+	}
+	signer := agenttest.Signer(t, id, agenttest.Key(id))
+	return func(status replica.Status, c *v1alpha1.Cluster) {
+		t.Helper()
+		data, err := payload.EncodeCluster(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages, err := signer.Publish(payload.ClusterKey(id), status, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, message := range messages {
+			if _, _, err := o.Directory.Replica.Merge(message, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // A member that withdraws what it published in the name of another cluster, while it is asked for a credential, does not make
 // its CA one that a person wrote.
 func TestWithdrawnEntryVouchesForNothing(t *testing.T) {
@@ -224,31 +254,7 @@ func TestWithdrawnEntryVouchesForNothing(t *testing.T) {
 	_, o := options(t)
 	pasteSecret(t, o, "s", agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
 	object := naming(t, o, idB, "s", 1, endpoint(other.Server))
-	keys := trust.New(trust.Pin{ClusterID: idA, PublicKey: agenttest.PublicKey(idA)}, trust.Options{})
-	if err := keys.Pin(idB, agenttest.PublicKey(idB)); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if o.Directory.Replica, err = replica.New(replica.Options{Self: idA, PrivateKey: agenttest.Key(idA), Epoch: 1, Keyring: keys}); err != nil {
-		t.Fatal(err)
-	}
-	member := agenttest.Signer(t, idB, agenttest.Key(idB))
-	say := func(status replica.Status, c *v1alpha1.Cluster) {
-		t.Helper()
-		data, err := payload.EncodeCluster(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		messages, err := member.Publish(payload.ClusterKey(idB), status, data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, message := range messages {
-			if _, _, err := o.Directory.Replica.Merge(message, idB); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	say := member(t, &o, idB)
 	say(replica.Live, object)
 	written := object.DeepCopy() // by a person
 	written.Spec.KubernetesAPIEndpoints = []v1alpha1.KubernetesAPIEndpoint{endpoint(server)}

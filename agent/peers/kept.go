@@ -6,9 +6,12 @@ package peers
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 
+	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -20,6 +23,27 @@ func (p *Peers) CredentialRef(id string) (v1alpha1.NamespacedName, bool) {
 		return v1alpha1.NamespacedName{}, false
 	}
 	return v1alpha1.NamespacedName{Name: v1alpha1.IssuedSecret(id), Namespace: p.options.Store.Namespace()}, true
+}
+
+// Proven is how a cluster is reached with the credential that its agent issued: at the address, and with the CA, that the
+// cluster has signed, and with which this agent has seen that the cluster answers. It is nil while there is none.
+func (p *Peers) Proven(id string) *rest.Config {
+	route, err := p.options.Directory.Route(id)
+	if err != nil || !route.Signed || route.Disabled {
+		return nil
+	}
+	p.mu.Lock()
+	t := p.trackedLocked(id)
+	issued, kubeconfig, connection := t.issued, t.kubeconfig, t.connection
+	p.mu.Unlock()
+	if !issued || kubeconfig == "" || connection == nil {
+		return nil
+	}
+	config, err := kube.PeerConfig([]byte(kubeconfig), route.Endpoints, true, p.options.NetworkName)
+	if err != nil || !reflect.DeepEqual(apiconn.TargetOf(config), connection.target) {
+		return nil // it is connected anew
+	}
+	return config
 }
 
 // ForgetCredential deletes the issued credential for a cluster, if there is one.

@@ -139,7 +139,11 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	}
 	_, until, _ := kube.KubeconfigValidity(kubeconfig)
 	p.set(l.id, func(t *tracked) { t.expires = until })
-	if p.set(l.id, func(t *tracked) { t.issued = issued }) {
+	used := ""
+	if issued {
+		used = string(kubeconfig)
+	}
+	if p.set(l.id, func(t *tracked) { t.issued, t.kubeconfig = issued, used }) {
 		p.Hooks.CredentialKept(l.id)
 	}
 	p.failures.First(l.id, "") // the next failure is logged again

@@ -51,7 +51,7 @@ type Options struct {
 type Hooks struct {
 	Access         func(id string) // Peer.State
 	Connection     func(id string) // Peer.Source and Peer.Client
-	CredentialKept func(id string) // CredentialRef
+	CredentialKept func(id string) // CredentialRef and Proven
 }
 
 // Peers has the links to all other clusters. It is safe for concurrent use.
@@ -79,6 +79,7 @@ type tracked struct {
 	state      apiconn.AccessState
 	issued     bool // the credential in use was issued by the peer's agent
 	connection *connection
+	kubeconfig string    // the issued credential that connection was verified with; "" for none
 	narrow     bool      // the credential of connection is a swapped one, with which the registry alone can be read
 	expires    time.Time // expiry of the credential in use; zero if not known, or none
 
@@ -208,7 +209,7 @@ func (p *Peers) report(id string, a apiconn.Access, message string) {
 func (p *Peers) setConnection(id string, c *connection, narrow bool) {
 	changed := p.set(id, func(t *tracked) {
 		if t.connection, t.narrow = c, narrow; c == nil {
-			t.expires = time.Time{}
+			t.expires, t.kubeconfig = time.Time{}, ""
 		}
 	})
 	if changed {

@@ -70,7 +70,7 @@ type Rights struct {
 }
 
 // Places are the rights in the whole cluster and in single namespaces: the agent's own, NAMESPACE-private,
-// NAMESPACE-readers, default, and that of the chart value publish.namespace.
+// NAMESPACE-readers, default, that of the chart value publish.namespace, and those of renew.namespaces.
 type Places struct {
 	Cluster []Right `json:"cluster,omitempty"`
 	Own     []Right `json:"own,omitempty"`
@@ -78,6 +78,7 @@ type Places struct {
 	Readers []Right `json:"readers,omitempty"`
 	Default []Right `json:"default,omitempty"`
 	Publish []Right `json:"publish,omitempty"`
+	Renew   []Right `json:"renew,omitempty"`
 }
 
 // DefaultRights reads the rights. What is in the file and not in the types is an error.

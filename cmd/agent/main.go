@@ -151,6 +151,7 @@ func runAgent(c *cli.Context, stderr io.Writer) error {
 		TrustAccept:        c.String("trust-accept"),
 		TrustAuthorities:   c.StringSlice("trust-authorities"),
 		GuardLive:          c.Bool("guard-live"),
+		RenewNamespaces:    c.StringSlice("renew-namespaces"),
 		Pprof:              c.Bool("pprof"),
 		Version:            version,
 		Commit:             commit,
@@ -231,6 +232,7 @@ func runFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "publish-cluster-profiles", Usage: "publish each cluster as a ClusterProfile of multicluster.x-k8s.io, and this one as ClusterProperties of about.k8s.io, where those kinds are served", EnvVars: env("publish-cluster-profiles")},
 		text("publish-namespace", "", "`NAMESPACE` of the ClusterProfiles; without it, the agent's own"),
 		text("publish-cluster-set", "", "`NAME` of the ClusterSet that the clusters of the group are; empty if they are none"),
+		list("renew-namespaces", "`NAMESPACE` in which Secrets are kept up to date that ask for the credential for another cluster, as those of agentctl export --renew"),
 		text("trust-accept", "all", "what of other clusters takes effect here: all; objects, but not their rules; or none. The annotation local.cluster-registry.k8s.cisco.com/accept of a Cluster wins"),
 		list("trust-authorities", "`CLUSTERID` or CLUSTERID/KEY-FINGERPRINT of a member that may admit, for this cluster too, a cluster that was removed from the group"),
 	}

@@ -36,6 +36,7 @@ func rules() map[string]rule {
 		"kube/client/...": {deny: []string{"/"}, allow: []string{"/kube/api", "/kube/client"}},
 		"kube/codec":      {deny: []string{"/"}, allow: []string{"/kube/codec"}},
 		"kube/registry":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/kube/registry", "/kube/api"}},
+		"kube/exported":   {deny: []string{"/"}, allow: []string{"/kube"}},
 		"kube/history":    {deny: []string{"/"}, allow: []string{"/kube/history"}},
 		"kube/pki":        {deny: []string{"/", "k8s.io"}, allow: []string{"/kube/pki"}},
 		"replica/...":     {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/replica"}},

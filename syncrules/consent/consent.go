@@ -123,9 +123,16 @@ func (p Policy) RefuseSource(source *unstructured.Unstructured, to schema.GroupK
 	return p.RefuseAs(source.GroupVersionKind().GroupKind(), to)
 }
 
-// HoldsCredential says whether an object is a Secret of a type that holds credentials, whatever is allowed.
+// HoldsCredential says whether an object is a Secret of a type that holds credentials, whatever is allowed, or one that an
+// agent keeps a credential in.
 func HoldsCredential(obj *unstructured.Unstructured) bool {
-	return obj.GroupVersionKind().GroupKind() == secret && holdsCredential(typeOf(obj))
+	return obj.GroupVersionKind().GroupKind() == secret && (holdsCredential(typeOf(obj)) || isRenewed(obj))
+}
+
+// isRenewed says whether an object asks the agent of its cluster to keep a credential for another cluster in it.
+func isRenewed(obj *unstructured.Unstructured) bool {
+	_, asks := obj.GetAnnotations()[v1alpha1.AnnotationRenewCredentialOf]
+	return asks
 }
 
 func typeOf(obj *unstructured.Unstructured) string {
@@ -135,6 +142,9 @@ func typeOf(obj *unstructured.Unstructured) string {
 
 // refuseType returns an error for a Secret that holds a credential.
 func (p Policy) refuseType(obj *unstructured.Unstructured) error {
+	if HoldsCredential(obj) && isRenewed(obj) {
+		return fmt.Errorf("%w: the agent there keeps a credential in Secrets with the annotation %s; no chart value allows them", ErrNeeded, v1alpha1.AnnotationRenewCredentialOf)
+	}
 	if kind := typeOf(obj); HoldsCredential(obj) && !slices.Contains(p.SecretTypes, kind) {
 		return refuse("Secrets of type "+kind+" hold credentials", "secretTypes", kind)
 	}

@@ -104,6 +104,11 @@ cluster-registry-api
 {{- fail (printf "publish.namespace %s holds the key of this cluster: name one that others may read" .namespace) }}
 {{- end }}
 {{- end }}
+{{- range (.Values.renew | default dict).namespaces }}
+{{- if has . (list (include "agent.privateNamespace" $) (include "agent.readersNamespace" $)) }}
+{{- fail (printf "renew.namespaces: %s is the agent's own: name one in which another tool reads Secrets" .) }}
+{{- end }}
+{{- end }}
 {{- $service := .Values.mesh.service }}
 {{- if and $service.nodePort (eq $service.type "ClusterIP") }}
 {{- fail (printf "mesh.service.nodePort %v has no effect with mesh.service.type ClusterIP: set the type to NodePort or LoadBalancer, or leave the port out" $service.nodePort) }}
@@ -155,7 +160,7 @@ cluster-registry-api
 {{- end }}
 {{- range .Values.extraArgs }}
 {{- $flag := . | trimPrefix "-" | trimPrefix "-" | splitList "=" | first }}
-{{- if or (hasPrefix "consent-" $flag) (has $flag (list "trust-authorities" "cluster-labels" "group-peers")) }}
+{{- if or (hasPrefix "consent-" $flag) (has $flag (list "trust-authorities" "cluster-labels" "group-peers" "renew-namespaces")) }}
 {{- fail (printf "extraArgs must not set --%s, which would add to what the chart's own values say: set those" $flag) }}
 {{- end }}
 {{- end }}

@@ -90,6 +90,9 @@ spec:
     {{- with (.Values.trust | default dict).authorities }}
     - --trust-authorities={{ join "," . }}
     {{- end }}
+    {{- with (.Values.renew | default dict).namespaces }}
+    - --renew-namespaces={{ join "," . }}
+    {{- end }}
     {{- if include "agent.publish" . }}
     - --publish-cluster-profiles
     {{- with .Values.publish.namespace }}

@@ -35,6 +35,7 @@ func rightsTable(rights chart.Rights) string {
 			{"NAMESPACE-readers", who.places.Readers},
 			{"default", who.places.Default},
 			{"`publish.namespace`", who.places.Publish},
+			{"each of `renew.namespaces`", who.places.Renew},
 		} {
 			for _, right := range place.rights {
 				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", who.name, place.name, strings.Join(right.Verbs, ", "), what(right), cell(why(right)))

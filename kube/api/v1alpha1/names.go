@@ -92,6 +92,16 @@ const (
 	// is not in force here (package syncrules/skew). Agents set it, on copies of rules and in what they hold in memory.
 	AnnotationNotUnderstood = LocalPrefix + "not-understood"
 
+	// LabelExportedFor, on a Secret, says that it holds a credential for another cluster, in the form that the tool of that name
+	// reads (package kube/exported). Such a Secret is no source of copies.
+	LabelExportedFor = LocalPrefix + "exported-for"
+	// AnnotationRenewCredentialOf on such a Secret names a Cluster object: in the namespaces that the chart names, the agent
+	// keeps the credential for that cluster in it.
+	AnnotationRenewCredentialOf = LocalPrefix + "renew-credential-of"
+	// AnnotationExportedClusterID on such a Secret is the clusterID of the cluster whose credential it holds: another cluster
+	// that takes the name does not get into the Secret.
+	AnnotationExportedClusterID = LocalPrefix + "exported-cluster-id"
+
 	// LabelCoreSyncResource marks the ResourceSyncRules that the existing controller makes for its
 	// own core resources. They describe what Roster does without a rule.
 	LabelCoreSyncResource = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"

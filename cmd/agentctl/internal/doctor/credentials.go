@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor/exports"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -93,4 +94,21 @@ func (x *inspection) checkCredential(ctx context.Context, t *target, c *v1alpha1
 		return nil
 	}
 	return d
+}
+
+// checkExports finds the credentials in Secrets for other tools that end.
+func checkExports(ctx context.Context, x *inspection) (out []Finding) {
+	for _, t := range x.targets {
+		if t.apiErr != nil {
+			continue
+		}
+		for _, e := range exports.Find(ctx, t.client, t.clusters, time.Now().Add(t.offset), t.kubectl) {
+			d := Finding{Severity: Warning, Cluster: t.name(), Message: e.Message, Fix: e.Fix}
+			if e.Unknown {
+				d.Severity = Unknown
+			}
+			out = append(out, d)
+		}
+	}
+	return out
 }

@@ -165,6 +165,7 @@ func checks() []check {
 		{"orphans", checkOrphans},
 		{"restore", checkRestore},
 		{"credentials", checkCredentials},
+		{"exports", checkExports},
 	}
 }
 

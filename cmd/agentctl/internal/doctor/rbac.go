@@ -70,7 +70,7 @@ func (x *inspection) checkRights(ctx context.Context, t *target) []Finding {
 	var missing []string
 	for i, right := range rights {
 		if lacks[i] {
-			missing = append(missing, rightText(right))
+			missing = append(missing, grant.Text(right))
 		}
 	}
 	if len(missing) == 0 {
@@ -128,19 +128,6 @@ func (t *target) post(ctx context.Context, group, kind string, object map[string
 	object["apiVersion"], object["kind"] = group+"/v1", kind
 	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: strings.ToLower(kind) + "s"}
 	return t.client.Dynamic.Resource(resource).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
-}
-
-func rightText(right kube.Attributes) string {
-	verb, subresource, _ := strings.Cut(right.Verb, "/")
-	resource, _ := meta.UnsafeGuessKindToResource(right.GVK)
-	text := verb + " " + resource.GroupResource().String()
-	if subresource != "" {
-		text += "/" + subresource
-	}
-	if right.Namespace != "" {
-		text += " in namespace " + right.Namespace
-	}
-	return text
 }
 
 // ruleRights are the rights that a rule lacks here, or at its sources.

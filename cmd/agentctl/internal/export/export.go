@@ -22,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
+	"github.com/roster-mesh/roster/kube/exported"
 )
 
 // The formats.
@@ -29,14 +30,24 @@ const (
 	formatYAML       = "yaml"
 	formatJSON       = "json"
 	formatKubeconfig = "kubeconfig"
-	formatArgoCD     = "argocd"
-	formatFlux       = "flux"
-	formatRuntime    = "multicluster-runtime"
 )
 
 // Formats are what --output may be.
 func Formats() []string {
-	return []string{formatYAML, formatJSON, formatKubeconfig, formatArgoCD, formatFlux, formatRuntime}
+	all := []string{formatYAML, formatJSON, formatKubeconfig}
+	for _, f := range exported.Formats() {
+		all = append(all, string(f))
+	}
+	return all
+}
+
+// join lists formats in a sentence.
+func join(formats []exported.Format) string {
+	var all []string
+	for _, f := range formats {
+		all = append(all, string(f))
+	}
+	return strings.Join(all, ", ")
 }
 
 // networkFlag says where the reader of what is written is.
@@ -64,7 +75,9 @@ func Command(g *cli.Globals) *urfave.Command {
 No Secret is read without --with-credentials. With it, the file has the credential that the cluster of the context
 holds for each cluster: with yaml and json as Secrets in the namespace of -n, with kubeconfig as users. Most of them
 are short-lived, and all of them are somebody's: keep the file as you keep a password. --to writes it for you alone
-(mode 0600), and as a whole or not at all.
+(mode 0600), and as a whole or not at all. What another tool reads need not end: with --renew
+the Secrets of the other clusters are marked, and the agent of the cluster of the context keeps the credentials in them if
+you apply them there, in a namespace of the chart value renew.namespaces.
 
 What is missing, such as a credential that cannot be read, is a line on standard error. With yaml and json the object
 of the cluster is there without a credential then; with the other formats the cluster is left out.
@@ -75,13 +88,14 @@ nothing is written.`,
 			&urfave.GenericFlag{Name: "output", Aliases: []string{"o"}, Value: g.Output, DefaultText: formatYAML, Usage: "`FORMAT` of the file: " + strings.Join(Formats(), ", ")},
 			&urfave.StringFlag{Name: "selector", Aliases: []string{"l"}, Usage: "only clusters whose labels match `SELECTOR`, as with kubectl"},
 			&urfave.BoolFlag{Name: "with-credentials", Usage: "read the Secrets that hold the clusters' credentials, and write them as well"},
+			&urfave.BoolFlag{Name: "renew", Usage: "with the formats of other tools: mark the Secrets so that the agent of the cluster of the context keeps the credentials in them, in the namespaces that its chart value renew.namespaces names"},
 			networkFlag(),
 			&urfave.StringFlag{Name: "to", Usage: "`FILE` to write, which only you can read, instead of standard output"},
 		},
 		Action: func(c *urfave.Context) error {
 			return g.Run(c, &Options{
 				Access: clusters.AccessOf(g), Names: c.Args().Slice(), Selector: c.String("selector"), Namespace: g.Namespace.String(),
-				Credentials: c.Bool("with-credentials"), Network: c.String("network-name"), File: c.String("to"),
+				Credentials: c.Bool("with-credentials"), Renew: c.Bool("renew"), Network: c.String("network-name"), File: c.String("to"),
 			})
 		},
 	}
@@ -95,6 +109,7 @@ type Options struct {
 	Selector    string   // of labels; "" for all
 	Namespace   string   // that the Secrets of a List are in
 	Credentials bool     // read Secrets, and write what they hold
+	Renew       bool     // have the agent keep the credentials in the Secrets of a tool
 	Network     string   // that chooses among the addresses of a cluster
 	File        string   // "" for standard output
 }
@@ -115,17 +130,21 @@ func (o *Options) Validate() error {
 
 // Run reads the clusters and writes the file. It returns an AnswerError when the file lacks something.
 func (o *Options) Run(ctx context.Context, out *cli.Output) error {
-	switch out.Format {
-	case formatArgoCD, formatFlux, formatRuntime:
-		if !o.Credentials {
-			return cli.Usagef("-o %s needs --with-credentials: a cluster without a credential is of no use there", out.Format)
-		}
+	switch forTool := exported.Format(out.Format).Known(); {
+	case forTool && !o.Credentials:
+		return cli.Usagef("-o %s needs --with-credentials: a cluster without a credential is of no use there", out.Format)
+	case o.Renew && !forTool:
+		return cli.Usagef("--renew is for Secrets that another tool reads: -o %s", join(exported.Formats()))
 	}
 	c, err := o.Open()
 	if err != nil {
 		return err
 	}
-	members, err := o.members(ctx, c)
+	read := o.members
+	if o.Renew { // the cluster itself is issued no credential
+		read = o.others
+	}
+	members, err := read(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -162,15 +181,11 @@ type file struct {
 }
 
 func (o *Options) document(format string, members []*member) (any, *file) {
-	switch format {
-	case formatKubeconfig:
+	switch to := exported.Format(format); {
+	case to.Known():
+		return asSecrets(members, o.Network, to, o.Renew)
+	case format == formatKubeconfig:
 		return asKubeconfig(members, o.Network)
-	case formatArgoCD:
-		return asArgoCD(members, o.Network)
-	case formatFlux:
-		return asSecrets(members, o.Network, forFlux())
-	case formatRuntime:
-		return asSecrets(members, o.Network, forMulticlusterRuntime())
 	default:
 		return asList(members, o.Namespace)
 	}
@@ -203,6 +218,19 @@ func (o *Options) members(ctx context.Context, c *clusters.Client) ([]*member, e
 		return out, nil
 	}
 	return out, readCredentials(ctx, c, out, o.Namespace)
+}
+
+// others are members without the cluster of the context.
+func (o *Options) others(ctx context.Context, c *clusters.Client) ([]*member, error) {
+	own, err := c.Local(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(o.Names, own.GetName()) {
+		return nil, cli.Usagef("context %s leads to cluster %s already", c.Context, own.GetName())
+	}
+	all, err := o.members(ctx, c)
+	return slices.DeleteFunc(all, func(m *member) bool { return m.name == own.GetName() }), err
 }
 
 func unknownCluster(c *clusters.Client, name string, all []unstructured.Unstructured) error {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api/v1"
+
+	"github.com/roster-mesh/roster/kube/exported"
 )
 
 // asKubeconfig has a cluster, a user and a context for each member, all of its name. A user is empty without a credential.
@@ -23,13 +25,7 @@ func asKubeconfig(members []*member, network string) (any, *file) {
 		if m.credential != nil {
 			f.credentials++
 		}
-		config.Clusters = append(config.Clusters, clientcmdapi.NamedCluster{Name: m.name, Cluster: clientcmdapi.Cluster{
-			Server: access.Host, TLSServerName: access.ServerName, CertificateAuthorityData: access.CAData, DisableCompression: access.DisableCompression,
-		}})
-		config.AuthInfos = append(config.AuthInfos, clientcmdapi.NamedAuthInfo{Name: m.name, AuthInfo: clientcmdapi.AuthInfo{
-			Token: access.BearerToken, ClientCertificateData: access.CertData, ClientKeyData: access.KeyData,
-		}})
-		config.Contexts = append(config.Contexts, clientcmdapi.NamedContext{Name: m.name, Context: clientcmdapi.Context{Cluster: m.name, AuthInfo: m.name}})
+		exported.AddContext(config, m.name, access)
 	}
 	if len(members) == 1 && f.clusters == 1 {
 		config.CurrentContext = members[0].name

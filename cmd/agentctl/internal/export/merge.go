@@ -82,18 +82,10 @@ func (o *kubeconfigOptions) Run(ctx context.Context, out *cli.Output) error {
 	if err != nil {
 		return err
 	}
-	own, err := c.Local(ctx)
+	members, err := o.others(ctx, c)
 	if err != nil {
 		return err
 	}
-	if slices.Contains(o.Names, own.GetName()) {
-		return cli.Usagef("context %s leads to cluster %s already", c.Context, own.GetName())
-	}
-	members, err := o.members(ctx, c)
-	if err != nil {
-		return err
-	}
-	members = slices.DeleteFunc(members, func(m *member) bool { return m.name == own.GetName() })
 	config, left := o.config(c, members)
 	remarks := cli.Printable{To: out.Stderr}
 	for _, line := range left {

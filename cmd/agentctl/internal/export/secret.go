@@ -4,34 +4,18 @@
 package export
 
 import (
-	"fmt"
+	"maps"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/exported"
 )
 
-// secretForm is how another tool wants the kubeconfig of a cluster in a Secret.
-type secretForm struct {
-	suffix string // of the Secret's name, after that of the cluster
-	key    string // of the kubeconfig
-	labels map[string]any
-}
-
-// forFlux is for spec.kubeConfig.secretRef of a Kustomization or HelmRelease:
-// https://fluxcd.io/flux/components/kustomize/kustomizations/#kubeconfig-remote-clusters
-func forFlux() secretForm { return secretForm{suffix: "-kubeconfig", key: "value"} }
-
-// forMulticlusterRuntime is for the kubeconfig provider of multicluster-runtime, which finds the Secrets by their label:
-// https://github.com/kubernetes-sigs/multicluster-runtime/tree/main/providers/kubeconfig
-func forMulticlusterRuntime() secretForm {
-	return secretForm{key: "kubeconfig", labels: map[string]any{"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"}}
-}
-
-// asSecrets has a Secret for each member, with a kubeconfig of one context.
-func asSecrets(members []*member, network string, form secretForm) (any, *file) {
+// asSecrets has a Secret for each member, as another tool wants it. With renew, the agent keeps the credential in it.
+func asSecrets(members []*member, network string, format exported.Format, renew bool) (any, *file) {
 	items, f := []any{}, &file{}
 	for _, m := range members {
-		secret, err := form.of(m, network)
+		secret, err := secretFor(m, network, format, renew)
 		if err != nil {
 			f.leaveOut(m, err)
 			continue
@@ -43,22 +27,36 @@ func asSecrets(members []*member, network string, form secretForm) (any, *file) 
 	return list(items), f
 }
 
-func (s secretForm) of(m *member, network string) (map[string]any, error) {
-	if _, err := m.access(network); err != nil {
-		return nil, err
-	}
-	name := m.name + s.suffix
-	if len(name) > validation.DNS1123SubdomainMaxLength {
-		return nil, fmt.Errorf("a Secret cannot have the name %s: it is longer than %d characters", name, validation.DNS1123SubdomainMaxLength)
-	}
-	config, _ := asKubeconfig([]*member{m}, network)
-	data, err := yaml.Marshal(config)
+func secretFor(m *member, network string, format exported.Format, renew bool) (map[string]any, error) {
+	access, err := m.access(network)
 	if err != nil {
 		return nil, err
 	}
-	metadata := map[string]any{"name": name}
-	if s.labels != nil {
-		metadata["labels"] = s.labels
+	name, err := format.SecretName(m.name)
+	if err != nil {
+		return nil, err
 	}
-	return map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "stringData": map[string]any{s.key: string(data)}}, nil
+	data, err := format.Data(m.name, access)
+	if err != nil {
+		return nil, err
+	}
+	text := map[string]string{}
+	for key, value := range data {
+		text[key] = string(value)
+	}
+	labels := map[string]string{}
+	if format == exported.ArgoCD { // the cluster generator of an ApplicationSet selects by them
+		maps.Copy(labels, clusters.CleanCluster(m.object, v1alpha1.NamespacedName{}).GetLabels())
+	}
+	maps.Copy(labels, format.Labels())
+	labels[v1alpha1.LabelExportedFor] = string(format)
+	annotations := map[string]string{v1alpha1.AnnotationExportedClusterID: clusters.IDOf(m.object)}
+	if renew {
+		annotations[v1alpha1.AnnotationRenewCredentialOf] = m.name
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+		"metadata":   map[string]any{"name": name, "labels": labels, "annotations": annotations},
+		"stringData": text,
+	}, nil
 }

@@ -1,10 +1,17 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package grant finds the command in the message of an agent that lacks a right.
+// Package grant finds the command in the message of an agent that lacks a right, and says which right that is.
 package grant
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/roster-mesh/roster/kube"
+)
 
 // text is what the agent offers to paste, word for word. A message may repeat what another cluster
 // says: anything else that looks like a command is not shown as one.
@@ -19,4 +26,18 @@ func Command(message string) string {
 		return ""
 	}
 	return found[1]
+}
+
+// Text is a right in words.
+func Text(right kube.Attributes) string {
+	verb, subresource, _ := strings.Cut(right.Verb, "/")
+	resource, _ := meta.UnsafeGuessKindToResource(right.GVK)
+	text := verb + " " + resource.GroupResource().String()
+	if subresource != "" {
+		text += "/" + subresource
+	}
+	if right.Namespace != "" {
+		text += " in namespace " + right.Namespace
+	}
+	return text
 }
