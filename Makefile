@@ -152,7 +152,7 @@ pods-build: ## build what a node runs: kubelet, containerd, CoreDNS … (about 1
 
 .PHONY: generate
 generate: ## write the generated code, CRDs, and references of API and command lines
-	@for script in $(wildcard */generate.sh */*/generate.sh */*/*/generate.sh); do echo "$$script" && "$$script" || exit 1; done
+	@for script in $(wildcard */generate.sh */*/generate.sh */*/*/generate.sh */*/*/*/generate.sh); do echo "$$script" && "$$script" || exit 1; done
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## format the code
