@@ -16,6 +16,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/adopt"
 	"github.com/roster-mesh/roster/syncrules/engine/anew"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/dropped"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -160,7 +161,7 @@ func (o *outcome) takeAnswer(answer *unstructured.Unstructured) {
 	c.Accepted = syncrules.Accept(o.decision, answer)
 	desired := o.decision.Desired
 	if c.Accepted != (syncrules.Accepted{}) {
-		c.Dropped = strings.Clone(strings.Join(syncrules.Dropped(desired, answer), ", ")) // one alone is a part of the source, see package packed
+		c.Dropped = strings.Clone(strings.Join(dropped.Fields(desired, answer), ", ")) // one alone is a part of the source, see package packed
 		o.dropped = c.Dropped
 	}
 	// Its status follows by a request of its own, where the kind has that.
