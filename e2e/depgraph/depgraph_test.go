@@ -48,6 +48,7 @@ func rules() map[string]rule {
 		"syncrules/consent":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/consent", "/kube/api"}},
 		"syncrules/skew":      {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/skew", "/kube/api"}},
 		"syncrules/where":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/where", "/kube/api"}},
+		"syncrules/fanout":    {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/fanout", "/kube/api"}},
 		"syncrules/how":       {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/how", "/kube/api"}},
 		"syncrules/others":    {deny: []string{"/", "k8s.io"}, allow: []string{"/syncrules/others"}},
 		"syncrules/adopt":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/adopt", "/syncrules/others", "/kube/api"}},

@@ -39,7 +39,7 @@ func (e *Engine) gatherClaimsLocked(j *job) {
 	if j.local != nil {
 		owner = j.local.Owner
 	}
-	held := e.views.holders[j.key.GroupKind][j.key.NamespacedName()]
+	held := e.holdersLocked(j.key)
 	for owner != "" || len(held) > 0 {
 		id := owner
 		if len(held) > 0 && (owner == "" || held[0].v.peer <= owner) {
@@ -170,7 +170,7 @@ func (e *Engine) selectingLocked(held []holding, key Key) []*rule {
 			rules = make([]*rule, 0, len(ent.rules))
 		}
 		for i, name := range ent.rules {
-			if ent.destinations != nil && ent.destinations[i].to != key {
+			if ent.destinations != nil && !ent.destinations[i].reaches(key) {
 				continue
 			}
 			if r := e.rules.byName[name]; r != nil && r.kind() == h.v.scope.GVK.GroupKind() {
@@ -200,17 +200,23 @@ func (e *Engine) evidenceLocked(j *job, r *rule, p *peer, from Key, mine *copies
 		return out, nil
 	}
 	out.Found, ent = e.findLocked(r, p.ClusterID, from, j.key)
+	outside := ""
+	if ent != nil {
+		outside = e.namespaces.ExplainLocked(r.name, j.key.Namespace)
+	}
 	switch out.Found {
 	case syncrules.FoundPresent:
 		out.Obstacle = ent.held
 		return out, ent
 	case syncrules.FoundLacking, syncrules.FoundDeleted, syncrules.FoundElsewhere:
+		out.Why = outside
 		if mine != nil {
 			out.Unread = !r.covers(from) && !e.viewsLiveLocked(r, p.ClusterID)
 			out.Selected, out.Suspect = mine.SelectedBy(r.name, r.selection), r.guard.Suspect()
 			out.Counted, out.Complete = r.guard.Judged(p.ClusterID), e.localsCompleteLocked(r)
 		}
 	case syncrules.FoundUnknown, syncrules.FoundAwaited, syncrules.FoundFaulty:
+		out.Why = outside
 	}
 	return out, nil
 }

@@ -30,6 +30,7 @@
 //	place    keys of objects, and scopes of watches
 //	copies   what is known of the copies here, with its indexes
 //	guard    the deletion guard of a rule
+//	namespaces  which namespaces are waited for, and which were created (with the lock of Engine)
 //	inforce  which rules of an author are in force, where it has too many
 //	lanes    which keys may be worked on while some writes are slow
 //	pace     when a copy may be written, and tried again

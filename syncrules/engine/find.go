@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,11 +43,17 @@ func (f *feed) destinationOf(r *syncrules.Rule, obj *unstructured.Unstructured) 
 	if err := f.e.o.Consent.RefuseSource(obj, gk); err != nil {
 		return destination{fault: problem.Describe(err, false), refused: true}
 	}
-	to, err := r.Target(obj, f.input)
+	in := f.input
+	in.Into = metav1.NamespaceDefault // the name is the same in all
+	to, err := r.Target(obj, in)
 	if err != nil {
 		return destination{fault: problem.Describe(err, gk.Kind == "Secret" && gk.Group == "")}
 	}
-	return destination{to: Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}}
+	k := Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}
+	if r.FanOut() != nil {
+		k = k.Anywhere()
+	}
+	return destination{to: k}
 }
 
 // destinationsUnlessHome is nil where all copies are in the place of their source.
@@ -57,7 +64,7 @@ func destinationsUnlessHome(all []destination, home Key) []destination {
 	return nil
 }
 
-// targets are the places of the copies, each once; home is that of the entry.
+// targets are the places of the copies, each once, those in many namespaces as one; home is that of the entry.
 func (a *entry) targets(home Key) iter.Seq[Key] {
 	return func(yield func(Key) bool) {
 		if a.destinations == nil {
@@ -152,6 +159,8 @@ func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found
 					return syncrules.FoundFaulty, ent
 				case x.to == to:
 					return syncrules.FoundPresent, ent
+				case x.reaches(to):
+					return e.findInLocked(r, v, to), ent
 				case v.live:
 					return syncrules.FoundElsewhere, ent
 				}

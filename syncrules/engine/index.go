@@ -64,7 +64,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 	case old == nil:
 		e.indexLocked(v, from, ent)
 		v.weighs(1, ent.size())
-	case slices.Equal(old.destinations, ent.destinations):
+	case slices.Equal(old.destinations, ent.destinations) && (ent.destinations == nil || slices.Equal(old.rules, ent.rules)):
 		v.weighs(0, ent.size()-old.size())
 	default:
 		e.unindexLocked(v, from, old)
@@ -72,7 +72,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 		v.weighs(0, ent.size()-old.size())
 	}
 	v.entries[from] = ent
-	for to := range ent.targets(v.key(from)) {
+	for to := range e.placesLocked(v, from, ent) {
 		delete(v.gone, sourceAndCopy{from, to})
 	}
 	for _, name := range ent.rules {
@@ -104,6 +104,7 @@ func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 		held[at] = slices.Insert(held[at], i, h)
 	}
 	if ent.destinations != nil {
+		e.countManyLocked(v, ent, 1)
 		e.tellFaultsLocked(v, from, ent)
 	}
 }
@@ -120,6 +121,7 @@ func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 		}
 	}
 	if ent.destinations != nil {
+		e.countManyLocked(v, ent, -1)
 		e.forgetLocked(e.outcomes.results, faultKey(v, from))
 	}
 }

@@ -69,6 +69,9 @@ func (e *Engine) localsCompleteLocked(r *rule) bool {
 
 // viewsLiveLocked says that everything a peer has for the rule is known, under its present selection.
 func (e *Engine) viewsLiveLocked(r *rule, peer string) bool {
+	if live, _ := e.namespaces.KnownLocked(); !live && r.compiled.FanOut() != nil {
+		return false
+	}
 	for _, s := range r.scopes {
 		v := e.views.byPeer[peer][s]
 		if v == nil || !v.live {

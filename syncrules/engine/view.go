@@ -288,7 +288,7 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 	if f.e.o.GuardLive {
 		f.e.lostLocked(f.v, at, old)
 	} else {
-		for to := range old.targets(f.v.key(at)) {
+		for to := range f.e.placesLocked(f.v, at, old) {
 			c := f.e.local.copies.At(to)
 			if c != nil && c.Owner != f.v.peer || len(f.v.gone) >= maxGone {
 				continue
@@ -308,7 +308,7 @@ func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 		if ent == nil {
 			continue
 		}
-		for to := range ent.targets(from) {
+		for to := range f.e.placesLocked(f.v, at, ent) {
 			f.e.queue.enqueueLocked(to)
 		}
 		if !ent.faulty() {

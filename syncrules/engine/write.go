@@ -39,7 +39,7 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 	d := out.decision
 	answer, err := e.o.Target.Create(ctx, d.Object)
 	if rules := j.namespaceFor(d.Owner); len(rules) > 0 && problem.IsNamespaceMissing(err) {
-		if err = e.createNamespace(ctx, j.key.Namespace, rules); err == nil {
+		if err = e.namespaces.Create(ctx, j.key.Namespace, rules, e.o.Target.Create); err == nil {
 			answer, err = e.o.Target.Create(ctx, d.Object)
 		}
 	}

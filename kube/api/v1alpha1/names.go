@@ -104,7 +104,7 @@ const (
 
 	// SchemaVersion is raised by one with every change of the CRDs, so that those in a cluster can be told to
 	// be older or newer than a program.
-	SchemaVersion = 9
+	SchemaVersion = 10
 	// SchemaOldestAgent is raised by a change that older agents would do harm to, such as a field that they would drop
 	// when they write the object back: to the version whose agents know it.
 	SchemaOldestAgent = 7
