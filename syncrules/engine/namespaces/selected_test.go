@@ -134,13 +134,11 @@ func TestWhatIsSeenIsProof(t *testing.T) {
 	e.sink.Upsert(namespace("one", "a"))
 	e.wantTold(t, "a one")
 	e.wantAnswer(t, "b", "one", fanout.No, false)
-	e.n().GuardLive = true
+	e.e.GuardLive = true
 	e.sink.Upsert(namespace("one"))
 	e.wantTold(t, "a one", "a true")
 	e.wantAnswer(t, "a", "one", fanout.No, false)
 }
-
-func (e *engine) n() *Engine { return &e.Namespaces.e }
 
 func TestTooManyCopies(t *testing.T) {
 	e := newEngine(t, "a")

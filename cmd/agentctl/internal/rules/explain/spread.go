@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
@@ -24,13 +23,12 @@ import (
 // errNamespaces is returned when it is not known which namespaces a cluster has.
 var errNamespaces = errors.New("the namespaces are not known")
 
-// namespaces are those of a cluster, as an agent there knows them, read once. Like syncrules.Input.Namespaced it takes no
-// context: its request is bounded in time as all others are.
+// namespaces are those of a cluster, as an agent there knows them, read once.
 func (c *reached) namespaces() (map[string]*fanout.Namespace, error) {
 	if c.api == nil {
 		return nil, fmt.Errorf("%w: cluster %s: %s", errNamespaces, c.name, c.why)
 	}
-	list, whole, err := c.api.ListOnce(context.Background(), schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, syncrules.Scope{})
+	list, whole, err := c.listNamespaces()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: cluster %s: %s", errNamespaces, c.name, clusters.Reason(err))
