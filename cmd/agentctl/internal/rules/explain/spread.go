@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
@@ -51,6 +52,12 @@ func (q *inquiry) targets(rule *syncrules.Rule, obj *unstructured.Unstructured, 
 		return []syncrules.Place{at}, err
 	}
 	all, err := to.namespaces()
+	if err == nil {
+		err = rule.CheckTargetNamespaces(func(gvk schema.GroupVersionKind) bool {
+			namespaced, err := in.Namespaced(gvk)
+			return err == nil && !namespaced
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
