@@ -35,7 +35,7 @@ func (e *Engine) dropCopyLocked(k Key) {
 	}
 	for s, v := range e.views.byPeer[old.Owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
-			delete(v.gone, sourceAndCopy{from.NamespacedName(), k})
+			v.gone.drop(from.NamespacedName(), k)
 		}
 	}
 	if e.local.draining {
@@ -72,9 +72,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 		v.weighs(0, ent.size()-old.size())
 	}
 	v.entries[from] = ent
-	for to := range e.placesLocked(v, from, ent) {
-		delete(v.gone, sourceAndCopy{from, to})
-	}
+	v.gone.dropAll(from)
 	for _, name := range ent.rules {
 		if r := e.rules.byName[name]; r != nil {
 			e.foundLocked(r, v.peer, v.key(from))

@@ -45,7 +45,7 @@ type view struct {
 	since          time.Time
 	err            error
 	// gone are the deletions that were seen live and not yet acted on.
-	gone map[sourceAndCopy]struct{}
+	gone deletions
 	// held is the size of entries; usage that of all views of the peer.
 	held  load
 	usage *usage
@@ -290,11 +290,8 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 	} else {
 		for to := range f.e.placesLocked(f.v, at, old) {
 			c := f.e.local.copies.At(to)
-			if c != nil && c.Owner != f.v.peer || len(f.v.gone) >= maxGone {
-				continue
-			}
-			if c != nil || !f.e.localCompleteLocked(to.GroupKind, to.Namespace) {
-				f.v.gone[sourceAndCopy{at, to}] = struct{}{}
+			if c != nil && c.Owner == f.v.peer || c == nil && !f.e.localCompleteLocked(to.GroupKind, to.Namespace) {
+				f.v.gone.add(at, to)
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 		v := views[s]
 		if v == nil {
 			v = &view{
-				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{}, gone: map[sourceAndCopy]struct{}{},
+				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{},
 				since: time.Now(), usage: e.usageOf(p.ClusterID),
 			}
 			views[s] = v
