@@ -4,12 +4,15 @@
 package engine
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // paused is the rule, paused.
@@ -40,6 +43,13 @@ func (w *world) setSource(v string) {
 	w.peers[a].edit(cm("x"), func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"v": v} })
 }
 
+// unavailable has all requests fail, while watches go on; with nil they succeed again.
+func (s *server) unavailable(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = err
+}
+
 // That a source was deleted is proof of nothing once it was there again, also for namespaces that were not selected then.
 func TestDeletionIsNoProofOnceTheSourceWasBack(t *testing.T) {
 	inSix(t, func(w *world) {
@@ -65,5 +75,59 @@ func TestDeletionIsNoProofOnceTheSourceWasBack(t *testing.T) {
 		w.settle()
 		w.wantSix()
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+	})
+}
+
+// An edit of a source lifts no stop that is because of namespaces, not for a moment: all is as it was before and after.
+func TestAnEditOfTheSourceDoesNotLiftTheGuard(t *testing.T) {
+	inSix(t, func(w *world) {
+		w.restart(func() { w.labelMany("n", 6, nil) })
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		before := w.decisions()
+		for i := range 20 {
+			w.setSource(fmt.Sprint("v", i))
+			w.settle()
+		}
+		if n := w.decisions() - before; n > 20*6 { // those of the copies of what was edited
+			t.Errorf("%d decisions", n)
+		}
+		w.wantSix()
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+
+		w.e.mu.Lock()
+		w.e.supervisor.wake = make(chan struct{}, 1) // supervision is late
+		w.e.mu.Unlock()
+		w.setSource("late")
+		w.now()
+		w.e.mu.Lock()
+		stopped := w.e.rules.byName["r"].guard.Stopped()
+		for i := range 6 {
+			w.e.queue.enqueueLocked(in(fmt.Sprintf("n%02d", i), "x"))
+		}
+		w.e.mu.Unlock()
+		time.Sleep(time.Second)
+		if w.wantSix(); !stopped {
+			t.Error("the rule is not stopped any more")
+		}
+	})
+}
+
+// A confirmation is used up by what it allows, not by an edit of the source.
+func TestAnEditOfTheSourceUsesUpNoConfirmation(t *testing.T) {
+	inSix(t, func(w *world) {
+		w.restart(func() { w.labelMany("n", 6, nil) })
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.local.unavailable(errUnavailable())
+		confirmed := spreading(testRule("r"))
+		confirmed.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: "6"}
+		w.setRule(confirmed)
+		w.settle()
+		w.setSource("2")
+		w.settle()
+		w.wantSix()
+		w.local.unavailable(nil)
+		time.Sleep(time.Minute)
+		w.settle()
+		w.wantCopies()
 	})
 }
