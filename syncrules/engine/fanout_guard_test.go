@@ -131,3 +131,19 @@ func TestAnEditOfTheSourceUsesUpNoConfirmation(t *testing.T) {
 		w.wantCopies()
 	})
 }
+
+// Labels that are taken away while a rule is paused are as much proof as at any other time.
+func TestLabelsTakenAwayDuringAPauseAreProof(t *testing.T) {
+	inSix(t, func(w *world) {
+		w.setRule(paused(spreading(testRule("r"))))
+		w.settle()
+		w.labelMany("n", 6, nil)
+		w.settle()
+		w.wantSix()
+		w.setRule(spreading(testRule("r")))
+		w.settle()
+		w.wantCopies()
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.checkIndexes()
+	})
+}

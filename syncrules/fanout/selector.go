@@ -118,6 +118,9 @@ func (s *Selector) unmet(set map[string]string) string {
 	return shortened(strings.Join(out, ", "))
 }
 
+// Same says that both select the same namespaces.
+func (s *Selector) Same(o *Selector) bool { return s.selector.String() == o.selector.String() }
+
 // String says what the selector asks for.
 func (s *Selector) String() string { return s.text }
 

@@ -39,10 +39,13 @@ func newSelected(n *Namespaces) *selected {
 	return &selected{n: n, rules: map[string]*selection{}, objects: map[string]map[string]int{}}
 }
 
-// SelectLocked states what a rule selects; nil for nothing.
+// SelectLocked states what a rule selects; nil for nothing. What is known of the namespaces holds while that is the same.
 func (n *Namespaces) SelectLocked(rule string, s *fanout.Selector) {
 	if s == nil {
 		delete(n.selected.rules, rule)
+		return
+	}
+	if old := n.selected.rules[rule]; old != nil && old.Same(s) {
 		return
 	}
 	n.selected.rules[rule] = &selection{Selector: s, names: n.selected.namesOf(s), left: map[string]struct{}{}}

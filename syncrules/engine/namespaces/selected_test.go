@@ -38,16 +38,21 @@ func newEngine(t *testing.T, rules ...string) *engine {
 		StaleLocked:   func(rule string, uncounted bool) { e.told = append(e.told, fmt.Sprintf("%s %t", rule, uncounted)) },
 	})
 	for _, rule := range rules {
-		s, errs := fanout.Compile(field.NewPath("spec"), &v1alpha1.ResourceSyncRuleSpec{TargetNamespaces: &v1alpha1.NamespaceSelector{
-			LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{rule: "yes"}},
-		}})
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
-		e.SelectLocked(rule, s)
+		e.SelectLocked(rule, selector(t, map[string]string{rule: "yes"}))
 	}
 	e.supervise(true)
 	return e
+}
+
+func selector(t *testing.T, labels map[string]string) *fanout.Selector {
+	t.Helper()
+	s, errs := fanout.Compile(field.NewPath("spec"), &v1alpha1.ResourceSyncRuleSpec{TargetNamespaces: &v1alpha1.NamespaceSelector{
+		LabelSelector: metav1.LabelSelector{MatchLabels: labels},
+	}})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	return s
 }
 
 // supervise is called with what is in force.
@@ -138,6 +143,30 @@ func TestWhatIsSeenIsProof(t *testing.T) {
 	e.sink.Upsert(namespace("one"))
 	e.wantTold(t, "a one", "a true")
 	e.wantAnswer(t, "a", "one", fanout.No, false)
+}
+
+// An edit of the rule that leaves its selector as it is leaves the proof. Selectors are compared, not what is told of them.
+func TestProofOutlivesAnEditOfTheRule(t *testing.T) {
+	e := newEngine(t)
+	many := map[string]string{"a": "yes"}
+	for i := range 60 {
+		many[fmt.Sprintf("key-%02d", i)] = strings.Repeat("v", 50)
+	}
+	e.SelectLocked("a", selector(t, many))
+	one := namespace("one")
+	one.SetLabels(many)
+	e.sink.Replace([]*unstructured.Unstructured{one}, "1")
+	e.sink.Health(nil)
+	e.wantAnswer(t, "a", "one", fanout.Yes, false)
+	e.sink.Upsert(namespace("one"))
+	e.wantAnswer(t, "a", "one", fanout.No, true)
+	e.SelectLocked("a", selector(t, many))
+	e.wantAnswer(t, "a", "one", fanout.No, true)
+	many["key-59"] = "other"
+	e.SelectLocked("a", selector(t, many))
+	e.wantAnswer(t, "a", "one", fanout.No, false)
+	e.SelectLocked("a", nil)
+	e.wantAnswer(t, "a", "one", fanout.Unknown, false)
 }
 
 func TestTooManyCopies(t *testing.T) {
