@@ -89,22 +89,32 @@ func (e *Engine) findInLocked(r *rule, v *view, to Key) syncrules.Found {
 	return syncrules.FoundLacking
 }
 
-// namespaceChangedLocked puts up the copies in a namespace that a rule does, or does not any more, select.
+// namespaceChangedLocked counts and puts up the copies in a namespace of which a rule gives another answer than before.
 func (e *Engine) namespaceChangedLocked(rule, namespace string) {
 	r := e.rules.byName[rule]
 	if r == nil {
 		return
 	}
+	lacks := false
 	for _, gk := range r.kinds {
 		for at := range e.views.holders[place.Anywhere(gk)] {
 			k := Key{GroupKind: gk, Namespace: namespace, Name: at.Name}
 			e.queue.enqueueLocked(k)
-			if c := e.local.copies.At(k); c != nil && r.guard.Lacks(c.Owner, k) {
-				if f, _ := e.findLocked(r, c.Owner, c.Source(k), k); f == syncrules.FoundPresent {
-					e.clearLackLocked(r, c.Owner, k)
+			c := e.local.copies.At(k)
+			switch {
+			case c == nil || r.compiled == nil:
+			case e.presentLocked(r, c.Owner, c.Source(k), k):
+				e.clearLackLocked(r, c.Owner, k)
+			case r.guard.Judged(c.Owner) && r.mayLack(c):
+				if f, _ := e.findLocked(r, c.Owner, c.Source(k), k); f == syncrules.FoundLacking {
+					r.guard.Lack(c.Owner, k, c.Disabled)
+					lacks = true
 				}
 			}
 		}
+	}
+	if lacks {
+		e.guardRuleLocked(r)
 	}
 	e.recountLocked(rule)
 }

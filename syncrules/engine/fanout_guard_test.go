@@ -147,3 +147,28 @@ func TestLabelsTakenAwayDuringAPauseAreProof(t *testing.T) {
 		w.checkIndexes()
 	})
 }
+
+// Copies may be known before their namespaces, after a restore: they are left alone until then, and are counted when it turns
+// out that their namespaces do not match.
+func TestCopiesAreKnownBeforeTheirNamespaces(t *testing.T) {
+	inSix(t, func(w *world) {
+		w.local.unavailable(errUnavailable())
+		for i := range 6 {
+			w.local.remove(namespaceNamed(fmt.Sprintf("n%02d", i)))
+		}
+		w.settle()
+		w.labelMany("n", 6, nil)
+		w.settle()
+		w.local.unavailable(nil)
+		time.Sleep(time.Minute)
+		w.settle()
+		w.wantSix()
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.labelMany("n", 5, pulls())
+		w.settle()
+		w.wantCopies("x", "x", "x", "x", "x")
+		w.wantGone(in("n05", "x"))
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.checkIndexes()
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -155,13 +156,15 @@ func (w *selected) Replace(objs []*unstructured.Unstructured, _ string) {
 	}
 	w.n.e.Lock.Lock()
 	defer w.n.e.Lock.Unlock()
+	before := w.all
 	if w.all = all; w.n.selected != w {
 		return
 	}
 	for rule, s := range w.rules {
 		names := w.namesOf(s.Selector)
 		maps.DeleteFunc(s.left, func(name string, _ struct{}) bool { return s.Weigh(all[name]) != fanout.No })
-		if !maps.Equal(names, s.names) {
+		differ := func(name string) bool { return s.Weigh(before[name]) != s.Weigh(all[name]) }
+		if !maps.Equal(names, s.names) || w.live && slices.ContainsFunc(slices.Collect(maps.Keys(all)), differ) {
 			s.names = names
 			w.n.e.StaleLocked(rule, true)
 		}
@@ -185,30 +188,24 @@ func (w *selected) set(name string, ns *fanout.Namespace) {
 	if w.n.selected != w || w.all == nil {
 		return
 	}
+	old := w.all[name]
 	if w.all[name] = ns; ns == nil {
 		delete(w.all, name)
 	}
 	for rule, s := range w.rules {
-		answer := s.Weigh(ns)
-		_, before := s.names[name]
-		if answer != fanout.No {
-			delete(s.left, name)
-		}
-		if before == (answer == fanout.Yes) {
+		before, answer := s.Weigh(old), s.Weigh(ns)
+		if before == answer {
 			continue
 		}
 		many := len(s.names)
-		if before {
-			delete(s.names, name)
-		} else {
+		if delete(s.names, name); answer == fanout.Yes {
 			s.names[name] = struct{}{}
 		}
-		uncounted := answer == fanout.No && (!w.live || w.n.e.GuardLive)
-		if answer == fanout.No && !uncounted {
+		if delete(s.left, name); before == fanout.Yes && answer == fanout.No && w.live && !w.n.e.GuardLive {
 			s.left[name] = struct{}{}
 		}
-		if uncounted || w.crosses(rule, many, len(s.names)) {
-			w.n.e.StaleLocked(rule, uncounted)
+		if w.crosses(rule, many, len(s.names)) {
+			w.n.e.StaleLocked(rule, false)
 		}
 		w.n.e.ChangedLocked(rule, name)
 	}

@@ -133,16 +133,32 @@ func TestWhatIsSeenIsProof(t *testing.T) {
 	ends.SetDeletionTimestamp(&metav1.Time{})
 	ends.Object["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 	e.sink.Upsert(ends)
-	e.wantTold(t, "b one")
+	e.wantTold(t, "a one", "b one")
 	e.wantAnswer(t, "b", "one", fanout.Unknown, false)
 	e.sink.Delete("", "one", ends)
 	e.sink.Upsert(namespace("one", "a"))
-	e.wantTold(t, "a one")
+	e.wantTold(t, "a one", "b one")
 	e.wantAnswer(t, "b", "one", fanout.No, false)
 	e.e.GuardLive = true
 	e.sink.Upsert(namespace("one"))
-	e.wantTold(t, "a one", "a true")
+	e.wantTold(t, "a one")
 	e.wantAnswer(t, "a", "one", fanout.No, false)
+}
+
+// Copies in a namespace that was not known, and is not selected, are to be looked at, whether it is seen or listed.
+func TestANamespaceThatBecomesKnown(t *testing.T) {
+	e := newEngine(t, "a")
+	e.sink.Replace(nil, "1")
+	e.sink.Health(nil)
+	e.told = nil
+	e.sink.Upsert(namespace("one"))
+	e.wantTold(t, "a one")
+	e.sink.Upsert(namespace("one", "b"))
+	e.sink.Replace([]*unstructured.Unstructured{namespace("one")}, "2")
+	e.wantTold(t)
+	e.sink.Replace([]*unstructured.Unstructured{namespace("one"), namespace("two")}, "3")
+	e.wantTold(t, "a true")
+	e.wantAnswer(t, "a", "two", fanout.No, false)
 }
 
 // An edit of the rule that leaves its selector as it is leaves the proof. Selectors are compared, not what is told of them.
