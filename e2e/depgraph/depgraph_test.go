@@ -45,7 +45,7 @@ func rules() map[string]rule {
 			allow: []string{"/syncrules", "/kube/api"},
 		},
 		"syncrules/packed":    {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/packed"}},
-		"syncrules/consent":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/consent", "/kube/api"}},
+		"syncrules/consent":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/consent", "/syncrules/others", "/kube/api"}},
 		"syncrules/skew":      {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/skew", "/kube/api"}},
 		"syncrules/where":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/where", "/kube/api"}},
 		"syncrules/fanout":    {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/fanout", "/kube/api"}},

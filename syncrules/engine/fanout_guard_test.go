@@ -13,6 +13,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // paused is the rule, paused.
@@ -170,5 +171,18 @@ func TestCopiesAreKnownBeforeTheirNamespaces(t *testing.T) {
 		w.wantGone(in("n05", "x"))
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 		w.checkIndexes()
+	})
+}
+
+// What Kubernetes makes in each namespace is never a copy: in a new namespace the copy would come first.
+func TestFanOutIntoThePlaceOfWhatKubernetesMakes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(moving(spreading(testRule("r")), "name", "kube-root-ca.crt"))
+		w.peers[a].put(configMap("x", "another CA"))
+		w.settle()
+		w.label("new", pulls())
+		w.settle()
+		w.wantGone(in("new", "kube-root-ca.crt"))
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConsentRequired)
 	})
 }
