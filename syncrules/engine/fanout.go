@@ -51,11 +51,11 @@ func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) it
 	}
 }
 
-// countManyLocked counts, once more or once less, an entry for the rules that copy it into many namespaces.
-func (e *Engine) countManyLocked(v *view, ent *entry, n int) {
+// countManyLocked counts what an entry adds for the rules that copy it into many namespaces.
+func (e *Engine) countManyLocked(v *view, ent *entry, objects int, bytes int64) {
 	for i, d := range ent.destinations {
 		if d.to.Many() {
-			e.namespaces.CountLocked(ent.rules[i], v.peer, n)
+			e.namespaces.CountLocked(ent.rules[i], v.peer, fanout.Load{Objects: objects, Bytes: bytes})
 		}
 	}
 }

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/fanout"
 )
 
 // paused is the rule, paused.
@@ -184,5 +186,23 @@ func TestFanOutIntoThePlaceOfWhatKubernetesMakes(t *testing.T) {
 		w.settle()
 		w.wantGone(in("new", "kube-root-ca.crt"))
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConsentRequired)
+	})
+}
+
+// An object that grows is too much in many namespaces although it is one alone.
+func TestFanOutIsBoundedInBytes(t *testing.T) {
+	inSix(t, func(w *world) {
+		w.setSource(strings.Repeat("v", fanout.MaxBytes/6))
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, ReasonTooManyCopies)
+		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "would make copies of 128 MiB, of 1 objects with 21845 KiB in 6 namespaces each") {
+			t.Errorf("message %q", m)
+		}
+		w.wantValue(in("n00", "x"), "1")
+		w.setSource("2")
+		w.settle()
+		w.wantValue(in("n00", "x"), "2")
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.checkIndexes()
 	})
 }

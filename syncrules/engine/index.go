@@ -66,6 +66,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 		v.weighs(1, ent.size())
 	case slices.Equal(old.destinations, ent.destinations) && (ent.destinations == nil || slices.Equal(old.rules, ent.rules)):
 		v.weighs(0, ent.size()-old.size())
+		e.countManyLocked(v, ent, 0, ent.size()-old.size())
 	default:
 		e.unindexLocked(v, from, old)
 		e.indexLocked(v, from, ent)
@@ -102,7 +103,7 @@ func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 		held[at] = slices.Insert(held[at], i, h)
 	}
 	if ent.destinations != nil {
-		e.countManyLocked(v, ent, 1)
+		e.countManyLocked(v, ent, 1, ent.size())
 		e.tellFaultsLocked(v, from, ent)
 	}
 }
@@ -119,7 +120,7 @@ func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 		}
 	}
 	if ent.destinations != nil {
-		e.countManyLocked(v, ent, -1)
+		e.countManyLocked(v, ent, -1, -ent.size())
 		e.forgetLocked(e.outcomes.results, faultKey(v, from))
 	}
 }

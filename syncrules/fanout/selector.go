@@ -14,9 +14,6 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// MaxCopies is how many copies one rule makes at most, in one cluster, of the objects of another one.
-const MaxCopies = 10_000
-
 // Bounds of a selector. The CRD has the first, too.
 const (
 	maxRequirements = 64

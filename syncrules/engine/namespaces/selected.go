@@ -24,8 +24,8 @@ type selected struct {
 	err   error
 	all   map[string]*fanout.Namespace // by name
 	rules map[string]*selection        // by name
-	// objects is how many objects of each cluster a rule puts into its namespaces.
-	objects map[string]map[string]int
+	// loads is what of each cluster a rule puts into each of its namespaces.
+	loads map[string]map[string]fanout.Load
 }
 
 // selection is what one rule selects.
@@ -37,7 +37,7 @@ type selection struct {
 }
 
 func newSelected(n *Namespaces) *selected {
-	return &selected{n: n, rules: map[string]*selection{}, objects: map[string]map[string]int{}}
+	return &selected{n: n, rules: map[string]*selection{}, loads: map[string]map[string]fanout.Load{}}
 }
 
 // SelectLocked states what a rule selects; nil for nothing. What is known of the namespaces holds while that is the same.
@@ -94,36 +94,37 @@ func (n *Namespaces) InLocked(rule, cluster string) iter.Seq[string] {
 	return func(func(string) bool) {}
 }
 
-// CountLocked says that there are so many more objects of a cluster that a rule puts into its namespaces.
-func (n *Namespaces) CountLocked(rule, cluster string, more int) {
+// CountLocked says that there is so much more of a cluster that a rule puts into each of its namespaces.
+func (n *Namespaces) CountLocked(rule, cluster string, more fanout.Load) {
 	w := n.selected
 	before := n.TooManyLocked(rule, cluster)
-	if w.objects[rule] == nil {
-		w.objects[rule] = map[string]int{}
+	if w.loads[rule] == nil {
+		w.loads[rule] = map[string]fanout.Load{}
 	}
-	if w.objects[rule][cluster] += more; w.objects[rule][cluster] == 0 {
-		delete(w.objects[rule], cluster)
+	w.loads[rule][cluster] = w.loads[rule][cluster].Plus(more)
+	if w.loads[rule][cluster] == (fanout.Load{}) {
+		delete(w.loads[rule], cluster)
 	}
-	if len(w.objects[rule]) == 0 {
-		delete(w.objects, rule)
+	if len(w.loads[rule]) == 0 {
+		delete(w.loads, rule)
 	}
 	if (before == "") != (n.TooManyLocked(rule, cluster) == "") {
 		n.e.StaleLocked(rule, false)
 	}
 }
 
-// TooManyLocked says to people that a rule would make too many copies of the objects of a cluster, "" if it does not.
+// TooManyLocked says to people that a rule would make too many copies of the objects of a cluster, or too large ones, "" if it
+// does not.
 func (n *Namespaces) TooManyLocked(rule, cluster string) string {
 	s := n.selected.rules[rule]
 	if s == nil {
 		return ""
 	}
-	objects, names := n.selected.objects[rule][cluster], len(s.names)
-	if objects*names <= fanout.MaxCopies {
+	excess := n.selected.loads[rule][cluster].Excess(len(s.names))
+	if excess == "" {
 		return ""
 	}
-	return fmt.Sprintf("rule %s would make %d copies, of %d objects in %d namespaces each, and %d is most: its copies stay as they are; narrow what it matches, or its targetNamespaces",
-		rule, objects*names, objects, names, fanout.MaxCopies)
+	return fmt.Sprintf("rule %s would make %s: its copies stay as they are; narrow what it matches, or its targetNamespaces", rule, excess)
 }
 
 // AnyLocked says that some rule selects namespaces.
@@ -139,7 +140,7 @@ func (n *Namespaces) superviseSelectedLocked(watch Watch, selects bool) {
 	case !selects && w.stop != nil:
 		w.stop()
 		n.selected = newSelected(n)
-		n.selected.objects = w.objects
+		n.selected.loads = w.loads
 		for rule, s := range w.rules {
 			n.SelectLocked(rule, s.Selector)
 		}
@@ -211,10 +212,10 @@ func (w *selected) set(name string, ns *fanout.Namespace) {
 	}
 }
 
-// crosses says that a rule makes too many copies of some cluster's objects in so many namespaces, and not in so many others.
+// crosses says that what a rule makes of some cluster's objects is too much in so many namespaces, and not in so many others.
 func (w *selected) crosses(rule string, before, now int) bool {
-	for _, objects := range w.objects[rule] {
-		if (objects*before > fanout.MaxCopies) != (objects*now > fanout.MaxCopies) {
+	for _, load := range w.loads[rule] {
+		if (load.Excess(before) == "") != (load.Excess(now) == "") {
 			return true
 		}
 	}

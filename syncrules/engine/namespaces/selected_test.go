@@ -191,11 +191,14 @@ func TestTooManyCopies(t *testing.T) {
 	e.sink.Health(nil)
 	e.told = nil
 	in := func(cluster string) int { return len(slices.Collect(e.InLocked("a", cluster))) }
-	e.CountLocked("a", "paris", fanout.MaxCopies/2)
+	count := func(objects int, bytes int64) {
+		e.CountLocked("a", "paris", fanout.Load{Objects: objects, Bytes: bytes})
+	}
+	count(fanout.MaxCopies/2, 0)
 	if e.wantTold(t); in("paris") != 2 {
 		t.Errorf("%d namespaces", in("paris"))
 	}
-	e.CountLocked("a", "paris", 1)
+	count(1, 0)
 	e.wantTold(t, "a false")
 	if text := e.TooManyLocked("a", "paris"); in("paris") != 0 || in("tokyo") != 2 || !strings.Contains(text, "10002 copies, of 5001 objects in 2 namespaces each") {
 		t.Errorf("%d and %d namespaces, %q", in("paris"), in("tokyo"), text)
@@ -204,11 +207,18 @@ func TestTooManyCopies(t *testing.T) {
 	e.wantTold(t, "a false", "a two")
 	e.sink.Upsert(namespace("two", "a"))
 	e.wantTold(t, "a false", "a two")
-	e.CountLocked("a", "paris", -1)
+	count(-1, 0)
 	e.wantTold(t, "a false")
-	e.CountLocked("a", "paris", -fanout.MaxCopies/2)
-	if e.wantTold(t); len(e.selected.objects) != 0 {
-		t.Errorf("%v objects", e.selected.objects)
+	count(1-fanout.MaxCopies/2, fanout.MaxBytes/2)
+	e.wantTold(t)
+	count(0, 1)
+	e.wantTold(t, "a false")
+	if text := e.TooManyLocked("a", "paris"); in("paris") != 0 || !strings.Contains(text, "copies of 128 MiB, of 1 objects with 65536 KiB in 2 namespaces each, and 128 MiB is most") {
+		t.Errorf("%d namespaces, %q", in("paris"), text)
+	}
+	count(-1, -1-fanout.MaxBytes/2)
+	if e.wantTold(t, "a false"); len(e.selected.loads) != 0 {
+		t.Errorf("%v", e.selected.loads)
 	}
 }
 
@@ -216,7 +226,7 @@ func TestTooManyCopies(t *testing.T) {
 func TestNamespacesAreWatchedWhileSomebodyNeedsIt(t *testing.T) {
 	e := newEngine(t, "a")
 	late := e.sink
-	e.CountLocked("a", "paris", 1)
+	e.CountLocked("a", "paris", fanout.Load{Objects: 1})
 	late.Replace([]*unstructured.Unstructured{namespace("one", "a")}, "1")
 	late.Health(nil)
 	e.supervise(false)
@@ -231,8 +241,8 @@ func TestNamespacesAreWatchedWhileSomebodyNeedsIt(t *testing.T) {
 	e.wantAnswer(t, "a", "one", fanout.Unknown, false)
 	e.supervise(true)
 	e.sink.Replace([]*unstructured.Unstructured{namespace("three", "a")}, "3")
-	if names := slices.Collect(maps.Keys(e.selected.rules["a"].names)); !slices.Equal(names, []string{"three"}) || e.selected.objects["a"]["paris"] != 1 {
-		t.Errorf("namespaces %v, objects %v", names, e.selected.objects)
+	if names := slices.Collect(maps.Keys(e.selected.rules["a"].names)); !slices.Equal(names, []string{"three"}) || e.selected.loads["a"]["paris"].Objects != 1 {
+		t.Errorf("namespaces %v, %v", names, e.selected.loads)
 	}
 	e.SelectLocked("a", nil)
 	if e.AnyLocked() || e.ExplainLocked("a", "three") != "" || e.TooManyLocked("a", "paris") != "" {
