@@ -102,11 +102,11 @@ func (r *ruleInForce) foundIn(namespace string, to *reached) (syncrules.Found, s
 func (q *inquiry) spread(ctx context.Context, at syncrules.Place, known origins, r *answer.Report) (out origins) {
 	var offers []*offer
 	for _, rule := range q.rules {
-		if rule.compiled == nil || rule.compiled.FanOut() == nil {
+		if rule.compiled == nil || rule.compiled.FanOut() == nil || !slices.Contains(rule.compiled.TargetKinds(), at.GroupVersionKind) {
 			continue
 		}
 		for _, from := range q.clusters[1:] {
-			for _, obj := range q.sourcesOf(ctx, rule, from, at) {
+			for _, obj := range q.sourcesOf(ctx, rule, from, at, r) {
 				if f, why := rule.foundIn(at.Namespace, q.local()); f != syncrules.FoundPresent {
 					state := map[bool]string{true: stand.Unknown, false: stand.None}[f == syncrules.FoundUnknown]
 					r.Counts[state]++
@@ -133,14 +133,19 @@ func (q *inquiry) spread(ctx context.Context, at syncrules.Place, known origins,
 	return out
 }
 
-// sourcesOf are the objects of a cluster that a rule would copy to a place, if it selects the namespace.
-func (q *inquiry) sourcesOf(ctx context.Context, rule *ruleInForce, from *reached, at syncrules.Place) (out []*unstructured.Unstructured) {
+// sourcesOf are the objects of a cluster that a rule would copy to a place, if it selects the namespace. What is not read of
+// them is not known.
+func (q *inquiry) sourcesOf(ctx context.Context, rule *ruleInForce, from *reached, at syncrules.Place, r *answer.Report) (out []*unstructured.Unstructured) {
 	if from.api == nil {
 		return nil // it is told of already
 	}
-	objects, _, err := q.sourceObjects(ctx, rule, from)
-	if err != nil {
-		return nil // of such a kind nothing is known there: sources says so
+	objects, whole, err := q.sourceObjects(ctx, rule, from)
+	if err != nil || !whole {
+		why := fmt.Sprintf("of the objects of rule %s only the first %d of a scope were looked at", rule.api.Name, clusters.MaxListed)
+		if err != nil {
+			why = fmt.Sprintf("%s cannot be listed: %s", rule.compiled.Kind().Kind, clusters.Reason(err))
+		}
+		r.Unknown = append(r.Unknown, answer.Unknown{Cluster: from.title(), Reason: why})
 	}
 	in := q.input(from, q.local())
 	in.Into = at.Namespace
