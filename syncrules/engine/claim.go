@@ -11,6 +11,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/fanout"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -200,23 +201,20 @@ func (e *Engine) evidenceLocked(j *job, r *rule, p *peer, from Key, mine *copies
 		return out, nil
 	}
 	out.Found, ent = e.findLocked(r, p.ClusterID, from, j.key)
-	outside := ""
-	if ent != nil {
-		outside = e.namespaces.ExplainLocked(r.name, j.key.Namespace)
-	}
 	switch out.Found {
 	case syncrules.FoundPresent:
 		out.Obstacle = ent.held
 		return out, ent
 	case syncrules.FoundLacking, syncrules.FoundDeleted, syncrules.FoundElsewhere:
-		out.Why = outside
+		out.Why = e.outsideLocked(r, ent, j.key, fanout.No)
 		if mine != nil {
 			out.Unread = !r.covers(from) && !e.viewsLiveLocked(r, p.ClusterID)
 			out.Selected, out.Suspect = mine.SelectedBy(r.name, r.selection), r.guard.Suspect()
 			out.Counted, out.Complete = r.guard.Judged(p.ClusterID), e.localsCompleteLocked(r)
 		}
-	case syncrules.FoundUnknown, syncrules.FoundAwaited, syncrules.FoundFaulty:
-		out.Why = outside
+	case syncrules.FoundUnknown:
+		out.Why = e.outsideLocked(r, ent, j.key, fanout.Unknown)
+	case syncrules.FoundAwaited, syncrules.FoundFaulty:
 	}
 	return out, nil
 }

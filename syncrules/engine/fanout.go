@@ -89,6 +89,14 @@ func (e *Engine) findInLocked(r *rule, v *view, to Key) syncrules.Found {
 	return syncrules.FoundLacking
 }
 
+// outsideLocked says to people what keeps the copy of a source that is there out of a namespace, if it is this answer.
+func (e *Engine) outsideLocked(r *rule, ent *entry, to Key, answer fanout.Answer) string {
+	if is, _ := e.namespaces.AnswerLocked(r.name, to.Namespace); ent == nil || is != answer {
+		return ""
+	}
+	return e.namespaces.ExplainLocked(r.name, to.Namespace)
+}
+
 // namespaceChangedLocked counts and puts up the copies in a namespace of which a rule gives another answer than before.
 func (e *Engine) namespaceChangedLocked(rule, namespace string) {
 	r := e.rules.byName[rule]

@@ -206,3 +206,40 @@ func TestFanOutIsBoundedInBytes(t *testing.T) {
 		w.checkIndexes()
 	})
 }
+
+// reason is why the copy at a place, of cluster a, stays or goes.
+func (w *world) reason(k Key) string {
+	w.t.Helper()
+	w.e.mu.Lock()
+	j := w.e.gatherLocked(k)
+	w.e.mu.Unlock()
+	weighed, err := w.e.weigh(j)
+	if err != nil || len(weighed.Claims) != 1 {
+		w.t.Fatalf("%d claims, %v", len(weighed.Claims), err)
+	}
+	return weighed.Claims[0].Reason
+}
+
+// What is not known is told as that, not as what was known last.
+func TestWhyACopyInANamespaceStays(t *testing.T) {
+	inSix(t, func(w *world) {
+		want := func(text string) {
+			t.Helper()
+			w.settle()
+			if got := w.reason(in("n00", "x")); got != text {
+				t.Errorf("it says %q, want %q", got, text)
+			}
+		}
+		w.local.unavailable(errUnavailable())
+		w.labelMany("n", 6, nil)
+		want("rule r: spec.targetNamespaces (pull=yes) does not select namespace n00, which has no label pull")
+		w.local.cutNamespaces(errUnavailable())
+		want("the labels that namespace n00 has by now are not known")
+		w.local.cutNamespaces(nil)
+		w.peers[a].cut(errUnavailable())
+		want("what cluster " + a + " has is not known now")
+		w.local.remove(namespaceNamed("n00"))
+		want("the labels of namespace n00 are not known")
+		w.wantSix()
+	})
+}

@@ -80,10 +80,14 @@ func (n *Namespaces) AnswerLocked(rule, name string) (answer fanout.Answer, prov
 
 // ExplainLocked says it to people.
 func (n *Namespaces) ExplainLocked(rule, name string) string {
-	if s := n.selected.rules[rule]; s != nil {
-		return s.Explain(rule, name, n.selected.all[name])
+	s := n.selected.rules[rule]
+	if s == nil {
+		return ""
 	}
-	return ""
+	if s.Weigh(n.selected.all[name]) == fanout.No && !n.selected.live {
+		return "the labels that namespace " + name + " has by now are not known"
+	}
+	return s.Explain(rule, name, n.selected.all[name])
 }
 
 // InLocked are the namespaces that a rule selects for objects of a cluster: none where that is too many copies.
