@@ -127,6 +127,10 @@ func TestAnEditOfTheSourceUsesUpNoConfirmation(t *testing.T) {
 		w.settle()
 		w.setSource("2")
 		w.settle()
+		w.local.cutNamespaces(errUnavailable())
+		w.settle()
+		w.local.cutNamespaces(nil) // all are counted again
+		w.settle()
 		w.wantSix()
 		w.local.unavailable(nil)
 		time.Sleep(time.Minute)
