@@ -66,6 +66,11 @@ var examples = map[string]example{
 			{"gamma", "company-trust", "configmap/company-ca", `{.data.ca-bundle\.crt}`, "roots\n"},
 		},
 	},
+	"namespaces-with-ca.yaml": {
+		sources: []thing{{"alpha", "company-roots", "configmap/company-roots", "", ""}},
+		arrives: []thing{{"beta", "payments", "configmap/company-roots", `{.data.ca-bundle\.crt}`, "roots\n"}},
+		not:     []thing{{"beta", "company-roots", "configmap/company-roots", "", ""}, {"beta", "default", "configmap/company-roots", "", ""}},
+	},
 	"region-override.yaml": {
 		sources: []thing{{"alpha", "shop", "configmap/shop-settings", "", ""}},
 		arrives: []thing{
@@ -352,7 +357,7 @@ func (g *group) clearExamples(t *testing.T, rules []string) {
 	})
 	for _, c := range g.Clusters[:3] {
 		kubectl(t, c, "delete", "-f", exampleRightsDir, "--ignore-not-found", "--wait=false")
-		kubectl(t, c, "delete", "namespace", "company-trust", "--ignore-not-found", "--wait=false")
+		kubectl(t, c, "delete", "namespace", "company-trust", "payments", "--ignore-not-found", "--wait=false")
 		kubectl(t, c, "label", "cluster", c.Name, "tier-", "example.com/size-", "example.com/argocd-", "example.com/flux-")
 	}
 }

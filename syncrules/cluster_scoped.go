@@ -3,7 +3,10 @@
 
 package syncrules
 
-import "k8s.io/apimachinery/pkg/util/validation/field"
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
 
 // namespacesAlone says whether the entry selects by namespaces only. For cluster-scoped objects namespaces are ignored, so
 // that nothing would be left to select by. That must not mean that it selects everything.
@@ -24,6 +27,16 @@ func (r *Rule) CheckClusterScoped() error {
 		}
 	}
 	return errs.ToAggregate()
+}
+
+// CheckTargetNamespaces returns an error if the rule makes copies in several namespaces of a kind that is in none.
+func (r *Rule) CheckTargetNamespaces(outside func(schema.GroupVersionKind) bool) error {
+	for _, gvk := range r.TargetKinds() {
+		if r.fanOut != nil && outside(gvk) {
+			return field.Forbidden(field.NewPath("spec", "targetNamespaces"), "is for kinds that are in namespaces, and "+gvk.Kind+" is not")
+		}
+	}
+	return nil
 }
 
 // ClusterScopes is Scopes for a cluster-scoped kind.

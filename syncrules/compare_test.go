@@ -6,7 +6,6 @@ package syncrules
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -273,12 +272,8 @@ func TestDeepObjectsCostTheirLength(t *testing.T) {
 		deep = map[string]any{strings.Repeat("k", 60): deep}
 	}
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "g/v1", "kind": "K", "spec": deep}}
-	less := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "g/v1", "kind": "K", "spec": deep, "other": "x"}}
 	began := processTime(t)
 	shape(obj)
-	if got := Dropped(less, obj); !slices.Equal(got, []string{"other"}) {
-		t.Errorf("dropped %q", got)
-	}
 	if took := processTime(t) - began; took > 10*time.Second { // milliseconds, or a minute
 		t.Errorf("it took %s", took)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/fanout"
 	"github.com/roster-mesh/roster/syncrules/how"
 	"github.com/roster-mesh/roster/syncrules/where"
 )
@@ -62,6 +63,11 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	c.add(errs...)
 	r.manner, errs = how.Compile(path, spec)
 	c.add(errs...)
+	r.fanOut, errs = fanout.Compile(path, spec)
+	c.add(errs...)
+	if r.fanOut != nil && slices.ContainsFunc(r.clauses, func(c clause) bool { return c.movesNamespace() }) {
+		c.add(field.Forbidden(path.Child("rules"), "override /metadata/namespace, and targetNamespaces says in which namespaces copies are"))
+	}
 	if len(c.errs) == 0 { // a selector with an error has no scope
 		if scopes := r.Scopes(); len(scopes) > maxNamespaces {
 			c.invalid(path.Child("rules"), fmt.Errorf("name %d namespaces together, and each is watched on its own; the most is %d", len(scopes), maxNamespaces))
@@ -70,7 +76,7 @@ func Compile(rule *v1alpha1.ResourceSyncRule) (*Rule, error) {
 	if len(c.errs) > 0 {
 		return nil, c.errs.ToAggregate()
 	}
-	r.moves = slices.ContainsFunc(r.clauses, func(c clause) bool { return c.moves(r.gvk) })
+	r.moves = r.fanOut != nil || slices.ContainsFunc(r.clauses, func(c clause) bool { return c.moves(r.gvk) })
 	r.selection = selectionOf(spec, r.Moves())
 	return r, nil
 }

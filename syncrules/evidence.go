@@ -37,7 +37,7 @@ type Evidence struct {
 	// Made says that the copy exists, and that the rule made it.
 	Made bool
 	// Relation is what the rule says about the cluster's objects. Why is the reason, unless Relation is Asks; then it
-	// may explain FoundUnknown.
+	// may explain what was found, such as that the namespace of the copy is not one that the rule selects.
 	Relation Relation
 	Why      string
 	Found    Found
@@ -129,9 +129,9 @@ func (s *Summary) weighLost(e Evidence) {
 	case (e.Found == FoundLacking || !e.Selected) && !e.Counted, !e.Complete:
 		s.hold(Unknown, "the copies of cluster "+e.Cluster+" are being counted")
 	case e.Found == FoundElsewhere:
-		s.lose(e.Deletion, "rule "+e.Rule+" puts the copy of its source in cluster "+e.Cluster+" elsewhere now")
+		s.lose(e.Deletion, cmp.Or(e.Why, "rule "+e.Rule+" puts the copy of its source in cluster "+e.Cluster+" elsewhere now"))
 	default:
-		s.lose(e.Deletion, "its source is gone in cluster "+e.Cluster+", or rule "+e.Rule+" does not select it any more")
+		s.lose(e.Deletion, cmp.Or(e.Why, "its source is gone in cluster "+e.Cluster+", or rule "+e.Rule+" does not select it any more"))
 	}
 }
 

@@ -93,7 +93,7 @@ func outcomeOf(t *testing.T, files []txtar.File) string {
 	if len(rules) == 0 {
 		return out.String() + "no match\n"
 	}
-	in := Input{Owner: origin, Namespaced: namespaced, Cluster: cluster(origin, "paris"), LocalCluster: cluster(self, "tokyo")}
+	in := Input{Owner: origin, Namespaced: namespaced, Cluster: cluster(origin, "paris"), LocalCluster: cluster(self, "tokyo"), Into: "team-a"}
 	before, policy := source.DeepCopy(), consent.Policy{Namespace: "cluster-registry"}
 	if at, err := rules[0].Target(source, in); err == nil {
 		if err := policy.RefuseSource(source, at.GroupKind()); err != nil {
@@ -135,6 +135,9 @@ func describe(out *strings.Builder, rule *Rule) {
 		for _, s := range rule.TargetScopes() {
 			fmt.Fprintf(out, "# copies in kind=%s namespace=%q\n", formatKind(s.GVK), s.Namespace)
 		}
+	}
+	if rule.FanOut() != nil {
+		fmt.Fprintf(out, "# in namespaces with %s\n", rule.FanOut())
 	}
 	if text := rule.Manner().ObservesText(rule.Name()); text != "" {
 		fmt.Fprintf(out, "# %s\n", text)

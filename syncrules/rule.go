@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/fanout"
 	"github.com/roster-mesh/roster/syncrules/how"
 	"github.com/roster-mesh/roster/syncrules/where"
 )
@@ -23,7 +24,8 @@ type Rule struct {
 	gvk          schema.GroupVersionKind
 	features     []featureMatch
 	clauses      []clause
-	targets      *where.Selector // nil: every cluster
+	targets      *where.Selector  // nil: every cluster
+	fanOut       *fanout.Selector // nil: each copy is in one namespace
 	deletion     v1alpha1.DeletionPolicy
 	ruleDeletion v1alpha1.DeletionPolicy
 	paused       bool
@@ -57,6 +59,9 @@ func (r *Rule) Deletion() v1alpha1.DeletionPolicy { return r.deletion }
 
 // RuleDeletion is the policy for copies that no rule asks for any more (ruleDeletionPolicy).
 func (r *Rule) RuleDeletion() v1alpha1.DeletionPolicy { return r.ruleDeletion }
+
+// FanOut selects the namespaces that each object is copied into; nil where that is one.
+func (r *Rule) FanOut() *fanout.Selector { return r.fanOut }
 
 // HasTargets says that Targets depends on the local Cluster object.
 func (r *Rule) HasTargets() bool { return r.targets != nil }

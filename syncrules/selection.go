@@ -30,7 +30,8 @@ func selectionOf(spec *v1alpha1.ResourceSyncRuleSpec, moves bool) string {
 		Kind    v1alpha1.GroupVersionKind
 		Matches [][]v1alpha1.SyncRuleMatch
 		Rules   []v1alpha1.SyncRule
-	}{Kind: spec.GVK}
+		FanOut  *v1alpha1.NamespaceSelector `json:",omitempty"`
+	}{Kind: spec.GVK, FanOut: spec.TargetNamespaces}
 	if moves {
 		fields.Rules = spec.Rules
 	} else {

@@ -46,7 +46,10 @@ func TestSelection(t *testing.T) {
 		"kind":  {func(r *v1alpha1.ResourceSyncRule) { r.Spec.GVK.Kind = "Other" }, false},
 		"match": {func(r *v1alpha1.ResourceSyncRule) { r.Spec.Rules[0].Matches[0].Namespaces[0] = "other" }, false},
 		"all":   {func(r *v1alpha1.ResourceSyncRule) { r.Spec.Rules[0].Matches = nil }, false},
-		"none":  {func(r *v1alpha1.ResourceSyncRule) { r.Spec.Rules = nil }, false},
+		"namespaces": {func(r *v1alpha1.ResourceSyncRule) {
+			r.Spec.TargetNamespaces = &v1alpha1.NamespaceSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"l": "v"}}}
+		}, false},
+		"none": {func(r *v1alpha1.ResourceSyncRule) { r.Spec.Rules = nil }, false},
 	} {
 		if same := compiled(t, c.change).Selection() == first.Selection(); same != c.same {
 			t.Errorf("%s: the same selection: %t, want %t", what, same, c.same)

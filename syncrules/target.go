@@ -24,6 +24,8 @@ type Input struct {
 	// Namespaced says whether a kind is namespaced in this cluster. If it is nil or returns an error, a copy is in a
 	// namespace if its source is.
 	Namespaced func(schema.GroupVersionKind) (bool, error)
+	// Into is the namespace of the copy, for rules with a FanOut.
+	Into string
 }
 
 // TargetScope is where copies of a rule may be: a kind and a namespace, "" for all namespaces. For a cluster-scoped kind
@@ -79,6 +81,9 @@ func (r *Rule) TargetKinds() []schema.GroupVersionKind {
 func (r *Rule) targetNamespaces() []string {
 	var out []string
 	hidden := false
+	if r.fanOut != nil {
+		return []string{""}
+	}
 	for _, c := range slices.Backward(r.clauses) {
 		for _, o := range slices.Backward(c.overrides) {
 			if o.part != partNamespace || hidden {
@@ -148,6 +153,9 @@ func (r *Rule) target(o *subject, x *rendering) (Place, error) {
 				return Place{}, err
 			}
 		}
+	}
+	if r.fanOut != nil {
+		place.Namespace = x.in.Into
 	}
 	if x.in.Namespaced != nil {
 		namespaced, err := x.in.Namespaced(place.GroupVersionKind)

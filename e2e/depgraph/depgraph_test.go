@@ -46,9 +46,10 @@ func rules() map[string]rule {
 			allow: []string{"/syncrules", "/kube/api"},
 		},
 		"syncrules/packed":    {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/packed"}},
-		"syncrules/consent":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/consent", "/kube/api"}},
+		"syncrules/consent":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/consent", "/syncrules/others", "/kube/api"}},
 		"syncrules/skew":      {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/skew", "/kube/api"}},
 		"syncrules/where":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/where", "/kube/api"}},
+		"syncrules/fanout":    {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/fanout", "/kube/api"}},
 		"syncrules/how":       {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/how", "/kube/api"}},
 		"syncrules/others":    {deny: []string{"/", "k8s.io"}, allow: []string{"/syncrules/others"}},
 		"syncrules/adopt":     {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/syncrules/adopt", "/syncrules/others", "/kube/api"}},
@@ -160,7 +161,7 @@ func directly() map[string][]string {
 		"syncrules/engine/pace": lockFree, "syncrules/engine/place": lockFree, "syncrules/engine/problem": lockFree,
 		"syncrules/engine/inforce": lockFree, "syncrules/engine/quota": lockFree, "syncrules/engine/tally": lockFree,
 		"syncrules/engine/anew": lockFree, "syncrules/engine/fingerprint": lockFree, "syncrules/engine/notify": lockFree,
-		"syncrules/engine/visible": lockFree,
+		"syncrules/engine/visible": lockFree, "syncrules/engine/dropped": lockFree,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/others"
 )
 
 // ErrNeeded is returned when a copy would give power over the cluster that it is written to, and this cluster does not
@@ -168,6 +169,9 @@ func (p Policy) Refuse(desired *unstructured.Unstructured) error {
 			why += " of workloads, which could run as the agent"
 		}
 		return refuse(why, "namespaces", namespace)
+	}
+	if others.Native(gvk.Group, gvk.Kind, namespace, desired.GetName()) {
+		return fmt.Errorf("%w: Kubernetes makes %s %s itself, which pods rely on; no chart value allows a copy in its place", ErrNeeded, gvk.Kind, desired.GetName())
 	}
 	return p.refuseType(desired)
 }

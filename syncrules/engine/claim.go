@@ -11,6 +11,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/fanout"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -39,7 +40,7 @@ func (e *Engine) gatherClaimsLocked(j *job) {
 	if j.local != nil {
 		owner = j.local.Owner
 	}
-	held := e.views.holders[j.key.GroupKind][j.key.NamespacedName()]
+	held := e.holdersLocked(j.key)
 	for owner != "" || len(held) > 0 {
 		id := owner
 		if len(held) > 0 && (owner == "" || held[0].v.peer <= owner) {
@@ -170,7 +171,7 @@ func (e *Engine) selectingLocked(held []holding, key Key) []*rule {
 			rules = make([]*rule, 0, len(ent.rules))
 		}
 		for i, name := range ent.rules {
-			if ent.destinations != nil && ent.destinations[i].to != key {
+			if ent.destinations != nil && !ent.destinations[i].reaches(key) {
 				continue
 			}
 			if r := e.rules.byName[name]; r != nil && r.kind() == h.v.scope.GVK.GroupKind() {
@@ -205,12 +206,15 @@ func (e *Engine) evidenceLocked(j *job, r *rule, p *peer, from Key, mine *copies
 		out.Obstacle = ent.held
 		return out, ent
 	case syncrules.FoundLacking, syncrules.FoundDeleted, syncrules.FoundElsewhere:
+		out.Why = e.outsideLocked(r, ent, j.key, fanout.No)
 		if mine != nil {
 			out.Unread = !r.covers(from) && !e.viewsLiveLocked(r, p.ClusterID)
 			out.Selected, out.Suspect = mine.SelectedBy(r.name, r.selection), r.guard.Suspect()
 			out.Counted, out.Complete = r.guard.Judged(p.ClusterID), e.localsCompleteLocked(r)
 		}
-	case syncrules.FoundUnknown, syncrules.FoundAwaited, syncrules.FoundFaulty:
+	case syncrules.FoundUnknown:
+		out.Why = e.outsideLocked(r, ent, j.key, fanout.Unknown)
+	case syncrules.FoundAwaited, syncrules.FoundFaulty:
 	}
 	return out, nil
 }

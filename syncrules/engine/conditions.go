@@ -104,6 +104,9 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 
 // localConditionLocked is about the local API server.
 func (e *Engine) localConditionLocked(r *rule) (metav1.Condition, bool) {
+	if live, err := e.namespaces.KnownLocked(); !live && r.fanOut() != nil {
+		return e.namespacesConditionLocked(err), true
+	}
 	for _, s := range r.targets {
 		err := e.localTroubleLocked(s)
 		if err == nil {
@@ -231,6 +234,10 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 		t := e.sourceTroubleLocked(p.name(), p.ClusterID, s, v.err)
 		out.Message = t.text
 		return out, &t
+	}
+	if text := e.namespaces.TooManyLocked(r.name, p.ClusterID); text != "" {
+		out.Message = "cluster " + p.name() + ": " + text
+		return out, &trouble{reason: ReasonTooManyCopies, text: out.Message}
 	}
 	if r.guard.StoppedOf(p.ClusterID) && r.observes() == "" {
 		out.Message = "its copies stay as they are: too many would be deleted, and the deletion guard waits for a confirmation"

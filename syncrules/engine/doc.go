@@ -37,7 +37,8 @@
 //	tally    what the results of a rule add up to, and its events
 //	problem  what an error means, and what may be said about it
 //
-// Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with. Which conclusion
+// Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with. Package namespaces
+// has the engine's: it knows which namespaces copies wait for, agents created, and rules select. Which conclusion
 // follows from what is known about a copy is code of package syncrules (Evidence, Plan), and agentctl explains with it.
 // What stays here is asking: supervise.go and views.go open watches, view.go and local.go take in what they say,
 // gather.go and claim.go collect what is known about one copy, work.go and write.go act, results.go records.
@@ -51,6 +52,8 @@
 // source that is there, but whose copy belongs elsewhere, is proof that it is gone from here: the old copy is
 // deleted and the new one is made, each on its own.
 //
+//   - A rule may make copies of one source in all namespaces that it selects. They are one destination, a Key that
+//     stands for many places (fanout.go); whether a namespace is selected is asked for each decision about a copy in it.
 //   - Of several sources of one cluster for one place, the one that the copy was made from keeps it, else the
 //     first by kind, namespace and name has it. The others are a conflict, and change nothing.
 //   - A source of which it cannot be told where its copy belongs leaves the copies that it has as they are.

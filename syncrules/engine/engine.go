@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/fingerprint"
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
+	"github.com/roster-mesh/roster/syncrules/engine/namespaces"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
@@ -93,7 +94,7 @@ type Engine struct {
 	local      locals
 	outcomes   outcomes
 	conflicts  conflicts
-	namespaces namespaces
+	namespaces *namespaces.Namespaces
 }
 
 // mutex is a sync.Mutex whose use a test can count.
@@ -135,7 +136,12 @@ func New(o Options) (*Engine, error) {
 		views: newViewSet(), local: newLocals(o.Scopes), outcomes: newOutcomes(o.Quota),
 	}
 	e.rights = newReviewer(e)
-	e.conflicts, e.namespaces = newConflicts(e.wiring(), e.hash), newNamespaces(e.wiring())
+	w := e.wiring()
+	e.conflicts = newConflicts(w, e.hash)
+	e.namespaces = namespaces.New(namespaces.Engine{
+		Lock: w.lock, SuperviseSoon: w.superviseSoon, Log: o.Log, RetryLocked: e.retryLocked,
+		ChangedLocked: e.namespaceChangedLocked, StaleLocked: e.namespacesStaleLocked, GuardLive: o.GuardLive,
+	})
 	var err error
 	e.metrics, err = metrics.New(o.Metrics, e.ruleSums)
 	return e, err
@@ -191,6 +197,7 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule, refused error) {
 		e.staleRuleLocked(old)
 	}
 	e.rules.byName[r.Name] = fresh
+	e.namespaces.SelectLocked(r.Name, fresh.fanOut())
 	if old == nil {
 		for k, res := range e.outcomes.all() { // those of a rule of that name which is deleted but not yet forgotten
 			if slices.Contains(res.Rules, r.Name) {
@@ -210,6 +217,7 @@ func (e *Engine) DeleteRule(name string) {
 	old := e.rules.byName[name]
 	if old != nil {
 		delete(e.rules.byName, name)
+		e.namespaces.SelectLocked(name, nil)
 		e.metrics.ForgetRule(name)
 		e.staleRuleLocked(old)
 		e.indexKindsLocked()

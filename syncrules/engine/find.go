@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,10 +28,45 @@ type destination struct {
 	refused bool   // the fault is that this cluster does not consent
 }
 
-// sourceAndCopy is a copy and its source.
-type sourceAndCopy struct {
-	from types.NamespacedName
-	to   Key
+// deletions are sources that were deleted, with the copies of each of them that are to follow.
+type deletions struct {
+	copies map[types.NamespacedName]map[Key]struct{}
+	n      int
+}
+
+func (d *deletions) add(from types.NamespacedName, to Key) {
+	if d.n >= maxGone || d.has(from, to) {
+		return
+	}
+	if d.copies == nil {
+		d.copies = map[types.NamespacedName]map[Key]struct{}{}
+	}
+	if d.copies[from] == nil {
+		d.copies[from] = map[Key]struct{}{}
+	}
+	d.copies[from][to] = struct{}{}
+	d.n++
+}
+
+func (d *deletions) has(from types.NamespacedName, to Key) bool {
+	_, ok := d.copies[from][to]
+	return ok
+}
+
+// drop says that a copy is gone, and dropAll that the source is there again, wherever its copies belong now.
+func (d *deletions) drop(from types.NamespacedName, to Key) {
+	if !d.has(from, to) {
+		return
+	}
+	delete(d.copies[from], to)
+	if d.n--; len(d.copies[from]) == 0 {
+		delete(d.copies, from)
+	}
+}
+
+func (d *deletions) dropAll(from types.NamespacedName) {
+	d.n -= len(d.copies[from])
+	delete(d.copies, from)
 }
 
 // destinationOf asks the rule. It is called without mu.
@@ -42,11 +78,17 @@ func (f *feed) destinationOf(r *syncrules.Rule, obj *unstructured.Unstructured) 
 	if err := f.e.o.Consent.RefuseSource(obj, gk); err != nil {
 		return destination{fault: problem.Describe(err, false), refused: true}
 	}
-	to, err := r.Target(obj, f.input)
+	in := f.input
+	in.Into = metav1.NamespaceDefault // the name is the same in all
+	to, err := r.Target(obj, in)
 	if err != nil {
 		return destination{fault: problem.Describe(err, gk.Kind == "Secret" && gk.Group == "")}
 	}
-	return destination{to: Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}}
+	k := Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}
+	if r.FanOut() != nil {
+		k = k.Anywhere()
+	}
+	return destination{to: k}
 }
 
 // destinationsUnlessHome is nil where all copies are in the place of their source.
@@ -57,7 +99,7 @@ func destinationsUnlessHome(all []destination, home Key) []destination {
 	return nil
 }
 
-// targets are the places of the copies, each once; home is that of the entry.
+// targets are the places of the copies, each once, those in many namespaces as one; home is that of the entry.
 func (a *entry) targets(home Key) iter.Seq[Key] {
 	return func(yield func(Key) bool) {
 		if a.destinations == nil {
@@ -152,12 +194,14 @@ func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found
 					return syncrules.FoundFaulty, ent
 				case x.to == to:
 					return syncrules.FoundPresent, ent
+				case x.reaches(to):
+					return e.findInLocked(r, v, to), ent
 				case v.live:
 					return syncrules.FoundElsewhere, ent
 				}
 			}
 			if v.live {
-				if _, seen := v.gone[sourceAndCopy{at, to}]; !seen {
+				if !v.gone.has(at, to) {
 					best = min(best, syncrules.FoundLacking)
 				}
 				continue

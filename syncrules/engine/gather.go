@@ -64,7 +64,7 @@ func (e *Engine) gatherLocked(key Key) *job {
 		return nil
 	}
 	j := &job{
-		key: key, cluster: e.clusters.snapshot.cluster, namespaced: e.scoping.namespaced, namespaceNews: e.namespaces.news,
+		key: key, cluster: e.clusters.snapshot.cluster, namespaced: e.scoping.namespaced, namespaceNews: e.namespaces.NewsLocked(),
 		allowance: e.outcomes.pacer.Allowance(key, time.Now()),
 	}
 	if c := e.local.copies.At(key); c != nil {
@@ -218,7 +218,7 @@ func (e *Engine) render(j *job, c *claim) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	desired, err := syncrules.Render(c.rules, source, syncrules.Input{
-		Owner: c.Origin, Cluster: c.cluster, LocalCluster: j.cluster, Namespaced: j.namespaced,
+		Owner: c.Origin, Cluster: c.cluster, LocalCluster: j.cluster, Namespaced: j.namespaced, Into: j.key.Namespace,
 	})
 	if err != nil {
 		return nil, err

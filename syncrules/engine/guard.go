@@ -23,12 +23,12 @@ func (e *Engine) lostLocked(v *view, from types.NamespacedName, ent *entry) {
 		if r == nil || r.compiled == nil || !r.guard.Judged(v.peer) {
 			continue
 		}
-		x, _ := ent.destinationOf(name, v.key(from))
-		c := e.local.copies.At(x.to)
-		if c == nil || c.Owner != v.peer || c.Source(x.to) != v.key(from) || !r.mayLack(c) {
-			continue
+		for to := range e.placesLocked(v, from, ent) {
+			c := e.local.copies.At(to)
+			if x, _ := ent.destinationOf(name, v.key(from)); c != nil && c.Owner == v.peer && x.reaches(to) && c.Source(to) == v.key(from) && r.mayLack(c) {
+				r.guard.Lack(c.Owner, to, c.Disabled)
+			}
 		}
-		r.guard.Lack(c.Owner, x.to, c.Disabled)
 		e.guardRuleLocked(r)
 	}
 }

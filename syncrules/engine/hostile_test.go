@@ -101,7 +101,7 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 
 // Deletions of a kind that is not served here are proof of nothing that will ever be decided.
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
-	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, gone: map[sourceAndCopy]struct{}{}, usage: &usage{}}
+	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, usage: &usage{}}
 	e := &Engine{queue: newKeyQueue(1), rules: newRuleSet(), views: newViewSet(), local: newLocals(nil)}
 	e.queue.open()
 	defer e.queue.ShutDown()
@@ -112,7 +112,7 @@ func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
 		e.putEntryLocked(v, at, &entry{})
 		f.Delete(at.Namespace, at.Name, nil)
 	}
-	if len(v.gone) != maxGone {
-		t.Errorf("%d deletions are remembered", len(v.gone))
+	if v.gone.n != maxGone {
+		t.Errorf("%d deletions are remembered", v.gone.n)
 	}
 }

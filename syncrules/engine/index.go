@@ -35,7 +35,7 @@ func (e *Engine) dropCopyLocked(k Key) {
 	}
 	for s, v := range e.views.byPeer[old.Owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
-			delete(v.gone, sourceAndCopy{from.NamespacedName(), k})
+			v.gone.drop(from.NamespacedName(), k)
 		}
 	}
 	if e.local.draining {
@@ -64,17 +64,16 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 	case old == nil:
 		e.indexLocked(v, from, ent)
 		v.weighs(1, ent.size())
-	case slices.Equal(old.destinations, ent.destinations):
+	case slices.Equal(old.destinations, ent.destinations) && (ent.destinations == nil || slices.Equal(old.rules, ent.rules)):
 		v.weighs(0, ent.size()-old.size())
+		e.countManyLocked(v, ent, 0, ent.size()-old.size())
 	default:
 		e.unindexLocked(v, from, old)
 		e.indexLocked(v, from, ent)
 		v.weighs(0, ent.size()-old.size())
 	}
 	v.entries[from] = ent
-	for to := range ent.targets(v.key(from)) {
-		delete(v.gone, sourceAndCopy{from, to})
-	}
+	v.gone.dropAll(from)
 	for _, name := range ent.rules {
 		if r := e.rules.byName[name]; r != nil {
 			e.foundLocked(r, v.peer, v.key(from))
@@ -104,6 +103,7 @@ func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 		held[at] = slices.Insert(held[at], i, h)
 	}
 	if ent.destinations != nil {
+		e.countManyLocked(v, ent, 1, ent.size())
 		e.tellFaultsLocked(v, from, ent)
 	}
 }
@@ -120,6 +120,7 @@ func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 		}
 	}
 	if ent.destinations != nil {
+		e.countManyLocked(v, ent, -1, -ent.size())
 		e.forgetLocked(e.outcomes.results, faultKey(v, from))
 	}
 }

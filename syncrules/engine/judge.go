@@ -69,6 +69,9 @@ func (e *Engine) localsCompleteLocked(r *rule) bool {
 
 // viewsLiveLocked says that everything a peer has for the rule is known, under its present selection.
 func (e *Engine) viewsLiveLocked(r *rule, peer string) bool {
+	if live, _ := e.namespaces.KnownLocked(); !live && r.compiled.FanOut() != nil {
+		return false
+	}
 	for _, s := range r.scopes {
 		v := e.views.byPeer[peer][s]
 		if v == nil || !v.live {
@@ -164,17 +167,31 @@ func (e *Engine) clearLackLocked(r *rule, owner string, k Key) {
 	}
 }
 
-// foundLocked says that a source is there, whatever copies it has.
+// foundLocked says that a source is there, whatever copies it has. Of those in many namespaces some may lack nevertheless.
 func (e *Engine) foundLocked(r *rule, owner string, from Key) {
 	if !r.guard.Any() {
 		return
 	}
+	found := func(k Key) {
+		if r.compiled == nil || r.compiled.FanOut() == nil || e.presentLocked(r, owner, from, k) {
+			e.clearLackLocked(r, owner, k)
+		}
+	}
 	for _, gk := range r.kinds {
 		for at := range e.local.copies.MovedFrom(gk, owner, from) {
-			e.clearLackLocked(r, owner, place.At(gk, at))
+			found(place.At(gk, at))
 		}
 	}
 	if c := e.local.copies.At(from); c != nil && c.MovedFrom == nil {
-		e.clearLackLocked(r, owner, from)
+		found(from)
 	}
+}
+
+// presentLocked says that the source of a copy that is counted is there, and that its copy belongs where it is.
+func (e *Engine) presentLocked(r *rule, owner string, from, k Key) bool {
+	if !r.guard.Lacks(owner, k) {
+		return false
+	}
+	f, _ := e.findLocked(r, owner, from, k)
+	return f == syncrules.FoundPresent
 }

@@ -42,7 +42,7 @@ func (e *Engine) tallyLagLocked(j *job, out outcome) {
 // peers.
 func (e *Engine) clearArrivedLocked(j *job) {
 	i := 0
-	for _, h := range e.views.holders[j.key.GroupKind][j.key.NamespacedName()] {
+	for _, h := range e.holdersLocked(j.key) {
 		for i < len(j.claims) && j.claims[i].Origin < h.v.peer {
 			i++
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/namespaces"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -40,7 +41,7 @@ func TestNamespaceIsCreated(t *testing.T) {
 		w.now()
 		w.wantValue(serverKey(obj), "1")
 		ns := w.local.find(namespaceNamed("late"))
-		if ns == nil || ns.GetAnnotations()[AnnotationCreatedFor] != "r" || syncrules.IsCopy(ns) {
+		if ns == nil || ns.GetAnnotations()[namespaces.AnnotationCreatedFor] != "r" || syncrules.IsCopy(ns) {
 			t.Errorf("the namespace is %v", ns)
 		}
 		w.e.DeleteRule("r")
@@ -144,7 +145,7 @@ func TestNamespacesOfARuleAreBounded(t *testing.T) {
 			Type: v1alpha1.OverrideReplace, Path: "/metadata/namespace", Value: "n-{{ .Object.metadata.name }}",
 		}}
 		w.setRule(r)
-		for i := range MaxNamespaces {
+		for i := range namespaces.Max {
 			w.peers[a].put(configMap(fmt.Sprintf("x%03d", i), "1"))
 		}
 		w.settle()
@@ -158,8 +159,8 @@ func TestNamespacesOfARuleAreBounded(t *testing.T) {
 		w.settle()
 		w.settle()
 		const others = 2 // that were there before
-		if n := len(w.local.names("Namespace")); n != MaxNamespaces+others {
-			t.Errorf("%d namespaces, want %d", n, MaxNamespaces+others)
+		if n := len(w.local.names("Namespace")); n != namespaces.Max+others {
+			t.Errorf("%d namespaces, want %d", n, namespaces.Max+others)
 		}
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonNamespaceLimit)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "250 were created for its rule here") || !strings.Contains(m, "create the others yourself") {
@@ -175,8 +176,8 @@ func TestNamespacesOfARuleAreBounded(t *testing.T) {
 		w.local.remove(namespaceNamed("n-x000"))
 		w.settle()
 		w.settle()
-		if n := len(w.local.names("Namespace")); n != MaxNamespaces+others+1 {
-			t.Errorf("%d namespaces after one made room, want %d", n, MaxNamespaces+others+1)
+		if n := len(w.local.names("Namespace")); n != namespaces.Max+others+1 {
+			t.Errorf("%d namespaces after one made room, want %d", n, namespaces.Max+others+1)
 		}
 	})
 }
@@ -190,15 +191,15 @@ func TestNamespaceOfSeveralCopiesCounts(t *testing.T) {
 			Type: v1alpha1.OverrideReplace, Path: "/metadata/namespace", Value: "n-{{ trunc 4 .Object.metadata.name }}",
 		}}
 		w.setRule(r)
-		for i := range MaxNamespaces + 20 {
+		for i := range namespaces.Max + 20 {
 			w.peers[a].put(configMap(fmt.Sprintf("x%03da", i), "1"))
 			w.peers[a].put(configMap(fmt.Sprintf("x%03db", i), "1"))
 		}
 		w.settle()
 		w.settle()
 		const others = 2 // that were there before
-		if n := len(w.local.names("Namespace")); n != MaxNamespaces+others {
-			t.Errorf("%d namespaces, want %d", n, MaxNamespaces+others)
+		if n := len(w.local.names("Namespace")); n != namespaces.Max+others {
+			t.Errorf("%d namespaces, want %d", n, namespaces.Max+others)
 		}
 	})
 }

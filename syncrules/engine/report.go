@@ -52,6 +52,7 @@ const (
 	ReasonNotUnderstood     = skew.Reason
 	ReasonVersionConflict   = "VersionConflict"
 	ReasonTooManyRules      = "TooManyRules"
+	ReasonTooManyCopies     = "TooManyCopies"
 	ReasonPaused            = "Paused"
 	ReasonDeletionGuard     = guard.Reason
 	ReasonSourceUnreachable = "SourceUnreachable"

@@ -84,13 +84,13 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 		e.conflicts.clearLocked(k)
 	}
 	if out.problem != nil && out.problem.Namespace {
-		e.namespaces.awaitLocked(k)
+		e.namespaces.AwaitLocked(k)
 	} else {
-		e.namespaces.thereLocked(k)
+		e.namespaces.ThereLocked(k)
 	}
 	switch {
 	case r.State == tally.Failed && out.problem.Final():
-	case r.State == tally.Failed && out.problem.Namespace && j.namespaceNews != e.namespaces.news:
+	case r.State == tally.Failed && out.problem.Namespace && j.namespaceNews != e.namespaces.NewsLocked():
 		e.queue.enqueueLocked(k) // it may be there by now
 	case r.State == tally.Failed:
 		outage := out.problem.Reason == problem.ReasonLocalUnreachable

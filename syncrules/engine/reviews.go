@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/namespaces"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
@@ -18,10 +19,6 @@ import (
 
 // Lack is what a review found missing.
 type Lack = rights.Lack
-
-func namespaceKind() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
-}
 
 func newReviewer(e *Engine) *rights.Reviewer {
 	return rights.New(rights.Options{
@@ -60,7 +57,7 @@ func (e *Engine) superviseReviewsLocked() {
 		}
 	}
 	if e.createsNamespacesLocked() {
-		others = append(others, namespaceKind()) // reviewed when one is refused
+		others = append(others, namespaces.Kind()) // reviewed when one is refused
 	}
 	e.rights.Sync(kinds, others)
 }
@@ -84,7 +81,7 @@ func (e *Engine) rightsNeededLocked(key rights.Key) ([]string, bool) {
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(all)), len(all) > 0 || key == rights.Key{GVK: namespaceKind()} && e.createsNamespacesLocked()
+	return slices.Sorted(maps.Keys(all)), len(all) > 0 || key == rights.Key{GVK: namespaces.Kind()} && e.createsNamespacesLocked()
 }
 
 // suspectLocked says that a right seems to be missing; status that it is one on the status of the kind.
@@ -96,7 +93,7 @@ func (e *Engine) suspectLocked(key rights.Key, status bool) {
 	switch {
 	case key.Cluster != "":
 		verbs = rights.Read()
-	case key.GVK == namespaceKind():
+	case key.GVK == namespaces.Kind():
 		if k := e.rules.kinds[key.GVK.GroupKind()]; k == nil || len(k.writers) == 0 {
 			verbs = []string{"create"}
 		}
@@ -114,7 +111,7 @@ func (e *Engine) suspectWriteLocked(d syncrules.Decision, p *problem.Problem) {
 		gvk = k.written // its names are no parts of an object
 	}
 	if p.Namespace {
-		gvk = namespaceKind()
+		gvk = namespaces.Kind()
 	}
 	e.suspectLocked(rights.Key{GVK: gvk}, d.Action == syncrules.UpdateStatus)
 }
@@ -142,7 +139,7 @@ func (e *Engine) retryRefusedLocked() {
 func (e *Engine) lacksHereLocked(r *rule) string {
 	scopes := r.targets
 	if r.compiled != nil && r.compiled.CreatesNamespace() && r.tally.Reasons[problem.ReasonMissingPermission] > 0 {
-		scopes = append(slices.Clip(scopes), place.Scope{GVK: namespaceKind()})
+		scopes = append(slices.Clip(scopes), place.Scope{GVK: namespaces.Kind()})
 	}
 	return e.rights.Here(scopes)
 }

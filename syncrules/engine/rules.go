@@ -89,6 +89,10 @@ func (r *rule) fit(known place.Kinds) {
 		r.refuse(r.parseErr)
 		return
 	}
+	if err := r.compiled.CheckTargetNamespaces(known.OutsideNamespaces); err != nil {
+		r.refuse(err)
+		return
+	}
 	gvk, scopes := r.compiled.Kind(), r.compiled.Scopes()
 	if known.OutsideNamespaces(gvk) {
 		if err := r.compiled.CheckClusterScoped(); err != nil {
@@ -285,6 +289,8 @@ func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch b
 		return syncrules.Unclear, false, "it is not known yet whether the kinds that rule " + r.name + " makes are namespaced"
 	case r.reads && (e.clusters.snapshot.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
+	case rel == syncrules.Asks && e.namespaces.TooManyLocked(r.name, p.ClusterID) != "":
+		return syncrules.Stopped, true, e.namespaces.TooManyLocked(r.name, p.ClusterID)
 	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID) && r.observes() == "":
 		return syncrules.Stopped, true, "rule " + r.name + " was stopped by the deletion guard"
 	}

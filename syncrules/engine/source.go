@@ -31,6 +31,8 @@ type (
 	Scope = place.Scope
 	// Key is the place of a copy.
 	Key = place.Key
+	// Sink takes what a Source finds.
+	Sink = place.Sink
 )
 
 // Source is an API server to watch. It must be comparable (a pointer): a peer that is set with another Source
@@ -41,18 +43,6 @@ type Source interface {
 	// kept and is refused now is handed on this once, so that "stopped matching" can be told from "gone".
 	// keep is a pure function and may be called from any goroutine.
 	Watch(ctx context.Context, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) error
-}
-
-// Sink takes what a Source finds. It is called from one goroutine at a time; the objects become its own.
-type Sink interface {
-	// Replace states everything there is at one moment.
-	Replace(objs []*unstructured.Unstructured, resourceVersion string)
-	// Upsert states one object that was created or changed.
-	Upsert(obj *unstructured.Unstructured)
-	// Delete states a deletion that was seen live.
-	Delete(namespace, name string, last *unstructured.Unstructured)
-	// Health with nil says that the list is complete and the watch live, else why not.
-	Health(err error)
 }
 
 // Target is the local API server. Every method is one request. Errors are API status errors

@@ -45,7 +45,7 @@ type view struct {
 	since          time.Time
 	err            error
 	// gone are the deletions that were seen live and not yet acted on.
-	gone map[sourceAndCopy]struct{}
+	gone deletions
 	// held is the size of entries; usage that of all views of the peer.
 	held  load
 	usage *usage
@@ -288,13 +288,10 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 	if f.e.o.GuardLive {
 		f.e.lostLocked(f.v, at, old)
 	} else {
-		for to := range old.targets(f.v.key(at)) {
+		for to := range f.e.placesLocked(f.v, at, old) {
 			c := f.e.local.copies.At(to)
-			if c != nil && c.Owner != f.v.peer || len(f.v.gone) >= maxGone {
-				continue
-			}
-			if c != nil || !f.e.localCompleteLocked(to.GroupKind, to.Namespace) {
-				f.v.gone[sourceAndCopy{at, to}] = struct{}{}
+			if c != nil && c.Owner == f.v.peer || c == nil && !f.e.localCompleteLocked(to.GroupKind, to.Namespace) {
+				f.v.gone.add(at, to)
 			}
 		}
 	}
@@ -308,7 +305,7 @@ func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 		if ent == nil {
 			continue
 		}
-		for to := range ent.targets(from) {
+		for to := range f.e.placesLocked(f.v, at, ent) {
 			f.e.queue.enqueueLocked(to)
 		}
 		if !ent.faulty() {

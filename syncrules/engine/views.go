@@ -69,7 +69,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 		v := views[s]
 		if v == nil {
 			v = &view{
-				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{}, gone: map[sourceAndCopy]struct{}{},
+				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{},
 				since: time.Now(), usage: e.usageOf(p.ClusterID),
 			}
 			views[s] = v
@@ -139,7 +139,7 @@ func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) map[Scope][]*ru
 // enqueueViewLocked puts up everything that is in a view.
 func (e *Engine) enqueueViewLocked(v *view) {
 	for at, ent := range v.entries {
-		for to := range ent.targets(v.key(at)) {
+		for to := range e.placesLocked(v, at, ent) {
 			e.queue.enqueueLocked(to)
 		}
 	}
@@ -149,6 +149,13 @@ func (e *Engine) enqueueViewLocked(v *view) {
 func (e *Engine) enqueueKindLocked(gk schema.GroupKind) {
 	for at := range e.views.holders[gk] {
 		e.queue.enqueueLocked(place.At(gk, at))
+	}
+	for _, held := range e.views.holders[place.Anywhere(gk)] {
+		for _, h := range held {
+			for to := range e.placesLocked(h.v, h.from, h.v.entries[h.from]) {
+				e.queue.enqueueLocked(to)
+			}
+		}
 	}
 	for at := range e.local.copies.All(gk) {
 		e.queue.enqueueLocked(place.At(gk, at))

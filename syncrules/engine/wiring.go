@@ -14,10 +14,7 @@ import (
 type wiring struct {
 	lock          sync.Locker // Engine.mu
 	superviseSoon func()
-	// enqueueLocked puts a copy up for a decision; retryLocked does, without waiting for its back-off, if it is not as it
-	// should be for a reason, "" for any.
-	enqueueLocked func(Key)
-	retryLocked   func(k Key, reason string)
+	enqueueLocked func(Key) // puts a copy up for a decision
 	// watch watches the local API server, until stop is called.
 	watch func(start starter, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) (stop func())
 }
@@ -25,14 +22,16 @@ type wiring struct {
 func (e *Engine) wiring() wiring {
 	return wiring{
 		lock: &e.mu, superviseSoon: e.superviseSoon, enqueueLocked: e.queue.enqueueLocked,
-		retryLocked: func(k Key, reason string) {
-			if r := e.outcomes.results[k]; reason == "" || r != nil && r.Reason == reason {
-				e.outcomes.pacer.Succeeded(k)
-				e.queue.enqueueLocked(k)
-			}
-		},
 		watch: func(start starter, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) func() {
 			return start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, keep, sink) })
 		},
+	}
+}
+
+// retryLocked puts a copy up, without waiting for its back-off, if it is not as it should be for a reason, "" for any.
+func (e *Engine) retryLocked(k Key, reason string) {
+	if r := e.outcomes.results[k]; reason == "" || r != nil && r.Reason == reason {
+		e.outcomes.pacer.Succeeded(k)
+		e.queue.enqueueLocked(k)
 	}
 }

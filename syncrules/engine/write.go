@@ -16,6 +16,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/adopt"
 	"github.com/roster-mesh/roster/syncrules/engine/anew"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/dropped"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -38,7 +39,7 @@ func (e *Engine) create(ctx context.Context, j *job, w *weighed, out *outcome) e
 	d := out.decision
 	answer, err := e.o.Target.Create(ctx, d.Object)
 	if rules := j.namespaceFor(d.Owner); len(rules) > 0 && problem.IsNamespaceMissing(err) {
-		if err = e.createNamespace(ctx, j.key.Namespace, rules); err == nil {
+		if err = e.namespaces.Create(ctx, j.key.Namespace, rules, e.o.Target.Create); err == nil {
 			answer, err = e.o.Target.Create(ctx, d.Object)
 		}
 	}
@@ -160,7 +161,7 @@ func (o *outcome) takeAnswer(answer *unstructured.Unstructured) {
 	c.Accepted = syncrules.Accept(o.decision, answer)
 	desired := o.decision.Desired
 	if c.Accepted != (syncrules.Accepted{}) {
-		c.Dropped = strings.Clone(strings.Join(syncrules.Dropped(desired, answer), ", ")) // one alone is a part of the source, see package packed
+		c.Dropped = strings.Clone(strings.Join(dropped.Fields(desired, answer), ", ")) // one alone is a part of the source, see package packed
 		o.dropped = c.Dropped
 	}
 	// Its status follows by a request of its own, where the kind has that.

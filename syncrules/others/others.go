@@ -66,7 +66,8 @@ func Keeps(key, value string) bool {
 }
 
 // Native says whether every cluster creates this object itself, with its own content. Such an object is never a source:
-// a rule for everything in a namespace would conflict with it in every cluster.
+// a rule for everything in a namespace would conflict with it in every cluster. Nor is it a copy: in a namespace that is
+// new, the copy could come first, and all pods there would trust the CA in it.
 func Native(group, kind, namespace, name string) bool {
 	switch group + "/" + kind {
 	case "/ConfigMap":

@@ -68,6 +68,9 @@ func Stub(kind v1alpha1.GroupVersionKind) v1alpha1.ResourceSyncRuleSpec {
 // Needs returns the first schema version whose agents understand a rule, or 0 if those do that ignore what they do not know
 // (schema 6 and earlier): they must not get this rule in any other form than its stub.
 func Needs(spec *v1alpha1.ResourceSyncRuleSpec) int32 {
+	if spec.TargetNamespaces != nil {
+		return 10
+	}
 	if spec.Mode != "" || spec.ConflictPolicy != "" {
 		return 9
 	}

@@ -80,6 +80,7 @@ func TestNeeds(t *testing.T) {
 		{v1alpha1.ResourceSyncRuleSpec{Targets: named}, 8},
 		{v1alpha1.ResourceSyncRuleSpec{Targets: named, Mode: v1alpha1.ModeObserve}, 9},
 		{v1alpha1.ResourceSyncRuleSpec{ConflictPolicy: v1alpha1.ConflictAdopt}, 9},
+		{v1alpha1.ResourceSyncRuleSpec{Mode: v1alpha1.ModeObserve, TargetNamespaces: &v1alpha1.NamespaceSelector{}}, 10},
 		{v1alpha1.ResourceSyncRuleSpec{Mode: v1alpha1.ModeSync}, 9}, // they would refuse the field, whatever it says
 	} {
 		if got := Needs(&c.spec); got != c.want {

@@ -50,6 +50,9 @@ type ResourceSyncRuleList struct {
 }
 
 // ResourceSyncRuleSpec says what is copied, and how.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.targetNamespaces) || !self.?createNamespace.orValue(false)`,message="targetNamespaces selects namespaces that are there; it does not go with createNamespace"
+// +kubebuilder:validation:XValidation:rule=`!has(self.targetNamespaces) || !has(self.rules) || !self.rules.exists(r, has(r.mutations) && has(r.mutations.overrides) && r.mutations.overrides.exists(o, o.path in ["/metadata/namespace", "/metadata/namespace?", "/metadata?/namespace", "/metadata?/namespace?"]))`,message="targetNamespaces says which namespaces copies are in; it does not go with an override of /metadata/namespace"
 type ResourceSyncRuleSpec struct {
 	// clusterFeatureMatch limits the sources: objects are copied only from clusters whose
 	// ClusterFeatures meet every entry. Empty means from all clusters.
@@ -75,6 +78,12 @@ type ResourceSyncRuleSpec struct {
 	// Cluster object of another cluster is removed again. Absent means everywhere.
 	// +optional
 	Targets *ClusterSelector `json:"targets,omitempty"`
+
+	// targetNamespaces makes a copy of each object in every namespace of a target cluster that the selector
+	// matches, instead of one in the namespace of the object. A copy is deleted when its namespace does not match any
+	// more (deletionPolicy). It is for kinds that are in namespaces.
+	// +optional
+	TargetNamespaces *NamespaceSelector `json:"targetNamespaces,omitempty"`
 
 	// deletionPolicy says what becomes of a copy whose source was deleted or stopped matching: Delete
 	// (the default) or Orphan.
@@ -165,6 +174,14 @@ type ClusterSelector struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	Providers []string `json:"providers,omitempty"`
+}
+
+// NamespaceSelector selects namespaces by their labels.
+//
+// +kubebuilder:validation:XValidation:rule=`size(self.?matchLabels.orValue({})) > 0 || size(self.?matchExpressions.orValue([])) > 0`,message="targetNamespaces must select by matchLabels or matchExpressions"
+// +kubebuilder:validation:XValidation:rule=`size(self.?matchLabels.orValue({})) + size(self.?matchExpressions.orValue([])) <= 64`,message="targetNamespaces may have at most 64 requirements"
+type NamespaceSelector struct {
+	metav1.LabelSelector `json:",inline"`
 }
 
 // DeletionPolicy says what becomes of a copy.

@@ -5,6 +5,7 @@ package place
 
 import (
 	"cmp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,4 +56,27 @@ func Compare(a, b Key) int {
 // CompareNames orders names within a kind by namespace and name.
 func CompareNames(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// anywhere ends the kind of a Key that stands for all places of one name, whatever their namespace. No kind is named so.
+const anywhere = " in any namespace"
+
+// Anywhere stands for the places of the same kind and name in all namespaces.
+func (k Key) Anywhere() Key {
+	return Key{GroupKind: Anywhere(k.GroupKind), Name: k.Name}
+}
+
+// Anywhere is the kind of the Keys that stand for all places of a kind.
+func Anywhere(kind schema.GroupKind) schema.GroupKind {
+	kind.Kind += anywhere
+	return kind
+}
+
+// Many says that the Key stands for all places of a name.
+func (k Key) Many() bool { return strings.HasSuffix(k.Kind, anywhere) }
+
+// In is, of a Key that stands for many places, the one in a namespace.
+func (k Key) In(namespace string) Key {
+	k.Kind, k.Namespace = strings.TrimSuffix(k.Kind, anywhere), namespace
+	return k
 }

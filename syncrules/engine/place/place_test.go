@@ -76,3 +76,16 @@ func TestScopes(t *testing.T) {
 		t.Errorf("sorted: %v", scopes)
 	}
 }
+
+func TestKeyOfManyPlaces(t *testing.T) {
+	k := Key{GroupKind: schema.GroupKind{Group: "g", Kind: "Thing"}, Namespace: "a", Name: "x"}
+	other := k
+	other.Namespace = "b"
+	many := k.Anywhere()
+	if many != other.Anywhere() || many == k || !many.Many() || k.Many() || many.GroupKind != Anywhere(k.GroupKind) {
+		t.Errorf("%+v stands for %+v", many, k)
+	}
+	if many.In("b") != other {
+		t.Errorf("%+v is in b", many.In("b"))
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -64,4 +65,10 @@ func (l Lack) grant(name, label string, verbs []string) string {
 	}
 	return fmt.Sprintf(`kubectl apply -f - <<< '{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: roster-%s-%s, labels: {%s: "true"}}, rules: [{apiGroups: ["%s"], resources: [%s], verbs: [%s]}]}'`,
 		name, l.Resource, label, l.Resource.Group, resources, strings.Join(verbs, ", "))
+}
+
+// NamespacesText says that the agent may not read namespaces here, and how to grant it.
+func NamespacesText() string {
+	l := Lack{Resource: schema.GroupResource{Resource: "namespaces"}, Verbs: []string{"list", "watch"}}
+	return fmt.Sprintf("the agent may not %s %s here; grant it with: %s", strings.Join(l.Verbs, ", "), l.Resource, l.grant("read", v1alpha1.LabelControllerAggregated, l.Verbs))
 }

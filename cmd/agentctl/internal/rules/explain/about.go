@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
@@ -23,8 +24,8 @@ import (
 )
 
 // ruleReport is what there is to say of a rule before any object is looked at.
-func (q *inquiry) ruleReport(r *ruleInForce) *ruleReport {
-	out := &ruleReport{Name: r.api.Name, File: r.file, Generation: r.api.Generation, Kind: r.api.Spec.GVK.Schema().GroupKind().String()}
+func (q *inquiry) ruleReport(r *ruleInForce) *answer.Rule {
+	out := &answer.Rule{Name: r.api.Name, File: r.file, Generation: r.api.Generation, Kind: r.api.Spec.GVK.Schema().GroupKind().String()}
 	if r.err != nil {
 		out.Error = cli.OneLine(r.err.Error())
 	}
@@ -36,7 +37,7 @@ func (q *inquiry) ruleReport(r *ruleInForce) *ruleReport {
 }
 
 // explainRule explains one rule: where it goes, where it comes from, and how its copies here stand.
-func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error {
+func (q *inquiry) explainRule(ctx context.Context, name string, r *answer.Report) error {
 	rule := q.rule(name)
 	if rule == nil {
 		return q.local().api.Errorf("no rule %q; `agentctl rules list` shows what there is", name)
@@ -55,7 +56,7 @@ func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error
 	}
 	copies, err := q.copiesOf(ctx, rule)
 	if err != nil {
-		r.Unknown = append(r.Unknown, clusterReason{q.local().title(), "the copies here cannot be read: " + clusters.Reason(err)})
+		r.Unknown = append(r.Unknown, answer.Unknown{Cluster: q.local().title(), Reason: "the copies here cannot be read: " + clusters.Reason(err)})
 		return nil
 	}
 	q.ruleCopies(ctx, rule, found, copies, r)
@@ -63,8 +64,8 @@ func (q *inquiry) explainRule(ctx context.Context, name string, r *report) error
 }
 
 // target says whether copies of the rule are wanted in a cluster, whatever they are made of.
-func (q *inquiry) target(rule *ruleInForce, to *reached) clusterVerdict {
-	out := clusterVerdict{Cluster: to.title(), Verdict: verdict.Yes}
+func (q *inquiry) target(rule *ruleInForce, to *reached) answer.Cluster {
+	out := answer.Cluster{Cluster: to.title(), Verdict: verdict.Yes}
 	switch answer, v := rule.compiled.ExplainTargets(to.cluster); {
 	case answer == where.No:
 		out.Verdict, out.Reason = verdict.No, v.String()
@@ -83,9 +84,9 @@ func (q *inquiry) target(rule *ruleInForce, to *reached) clusterVerdict {
 type places map[syncrules.Place][]*offer
 
 // source looks at one cluster as a source of a rule, and collects what it offers to the local one.
-func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, found places, out *ruleReport, r *report) clusterVerdict {
+func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, found places, out *answer.Rule, r *answer.Report) answer.Cluster {
 	to := q.local()
-	v := clusterVerdict{Cluster: from.title()}
+	v := answer.Cluster{Cluster: from.title()}
 	v.Verdict, v.Reason = q.relate(rule, from, to)
 	if from.local {
 		v.Verdict, v.Reason = q.relateOutward(rule, from)
@@ -107,7 +108,7 @@ func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, 
 		}
 	}
 	if v.Verdict == verdict.Unknown {
-		r.Unknown = append(r.Unknown, clusterReason{from.title(), v.Reason})
+		r.Unknown = append(r.Unknown, answer.Unknown{Cluster: from.title(), Reason: v.Reason})
 		return v
 	}
 	selected := 0
@@ -154,23 +155,23 @@ func (q *inquiry) sourceObjects(ctx context.Context, rule *ruleInForce, from *re
 }
 
 // collect adds what an object is offered as, if the rule is among those that offer it.
-func (q *inquiry) collect(rule *ruleInForce, from *reached, obj *unstructured.Unstructured, found places, r *report) {
+func (q *inquiry) collect(rule *ruleInForce, from *reached, obj *unstructured.Unstructured, found places, r *answer.Report) {
 	offers, problems := q.offers(from, q.local(), obj)
 	for at, o := range offers {
 		if slices.Contains(o.names, rule.api.Name) {
 			found[at] = append(found[at], o)
 		}
 	}
-	r.problems(q.local(), origin{from, obj}, problems)
+	problemsOf(r, q.local(), origin{from, obj}, problems)
 }
 
 // mostNearest is how many objects are explained of a cluster where a rule selects none.
 const mostNearest = 3
 
 // nearest are the objects that come closest to being selected, by the number of fields that hold.
-func nearest(rule *ruleInForce, from *reached, objects []*unstructured.Unstructured) []objectVerdict {
+func nearest(rule *ruleInForce, from *reached, objects []*unstructured.Unstructured) []answer.Selected {
 	type scored struct {
-		objectVerdict
+		answer.Selected
 		score int
 	}
 	var all []scored
@@ -191,12 +192,12 @@ func nearest(rule *ruleInForce, from *reached, objects []*unstructured.Unstructu
 				best = max(best, met)
 			}
 		}
-		all = append(all, scored{objectVerdict{from.title(), ref.Of(syncrules.PlaceOf(obj)), e}, best})
+		all = append(all, scored{answer.Selected{Cluster: from.title(), Object: ref.Of(syncrules.PlaceOf(obj)), Explanation: e}, best})
 	}
 	slices.SortStableFunc(all, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
-	var out []objectVerdict
+	var out []answer.Selected
 	for _, s := range all[:min(len(all), mostNearest)] {
-		out = append(out, s.objectVerdict)
+		out = append(out, s.Selected)
 	}
 	return out
 }
@@ -218,7 +219,7 @@ func (q *inquiry) copiesOf(ctx context.Context, rule *ruleInForce) (map[syncrule
 
 // ruleCopies decides about every place that the rule has a part in. Those that are in sync are counted; of the
 // others the first are shown, with what is there if that is not a copy.
-func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found places, copies map[syncrules.Place]*unstructured.Unstructured, r *report) {
+func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found places, copies map[syncrules.Place]*unstructured.Unstructured, r *answer.Report) {
 	var at []syncrules.Place
 	for place := range found {
 		at = append(at, place)
@@ -257,8 +258,8 @@ func (q *inquiry) ruleCopies(ctx context.Context, rule *ruleInForce, found place
 	}
 }
 
-func unreadable(c *reached, at syncrules.Place, err error) *copyReport {
-	return &copyReport{
+func unreadable(c *reached, at syncrules.Place, err error) *answer.Copy {
+	return &answer.Copy{
 		Cluster: c.name, ClusterID: c.id, Object: ref.Of(at), Rules: []string{}, State: stand.Unknown,
 		Reason: "what is there cannot be read: " + clusters.Reason(err),
 	}

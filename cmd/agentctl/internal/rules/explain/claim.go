@@ -6,6 +6,7 @@ package explain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,7 @@ type offer struct {
 	held  string               // why copies of it stay as they are, as it says itself
 	stops []syncrules.Evidence // of rules that select it and do not copy now
 	looks []*syncrules.Rule    // of those, which would if they did not only look
+	into  string               // the namespace of the place
 }
 
 // sourceState is what was found where a copy says that it was made from: nil for nothing. unknown says why that cannot be told.
@@ -53,7 +55,7 @@ func (q *inquiry) evidence(r *ruleInForce, from, to *reached) syncrules.Evidence
 
 // offers says where copies of an object of one cluster would be in another. problems are those of rules that
 // cannot say where.
-func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out map[syncrules.Place]*offer, problems []string) {
+func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out map[syncrules.Place]*offer, problems []error) {
 	why, held := syncrules.Obstacle(obj)
 	if why != "" && !held {
 		return nil, nil
@@ -67,27 +69,32 @@ func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out
 		if evidence.Relation == syncrules.Excludes {
 			continue
 		}
-		at, err := r.compiled.Target(obj, q.input(from, to))
+		at, err := q.targets(r.compiled, obj, from, to)
 		if err != nil {
-			problems = append(problems, "rule "+r.api.Name+": "+safeError(err, obj))
+			problems = append(problems, fmt.Errorf("rule %s: %w", r.api.Name, err))
 			continue
 		}
-		o := out[at]
-		if o == nil {
-			o = &offer{from: from, obj: obj, held: why}
-			out[at] = o
+		for _, at := range at {
+			if out[at] == nil {
+				out[at] = &offer{from: from, obj: obj, held: why, into: at.Namespace}
+			}
+			out[at].add(r, evidence)
 		}
-		o.names = append(o.names, r.api.Name)
-		switch asks := evidence.Relation == syncrules.Asks; {
-		case asks && evidence.Observes == "":
-			o.rules = append(o.rules, r.compiled)
-			continue
-		case asks:
-			o.looks = append(o.looks, r.compiled)
-		}
-		o.stops = append(o.stops, evidence)
 	}
 	return out, problems
+}
+
+// add adds a rule that selects it.
+func (o *offer) add(r *ruleInForce, evidence syncrules.Evidence) {
+	o.names = append(o.names, r.api.Name)
+	switch asks := evidence.Relation == syncrules.Asks; {
+	case asks && evidence.Observes == "":
+		o.rules = append(o.rules, r.compiled)
+		return
+	case asks:
+		o.looks = append(o.looks, r.compiled)
+	}
+	o.stops = append(o.stops, evidence)
 }
 
 // claim is what an offer means for the decision about what is there.
@@ -125,6 +132,7 @@ func (q *inquiry) claim(o *offer, to *reached, local *unstructured.Unstructured)
 // render makes the copy, if the chart values allow it.
 func (q *inquiry) render(o *offer, to *reached) (*unstructured.Unstructured, error) {
 	in := q.input(o.from, to)
+	in.Into = o.into
 	place, err := o.rules[0].Target(o.obj, in)
 	if err == nil {
 		err = q.consent.RefuseSource(o.obj, place.GroupKind())
@@ -184,30 +192,32 @@ func (q *inquiry) hearMakers(sum *syncrules.Summary, copied *unstructured.Unstru
 		e := q.evidence(r, owner, to)
 		e.Made, e.Counted, e.Complete = true, true, true // the counting is the agent's
 		if e.Relation == syncrules.Asks {
-			e.Found, e.Selected = q.found(r, copied, from, owner, to), syncrules.SelectedBy(made, forms, name, r.compiled.Selection())
-			e.Why = from.unknown
+			e.Found, e.Why = q.found(r, copied, from, owner, to)
+			e.Selected = syncrules.SelectedBy(made, forms, name, r.compiled.Selection())
 		}
 		sum.Weigh(e)
 	}
 }
 
-// found says what a rule finds where a copy that it made comes from.
-func (q *inquiry) found(r *ruleInForce, copied *unstructured.Unstructured, from sourceState, owner, to *reached) syncrules.Found {
+// found says what a rule finds where a copy that it made comes from, and why that is not known, or not for this copy.
+func (q *inquiry) found(r *ruleInForce, copied *unstructured.Unstructured, from sourceState, owner, to *reached) (syncrules.Found, string) {
 	if from.unknown != "" {
-		return syncrules.FoundUnknown
+		return syncrules.FoundUnknown, from.unknown
 	}
 	if from.obj == nil || r.compiled.Kind() != from.obj.GroupVersionKind() || !r.compiled.Match(from.obj) {
-		return syncrules.FoundLacking
+		return syncrules.FoundLacking, ""
 	}
 	if why, held := syncrules.Obstacle(from.obj); why != "" && !held {
-		return syncrules.FoundLacking
+		return syncrules.FoundLacking, ""
 	}
-	at, err := r.compiled.Target(from.obj, q.input(owner, to))
+	in := q.input(owner, to)
+	in.Into = copied.GetNamespace()
+	at, err := r.compiled.Target(from.obj, in)
 	switch {
 	case err != nil:
-		return syncrules.FoundFaulty
+		return syncrules.FoundFaulty, ""
 	case at != syncrules.PlaceOf(copied):
-		return syncrules.FoundElsewhere
+		return syncrules.FoundElsewhere, ""
 	}
-	return syncrules.FoundPresent
+	return r.foundIn(at.Namespace, to)
 }

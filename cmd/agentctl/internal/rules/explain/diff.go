@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/redact"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/trial"
@@ -24,7 +25,7 @@ const (
 )
 
 // compare shows what a write would change: by a dry run where the user may do that, else by the rendered copy.
-func (q *inquiry) compare(ctx context.Context, out *copyReport, local *unstructured.Unstructured, d syncrules.Decision, to *reached, hide *redact.Redaction, ask bool) {
+func (q *inquiry) compare(ctx context.Context, out *answer.Copy, local *unstructured.Unstructured, d syncrules.Decision, to *reached, hide *redact.Redaction, ask bool) {
 	wanted := d.Object
 	out.DiffBy = byRender
 	switch {

@@ -25,6 +25,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/documents"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/lint"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -108,14 +109,14 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	if out.ForPeople() {
-		r.print(cli.Printable{To: out.Stdout})
+		r.Print(cli.Printable{To: out.Stdout})
 	} else if err := out.Document(r); err != nil {
 		return err
 	}
 	if err := fleet.Incomplete(unknown); o.Fleet != nil && err != nil {
 		return err
 	}
-	return r.err()
+	return r.Err()
 }
 
 // group is who is asked, for the sources of copies at least.
@@ -129,25 +130,25 @@ func (o *Options) group() *fleet.Group {
 }
 
 // explainAt explains it as it is in one cluster.
-func (o *Options) explainAt(ctx context.Context, from *reach, docs []*documents.Document) (*report, error) {
+func (o *Options) explainAt(ctx context.Context, from *reach, docs []*documents.Document) (*answer.Report, error) {
 	q, err := o.inquire(ctx, from, docs)
 	if err != nil {
 		return nil, err
 	}
-	r := &report{
+	r := &answer.Report{
 		Context: from.member.Client.Context, Cluster: q.local().name, ClusterID: q.local().id,
-		Rules: []*ruleReport{}, Copies: []*copyReport{}, Counts: map[string]int{}, Unknown: []clusterReason{}, Notes: []string{},
+		Rules: []*answer.Rule{}, Copies: []*answer.Copy{}, Counts: map[string]int{}, Unknown: []answer.Unknown{}, Notes: []string{},
 	}
 	if err := o.answer(ctx, q, docs, r); err != nil {
 		return nil, err
 	}
-	r.conclude()
+	r.Conclude()
 	return r, nil
 }
 
 // answer explains what was asked for: the object, the rule, or the one object or rule of the files. A file with
 // objects is about those, and its rules are what they are judged by.
-func (o *Options) answer(ctx context.Context, q *inquiry, docs []*documents.Document, r *report) error {
+func (o *Options) answer(ctx context.Context, q *inquiry, docs []*documents.Document, r *answer.Report) error {
 	if len(docs) > 0 {
 		return o.answerFiles(ctx, q, docs, r)
 	}
@@ -173,7 +174,7 @@ func (o *Options) answer(ctx context.Context, q *inquiry, docs []*documents.Docu
 	return q.explainObject(ctx, at, nil, nil, r)
 }
 
-func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*documents.Document, r *report) error {
+func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*documents.Document, r *answer.Report) error {
 	objects := slices.DeleteFunc(slices.Clone(docs), lint.IsRule)
 	if len(objects) > 1 {
 		return cli.Usagef("the files hold %d objects beside rules; explain one at a time", len(objects))
@@ -204,7 +205,7 @@ func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*documents
 		return err
 	}
 	d.Object.SetNamespace(at.Namespace)
-	r.Object = &objectReport{File: d.File}
+	r.Object = &answer.Object{File: d.File}
 	return q.explainObject(ctx, at, d.Object, from, r)
 }
 

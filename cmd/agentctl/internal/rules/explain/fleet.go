@@ -15,15 +15,16 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // fleetReport is a rule as it is in each member that has it. Its JSON is stable: fields are only ever added.
 type fleetReport struct {
-	Rule     string          `json:"rule"`
-	Clusters []*report       `json:"clusters"`
-	Without  int             `json:"without"` // members where the rule is not
-	Unknown  []fleet.Unknown `json:"unknown"`
+	Rule     string           `json:"rule"`
+	Clusters []*answer.Report `json:"clusters"`
+	Without  int              `json:"without"` // members where the rule is not
+	Unknown  []fleet.Unknown  `json:"unknown"`
 }
 
 // runFleet explains a rule from the view of every member.
@@ -36,8 +37,8 @@ func (o *Options) runFleet(ctx context.Context, own *fleet.Member, known map[str
 	defer cancel()
 	rules, _ := fleet.List[v1alpha1.ResourceSyncRule](ctx, own, clusters.RuleResource()) // what cannot be read is as if there were none
 	rules = slices.DeleteFunc(rules, func(r *v1alpha1.ResourceSyncRule) bool { return r.Name != name })
-	f := &fleetReport{Rule: name, Clusters: []*report{}, Unknown: unknown}
-	var reports []*report
+	f := &fleetReport{Rule: name, Clusters: []*answer.Report{}, Unknown: unknown}
+	var reports []*answer.Report
 	var group errgroup.Group
 	group.SetLimit(8) // members that are explained at a time
 	for id, c := range known {
@@ -45,7 +46,7 @@ func (o *Options) runFleet(ctx context.Context, own *fleet.Member, known map[str
 			f.Without += map[bool]int{true: 1}[c.api != nil]
 			continue
 		}
-		r := &report{}
+		r := &answer.Report{}
 		reports = append(reports, r)
 		group.Go(func() error {
 			view, q := &reach{member: c.member, known: known}, *o
@@ -54,7 +55,7 @@ func (o *Options) runFleet(ctx context.Context, own *fleet.Member, known map[str
 			}
 			one, err := q.explainAt(ctx, view, nil)
 			if err != nil {
-				one = &report{ClusterID: id, Context: clusters.Reason(err), Answer: answerUnknown}
+				one = &answer.Report{ClusterID: id, Context: clusters.Reason(err), Answer: answer.NotKnown}
 			}
 			*r = *one
 			return nil
@@ -68,7 +69,7 @@ func (o *Options) runFleet(ctx context.Context, own *fleet.Member, known map[str
 			f.Clusters = append(f.Clusters, r)
 		}
 	}
-	slices.SortFunc(f.Clusters, func(a, b *report) int { return strings.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(f.Clusters, func(a, b *answer.Report) int { return strings.Compare(a.Cluster, b.Cluster) })
 	return cmp.Or(f.print(out), f.err())
 }
 
@@ -79,8 +80,8 @@ func (f *fleetReport) print(out *cli.Output) error {
 	w := cli.Printable{To: out.Stdout}
 	for _, r := range f.Clusters {
 		fmt.Fprintf(w, "in cluster %s: %s\n", r.Cluster, r.Answer)
-		if r.Answer != answerSynced {
-			r.print(w)
+		if r.Answer != answer.Synced {
+			r.Print(w)
 		}
 	}
 	fmt.Fprintf(w, "%s without the rule\n", cli.Plural(f.Without, "cluster"))
@@ -93,10 +94,10 @@ func (f *fleetReport) err() error {
 	if err := fleet.Incomplete(f.Unknown); err != nil {
 		return err
 	}
-	for _, answer := range []string{answerBlocked, answerUnknown, answerSynced, answerUnmatched} {
+	for _, answer := range []string{answer.Blocked, answer.NotKnown, answer.Synced, answer.Unmatched} {
 		for _, r := range f.Clusters {
 			if r.Answer == answer {
-				return r.err()
+				return r.Err()
 			}
 		}
 	}

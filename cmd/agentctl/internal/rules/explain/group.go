@@ -8,10 +8,13 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // reached is one cluster of the group, as far as the user can see it: what its Cluster object in the local
@@ -23,9 +26,12 @@ type reached struct {
 	api      *clusters.Reader // nil: why
 	member   *fleet.Member    // where there is an api
 	why      string           // why it cannot be asked
-	own      bool             // the credential is the user's own
-	mayWrite bool             // and the user said whose cluster it leads to, so a dry run may be allowed
-	disabled bool
+	// listNamespaces reads its namespaces, where there is an api, once; like syncrules.Input.Namespaced it takes no context: a
+	// request is bounded in time as all others are.
+	listNamespaces func() (all []*unstructured.Unstructured, whole bool, err error)
+	own            bool // the credential is the user's own
+	mayWrite       bool // and the user said whose cluster it leads to, so a dry run may be allowed
+	disabled       bool
 	// features are its ClusterFeatures; unknown when featuresWhy says why.
 	features    []*v1alpha1.ClusterFeature
 	featuresWhy string
@@ -72,6 +78,10 @@ func reachAll(ctx context.Context, g *fleet.Group) (own *fleet.Member, all map[s
 			return nil, err
 		}
 		c := &reached{api: clusters.NewReader(objects), member: m, local: m.Local, own: m.Own, mayWrite: m.Own && m.Certain}
+		later := context.WithoutCancel(ctx)
+		c.listNamespaces = func() ([]*unstructured.Unstructured, bool, error) {
+			return c.api.ListOnce(later, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, syncrules.Scope{})
+		}
 		c.readFeatures(ctx, m)
 		c.readRules(ctx, m)
 		return c, nil

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/drift"
@@ -27,7 +28,7 @@ func (o *offer) asIf() *offer {
 }
 
 // look says what rules that only look would do in a place, as their agent does: by a second decision, that nobody acts on.
-func (q *inquiry) look(ctx context.Context, out *copyReport, to *reached, local *unstructured.Unstructured, offers []*offer, ask bool) {
+func (q *inquiry) look(ctx context.Context, out *answer.Copy, to *reached, local *unstructured.Unstructured, offers []*offer, ask bool) {
 	names := out.Rules
 	if local != nil && len(names) == 0 {
 		names = syncrules.MadeBy(local)

@@ -5,6 +5,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
@@ -20,9 +22,9 @@ import (
 
 // explainObject explains one object: where it is, which rules select it, and how its copies stand everywhere.
 // given is an object of a file, taken as one of the cluster from; nil for what is there.
-func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *unstructured.Unstructured, from *reached, r *report) error {
+func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *unstructured.Unstructured, from *reached, r *answer.Report) error {
 	if r.Object == nil {
-		r.Object = &objectReport{}
+		r.Object = &answer.Object{}
 	}
 	r.Object.Object = ref.Of(at)
 	here, err := q.local().api.Get(ctx, at)
@@ -43,9 +45,13 @@ func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *
 		}
 	}
 	objects := q.sources(ctx, at, source, here, given, from, r)
-	q.ruleVerdicts(source, objects, r)
+	var more origins
+	if given == nil && here == nil {
+		more = q.spread(ctx, at, objects, r)
+	}
+	q.ruleVerdicts(source, slices.Concat(objects, more), r)
 	q.copies(ctx, at, here, objects, r)
-	if len(r.Object.Where) > 0 && len(objects) == 0 && here == nil && len(r.Unknown) == 0 {
+	if len(r.Object.Where) > 0 && len(objects)+len(more) == 0 && here == nil && len(r.Unknown) == 0 {
 		return q.local().api.Errorf("%s is in no cluster of the group", r.Object)
 	}
 	return nil
@@ -60,10 +66,10 @@ type origin struct {
 }
 
 // sources reads the object in every cluster.
-func (q *inquiry) sources(ctx context.Context, at, source syncrules.Place, here, given *unstructured.Unstructured, from *reached, r *report) origins {
+func (q *inquiry) sources(ctx context.Context, at, source syncrules.Place, here, given *unstructured.Unstructured, from *reached, r *answer.Report) origins {
 	var out origins
 	say := func(c *reached, is, text string) {
-		r.Object.Where = append(r.Object.Where, presence{c.title(), is, text})
+		r.Object.Where = append(r.Object.Where, answer.Presence{Cluster: c.title(), Is: is, Text: text})
 	}
 	for _, c := range q.clusters {
 		obj, where := here, ref.Of(at)
@@ -72,14 +78,14 @@ func (q *inquiry) sources(ctx context.Context, at, source syncrules.Place, here,
 			obj = given
 		case c.api == nil:
 			say(c, verdict.Unknown, "not known: "+c.why)
-			r.Unknown = append(r.Unknown, clusterReason{c.title(), c.why})
+			r.Unknown = append(r.Unknown, answer.Unknown{Cluster: c.title(), Reason: c.why})
 			continue
 		case !c.local:
 			var err error
 			where = ref.Of(source)
 			if obj, err = c.api.Get(ctx, source); err != nil {
 				say(c, verdict.Unknown, "not known: "+clusters.Reason(err))
-				r.Unknown = append(r.Unknown, clusterReason{c.title(), clusters.Reason(err)})
+				r.Unknown = append(r.Unknown, answer.Unknown{Cluster: c.title(), Reason: clusters.Reason(err)})
 				continue
 			}
 		}
@@ -123,7 +129,7 @@ func (q *inquiry) describe(obj *unstructured.Unstructured) (is, text string) {
 }
 
 // ruleVerdicts says of every rule about the kind whether it selects the object, in each cluster that has it.
-func (q *inquiry) ruleVerdicts(source syncrules.Place, objects origins, r *report) {
+func (q *inquiry) ruleVerdicts(source syncrules.Place, objects origins, r *answer.Report) {
 	for _, rule := range q.rules {
 		if rule.api.Spec.GVK.Schema().GroupKind() != source.GroupKind() {
 			continue
@@ -140,7 +146,7 @@ func (q *inquiry) ruleVerdicts(source syncrules.Place, objects origins, r *repor
 		}
 		for _, o := range objects {
 			e := rule.compiled.Explain(o.obj)
-			out.Objects = append(out.Objects, objectVerdict{o.from.title(), ref.Of(syncrules.PlaceOf(o.obj)), e})
+			out.Objects = append(out.Objects, answer.Selected{Cluster: o.from.title(), Object: ref.Of(syncrules.PlaceOf(o.obj)), Explanation: e})
 			if e.Matched {
 				out.Targets = append(out.Targets, q.directions(rule, o.from)...)
 			}
@@ -152,13 +158,13 @@ func (q *inquiry) ruleVerdicts(source syncrules.Place, objects origins, r *repor
 }
 
 // directions says to which clusters a rule copies what it selects in one.
-func (q *inquiry) directions(rule *ruleInForce, from *reached) []clusterVerdict {
-	var out []clusterVerdict
+func (q *inquiry) directions(rule *ruleInForce, from *reached) []answer.Cluster {
+	var out []answer.Cluster
 	for _, to := range q.clusters {
 		if to == from {
 			continue
 		}
-		v := clusterVerdict{Cluster: to.title()}
+		v := answer.Cluster{Cluster: to.title()}
 		v.Verdict, v.Reason = q.relate(rule, from, to)
 		if !slices.Contains(out, v) {
 			out = append(out, v)
@@ -169,7 +175,7 @@ func (q *inquiry) directions(rule *ruleInForce, from *reached) []clusterVerdict 
 
 // copies decides about every place that a copy of the object is in, or would be, and about the object here if
 // it is a copy itself.
-func (q *inquiry) copies(ctx context.Context, at syncrules.Place, here *unstructured.Unstructured, objects origins, r *report) {
+func (q *inquiry) copies(ctx context.Context, at syncrules.Place, here *unstructured.Unstructured, objects origins, r *answer.Report) {
 	for _, to := range q.clusters {
 		found := places{}
 		if to.local && here != nil && syncrules.IsCopy(here) {
@@ -186,35 +192,46 @@ func (q *inquiry) copies(ctx context.Context, at syncrules.Place, here *unstruct
 			order = append(order, place)
 		}
 		slices.SortFunc(order, func(a, b syncrules.Place) int { return strings.Compare(ref.Of(a).String(), ref.Of(b).String()) })
-		for _, place := range order {
+		most := max(q.limit, len(q.rules)) // more are of one rule, in many namespaces
+		for i, place := range order {
+			if i >= most && (!to.local || place != at) {
+				continue // each would take a request
+			}
 			c := q.copyAt(ctx, to, place, found[place])
 			r.Counts[c.State]++
 			r.Copies = append(r.Copies, c)
+		}
+		if left := len(order) - most; left > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("cluster %s: %d more places were not looked at; --limit raises how many are", to.title(), left))
 		}
 	}
 }
 
 // offered collects what one object is offered as to one cluster.
-func (q *inquiry) offered(o origin, to *reached, found places, r *report) {
+func (q *inquiry) offered(o origin, to *reached, found places, r *answer.Report) {
 	offers, problems := q.offers(o.from, to, o.obj)
 	for place, one := range offers {
 		found[place] = append(found[place], one)
 	}
-	r.problems(to, o, problems)
+	problemsOf(r, to, o, problems)
 }
 
-// problems reports what keeps rules from saying where a copy belongs.
-func (r *report) problems(to *reached, o origin, problems []string) {
+// problemsOf reports what keeps rules from saying where a copy belongs.
+func problemsOf(r *answer.Report, to *reached, o origin, problems []error) {
 	for _, p := range problems {
-		r.Counts[stand.Blocked]++
-		r.Copies = append(r.Copies, &copyReport{
-			Cluster: to.name, ClusterID: to.id, Object: ref.Of(syncrules.PlaceOf(o.obj)), Rules: []string{}, State: stand.Blocked,
-			Reason: "where the copy of cluster " + o.from.name + " belongs cannot be determined: " + p,
+		state := stand.Blocked
+		if errors.Is(p, errNamespaces) {
+			state = stand.Unknown
+		}
+		r.Counts[state]++
+		r.Copies = append(r.Copies, &answer.Copy{
+			Cluster: to.name, ClusterID: to.id, Object: ref.Of(syncrules.PlaceOf(o.obj)), Rules: []string{}, State: state,
+			Reason: "where the copy of cluster " + o.from.name + " belongs cannot be determined: " + safeError(p, o.obj),
 		})
 	}
 }
 
-func (q *inquiry) copyAt(ctx context.Context, to *reached, at syncrules.Place, offers []*offer) *copyReport {
+func (q *inquiry) copyAt(ctx context.Context, to *reached, at syncrules.Place, offers []*offer) *answer.Copy {
 	if to.api == nil {
 		return q.weigh(ctx, to, at, nil, offers, false)
 	}

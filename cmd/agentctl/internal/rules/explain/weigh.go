@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
@@ -163,8 +164,8 @@ func (r *ruleInForce) frozen(id string) string {
 
 // weigh decides about one place in one cluster, by the same function as its agent.
 // ask says that its API server may be asked what it would make of a write.
-func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, local *unstructured.Unstructured, offers []*offer, ask bool) *copyReport {
-	out := &copyReport{Cluster: to.name, ClusterID: to.id, Object: ref.Of(at), Rules: []string{}, Action: syncrules.None.String()}
+func (q *inquiry) weigh(ctx context.Context, to *reached, at syncrules.Place, local *unstructured.Unstructured, offers []*offer, ask bool) *answer.Copy {
+	out := &answer.Copy{Cluster: to.name, ClusterID: to.id, Object: ref.Of(at), Rules: []string{}, Action: syncrules.None.String()}
 	for _, o := range offers {
 		for _, name := range o.names {
 			if !slices.Contains(out.Rules, name) {
@@ -198,7 +199,7 @@ func (q *inquiry) facts(ctx context.Context, to *reached, local *unstructured.Un
 }
 
 // decide fills in what becomes of the copy.
-func (q *inquiry) decide(ctx context.Context, out *copyReport, facts syncrules.Facts, to *reached, offers []*offer, ask bool) {
+func (q *inquiry) decide(ctx context.Context, out *answer.Copy, facts syncrules.Facts, to *reached, offers []*offer, ask bool) {
 	if to.api == nil {
 		out.Action, out.State, out.Reason = "", stand.Unknown, "what is there is not known: "+to.why
 		return

@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package explain
+// Package answer is what rules explain prints.
+package answer
 
 import (
 	"fmt"
@@ -15,28 +16,29 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 )
 
-// report is what explain prints. Its JSON is stable: fields are only ever added.
-type report struct {
+// Report is what explain prints. Its JSON is stable: fields are only ever added.
+type Report struct {
 	Context   string `json:"context"`
 	Cluster   string `json:"cluster"`
 	ClusterID string `json:"clusterID"`
 	// Answer is synced, unmatched, blocked or unknown; the exit code says the same.
-	Answer  string          `json:"answer"`
-	Rules   []*ruleReport   `json:"rules"`
-	Object  *objectReport   `json:"object,omitempty"`
-	Copies  []*copyReport   `json:"copies"`
-	Counts  map[string]int  `json:"counts"` // of copies by state, also of those that are not in copies
-	Unknown []clusterReason `json:"unknown"`
-	Notes   []string        `json:"notes"`
+	Answer  string         `json:"answer"`
+	Rules   []*Rule        `json:"rules"`
+	Object  *Object        `json:"object,omitempty"`
+	Copies  []*Copy        `json:"copies"`
+	Counts  map[string]int `json:"counts"` // of copies by state, also of those that are not in copies
+	Unknown []Unknown      `json:"unknown"`
+	Notes   []string       `json:"notes"`
 }
 
-type clusterReason struct {
+// Unknown is a cluster that could not be asked.
+type Unknown struct {
 	Cluster string `json:"cluster"`
 	Reason  string `json:"reason"`
 }
 
-// ruleReport is about one rule: the one that was asked for, or one about the kind of the object.
-type ruleReport struct {
+// Rule is about one rule: the one that was asked for, or one about the kind of the object.
+type Rule struct {
 	Name       string              `json:"name"`
 	File       string              `json:"file,omitempty"`
 	Generation int64               `json:"generation,omitempty"`
@@ -45,42 +47,42 @@ type ruleReport struct {
 	Ready      *clusters.Readiness `json:"ready,omitempty"` // absent for one from a file
 	Orphans    string              `json:"orphans,omitempty"`
 	LastErrors []string            `json:"lastErrors,omitempty"`
-	Targets    []clusterVerdict    `json:"targets,omitempty"`
-	Sources    []clusterVerdict    `json:"sources,omitempty"`
-	Objects    []objectVerdict     `json:"objects,omitempty"`
+	Targets    []Cluster           `json:"targets,omitempty"`
+	Sources    []Cluster           `json:"sources,omitempty"`
+	Objects    []Selected          `json:"objects,omitempty"`
 }
 
-// clusterVerdict says whether a rule goes to, or comes from, a cluster.
-type clusterVerdict struct {
+// Cluster says whether a rule goes to, or comes from, a cluster.
+type Cluster struct {
 	Cluster  string `json:"cluster"`
 	Verdict  string `json:"verdict"` // yes, no, held or unknown
 	Reason   string `json:"reason,omitempty"`
 	Selected *int   `json:"selected,omitempty"` // objects there; absent when they were not looked at
 }
 
-// objectVerdict says whether a rule selects an object of a cluster.
-type objectVerdict struct {
+// Selected says whether a rule selects an object of a cluster.
+type Selected struct {
 	Cluster     string                `json:"cluster"`
 	Object      ref.Object            `json:"object"`
 	Explanation syncrules.Explanation `json:"explanation"`
 }
 
-// objectReport says where the object is that was asked for.
-type objectReport struct {
+// Object says where the object is that was asked for.
+type Object struct {
 	ref.Object `json:",inline"`
 	File       string     `json:"file,omitempty"`
-	Where      []presence `json:"where"`
+	Where      []Presence `json:"where"`
 }
 
-// presence says what of the object a cluster has: a source, a copy, nothing, or unknown.
-type presence struct {
+// Presence says what of the object a cluster has: a source, a copy, nothing, or unknown.
+type Presence struct {
 	Cluster string `json:"cluster"`
 	Is      string `json:"is"`
 	Text    string `json:"text"`
 }
 
-// copyReport is about one place in one cluster.
-type copyReport struct {
+// Copy is about one place in one cluster.
+type Copy struct {
 	Cluster   string     `json:"cluster"`
 	ClusterID string     `json:"clusterID"`
 	Object    ref.Object `json:"object"`
@@ -99,46 +101,47 @@ type copyReport struct {
 
 // The answers, each with its exit code.
 const (
-	answerSynced    = "synced"
-	answerUnmatched = "unmatched"
-	answerBlocked   = "blocked"
-	answerUnknown   = "unknown"
+	Synced    = "synced"
+	Unmatched = "unmatched"
+	Blocked   = "blocked"
+	NotKnown  = "unknown"
 )
 
-// conclude finds the answer: what is in the way comes first, then what is in sync; what is not known counts only
+// Conclude finds the answer: what is in the way comes first, then what is in sync; what is not known counts only
 // where nothing else does.
-func (r *report) conclude() {
+func (r *Report) Conclude() {
 	switch {
 	case r.Counts[stand.Blocked] > 0:
-		r.Answer = answerBlocked
+		r.Answer = Blocked
 	case r.Counts[stand.InSync]+r.Counts[stand.Pending]+r.Counts[stand.Offered]+r.Counts[stand.Observed] > 0:
-		r.Answer = answerSynced
+		r.Answer = Synced
 	case r.Counts[stand.Unknown] > 0 || len(r.Unknown) > 0:
-		r.Answer = answerUnknown
+		r.Answer = NotKnown
 	default:
-		r.Answer = answerUnmatched
+		r.Answer = Unmatched
 	}
 	for _, rule := range r.Rules {
-		if rule.Error != "" && r.Answer != answerSynced {
-			r.Answer = answerBlocked
+		if rule.Error != "" && r.Answer != Synced {
+			r.Answer = Blocked
 		}
 	}
 }
 
-// err is the exit code.
-func (r *report) err() error {
+// Err is the exit code.
+func (r *Report) Err() error {
 	switch r.Answer {
-	case answerUnmatched:
+	case Unmatched:
 		return cli.Answerf(cli.ExitUnmatched, "nothing is copied: no rule selects anything")
-	case answerBlocked:
+	case Blocked:
 		return cli.Answerf(cli.ExitBlocked, "a copy is blocked")
-	case answerUnknown:
+	case NotKnown:
 		return cli.Answerf(cli.ExitUnknown, "unknown: a cluster that matters cannot be read")
 	}
 	return nil
 }
 
-func (r *report) print(w io.Writer) {
+// Print prints it for people.
+func (r *Report) Print(w io.Writer) {
 	if r.Object != nil {
 		r.Object.print(w)
 	}
@@ -163,14 +166,14 @@ func (r *report) print(w io.Writer) {
 	}
 }
 
-func (o *objectReport) print(w io.Writer) {
+func (o *Object) print(w io.Writer) {
 	fmt.Fprintf(w, "%s\n", o.Object)
 	for _, p := range o.Where {
 		fmt.Fprintf(w, "  in %s: %s\n", p.Cluster, p.Text)
 	}
 }
 
-func (r *ruleReport) print(w io.Writer) {
+func (r *Rule) print(w io.Writer) {
 	fmt.Fprintf(w, "\nrule %s", r.Name)
 	if r.File != "" {
 		fmt.Fprintf(w, " (from %s)", r.File)
@@ -190,7 +193,7 @@ func (r *ruleReport) print(w io.Writer) {
 	}
 	for _, of := range []struct {
 		word string
-		list []clusterVerdict
+		list []Cluster
 	}{{"to", r.Targets}, {"from", r.Sources}} {
 		for _, v := range of.list {
 			fmt.Fprintf(w, "  %-4s %s: %s%s\n", of.word, v.Cluster, v.Verdict, v.tail())
@@ -201,7 +204,7 @@ func (r *ruleReport) print(w io.Writer) {
 	}
 }
 
-func (v clusterVerdict) tail() string {
+func (v Cluster) tail() string {
 	out := ""
 	if v.Selected != nil {
 		out = ", selects " + cli.Plural(*v.Selected, "object") + " there"
@@ -213,7 +216,7 @@ func (v clusterVerdict) tail() string {
 }
 
 // print shows what matched, or else every field that did not.
-func (o objectVerdict) print(w io.Writer) {
+func (o Selected) print(w io.Writer) {
 	word := "does not select"
 	if o.Explanation.Matched {
 		word = "selects"
@@ -239,7 +242,7 @@ func (o objectVerdict) print(w io.Writer) {
 	}
 }
 
-func (c *copyReport) print(w io.Writer) {
+func (c *Copy) print(w io.Writer) {
 	words := map[string]string{
 		stand.InSync: "in sync", stand.Blocked: "blocked", stand.Unknown: "not known", stand.None: "no copy", stand.Observed: "nothing is written",
 		stand.Pending: "would be updated", stand.Gone: "would be deleted",

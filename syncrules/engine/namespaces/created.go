@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package namespaces
 
 import (
 	"context"
@@ -13,16 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
-// MaxNamespaces is how many namespaces there may be at a time that agents of this cluster created for one rule. A
+// Max is how many namespaces there may be at a time that agents of this cluster created for one rule. A
 // template may name another one for each object, and who makes a rule need not be somebody of this cluster.
-const MaxNamespaces = 250
+const Max = 250
 
 // AnnotationCreatedFor names, on a namespace that an agent created, the rules whose copies needed it. Such a
 // namespace is no copy: nobody maintains it, and no agent deletes it.
 const AnnotationCreatedFor = v1alpha1.Prefix + "created-for-rule"
+
+// Request creates an object.
+type Request func(context.Context, *unstructured.Unstructured) (*unstructured.Unstructured, error)
 
 const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
@@ -32,14 +36,14 @@ const (
 // createdNamespaces is the Sink of the watch of the namespaces that agents created here, which runs while rules may
 // create some. Their number is not remembered otherwise, so a restart changes nothing. Engine.mu guards it.
 type createdNamespaces struct {
-	n     *namespaces
+	n     *Namespaces
 	stop  func()
 	known bool                // a list was complete
 	rules map[string][]string // by namespace
 }
 
 // superviseCreatedLocked watches what was created while rules may create more.
-func (n *namespaces) superviseCreatedLocked(start starter, creates bool) {
+func (n *Namespaces) superviseCreatedLocked(watch Watch, creates bool) {
 	switch {
 	case !creates && n.created != nil:
 		n.created.stop()
@@ -47,8 +51,7 @@ func (n *namespaces) superviseCreatedLocked(start starter, creates bool) {
 	case creates && n.created == nil:
 		w := &createdNamespaces{n: n, rules: map[string][]string{}}
 		n.created = w
-		scope := Scope{GVK: namespaceKind(), LabelSelector: labelManagedBy + "=" + managedByAgent}
-		w.stop = n.watch(start, scope, nil, w)
+		w.stop = watch(place.Scope{GVK: Kind(), LabelSelector: labelManagedBy + "=" + managedByAgent}, w)
 	}
 }
 
@@ -58,23 +61,23 @@ func (w *createdNamespaces) Replace(objs []*unstructured.Unstructured, _ string)
 	for _, obj := range objs {
 		rules[obj.GetName()] = createdFor(obj)
 	}
-	w.n.lock.Lock()
-	defer w.n.lock.Unlock()
+	w.n.e.Lock.Lock()
+	defer w.n.e.Lock.Unlock()
 	w.rules, w.known = rules, true
 	w.n.roomLocked()
 }
 
 // Upsert implements Sink.
 func (w *createdNamespaces) Upsert(obj *unstructured.Unstructured) {
-	w.n.lock.Lock()
-	defer w.n.lock.Unlock()
+	w.n.e.Lock.Lock()
+	defer w.n.e.Lock.Unlock()
 	w.rules[obj.GetName()] = createdFor(obj)
 }
 
 // Delete implements Sink. It is called, too, for one whose label was taken away: that is not the agent's any more.
 func (w *createdNamespaces) Delete(_, name string, _ *unstructured.Unstructured) {
-	w.n.lock.Lock()
-	defer w.n.lock.Unlock()
+	w.n.e.Lock.Lock()
+	defer w.n.e.Lock.Unlock()
 	delete(w.rules, name)
 	w.n.roomLocked()
 }
@@ -87,20 +90,20 @@ func createdFor(namespace *unstructured.Unstructured) []string {
 }
 
 // roomLocked wakes the copies that may be waiting for room.
-func (n *namespaces) roomLocked() {
+func (n *Namespaces) roomLocked() {
 	n.news++
 	for _, waiters := range n.waiting {
 		for k := range waiters {
-			n.retryLocked(k, problem.ReasonNamespaceLimit)
+			n.e.RetryLocked(k, problem.ReasonNamespaceLimit)
 		}
 	}
 }
 
 // reserve counts a namespace that is about to be created for those of the rules that have room for one, and returns
 // them; fresh says that it was not counted yet, as when copies that go there come all at once.
-func (n *namespaces) reserve(name string, rules []string) (_ []string, fresh bool, _ error) {
-	n.lock.Lock()
-	defer n.lock.Unlock()
+func (n *Namespaces) reserve(name string, rules []string) (_ []string, fresh bool, _ error) {
+	n.e.Lock.Lock()
+	defer n.e.Lock.Unlock()
 	if n.created == nil || !n.created.known {
 		return nil, false, problem.ErrNamespacesUnknown
 	}
@@ -113,33 +116,33 @@ func (n *namespaces) reserve(name string, rules []string) (_ []string, fresh boo
 			counts[rule]++
 		}
 	}
-	room := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return counts[rule] >= MaxNamespaces })
+	room := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return counts[rule] >= Max })
 	if len(room) == 0 {
-		return nil, false, problem.NamespaceLimitError{Max: MaxNamespaces}
+		return nil, false, problem.NamespaceLimitError{Max: Max}
 	}
 	n.created.rules[name] = room
 	return room, true, nil
 }
 
 // unreserve takes a reservation back. A namespace that is there all the same is told by the watch.
-func (n *namespaces) unreserve(name string) {
-	n.lock.Lock()
-	defer n.lock.Unlock()
+func (n *Namespaces) unreserve(name string) {
+	n.e.Lock.Lock()
+	defer n.e.Lock.Unlock()
 	if n.created != nil {
 		delete(n.created.rules, name)
 	}
 }
 
-// createNamespace makes a plain namespace, marked so that people know where it comes from.
-func (e *Engine) createNamespace(ctx context.Context, name string, rules []string) error {
-	rules, fresh, err := e.namespaces.reserve(name, rules)
+// Create makes a plain namespace by a request, marked so that people know where it comes from.
+func (n *Namespaces) Create(ctx context.Context, name string, rules []string, request Request) error {
+	rules, fresh, err := n.reserve(name, rules)
 	if err != nil {
 		return fmt.Errorf("%w %s: %w", problem.ErrNamespace, name, err)
 	}
 	if !fresh {
 		return nil // another worker creates it now; if it is too late for this copy, its creation wakes that
 	}
-	_, err = e.o.Target.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+	_, err = request(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
 		"metadata": map[string]any{
 			"name":        name,
@@ -148,7 +151,7 @@ func (e *Engine) createNamespace(ctx context.Context, name string, rules []strin
 		},
 	}})
 	if err != nil {
-		e.namespaces.unreserve(name)
+		n.unreserve(name)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -156,6 +159,6 @@ func (e *Engine) createNamespace(ctx context.Context, name string, rules []strin
 	case err != nil:
 		return fmt.Errorf("%w %s: %w", problem.ErrNamespace, name, err)
 	}
-	e.o.Log.Info("created a namespace for copies", "namespace", name, "rules", rules)
+	n.e.Log.Info("created a namespace for copies", "namespace", name, "rules", rules)
 	return nil
 }

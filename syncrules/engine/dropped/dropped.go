@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package syncrules
+// Package dropped says what an API server did not keep of an object. It is pure.
+package dropped
 
 import (
 	"maps"
@@ -13,13 +14,13 @@ import (
 )
 
 const (
-	maxDropped     = 8  // fields that Dropped names
+	maxDropped     = 8  // fields that are named
 	maxDroppedPath = 96 // bytes of one of them
 )
 
-// Dropped returns the paths of the first few fields, in order, that an API server dropped from an object: its schema of
+// Fields returns the paths of the first few fields, in order, that an API server dropped from an object: its schema of
 // the kind is older than that of the source. Empty and zero fields do not count, since any server may leave them out.
-func Dropped(given, kept *unstructured.Unstructured) []string {
+func Fields(given, kept *unstructured.Unstructured) []string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(given.Object)) {
 		if k != "metadata" && k != "status" {
@@ -39,7 +40,7 @@ func appendStep(path, step string) string {
 }
 
 func dropped(out []string, path string, given, kept any) []string {
-	if len(out) >= maxDropped || empty(given) || given == false || given == "" || scalar(given) == int64(0) {
+	if len(out) >= maxDropped || nothing(given) {
 		return out
 	}
 	if kept == nil {
@@ -63,4 +64,15 @@ func dropped(out []string, path string, given, kept any) []string {
 		}
 	}
 	return out
+}
+
+// nothing says that any server may leave a value out.
+func nothing(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return v == nil || v == false || v == "" || v == int64(0) || v == float64(0)
 }

@@ -1,0 +1,172 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"iter"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/rights"
+	"github.com/roster-mesh/roster/syncrules/fanout"
+	"github.com/roster-mesh/roster/syncrules/where"
+)
+
+// A rule may make a copy of each object in every namespace that it selects (spec.targetNamespaces). Such a destination is a
+// Key that stands for all of them, so that an entry and its index do not grow with the namespaces. Which ones these are,
+// package namespaces knows.
+
+// reaches says that the copy belongs in a place, or in one of the places that it may be.
+func (d destination) reaches(k Key) bool {
+	return d.to == k || d.to.Many() && k.Namespace != "" && d.to == k.Anywhere()
+}
+
+// placesLocked are the places of the copies of an entry, in all namespaces that rules select for them.
+func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) iter.Seq[Key] {
+	return func(yield func(Key) bool) {
+		for to := range ent.targets(v.key(from)) {
+			if !to.Many() {
+				if !yield(to) {
+					return
+				}
+				continue
+			}
+			for i, d := range ent.destinations {
+				if d.to != to {
+					continue
+				}
+				for namespace := range e.namespaces.InLocked(ent.rules[i], v.peer) {
+					if !yield(to.In(namespace)) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// countManyLocked counts what an entry adds for the rules that copy it into many namespaces.
+func (e *Engine) countManyLocked(v *view, ent *entry, objects int, bytes int64) {
+	for i, d := range ent.destinations {
+		if d.to.Many() {
+			e.namespaces.CountLocked(ent.rules[i], v.peer, fanout.Load{Objects: objects, Bytes: bytes})
+		}
+	}
+}
+
+// holdersLocked are the entries whose copies may belong in a place, in the order of their peers and sources.
+func (e *Engine) holdersLocked(k Key) []holding {
+	held := e.views.holders[k.GroupKind][k.NamespacedName()]
+	if !e.namespaces.AnyLocked() || k.Namespace == "" {
+		return held
+	}
+	many := k.Anywhere()
+	more := e.views.holders[many.GroupKind][many.NamespacedName()]
+	if len(more) == 0 {
+		return held
+	}
+	all := slices.Concat(held, more)
+	slices.SortFunc(all, holding.compare)
+	return slices.Compact(all)
+}
+
+// findInLocked is what is known of a source that is there, and may be copied into the namespace of a place.
+func (e *Engine) findInLocked(r *rule, v *view, to Key) syncrules.Found {
+	switch answer, proven := e.namespaces.AnswerLocked(r.name, to.Namespace); {
+	case answer == fanout.Yes:
+		return syncrules.FoundPresent
+	case answer == fanout.Unknown, !v.live:
+		return syncrules.FoundUnknown
+	case proven:
+		return syncrules.FoundElsewhere
+	}
+	return syncrules.FoundLacking
+}
+
+// outsideLocked says to people what keeps the copy of a source that is there out of a namespace, if it is this answer.
+func (e *Engine) outsideLocked(r *rule, ent *entry, to Key, answer fanout.Answer) string {
+	if is, _ := e.namespaces.AnswerLocked(r.name, to.Namespace); ent == nil || is != answer {
+		return ""
+	}
+	return e.namespaces.ExplainLocked(r.name, to.Namespace)
+}
+
+// namespaceChangedLocked counts and puts up the copies in a namespace of which a rule gives another answer than before.
+func (e *Engine) namespaceChangedLocked(rule, namespace string) {
+	r := e.rules.byName[rule]
+	if r == nil {
+		return
+	}
+	lacks := false
+	for _, gk := range r.kinds {
+		for at := range e.views.holders[place.Anywhere(gk)] {
+			k := Key{GroupKind: gk, Namespace: namespace, Name: at.Name}
+			e.queue.enqueueLocked(k)
+			c := e.local.copies.At(k)
+			switch {
+			case c == nil || r.compiled == nil:
+			case e.presentLocked(r, c.Owner, c.Source(k), k):
+				e.clearLackLocked(r, c.Owner, k)
+			case r.guard.Judged(c.Owner) && r.mayLack(c):
+				if f, _ := e.findLocked(r, c.Owner, c.Source(k), k); f == syncrules.FoundLacking {
+					r.guard.Lack(c.Owner, k, c.Disabled)
+					lacks = true
+				}
+			}
+		}
+	}
+	if lacks {
+		e.guardRuleLocked(r)
+	}
+	e.recountLocked(rule)
+}
+
+// namespacesStaleLocked has all about a rule looked at again; uncounted, not before its copies were counted for the guard.
+func (e *Engine) namespacesStaleLocked(rule string, uncounted bool) {
+	r := e.rules.byName[rule]
+	if r == nil {
+		return
+	}
+	for _, id := range e.clusters.ids {
+		if uncounted {
+			r.guard.Doubt(id)
+		}
+	}
+	e.staleRuleLocked(r)
+	e.superviseSoon()
+}
+
+// selectsNamespacesLocked says that a rule in force must know the labels of namespaces.
+func (e *Engine) selectsNamespacesLocked() bool {
+	for _, r := range e.rules.byName {
+		if r.compiled != nil && r.compiled.FanOut() != nil && !r.idle() && r.compiled.Targets(e.clusters.local) != where.No {
+			return true
+		}
+	}
+	return false
+}
+
+// fanOut is what the rule selects of the namespaces, nil for nothing.
+func (r *rule) fanOut() *fanout.Selector {
+	if r.parsed == nil {
+		return nil
+	}
+	return r.parsed.FanOut()
+}
+
+// namespacesConditionLocked is about a rule that cannot know which namespaces it selects, and why.
+func (e *Engine) namespacesConditionLocked(err error) metav1.Condition {
+	switch {
+	case err == nil:
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: ReasonStarting, Message: "the labels of the namespaces here are on their way"}
+	case e.errors().Class(err) == problem.Forbidden:
+		return no(problem.ReasonMissingPermission, "spec.targetNamespaces: "+rights.NamespacesText()+"; all copies stay where they are until then")
+	}
+	return no(problem.ReasonLocalUnreachable, "the namespaces here cannot be watched: "+err.Error())
+}
