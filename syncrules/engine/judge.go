@@ -167,17 +167,22 @@ func (e *Engine) clearLackLocked(r *rule, owner string, k Key) {
 	}
 }
 
-// foundLocked says that a source is there, whatever copies it has.
+// foundLocked says that a source is there, whatever copies it has; those in namespaces that are not selected lack it still.
 func (e *Engine) foundLocked(r *rule, owner string, from Key) {
 	if !r.guard.Any() {
 		return
 	}
+	found := func(k Key) {
+		if f, _ := e.findLocked(r, owner, from, k); f != syncrules.FoundLacking {
+			e.clearLackLocked(r, owner, k)
+		}
+	}
 	for _, gk := range r.kinds {
 		for at := range e.local.copies.MovedFrom(gk, owner, from) {
-			e.clearLackLocked(r, owner, place.At(gk, at))
+			found(place.At(gk, at))
 		}
 	}
 	if c := e.local.copies.At(from); c != nil && c.MovedFrom == nil {
-		e.clearLackLocked(r, owner, from)
+		found(from)
 	}
 }

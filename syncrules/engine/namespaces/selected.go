@@ -74,9 +74,9 @@ func (n *Namespaces) AnswerLocked(rule, name string) (answer fanout.Answer, prov
 	return answer, proven
 }
 
-// ExplainLocked says it to people.
+// ExplainLocked says to people why a rule does not select a namespace, "" if it does.
 func (n *Namespaces) ExplainLocked(rule, name string) string {
-	if s := n.selected.rules[rule]; s != nil {
+	if s := n.selected.rules[rule]; s != nil && s.Weigh(n.selected.all[name]) != fanout.Yes {
 		return s.Explain(rule, name, n.selected.all[name])
 	}
 	return ""
