@@ -230,6 +230,11 @@ func TestGuardCountsNamespaces(t *testing.T) {
 		w.restart(func() { w.labelMany("n", 6, nil) })
 		w.wantCopies("x", "x", "x", "x", "x", "x")
 		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.peers[a].edit(cm("x"), func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"v": "2"} })
+		w.settle() // that says nothing about namespaces
+		w.wantCopies("x", "x", "x", "x", "x", "x")
+		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.checkIndexes()
 		w.labelMany("n", 4, pulls()) // most are as they were
 		w.settle()
 		w.wantCopies("x", "x", "x", "x")

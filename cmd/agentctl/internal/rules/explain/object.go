@@ -46,7 +46,7 @@ func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *
 	}
 	objects := q.sources(ctx, at, source, here, given, from, r)
 	var more origins
-	if given == nil && here == nil {
+	if given == nil && (here == nil || !syncrules.IsCopy(here)) {
 		more = q.spread(ctx, at, objects, r)
 	}
 	q.ruleVerdicts(source, slices.Concat(objects, more), r)

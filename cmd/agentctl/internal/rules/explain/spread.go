@@ -97,7 +97,7 @@ func (r *ruleInForce) foundIn(namespace string, to *reached) (syncrules.Found, s
 	return syncrules.FoundUnknown, why
 }
 
-// spread finds the objects of other clusters that rules with targetNamespaces would copy to a place here where nothing is, if
+// spread finds the objects of other clusters that rules with targetNamespaces would copy to a place here where no copy is, if
 // they select its namespace, and says of those that do not why. Those in known are explained already.
 func (q *inquiry) spread(ctx context.Context, at syncrules.Place, known origins, r *answer.Report) (out origins) {
 	var offers []*offer
