@@ -73,6 +73,9 @@ func (a *Admissions) Load() {
 			a.take(e.Key, e.Origin, e, true)
 		}
 	}
+	for _, pin := range a.trust.Pins() {
+		a.read(payload.ClusterKey(pin.ClusterID), pin.ClusterID)
+	}
 }
 
 // Changed reads what was merged: what follows may be on the word of it.
@@ -106,9 +109,9 @@ func (a *Admissions) take(key replica.Key, origin string, e replica.Entry, held 
 	if origin == a.self {
 		return
 	}
-	if key.Kind == replica.KindCluster {
+	if key.Kind == replica.KindCluster { // until it says that its agent signs none, it vouches for nobody
 		published, err := payload.DecodeCluster(origin, e.Payload)
-		a.trust.Signs(origin, held && err == nil && published.SchemaVersion >= signsFrom)
+		a.trust.Signs(origin, !held || err == nil && published.SchemaVersion >= signsFrom)
 		return
 	}
 	a.look.Trigger()
@@ -141,6 +144,7 @@ func (a *Admissions) Payload(clusterID string) ([]byte, error) {
 // Pinned is told of every cluster that is pinned. One that a person here admitted learns of the other members by admissions: this
 // cluster answers for those that none leads to.
 func (a *Admissions) Pinned(clusterID string) {
+	a.read(payload.ClusterKey(clusterID), clusterID)
 	a.look.Trigger()
 	if a.trust.Swapped(clusterID) {
 		a.vouch.Trigger()

@@ -4,12 +4,18 @@
 package admissions_test
 
 import (
+	"errors"
+	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/roster-mesh/roster/agent/admissions"
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/payload"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
+	"github.com/roster-mesh/roster/replica"
 )
 
 // swapEdge is a swap by which e becomes an edge.
@@ -121,4 +127,92 @@ func TestEdgeOfAMemberThatLeaves(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBusyEdge: an edge publishes so often that its entry comes to a newcomer before what the member says that it swapped with. It is an edge
+// there, too, and to whom the newcomer admits.
+func TestBusyEdge(t *testing.T) {
+	bubble(t, func(t *testing.T, g *group) {
+		hub := g.hub(4, false)
+		e := g.add("edge", false)
+		g.swapEdge(hub, e)
+		g.whole(2*soon, "the edge")
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+				c := agenttest.Cluster(e.id, e.id)
+				c.Labels, c.Status.SchemaVersion = map[string]string{"n": strconv.Itoa(n)}, v1alpha1.SchemaVersion
+				data, err := payload.EncodeCluster(c)
+				if err != nil {
+					t.Error(err)
+				}
+				e.publish(payload.ClusterKey(e.id), data)
+			}
+		}()
+		time.Sleep(soon)
+		n := g.add("newcomer", false)
+		g.swap(hub, n)
+		time.Sleep(10 * time.Second)
+		close(stop)
+		<-stopped
+		g.swap(n, g.add("next", false))
+		g.whole(time.Minute, "all")
+		if got := g.edges(e.id); len(got) != len(g.members) {
+			t.Errorf("it is an edge in %v only", got)
+		}
+	})
+}
+
+// TestNobodyIsEarlyUnheard: a member vouches for others as one of an early version does only once its own entry says that it is one: not when
+// it was just pinned, and not after a restart that has lost its entry.
+func TestNobodyIsEarlyUnheard(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		var a *admissions.Admissions
+		pinned := func(p trust.Pin) {
+			if a != nil {
+				a.Pinned(p.ClusterID)
+			}
+		}
+		table := trust.New(trust.Pin{ClusterID: "self", PublicKey: agenttest.PublicKey("self")}, trust.Options{Pinned: pinned})
+		r, err := replica.New(replica.Options{Self: "self", PrivateKey: agenttest.Key("self"), Epoch: 1, Keyring: table})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pin := func() {
+			if err := table.Pin("h", agenttest.PublicKey("h")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if restarted {
+			pin()
+		}
+		a = admissions.New("self", table, r, slog.New(slog.DiscardHandler))
+		r.Subscribe(a.Changed)
+		if a.Load(); !restarted {
+			pin()
+		}
+		if err := table.Introduce("e", agenttest.PublicKey("e"), "h"); !errors.Is(err, trust.ErrNotAdmitted) {
+			t.Errorf("restarted=%t: h vouches for whom it brings, and has not said that it is early: %v", restarted, err)
+		}
+		data, err := payload.EncodeCluster(agenttest.Cluster("h", "h"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		msgs, err := agenttest.Signer(t, "h", agenttest.Key("h")).Publish(payload.ClusterKey("h"), replica.Live, data)
+		if err == nil {
+			_, _, err = r.Merge(msgs[0], "h")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Introduce("e", agenttest.PublicKey("e"), "h"); err != nil {
+			t.Errorf("restarted=%t: h has said that it is early, and does not vouch: %v", restarted, err)
+		}
+	}
 }

@@ -121,8 +121,8 @@ func (g *Guard) Hold(r replica.Removal) (s removalguard.Standing) {
 	case known != nil && g.decidedLocked(known, r):
 		return known.Standing
 	default:
-		if s = g.decideLocked(r); s.Held && known != nil && (g.o.Trust.IsPinned(known.By, known.ByKey) || !g.o.Trust.IsPinned(r.By, r.ByKey)) {
-			r = *known // whose author is shown: a member, or else anybody hides what that says by a statement of his own
+		if s = g.decideLocked(r); s.Held && known != nil && (g.mayRemove(*known) || !g.mayRemove(r)) {
+			r = *known // whose author is shown: a full member, or else anybody hides what that says by a statement of his own
 		}
 	}
 	g.putLocked(r, s)
@@ -157,10 +157,15 @@ func (g *Guard) decidedLocked(known *replica.Removal, r replica.Removal) bool {
 	return false
 }
 
+// mayRemove says whether the author of a removal is a full member.
+func (g *Guard) mayRemove(r replica.Removal) bool {
+	return g.o.Trust.IsPinned(r.By, r.ByKey) && !g.o.Trust.IsEdge(r.By)
+}
+
 // decideLocked decides on a removal by another member.
 func (g *Guard) decideLocked(r replica.Removal) removalguard.Standing {
 	held := removalguard.Standing{Held: true}
-	if !g.o.Trust.IsPinned(r.By, r.ByKey) || g.o.Trust.IsEdge(r.By) {
+	if !g.mayRemove(r) {
 		return held // nobody here can say on whose word its author is a member, or it is one that removes nobody
 	}
 	key, pinned := g.o.Trust.Key(r.ClusterID)

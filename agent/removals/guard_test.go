@@ -4,6 +4,7 @@
 package removals
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,6 +114,43 @@ func TestEdgeRemovesNobody(t *testing.T) {
 	}
 	if !removes("e", "v") {
 		t.Error("as a full member it removes nobody")
+	}
+}
+
+// TestEdgeHidesNothingHeld: an edge orders the removal of everybody, before or after a full member orders some that are held. It is
+// that one who is shown, and a person is asked; the edge does not become who is shown when that one leaves.
+func TestEdgeHidesNothingHeld(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		g, removes := guarded(t)
+		if err := g.o.Trust.PinEdge("e", agenttest.PublicKey("e")); err != nil {
+			t.Fatal(err)
+		}
+		all := func(by string) (held int) {
+			for _, id := range []string{"v", "w", "x", "y"} {
+				if !removes(by, id) {
+					held++
+				}
+			}
+			return held
+		}
+		if first {
+			all("e")
+		}
+		if held := all("m"); held != 2 {
+			t.Fatalf("of four that m orders, %d are held", held)
+		}
+		shown := func(when string) {
+			t.Helper()
+			all("e")
+			v := g.View(func(id string) string { return id })
+			states := slices.DeleteFunc(unconfirmed.Parse(v.Message), func(s unconfirmed.Removal) bool { return s.State != unconfirmed.Held })
+			if !v.Held || len(states) != 2 || states[0].By != "m" || states[1].By != "m" {
+				t.Errorf("edge first: %t, %s: it is shown as %+v", first, when, v)
+			}
+		}
+		shown("m is a member")
+		g.o.Trust.Remove("m", agenttest.PublicKey("m"), nil, true)
+		shown("m has left")
 	}
 }
 
