@@ -25,7 +25,7 @@ const (
 	// maxEndpoints of one member are tried; the list comes from that member.
 	maxEndpoints = 8
 	// maxAddresses are dialled in dialPeriod, beside those of members that answered: a list may name anybody's.
-	maxAddresses, dialPeriod = 256, 10 * time.Second
+	maxAddresses, dialPeriod = 512, 10 * time.Second
 )
 
 // ErrNoEndpoint is returned when no endpoint is known for a member.
@@ -86,10 +86,6 @@ func (d *dialer) race(ctx context.Context, id, protocol string) (net.Conn, error
 	if len(endpoints) == 0 {
 		return nil, ErrNoEndpoint
 	}
-	n, _ := d.budget.Take(id, len(endpoints))
-	if endpoints = endpoints[:n]; n == 0 {
-		return nil, errBusy
-	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	results := make(chan dialled, len(endpoints))
@@ -115,13 +111,16 @@ func (d *dialer) race(ctx context.Context, id, protocol string) (net.Conn, error
 	if won == nil {
 		return nil, errors.Join(errs...)
 	}
-	d.budget.Give(id, 1)
 	return won, nil
 }
 
 func (d *dialer) attempt(ctx context.Context, wait time.Duration, id, protocol, endpoint string) (net.Conn, error) {
 	if err := sleep(ctx, wait); err != nil {
 		return nil, err
+	}
+	// Only what is dialled counts: mostly the first address answers, and the others are left alone.
+	if n, _ := d.budget.Take(id, 1); n == 0 {
+		return nil, errBusy
 	}
 	raw, err := d.network.Dial(ctx, endpoint)
 	if err != nil {
@@ -135,6 +134,7 @@ func (d *dialer) attempt(ctx context.Context, wait time.Duration, id, protocol, 
 		}
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
 	}
+	d.budget.Give(id, 1)
 	return conn, nil
 }
 

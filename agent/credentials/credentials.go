@@ -29,7 +29,7 @@ const (
 )
 
 // maxIssued credentials are issued to members in issuePeriod: each is two requests, and an object in etcd. Who gets none asks again.
-const maxIssued, issuePeriod = 128, 10 * time.Second
+const maxIssued, issuePeriod = 512, 10 * time.Second
 
 var errTooMany = errors.New("too many credentials are asked for at a time")
 

@@ -12,8 +12,8 @@ import (
 // In budgetPeriod the links may make so many attempts to reach an API server that did not turn out to be that of its cluster, and
 // ask for so many credentials, each of which is written to a Secret. Whoever invents clusters says where their API servers are.
 const (
-	maxAttempts  = 256
-	maxAsked     = 128
+	maxAttempts  = 1024
+	maxAsked     = 512
 	budgetPeriod = 10 * time.Second
 )
 
