@@ -32,9 +32,10 @@ func (o *Options) roleIn(target int) string {
 // cluster that admits.
 func (t *swapTarget) admit(role string, own *unstructured.Unstructured) error {
 	name := t.cluster.GetName()
+	if clusters.IsEdge(own) && t.role == "" { // it may be none for others: who has the key of a member tells it what it is
+		t.warning = "members say that cluster " + own.GetName() + " is an edge of its group, which admits nobody; those that take it for one do not take cluster " + name + ": then join that with a full member"
+	}
 	switch {
-	case clusters.IsEdge(own) && t.role == "":
-		return t.to.Errorf("cluster %s is an edge of its group, which admits nobody: no other member would take cluster %s; join that with a full member", own.GetName(), name)
 	case role == "":
 		return nil
 	case role == v1alpha1.RoleEdge && !knowsRoles(own):

@@ -97,6 +97,7 @@ type swapTarget struct {
 	// rewrite: to already holds this cluster, under the name of cluster.
 	rewrite bool
 	role    string // that the cluster has there already, as the agent tells; "" for none
+	warning string // for a person, before it is written; "" for none
 }
 
 // prepareTarget says what src's cluster is to be in the cluster to, whose own credential lies in
