@@ -184,5 +184,5 @@ func (o *Options) prepareSwap(ctx context.Context, a, b *clusters.Client) ([2]*s
 			return sources, targets, err
 		}
 	}
-	return sources, targets, nil
+	return sources, targets, o.checkSides(sources, targets)
 }
