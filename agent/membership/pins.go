@@ -29,7 +29,7 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	pinned, known := m.trust.Key(id)
 	edge, widens := m.role(c)
 	if !known && m.trust.IsEdge(m.o.ClusterID) {
-		m.refuse(c, "NotAdmitted", "this cluster is an edge of its group, which admits nobody: no other member takes cluster "+c.Name+"; swap it with a full member")
+		m.refuse(c, "NotAdmitted", "members say that this cluster is an edge of its group, which admits nobody: those that take it for one do not take cluster "+c.Name+"; then swap it with a full member")
 	}
 	if known && !widens && syncrules.Owner(c) == id && pinned.Equal(payload.AsKey(c.Spec.Mesh.PublicKey)) {
 		return // a copy that the agent wrote, not a swap

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -181,7 +182,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 	if at < 0 {
 		fresh := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		for _, old := range copies {
-			fresh.Labels, fresh.Annotations = payload.MergeMeta(old.Labels, fresh.Labels), payload.MergeMeta(old.Annotations, fresh.Annotations)
+			fresh.Labels, fresh.Annotations = payload.MergeMeta(old.Labels, fresh.Labels), payload.MergeMeta(ofKey(old, published), fresh.Annotations)
 			fresh.Spec.AuthInfo = cmp.Or(fresh.Spec.AuthInfo, old.Spec.AuthInfo)
 		}
 		i.fillCopy(fresh, id, published)
@@ -200,6 +201,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 	}
 	have := copies[at]
 	want := have.DeepCopy()
+	want.Annotations = ofKey(have, published)
 	if i.fillCopy(want, id, published); payload.NumberOf(entry).Before(payload.RecordedOn(have)) || payload.SameMeta(have, want) && equality.Semantic.DeepEqual(have.Spec, want.Spec) {
 		return nil
 	}
@@ -213,6 +215,16 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		}
 		return nil
 	})
+}
+
+// ofKey are the annotations of a copy that stay. What a person said of the role of a cluster was about its key: another one
+// is what its admissions say.
+func ofKey(have *v1alpha1.Cluster, published *payload.Cluster) map[string]string {
+	out := maps.Clone(have.Annotations)
+	if !slices.Equal(payload.RecordedKey(have), published.Spec.Mesh.PublicKey) {
+		delete(out, v1alpha1.AnnotationRole)
+	}
+	return out
 }
 
 // localName is the name of a peer's copy here: its own name, unless another cluster has that name already.

@@ -10,10 +10,13 @@ import (
 	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
-// terms are what of another cluster takes effect here.
+// terms are what of another cluster takes effect here. The role is that of a pin: without one there is none.
 func (r *Rules) terms(id string) consent.Terms {
 	terms := consent.TermsOf(r.options.Accept, r.options.Registry.ByID(id)...)
-	if r.options.Edge(id) {
+	switch {
+	case !r.options.Directory.Pinned(id):
+		return terms.OfNoMember()
+	case r.options.Edge(id):
 		return terms.OfEdge()
 	}
 	return terms

@@ -161,7 +161,40 @@ func TestRulesOfAnEdge(t *testing.T) {
 	}
 }
 
-// A rule of this cluster's own says that it is in force nowhere else while this cluster is an edge, and no longer.
+// The rules of a cluster that is no member any more are not in force, also before they are orphans: those of an edge never were, and
+// the role goes with the pin.
+func TestRulesOfWhoIsNoMember(t *testing.T) {
+	for name, pin := range map[string]func(*trust.Table) error{
+		"an edge":       func(t *trust.Table) error { return t.PinEdge(idC, agenttest.PublicKey(idC)) },
+		"a full member": func(t *trust.Table) error { return t.Pin(idC, agenttest.PublicKey(idC)) },
+	} {
+		w := newWorld(t)
+		if err := pin(w.trust); err != nil {
+			t.Fatal(err)
+		}
+		theirs, c := rule("theirs", idC, "1"), agenttest.Cluster("oslo", idC)
+		theirs.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		w.put(t, theirs, c)
+		w.RuleChanged(nil, theirs)
+		w.Ready()
+		w.known(t, "theirs")
+		w.trust.Remove(idC, agenttest.PublicKey(idC), nil, true)
+		w.drop(t, c) // which has its rules judged again
+		w.AcceptChanged(idC)
+		if got := w.unsettled.passed["theirs"].refused; !strings.Contains(got, "it is no member") || w.Accepts(idC) {
+			t.Errorf("%s has left, and its rule is in force: %q", name, got)
+		}
+		theirs = theirs.DeepCopy()
+		theirs.ResourceVersion, theirs.Annotations[v1alpha1.AnnotationOrphaned] = "2", "true"
+		w.put(t, theirs)
+		w.RuleChanged(nil, theirs)
+		if got := w.unsettled.passed["theirs"].refused; got != "" {
+			t.Errorf("%s: an orphan is refused: %q", name, got)
+		}
+	}
+}
+
+// A rule of this cluster's own says that others may not have it in force while they say that this cluster is an edge, and no longer.
 func TestOwnRuleOfAnEdge(t *testing.T) {
 	w := newWorld(t)
 	own, theirs := rule("own", "", "1"), rule("theirs", idB, "1")
@@ -173,7 +206,7 @@ func TestOwnRuleOfAnEdge(t *testing.T) {
 		w.trust.Admit(trust.Admission{Author: idB, ClusterID: idA, PublicKey: agenttest.PublicKey(idA), Edge: edge})
 		for _, r := range []*v1alpha1.ResourceSyncRule{own, theirs} {
 			w.fillStatus(r)
-			if shared := meta.FindStatusCondition(r.Status.Conditions, conditionShared); (shared != nil) != (edge && r == own) {
+			if shared := meta.FindStatusCondition(r.Status.Conditions, conditionShared); (shared != nil) != (edge && r == own) || shared != nil && shared.Status != metav1.ConditionUnknown {
 				t.Errorf("an edge: %t, rule %s: %v", edge, r.Name, shared)
 			}
 		}

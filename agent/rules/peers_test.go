@@ -32,7 +32,7 @@ func TestPeerIsRemovedFromEngine(t *testing.T) {
 	if offer(idA) {
 		t.Error("this cluster forgets itself")
 	}
-	if !offer(idB) {
+	if !offer(idC) {
 		t.Error("an unknown cluster is in the engine")
 	}
 	b := agenttest.Cluster("b", idB)
@@ -91,11 +91,11 @@ func TestRunProcessesEarlierChanges(t *testing.T) {
 	w, forgotten := newWorld(t), make(chan string, 1)
 	w.Hooks.PeerRemoved = func(id string) { forgotten <- id }
 	w.PeerChanged(idA)
-	w.PeerChanged(idB)
+	w.PeerChanged(idC)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	if id := <-forgotten; id != idB {
+	if id := <-forgotten; id != idC {
 		t.Errorf("%s is forgotten", id)
 	}
 	w.ClusterChanged()

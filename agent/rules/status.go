@@ -129,8 +129,8 @@ func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
 	}
 	if syncrules.Owner(rule) == "" && r.options.Edge(r.options.ClusterID) {
 		meta.SetStatusCondition(&rule.Status.Conditions, metav1.Condition{
-			Type: conditionShared, Status: metav1.ConditionFalse, Reason: "Edge", ObservedGeneration: rule.Generation, LastTransitionTime: date,
-			Message: "this cluster is an edge of its group, so the rule is in force in this cluster alone; for others create it in a full member",
+			Type: conditionShared, Status: metav1.ConditionUnknown, Reason: "Edge", ObservedGeneration: rule.Generation, LastTransitionTime: date,
+			Message: "members say that this cluster is an edge of its group; in those that take it for one the rule is not in force: for these create it in a full member",
 		})
 	} else {
 		meta.RemoveStatusCondition(&rule.Status.Conditions, conditionShared)
@@ -145,7 +145,8 @@ func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
 	})
 }
 
-// conditionShared is false on a rule of this cluster's own while no other cluster has it in force, since this one is an edge.
+// conditionShared is unknown on a rule of this cluster's own while others may not have it in force, since they say that this one is an
+// edge. What they take it for it does not know.
 const conditionShared = "Shared"
 
 // conditionNameClash is true on a rule of this cluster's own while another cluster publishes a rule of the same name.

@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.Rules, err = New(Options{
 		ClusterID: idA, Namespace: "n", Client: client, Store: store.New(client, "p"), Registry: registry, Replica: held,
-		Directory: &directory.Directory{Registry: registry, Replica: held, Gone: func(string) bool { return false }, Pinned: func(string) bool { return false }, PrivateNamespace: "p"},
+		Directory: &directory.Directory{Registry: registry, Replica: held, Gone: func(string) bool { return false }, Pinned: func(id string) bool { _, pinned := trust.Key(id); return pinned }, PrivateNamespace: "p"},
 		Own:       func() *v1alpha1.Cluster { return w.own }, Frozen: func() bool { return w.frozen },
 		Edge: trust.IsEdge, Peer: func(id string) Connection { return w.peers[id] }, Events: w, Now: func() time.Time { return w.now }, Log: log,
 	})

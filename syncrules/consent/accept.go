@@ -51,6 +51,7 @@ type Terms struct {
 	why    string
 	object string // the Cluster object that says so; "" for the chart
 	edge   bool   // whatever Accept is, its rules are not in force
+	none   bool   // nor are those of a cluster that is no member
 }
 
 // TermsOf returns what of a cluster takes effect here: what the annotation v1alpha1.AnnotationAccept on its Cluster object
@@ -82,6 +83,12 @@ func (t Terms) OfEdge() Terms {
 	return t
 }
 
+// OfNoMember are the terms of a cluster that is no member, or no more: none of its rules is in force.
+func (t Terms) OfNoMember() Terms {
+	t.none = true
+	return t
+}
+
 // TermsSeen are the terms that the Cluster object of a cluster shows; the chart value is not known.
 func TermsSeen(c *v1alpha1.Cluster) Terms {
 	terms := TermsOf(AcceptAll, c)
@@ -93,6 +100,9 @@ func TermsSeen(c *v1alpha1.Cluster) Terms {
 
 // RefuseRules returns an error if the rules of the cluster of that name are not in force here.
 func (t Terms) RefuseRules(cluster string) error {
+	if t.none {
+		return fmt.Errorf("%w: rules of cluster %s are not in force here, since it is no member of the group of this cluster; what they copied stays as it is", ErrNeeded, cluster)
+	}
 	if t.edge {
 		return fmt.Errorf("%w: rules of cluster %s are not in force here, since its role in the group is %s; its objects are copied by rules of full members; to make it one: kubectl annotate cluster %s %s=%s, in a full member",
 			ErrNeeded, cluster, v1alpha1.RoleEdge, cluster, v1alpha1.AnnotationRole, v1alpha1.RoleFull)

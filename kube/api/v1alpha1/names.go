@@ -78,7 +78,7 @@ const (
 
 	// AnnotationRole on the Cluster object of another cluster, set by a person with the swap, says what that cluster becomes in
 	// the group: RoleEdge; or RoleFull, which it is without the annotation. RoleFull also makes a full member of an edge. Nothing
-	// makes an edge of a full member but its removal, and another swap under a new key.
+	// makes an edge of a full member but its removal, and another swap under a new key. It goes when the copy gets another key.
 	AnnotationRole = LocalPrefix + "role"
 	RoleFull       = "full"
 	RoleEdge       = "edge" // it neither admits nor removes other clusters, and its rules are in force nowhere else

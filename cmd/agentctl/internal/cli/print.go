@@ -158,6 +158,9 @@ func escaped(data []byte, as func(rune) string) []byte {
 // steers says that a rune is no text: control characters and those that turn the direction of the text, among others.
 func steers(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 
+// Warn prints what a person should know before a command goes on.
+func (o *Output) Warn(text string) { fmt.Fprintln(Printable{o.Stderr}, "warning: "+text) }
+
 // Progress prints lines with the time since it was made.
 type Progress func(format string, args ...any)
 

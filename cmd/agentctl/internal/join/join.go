@@ -116,6 +116,11 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	for _, s := range swaps {
+		for _, t := range s.targets {
+			if t.warning != "" {
+				out.Warn(t.warning)
+			}
+		}
 		progress("joining cluster %s (context %s) and cluster %s (context %s)", s.sources[0].name(), a.Context, s.sources[1].name(), s.sources[1].from.Context)
 	}
 	if o.DryRun {
@@ -179,5 +184,5 @@ func (o *Options) prepareSwap(ctx context.Context, a, b *clusters.Client) ([2]*s
 			return sources, targets, err
 		}
 	}
-	return sources, targets, nil
+	return sources, targets, o.checkSides(sources, targets)
 }

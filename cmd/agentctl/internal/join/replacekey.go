@@ -24,6 +24,9 @@ func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progres
 	if err != nil {
 		return err
 	}
+	if err := o.keepRole(ctx, own, b); err != nil {
+		return err
+	}
 	if !o.Yes {
 		if err := refuseUsedKey(ctx, a, own); err != nil {
 			return err
@@ -47,7 +50,7 @@ func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progres
 			return b.Errorf("Cluster %s there has the old key: kubectl --context %s delete cluster %s", there.GetName(), b.Context, there.GetName())
 		}
 		if leaves {
-			return notHeard(b, there, patience)
+			return o.notHeard(b, there, patience)
 		}
 		if err := removeOldKey(ctx, b, there, old, wait); err != nil {
 			return err
@@ -67,12 +70,16 @@ func signsLeave(own *unstructured.Unstructured) bool {
 	return cond != nil && cond.Status == metav1.ConditionTrue
 }
 
-// notHeard is the error where a cluster has left, and b does not know it yet.
-func notHeard(b *clusters.Client, there *unstructured.Unstructured, waited time.Duration) error {
+// notHeard is the error where a cluster has left, and b does not know it yet. The repetition says the role of the newcomer again.
+func (o *Options) notHeard(b *clusters.Client, there *unstructured.Unstructured, waited time.Duration) error {
+	again := "repeat without --replace-key"
+	if o.Role != "" {
+		again += ", with the two contexts exchanged: --role is about the cluster of --peer-context then"
+	}
 	return &cli.TimeoutError{
 		Text: fmt.Sprintf("cluster %s has left under its old key and has a new one, but after %s context %s still lists the old key:", there.GetName(), waited, b.Context),
-		Missing: []string{fmt.Sprintf("its agent has not heard of it: is it running? Once the old key is gone there, repeat without --replace-key. "+
-			"Only if it cannot hear of it, since no member is told: agentctl remove %s --context %s, and each other member must approve the new key", there.GetName(), b.Context)},
+		Missing: []string{fmt.Sprintf("its agent has not heard of it: is it running? Once the old key is gone there, %s. "+
+			"Only if it cannot hear of it, since no member is told: agentctl remove %s --context %s, and each other member must approve the new key", again, there.GetName(), b.Context)},
 	}
 }
 

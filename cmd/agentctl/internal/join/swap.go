@@ -97,6 +97,8 @@ type swapTarget struct {
 	// rewrite: to already holds this cluster, under the name of cluster.
 	rewrite bool
 	role    string // that the cluster has there already, as the agent tells; "" for none
+	grouped bool   // to has members beside the two clusters
+	warning string // for a person, before it is written; "" for none
 }
 
 // prepareTarget says what src's cluster is to be in the cluster to, whose own credential lies in
@@ -124,7 +126,12 @@ func prepareTarget(ctx context.Context, src *swapSource, to *clusters.Client, na
 		return nil, to.Errorf("the name %s is held by another cluster there (clusterID %s, not %s); reinstall the newcomer with another localCluster.name",
 			src.name(), clusters.IDOf(there), src.id())
 	}
+	members := 0 // with its own cluster
 	for i := range known {
+		if clusters.IDOf(&known[i]) != src.id() && clusters.MeshKey(&known[i]) != "" {
+			members++
+		}
+		t.grouped = members > 1
 		if clusters.IDOf(&known[i]) != src.id() && clusters.SecretRef(&known[i]) == credential {
 			return nil, to.Errorf("Secret %s/%s is the credential of cluster %s there and would be overwritten", credential.Namespace, credential.Name, known[i].GetName())
 		}

@@ -93,6 +93,9 @@ func (o *RemoveOptions) Run(ctx context.Context, out *cli.Output) error {
 	if err != nil {
 		return err
 	}
+	if clusters.IsEdge(own) { // it may be none for others: who has the key of a member tells it what it is
+		out.Warn("members say that cluster " + own.GetName() + " is an edge of its group, which removes nobody; those that take it for one hold this removal: then order it in a full member, as agentctl members -o wide lists them there")
+	}
 	if o.DryRun {
 		return showPreview(ctx, c, own, target, out)
 	}
@@ -168,9 +171,6 @@ func findTarget(ctx context.Context, c *clusters.Client, name string) (own, targ
 	}
 	if why := clusters.RemovedFrom(own); why != "" {
 		return nil, nil, c.Errorf("%s", why)
-	}
-	if clusters.IsEdge(own) {
-		return nil, nil, c.Errorf("cluster %s is an edge of its group, which removes nobody: order it in a full member, as agentctl members -o wide lists them there; agentctl leave ends its own membership", own.GetName())
 	}
 	all, err := c.ClusterObjects(ctx)
 	if err != nil {
