@@ -122,16 +122,9 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if n, again := p.attempts.Take(l.id, 1); n == 0 {
-		return again, nil // others come first
+	if again, err := l.reach(ctx, route, kubeconfig, issued); again > 0 || err != nil {
+		return again, err
 	}
-	if err := l.connect(ctx, route, kubeconfig, issued); err != nil {
-		if errors.Is(err, kube.ErrUnauthorized) {
-			l.credentials.reject(kubeconfig)
-		}
-		return 0, err
-	}
-	p.attempts.Give(l.id, 1)
 	l.used, l.forbidden = route, time.Time{}
 	message := ""
 	if l.narrow = isNarrow(kubeconfig, issued); l.narrow {
@@ -154,6 +147,21 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 		return max(left, minLife), nil
 	}
 	return l.backOff(retryUntilFixed), nil // retry, to get an issued credential or a newer one
+}
+
+// reach connects, unless others come first: then it returns when to ask again.
+func (l *link) reach(ctx context.Context, route directory.Route, kubeconfig []byte, issued bool) (again time.Duration, err error) {
+	if n, again := l.peers.attempts.Take(l.id, 1); n == 0 {
+		return again, nil
+	}
+	if err := l.connect(ctx, route, kubeconfig, issued); err != nil {
+		if errors.Is(err, kube.ErrUnauthorized) {
+			l.credentials.reject(kubeconfig)
+		}
+		return 0, err
+	}
+	l.peers.attempts.Give(l.id, 1)
+	return 0, nil
 }
 
 // sameTarget reports whether a route leads to the present connection, of an issued credential, even if the route has changed.
