@@ -54,7 +54,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Check tells bad which of the namespaces of --renew-namespaces cannot be. agents are those of the agent's credentials and keys.
+// Check tells bad which of the namespaces of --renew-namespaces cannot be. agents are those of the agent, in
+// one of which the agents of other clusters read Secrets.
 func Check(namespaces, agents []string, bad func(flag, format string, args ...any)) {
 	for _, name := range namespaces {
 		if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {

@@ -105,7 +105,7 @@ cluster-registry-api
 {{- end }}
 {{- end }}
 {{- range (.Values.renew | default dict).namespaces }}
-{{- if has . (list (include "agent.privateNamespace" $) (include "agent.readersNamespace" $)) }}
+{{- if has . (list $.Release.Namespace (include "agent.privateNamespace" $) (include "agent.readersNamespace" $)) }}
 {{- fail (printf "renew.namespaces: %s is the agent's own: name one in which another tool reads Secrets" .) }}
 {{- end }}
 {{- end }}
