@@ -76,12 +76,13 @@ type Renewals struct {
 	shelf  shelf
 	rights rights
 	said   health.Once
+	writes writes
 	change func(ctx context.Context, was, now *kube.Secret) error
 }
 
 // New returns renewals that do nothing before Run.
 func New(o Options) *Renewals {
-	r := &Renewals{o: o, rights: rights{problem: o.Problem}}
+	r := &Renewals{o: o, rights: rights{problem: o.Problem}, writes: writes{now: time.Now}}
 	r.keys = loop.New("renewed Secrets", o.Log, r.reconcile)
 	r.change = func(ctx context.Context, was, now *kube.Secret) error {
 		_, err := o.Client.Secrets(was.Namespace).Change(ctx, was, now)
@@ -143,8 +144,17 @@ func (r *Renewals) reconcile(ctx context.Context, key types.NamespacedName) erro
 	case now == nil:
 		return nil
 	}
+	wait, tell := r.writes.wait(have, now)
+	if tell {
+		r.say(have, "somebody else writes this Secret: what the agent writes is undone within a minute, and is written again ever more rarely")
+	}
+	if wait > 0 {
+		r.keys.AddAfter(key, wait)
+		return nil
+	}
 	switch err := r.change(ctx, have, now); {
 	case err == nil:
+		r.writes.wrote(have, now)
 		r.rights.written(key.Namespace, nil)
 		r.said.First(string(have.UID), "") // the next reason is told again
 		r.o.Log.Info("wrote the credential for a cluster into a Secret that asks for it", "secret", key, "cluster", now.Annotations[v1alpha1.AnnotationRenewCredentialOf])
