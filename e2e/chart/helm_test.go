@@ -203,6 +203,7 @@ func TestRefuses(t *testing.T) {
 		{"--set=publish.clusterProfiles=true,publish.namespace=cluster-registry-private", "publish.namespace"},
 		{"--set=publish.clusterProfiles=true,publish.clusterSet=a b", "clusterSet"},
 		{"--set=renew.namespaces={A}", "namespaces"},
+		{"--set=renew.namespaces={argocd},rbac.broadSecretRead=true", "renew.namespaces does not go with rbac.broadSecretRead"},
 		{"--set=renew.namespaces={cluster-registry}", "renew.namespaces: cluster-registry is the agent's own"},
 		{"--set=renew.namespaces={cluster-registry-private}", "renew.namespaces: cluster-registry-private is the agent's own"},
 		{"--set=renew.namespaces={argocd,cluster-registry-readers}", "renew.namespaces: cluster-registry-readers is the agent's own"},
