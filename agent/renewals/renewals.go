@@ -128,10 +128,18 @@ func (r *Renewals) Changed(clusterID string) {
 	}
 }
 
+// rest clears that Secrets of a namespace may not be written, if none asks for it any more.
+func (r *Renewals) rest(namespace string) {
+	if r.shelf.none(namespace) {
+		r.rights.written(namespace, nil)
+	}
+}
+
 // reconcile writes the credential into one Secret, if that changes it.
 func (r *Renewals) reconcile(ctx context.Context, key types.NamespacedName) error {
 	have := r.shelf.get(key)
 	if have == nil || have.DeletionTimestamp != nil {
+		r.rest(key.Namespace) // a write may have been refused since it went
 		return nil
 	}
 	now, why, err := r.renewed(have)
