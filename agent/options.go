@@ -113,7 +113,7 @@ func (o *Options) Validate() error {
 	o.checkCluster(bad)
 	o.checkLocal(bad)
 	o.Publish.Check(o.privateNamespace(), bad)
-	renewals.Check(o.RenewNamespaces, []string{o.privateNamespace(), v1alpha1.ReadersNamespace(o.Namespace)}, bad)
+	renewals.Check(o.RenewNamespaces, []string{o.Namespace, o.privateNamespace(), v1alpha1.ReadersNamespace(o.Namespace)}, bad)
 	if err := install.CheckHostPort(o.MeshListen, true); err != nil {
 		bad("mesh-listen", "%v", err)
 	}

@@ -10,6 +10,8 @@
 // one by which the agent renews its own credential. Secrets are never created or deleted, and what they have beside the
 // credential stays.
 //
+// Somebody else who undoes a write within a minute makes the agent wait before the next, ever longer; an event says so.
+//
 // Only a credential that the cluster's agent issued is written, with the address and the CA with which it was proven who
 // answers. Where there is none, the Secret stays as it is, and an event says why, once.
 //

@@ -39,6 +39,7 @@ func (s *received) Replace(objs []*unstructured.Unstructured, _ string) {
 	for _, u := range objs {
 		s.Upsert(u)
 	}
+	s.r.rest(s.namespace)
 }
 
 func (s *received) Upsert(u *unstructured.Unstructured) {
@@ -53,6 +54,7 @@ func (s *received) Upsert(u *unstructured.Unstructured) {
 
 func (s *received) Delete(_, name string, _ *unstructured.Unstructured) {
 	s.r.shelf.put(types.NamespacedName{Namespace: s.namespace, Name: name}, nil)
+	s.r.rest(s.namespace)
 }
 
 func (s *received) Health(err error) {
@@ -93,6 +95,11 @@ func (s *shelf) clear(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.held, func(key types.NamespacedName, _ *kube.Secret) bool { return key.Namespace == namespace })
+}
+
+// none reports whether no Secret of a namespace asks.
+func (s *shelf) none(namespace string) bool {
+	return !slices.ContainsFunc(s.all(), func(secret *kube.Secret) bool { return secret.Namespace == namespace })
 }
 
 func (s *shelf) all() []*kube.Secret {

@@ -54,7 +54,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Check tells bad which of the namespaces of --renew-namespaces cannot be. agents are those of the agent's credentials and keys.
+// Check tells bad which of the namespaces of --renew-namespaces cannot be. agents are those of the agent, in
+// one of which the agents of other clusters read Secrets.
 func Check(namespaces, agents []string, bad func(flag, format string, args ...any)) {
 	for _, name := range namespaces {
 		if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
@@ -75,12 +76,13 @@ type Renewals struct {
 	shelf  shelf
 	rights rights
 	said   health.Once
+	writes writes
 	change func(ctx context.Context, was, now *kube.Secret) error
 }
 
 // New returns renewals that do nothing before Run.
 func New(o Options) *Renewals {
-	r := &Renewals{o: o, rights: rights{problem: o.Problem}}
+	r := &Renewals{o: o, rights: rights{problem: o.Problem}, writes: writes{now: time.Now}}
 	r.keys = loop.New("renewed Secrets", o.Log, r.reconcile)
 	r.change = func(ctx context.Context, was, now *kube.Secret) error {
 		_, err := o.Client.Secrets(was.Namespace).Change(ctx, was, now)
@@ -126,10 +128,18 @@ func (r *Renewals) Changed(clusterID string) {
 	}
 }
 
+// rest clears that Secrets of a namespace may not be written, if none asks for it any more.
+func (r *Renewals) rest(namespace string) {
+	if r.shelf.none(namespace) {
+		r.rights.written(namespace, nil)
+	}
+}
+
 // reconcile writes the credential into one Secret, if that changes it.
 func (r *Renewals) reconcile(ctx context.Context, key types.NamespacedName) error {
 	have := r.shelf.get(key)
 	if have == nil || have.DeletionTimestamp != nil {
+		r.rest(key.Namespace) // a write may have been refused since it went
 		return nil
 	}
 	now, why, err := r.renewed(have)
@@ -142,8 +152,17 @@ func (r *Renewals) reconcile(ctx context.Context, key types.NamespacedName) erro
 	case now == nil:
 		return nil
 	}
+	wait, tell := r.writes.wait(have, now)
+	if tell {
+		r.say(have, "somebody else writes this Secret: what the agent writes is undone within a minute, and is written again ever more rarely")
+	}
+	if wait > 0 {
+		r.keys.AddAfter(key, wait)
+		return nil
+	}
 	switch err := r.change(ctx, have, now); {
 	case err == nil:
+		r.writes.wrote(have, now)
 		r.rights.written(key.Namespace, nil)
 		r.said.First(string(have.UID), "") // the next reason is told again
 		r.o.Log.Info("wrote the credential for a cluster into a Secret that asks for it", "secret", key, "cluster", now.Annotations[v1alpha1.AnnotationRenewCredentialOf])

@@ -230,6 +230,39 @@ func TestErrorsOfWrites(t *testing.T) {
 	}
 }
 
+// A right to write that no Secret of the namespace needs any more is no problem.
+func TestNoneAsks(t *testing.T) {
+	t.Parallel()
+	w, other := newRoom(t), secret(exported.Flux)
+	other.Name, other.UID = "other", "v"
+	w.put(secret(exported.Flux))
+	w.put(other)
+	refused := func() {
+		w.put(secret(exported.Flux))
+		w.err = fmt.Errorf("%w: patch", kube.ErrForbidden)
+		w.reconcile()
+		if w.problems.String() == "" {
+			t.Error("no problem")
+		}
+	}
+	sink := &received{w.r, "argocd"}
+	refused()
+	if sink.Delete("argocd", "s", nil); w.problems.String() == "" {
+		t.Error("it is cleared though another Secret asks")
+	}
+	if sink.Delete("argocd", "other", nil); w.problems.String() != "" {
+		t.Errorf("it stays: %s", w.problems.String())
+	}
+	refused()
+	if sink.Replace(nil, ""); w.problems.String() != "" {
+		t.Errorf("after a list it stays: %s", w.problems.String())
+	}
+	w.r.rights.written("argocd", kube.ErrForbidden) // of a write that was under way
+	if w.reconcile(); w.problems.String() != "" {
+		t.Errorf("after the next try it stays: %s", w.problems.String())
+	}
+}
+
 // A change of a cluster wakes the Secrets with its credential alone, and those that have none yet.
 func TestChanged(t *testing.T) {
 	t.Parallel()

@@ -62,6 +62,7 @@ func TestBadCommandLineIsOneLineThatNamesTheFlag(t *testing.T) {
 		"group from config":    {args: []string{"run", "--config", file("g", "group-peers: [a:1, b:1]\n")}, code: exitUsage, want: "--group-peers: needs --group-address"},
 		"group from variables": {args: []string{"run"}, env: map[string]string{"ROSTER_GROUP_PEERS": "a:1,b:1"}, code: exitUsage, want: "--group-peers: needs --group-address"},
 		"local, any port":      {args: []string{"run", "--local", "embedded", "--local-listen", ":0"}, code: exitUsage, want: `--local-listen: ":0" would be another port`},
+		"readers' Secrets":     {args: []string{"run", "--renew-namespaces", "argocd,cluster-registry"}, code: exitUsage, want: "--renew-namespaces: cluster-registry is the agent's own"},
 		"same port twice":      {args: []string{"run", "--mesh-listen", ":7000", "--http-listen", ":7000"}, code: exitUsage, want: "--http-listen"},
 		"endpoint":             {args: []string{"run", "--apiserver-endpoint", "10.0.0.1:6443"}, code: exitUsage, want: "--apiserver-endpoint"},
 		"workers":              {args: []string{"run", "--workers", "0"}, code: exitUsage, want: "--workers"},

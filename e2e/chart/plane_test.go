@@ -41,7 +41,9 @@ func TestOnAControlPlane(t *testing.T) {
 }
 
 func everySetApplies(t *testing.T, c *harness.Cluster) {
-	kubectl(t, c, "create", "namespace", "inventory") // of publish.namespace, which is there before the chart
+	for _, namespace := range []string{"inventory", "argocd", "apps"} { // of publish.namespace and renew.namespaces, which are there before the chart
+		kubectl(t, c, "create", "namespace", namespace)
+	}
 	for _, set := range sets(t) {
 		out, err := render(t, "--include-crds", "--values", valuesOf(t, set))
 		if err != nil {

@@ -6,9 +6,11 @@
 package exported
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/roster-mesh/roster/kube"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // Format is the tool that a Secret is for: a format of agentctl export, and a value of v1alpha1.LabelExportedFor.
@@ -116,22 +119,54 @@ func (f Format) IsGiven(key string) bool { return f == ArgoCD && key == argoName
 
 // Validity returns from when until when the credential in the data of a Secret is valid, as kube.KubeconfigValidity does.
 func (f Format) Validity(data map[string][]byte) (from, until time.Time, ok bool) {
-	kubeconfig := data[f.kubeconfigKey()]
-	if f == ArgoCD {
-		var held argoAccess
-		if len(data[argoConfig]) > kube.MaxKubeconfig || json.Unmarshal(data[argoConfig], &held) != nil {
-			return from, until, false
-		}
-		same, err := Flux.Data("cluster", &rest.Config{
-			Host: string(data[argoServer]), BearerToken: held.BearerToken,
-			TLSClientConfig: rest.TLSClientConfig{ServerName: held.TLS.ServerName, CAData: held.TLS.CAData},
-		})
-		if err != nil {
-			return from, until, false
-		}
-		kubeconfig = same[Flux.kubeconfigKey()]
+	return kube.KubeconfigValidity(f.kubeconfig(data))
+}
+
+// Reads reports whether the token in the data of a Secret is that of an account that agents make for each other, which only
+// reads. Its claims are not verified.
+func (f Format) Reads(data map[string][]byte) bool {
+	config, err := kube.ParseKubeconfig(f.kubeconfig(data))
+	if err != nil {
+		return false
 	}
-	return kube.KubeconfigValidity(kubeconfig)
+	parts := strings.Split(config.BearerToken, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	var claims struct {
+		Subject string `json:"sub"`
+	}
+	if raw, err := base64.RawURLEncoding.DecodeString(parts[1]); err != nil || json.Unmarshal(raw, &claims) != nil {
+		return false
+	}
+	name, is := strings.CutPrefix(claims.Subject, "system:serviceaccount:")
+	namespace, account, _ := strings.Cut(name, ":")
+	switch {
+	case !is:
+		return false
+	case strings.HasSuffix(namespace, v1alpha1.ReadersNamespace("")):
+		return account == v1alpha1.LegacySwapAccount || strings.HasPrefix(account, v1alpha1.ReaderAccount(""))
+	}
+	return strings.HasSuffix(namespace, v1alpha1.PrivateNamespace("")) && account == v1alpha1.SwapAccount
+}
+
+// kubeconfig is what is in the data of a Secret, as one; nil if that is nothing.
+func (f Format) kubeconfig(data map[string][]byte) []byte {
+	if f != ArgoCD {
+		return data[f.kubeconfigKey()]
+	}
+	var held argoAccess
+	if len(data[argoConfig]) > kube.MaxKubeconfig || json.Unmarshal(data[argoConfig], &held) != nil {
+		return nil
+	}
+	same, err := Flux.Data("cluster", &rest.Config{
+		Host: string(data[argoServer]), BearerToken: held.BearerToken,
+		TLSClientConfig: rest.TLSClientConfig{ServerName: held.TLS.ServerName, CAData: held.TLS.CAData},
+	})
+	if err != nil {
+		return nil
+	}
+	return same[Flux.kubeconfigKey()]
 }
 
 // AddContext adds a cluster, a user and a context of one name to a kubeconfig.

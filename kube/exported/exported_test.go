@@ -57,3 +57,37 @@ func TestValidity(t *testing.T) {
 		t.Error("helm is known")
 	}
 }
+
+// The tokens that agents issue to each other are known by whose they are.
+func TestReads(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	for claims, want := range map[string]bool{
+		`{"sub":"system:serviceaccount:cluster-registry-readers:reader-0f"}`: true,
+		`{"sub":"system:serviceaccount:cluster-registry-readers:bootstrap"}`: true,
+		`{"sub":"system:serviceaccount:cluster-registry-private:swap"}`:      true,
+		`{"sub":"system:serviceaccount:kube-system:argocd-manager"}`:         false,
+		`{"sub":"system:serviceaccount:cluster-registry-readers:other"}`:     false,
+		`{"sub":"system:serviceaccount:cluster-registry:reader-0f"}`:         false,
+		`{"sub":"cluster-registry-readers:reader-0f"}`:                       false,
+		`{"sub":1}`: false,
+		`{}`:        false,
+		`nonsense`:  false,
+	} {
+		for _, format := range exported.Formats() {
+			data, err := format.Data("paris", &rest.Config{
+				Host: server.URL, BearerToken: "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln",
+				TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if format.Reads(data) != want {
+				t.Errorf("%s, %s: it is not %t", format, claims, want)
+			}
+		}
+	}
+	if exported.Flux.Reads(nil) || exported.ArgoCD.Reads(map[string][]byte{"config": []byte(`{"bearerToken":"a.b.c"}`)}) {
+		t.Error("nothing is a token of a reader")
+	}
+}

@@ -104,8 +104,11 @@ cluster-registry-api
 {{- fail (printf "publish.namespace %s holds the key of this cluster: name one that others may read" .namespace) }}
 {{- end }}
 {{- end }}
+{{- if and .Values.rbac.broadSecretRead (.Values.renew | default dict).namespaces }}
+{{- fail "renew.namespaces does not go with rbac.broadSecretRead=true: every member of the group could read there the credentials for all others" }}
+{{- end }}
 {{- range (.Values.renew | default dict).namespaces }}
-{{- if has . (list (include "agent.privateNamespace" $) (include "agent.readersNamespace" $)) }}
+{{- if has . (list $.Release.Namespace (include "agent.privateNamespace" $) (include "agent.readersNamespace" $)) }}
 {{- fail (printf "renew.namespaces: %s is the agent's own: name one in which another tool reads Secrets" .) }}
 {{- end }}
 {{- end }}

@@ -105,7 +105,14 @@ func look(ctx context.Context, c *clusters.Client, of *metav1.PartialObjectMetad
 		when = "ended " + duration.HumanDuration(-left) + " ago"
 	}
 	about := fmt.Sprintf("the credential in Secret %s, exported for %s, %s", name, format, when)
-	if _, asks := secret.Annotations[v1alpha1.AnnotationRenewCredentialOf]; !asks {
+	_, asks := secret.Annotations[v1alpha1.AnnotationRenewCredentialOf]
+	if !asks && !format.Reads(secret.Data) { // the agent would replace it by one that cannot do the same
+		return &Ending{
+			Message: about + ", and is not one that an agent issues: only who made its account can renew it",
+			Fix:     kubectl("-n", secret.Namespace, "describe", "secret", secret.Name),
+		}
+	}
+	if !asks {
 		return &Ending{
 			Message: about + ", and nobody renews it: the agent does in the namespaces of the chart value renew.namespaces, if the Secret asks for it",
 			Fix:     kubectl("-n", secret.Namespace, "annotate", "secret", secret.Name, v1alpha1.AnnotationRenewCredentialOf+"="+nameOf(secret.Annotations[v1alpha1.AnnotationExportedClusterID], members)),
