@@ -39,11 +39,21 @@ type Removals struct {
 	sponsored  map[string]int
 	own        map[string]int // by who takes up room
 	sum        int
-	branches   branches // nil when they are to be counted again
+	places     map[string]place // that were looked up; nil when all is to be counted again
 }
 
-// branches are what clusters take up with all below them.
-type branches map[string]int
+// place is where in the tree a cluster is.
+type place struct {
+	above  string  // as it was looked up
+	branch *branch // nil while that is looked up
+}
+
+// branch is what a cluster takes up with all below it.
+type branch struct {
+	above *branch // nil: self
+	level int     // 1 is right below self
+	size  int
+}
 
 // NewRemovals returns the count of none. self takes up no room.
 func NewRemovals(total int, self string) Removals {
@@ -51,15 +61,18 @@ func NewRemovals(total int, self string) Removals {
 }
 
 // ShareBy sets who is above whom.
-func (r *Removals) ShareBy(parent func(id string) string) { r.parent, r.branches = parent, nil }
+func (r *Removals) ShareBy(parent func(id string) string) { r.parent, r.places = parent, nil }
 
 // Reshare is told that who is above whom has changed.
-func (r *Removals) Reshare() { r.branches = nil }
+func (r *Removals) Reshare() { r.places = nil }
 
 // Put counts a removal.
 func (r *Removals) Put(n Removal) {
 	if n.Introducer != "" {
 		r.introducer[n.Removed] = n.Introducer
+		if at, ok := r.places[n.Removed]; ok && at.above != r.above(n.Removed) {
+			r.places = nil
+		}
 	}
 	r.sponsored[n.Sponsor]++
 	r.add(n.Branch(), 1)
@@ -71,7 +84,6 @@ func (r *Removals) Drop(n Removal) {
 		delete(r.sponsored, n.Sponsor)
 	}
 	r.add(n.Branch(), -1)
-	r.branches = nil
 }
 
 // Sponsored is how many somebody answers for.
@@ -82,61 +94,85 @@ func (r *Removals) add(of string, n int) {
 		return
 	}
 	r.sum += n
-	r.own[of] += n
-	if r.branches != nil {
-		r.branches.add(r.path(of), n)
+	if r.own[of] += n; r.own[of] == 0 {
+		delete(r.own, of)
+	}
+	if r.places != nil {
+		r.branch(of).add(n)
 	}
 }
 
-func (b branches) add(path []string, n int) {
-	for _, at := range path {
-		b[at] += n
+func (b *branch) add(n int) {
+	for ; b != nil; b = b.above {
+		b.size += n
 	}
 }
 
-// path lists who is above a cluster, first the one right below self, and itself last.
-func (r *Removals) path(id string) (path []string) {
-	for id != r.self {
-		if id == "" || slices.Contains(path, id) { // it leads nowhere
+// maxLevel is how deep clusters are told apart. What is below counts as the one of that level which it is below.
+const maxLevel = 128
+
+// branch finds the branch that a cluster is the head of; nil is self.
+func (r *Removals) branch(id string) (b *branch) {
+	var unknown []string
+	for id != r.self && b == nil {
+		at, met := r.places[id]
+		switch {
+		case at.branch != nil:
+			b = at.branch
+		case met, id == "": // a circle; it leads nowhere
 			id = nobody
-		}
-		path = append(path, id)
-		if id == nobody || r.parent == nil {
-			break
-		}
-		if id = cmp.Or(r.parent(id), r.introducer[id]); len(path) == maxPath {
-			id = nobody
+		default:
+			above := r.above(id)
+			r.places[id] = place{above: above}
+			unknown = append(unknown, id)
+			id = above
 		}
 	}
-	slices.Reverse(path)
-	return path
+	for _, id := range slices.Backward(unknown) {
+		switch {
+		case b == nil:
+			b = &branch{level: 1}
+		case b.level < maxLevel:
+			b = &branch{above: b, level: b.level + 1}
+		}
+		r.places[id] = place{r.places[id].above, b}
+	}
+	return b
 }
 
-// maxPath bounds how far it is looked up.
-const maxPath = 64
+// above is who is right above a cluster; "" if nobody knows.
+func (r *Removals) above(id string) string {
+	if id == nobody || r.parent == nil {
+		return r.self
+	}
+	return cmp.Or(r.parent(id), r.introducer[id])
+}
 
-// Fits says whether there is room for another one of a cluster. At each level down to it a cluster with all below it may have four
-// fifths of what the others of that level leave. So who makes up clusters leaves room at each level above for what others say. What
+// Fits says whether there is room for another one of a cluster. At each level down to it a cluster with all below it may have what the
+// others of that level leave, but for a part. So who makes up clusters leaves room at each level above for what others say. What
 // is below one that was removed is below who had brought that one.
 func (r *Removals) Fits(of string) bool {
-	if of == r.self {
-		return true
-	}
-	if r.branches == nil {
-		r.branches = branches{}
+	if r.places == nil {
+		r.places = map[string]place{}
 		for id, n := range r.own {
-			if n > 0 {
-				r.branches.add(r.path(id), n)
-			}
+			r.branch(id).add(n)
 		}
+	}
+	var path []*branch
+	for b := r.branch(of); b != nil; b = b.above {
+		path = append(path, b)
 	}
 	room, all := r.total, r.sum
-	for _, at := range r.path(of) {
-		size := r.branches[at]
-		if room = 4 * (room - (all - size)) / 5; size >= room {
+	for _, b := range slices.Backward(path) {
+		left := room - (all - b.size)
+		if room = left * (b.parts() - 1) / b.parts(); b.size >= room {
 			return false
 		}
-		all = size
+		all = b.size
 	}
 	return true
 }
+
+// parts is of how many one is not for a branch, so that others find room: a fifth right below self and below that, and less the
+// deeper it is. Were it a fifth at each level, nothing would be left for the end of a chain. So a hundredth level has 3 in 100.
+func (b *branch) parts() int { return max(5, b.level+3) }
