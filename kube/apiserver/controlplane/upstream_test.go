@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
-
 	upstreamresources "k8s.io/kubernetes/pkg/controlplane"
 	upstream "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	sample "k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
