@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
@@ -27,7 +28,8 @@ func (d destination) reaches(k Key) bool {
 	return d.to == k || d.to.Many() && k.Namespace != "" && d.to == k.Anywhere()
 }
 
-// placesLocked are the places of the copies of an entry, in all namespaces that rules select for them.
+// placesLocked are the places of the copies of an entry: in all namespaces that rules select for them, and where there are copies
+// of it, which may be in namespaces that are not selected any more.
 func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) iter.Seq[Key] {
 	return func(yield func(Key) bool) {
 		for to := range ent.targets(v.key(from)) {
@@ -46,6 +48,14 @@ func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) it
 						return
 					}
 				}
+			}
+			for at := range e.local.copies.MovedFrom(to.GroupKind, v.peer, v.key(from)) {
+				if !yield(place.At(to.GroupKind, at)) {
+					return
+				}
+			}
+			if own := v.key(from); own.GroupKind == to.GroupKind && e.local.copies.At(own) != nil && !yield(own) {
+				return
 			}
 		}
 	}
@@ -87,6 +97,18 @@ func (e *Engine) findInLocked(r *rule, v *view, to Key) syncrules.Found {
 		return syncrules.FoundElsewhere
 	}
 	return syncrules.FoundLacking
+}
+
+// misplacedLocked says that a copy was written into a namespace that its rule has ceased to select meanwhile.
+func (e *Engine) misplacedLocked(k Key, c *copies.Copy) bool {
+	return slices.ContainsFunc(c.Rules, func(name string) bool {
+		r := e.rules.byName[name]
+		if r == nil || r.compiled == nil || r.compiled.FanOut() == nil {
+			return false
+		}
+		f, _ := e.findLocked(r, c.Owner, c.Source(k), k)
+		return f != syncrules.FoundPresent
+	})
 }
 
 // outsideLocked says to people what keeps the copy of a source that is there out of a namespace, if it is this answer.

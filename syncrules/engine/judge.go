@@ -169,21 +169,32 @@ func (e *Engine) clearLackLocked(r *rule, owner string, k Key) {
 
 // foundLocked says that a source is there, whatever copies it has. Of those in many namespaces some may lack nevertheless.
 func (e *Engine) foundLocked(r *rule, owner string, from Key) {
-	if !r.guard.Any() {
+	spreads := r.compiled != nil && r.compiled.FanOut() != nil && r.guard.Judged(owner)
+	if !r.guard.Any() && !spreads {
 		return
 	}
-	found := func(k Key) {
+	lacks := false
+	found := func(k Key, c *copies.Copy) {
 		if r.compiled == nil || r.compiled.FanOut() == nil || e.presentLocked(r, owner, from, k) {
 			e.clearLackLocked(r, owner, k)
+		} else if spreads && r.mayLack(c) && !r.guard.Lacks(owner, k) {
+			if f, _ := e.findLocked(r, owner, from, k); f == syncrules.FoundLacking { // its source is there, and its namespace not selected
+				r.guard.Lack(owner, k, c.Disabled)
+				lacks = true
+			}
 		}
 	}
 	for _, gk := range r.kinds {
 		for at := range e.local.copies.MovedFrom(gk, owner, from) {
-			found(place.At(gk, at))
+			k := place.At(gk, at)
+			found(k, e.local.copies.At(k))
 		}
 	}
 	if c := e.local.copies.At(from); c != nil && c.MovedFrom == nil {
-		found(from)
+		found(from, c)
+	}
+	if lacks {
+		e.guardRuleLocked(r)
 	}
 }
 

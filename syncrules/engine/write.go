@@ -177,7 +177,7 @@ func (e *Engine) believeLocked(k Key, out *outcome) {
 		c.Unseen = time.Time{}
 	}
 	e.putCopyLocked(k, c)
-	if out.more {
+	if out.more || e.misplacedLocked(k, c) {
 		e.queue.enqueueLocked(k)
 	}
 }
