@@ -55,6 +55,8 @@ type Cluster struct {
 	mu    sync.Mutex
 	agent *Process // nil when not started or stopped
 	id    string
+	// siblingPorts are the ports of its agents, mesh and HTTP, where it has several.
+	siblingPorts [][2]int
 }
 
 func newCluster(ctx context.Context, f *Fleet, name string, index int) (*Cluster, error) {

@@ -52,9 +52,13 @@ func (c *Cluster) NewSiblings(ctx context.Context, n int) (*Siblings, error) {
 	var peers []string
 	for i := range n {
 		s := &Sibling{Index: i, cluster: c, dir: filepath.Join(c.dir, fmt.Sprintf("agent-%d", i))}
-		if s.MeshPort, err = choosePort(ctx); err == nil {
-			s.HTTPPort, err = choosePort(ctx)
+		if len(c.siblingPorts) <= i { // those that come later go on with the disks, which name the addresses of the group
+			mesh, meshErr := choosePort(ctx)
+			http, httpErr := choosePort(ctx)
+			err = errors.Join(meshErr, httpErr)
+			c.siblingPorts = append(c.siblingPorts, [2]int{mesh, http})
 		}
+		s.MeshPort, s.HTTPPort = c.siblingPorts[i][0], c.siblingPorts[i][1]
 		if err != nil {
 			return nil, errors.Join(err, listener.Close())
 		}
