@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net"
@@ -140,7 +141,11 @@ func refused(t *testing.T, dir string, flags ...string) (code int, said string) 
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 	s := start(t, filepath.Join(t.TempDir(), "d"), "--cluster-name", "alpha")
+	ready := time.Now()
 	client := s.kubernetes(t)
+	if since := established(t, client); ready.Sub(since) < 2*time.Second {
+		t.Errorf("the CRD of Clusters is established since %s, and the server is ready at %s: who creates the first has to wait", since, ready)
+	}
 	version, err := client.Discovery().ServerVersion()
 	if err != nil || !strings.HasSuffix(version.GitVersion, "+roster") {
 		t.Errorf("its version is %v, %v", version, err)
@@ -173,6 +178,28 @@ func TestFirstStart(t *testing.T) {
 			t.Errorf("of a start and an end the server says %q", line)
 		}
 	}
+}
+
+// established is since when the CRD of Clusters is.
+func established(t *testing.T, client kubernetes.Interface) time.Time {
+	t.Helper()
+	data, err := client.Discovery().RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusters.clusterregistry.k8s.cisco.com").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd struct {
+		Status struct{ Conditions []metav1.Condition }
+	}
+	if err := json.Unmarshal(data, &crd); err != nil {
+		t.Fatal(err)
+	}
+	for _, condition := range crd.Status.Conditions {
+		if condition.Type == "Established" && condition.Status == metav1.ConditionTrue {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	t.Fatalf("the CRD of Clusters is not established: %s", data)
+	return time.Time{}
 }
 
 // expected says whether a line belongs to a start and an end in order. What a slow machine adds is that it was slow.

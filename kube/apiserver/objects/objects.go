@@ -110,6 +110,7 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 	stages[2] = append(stages[2],
 		func(ctx context.Context) error { return awaitKinds(ctx, kinds) },
 		func(ctx context.Context) error { return awaitWatches(ctx, kinds) })
+	stages[3] = append(stages[3], func(ctx context.Context) error { return settle(ctx, client) })
 	for _, tasks := range stages {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(WritesAtOnce)

@@ -4,6 +4,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -187,6 +189,37 @@ func TestAwaitWatches(t *testing.T) {
 	}
 	if !maps.Equal(asked, want) {
 		t.Errorf("asked %v, want %v", asked, want)
+	}
+}
+
+// A CRD that is new is said to be older, and one that is not, or is not established, stays as it is.
+func TestBackdate(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, tt := range map[string]struct{ status, since, want string }{
+		"new":             {"True", "2026-01-02T03:04:06Z", "2026-01-02T03:04:05Z"},
+		"not new":         {"True", "2026-01-02T03:04:05Z", ""},
+		"not established": {"False", "2026-01-02T03:04:06Z", ""},
+		"no time":         {"True", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crd := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{
+				map[string]any{"type": "NamesAccepted", "status": "True", "lastTransitionTime": "2026-01-02T03:04:06Z"},
+				map[string]any{"type": "Established", "status": tt.status, "lastTransitionTime": tt.since},
+			}}}}
+			if got := backdate(crd, at); got != (tt.want != "") {
+				t.Fatalf("changed: %v", got)
+			}
+			conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+			want := cmp.Or(tt.want, tt.since)
+			if got := conditions[1].(map[string]any)["lastTransitionTime"]; got != want {
+				t.Errorf("established since %v, want %s", got, want)
+			}
+			if got := conditions[0].(map[string]any)["lastTransitionTime"]; got != "2026-01-02T03:04:06Z" {
+				t.Errorf("NamesAccepted has changed to %v", got)
+			}
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	chart "github.com/roster-mesh/roster/charts/agent"
@@ -124,6 +125,50 @@ func awaitWatches(ctx context.Context, kinds discovery.DiscoveryInterface) error
 		})
 	}
 	return group.Wait()
+}
+
+// isNew is how long the API server keeps who creates an object waiting once the kind is established, so that the other API servers
+// of the cluster may learn of it (apiextensions-apiserver, customresource_handler.go).
+const isNew = 2 * time.Second
+
+// settle spares the first objects of Roster's kinds that wait, the agent's own Cluster above all: who makes the CRDs of a cluster is its
+// only server, and it serves their kinds by now.
+func settle(ctx context.Context, client dynamic.Interface) error {
+	crds, err := chart.CRDs()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, crd := range crds {
+		of := resourceOf(client, crd)
+		group.Go(func() error {
+			live, err := of.Get(ctx, crd.GetName(), metav1.GetOptions{})
+			if err != nil || !backdate(live, time.Now().Add(-isNew)) {
+				return err
+			}
+			_, err = of.UpdateStatus(ctx, live, metav1.UpdateOptions{FieldManager: fieldManager})
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// backdate says that a CRD was established at a time, if that was later. It returns whether it was.
+func backdate(crd *unstructured.Unstructured, at time.Time) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		if condition["type"] != "Established" || condition["status"] != "True" {
+			continue
+		}
+		text, _ := condition["lastTransitionTime"].(string)
+		if since, err := time.Parse(time.RFC3339, text); err != nil || !since.After(at) {
+			return false
+		}
+		condition["lastTransitionTime"] = at.UTC().Format(time.RFC3339)
+		return unstructured.SetNestedSlice(crd.Object, conditions, "status", "conditions") == nil
+	}
+	return false
 }
 
 // pathOf is where the API server serves the kind of a CRD.
