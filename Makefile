@@ -43,8 +43,8 @@ export RAPID_SEED ?= 1
 
 # The packages whose tests need neither a control plane nor much time.
 UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph
-# The packages that test against real control planes, without those of e2e-standalone and e2e-registry.
-E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim -e /e2e/pods -e /e2e/standalone -e /e2e/registryapi)
+# The packages that test against real control planes, without those of e2e-standalone, e2e-registry and e2e-gitops.
+E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim -e /e2e/pods -e /e2e/standalone -e /e2e/registryapi -e /e2e/gitops)
 
 # What tells versions of Kubernetes apart: admission, CRDs, RBAC, watches and their resumption, Secrets and tokens.
 OLDEST = ^Test(Quickstart|Admission|ClusterRefused|Sync|Source|CopyIsRestored|Metadata|OtherKind|KindThatArrives|Restored|ParityC17)
@@ -346,6 +346,13 @@ agent-figures: ## size of bin/agent, and what it allocates before main, over tho
 .PHONY: e2e-browser
 e2e-browser: build testbed ## look at the page of agentctl ui with Chromium, which must be installed (PICTURES=docs/images writes those of the README)
 	$(GO) -C e2e/browser test -vet=off -count=1 -timeout=15m $(TESTFLAGS) ./... $(if $(PICTURES),-write '$(abspath $(PICTURES))')
+
+# Argo CD and Flux take a quarter of an hour to build, and a newer Go, which comes from the module proxy. So neither they nor
+# their modules are a part of make test, lint, verify, or what these download: build.sh checks them.
+.PHONY: e2e-gitops
+e2e-gitops: build testbed ## build Argo CD and Flux, and have them deploy with what agentctl export writes (15 minutes the first time)
+	@GO='$(GO)' e2e/gitops/build/build.sh
+	$(TEST) -count=1 -timeout=20m $(TESTFLAGS) ./e2e/gitops
 
 .PHONY: e2e-signatures
 e2e-signatures: $(COSIGN) ## publish to a registry of the test's own, and have cosign sign and verify what is there

@@ -1,0 +1,96 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gitops
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+)
+
+// TestVersionsInDocument: docs/gitops.md names the versions that are built.
+func TestVersionsInDocument(t *testing.T) {
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile(filepath.Join(bin.Root, "docs", "gitops.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, name := range map[string]string{"argocd": "Argo CD", "flux": "kustomize-controller"} {
+		module, err := os.ReadFile(filepath.Join("build", path, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := regexp.MustCompile(`\s(?:github.com/argoproj/argo-cd/v3|github.com/fluxcd/kustomize-controller/api) v(\S+)`).FindSubmatch(module)
+		if version == nil || !strings.Contains(string(document), name+" "+string(version[1])) {
+			t.Errorf("docs/gitops.md does not say %s %s", name, version)
+		}
+	}
+}
+
+// section are the fenced blocks of a language in a section of docs/export.md. Argo CD and Flux run in cluster-1.
+func (r *room) section(heading, language string) (blocks []string) {
+	r.Helper()
+	data, err := os.ReadFile(filepath.Join(r.root, "docs", "export.md"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(data), "\n## "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	for found {
+		var block string
+		if _, text, found = strings.Cut(text, "\n```"+language+"\n"); found {
+			block, text, found = strings.Cut(text, "\n```\n")
+			blocks = append(blocks, here(block))
+		}
+	}
+	return blocks
+}
+
+// block is that with a text. That there is none means that the document has changed.
+func (r *room) block(heading, language, text string) string {
+	r.Helper()
+	for _, block := range r.section(heading, language) {
+		if strings.Contains(block, text) {
+			return block
+		}
+	}
+	r.Fatalf("%q of docs/export.md has no %s block with %q: does this test have to change?", heading, language, text)
+	return ""
+}
+
+func here(text string) string {
+	return strings.NewReplacer("--context argo ", "--context cluster-1 ", "--context flux ", "--context cluster-1 ", "--context host ", "--context cluster-1 ").Replace(text)
+}
+
+// example plays docs/examples: it applies rights and rule, and returns what the comment of the rule says to type, for the two
+// clusters that there are.
+func (r *room) example(name string) (commands string) {
+	r.Helper()
+	examples := filepath.Join(r.root, "docs", "examples")
+	for _, c := range r.fleet.Clusters {
+		r.must(c.Kubectl(r.Context(), "apply", "-f", filepath.Join(examples, "rights", name)))
+	}
+	rule := filepath.Join(examples, "rules", name)
+	r.must(r.one.Kubectl(r.Context(), "apply", "-f", rule))
+	data, err := os.ReadFile(rule)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if command, is := strings.CutPrefix(line, "#     "); is && !strings.Contains(line, "cluster-3") {
+			commands += command
+		}
+	}
+	if commands == "" {
+		r.Fatalf("%s says no commands", rule)
+	}
+	return commands
+}
