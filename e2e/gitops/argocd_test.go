@@ -44,7 +44,7 @@ func (r *room) argoCD() {
 	r.must("", r.known(r.two))
 
 	r.types(r.root, r.block("Argo CD", "sh", "-o argocd"))
-	r.types(r.root, r.block("Argo CD", "sh", "namespaces"))
+	r.types(r.root, r.block("Argo CD", "sh", "respectRBAC"))
 	r.must("", r.known(r.one))
 	redis := r.startArgoCD()
 	repository := filepath.Join(r.work, "shop.git")
