@@ -3,7 +3,7 @@
 
 // Command flux does for one Kustomization what Flux's kustomize-controller does, by the same libraries in the same order: it reads the
 // Secret that spec.kubeConfig names, builds what is in a folder, and applies that to the cluster of the Secret, or deletes it there. It
-// has no source and watches nothing. The controller itself cannot be built from the module proxy, which lacks modules that it requires.
+// has no source and watches nothing. The controller itself requires modules that not every module proxy has.
 package main
 
 import (
