@@ -83,7 +83,7 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 	if err != nil {
 		return err
 	}
-	theirs, err := appliedByNewer(ctx, client, all)
+	first, theirs, err := appliedByNewer(ctx, client, all)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,9 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 	stages[2] = append(stages[2],
 		func(ctx context.Context) error { return awaitKinds(ctx, kinds) },
 		func(ctx context.Context) error { return awaitWatches(ctx, kinds) })
-	stages[3] = append(stages[3], func(ctx context.Context) error { return settle(ctx, client) })
+	if first {
+		stages[3] = append(stages[3], func(ctx context.Context) error { settle(ctx, client); return nil })
+	}
 	for _, tasks := range stages {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(WritesAtOnce)
@@ -135,21 +137,21 @@ func Apply(ctx context.Context, client dynamic.Interface, kinds discovery.Discov
 // ErrNewer says that the objects are those of a newer version.
 var ErrNewer = errors.New("a newer version of roster-apiserver has applied its objects")
 
-// appliedByNewer returns the version that has applied the objects, if it is newer than this one. What is applied last tells: where
-// the other was cut off before, this one may apply its own, and the other does it again.
-func appliedByNewer(ctx context.Context, client dynamic.Interface, all []*unstructured.Unstructured) (string, error) {
+// appliedByNewer returns the version that has applied the objects, if it is newer than this one; first is whether none has applied
+// them all. What is applied last tells: where the other was cut off before, this one may apply its own, and the other does it again.
+func appliedByNewer(ctx context.Context, client dynamic.Interface, all []*unstructured.Unstructured) (first bool, newest string, err error) {
 	last := all[len(all)-1]
 	live, err := resourceOf(client, last).Get(ctx, last.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return true, "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("get %s %s: %w", last.GetKind(), last.GetName(), err)
+		return false, "", fmt.Errorf("get %s %s: %w", last.GetKind(), last.GetName(), err)
 	}
 	if newer(live, last) {
-		return live.GetLabels()[labelVersion], nil
+		return false, live.GetLabels()[labelVersion], nil
 	}
-	return "", nil
+	return false, "", nil
 }
 
 func resourceOf(client dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	chart "github.com/roster-mesh/roster/charts/agent"
 )
@@ -131,26 +132,28 @@ func awaitWatches(ctx context.Context, kinds discovery.DiscoveryInterface) error
 // of the cluster may learn of it (apiextensions-apiserver, customresource_handler.go).
 const isNew = 2 * time.Second
 
-// settle spares the first objects of Roster's kinds that wait, the agent's own Cluster above all: who makes the CRDs of a cluster is its
-// only server, and it serves their kinds by now.
-func settle(ctx context.Context, client dynamic.Interface) error {
+// settle spares the first objects of Roster's kinds that wait, the agent's own Cluster above all. It is for the first start of a cluster,
+// whose only server serves the kinds by now. What cannot be written is left alone: the wait is over by itself.
+func settle(ctx context.Context, client dynamic.Interface) {
 	crds, err := chart.CRDs()
 	if err != nil {
-		return err
+		return
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	for _, crd := range crds {
 		of := resourceOf(client, crd)
 		group.Go(func() error {
-			live, err := of.Get(ctx, crd.GetName(), metav1.GetOptions{})
-			if err != nil || !backdate(live, time.Now().Add(-isNew)) {
+			return retry.RetryOnConflict(retry.DefaultRetry, func() error { // its controllers write the status, too
+				live, err := of.Get(ctx, crd.GetName(), metav1.GetOptions{})
+				if err != nil || !backdate(live, time.Now().Add(-isNew)) {
+					return err
+				}
+				_, err = of.UpdateStatus(ctx, live, metav1.UpdateOptions{FieldManager: fieldManager})
 				return err
-			}
-			_, err = of.UpdateStatus(ctx, live, metav1.UpdateOptions{FieldManager: fieldManager})
-			return err
+			})
 		})
 	}
-	return group.Wait()
+	_ = group.Wait()
 }
 
 // backdate says that a CRD was established at a time, if that was later. It returns whether it was.
