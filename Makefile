@@ -167,8 +167,8 @@ fmt: $(GOLANGCI_LINT) ## format the code
 clean: ## remove everything that was built
 	rm -rf $(BIN) $(DIST) $(TESTBED_BIN) $(PODS_BIN)
 
-# kubectl is built beside the API server, if there is none in PATH: what loads and what links leaves a processor to it. The demo itself
-# finds out whether that of PATH is made for this version.
+# kubectl is built beside the API server, if there is none in PATH: what loads and what links leaves a processor to it. The
+# demo itself finds out whether that of PATH is made for this version.
 .PHONY: demo-build demo-build-embedded demo-kubectl
 demo-build:
 	$(GO) build $(BUILD_FLAGS) -o $(BIN)/ ./cmd/agent ./cmd/agentctl ./e2e/demo

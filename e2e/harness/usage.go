@@ -87,22 +87,29 @@ func ResetPeakMemory(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// Yield has a process give way to all others from now on, as if it had a machine of its own elsewhere.
+// Yield has a process give way to all others from now on: it gets what they leave.
 func Yield(pid int) error {
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return err
-	}
-	for _, thread := range threads { // later ones are like those that start them
-		id, err := strconv.Atoi(thread.Name())
+	const lowest = 19
+	for lowered := map[int]bool{}; ; { // until no thread is new: later ones are like those that start them
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		if err != nil {
 			return err
 		}
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, 19); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("thread %d: %w", id, err)
+		before := len(lowered)
+		for _, thread := range threads {
+			id, err := strconv.Atoi(thread.Name())
+			if err != nil {
+				return err
+			}
+			if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, lowest); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("thread %d: %w", id, err)
+			}
+			lowered[id] = true
+		}
+		if len(lowered) == before {
+			return nil
 		}
 	}
-	return nil
 }
 
 // clockTick is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every Linux that Go runs on.

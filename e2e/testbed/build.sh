@@ -49,7 +49,7 @@ kubectl-middle          k8s.io/kubernetes/cmd/kubectl
 esac
 names=$(echo "$targets" | awk '{print $1}')
 if [ "${1:-}" = kubectl ]; then
-	takes="about a minute after make apiserver"
+	takes="about a minute, or as long as make apiserver beside it"
 	names=kubectl
 fi
 
