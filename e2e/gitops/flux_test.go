@@ -4,17 +4,28 @@
 package gitops
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/roster-mesh/roster/e2e/harness"
 )
 
 // fluxAccount has the rights that flux install gives.
@@ -62,6 +73,25 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: renew}
 subjects: [{kind: ServiceAccount, name: cluster-registry-controller, namespace: cluster-registry}]
 `
 
+// gitRepository is what source-controller has made of a repository: an artifact of the last revision.
+const gitRepository = `
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: shop, namespace: %[1]s}
+spec: {interval: 10m, url: "https://git.example.com/shop.git"}
+status:
+  observedGeneration: 1
+  conditions: [{type: Ready, status: "True", reason: Succeeded, message: stored artifact, lastTransitionTime: "%[2]s"}]
+  artifact: {revision: "main@%[3]s", digest: "%[3]s", path: "%[4]s", url: "%[5]s/%[4]s", lastUpdateTime: "%[2]s"}
+`
+
+// sources plays Flux's source-controller, which serves to kustomize-controller over HTTP what it has fetched.
+type sources struct {
+	*room
+
+	folder, address string
+}
+
 // flux has Flux deploy to cluster-2, with the Secret that agentctl prints, and with the copy of one that the example makes.
 func (r *room) flux() {
 	r.apply(r.one, fluxAccount)
@@ -70,16 +100,17 @@ func (r *room) flux() {
 	for _, namespace := range []string{"apps", "my-operator"} {
 		r.must(r.one.Kubectl(r.Context(), "create", "namespace", namespace))
 	}
-	kubeconfig := r.account("flux-system", "kustomize-controller")
+	s := r.startFlux()
 	r.types(r.root, r.block("Flux and multicluster-runtime", "sh", "-o flux"))
 	kustomization := r.block("Flux and multicluster-runtime", "yaml", "kind: Kustomization")
 
 	r.apply(r.one, kustomization)
-	r.reconcile(kubeconfig, "apply", "apps", "exported")
-	r.eventually("the exported Secret deploys", r.has("exported", "EUR"))
-	r.reconcile(kubeconfig, "delete", "apps", "exported")
-	r.eventually("the exported Secret prunes", r.lacks("exported"))
-	r.renewed(kubeconfig)
+	s.deploys("apps", "exported", "EUR")
+	s.deploys("apps", "exported", "CHF")
+	r.renewed()
+	s.deploys("apps", "exported", "JPY")
+	r.must(r.one.Kubectl(r.Context(), "-n", "apps", "delete", "kustomization", "shop-cluster-2", "--timeout="+within.String()))
+	r.eventually("Flux prunes", r.lacks("exported"))
 
 	r.apply(r.two, deployer)
 	token := r.must(r.two.Token(r.Context(), shop, "deployer"))
@@ -87,13 +118,61 @@ func (r *room) flux() {
 	r.types(r.work, r.example("flux-kubeconfigs.yaml"))
 	r.arrives(r.one, "flux-system", "cluster-2-kubeconfig")
 	r.apply(r.one, strings.ReplaceAll(kustomization, "namespace: apps", "namespace: flux-system"))
-	r.reconcile(kubeconfig, "apply", "flux-system", "copied")
-	r.eventually("the copy deploys", r.has("copied", "EUR"))
+	s.deploys("flux-system", "copied", "EUR")
 }
 
-// renewed marks the exported Secret as docs/export.md says. Its credential is revoked; the agent writes the next one, which may do
-// the same.
-func (r *room) renewed(kubeconfig string) {
+// startFlux starts kustomize-controller as its Deployment does, but for the election of a leader, which needs a pod, with the
+// account that flux install gives it, and a server of artifacts.
+func (r *room) startFlux() sources {
+	r.Helper()
+	folder := filepath.Join(r.work, "artifacts")
+	r.must("", os.Mkdir(folder, 0o755))
+	server := httptest.NewServer(http.FileServer(http.Dir(folder)))
+	r.Cleanup(server.Close)
+	kubeconfig := r.account("flux-system", "kustomize-controller")
+	r.runs("kustomize-controller", r.tool("flux"), []string{"KUBECONFIG=" + kubeconfig, "RUNTIME_NAMESPACE=flux-system"},
+		"--watch-all-namespaces", "--metrics-addr", r.address(), "--health-addr", r.address())
+	return sources{room: r, folder: folder, address: server.URL}
+}
+
+// deploys makes the next revision of the source in a namespace, and waits until the Kustomization there has it in cluster-2.
+func (s sources) deploys(namespace, name, currency string) {
+	s.Helper()
+	revision := s.revise(namespace, goods(name, currency))
+	s.eventually(fmt.Sprintf("Flux deploys %s, %s, from %s", name, currency, namespace), s.has(name, currency))
+	kustomizations := s.one.Dynamic.Resource(schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"})
+	s.eventually("Flux is content", func(ctx context.Context) error {
+		u, err := kustomizations.Namespace(namespace).Get(ctx, "shop-cluster-2", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if applied, _, _ := unstructured.NestedString(u.Object, "status", "lastAppliedRevision"); applied != revision {
+			return fmt.Errorf("it has applied %q, not %s: %v", applied, revision, u.Object["status"])
+		}
+		return harness.ConditionTrue(u, "Ready")
+	})
+}
+
+// revise publishes a revision with one file.
+func (s sources) revise(namespace, content string) (revision string) {
+	s.Helper()
+	var archive bytes.Buffer
+	packed := gzip.NewWriter(&archive)
+	files := tar.NewWriter(packed)
+	s.must("", files.WriteHeader(&tar.Header{Name: "goods.yaml", Mode: 0o644, Size: int64(len(content))}))
+	_, err := files.Write([]byte(content))
+	s.must("", errors.Join(err, files.Close(), packed.Close()))
+	sum := fmt.Sprintf("%x", sha256.Sum256(archive.Bytes()))
+	path, digest := sum+".tar.gz", "sha256:"+sum
+	s.must("", os.WriteFile(filepath.Join(s.folder, path), archive.Bytes(), 0o600))
+	repository := fmt.Sprintf(gitRepository, namespace, time.Now().UTC().Format(time.RFC3339), digest, path, s.address)
+	s.apply(s.one, repository, "--server-side")
+	s.apply(s.one, repository, "--server-side", "--subresource=status")
+	return "main@" + digest
+}
+
+// renewed marks the exported Secret as docs/export.md says. Its credential is revoked, and the agent writes the next one.
+func (r *room) renewed() {
 	r.Helper()
 	r.apply(r.one, renewer)
 	r.apply(r.one, r.block("Renewed Secrets", "yaml", "renew-credential-of"), "-n", "apps")
@@ -131,8 +210,6 @@ func (r *room) renewed(kubeconfig string) {
 		}
 		return nil
 	})
-	r.reconcile(kubeconfig, "apply", "apps", "renewed")
-	r.eventually("the renewed Secret deploys", r.has("renewed", "EUR"))
 }
 
 // exported is the kubeconfig in the Secret of Flux.
@@ -141,13 +218,4 @@ func (r *room) exported(ctx context.Context) []byte {
 	secret, err := r.one.Kube.CoreV1().Secrets("apps").Get(ctx, "cluster-2-kubeconfig", metav1.GetOptions{})
 	r.must("", err)
 	return secret.Data["value"]
-}
-
-// reconcile does with the Kustomization of a namespace what kustomize-controller does, for a source with one ConfigMap.
-func (r *room) reconcile(kubeconfig, verb, namespace, name string) {
-	r.Helper()
-	folder := filepath.Join(r.work, "source-"+verb+"-"+name)
-	r.must("", os.Mkdir(folder, 0o755))
-	r.must("", os.WriteFile(filepath.Join(folder, "goods.yaml"), []byte(goods(name, "EUR")), 0o600))
-	r.types(r.work, fmt.Sprintf("KUBECONFIG=%s %s %s %s shop-cluster-2 %s", kubeconfig, r.tool("flux"), verb, namespace, folder))
 }

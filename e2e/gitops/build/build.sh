@@ -19,7 +19,7 @@ export CGO_ENABLED=0 GOFLAGS='-mod=readonly -trimpath -buildvcs=false' GOWORK=of
 targets='
 redis  argocd .
 argocd argocd github.com/argoproj/argo-cd/v3/cmd
-flux   flux   .
+flux   flux   github.com/fluxcd/kustomize-controller
 '
 names=$(echo "$targets" | awk '{print $1}')
 field() { echo "$targets" | awk -v n="$1" -v f="$2" '$1 == n {print $f}'; }
@@ -27,7 +27,7 @@ field() { echo "$targets" | awk -v n="$1" -v f="$2" '$1 == n {print $f}'; }
 key() { # key NAME
 	module=$(field "$1" 2)
 	{
-		cat "$module"/go.* "$module"/*.go 2>/dev/null || :
+		find "$module" -type f | LC_ALL=C sort | xargs cat
 		field "$1" 0
 		"$GO" -C "$module" env GOVERSION GOOS GOARCH
 	} | sha256sum | cut -d' ' -f1
@@ -40,7 +40,7 @@ build() { # build NAME FILE
 module() { "$GO" -C "$1" list -m -f "{{.$2}}" "$3"; } # module FOLDER FIELD PATH
 
 ARGOCD=$(module argocd Version github.com/argoproj/argo-cd/v3)
-FLUX=$(module flux Version github.com/fluxcd/kustomize-controller/api)
+FLUX=$(module flux Version github.com/fluxcd/kustomize-controller)
 # shellcheck disable=SC2086 # Several names in one word list.
 build_once gitops "$BIN" "Argo CD $ARGOCD, kustomize-controller $FLUX" "about 15 minutes from nothing on two cores" $names
 
@@ -48,10 +48,15 @@ argocd=$(module argocd Dir github.com/argoproj/argo-cd/v3)
 cat "$argocd/manifests/core-install.yaml" >"$BIN/argocd.yaml"
 cat "$argocd/hack/git-verify-wrapper.sh" >"$BIN/git-verify-wrapper.sh" # which its image has in PATH
 chmod +x "$BIN/git-verify-wrapper.sh"
-# The module with the types of Flux has no CRD.
-cat "$("$GO" -C flux mod download -json "github.com/fluxcd/kustomize-controller@$FLUX" | awk -F '"' '$2 == "Dir" {print $4}')"/config/crd/bases/*.yaml >"$BIN/flux.yaml"
+flux=$(module flux Dir github.com/fluxcd/kustomize-controller)
+# It is compiled with the types of its sources; their CRDs are in another module, of the same version.
+sources=github.com/fluxcd/source-controller@$(module flux Version github.com/fluxcd/source-controller/api)
+sources=$("$GO" -C flux mod download -json "$sources" | awk -F '"' '$2 == "Dir" {print $4}')
+cat "$flux"/config/crd/bases/*.yaml "$sources"/config/crd/bases/*.yaml >"$BIN/flux.yaml"
 
 for module in argocd flux; do
 	"$GO" -C "$module" mod tidy -diff
-	"$GO" -C "$module" vet .
 done
+"$GO" -C argocd vet .
+# shellcheck disable=SC2046 # The packages of flux/standin, of which each is in a module of its own.
+"$GO" -C flux vet $("$GO" -C flux list -deps -f '{{with .Module}}{{with .Replace}}{{if not .Version}}{{$.ImportPath}}{{end}}{{end}}{{end}}' tool)
