@@ -171,10 +171,12 @@ func (s sources) revise(namespace, content string) (revision string) {
 	return "main@" + digest
 }
 
-// renewed marks the exported Secret as docs/export.md says. Its credential is revoked, and the agent writes the next one.
+// renewed puts an empty Secret in the place of the exported one, marked as docs/export.md says. The agent fills it. Its credential is
+// revoked, and the agent writes the next one.
 func (r *room) renewed() {
 	r.Helper()
 	r.apply(r.one, renewer)
+	r.must(r.one.Kubectl(r.Context(), "-n", "apps", "delete", "secret", "cluster-2-kubeconfig"))
 	r.apply(r.one, r.block("Renewed Secrets", "yaml", "renew-credential-of"), "-n", "apps")
 	restart := func() {
 		r.Helper()
@@ -182,11 +184,11 @@ func (r *room) renewed() {
 	}
 	restart()
 	var revoked []byte
-	r.eventually("the agent has filled it", func(ctx context.Context) error {
-		if revoked = r.exported(ctx); len(revoked) == 0 {
-			return errors.New("it is empty")
+	r.eventually("the agent has filled it", func(ctx context.Context) (err error) {
+		if revoked, err = r.exported(ctx); err == nil && len(revoked) == 0 {
+			err = errors.New("it is empty")
 		}
-		return nil
+		return err
 	})
 	r.must(r.two.Agentctl(r.Context(), "credentials", "revoke", "cluster-1"))
 	r.eventually("the exported credential is refused", func(ctx context.Context) error {
@@ -205,17 +207,19 @@ func (r *room) renewed() {
 	})
 	restart() // its open watches would last until their connection ends
 	r.eventually("the Secret has another credential", func(ctx context.Context) error {
-		if string(r.exported(ctx)) == string(revoked) {
-			return errors.New("it is the same")
+		now, err := r.exported(ctx)
+		if err == nil && bytes.Equal(now, revoked) {
+			err = errors.New("it is the same")
 		}
-		return nil
+		return err
 	})
 }
 
 // exported is the kubeconfig in the Secret of Flux.
-func (r *room) exported(ctx context.Context) []byte {
-	r.Helper()
+func (r *room) exported(ctx context.Context) ([]byte, error) {
 	secret, err := r.one.Kube.CoreV1().Secrets("apps").Get(ctx, "cluster-2-kubeconfig", metav1.GetOptions{})
-	r.must("", err)
-	return secret.Data["value"]
+	if err != nil {
+		return nil, err
+	}
+	return secret.Data["value"], nil
 }

@@ -37,26 +37,28 @@ build() { # build NAME FILE
 	exec "$GO" -C "$(field "$1" 2)" build -ldflags '-s -w' -o "$2" "$(field "$1" 3)"
 }
 
-module() { "$GO" -C "$1" list -m -f "{{.$2}}" "$3"; } # module FOLDER FIELD PATH
+version() { "$GO" -C "$1" list -m -f '{{.Version}}' "$2"; } # version FOLDER PATH
+folder() { "$GO" -C "$1" mod download -json "$2" | awk -F '"' '$2 == "Dir" {print $4}'; } # folder FOLDER PATH@VERSION
 
-ARGOCD=$(module argocd Version github.com/argoproj/argo-cd/v3)
-FLUX=$(module flux Version github.com/fluxcd/kustomize-controller)
+ARGOCD=$(version argocd github.com/argoproj/argo-cd/v3)
+FLUX=$(version flux github.com/fluxcd/kustomize-controller)
 # shellcheck disable=SC2086 # Several names in one word list.
 build_once gitops "$BIN" "Argo CD $ARGOCD, kustomize-controller $FLUX" "about 15 minutes from nothing on two cores" $names
 
-argocd=$(module argocd Dir github.com/argoproj/argo-cd/v3)
+argocd=$(folder argocd "github.com/argoproj/argo-cd/v3@$ARGOCD")
 cat "$argocd/manifests/core-install.yaml" >"$BIN/argocd.yaml"
 cat "$argocd/hack/git-verify-wrapper.sh" >"$BIN/git-verify-wrapper.sh" # which its image has in PATH
 chmod +x "$BIN/git-verify-wrapper.sh"
-flux=$(module flux Dir github.com/fluxcd/kustomize-controller)
+flux=$(folder flux "github.com/fluxcd/kustomize-controller@$FLUX")
 # It is compiled with the types of its sources; their CRDs are in another module, of the same version.
-sources=github.com/fluxcd/source-controller@$(module flux Version github.com/fluxcd/source-controller/api)
-sources=$("$GO" -C flux mod download -json "$sources" | awk -F '"' '$2 == "Dir" {print $4}')
+sources=$(folder flux "github.com/fluxcd/source-controller@$(version flux github.com/fluxcd/source-controller/api)")
 cat "$flux"/config/crd/bases/*.yaml "$sources"/config/crd/bases/*.yaml >"$BIN/flux.yaml"
 
 for module in argocd flux; do
 	"$GO" -C "$module" mod tidy -diff
 done
+unformatted=$("$("$GO" env GOROOT)/bin/gofmt" -l .)
+[ -z "$unformatted" ] || { echo "gitops: run gofmt -w on $unformatted" >&2 && exit 1; }
 "$GO" -C argocd vet .
 # shellcheck disable=SC2046 # The packages of flux/standin, of which each is in a module of its own.
 "$GO" -C flux vet $("$GO" -C flux list -deps -f '{{with .Module}}{{with .Replace}}{{if not .Version}}{{$.ImportPath}}{{end}}{{end}}{{end}}' tool)
