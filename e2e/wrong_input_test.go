@@ -209,15 +209,12 @@ func peersSynced(t *testing.T, g *group) {
 	}
 }
 
-// twin: two Cluster objects for alpha itself, which admission did not see in time, are reported on both, until one
-// is deleted.
+// twin: two Cluster objects for alpha itself, which admission does not judge, are reported on both, until one is deleted.
 func twin(t *testing.T, g *group) {
 	id, err := g.alpha.ID(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Admission lets pass what the agent makes.
-	apply(t, g.alpha, cluster("twin", id, "", ""), "--as=system:serviceaccount:"+harness.Namespace+":"+harness.ServiceAccount)
 	conflict := func(want bool, names ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			for _, name := range names {
@@ -232,9 +229,20 @@ func twin(t *testing.T, g *group) {
 			return nil
 		}
 	}
-	eventually(t, "both objects show LocalConflict", within, conflict(true, "alpha", "twin"))
-	kubectl(t, g.alpha, "delete", "cluster", "twin")
-	eventually(t, "the conflict is over", within, conflict(false, "alpha"))
+	object := cluster("twin", id, "", "")
+	for what, create := range map[string]func(){
+		"made by the agent": func() {
+			apply(t, g.alpha, object, "--as=system:serviceaccount:"+harness.Namespace+":"+harness.ServiceAccount)
+		},
+		"marked as a copy": func() {
+			apply(t, g.alpha, strings.Replace(object, "  name: twin\n", "  name: twin\n  labels: {"+v1alpha1.LabelOwnerClusterID+": "+id+"}\n", 1))
+		},
+	} {
+		create()
+		eventually(t, "both objects show LocalConflict: "+what, within, conflict(true, "alpha", "twin"))
+		kubectl(t, g.alpha, "delete", "cluster", "twin")
+		eventually(t, "the conflict is over: "+what, within, conflict(false, "alpha"))
+	}
 }
 
 // An edited copy of a Cluster is repaired and changes no trust; the agents talk on.
