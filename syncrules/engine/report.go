@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	// reportEvery is how often a rule is reported at most, reportFirst how long the first report waits
-	// for the first results.
-	reportEvery = 2 * time.Second
-	reportFirst = 100 * time.Millisecond
+	// reportEvery is how often a rule is reported at most, and reportEverySource so much for each of its sources, since the API server
+	// works for each. reportFirst is how long the first report waits for the first results.
+	reportEvery       = 2 * time.Second
+	reportEverySource = 10 * time.Millisecond
+	reportFirst       = 100 * time.Millisecond
 	// reportCalm is how long a change must last to be worth a report: a watch that lists again is not.
 	reportCalm = 500 * time.Millisecond
 	// slowFor is how long a rule says that copies follow at a slower pace.
@@ -79,6 +80,7 @@ type sender struct {
 	dirty    bool
 	since    time.Time // when the reporter first saw it dirty
 	sent     time.Time
+	looked   time.Time // when it was last summed up
 	last     *RuleReport
 	wasReady bool // under the present generation
 }
@@ -136,10 +138,8 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 		}
 		at := s.since.Add(reportFirst)
 		if s.last != nil {
-			at = s.since.Add(reportCalm)
-			if next := s.sent.Add(reportEvery); next.After(at) {
-				at = next
-			}
+			again := s.looked.Add(reportEverySource * time.Duration(len(s.last.Sources)))
+			at = slices.MaxFunc([]time.Time{s.since.Add(reportCalm), s.sent.Add(reportEvery), again}, time.Time.Compare)
 		}
 		if wait := at.Sub(now); wait > 0 {
 			if next == 0 || wait < next {
@@ -147,7 +147,7 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 			}
 			continue
 		}
-		s.dirty, s.since = false, time.Time{}
+		s.dirty, s.since, s.looked = false, time.Time{}, now
 		report := e.reportOfLocked(r)
 		if s.last == nil || !tally.SameReport(*s.last, report) {
 			s.last, s.sent = &report, now

@@ -44,6 +44,31 @@ func (w *world) condition(rule, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
+// A rule that changes all the time is reported every two seconds, and less often if it has many sources: each has a place in its status.
+func TestReportsOfManySources(t *testing.T) {
+	for others, most := range map[int]int{0: 13, 598: 5} {
+		inWorld(t, func(w *world) {
+			w.setRule(testRule("r"))
+			for n := range others {
+				w.e.SetPeer(Peer{ClusterID: fmt.Sprintf("other-%03d", n), Why: "not met yet"})
+			}
+			time.Sleep(time.Minute)
+			before := w.sentReports()
+			for n := range 240 {
+				w.peers[a].put(configMap(fmt.Sprintf("x%03d", n), "1"))
+				time.Sleep(time.Second / 10)
+			}
+			if sent := w.sentReports() - before; sent > most || sent < most/2 {
+				t.Errorf("%d reports of %d sources in 24 s, want at most %d", sent, others+2, most)
+			}
+			time.Sleep(time.Minute)
+			if got := w.report("r"); got.Synced != 240 || len(got.Sources) != others+2 {
+				t.Errorf("in the end %d synced of %d sources", got.Synced, len(got.Sources))
+			}
+		})
+	}
+}
+
 // Thousands of copies make a handful of events, which say how many they were.
 func TestEventsAreSummedUp(t *testing.T) {
 	inWorld(t, func(w *world) {
