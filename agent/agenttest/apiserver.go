@@ -29,6 +29,7 @@ type APIServer struct {
 	objects map[string][]byte // as JSON
 	largest int
 	written int
+	read    int
 	failing int
 	deleted []string
 }
@@ -68,6 +69,13 @@ func (s *APIServer) Writes() (n, largest int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written, s.largest
+}
+
+// Reads is how many objects were asked for.
+func (s *APIServer) Reads() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read
 }
 
 // Object returns an object as JSON, nil if there is none.
@@ -122,6 +130,7 @@ func (s *APIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(s.objects, name)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
 	default:
+		s.read++
 		if s.objects[name] == nil {
 			answerNotFound(w)
 			return

@@ -25,6 +25,7 @@ type Loop[K comparable] struct {
 	name      string
 	reconcile func(context.Context, K) error
 	log       *slog.Logger
+	rests     bool // see Rest
 
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
@@ -40,6 +41,13 @@ func New[K comparable](name string, log *slog.Logger, reconcile func(context.Con
 // TrackAge makes Oldest work. Call it before Run.
 func (l *Loop[K]) TrackAge() *Loop[K] {
 	l.waiting = map[K]time.Time{}
+	return l
+}
+
+// Rest makes each worker rest after a key for as long as that took. It is for writes of which a member can cause thousands: the API
+// server has half of its time for others, however slow it is. Call it before Run.
+func (l *Loop[K]) Rest() *Loop[K] {
+	l.rests = true
 	return l
 }
 
@@ -100,7 +108,14 @@ func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			for l.next(ctx) {
+			for {
+				took, more := l.next(ctx)
+				if !more {
+					return
+				}
+				if l.rests {
+					Sleep(ctx, took)
+				}
 			}
 		})
 	}
@@ -108,17 +123,20 @@ func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 	return nil
 }
 
-func (l *Loop[K]) next(ctx context.Context) bool {
+// next reconciles one key, and returns how long that took. more is false if there is none, since the loop ends.
+func (l *Loop[K]) next(ctx context.Context) (took time.Duration, more bool) {
 	key, shutdown := l.queue.Get()
 	if shutdown {
-		return false
+		return 0, false
 	}
 	defer l.queue.Done(key)
 	l.mu.Lock()
 	since, waits := l.waiting[key]
 	delete(l.waiting, key) // a key added from here on is reconciled again
 	l.mu.Unlock()
+	began := time.Now()
 	err := l.reconcile(ctx, key)
+	took = time.Since(began)
 	if err != nil && waits {
 		l.mu.Lock()
 		l.waiting[key] = since
@@ -126,11 +144,11 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	}
 	if err == nil || ctx.Err() != nil {
 		l.queue.Forget(key)
-		return true
+		return took, true
 	}
 	if n := l.queue.NumRequeues(key); shouldLog(n) {
 		l.log.Warn("retrying", "loop", l.name, "key", key, "tries", n+1, "error", err)
 	}
 	l.queue.AddRateLimited(key)
-	return true
+	return took, true
 }

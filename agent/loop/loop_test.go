@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -44,6 +45,32 @@ func TestOldestOfLoop(t *testing.T) {
 	if age := l.Oldest(start.Add(time.Minute)); age != 0 {
 		t.Errorf("after it was applied, age %s", age)
 	}
+}
+
+// A worker that rests does so for as long as each key took, and not where there is nothing to rest from.
+func TestLoopRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began, took := time.Now(), map[string]time.Duration{"a": time.Second, "b": 3 * time.Second, "c": 0, "d": time.Second}
+		var at []time.Duration
+		l := New("test", slog.New(slog.DiscardHandler), func(_ context.Context, key string) error {
+			at = append(at, time.Since(began))
+			time.Sleep(took[key])
+			return nil
+		}).Rest()
+		done := make(chan struct{})
+		go func() { defer close(done); _ = l.Run(ctx, 1) }()
+		synctest.Wait()
+		for _, key := range []string{"a", "b", "c", "d"} {
+			l.Add(key)
+		}
+		time.Sleep(time.Minute)
+		if want := []time.Duration{0, 2 * time.Second, 8 * time.Second, 8 * time.Second}; !slices.Equal(at, want) {
+			t.Errorf("reconciled at %v, want %v", at, want)
+		}
+		cancel()
+		<-done
+	})
 }
 
 // A key is reconciled by one worker at a time and again when that fails, and the loop ends with its context.

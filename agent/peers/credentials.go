@@ -33,7 +33,7 @@ type credentials struct {
 	claim      func(context.Context, v1alpha1.NamespacedName) (clusterID string, err error) // Peers.claim
 	budget     *pace.Budget                                                                 // of what is asked for
 	clock      apiconn.Clock                                                                // of the peer's API server
-	kept       *kube.Secret                                                                 // the Secret with the last issued credential; nil if it must be read again, as after each error
+	kept       *kube.Secret                                                                 // the Secret with the last issued credential; nil if it must be read again
 	rejected   [2][]byte                                                                    // the last ones that the API server refused
 	rejectedAt time.Time
 }
@@ -73,6 +73,14 @@ func (c *credentials) find(ctx context.Context, pasted v1alpha1.NamespacedName) 
 		return nil, false, err
 	}
 	return nil, false, &accessError{apiconn.Missing, errors.New("no credential: paste its Secret, or wait until its agent is met in the mesh and hands one over")}
+}
+
+// failed has the Secret with the issued credential read again: it may have been changed or deleted. That there is none stays known,
+// since this agent alone makes it: clusters that are not met, of which there may be thousands, cost no request for each try.
+func (c *credentials) failed() {
+	if c.kept != nil && (c.kept.ResourceVersion != "" || c.kept.Data != nil) {
+		c.kept = nil
+	}
 }
 
 // reject remembers that the API server refused a kubeconfig. At most two alternate: the issued one and the pasted one.

@@ -105,6 +105,32 @@ func TestIssuedCredentialIsStoredAfterConflict(t *testing.T) {
 	}
 }
 
+// That no credential was issued yet is known after one look, however often the link tries; what was there is read again.
+func TestNoIssuedCredentialIsReadOnce(t *testing.T) {
+	api, o := options(t)
+	p, _ := quiet(o)
+	l := p.newLink(idB)
+	find := func(want int) {
+		t.Helper()
+		before := api.Reads()
+		for range 10 {
+			if _, _, err := l.credentials.find(t.Context(), v1alpha1.NamespacedName{}); err != nil && accessOf(err) != apiconn.Missing {
+				t.Fatal(err)
+			}
+			l.credentials.failed()
+		}
+		if n := api.Reads() - before; n != want {
+			t.Errorf("%d reads, want %d", n, want)
+		}
+	}
+	find(1)
+	if err := keep(t.Context(), o.Store, idB, l.credentials.kept, []byte("issued")); err != nil {
+		t.Fatal(err)
+	}
+	l.credentials.failed()
+	find(10)
+}
+
 // An issued credential comes before a pasted one. The error says why neither can be used.
 func TestOrderOfCredentials(t *testing.T) {
 	_, o := options(t)

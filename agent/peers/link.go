@@ -39,7 +39,7 @@ func (p *Peers) runLink(ctx context.Context, id string) {
 	for ctx.Err() == nil {
 		wait, err := l.refresh(ctx)
 		if err != nil {
-			l.credentials.kept = nil // it may have been changed or deleted
+			l.credentials.failed()
 		}
 		switch {
 		case errors.Is(err, directory.ErrGone):

@@ -56,9 +56,10 @@ type ImporterOptions struct {
 
 // Importer writes what other clusters own from the replica to the local API server.
 type Importer struct {
-	o      ImporterOptions
-	keys   *loop.Loop[replica.Key]
-	budget *budget.Budget[replica.Key]
+	o         ImporterOptions
+	keys      *loop.Loop[replica.Key]
+	newcomers *loop.Loop[replica.Key] // clusters that have no Cluster object here: one after the other, beside what is listed
+	budget    *budget.Budget[replica.Key]
 
 	redials *redials
 }
@@ -70,6 +71,7 @@ var errWaits = errors.New("the quota of its cluster is used up")
 func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{o: o}
 	i.keys = loop.New("import", o.Log, i.importKey).TrackAge()
+	i.newcomers = loop.New("import of new clusters", o.Log, i.importNewcomer).TrackAge().Rest()
 	i.budget = budget.New(o.Quota, i.keys.AddAfter)
 	i.redials = newRedials(o.Kick, o.Log)
 	return i
@@ -79,6 +81,7 @@ func NewImporter(o ImporterOptions) *Importer {
 func (i *Importer) Run(ctx context.Context) error {
 	var tasks errgroup.Group
 	tasks.Go(func() error { return i.keys.Run(ctx, 4) })
+	tasks.Go(func() error { return i.newcomers.Run(ctx, 1) })
 	tasks.Go(func() error { return i.redials.members.Run(ctx, 4) })
 	return tasks.Wait()
 }
@@ -103,7 +106,7 @@ func (i *Importer) Collectors() []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_oldest_seconds",
 			Help: "How long the oldest change that was heard of another cluster's objects has not been applied here; 0 for none.",
-		}, func() float64 { return i.keys.Oldest(time.Now()).Seconds() }),
+		}, func() float64 { return max(i.keys.Oldest(time.Now()), i.newcomers.Oldest(time.Now())).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_waiting_objects",
 			Help: "Clusters and rules whose newest state is not applied here yet because their cluster has used up what may be written here because of it.",
@@ -116,12 +119,26 @@ func (i *Importer) Collectors() []prometheus.Collector {
 func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	switch key.Kind {
 	case replica.KindCluster:
+		if len(i.o.Registry.ByID(key.Name)) == 0 {
+			i.newcomers.Add(key)
+			return nil
+		}
 		err = i.importCluster(ctx, key)
 	case replica.KindRule:
 		err = i.importRule(ctx, key)
 		i.o.Rules.Settle(key.Name, false)
 	case replica.KindFeature, replica.KindAdmission:
 	}
+	return i.imported(key, err)
+}
+
+// importNewcomer is importKey for a cluster that was not listed when it was looked at.
+func (i *Importer) importNewcomer(ctx context.Context, key replica.Key) error {
+	return i.imported(key, i.importCluster(ctx, key))
+}
+
+// imported settles a key, unless it waits.
+func (i *Importer) imported(key replica.Key, err error) error {
 	if errors.Is(err, errWaits) {
 		return nil // the budget adds it again
 	}

@@ -48,13 +48,13 @@ type Writer struct {
 // NewWriter returns a writer that does nothing before Run.
 func NewWriter(o Options) *Writer {
 	w := &Writer{o: o}
-	w.clusters = loop.New("cluster status", o.Log, w.write)
+	w.clusters = loop.New("cluster status", o.Log, w.write).Rest()
 	w.budget = budget.New(o.Quota, w.clusters.AddAfter)
 	return w
 }
 
 // Run writes until ctx ends.
-func (w *Writer) Run(ctx context.Context) error { return w.clusters.Run(ctx, 2) }
+func (w *Writer) Run(ctx context.Context) error { return w.clusters.Run(ctx, 1) }
 
 // Enqueue brings the status of a cluster up to date.
 func (w *Writer) Enqueue(clusterID string) { w.clusters.Add(clusterID) }
