@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/roster-mesh/roster/mesh/meshtest"
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 // bubble runs a test in virtual time on an in-memory network.
@@ -89,7 +90,7 @@ func TestPartitionAndHeal(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute) // memberlist has forgotten the other side by now
 		g.network.HealAll()
-		t.Logf("formed again after %v", await(t, 2*maxBackoff, "the sides find each other again", formed(members...)))
+		t.Logf("formed again after %v", await(t, 2*pace.MaxBackoff, "the sides find each other again", formed(members...)))
 		t.Logf("converged after %v", await(t, 10*time.Second, "what was said while apart is everywhere", equal(members...)))
 	})
 }
@@ -162,7 +163,7 @@ func TestFailureAndReturn(t *testing.T) {
 		g.network.HealAll()
 		back := g.add(dead.name)
 		g.swap(rest[2], back) // any one member will do
-		t.Logf("back after %v", await(t, 2*maxBackoff, "the member is back", formed(append(rest, back)...)))
+		t.Logf("back after %v", await(t, 2*pace.MaxBackoff, "the member is back", formed(append(rest, back)...)))
 		await(t, 10*time.Second, "it gets what it missed", equal(append(rest, back)...))
 		g.kill(back)
 		t.Logf("left after %v", await(t, 10*time.Second, "its goodbye is heard", func() bool {
@@ -249,7 +250,7 @@ func TestRefusedPeerDoesNotHammer(t *testing.T) {
 		if err := b.trust.Pin("a", a.state.identity.PublicKey()); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("met after %v", await(t, maxBackoff, "they meet once b has pinned a", formed(a, b)))
+		t.Logf("met after %v", await(t, pace.MaxBackoff, "they meet once b has pinned a", formed(a, b)))
 	})
 }
 
@@ -281,7 +282,7 @@ func TestOneConnectionPerPair(t *testing.T) {
 		a.Broadcast(a.state.publish([]byte("into the void")))
 		time.Sleep(2 * time.Minute)
 		g.network.HealAll()
-		await(t, maxBackoff, "they are equal again", equal(a, b))
-		await(t, maxBackoff, "they see each other again", formed(a, b))
+		await(t, pace.MaxBackoff, "they are equal again", equal(a, b))
+		await(t, pace.MaxBackoff, "they see each other again", formed(a, b))
 	})
 }

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 const (
@@ -84,7 +86,7 @@ func (c *clients) channel(id string) (*grpc.ClientConn, error) {
 		grpc.WithIdleTimeout(rpcIdle),
 		grpc.WithMaxHeaderListSize(8<<10),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           grpcbackoff.Config{BaseDelay: minBackoff, Multiplier: 2, Jitter: 0.3, MaxDelay: maxRedial},
+			Backoff:           grpcbackoff.Config{BaseDelay: pace.MinBackoff, Multiplier: 2, Jitter: 0.3, MaxDelay: maxRedial},
 			MinConnectTimeout: dialTimeout,
 		}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(maxMessage)),

@@ -96,23 +96,7 @@ func (f *Front) Run(ctx context.Context) error {
 		f.close()
 		f.wg.Wait()
 	}()
-	var wait backoff
-	for {
-		raw, err := f.listener.Accept()
-		switch {
-		case err == nil:
-			wait.reset()
-			f.wg.Go(func() { f.admit(ctx, raw) })
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("accept: %w", err)
-		default:
-			if sleep(ctx, wait.next(time.Second)) != nil {
-				return nil
-			}
-		}
-	}
+	return accept(ctx, f.listener, func(raw net.Conn) { f.wg.Go(func() { f.admit(ctx, raw) }) })
 }
 
 // close ends the listener and all connections.

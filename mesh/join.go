@@ -5,11 +5,12 @@ package mesh
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 const (
@@ -22,8 +23,6 @@ const (
 	// every member: the newcomer joins somebody, and most others hear of it by gossip, every 500 ms, before it is their turn.
 	smallGroup = 8
 	joinSpread = 100 * time.Millisecond
-	// joinPause is left between two looks at the missing members, for each of them: a look at thousands takes milliseconds.
-	joinPause = 50 * time.Microsecond
 )
 
 // joiner keeps trying to reach pinned members that are not alive, each with a
@@ -44,7 +43,7 @@ type joiner struct {
 
 type joinState struct {
 	running bool
-	wait    backoff
+	wait    pace.Backoff
 	retry   time.Time
 	ended   time.Time // the last attempt
 }
@@ -61,7 +60,7 @@ func (j *joiner) retryNow(id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if s := j.members[id]; s != nil {
-		s.wait.reset()
+		s.wait.Reset()
 		s.retry = time.Time{}
 		signal(j.wake)
 	}
@@ -89,8 +88,9 @@ func (j *joiner) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		missing := j.missing()
-		ready, wait := j.due(missing, time.Now())
+		began := time.Now()
+		ready, wait := j.due(j.missing(), began)
+		took := time.Since(began)
 		for _, id := range ready {
 			wg.Go(func() { j.runJoin(id) })
 		}
@@ -101,18 +101,19 @@ func (j *joiner) run(ctx context.Context) {
 		case <-j.wake:
 		case <-timer.C:
 		}
-		_ = sleep(ctx, time.Duration(len(missing))*joinPause)
+		_ = sleep(ctx, calm*took)
 	}
 }
 
 func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	wait = maxBackoff
+	wait = pace.MaxBackoff
 	// Who waited longest goes first, or the members that cannot be reached would take every slot from those behind them. A
 	// group that starts as a whole must not turn to the same few.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
 	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAtLocked(a).Compare(j.retryAtLocked(b)) })
+	granted := sync.OnceValue(func() map[string]int { return j.grantedLocked(missing, now) })
 	for _, id := range missing {
 		s := j.members[id]
 		if s == nil {
@@ -123,17 +124,31 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 			wait = min(wait, left)
 			continue
 		}
-		if n := len(j.busy); s.running || n >= maxJoins && (n >= maxJoins+moreJoins || !j.swapped(id) && !j.share.has(maxJoins, id, slices.Collect(maps.Keys(j.busy)))) {
+		if n := len(j.busy); s.running || n >= maxJoins && (n >= maxJoins+moreJoins || !j.swapped(id) && granted()[id] == 0) {
 			continue
 		}
-		if now.Sub(s.retry) > maxBackoff { // it was present in between
-			s.wait.reset()
+		if now.Sub(s.retry) > pace.MaxBackoff { // it was present in between
+			s.wait.Reset()
 		}
 		s.running = true
 		j.busy[id] = struct{}{}
 		ready = append(ready, id)
 	}
 	return ready, wait
+}
+
+// grantedLocked is how many of maxJoins belong to each member that has one or is due: once for all, since there may be thousands.
+func (j *joiner) grantedLocked(missing []string, now time.Time) map[string]int {
+	wants := map[string]int{}
+	for _, id := range missing {
+		if !j.retryAtLocked(id).After(now) {
+			wants[id] = 1
+		}
+	}
+	for id := range j.busy {
+		wants[id] = 1
+	}
+	return j.share(maxJoins, wants)
 }
 
 // spread is how long to leave a newcomer to others.
@@ -167,6 +182,6 @@ func (j *joiner) runJoin(id string) {
 	s.running = false
 	// After a success too: should the member not turn up alive, try again.
 	s.ended = time.Now()
-	s.retry = s.ended.Add(s.wait.next(maxBackoff))
+	s.retry = s.ended.Add(s.wait.Next(pace.MaxBackoff))
 	signal(j.wake)
 }

@@ -10,6 +10,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 const (
@@ -136,7 +138,7 @@ func (p *packets) retryNow(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.retry = time.Time{}
-	l.redial.reset()
+	l.redial.Reset()
 }
 
 func (p *packets) connect(l *sendQueue) {
@@ -151,10 +153,10 @@ func (p *packets) connect(l *sendQueue) {
 		l.mu.Lock()
 		l.dialing = false
 		if errors.Is(err, errBusy) {
-			l.retry = time.Now().Add(minBackoff)
+			l.retry = time.Now().Add(pace.MinBackoff)
 		} else {
 			l.failed = true
-			l.retry = time.Now().Add(l.redial.next(maxRedial))
+			l.retry = time.Now().Add(l.redial.Next(maxRedial))
 		}
 		dropped := 0
 		if l.current == nil { // nobody dialled us in the meantime

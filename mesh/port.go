@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/roster-mesh/roster/mesh/lobby"
+	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/mesh/trust"
 )
 
@@ -55,21 +56,24 @@ func (p *port) serve(ctx context.Context) error {
 		p.close()
 		p.wg.Wait()
 	}()
-	var wait backoff
+	return accept(ctx, p.listener, func(raw net.Conn) { p.wg.Go(func() { p.admit(ctx, p.metrics.meter(raw)) }) })
+}
+
+// accept accepts connections until the context ends, or the listener is closed, which is an error.
+func accept(ctx context.Context, listener net.Listener, each func(net.Conn)) error {
+	var wait pace.Backoff
 	for {
-		raw, err := p.listener.Accept()
+		raw, err := listener.Accept()
 		switch {
 		case err == nil:
-			wait.reset()
-			p.wg.Go(func() { p.admit(ctx, p.metrics.meter(raw)) })
+			wait.Reset()
+			each(raw)
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it is to end
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept: %w", err)
 		default: // for example: out of file descriptors
-			if sleep(ctx, wait.next(time.Second)) != nil {
-				return nil
-			}
+			_ = sleep(ctx, wait.Next(time.Second))
 		}
 	}
 }

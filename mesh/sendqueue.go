@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 // sendQueue holds the frames for one peer, and the connections to it.
@@ -20,7 +22,7 @@ type sendQueue struct {
 	current  *packetConn
 	conns    map[*packetConn]struct{}
 	dialing  bool
-	redial   backoff
+	redial   pace.Backoff
 	retry    time.Time // no dial before
 	failed   bool      // the last dial did
 	lastUsed time.Time // last frame that was not idle
@@ -92,7 +94,7 @@ func (l *sendQueue) removeLocked(c *packetConn) {
 		}
 	}
 	if c.dialled && !c.accepted { // it may not have pinned us: no reason to hurry
-		l.retry = time.Now().Add(l.redial.next(maxRedial))
+		l.retry = time.Now().Add(l.redial.Next(maxRedial))
 	}
 }
 
@@ -105,7 +107,7 @@ func (l *sendQueue) received(c *packetConn, idle bool) {
 	}
 	if !c.accepted {
 		c.accepted = true
-		l.redial.reset()
+		l.redial.Reset()
 	}
 }
 

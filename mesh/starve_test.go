@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/roster-mesh/roster/mesh/meshtest"
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 // TestJoinsTakeTurns: members that cannot be reached keep their slot for long
@@ -84,7 +85,7 @@ func TestKnockEndsTheWait(t *testing.T) {
 	j.present = func() int { return 0 }
 	j.contacted("stranger")
 	now := time.Now()
-	j.members["a"] = &joinState{ended: now, retry: now.Add(maxBackoff)}
+	j.members["a"] = &joinState{ended: now, retry: now.Add(pace.MaxBackoff)}
 	j.contacted("a")
 	if ready, wait := j.due([]string{"a"}, now); len(ready) != 0 || wait > minRejoin {
 		t.Errorf("just after an attempt: %v, next in %v", ready, wait)
@@ -370,7 +371,7 @@ func TestBlackHoles(t *testing.T) {
 		for i := range 4 * maxRedials { // which ones depends on who runs first
 			l := tr.packets.queue(fmt.Sprint(i))
 			l.mu.Lock()
-			if l.redial.delay != 0 {
+			if l.redial.Delay() != 0 {
 				t.Error("a dial that was not tried counts as failed")
 			}
 			if !l.dialing {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 const (
@@ -77,7 +79,7 @@ type pullState struct {
 	running   bool
 	began     time.Time // the pull that runs,
 	expected  summary   // and what the member had said before that; zero when unknown
-	wait      backoff
+	wait      pace.Backoff
 	retry     time.Time
 	asked     time.Time // when it became wanted
 	theirs    summary   // what the member last said it holds; zero when unknown
@@ -110,7 +112,7 @@ func (p *puller) requestFor(id string, theirs summary) {
 	if s.fruitless.ours == ours && s.fruitless.theirs == theirs && now.Sub(s.fruitless.at) < fruitlessMemory {
 		return
 	}
-	if soon := now.Add(maxFruitless); s.fruitless.ours != ours && s.retry.After(soon) && s.wait.delay > maxBackoff {
+	if soon := now.Add(maxFruitless); s.fruitless.ours != ours && s.retry.After(soon) && s.wait.Delay() > pace.MaxBackoff {
 		s.retry = soon // that wait was for one who had nothing for us as we were then
 	}
 	s.wantLocked(now)
@@ -163,7 +165,7 @@ func (p *puller) retryNow(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.peers[id]; s != nil {
-		s.wait.reset()
+		s.wait.Reset()
 		s.retry = time.Time{}
 		s.fruitless = fruitlessPull{}
 		signal(p.wake)
@@ -177,7 +179,9 @@ func (p *puller) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		ready, wait := p.due(p.ours(), time.Now())
+		began := time.Now()
+		ready, wait := p.due(p.ours(), began)
+		took := time.Since(began)
 		for _, id := range ready {
 			wg.Go(func() { p.runPull(ctx, id) })
 		}
@@ -188,6 +192,7 @@ func (p *puller) run(ctx context.Context) {
 		case <-p.wake:
 		case <-timer.C:
 		}
+		_ = sleep(ctx, calm*took)
 	}
 }
 
@@ -200,7 +205,7 @@ func (p *puller) run(ctx context.Context) {
 func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wait = maxBackoff
+	wait = pace.MaxBackoff
 	var wanted, busy []string
 	awaited := map[summary]bool{} // from a swapped member
 	for id, s := range p.peers {
@@ -231,12 +236,12 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 			wait = min(wait, left)
 			continue
 		}
-		quiet := s.wait.delay
+		quiet := s.wait.Delay()
 		if s.fruitless != (fruitlessPull{}) {
 			quiet = maxFruitlessAgain
 		}
 		if now.Sub(s.retry) > quiet { // for longer than the last wait
-			s.wait.reset()
+			s.wait.Reset()
 		}
 		s.wanted, s.running, s.began, s.expected = false, true, now, s.theirs
 		busy = append(busy, id)
@@ -259,7 +264,7 @@ func (p *puller) runPull(ctx context.Context, id string) {
 	now := time.Now()
 	p.mu.Lock()
 	s.running = false
-	first := s.wait.delay == 0
+	first := s.wait.Delay() == 0
 	var elsewhere string
 	switch {
 	case errors.Is(err, ErrUnpinned):
@@ -271,10 +276,10 @@ func (p *puller) runPull(ctx context.Context, id string) {
 			limit = maxFruitlessAgain
 		}
 		s.fruitless = fruitlessPull{ours, theirs, now}
-		s.retry = now.Add(s.wait.next(limit))
+		s.retry = now.Add(s.wait.Next(limit))
 	case err != nil && ctx.Err() == nil:
 		p.result("failed")
-		s.retry = now.Add(s.wait.next(maxBackoff))
+		s.retry = now.Add(s.wait.Next(pace.MaxBackoff))
 		if slices.Contains(alive, id) {
 			s.wantLocked(now)
 		}
@@ -283,7 +288,7 @@ func (p *puller) runPull(ctx context.Context, id string) {
 		}
 	case err == nil:
 		p.result("fresh")
-		s.wait.reset()
+		s.wait.Reset()
 		s.retry, s.fruitless = time.Time{}, fruitlessPull{}
 	}
 	if got.wasted > 0 {

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/roster-mesh/roster/mesh/trust"
 )
 
 // Members lists every other pinned cluster, ordered by clusterID; Unknown are
@@ -34,6 +36,9 @@ func (m *Mesh) missing() []string {
 // announceInterval bounds how long two neighbours hold different things without
 // noticing. It costs a neighbour's share of a hundred bytes each time.
 const announceInterval = 5 * time.Second
+
+// calm is how many times as long as a look at all members took no other one follows: one at thousands takes tens of milliseconds.
+const calm = 20
 
 // watch follows the members' states until the context ends. Joins and deaths
 // wake it; suspicion has no event, nor has its end, so it also looks by itself,
@@ -62,8 +67,9 @@ func (m *Mesh) watch(ctx context.Context) {
 			timer.Reset(wait)
 			continue
 		}
+		began := time.Now()
 		m.refresh(ctx)
-		next = time.Now().Add(time.Duration(m.alive.Load()) * time.Millisecond)
+		next = time.Now().Add(max(time.Duration(m.alive.Load())*time.Millisecond, calm*time.Since(began)))
 	}
 }
 
@@ -73,14 +79,14 @@ func (m *Mesh) refresh(ctx context.Context) {
 		m.options.Log.Debug("inspect members", "error", err)
 		return
 	}
-	before := len(m.members.present())
-	changed := m.members.update(m.options.Trust.Pins(), known, time.Now())
+	before, pins := len(m.members.present()), m.options.Trust.Pins()
+	changed := m.members.update(pins, known, time.Now())
 	present := m.members.present()
 	m.alive.Store(int64(len(present) + 1))
 	if len(changed) > 0 || len(present) != before {
 		m.broadcaster.setNeighbours(neighbours(m.options.Identity.ClusterID, m.secret, present))
 	}
-	m.count()
+	m.count(pins)
 	for _, id := range m.broadcaster.choices() {
 		m.transport.packets.ensure(id)
 	}
@@ -99,9 +105,9 @@ func (m *Mesh) refresh(ctx context.Context) {
 }
 
 // count sets the gauges of members by state.
-func (m *Mesh) count() {
+func (m *Mesh) count(pins []trust.Pin) {
 	var counts [Left + 1]int
-	for _, member := range m.Members() {
+	for _, member := range m.members.list(pins) {
 		counts[member.State]++
 	}
 	for state, n := range counts {
