@@ -99,6 +99,11 @@ func (c *Cluster) LaunchAgent(extra ...string) error {
 // agentEnv is the environment of an agent with this home.
 func agentEnv(home string) ([]string, error) {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
+	for _, name := range []string{"GOMEMLIMIT", "ROSTER_PPROF"} { // for measuring
+		if value := os.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
 	processors := os.Getenv(EnvProcessors)
 	if processors == "" {
 		return env, nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,9 +88,17 @@ func ResetPeakMemory(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
+// lowest is the priority that gives way to all others.
+const lowest = 19
+
+// YieldThread has the calling goroutine give way to all others until it ends, on a thread of its own.
+func YieldThread() error {
+	runtime.LockOSThread()
+	return syscall.Setpriority(syscall.PRIO_PROCESS, syscall.Gettid(), lowest)
+}
+
 // Yield has a process give way to all others from now on: it gets what they leave.
 func Yield(pid int) error {
-	const lowest = 19
 	for lowered := map[int]bool{}; ; { // until no thread is new: later ones are like those that start them
 		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		if err != nil {
