@@ -192,8 +192,8 @@ func (r *room) play(t *testing.T, quietly latency, once func(ctx context.Context
 			if size, err := databaseSize(r.beta); err == nil {
 				most.Store(max(most.Load(), size))
 			}
-			if rss, err := harness.ResidentMemory(r.beta.AgentPID()); err == nil {
-				memory.Store(max(memory.Load(), int64(rss)))
+			if m, err := harness.ReadMemory(r.beta.AgentPID()); err == nil { // files that it has mapped, the kernel can drop
+				memory.Store(max(memory.Load(), int64(m.Anonymous)))
 			}
 		}
 	}()

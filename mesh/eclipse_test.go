@@ -42,7 +42,8 @@ func TestIntroducedMembersLeaveRoom(t *testing.T) {
 	})
 	t.Run("joins", func(t *testing.T) {
 		j, now := newJoiner(), time.Now()
-		j.swapped, j.present = friend, func() int { return 0 }
+		j.introducer = func(id string) (string, bool) { return map[bool]string{false: "somebody"}[friend(id)], true }
+		j.present = func() int { return 0 }
 		if ready, _ := j.due(slices.Clone(invented), now); len(ready) != maxJoins {
 			t.Errorf("joins %v", ready)
 		}

@@ -5,6 +5,7 @@ package mesh
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,6 +18,8 @@ const (
 	// maxJoins are attempted at a time, and moreJoins of some members beside them: see maxPulls.
 	maxJoins  = 8
 	moreJoins = 4
+	// moreLooks is for how many members that one introduced it is found out, in one look, that no place belongs to them.
+	moreLooks = 16
 	// minRejoin is left between two attempts, also when a member contacts us, or two that cannot join wake each other in turn.
 	minRejoin = time.Second
 	// smallGroup is how many members may turn to a newcomer at once. In a larger group each waits a while, joinSpread for
@@ -31,10 +34,11 @@ type joiner struct {
 	join    func(id string) error
 	missing func() []string // pinned members that are neither alive nor suspect
 	present func() int      // how many members are not missing
-	swapped func(id string) bool
-	share   share
-	failed  func(string, error) // called after a failure
-	wake    chan struct{}
+	// introducer is on whose word a member is pinned: "" where a person did it.
+	introducer func(id string) (by string, pinned bool)
+	share      share
+	failed     func(string, error) // called after a failure
+	wake       chan struct{}
 
 	mu      sync.Mutex
 	busy    map[string]struct{} // with whom a join runs
@@ -49,7 +53,7 @@ type joinState struct {
 }
 
 func newJoiner() *joiner {
-	return &joiner{swapped: neverSwapped, share: noShare, wake: make(chan struct{}, 1), busy: map[string]struct{}{}, members: map[string]*joinState{}}
+	return &joiner{introducer: introduced, share: noShare, wake: make(chan struct{}, 1), busy: map[string]struct{}{}, members: map[string]*joinState{}}
 }
 
 // wakeUp makes run look at the members again.
@@ -89,7 +93,8 @@ func (j *joiner) run(ctx context.Context) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		began := time.Now()
-		ready, wait := j.due(j.missing(), began)
+		missing := j.missing()
+		ready, wait := j.due(missing, began)
 		took := time.Since(began)
 		for _, id := range ready {
 			wg.Go(func() { j.runJoin(id) })
@@ -101,7 +106,7 @@ func (j *joiner) run(ctx context.Context) {
 		case <-j.wake:
 		case <-timer.C:
 		}
-		_ = sleep(ctx, calm*took)
+		_ = sleep(ctx, calm(took, len(missing)))
 	}
 }
 
@@ -113,7 +118,7 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	// group that starts as a whole must not turn to the same few.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
 	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAtLocked(a).Compare(j.retryAtLocked(b)) })
-	granted := sync.OnceValue(func() map[string]int { return j.grantedLocked(missing, now) })
+	refused := map[string]int{} // by introducer
 	for _, id := range missing {
 		s := j.members[id]
 		if s == nil {
@@ -124,7 +129,7 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 			wait = min(wait, left)
 			continue
 		}
-		if n := len(j.busy); s.running || n >= maxJoins && (n >= maxJoins+moreJoins || !j.swapped(id) && granted()[id] == 0) {
+		if n := len(j.busy); s.running || n >= maxJoins && (n >= maxJoins+moreJoins || !j.deserves(id, refused)) {
 			continue
 		}
 		if now.Sub(s.retry) > pace.MaxBackoff { // it was present in between
@@ -137,18 +142,14 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	return ready, wait
 }
 
-// grantedLocked is how many of maxJoins belong to each member that has one or is due: once for all, since there may be thousands.
-func (j *joiner) grantedLocked(missing []string, now time.Time) map[string]int {
-	wants := map[string]int{}
-	for _, id := range missing {
-		if !j.retryAtLocked(id).After(now) {
-			wants[id] = 1
-		}
+// deserves says whether a place belongs to a member beside those of busy. Of thousands that one member brought a few are looked at.
+func (j *joiner) deserves(id string, refused map[string]int) bool {
+	by, pinned := j.introducer(id)
+	if by == "" && pinned || refused[by] < moreLooks && j.share.has(maxJoins, id, slices.Collect(maps.Keys(j.busy))) {
+		return true
 	}
-	for id := range j.busy {
-		wants[id] = 1
-	}
-	return j.share(maxJoins, wants)
+	refused[by]++
+	return false
 }
 
 // spread is how long to leave a newcomer to others.

@@ -107,7 +107,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.broadcaster.contents = func() []byte { return contents(o.State.Digest()) }
 	m.broadcaster.swapped, m.pulls.swapped = o.Trust.Swapped, o.Trust.Swapped
 	m.joins = newJoiner()
-	m.joins.swapped = o.Trust.Swapped
+	m.joins.introducer = o.Trust.Introducer
 	m.pulls.share, m.joins.share = o.Trust.Share, o.Trust.Share
 	m.joins.missing = m.missing
 	m.joins.present = func() int { return int(m.alive.Load()) - 1 }

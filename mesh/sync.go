@@ -22,6 +22,8 @@ const (
 	// keep us from others.
 	maxPulls  = 4
 	morePulls = 2
+	// maxCalm stands for the members of a group after a look at what is to be pulled: that is a tenth of a second at most.
+	maxCalm = 500
 	// maxHold is how long a pull holds up others: a member that sends a little now
 	// and then, or nothing that we lack, must not keep away those that have it. It
 	// may go on, for rpcTimeout in all, and so some fifty run at a time at most.
@@ -128,8 +130,9 @@ func (p *puller) peerLocked(id string) *pullState {
 	return s
 }
 
-// neverSwapped stands in for Trust.Swapped, and noShare for Trust.Share.
+// neverSwapped stands in for Trust.Swapped, introduced for Trust.Introducer, and noShare for Trust.Share.
 func neverSwapped(string) bool                   { return false }
+func introduced(string) (string, bool)           { return "somebody", true }
 func noShare(int, map[string]int) map[string]int { return nil }
 
 // share shares a total by who admitted whom.
@@ -192,7 +195,7 @@ func (p *puller) run(ctx context.Context) {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		_ = sleep(ctx, calm*took)
+		_ = sleep(ctx, calm(took, maxCalm))
 	}
 }
 

@@ -37,8 +37,11 @@ func (m *Mesh) missing() []string {
 // noticing. It costs a neighbour's share of a hundred bytes each time.
 const announceInterval = 5 * time.Second
 
-// calm is how many times as long as a look at all members took no other one follows: one at thousands takes tens of milliseconds.
-const calm = 20
+// calm is how long no look at so many members follows one that took so long, on a busy machine perhaps: at thousands it takes tens of
+// milliseconds.
+func calm(took time.Duration, members int) time.Duration {
+	return min(20*took, time.Duration(members)*time.Millisecond/5)
+}
 
 // watch follows the members' states until the context ends. Joins and deaths
 // wake it; suspicion has no event, nor has its end, so it also looks by itself,
@@ -68,16 +71,17 @@ func (m *Mesh) watch(ctx context.Context) {
 			continue
 		}
 		began := time.Now()
-		m.refresh(ctx)
-		next = time.Now().Add(max(time.Duration(m.alive.Load())*time.Millisecond, calm*time.Since(began)))
+		members := m.refresh(ctx)
+		next = time.Now().Add(max(time.Duration(m.alive.Load())*time.Millisecond, calm(time.Since(began), members)))
 	}
 }
 
-func (m *Mesh) refresh(ctx context.Context) {
+// refresh looks at all members, and returns how many there are.
+func (m *Mesh) refresh(ctx context.Context) int {
 	known, err := inspect(m.transport.streams, m.transport.done)
 	if err != nil {
 		m.options.Log.Debug("inspect members", "error", err)
-		return
+		return 0
 	}
 	before, pins := len(m.members.present()), m.options.Trust.Pins()
 	changed := m.members.update(pins, known, time.Now())
@@ -102,6 +106,7 @@ func (m *Mesh) refresh(ctx context.Context) {
 		}
 		m.options.MemberChanged(member)
 	}
+	return len(pins)
 }
 
 // count sets the gauges of members by state.
