@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
 )
 
@@ -103,6 +104,47 @@ func TestAdmissionOneClusterObject(t *testing.T) {
 	kubectl(t, c, "delete", "cluster", "second")
 	kubectl(t, c, "delete", "cluster", "first")
 	eventually(t, "the clusterID is free again", within, passes(c, second))
+}
+
+// Who may only create Clusters cannot make a second one by giving it the label of a copy; agents, whatever their account, and administrators may.
+func TestAdmissionOwnerLabel(t *testing.T) {
+	c := apart(t).delta
+	kubectl(t, c, "create", "clusterrole", "creator", "--verb=get,create,update,patch", "--resource=clusters.clusterregistry.k8s.cisco.com")
+	kubectl(t, c, "create", "clusterrole", "otheragent", "--verb=patch", "--resource=clusters.clusterregistry.k8s.cisco.com/status")
+	for user, role := range map[string]string{"author": "creator", "agent": "creator", "agent2": "otheragent"} {
+		kubectl(t, c, "create", "clusterrolebinding", "label-"+user, "--clusterrole="+role, "--user="+strings.TrimSuffix(user, "2"))
+	}
+	t.Cleanup(func() {
+		kubectl(t, c, "delete", "clusterrole", "creator", "otheragent")
+		kubectl(t, c, "delete", "clusterrolebinding", "label-author", "label-agent", "label-agent2")
+		kubectl(t, c, "delete", "cluster", "first", "second", "--ignore-not-found")
+	})
+	first, plain := cluster("first", newID(1), "", ""), cluster("second", newID(2), "", "")
+	apply(t, c, first)
+	marked := func(id, label string) string {
+		return strings.Replace(cluster("second", id, "", ""), "  name: second\n", "  name: second\n  labels: {"+v1alpha1.LabelOwnerClusterID+": \""+label+"\"}\n", 1)
+	}
+	says := "marks copies that the agent makes: leave it out"
+	for what, manifest := range map[string]string{"of a clusterID that there is": marked(newID(1), newID(1)), "an empty one": marked(newID(1), ""), "of another": marked(newID(2), newID(1))} {
+		eventually(t, "the label is refused: "+what, within, func(ctx context.Context) error {
+			_, err := c.Apply(ctx, manifest, "--dry-run=server", "--as=author")
+			if err == nil || !strings.Contains(err.Error(), says) {
+				return fmt.Errorf("it is refused with %v, which does not say %q", err, says) //nolint:errorlint // it may pass
+			}
+			return nil
+		})
+	}
+	apply(t, c, plain, "--as=author")
+	if _, err := c.Apply(t.Context(), marked(newID(2), newID(2)), "--as=author"); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("the label is set on an object that is there: %v", err)
+	}
+	for what, flag := range map[string]string{"an agent": "--as=agent", "an administrator": "--warnings-as-errors"} {
+		if err := passes(c, marked(newID(2), newID(2)), flag)(t.Context()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	apply(t, c, marked(newID(2), newID(2)))
+	kubectl(t, c, "label", "cluster", "second", "region=eu", "--as=author") // one that has it may be changed
 }
 
 // Who makes a rule about a kind that this cluster does not consent to is warned, with the value that would change that.

@@ -22,6 +22,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	listers "github.com/roster-mesh/roster/kube/client/listers/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
@@ -94,8 +95,8 @@ func (r *Registry) Start(ctx context.Context, group *errgroup.Group, client *kub
 	return nil
 }
 
-// ByID returns the local Cluster objects with a clusterID. The first one is the one that counts: the oldest, whatever marks it has,
-// since whoever creates one can set them. More than one is a conflict, which their status shows.
+// ByID returns the local Cluster objects with a clusterID. The first one is the one that counts: the copy that this
+// agent wrote, else the oldest. More than one is a conflict, which their status shows.
 func (r *Registry) ByID(clusterID string) []*v1alpha1.Cluster {
 	found, err := r.clusterIndex.ByIndex(clusterIDIndex, clusterID)
 	if err != nil {
@@ -108,6 +109,12 @@ func (r *Registry) ByID(clusterID string) []*v1alpha1.Cluster {
 		}
 	}
 	slices.SortFunc(out, func(a, b *v1alpha1.Cluster) int {
+		if ours, others := syncrules.Owner(a) == clusterID, syncrules.Owner(b) == clusterID; ours != others {
+			if ours {
+				return -1
+			}
+			return 1
+		}
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	return out

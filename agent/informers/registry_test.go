@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -72,31 +71,6 @@ func TestClustersWithoutID(t *testing.T) {
 				t.Errorf("%d have the clusterID %q, and it is %q", got, id, step.id)
 			}
 		}
-	}
-}
-
-// Of several objects with a clusterID the oldest counts: whoever creates another one can give it any mark, also that of a copy.
-func TestOldestCounts(t *testing.T) {
-	r := New(&kube.Client{}, "n", slog.New(slog.DiscardHandler))
-	r.handlers.Cluster = func(_, _ *v1alpha1.Cluster) {}
-	object := func(name string, created int64, marked bool) *unstructured.Unstructured {
-		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterID": "a"}}}
-		u.SetName(name)
-		u.SetResourceVersion("1")
-		u.SetCreationTimestamp(metav1.Unix(created, 0))
-		if marked {
-			u.SetLabels(map[string]string{v1alpha1.LabelOwnerClusterID: "a"})
-			u.SetAnnotations(map[string]string{v1alpha1.AnnotationOwnerClusterID: "a"})
-		}
-		return u
-	}
-	r.informers[0].Replace([]*unstructured.Unstructured{object("marked", 3, true), object("b", 2, false), object("c", 2, false)}, "1")
-	var names []string
-	for _, c := range r.ByID("a") {
-		names = append(names, c.Name)
-	}
-	if want := []string{"b", "c", "marked"}; !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
 	}
 }
 

@@ -24,6 +24,9 @@ const (
 	// rejectedFor is how long a credential that the API server refused is not tried again: the API server may have been
 	// wrong.
 	rejectedFor = 5 * time.Minute
+	// absentFor is how long it counts that there is no Secret with an issued credential, if nothing is written: somebody may
+	// restore it.
+	absentFor = 5 * time.Minute
 )
 
 // credentials finds the credential for one peer. Only its link uses it.
@@ -34,6 +37,7 @@ type credentials struct {
 	budget     *pace.Budget                                                                 // of what is asked for
 	clock      apiconn.Clock                                                                // of the peer's API server
 	kept       *kube.Secret                                                                 // the Secret with the last issued credential; nil if it must be read again
+	readAt     time.Time                                                                    // when it was read
 	rejected   [2][]byte                                                                    // the last ones that the API server refused
 	rejectedAt time.Time
 }
@@ -45,6 +49,7 @@ func (c *credentials) find(ctx context.Context, pasted v1alpha1.NamespacedName) 
 		if c.kept, err = readKept(ctx, c.options.Store, c.id); err != nil {
 			return nil, false, &accessError{apiconn.Pending, err}
 		}
+		c.readAt = time.Now()
 	}
 	kept := c.kept.Data[v1alpha1.SecretKubeconfigKey]
 	if c.isRejected(kept) {
@@ -75,12 +80,13 @@ func (c *credentials) find(ctx context.Context, pasted v1alpha1.NamespacedName) 
 	return nil, false, &accessError{apiconn.Missing, errors.New("no credential: paste its Secret, or wait until its agent is met in the mesh and hands one over")}
 }
 
-// failed has the Secret with the issued credential read again: it may have been changed or deleted. That there is none stays known,
-// since this agent alone makes it: clusters that are not met, of which there may be thousands, cost no request for each try.
+// failed has the Secret with the issued credential read again: it may have been changed or deleted. That there is none counts for
+// a while, since this agent alone makes it: clusters that are not met, of which there may be thousands, cost no request for each try.
 func (c *credentials) failed() {
-	if c.kept != nil && (c.kept.ResourceVersion != "" || c.kept.Data != nil) {
-		c.kept = nil
+	if c.kept == nil || c.kept.ResourceVersion == "" && c.kept.Data == nil && time.Since(c.readAt) < absentFor {
+		return
 	}
+	c.kept = nil
 }
 
 // reject remembers that the API server refused a kubeconfig. At most two alternate: the issued one and the pasted one.

@@ -132,9 +132,14 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	return i.imported(key, err)
 }
 
-// importNewcomer is importKey for a cluster that was not listed when it was looked at.
+// importNewcomer is importKey for a cluster that was not listed when it was looked at. If it is now, it is looked at with all others
+// again: they may have had a newer entry meanwhile, and have it wait.
 func (i *Importer) importNewcomer(ctx context.Context, key replica.Key) error {
-	return i.imported(key, i.importCluster(ctx, key))
+	err := i.imported(key, i.importCluster(ctx, key))
+	if err == nil && len(i.o.Registry.ByID(key.Name)) > 0 {
+		i.keys.Add(key)
+	}
+	return err
 }
 
 // imported settles a key, unless it waits.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +29,9 @@ type Events interface {
 
 // Options are the options of NewWriter. All fields but Quota are required.
 type Options struct {
-	Client   *kube.Client
-	Registry *informers.Registry
+	ClusterID string // of this cluster
+	Client    *kube.Client
+	Registry  *informers.Registry
 	// View collects what is known of a cluster, for one of its Cluster objects.
 	View   func(clusterID string, have *v1alpha1.Cluster) View
 	Events Events
@@ -41,6 +43,7 @@ type Options struct {
 type Writer struct {
 	o        Options
 	clusters *loop.Loop[string] // clusterIDs whose status may have changed
+	own      *loop.Loop[string] // this cluster's, which waits for no other: it says what a person has to decide
 	debounce debouncer
 	budget   *budget.Budget[string]
 }
@@ -49,15 +52,28 @@ type Writer struct {
 func NewWriter(o Options) *Writer {
 	w := &Writer{o: o}
 	w.clusters = loop.New("cluster status", o.Log, w.write).Rest()
+	w.own = loop.New("status of this cluster", o.Log, w.write)
 	w.budget = budget.New(o.Quota, w.clusters.AddAfter)
 	return w
 }
 
 // Run writes until ctx ends.
-func (w *Writer) Run(ctx context.Context) error { return w.clusters.Run(ctx, 1) }
+func (w *Writer) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return w.clusters.Run(ctx, 1) })
+	group.Go(func() error { return w.own.Run(ctx, 1) })
+	return group.Wait()
+}
 
 // Enqueue brings the status of a cluster up to date.
-func (w *Writer) Enqueue(clusterID string) { w.clusters.Add(clusterID) }
+func (w *Writer) Enqueue(clusterID string) { w.of(clusterID).Add(clusterID) }
+
+func (w *Writer) of(clusterID string) *loop.Loop[string] {
+	if clusterID == w.o.ClusterID {
+		return w.own
+	}
+	return w.clusters
+}
 
 // write brings the status of the Cluster objects with a clusterID up to date. It writes only a change, and sends an
 // event if that is of interest.
@@ -69,14 +85,14 @@ func (w *Writer) write(ctx context.Context, id string) error {
 		v := w.o.View(id, have)
 		want, after := Of(v, have.Status, have.Generation)
 		if after > 0 {
-			w.clusters.AddAfter(id, after)
+			w.of(id).AddAfter(id, after)
 		}
 		if equality.Semantic.DeepEqual(have.Status, want) {
 			w.debounce.forget(have.Name)
 			continue
 		}
 		if wait := w.debounce.wait(have.Name, v.lasting() || Synced(want) && !Synced(have.Status), v.Now); wait > 0 {
-			w.clusters.AddAfter(id, wait)
+			w.of(id).AddAfter(id, wait)
 			continue
 		}
 		update := have.DeepCopy()

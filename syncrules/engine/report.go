@@ -138,8 +138,10 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 		}
 		at := s.since.Add(reportFirst)
 		if s.last != nil {
-			again := s.looked.Add(reportEverySource * time.Duration(len(s.last.Sources)))
-			at = slices.MaxFunc([]time.Time{s.since.Add(reportCalm), s.sent.Add(reportEvery), again}, time.Time.Compare)
+			at = slices.MaxFunc([]time.Time{s.since.Add(reportCalm), s.sent.Add(reportEvery)}, time.Time.Compare)
+			if again := s.looked.Add(reportEverySource * time.Duration(len(s.last.Sources))); again.After(at) && s.last.ObservedGeneration == r.gen {
+				at = again // a person who has changed the rule is told sooner
+			}
 		}
 		if wait := at.Sub(now); wait > 0 {
 			if next == 0 || wait < next {
