@@ -42,9 +42,9 @@ TEST := $(GO) test -vet=off
 export RAPID_SEED ?= 1
 
 # The packages whose tests need neither a control plane nor much time.
-UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph
+UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph ./e2e/documents
 # The packages that test against real control planes, without those of e2e-standalone, e2e-registry and e2e-gitops.
-E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e /e2e/sim -e /e2e/pods -e /e2e/standalone -e /e2e/registryapi -e /e2e/gitops)
+E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e '/e2e/documents$$' -e /e2e/sim -e /e2e/pods -e /e2e/standalone -e /e2e/registryapi -e /e2e/gitops)
 
 # What tells versions of Kubernetes apart: admission, CRDs, RBAC, watches and their resumption, Secrets and tokens.
 OLDEST = ^Test(Quickstart|Admission|ClusterRefused|Sync|Source|CopyIsRestored|Metadata|OtherKind|KindThatArrives|Restored|ParityC17)

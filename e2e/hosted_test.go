@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -66,7 +67,17 @@ func (h *hosted) run(code int, args []string, texts ...string) string {
 // init is the command, with flags.
 func (h *hosted) init(code int, flags []string, texts ...string) string {
 	h.t.Helper()
-	return h.run(code, append([]string{"init", "standalone", h.name, "--host-cluster-context", "delta", "--service-type", "ClusterIP"}, flags...), texts...)
+	return h.run(code, append(append(h.documented("agentctl init standalone"), "--service-type", "ClusterIP"), flags...), texts...)
+}
+
+// documented are the arguments of a command of docs/standalone.md, for this registry and its host.
+func (h *hosted) documented(begins string) []string {
+	h.t.Helper()
+	line, err := documents.Command("../docs/standalone.md", begins)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strings.Fields(strings.NewReplacer("registry-1", h.name, "cluster-1", "delta").Replace(line))[1:]
 }
 
 // files writes what the pod would have mounted: the CA of the registry.
@@ -196,7 +207,7 @@ func TestHostedRegistry(t *testing.T) {
 	kubectl(t, h.delta, "--kubeconfig", h.kubeconfig, "--context", "hosted", "create", "namespace", "kept")
 
 	h.volume()
-	h.run(0, []string{"delete", "hosted", "--host-cluster-context", "delta"}, "deleted context hosted", "deleted StatefulSet hosted", "kept PersistentVolumeClaim data-hosted-0")
+	h.run(0, h.documented("agentctl delete"), "deleted context hosted", "deleted StatefulSet hosted", "kept PersistentVolumeClaim data-hosted-0")
 	if left := h.left(); len(left) != 3 {
 		t.Errorf("delete keeps %v", left)
 	}

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -73,7 +74,7 @@ func restoreGamma(t *testing.T, g *group, agentDown bool, ahead int) {
 	stays(t, "an agent that is started meanwhile waits as well", 2*quiet, hasCopy(g.alpha, g.gamma, "later", "one"))
 	g.alphaAwaitsGamma(t, "later")
 
-	g.confirmGamma(t)
+	g.confirmAsDocumented(t)
 	eventually(t, "confirmed, the later rule is gone", afterFault, noRule(g.alpha, "born-later"))
 	eventually(t, "confirmed, the later Secret is gone", afterFault, noSecret(g.alpha, "later"))
 	if err := hasCopy(g.alpha, g.gamma, "old", "one")(t.Context()); err != nil {
@@ -249,6 +250,32 @@ func (g *group) confirmGamma(t *testing.T) {
 		_, err := g.Agentctl(ctx, "restore", "confirm", "--context", g.gamma.Name, "--yes")
 		return err
 	})
+}
+
+// confirmAsDocumented types what docs/restore.md says.
+func (g *group) confirmAsDocumented(t *testing.T) {
+	t.Helper()
+	const document = "../docs/restore.md"
+	types := func(begins string, texts ...string) {
+		t.Helper()
+		line, err := documents.Command(document, begins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line = strings.Replace(line, "kubectl get", "kubectl --context gamma get", 1)
+		eventually(t, line, afterFault, func(ctx context.Context) error {
+			out, err := g.Shell(ctx, g.Dir, line)
+			for _, text := range texts {
+				if err == nil && !strings.Contains(out, text) {
+					err = fmt.Errorf("it does not print %q:\n%s", text, out)
+				}
+			}
+			return err
+		})
+	}
+	types("kubectl get clusters -o wide", "gamma", "Failed", "went back in time")
+	types("agentctl restore confirm --context gamma --dry-run")
+	types("agentctl restore confirm --context gamma")
 }
 
 // gammaIsFrozen waits until gamma's own Cluster object says what is to be confirmed.

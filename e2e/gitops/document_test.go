@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -38,17 +39,13 @@ func TestVersionsInDocument(t *testing.T) {
 // section are the fenced blocks of a language in a section of docs/export.md. Argo CD and Flux run in cluster-1.
 func (r *room) section(heading, language string) (blocks []string) {
 	r.Helper()
-	data, err := os.ReadFile(filepath.Join(r.root, "docs", "export.md"))
+	all, err := documents.Blocks(filepath.Join(r.root, "docs/export.md"), heading)
 	if err != nil {
 		r.Fatal(err)
 	}
-	_, text, found := strings.Cut(string(data), "\n## "+heading+"\n")
-	text, _, _ = strings.Cut(text, "\n## ")
-	for found {
-		var block string
-		if _, text, found = strings.Cut(text, "\n```"+language+"\n"); found {
-			block, text, found = strings.Cut(text, "\n```\n")
-			blocks = append(blocks, here(block))
+	for _, b := range all {
+		if b.Language == language {
+			blocks = append(blocks, here(b.Text))
 		}
 	}
 	return blocks

@@ -39,6 +39,11 @@ func (c *Cluster) Install(ctx context.Context) error {
 			return err
 		}
 	}
+	return c.Authorize(ctx)
+}
+
+// Authorize is what Install does once the chart is there.
+func (c *Cluster) Authorize(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
 		return err
 	}

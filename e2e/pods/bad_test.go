@@ -44,6 +44,9 @@ func TestNameIsTaken(t *testing.T) {
 	if !strings.Contains(line, "--cluster-name "+m.Name) || !strings.Contains(line, "choose another name") {
 		t.Errorf("the log says %s", line)
 	}
+	if out, err := l.typed(t, m, "charts/agent/README.md", "kubectl -n cluster-registry logs", ""); err != nil || !strings.Contains(out, "choose another name") {
+		t.Errorf("the command of the chart's README (%v) shows:\n%s", err, out)
+	}
 	out, err := l.sh(shared.ctx, m, "agentctl doctor")
 	if err == nil || !strings.Contains(out, line) {
 		t.Errorf("agentctl doctor (%v) does not say %q:\n%s", err, line, out)

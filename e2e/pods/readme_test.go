@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -133,23 +134,31 @@ func joined(t *testing.T) *lab {
 	return l
 }
 
-func document(t *testing.T, l *lab, path, heading string) []block {
+func document(t *testing.T, l *lab, path, heading string) []documents.Block {
 	t.Helper()
-	all, err := blocks(filepath.Join(l.bin.Root, path), heading)
+	all, err := documents.Blocks(filepath.Join(l.bin.Root, path), heading)
 	must(t, err)
 	return all
 }
 
-func command(t *testing.T, all []block, text string) string {
+func command(t *testing.T, all []documents.Block, text string) string {
 	t.Helper()
 	return fenced(t, all, "sh", text)
 }
 
-func fenced(t *testing.T, all []block, language, text string) string {
+func fenced(t *testing.T, all []documents.Block, language, text string) string {
 	t.Helper()
-	found, err := find(all, language, text)
+	found, err := documents.Find(all, language, text)
 	must(t, err)
 	return found
+}
+
+// typed runs the one command of a document that begins like this, in a member, with what is different here behind it.
+func (l *lab) typed(t *testing.T, m *member, path, begins, here string) (string, error) {
+	t.Helper()
+	line, err := documents.Command(filepath.Join(l.bin.Root, path), begins)
+	must(t, err)
+	return l.sh(shared.ctx, m, line+here)
 }
 
 // whole: every cluster says of every other, and of itself, that it is synced.

@@ -32,15 +32,17 @@ func TestUpgrade(t *testing.T) {
 	r := startSync(t, l, "upgraded")
 	for _, m := range l.members()[:2] {
 		began := time.Now()
-		must(t, m.upgrade(chart, tag))
+		m.upgrade(t, chart, tag)
 		eventually(t, m.Name+" with the previous commit, all three synced", afterFault, l.whole)
-		must(t, m.runs(tag), m.upgrade("charts/agent", version))
+		must(t, m.runs(tag))
+		m.upgrade(t, "charts/agent", version)
 		eventually(t, m.Name+" with this commit, all three synced", afterFault, l.whole)
 		must(t, m.runs(version))
-		_, err := l.sh(shared.ctx, m, "helm rollback --wait --timeout 3m -n "+harness.Namespace+" "+release)
+		_, err := l.typed(t, m, "docs/upgrade.md", "helm rollback", "")
 		must(t, err)
 		eventually(t, m.Name+" rolled back, all three synced", afterFault, l.whole)
-		must(t, m.runs(tag), m.upgrade("charts/agent", version))
+		must(t, m.runs(tag))
+		m.upgrade(t, "charts/agent", version)
 		progress("%s: three upgrades and a rollback in %.1f s", m.Name, time.Since(began).Seconds())
 	}
 	eventually(t, "all three synced", afterFault, l.whole)
@@ -48,10 +50,11 @@ func TestUpgrade(t *testing.T) {
 }
 
 // upgrade keeps the values that the release has, but for those that tell the place.
-func (m *member) upgrade(chart, tag string) error {
-	_, err := m.lab.sh(shared.ctx, m, fmt.Sprintf("helm upgrade --wait --timeout 3m --reset-then-reuse-values -n %s %s %s --set image.tag=%s",
-		harness.Namespace, release, chart, tag))
-	return err
+func (m *member) upgrade(t *testing.T, chart, tag string) {
+	t.Helper()
+	line := command(t, document(t, m.lab, "docs/upgrade.md", "Order"), "helm upgrade")
+	_, err := m.lab.sh(shared.ctx, m, strings.Replace(strings.TrimSpace(line), " charts/agent", " "+chart, 1)+" --set image.tag="+tag)
+	must(t, err)
 }
 
 func (m *member) runs(tag string) error {
@@ -88,7 +91,7 @@ func TestUninstall(t *testing.T) {
 	key, err := m.secrets(shared.ctx, v1alpha1.PrivateNamespace(harness.Namespace))
 	must(t, err)
 
-	out, err := l.sh(shared.ctx, m, "helm uninstall --wait -n "+harness.Namespace+" "+release)
+	out, err := l.typed(t, m, "docs/uninstall.md", "helm uninstall", " --wait")
 	must(t, err)
 	t.Logf("helm uninstall says:\n%s", out)
 	must(t, r.lost())

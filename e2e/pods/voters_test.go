@@ -28,7 +28,9 @@ func TestThreeAgents(t *testing.T) {
 	l := joined(t)
 	m := l.member(1)
 	r := startSync(t, l, "threefold")
-	must(t, m.set("replicas=0"))
+	const values = "helm upgrade cluster-registry-controller charts/agent -n cluster-registry --reuse-values --set "
+	_, err := l.typed(t, m, "charts/agent/README.md", values+"replicas=0", "")
+	must(t, err)
 	eventually(t, "no agent in "+m.Name, afterFault, func(ctx context.Context) error { return m.agents(ctx, 0) })
 	t.Cleanup(func() {
 		must(t, m.set("replicas=0"))
@@ -37,7 +39,8 @@ func TestThreeAgents(t *testing.T) {
 		eventually(t, "all three synced with one agent each", afterFault, l.whole)
 	})
 	began := time.Now()
-	must(t, m.set("ha.enabled=true", "replicas=1"))
+	_, err = l.typed(t, m, "charts/agent/README.md", values+"replicas=1", "")
+	must(t, err)
 	eventually(t, "three agents in "+m.Name, afterFault, func(ctx context.Context) error { return m.agents(ctx, 3) })
 	progress("%s: helm upgrade to three agents Ready %.1f s", m.Name, time.Since(began).Seconds())
 	eventually(t, "all three synced", afterFault, l.whole)
@@ -94,8 +97,9 @@ func (m *member) loseQuorum(t *testing.T) {
 		}
 		return err
 	})
+	typed := strings.Join(document(t, m.lab, "docs/ha.md", "Most agents are gone")[0].Commands(), " && ")
 	eventually(t, "agentctl group recover", afterFault, func(ctx context.Context) error { // an agent says it after ten seconds
-		out, err := m.lab.sh(ctx, m, "agentctl group recover --dry-run && agentctl group recover")
+		out, err := m.lab.sh(ctx, m, typed)
 		if err == nil {
 			t.Logf("agentctl group recover says:\n%s", out)
 		}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -94,9 +95,29 @@ func TestTheSameTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		sums[i] = string(contents(t, r, "SHA256SUMS"))
+		verified(t, r)
 	}
 	if diff := cmp.Diff(sums[0], sums[1]); diff != "" || strings.Count(sums[0], "\n") != 15 {
 		t.Errorf("two releases of one commit:\n%s\n%s", sums[0], diff)
+	}
+}
+
+// verified types what docs/release.md says about a release that somebody has downloaded.
+func verified(t *testing.T, r *release) {
+	t.Helper()
+	document, err := os.ReadFile("../../../docs/release.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(string(document), "\nsha256sum ")
+	command, _, _ = strings.Cut(command, "\n")
+	if !found {
+		t.Fatal("the document has no command with sha256sum")
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", "sha256sum "+command)
+	cmd.Dir = r.out
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 15 {
+		t.Errorf("sha256sum %s: %v\n%s", command, err, out)
 	}
 }
 

@@ -1,0 +1,103 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenes
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	chartDocument    = "charts/agent/README.md"
+	exportDocument   = "docs/export.md"
+	outsideDocument  = "docs/run-outside.md"
+	profilesDocument = "docs/profiles.md"
+)
+
+// publishing stands for the CRDs of the SIG, which e2e/profiles has.
+const publishing = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: clusterprofiles.multicluster.x-k8s.io
+  annotations: {api-approved.kubernetes.io: "https://github.com/kubernetes/enhancements/pull/4322"}
+spec:
+  group: multicluster.x-k8s.io
+  scope: Namespaced
+  names: {kind: ClusterProfile, plural: clusterprofiles, singular: clusterprofile}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: clusterproperties.about.k8s.io
+  annotations: {api-approved.kubernetes.io: "https://github.com/kubernetes/enhancements/pull/2149"}
+spec:
+  group: about.k8s.io
+  scope: Cluster
+  names: {kind: ClusterProperty, plural: clusterproperties, singular: clusterproperty}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// install brings the chart to the clusters in three ways, and starts an agent beside each.
+func (r *room) install() {
+	own, ctx := errgroup.WithContext(r.Context())
+	for _, name := range []string{four, shop} {
+		own.Go(func() error {
+			if err := r.cluster(name).Install(ctx); err != nil {
+				return err
+			}
+			return r.cluster(name).StartAgent(ctx)
+		})
+	}
+	r.withHelm()
+	r.withKubectl()
+	r.outside()
+	r.must("", own.Wait())
+}
+
+// withHelm installs a release, without a pod, that publishes profiles and renews Secrets.
+func (r *room) withHelm() {
+	r.with("NAME", one+",replicas=0").types(chartDocument, "helm install")
+	r.apply(one, publishing)
+	r.must(r.cluster(one).Kubectl(r.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"))
+	r.types(profilesDocument, "kubectl create namespace inventory", "helm upgrade", "kubectl get clusterprofiles")
+	r.must(r.cluster(one).Kubectl(r.Context(), "create", "namespace", "argocd"))
+	r.types(exportDocument, "helm upgrade")
+	r.types(chartDocument, "helm upgrade cluster-registry-controller charts/agent -n cluster-registry --reuse-values --set mesh.service.type=LoadBalancer")
+	r.must("", r.cluster(one).Authorize(r.Context()))
+	r.must("", r.cluster(one).StartAgent(r.Context(), "--publish-cluster-profiles", "--publish-namespace", "inventory", "--renew-namespaces", "argocd"))
+}
+
+func (r *room) withKubectl() {
+	r.in(two).with("NAME", two).types(chartDocument, "kubectl create namespace", "helm template", "kubectl -n cluster-registry create token")
+	r.must("", r.cluster(two).Authorize(r.Context()))
+	r.must("", r.cluster(two).StartAgent(r.Context()))
+}
+
+// outside is docs/run-outside.md, with its agent.
+func (r *room) outside() {
+	c := r.cluster(three)
+	mesh := fmt.Sprintf("127.0.0.1:%d", c.MeshPort)
+	there := r.in(three).with(one, three, "this-host.example.com:7946", mesh, "--mesh-listen :7946", "--mesh-listen "+mesh)
+	there.types(outsideDocument, "kubectl create namespace", "helm template", "kubectl config view", "kubectl --kubeconfig agent.kubeconfig config delete-user",
+		"kubectl --kubeconfig agent.kubeconfig config set-credentials", "kubectl --kubeconfig agent.kubeconfig config set-context")
+	there.runs(outsideDocument, "agent run", "ROSTER_DATA_DIR="+filepath.Join(r.work, "outside"), fmt.Sprintf("ROSTER_HTTP_LISTEN=127.0.0.1:%d", c.HTTPPort))
+	r.eventually("the agent outside is ready", func(ctx context.Context) error {
+		_, err := c.AgentHTTP(ctx, "/readyz")
+		return err
+	})
+}
