@@ -336,7 +336,7 @@ demo-cold: ## how long the demo takes on a machine that has compiled nothing yet
 	@GO='$(GO)' .ci/demo-cold
 
 .PHONY: cold-cost
-cold-cost: ## how many minutes PART (standalone or registry) adds to make test on a machine that has compiled nothing yet (up to 25 minutes, nothing else running)
+cold-cost: ## how many minutes PART (standalone, registry or home) adds to make test on a machine that has compiled nothing yet (up to 25 minutes, nothing else running)
 	@GO='$(GO)' .ci/cold-cost $(PART) $(CACHE)
 
 .PHONY: agent-figures
