@@ -57,8 +57,7 @@ func (r *room) copies() {
 	r.prints(r.types(troubleDocument, "agentctl rules explain secret"), "web-certs", "in sync")
 	r.prints(r.types(troubleDocument, "agentctl rules explain -f"), "other-certs")
 	r.prints(r.types(evidenceDocument, "agentctl verify"), "CREATE", two, three)
-	bundle := r.lines(evidenceDocument, "agentctl bundle") + " || test $? = 6" // there are members that have no pods
-	r.must(r.shell(r.Context(), bundle))
+	r.types(evidenceDocument, "agentctl bundle")
 	if _, err := os.Stat(filepath.Join(r.work, "roster.tgz")); err != nil {
 		r.Error(err)
 	}

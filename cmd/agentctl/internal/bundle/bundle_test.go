@@ -235,6 +235,21 @@ func TestBundle(t *testing.T) {
 	}
 }
 
+// A standalone API server serves no pods: nothing is missing there.
+func TestMemberThatServesNoPods(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	g.answers["beta/api/v1/namespaces/cluster-registry/pods"] = func(w http.ResponseWriter) { http.Error(w, "404 page not found", http.StatusNotFound) }
+	o := g.options(t)
+	if _, err := run(t.Context(), o); cli.ExitCode(err) != cli.ExitUnknown { // because of gamma
+		t.Error(err)
+	}
+	_, content := unpack(t, o.File)
+	if x := indexOf(t, content); len(x.Missing) != 0 || len(x.Members[1].Notes) != 1 || !strings.Contains(x.Members[1].Notes[0], "has no pods of Roster") {
+		t.Errorf("index.json: %s", content["index.json"])
+	}
+}
+
 // A file that is there stays as it is without --force, and a command that is interrupted leaves none.
 func TestFileStays(t *testing.T) {
 	t.Parallel()
