@@ -77,8 +77,8 @@ func newCluster(id string, ring *ring) *cluster {
 
 func newMachine(t *rapid.T) *machine {
 	m := &machine{cut: map[[2]int]bool{}, verified: map[string]bool{}}
-	ids := []string{"a", "b", "c"}
-	for _, id := range ids {
+	ids := []string{"a", "b", "c", liar}
+	for _, id := range ids[:3] {
 		m.clusters = append(m.clusters, newCluster(id, newRing(ids...)))
 	}
 	for i := range m.clusters {
@@ -103,7 +103,7 @@ func (m *machine) join(t *rapid.T) {
 		return
 	}
 	sponsor := m.clusters[m.cluster(t)]
-	c := newCluster("d", newRing(sponsor.id, "d"))
+	c := newCluster("d", newRing(sponsor.id, "d", liar))
 	if err := sponsor.ring.Introduce(c.id, testKey(c.id).Public().(ed25519.PublicKey), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -391,6 +391,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		},
 		"join":    m.join,
 		"forge":   func(t *rapid.T) { m.forge(t, names) },
+		"lie":     func(t *rapid.T) { m.lie(t, names) },
 		"corrupt": m.corrupt,
 		"observe": func(t *rapid.T) {
 			m.pull(t, m.observer, m.clusters[m.cluster(t)])
