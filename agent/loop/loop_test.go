@@ -65,11 +65,11 @@ func TestLoopRests(t *testing.T) {
 			l.Add(key)
 		}
 		time.Sleep(time.Minute)
+		cancel()
+		<-done
 		if want := []time.Duration{0, time.Second, 5 * time.Second, 5 * time.Second}; !slices.Equal(at, want) {
 			t.Errorf("reconciled at %v, want %v", at, want)
 		}
-		cancel()
-		<-done
 	})
 }
 
