@@ -213,7 +213,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	}
 	p.importer = registry.NewImporter(registry.ImporterOptions{
 		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone, Accepts: p.rules.Accepts,
-		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Quota: r.quota, Log: p.log,
+		CredentialRef: p.peers.CredentialRef, Share: p.membership.Trust().Share, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Quota: r.quota, Log: p.log,
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,

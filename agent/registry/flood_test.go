@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
@@ -51,6 +52,7 @@ func newFlooded(t *testing.T, limits quota.Limits) *flooded {
 		Key:  func(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true },
 		Gone: func(string) bool { return false }, Accepts: func(string) bool { return true },
 		CredentialRef: func(string) (v1alpha1.NamespacedName, bool) { return v1alpha1.NamespacedName{}, false },
+		Share:         func(total int, wants map[string]int) map[string]int { return wants },
 		Kick:          func(string) {}, Rules: &fakeRules{}, Refusals: NewRefusals(log), Quota: limits, Log: log,
 	})
 	return f
@@ -81,11 +83,7 @@ func (f *flooded) publish(t *testing.T, id string, key replica.Key, data []byte)
 			t.Fatal(err)
 		}
 	}
-	importKey := f.importKey
-	if key.Kind == replica.KindCluster {
-		importKey = f.importNewcomer // nothing is watched here, so no Cluster is listed
-	}
-	if err := importKey(t.Context(), key); err != nil {
+	if err := f.importKey(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -150,5 +148,41 @@ func TestStatusOfARuleIsCharged(t *testing.T) {
 	}
 	if f.budget.Waiting() != 1 {
 		t.Errorf("%d changes of %d bytes are written at once, with a quota of %d", changes, size, most)
+	}
+}
+
+// Of thousands of clusters that one member brings, some are listed at once, and the others wait for their turn; one that another member
+// admitted does not wait for them.
+func TestManyNewcomersWait(t *testing.T) {
+	t.Parallel()
+	f := newFlooded(t, quota.Limits{})
+	f.atOnce = pace.NewBudget(maxNewcomers, time.Hour, func(total int, wants map[string]int) map[string]int {
+		shares := map[string]int{}
+		for id := range wants {
+			if shares[id] = total / (2 * len(wants)); id == agenttest.IDC {
+				shares[id] = total / 2
+			}
+		}
+		return shares
+	})
+	listed := func(id string) bool { return f.api.Object("cluster-"+id[:2]) != nil }
+	for n := range maxNewcomers {
+		f.atOnce.Take(fmt.Sprint("invented-", n), 1)
+	}
+	f.changed(t, agenttest.IDB, "more", 1)
+	f.changed(t, agenttest.IDC, "honest", 1)
+	if listed(agenttest.IDB) || !listed(agenttest.IDC) {
+		t.Errorf("one more that was invented is listed: %v; one that was not: %v", listed(agenttest.IDB), listed(agenttest.IDC))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = f.Run(ctx) }()
+	for deadline := time.Now().Add(time.Minute); !listed(agenttest.IDB) && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-done
+	if !listed(agenttest.IDB) {
+		t.Error("its turn does not come")
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
@@ -46,6 +47,8 @@ type ImporterOptions struct {
 	Accepts func(clusterID string) bool
 	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
 	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
+	// Share shares among clusters by who admitted them.
+	Share pace.Share
 	// Kick makes the mesh connect to a member at once. It is called after its address has changed, seldom.
 	Kick     func(clusterID string)
 	Rules    Rules
@@ -58,11 +61,19 @@ type ImporterOptions struct {
 type Importer struct {
 	o         ImporterOptions
 	keys      *loop.Loop[replica.Key]
-	newcomers *loop.Loop[replica.Key] // clusters that have no Cluster object here: one after the other, beside what is listed
+	newcomers *loop.Loop[replica.Key] // clusters that are not listed, and have to wait: one after the other
+	atOnce    *pace.Budget            // of newcomers that do not wait
 	budget    *budget.Budget[replica.Key]
 
 	redials *redials
 }
+
+// In newcomersPeriod so many clusters are listed as soon as they are known. Of those that one member brings beside them, which it may
+// invent, each waits for its turn.
+const (
+	maxNewcomers    = 64
+	newcomersPeriod = 10 * time.Second
+)
 
 // errWaits is returned when a cluster has used up what is written because of it: its newest entry is written later.
 var errWaits = errors.New("the quota of its cluster is used up")
@@ -72,6 +83,7 @@ func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{o: o}
 	i.keys = loop.New("import", o.Log, i.importKey).TrackAge()
 	i.newcomers = loop.New("import of new clusters", o.Log, i.importNewcomer).TrackAge().Rest()
+	i.atOnce = pace.NewBudget(maxNewcomers, newcomersPeriod, o.Share)
 	i.budget = budget.New(o.Quota, i.keys.AddAfter)
 	i.redials = newRedials(o.Kick, o.Log)
 	return i
@@ -120,8 +132,10 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	switch key.Kind {
 	case replica.KindCluster:
 		if len(i.o.Registry.ByID(key.Name)) == 0 {
-			i.newcomers.Add(key)
-			return nil
+			if taken, _ := i.atOnce.Take(key.Name, 1); taken == 0 {
+				i.newcomers.Add(key)
+				return nil
+			}
 		}
 		err = i.importCluster(ctx, key)
 	case replica.KindRule:
@@ -132,7 +146,7 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	return i.imported(key, err)
 }
 
-// importNewcomer is importKey for a cluster that was not listed when it was looked at. If it is now, it is looked at with all others
+// importNewcomer is importKey for a cluster that was not listed, and had to wait. If it is now, it is looked at with all others
 // again: they may have had a newer entry meanwhile, and have it wait.
 func (i *Importer) importNewcomer(ctx context.Context, key replica.Key) error {
 	err := i.imported(key, i.importCluster(ctx, key))
