@@ -230,11 +230,11 @@ func TestAdmissionFallsBack(t *testing.T) {
 		flags []string
 		want  int
 	}{
-		"no API server to ask":       {nil, 2},
-		"an API server with them":    {[]string{"--api-versions", live, "--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"}, 2},
+		"no API server to ask":       {nil, 3},
+		"an API server with them":    {[]string{"--api-versions", live, "--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"}, 3},
 		"an API server without":      {[]string{"--api-versions", live}, 0},
 		"admission.enabled is false": {[]string{"--set", "admission.enabled=false"}, 0},
-		"no consent.allow.kinds":     {[]string{"--set", "consent.allow.kinds=null"}, 2},
+		"no consent.allow.kinds":     {[]string{"--set", "consent.allow.kinds=null"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := strings.Count(policies(t, c.flags...), "kind: ValidatingAdmissionPolicy\n"); got != c.want {
