@@ -47,8 +47,8 @@ func (l *Loop[K]) TrackAge() *Loop[K] {
 // maxRest is enough for an API server that took longer: it may be that one webhook did.
 const maxRest = time.Second
 
-// Rest makes each worker rest after a key for as long as that took, up to a second. It is for writes of which a member can cause thousands: the API
-// server has half of its time for others, however slow it is. Call it before Run.
+// Rest makes each worker rest after a key for as long as that took, up to a second. It is for writes of which a member can cause
+// thousands: the API server has half of its time for others, however slow it is. Call it before Run.
 func (l *Loop[K]) Rest() *Loop[K] {
 	l.rests = true
 	return l
