@@ -221,7 +221,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Epochs:    registry.Epochs{Open: p.identity.OpenEpoch, MayReopen: p.gate.MayReopen, Reopened: p.gate.Reopened, Freeze: p.gate.Freeze},
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})
-	p.statuses = status.NewWriter(status.Options{ClusterID: p.clusterID, Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Quota: r.quota.Part(4), Log: p.log})
+	p.statuses = status.NewWriter(status.Options{ClusterID: p.clusterID, Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Share: p.membership.Trust().Share, Quota: r.quota.Part(4), Log: p.log})
 	p.profiles = profiles.New(profiles.Options{
 		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Directory: p.directory, CredentialRef: p.peers.CredentialRef,
 		Frozen: p.gate.Frozen, Events: p.events, Problem: p.problems.Reporter("profiles"), Now: p.clock.Now, Log: p.log,

@@ -119,7 +119,7 @@ func (d *dialer) attempt(ctx context.Context, wait time.Duration, id, protocol, 
 		return nil, err
 	}
 	// Only what is dialled counts: mostly the first address answers, and the others are left alone.
-	if n, _ := d.budget.Take(id, 1); n == 0 {
+	if taken, _ := d.budget.Take(id); !taken {
 		return nil, errBusy
 	}
 	raw, err := d.network.Dial(ctx, endpoint)
@@ -134,7 +134,7 @@ func (d *dialer) attempt(ctx context.Context, wait time.Duration, id, protocol, 
 		}
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
 	}
-	d.budget.Give(id, 1)
+	d.budget.Give(id)
 	return conn, nil
 }
 

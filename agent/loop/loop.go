@@ -47,8 +47,11 @@ func (l *Loop[K]) TrackAge() *Loop[K] {
 // maxRest is enough for an API server that took longer: it may be that one webhook did.
 const maxRest = time.Second
 
-// Rest makes each worker rest after a key for as long as that took, up to a second. It is for writes of which a member can cause
-// thousands: the API server has half of its time for others, however slow it is. Call it before Run.
+// fewWait is how many keys may wait without rests: they are soon done.
+const fewWait = 64
+
+// Rest makes each worker rest after a key for as long as that took, up to a second, while many others wait. It is for writes of which
+// a member can cause thousands: the API server has half of its time for others, however slow it is. Call it before Run.
 func (l *Loop[K]) Rest() *Loop[K] {
 	l.rests = true
 	return l
@@ -116,7 +119,7 @@ func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 				if !more {
 					return
 				}
-				if l.rests {
+				if l.rests && l.queue.Len() > fewWait {
 					Sleep(ctx, min(took, maxRest))
 				}
 			}

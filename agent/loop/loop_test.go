@@ -47,13 +47,13 @@ func TestOldestOfLoop(t *testing.T) {
 	}
 }
 
-// A worker that rests does so for as long as each key took, up to a second, and not where there is nothing to rest from.
+// A worker that rests does so for as long as each key took, up to a second, and not while few keys wait.
 func TestLoopRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		began, took := time.Now(), map[string]time.Duration{"a": time.Second / 2, "b": 3 * time.Second, "c": 0, "d": time.Second}
+		began, took := time.Now(), map[int]time.Duration{0: time.Second / 2, 1: 3 * time.Second, 3: time.Second, fewWait + 3: time.Second}
 		var at []time.Duration
-		l := New("test", slog.New(slog.DiscardHandler), func(_ context.Context, key string) error {
+		l := New("test", slog.New(slog.DiscardHandler), func(_ context.Context, key int) error {
 			at = append(at, time.Since(began))
 			time.Sleep(took[key])
 			return nil
@@ -61,14 +61,18 @@ func TestLoopRests(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); _ = l.Run(ctx, 1) }()
 		synctest.Wait()
-		for _, key := range []string{"a", "b", "c", "d"} {
+		for key := range fewWait + 5 {
 			l.Add(key)
 		}
 		time.Sleep(time.Minute)
 		cancel()
 		<-done
-		if want := []time.Duration{0, time.Second, 5 * time.Second, 5 * time.Second}; !slices.Equal(at, want) {
-			t.Errorf("reconciled at %v, want %v", at, want)
+		want := []time.Duration{0, time.Second, 5 * time.Second, 5 * time.Second, 7 * time.Second}
+		if got := at[:5]; !slices.Equal(got, want) {
+			t.Errorf("while many wait, reconciled at %v, want %v", got, want)
+		}
+		if got, want := at[fewWait+4], 8*time.Second; got != want {
+			t.Errorf("the last one waits until %v, want %v", got, want)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func (c *credentials) isRejected(kubeconfig []byte) bool {
 // ask asks the peer's agent for a credential and stores it. It returns nil if that agent is not reachable, or refuses, or many others
 // are asked.
 func (c *credentials) ask(ctx context.Context) ([]byte, error) {
-	if n, _ := c.budget.Take(c.id, 1); n == 0 {
+	if taken, _ := c.budget.Take(c.id); !taken {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -115,7 +115,7 @@ func (c *credentials) ask(ctx context.Context) ([]byte, error) {
 		return nil, nil // a pasted credential may work
 	}
 	if issued == nil {
-		c.budget.Give(c.id, 1) // nobody was asked
+		c.budget.Give(c.id) // nobody was asked
 		return nil, nil
 	}
 	if _, err := kube.ParseKubeconfig(issued); err != nil {

@@ -151,7 +151,7 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 
 // reach connects, unless others come first: then it returns when to ask again.
 func (l *link) reach(ctx context.Context, route directory.Route, kubeconfig []byte, issued bool) (again time.Duration, err error) {
-	if n, again := l.peers.attempts.Take(l.id, 1); n == 0 {
+	if taken, again := l.peers.attempts.Take(l.id); !taken {
 		return again, nil
 	}
 	if err := l.connect(ctx, route, kubeconfig, issued); err != nil {
@@ -160,7 +160,7 @@ func (l *link) reach(ctx context.Context, route directory.Route, kubeconfig []by
 		}
 		return 0, err
 	}
-	l.peers.attempts.Give(l.id, 1)
+	l.peers.attempts.Give(l.id)
 	return 0, nil
 }
 

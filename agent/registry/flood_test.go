@@ -151,38 +151,56 @@ func TestStatusOfARuleIsCharged(t *testing.T) {
 	}
 }
 
+// unfair gives IDC half of everything, and all others share the other half.
+func unfair(total int, wants map[string]int) map[string]int {
+	shares := map[string]int{}
+	for id := range wants {
+		if shares[id] = total / (2 * len(wants)); id == agenttest.IDC {
+			shares[id] = total / 2
+		}
+	}
+	return shares
+}
+
 // Of thousands of clusters that one member brings, some are listed at once, and the others wait for their turn; one that another member
-// admitted does not wait for them.
-func TestManyNewcomersWait(t *testing.T) {
+// admitted does not wait for them. So it is with rules.
+func TestManyChangesWait(t *testing.T) {
 	t.Parallel()
 	f := newFlooded(t, quota.Limits{})
-	f.atOnce = pace.NewBudget(maxNewcomers, time.Hour, func(total int, wants map[string]int) map[string]int {
-		shares := map[string]int{}
-		for id := range wants {
-			if shares[id] = total / (2 * len(wants)); id == agenttest.IDC {
-				shares[id] = total / 2
-			}
+	for places, total := range map[**pace.Budget]int{&f.newcomers: maxNewcomers, &f.changes: maxChanges} {
+		*places = pace.NewBudget(total, time.Hour, unfair)
+		for n := range total {
+			(*places).Take(fmt.Sprint("invented-", n))
 		}
-		return shares
-	})
-	listed := func(id string) bool { return f.api.Object("cluster-"+id[:2]) != nil }
-	for n := range maxNewcomers {
-		f.atOnce.Take(fmt.Sprint("invented-", n), 1)
 	}
-	f.changed(t, agenttest.IDB, "more", 1)
-	f.changed(t, agenttest.IDC, "honest", 1)
-	if listed(agenttest.IDB) || !listed(agenttest.IDC) {
-		t.Errorf("one more that was invented is listed: %v; one that was not: %v", listed(agenttest.IDB), listed(agenttest.IDC))
+	written := func(name string) bool { return f.api.Object(name) != nil }
+	publish := func(id string) {
+		f.changed(t, id, "new", 1)
+		rule := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "of-" + id[:2]}}
+		rule.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		data, err := payload.EncodeRule(rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.publish(t, id, payload.RuleKey(rule.Name), data)
+	}
+	publish(agenttest.IDB)
+	publish(agenttest.IDC)
+	for _, name := range []string{"cluster-", "of-"} {
+		if bad, good := written(name+agenttest.IDB[:2]), written(name+agenttest.IDC[:2]); bad || !good {
+			t.Errorf("%s: one more of the member with thousands is written: %v; that of another: %v", name, bad, good)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = f.Run(ctx) }()
-	for deadline := time.Now().Add(time.Minute); !listed(agenttest.IDB) && time.Now().Before(deadline); {
+	both := func() bool { return written("cluster-"+agenttest.IDB[:2]) && written("of-"+agenttest.IDB[:2]) }
+	for deadline := time.Now().Add(time.Minute); !both() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
 	<-done
-	if !listed(agenttest.IDB) {
+	if !both() {
 		t.Error("its turn does not come")
 	}
 }

@@ -60,30 +60,28 @@ type ImporterOptions struct {
 // Importer writes what other clusters own from the replica to the local API server.
 type Importer struct {
 	o         ImporterOptions
-	keys      *loop.Loop[replica.Key]
-	newcomers *loop.Loop[replica.Key] // clusters that are not listed, and have to wait: one after the other
-	atOnce    *pace.Budget            // of newcomers that do not wait
+	keys      *loop.Turns[replica.Key]
+	newcomers *pace.Budget // places for clusters that are not listed here yet
+	changes   *pace.Budget // places for all else
 	budget    *budget.Budget[replica.Key]
 
 	redials *redials
 }
 
-// In newcomersPeriod so many clusters are listed as soon as they are known. Of those that one member brings beside them, which it may
-// invent, each waits for its turn.
+// In each period so many clusters are listed, and so much else is written, as soon as it is known. What exceeds that, which one member
+// can have clusters do that it invents, waits for its turn.
 const (
-	maxNewcomers    = 64
-	newcomersPeriod = 10 * time.Second
+	maxNewcomers = 64
+	maxChanges   = 1024
+	placesPeriod = 10 * time.Second
 )
-
-// errWaits is returned when a cluster has used up what is written because of it: its newest entry is written later.
-var errWaits = errors.New("the quota of its cluster is used up")
 
 // NewImporter returns an importer that does nothing before Run.
 func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{o: o}
-	i.keys = loop.New("import", o.Log, i.importKey).TrackAge()
-	i.newcomers = loop.New("import of new clusters", o.Log, i.importNewcomer).TrackAge().Rest()
-	i.atOnce = pace.NewBudget(maxNewcomers, newcomersPeriod, o.Share)
+	i.keys = loop.NewTurns("import", o.Log, i.importKey)
+	i.newcomers = pace.NewBudget(maxNewcomers, placesPeriod, o.Share)
+	i.changes = pace.NewBudget(maxChanges, placesPeriod, o.Share)
 	i.budget = budget.New(o.Quota, i.keys.AddAfter)
 	i.redials = newRedials(o.Kick, o.Log)
 	return i
@@ -93,7 +91,6 @@ func NewImporter(o ImporterOptions) *Importer {
 func (i *Importer) Run(ctx context.Context) error {
 	var tasks errgroup.Group
 	tasks.Go(func() error { return i.keys.Run(ctx, 4) })
-	tasks.Go(func() error { return i.newcomers.Run(ctx, 1) })
 	tasks.Go(func() error { return i.redials.members.Run(ctx, 4) })
 	return tasks.Wait()
 }
@@ -118,7 +115,7 @@ func (i *Importer) Collectors() []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_oldest_seconds",
 			Help: "How long the oldest change that was heard of another cluster's objects has not been applied here; 0 for none.",
-		}, func() float64 { return max(i.keys.Oldest(time.Now()), i.newcomers.Oldest(time.Now())).Seconds() }),
+		}, func() float64 { return i.keys.Oldest(time.Now()).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_waiting_objects",
 			Help: "Clusters and rules whose newest state is not applied here yet because their cluster has used up what may be written here because of it.",
@@ -131,53 +128,32 @@ func (i *Importer) Collectors() []prometheus.Collector {
 func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	switch key.Kind {
 	case replica.KindCluster:
-		if len(i.o.Registry.ByID(key.Name)) == 0 {
-			if taken, _ := i.atOnce.Take(key.Name, 1); taken == 0 {
-				i.newcomers.Add(key)
-				return nil
-			}
-		}
 		err = i.importCluster(ctx, key)
 	case replica.KindRule:
 		err = i.importRule(ctx, key)
 		i.o.Rules.Settle(key.Name, false)
 	case replica.KindFeature, replica.KindAdmission:
 	}
-	return i.imported(key, err)
-}
-
-// importNewcomer is importKey for a cluster that was not listed, and had to wait. If it is now, it is looked at with all others
-// again: they may have had a newer entry meanwhile, and have it wait.
-func (i *Importer) importNewcomer(ctx context.Context, key replica.Key) error {
-	err := i.imported(key, i.importCluster(ctx, key))
-	if err == nil && len(i.o.Registry.ByID(key.Name)) > 0 {
-		i.keys.Add(key)
-	}
-	return err
-}
-
-// imported settles a key, unless it waits.
-func (i *Importer) imported(key replica.Key, err error) error {
-	if errors.Is(err, errWaits) {
-		return nil // the budget adds it again
+	if errors.Is(err, loop.ErrWaits) {
+		return nil // it is added again
 	}
 	i.budget.Settle(key)
 	return err
 }
 
-// charged writes the object of an entry and charges the entry's origin with it: each version of it is one of the whole object
-// in etcd, with its status and with managedFields, which agents are not sent. The error is errWaits if it must wait.
-func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
+// charged writes the object of an entry, and charges the entry's origin with it: each version of it is one of the whole object
+// in etcd, with its status and with managedFields, which agents are not sent. The error is loop.ErrWaits if it must wait.
+func (i *Importer) charged(e replica.Entry, object any, places *pace.Budget, write func() error) error {
 	size := 2 * budget.SizeOf(object)
-	if i.budget.Charge(e.Origin, e.Key, size) {
-		err := write()
-		if err != nil {
-			i.budget.Refund(e.Origin, size)
-		}
-		return err
+	if !i.budget.Charge(e.Origin, e.Key, size) {
+		i.o.Log.Debug("an object waits: so much was written because of its cluster that its changes follow slowly", "kind", e.Key.Kind, "object", e.Key.Name, "cluster", e.Origin)
+		return loop.ErrWaits
 	}
-	i.o.Log.Debug("an object waits: so much was written because of its cluster that its changes follow slowly", "kind", e.Key.Kind, "object", e.Key.Name, "cluster", e.Origin)
-	return errWaits
+	err := i.keys.Write(e.Key, e.Origin, places, write)
+	if err != nil {
+		i.budget.Refund(e.Origin, size)
+	}
+	return err
 }
 
 // importCluster maintains the copy of one peer's Cluster object. It never deletes it: a cluster that is merely
@@ -223,7 +199,11 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		}
 		i.fillCopy(fresh, id, published)
 		fresh.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-		return i.charged(entry, fresh, func() error {
+		places := i.newcomers
+		if len(copies) > 0 { // under another name
+			places = i.changes
+		}
+		return i.charged(entry, fresh, places, func() error {
 			_, err := clusters.Create(ctx, fresh)
 			return err // the watch enqueues it again
 		})
@@ -242,7 +222,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		return nil
 	}
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-	return i.charged(entry, want, func() error {
+	return i.charged(entry, want, i.changes, func() error {
 		if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
 			defer i.redials.changed(id) // its address has changed
 		}
@@ -331,7 +311,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	if !changed {
 		return nil
 	}
-	err = i.charged(entry, want, func() (err error) {
+	err = i.charged(entry, want, i.changes, func() (err error) {
 		if have == nil {
 			_, err = rules.Create(ctx, want)
 		} else {

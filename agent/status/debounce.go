@@ -4,43 +4,80 @@
 package status
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // debounceFor is how long a status is delayed that will most likely change again. A cluster that joins goes through
-// five states in this time, in every other cluster, and only the last one is of interest.
+// five states in this time, in every other cluster, and only the last one is of interest. One that is not delayed is written again no
+// sooner.
 const debounceFor = time.Second
 
-// debouncer remembers, by name, since when the status of a Cluster object differs from what it should be.
+// debouncer remembers, by clusterID and name, since when the status of a Cluster object differs from what it should be, and when it was
+// written.
 type debouncer struct {
-	mu    sync.Mutex
-	since map[string]time.Time
+	mu   sync.Mutex
+	seen map[string]map[string]moments
 }
+
+type moments struct{ since, wrote time.Time }
 
 // wait is how long the write of a status is still delayed, 0 for not at all.
-func (d *debouncer) wait(name string, lasting bool, now time.Time) time.Duration {
+func (d *debouncer) wait(id, name string, lasting bool, now time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	since, known := d.since[name]
-	if left := debounceFor - now.Sub(since); !lasting && (!known || left > 0) {
-		if known {
-			return left
-		}
-		if d.since == nil {
-			d.since = map[string]time.Time{}
-		}
-		d.since[name] = now
-		return debounceFor
+	m := d.seen[id][name]
+	if lasting {
+		return max(0, debounceFor-now.Sub(m.wrote))
 	}
-	return 0
+	if m.since.IsZero() {
+		m.since = now
+		d.setLocked(id, name, m)
+	}
+	return max(0, debounceFor-now.Sub(m.since))
 }
 
-// forget forgets an object whose status is up to date.
-func (d *debouncer) forget(name string) {
+// forget forgets that the status of an object was not up to date.
+func (d *debouncer) forget(id, name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.since, name)
+	if m, ok := d.seen[id][name]; ok {
+		d.setLocked(id, name, moments{wrote: m.wrote})
+	}
+}
+
+// written remembers that the status of an object was brought up to date.
+func (d *debouncer) written(id, name string, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.setLocked(id, name, moments{wrote: now})
+}
+
+func (d *debouncer) setLocked(id, name string, m moments) {
+	if d.seen == nil {
+		d.seen = map[string]map[string]moments{}
+	}
+	if d.seen[id] == nil {
+		d.seen[id] = map[string]moments{}
+	}
+	d.seen[id][name] = m
+}
+
+// keep forgets all objects of a cluster but these.
+func (d *debouncer) keep(id string, objects []*v1alpha1.Cluster) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name := range d.seen[id] {
+		if !slices.ContainsFunc(objects, func(c *v1alpha1.Cluster) bool { return c.Name == name }) {
+			delete(d.seen[id], name)
+		}
+	}
+	if len(d.seen[id]) == 0 {
+		delete(d.seen, id)
+	}
 }
 
 // lasting reports whether a status shows something that does not go away by itself, and so is not delayed.

@@ -8,31 +8,53 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 func TestDebouncer(t *testing.T) {
 	var d debouncer
 	at := time.Unix(1000, 0)
-	if wait := d.wait("a", false, at); wait != debounceFor {
+	if wait := d.wait(agenttest.IDA, "a", false, at); wait != debounceFor {
 		t.Errorf("a state that was not seen before waits %v, want %v", wait, debounceFor)
 	}
-	if wait := d.wait("a", false, at.Add(debounceFor/3)); wait != debounceFor-debounceFor/3 {
+	if wait := d.wait(agenttest.IDA, "a", false, at.Add(debounceFor/3)); wait != debounceFor-debounceFor/3 {
 		t.Errorf("after a third of the time it waits %v", wait)
 	}
-	if wait := d.wait("b", true, at); wait != 0 {
+	if wait := d.wait(agenttest.IDB, "b", true, at); wait != 0 {
 		t.Errorf("a state that lasts waits %v", wait)
 	}
-	if wait := d.wait("a", false, at.Add(debounceFor)); wait != 0 {
+	if wait := d.wait(agenttest.IDA, "a", false, at.Add(debounceFor)); wait != 0 {
 		t.Errorf("a state that stayed waits %v", wait)
 	}
-	if wait := d.wait("a", false, at.Add(debounceFor)); wait != 0 {
+	if wait := d.wait(agenttest.IDA, "a", false, at.Add(debounceFor)); wait != 0 {
 		t.Errorf("what could not be written waits %v again", wait)
 	}
-	if d.forget("a"); len(d.since) != 0 {
-		t.Errorf("remembered: %v", d.since)
-	}
-	if wait := d.wait("a", false, at.Add(debounceFor)); wait != debounceFor {
+	d.forget(agenttest.IDA, "a")
+	if wait := d.wait(agenttest.IDA, "a", false, at.Add(debounceFor)); wait != debounceFor {
 		t.Errorf("the next one waits %v, want %v", wait, debounceFor)
+	}
+}
+
+// A state that lasts is written at once, but no more often than others; what an object is not there for is not remembered.
+func TestLastingStatesAreDebounced(t *testing.T) {
+	var d debouncer
+	at := time.Unix(1000, 0)
+	d.written(agenttest.IDA, "a", at)
+	if wait := d.wait(agenttest.IDA, "a", true, at.Add(debounceFor/4)); wait != debounceFor-debounceFor/4 {
+		t.Errorf("a quarter of the time after it was written, one that lasts waits %v", wait)
+	}
+	if wait := d.wait(agenttest.IDA, "a", true, at.Add(debounceFor)); wait != 0 {
+		t.Errorf("after that time it waits %v", wait)
+	}
+	d.wait(agenttest.IDA, "its former name", false, at)
+	d.keep(agenttest.IDA, []*v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})
+	if len(d.seen[agenttest.IDA]) != 1 {
+		t.Errorf("remembered of an object that is not there: %v", d.seen)
+	}
+	if d.keep(agenttest.IDA, nil); len(d.seen) != 0 {
+		t.Errorf("remembered of a cluster that is not there: %v", d.seen)
 	}
 }
 

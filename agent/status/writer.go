@@ -5,10 +5,11 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
@@ -35,6 +37,7 @@ type Options struct {
 	// View collects what is known of a cluster, for one of its Cluster objects.
 	View   func(clusterID string, have *v1alpha1.Cluster) View
 	Events Events
+	Share  pace.Share   // shares among clusters by who admitted them
 	Quota  quota.Limits // of what is written because of one other cluster; zero means the default limits
 	Log    *slog.Logger
 }
@@ -42,38 +45,31 @@ type Options struct {
 // Writer writes the status of Cluster objects. It is safe for concurrent use.
 type Writer struct {
 	o        Options
-	clusters *loop.Loop[string] // clusterIDs whose status may have changed
-	own      *loop.Loop[string] // this cluster's, which waits for no other: it says what a person has to decide
+	clusters *loop.Turns[string] // clusterIDs whose status may have changed
+	places   *pace.Budget        // this cluster's needs none: it says what a person has to decide
 	debounce debouncer
 	budget   *budget.Budget[string]
 }
 
+// In each period so many statuses of other clusters are written as soon as they change; the others wait for their turn.
+const (
+	maxStatuses  = 64
+	placesPeriod = 10 * time.Second
+)
+
 // NewWriter returns a writer that does nothing before Run.
 func NewWriter(o Options) *Writer {
-	w := &Writer{o: o}
-	w.clusters = loop.New("cluster status", o.Log, w.write).Rest()
-	w.own = loop.New("status of this cluster", o.Log, w.write)
+	w := &Writer{o: o, places: pace.NewBudget(maxStatuses, placesPeriod, o.Share)}
+	w.clusters = loop.NewTurns("cluster status", o.Log, w.write)
 	w.budget = budget.New(o.Quota, w.clusters.AddAfter)
 	return w
 }
 
 // Run writes until ctx ends.
-func (w *Writer) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return w.clusters.Run(ctx, 1) })
-	group.Go(func() error { return w.own.Run(ctx, 1) })
-	return group.Wait()
-}
+func (w *Writer) Run(ctx context.Context) error { return w.clusters.Run(ctx, 2) }
 
 // Enqueue brings the status of a cluster up to date.
-func (w *Writer) Enqueue(clusterID string) { w.of(clusterID).Add(clusterID) }
-
-func (w *Writer) of(clusterID string) *loop.Loop[string] {
-	if clusterID == w.o.ClusterID {
-		return w.own
-	}
-	return w.clusters
-}
+func (w *Writer) Enqueue(clusterID string) { w.clusters.Add(clusterID) }
 
 // write brings the status of the Cluster objects with a clusterID up to date. It writes only a change, and sends an
 // event if that is of interest.
@@ -81,42 +77,68 @@ func (w *Writer) write(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
 	}
-	for _, have := range w.o.Registry.ByID(id) {
-		v := w.o.View(id, have)
-		want, after := Of(v, have.Status, have.Generation)
-		if after > 0 {
-			w.of(id).AddAfter(id, after)
+	objects := w.o.Registry.ByID(id)
+	w.debounce.keep(id, objects)
+	for _, have := range objects {
+		if err := w.writeOne(ctx, id, have); errors.Is(err, loop.ErrWaits) {
+			return nil // it is added again
+		} else if err != nil {
+			return err
 		}
-		if equality.Semantic.DeepEqual(have.Status, want) {
-			w.debounce.forget(have.Name)
-			continue
-		}
-		if wait := w.debounce.wait(have.Name, v.lasting() || Synced(want) && !Synced(have.Status), v.Now); wait > 0 {
-			w.of(id).AddAfter(id, wait)
-			continue
-		}
-		update := have.DeepCopy()
-		update.Status = want
-		// Each version of a status is one of the whole object in etcd, and another cluster decides on what is in both.
-		size := budget.SizeOf(update)
-		if !v.Local && !w.budget.Charge(id, id, size) {
-			return nil // the budget adds it again
-		}
-		_, err := w.o.Client.Clusters().ChangeStatus(ctx, have, update)
-		if err != nil && !v.Local {
-			w.budget.Refund(id, size)
-		}
-		if apierrors.IsConflict(err) {
-			continue // the watch delivers the newer object, which enqueues it again
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("write status of cluster %s: %w", have.Name, err)
-		}
-		if w.debounce.forget(have.Name); err != nil {
-			continue // as after a conflict
-		}
-		w.sendEvent(have, want.Conditions)
 	}
 	w.budget.Settle(id)
 	return nil
+}
+
+// writeOne brings the status of one of them up to date, or has it done later.
+func (w *Writer) writeOne(ctx context.Context, id string, have *v1alpha1.Cluster) error {
+	v := w.o.View(id, have)
+	want, after := Of(v, have.Status, have.Generation)
+	if after > 0 {
+		w.clusters.AddAfter(id, after)
+	}
+	if equality.Semantic.DeepEqual(have.Status, want) {
+		w.debounce.forget(id, have.Name)
+		return nil
+	}
+	if !Synced(want) || Synced(have.Status) {
+		if wait := w.debounce.wait(id, have.Name, v.lasting(), v.Now); wait > 0 {
+			w.clusters.AddAfter(id, wait)
+			return nil
+		}
+	}
+	update := have.DeepCopy()
+	update.Status = want
+	err := w.charged(id, v.Local, update, func() error {
+		_, err := w.o.Client.Clusters().ChangeStatus(ctx, have, update)
+		return err
+	})
+	switch {
+	case errors.Is(err, loop.ErrWaits):
+		return err
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // the watch delivers the newer object, which enqueues it again
+	case err != nil:
+		return fmt.Errorf("write status of cluster %s: %w", have.Name, err)
+	}
+	w.debounce.written(id, have.Name, v.Now)
+	w.sendEvent(have, want.Conditions)
+	return nil
+}
+
+// charged writes a status and charges the cluster with it. Each version of a status is one of the whole object in etcd, and another cluster
+// decides on what is in both.
+func (w *Writer) charged(id string, local bool, update *v1alpha1.Cluster, write func() error) error {
+	if local {
+		return write()
+	}
+	size := budget.SizeOf(update)
+	if !w.budget.Charge(id, id, size) {
+		return loop.ErrWaits
+	}
+	err := w.clusters.Write(id, id, w.places, write)
+	if err != nil {
+		w.budget.Refund(id, size)
+	}
+	return err
 }

@@ -31,8 +31,8 @@ func NewBudget(total int, period time.Duration, share Share) *Budget {
 	return &Budget{total: total, period: period, share: share, used: map[string]int{}}
 }
 
-// Take takes up to n for a peer, and returns how much that is. Where it is none, it is worth while to ask again after some time.
-func (b *Budget) Take(id string, n int) (taken int, again time.Duration) {
+// Take takes a place for a peer, if there is one. If not, it is worth while to ask again after some time.
+func (b *Budget) Take(id string) (taken bool, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -40,27 +40,27 @@ func (b *Budget) Take(id string, n int) (taken int, again time.Duration) {
 		b.began, b.sum = now, 0
 		clear(b.used)
 	}
-	left := b.total - b.sum
-	if left < n {
+	if b.sum >= b.total {
 		wants := maps.Clone(b.used)
-		wants[id] += n
-		left = max(left, b.share(b.total/reserve, wants)[id]-b.used[id])
+		wants[id]++
+		if b.share(b.total/reserve, wants)[id] <= b.used[id] {
+			return false, b.began.Add(b.period).Sub(now)
+		}
 	}
-	if taken = max(0, min(n, left)); taken == 0 {
-		return 0, b.began.Add(b.period).Sub(now)
-	}
-	b.used[id] += taken
-	b.sum += taken
-	return taken, 0
+	b.used[id]++
+	b.sum++
+	return true, 0
 }
 
-// Give gives back n that were taken: what they were for has turned out to cost nothing.
-func (b *Budget) Give(id string, n int) {
+// Give gives back a place of this period: what it was taken for has turned out to cost nothing.
+func (b *Budget) Give(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n = min(n, b.used[id]) // the rest was of an earlier period
-	b.sum -= n
-	if b.used[id] -= n; b.used[id] == 0 {
+	if b.used[id] == 0 {
+		return // it was of an earlier period
+	}
+	b.sum--
+	if b.used[id]--; b.used[id] == 0 {
 		delete(b.used, id)
 	}
 }

@@ -1,0 +1,107 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roster-mesh/roster/mesh/pace"
+)
+
+// Of what one cluster brings, what there are places for is written at once, and the rest in turn, each once; when there are places again
+// they are used, and one of another cluster waits for nothing.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, period, took, keys = 8, 10 * time.Second, 4 * time.Second, 40
+		places := pace.NewBudget(most, period, func(total int, wants map[string]int) map[string]int {
+			return map[string]int{"thief": 0, "honest": min(wants["honest"], total)}
+		})
+		var mu sync.Mutex
+		at, busy, began := map[string]time.Duration{}, map[string]bool{}, time.Now()
+		var turns *Turns[string]
+		turns = NewTurns("test", slog.New(slog.DiscardHandler), func(_ context.Context, k string) error {
+			mu.Lock()
+			_, done := at[k]
+			twice := busy[k]
+			busy[k] = true
+			mu.Unlock()
+			defer func() { mu.Lock(); delete(busy, k); mu.Unlock() }()
+			if twice {
+				t.Errorf("%s is reconciled twice at a time", k)
+			}
+			if done {
+				return nil
+			}
+			owner := "thief"
+			if k == "honest" {
+				owner = k
+			}
+			err := turns.Write(k, owner, places, func() error {
+				mu.Lock()
+				at[k] = time.Since(began)
+				mu.Unlock()
+				time.Sleep(took)
+				return nil
+			})
+			if errors.Is(err, ErrWaits) {
+				return nil
+			}
+			return err
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = turns.Run(ctx, 4) }()
+		synctest.Wait()
+		for n := range keys {
+			turns.Add(fmt.Sprint(n))
+		}
+		time.Sleep(2 * took) // the places are used up
+		turns.Add("honest")
+		synctest.Wait()
+		if _, ok := at["honest"]; !ok {
+			t.Error("one of another cluster waits")
+		}
+		time.Sleep(time.Second)
+		if oldest := turns.Oldest(time.Now()); oldest != time.Second {
+			t.Errorf("the oldest has waited for its turn for a second, and that is told as %v", oldest)
+		}
+		time.Sleep(period * keys / most)
+		cancel()
+		<-done
+		now := 0
+		for _, when := range at {
+			if when < took {
+				now++
+			}
+		}
+		if len(at) != keys+1 || now > most+1 {
+			t.Errorf("%d of %d are written, %d of them at once", len(at), keys+1, now)
+		}
+	})
+}
+
+// A write that fails takes no place, however often it is tried.
+func TestFailureTakesNoPlace(t *testing.T) {
+	places := pace.NewBudget(1, time.Hour, func(int, map[string]int) map[string]int { return nil })
+	turns := NewTurns("test", slog.New(slog.DiscardHandler), func(context.Context, string) error { return nil })
+	fails := errors.New("the API server is down")
+	for range 3 {
+		if err := turns.Write("k", "c", places, func() error { return fails }); !errors.Is(err, fails) {
+			t.Fatal(err)
+		}
+	}
+	if err := turns.Write("k", "c", places, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := turns.Write("other", "c", places, func() error { return nil }); !errors.Is(err, ErrWaits) {
+		t.Errorf("there was one place, and then: %v", err)
+	}
+}
