@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
+	"github.com/roster-mesh/roster/mesh/pace"
 )
 
 const (
@@ -22,6 +22,9 @@ const (
 	// come, once it has used up bulk of them. What exceeds it is announced, and
 	// pulled with what has superseded it by then.
 	originRate = 20
+	// relayRate is how many a second of all others are, after half of what a neighbour takes of us at once: it takes the other
+	// half, and the rest of mergeRate, for what it pulls.
+	relayRate = mergeRate / 4
 	// differInterval is left between two announcements to all.
 	differInterval = time.Second
 	// grace is how long neighbours may differ before one asks: most differences
@@ -56,23 +59,24 @@ const (
 type broadcaster struct {
 	send     func(peer string, kind byte, payload []byte)
 	ours     func() summary
-	contents func() []byte // what ours is the hash of
-	origin   func(msg []byte) string
+	contents func() []byte           // what ours is the hash of
+	origin   func(msg []byte) string // of one whose signature was verified: it is pinned
+	relay    *pace.Relay
 	swapped  func(peer string) bool // a swap has pinned it
 
 	mu            sync.Mutex
-	warm          []string                 // that we chose; never changed in place
-	choosers      map[string]time.Time     // members that chose us, and when they last said so
-	rechecks      map[string]bool          // members to look at again after the grace
-	shares        map[string]*rate.Limiter // by origin
-	lastDiffer    time.Time                // when all were last told that we hold something else
-	differPending bool                     // they will be told once more
+	warm          []string             // that we chose; never changed in place
+	choosers      map[string]time.Time // members that chose us, and when they last said so
+	rechecks      map[string]bool      // members to look at again after the grace
+	lastDiffer    time.Time            // when all were last told that we hold something else
+	differPending bool                 // they will be told once more
 }
 
-func newBroadcaster(send func(string, byte, []byte), ours func() summary, origin func([]byte) string) *broadcaster {
+func newBroadcaster(send func(string, byte, []byte), ours func() summary, origin func([]byte) string, share pace.Share) *broadcaster {
 	return &broadcaster{
 		send: send, ours: ours, origin: origin, swapped: neverSwapped,
-		choosers: map[string]time.Time{}, rechecks: map[string]bool{}, shares: map[string]*rate.Limiter{},
+		relay:    pace.NewRelay(pace.RelayLimits{Each: originRate, EachAtOnce: bulk, All: relayRate, AllAtOnce: mergeBurst / 2}, share),
+		choosers: map[string]time.Time{}, rechecks: map[string]bool{},
 	}
 }
 
@@ -87,7 +91,7 @@ func (b *broadcaster) spread(msgs [][]byte, from string) {
 		msgs = nil
 	}
 	for _, msg := range msgs {
-		if len(msg) > maxInline || !b.allow(b.origin(msg)) {
+		if len(msg) > maxInline || !b.relay.Allow(b.origin(msg), from == "") {
 			announce = true
 			continue
 		}
@@ -98,20 +102,6 @@ func (b *broadcaster) spread(msgs [][]byte, from string) {
 	if announce {
 		b.sendDifferAll()
 	}
-}
-
-// allow says whether one more message of an origin may be sent on as it is, so
-// that a noisy origin leaves room for the others in every queue. The origin is
-// that of a message whose signature was verified, so it is one of those pinned.
-func (b *broadcaster) allow(origin string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	share := b.shares[origin]
-	if share == nil {
-		share = rate.NewLimiter(originRate, bulk)
-		b.shares[origin] = share
-	}
-	return share.Allow()
 }
 
 // sendDifferAll tells all neighbours that we hold something new, now or when the

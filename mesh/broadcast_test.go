@@ -25,7 +25,7 @@ func newTestBroadcaster(ours func() summary) (*broadcaster, outbox) {
 		defer mu.Unlock()
 		out[kind] = append(out[kind], peer)
 	}
-	b := newBroadcaster(send, ours, func(msg []byte) string { return string(msg[:1]) })
+	b := newBroadcaster(send, ours, func(msg []byte) string { return string(msg[:1]) }, func(total int, wants map[string]int) map[string]int { return wants })
 	b.contents = func() []byte { return nil }
 	return b, out
 }

@@ -92,7 +92,7 @@ func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	m.transport = newTransport(o.Identity.ClusterID, d, m.metrics)
 	m.transport.message = m.receive
 	packets := m.transport.packets
-	m.broadcaster = newBroadcaster(packets.send, m.ours, o.Origin)
+	m.broadcaster = newBroadcaster(packets.send, m.ours, o.Origin, o.Trust.Share)
 	packets.connected, packets.lost = m.broadcaster.connected, m.broadcaster.sendDiffer
 	packets.warm = m.broadcaster.isWarm
 
@@ -189,6 +189,8 @@ func (m *Mesh) Run(ctx context.Context) error {
 	g.Go(func() error { m.pulls.run(ctx); return nil })
 	g.Go(func() error {
 		<-ctx.Done()
+		m.throttle.End()
+		m.server.pulls.End()
 		m.leave(carry, list)
 		stop()
 		m.clients.close()

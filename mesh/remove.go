@@ -55,10 +55,10 @@ func (j *joiner) forget(id string) {
 }
 
 func (b *broadcaster) forget(id string) {
+	b.relay.Forget(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.choosers, id)
-	delete(b.shares, id)
 }
 
 // disconnect drops the queue of a peer and closes its connections.

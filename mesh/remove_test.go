@@ -57,7 +57,7 @@ func TestRemovedMember(t *testing.T) {
 	for _, p := range []*pace.Throttle{a.throttle, a.server.pulls} {
 		p.Wait("b", 1)
 	}
-	a.broadcaster.allow("b")
+	a.broadcaster.relay.Allow("b", false)
 	a.broadcaster.announced("b", summary{})
 	if !slices.Contains(a.remembered(), "b") {
 		t.Fatal("nothing was kept of b")
@@ -113,12 +113,11 @@ func (m *member) remembered() (ids []string) {
 		defer mu.Unlock()
 		ids = slices.AppendSeq(ids, keys)
 	}
-	ids = append(m.throttle.Peers(), m.server.pulls.Peers()...)
+	ids = slices.Concat(m.throttle.Peers(), m.server.pulls.Peers(), m.broadcaster.relay.Origins())
 	add(&m.server.mu, maps.Keys(m.server.limits))
 	add(&m.pulls.mu, maps.Keys(m.pulls.peers))
 	add(&m.joins.mu, maps.Keys(m.joins.members))
 	add(&m.broadcaster.mu, maps.Keys(m.broadcaster.choosers))
-	add(&m.broadcaster.mu, maps.Keys(m.broadcaster.shares))
 	add(&m.Mesh.mu, maps.Keys(m.logged))
 	add(&m.Mesh.mu, maps.Keys(m.removedBy))
 	return ids

@@ -32,6 +32,8 @@ type Throttle struct {
 	burst       int // of each
 	share       Share
 
+	ended chan struct{}
+
 	mu     sync.Mutex
 	all    *rate.Limiter
 	peers  map[string]*peer
@@ -43,24 +45,25 @@ type peer struct {
 	limiter *rate.Limiter
 	cost    int
 	limited int // its share; 0 for none
+	gone    chan struct{}
 }
 
 // New returns a throttle where each peer may cost so much a second, after a burst, and all of them as much as so many do.
 func New(each, burst, peers int, share Share) *Throttle {
 	return &Throttle{
 		each: each, total: each * peers, burst: burst, share: share,
-		all: rate.NewLimiter(rate.Limit(each*peers), burst*peers), peers: map[string]*peer{},
+		all: rate.NewLimiter(rate.Limit(each*peers), burst*peers), peers: map[string]*peer{}, ended: make(chan struct{}),
 	}
 }
 
-// Wait returns when the peer may be served again. It is called by the readers
+// Wait returns when the peer may be served again, or is forgotten. It is called by the readers
 // of that peer alone, which makes the peer itself wait: TCP tells it.
 func (t *Throttle) Wait(id string, cost int) {
 	now := time.Now()
 	t.mu.Lock()
 	p := t.peers[id]
 	if p == nil {
-		p = &peer{limiter: rate.NewLimiter(rate.Limit(t.each), t.burst)}
+		p = &peer{limiter: rate.NewLimiter(rate.Limit(t.each), t.burst), gone: make(chan struct{})}
 		t.peers[id] = p
 	}
 	if enough := t.all.AllowN(now, cost); !enough && !t.scarce {
@@ -72,8 +75,20 @@ func (t *Throttle) Wait(id string, cost int) {
 	}
 	delay := p.limiter.ReserveN(now, cost).DelayFrom(now)
 	t.mu.Unlock()
-	time.Sleep(delay)
+	if delay <= 0 {
+		return
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.gone:
+	case <-t.ended:
+	}
 }
+
+// End has nobody wait any more. Call it once.
+func (t *Throttle) End() { close(t.ended) }
 
 // startLocked begins to count what peers cost.
 func (t *Throttle) startLocked(now time.Time) {
@@ -114,11 +129,14 @@ func (t *Throttle) divideLocked(now time.Time) {
 	}
 }
 
-// Forget lets go of what is kept of a peer.
+// Forget lets go of what is kept of a peer, which is disconnected by now.
 func (t *Throttle) Forget(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.peers, id)
+	if p := t.peers[id]; p != nil {
+		close(p.gone)
+		delete(t.peers, id)
+	}
 }
 
 // Peers lists those of whom something is kept.

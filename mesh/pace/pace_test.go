@@ -87,3 +87,21 @@ func TestPaceOfOne(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitEnds: a peer that is forgotten, and any at the end, wait no longer.
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		throttle := New(1, 1, 4, halves)
+		began := time.Now()
+		for _, end := range []func(){func() { throttle.Forget("a") }, throttle.End} {
+			done := make(chan struct{})
+			go func() { defer close(done); throttle.Wait("a", 1); throttle.Wait("a", 1) }()
+			synctest.Wait()
+			end()
+			<-done
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("waited for %v", took)
+		}
+	})
+}
