@@ -145,6 +145,11 @@ func TestAdmissionOwnerLabel(t *testing.T) {
 	}
 	apply(t, c, marked(newID(2), newID(2)))
 	kubectl(t, c, "label", "cluster", "second", "region=eu", "--as=author") // one that has it may be changed
+	kubectl(t, c, "delete", "cluster", "second")
+	apply(t, c, strings.Replace(marked("", newID(1)), "spec:\n  clusterID: \n", "spec: {}\n", 1))
+	if _, err := c.Apply(t.Context(), marked(newID(1), newID(1)), "--as=author"); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("a clusterID is set on an object with the label: %v", err)
+	}
 }
 
 // Who makes a rule about a kind that this cluster does not consent to is warned, with the value that would change that.
