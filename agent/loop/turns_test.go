@@ -22,7 +22,13 @@ func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, period, took, keys = 8, 10 * time.Second, 4 * time.Second, 40
 		places := pace.NewBudget(most, period, func(total int, wants map[string]int) map[string]int {
-			return map[string]int{"thief": 0, "honest": min(wants["honest"], total)}
+			shares := map[string]int{}
+			for id := range wants {
+				if shares[id] = 0; id == "honest" {
+					shares[id] = total
+				}
+			}
+			return shares
 		})
 		var mu sync.Mutex
 		at, busy, began := map[string]time.Duration{}, map[string]bool{}, time.Now()

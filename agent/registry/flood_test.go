@@ -184,8 +184,8 @@ func TestManyChangesWait(t *testing.T) {
 		}
 		f.publish(t, id, payload.RuleKey(rule.Name), data)
 	}
-	publish(agenttest.IDB)
 	publish(agenttest.IDC)
+	publish(agenttest.IDB)
 	for _, name := range []string{"cluster-", "of-"} {
 		if bad, good := written(name+agenttest.IDB[:2]), written(name+agenttest.IDC[:2]); bad || !good {
 			t.Errorf("%s: one more of the member with thousands is written: %v; that of another: %v", name, bad, good)

@@ -21,14 +21,23 @@ type Budget struct {
 	began time.Time
 	used  map[string]int // in this period: of few, whoever asks
 	sum   int
+
+	asked, before map[string]int // how often each did in this period, and in the one before
+	shares        map[string]int // of those that had asked
+	divided       time.Time      // when, and
+	resting       time.Time      // until when the reserve is not divided again
 }
 
-// reserve is which part of the total there is beside it, for those to whom that belongs.
-const reserve = 4
+const (
+	// reserve is which part of the total there is beside it, for those to whom that belongs.
+	reserve = 4
+	// calm is how many times as long as it took the reserve is not divided again: for thousands it takes milliseconds.
+	calm = 20
+)
 
 // NewBudget returns a budget of total in each period.
 func NewBudget(total int, period time.Duration, share Share) *Budget {
-	return &Budget{total: total, period: period, share: share, used: map[string]int{}}
+	return &Budget{total: total, period: period, share: share, used: map[string]int{}, asked: map[string]int{}}
 }
 
 // Take takes a place for a peer, if there is one. If not, it is worth while to ask again after some time.
@@ -39,17 +48,36 @@ func (b *Budget) Take(id string) (taken bool, again time.Duration) {
 	if now.Sub(b.began) >= b.period {
 		b.began, b.sum = now, 0
 		clear(b.used)
+		b.before, b.asked = b.asked, map[string]int{}
 	}
+	b.asked[id]++
 	if b.sum >= b.total {
-		wants := maps.Clone(b.used)
-		wants[id]++
-		if b.share(b.total/reserve, wants)[id] <= b.used[id] {
+		if _, known := b.shares[id]; !known || b.divided.Before(b.began) {
+			if wait := b.resting.Sub(now); wait > 0 {
+				return false, wait
+			}
+			b.divideLocked()
+		}
+		if b.shares[id] <= b.used[id] {
 			return false, b.began.Add(b.period).Sub(now)
 		}
 	}
 	b.used[id]++
 	b.sum++
 	return true, 0
+}
+
+// divideLocked divides the reserve among those that ask. They may ask more in this period than it looks like now: then a little more is
+// taken than there is.
+func (b *Budget) divideLocked() {
+	began := time.Now()
+	wants := maps.Clone(b.asked)
+	for id, n := range b.before {
+		wants[id] = max(wants[id], n)
+	}
+	b.shares = b.share(b.total/reserve, wants)
+	b.divided = time.Now()
+	b.resting = b.divided.Add(calm * b.divided.Sub(began))
 }
 
 // Give gives back a place of this period: what it was taken for has turned out to cost nothing.

@@ -17,7 +17,7 @@ func TestInventionsHaveOneBudget(t *testing.T) {
 		b := NewBudget(64, 10*time.Second, halves)
 		for range 6 {
 			invented := 0
-			for i := range 4096 {
+			for i := range 512 {
 				taken, again := b.Take(fmt.Sprint("invented-", i))
 				if taken {
 					invented++
@@ -40,6 +40,36 @@ func TestInventionsHaveOneBudget(t *testing.T) {
 				t.Error("a place that was given back is not there")
 			}
 			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// TestDivisionsAreFew: what it takes to divide the reserve is a part of the time, however many ask; one that was not heard of waits for
+// the next division.
+func TestDivisionsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = 5 * time.Millisecond
+		divisions := 0
+		b := NewBudget(4, time.Second, func(total int, wants map[string]int) map[string]int {
+			divisions++
+			time.Sleep(took)
+			return halves(total*64, wants)
+		})
+		for i := range 900 {
+			b.Take(fmt.Sprint("invented-", i))
+			time.Sleep(time.Millisecond)
+		}
+		if most := 2 * int(time.Second/(calm*took)); divisions < 2 || divisions > most {
+			t.Errorf("divided %d times in a second, of which each takes %s", divisions, took)
+		}
+		b.Take("invented-0") // divides
+		taken, again := b.Take("honest")
+		if taken || again <= 0 || again > calm*took {
+			t.Errorf("one that was not heard of may ask again after %s", again)
+		}
+		time.Sleep(again)
+		if taken, _ := b.Take("honest"); !taken {
+			t.Error("it gets nothing then")
 		}
 	})
 }

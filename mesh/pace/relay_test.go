@@ -14,7 +14,7 @@ import (
 // all, and one that another member admitted has its messages passed on beside them. What we send ourselves waits for none.
 func TestInventionsShareARelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const seconds, invented = 60, 2000
+		const seconds, invented = 60, 400
 		limits := RelayLimits{Each: 20, EachAtOnce: 64, All: 100, AllAtOnce: 1000}
 		r := NewRelay(limits, halves)
 		passed, honest, own := 0, 0, 0
