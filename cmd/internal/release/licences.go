@@ -16,6 +16,9 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/github/go-spdx/v2/spdxexp"
+	"github.com/google/licensecheck"
 )
 
 // errLicence is returned when a module comes without the text that it may be passed on with.
@@ -23,6 +26,13 @@ var errLicence = errors.New("licence")
 
 // licenceFile is the name of a file that has to be passed on with a program, as the modules of Go have them.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|patents|unlicense)([-._].*)?$`)
+
+// termsFile is the name of one of them that says on which terms its own module is passed on: a notice does not, and a patent grant
+// comes on top.
+var termsFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$`)
+
+// minTerms is how much of a text, in percent, must be the words of known licences. What is left is who holds the copyright.
+const minTerms = 75
 
 // thirdParty is every licence, and every notice, of what the binaries were linked from: one text once, with the modules
 // that it came from. What a module has for its own tests is left out; of the rest it may be more than was linked.
@@ -54,6 +64,35 @@ func (r *release) thirdParty(binaries ...*binary) ([]byte, error) {
 		fmt.Fprintf(&out, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 80), strings.Join(from[text], "\n"), text)
 	}
 	return out.Bytes(), nil
+}
+
+// declaredLicence is on which terms a module is passed on, as an SPDX expression: those of all texts at its root. Two are joined
+// by AND, for a text does not say whether one may choose. NOASSERTION if a text is not one that is known.
+func (r *release) declaredLicence(m *debug.Module) (string, error) {
+	texts, err := r.licencesOf(m)
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for file, text := range texts {
+		if !termsFile.MatchString(file) {
+			continue
+		}
+		found := licensecheck.Scan([]byte(text))
+		if found.Percent < minTerms {
+			return noAssertion, nil
+		}
+		for _, match := range found.Match {
+			ids = append(ids, match.ID)
+		}
+	}
+	slices.Sort(ids)
+	expression := strings.Join(slices.Compact(ids), " AND ")
+	// The names are SPDX's, but for some of licences that SPDX does not list.
+	if valid, _ := spdxexp.ValidateLicenses([]string{expression}); !valid {
+		return noAssertion, nil
+	}
+	return expression, nil
 }
 
 // licencesOf reads the texts of a module, by their paths in it, where the Go toolchain keeps its source.

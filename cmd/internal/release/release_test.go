@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +28,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+	"github.com/spdx/tools-golang/spdxlib"
 	"sigs.k8s.io/yaml"
 )
 
@@ -387,41 +390,46 @@ func TestSBOM(t *testing.T) {
 	if err := r.writeArchives(); err != nil {
 		t.Fatal(err)
 	}
-	var doc spdxDocument
-	if err := json.Unmarshal(contents(t, r, "agentctl-1.2.3.spdx.json"), &doc); err != nil {
+	data := contents(t, r, "agentctl-1.2.3.spdx.json")
+	doc, err := spdxjson.Read(bytes.NewReader(data))
+	if err != nil {
 		t.Fatal(err)
 	}
-	ids := map[string]spdxPackage{"SPDXRef-DOCUMENT": {}}
+	if err := spdxlib.ValidateDocument(doc); err != nil {
+		t.Error(err)
+	}
+	if !bytes.Contains(data, []byte(`"filesAnalyzed": false`)) || bytes.Contains(data, []byte(`"filesAnalyzed": true`)) {
+		t.Error("files are said to be listed")
+	}
+	ids := map[common.ElementID]*spdx.Package{}
 	for _, p := range doc.Packages {
-		if _, twice := ids[p.ID]; twice {
-			t.Errorf("%s is there twice", p.ID)
+		if ids[p.PackageSPDXIdentifier] != nil {
+			t.Errorf("%s is there twice", p.PackageSPDXIdentifier)
 		}
-		ids[p.ID] = p
+		ids[p.PackageSPDXIdentifier] = p
 	}
 	described := 0
 	for _, rel := range doc.Relationships {
-		if _, from := ids[rel.From]; !from || ids[rel.To].ID == "" {
-			t.Errorf("%+v names what is not there", rel)
-		}
-		if rel.Type == "DESCRIBES" {
+		if rel.Relationship == common.TypeRelationshipDescribe {
 			described++
 		}
 	}
-	if described != 6 || len(ids) != 1+6+3 {
-		t.Errorf("%d binaries are described, %d packages are listed", described, len(ids)-1)
+	if described != 6 || len(ids) != 6+3 {
+		t.Errorf("%d binaries are described, %d packages are listed", described, len(ids))
 	}
-	for id, purl := range map[string]string{
-		"SPDXRef-Module-stdlib-1.26.8":                             "pkg:golang/stdlib@1.26.8",
-		"SPDXRef-Module-example.com-A-x5fb-v1.0.0-x2bincompatible": "pkg:golang/example.com/a_b@v1.0.0%2Bincompatible",
-		"SPDXRef-Module-example.com-fork-v2.0.0":                   "pkg:golang/example.com/fork@v2.0.0",
+	for id, want := range map[common.ElementID]struct{ purl, licence string }{
+		"Module-stdlib-1.26.8":                             {"pkg:golang/stdlib@1.26.8", noAssertion},
+		"Module-example.com-A-x5fb-v1.0.0-x2bincompatible": {"pkg:golang/example.com/a_b@v1.0.0%2Bincompatible", noAssertion},
+		"Module-example.com-fork-v2.0.0":                   {"pkg:golang/example.com/fork@v2.0.0", noAssertion},
+		"Binary-agentctl-linux-arm64":                      {"pkg:golang/github.com/roster-mesh/roster@1.2.3", license},
 	} {
-		if p, ok := ids[id]; !ok || p.Refs[0].Locator != purl {
+		if p := ids[id]; p == nil || p.PackageExternalReferences[0].Locator != want.purl || p.PackageLicenseDeclared != want.licence {
 			t.Errorf("%s: %+v", id, p)
 		}
 	}
-	windows := ids["SPDXRef-Binary-agentctl-windows-amd64"]
-	if want := fmt.Sprintf("%x", sha256.Sum256([]byte("agentctl for windows/amd64"))); windows.Checksums[0].Value != want {
-		t.Errorf("checksum %s, want %s", windows.Checksums[0].Value, want)
+	windows := ids["Binary-agentctl-windows-amd64"]
+	if want := fmt.Sprintf("%x", sha256.Sum256([]byte("agentctl for windows/amd64"))); windows.PackageChecksums[0].Value != want {
+		t.Errorf("checksum %s, want %s", windows.PackageChecksums[0].Value, want)
 	}
 }
 

@@ -4,16 +4,18 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"io"
 	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
 const (
@@ -24,98 +26,56 @@ const (
 	ownModule   = "github.com/roster-mesh/roster"
 )
 
-// The part of SPDX 2.3 that is used here: https://spdx.github.io/spdx-spec/v2.3/
-
-type spdxDocument struct {
-	Version       string             `json:"spdxVersion"`
-	License       string             `json:"dataLicense"`
-	ID            string             `json:"SPDXID"`
-	Name          string             `json:"name"`
-	Namespace     string             `json:"documentNamespace"`
-	Creation      spdxCreation       `json:"creationInfo"`
-	Packages      []spdxPackage      `json:"packages"`
-	Relationships []spdxRelationship `json:"relationships"`
-}
-
-type spdxCreation struct {
-	Created  string   `json:"created"`
-	Creators []string `json:"creators"`
-}
-
-type spdxPackage struct {
-	ID        string         `json:"SPDXID"`
-	Name      string         `json:"name"`
-	Version   string         `json:"versionInfo"`
-	File      string         `json:"packageFileName,omitempty"`
-	Purpose   string         `json:"primaryPackagePurpose"`
-	Location  string         `json:"downloadLocation"`
-	Analyzed  bool           `json:"filesAnalyzed"`
-	Concluded string         `json:"licenseConcluded"`
-	Declared  string         `json:"licenseDeclared"`
-	Copyright string         `json:"copyrightText"`
-	Supplier  string         `json:"supplier"`
-	Source    string         `json:"sourceInfo,omitempty"`
-	Checksums []spdxChecksum `json:"checksums,omitempty"`
-	Refs      []spdxRef      `json:"externalRefs,omitempty"`
-}
-
-type spdxChecksum struct {
-	Algorithm string `json:"algorithm"`
-	Value     string `json:"checksumValue"`
-}
-
-type spdxRef struct {
-	Category string `json:"referenceCategory"`
-	Type     string `json:"referenceType"`
-	Locator  string `json:"referenceLocator"`
-}
-
-type spdxRelationship struct {
-	From string `json:"spdxElementId"`
-	Type string `json:"relationshipType"`
-	To   string `json:"relatedSpdxElement"`
-}
-
 // writeSBOM lists what the binaries were linked from, as their own build information says it: each binary with its
-// checksum, and the Go modules and the Go version that it depends on.
+// checksum, and the Go modules, with their licences, and the Go version that it depends on.
 func (r *release) writeSBOM(name string, binaries []*binary) error {
-	const root = "SPDXRef-DOCUMENT"
-	doc := spdxDocument{
-		Version: "SPDX-2.3", License: "CC0-1.0", ID: root, Name: name,
-		Creation: spdxCreation{Created: r.date.Format(time.RFC3339), Creators: []string{"Organization: " + authors, "Tool: roster-release-" + r.version}},
+	doc := &spdx.Document{
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
+		CreationInfo: &spdx.CreationInfo{Created: r.date.Format(time.RFC3339), Creators: []common.Creator{
+			{CreatorType: "Organization", Creator: authors}, {CreatorType: "Tool", Creator: "roster-release-" + r.version},
+		}},
 	}
-	modules := map[string]spdxPackage{}
+	modules := map[common.ElementID]*spdx.Package{}
 	all := sha256.New()
 	for _, b := range binaries {
 		all.Write(b.sum[:])
 		p := r.binaryPackage(b)
 		doc.Packages = append(doc.Packages, p)
-		doc.Relationships = append(doc.Relationships, spdxRelationship{root, "DESCRIBES", p.ID})
+		doc.Relationships = append(doc.Relationships, relationship(doc.SPDXIdentifier, common.TypeRelationshipDescribe, p.PackageSPDXIdentifier))
 		for _, m := range dependencies(b.info) {
-			module := modulePackage(m)
-			modules[module.ID] = module
-			doc.Relationships = append(doc.Relationships, spdxRelationship{p.ID, "DEPENDS_ON", module.ID})
+			id := spdxID("Module", m.Path, m.Version)
+			if modules[id] == nil {
+				var err error
+				if modules[id], err = r.modulePackage(id, m); err != nil {
+					return err
+				}
+			}
+			doc.Relationships = append(doc.Relationships, relationship(p.PackageSPDXIdentifier, common.TypeRelationshipDependsOn, id))
 		}
 	}
-	doc.Packages = slices.AppendSeq(doc.Packages, maps.Values(modules))
-	slices.SortStableFunc(doc.Packages[len(binaries):], func(a, b spdxPackage) int { return cmp.Compare(a.ID, b.ID) })
+	for _, id := range slices.Sorted(maps.Keys(modules)) {
+		doc.Packages = append(doc.Packages, modules[id])
+	}
 	// Unique to what it describes, without a random number.
-	doc.Namespace = source + "/sbom/" + name + "/" + hex.EncodeToString(all.Sum(nil))
-	return r.create(name+".spdx.json", func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", " ")
-		return enc.Encode(doc)
-	})
+	doc.DocumentNamespace = source + "/sbom/" + name + "/" + hex.EncodeToString(all.Sum(nil))
+	return r.create(name+".spdx.json", func(w io.Writer) error { return spdxjson.Write(doc, w, spdxjson.Indent(" ")) })
 }
 
-func (r *release) binaryPackage(b *binary) spdxPackage {
-	return spdxPackage{
-		ID:   spdxID("Binary", b.name, b.platform.os, b.platform.arch),
-		Name: b.name, Version: r.version, File: b.platform.os + "_" + b.platform.arch + "/" + b.name, Purpose: "APPLICATION",
-		Location: noAssertion, Concluded: license, Declared: license, Copyright: noAssertion, Supplier: "Organization: " + authors,
-		Source:    "built from commit " + r.commit,
-		Checksums: []spdxChecksum{{"SHA256", hex.EncodeToString(b.sum[:])}},
-		Refs:      []spdxRef{purl(b.info.Main.Path, r.version)},
+func relationship(from common.ElementID, kind string, to common.ElementID) *spdx.Relationship {
+	return &spdx.Relationship{RefA: common.DocElementID{ElementRefID: from}, Relationship: kind, RefB: common.DocElementID{ElementRefID: to}}
+}
+
+func (r *release) binaryPackage(b *binary) *spdx.Package {
+	return &spdx.Package{
+		PackageSPDXIdentifier: spdxID("Binary", b.name, b.platform.os, b.platform.arch),
+		PackageName:           b.name, PackageVersion: r.version, PrimaryPackagePurpose: "APPLICATION",
+		PackageFileName:         b.platform.os + "_" + b.platform.arch + "/" + b.name,
+		PackageDownloadLocation: noAssertion, PackageCopyrightText: noAssertion,
+		PackageLicenseConcluded: license, PackageLicenseDeclared: license,
+		PackageSupplier:           &common.Supplier{SupplierType: "Organization", Supplier: authors},
+		PackageSourceInfo:         "built from commit " + r.commit,
+		PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: hex.EncodeToString(b.sum[:])}},
+		PackageExternalReferences: purl(b.info.Main.Path, r.version),
 	}
 }
 
@@ -135,25 +95,31 @@ func dependencies(info *debug.BuildInfo) []*debug.Module {
 	return out
 }
 
-func modulePackage(m *debug.Module) spdxPackage {
-	p := spdxPackage{
-		ID:   spdxID("Module", m.Path, m.Version),
-		Name: m.Path, Version: m.Version, Purpose: "LIBRARY",
-		Location: noAssertion, Concluded: noAssertion, Declared: noAssertion, Copyright: noAssertion, Supplier: noAssertion,
-		Refs: []spdxRef{purl(m.Path, m.Version)},
+func (r *release) modulePackage(id common.ElementID, m *debug.Module) (*spdx.Package, error) {
+	declared, err := r.declaredLicence(m)
+	if err != nil {
+		return nil, err
+	}
+	p := &spdx.Package{
+		PackageSPDXIdentifier: id, PackageName: m.Path, PackageVersion: m.Version, PrimaryPackagePurpose: "LIBRARY",
+		PackageDownloadLocation: noAssertion, PackageCopyrightText: noAssertion,
+		PackageLicenseConcluded: noAssertion, PackageLicenseDeclared: declared,
+		PackageSupplier:           &common.Supplier{Supplier: noAssertion},
+		PackageExternalReferences: purl(m.Path, m.Version),
 	}
 	if m.Sum != "" {
-		p.Source = "go.sum: " + m.Sum
+		p.PackageSourceInfo = "go.sum: " + m.Sum
 	}
-	return p
+	return p, nil
 }
 
 // spdxID has letters, digits, dots and dashes only. What else there was is spelled out, so that no two names meet.
-func spdxID(words ...string) string {
+func spdxID(words ...string) common.ElementID {
 	var b strings.Builder
-	b.WriteString("SPDXRef")
-	for _, word := range words {
-		b.WriteByte('-')
+	for i, word := range words {
+		if i > 0 {
+			b.WriteByte('-')
+		}
 		for _, c := range []byte(word) {
 			switch {
 			case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '-':
@@ -165,10 +131,13 @@ func spdxID(words ...string) string {
 			}
 		}
 	}
-	return b.String()
+	return common.ElementID(b.String())
 }
 
 // purl is the name by which scanners look a module up.
-func purl(module, version string) spdxRef {
-	return spdxRef{"PACKAGE-MANAGER", "purl", "pkg:golang/" + strings.ToLower(module) + "@" + strings.ReplaceAll(version, "+", "%2B")}
+func purl(module, version string) []*spdx.PackageExternalReference {
+	return []*spdx.PackageExternalReference{{
+		Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
+		Locator: "pkg:golang/" + strings.ToLower(module) + "@" + strings.ReplaceAll(version, "+", "%2B"),
+	}}
 }
