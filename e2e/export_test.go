@@ -4,10 +4,15 @@
 package e2e
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/roster-mesh/roster/e2e/harness"
 )
@@ -71,6 +76,8 @@ func TestExportAndImport(t *testing.T) {
 		}
 	}
 
+	operates(t, g, g.alpha, g.beta, g.gamma)
+
 	plugin := write(t, "plugin.kubeconfig", agentctl(t, g, "kubeconfig", "--context", "alpha", "beta", "gamma"))
 	if data, err := os.ReadFile(plugin); err != nil || strings.Contains(string(data), "token") {
 		t.Errorf("a kubeconfig with a credential: %v\n%s", err, data)
@@ -82,5 +89,43 @@ func TestExportAndImport(t *testing.T) {
 		if out, err := g.alpha.Kubectl(t.Context(), "--kubeconfig", plugin, "--context", c.Name, "create", "configmap", "written"); err == nil || !strings.Contains(err.Error(), "forbidden") {
 			t.Errorf("a reader's credential writes: %v\n%s", err, out)
 		}
+	}
+}
+
+// operates does what the kubeconfig provider of multicluster-runtime does with exported Secrets: it finds them by their label in one
+// namespace, takes the name of a Secret for that of the cluster, and goes there by what is under the key kubeconfig.
+func operates(t *testing.T, g *group, clusters ...*harness.Cluster) {
+	t.Helper()
+	const namespace = "my-operator"
+	kubectl(t, g.delta, "create", "namespace", namespace)
+	t.Cleanup(func() { kubectl(t, g.delta, "delete", "namespace", namespace, "--wait=false") })
+	args := []string{"export", "--context", "delta", "--with-credentials", "-o", "multicluster-runtime"}
+	want := map[string]string{}
+	for _, c := range clusters {
+		args, want[c.Name] = append(args, c.Name), clusterID(t, c)
+	}
+	apply(t, g.delta, agentctl(t, g, args...), "-n", namespace)
+	secrets, err := g.delta.Kube.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "sigs.k8s.io/multicluster-runtime-kubeconfig=true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, secret := range secrets.Items {
+		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
+		if err != nil {
+			t.Fatalf("Secret %s: %v", secret.Name, err)
+		}
+		there, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatalf("Secret %s: %v", secret.Name, err)
+		}
+		system, err := there.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			t.Fatalf("Secret %s: %v", secret.Name, err)
+		}
+		got[secret.Name] = string(system.UID)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the Secrets lead to %v, not %v", got, want)
 	}
 }
