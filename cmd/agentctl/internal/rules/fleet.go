@@ -102,17 +102,19 @@ type ruleState struct {
 
 	name, kind string
 	observes   bool
+	next       string // what to do, if it is known
 }
 
 func stateOf(m *fleet.Member, rule *v1alpha1.ResourceSyncRule) ruleState {
 	st := rule.Status
 	health, ready, _ := clusters.RuleHealth(rule)
+	next := nextStep(m, rule, health, ready)
 	ready.Reason, ready.Message = clusters.Bound(ready.Reason), clusters.Bound(ready.Message)
 	return ruleState{
 		Cluster: m.Name, ClusterID: m.ID, Health: health, Frozen: frozen(rule, ready), Ready: ready,
 		Matched: st.Matched, Synced: st.Synced, Failed: st.Failed, Conflicts: st.Conflicts, Drifted: st.Drifted,
 		name: clusters.Bound(rule.Name), kind: clusters.Bound(rule.Spec.GVK.Schema().GroupKind().String()),
-		observes: rule.Spec.Mode == v1alpha1.ModeObserve,
+		observes: rule.Spec.Mode == v1alpha1.ModeObserve, next: next,
 	}
 }
 
@@ -217,7 +219,12 @@ func (l *fleetList) print(out *cli.Output) error {
 	if err := cli.PrintTable(out.Stdout, []string{"RULE", "KIND", "CLUSTERS", "READY", "SYNCED", "FROZEN", "FAILED", "CONFLICTS", "WORST"}, rows); err != nil {
 		return err
 	}
-	if out.Wide() && len(bad) > 0 {
+	switch {
+	case !out.Wide():
+		if err := l.printBad(out); err != nil {
+			return err
+		}
+	case len(bad) > 0:
 		fmt.Fprintln(out.Stdout)
 		if err := cli.PrintTable(out.Stdout, []string{"RULE", "CLUSTER", "READY", "MATCHED", "SYNCED", "FAILED", "CONFLICTS", "DRIFTED", "MESSAGE"}, bad); err != nil {
 			return err

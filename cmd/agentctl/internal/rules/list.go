@@ -34,8 +34,9 @@ names them. -o wide adds a line for each source.
 
 --fleet asks every member of the group what its own agent says. CLUSTERS is how many of the members have the
 rule, READY in how many it is Ready, FROZEN in how many copies stay as they are, at least those from one
-cluster; SYNCED, FAILED and CONFLICTS are the copies of all of them. -o wide adds a line for each cluster where
-something is wrong. Members are asked by the --contexts that lead to them, else with the credentials that this
+cluster; SYNCED, FAILED and CONFLICTS are the copies of all of them. Below is a line for each cluster where
+something is wrong, with the command that helps; the first 20, the worst first. -o wide has a line for each of them
+with its numbers. Members are asked by the --contexts that lead to them, else with the credentials that this
 cluster holds, if you may read those Secrets. Who could not be asked is unknown.
 
 Exit code: 0 every rule shown is Ready, 5 one is not, 1 they cannot be read or a named one is missing. With
