@@ -25,9 +25,9 @@ import (
 
 const origin = "aaaaaaaa-0000-0000-0000-000000000000"
 
-// TestGolden runs the cases of testdata. Each has rule.yaml (and rule2.yaml, for the same copy) and source.yaml. want is
-// the result: the errors of the rule, "no match", or the scopes, the copy, and whether it needs consent. ROSTER_UPDATE=1
-// updates want.
+// TestGolden runs the cases of testdata. Each has rule.yaml (and rule2.yaml, for the same copy) and source.yaml; local.yaml is
+// what is in the place of the copy. want is the result: the errors of the rule, "no match", or the scopes, the copy, and
+// whether it needs consent; beside a local.yaml, what is done, and what is written over it. ROSTER_UPDATE=1 updates want.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -67,10 +67,13 @@ func outcomeOf(t *testing.T, files []txtar.File) string {
 	var out strings.Builder
 	var rules []*Rule
 	source := &unstructured.Unstructured{}
+	var local *unstructured.Unstructured
 	for _, f := range files {
 		switch {
 		case f.Name == "source.yaml":
 			source = object(t, string(f.Data))
+		case f.Name == "local.yaml":
+			local = object(t, string(f.Data))
 		case strings.HasPrefix(f.Name, "rule"):
 			var api v1alpha1.ResourceSyncRule
 			if err := yaml.UnmarshalStrict(f.Data, &api); err != nil {
@@ -93,16 +96,22 @@ func outcomeOf(t *testing.T, files []txtar.File) string {
 	if len(rules) == 0 {
 		return out.String() + "no match\n"
 	}
+	return out.String() + copyOf(t, rules, source, local)
+}
+
+// copyOf is the copy that rules make of their source, in the place of a local object if that is not nil; or why there is none.
+func copyOf(t *testing.T, rules []*Rule, source, local *unstructured.Unstructured) string {
+	t.Helper()
 	in := Input{Owner: origin, Namespaced: namespaced, Cluster: cluster(origin, "paris"), LocalCluster: cluster(self, "tokyo"), Into: "team-a"}
 	before, policy := source.DeepCopy(), consent.Policy{Namespace: "cluster-registry"}
 	if at, err := rules[0].Target(source, in); err == nil {
 		if err := policy.RefuseSource(source, at.GroupKind()); err != nil {
-			return out.String() + err.Error() + "\n"
+			return err.Error() + "\n"
 		}
 	}
 	desired, err := Render(rules, source, in)
 	if err != nil {
-		return out.String() + err.Error() + "\n"
+		return err.Error() + "\n"
 	}
 	if !equal(source, before) {
 		t.Error("the source was changed")
@@ -116,7 +125,15 @@ func outcomeOf(t *testing.T, files []txtar.File) string {
 		t.Errorf("Source is %v", place)
 	}
 	if err := policy.Refuse(desired); err != nil {
-		return out.String() + err.Error() + "\n"
+		return err.Error() + "\n"
+	}
+	decision := ""
+	if local != nil {
+		d := Plan(Facts{Self: self, Local: local, Claims: []Claim{{Origin: origin, Standing: Offered, Desired: desired, Adopters: Adopters(rules)}}})
+		decision = fmt.Sprintf("# %s: %s\n", d.Action, d.Reason)
+		if desired = d.Object; desired == nil {
+			return decision
+		}
 	}
 	// A hash of the rule's words, which say nothing about the copy: TestSelection is about it.
 	unstructured.RemoveNestedField(desired.Object, "metadata", "annotations", AnnotationSelections)
@@ -124,7 +141,7 @@ func outcomeOf(t *testing.T, files []txtar.File) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out.String() + string(text)
+	return decision + string(text)
 }
 
 func describe(out *strings.Builder, rule *Rule) {
