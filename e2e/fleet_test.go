@@ -56,8 +56,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 `, v1alpha1.PrivateNamespace(harness.Namespace), strings.Join(names, `", "`)))
 }
 
-// Every fleet command in a group of five: all answer; a person may not read one credential; one API server is stopped. Each
-// member that cannot be asked is named with the reason, by exit code 6, and the others are shown.
+// Every fleet command in a group of five: all answer; a person may not read one credential; one API server is stopped; both.
+// Each member that cannot be asked is named with the reason, by exit code 6, and the others are shown.
 func TestFleetOfFive(t *testing.T) {
 	g := &group{Fleet: five(t)}
 	one, four, last := g.Clusters[0], g.Clusters[3], g.Clusters[4]
@@ -84,10 +84,11 @@ func TestFleetOfFive(t *testing.T) {
 
 	// Jane may read the credentials of all but four, each by its name.
 	asker(t, one, g.Clusters[1], g.Clusters[2], last)
+	denied := `unknown: cluster four: its credential, Secret cluster-registry-private/` + v1alpha1.IssuedSecret(clusterID(t, four)) + ` here, cannot be read (`
 	for what, args := range fleetCommands("spread") {
-		denied := `unknown: cluster four: its credential, Secret cluster-registry-private/` + v1alpha1.IssuedSecret(clusterID(t, four)) + ` here, cannot be read (`
 		eventually(t, what+" names whom Jane may not ask", afterFault, g.asks(6, asAdmin(args, "--as", "jane"), denied, "1 cluster of the group could not be asked: four"))
 	}
+	eventually(t, "her bundle has the others", afterFault, g.asks(6, asAdmin(bundle, "--as", "jane"), "of 4 clusters", denied, "1 cluster of the group could not be asked: four"))
 
 	if err := last.StopAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
@@ -100,9 +101,12 @@ func TestFleetOfFive(t *testing.T) {
 	for what, args := range fleetCommands("spread") {
 		eventually(t, what+" names who is away", afterFault, g.asks(6, asAdmin(args), "unknown: cluster five: ", "1 cluster of the group could not be asked: five"))
 		eventually(t, what+" names who is away, with contexts", afterFault, g.asks(6, asAdmin(args, "--contexts", "five,two"), "unknown: cluster five: ", "five"))
+		eventually(t, what+" names both to Jane", afterFault, g.asks(6, asAdmin(args, "--as", "jane"), "unknown: cluster five: ", denied, "2 clusters of the group could not be asked: five, four"))
 	}
 	eventually(t, "the bundle names who is away", afterFault, g.asks(6, asAdmin(bundle, "--contexts", "two,three,four,five"), "of 4 clusters", "unknown: cluster five: "))
-	eventually(t, "the others say what is wrong with them", afterFault, func(ctx context.Context) error {
-		return g.asks(6, asAdmin([]string{"rules", "list", "--fleet", "-o", "wide"}), "spread   two ", "SourceUnreachable")(ctx)
-	})
+	for _, flags := range [][]string{nil, {"-o", "wide"}} {
+		eventually(t, "the others say what is wrong with them", afterFault, func(ctx context.Context) error {
+			return g.asks(6, asAdmin([]string{"rules", "list", "--fleet"}, flags...), "spread   two ", "SourceUnreachable")(ctx)
+		})
+	}
 }
