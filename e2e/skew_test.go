@@ -21,6 +21,7 @@ import (
 	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/replica"
+	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
@@ -122,7 +123,7 @@ const envOlder = "ROSTER_E2E_OLDER"
 
 // TestRuleBesideAnOlderAgent: gamma has an agent and CRDs of a version that reads rules leniently (schema 6 and earlier). A rule
 // that is edited to have a field which it does not know copies nothing more there and deletes nothing, and doctor names it.
-// When gamma is upgraded, it has the whole rule.
+// When gamma is upgraded, it has the whole rule. So it is with each field that came since.
 func TestRuleBesideAnOlderAgent(t *testing.T) {
 	older := os.Getenv(envOlder)
 	if older == "" {
@@ -162,19 +163,86 @@ func TestRuleBesideAnOlderAgent(t *testing.T) {
 	putSecret(t, g.alpha, "aged", "three")
 	aged.arrives(t, "three", g.beta)
 
-	apply(t, g.alpha, strings.Replace(rule("looking", "looking"), "spec:\n", "spec:\n  mode: Observe\n", 1))
-	putSecret(t, g.alpha, "looking", "one")
-	eventually(t, "the old agent has a rule that only looks paused", within, ruleIs(g.gamma, "looking", "False", "Paused"))
-	eventually(t, "the new one looks", within, ruleIs(g.beta, "looking", "True", "Observing"))
-	stays(t, "and neither writes", quiet, func(ctx context.Context) error {
-		return errors.Join(noSecret(g.beta, "looking")(ctx), noSecret(g.gamma, "looking")(ctx))
-	})
-
+	obeyed := newerFields(t, g)
 	upgradeToThis(t, bin, g.gamma)
 	eventually(t, "gamma has the whole rule", afterFault, ruleIs(g.gamma, "aged", "True", "NotTargeted"))
-	eventually(t, "and looks", afterFault, ruleIs(g.gamma, "looking", "True", "Observing"))
+	obeyed()
 	if err := ruleHas(g.gamma, "aged", "targets")(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// newerFields has rules with mode, conflictPolicy and targetNamespaces in a group whose gamma does not know them. beta does what
+// they say; gamma, where all of them would do something, writes nothing. obeyed looks whether an upgraded gamma does it, too.
+func newerFields(t *testing.T, g *group) (obeyed func()) {
+	t.Helper()
+	const (
+		looking   = "looking"
+		spreading = "spreading"
+		taking    = "taking"
+	)
+	with := func(name, field string) string {
+		return strings.Replace(rule(name, name), "spec:\n", "spec:\n  "+field+"\n", 1)
+	}
+	labelled := func(c *harness.Cluster) {
+		kubectl(t, c, "label", "namespace", harness.Namespace, spreading+"=yes")
+	}
+	for _, c := range []*harness.Cluster{g.beta, g.gamma} {
+		putSecret(t, c, taking, "mine") // and it may be taken over
+		kubectl(t, c, "-n", harness.Namespace, "annotate", "secret", taking, v1alpha1.AnnotationAdopt+"="+taking)
+		kubectl(t, c, "create", "clusterrole", spreading, "--verb=*", "--resource=secrets")
+		kubectl(t, c, "create", "clusterrolebinding", spreading, "--clusterrole="+spreading, "--serviceaccount="+harness.Namespace+":"+harness.ServiceAccount)
+	}
+	labelled(g.beta) // without the label a copy in gamma comes of a rule that lacks its targetNamespaces
+	for _, name := range []string{looking, spreading, taking} {
+		putSecret(t, g.alpha, name, "one")
+	}
+	kubectl(t, g.alpha, "-n", harness.Namespace, "label", "secret", taking, "for="+taking)
+
+	apply(t, g.alpha, with(looking, "mode: Observe"))
+	apply(t, g.alpha, with(spreading, `targetNamespaces: {matchLabels: {`+spreading+`: "yes"}}`))
+	apply(t, g.alpha, fmt.Sprintf(`apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
+kind: ResourceSyncRule
+metadata: {name: %[1]s}
+spec:
+  groupVersionKind: {kind: Secret, version: v1}
+  conflictPolicy: Adopt
+  rules: [{match: [{namespaces: [%[2]s], labels: [{matchLabels: {for: %[1]s}}]}]}]
+`, taking, harness.Namespace))
+	for _, name := range []string{looking, spreading, taking} {
+		eventually(t, "the old agent has rule "+name+" paused", within, ruleIs(g.gamma, name, "False", "Paused"))
+	}
+	eventually(t, "the new one looks", within, ruleIs(g.beta, looking, "True", "Observing"))
+	eventually(t, "has the copy in the namespace with the label", afterFault, hasCopy(g.beta, g.alpha, spreading, "one"))
+	eventually(t, "and takes over what is there", afterFault, hasCopy(g.beta, g.alpha, taking, "one"))
+	stays(t, "and the old one writes nothing", quiet, func(ctx context.Context) error {
+		return errors.Join(noSecret(g.beta, looking)(ctx), noSecret(g.gamma, looking)(ctx), noSecret(g.gamma, spreading)(ctx), hasOwn(g.gamma, taking, "mine")(ctx))
+	})
+	return func() {
+		t.Helper()
+		eventually(t, "gamma looks", afterFault, ruleIs(g.gamma, looking, "True", "Observing"))
+		eventually(t, "takes over what is there", afterFault, hasCopy(g.gamma, g.alpha, taking, "one"))
+		eventually(t, "copies into no namespace without the label", afterFault, ruleIs(g.gamma, spreading, "True", "Synced"))
+		if err := noSecret(g.gamma, spreading)(t.Context()); err != nil {
+			t.Error(err)
+		}
+		labelled(g.gamma)
+		eventually(t, "and into the one that gets it", afterFault, hasCopy(g.gamma, g.alpha, spreading, "one"))
+	}
+}
+
+// hasOwn: a cluster has a Secret with this value that is no copy.
+func hasOwn(c *harness.Cluster, name, value string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		u, err := get(ctx, c, harness.Secrets(), harness.Namespace, name)
+		if err != nil {
+			return err
+		}
+		data, _, _ := unstructured.NestedString(u.Object, "data", "v")
+		if owner, want := syncrules.Owner(u), base64.StdEncoding.EncodeToString([]byte(value)); owner != "" || data != want {
+			return fmt.Errorf("in %s: Secret %s has owner %q and value %s, not %s", c.Name, name, owner, data, want)
+		}
+		return nil
 	}
 }
 
