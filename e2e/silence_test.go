@@ -4,16 +4,12 @@
 package e2e
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -111,30 +107,11 @@ func TestNoSecretsInBundle(t *testing.T) {
 // unpacked is what the files of an archive hold, by their names.
 func unpacked(t *testing.T, path string) map[string]string {
 	t.Helper()
-	f, err := os.Open(path)
+	content, err := harness.ReadArchive(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	gz, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content := map[string]string{}
-	for r := tar.NewReader(gz); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return content
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		content[h.Name] = string(data)
-	}
+	return content
 }
 
 // podWithLog makes a Pod whose log is that of the cluster's agent, and a token that it should not have written.

@@ -6,6 +6,7 @@ package pods
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,6 +59,31 @@ func TestDoctorInside(t *testing.T) {
 	must(t, err)
 	if !strings.HasSuffix(strings.TrimSpace(string(out)), ": nothing found") {
 		t.Errorf("in a group that is well it says:\n%s", out)
+	}
+}
+
+// TestBundle: the file has all there is of a group whose agents run in pods, their logs and metrics among them.
+func TestBundle(t *testing.T) {
+	l := joined(t)
+	file := filepath.Join(t.TempDir(), "roster.tgz")
+	eventually(t, "a bundle that lacks nothing", within, func(ctx context.Context) error {
+		out, err := l.Agentctl(ctx, "bundle", "--force", "-o", file, "--context", l.member(0).Name, "--contexts", l.member(1).Name+","+l.member(2).Name)
+		if err == nil && !strings.Contains(out, " of 3 clusters, ") {
+			err = errors.New("it prints " + out)
+		}
+		return err
+	})
+	content, err := harness.ReadArchive(file)
+	must(t, err)
+	for _, m := range l.members() {
+		agent, err := m.pod(shared.ctx)
+		must(t, err)
+		folder := "members/" + m.Name + "/pods/" + agent.Name + "/"
+		for name, want := range map[string]string{"agent.log": `"level":"INFO"`, "agent.metrics": "\nroster_mesh_members{state=\"Alive\"} 2\n"} {
+			if !strings.Contains(content[folder+name], want) {
+				t.Errorf("%s lacks %q:\n%.1000s", folder+name, want, content[folder+name])
+			}
+		}
 	}
 }
 
