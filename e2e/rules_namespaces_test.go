@@ -59,6 +59,27 @@ func TestTargetNamespaces(t *testing.T) {
 	})
 }
 
+// Copies that would be too many are made in no namespace, and explain says so of the rule's file in the agent's own words.
+func TestTargetNamespacesThatAreTooMany(t *testing.T) {
+	r := newRoom(t)
+	var manifest strings.Builder
+	for i := range 130 { // for more than 128 MiB
+		fmt.Fprintf(&manifest, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %[1]s-%[2]d, labels: {%[1]s: \"yes\"}}\n---\n", r.name, i)
+	}
+	apply(t, r.beta, manifest.String())
+	put(t, r.gamma, widgets, r.object(widgets, "large", "all", strings.Repeat("v", 1<<20)))
+	spec := ofWidgets + "targetNamespaces: {matchLabels: {" + r.name + `: "yes"}}, rules: [{` + strings.ReplaceAll(forLabel("all"), "NS", r.name) + "}]"
+	file := write(t, "rule.yaml", "apiVersion: clusterregistry.k8s.cisco.com/v1alpha1\nkind: ResourceSyncRule\nmetadata: {name: "+r.name+"-many}\nspec: {"+spec+"}\n")
+	text := "rule " + r.name + "-many would make copies of 130 MiB, of 1 objects with 1024 KiB in 130 namespaces each, and 128 MiB is most: " +
+		"its copies stay as they are; narrow what it matches, or its targetNamespaces"
+	r.expect(t, 5, []string{"rules", "explain", "-f", file, "--context", "beta"}, "from gamma: held, selects 1 object there: "+text)
+	r.rule(t, r.alpha, "many", spec)
+	eventually(t, "the agent says the same", afterFault, r.ruleSays(r.beta, "many", "False", "TooManyCopies: cluster gamma: "+text))
+	if err := absent(r.beta, widgets, r.name+"-0", "large")(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // What contradicts the selector is refused by the API server.
 func TestTargetNamespacesThatContradict(t *testing.T) {
 	r := newRoom(t)

@@ -21,6 +21,16 @@ type Load struct {
 // Plus is so much more.
 func (l Load) Plus(o Load) Load { return Load{l.Objects + o.Objects, l.Bytes + o.Bytes} }
 
+// TooMany says to people that a rule would make too much of it in so many namespaces, and what becomes of the copies; "" if it
+// would not.
+func (l Load) TooMany(rule string, namespaces int) string {
+	excess := l.Excess(namespaces)
+	if excess == "" {
+		return ""
+	}
+	return "rule " + rule + " would make " + excess + ": its copies stay as they are; narrow what it matches, or its targetNamespaces"
+}
+
 // Excess says to people what is too much of it in so many namespaces; "" if nothing is.
 func (l Load) Excess(namespaces int) string {
 	switch bytes := l.Bytes * int64(namespaces); {

@@ -4,7 +4,6 @@
 package namespaces
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -124,11 +123,7 @@ func (n *Namespaces) TooManyLocked(rule, cluster string) string {
 	if s == nil {
 		return ""
 	}
-	excess := n.selected.loads[rule][cluster].Excess(len(s.names))
-	if excess == "" {
-		return ""
-	}
-	return fmt.Sprintf("rule %s would make %s: its copies stay as they are; narrow what it matches, or its targetNamespaces", rule, excess)
+	return n.selected.loads[rule][cluster].TooMany(rule, len(s.names))
 }
 
 // AnyLocked says that some rule selects namespaces.

@@ -117,9 +117,12 @@ func (q *inquiry) source(ctx context.Context, rule *ruleInForce, from *reached, 
 			continue
 		}
 		selected++
-		if from.local {
+		switch {
+		case from.local:
 			r.Counts[stand.Offered]++
-		} else {
+		case rule.excess(from, to) != "":
+			r.Counts[stand.Blocked]++ // all alike, as the verdict says
+		default:
 			q.collect(rule, from, obj, found, r)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/load"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -67,6 +68,10 @@ func (q *inquiry) offers(from, to *reached, obj *unstructured.Unstructured) (out
 		}
 		evidence := q.evidence(r, from, to)
 		if evidence.Relation == syncrules.Excludes {
+			continue
+		}
+		if why := r.excess(from, to); why != "" {
+			problems = append(problems, load.TooManyError(why))
 			continue
 		}
 		at, err := q.targets(r.compiled, obj, from, to)

@@ -180,6 +180,7 @@ func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*documents
 		return cli.Usagef("the files hold %d objects beside rules; explain one at a time", len(objects))
 	}
 	if len(objects) == 0 {
+		q.measure(ctx, origin{}, &answer.Report{}) // what is not known is told of each source
 		for _, d := range docs {
 			if err := q.explainRule(ctx, d.Object.GetName(), r); err != nil {
 				return err
@@ -206,6 +207,7 @@ func (o *Options) answerFiles(ctx context.Context, q *inquiry, docs []*documents
 	}
 	d.Object.SetNamespace(at.Namespace)
 	r.Object = &answer.Object{File: d.File}
+	q.measure(ctx, origin{from, d.Object}, r)
 	return q.explainObject(ctx, at, d.Object, from, r)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/load"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
@@ -219,14 +220,17 @@ func (q *inquiry) offered(o origin, to *reached, found places, r *answer.Report)
 // problemsOf reports what keeps rules from saying where a copy belongs.
 func problemsOf(r *answer.Report, to *reached, o origin, problems []error) {
 	for _, p := range problems {
-		state := stand.Blocked
+		state, reason := stand.Blocked, "where the copy of cluster "+o.from.name+" belongs cannot be determined: "+safeError(p, o.obj)
 		if errors.Is(p, errNamespaces) {
 			state = stand.Unknown
+		}
+		if errors.As(p, new(load.TooManyError)) {
+			reason = p.Error()
 		}
 		r.Counts[state]++
 		r.Copies = append(r.Copies, &answer.Copy{
 			Cluster: to.name, ClusterID: to.id, Object: ref.Of(syncrules.PlaceOf(o.obj)), Rules: []string{}, State: state,
-			Reason: "where the copy of cluster " + o.from.name + " belongs cannot be determined: " + safeError(p, o.obj),
+			Reason: reason,
 		})
 	}
 }

@@ -15,8 +15,10 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/load"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/fanout"
 )
@@ -139,17 +141,9 @@ func (q *inquiry) sourcesOf(ctx context.Context, rule *ruleInForce, from *reache
 	if from.api == nil {
 		return nil // it is told of already
 	}
-	objects, whole, err := q.sourceObjects(ctx, rule, from)
-	if err != nil || !whole {
-		why := fmt.Sprintf("of the objects of rule %s only the first %d of a scope were looked at", rule.api.Name, clusters.MaxListed)
-		if err != nil {
-			why = fmt.Sprintf("%s cannot be listed: %s", rule.compiled.Kind().Kind, clusters.Reason(err))
-		}
-		r.Unknown = append(r.Unknown, answer.Unknown{Cluster: from.title(), Reason: why})
-	}
 	in := q.input(from, q.local())
 	in.Into = at.Namespace
-	for _, obj := range objects {
+	for _, obj := range q.listed(ctx, rule, from, r) {
 		if why, held := syncrules.Obstacle(obj); !rule.compiled.Match(obj) || why != "" && !held {
 			continue
 		}
@@ -158,4 +152,51 @@ func (q *inquiry) sourcesOf(ctx context.Context, rule *ruleInForce, from *reache
 		}
 	}
 	return out
+}
+
+// listed are the objects of a cluster in the scopes of a rule. That some are not known is reported.
+func (q *inquiry) listed(ctx context.Context, rule *ruleInForce, from *reached, r *answer.Report) []*unstructured.Unstructured {
+	objects, whole, err := q.sourceObjects(ctx, rule, from)
+	if err != nil || !whole {
+		why := fmt.Sprintf("of the objects of rule %s only the first %d of a scope were looked at", rule.api.Name, clusters.MaxListed)
+		if err != nil {
+			why = fmt.Sprintf("%s cannot be listed: %s", rule.compiled.Kind().Kind, clusters.Reason(err))
+		}
+		r.Unknown = append(r.Unknown, answer.Unknown{Cluster: from.title(), Reason: why})
+	}
+	return objects
+}
+
+// measure counts what rules of files with targetNamespaces select in the clusters that they copy from: of those that are in
+// force, agents say what is too much. given is an object of a file.
+func (q *inquiry) measure(ctx context.Context, given origin, r *answer.Report) {
+	for _, rule := range q.rules {
+		if rule.file != "" {
+			rule.load = load.New(rule.compiled)
+		}
+		for _, from := range q.clusters {
+			asks := func(to *reached) bool {
+				said, _ := q.relate(rule, from, to)
+				return to != from && said != verdict.No
+			}
+			if rule.load == nil || from.api == nil || !slices.ContainsFunc(q.clusters, asks) {
+				continue
+			}
+			objects := q.listed(ctx, rule, from, r)
+			if from == given.from {
+				before := func(obj *unstructured.Unstructured) bool {
+					return syncrules.PlaceOf(obj) == syncrules.PlaceOf(given.obj)
+				}
+				objects = append(slices.DeleteFunc(slices.Clone(objects), before), given.obj)
+			}
+			for _, obj := range objects {
+				rule.load.Add(from.id, obj)
+			}
+		}
+	}
+}
+
+// excess is why the agent of a cluster would make no copy of what another one has, by what was counted.
+func (r *ruleInForce) excess(from, to *reached) string {
+	return r.load.Excess(from.id, to.id, to.namespaces)
 }

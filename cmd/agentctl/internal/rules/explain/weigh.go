@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/answer"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/load"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/ref"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/stand"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/rules/explain/verdict"
@@ -32,6 +33,7 @@ type ruleInForce struct {
 	compiled *syncrules.Rule // nil: err says why
 	err      error
 	file     string // "" for one that is in force
+	load     *load.Count
 }
 
 // inquiry is what an explanation knows: the same facts that an agent decides by, read once.
@@ -132,6 +134,8 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (said, why string) {
 		return verdict.Held, cli.OneLine(refusesObjects(from).Error())
 	case to.local && r.frozen(from.id) != "":
 		return verdict.Held, "the agent here says of cluster " + from.name + ": " + r.frozen(from.id)
+	case r.excess(from, to) != "":
+		return verdict.Held, r.excess(from, to)
 	}
 	return verdict.Yes, ""
 }
