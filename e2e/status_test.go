@@ -68,7 +68,7 @@ func TestStatusAgentKilled(t *testing.T) {
 	eventually(t, "status names the agent", afterFault, g.asks(5, []string{"status", "--context", "alpha"}, "gamma", "Failed", "unhealthy: cluster gamma: "))
 	eventually(t, "the doctor names it", within, g.asks(5, doctor(),
 		"error    mesh, gamma: its mesh port does not answer, neither here nor to the agents in alpha",
-		"error    members, gamma: the agent in alpha says of gamma: ",
+		"error    members, gamma: the agents in alpha, beta (2 of 2) say of gamma: ",
 		"kubectl --context gamma -n cluster-registry rollout restart deployment,statefulset -l app.kubernetes.io/part-of=roster,app.kubernetes.io/component=agent"))
 	eventually(t, "also from gamma alone, whose status nobody writes any more", within, g.asks(5, []string{"doctor", "--context", "gamma"}, "error    mesh, gamma: "))
 	var out struct {

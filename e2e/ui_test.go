@@ -193,7 +193,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the agent of gamma is away", afterFault, p.shows(mark, []string{
-		`data-title="✗ alpha`, "✗ gamma</text>", "the agent in alpha says of gamma: ", "the agent in beta says of gamma: ",
+		`data-title="✗ alpha`, "✗ gamma</text>", "the agents in alpha, beta (2 of 2) say of gamma: ",
 		"kubectl --context gamma -n cluster-registry rollout restart deployment,statefulset -l app.kubernetes.io/part-of=roster,app.kubernetes.io/component=agent",
 	}))
 	mark = len(p.events.String())
@@ -208,7 +208,7 @@ func TestPage(t *testing.T) {
 	}
 	eventually(t, "the API server of gamma is away", afterFault, p.shows(mark, []string{
 		`data-title="✗ alpha`, "The API server of context gamma cannot be watched", "agentctl doctor --context gamma",
-		"frozen<sup",
+		"frozen<sup", "the agents in alpha, beta (2 of 2) say of gamma: ", "kubectl --context gamma get --raw &#39;/readyz?verbose&#39;",
 	}))
 	mark = len(p.events.String())
 	if err := g.gamma.StartAPIServer(lasting(t)); err != nil {

@@ -22,7 +22,7 @@ func pageUses() ui.Uses {
 func findings(ctx context.Context, namespace string, all []view.Held) []view.Finding {
 	var in []doctor.Written
 	for _, h := range all {
-		in = append(in, doctor.Written{Client: h.Client, Clusters: h.Clusters, Rules: h.Rules})
+		in = append(in, doctor.Written{Client: h.Client, Clusters: h.Clusters, Rules: h.Rules, Problem: h.Problem})
 	}
 	var out []view.Finding
 	for _, f := range doctor.InWritten(ctx, namespace, in) {

@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,56 +20,91 @@ import (
 // Several that have no leader say it to those alone who ask them.
 func checkMembers(ctx context.Context, x *inspection) []Finding {
 	var out []Finding
+	var known []*target
 	for _, t := range x.targets {
 		own := t.local()
 		if own == nil {
 			continue
 		}
+		known = append(known, t)
 		if health, _ := clusters.MemberHealth(own); health == clusters.Healthy {
 			if says := t.agentProblem(ctx, x.namespace); says != "" {
 				out = append(out, Finding{Severity: Error, Cluster: t.name(), Message: says, Fix: x.agentLog(t)})
 			}
 		}
-		out = append(out, x.peerFindings(t)...)
+	}
+	return append(out, x.written(known)...)
+}
+
+// written are the findings about what the agents of some targets have written: of themselves, what they ask a person to decide,
+// and of every other cluster.
+func (x *inspection) written(by []*target) (out []Finding) {
+	for _, t := range by {
+		for _, c := range t.clusters {
+			if string(c.Spec.ClusterID) != t.id {
+				continue
+			}
+			if d := x.ownFinding(t, c); d != nil {
+				out = append(out, *d)
+			}
+			for _, d := range waits.In(c, t.flag()) {
+				out = append(out, Finding{Severity: Warning, Cluster: t.name(), Message: d.Message, Fix: d.Fix})
+			}
+		}
+	}
+	return append(out, x.peerFindings(by)...)
+}
+
+// peerFindings are about the clusters that agents say something bad of: one where several say the same, with their number.
+func (x *inspection) peerFindings(by []*target) []Finding {
+	type said struct {
+		id, name, text, fix string
+		severity            Severity
+	}
+	var order []said
+	names, asked := map[said][]string{}, map[string]int{}
+	for _, t := range by {
+		for _, c := range t.clusters {
+			if !t.isPeer(c) {
+				continue
+			}
+			id := string(c.Spec.ClusterID)
+			health, message := clusters.MemberHealth(c)
+			if asked[id]++; health == clusters.Healthy {
+				continue
+			}
+			s := said{id, c.Name, message, x.memberFix(t, c), severityOf(health)}
+			if names[s] == nil {
+				order = append(order, s)
+			}
+			names[s] = append(names[s], t.name())
+		}
+	}
+	out := make([]Finding, 0, len(order))
+	for _, s := range order {
+		who := "the agent in " + names[s][0] + " says"
+		if n := len(names[s]); n > 1 {
+			who = fmt.Sprintf("the agents in %s (%d of %d) say", cli.Brief(names[s]), n, asked[s.id])
+		}
+		out = append(out, Finding{Severity: s.severity, Cluster: s.name, Message: fmt.Sprintf("%s of %s: %s", who, s.name, s.text), Fix: s.fix})
 	}
 	return out
 }
 
-// peerFindings are about what a target's agent has written: of every cluster, and what it asks a person to decide.
-func (x *inspection) peerFindings(t *target) (out []Finding) {
-	for _, c := range t.clusters {
-		if d := x.memberFinding(t, c); d != nil {
-			out = append(out, *d)
-		}
-		if string(c.Spec.ClusterID) != t.id {
-			continue
-		}
-		for _, d := range waits.In(c, t.flag()) {
-			out = append(out, Finding{Severity: Warning, Cluster: t.name(), Message: d.Message, Fix: d.Fix})
-		}
+func severityOf(h clusters.Health) Severity {
+	if h == clusters.Unknown {
+		return Unknown
 	}
-	return out
+	return Error
 }
 
-// memberFinding looks at one Cluster object of a target.
-func (x *inspection) memberFinding(t *target, c *v1alpha1.Cluster) *Finding {
+// ownFinding is about what an agent says of the cluster that it is in.
+func (x *inspection) ownFinding(t *target, c *v1alpha1.Cluster) *Finding {
 	health, message := clusters.MemberHealth(c)
 	if health == clusters.Healthy {
 		return nil
 	}
-	d := &Finding{Severity: Error, Cluster: c.Name}
-	if health == clusters.Unknown {
-		d.Severity = Unknown
-	}
-	if string(c.Spec.ClusterID) == t.id {
-		return x.ownFinding(t, c, d, message)
-	}
-	d.Message = fmt.Sprintf("the agent in %s says of %s: %s", t.name(), c.Name, message)
-	d.Fix = x.memberFix(t, c)
-	return d
-}
-
-func (x *inspection) ownFinding(t *target, c *v1alpha1.Cluster, d *Finding, message string) *Finding {
+	d := &Finding{Severity: severityOf(health), Cluster: c.Name}
 	if cond := clusters.Condition(c, v1alpha1.ConditionLocalConflict); cond != nil && cond.Status == metav1.ConditionTrue {
 		d.Message, d.Fix = "more than one Cluster object has this cluster's ID: "+cli.OneLine(cond.Message), t.kubectl("delete", "cluster", c.Name)
 		return d
@@ -76,8 +112,7 @@ func (x *inspection) ownFinding(t *target, c *v1alpha1.Cluster, d *Finding, mess
 	if clusters.WaitsForRestore(c) {
 		return nil // checkRestore says it
 	}
-	d.Message = "its agent says of itself: " + message
-	d.Fix = x.agentLog(t)
+	d.Message, d.Fix = "its agent says of itself: "+message, x.agentLog(t)
 	return d
 }
 
@@ -91,8 +126,7 @@ func (x *inspection) memberFix(t *target, c *v1alpha1.Cluster) string {
 		}
 	}
 	if ready != nil && ready.Reason == "APIUnreachable" {
-		return fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values --set apiServerEndpointAddress=HOST:PORT  # in cluster %s, an address that is reached from %s",
-			v1alpha1.DefaultServiceAccount, cli.ShellWord(x.namespace), cli.ShellWord(c.Name), cli.ShellWord(t.name()))
+		return x.unreachedFix(c)
 	}
 	if ready == nil && member == nil { // nobody has looked at the object
 		if own := t.local(); own != nil {
@@ -100,4 +134,22 @@ func (x *inspection) memberFix(t *target, c *v1alpha1.Cluster) string {
 		}
 	}
 	return x.join(t, c)
+}
+
+// unreachedFix is about an API server that agents do not reach. Its address is wrong only if it answers somebody else.
+func (x *inspection) unreachedFix(c *v1alpha1.Cluster) string {
+	there, command := x.find(string(c.Spec.ClusterID)), "agentctl doctor"
+	for i, t := range x.targets {
+		if command += strings.Replace(t.flag(), "--context", "--peer-context", min(i, 1)); there == nil && t.apiErr != nil && t.client.Context == c.Name {
+			there = t // who it is, it does not say
+		}
+	}
+	switch {
+	case there == nil: // ask it, too
+		return command + " --peer-context " + cli.ShellWord(c.Name) + "  # the context of that cluster"
+	case there.apiErr != nil:
+		return there.kubectl("get", "--raw", "/readyz?verbose")
+	}
+	return fmt.Sprintf("helm upgrade %s charts/agent --namespace %s --reuse-values --set apiServerEndpointAddress=HOST:PORT  # in cluster %s, an address that the others reach",
+		v1alpha1.DefaultServiceAccount, cli.ShellWord(x.namespace), cli.ShellWord(c.Name))
 }

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -15,6 +16,7 @@ type Written struct {
 	Client   *clusters.Client
 	Clusters []*v1alpha1.Cluster
 	Rules    []*v1alpha1.ResourceSyncRule
+	Problem  string // why its API server is not reached now; "" while it is
 }
 
 // InWritten are the findings for which nobody is asked anything, the worst first.
@@ -29,8 +31,8 @@ func InWritten(ctx context.Context, namespace string, all []Written) []Finding {
 	for _, w := range all {
 		x.targets = append(x.targets, targetOf(w))
 	}
+	add("members", x.written(x.targets)...)
 	for _, t := range x.targets {
-		add("members", x.peerFindings(t)...)
 		for _, rule := range t.rules {
 			add("rbac", x.ruleRights(t, rule)...)
 			if health, ready, since := clusters.RuleHealth(rule); health == clusters.Unhealthy && !foundElsewhere(ready) {
@@ -47,6 +49,9 @@ func InWritten(ctx context.Context, namespace string, all []Written) []Finding {
 // targetOf takes what stands for the cluster itself from what its agent has written.
 func targetOf(w Written) *target {
 	t := &target{client: w.Client, rules: w.Rules}
+	if w.Problem != "" {
+		t.apiErr = errors.New(w.Problem)
+	}
 	for _, c := range w.Clusters {
 		if c.Spec.ClusterID != "" { // otherwise it is only listed
 			t.clusters = append(t.clusters, c)

@@ -56,14 +56,27 @@ func TestInWritten(t *testing.T) {
 	orphaned := ruleThat("left", "Paused", "its origin left")
 	orphaned.Annotations = map[string]string{v1alpha1.AnnotationOrphaned: ""}
 	w.Rules = append(w.Rules, orphaned)
+	// Another one went back in time, and has copies that nobody maintains any more.
+	back := Written{
+		Client: &clusters.Client{Context: "west"},
+		Clusters: []*v1alpha1.Cluster{member("gamma", v1alpha1.ClusterTypeLocal, says(v1alpha1.ConditionMember, metav1.ConditionTrue, "Local", ""),
+			says(v1alpha1.ConditionReady, metav1.ConditionFalse, "Problem", "it went back in time; confirm with: "+v1alpha1.CommandConfirmRestore))},
+		Rules: []*v1alpha1.ResourceSyncRule{{}},
+	}
+	back.Rules[0].Name = "kept"
+	back.Rules[0].Status.Conditions = []metav1.Condition{
+		says(clusters.RuleReady, metav1.ConditionTrue, "Synced", ""), says(clusters.RuleOrphans, metav1.ConditionTrue, "Orphans", "1 copy, shop/y"),
+	}
 	got := map[string]string{}
-	for _, f := range InWritten(t.Context(), "ns", []Written{w}) {
+	for _, f := range InWritten(t.Context(), "ns", []Written{w, back}) {
 		got[f.Check+" "+f.Message[:min(len(f.Message), 24)]] = f.Fix
 	}
 	for what, fix := range map[string]string{
 		"members a cluster that was remov": `agentctl approve 'de'\''lta' --context east --key e3b0c44298fc1c149afbf4c8996fb924`,
 		"members the agent in alpha says ": "kubectl -n ns rollout restart deployment,statefulset -l " + podsOfAgents + "  # in cluster beta",
 		"restore rule guarded: 9 of 10 co": "agentctl guard confirm guarded --deletions=9 --context east",
+		"restore its API server went back": "agentctl restore confirm --context west",
+		"orphans rule kept has copies tha": "agentctl orphans list --context west",
 		"rules rule torn is not Ready s":   "agentctl rules explain torn --context east",
 		"rbac rule unheard: may not cr":    "agentctl rules explain unheard --context east",
 	} {
