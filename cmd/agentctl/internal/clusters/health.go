@@ -36,18 +36,11 @@ func MemberHealth(c *v1alpha1.Cluster) (health Health, message string) {
 		return Healthy, message // somebody wants it so
 	}
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionMember, v1alpha1.ConditionClustersSynced} {
-		cond := Condition(c, kind)
-		switch {
-		case cond == nil, cond.Status == metav1.ConditionUnknown, settles(cond.Reason):
-			if cond == nil || cond.Status != metav1.ConditionTrue {
-				health = max(health, Unknown)
-			}
-		case cond.Status == metav1.ConditionFalse:
-			// Of its own cluster, that peers are not synced is said of each of them.
-			if kind != v1alpha1.ConditionClustersSynced || c.Status.Type != v1alpha1.ClusterTypeLocal {
-				health = Unhealthy
-			}
+		h := ConditionHealth(c, kind)
+		if h == Unhealthy && kind == v1alpha1.ConditionClustersSynced && c.Status.Type == v1alpha1.ClusterTypeLocal {
+			continue // that peers are not synced is said of each of them
 		}
+		health = max(health, h)
 	}
 	if cond := Condition(c, v1alpha1.ConditionLocalConflict); cond != nil && cond.Status == metav1.ConditionTrue {
 		health, message = Unhealthy, cli.OneLine(cond.Message)
@@ -56,6 +49,17 @@ func MemberHealth(c *v1alpha1.Cluster) (health Health, message string) {
 		message = "no agent has looked at the object yet"
 	}
 	return health, message
+}
+
+// ConditionHealth judges a cluster by one of its conditions, of which True is good.
+func ConditionHealth(c *v1alpha1.Cluster, kind string) Health {
+	switch cond := Condition(c, kind); {
+	case cond != nil && cond.Status == metav1.ConditionTrue:
+		return Healthy
+	case cond != nil && cond.Status == metav1.ConditionFalse && !settles(cond.Reason):
+		return Unhealthy
+	}
+	return Unknown
 }
 
 // settles says that a condition with this reason ends by itself, soon.

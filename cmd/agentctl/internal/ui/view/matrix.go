@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -129,15 +127,15 @@ func rowOf(c *v1alpha1.Cluster) Row {
 // conditionCell is what the agent says of a cluster in one condition.
 func conditionCell(c *v1alpha1.Cluster, kind string) Cell {
 	cond := clusters.Condition(c, kind)
-	switch {
-	case cond == nil:
+	if cond == nil {
 		return Cell{Mark: Unknown, Text: "unknown", Title: "no agent has written the condition " + kind}
-	case cond.Status == metav1.ConditionTrue:
-		return Cell{Mark: Good, Text: cond.Reason, Title: clusters.Explain(cond)}
-	case cond.Status == metav1.ConditionFalse && c.Status.State != v1alpha1.ClusterStateDisabled:
-		return Cell{Mark: Bad, Text: cond.Reason, Title: Brief(clusters.Explain(cond))}
 	}
-	return Cell{Mark: Unknown, Text: cond.Reason, Title: Brief(clusters.Explain(cond))}
+	out := Cell{Mark: markOf(clusters.ConditionHealth(c, kind)), Text: cond.Reason, Title: Brief(clusters.Explain(cond))}
+	peers := kind == v1alpha1.ConditionClustersSynced && c.Status.Type == v1alpha1.ClusterTypeLocal // each has a row, which is as bad as it is
+	if out.Mark == Bad && (peers || c.Status.State == v1alpha1.ClusterStateDisabled) {
+		out.Mark = Unknown
+	}
+	return out
 }
 
 // ruleHere is the state of a rule in the own cluster.

@@ -70,6 +70,39 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
+// Red is what is known to be bad. What is not known, what ends by itself, what somebody wants so, and what is told in other rows is not.
+func TestConditionCells(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+		reason string
+		change func(*v1alpha1.Cluster)
+		want   Mark
+	}{
+		{v1alpha1.ConditionReady, metav1.ConditionTrue, "Connected", nil, Good},
+		{v1alpha1.ConditionReady, metav1.ConditionUnknown, "APIUnreachable", nil, Unknown},
+		{v1alpha1.ConditionReady, metav1.ConditionFalse, "APIUnreachable", nil, Bad},
+		{v1alpha1.ConditionReady, metav1.ConditionFalse, "Disabled", func(c *v1alpha1.Cluster) { c.Status.State = v1alpha1.ClusterStateDisabled }, Unknown},
+		{v1alpha1.ConditionClustersSynced, metav1.ConditionFalse, "NotMet", nil, Bad},
+		{v1alpha1.ConditionClustersSynced, metav1.ConditionFalse, "CatchingUp", nil, Unknown},
+		{v1alpha1.ConditionClustersSynced, metav1.ConditionFalse, "PeersNotSynced", func(c *v1alpha1.Cluster) { c.Status.Type = v1alpha1.ClusterTypeLocal }, Unknown},
+	} {
+		c := &v1alpha1.Cluster{}
+		c.Status.Type = v1alpha1.ClusterTypePeer
+		c.Status.Conditions = []metav1.Condition{grouptest.Condition(test.kind, test.status, test.reason, "")}
+		if test.change != nil {
+			test.change(c)
+		}
+		if got := conditionCell(c, test.kind); got.Mark != test.want || got.Text != test.reason {
+			t.Errorf("%s=%s (%s): the cell is %+v, want %s", test.kind, test.status, test.reason, got, test.want)
+		}
+	}
+	if got := conditionCell(&v1alpha1.Cluster{}, v1alpha1.ConditionReady); got.Mark != Unknown || got.Title == "" {
+		t.Errorf("without a condition, the cell is %+v", got)
+	}
+}
+
 func TestMatrixCut(t *testing.T) {
 	t.Parallel()
 	own := group(500, 100)
