@@ -14,10 +14,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
@@ -235,6 +237,23 @@ func TestSizeOfEvents(t *testing.T) {
 		t.Errorf("the page has %d bytes, and %d with all that is there", some, all)
 	}
 	t.Logf("500 clusters, 100 rules: the page has %d bytes, with all of them %d, an event about one cluster %d", some, all, event)
+}
+
+// A rule that has a problem turns red in the head of the matrix, and the rest of it stays as it is.
+func TestEventOfRule(t *testing.T) {
+	t.Parallel()
+	own := group(20, 3)
+	_, before := whole(t, view.Filter{}, nil, own)
+	own.Rules[1].Status.Conditions[0] = grouptest.Condition(clusters.RuleReady, metav1.ConditionFalse, "Refused", "by a policy")
+	_, now := whole(t, view.Filter{}, nil, own)
+	var ids []string
+	for _, p := range now.since(before) {
+		ids = append(ids, p.ID)
+	}
+	own0 := view.Of([]view.Held{own}, nil).Matrix.Rows[0].ID
+	if want := []string{"heads", own0, "summary"}; !slices.Equal(ids, want) {
+		t.Errorf("an event about one rule has %q, want %q", ids, want)
+	}
 }
 
 // The work for a page grows as what is in it: ten times the clusters are not a hundred times the work.

@@ -85,23 +85,26 @@ func (p *press) addMesh(m *view.Mesh, add func(string, any, ...piece) error) err
 	}{m, slot}, items...)
 }
 
+// addMatrix adds the matrix. Its heads are an item as its rows are, for a rule that has a problem turns red there.
 func (p *press) addMatrix(m *view.Model, f view.Filter, add func(string, any, ...piece) error) error {
 	shown, note := m.Matrix.Cut(f)
-	var rows []piece
+	heads, err := p.render("heads", shown.Columns)
+	if err != nil {
+		return err
+	}
+	items := []piece{{"heads", heads}}
 	for i := range shown.Rows {
 		html, err := p.render("row", &shown.Rows[i])
 		if err != nil {
 			return err
 		}
-		rows = append(rows, piece{shown.Rows[i].ID, html})
+		items = append(items, piece{shown.Rows[i].ID, html})
 	}
 	return add("matrix", struct {
-		Columns []view.Column
-		Note    string
-		Empty   bool
-		Filter  view.Filter
-		Slot    template.HTML
-	}{shown.Columns, note, len(rows) == 0, f, slot}, rows...)
+		Note        string
+		Many, Empty bool
+		Slot        template.HTML
+	}{note, len(shown.Columns) > 9, len(shown.Rows) == 0, slot}, items...)
 }
 
 // tag tells one sheet from another.
