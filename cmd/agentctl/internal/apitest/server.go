@@ -147,14 +147,21 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // review answers what doctor asks of an API server itself; false when the path is about something else. denied is
-// the one right, as verb and resource, that nobody has.
+// the one right, as verb and resource, that nobody has. token-of-USER is a token of USER.
 func (s *Server) review(w http.ResponseWriter, r *http.Request) bool {
 	var asked struct {
 		Spec struct {
+			Token              string
 			ResourceAttributes struct{ Verb, Resource string }
 		}
 	}
 	switch r.URL.Path {
+	case "/apis/authentication.k8s.io/v1/tokenreviews":
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			panic(err)
+		}
+		user, known := strings.CutPrefix(asked.Spec.Token, "token-of-")
+		answer(w, http.StatusCreated, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": map[string]any{"authenticated": known, "user": map[string]any{"username": user}}})
 	case "/version":
 		w.Header().Set("Date", time.Now().Add(s.ahead).UTC().Format(http.TimeFormat))
 		answer(w, http.StatusOK, map[string]any{"gitVersion": "v1.36.3"})

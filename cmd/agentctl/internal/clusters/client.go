@@ -35,6 +35,7 @@ type Access struct {
 	Kubeconfig string // a file; "" for those of $KUBECONFIG, then ~/.kube/config
 	Context    string // "" for the current one
 	As         string // the user that is impersonated; "" for nobody
+	Token      string // of somebody else, who is taken for the caller; "" for the caller's own credential
 }
 
 // AccessOf is what the flags --kubeconfig, --context and --as say.
@@ -68,8 +69,7 @@ func (a Access) Open() (*Client, error) {
 	name := a.Context
 	if name == "" && a.Kubeconfig == "" && len(config.Contexts) == 0 {
 		if access, err := rest.InClusterConfig(); err == nil {
-			access.Impersonate.UserName = a.As
-			c, err := New("in-cluster", access)
+			c, err := New("in-cluster", a.authenticate(access))
 			if err == nil {
 				c.InCluster = true
 			}
@@ -86,15 +86,23 @@ func (a Access) Open() (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("context %s: %w", name, err)
 	}
-	if a.As != "" {
-		access.Impersonate = rest.ImpersonationConfig{UserName: a.As} // groups of the kubeconfig are another user's
-	}
-	c, err := New(name, access)
+	c, err := New(name, a.authenticate(access))
 	if err != nil {
 		return nil, err
 	}
 	c.Namespace = config.Contexts[name].Namespace
 	return c, nil
+}
+
+// authenticate leaves nothing of the caller's own credential where there is a token of somebody else.
+func (a Access) authenticate(config *rest.Config) *rest.Config {
+	if a.Token != "" {
+		config = rest.AnonymousClientConfig(config)
+		config.BearerToken = a.Token
+	} else if a.As != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: a.As} // groups of the kubeconfig are another user's
+	}
+	return config
 }
 
 // Contexts are the names of the contexts of the kubeconfig, sorted.

@@ -7,6 +7,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -50,6 +54,32 @@ func TestPeerIsBounded(t *testing.T) {
 }
 
 // A kind is found by every name that kubectl takes, and the core comes first.
+// With somebody else's token nothing of the caller's own credential is sent.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	sent := make(chan http.Header, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent <- r.Header
+		http.NotFound(w, r)
+	}))
+	defer s.Close()
+	at := Access{Kubeconfig: filepath.Join(t.TempDir(), "config"), As: "root", Token: "theirs"}
+	text := fmt.Sprintf("{current-context: a, clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {token: own, as: boss}}], contexts: [{name: a, context: {cluster: c, user: u}}]}", s.URL)
+	if err := os.WriteFile(at.Kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := at.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ClusterID(t.Context()); err == nil {
+		t.Error("the cluster has an ID")
+	}
+	if h := <-sent; h.Get("Authorization") != "Bearer theirs" || h.Get("Impersonate-User") != "" {
+		t.Errorf("it sends %v", h)
+	}
+}
+
 func TestParseKind(t *testing.T) {
 	t.Parallel()
 	s := apitest.New()

@@ -32,9 +32,3 @@ func Bound(text string) string {
 	}
 	return text
 }
-
-// IsRefusal tells what a policy or webhook says no to from a missing right.
-func IsRefusal(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "admission webhook") || strings.Contains(text, "ValidatingAdmissionPolicy") || strings.Contains(text, "exceeded quota")
-}

@@ -130,6 +130,16 @@ func (b *board) peerContexts() map[string]string {
 	return out
 }
 
+// complete tells whether everything has been read once.
+func (b *board) complete() bool {
+	for _, p := range b.points {
+		if v, err := p.follower.View(); err == nil && !v.Complete {
+			return false
+		}
+	}
+	return true
+}
+
 // stop ends the watches.
 func (b *board) stop() {
 	b.cancel()

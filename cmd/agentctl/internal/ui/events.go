@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// mostStreams are open at a time: one for each tab of the browser.
-	mostStreams = 32
+	// mostStreams are open at a time: one for each tab of the browser. With others there are more of those.
+	mostStreams, mostOfOthers = 32, 512
 	// quiet is after how long without news a stream says that it is still there.
 	quiet = 30 * time.Second
 	// sendTimeout bounds how long a browser may take to read an event.
@@ -77,7 +77,10 @@ func send(w http.ResponseWriter, event []byte) error {
 	if _, err := w.Write(event); err != nil {
 		return err
 	}
-	return control.Flush()
+	if err := control.Flush(); err != nil {
+		return err
+	}
+	return control.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end the stream, though nothing waits to be written
 }
 
 // eventOf is an event of a stream. JSON keeps it on one line.

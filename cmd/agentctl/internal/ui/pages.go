@@ -25,13 +25,17 @@ type site struct {
 	press   *press
 	uses    Uses
 	asked   Question      // what all questions have in common
+	others  bool          // read the page, each with rights of their own
 	streams chan struct{} // a place for each
 	asking  chan struct{}
 }
 
 // pages serves the page and what belongs to it.
 func pages(o *Options, b *board, p *press, below string) http.Handler {
-	s := &site{board: b, press: p, uses: o.Uses, streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1)}
+	s := &site{board: b, press: p, uses: o.Uses, others: o.forOthers(), streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1)}
+	if s.others {
+		s.streams, s.asking = make(chan struct{}, mostOfOthers), make(chan struct{}, asksOfOthers)
+	}
 	s.asked = Question{Access: o.Access, AgentNamespace: o.Namespace}
 	if c := b.points[0].client; !c.InCluster {
 		s.asked.Context = c.Context // the current one may change meanwhile
@@ -59,6 +63,7 @@ type pageData struct {
 	Sheet  sheet
 	Tag    string
 	Filter view.Filter
+	Form   bool // that has the way out
 }
 
 // Ask is the form, empty.
@@ -73,5 +78,5 @@ func (s *site) page(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	s.press.answer(w, http.StatusOK, "page", pageData{m, now, now.tag(), f})
+	s.press.answer(w, http.StatusOK, "page", pageData{m, now, now.tag(), f, cameByForm(r)})
 }

@@ -36,7 +36,7 @@ func whole(t *testing.T, f view.Filter, found []view.Finding, all ...view.Held) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err = p.render("page", pageData{m, now, now.tag(), f})
+	page, err = p.render("page", pageData{m, now, now.tag(), f, false})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@
 // follows it. It reads API servers with the caller's own kubeconfig, so it works while agents are down.
 //
 //	door    who is let in: one browser, by a link that is printed once
+//	others  who is let in where others reach the page: whoever may read what it shows (package visitors)
 //	board   watches the clusters, and makes a view.Model of what they hold, at most once a second
 //	sheet   the model as HTML in pieces, of which a browser gets those that changed
 //	why     the answer of rules explain as a page
@@ -38,6 +39,8 @@ func Command(g *cli.Globals, uses Uses) *urfave.Command {
 		Description: `Serves a page on this machine alone, until interrupted, and prints its link. The page shows the clusters
 and the rules as the agent of the cluster of --context has written them, and follows every change. It is
 read from the API servers with your own kubeconfig: an agent may be down, and your rights are yours alone.
+At an address that others reach, as in a pod, it is served by TLS: each of them shows a token of the cluster,
+and sees the page who may read what it shows.
 With --contexts it also shows how other clusters see each other and their rules.
 
 The link opens the page in one browser, once: what is in it is worth nothing afterwards. Nothing is
@@ -49,13 +52,18 @@ written to a cluster, and the page asks nothing of any other server.
 Exit code: 0 when interrupted; 2 a wrong command line; 1 it cannot be served.`,
 		Flags: []urfave.Flag{
 			&urfave.StringFlag{Name: "contexts", Usage: "`CONTEXTS` of other clusters of the group to watch too, separated by commas"},
-			&urfave.StringFlag{Name: "listen", Value: "127.0.0.1:0", Usage: "`ADDRESS` of this machine to serve the page at; port 0 takes a free one"},
+			&urfave.StringFlag{Name: "listen", Value: "127.0.0.1:0", Usage: "`ADDRESS` of this machine to serve the page at; port 0 takes a free one. One that others reach needs the flags below, and they sign in"},
+			&urfave.StringFlag{Name: "tls-cert-file", Usage: "`FILE` with the certificate for others; read again when it changes"},
+			&urfave.StringFlag{Name: "tls-private-key-file", Usage: "`FILE` with its private key"},
 		},
 		Action: func(c *urfave.Context) error {
 			if err := cli.NoArguments(c); err != nil {
 				return err
 			}
-			o := &Options{Access: clusters.AccessOf(g), Uses: uses, Namespace: g.Namespace.String(), Listen: c.String("listen")}
+			o := &Options{
+				Access: clusters.AccessOf(g), Uses: uses, Namespace: g.Namespace.String(), Listen: c.String("listen"),
+				CertFile: c.String("tls-cert-file"), KeyFile: c.String("tls-private-key-file"),
+			}
 			if c.IsSet("contexts") {
 				o.Contexts = strings.Split(c.String("contexts"), ",")
 			}
@@ -81,6 +89,8 @@ type Options struct {
 	Contexts  []string // of the same kubeconfig: other clusters to watch
 	Namespace string   // of the agents
 	Listen    string   // host:port of this machine
+
+	CertFile, KeyFile string // what the page is served with to others
 }
 
 // Validate checks what can be checked without a cluster.
@@ -88,14 +98,10 @@ func (o *Options) Validate() error {
 	if slices.Contains(o.Contexts, "") {
 		return cli.Usagef("--contexts has an empty part: %q", strings.Join(o.Contexts, ","))
 	}
-	host, _, err := net.SplitHostPort(o.Listen)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
 		return cli.Usagef("--listen must be HOST:PORT, and is %q", o.Listen)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return cli.Usagef("--listen must be an address of this machine alone, such as 127.0.0.1:8080, and is %q: the page reads with your kubeconfig", o.Listen)
-	}
-	return nil
+	return o.validateOthers()
 }
 
 // Formats says that there is no document to print.
@@ -112,15 +118,22 @@ func (o *Options) Run(ctx context.Context, out *cli.Output) error {
 	if err != nil {
 		return fmt.Errorf("serve the page: %w; choose another --listen", err)
 	}
-	p := newPress()
-	d := newDoor(listener.Addr().String(), p)
 	server := &http.Server{
-		Handler: d.guard(pages(o, b, p, d.path)), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10,
+		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with the command
+	}
+	if o.forOthers() {
+		if listener, err = o.invite(server, b, listener, out); err != nil {
+			return err
+		}
+	} else {
+		p := newPress()
+		d := newDoor(listener.Addr().String(), p)
+		server.Handler = d.guard(pages(o, b, p, d.path))
+		fmt.Fprintf(out.Stdout, "The page of context %s is at\n\n  %s\n\nThe link opens it in one browser, once. ctrl-C ends it.\n", b.points[0].client.Context, d.link())
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	fmt.Fprintf(out.Stdout, "The page of context %s is at\n\n  %s\n\nThe link opens it in one browser, once. ctrl-C ends it.\n", b.points[0].client.Context, d.link())
 	select {
 	case err = <-ended:
 	case <-ctx.Done():

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 	"github.com/roster-mesh/roster/syncrules"
@@ -180,6 +182,7 @@ type whyData struct {
 	Error    string
 	Verdicts []verdict
 	Report   whyReport
+	Form     bool // that has the way out
 }
 
 // ask is the form with what it holds, and the clusters that can be chosen.
@@ -206,16 +209,25 @@ func (d whyData) Ask() ask { return askAbout(d.Model, d.Question) }
 func (s *site) why(w http.ResponseWriter, r *http.Request) {
 	m, _ := s.board.now()
 	values := r.URL.Query()
-	data := whyData{Model: m, Question: question{strings.TrimSpace(values.Get("kind")), strings.TrimSpace(values.Get("object")), values.Get("cluster")}}
+	data := whyData{
+		Model: m, Form: cameByForm(r),
+		Question: question{strings.TrimSpace(values.Get("kind")), strings.TrimSpace(values.Get("object")), values.Get("cluster")},
+	}
+	code := http.StatusOK
 	if err := s.explain(r.Context(), &data); err != nil {
 		data.Error = view.Brief(err.Error())
+		if apierrors.IsForbidden(err) {
+			code = http.StatusForbidden
+		}
 	}
-	s.press.answer(w, http.StatusOK, "why", data)
+	s.press.answer(w, code, "why", data)
 }
 
 func (s *site) explain(ctx context.Context, data *whyData) error {
-	q := s.asked
-	var err error
+	q, err := s.questionOf(ctx)
+	if err != nil {
+		return err
+	}
 	if q.Namespace, q.Name, err = data.Question.place(); err != nil {
 		return err
 	}
@@ -227,7 +239,7 @@ func (s *site) explain(ctx context.Context, data *whyData) error {
 	data.Command = view.CommandFor(s.board.points[0].client, words...)
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
-	select { // one at a time: it asks many
+	select { // few at a time: it asks many
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
 	case <-ctx.Done():

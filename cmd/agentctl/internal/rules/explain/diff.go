@@ -42,7 +42,7 @@ func (q *inquiry) compare(ctx context.Context, out *answer.Copy, local *unstruct
 			out.DiffNote = "no dry run: namespace " + d.Object.GetNamespace() + " does not exist and would be created first"
 		case trial.NamespaceMissing(err):
 			out.State, out.Reason = stand.Blocked, "namespace "+d.Object.GetNamespace()+" does not exist; create it, or set createNamespace in the rule"
-		case apierrors.IsForbidden(err) && !clusters.IsRefusal(err):
+		case apierrors.IsForbidden(err) && !redact.IsRefusal(err):
 			out.DiffNote = "no dry run: you may not write it: " + hide.Error(err)
 		default:
 			out.State, out.Reason = stand.Blocked, "the API server would refuse it: "+hide.Error(err)

@@ -185,7 +185,7 @@ func (r *Redaction) Error(err error) string {
 		return "the request failed"
 	}
 	s := status.Status()
-	if s.Reason == metav1.StatusReasonNotFound || s.Reason == metav1.StatusReasonForbidden && !clusters.IsRefusal(err) {
+	if s.Reason == metav1.StatusReasonNotFound || s.Reason == metav1.StatusReasonForbidden && !IsRefusal(err) {
 		return clusters.Reason(err) // about names and rights alone
 	}
 	parts := []string{string(s.Reason)}
@@ -230,4 +230,10 @@ func Texts(text string, values []string) string {
 		}
 	}
 	return text
+}
+
+// IsRefusal tells what a policy or webhook says no to from a missing right.
+func IsRefusal(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "admission webhook") || strings.Contains(text, "ValidatingAdmissionPolicy") || strings.Contains(text, "exceeded quota")
 }

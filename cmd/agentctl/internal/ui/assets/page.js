@@ -40,7 +40,11 @@
   query.set('seen', main.dataset.seen);
   const source = new EventSource(`events?${query}`);
   source.onopen = () => say('good', 'live');
-  source.onerror = () => say('bad', 'agentctl ui is not reached: this is old');
+  source.onerror = () => {
+    say('bad', 'agentctl ui is not reached: this is old');
+    // It was reached and said no, as to one who must sign in again: the page itself says why.
+    if (source.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 5000);
+  };
   source.onmessage = e => {
     JSON.parse(e.data).forEach(replace);
     document.title = document.getElementById('summary').dataset.title;
