@@ -67,6 +67,9 @@ type Rights struct {
 	// Registry is the server of the registry API, and Caller who may ask it.
 	Registry Places `json:"registry"`
 	Caller   Places `json:"caller"`
+	// UI is the page for others, and Visitor who may see it.
+	UI      Places `json:"ui"`
+	Visitor Places `json:"visitor"`
 }
 
 // Places are the rights in the whole cluster and in single namespaces: the agent's own, NAMESPACE-private,

@@ -31,7 +31,7 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, places := range []Places{rights.Agent, rights.Reader, rights.Swapped, rights.CRDs, rights.Registry, rights.Caller} {
+	for _, places := range []Places{rights.Agent, rights.Reader, rights.Swapped, rights.CRDs, rights.Registry, rights.Caller, rights.UI, rights.Visitor} {
 		for _, right := range slices.Concat(places.Cluster, places.Own, places.Private, places.Readers, places.Default, places.Publish, places.Renew) {
 			if len(right.APIGroups) == 0 || len(right.Resources) == 0 || len(right.Verbs) == 0 || right.Why == "" {
 				t.Errorf("%+v: is not complete", right)

@@ -216,6 +216,10 @@ func TestRefuses(t *testing.T) {
 		{"--set=registry.image.tag=a/b", "tag"},
 		{"--set=registry.enabled=true,registry.image=null", "--reset-then-reuse-values"},
 		{"--set=registry.resources.limit.memory=1", "limit"},
+		{"--set=ui.enabled=true", "ui.enabled needs ui.tlsSecretName"},
+		{"--set=ui.enabled=1", "enabled"},
+		{"--set=ui.tlsSecretName=A/b", "tlsSecretName"},
+		{"--set=ui.tls=x", "tls"},
 		{"--set=rbac.broadSecretRead=yes please", "broadSecretRead"},
 		{"--set=crds.upgrade=sometimes", "upgrade"},
 		{"--set=image.pullPolicy=Maybe", "pullPolicy"},
@@ -267,7 +271,7 @@ func TestRefuses(t *testing.T) {
 
 // An upgrade with --reuse-values has none of the values that came after the release that is there.
 func TestValuesOfAnOlderRelease(t *testing.T) {
-	for _, later := range []string{"readers", "publish", "credentials", "trust", "registry", "commonLabels", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts", "extraObjects", "dnsConfig", "revisionHistoryLimit", "monitoring.podMonitor", "monitoring.serviceMonitor"} {
+	for _, later := range []string{"readers", "publish", "credentials", "trust", "registry", "ui", "commonLabels", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts", "extraObjects", "dnsConfig", "revisionHistoryLimit", "monitoring.podMonitor", "monitoring.serviceMonitor"} {
 		if _, err := render(t, "--set="+later+"=null"); err != nil {
 			t.Errorf("without %s: %v", later, err)
 		}

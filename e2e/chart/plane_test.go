@@ -64,8 +64,8 @@ func everySetApplies(t *testing.T, c *harness.Cluster) {
 // podsKeepToRestricted has the API server judge each pod that the chart makes, in a namespace that takes no others.
 func podsKeepToRestricted(t *testing.T, c *harness.Cluster) {
 	kubectl(t, c, "label", "namespace", harness.Namespace, "pod-security.kubernetes.io/enforce=restricted")
-	// The agent, the hook, the test and the registry API.
-	out, err := render(t, "--values", valuesOf(t, "broad"), "--set", "registry.enabled=true")
+	// The agent, the hook, the test, the registry API and the page.
+	out, err := render(t, "--values", valuesOf(t, "broad"), "--set", "registry.enabled=true,ui.enabled=true,ui.tlsSecretName=page")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func podsKeepToRestricted(t *testing.T, c *harness.Cluster) {
 			t.Errorf("%s: %v", title(document), err)
 		}
 	}
-	if pods != 4 {
+	if pods != 5 {
 		t.Errorf("the chart has %d pods", pods)
 	}
 }

@@ -140,5 +140,11 @@ func troubleshooting() Document {
 }
 
 func ui() Document {
-	return Document{Path: "docs/ui.md", Typed: map[string][]string{Scenes: {"agentctl ui", "agentctl ui --context"}}}
+	return Document{Path: "docs/ui.md", Typed: map[string][]string{
+		Scenes: {"agentctl ui", "agentctl ui --context"},
+		"e2e/pods.TestPage": {
+			"kubectl -n cluster-registry create secret tls", "helm upgrade", "kubectl -n default create serviceaccount", "kubectl create clusterrolebinding",
+			"kubectl -n default create token",
+		},
+	}}
 }

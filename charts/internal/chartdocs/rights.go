@@ -24,6 +24,8 @@ func rightsTable(rights chart.Rights) string {
 		{"upgrade of CRDs", rights.CRDs},
 		{"registry API, with `registry.enabled`", rights.Registry},
 		{"`registry.callers`", rights.Caller},
+		{"page, with `ui.enabled`", rights.UI},
+		{"whom you bind to `cluster-registry-ui-visitor`", rights.Visitor},
 	} {
 		for _, place := range []struct {
 			name   string
