@@ -4,6 +4,7 @@
 package visitors
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -116,7 +117,7 @@ func answer(w http.ResponseWriter, r *http.Request, err error, signIn func(w htt
 		w.Header().Set("Retry-After", "15")
 	}
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		http.Error(w, no.Text, no.Code)
+		http.Error(w, cmp.Or(no.Text, "A token of this cluster is needed."), no.Code)
 		return
 	}
 	if no.Code == http.StatusServiceUnavailable && r.Method == http.MethodGet {
@@ -178,7 +179,7 @@ func (d *Door) sessionOf(r *http.Request) (*session, error) {
 	if len(cookies) > 0 {
 		return nil, refuse(http.StatusUnauthorized, "Your session has ended. Sign in again.")
 	}
-	return nil, refuse(http.StatusUnauthorized, "A token of this cluster is needed.")
+	return nil, refuse(http.StatusUnauthorized, "") // whom the form is shown for the first time has done nothing wrong
 }
 
 // attend returns when a session has ended, or the context. Until then it asks about the visitor again in time.
