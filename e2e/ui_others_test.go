@@ -31,6 +31,7 @@ import (
 type sharedPage struct {
 	at    *url.URL
 	roots *x509.CertPool
+	said  locked // on standard error
 }
 
 // sharePage runs agentctl ui in alpha as the chart's pod does, with the account that the chart makes for it, until the test ends.
@@ -60,6 +61,7 @@ func (g *group) sharePage(t *testing.T) *sharedPage {
 	}
 	p := &sharedPage{roots: writeCertificate(t, cert, key)}
 	cmd := exec.CommandContext(t.Context(), bin.Agentctl, "ui", "--kubeconfig", config, "--listen", ":0", "--tls-cert-file", cert, "--tls-private-key-file", key)
+	cmd.Stderr = &p.said
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -240,4 +242,9 @@ func TestPageForOthers(t *testing.T) {
 		}
 		return nil
 	})
+	for _, token := range tokens {
+		if strings.Contains(shared.said.String(), token) {
+			t.Errorf("agentctl ui tells a token:\n%s", &shared.said)
+		}
+	}
 }

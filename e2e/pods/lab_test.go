@@ -105,6 +105,7 @@ func (l *lab) explain(t *testing.T) {
 			"get pods -A -o wide", "get clusters -o wide", "get resourcesyncrules -o wide",
 			"-n " + harness.Namespace + " logs -l app.kubernetes.io/component=agent --tail=15",
 			"get apiservices v1alpha1.clusterregistry.k8s.io -o wide", "-n " + harness.Namespace + " logs -l " + registryPods + " --tail=15",
+			"-n " + harness.Namespace + " logs -l app.kubernetes.io/component=ui --tail=15",
 		} {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(shared.ctx), 10*time.Second)
 			out, err := m.Kubectl(ctx, strings.Fields(args)...)
