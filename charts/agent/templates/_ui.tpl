@@ -66,15 +66,7 @@ spec:
     ports:
     - name: https
       containerPort: 8443
-    livenessProbe:
-      httpGet:
-        path: /livez
-        port: https
-        scheme: HTTPS
-      initialDelaySeconds: 5
-      timeoutSeconds: 5
-      failureThreshold: 6
-    # Ready is: it has read the clusters and the rules.
+    # Ready is: it has read the clusters and the rules. No probe ends it: that would sign everybody out.
     readinessProbe:
       httpGet:
         path: /readyz

@@ -130,7 +130,7 @@ func (b *board) peerContexts() map[string]string {
 	return out
 }
 
-// complete tells whether everything has been read once.
+// complete tells whether everything has been read once, or cannot be read, which the page shows.
 func (b *board) complete() bool {
 	for _, p := range b.points {
 		if v, err := p.follower.View(); err == nil && !v.Complete {

@@ -14,7 +14,7 @@ import (
 
 const (
 	// mostStreams are open at a time: one for each tab of the browser. With others there are more of those.
-	mostStreams, mostOfOthers = 32, 512
+	mostStreams, mostOfOthers = 32, 128
 	// quiet is after how long without news a stream says that it is still there.
 	quiet = 30 * time.Second
 	// sendTimeout bounds how long a browser may take to read an event.
@@ -24,14 +24,14 @@ const (
 // events streams what becomes of the page that a browser has: each event has all pieces that changed since the last one. The
 // ID of an event is the tag of the page that it makes, so that a browser that comes back gets nothing if it is the same.
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
 	select {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		http.Error(w, "the page is open too often", http.StatusServiceUnavailable)
+		_ = send(w, []byte("retry: 30000\n\n")) // the page is open too often: the browser tries again by itself, in milliseconds
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
 	has, f := r.Header.Get("Last-Event-ID"), filterOf(r)
 	if has == "" {
 		has = r.URL.Query().Get("seen")
@@ -40,15 +40,15 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	var before sheet
 	for {
 		m, changed := s.board.now()
-		now, err := s.press.sheetOf(m, f)
+		now, err := s.sheets.of(m, f)
 		if err != nil {
 			return // the browser tries again, and gets the page's error
 		}
-		if tag := now.tag(); tag != has {
-			event = append(event, eventOf(tag, now.since(before))...)
-			has = tag
+		if now.named != has {
+			event = append(event, eventOf(now.named, now.since(before))...)
+			has = now.named
 		}
-		before = now
+		before = now.sheet
 		for waiting := true; waiting; {
 			if send(w, event) != nil {
 				return

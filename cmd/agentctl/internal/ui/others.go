@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
@@ -24,9 +25,13 @@ import (
 
 const (
 	// connections are open at a time, and streamsOfOne over each of them, where others reach the page.
-	connections, streamsOfOne = 512, 32
-	// asksOfOthers are the questions why something is not there that are answered at a time.
-	asksOfOthers = 4
+	connections, streamsOfOne = 256, 16
+	// asksOfOthers are the questions why something is not there that are answered at a time: each may read thousands of objects.
+	asksOfOthers = 2
+	// bodyTimeout bounds how long a client may take to send the body of a request, whether or not anybody reads it.
+	bodyTimeout = 10 * time.Second
+	// writeTimeout is after how long a client that reads nothing is hung up on, over HTTP/2.
+	writeTimeout = 10 * time.Second
 )
 
 // forOthers tells whether others than this machine's reach the page.
@@ -55,11 +60,13 @@ func (o *Options) invite(server *http.Server, b *board, listener net.Listener, o
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	at, p := b.points[0].client, newPress()
-	door := visitors.New(&visitors.Reviewer{Client: at, Needed: visitors.Needed()}, visitors.DefaultInterval)
+	at, p, seldom := b.points[0].client, newPress(), &rate.Sometimes{Interval: time.Minute}
+	door := visitors.New(&visitors.Reviewer{Client: at, Failed: func(err error) {
+		seldom.Do(func() { fmt.Fprintln(out.Stderr, err) })
+	}})
 	server.Handler = behind(b, p, door, pages(o, b, p, "/"))
-	server.IdleTimeout = 2 * time.Minute
-	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streamsOfOne}
+	server.IdleTimeout = 30 * time.Second
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streamsOfOne, WriteByteTimeout: writeTimeout}
 	server.ErrorLog = log.New(panics{out.Stderr}, "", 0)
 	fmt.Fprintf(out.Stdout, "The page of context %s is at https://%s/ for whoever shows a token of that cluster, and may read its clusters and rules.\n", at.Context, listener.Addr())
 	config := &tls.Config{GetCertificate: certificate.Of, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
@@ -72,7 +79,6 @@ func behind(b *board, p *press, door *visitors.Door, inside http.Handler) http.H
 		p.answer(w, r.Code, "signin", r.Text)
 	})
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !b.complete() {
 			http.Error(w, "the clusters and rules have not been read yet", http.StatusServiceUnavailable)
@@ -82,7 +88,12 @@ func behind(b *board, p *press, door *visitors.Door, inside http.Handler) http.H
 		protect(w.Header())
 		guarded.ServeHTTP(w, r)
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what a server cannot do, as that of a test, no client abuses
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // panics lets through what is a fault of ours. What the server says beside it, as of each handshake that fails, anybody on the

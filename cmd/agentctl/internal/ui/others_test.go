@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,8 +19,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +31,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 )
 
 func TestListenAndCertificate(t *testing.T) {
@@ -207,14 +211,63 @@ func TestProbes(t *testing.T) {
 		_ = response.Body.Close()
 		return response.StatusCode
 	}
-	if live, ready := probe("livez"), probe("readyz"); live != http.StatusOK || ready != http.StatusServiceUnavailable {
-		t.Errorf("live %d, ready %d", live, ready)
+	if ready := probe("readyz"); ready != http.StatusServiceUnavailable {
+		t.Errorf("ready: %d", ready)
 	}
 	s.Set("", "")
 	for start := time.Now(); probe("readyz") != http.StatusOK; {
 		if time.Since(start) > time.Minute {
 			t.Fatal("it is never ready")
 		}
+	}
+}
+
+// Who announces the body of a request and sends none is hung up on, whatever they ask for.
+func TestBodiesThatDoNotCome(t *testing.T) {
+	t.Parallel()
+	s := apitest.New()
+	t.Cleanup(s.Close)
+	_, at := openToOthers(t, noUses(), s)
+	var all sync.WaitGroup
+	for _, asked := range []string{"GET /readyz", "GET /page.css", "POST /", "POST /signin", "POST /signout"} {
+		all.Go(func() {
+			dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // of this test
+			conn, err := dialer.DialContext(t.Context(), "tcp", at.Host)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 9\r\n\r\n", asked, at.Host)
+			if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: still there after a minute", asked)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A model is rendered once for all who look at it in the same way.
+func TestSheetsAreShared(t *testing.T) {
+	t.Parallel()
+	s := &sheets{press: newPress()}
+	m := view.Of([]view.Held{group(3, 3)}, nil)
+	first, err := s.of(m, view.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := s.of(m, view.Filter{})
+	if reflect.ValueOf(first.sheet).Pointer() != reflect.ValueOf(again.sheet).Pointer() || first.named != first.tag() {
+		t.Error("it is rendered twice")
+	}
+	for i := range 3 * maxSheets {
+		if _, err := s.of(m, view.Filter{Text: fmt.Sprint(i)}); err != nil || len(s.made) > maxSheets {
+			t.Fatalf("%d are kept: %v", len(s.made), err)
+		}
+	}
+	if _, err := s.of(view.Of([]view.Held{group(1, 1)}, nil), view.Filter{}); err != nil || len(s.made) != 1 {
+		t.Errorf("%d are kept of a model that is not shown any more: %v", len(s.made), err)
 	}
 }
 

@@ -23,6 +23,7 @@ func isAsset(path, below string) bool {
 type site struct {
 	board   *board
 	press   *press
+	sheets  *sheets
 	uses    Uses
 	asked   Question      // what all questions have in common
 	others  bool          // read the page, each with rights of their own
@@ -32,7 +33,7 @@ type site struct {
 
 // pages serves the page and what belongs to it.
 func pages(o *Options, b *board, p *press, below string) http.Handler {
-	s := &site{board: b, press: p, uses: o.Uses, others: o.forOthers(), streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1)}
+	s := &site{board: b, press: p, sheets: &sheets{press: p}, uses: o.Uses, others: o.forOthers(), streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1)}
 	if s.others {
 		s.streams, s.asking = make(chan struct{}, mostOfOthers), make(chan struct{}, asksOfOthers)
 	}
@@ -52,9 +53,13 @@ func pages(o *Options, b *board, p *press, below string) http.Handler {
 	return mux
 }
 
+// maxName is how long a name may be, in bytes: RFC 1123.
+const maxName = 253
+
 func filterOf(r *http.Request) view.Filter {
 	q := r.URL.Query()
-	return view.Filter{Text: strings.TrimSpace(q.Get("q")), All: q.Get("all") != ""}
+	text := strings.TrimSpace(q.Get("q"))
+	return view.Filter{Text: text[:min(len(text), maxName)], All: q.Get("all") != ""}
 }
 
 // pageData is what the template of the page takes.
@@ -73,10 +78,10 @@ func (d pageData) Ask() ask { return askAbout(d.Model, question{}) }
 func (s *site) page(w http.ResponseWriter, r *http.Request) {
 	m, _ := s.board.now()
 	f := filterOf(r)
-	now, err := s.press.sheetOf(m, f)
+	now, err := s.sheets.of(m, f)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	s.press.answer(w, http.StatusOK, "page", pageData{m, now, now.tag(), f, cameByForm(r)})
+	s.press.answer(w, http.StatusOK, "page", pageData{m, now.sheet, now.named, f, cameByForm(r)})
 }

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
 )
@@ -39,6 +40,42 @@ func (b block) HTML() template.HTML {
 
 // sheet is a page of one filter, in blocks by name, as a browser has it.
 type sheet map[string]block
+
+// maxSheets of one model are kept: one for each that somebody filters by.
+const maxSheets = 64
+
+// sheets renders a model once for all who look at it in the same way, and one after the other for others: of hundreds of clusters that takes a
+// good part of a second. It is safe for use by several goroutines.
+type sheets struct {
+	press *press
+
+	mu    sync.Mutex
+	model *view.Model
+	made  map[view.Filter]rendered
+}
+
+// rendered is a sheet and its tag.
+type rendered struct {
+	sheet
+	named string
+}
+
+func (s *sheets) of(m *view.Model, f view.Filter) (rendered, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.model != m || len(s.made) >= maxSheets {
+		s.model, s.made = m, map[view.Filter]rendered{}
+	}
+	if r, ok := s.made[f]; ok {
+		return r, nil
+	}
+	now, err := s.press.sheetOf(m, f)
+	if err != nil {
+		return rendered{}, err
+	}
+	s.made[f] = rendered{now, now.tag()}
+	return s.made[f], nil
+}
 
 // sheetOf renders a model.
 func (p *press) sheetOf(m *view.Model, f view.Filter) (sheet, error) {

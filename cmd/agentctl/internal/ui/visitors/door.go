@@ -21,10 +21,9 @@ const (
 	SignInPath, SignOutPath = "/signin", "/signout"
 	// maxToken bounds a token, and maxForm the form that it comes in, in bytes.
 	maxToken, maxForm = 16 << 10, 32 << 10
-	// formTimeout bounds how long a browser may take to send the form.
-	formTimeout = 10 * time.Second
-	// answerTimeout bounds how long an answer may take, but for streams, which set it anew with each event.
-	answerTimeout = 2 * time.Minute
+	// answerTimeout bounds how long an answer to a visitor may take, but for streams, which set it anew with each event;
+	// strangerTimeout that of one to anybody else.
+	answerTimeout, strangerTimeout = 2 * time.Minute, 15 * time.Second
 )
 
 // RefusalError is why a visitor does not get a page.
@@ -75,7 +74,8 @@ func (d *Door) Guard(inside http.Handler, public func(path string) bool, signIn 
 	})
 	posted := http.NewCrossOriginProtection().Handler(posts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // see signIn
+		control := http.NewResponseController(w)
+		_ = control.SetWriteDeadline(time.Now().Add(strangerTimeout)) // what a server cannot do, as that of a test, no client abuses
 		origin := r.Header.Get("Origin")
 		switch {
 		case origin != "" && origin != "https://"+r.Host:
@@ -93,6 +93,7 @@ func (d *Door) Guard(inside http.Handler, public func(path string) bool, signIn 
 				return
 			}
 			defer d.finish(s)
+			_ = control.SetWriteDeadline(time.Now().Add(answerTimeout))
 			ctx, cancel := context.WithCancel(context.WithValue(r.Context(), visitorKey{}, v))
 			defer cancel()
 			go func() {
@@ -128,16 +129,16 @@ func answer(w http.ResponseWriter, r *http.Request, err error, signIn func(w htt
 
 // signIn takes the token of the form for a cookie.
 func (d *Door) signIn(w http.ResponseWriter, r *http.Request) error {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(formTimeout)) // what a server cannot do, as that of a test, no client abuses
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return refuse(http.StatusBadRequest, "The form cannot be read, or has more than %d KiB.", maxForm>>10)
 	}
-	_ = control.SetReadDeadline(time.Time{})
 	id := rand.Text()
 	if _, err := d.enter(r.Context(), keyOf("cookie", id), strings.TrimSpace(r.PostFormValue("token")), true); err != nil {
 		return err
+	}
+	for _, c := range r.CookiesNamed(cookieName) { // of who signs in again
+		d.end(keyOf("cookie", c.Value))
 	}
 	http.SetCookie(w, cookie(id, 0))
 	return nil
@@ -191,7 +192,11 @@ func (d *Door) attend(ctx context.Context, s *session) {
 		case <-s.ended:
 			return
 		case <-time.After(d.due(s)):
-			if err := d.confirm(ctx, s); err != nil {
+			age, _ := d.age(s)
+			asked, cancel := context.WithTimeout(ctx, max(interval-age, 0)) // others may ask about it at the same time
+			err := d.confirm(asked, s)
+			cancel()
+			if age, _ := d.age(s); err != nil && age >= interval {
 				return
 			}
 		}

@@ -75,7 +75,7 @@ func newRegistry() *registry {
 
 // guarded is a door with one page, which says who sees it, and one that stays open.
 func guarded(r *registry) http.Handler {
-	return New(r, DefaultInterval).Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return New(r).Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, _ := Of(r.Context())
 		if r.URL.Path == "/events" {
 			<-r.Context().Done()
@@ -267,7 +267,7 @@ func TestSessionsEnd(t *testing.T) {
 					t.Fatalf("ended %t after 10 minutes, with %d questions", ended(), n)
 				}
 				r.change(test.happens)
-				time.Sleep(DefaultInterval + time.Second)
+				time.Sleep(interval + time.Second)
 				if !ended() {
 					t.Error("what was open still is")
 				}
@@ -282,6 +282,40 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
+// An API server that answers nobody in time ends all that is open within the time that an answer lasts, as one does that refuses.
+func TestQuestionsThatHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry()
+		h := guarded(r)
+		c := signIn(t, h, "ann-token")
+		var all []func() bool
+		for range maxOpen {
+			all = append(all, follow(t, h, c))
+		}
+		r.change(func(r *registry) { r.takes = time.Hour })
+		time.Sleep(interval + time.Second)
+		for i, ended := range all {
+			if !ended() {
+				t.Errorf("stream %d is still open", i)
+			}
+		}
+	})
+}
+
+func TestSignInAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := guarded(newRegistry())
+		old := signIn(t, h, "ann-token")
+		got := serve(h, with(request(t.Context(), http.MethodPost, SignInPath, "bob-token"), old))
+		if cookies := got.Result().Cookies(); len(cookies) != 1 {
+			t.Fatalf("%d cookies: %s", len(cookies), got.Body)
+		}
+		want(t, "with the cookie of before", serve(h, with(request(t.Context(), http.MethodGet, "/", ""), old)), http.StatusUnauthorized)
+	})
+}
+
 func TestShortOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -294,9 +328,9 @@ func TestShortOutage(t *testing.T) {
 			defer close(done)
 			serve(h, with(request(ctx, http.MethodGet, "/events", ""), c))
 		}()
-		time.Sleep(DefaultInterval/2 - time.Second)
+		time.Sleep(interval/2 - time.Second)
 		r.change(func(r *registry) { r.away = true })
-		time.Sleep(DefaultInterval / 3)
+		time.Sleep(interval / 3)
 		want(t, "while the last answer counts", serve(h, with(request(t.Context(), http.MethodGet, "/", ""), c)), http.StatusOK)
 		if n := r.count(); n > 8 {
 			t.Errorf("%d questions to one who does not answer", n)
@@ -355,7 +389,7 @@ func TestPace(t *testing.T) {
 			})
 		}
 		wait.Go(func() {
-			time.Sleep(DefaultInterval)
+			time.Sleep(interval)
 			want(t, "one who is there", serve(h, with(request(t.Context(), http.MethodGet, "/", ""), c)), http.StatusOK)
 		})
 		time.Sleep(9 * time.Second)
@@ -374,7 +408,7 @@ func TestNumberOfSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry()
-		d := New(r, DefaultInterval)
+		d := New(r)
 		enter := func(user string, i int) key {
 			token := fmt.Sprintf("%s-%d", user, i)
 			r.change(func(r *registry) { r.users[token] = user })
@@ -392,6 +426,18 @@ func TestNumberOfSessions(t *testing.T) {
 			t.Error("a session ended without need")
 		}
 		other := enter("bob", 0)
+		if _, err := d.begin(d.find(first)); err != nil { // it has something open for long
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		enter("ann", maxOfUser+1)
+		if d.find(first) == nil || len(d.sessions) != maxOfUser+1 {
+			t.Errorf("%d sessions, and the one in use is there: %t", len(d.sessions), d.find(first) != nil)
+		}
+		d.finish(d.find(first))
+		for i := range maxOfUser - 1 {
+			enter("ann", maxOfUser+2+i)
+		}
 		enter("ann", maxOfUser)
 		if d.find(first) != nil || d.find(other) == nil || len(d.sessions) != maxOfUser+1 {
 			t.Errorf("%d sessions", len(d.sessions))

@@ -5,6 +5,7 @@ package visitors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -21,11 +22,11 @@ import (
 // Reviewer asks the API server of one cluster.
 type Reviewer struct {
 	Client *clusters.Client
-	Needed []rights.Right // of whoever sees the page
+	Failed func(error) // is told why it cannot be asked, which visitors are not
 }
 
-// Needed are the rights to what the page shows of a cluster, and follows.
-func Needed() []rights.Right {
+// needed are the rights to what the page shows of a cluster, and follows.
+func needed() []rights.Right {
 	return append(rights.Of(clusters.ClusterResource(), "", "list", "watch"), rights.Of(clusters.RuleResource(), "", "list", "watch")...)
 }
 
@@ -53,7 +54,7 @@ func (r *Reviewer) Ask(ctx context.Context, token string) (string, error) {
 		return "", refuse(http.StatusUnauthorized, "The API server does not know this token, or it has ended.")
 	}
 	var lacks []string
-	for _, right := range r.Needed {
+	for _, right := range needed() {
 		allowed, err := r.allowed(ctx, is.User, right)
 		if err != nil {
 			return "", err
@@ -90,21 +91,18 @@ func (r *Reviewer) allowed(ctx context.Context, who user, right rights.Right) (b
 func (r *Reviewer) review(ctx context.Context, resource schema.GroupVersionResource, kind string, spec map[string]any, out any) error {
 	question := &unstructured.Unstructured{Object: map[string]any{"apiVersion": resource.GroupVersion().String(), "kind": kind, "spec": spec}}
 	answer, err := r.Client.Dynamic.Resource(resource).Create(ctx, question, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("the API server cannot be asked who you are, and what you may read (%s): %s", kind, clusters.Reason(err))
+	if err == nil {
+		status, _, _ := unstructured.NestedMap(answer.Object, "status")
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(status, out)
 	}
-	status, _, _ := unstructured.NestedMap(answer.Object, "status")
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, out); err != nil {
-		return fmt.Errorf("read the answer to a %s: %w", kind, err)
+	if err != nil {
+		r.Failed(fmt.Errorf("the API server cannot be asked about a visitor (%s): %s", kind, clusters.Reason(err)))
+		return errors.New("the API server cannot be asked who you are, and what you may read")
 	}
 	return nil
 }
 
 // lacking says it as API servers, and so kubectl, do.
 func lacking(user string, r rights.Right) string {
-	where := "at the cluster scope"
-	if r.Namespace != "" {
-		where = fmt.Sprintf("in the namespace %q", r.Namespace)
-	}
-	return fmt.Sprintf("%s.%s is forbidden: User %q cannot %s resource %q in API group %q %s", r.Resource, r.Group, user, r.Verb, r.Resource, r.Group, where)
+	return fmt.Sprintf("%s.%s is forbidden: User %q cannot %s resource %q in API group %q at the cluster scope", r.Resource, r.Group, user, r.Verb, r.Resource, r.Group)
 }

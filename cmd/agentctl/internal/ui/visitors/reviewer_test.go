@@ -44,7 +44,7 @@ func reviewer(t *testing.T, answers map[string]func(spec map[string]any) string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Reviewer{Client: c, Needed: Needed()}, asked
+	return &Reviewer{Client: c, Failed: func(error) {}}, asked
 }
 
 const jane = `{"authenticated":true,"user":{"username":"jane","uid":"7","groups":["dev","system:authenticated"],"extra":{"scopes":["a","b"]}}}`
@@ -101,14 +101,24 @@ func TestReviewerRefuses(t *testing.T) {
 		"lacks all":    {jane, always(`{}`), 403, `cannot watch resource "clusters"`},
 		"may not ask":  {"", always(""), 0, "(TokenReview): the page may not ask"},
 		"nor rights":   {jane, always(""), 0, "(SubjectAccessReview): the page may not ask"},
-		"what is this": {`{"authenticated":"s3cret"}`, always(""), 0, "read the answer to a TokenReview"},
+		"what is this": {`{"authenticated":"s3cret"}`, always(""), 0, "(TokenReview): "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, _ := reviewer(t, map[string]func(map[string]any) string{"tokenreviews": always(test.who), "subjectaccessreviews": test.may})
+			var told string
+			r.Failed = func(err error) { told = err.Error() }
 			user, err := r.Ask(t.Context(), "s3cret")
-			if user != "" || err == nil || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "s3cret") {
+			if user != "" || err == nil || strings.Contains(told+err.Error(), "s3cret") {
 				t.Fatalf("%q, %v", user, err)
+			}
+			if test.code != 0 {
+				told = err.Error()
+			} else if strings.Contains(err.Error(), test.text) {
+				t.Errorf("a visitor is told %q", err)
+			}
+			if !strings.Contains(told, test.text) {
+				t.Errorf("told %q", told)
 			}
 			no, refused := errors.AsType[*RefusalError](err)
 			if refused != (test.code != 0) || refused && no.Code != test.code {

@@ -18,7 +18,8 @@ import (
 const (
 	// longest is how long a session lasts.
 	longest = 8 * time.Hour
-	// maxSessions are kept at a time, and maxOfUser of one user. The one that is unused for longest gives way.
+	// maxSessions are kept at a time, and maxOfUser of one user. The one that is unused for longest gives way, and one that
+	// has something open last.
 	maxSessions, maxOfUser = 512, 8
 	// maxOpen are the requests that one session has open at a time: one for each tab, and those that come and go.
 	maxOpen = 16
@@ -29,8 +30,8 @@ const (
 	maxQuestions = 4
 	// questionTimeout bounds one of them, with the time that it waits for its turn.
 	questionTimeout = 10 * time.Second
-	// DefaultInterval is the age at which an answer of the API server is too old.
-	DefaultInterval = time.Minute
+	// interval is the age at which an answer of the API server is too old. A new one is asked for at half of it.
+	interval = time.Minute
 )
 
 // Asker says whose token that is, and that he may see the page: *Reviewer, for one. A *RefusalError says that he may not; any other
@@ -42,7 +43,6 @@ type Asker interface {
 // Door lets visitors in. It is safe for use by several goroutines.
 type Door struct {
 	asker     Asker
-	interval  time.Duration // after which an answer counts no more. A new one is asked for at half of it
 	pace      *rate.Limiter // of tokens that are new
 	newcomers chan struct{} // a place for each question about one
 	present   chan struct{} // the same for those who are there
@@ -51,10 +51,10 @@ type Door struct {
 	sessions map[key]*session
 }
 
-// New returns a door without visitors. interval is DefaultInterval, but for tests.
-func New(asker Asker, interval time.Duration) *Door {
+// New returns a door without visitors.
+func New(asker Asker) *Door {
 	return &Door{
-		asker: asker, interval: interval, pace: rate.NewLimiter(newTokens, newTokensAtOnce),
+		asker: asker, pace: rate.NewLimiter(newTokens, newTokensAtOnce),
 		newcomers: make(chan struct{}, maxQuestions), present: make(chan struct{}, maxQuestions),
 		sessions: map[key]*session{},
 	}
@@ -116,6 +116,14 @@ func (d *Door) enter(ctx context.Context, k key, token string, form bool) (*sess
 	return s, nil
 }
 
+// idlerThan says which of two is in use less.
+func (s *session) idlerThan(other *session) bool {
+	if (s.open > 0) != (other.open > 0) {
+		return s.open == 0
+	}
+	return s.used.Before(other.used)
+}
+
 // makeRoomLocked ends the sessions that are over, and one more where a user, or all of them, have too many.
 func (d *Door) makeRoomLocked(user string) {
 	now := time.Now()
@@ -126,12 +134,12 @@ func (d *Door) makeRoomLocked(user string) {
 			d.endLocked(s)
 			continue
 		}
-		if oldest == nil || s.used.Before(oldest.used) {
+		if oldest == nil || s.idlerThan(oldest) {
 			oldest = s
 		}
 		if s.user == user {
 			ofUser++
-			if oldestOfUser == nil || s.used.Before(oldestOfUser.used) {
+			if oldestOfUser == nil || s.idlerThan(oldestOfUser) {
 				oldestOfUser = s
 			}
 		}
@@ -202,7 +210,7 @@ func (d *Door) age(s *session) (age, left time.Duration) {
 // due is when to ask about a session again. Where there was no answer, a while is left to the API server.
 func (d *Door) due(s *session) time.Duration {
 	age, left := d.age(s)
-	return min(max(d.interval/2-age, d.interval/12), max(left, 0))
+	return min(max(interval/2-age, interval/12), max(left, 0))
 }
 
 // confirm returns nil while a visitor may see the page. It asks the API server if that is due.
@@ -226,7 +234,7 @@ func (d *Door) confirm(ctx context.Context, s *session) error {
 		return err
 	}
 	if err != nil {
-		if age, _ := d.age(s); age < d.interval {
+		if age, _ := d.age(s); age < interval {
 			return nil // the last answer still counts
 		}
 		return err
@@ -247,7 +255,7 @@ func (d *Door) current(s *session) (done bool, err error) {
 	case <-s.ended:
 		return true, refuse(http.StatusUnauthorized, "Your session has ended. Sign in again.")
 	default:
-		return age < d.interval/2, nil
+		return age < interval/2, nil
 	}
 }
 
