@@ -53,7 +53,6 @@ func TestPeerIsBounded(t *testing.T) {
 	}
 }
 
-// A kind is found by every name that kubectl takes, and the core comes first.
 // With somebody else's token nothing of the caller's own credential is sent.
 func TestToken(t *testing.T) {
 	t.Parallel()
@@ -80,6 +79,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// A kind is found by every name that kubectl takes, and the core comes first.
 func TestParseKind(t *testing.T) {
 	t.Parallel()
 	s := apitest.New()

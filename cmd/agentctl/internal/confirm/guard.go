@@ -17,6 +17,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirmations"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -84,7 +85,7 @@ func (o *GuardOptions) Run(ctx context.Context, out *cli.Output) error {
 		return err
 	}
 	ready := clusters.ReadinessOf(rule)
-	asked := clusters.GuardedDeletions(ready)
+	asked := confirmations.GuardedDeletions(ready)
 	switch {
 	case asked == 0:
 		return c.Errorf("the deletion guard has not stopped rule %s: its agent says %s: %s", o.Rule, ready.Reason, clusters.Bound(ready.Message))
@@ -109,7 +110,7 @@ func (o *GuardOptions) Run(ctx context.Context, out *cli.Output) error {
 		if err != nil {
 			return nil, err
 		}
-		if now := clusters.ReadinessOf(rule); now.Reason == clusters.ReasonGuard {
+		if now := clusters.ReadinessOf(rule); now.Reason == confirmations.ReasonGuard {
 			return []string{"its agent still says: " + clusters.Bound(now.Message)}, nil
 		}
 		return nil, nil
@@ -127,7 +128,7 @@ func confirmDeletions(there *unstructured.Unstructured, asked int) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(there.Object, &rule); err != nil {
 		return err
 	}
-	if ready := clusters.ReadinessOf(&rule); clusters.GuardedDeletions(ready) != asked {
+	if ready := clusters.ReadinessOf(&rule); confirmations.GuardedDeletions(ready) != asked {
 		return fmt.Errorf("its agent says something else by now: %s: %s; nothing is confirmed", ready.Reason, clusters.Bound(ready.Message))
 	}
 	annotations := there.GetAnnotations()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirmations"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -72,7 +73,7 @@ func (o *RestoreOptions) Run(ctx context.Context, out *cli.Output) error {
 	if err != nil {
 		return err
 	}
-	if !clusters.WaitsForRestore(own) && !o.Yes {
+	if !confirmations.WaitsForRestore(own) && !o.Yes {
 		return c.Errorf("cluster %s does not wait for a confirmation, or cannot take one yet (%s); if only other clusters say that it was restored, give --yes", own.Name, waitsFor(own))
 	}
 	result := confirmed{Context: c.Context, Cluster: own.Name, DryRun: o.DryRun}
@@ -91,7 +92,7 @@ func (o *RestoreOptions) Run(ctx context.Context, out *cli.Output) error {
 		if err != nil {
 			return nil, err
 		}
-		if own, err = clusters.DecodeCluster(u); err != nil || !clusters.WaitsForRestore(own) {
+		if own, err = clusters.DecodeCluster(u); err != nil || !confirmations.WaitsForRestore(own) {
 			return nil, err
 		}
 		return []string{"its agent still says: " + waitsFor(own)}, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirmations"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/doctor/waits"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -104,15 +105,12 @@ func (x *inspection) ownFinding(t *target, c *v1alpha1.Cluster) *Finding {
 	if health == clusters.Healthy {
 		return nil
 	}
-	d := &Finding{Severity: severityOf(health), Cluster: c.Name}
+	d := &Finding{Severity: severityOf(health), Cluster: c.Name, Message: "its agent says of itself: " + message, Fix: x.agentLog(t)}
 	if cond := clusters.Condition(c, v1alpha1.ConditionLocalConflict); cond != nil && cond.Status == metav1.ConditionTrue {
 		d.Message, d.Fix = "more than one Cluster object has this cluster's ID: "+cli.OneLine(cond.Message), t.kubectl("delete", "cluster", c.Name)
-		return d
-	}
-	if clusters.WaitsForRestore(c) {
+	} else if confirmations.WaitsForRestore(c) {
 		return nil // checkRestore says it
 	}
-	d.Message, d.Fix = "its agent says of itself: "+message, x.agentLog(t)
 	return d
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirmations"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
@@ -18,7 +19,7 @@ import (
 func checkRestore(_ context.Context, x *inspection) []Finding {
 	var out []Finding
 	for _, t := range x.targets {
-		if own := t.local(); own != nil && clusters.WaitsForRestore(own) {
+		if own := t.local(); own != nil && confirmations.WaitsForRestore(own) {
 			out = append(out, Finding{
 				Severity: Error, Cluster: t.name(),
 				Message: "its API server went back in time, as after a restore, or its CRDs were deleted: nothing is published from here until you have brought back what is missing and confirm",
@@ -44,9 +45,9 @@ func (x *inspection) waitingRule(t *target, rule *v1alpha1.ResourceSyncRule) *Fi
 				d.Cluster, d.Fix = c.Name, v1alpha1.CommandConfirmRestore+x.flagOf(t, string(c.Spec.ClusterID))
 			}
 		}
-	case clusters.ReasonGuard:
+	case confirmations.ReasonGuard:
 		count := ""
-		if n := clusters.GuardedDeletions(ready); n > 0 {
+		if n := confirmations.GuardedDeletions(ready); n > 0 {
 			count = fmt.Sprintf(" --deletions=%d", n)
 		}
 		d.Fix = "agentctl guard confirm " + cli.ShellWord(rule.Name) + count + t.flag()

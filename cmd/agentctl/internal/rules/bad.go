@@ -10,6 +10,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirmations"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -59,7 +60,7 @@ func nextStep(m *fleet.Member, rule *v1alpha1.ResourceSyncRule, health clusters.
 	switch {
 	case ready.Reason == "Orphaned":
 		return "agentctl orphans list" + there
-	case ready.Reason == clusters.ReasonGuard:
+	case ready.Reason == confirmations.ReasonGuard:
 		return "agentctl guard confirm " + name + there
 	case ready.Reason == "SourceRestored":
 		return v1alpha1.CommandConfirmRestore + " # in the cluster that was restored"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/confirmations"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/fleet"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/skew"
@@ -94,9 +95,9 @@ func TestNextStep(t *testing.T) {
 		m    *fleet.Member
 		rule *v1alpha1.ResourceSyncRule
 	}{
-		"agentctl guard confirm r # in cluster 'we st'":                  {there, ruleSaying("r", clusters.ReasonGuard, "")},
-		"agentctl guard confirm 'r;x' --context 'kind east'":             {here, ruleSaying("r;x", clusters.ReasonGuard, "")},
-		"agentctl guard confirm r":                                       {pod, ruleSaying("r", clusters.ReasonGuard, "")},
+		"agentctl guard confirm r # in cluster 'we st'":                  {there, ruleSaying("r", confirmations.ReasonGuard, "")},
+		"agentctl guard confirm 'r;x' --context 'kind east'":             {here, ruleSaying("r;x", confirmations.ReasonGuard, "")},
+		"agentctl guard confirm r":                                       {pod, ruleSaying("r", confirmations.ReasonGuard, "")},
 		"agentctl rules resume r --context 'kind east'":                  {here, ruleSaying("r", "Paused", "")},
 		"agentctl rules resume r # in the cluster that the rule is from": {here, copied},
 		"agentctl restore confirm # in the cluster that was restored":    {here, ruleSaying("r", "SourceRestored", "")},

@@ -1,7 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package clusters
+// Package confirmations tells what of a cluster waits until a person confirms it.
+package confirmations
 
 import (
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
@@ -21,7 +23,7 @@ const ReasonGuard = "DeletionGuard"
 var guarded = regexp.MustCompile(`(?:` + regexp.QuoteMeta(syncrules.AnnotationConfirmDeletions) + `|--deletions)=([0-9]+)`)
 
 // GuardedDeletions is how many deletions the agent asks a person to confirm; 0 for none.
-func GuardedDeletions(ready Readiness) int {
+func GuardedDeletions(ready clusters.Readiness) int {
 	if ready.Reason != ReasonGuard {
 		return 0
 	}
@@ -39,7 +41,7 @@ func GuardedDeletions(ready Readiness) int {
 // WaitsForRestore says that a cluster publishes nothing until a person confirms that its API server was restored. Agents of
 // the release before name the annotation.
 func WaitsForRestore(own *v1alpha1.Cluster) bool {
-	cond := Condition(own, v1alpha1.ConditionReady)
+	cond := clusters.Condition(own, v1alpha1.ConditionReady)
 	return cond != nil && cond.Status != metav1.ConditionTrue &&
 		(strings.Contains(cond.Message, v1alpha1.CommandConfirmRestore) || strings.Contains(cond.Message, v1alpha1.AnnotationConfirmRestore))
 }
