@@ -31,6 +31,7 @@ type hosted struct {
 	*group
 
 	t                  *testing.T
+	docs               *documents.Reader
 	name, namespace    string
 	address            string // HOST:PORT
 	kubeconfig, folder string
@@ -41,7 +42,7 @@ const hostedLabels = "app.kubernetes.io/managed-by=agentctl,app.kubernetes.io/in
 
 func newHosted(t *testing.T, name string) *hosted {
 	t.Helper()
-	h := &hosted{group: apart(t), t: t, name: name, namespace: "registry-" + name, folder: t.TempDir()}
+	h := &hosted{group: apart(t), t: t, docs: documents.NewReader(".."), name: name, namespace: "registry-" + name, folder: t.TempDir()}
 	var err error
 	if h.address, err = harness.FreeAddress(t.Context()); err != nil {
 		t.Fatal(err)
@@ -73,11 +74,11 @@ func (h *hosted) init(code int, flags []string, texts ...string) string {
 // documented are the arguments of a command of docs/standalone.md, for this registry and its host.
 func (h *hosted) documented(begins string) []string {
 	h.t.Helper()
-	line, err := documents.Command("../docs/standalone.md", begins)
+	line, err := h.docs.With("registry-1", h.name, "cluster-1", "delta").Lines(documents.Standalone, begins)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return strings.Fields(strings.NewReplacer("registry-1", h.name, "cluster-1", "delta").Replace(line))[1:]
+	return strings.Fields(line)[1:]
 }
 
 // files writes what the pod would have mounted: the CA of the registry.
@@ -227,6 +228,9 @@ func TestHostedRegistry(t *testing.T) {
 	}
 	if len(config.Contexts) != len(before.Contexts) || len(config.AuthInfos) != len(before.AuthInfos) || config.CurrentContext != before.CurrentContext {
 		t.Errorf("the kubeconfig has %d contexts and %d users, and had %d and %d", len(config.Contexts), len(config.AuthInfos), len(before.Contexts), len(before.AuthInfos))
+	}
+	if err := h.docs.Untyped("e2e.TestHostedRegistry"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 // TestRestoredAPIServer: gamma's API server is restored from a backup and so has neither a rule nor a Secret that
 // were made since. Nobody takes that for a deletion until gamma's owner confirms it.
 func TestRestoredAPIServer(t *testing.T) {
+	docs := documents.NewReader("..")
 	for name, c := range map[string]struct {
 		agentDown bool
 		ahead     int
@@ -31,11 +32,14 @@ func TestRestoredAPIServer(t *testing.T) {
 		"under a running agent, then written to": {ahead: 3000},
 		"while the agent was down":               {agentDown: true},
 	} {
-		t.Run(name, func(t *testing.T) { restoreGamma(t, joined(t), c.agentDown, c.ahead) })
+		t.Run(name, func(t *testing.T) { restoreGamma(t, joined(t), docs, c.agentDown, c.ahead) })
+	}
+	if err := docs.Untyped("e2e.TestRestoredAPIServer"); err != nil {
+		t.Error(err)
 	}
 }
 
-func restoreGamma(t *testing.T, g *group, agentDown bool, ahead int) {
+func restoreGamma(t *testing.T, g *group, docs *documents.Reader, agentDown bool, ahead int) {
 	for _, name := range []string{"old", "born-later", "later"} {
 		g.cleanUp(t, name)
 	}
@@ -74,7 +78,7 @@ func restoreGamma(t *testing.T, g *group, agentDown bool, ahead int) {
 	stays(t, "an agent that is started meanwhile waits as well", 2*quiet, hasCopy(g.alpha, g.gamma, "later", "one"))
 	g.alphaAwaitsGamma(t, "later")
 
-	g.confirmAsDocumented(t)
+	g.confirmAsDocumented(t, docs)
 	eventually(t, "confirmed, the later rule is gone", afterFault, noRule(g.alpha, "born-later"))
 	eventually(t, "confirmed, the later Secret is gone", afterFault, noSecret(g.alpha, "later"))
 	if err := hasCopy(g.alpha, g.gamma, "old", "one")(t.Context()); err != nil {
@@ -253,29 +257,20 @@ func (g *group) confirmGamma(t *testing.T) {
 }
 
 // confirmAsDocumented types what docs/restore.md says.
-func (g *group) confirmAsDocumented(t *testing.T) {
+func (g *group) confirmAsDocumented(t *testing.T, docs *documents.Reader) {
 	t.Helper()
-	const document = "../docs/restore.md"
-	types := func(begins string, texts ...string) {
+	shell := func(ctx context.Context, line string) (string, error) { return g.Shell(ctx, g.Dir, line) }
+	types := func(docs *documents.Reader, begins string, texts ...string) {
 		t.Helper()
-		line, err := documents.Command(document, begins)
+		line, err := docs.Lines(documents.Restore, begins)
 		if err != nil {
 			t.Fatal(err)
 		}
-		line = strings.Replace(line, "kubectl get", "kubectl --context gamma get", 1)
-		eventually(t, line, afterFault, func(ctx context.Context) error {
-			out, err := g.Shell(ctx, g.Dir, line)
-			for _, text := range texts {
-				if err == nil && !strings.Contains(out, text) {
-					err = fmt.Errorf("it does not print %q:\n%s", text, out)
-				}
-			}
-			return err
-		})
+		eventually(t, line, afterFault, documents.Prints(shell, line, texts...))
 	}
-	types("kubectl get clusters -o wide", "gamma", "Failed", "went back in time")
-	types("agentctl restore confirm --context gamma --dry-run")
-	types("agentctl restore confirm --context gamma")
+	types(docs.With("kubectl get", "kubectl --context gamma get"), "kubectl get clusters -o wide", "gamma", "Failed", "went back in time")
+	types(docs, "agentctl restore confirm --context gamma --dry-run")
+	types(docs, "agentctl restore confirm --context gamma")
 }
 
 // gammaIsFrozen waits until gamma's own Cluster object says what is to be confirmed.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -146,7 +147,8 @@ func TestRuleExamples(t *testing.T) {
 	}
 	rules := exampleRules(t, listed)
 	t.Cleanup(func() { g.clearExamples(t, rules) })
-	g.playExampleReadme(t, listed)
+	docs := documents.NewReader("..")
+	g.playExampleReadme(t, docs, listed)
 	g.expect(t, 0, []string{"rules", "lint", exampleRulesDir}, fmt.Sprintf("%d rules without errors", len(rules)), "0 errors, 0 warnings")
 	for _, c := range g.Clusters[:3] {
 		kubectl(t, c, "apply", "-f", exampleRightsDir)
@@ -165,12 +167,15 @@ func TestRuleExamples(t *testing.T) {
 			t.Run(name, func(t *testing.T) { g.playExample(t, dir, name, rules) })
 		}
 	}
+	if err := docs.Untyped("e2e.TestRuleExamples"); err != nil {
+		t.Error(err)
+	}
 }
 
 // playExampleReadme types the commands of the folder's README.md, which lists all examples.
-func (g *group) playExampleReadme(t *testing.T, listed []string) {
+func (g *group) playExampleReadme(t *testing.T, docs *documents.Reader, listed []string) {
 	t.Helper()
-	readme, err := os.ReadFile("../docs/examples/README.md")
+	readme, err := os.ReadFile("../" + documents.Examples)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,12 +184,12 @@ func (g *group) playExampleReadme(t *testing.T, listed []string) {
 			t.Errorf("docs/examples/README.md does not list %s", name)
 		}
 	}
-	_, commands, found := strings.Cut(string(readme), "```sh\n")
-	commands, _, closed := strings.Cut(commands, "```")
-	if !found || !closed {
-		t.Fatal("docs/examples/README.md has no commands")
+	commands, err := docs.Lines(documents.Examples, "agentctl rules lint", "kubectl --context cluster-1 apply -f docs/examples/rights",
+		"kubectl --context cluster-2 apply", "kubectl --context cluster-1 apply -f docs/examples/rules")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if out, err := g.Shell(t.Context(), "..", toNames(commands)); err != nil {
+	if out, err := g.Shell(t.Context(), "..", toNames(commands)); err != nil || !strings.Contains(out, "0 errors, 0 warnings") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }

@@ -4,9 +4,11 @@
 package documents
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,26 +18,36 @@ import (
 
 const root = "../.."
 
-// TestEveryCommandIsRun: list.go has each command of each document, and nothing else; and each test that it names is there, and reads
-// that document.
+// TestEveryCommandIsRun: list.go has each command of each document, and nothing else; and each test that it names is there, and ends
+// with a look at whether it has typed them all.
 func TestEveryCommandIsRun(t *testing.T) {
 	t.Parallel()
 	listed := map[string]bool{}
 	for _, d := range All() {
 		listed[d.Path] = true
-		for _, problem := range check(d, commands(t, d.Path)) {
+		for _, problem := range check(d, all(t, d.Path)) {
 			t.Errorf("%s: %s", d.Path, problem)
 		}
 		for test := range d.Typed {
-			if why := unread(t, test, d.Path); why != "" {
-				t.Errorf("%s: %s %s", d.Path, test, why)
+			if body := function(t, test); !strings.Contains(body, `.Untyped("`+test+`")`) {
+				t.Errorf("%s is not there, or does not end with Untyped(%[1]q)", test)
+			}
+		}
+		for command, reason := range d.Not {
+			for _, test := range regexp.MustCompile(`[\w/]+\.Test\w+`).FindAllString(reason, -1) {
+				if function(t, test) == "" {
+					t.Errorf("%s: %s is not run because of %s, which is not there", d.Path, command, test)
+				}
 			}
 		}
 	}
-	for _, path := range withCommands(t) {
-		if !listed[path] {
+	for _, path := range read(t) {
+		if !listed[path] && len(all(t, path)) > 0 {
 			t.Errorf("%s has commands, and list.go does not have it", path)
 		}
+	}
+	if !slices.IsSortedFunc(All(), func(a, b Document) int { return cmp.Compare(a.Path, b.Path) }) {
+		t.Error("list.go is not in the order of paths")
 	}
 }
 
@@ -75,7 +87,7 @@ func check(d Document, commands []string) (problems []string) {
 
 // entries are how all commands begin, those that are not run among them.
 func (d Document) entries() []string {
-	all := slices.Collect(maps.Keys(d.Not))
+	all := slices.AppendSeq(slices.Clone(d.DryRun), maps.Keys(d.Not))
 	for _, typed := range d.Typed {
 		all = append(all, typed...)
 	}
@@ -84,19 +96,18 @@ func (d Document) entries() []string {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	block := Block{"sh", "a b   # c\n\na b --long \\\n  'x # y' | \\\n  z\nd e\n# f\nd e f\n"}
-	commands := append(block.Commands(), Block{"console", "$ g\nh\n"}.Commands()...)
-	if want := []string{"a b", "a b --long 'x # y' | z", "d e", "d e f", "g"}; !slices.Equal(commands, want) {
-		t.Fatalf("%q", commands)
+	commands := []string{"a b", "a b --long", "d e", "d e f", "g", "make h"}
+	d := Document{
+		Typed:  map[string][]string{"x": {"a b", "a b --long", "d e", "d e f"}},
+		DryRun: []string{"make h"}, Not: map[string]string{"g": "because"},
 	}
-	d := Document{Typed: map[string][]string{"x": {"a b", "a b --long", "d e", "d e f"}}, Not: map[string]string{"g": "because"}}
 	if problems := check(d, commands); problems != nil {
 		t.Error(problems)
 	}
-	d = Document{Typed: map[string][]string{"x": {"a b", "d e"}, "y": {"d e", "gone"}}}
+	d = Document{Typed: map[string][]string{"x": {"a b", "d e"}, "y": {"d e", "gone"}}, DryRun: []string{"make"}}
 	want := []string{
 		"list.go has a command that the document does not have: gone",
-		"list.go has one beginning for two commands: a b and a b --long 'x # y' | z",
+		"list.go has one beginning for two commands: a b and a b --long",
 		"list.go has one beginning for two commands: d e and d e f",
 		"no test runs: g (have one take it from the text, and list it in e2e/documents/list.go)",
 		"twice in list.go: d e",
@@ -106,21 +117,21 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// commands are those of a document, in its order.
-func commands(t *testing.T, path string) (all []string) {
+// all are the commands of a document, in its order.
+func all(t *testing.T, path string) (commands []string) {
 	t.Helper()
 	blocks, err := Blocks(filepath.Join(root, path), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range blocks {
-		all = append(all, b.Commands()...)
+		commands = append(commands, b.Commands...)
 	}
-	return all
+	return commands
 }
 
-// withCommands are the documents that people read, and that are not generated, with commands.
-func withCommands(t *testing.T) (paths []string) {
+// read are the documents that people read, and that are not generated.
+func read(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, pattern := range []string{"README.md", "docs/*.md", "docs/examples/*.md", "charts/*/README.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
@@ -132,7 +143,7 @@ func withCommands(t *testing.T) (paths []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if path != "docs/cli.md" && path != "docs/api.md" && len(commands(t, path)) > 0 {
+			if path != "docs/cli.md" && path != "docs/api.md" {
 				paths = append(paths, path)
 			}
 		}
@@ -140,49 +151,23 @@ func withCommands(t *testing.T) (paths []string) {
 	return paths
 }
 
-// unread says why a test cannot take its commands from a document: it is not there, or no file of its package names the document in
-// a string.
-func unread(t *testing.T, test, path string) (why string) {
+// function is the text of a test, FOLDER.TEST, or nothing where there is no such test.
+func function(t *testing.T, test string) string {
 	t.Helper()
-	folder, name := filepath.Dir(test), strings.TrimPrefix(filepath.Ext(test), ".")
-	folder = filepath.Join(folder, strings.TrimSuffix(filepath.Base(test), filepath.Ext(test)))
-	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	folder, name, _ := strings.Cut(path.Base(test), ".")
+	files, err := filepath.Glob(filepath.Join(root, path.Dir(test), folder, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := regexp.MustCompile(`"(\.\./)*` + regexp.QuoteMeta(path) + `"`)
-	there, reads := false, folder == filepath.Join("e2e", "documents")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		there = there || strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)")
-		reads = reads || names.Match(text)
-	}
-	switch {
-	case !there:
-		return "is not there"
-	case !reads:
-		return "does not read it"
-	}
-	return ""
-}
-
-// TestMake: make knows each target that a document names, with what that needs. It says what it would do, and does nothing.
-func TestMake(t *testing.T) {
-	t.Parallel()
-	for _, d := range All() {
-		for _, begins := range d.Typed[dryRun] {
-			command, err := Command(filepath.Join(root, d.Path), begins)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.CommandContext(t.Context(), "sh", "-euc", strings.Replace(command, "make ", "make --dry-run ", 1))
-			cmd.Dir = root
-			if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 {
-				t.Errorf("%s: %s: %v\n%s", d.Path, command, err, out)
-			}
+		if _, body, found := strings.Cut(string(text), fmt.Sprintf("\nfunc %s(t *testing.T) {\n", name)); found {
+			body, _, _ = strings.Cut(body, "\n}\n")
+			return body
 		}
 	}
+	return ""
 }

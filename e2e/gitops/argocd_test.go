@@ -43,8 +43,8 @@ func (r *room) argoCD() {
 	r.arrives(r.two, argo, "cluster-cluster-2")
 	r.must("", r.known(r.two))
 
-	r.types(r.root, r.block("Argo CD", "sh", "-o argocd"))
-	r.types(r.root, r.block("Argo CD", "sh", "respectRBAC"))
+	r.types(r.root, r.block("Argo CD", "sh", "-o argocd", "--context argo", "--context cluster-1"))
+	r.types(r.root, r.block("Argo CD", "sh", "respectRBAC", "--context argo", "--context cluster-1"))
 	r.must("", r.known(r.one))
 	redis := r.startArgoCD()
 	repository := filepath.Join(r.work, "shop.git")

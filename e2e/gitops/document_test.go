@@ -36,35 +36,11 @@ func TestVersionsInDocument(t *testing.T) {
 	}
 }
 
-// section are the fenced blocks of a language in a section of docs/export.md. Argo CD and Flux run in cluster-1.
-func (r *room) section(heading, language string) (blocks []string) {
+// block is that of a language and with a text in a section of docs/export.md. Argo CD and Flux run in cluster-1: words, each followed
+// by another one, say so.
+func (r *room) block(heading, language, text string, words ...string) string {
 	r.Helper()
-	all, err := documents.Blocks(filepath.Join(r.root, "docs/export.md"), heading)
-	if err != nil {
-		r.Fatal(err)
-	}
-	for _, b := range all {
-		if b.Language == language {
-			blocks = append(blocks, here(b.Text))
-		}
-	}
-	return blocks
-}
-
-// block is that with a text. That there is none means that the document has changed.
-func (r *room) block(heading, language, text string) string {
-	r.Helper()
-	for _, block := range r.section(heading, language) {
-		if strings.Contains(block, text) {
-			return block
-		}
-	}
-	r.Fatalf("%q of docs/export.md has no %s block with %q: does this test have to change?", heading, language, text)
-	return ""
-}
-
-func here(text string) string {
-	return strings.NewReplacer("--context argo ", "--context cluster-1 ", "--context flux ", "--context cluster-1 ", "--context host ", "--context cluster-1 ").Replace(text)
+	return r.must(r.docs.With(words...).Block(documents.Export, heading, language, text))
 }
 
 // example plays docs/examples: it applies rights and rule, and returns what the comment of the rule says to type, for the two

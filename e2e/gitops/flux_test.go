@@ -101,7 +101,7 @@ func (r *room) flux() {
 		r.must(r.one.Kubectl(r.Context(), "create", "namespace", namespace))
 	}
 	s := r.startFlux()
-	r.types(r.root, r.block("Flux and multicluster-runtime", "sh", "-o flux"))
+	r.types(r.root, r.block("Flux and multicluster-runtime", "sh", "-o flux", "--context flux", "--context cluster-1", "--context host", "--context cluster-1"))
 	kustomization := r.block("Flux and multicluster-runtime", "yaml", "kind: Kustomization")
 
 	r.apply(r.one, kustomization)

@@ -12,4 +12,5 @@ func TestTools(t *testing.T) {
 	r.types(r.root, r.block("Let a tool deploy", "sh", "create rolebinding"))
 	t.Run("ArgoCD", func(t *testing.T) { r.in(t).argoCD() })
 	t.Run("Flux", func(t *testing.T) { r.in(t).flux() })
+	r.must("", r.docs.Untyped("e2e/gitops.TestTools"))
 }

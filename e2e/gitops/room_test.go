@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -42,6 +43,7 @@ type room struct {
 
 	fleet    *harness.Fleet
 	one, two *harness.Cluster
+	docs     *documents.Reader
 	root     string // of the checkout
 	work     string // for files
 }
@@ -62,7 +64,7 @@ func start(t *testing.T) *room {
 			t.Error(err)
 		}
 	})
-	r := &room{T: t, fleet: fleet, one: fleet.Clusters[0], two: fleet.Clusters[1], root: bin.Root, work: t.TempDir()}
+	r := &room{T: t, fleet: fleet, one: fleet.Clusters[0], two: fleet.Clusters[1], docs: documents.NewReader(bin.Root), root: bin.Root, work: t.TempDir()}
 	for _, c := range fleet.Clusters {
 		r.must("", errors.Join(c.Install(t.Context()), c.StartAgent(t.Context())))
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -33,8 +34,7 @@ func TestNameIsTaken(t *testing.T) {
 	must(t, err)
 	_, err = m.Apply(shared.ctx, fmt.Sprintf("apiVersion: clusterregistry.k8s.cisco.com/v1alpha1\nkind: Cluster\nmetadata: {name: %s}\nspec: {clusterID: 0b7a1a3e-13f0-4f9c-8ad5-0a9ad2b3c111}\n", m.Name))
 	must(t, err)
-	install := command(t, document(t, l, "README.md", "Use it"), "helm install")
-	_, err = l.sh(shared.ctx, m, strings.ReplaceAll(install, "cluster-1", m.Name))
+	_, err = l.sh(shared.ctx, m, m.install(t))
 	must(t, err)
 	line := ""
 	eventually(t, "the log says why the agent is not ready", within, func(ctx context.Context) (err error) {
@@ -44,7 +44,7 @@ func TestNameIsTaken(t *testing.T) {
 	if !strings.Contains(line, "--cluster-name "+m.Name) || !strings.Contains(line, "choose another name") {
 		t.Errorf("the log says %s", line)
 	}
-	if out, err := l.typed(t, m, "charts/agent/README.md", "kubectl -n cluster-registry logs", ""); err != nil || !strings.Contains(out, "choose another name") {
+	if out, err := l.typed(t, m, documents.Chart, "kubectl -n cluster-registry logs", ""); err != nil || !strings.Contains(out, "choose another name") {
 		t.Errorf("the command of the chart's README (%v) shows:\n%s", err, out)
 	}
 	out, err := l.sh(shared.ctx, m, "agentctl doctor")
@@ -61,7 +61,7 @@ func TestNameIsTaken(t *testing.T) {
 	must(t, err)
 	eventually(t, "Ready once the name is free", within, m.ready)
 	_, err = l.sh(shared.ctx, m, "helm uninstall --wait -n "+harness.Namespace+" "+release)
-	must(t, err)
+	must(t, err, l.docs.Untyped("e2e/pods.TestNameIsTaken"))
 }
 
 // whyNotReady is the last line about it in the log of the agent's pod.

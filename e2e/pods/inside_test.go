@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -20,11 +21,12 @@ import (
 func TestHelmTest(t *testing.T) {
 	l := joined(t)
 	for _, m := range l.members() {
-		out, err := l.typed(t, m, "charts/agent/README.md", "helm test", " --timeout 2m")
+		out, err := l.typed(t, m, documents.Chart, "helm test", " --timeout 2m")
 		if err != nil || !strings.Contains(out, "members: 2 alive, 0 suspect, 0 failed") {
 			t.Errorf("%s: %v\n%s", m.Name, err, out)
 		}
 	}
+	must(t, l.docs.Untyped("e2e/pods.TestHelmTest"))
 }
 
 // TestDoctorInside runs agentctl doctor in a pod, with the agent's own rights.

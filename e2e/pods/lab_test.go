@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/e2e/pods/node"
 )
@@ -46,7 +47,8 @@ type lab struct {
 
 	site *node.Site
 	bin  harness.Binaries
-	env  []string // of a user who follows the documentation
+	docs *documents.Reader // of all tests
+	env  []string          // of a user who follows the documentation
 }
 
 // member is one cluster and its node.
@@ -139,7 +141,7 @@ func (s *sharedLab) up() error {
 	if err != nil {
 		return err
 	}
-	s.lab = &lab{Fleet: fleet, site: s.site, bin: bin}
+	s.lab = &lab{Fleet: fleet, site: s.site, bin: bin, docs: documents.NewReader(bin.Root)}
 	return s.lab.prepare(s.ctx)
 }
 
@@ -169,9 +171,12 @@ func (l *lab) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What `make image` wrote.
+	line, err := l.docs.With("VERSION", version).Lines(documents.Release, "ctr -n k8s.io")
+	if err != nil {
+		return err
+	}
 	for _, n := range l.site.Nodes {
-		if err := n.Import(ctx, filepath.Join(l.bin.Root, "dist", "roster-agent-"+version+".tar")); err != nil {
+		if err := n.Shell(ctx, filepath.Join(l.bin.Root, "dist"), line); err != nil { // of what `make image` wrote
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,11 +21,13 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
+// useIt is a heading of README.md.
+const useIt = "Use it"
+
 // TestReadme is README.md's "Use it", with the commands of its own text, in three clusters. Only what is different in
 // every place is added: where the image is, and the address of the mesh port.
 func TestReadme(t *testing.T) {
 	l := joined(t)
-	readme := document(t, l, "README.md", "Use it")
 	// Steps build on each other: after a failure the rest would only say the same again.
 	step := func(name string, do func(*testing.T)) {
 		if !t.Failed() {
@@ -34,8 +35,9 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	step("look at the group", func(t *testing.T) {
+		look := l.block(t, documents.Readme, useIt, "kubectl get clusters")
 		for _, m := range l.members() {
-			out, err := l.sh(shared.ctx, m, command(t, readme, "kubectl get clusters"))
+			out, err := l.sh(shared.ctx, m, look)
 			must(t, err)
 			for _, other := range l.members() {
 				if !strings.Contains(out, other.Name) {
@@ -46,11 +48,13 @@ func TestReadme(t *testing.T) {
 		}
 	})
 	step("say what is copied", func(t *testing.T) {
-		_, err := l.Clusters[0].Apply(shared.ctx, fenced(t, readme, "yaml", "kind: ResourceSyncRule"))
+		rule, err := l.docs.Block(documents.Readme, useIt, "yaml", "kind: ResourceSyncRule")
 		must(t, err)
-		_, err = l.sh(shared.ctx, nil, command(t, readme, "create secret generic test-secret"))
+		_, err = l.Clusters[0].Apply(shared.ctx, rule)
 		must(t, err)
-		look := command(t, readme, "get secret test-secret")
+		_, err = l.sh(shared.ctx, nil, l.block(t, documents.Readme, useIt, "create secret generic test-secret"))
+		must(t, err)
+		look := l.block(t, documents.Readme, useIt, "get secret test-secret")
 		eventually(t, "the copy, by the README's command", within, func(ctx context.Context) error {
 			_, err := l.sh(ctx, nil, look)
 			return err
@@ -68,6 +72,7 @@ func TestReadme(t *testing.T) {
 		_, err = l.Clusters[0].Kubectl(shared.ctx, "delete", "resourcesyncrule", "test-secret-sink")
 		must(t, err)
 	})
+	must(t, l.docs.Untyped("e2e/pods.TestReadme"))
 }
 
 // TestDNS: the chart's Services have names in the cluster, and the probes' port answers behind them.
@@ -98,11 +103,10 @@ func joined(t *testing.T) *lab {
 	t.Helper()
 	l := clusters(t)
 	shared.join.Do(func() {
-		readme := document(t, l, "README.md", "Use it")
 		began := time.Now()
 		for _, m := range l.members() {
 			began := time.Now()
-			_, err := l.sh(shared.ctx, m, strings.ReplaceAll(command(t, readme, "helm install"), "cluster-1", m.Name))
+			_, err := l.sh(shared.ctx, m, m.install(t))
 			must(t, err)
 			eventually(t, "agent of "+m.Name+" Ready", afterFault, m.ready)
 			took := time.Since(began)
@@ -110,12 +114,12 @@ func joined(t *testing.T) *lab {
 			progress("%s: helm install to pod Ready %.1f s, to Synced %.1f s", m.Name, took.Seconds(), time.Since(began).Seconds())
 		}
 		swap := time.Now()
-		_, err := l.sh(shared.ctx, nil, command(t, readme, "agentctl join"))
+		_, err := l.sh(shared.ctx, nil, l.block(t, documents.Readme, useIt, "agentctl join"))
 		must(t, err)
 		progress("agentctl join of two clusters %.1f s", time.Since(swap).Seconds())
 		swap = time.Now()
-		byHand := command(t, readme, "get secret cluster-2")
-		if same := command(t, document(t, l, "docs/groups.md", "Join"), "get secret cluster-2"); same != byHand {
+		byHand := l.block(t, documents.Readme, useIt, "get secret cluster-2")
+		if same := l.block(t, documents.Groups, "Join", "get secret cluster-2"); same != byHand {
 			t.Errorf("README.md and docs/groups.md swap differently by hand:\n%s\n%s", byHand, same)
 		}
 		_, err = l.sh(shared.ctx, nil, strings.ReplaceAll(byHand, "cluster-2", "cluster-3"))
@@ -134,29 +138,24 @@ func joined(t *testing.T) *lab {
 	return l
 }
 
-func document(t *testing.T, l *lab, path, heading string) []documents.Block {
+// block is that with a text in a section of a document. Of words, each followed by another one, the second is what is there here.
+func (l *lab) block(t *testing.T, document, heading, text string, words ...string) string {
 	t.Helper()
-	all, err := documents.Blocks(filepath.Join(l.bin.Root, path), heading)
+	block, err := l.docs.With(words...).Block(document, heading, "sh", text)
 	must(t, err)
-	return all
+	return block
 }
 
-func command(t *testing.T, all []documents.Block, text string) string {
+// install are the commands by which README.md installs an agent.
+func (m *member) install(t *testing.T) string {
 	t.Helper()
-	return fenced(t, all, "sh", text)
-}
-
-func fenced(t *testing.T, all []documents.Block, language, text string) string {
-	t.Helper()
-	found, err := documents.Find(all, language, text)
-	must(t, err)
-	return found
+	return m.lab.block(t, documents.Readme, useIt, "helm install", "cluster-1", m.Name)
 }
 
 // typed runs the one command of a document that begins like this, in a member, with what is different here behind it.
-func (l *lab) typed(t *testing.T, m *member, path, begins, here string) (string, error) {
+func (l *lab) typed(t *testing.T, m *member, document, begins, here string) (string, error) {
 	t.Helper()
-	line, err := documents.Command(filepath.Join(l.bin.Root, path), begins)
+	line, err := l.docs.Lines(document, begins)
 	must(t, err)
 	return l.sh(shared.ctx, m, line+here)
 }

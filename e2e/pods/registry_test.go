@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -70,7 +71,7 @@ func TestRegistryAPI(t *testing.T) {
 	})
 	_, err = m.Apply(shared.ctx, twoCallers)
 	must(t, err)
-	install := command(t, document(t, l, "docs/registry-api.md", "Behind Kubernetes"), "registry.enabled=true")
+	install := l.block(t, documents.RegistryAPI, "Behind Kubernetes", "registry.enabled=true")
 	began := time.Now()
 	_, err = l.sh(shared.ctx, m, install)
 	must(t, err)
@@ -109,6 +110,7 @@ func TestRegistryAPI(t *testing.T) {
 	}
 	sees("sees-one", "cluster-1")
 	m.reportRegistry(t)
+	must(t, l.docs.Untyped("e2e/pods.TestRegistryAPI"))
 }
 
 // revision is the release's last one.

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -38,7 +39,7 @@ func TestUpgrade(t *testing.T) {
 		m.upgrade(t, "charts/agent", version)
 		eventually(t, m.Name+" with this commit, all three synced", afterFault, l.whole)
 		must(t, m.runs(version))
-		_, err := l.typed(t, m, "docs/upgrade.md", "helm rollback", "")
+		_, err := l.typed(t, m, documents.Upgrade, "helm rollback", "")
 		must(t, err)
 		eventually(t, m.Name+" rolled back, all three synced", afterFault, l.whole)
 		must(t, m.runs(tag))
@@ -47,13 +48,14 @@ func TestUpgrade(t *testing.T) {
 	}
 	eventually(t, "all three synced", afterFault, l.whole)
 	r.settle(t, afterFault)
+	must(t, l.docs.Untyped("e2e/pods.TestUpgrade"))
 }
 
 // upgrade keeps the values that the release has, but for those that tell the place.
 func (m *member) upgrade(t *testing.T, chart, tag string) {
 	t.Helper()
-	line := command(t, document(t, m.lab, "docs/upgrade.md", "Order"), "helm upgrade")
-	_, err := m.lab.sh(shared.ctx, m, strings.Replace(strings.TrimSpace(line), " charts/agent", " "+chart, 1)+" --set image.tag="+tag)
+	line := m.lab.block(t, documents.Upgrade, "Order", "helm upgrade", " charts/agent", " "+chart)
+	_, err := m.lab.sh(shared.ctx, m, strings.TrimSpace(line)+" --set image.tag="+tag)
 	must(t, err)
 }
 
@@ -91,7 +93,7 @@ func TestUninstall(t *testing.T) {
 	key, err := m.secrets(shared.ctx, v1alpha1.PrivateNamespace(harness.Namespace))
 	must(t, err)
 
-	out, err := l.typed(t, m, "docs/uninstall.md", "helm uninstall", " --wait")
+	out, err := l.typed(t, m, documents.Uninstall, "helm uninstall", " --wait")
 	must(t, err)
 	t.Logf("helm uninstall says:\n%s", out)
 	must(t, r.lost())
@@ -117,9 +119,8 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("the Deployment is still there: %v", err)
 	}
 
-	readme := document(t, l, "README.md", "Use it")
 	began := time.Now()
-	_, err = l.sh(shared.ctx, m, strings.ReplaceAll(command(t, readme, "helm install"), "cluster-1", m.Name))
+	_, err = l.sh(shared.ctx, m, m.install(t))
 	must(t, err)
 	eventually(t, "installed again, all three synced", afterFault, func(ctx context.Context) error {
 		return errors.Join(m.ready(ctx), l.whole(ctx))
@@ -131,6 +132,7 @@ func TestUninstall(t *testing.T) {
 	if again != before {
 		t.Errorf("the cluster is %+v; it was %+v", again, before)
 	}
+	must(t, l.docs.Untyped("e2e/pods.TestUninstall"))
 }
 
 // identity is what a cluster is known by.

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -29,7 +30,7 @@ func TestThreeAgents(t *testing.T) {
 	m := l.member(1)
 	r := startSync(t, l, "threefold")
 	const values = "helm upgrade cluster-registry-controller charts/agent -n cluster-registry --reuse-values --set "
-	_, err := l.typed(t, m, "charts/agent/README.md", values+"replicas=0", "")
+	_, err := l.typed(t, m, documents.Chart, values+"replicas=0", "")
 	must(t, err)
 	eventually(t, "no agent in "+m.Name, afterFault, func(ctx context.Context) error { return m.agents(ctx, 0) })
 	t.Cleanup(func() {
@@ -39,7 +40,7 @@ func TestThreeAgents(t *testing.T) {
 		eventually(t, "all three synced with one agent each", afterFault, l.whole)
 	})
 	began := time.Now()
-	_, err = l.typed(t, m, "charts/agent/README.md", values+"replicas=1", "")
+	_, err = l.typed(t, m, documents.Chart, values+"replicas=1", "")
 	must(t, err)
 	eventually(t, "three agents in "+m.Name, afterFault, func(ctx context.Context) error { return m.agents(ctx, 3) })
 	progress("%s: helm upgrade to three agents Ready %.1f s", m.Name, time.Since(began).Seconds())
@@ -68,6 +69,7 @@ func TestThreeAgents(t *testing.T) {
 	m.loseQuorum(t)
 	r.settle(t, afterFault)
 	eventually(t, "all three synced", afterFault, l.whole)
+	must(t, l.docs.Untyped("e2e/pods.TestThreeAgents"))
 }
 
 // loseQuorum deletes two agents with their volumes, keeps them from coming back until doctor says what to do, and does it.
@@ -97,7 +99,8 @@ func (m *member) loseQuorum(t *testing.T) {
 		}
 		return err
 	})
-	typed := strings.Join(document(t, m.lab, "docs/ha.md", "Most agents are gone")[0].Commands(), " && ")
+	typed, err := m.lab.docs.Lines(documents.HA, "agentctl group recover --dry-run", "agentctl group recover")
+	must(t, err)
 	eventually(t, "agentctl group recover", afterFault, func(ctx context.Context) error { // an agent says it after ten seconds
 		out, err := m.lab.sh(ctx, m, typed)
 		if err == nil {

@@ -22,9 +22,9 @@ import (
 type reader struct {
 	*testing.T
 
-	root, work string
-	env        []string
-	here       []string // words of the document, each followed by what is there in its place here
+	docs *documents.Reader
+	work string
+	env  []string
 }
 
 func newReader(t *testing.T) *reader {
@@ -33,7 +33,7 @@ func newReader(t *testing.T) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reader{T: t, root: bin.Root, work: t.TempDir()}
+	r := &reader{T: t, docs: documents.NewReader(bin.Root), work: t.TempDir()}
 	path := strings.Join([]string{filepath.Join(bin.Root, "bin"), filepath.Dir(bin.Kubectl), os.Getenv("PATH")}, ":")
 	r.env = append(os.Environ(), "PATH="+path, "HOME="+r.work, "KUBECONFIG="+filepath.Join(r.work, "none"))
 	if err := os.Symlink(filepath.Join(bin.Root, "bin"), filepath.Join(r.work, "bin")); err != nil {
@@ -45,31 +45,21 @@ func newReader(t *testing.T) *reader {
 // with is the reader with something in the place of words.
 func (r *reader) with(words ...string) *reader {
 	inner := *r
-	inner.here = append(words, r.here...)
+	inner.docs = r.docs.With(words...)
 	return &inner
 }
 
-// command is to be run in a shell: what the document says, each command named by how it begins.
-func (r *reader) command(before string, commands ...string) *exec.Cmd {
+// lines is what the document says, each command named by how it begins.
+func (r *reader) lines(commands ...string) string {
 	r.Helper()
-	var lines []string
-	for _, begins := range commands {
-		line, err := documents.Command(filepath.Join(r.root, "docs/standalone.md"), begins)
-		if err != nil {
-			r.Fatal(err)
-		}
-		lines = append(lines, before+strings.NewReplacer(r.here...).Replace(line))
-	}
-	cmd := exec.Command("sh", "-euc", strings.Join(lines, "\n"))
-	cmd.Dir, cmd.Env = r.work, r.env
-	return cmd
+	return must(r.T)(r.docs.Lines(documents.Standalone, commands...))
 }
 
 // runs starts a program that goes on until the test ends, or until it is stopped.
 func (r *reader) runs(command string) (stop func()) {
 	r.Helper()
-	cmd := r.command("exec ", command)
-	cmd.Env = append(cmd.Env, "ROSTER_HTTP_LISTEN="+address(r.T))
+	cmd := exec.Command("sh", "-euc", "exec "+r.lines(command))
+	cmd.Dir, cmd.Env = r.work, append(r.env, "ROSTER_HTTP_LISTEN="+address(r.T))
 	cmd.Stderr = r.Output()
 	process, err := harness.StartProcess(cmd)
 	if err != nil {
@@ -87,18 +77,15 @@ func (r *reader) runs(command string) (stop func()) {
 // until types commands again and again, until they work and print these texts.
 func (r *reader) until(commands []string, texts ...string) {
 	r.Helper()
-	eventually(r.T, strings.Join(commands, "; "), func(context.Context) error {
-		out, err := r.command("", commands...).CombinedOutput()
-		for _, text := range texts {
-			if err == nil && !strings.Contains(string(out), text) {
-				err = fmt.Errorf("no %q", text)
-			}
-		}
-		if err != nil {
-			err = fmt.Errorf("%w:\n%s", err, out)
-		}
-		return err
-	})
+	lines := r.lines(commands...)
+	eventually(r.T, lines, documents.Prints(r.shell, lines, texts...))
+}
+
+func (r *reader) shell(ctx context.Context, lines string) (string, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-euc", lines)
+	cmd.Dir, cmd.Env = r.work, r.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // TestDocument makes clusters without Kubernetes as docs/standalone.md says: two that become a group, and one for others on other
@@ -112,12 +99,13 @@ func TestDocument(t *testing.T) {
 	alpha.runs("bin/agent run --local embedded --cluster-name alpha")
 	folder.with("127.0.0.1:6444", beta, "127.0.0.1:7947", address(t), "127.0.0.1:8081", address(t)).runs("bin/agent run --local embedded --cluster-name beta")
 	server, mesh := address(t), address(t)
-	own := r.with("/var/lib/roster", filepath.Join(r.work, "own"), "cluster-1.example.com:7946", mesh, "cluster-1.example.com:6443", server)
+	own := r.with("/var/lib/roster", filepath.Join(r.work, "own"))
 	own.env = append(own.env, "ROSTER_LOCAL_LISTEN="+server, "ROSTER_MESH_LISTEN="+mesh)
-	own.runs("bin/agent run --local embedded --data-dir /var/lib/roster")
+	own.with("cluster-1.example.com:7946", mesh, "cluster-1.example.com:6443", server).runs("bin/agent run --local embedded --data-dir /var/lib/roster")
 
 	folder.until([]string{"export KUBECONFIG=/tmp", "bin/agentctl join", "kubectl --context beta get clusters"}, "alpha", "beta", "Synced")
 	own.until([]string{"export KUBECONFIG=/var", "kubectl get clusters", "agentctl status"}, "cluster-1", "healthy")
+	must(t)("", r.docs.Untyped("e2e/standalone.TestDocument"))
 }
 
 // TestDocumentOfServers does what docs/standalone.md says of a server without an agent, of a second one, and of backups.
@@ -125,12 +113,11 @@ func TestDocumentOfServers(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)
 	first, second, restored := filepath.Join(r.work, "first"), filepath.Join(r.work, "second"), filepath.Join(r.work, "restored")
-	names := r.with("/var/lib/roster-apiserver", first, "cluster-1.example.com", "localhost",
-		"server-1.example.com:7380", address(t), "server-2.example.com:7380", address(t))
-	one := names.with(":6443", address(t))
+	data := r.with("/var/lib/roster-apiserver", first)
+	one := data.with(":6443", address(t), "cluster-1.example.com", "localhost")
 	const server = "roster-apiserver standalone --data-dir /var/lib/roster-apiserver "
 	stop := one.runs(server + "--cluster-name cluster-1 --listen :6443 --advertise cluster-1.example.com")
-	agent := names.with("--data-dir /var/lib/roster", "--data-dir "+filepath.Join(r.work, "agent"))
+	agent := data.with("--data-dir /var/lib/roster", "--data-dir "+filepath.Join(r.work, "agent"))
 	r.serves(first)
 	agent.env = append(agent.env, "ROSTER_MESH_LISTEN="+address(t))
 	end := agent.runs("agent run --kubeconfig")
@@ -138,19 +125,21 @@ func TestDocumentOfServers(t *testing.T) {
 	end()
 	stop()
 
-	one.runs(server + "--cluster-name cluster-1 --listen :6443 --advertise cluster-1.example.com --peer-listen")
+	one.with("server-1.example.com:7380", address(t)).runs(server + "--cluster-name cluster-1 --listen :6443 --advertise cluster-1.example.com --peer-listen")
 	r.serves(first)
-	names.until([]string{"roster-apiserver add"})
-	names.with("/var/lib/roster-apiserver", second, ":6443", address(t)).runs(server + "--bundle")
+	other := data.with("server-2.example.com:7380", address(t))
+	other.until([]string{"roster-apiserver add"})
+	r.with("/var/lib/roster-apiserver", second, ":6443", address(t), "cluster-1.example.com", "localhost").runs(server + "--bundle")
 	r.serves(second)
 	r.eventuallyPrints(second, "get clusters", "cluster-1")
-	names.until([]string{"roster-apiserver remove-member"})
+	other.until([]string{"roster-apiserver remove-member"})
 
-	names.until([]string{"roster-apiserver snapshot save"})
-	back := names.with("/var/lib/restored", restored, ":6443", address(t))
+	data.until([]string{"roster-apiserver snapshot save"})
+	back := r.with("/var/lib/restored", restored)
 	back.until([]string{"roster-apiserver snapshot restore"})
-	back.runs("roster-apiserver standalone --data-dir /var/lib/restored")
+	back.with(":6443", address(t)).runs("roster-apiserver standalone --data-dir /var/lib/restored")
 	r.eventuallyPrints(restored, "get clusters", "cluster-1")
+	must(t)("", r.docs.Untyped("e2e/standalone.TestDocumentOfServers"))
 }
 
 // serves waits until a server is ready: before that, the rights of an agent are not in force, which ends it.

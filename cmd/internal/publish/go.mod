@@ -5,6 +5,7 @@ go 1.26.0
 
 require (
 	github.com/google/go-containerregistry v0.22.1
+	github.com/roster-mesh/roster v0.0.0
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -20,3 +21,5 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	gotest.tools/v3 v3.5.2 // indirect
 )
+
+replace github.com/roster-mesh/roster => ../../..

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/roster-mesh/roster/e2e/documents"
 )
 
 var cosign = flag.String("cosign", "", "`PATH` of cosign, for the test that has it sign and verify")
@@ -65,8 +67,14 @@ func TestCosignVerifies(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	docs := documents.NewReader("../../..")
 	verify := func(ref, prefix string) error {
-		return exec.CommandContext(t.Context(), *cosign, "verify", "--allow-http-registry", "--insecure-ignore-tlog=true", "--key", prefix+".pub", ref).Run()
+		line, err := docs.With("cosign verify", *cosign+" verify --allow-http-registry --insecure-ignore-tlog=true",
+			"cosign.pub", prefix+".pub", "registry.example/team/agent:VERSION", ref).Lines(documents.Release, "cosign verify")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return exec.CommandContext(t.Context(), "sh", "-euc", line).Run()
 	}
 	for _, name := range []string{"/agent:", "/roster-apiserver:", "/charts/agent:"} {
 		ref := digestOf(t, at+name+version).String()
@@ -76,6 +84,9 @@ func TestCosignVerifies(t *testing.T) {
 		if err := verify(ref, other); err == nil {
 			t.Errorf("%s is signed by a key that signed nothing", ref)
 		}
+	}
+	if err := docs.Untyped("cmd/internal/publish.TestCosignVerifies"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -33,6 +33,8 @@ import (
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"github.com/spdx/tools-golang/spdxlib"
 	"sigs.k8s.io/yaml"
+
+	"github.com/roster-mesh/roster/e2e/documents"
 )
 
 // newRelease is a release of small binaries into a directory of its own.
@@ -91,6 +93,7 @@ func (r *release) everything() error {
 
 func TestTheSameTwice(t *testing.T) {
 	t.Parallel()
+	docs := documents.NewReader("../../..")
 	var sums [2]string
 	for i := range sums {
 		r := newRelease(t)
@@ -98,29 +101,27 @@ func TestTheSameTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		sums[i] = string(contents(t, r, "SHA256SUMS"))
-		verified(t, r)
+		verified(t, r, docs)
 	}
 	if diff := cmp.Diff(sums[0], sums[1]); diff != "" || strings.Count(sums[0], "\n") != 15 {
 		t.Errorf("two releases of one commit:\n%s\n%s", sums[0], diff)
 	}
+	if err := docs.Untyped("cmd/internal/release.TestTheSameTwice"); err != nil {
+		t.Error(err)
+	}
 }
 
 // verified types what docs/release.md says about a release that somebody has downloaded.
-func verified(t *testing.T, r *release) {
+func verified(t *testing.T, r *release, docs *documents.Reader) {
 	t.Helper()
-	document, err := os.ReadFile("../../../docs/release.md")
+	line, err := docs.Lines(documents.Release, "sha256sum")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, command, found := strings.Cut(string(document), "\nsha256sum ")
-	command, _, _ = strings.Cut(command, "\n")
-	if !found {
-		t.Fatal("the document has no command with sha256sum")
-	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-euc", "sha256sum "+command)
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", line)
 	cmd.Dir = r.out
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 15 {
-		t.Errorf("sha256sum %s: %v\n%s", command, err, out)
+		t.Errorf("%s: %v\n%s", line, err, out)
 	}
 }
 

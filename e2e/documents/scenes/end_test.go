@@ -12,26 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
-
-const (
-	groupOfAgents     = "docs/ha.md"
-	uninstallDocument = "docs/uninstall.md"
-)
-
-// leftBehind is the APIService of a release with the registry API whose namespace was deleted.
-const leftBehind = `
-apiVersion: apiregistration.k8s.io/v1
-kind: APIService
-metadata: {name: v1alpha1.clusterregistry.k8s.io}
-spec:
-  group: clusterregistry.k8s.io
-  version: v1alpha1
-  groupPriorityMinimum: 1000
-  versionPriority: 10
-  service: {name: cluster-registry-api, namespace: cluster-registry}
-`
 
 // several has three agents in cluster-4, which is alone by now.
 func (r *room) several() {
@@ -50,11 +33,15 @@ func (r *room) several() {
 		data := filepath.Join(r.work, fmt.Sprint("agent-", i))
 		r.must("", os.Mkdir(data, 0o700))
 		words := append([]string{"…", flags, "/var/lib/roster", data, "--group-address 10.0.0.1:7946", "--group-address " + at}, here...)
-		r.with(words...).runs(groupOfAgents, "agent run")
+		r.with(words...).runs(documents.HA, "agent run")
 	}
 	r.eventually("three agents are ready", func(ctx context.Context) error {
 		for _, page := range pages {
-			if err := answers(ctx, "http://"+page+"/readyz", http.StatusOK); err != nil {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+page+"/readyz", nil)
+			if err != nil {
+				return err
+			}
+			if _, err = read(http.DefaultClient, request); err != nil {
 				return err
 			}
 		}
@@ -64,16 +51,39 @@ func (r *room) several() {
 
 // uninstall ends the release of cluster-1, and takes everything from cluster-2, which has none.
 func (r *room) uninstall() {
-	r.types(profilesDocument, "kubectl delete clusterprofiles", "kubectl delete clusterproperties")
 	r.must("", r.cluster(one).StopAgent())
-	r.types(uninstallDocument, "helm uninstall")
+	r.prints(r.types(documents.Profiles, "kubectl delete clusterprofiles"), `"cluster-2" deleted`)
+	r.prints(r.types(documents.Profiles, "kubectl delete clusterproperties"), `"cluster.clusterset.k8s.io" deleted`)
+	r.must("", r.none(one, "get", "clusterprofiles,clusterproperties", "-A", "-o", "name")(r.Context()))
+	r.prints(r.types(documents.Uninstall, "helm uninstall"), "uninstalled")
+	r.must("", r.none(one, "-n", harness.Namespace, "get", "deployments", "-o", "name")(r.Context()))
 
 	r.must("", r.cluster(two).StopAgent())
-	r.apply(two, leftBehind)
 	there := r.in(two)
-	there.types(uninstallDocument, "kubectl delete apiservice")
-	r.prints(there.types(uninstallDocument, "kubectl delete clusterrole", "kubectl delete role,rolebinding", "kubectl delete rolebinding"), "deleted")
-	there.types(uninstallDocument, "kubectl delete namespace")
-	r.prints(there.types(uninstallDocument, "kubectl get secrets", "kubectl delete secrets"), "web-tls", "deleted")
-	there.types(uninstallDocument, "kubectl delete crd")
+	there.withRegistry()
+	there.types(documents.Uninstall, "kubectl delete apiservice")
+	r.must("", r.none(two, "get", "apiservice", "v1alpha1.clusterregistry.k8s.io")(r.Context()))
+	deletes := func(command string, kinds ...string) {
+		r.Helper()
+		out := there.types(documents.Uninstall, command)
+		for _, kind := range kinds {
+			r.prints("\n"+out, "\n"+kind)
+		}
+	}
+	deletes("kubectl delete clusterrole", "clusterrole.", "clusterrolebinding.", "validatingadmissionpolicy.", "validatingadmissionpolicybinding.",
+		"flowschema.", "prioritylevelconfiguration.")
+	deletes("kubectl delete role,rolebinding", "role.", "rolebinding.")
+	deletes("kubectl delete rolebinding", "rolebinding.")
+	there.types(documents.Uninstall, "kubectl delete namespace")
+	r.must("", r.none(two, "get", "namespaces", harness.Namespace, harness.Namespace+"-private", harness.Namespace+"-readers", "-o", "name")(r.Context()))
+	r.prints(there.types(documents.Uninstall, "kubectl get secrets", "kubectl delete secrets"), "web-tls", "deleted")
+	r.must("", r.none(two, "-n", "shop", "get", "secret", "web-tls")(r.Context()))
+	there.types(documents.Uninstall, "kubectl delete crd")
+	r.must("", r.none(two, "get", "crd", "clusters.clusterregistry.k8s.cisco.com")(r.Context()))
+}
+
+// withRegistry has a cluster have everything that a release can leave behind: with the registry API, whose server is not there.
+func (r *room) withRegistry() {
+	r.must(r.shell(r.Context(), "helm template charts/agent -n cluster-registry --no-hooks "+
+		"--set localCluster.name="+r.current+",registry.enabled=true,replicas=0 | kubectl apply -f -"))
 }

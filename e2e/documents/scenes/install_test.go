@@ -9,13 +9,9 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
-)
 
-const (
-	chartDocument    = "charts/agent/README.md"
-	exportDocument   = "docs/export.md"
-	outsideDocument  = "docs/run-outside.md"
-	profilesDocument = "docs/profiles.md"
+	"github.com/roster-mesh/roster/e2e/documents"
+	"github.com/roster-mesh/roster/e2e/harness"
 )
 
 // publishing stands for the CRDs of the SIG, which e2e/profiles has.
@@ -71,19 +67,21 @@ func (r *room) install() {
 
 // withHelm installs a release, without a pod, that publishes profiles and renews Secrets.
 func (r *room) withHelm() {
-	r.with("NAME", one+",replicas=0").types(chartDocument, "helm install")
+	r.with("NAME", one+",replicas=0").types(documents.Chart, "helm install")
 	r.apply(one, publishing)
 	r.must(r.cluster(one).Kubectl(r.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"))
-	r.types(profilesDocument, "kubectl create namespace inventory", "helm upgrade", "kubectl get clusterprofiles")
+	r.types(documents.Profiles, "kubectl create namespace inventory", "helm upgrade")
 	r.must(r.cluster(one).Kubectl(r.Context(), "create", "namespace", "argocd"))
-	r.types(exportDocument, "helm upgrade")
-	r.types(chartDocument, "helm upgrade cluster-registry-controller charts/agent -n cluster-registry --reuse-values --set mesh.service.type=LoadBalancer")
+	r.types(documents.Export, "helm upgrade")
+	r.types(documents.Chart, "helm upgrade cluster-registry-controller charts/agent -n cluster-registry --reuse-values --set mesh.service.type=LoadBalancer")
+	made := r.must(r.cluster(one).Kubectl(r.Context(), "-n", harness.Namespace, "get", "deployments,services", "-o", "yaml"))
+	r.prints(made, "- --publish-namespace=inventory", "- --renew-namespaces=argocd", "type: LoadBalancer")
 	r.must("", r.cluster(one).Authorize(r.Context()))
 	r.must("", r.cluster(one).StartAgent(r.Context(), "--publish-cluster-profiles", "--publish-namespace", "inventory", "--renew-namespaces", "argocd"))
 }
 
 func (r *room) withKubectl() {
-	r.in(two).with("NAME", two).types(chartDocument, "kubectl create namespace", "helm template", "kubectl -n cluster-registry create token")
+	r.in(two).with("NAME", two).types(documents.Chart, "kubectl create namespace", "helm template", "kubectl -n cluster-registry create token")
 	r.must("", r.cluster(two).Authorize(r.Context()))
 	r.must("", r.cluster(two).StartAgent(r.Context()))
 }
@@ -92,10 +90,10 @@ func (r *room) withKubectl() {
 func (r *room) outside() {
 	c := r.cluster(three)
 	mesh := fmt.Sprintf("127.0.0.1:%d", c.MeshPort)
-	there := r.in(three).with(one, three, "this-host.example.com:7946", mesh, "--mesh-listen :7946", "--mesh-listen "+mesh)
-	there.types(outsideDocument, "kubectl create namespace", "helm template", "kubectl config view", "kubectl --kubeconfig agent.kubeconfig config delete-user",
+	there := r.in(three).with(one, three)
+	there.types(documents.RunOutside, "kubectl create namespace", "helm template", "kubectl config view", "kubectl --kubeconfig agent.kubeconfig config delete-user",
 		"kubectl --kubeconfig agent.kubeconfig config set-credentials", "kubectl --kubeconfig agent.kubeconfig config set-context")
-	there.runs(outsideDocument, "agent run", "ROSTER_DATA_DIR="+filepath.Join(r.work, "outside"), fmt.Sprintf("ROSTER_HTTP_LISTEN=127.0.0.1:%d", c.HTTPPort))
+	there.with("this-host.example.com:7946", mesh, "--mesh-listen :7946", "--mesh-listen "+mesh).runs(documents.RunOutside, "agent run", "ROSTER_DATA_DIR="+filepath.Join(r.work, "outside"), fmt.Sprintf("ROSTER_HTTP_LISTEN=127.0.0.1:%d", c.HTTPPort))
 	r.eventually("the agent outside is ready", func(ctx context.Context) error {
 		_, err := c.AgentHTTP(ctx, "/readyz")
 		return err

@@ -32,7 +32,7 @@ const (
 )
 
 // aliases are the contexts of other names that documents use.
-var aliases = map[string]string{"A": one, "B": two, "west": two, "other": four, "registry-1": four, "cluster-5": shop}
+var aliases = map[string]string{"A": one, "B": two, "west": two, "other": shop, "registry-1": four, "cluster-5": shop}
 
 // room is the place of somebody who reads the documents, and types.
 type room struct {
@@ -40,11 +40,10 @@ type room struct {
 
 	whole   *testing.T // of all scenes
 	fleet   *harness.Fleet
-	root    string          // of the checkout
-	work    string          // the folder in which commands are typed
-	current string          // the current context
-	here    []string        // words of the documents, each followed by what is there in its place here
-	typed   map[string]bool // documents with their commands
+	docs    *documents.Reader
+	root    string // of the checkout
+	work    string // the folder in which commands are typed
+	current string // the current context
 }
 
 func start(t *testing.T) *room {
@@ -65,7 +64,7 @@ func start(t *testing.T) *room {
 			t.Error(err)
 		}
 	})
-	r := &room{T: t, whole: t, fleet: fleet, root: bin.Root, work: t.TempDir(), current: one, typed: map[string]bool{}}
+	r := &room{T: t, whole: t, fleet: fleet, docs: documents.NewReader(bin.Root), root: bin.Root, work: t.TempDir(), current: one}
 	for _, folder := range []string{"bin", "charts", "docs"} {
 		r.must("", os.Symlink(filepath.Join(r.root, folder), filepath.Join(r.work, folder)))
 	}
@@ -107,7 +106,7 @@ func (r *room) in(name string) *room {
 // with is the room with something in the place of words of the documents.
 func (r *room) with(words ...string) *room {
 	inner := *r
-	inner.here = append(words, r.here...)
+	inner.docs = r.docs.With(words...)
 	return &inner
 }
 
@@ -135,16 +134,7 @@ func (r *room) apply(name, manifest string) {
 // lines are commands of a document, each named by how it begins, as they are typed here.
 func (r *room) lines(document string, commands ...string) string {
 	r.Helper()
-	var lines []string
-	for _, begins := range commands {
-		line, err := documents.Command(filepath.Join(r.root, document), begins)
-		if err != nil {
-			r.Fatal(err)
-		}
-		r.typed[document+": "+line] = true
-		lines = append(lines, strings.NewReplacer(r.here...).Replace(line))
-	}
-	return strings.Join(lines, "\n")
+	return r.must(r.docs.Lines(document, commands...))
 }
 
 // types types commands of a document, in one shell, and returns what they print.
@@ -158,11 +148,7 @@ func (r *room) types(document string, commands ...string) string {
 }
 
 func (r *room) shell(ctx context.Context, lines string) (string, error) {
-	out, err := r.fleet.Shell(ctx, r.work, "export KUBECONFIG="+r.kubeconfig(r.current)+"\n"+lines)
-	if err != nil {
-		err = fmt.Errorf("%s: %w\n%s", lines, err, out)
-	}
-	return out, err
+	return r.fleet.Shell(ctx, r.work, "export KUBECONFIG="+r.kubeconfig(r.current)+"\n"+lines)
 }
 
 // prints: what was printed has these texts.
@@ -179,17 +165,7 @@ func (r *room) prints(out string, texts ...string) {
 func (r *room) until(document, command string, texts ...string) {
 	r.Helper()
 	line := r.lines(document, command)
-	took, err := harness.Wait(r.Context(), line, within, func(ctx context.Context) error {
-		out, err := r.shell(ctx, line)
-		for _, text := range texts {
-			if err == nil && !strings.Contains(out, text) {
-				err = fmt.Errorf("it does not print %q:\n%s", text, out)
-			}
-		}
-		return err
-	})
-	r.must("", err)
-	r.Logf("%7.3f s  until it prints %q: %s", took.Seconds(), texts, line)
+	r.eventually(fmt.Sprintf("%s prints %q", line, texts), documents.Prints(r.shell, line, texts...))
 }
 
 func (r *room) eventually(what string, cond func(context.Context) error) {
@@ -205,6 +181,17 @@ func (r *room) shows(name, want string, args ...string) func(context.Context) er
 		out, err := r.cluster(name).Kubectl(ctx, args...)
 		if err == nil && !strings.Contains(out, want) {
 			err = fmt.Errorf("kubectl %s in %s does not print %q: %s", strings.Join(args, " "), name, want, out)
+		}
+		return err
+	}
+}
+
+// none is a condition: kubectl finds nothing in a cluster.
+func (r *room) none(name string, args ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		out, err := r.cluster(name).Kubectl(ctx, append(args, "--ignore-not-found")...)
+		if err == nil && out != "" {
+			err = fmt.Errorf("kubectl %s in %s prints %s", strings.Join(args, " "), name, out)
 		}
 		return err
 	}

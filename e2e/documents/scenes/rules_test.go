@@ -7,11 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-)
 
-const (
-	evidenceDocument = "docs/evidence.md"
-	rulesDocument    = "docs/rules.md"
+	"github.com/roster-mesh/roster/e2e/documents"
 )
 
 // certificates is the rule of which the documents speak.
@@ -49,25 +46,48 @@ func (r *room) copies() {
 		r.eventually(name+" is in cluster-3", r.shows(three, name, "-n", "shop", "get", "secret", name))
 	}
 
-	r.types("docs/gitops.md", "agentctl rules lint")
-	r.types(troubleDocument, "agentctl rules lint")
-	r.until(troubleDocument, "agentctl rules list", "web-certs")
-	r.until(troubleDocument, "agentctl rules list --fleet", "web-certs")
-	r.prints(r.types(troubleDocument, "agentctl rules explain web-certs"), two, three)
-	r.prints(r.types(troubleDocument, "agentctl rules explain secret"), "web-certs", "in sync")
-	r.prints(r.types(troubleDocument, "agentctl rules explain -f"), "other-certs")
-	r.prints(r.types(evidenceDocument, "agentctl verify"), "CREATE", two, three)
+	r.types(documents.GitOps, "agentctl rules lint")
+	r.types(documents.Troubleshooting, "agentctl rules lint")
+	r.until(documents.Troubleshooting, "agentctl rules list", "web-certs")
+	r.until(documents.Troubleshooting, "agentctl rules list --fleet", "web-certs")
+	r.prints(r.types(documents.Troubleshooting, "agentctl rules explain web-certs"), two, three)
+	r.prints(r.types(documents.Troubleshooting, "agentctl rules explain secret"), "web-certs", "in sync")
+	r.prints(r.types(documents.Troubleshooting, "agentctl rules explain -f"), "other-certs")
+	r.prints(r.types(documents.Evidence, "agentctl verify"), "CREATE", two, three)
 	// Members without a context here are asked with what their agents issued, which reads neither events nor pods.
-	r.must(r.shell(r.Context(), r.lines(evidenceDocument, "agentctl bundle")+" || test $? = 6"))
+	r.must(r.shell(r.Context(), "if "+r.lines(documents.Evidence, "agentctl bundle")+"; then exit 1; else test $? = 6; fi"))
 	if _, err := os.Stat(filepath.Join(r.work, "roster.tgz")); err != nil {
 		r.Error(err)
 	}
 
-	r.with("cluster west", "cluster "+two).types(rulesDocument, "kubectl --context west label")
+	r.with("cluster west", "cluster "+two).types(documents.Rules, "kubectl --context west label")
 	r.eventually("cluster-1 shows the label", r.shows(one, two, "get", "clusters", "-l", "tier=edge"))
-	r.must(r.cluster(two).Kubectl(r.Context(), "create", "namespace", "team"))
-	r.must(r.cluster(two).Kubectl(r.Context(), "-n", "team", "create", "configmap", "settings"))
-	r.with("RULE", "settings").types(rulesDocument, "kubectl --context west -n team annotate")
-	r.with("paris", two).types(rulesDocument, "agentctl accept")
+	r.adopts()
+	const accepted = `jsonpath={.metadata.annotations.local\.cluster-registry\.k8s\.cisco\.com/accept}`
+	r.with("paris", two).types(documents.Rules, "agentctl accept")
+	r.must("", r.shows(one, "objects", "get", "cluster", two, "-o", accepted)(r.Context()))
 	r.must(r.shell(r.Context(), "agentctl accept cluster-2 default"))
+	r.must("", r.none(one, "get", "cluster", two, "-o", accepted)(r.Context()))
+}
+
+// adopts has cluster-2 give up an object of its own for the copy of one of cluster-1.
+func (r *room) adopts() {
+	for _, kind := range []string{"rights", "rules"} {
+		example, err := os.ReadFile(filepath.Join(r.root, "docs/examples", kind, "adopt-settings.yaml"))
+		manifest := strings.ReplaceAll(r.must(string(example), err), "shop-settings", "team")
+		r.apply(one, manifest)
+		if kind == "rights" {
+			r.apply(two, manifest)
+		}
+	}
+	r.must(r.cluster(two).Kubectl(r.Context(), "-n", "team", "create", "configmap", "settings", "--from-literal=currency=JPY"))
+	r.must(r.cluster(one).Kubectl(r.Context(), "-n", "team", "create", "configmap", "settings", "--from-literal=currency=EUR"))
+	r.must(r.cluster(one).Kubectl(r.Context(), "-n", "team", "label", "configmap", "settings", "shared=yes"))
+	content := []string{"-n", "team", "get", "configmap", "settings", "-o", "jsonpath={.data.currency}"}
+	r.eventually("cluster-2 reports the conflict", r.shows(two, "adopt=adopt-settings", "get", "rsr", "adopt-settings", "-o", "yaml"))
+	r.must("", r.shows(two, "JPY", content...)(r.Context()))
+	r.with("RULE", "adopt-settings").types(documents.Rules, "kubectl --context west -n team annotate")
+	r.eventually("it has the content of cluster-1", r.shows(two, "EUR", content...))
+	r.must(r.cluster(one).Kubectl(r.Context(), "delete", "rsr", "adopt-settings"))
+	r.eventually("the rule is gone from cluster-2", r.none(two, "get", "rsr", "adopt-settings"))
 }

@@ -6,10 +6,8 @@ package scenes
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/roster-mesh/roster/e2e/documents"
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
@@ -36,6 +34,7 @@ func TestDocuments(t *testing.T) {
 		{"leave", (*room).leave},
 		{"remove", (*room).remove},
 		{"back", (*room).back},
+		{"import", (*room).imports},
 		{"several agents", (*room).several},
 		{"uninstall", (*room).uninstall},
 	} {
@@ -51,11 +50,7 @@ func TestDocuments(t *testing.T) {
 			return
 		}
 	}
-	for _, d := range documents.All() {
-		for _, begins := range d.Typed[documents.Scenes] {
-			if line, err := documents.Command(filepath.Join(r.root, d.Path), begins); err != nil || !r.typed[d.Path+": "+line] {
-				t.Errorf("%s: it did not type %s, %v", d.Path, begins, err)
-			}
-		}
+	if err := r.docs.Untyped("e2e/documents/scenes.TestDocuments"); err != nil {
+		t.Error(err)
 	}
 }

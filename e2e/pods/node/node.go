@@ -207,6 +207,17 @@ func (n *Node) Import(ctx context.Context, path string) error {
 	return n.ctr(ctx, "images", "import", path)
 }
 
+// Shell runs a line that somebody types on the node, whose ctr finds its containerd.
+func (n *Node) Shell(ctx context.Context, dir, line string) error {
+	cmd := exec.CommandContext(ctx, "sh", "-euc", line)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(n.program("ctr"))+":"+os.Getenv("PATH"), "CONTAINERD_ADDRESS="+n.socket())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s in %s: %w: %s", line, n.Name, err, lastLine(string(out)))
+	}
+	return nil
+}
+
 func (n *Node) ctr(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, n.program("ctr"), append([]string{"-a", n.socket(), "-n", imageNamespace}, args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
