@@ -83,32 +83,33 @@ func rules() map[string]rule {
 			allow: []string{"/cmd/agentctl", "/kube", "/syncrules"},
 		},
 		// Its commands do not know each other: app.go joins them.
-		"cmd/agentctl/internal/cli":         leafOfAgentctl(),
-		"cmd/agentctl/internal/versions":    leafOfAgentctl(),
-		"cmd/agentctl/internal/apitest":     leafOfAgentctl(),
-		"cmd/agentctl/internal/clusters":    leafOfAgentctl("cli"),
-		"cmd/agentctl/internal/documents":   leafOfAgentctl("cli"),
-		"cmd/agentctl/internal/fleet":       leafOfAgentctl("cli", "clusters"),
-		"cmd/agentctl/internal/live":        leafOfAgentctl("cli", "clusters"),
-		"cmd/agentctl/internal/rights":      leafOfAgentctl("cli", "clusters"),
-		"cmd/agentctl/internal/accept":      commandOfAgentctl("accept"),
-		"cmd/agentctl/internal/approve":     commandOfAgentctl("approve"),
-		"cmd/agentctl/internal/bundle":      commandOfAgentctl("bundle"),
-		"cmd/agentctl/internal/confirm":     commandOfAgentctl("confirm"),
-		"cmd/agentctl/internal/credentials": commandOfAgentctl("credentials"),
-		"cmd/agentctl/internal/doctor/...":  commandOfAgentctl("doctor"),
-		"cmd/agentctl/internal/export":      commandOfAgentctl("export"),
-		"cmd/agentctl/internal/group":       commandOfAgentctl("group"),
-		"cmd/agentctl/internal/hosted":      commandOfAgentctl("hosted"),
-		"cmd/agentctl/internal/importing":   commandOfAgentctl("importing"),
-		"cmd/agentctl/internal/join":        commandOfAgentctl("join"),
-		"cmd/agentctl/internal/leave":       commandOfAgentctl("leave"),
-		"cmd/agentctl/internal/orphans":     commandOfAgentctl("orphans"),
-		"cmd/agentctl/internal/rules/...":   commandOfAgentctl("rules"),
-		"cmd/agentctl/internal/status":      commandOfAgentctl("status"),
-		"cmd/agentctl/internal/ui/...":      commandOfAgentctl("ui"),
-		"cmd/agentctl/internal/verify":      commandOfAgentctl("verify"),
-		"cmd/agentctl/internal/version":     commandOfAgentctl("version"),
+		"cmd/agentctl/internal/cli":           leafOfAgentctl(),
+		"cmd/agentctl/internal/versions":      leafOfAgentctl(),
+		"cmd/agentctl/internal/apitest":       leafOfAgentctl(),
+		"cmd/agentctl/internal/clusters":      leafOfAgentctl("cli"),
+		"cmd/agentctl/internal/confirmations": leafOfAgentctl("cli", "clusters"),
+		"cmd/agentctl/internal/documents":     leafOfAgentctl("cli"),
+		"cmd/agentctl/internal/fleet":         leafOfAgentctl("cli", "clusters"),
+		"cmd/agentctl/internal/live":          leafOfAgentctl("cli", "clusters"),
+		"cmd/agentctl/internal/rights":        leafOfAgentctl("cli", "clusters"),
+		"cmd/agentctl/internal/accept":        commandOfAgentctl("accept"),
+		"cmd/agentctl/internal/approve":       commandOfAgentctl("approve"),
+		"cmd/agentctl/internal/bundle":        commandOfAgentctl("bundle"),
+		"cmd/agentctl/internal/confirm":       commandOfAgentctl("confirm"),
+		"cmd/agentctl/internal/credentials":   commandOfAgentctl("credentials"),
+		"cmd/agentctl/internal/doctor/...":    commandOfAgentctl("doctor"),
+		"cmd/agentctl/internal/export":        commandOfAgentctl("export"),
+		"cmd/agentctl/internal/group":         commandOfAgentctl("group"),
+		"cmd/agentctl/internal/hosted":        commandOfAgentctl("hosted"),
+		"cmd/agentctl/internal/importing":     commandOfAgentctl("importing"),
+		"cmd/agentctl/internal/join":          commandOfAgentctl("join"),
+		"cmd/agentctl/internal/leave":         commandOfAgentctl("leave"),
+		"cmd/agentctl/internal/orphans":       commandOfAgentctl("orphans"),
+		"cmd/agentctl/internal/rules/...":     commandOfAgentctl("rules"),
+		"cmd/agentctl/internal/status":        commandOfAgentctl("status"),
+		"cmd/agentctl/internal/ui/...":        commandOfAgentctl("ui"),
+		"cmd/agentctl/internal/verify":        commandOfAgentctl("verify"),
+		"cmd/agentctl/internal/version":       commandOfAgentctl("version"),
 	}
 }
 
@@ -123,7 +124,7 @@ func leafOfAgentctl(but ...string) rule {
 
 // commandOfAgentctl is the rule of a command, and of what is below it.
 func commandOfAgentctl(name string) rule {
-	return leafOfAgentctl("cli", "clusters", "documents", "fleet", "live", "rights", "versions", name)
+	return leafOfAgentctl("cli", "clusters", "confirmations", "documents", "fleet", "live", "rights", "versions", name)
 }
 
 // listed is what this test reads of `go list -json`.
