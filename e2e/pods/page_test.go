@@ -27,7 +27,7 @@ import (
 // TestPage runs the page in a pod with the commands of docs/ui.md. Its Service answers a stranger with 401, and with the page whom
 // the document's commands let see it.
 func TestPage(t *testing.T) {
-	const path, inDefault = "docs/ui.md", "kubectl -n default create "
+	const inDefault = "kubectl -n default create "
 	l := joined(t)
 	m := l.member(1)
 	before, err := m.revision(shared.ctx)
@@ -41,15 +41,15 @@ func TestPage(t *testing.T) {
 	})
 	folder := t.TempDir()
 	visitor := trusting(t, filepath.Join(folder, "page.crt"), filepath.Join(folder, "page.key"))
-	secret, err := documents.Command(filepath.Join(l.bin.Root, path), "kubectl -n cluster-registry create secret tls")
+	secret, err := l.docs.Lines(documents.UI, "kubectl -n cluster-registry create secret tls")
 	must(t, err)
 	_, err = l.sh(shared.ctx, m, "cd "+folder+"\n"+secret)
 	must(t, err)
 	for _, begins := range []string{"helm upgrade", inDefault + "serviceaccount", "kubectl create clusterrolebinding"} {
-		_, err := l.typed(t, m, path, begins, "")
+		_, err := l.typed(t, m, documents.UI, begins, "")
 		must(t, err)
 	}
-	token, err := l.typed(t, m, path, inDefault+"token", "")
+	token, err := l.typed(t, m, documents.UI, inDefault+"token", "")
 	must(t, err)
 	service, err := m.Kube.CoreV1().Services(harness.Namespace).Get(shared.ctx, "cluster-registry-ui", metav1.GetOptions{})
 	must(t, err)
@@ -79,6 +79,7 @@ func TestPage(t *testing.T) {
 	if code, text, err := page(""); err != nil || code != http.StatusUnauthorized || strings.Contains(text, "cluster-1") {
 		t.Errorf("a stranger gets %d, %v: %s", code, err, text)
 	}
+	must(t, l.docs.Untyped("e2e/pods.TestPage"))
 }
 
 // trusting writes a certificate with its key, and returns a client that trusts it, whatever the address is called.
