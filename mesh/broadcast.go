@@ -4,6 +4,7 @@
 package mesh
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -60,7 +61,7 @@ type broadcaster struct {
 	send     func(peer string, kind byte, payload []byte)
 	ours     func() summary
 	contents func() []byte           // what ours is the hash of
-	origin   func(msg []byte) string // of one whose signature was verified: it is pinned
+	origin   func(msg []byte) string // of one whose signature was verified; "" for a removal, which counts for who sent it on
 	relay    *pace.Relay
 	swapped  func(peer string) bool // a swap has pinned it
 
@@ -91,7 +92,7 @@ func (b *broadcaster) spread(msgs [][]byte, from string) {
 		msgs = nil
 	}
 	for _, msg := range msgs {
-		if len(msg) > maxInline || !b.relay.Allow(b.origin(msg), from == "") {
+		if len(msg) > maxInline || !b.relay.Allow(cmp.Or(b.origin(msg), from), messageCost(msg), from == "") {
 			announce = true
 			continue
 		}

@@ -119,7 +119,7 @@ func (d *dialer) attempt(ctx context.Context, wait time.Duration, id, protocol, 
 		return nil, err
 	}
 	// Only what is dialled counts: mostly the first address answers, and the others are left alone.
-	if taken, _ := d.budget.Take(id); !taken {
+	if taken, _ := d.budget.Take(id, false); !taken {
 		return nil, errBusy
 	}
 	raw, err := d.network.Dial(ctx, endpoint)

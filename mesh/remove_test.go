@@ -57,7 +57,7 @@ func TestRemovedMember(t *testing.T) {
 	for _, p := range []*pace.Throttle{a.throttle, a.server.pulls} {
 		p.Wait("b", 1)
 	}
-	a.broadcaster.relay.Allow("b", false)
+	a.broadcaster.relay.Allow("b", 1, false)
 	a.broadcaster.announced("b", summary{})
 	if !slices.Contains(a.remembered(), "b") {
 		t.Fatal("nothing was kept of b")

@@ -90,7 +90,7 @@ func (c *Credentials) Issue(ctx context.Context, from mesh.Caller, _ []byte) ([]
 		c.options.Log.Debug("no credential is issued: the cluster is disabled here", "member", member)
 		return nil, fmt.Errorf("cluster %s is disabled here", member)
 	}
-	if taken, _ := c.budget.Take(member); !taken {
+	if taken, _ := c.budget.Take(member, false); !taken {
 		c.options.Log.Debug("no credential is issued", "member", member, "error", errTooMany)
 		return nil, errTooMany
 	}

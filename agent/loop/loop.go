@@ -27,21 +27,14 @@ type Loop[K comparable] struct {
 	log       *slog.Logger
 	rests     bool // see Rest
 
-	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
-	early   map[K]time.Time                         // what was added before Run, and when it is due
-	waiting map[K]time.Time                         // when a key was added; nil unless TrackAge was called
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
+	early map[K]time.Time                         // what was added before Run, and when it is due
 }
 
 // New returns a loop that does nothing before Run. name appears in the log.
 func New[K comparable](name string, log *slog.Logger, reconcile func(context.Context, K) error) *Loop[K] {
 	return &Loop[K]{name: name, reconcile: reconcile, log: log, early: map[K]time.Time{}}
-}
-
-// TrackAge makes Oldest work. Call it before Run.
-func (l *Loop[K]) TrackAge() *Loop[K] {
-	l.waiting = map[K]time.Time{}
-	return l
 }
 
 // maxRest is enough for an API server that took longer: it may be that one webhook did.
@@ -58,24 +51,16 @@ func (l *Loop[K]) Rest() *Loop[K] {
 }
 
 // Add enqueues a key. A key that is being reconciled is reconciled once more.
-func (l *Loop[K]) Add(key K) {
-	l.mu.Lock()
-	if _, waits := l.waiting[key]; l.waiting != nil && !waits {
-		l.waiting[key] = time.Now()
-	}
-	l.mu.Unlock()
-	l.AddAfter(key, 0)
-}
+func (l *Loop[K]) Add(key K) { l.AddAfter(key, 0) }
 
-// Oldest is the longest time that a key has been waiting.
-func (l *Loop[K]) Oldest(now time.Time) time.Duration {
+// Len is how many keys wait for a worker.
+func (l *Loop[K]) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var longest time.Duration
-	for _, since := range l.waiting {
-		longest = max(longest, now.Sub(since))
+	if l.queue == nil {
+		return len(l.early)
 	}
-	return longest
+	return l.queue.Len()
 }
 
 // AddAfter enqueues a key after d, for what becomes true by waiting alone.
@@ -136,18 +121,9 @@ func (l *Loop[K]) next(ctx context.Context) (took time.Duration, more bool) {
 		return 0, false
 	}
 	defer l.queue.Done(key)
-	l.mu.Lock()
-	since, waits := l.waiting[key]
-	delete(l.waiting, key) // a key added from here on is reconciled again
-	l.mu.Unlock()
 	began := time.Now()
 	err := l.reconcile(ctx, key)
 	took = time.Since(began)
-	if err != nil && waits {
-		l.mu.Lock()
-		l.waiting[key] = since
-		l.mu.Unlock()
-	}
 	if err == nil || ctx.Err() != nil {
 		l.queue.Forget(key)
 		return took, true

@@ -18,35 +18,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What waits grows old until it is applied; a try that fails makes it no younger.
-func TestOldestOfLoop(t *testing.T) {
-	t.Parallel()
-	l := New[string]("test", slog.New(slog.DiscardHandler), nil).TrackAge()
-	start := time.Now()
-	l.Add("a")
-	l.open()
-	defer l.queue.ShutDown()
-	if age := l.Oldest(start.Add(time.Minute)); age < 50*time.Second {
-		t.Errorf("age %s", age)
-	}
-	fails := true
-	l.reconcile = func(_ context.Context, _ string) error {
-		if fails {
-			return errors.New("not now")
-		}
-		return nil
-	}
-	l.next(t.Context())
-	if age := l.Oldest(start.Add(time.Minute)); age < 50*time.Second {
-		t.Errorf("after a failure, age %s", age)
-	}
-	fails = false
-	l.next(t.Context())
-	if age := l.Oldest(start.Add(time.Minute)); age != 0 {
-		t.Errorf("after it was applied, age %s", age)
-	}
-}
-
 // A worker that rests does so for as long as each key took, up to a second, and not while few keys wait.
 func TestLoopRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/roster-mesh/roster/mesh/pace"
 )
@@ -24,15 +26,22 @@ type Turns[K comparable] struct {
 	now       *Loop[K]
 	later     *Loop[K] // what waits for its turn
 
-	mu   sync.Mutex
-	busy map[K]bool // keys that are being reconciled; true if it is their turn
+	mu      sync.Mutex
+	busy    map[K]*try
+	waiting map[K]time.Time // when a key was added
+}
+
+// try is what becomes of a key that is being reconciled.
+type try struct {
+	turn  bool // it has its turn
+	waits bool // something was not written
 }
 
 // NewTurns returns turns that do nothing before Run. name appears in the log.
 func NewTurns[K comparable](name string, log *slog.Logger, reconcile func(context.Context, K) error) *Turns[K] {
-	t := &Turns[K]{reconcile: reconcile, busy: map[K]bool{}}
-	t.now = New(name, log, func(ctx context.Context, k K) error { return t.run(ctx, k, false) }).TrackAge()
-	t.later = New(name+", in turn", log, func(ctx context.Context, k K) error { return t.run(ctx, k, true) }).TrackAge().Rest()
+	t := &Turns[K]{reconcile: reconcile, busy: map[K]*try{}, waiting: map[K]time.Time{}}
+	t.now = New(name, log, func(ctx context.Context, k K) error { return t.run(ctx, k, t.now, false) })
+	t.later = New(name+", in turn", log, func(ctx context.Context, k K) error { return t.run(ctx, k, t.later, true) }).Rest()
 	return t
 }
 
@@ -45,61 +54,88 @@ func (t *Turns[K]) Run(ctx context.Context, workers int) error {
 }
 
 // Add enqueues a key.
-func (t *Turns[K]) Add(k K) { t.now.Add(k) }
+func (t *Turns[K]) Add(k K) {
+	t.mu.Lock()
+	if _, waits := t.waiting[k]; !waits {
+		t.waiting[k] = time.Now()
+	}
+	t.mu.Unlock()
+	t.now.Add(k)
+}
 
 // AddAfter enqueues a key after d, for what becomes true by waiting alone.
 func (t *Turns[K]) AddAfter(k K, d time.Duration) { t.now.AddAfter(k, d) }
 
-// Oldest is the longest time that a key has been waiting, be it for a worker or for its turn.
+// Oldest is the longest time that a key has been waiting: for a worker, for its turn, or after an error.
 func (t *Turns[K]) Oldest(now time.Time) time.Duration {
-	return max(t.now.Oldest(now), t.later.Oldest(now))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var longest time.Duration
+	for _, since := range t.waiting {
+		longest = max(longest, now.Sub(since))
+	}
+	return longest
 }
 
 // ErrWaits is returned for what is not written now.
 var ErrWaits = errors.New("it is not its turn")
 
 // Write calls write for reconcile, which has this key and would write because of a cluster, if it is its turn or there is a place. If not,
-// the error is ErrWaits, and the key is reconciled again when it is its turn, or when there are places again. A write that fails takes
-// no place.
+// the error is ErrWaits, and the key is reconciled again when it is its turn, or when there are places again. A write that the API
+// server could not answer takes no place; one that it refuses does, since a member can have it refuse thousands.
 func (t *Turns[K]) Write(k K, clusterID string, places *pace.Budget, write func() error) error {
 	t.mu.Lock()
-	turn := t.busy[k]
+	now := t.busy[k]
 	t.mu.Unlock()
-	if turn {
+	if now != nil && now.turn {
 		return write()
 	}
-	if taken, again := places.Take(clusterID); !taken {
+	// Where writes are slow, places are not what bounds how many wait for them.
+	taken, again := places.Take(clusterID, t.now.Len() > places.Total())
+	if !taken {
+		if now != nil {
+			now.waits = true
+		}
 		t.later.Add(k)
-		t.now.AddAfter(k, again)
+		t.now.AddAfter(k, again*time.Duration(1+t.later.Len()/places.Total())) // each time costs what it takes to see what differs
 		return ErrWaits
 	}
 	err := write()
-	if err != nil {
+	if err != nil && !refused(err) {
 		places.Give(clusterID)
 	}
 	return err
 }
 
-// run reconciles a key, unless the other loop is about to.
-func (t *Turns[K]) run(ctx context.Context, k K, turn bool) error {
-	t.mu.Lock()
-	_, busy := t.busy[k]
-	if !busy {
-		t.busy[k] = turn
+// refused tells an answer of the API server from none.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
 	}
-	t.mu.Unlock()
-	if busy {
-		of := t.now
-		if turn {
-			of = t.later
-		}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusTooManyRequests && code != http.StatusUnauthorized
+}
+
+// run reconciles a key, unless the other loop is about to.
+func (t *Turns[K]) run(ctx context.Context, k K, of *Loop[K], turn bool) error {
+	t.mu.Lock()
+	if t.busy[k] != nil {
+		t.mu.Unlock()
 		of.AddAfter(k, RetryFirst)
 		return nil
 	}
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.busy, k)
-	}()
-	return t.reconcile(ctx, k)
+	now := &try{turn: turn}
+	t.busy[k] = now
+	since, added := t.waiting[k]
+	delete(t.waiting, k) // one that is added from here on is reconciled again
+	t.mu.Unlock()
+	err := t.reconcile(ctx, k)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.busy, k)
+	if added && (err != nil || now.waits) {
+		t.waiting[k] = since
+	}
+	return err
 }

@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/roster-mesh/roster/mesh/pace"
 )
 
@@ -75,9 +78,8 @@ func TestTurns(t *testing.T) {
 		if _, ok := at["honest"]; !ok {
 			t.Error("one of another cluster waits")
 		}
-		time.Sleep(time.Second)
-		if oldest := turns.Oldest(time.Now()); oldest != time.Second {
-			t.Errorf("the oldest has waited for its turn for a second, and that is told as %v", oldest)
+		if oldest := turns.Oldest(time.Now()); oldest != 2*took {
+			t.Errorf("the oldest has waited for %v, and that is told as %v", 2*took, oldest)
 		}
 		time.Sleep(period * keys / most)
 		cancel()
@@ -91,10 +93,87 @@ func TestTurns(t *testing.T) {
 		if len(at) != keys+1 || now > most+1 {
 			t.Errorf("%d of %d are written, %d of them at once", len(at), keys+1, now)
 		}
+		if oldest := turns.Oldest(time.Now()); oldest != 0 {
+			t.Errorf("when all is written, something has waited for %v", oldest)
+		}
 	})
 }
 
-// A write that fails takes no place, however often it is tried.
+// What waits grows old until it is written; a try that fails makes it no younger.
+func TestOldestOfTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		turns := NewTurns("test", slog.New(slog.DiscardHandler), func(context.Context, string) error {
+			if tries++; tries < 3 {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		turns.Add("a")
+		time.Sleep(time.Minute)
+		if age := turns.Oldest(time.Now()); age != time.Minute {
+			t.Errorf("before it runs, age %s", age)
+		}
+		for want := range 3 {
+			_ = turns.run(t.Context(), "a", turns.now, false)
+			if age := turns.Oldest(time.Now()); (age == time.Minute) != (want < 2) {
+				t.Errorf("after try %d, age %s", want+1, age)
+			}
+		}
+	})
+}
+
+// While writes are so slow that places are not used up, what waits beyond them waits for its turn, and one of another cluster for a few
+// writes.
+func TestTurnsOfSlowWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, took = 8, 20 * time.Second // two periods
+		places := pace.NewBudget(most, took/2, func(total int, wants map[string]int) map[string]int {
+			shares := map[string]int{}
+			for id := range wants {
+				if shares[id] = 0; id == "honest" {
+					shares[id] = total
+				}
+			}
+			return shares
+		})
+		var mu sync.Mutex
+		written := map[string]bool{}
+		var turns *Turns[string]
+		turns = NewTurns("test", slog.New(slog.DiscardHandler), func(_ context.Context, k string) error {
+			owner := "thief"
+			if k == "honest" {
+				owner = k
+			}
+			_ = turns.Write(k, owner, places, func() error {
+				time.Sleep(took)
+				mu.Lock()
+				defer mu.Unlock()
+				written[k] = true
+				return nil
+			})
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = turns.Run(ctx, 4) }()
+		synctest.Wait()
+		for n := range 1000 {
+			turns.Add(fmt.Sprint(n))
+		}
+		turns.Add("honest")
+		time.Sleep(took * (2 + most/4 + 1))
+		mu.Lock()
+		if !written["honest"] {
+			t.Errorf("one of another cluster waits for more than %d writes, of which %d are done", most, len(written))
+		}
+		mu.Unlock()
+		cancel()
+		<-done
+	})
+}
+
+// A write to an API server that cannot be asked takes no place, however often it is tried; one that it refuses does.
 func TestFailureTakesNoPlace(t *testing.T) {
 	places := pace.NewBudget(1, time.Hour, func(int, map[string]int) map[string]int { return nil })
 	turns := NewTurns("test", slog.New(slog.DiscardHandler), func(context.Context, string) error { return nil })
@@ -109,5 +188,12 @@ func TestFailureTakesNoPlace(t *testing.T) {
 	}
 	if err := turns.Write("other", "c", places, func() error { return nil }); !errors.Is(err, ErrWaits) {
 		t.Errorf("there was one place, and then: %v", err)
+	}
+	places = pace.NewBudget(1, time.Hour, func(int, map[string]int) map[string]int { return nil })
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Cluster"}, "k", nil)
+	for _, want := range []error{invalid, ErrWaits} {
+		if err := turns.Write("k", "c", places, func() error { return invalid }); !errors.Is(err, want) {
+			t.Errorf("a write that is refused: %v, want %v", err, want)
+		}
 	}
 }

@@ -104,7 +104,7 @@ func (c *credentials) isRejected(kubeconfig []byte) bool {
 // ask asks the peer's agent for a credential and stores it. It returns nil if that agent is not reachable, or refuses, or many others
 // are asked.
 func (c *credentials) ask(ctx context.Context) ([]byte, error) {
-	if taken, _ := c.budget.Take(c.id); !taken {
+	if taken, _ := c.budget.Take(c.id, false); !taken {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

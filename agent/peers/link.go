@@ -151,7 +151,7 @@ func (l *link) refresh(ctx context.Context) (time.Duration, error) {
 
 // reach connects, unless others come first: then it returns when to ask again.
 func (l *link) reach(ctx context.Context, route directory.Route, kubeconfig []byte, issued bool) (again time.Duration, err error) {
-	if taken, again := l.peers.attempts.Take(l.id); !taken {
+	if taken, again := l.peers.attempts.Take(l.id, false); !taken {
 		return again, nil
 	}
 	if err := l.connect(ctx, route, kubeconfig, issued); err != nil {

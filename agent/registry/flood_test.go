@@ -170,7 +170,7 @@ func TestManyChangesWait(t *testing.T) {
 	for places, total := range map[**pace.Budget]int{&f.newcomers: maxNewcomers, &f.changes: maxChanges} {
 		*places = pace.NewBudget(total, time.Hour, unfair)
 		for n := range total {
-			(*places).Take(fmt.Sprint("invented-", n))
+			(*places).Take(fmt.Sprint("invented-", n), false)
 		}
 	}
 	written := func(name string) bool { return f.api.Object(name) != nil }
@@ -202,5 +202,42 @@ func TestManyChangesWait(t *testing.T) {
 	<-done
 	if !both() {
 		t.Error("its turn does not come")
+	}
+}
+
+// Who has thousands of rules cannot have others write thousands of times by leaving, either.
+func TestOrphansTakePlaces(t *testing.T) {
+	t.Parallel()
+	f := newFlooded(t, quota.Limits{})
+	f.o.Gone = func(id string) bool { return id == agenttest.IDB }
+	const more = 8
+	for n := range maxChanges + more {
+		rule := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("r-", n)}}
+		payload.MarkCopy(rule, payload.Meta{}, agenttest.IDB)
+		if err := f.o.Registry.Put(rule); err != nil {
+			t.Fatal(err)
+		}
+		f.api.SetObject(rule.Name, []byte(`{"apiVersion":"roster.invalid/v1","kind":"ResourceSyncRule","metadata":{"name":"`+rule.Name+`"}}`))
+	}
+	f.changes = pace.NewBudget(maxChanges, time.Hour, unfair)
+	for n := range maxChanges + more {
+		if err := f.importKey(t.Context(), payload.RuleKey(fmt.Sprint("r-", n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	marked := f.api.Reads // a change is a patch, which is answered as a read
+	if n := marked(); n != maxChanges {
+		t.Errorf("%d are marked at once, of %d", n, maxChanges+more)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = f.Run(ctx) }()
+	for deadline := time.Now().Add(time.Minute); marked() < maxChanges+more && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	cancel()
+	<-done
+	if n := marked(); n != maxChanges+more {
+		t.Errorf("%d are marked in the end", n)
 	}
 }

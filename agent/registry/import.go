@@ -60,9 +60,10 @@ type ImporterOptions struct {
 // Importer writes what other clusters own from the replica to the local API server.
 type Importer struct {
 	o         ImporterOptions
-	keys      *loop.Turns[replica.Key]
-	newcomers *pace.Budget // places for clusters that are not listed here yet
-	changes   *pace.Budget // places for all else
+	clusters  *loop.Turns[replica.Key]
+	rules     *loop.Turns[replica.Key] // of which a cluster may have many: no cluster waits for them
+	newcomers *pace.Budget             // places for clusters that are not listed here yet
+	changes   *pace.Budget             // places for all else
 	budget    *budget.Budget[replica.Key]
 
 	redials *redials
@@ -79,10 +80,11 @@ const (
 // NewImporter returns an importer that does nothing before Run.
 func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{o: o}
-	i.keys = loop.NewTurns("import", o.Log, i.importKey)
+	i.clusters = loop.NewTurns("import of clusters", o.Log, i.importKey)
+	i.rules = loop.NewTurns("import of rules", o.Log, i.importKey)
 	i.newcomers = pace.NewBudget(maxNewcomers, placesPeriod, o.Share)
 	i.changes = pace.NewBudget(maxChanges, placesPeriod, o.Share)
-	i.budget = budget.New(o.Quota, i.keys.AddAfter)
+	i.budget = budget.New(o.Quota, func(key replica.Key, d time.Duration) { i.of(key).AddAfter(key, d) })
 	i.redials = newRedials(o.Kick, o.Log)
 	return i
 }
@@ -90,13 +92,21 @@ func NewImporter(o ImporterOptions) *Importer {
 // Run imports until ctx ends.
 func (i *Importer) Run(ctx context.Context) error {
 	var tasks errgroup.Group
-	tasks.Go(func() error { return i.keys.Run(ctx, 4) })
+	tasks.Go(func() error { return i.clusters.Run(ctx, 4) })
+	tasks.Go(func() error { return i.rules.Run(ctx, 4) })
 	tasks.Go(func() error { return i.redials.members.Run(ctx, 4) })
 	return tasks.Wait()
 }
 
 // Enqueue compares the copy under a key with the replica.
-func (i *Importer) Enqueue(key replica.Key) { i.keys.Add(key) }
+func (i *Importer) Enqueue(key replica.Key) { i.of(key).Add(key) }
+
+func (i *Importer) of(key replica.Key) *loop.Turns[replica.Key] {
+	if key.Kind == replica.KindRule {
+		return i.rules
+	}
+	return i.clusters
+}
 
 // EnqueueRulesOf compares every copy of a rule of that cluster with the replica.
 func (i *Importer) EnqueueRulesOf(origin string) {
@@ -115,7 +125,7 @@ func (i *Importer) Collectors() []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_oldest_seconds",
 			Help: "How long the oldest change that was heard of another cluster's objects has not been applied here; 0 for none.",
-		}, func() float64 { return i.keys.Oldest(time.Now()).Seconds() }),
+		}, func() float64 { return max(i.clusters.Oldest(time.Now()), i.rules.Oldest(time.Now())).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_waiting_objects",
 			Help: "Clusters and rules whose newest state is not applied here yet because their cluster has used up what may be written here because of it.",
@@ -149,7 +159,7 @@ func (i *Importer) charged(e replica.Entry, object any, places *pace.Budget, wri
 		i.o.Log.Debug("an object waits: so much was written because of its cluster that its changes follow slowly", "kind", e.Key.Kind, "object", e.Key.Name, "cluster", e.Origin)
 		return loop.ErrWaits
 	}
-	err := i.keys.Write(e.Key, e.Origin, places, write)
+	err := i.of(e.Key).Write(e.Key, e.Origin, places, write)
 	if err != nil {
 		i.budget.Refund(e.Origin, size)
 	}
@@ -210,7 +220,8 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 	}
 	for n, have := range copies {
 		if n != at && syncrules.Owner(have) == id { // one that a person created is shown as a conflict, for the person to delete
-			if err := clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)); err != nil && !apierrors.IsNotFound(err) {
+			err := i.clusters.Write(entry.Key, id, i.changes, func() error { return clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
+			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("remove cluster %s, now named %s: %w", have.Name, name, err)
 			}
 		}
@@ -284,7 +295,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	case copyKeep, copyConflict:
 		return nil
 	case copyDelete:
-		err := rules.Delete(ctx, have.Name, payload.PreconditionsOf(have))
+		err := i.rules.Write(key, syncrules.Owner(have), i.changes, func() error { return rules.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -345,7 +356,11 @@ func (i *Importer) orphanRule(ctx context.Context, have *v1alpha1.ResourceSyncRu
 	}
 	want.Annotations[v1alpha1.AnnotationOrphaned] = "true"
 	delete(want.Annotations, payload.AnnotationEntry)
-	if _, err := i.o.Client.Rules().Change(ctx, have, want); err != nil && !apierrors.IsNotFound(err) {
+	err := i.rules.Write(payload.RuleKey(have.Name), syncrules.Owner(have), i.changes, func() error {
+		_, err := i.o.Client.Rules().Change(ctx, have, want)
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("mark rule %s as orphaned: %w", have.Name, err)
 	}
 	return nil

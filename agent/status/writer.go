@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,8 @@ type Options struct {
 type Writer struct {
 	o        Options
 	clusters *loop.Turns[string] // clusterIDs whose status may have changed
-	places   *pace.Budget        // this cluster's needs none: it says what a person has to decide
+	places   *pace.Budget
+	own      *loop.Loop[string] // this cluster's, which waits for no other: it says what a person has to decide
 	debounce debouncer
 	budget   *budget.Budget[string]
 }
@@ -61,15 +63,35 @@ const (
 func NewWriter(o Options) *Writer {
 	w := &Writer{o: o, places: pace.NewBudget(maxStatuses, placesPeriod, o.Share)}
 	w.clusters = loop.NewTurns("cluster status", o.Log, w.write)
+	w.own = loop.New("status of this cluster", o.Log, w.write)
 	w.budget = budget.New(o.Quota, w.clusters.AddAfter)
 	return w
 }
 
 // Run writes until ctx ends.
-func (w *Writer) Run(ctx context.Context) error { return w.clusters.Run(ctx, 2) }
+func (w *Writer) Run(ctx context.Context) error {
+	var tasks errgroup.Group
+	tasks.Go(func() error { return w.clusters.Run(ctx, 2) })
+	tasks.Go(func() error { return w.own.Run(ctx, 1) })
+	return tasks.Wait()
+}
 
 // Enqueue brings the status of a cluster up to date.
-func (w *Writer) Enqueue(clusterID string) { w.clusters.Add(clusterID) }
+func (w *Writer) Enqueue(clusterID string) {
+	if clusterID == w.o.ClusterID {
+		w.own.Add(clusterID)
+		return
+	}
+	w.clusters.Add(clusterID)
+}
+
+func (w *Writer) addAfter(clusterID string, d time.Duration) {
+	if clusterID == w.o.ClusterID {
+		w.own.AddAfter(clusterID, d)
+		return
+	}
+	w.clusters.AddAfter(clusterID, d)
+}
 
 // write brings the status of the Cluster objects with a clusterID up to date. It writes only a change, and sends an
 // event if that is of interest.
@@ -95,7 +117,7 @@ func (w *Writer) writeOne(ctx context.Context, id string, have *v1alpha1.Cluster
 	v := w.o.View(id, have)
 	want, after := Of(v, have.Status, have.Generation)
 	if after > 0 {
-		w.clusters.AddAfter(id, after)
+		w.addAfter(id, after)
 	}
 	if equality.Semantic.DeepEqual(have.Status, want) {
 		w.debounce.forget(id, have.Name)
@@ -103,7 +125,7 @@ func (w *Writer) writeOne(ctx context.Context, id string, have *v1alpha1.Cluster
 	}
 	if !Synced(want) || Synced(have.Status) {
 		if wait := w.debounce.wait(id, have.Name, v.lasting(), v.Now); wait > 0 {
-			w.clusters.AddAfter(id, wait)
+			w.addAfter(id, wait)
 			return nil
 		}
 	}

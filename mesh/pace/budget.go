@@ -40,18 +40,26 @@ func NewBudget(total int, period time.Duration, share Share) *Budget {
 	return &Budget{total: total, period: period, share: share, used: map[string]int{}, asked: map[string]int{}}
 }
 
-// Take takes a place for a peer, if there is one. If not, it is worth while to ask again after some time.
-func (b *Budget) Take(id string) (taken bool, again time.Duration) {
+// Total is how many places there are in a period for whoever comes first.
+func (b *Budget) Total() int { return b.total }
+
+// Take takes a place for a peer, if there is one; if only its own are left, one of those. If not, it is worth while to ask again after some
+// time.
+func (b *Budget) Take(id string, onlyOwn bool) (taken bool, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	if now.Sub(b.began) >= b.period {
+		long := now.Sub(b.began) >= 2*b.period
 		b.began, b.sum = now, 0
 		clear(b.used)
-		b.before, b.asked = b.asked, map[string]int{}
+		if b.before = b.asked; long {
+			b.before = nil // who asked then may be gone
+		}
+		b.asked = map[string]int{}
 	}
 	b.asked[id]++
-	if b.sum >= b.total {
+	if onlyOwn || b.sum >= b.total {
 		if _, known := b.shares[id]; !known || b.divided.Before(b.began) {
 			if wait := b.resting.Sub(now); wait > 0 {
 				return false, wait
@@ -77,7 +85,7 @@ func (b *Budget) divideLocked() {
 	}
 	b.shares = b.share(b.total/reserve, wants)
 	b.divided = time.Now()
-	b.resting = b.divided.Add(calm * b.divided.Sub(began))
+	b.resting = b.divided.Add(min(calm*b.divided.Sub(began), b.period/4))
 }
 
 // Give gives back a place of this period: what it was taken for has turned out to cost nothing.

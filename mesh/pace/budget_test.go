@@ -18,7 +18,7 @@ func TestInventionsHaveOneBudget(t *testing.T) {
 		for range 6 {
 			invented := 0
 			for i := range 512 {
-				taken, again := b.Take(fmt.Sprint("invented-", i))
+				taken, again := b.Take(fmt.Sprint("invented-", i), false)
 				if taken {
 					invented++
 				}
@@ -28,7 +28,7 @@ func TestInventionsHaveOneBudget(t *testing.T) {
 			}
 			honest := 0
 			for range 20 {
-				if taken, _ := b.Take("honest"); taken {
+				if taken, _ := b.Take("honest", false); taken {
 					honest++
 				}
 			}
@@ -36,7 +36,7 @@ func TestInventionsHaveOneBudget(t *testing.T) {
 				t.Errorf("inventions took %d of 64, and an honest one %d of its half of 16", invented, honest)
 			}
 			b.Give("honest")
-			if taken, _ := b.Take("honest"); !taken {
+			if taken, _ := b.Take("honest", false); !taken {
 				t.Error("a place that was given back is not there")
 			}
 			time.Sleep(10 * time.Second)
@@ -56,19 +56,19 @@ func TestDivisionsAreFew(t *testing.T) {
 			return halves(total*64, wants)
 		})
 		for i := range 900 {
-			b.Take(fmt.Sprint("invented-", i))
+			b.Take(fmt.Sprint("invented-", i), false)
 			time.Sleep(time.Millisecond)
 		}
 		if most := 2 * int(time.Second/(calm*took)); divisions < 2 || divisions > most {
 			t.Errorf("divided %d times in a second, of which each takes %s", divisions, took)
 		}
-		b.Take("invented-0") // divides
-		taken, again := b.Take("honest")
+		b.Take("invented-0", false) // divides
+		taken, again := b.Take("honest", false)
 		if taken || again <= 0 || again > calm*took {
 			t.Errorf("one that was not heard of may ask again after %s", again)
 		}
 		time.Sleep(again)
-		if taken, _ := b.Take("honest"); !taken {
+		if taken, _ := b.Take("honest", false); !taken {
 			t.Error("it gets nothing then")
 		}
 	})
@@ -78,9 +78,9 @@ func TestDivisionsAreFew(t *testing.T) {
 func TestGivenBackLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1, time.Second, halves)
-		b.Take("honest")
+		b.Take("honest", false)
 		time.Sleep(time.Second)
-		b.Take("honest-2")
+		b.Take("honest-2", false)
 		if b.Give("honest"); b.sum != 1 {
 			t.Errorf("%d are taken in all", b.sum)
 		}

@@ -37,8 +37,9 @@ func NewRelay(limits RelayLimits, share Share) *Relay {
 	}
 }
 
-// Allow reports whether one more message of an origin may be passed on as it is; of ours, only if no more than one origin may send.
-func (r *Relay) Allow(origin string, ours bool) bool {
+// Allow reports whether one more message of an origin, which costs a receiver so much, may be passed on as it is; of ours, only if no more
+// than one origin may send.
+func (r *Relay) Allow(origin string, cost int, ours bool) bool {
 	r.mu.Lock()
 	of := r.origins[origin]
 	if of == nil {
@@ -46,13 +47,16 @@ func (r *Relay) Allow(origin string, ours bool) bool {
 		r.origins[origin] = of
 	}
 	r.mu.Unlock()
-	if !of.Allow() {
+	if !of.AllowN(time.Now(), cost) {
 		return false
 	}
-	if ours || r.all.Allow() {
+	if ours || r.all.AllowN(time.Now(), cost) {
 		return true
 	}
-	taken, _ := r.scarce.Take(origin)
+	if cost > 1 {
+		return false // few are: most messages are small
+	}
+	taken, _ := r.scarce.Take(origin, false)
 	return taken
 }
 

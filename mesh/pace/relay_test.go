@@ -20,15 +20,15 @@ func TestInventionsShareARelay(t *testing.T) {
 		passed, honest, own := 0, 0, 0
 		for range seconds {
 			for n := range invented {
-				if r.Allow(fmt.Sprint("invented-", n), false) {
+				if r.Allow(fmt.Sprint("invented-", n), 1, false) {
 					passed++
 				}
 			}
 			for range 5 {
-				if r.Allow("honest", false) {
+				if r.Allow("honest", 1, false) {
 					honest++
 				}
-				if r.Allow("self", true) {
+				if r.Allow("self", 1, true) {
 					own++
 				}
 			}
@@ -43,14 +43,14 @@ func TestInventionsShareARelay(t *testing.T) {
 		}
 		noisy := 0
 		for range 1000 {
-			if r.Allow("noisy", true) {
+			if r.Allow("noisy", 1, true) {
 				noisy++
 			}
 		}
 		if noisy != limits.EachAtOnce {
 			t.Errorf("%d messages of one origin are passed on at once", noisy)
 		}
-		if r.Forget("noisy"); !r.Allow("noisy", true) {
+		if r.Forget("noisy"); !r.Allow("noisy", 1, true) {
 			t.Error("what was forgotten counts")
 		}
 	})
