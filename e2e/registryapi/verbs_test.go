@@ -28,6 +28,11 @@ func (f *front) testKubectl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// kubectl asks what there is first. The API server leaves out what it could not reach a moment ago, as while a certificate is new.
+	eventually(t, "the API server says again what there is", func(ctx context.Context) error {
+		_, err := f.KubectlOf(ctx, bin.Kubectl, "get", resource)
+		return err
+	})
 	for _, path := range bin.Kubectls() {
 		t.Run(filepath.Base(path), func(t *testing.T) { f.typed(t, path) })
 	}
