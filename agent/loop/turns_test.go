@@ -19,20 +19,23 @@ import (
 	"github.com/roster-mesh/roster/mesh/pace"
 )
 
+// honestAlone gives the reserve to one cluster.
+func honestAlone(total int, wants map[string]int) map[string]int {
+	shares := map[string]int{}
+	for id := range wants {
+		if shares[id] = 0; id == "honest" {
+			shares[id] = total
+		}
+	}
+	return shares
+}
+
 // Of what one cluster brings, what there are places for is written at once, and the rest in turn, each once; when there are places again
 // they are used, and one of another cluster waits for nothing.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, period, took, keys = 8, 10 * time.Second, 4 * time.Second, 40
-		places := pace.NewBudget(most, period, func(total int, wants map[string]int) map[string]int {
-			shares := map[string]int{}
-			for id := range wants {
-				if shares[id] = 0; id == "honest" {
-					shares[id] = total
-				}
-			}
-			return shares
-		})
+		places := pace.NewBudget(most, period, honestAlone)
 		var mu sync.Mutex
 		at, busy, began := map[string]time.Duration{}, map[string]bool{}, time.Now()
 		var turns *Turns[string]
@@ -128,15 +131,7 @@ func TestOldestOfTurns(t *testing.T) {
 func TestTurnsOfSlowWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, took = 8, 20 * time.Second // two periods
-		places := pace.NewBudget(most, took/2, func(total int, wants map[string]int) map[string]int {
-			shares := map[string]int{}
-			for id := range wants {
-				if shares[id] = 0; id == "honest" {
-					shares[id] = total
-				}
-			}
-			return shares
-		})
+		places := pace.NewBudget(most, took/2, honestAlone)
 		var mu sync.Mutex
 		written := map[string]bool{}
 		var turns *Turns[string]

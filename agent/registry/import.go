@@ -140,8 +140,9 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	case replica.KindCluster:
 		err = i.importCluster(ctx, key)
 	case replica.KindRule:
-		err = i.importRule(ctx, key)
-		i.o.Rules.Settle(key.Name, false)
+		if err = i.importRule(ctx, key); !errors.Is(err, loop.ErrWaits) { // one that is to be deleted does not come into force before
+			i.o.Rules.Settle(key.Name, false)
+		}
 	case replica.KindFeature, replica.KindAdmission:
 	}
 	if errors.Is(err, loop.ErrWaits) {
