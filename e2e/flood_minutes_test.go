@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -234,10 +235,13 @@ func (r *room) honest(t *testing.T, during time.Duration) latency {
 	t.Helper()
 	var took, writes []time.Duration
 	var minutes []string // the p50 of each
-	last := 0
+	last, before := 0, r.spent(t)
 	for start := time.Now(); time.Since(start) < during; time.Sleep(200 * time.Millisecond) {
 		if now := time.Since(start); now > time.Minute*time.Duration(len(minutes)+1) {
 			minutes, last = append(minutes, median(took[last:]).Round(time.Millisecond).String()), len(took)
+			spent := r.spent(t)
+			t.Logf("minute %d: p50 %s; %s", len(minutes), minutes[len(minutes)-1], since(before, spent, time.Minute))
+			before = spent
 		}
 		value := fmt.Sprint(time.Now().UnixNano())
 		began := time.Now()
@@ -256,6 +260,52 @@ func (r *room) honest(t *testing.T, during time.Duration) latency {
 		t.Logf("p50 minute by minute: %s", strings.Join(minutes, ", "))
 	}
 	return latency{p50: median(took), most: slices.Max(took), write: median(writes), n: len(took)}
+}
+
+// spent is what the flooded cluster and its honest neighbour have used so far: seconds of processors by "cluster process", and how often
+// their API servers were asked, by "cluster VERB resource".
+func (r *room) spent(t *testing.T) map[string]float64 {
+	t.Helper()
+	out := map[string]float64{}
+	for _, c := range []*harness.Cluster{r.alpha, r.beta} {
+		pids, err := c.ServerPIDs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids["agent"] = c.AgentPID()
+		for name, pid := range pids {
+			used, err := harness.CPUTime(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[c.Name+" "+name] = used.Seconds()
+		}
+		asked, err := requests(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, n := range asked {
+			out[c.Name+" "+what] = n
+		}
+	}
+	return out
+}
+
+// since tells what was spent between, most first: percents of a processor, and requests a second where that is one or more.
+func since(before, after map[string]float64, took time.Duration) string {
+	var processes, requests []string
+	for _, what := range slices.SortedFunc(maps.Keys(after), func(a, b string) int {
+		return cmp.Compare(after[b]-before[b], after[a]-before[a])
+	}) {
+		a := (after[what] - before[what]) / took.Seconds()
+		switch {
+		case len(strings.Fields(what)) == 2:
+			processes = append(processes, fmt.Sprintf("%s %.0f %%", what, 100*a))
+		case a >= 1:
+			requests = append(requests, fmt.Sprintf("%s %.0f/s", what, a))
+		}
+	}
+	return strings.Join(append(processes, requests...), ", ")
 }
 
 func median(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[len(of)/2] }
