@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -104,9 +105,43 @@ func TestFleetOfFive(t *testing.T) {
 		eventually(t, what+" names both to Jane", afterFault, g.asks(6, asAdmin(args, "--as", "jane"), "unknown: cluster five: ", denied, "2 clusters of the group could not be asked: five, four"))
 	}
 	eventually(t, "the bundle names who is away", afterFault, g.asks(6, asAdmin(bundle, "--contexts", "two,three,four,five"), "of 4 clusters", "unknown: cluster five: "))
+	eventually(t, "her bundle names both", afterFault, g.asks(6, asAdmin(bundle, "--as", "jane"), "of 3 clusters", "unknown: cluster five: ", denied, "2 clusters of the group could not be asked: five, four"))
+	g.verifiesTheOthers(t)
 	for _, flags := range [][]string{nil, {"-o", "wide"}} {
 		eventually(t, "the others say what is wrong with them", afterFault, func(ctx context.Context) error {
 			return g.asks(6, asAdmin([]string{"rules", "list", "--fleet"}, flags...), "spread   two ", "SourceUnreachable")(ctx)
 		})
 	}
+}
+
+// verifiesTheOthers: verify measures who can be asked, and names by exit code 6 whose API server is stopped, and where a user may
+// watch rules, but no Secrets.
+func (g *group) verifiesTheOthers(t *testing.T) {
+	t.Helper()
+	one, two, three := g.Clusters[0], g.Clusters[1], g.Clusters[2]
+	measured := func(unknown string, args ...string) {
+		t.Helper()
+		var said struct {
+			Clusters []struct {
+				Cluster       string
+				DeleteSeconds *float64
+			}
+			Unknown []struct{ Cluster, Reason string }
+		}
+		out := g.expect(t, 6, append([]string{"verify", "--context", one.Name, "--timeout", "1m", "-o", "json"}, args...))
+		if err := json.NewDecoder(strings.NewReader(out)).Decode(&said); err != nil { // after it is what stderr says
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		if len(said.Clusters) != 1 || said.Clusters[0].Cluster != two.Name || said.Clusters[0].DeleteSeconds == nil || len(said.Unknown) != 1 || !strings.HasPrefix(said.Unknown[0].Cluster+": "+said.Unknown[0].Reason, unknown) {
+			t.Errorf("it is to measure two, and to say %q:\n%s", unknown, out)
+		}
+	}
+	measured("of context five: ", "--peer-context", "two,five")
+
+	for _, c := range []*harness.Cluster{one, two} {
+		kubectl(t, c, "create", "clusterrolebinding", "vera", "--clusterrole=cluster-admin", "--user=vera")
+	}
+	kubectl(t, three, "create", "clusterrole", "vera", "--verb=get,list,watch", "--resource=resourcesyncrules.clusterregistry.k8s.cisco.com,clusters.clusterregistry.k8s.cisco.com")
+	kubectl(t, three, "create", "clusterrolebinding", "vera", "--clusterrole=vera", "--user=vera")
+	measured("of context three: you may not list secrets in namespace "+harness.Namespace, "--peer-context", "two,three", "--as", "vera")
 }

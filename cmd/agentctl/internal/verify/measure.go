@@ -65,9 +65,10 @@ type step struct {
 func (m *measure) steps() []step {
 	rule := func(s *site) *track { return s.rule }
 	copied := func(s *site) *track { return s.copy }
+	ready := func(u *unstructured.Unstructured) bool { return inForce(u, m.id) }
 	makeRule := func(ctx context.Context) error { return m.makeRule(ctx, m.sites) }
 	return []step{
-		{"the rule is in force", "the rule is not in force", makeRule, rule, inForce, func(t *timing) **float64 { return &t.Rule }},
+		{"the rule is in force", "the rule is not in force", makeRule, rule, ready, func(t *timing) **float64 { return &t.Rule }},
 		{"the copy is there", "the copy has not come", m.create, copied, m.has("1"), func(t *timing) **float64 { return &t.Create }},
 		{"the copy has changed", "the copy has not changed", m.update, copied, m.has("2"), func(t *timing) **float64 { return &t.Update }},
 		{"the copy is gone", "the copy is not gone", m.delete, copied, gone, func(t *timing) **float64 { return &t.Delete }},

@@ -6,6 +6,7 @@ package verify
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,13 +25,18 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// askWithin is how long a question may take why something has not happened.
-const askWithin = 5 * time.Second
+const (
+	// askWithin is how long a question may take why something has not happened.
+	askWithin = 5 * time.Second
+	// reasonsOfSources is how the reasons begin that agents give for a source that they do not watch.
+	reasonsOfSources = "Source"
+)
 
 // site is a cluster that the canary is copied to.
 type site struct {
 	timing
 
+	source     string            // ID of the cluster that has the canary
 	client     *clusters.Client  // for questions
 	watches    dynamic.Interface // without a bound in time
 	rule, copy *track
@@ -174,22 +180,27 @@ func (s *site) missed(ctx context.Context, t *track, late, name string) {
 	s.Message = late + s.because(ctx, name)
 }
 
-// inForce says that the agent there obeys the rule as it is.
-func inForce(u *unstructured.Unstructured) bool {
-	return readiness(u).Status == string(metav1.ConditionTrue)
+// inForce says that the agent there obeys the rule as it is, of what the cluster with this ID has. A rule that is not ready for
+// the sake of another source alone is in force: the canary is in none of these.
+func inForce(u *unstructured.Unstructured, source string) bool {
+	ready, sources := readiness(u)
+	if ready.Status == string(metav1.ConditionTrue) {
+		return true
+	}
+	return strings.HasPrefix(ready.Reason, reasonsOfSources) && slices.ContainsFunc(sources, func(s v1alpha1.SourceStatus) bool { return string(s.ClusterID) == source && s.Watching })
 }
 
 // gone says that there is no such object.
 func gone(u *unstructured.Unstructured) bool { return u == nil }
 
-// readiness is what the agent there says of the rule.
-func readiness(u *unstructured.Unstructured) clusters.Readiness {
+// readiness is what the agent there says of the rule, and of each source.
+func readiness(u *unstructured.Unstructured) (clusters.Readiness, []v1alpha1.SourceStatus) {
 	var rule v1alpha1.ResourceSyncRule
 	if u == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &rule) != nil {
-		return clusters.Readiness{Reason: "Missing", Message: "the rule has not come"}
+		return clusters.Readiness{Reason: "Missing", Message: "the rule has not come"}, nil
 	}
 	_, ready, _ := clusters.RuleHealth(&rule)
-	return ready
+	return ready, rule.Status.Sources
 }
 
 // because is why something did not happen there, as far as the rule tells; "" if it does not.
@@ -200,9 +211,9 @@ func (s *site) because(ctx context.Context, name string) string {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return ": " + clusters.Reason(err)
 	}
-	ready := readiness(rule)
-	if ready.Status == string(metav1.ConditionTrue) {
+	if inForce(rule, s.source) {
 		return ""
 	}
+	ready, _ := readiness(rule)
 	return ": " + clusters.Bound(ready.Reason+": "+ready.Message)
 }

@@ -5,6 +5,7 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/apitest"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 )
 
@@ -45,6 +47,42 @@ func TestWhatCannotBeSeenIsUnknown(t *testing.T) {
 	server.Set("", "")
 	if _, ok := one.rule.await(ctx, gone); !ok || one.rule.failed != nil {
 		t.Errorf("then it can be seen, but %v", one.rule.failed)
+	}
+}
+
+// A rule is in force where the canary's own cluster is watched, whatever stops another source. It is not where the agent does not
+// obey it, or has not looked at it as it is.
+func TestInForceDespiteAnotherSource(t *testing.T) {
+	t.Parallel()
+	const watched, frozen = "[{clusterID: other}, {clusterID: east, watching: true}]", "[{clusterID: other, watching: true}, {clusterID: east}]"
+	for _, c := range []struct {
+		status, reason, sources string
+		generation              int
+		want                    bool
+	}{
+		{"True", "Synced", "[]", 2, true},
+		{"False", "SourceUnreachable", watched, 2, true},
+		{"False", "SourcePermission", watched, 2, true},
+		{"False", "SourceUnreachable", watched, 1, false},
+		{"False", "SourceUnreachable", frozen, 2, false},
+		{"False", "SourceUnreachable", "[]", 2, false},
+		{"False", "Paused", watched, 2, false},
+		{"Unknown", "Starting", watched, 2, false},
+	} {
+		u := apitest.Parse(t, fmt.Sprintf(`
+apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
+kind: ResourceSyncRule
+metadata: {name: roster-verify-x, generation: 2}
+status:
+  sources: %s
+  conditions: [{type: Ready, status: %q, reason: %s, observedGeneration: %d}]
+`, c.sources, c.status, c.reason, c.generation))
+		if got := inForce(u, "east"); got != c.want {
+			t.Errorf("%+v: in force: %t", c, got)
+		}
+	}
+	if inForce(nil, "east") {
+		t.Error("a rule that is not there is in force")
 	}
 }
 

@@ -182,6 +182,7 @@ func (o *Options) sites(ctx context.Context, k *canary, r *result) ([]*site, err
 		case slices.ContainsFunc(out, func(other *site) bool { return other.ClusterID == s.ClusterID }):
 			return nil, cli.Usagef("--peer-context %s leads to a cluster that another context leads to", name)
 		}
+		s.source = k.id
 		out, r.Clusters = append(out, s), append(r.Clusters, &s.timing)
 	}
 	return out, nil
