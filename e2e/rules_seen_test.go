@@ -70,7 +70,7 @@ func TestTargetsOfARule(t *testing.T) {
 	}
 }
 
-// Copies are wanted where the name and the version say so. A cluster that does not say what a rule asks for keeps its copies.
+// Copies are wanted where the name and the version, or the region and the provider say so. A cluster that does not say what a rule asks for keeps its copies.
 func TestTargetsByWhatAClusterIs(t *testing.T) {
 	r := newRoom(t)
 	targets := func(text string) string {
@@ -90,6 +90,22 @@ func TestTargetsByWhatAClusterIs(t *testing.T) {
 	}
 	kubectl(t, r.alpha, "patch", "resourcesyncrule", r.name+"-named", "--type=merge", "-p", `{"spec":{"targets":{"regions":null,"version":"<1.20"}}}`)
 	r.eventuallyGone(t, configMaps, "one", r.beta)
+
+	// Then two clusters have a Node each, and tell where that is.
+	for c, where := range map[*harness.Cluster][]string{r.alpha: {"gce://roster/us-east1/x", "us-east1", "us-east1-b"}, r.beta: {"aws:///eu-central-1a/i-x", "eu-central-1", "eu-central-1a"}} {
+		if err := c.AddNode(t.Context(), "placed", where[0], where[1], where[2], nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { kubectl(t, c, "delete", "node", "placed") })
+	}
+	r.rule(t, r.alpha, "placed", targets(`{regions: [eu-central-1, eu-west-3], providers: [amazon]}`))
+	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
+	eventually(t, "the rule in alpha says that it is no target", afterFault, r.ruleSays(r.alpha, "placed", "True", "NotTargeted"))
+	if err := absent(r.alpha, configMaps, r.name, "one")(t.Context()); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "rules explain says where, and why not", within, r.asks(0, []string{"rules", "explain", r.name + "-placed", "--context", "gamma", "--fleet"}, "in cluster beta: synced", "to   beta: yes",
+		"to   alpha (this cluster): no: spec.targets: region in (eu-central-1,eu-west-3), provider in (amazon): its Cluster object has region us-east1, provider google"))
 }
 
 // A rule that only looks tells what is missing, differs and would be deleted, and writes nothing; then it is let write. A
