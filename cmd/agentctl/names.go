@@ -52,7 +52,7 @@ func names(ctx context.Context, q cli.Question) []string {
 		}
 	case "removals confirm --":
 		return slices.DeleteFunc(removals.Names(ctx, at), func(name string) bool { return slices.Contains(q.Args, name) })
-	case "kubeconfig --":
+	case "kubeconfig --", "kubeconfig --cluster":
 		return slices.DeleteFunc(clusterNames(ctx, at, false), func(name string) bool { return slices.Contains(q.Args, name) })
 	case "remove --", "credentials revoke --", "credential --", "accept --", "disable --", "enable --":
 		if len(q.Args) == 0 {

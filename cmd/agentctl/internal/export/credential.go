@@ -30,8 +30,10 @@ func CredentialCommand(g *cli.Globals) *urfave.Command {
 		Usage:     "print the credential for a cluster, for kubectl and other clients that ask this command for it",
 		ArgsUsage: "NAME",
 		Description: `A credential plugin (ExecCredential, client.authentication.k8s.io/v1). It reads the credential that the cluster of the
-context holds for the cluster NAME, and prints it; it writes nothing to disk. The credential is short-lived, and reads
-what the agents of the group may read there. You need the right to get that one Secret.
+context holds for the cluster NAME, and prints it; it writes nothing to disk. You need the right to get that one Secret.
+
+A credential that an agent has issued is short-lived, and reads what the agents of the group may read there. One that a
+person has put there lives as long, and may do as much, as that person chose. Where its end is known, the client is told.
 
 agentctl kubeconfig writes a kubeconfig that calls it. Where the client says which server it is about to ask, the
 credential is given for the server that it belongs to, and no other.

@@ -39,10 +39,11 @@ With --merge the contexts become part of your own kubeconfig, as with kubectl co
 nothing is changed, and --prefix gives the contexts other names. The current context stays.
 
   agentctl kubeconfig > clusters.kubeconfig
-  agentctl kubeconfig --merge --prefix prod- cluster-2 cluster-3
+  agentctl kubeconfig --merge --prefix prod- --cluster cluster-2 --cluster cluster-3
 
 Exit code: 0 done; 4 a cluster is left out; 2 no such cluster; 1 it cannot be done, and nothing is written.`,
 		Flags: []urfave.Flag{
+			&urfave.StringSliceFlag{Name: "cluster", Usage: "`NAME` of a cluster, the same as an argument; may be repeated"},
 			&urfave.BoolFlag{Name: "merge", Usage: "write the contexts to your own kubeconfig"},
 			&urfave.BoolFlag{Name: "dry-run", Usage: "with --merge: say what would be written, and write nothing"},
 			&urfave.StringFlag{Name: "prefix", Usage: "of the names of contexts, clusters and users"},
@@ -50,7 +51,7 @@ Exit code: 0 done; 4 a cluster is left out; 2 no such cluster; 1 it cannot be do
 		},
 		Action: func(c *urfave.Context) error {
 			return g.Run(c, &kubeconfigOptions{
-				Options: &Options{Access: clusters.AccessOf(g), Names: c.Args().Slice(), Namespace: g.Namespace.String(), Credentials: true, Network: c.String("network-name")},
+				Options: &Options{Access: clusters.AccessOf(g), Names: append(c.StringSlice("cluster"), c.Args().Slice()...), Namespace: g.Namespace.String(), Credentials: true, Network: c.String("network-name")},
 				Merge:   c.Bool("merge"), DryRun: c.Bool("dry-run"), Prefix: c.String("prefix"),
 			})
 		},
