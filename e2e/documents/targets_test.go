@@ -41,6 +41,65 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// TestGoRuns: the programs of each go run in a sentence or a table are there, and have the flags.
+func TestGoRuns(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, path := range read(t) {
+		spans, err := Spans(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, span := range spans {
+			if _, command, is := strings.Cut(span, "go run ./"); is {
+				found++
+				if err := goRuns(Words(command)); err != nil {
+					t.Errorf("%s: `%s`: %v", path, span, err)
+				}
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d", found)
+	}
+}
+
+// goRuns looks for flags in the source of a program.
+func goRuns(words []string) (err error) {
+	var source strings.Builder
+	files, _ := filepath.Glob(filepath.Join(root, words[0], "*.go")) // the pattern is fine
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		source.Write(text)
+	}
+	if !strings.Contains(source.String(), "\nfunc main() {") {
+		return fmt.Errorf("no program %s", words[0])
+	}
+	for _, word := range words[1:] {
+		name, is := strings.CutPrefix(word, "-")
+		name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
+		if is && !regexp.MustCompile(`flags?\.\w+\((&\w+, )?"`+regexp.QuoteMeta(name)+`",`).MatchString(source.String()) {
+			err = errors.Join(err, fmt.Errorf("no flag %s", word))
+		}
+	}
+	return err
+}
+
+func TestGoRunsOfOthers(t *testing.T) {
+	t.Parallel()
+	if err := goRuns(Words("e2e/bench --clusters 2 -only=bulk --quick")); err != nil {
+		t.Error(err)
+	}
+	for _, command := range []string{"e2e/bench --cluster 2", "e2e/bench -onl=bulk", "e2e/documents", "e2e/nothing"} {
+		if goRuns(Words(command)) == nil {
+			t.Errorf("it takes %s", command)
+		}
+	}
+}
+
 func makes(makefile string, words []string) (err error) {
 	for _, word := range words {
 		if name, _, set := strings.Cut(word, "="); set {
