@@ -25,19 +25,31 @@ func TestMain(m *testing.M) {
 
 // TestMatrix: in Chromium, the copies from a cluster whose API server stops turn red, a minute later all that is said of the
 // cluster does, with the reason for those who use no mouse, and green again when it is back. All text can be read, in light and in dark.
-// The page throws no error, and breaks none of its own rules about what it may load.
+// A conflict and a missing right wait for a person, each with its command. The page throws no error, and breaks none of its own rules
+// about what it may load.
 func TestMatrix(t *testing.T) {
 	fleet := up(t)
 	tokyo := fill(t, fleet)
 	tab := open(t, serve(t, fleet, "--contexts", "dublin,virginia"))
 	tab.eventually("the row of tokyo is green", func() error { return tab.row("tokyo", isGood) })
 
+	tab.eventually("what waits for a person is told, with the commands", func() error {
+		return tab.waiting(map[string]string{
+			"missing right": "kubectl --context frankfurt apply -f - <<< '{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: roster-write-configmaps,",
+			"rule":          "agentctl rules explain pull-secrets --context frankfurt", // a conflict
+		})
+	})
+
 	if err := tokyo.StopAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	tab.eventually("the copies from tokyo are red", func() error { return tab.row("tokyo", isFrozen) })
 	tab.eventually("tokyo is red", func() error { return tab.row("tokyo", isBad) })
-	tab.reads("tokyo")
+	tab.reads("Cluster", "th.rule", "about ")
+	tab.eventually("dublin says that tokyo is away", func() error { return tab.says("dublin", "SourceUnreachable") })
+	tab.reads("dublin", "td.c", "dublin says: SourceUnreachable")
+	tab.reads("tokyo", "th", "")
+	tab.reads("tokyo", "td", "")
 	light := tab.look("tokyo").Colours["bad"]
 	for _, scheme := range []string{"light", "dark"} {
 		tab.prefers(scheme)
@@ -56,6 +68,23 @@ func TestMatrix(t *testing.T) {
 	tab.eventually("the row of tokyo is green again", func() error { return tab.row("tokyo", isGood) })
 	tab.eventually("text can be read", tab.contrast)
 	tab.complained()
+}
+
+// waiting is a condition: each topic waits for a person, with a command that has a text.
+func (b *tab) waiting(want map[string]string) error {
+	tasks := run(b, chromedp.Evaluate[[]struct{ Topic, Text, Command string }](`[...document.querySelectorAll('#waiting li')].map(li => ({
+    Topic: li.querySelector('.topic').textContent, Text: li.querySelector('p').textContent, Command: li.querySelector('code')?.textContent ?? '',
+  }))`))
+	for topic, command := range want {
+		found := false
+		for _, one := range tasks {
+			found = found || one.Topic == topic && strings.Contains(one.Command, command)
+		}
+		if !found {
+			return fmt.Errorf("no %s with %q waits: %+v", topic, command, tasks)
+		}
+	}
+	return nil
 }
 
 // look is what the page shows of a cluster, in the colours that the browser has computed.
@@ -224,15 +253,25 @@ func (b *tab) contrast() error {
 	return nil
 }
 
-// reads goes to a cell of a cluster's row with the tab key, and sees its reason below the matrix.
-func (b *tab) reads(cluster string) {
+// says is a condition: a cell of a rule has a text in its reason.
+func (b *tab) says(cluster, text string) error {
+	for _, c := range b.look(cluster).Cells {
+		if strings.Contains(c.Title, text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no cell of %s says %q", cluster, text)
+}
+
+// reads goes to a part of a row of the matrix with the tab key, and sees its reason, which has a text, below the matrix.
+func (b *tab) reads(row, part, text string) {
 	b.Helper()
-	at := fmt.Sprintf(`document.activeElement.closest('#matrix td') && document.activeElement.closest('tr').querySelector('th').textContent.includes(%q)
-  ? document.activeElement.title : ''`, cluster)
+	at := fmt.Sprintf(`document.activeElement.closest('#matrix') && document.activeElement.matches(%q)
+  && document.activeElement.closest('tr').querySelector('th').textContent.includes(%q) ? document.activeElement.title : ''`, part, row)
 	for range 200 {
 		b.do(chromedp.KeyEvent("\t"))
 		title := run(b, chromedp.Evaluate[string](at))
-		if title == "" {
+		if title == "" || !strings.Contains(title, text) {
 			continue
 		}
 		if detail := run(b, chromedp.Text("#detail")); detail != title {
@@ -240,5 +279,5 @@ func (b *tab) reads(cluster string) {
 		}
 		return
 	}
-	b.Error("200 times the tab key, and not in the row of " + cluster)
+	b.Errorf("200 times the tab key, and at no %s with %q in the row of %s", part, text, row)
 }

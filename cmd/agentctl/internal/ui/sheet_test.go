@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/grouptest"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/ui/view"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // hostile are names and messages that would run, close, hide or turn around something.
@@ -126,6 +127,30 @@ func hostileAnswer(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return page
+}
+
+// Whatever of the matrix has a reason that a mouse shows can be reached with the tab key, which shows it, too. The sign of another
+// cluster cannot: its cell has the reason.
+func TestReasonsByKeyboard(t *testing.T) {
+	t.Parallel()
+	own, there := group(3, 2), group(3, 2)
+	grouptest.Fail(own.Clusters[2], "no route")
+	there.Client = &clusters.Client{Context: "west"}
+	there.Clusters[0].Status.Type, there.Clusters[1].Status.Type = v1alpha1.ClusterTypePeer, v1alpha1.ClusterTypeLocal
+	there.Rules = there.Rules[:1]
+	page, _ := whole(t, view.Filter{}, nil, own, there)
+	_, matrix, _ := strings.Cut(page, `id="matrix"`)
+	matrix, _, _ = strings.Cut(matrix, "</table>")
+	seen := map[string]int{}
+	for _, found := range regexp.MustCompile(`<(th|td|sup)[^>]* title="[^"]*"[^>]*>`).FindAllStringSubmatch(matrix, -1) {
+		seen[found[1]]++
+		if strings.Contains(found[0], "tabindex") != (found[1] != "sup") {
+			t.Errorf("with and without a mouse: %s", found[0])
+		}
+	}
+	if seen["th"] < 3 || seen["td"] < 2 || seen["sup"] != 2 || !strings.Contains(matrix, `title="cluster-001 does not have this rule" tabindex="0"`) {
+		t.Errorf("reasons by tag: %v", seen)
+	}
 }
 
 func TestVisible(t *testing.T) {

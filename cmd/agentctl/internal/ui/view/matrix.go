@@ -44,7 +44,8 @@ type Row struct {
 	Cells              []Cell // one for each column
 }
 
-// Cell is how one thing is. There is how the cluster itself sees it, where it is read; "" where it is not.
+// Cell is how one thing is, and in Title why it is not fine. There is how the cluster itself sees it, where it is read; "" where it
+// is not.
 type Cell struct {
 	Mark        Mark
 	Text, Title string
@@ -85,7 +86,7 @@ func matrixOf(all []Held) *Matrix {
 				lag = max(lag, src.Lag.Duration)
 			}
 			if there != nil {
-				one.There, one.ThereTitle = ruleThere(*there, r.Name)
+				one.saysThere(ruleThere(*there, r.Name))
 			}
 			out.Cells = append(out.Cells, one)
 		}
@@ -101,6 +102,18 @@ func matrixOf(all []Held) *Matrix {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return m
+}
+
+// saysThere adds how the cluster itself sees it. What is not fine is part of the title, too: nobody gets to the sign without a mouse.
+func (c *Cell) saysThere(state Mark, title string) {
+	c.There, c.ThereTitle = state, title
+	if state == Good {
+		return
+	}
+	if c.Title != "" {
+		title = strings.TrimSuffix(c.Title, ".") + "; " + title
+	}
+	c.Title = title
 }
 
 // rulesThere is what the cluster with this ID holds, or nil where it is not watched.

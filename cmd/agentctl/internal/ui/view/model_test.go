@@ -56,6 +56,12 @@ func TestMatrix(t *testing.T) {
 			t.Errorf("%s is\n%s, want\n%s", r.Name, got, want[i])
 		}
 	}
+	// What the other cluster says is in the title of the cell, where it is not fine.
+	for i, want := range []string{"", "1 failed; cluster-001 does not have this rule"} {
+		if got := m.Matrix.Rows[1].Cells[i].Title; got != want {
+			t.Errorf("the title of cell %d is %q, want %q", i, got, want)
+		}
+	}
 	if m.Mark != Bad || m.Facts[0].Value != "2/3" || m.Facts[1].Value != "1/2" {
 		t.Errorf("summary: %s, %+v", m.Mark, m.Facts)
 	}
@@ -64,6 +70,9 @@ func TestMatrix(t *testing.T) {
 	m = Of([]Held{group(3, 2), there}, nil)
 	if got, want := cells(m.Matrix.Rows[1]), "good Alive, good Reachable, good Synced, good 2 there unknown, good 2 there unknown"; got != want {
 		t.Errorf("it is\n%s, want\n%s", got, want)
+	}
+	if got := m.Matrix.Rows[1].Cells[0].Title; got != "cluster-001 cannot be read now" {
+		t.Errorf("its title is %q", got)
 	}
 	if m.Mark != Unknown || len(m.Alerts) != 1 || !strings.Contains(m.Alerts[0].Text, "west") || m.Alerts[0].Command != "agentctl doctor --context west" {
 		t.Errorf("summary: %s, %q", m.Mark, m.Alerts)
