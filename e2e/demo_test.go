@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,12 +94,73 @@ func TestDemoArchive(t *testing.T) {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
+	demo := filepath.Join(dir, "roster-demo-0.1.0-"+system+"-"+arch, "demo")
+	slow := playPacked(t, demo, dir)
+	if slow != nil { // others may have begun to keep the machine busy in the middle
+		t.Log(slow)
+		slow = playPacked(t, demo, dir)
+	}
+	if slow != nil {
+		t.Error(slow)
+	}
+}
+
+// playPacked plays the demo to its end. The error says that it was slow.
+func playPacked(t *testing.T, demo, dir string) error {
+	t.Helper()
 	began := time.Now()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "roster-demo-0.1.0-"+system+"-"+arch, "demo"), "--once")
+	cmd := exec.CommandContext(t.Context(), demo, "--once")
 	cmd.Dir, cmd.Env = "/", []string{"TMPDIR=" + dir}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Every step was observed.") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	t.Logf("it took %.1f s", time.Since(began).Seconds())
+	took, processors := time.Since(began), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
+	t.Logf("it took %.1f s, and %.1f s of processors", took.Seconds(), processors.Seconds())
+	if err := quickEnough(string(out), took, processors); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// quickest is how long the demo may take on two processors that have nothing else to do. It computes for half as long.
+const quickest = 20 * time.Second
+
+// quickEnough returns an error when a demo was slow by itself, and not because others kept the machine busy: then its clusters took as
+// much longer to start, and it did not compute for longer. Of a program that was killed, processors has nothing.
+func quickEnough(out string, took, processors time.Duration) error {
+	_, first, _ := strings.Cut(out, " ok ")
+	first, _, _ = strings.Cut(strings.TrimSpace(first), " s ")
+	start, err := time.ParseDuration(first + "s")
+	switch {
+	case err != nil:
+		return fmt.Errorf("how long the clusters took to start: %w", err)
+	case took <= quickest:
+	case processors > quickest:
+		return fmt.Errorf("it took %s, and %s of processors: more than %s, both", took, processors, quickest)
+	case took > 3*start:
+		return fmt.Errorf("it took %s, more than %s and more than three times as long as its clusters took to start, %s", took, quickest, start)
+	}
+	return nil
+}
+
+// The clock of a busy machine says nothing.
+func TestDemoIsQuickEnough(t *testing.T) {
+	const out = "1. Start 3 clusters\n   ok    8.0 s alpha, beta and gamma\n   ok   757 ms alpha and beta\n"
+	for _, c := range []struct {
+		out              string
+		took, processors time.Duration
+		slow             bool
+	}{
+		{out, 19, 30, false},
+		{out, 23, 15, false}, // the start was slow, too
+		{out, 25, 15, true},
+		{out, 23, 21, true},
+		{"   ok   900 ms alpha, beta and gamma", 19, 10, true}, // no server starts so fast
+		{"", 1, 1, true},
+	} {
+		if err := quickEnough(c.out, c.took*time.Second, c.processors*time.Second); (err != nil) != c.slow {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 }
