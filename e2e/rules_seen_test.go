@@ -231,7 +231,7 @@ func TestClusterLabels(t *testing.T) {
 	labels("what is no longer named stays", r.beta, r.beta, both)
 }
 
-// Copies whose sources went while nobody looked stay until the command in the condition is run, and that counts once.
+// Copies whose sources went while nobody looked stay until the command in the condition is run, which the page has, too, and that counts once.
 func TestDeletionGuard(t *testing.T) {
 	r := newRoom(t)
 	r.rule(t, r.alpha, "guarded", ofConfigMaps+"rules: [{"+forLabel("all")+"}]")
@@ -281,6 +281,7 @@ func TestDeletionGuard(t *testing.T) {
 		})
 	}
 	lose()
+	eventually(t, "the page has the command", within, r.openPage(t, "--context", r.beta.Name).shows(0, nil, "agentctl guard confirm "+r.name+"-guarded --deletions=5 --context beta"))
 	r.expect(t, 5, []string{"rules", "explain", r.name + "-guarded", "--context", r.beta.Name},
 		"from "+r.gamma.Name+": held", "the deletion guard waits", "0 whose source is gone, 5 blocked")
 	said("5")
