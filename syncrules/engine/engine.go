@@ -64,6 +64,10 @@ type Options struct {
 	Workers int
 	// Quota bounds what is written because of one cluster; zero means the default limits.
 	Quota quota.Limits
+	// Share returns what each cluster gets at most of total if it wants everything, and the others what wants says: of rules in
+	// force, watches, and memory, once all together want too much. Without it all get the same. It is called with locks of the engine
+	// held: it must not call the engine, nor wait for anybody.
+	Share func(total int, wants map[string]int) map[string]int
 	// View bounds what is held of one peer's objects in one scope, Peer what is held of one peer in all.
 	View, Peer Limits
 	// Scopes are the local scopes that an earlier run told ScopesChanged last. The copies in them are looked
@@ -82,7 +86,7 @@ type Engine struct {
 	hash    fingerprint.Hasher
 	rights  *rights.Reviewer
 
-	// mu guards everything below but the channels in it. No call leaves the package while it is held.
+	// mu guards everything below but the channels in it. No call but Options.Share leaves the package while it is held.
 	mu         mutex
 	supervisor supervisor
 	reporter   reporter
@@ -129,6 +133,9 @@ func New(o Options) (*Engine, error) {
 	if o.Event == nil {
 		o.Event = func(string, Event) {}
 	}
+	if o.Share == nil {
+		o.Share = shareEqually
+	}
 	o.Consent.Namespace = o.Namespace
 	e := &Engine{
 		o: o, hash: fingerprint.New(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
@@ -174,7 +181,10 @@ func (e *Engine) Run(ctx context.Context) error {
 // Nothing is decided before.
 func (e *Engine) Ready() {
 	e.mu.Lock()
-	e.supervisor.ready = true
+	if !e.supervisor.ready {
+		e.supervisor.ready = true
+		e.indexKindsLocked()
+	}
 	e.mu.Unlock()
 	e.superviseSoon()
 }

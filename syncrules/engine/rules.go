@@ -22,7 +22,6 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
-	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // rule is a ResourceSyncRule with what the engine knows about it. Engine.mu guards all but the first group,
@@ -52,8 +51,9 @@ type rule struct {
 	targets  []Scope            // here, where its copies are; none when err is set
 	kinds    []schema.GroupKind // of targets, each once
 	clash    string             // why it cannot be used beside other rules; "" normally
-	excess   inforce.Excess     // why it is not in force beside older ones of its author
+	excess   inforce.Excess     // why it is not in force beside older ones
 	surplus  string             // the same for people; "" normally
+	placed   bool               // that was decided of the rule as it is now
 
 	guard  guard.Guard
 	tally  tally.Tally
@@ -133,6 +133,9 @@ func (r *rule) inherit(old *rule) {
 	r.tally, r.sender = old.tally, old.sender
 	r.sender.wasReady, r.sender.dirty = false, true
 	r.guard.Inherit(&old.guard, r.selection == old.selection)
+	if r.author == old.author && slices.Equal(r.scopes, old.scopes) {
+		r.excess, r.surplus, r.placed = old.excess, old.surplus, old.placed
+	}
 }
 
 // kind is the kind of the rule's sources.
@@ -147,7 +150,8 @@ func (r *rule) makes(k Key) bool {
 type ruleSet struct {
 	byName map[string]*rule
 	kinds  map[schema.GroupKind]*kind
-	serial uint64 // of the last rule or Cluster object that was set
+	serial uint64    // of the last rule or Cluster object that was set
+	rest   time.Time // until when places are not divided anew; zero where there are few rules
 
 	asked *atomic.Int64 // counts how often a rule is asked about an object, in a test; nil otherwise
 }
@@ -167,8 +171,11 @@ type kind struct {
 	observed bool
 }
 
-// indexKindsLocked makes kinds from rules.
+// indexKindsLocked makes kinds from rules: once, when all rules that exist were set, and then for each change.
 func (e *Engine) indexKindsLocked() {
+	if !e.supervisor.ready {
+		return
+	}
 	clear(e.rules.kinds)
 	of := func(gk schema.GroupKind) *kind {
 		if e.rules.kinds[gk] == nil {
@@ -178,9 +185,9 @@ func (e *Engine) indexKindsLocked() {
 	}
 	byName := slices.SortedFunc(maps.Values(e.rules.byName), func(a, b *rule) int { return cmp.Compare(a.name, b.name) })
 	// A newcomer, which may be any member's, takes no version away from the rules that are at work.
-	var places inforce.Places
-	for _, r := range slices.SortedStableFunc(slices.Values(byName), func(a, b *rule) int { return a.born.Compare(b.born) }) {
-		e.settlePlaceLocked(r, &places)
+	byAge := slices.SortedStableFunc(slices.Values(byName), func(a, b *rule) int { return a.born.Compare(b.born) })
+	e.settlePlacesLocked(byAge)
+	for _, r := range byAge {
 		r.settleVersions(of)
 	}
 	for _, r := range byName {
@@ -198,23 +205,6 @@ func (e *Engine) indexKindsLocked() {
 
 // idle says that the rule is left aside because of others, which come before it.
 func (r *rule) idle() bool { return r.clash != "" || r.surplus != "" }
-
-// settlePlaceLocked gives the rule a place among those of its author, or says why it has none. One that leaves this cluster
-// out, or cannot be used, takes none.
-func (e *Engine) settlePlaceLocked(r *rule, places *inforce.Places) {
-	excess := inforce.None
-	if r.compiled != nil && r.compiled.Targets(e.clusters.local) != where.No {
-		excess = places.Take(r.author, r.scopes)
-	}
-	if excess == r.excess {
-		return
-	}
-	r.excess, r.surplus = excess, ""
-	if excess != inforce.None {
-		r.surplus = problem.OneLine("rule " + r.name + " is not in force: " + excess.Text(e.clusterNameLocked(cmp.Or(r.author, e.o.LocalClusterID))))
-	}
-	e.staleRuleLocked(r)
-}
 
 // settleVersions gives the rule's kinds its versions where they have none, or says which one is in the way.
 func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {

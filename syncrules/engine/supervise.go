@@ -40,6 +40,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 		return
 	}
 	e.setClusterLocked(cluster)
+	e.resettlePlacesLocked()
 	start := func(run func(context.Context)) (stop func()) {
 		ctx, cancel := context.WithCancel(ctx)
 		group.Go(func() {

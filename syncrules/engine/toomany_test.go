@@ -106,3 +106,57 @@ func TestTooManyWatches(t *testing.T) {
 		w.wantReady("wide-16", metav1.ConditionFalse, ReasonTooManyRules)
 	})
 }
+
+// One member invents clusters, each with as many rules as one may have in force. An honest one's rule, which came last, is in
+// force, also after a restart; and when the member is removed with all of them, the others' wait ends.
+func TestTooManyRulesOfInventions(t *testing.T) {
+	inWorld(t, func(w *world) {
+		removed := false
+		w.kill()
+		w.options = func(o *Options) {
+			o.Share = func(total int, wants map[string]int) map[string]int {
+				shares := map[string]int{b: total / 2}
+				for id := range wants {
+					if _, known := shares[id]; !known && !removed {
+						shares[id] = total / 2 / (len(wants) - 1)
+					}
+				}
+				return shares
+			}
+		}
+		const inventions = inforce.MaxAllRules/inforce.MaxRules + 1
+		for i := range inventions {
+			for j := range inforce.MaxRules {
+				r := by(fmt.Sprintf("bad-%02d", i), j, testRule(fmt.Sprintf("bad-%02d-%03d", i, j), fmt.Sprintf("x%03d", j)))
+				r.Generation = 1
+				w.rules[r.Name] = r
+			}
+		}
+		w.start()
+		w.setRule(by(b, 2000, testRule("honest", "honest")))
+		w.setRule(by(b, 2001, testRule("next", "next")))
+		w.settle()
+		check := func() {
+			t.Helper()
+			w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+			w.wantReady("next", metav1.ConditionTrue, ReasonSynced)
+			w.wantReady("bad-00-000", metav1.ConditionTrue, ReasonSynced)
+			w.wantReady("bad-00-255", metav1.ConditionFalse, ReasonTooManyRules)
+		}
+		w.peers[a].put(configMap("honest", "1"))
+		w.settle()
+		w.wantValue(cm("honest"), "1")
+		check()
+		if m := w.report("bad-00-255").Conditions[0].Message; !strings.Contains(m, "agentctl members --tree") {
+			t.Errorf("it says %q", m)
+		}
+		w.kill()
+		w.start()
+		check()
+		w.e.mu.Lock()
+		removed = true
+		w.e.mu.Unlock()
+		w.settle()
+		w.wantReady("bad-00-000", metav1.ConditionFalse, ReasonTooManyRules)
+	})
+}

@@ -1,11 +1,16 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inforce says which rules are in force where one author has too many.
+// Package inforce says which rules are in force where there are too many.
 //
 // An author is the cluster that published a rule. Of each, the MaxRules oldest rules have a place here, and of those each is
 // in force that still fits into MaxViews watches at each other cluster. So a rule that is added takes nothing from those that
 // were there, and the same rules are in force after a restart.
+//
+// One member can invent thousands of authors. So all authors but the cluster itself together have MaxAllRules places and
+// MaxAllViews watches. Where they want more, each has its share of that, as the Share of Decide has it: by who admitted whom.
+// Within its share the oldest rules come first, as before. A watch that several authors want is one, and counts for the author
+// of the oldest rule that needs it.
 //
 // Nothing here has a lock or a clock: the caller has both.
 package inforce

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
-	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 const (
@@ -15,6 +14,11 @@ const (
 	MaxRules = 256
 	// MaxViews is how many watches they open at one other cluster. Rules share those that are equal.
 	MaxViews = 2048
+	// MaxAllRules is how many rules of all other clusters are in force: eight of each in a group of 500, or all that sixteen
+	// may have.
+	MaxAllRules = 16 * MaxRules
+	// MaxAllViews is how many watches they open at one other cluster: what four of them may have.
+	MaxAllViews = 4 * MaxViews
 )
 
 // Excess is why a rule is not in force. Zero means that it is.
@@ -22,25 +26,96 @@ type Excess uint8
 
 const (
 	None Excess = iota
+	// Rules and Views are that its author has too many, AllRules and AllViews that all authors together have, and this one
+	// more than its share.
 	Rules
 	Views
+	AllRules
+	AllViews
+	// Undecided is that there are too many, and who has what has not been looked at since the rule came.
+	Undecided
 )
 
 // Text says it to people.
 func (x Excess) Text(author string) string {
 	const first = "; older rules come first: delete some of them, or make one rule of several"
+	const share = " (clusters share by who admitted them); older rules come first. If agentctl members --tree shows clusters beside or below it that nobody knows, remove the one that admitted them; else delete rules, or make one rule of several"
 	switch x {
 	case Rules:
 		return fmt.Sprintf("%d rules of cluster %s are in force here, the most that are%s", MaxRules, author, first)
 	case Views:
 		return fmt.Sprintf("with this rule, those of cluster %s would open more than %d watches (one for each kind and namespace) at each other cluster, the most that are opened%s", author, MaxViews, first)
+	case AllRules:
+		return fmt.Sprintf("other clusters have more than %d rules, the most that are in force here, and cluster %s has used up its share%s", MaxAllRules, author, share)
+	case AllViews:
+		return fmt.Sprintf("the rules of other clusters need more than %d watches at each cluster, the most that are opened, and cluster %s has used up its share%s", MaxAllViews, author, share)
+	case Undecided:
+		return "there are too many rules here; whether this one has a place is looked at in a moment"
 	case None:
 	}
 	return ""
 }
 
-// Places are the places of all authors.
-type Places struct{ taken map[quota.Account]*taken }
+// Share returns what each author gets at most of total if it wants everything, and the others what they want. It may take
+// milliseconds where there are thousands, and is asked only where they want more than there is.
+type Share func(total int, wants map[string]int) map[string]int
+
+// Rule is what is decided about.
+type Rule struct {
+	Author string        // "" for the cluster itself, which shares with nobody
+	Views  []place.Scope // the watches that it needs at another cluster, each once
+}
+
+// Decide says of each rule why it is not in force; older rules come first. costly says that it took long, or needed shares, which
+// may be others later: it is to be asked again after a while instead of for each rule that comes.
+func Decide(rules []Rule, share Share) (excess []Excess, costly bool) {
+	var p places
+	p.limits = limitRules(rules, share)
+	excess = make([]Excess, len(rules))
+	for i, r := range rules {
+		excess[i] = p.take(r.Author, r.Views)
+	}
+	wants, ok := p.views()
+	if ok {
+		return excess, p.limits != nil || p.looked > MaxAllViews
+	}
+	limits := share(MaxAllViews, wants)
+	open, charged := make(map[place.Scope]struct{}, MaxAllViews), map[string]int{}
+	for i, r := range rules {
+		if r.Author == "" || excess[i] != None {
+			continue
+		}
+		if fresh, fits := without(open, r.Views, limits[r.Author]-charged[r.Author]); fits {
+			charged[r.Author] += len(fresh)
+			add(open, fresh)
+		} else {
+			excess[i] = AllViews
+		}
+	}
+	return excess, true
+}
+
+// limitRules is how many rules each author has in force where all want too many; nil where they do not.
+func limitRules(rules []Rule, share Share) map[string]int {
+	wants, sum := map[string]int{}, 0
+	for _, r := range rules {
+		if r.Author != "" && wants[r.Author] < MaxRules {
+			wants[r.Author]++
+			sum++
+		}
+	}
+	if sum <= MaxAllRules {
+		return nil
+	}
+	return share(MaxAllRules, wants)
+}
+
+// places are the places of all authors.
+type places struct {
+	taken  map[string]*taken
+	limits map[string]int // of rules; nil where all have what they want
+	looked int            // at watches, also those that are equal
+}
 
 // taken is what the rules of one author have taken.
 type taken struct {
@@ -51,22 +126,24 @@ type taken struct {
 	views map[place.Scope]struct{} // nil until then
 }
 
-// Take gives a rule its place, or says why there is none. It is asked about older rules first. views are the watches that
-// the rule needs at another cluster.
-func (p *Places) Take(author string, views []place.Scope) Excess {
-	account := quota.AccountOf(author)
-	t := p.taken[account]
+// take gives a rule its place among those of its author, or says why there is none. It is asked about older rules first.
+func (p *places) take(author string, views []place.Scope) Excess {
+	t := p.taken[author]
 	if t == nil {
 		if p.taken == nil {
-			p.taken = map[quota.Account]*taken{}
+			p.taken = map[string]*taken{}
 		}
 		t = &taken{}
-		p.taken[account] = t
+		p.taken[author] = t
 	}
-	if t.rules >= MaxRules {
+	switch {
+	case t.rules >= MaxRules:
 		return Rules
+	case p.limits != nil && author != "" && t.rules >= p.limits[author]:
+		return AllRules
 	}
 	t.rules++ // also where the watches are too many, or somebody's thousands of rules would all be looked at
+	p.looked += len(views)
 	if !t.fits(views) {
 		return Views
 	}
@@ -79,28 +156,66 @@ func (t *taken) fits(views []place.Scope) bool {
 		t.lists, t.sum = append(t.lists, views), t.sum+len(views)
 		return true
 	}
-	if t.views == nil {
-		t.views = map[place.Scope]struct{}{}
-		for _, list := range t.lists {
-			t.add(list)
+	t.tellApart()
+	fresh, ok := without(t.views, views, MaxViews-len(t.views))
+	if ok {
+		add(t.views, fresh)
+	}
+	return ok
+}
+
+// tellApart finds out which watches are equal.
+func (t *taken) tellApart() {
+	if t.views != nil {
+		return
+	}
+	t.views = map[place.Scope]struct{}{}
+	for _, list := range t.lists {
+		add(t.views, list)
+	}
+}
+
+// views are the watches that each author needs, if they are more than there may be.
+func (p *places) views() (wants map[string]int, ok bool) {
+	sum := 0
+	for author, t := range p.taken {
+		if author != "" {
+			sum += max(t.sum, len(t.views))
 		}
 	}
-	var fresh []place.Scope // a rule has none twice
-	for _, s := range views {
-		if _, ok := t.views[s]; ok {
+	if sum <= MaxAllViews {
+		return nil, true
+	}
+	all, wants := map[place.Scope]struct{}{}, map[string]int{}
+	for author, t := range p.taken {
+		if author == "" {
 			continue
 		}
-		if len(t.views)+len(fresh) >= MaxViews {
-			return false
+		t.tellApart()
+		wants[author] = len(t.views)
+		for s := range t.views {
+			all[s] = struct{}{}
+		}
+	}
+	return wants, len(all) <= MaxAllViews
+}
+
+// without are the watches that are not among those, if there are no more than most.
+func without(these map[place.Scope]struct{}, views []place.Scope, most int) (fresh []place.Scope, fits bool) {
+	for _, s := range views { // a rule has none twice
+		if _, ok := these[s]; ok {
+			continue
+		}
+		if len(fresh) >= most {
+			return nil, false
 		}
 		fresh = append(fresh, s)
 	}
-	t.add(fresh)
-	return true
+	return fresh, true
 }
 
-func (t *taken) add(views []place.Scope) {
+func add(to map[place.Scope]struct{}, views []place.Scope) {
 	for _, s := range views {
-		t.views[s] = struct{}{}
+		to[s] = struct{}{}
 	}
 }

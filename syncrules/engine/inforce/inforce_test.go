@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
-	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 // scopes are n namespaces, from the first on.
@@ -24,16 +23,16 @@ func scopes(first, n int) (out []place.Scope) {
 
 func TestRulesOfOneAuthor(t *testing.T) {
 	t.Parallel()
-	var p Places
+	var p places
 	for i := range MaxRules {
-		if x := p.Take("bad", scopes(0, 1)); x != None {
+		if x := p.take("bad", scopes(0, 1)); x != None {
 			t.Fatalf("rule %d has no place: %s", i, x.Text("bad"))
 		}
 	}
-	if x := p.Take("bad", nil); x != Rules {
+	if x := p.take("bad", nil); x != Rules {
 		t.Errorf("one more has %d", x)
 	}
-	if x := p.Take("good", scopes(0, 1)); x != None {
+	if x := p.take("good", scopes(0, 1)); x != None {
 		t.Errorf("a rule of another author has %d", x)
 	}
 }
@@ -41,10 +40,10 @@ func TestRulesOfOneAuthor(t *testing.T) {
 // 100 rules of 256 namespaces would be 25,600 watches. What does not fit takes no place from what does.
 func TestViewsOfOneAuthor(t *testing.T) {
 	t.Parallel()
-	var p Places
+	var p places
 	in := 0
 	for i := range 100 {
-		switch x := p.Take("bad", scopes(256*i, 256)); x {
+		switch x := p.take("bad", scopes(256*i, 256)); x {
 		case None:
 			in++
 		case Views, Rules:
@@ -53,27 +52,28 @@ func TestViewsOfOneAuthor(t *testing.T) {
 			}
 		}
 	}
-	if x := p.Take("bad", scopes(0, 256)); x != None {
+	if x := p.take("bad", scopes(0, 256)); x != None {
 		t.Errorf("a rule that opens no other watches has %d", x)
 	}
-	if x := p.Take("bad", scopes(1e6, 1)); x != Views {
+	if x := p.take("bad", scopes(1e6, 1)); x != Views {
 		t.Errorf("a rule that opens one more has %d", x)
 	}
 	for range MaxRules {
-		p.Take("bad", scopes(2e6, 256))
+		p.take("bad", scopes(2e6, 256))
 	}
-	if x := p.Take("bad", nil); x != Rules {
+	if x := p.take("bad", nil); x != Rules {
 		t.Errorf("after many that have no place, one more has %d", x)
 	}
-	if x := p.Take("good", scopes(1e6, 256)); x != None {
+	if x := p.take("good", scopes(1e6, 256)); x != None {
 		t.Errorf("a rule of another author has %d", x)
 	}
 }
 
 func TestTexts(t *testing.T) {
 	t.Parallel()
-	for x, want := range map[Excess]string{Rules: "256 rules of cluster bad", Views: "2048 watches"} {
-		if text := x.Text("bad"); !strings.Contains(text, want) || !strings.Contains(text, "older rules come first") {
+	name := strings.Repeat("x", 63)
+	for x, want := range map[Excess]string{Rules: "256 rules of cluster x", Views: "2048 watches", AllRules: "4096 rules", AllViews: "8192 watches"} {
+		if text := x.Text(name); !strings.Contains(text, want) || !strings.Contains(text, "older rules come first") || len(text) > 440 {
 			t.Errorf("%d: %s", x, text)
 		}
 	}
@@ -85,16 +85,16 @@ func TestTexts(t *testing.T) {
 // A rule that does not fit is looked at without a copy of what others have taken: there may be hundreds of them, each time
 // that any rule changes.
 func TestRulesThatDoNotFitAreCheap(t *testing.T) {
-	var p Places
+	var p places
 	for i := range MaxViews / 256 {
-		p.Take("bad", scopes(256*i, 256))
+		p.take("bad", scopes(256*i, 256))
 	}
-	p.taken[quota.AccountOf("bad")].rules -= 101
+	p.taken["bad"].rules -= 101
 	over := scopes(1e6, 256)
-	if n := testing.AllocsPerRun(100, func() { p.Take("bad", over) }); n > 2 {
+	if n := testing.AllocsPerRun(100, func() { p.take("bad", over) }); n > 2 {
 		t.Errorf("it makes %v allocations", n)
 	}
-	if x := p.Take("bad", scopes(0, 256)); x != None {
+	if x := p.take("bad", scopes(0, 256)); x != None {
 		t.Errorf("after those, one that opens no other watches has %d", x)
 	}
 }
