@@ -248,7 +248,7 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 func (e *Engine) sourceTroubleLocked(cluster, peer string, s Scope, err error) trouble {
 	text := "cluster " + cluster + ": " + problem.OneLine(err.Error())
 	if errors.Is(err, ErrTooMuch) {
-		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the limit"}
+		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the memory limit of the agent here"}
 	}
 	switch e.errors().Class(err) {
 	case problem.Forbidden:

@@ -37,7 +37,8 @@
 //	tally    what the results of a rule add up to, and its events
 //	problem  what an error means, and what may be said about it
 //
-// Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with. Package namespaces
+// Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with; package memory, which
+// counts what is held of all peers, one that only Options.Share is called with. Package namespaces
 // has the engine's: it knows which namespaces copies wait for, agents created, and rules select. Which conclusion
 // follows from what is known about a copy is code of package syncrules (Evidence, Plan), and agentctl explains with it.
 // What stays here is asking: supervise.go and views.go open watches, view.go and local.go take in what they say,
@@ -109,8 +110,8 @@
 // # Speed and memory
 //
 // Objects are kept as compact CBOR, only those that match, and are decoded for the moment of a decision. What
-// one peer may have us hold is bounded, for one view and for all (Options.View, Options.Peer), counted also while a
-// Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live,
+// one peer may have us hold is bounded, for one view and for all (Options.View, Options.Peer), and so is what all peers
+// together may (Options.All, package memory), counted also while a Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live,
 // so its copies stay as they are, and the rule says SourceTooLarge (limits.go).
 //
 // Each object has its own pace and its own back-off (package pace). The copies of all clusters together are limited by

@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/fingerprint"
+	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/namespaces"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
@@ -70,6 +71,8 @@ type Options struct {
 	Share func(total int, wants map[string]int) map[string]int
 	// View bounds what is held of one peer's objects in one scope, Peer what is held of one peer in all.
 	View, Peer Limits
+	// All bounds what is held of all peers together, in bytes; 0 means the default. Then a peer within its share has others give way.
+	All int64
 	// Scopes are the local scopes that an earlier run told ScopesChanged last. The copies in them are looked
 	// at once more even if no rule mentions them now: their rule may be gone.
 	Scopes        []Scope
@@ -121,7 +124,7 @@ func New(o Options) (*Engine, error) {
 		return nil, errors.New("engine: no LocalClusterID")
 	case o.Local == nil, o.Target == nil, o.Cluster == nil:
 		return nil, errors.New("engine: Local, Target and Cluster are needed")
-	case o.Workers < 0, min(o.View.Objects, o.View.Bytes, o.Peer.Objects, o.Peer.Bytes) < 0:
+	case o.Workers < 0, min(o.View.Objects, o.View.Bytes, o.Peer.Objects, o.Peer.Bytes, o.All) < 0:
 		return nil, errors.New("engine: Workers or a limit is negative")
 	}
 	o.defaultLimits()
@@ -134,13 +137,13 @@ func New(o Options) (*Engine, error) {
 		o.Event = func(string, Event) {}
 	}
 	if o.Share == nil {
-		o.Share = shareEqually
+		o.Share = memory.Equally
 	}
 	o.Consent.Namespace = o.Namespace
 	e := &Engine{
 		o: o, hash: fingerprint.New(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
 		clusters: newClusters(), scoping: scoping{asking: map[schema.GroupVersionKind]chan struct{}{}}, rules: newRuleSet(),
-		views: newViewSet(), local: newLocals(o.Scopes), outcomes: newOutcomes(o.Quota),
+		views: newViewSet(&o), local: newLocals(o.Scopes), outcomes: newOutcomes(o.Quota),
 	}
 	e.rights = newReviewer(e)
 	w := e.wiring()

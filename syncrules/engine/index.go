@@ -126,8 +126,8 @@ func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 }
 
 func (v *view) weighs(objects, bytes int64) {
-	v.held.add(objects, bytes)
-	v.usage.held.add(objects, bytes)
+	v.held.Add(objects, bytes)
+	v.usage.Hold(objects, bytes)
 }
 
 func byPeer(a, b *view) int { return cmp.Compare(a.peer, b.peer) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -76,7 +77,8 @@ func (w *world) checkCounted() {
 func (w *world) checkBurdens() {
 	w.t.Helper()
 	e := w.e
-	for id, b := range e.views.usages {
+	for _, id := range e.clusters.ids {
+		b := e.views.memory.Of(id)
 		var held [2]int64
 		for _, v := range e.views.byPeer[id] {
 			for _, ent := range v.entries {
@@ -84,9 +86,12 @@ func (w *world) checkBurdens() {
 				held[1] += ent.size()
 			}
 		}
-		if held != [2]int64{b.held.objects.Load(), b.held.bytes.Load()} || b.coming.objects.Load() != 0 || b.coming.bytes.Load() != 0 {
+		if held != [2]int64{b.Held.Objects.Load(), b.Held.Bytes.Load()} || b.Coming.Objects.Load() != 0 || b.Coming.Bytes.Load() != 0 {
 			w.t.Errorf("%s: %v objects and bytes are held; counted are %d, %d, and %d are on the way", id, held,
-				b.held.objects.Load(), b.held.bytes.Load(), b.coming.objects.Load())
+				b.Held.Objects.Load(), b.Held.Bytes.Load(), b.Coming.Objects.Load())
+		}
+		if want := memory.Weight(held[0], held[1]); b.Weight() != want {
+			w.t.Errorf("%s: of the memory it has %d, want %d", id, b.Weight(), want)
 		}
 	}
 }

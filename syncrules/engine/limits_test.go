@@ -98,6 +98,69 @@ func TestTooMuchInAllOfOnePeer(t *testing.T) {
 	})
 }
 
+// One peer has the memory that there is for whoever comes first, whether it says so in a list or bit by bit. It is refused what is
+// beyond that, and gives way to another one that has its share; its copies stay as they are. Listed again, neither is too large.
+func TestTooMuchInAllOfAllPeers(t *testing.T) {
+	for what, inList := range map[string]bool{"in a list": true, "live": false} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				const most = 64 << 10
+				w.kill()
+				w.options = func(o *Options) { o.All = most }
+				w.start()
+				w.setRule(testRule("r"))
+				put := func(peer, name string, n, size int) {
+					for i := range n {
+						w.peers[peer].put(configMap(fmt.Sprint(name, i), strings.Repeat("v", size)))
+					}
+				}
+				put(a, "some-", 30, 800)
+				w.settle()
+				if inList {
+					w.peers[a].cut(errUnavailable())
+				}
+				put(a, "more-", 40, 800)
+				w.peers[a].cut(nil)
+				w.settle()
+				w.wantReady("r", metav1.ConditionFalse, ReasonSourceTooLarge)
+				if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "of all clusters together") || !strings.Contains(m, "agentctl members --tree") {
+					t.Errorf("it says %q", m)
+				}
+				held := func() [2]int64 { return [2]int64{w.e.views.memory.Of(a).Weight(), w.e.views.memory.Of(b).Weight()} }
+				if n := held(); n[0] > most || n[0] < most/2 {
+					t.Errorf("%v bytes are held of at most %d", n, most)
+				}
+				put(b, "good-", 12, 1500)
+				w.settle()
+				w.wantValue(cm("good-11"), strings.Repeat("v", 1500))
+				w.peers[a].remove(cm("some-1"))
+				w.settle()
+				w.wantOwner(cm("some-0"), a, false)
+				w.wantOwner(cm("some-1"), a, false)
+				if n := held(); n[0] != 0 || n[1] > most/2 || n[1] < most/4 {
+					t.Errorf("%v bytes are held of at most %d", n, most)
+				}
+				w.peers[b].cut(errUnavailable())
+				w.settle()
+				w.peers[b].cut(nil)
+				put(b, "good-", 12, 1)
+				w.settle()
+				w.wantValue(cm("good-0"), "v")
+				w.checkIndexes()
+				put(a, "some-", 30, 1)
+				put(a, "more-", 40, 1)
+				w.peers[a].remove(cm("some-1"))
+				time.Sleep(20 * time.Minute)
+				w.settle()
+				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantGone(cm("some-1"))
+				w.wantValue(cm("some-0"), "v")
+				w.checkIndexes()
+			})
+		})
+	}
+}
+
 // A peer that is at its limit is not too large when it is listed again.
 func TestListedAgainAtTheLimit(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -136,8 +199,8 @@ func (w *world) wantHeld(peer string, objects, bytes int64) {
 	w.t.Helper()
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	if b := w.e.usageOf(peer); b.held.exceeds(Limits{Objects: objects, Bytes: bytes}) || b.coming.objects.Load() > 0 {
-		w.t.Errorf("%d objects and %d bytes are held, %d on the way", b.held.objects.Load(), b.held.bytes.Load(), b.coming.objects.Load())
+	if b := w.e.views.memory.Of(peer); b.Held.Exceeds(objects, bytes) || b.Coming.Objects.Load() > 0 {
+		w.t.Errorf("%d objects and %d bytes are held, %d on the way", b.Held.Objects.Load(), b.Held.Bytes.Load(), b.Coming.Objects.Load())
 	}
 }
 
@@ -152,7 +215,7 @@ func TestListThatBreaksOff(t *testing.T) {
 	}
 	stopped := 0
 	stop := context.CancelFunc(func() { stopped++ })
-	f := newFeed(e, &view{viewKey: viewKey{a, Scope{GVK: configMap("x", "1").GroupVersionKind()}}, usage: e.usageOf(a)}, &peer{}, []*rule{newRule(testRule("r"), e.o.Consent, nil)})
+	f := newFeed(e, &view{viewKey: viewKey{a, Scope{GVK: configMap("x", "1").GroupVersionKind()}}, usage: e.views.memory.Of(a)}, &peer{}, []*rule{newRule(testRule("r"), e.o.Consent, nil)})
 	f.attempt.Store(&stop)
 	for range 10 {
 		for _, name := range []string{"x", "y", "z"} {
@@ -165,7 +228,7 @@ func TestListThatBreaksOff(t *testing.T) {
 		t.Errorf("the fourth object is not too much; it was stopped %d times", stopped)
 	}
 	f.release()
-	if f.coming.objects.Load() != 0 || f.v.usage.coming.bytes.Load() != 0 {
-		t.Errorf("%d objects are on their way", f.coming.objects.Load())
+	if f.coming.Objects.Load() != 0 || f.v.usage.Coming.Bytes.Load() != 0 {
+		t.Errorf("%d objects are on their way", f.coming.Objects.Load())
 	}
 }

@@ -75,12 +75,3 @@ func (e *Engine) setExcessLocked(r *rule, excess inforce.Excess) {
 	}
 	e.staleRuleLocked(r)
 }
-
-// shareEqually is Options.Share where nothing else is said.
-func shareEqually(total int, wants map[string]int) map[string]int {
-	shares := make(map[string]int, len(wants))
-	for id := range wants {
-		shares[id] = total / len(wants)
-	}
-	return shares
-}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
@@ -47,8 +48,8 @@ type view struct {
 	// gone are the deletions that were seen live and not yet acted on.
 	gone deletions
 	// held is the size of entries; usage that of all views of the peer.
-	held  load
-	usage *usage
+	held  memory.Load
+	usage *memory.Cluster
 	feed  *feed // the running watch; nil while the peer has no Source
 }
 
@@ -84,8 +85,8 @@ type feed struct {
 	scoping      place.Kinds // that input has
 	stop         func()
 
-	coming  coming
-	aborted atomic.Bool // it is too much: the attempt is being ended
+	coming  memory.Coming
+	aborted atomic.Pointer[error] // what is too much, while the attempt is being ended; nil normally
 	attempt atomic.Pointer[context.CancelFunc]
 }
 
@@ -129,7 +130,7 @@ func (f *feed) rescoped(rules []*rule) bool {
 func (f *feed) keep(obj *unstructured.Unstructured) bool {
 	first := f.first(obj)
 	if first < 0 {
-		f.coming.refuse()
+		f.coming.Refuse()
 		return false
 	}
 	return f.admit(obj, first)
@@ -210,7 +211,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f || f.aborted.Load() || !f.fitsLocked(int64(len(entries))-v.held.objects.Load(), bytes-v.held.bytes.Load()) {
+	if v.feed != f || f.aborted.Load() != nil || !f.fitsLocked(int64(len(entries))-v.held.Objects.Load(), bytes-v.held.Bytes.Load()) {
 		return
 	}
 	for at, old := range v.entries {
@@ -240,15 +241,16 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 
 // Upsert implements Sink.
 func (f *feed) Upsert(obj *unstructured.Unstructured) {
-	first, known := f.coming.firstOf(obj)
+	at := place.NameOf(obj)
+	first, known := f.coming.FirstOf(at, obj.GetResourceVersion())
 	if !known {
 		first = f.first(obj)
 	}
-	at, ent := place.NameOf(obj), f.judge(obj, f.match(obj, first))
+	ent := f.judge(obj, f.match(obj, first))
 	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.v.feed != f || f.aborted.Load() {
+	if f.v.feed != f || f.aborted.Load() != nil {
 		return
 	}
 	if ent == nil {
@@ -273,7 +275,7 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 func (f *feed) Delete(namespace, name string, _ *unstructured.Unstructured) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.v.feed == f && !f.aborted.Load() {
+	if f.v.feed == f && f.aborted.Load() == nil {
 		f.removeLocked(types.NamespacedName{Namespace: namespace, Name: name})
 	}
 }
@@ -325,7 +327,7 @@ func (f *feed) Health(err error) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f || f.aborted.Load() && !errors.Is(err, ErrTooMuch) {
+	if v.feed != f || f.aborted.Load() != nil && !errors.Is(err, ErrTooMuch) {
 		return
 	}
 	if err != nil {

@@ -10,13 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
 // viewSet is all views, with the indexes of their entries.
 type viewSet struct {
 	byPeer  map[string]map[Scope]*view
-	usages  map[string]*usage           // by peer
+	memory  *memory.Memory
 	waiting map[string]map[Key]struct{} // until a view of the peer has answered
 	// holders are the entries of views by the place of their copies, awaited the views that may be about to
 	// have one; both in the order of their peers.
@@ -24,9 +25,10 @@ type viewSet struct {
 	awaited map[schema.GroupKind][]*view
 }
 
-func newViewSet() viewSet {
+func newViewSet(o *Options) viewSet {
 	return viewSet{
-		byPeer: map[string]map[Scope]*view{}, usages: map[string]*usage{}, waiting: map[string]map[Key]struct{}{},
+		memory: memory.New(o.All, o.Share),
+		byPeer: map[string]map[Scope]*view{}, waiting: map[string]map[Key]struct{}{},
 		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
 	}
 }
@@ -70,7 +72,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 		if v == nil {
 			v = &view{
 				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{},
-				since: time.Now(), usage: e.usageOf(p.ClusterID),
+				since: time.Now(), usage: e.views.memory.Of(p.ClusterID),
 			}
 			views[s] = v
 		}
@@ -90,13 +92,6 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 		delete(e.views.byPeer, p.ClusterID)
 	}
 	return opened
-}
-
-func (e *Engine) usageOf(peer string) *usage {
-	if e.views.usages[peer] == nil {
-		e.views.usages[peer] = &usage{}
-	}
-	return e.views.usages[peer]
 }
 
 // closeViewLocked ends the watch of a view; what it holds stays. dropViewLocked forgets it altogether.
