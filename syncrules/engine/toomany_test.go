@@ -133,8 +133,23 @@ func TestTooManyRulesOfInventions(t *testing.T) {
 			}
 		}
 		w.start()
+		excess := func(name string) inforce.Excess {
+			w.e.mu.Lock()
+			defer w.e.mu.Unlock()
+			return w.e.rules.byName[name].excess
+		}
 		w.setRule(by(b, 2000, testRule("honest", "honest")))
+		if x := excess("honest"); x != inforce.Undecided { // thousands are not looked at for each
+			t.Errorf("a rule that has just come has %d", x)
+		}
 		w.setRule(by(b, 2001, testRule("next", "next")))
+		w.settle()
+		edited := by(b, 2000, testRule("honest", "honest"))
+		edited.Spec.RuleDeletionPolicy = v1alpha1.DeletionDelete
+		w.setRule(edited)
+		if x := excess("honest"); x != inforce.None {
+			t.Errorf("a rule that was edited has %d", x)
+		}
 		w.settle()
 		check := func() {
 			t.Helper()
