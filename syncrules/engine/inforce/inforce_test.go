@@ -46,7 +46,7 @@ func TestViewsOfOneAuthor(t *testing.T) {
 		switch x := p.take("bad", scopes(256*i, 256)); x {
 		case None:
 			in++
-		case Views, Rules:
+		case Views, Rules, AllRules, AllViews, Undecided:
 			if x != Views || in != MaxViews/256 {
 				t.Fatalf("rule %d has %d after %d", i, x, in)
 			}
