@@ -19,6 +19,8 @@ const (
 	MaxAllRules = 16 * MaxRules
 	// MaxAllViews is how many watches they open at one other cluster: what four of them may have.
 	MaxAllViews = 4 * MaxViews
+	// few is how many watches may be looked at for each rule that changes: what the rules of one author may name, each 256 namespaces.
+	few = MaxRules * 256
 )
 
 // Excess is why a rule is not in force. Zero means that it is.
@@ -77,7 +79,7 @@ func Decide(rules []Rule, share Share) (excess []Excess, costly bool) {
 	}
 	wants, ok := p.views()
 	if ok {
-		return excess, p.limits != nil || p.looked > MaxAllViews
+		return excess, p.limits != nil || p.looked > few
 	}
 	limits := share(MaxAllViews, wants)
 	open, charged := make(map[place.Scope]struct{}, MaxAllViews), map[string]int{}

@@ -130,15 +130,18 @@ func TestInventionsShareRules(t *testing.T) {
 // Clusters whose rules need the same watches have them for one: nothing is shared. So it is below the totals.
 func TestWhatIsThereIsNotShared(t *testing.T) {
 	t.Parallel()
-	var same, few []Rule
+	var same, fewer []Rule
 	for i := range 500 {
 		same = append(same, Rule{Author: fmt.Sprint("c", i), Views: scopes(0, 200)})
 	}
 	for i := range MaxAllRules / MaxRules {
-		few = append(few, rulesOf(fmt.Sprint("c", i), MaxRules, 2)...)
+		fewer = append(fewer, rulesOf(fmt.Sprint("c", i), MaxRules, 2)...)
 	}
-	for _, rules := range [][]Rule{same, few} {
-		excess, _ := Decide(rules, never(t))
+	for _, rules := range [][]Rule{same, fewer} {
+		excess, costly := Decide(rules, never(t))
+		if looked := len(rules) * len(rules[0].Views); costly != (looked > few) {
+			t.Errorf("to look at %d watches is costly: %t", looked, costly)
+		}
 		if of, _ := inForce(rules, excess); len(of) != len(slices.CompactFunc(slices.Clone(rules), func(a, b Rule) bool { return a.Author == b.Author })) {
 			t.Errorf("rules of %d clusters are in force", len(of))
 		}
