@@ -17,6 +17,7 @@ import (
 	"github.com/roster-mesh/roster/agent/address"
 	"github.com/roster-mesh/roster/agent/admissions"
 	"github.com/roster-mesh/roster/agent/apiconn"
+	"github.com/roster-mesh/roster/agent/budget"
 	"github.com/roster-mesh/roster/agent/credentials"
 	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/agent/group"
@@ -186,6 +187,7 @@ func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
 		return r, err
 	}
 	r.quota, err = p.identity.QuotaAtStart(ctx, p.clock.Now())
+	r.quota.Common = budget.NewCommon(r.quota, p.clusterID, p.membership.Trust().Share)
 	return r, err
 }
 

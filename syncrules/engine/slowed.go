@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -53,7 +52,5 @@ func (e *Engine) callNextLocked(now time.Time) {
 
 // waitsTextLocked is about a copy that waits for its turn.
 func (e *Engine) waitsTextLocked(k Key, owner string) string {
-	l := e.outcomes.quota.Limits()
-	return fmt.Sprintf("%s: so much was written here because of cluster %s that its changes follow slowly (%g KiB and %g writes a second); the newest content is written when its turn comes",
-		k, e.clusterNameLocked(owner), l.Bytes.PerSecond/1024, l.Writes.PerSecond)
+	return e.outcomes.quota.Text(k.String(), quota.AccountOf(owner), e.clusterNameLocked(owner), time.Now())
 }

@@ -6,7 +6,16 @@ package quota
 import "time"
 
 // Limits are those of one account.
-type Limits struct{ Bytes, Writes Bucket }
+type Limits struct {
+	Bytes, Writes Bucket
+	// Common is what all clusters have together, of all quotas of a process; nil without a bound.
+	Common interface {
+		// Wait is how long an account has to wait because of what others have used; 0 if it may write now.
+		Wait(of Account, now time.Time) time.Duration
+		// Spend takes what was written because of an account, and gives it back where that is negative.
+		Spend(of Account, bytes, writes float64, now time.Time)
+	}
+}
 
 // Bucket is how much of something is there at most, how much of it comes back in a second, and how much is there in the
 // beginning.
@@ -41,8 +50,8 @@ func (l Limits) AfterRestart(since time.Duration) Limits {
 	return l
 }
 
-// Part is the limits of one of n accounts that share a cluster's.
-func (l Limits) Part(n float64) Limits { return Limits{l.Bytes.part(n), l.Writes.part(n)} }
+// Part is the limits of one of n accounts that share a cluster's. What all clusters have in common stays the same.
+func (l Limits) Part(n float64) Limits { return Limits{l.Bytes.part(n), l.Writes.part(n), l.Common} }
 
 func (b Bucket) part(n float64) Bucket { return Bucket{b.Most / n, b.PerSecond / n, b.First / n} }
 

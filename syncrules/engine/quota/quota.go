@@ -5,6 +5,7 @@ package quota
 
 import (
 	"container/list"
+	"fmt"
 	"time"
 )
 
@@ -33,6 +34,7 @@ type Quota[K comparable] struct {
 
 // account is what one cluster has left, and the line of its keys.
 type account struct {
+	of            Account
 	bytes, writes level
 	line          list.List
 	called        int  // keys whose turn has come, and that were not looked at to the end yet
@@ -64,10 +66,10 @@ func (q *Quota[K]) Waiting() int { return len(q.waiting) }
 func (q *Quota[K]) May(of Account, k K, now time.Time) bool {
 	a := q.accounts[of]
 	if a == nil {
-		return true // a new account has something
+		return q.crowded(of, now) == 0 // a new account has something
 	}
 	q.refill(a, now)
-	if a.bytes.left <= 0 || a.writes.left <= 0 {
+	if a.bytes.left <= 0 || a.writes.left <= 0 || q.crowded(of, now) > 0 {
 		return false
 	}
 	at, ok := q.waiting[k]
@@ -81,12 +83,33 @@ func (q *Quota[K]) May(of Account, k K, now time.Time) bool {
 	return true
 }
 
+// crowded is how long an account has to wait because of what all clusters together have used up.
+func (q *Quota[K]) crowded(of Account, now time.Time) time.Duration {
+	if q.limits.Common == nil {
+		return 0
+	}
+	return q.limits.Common.Wait(of, now)
+}
+
+// Text says to people why something waits that is written because of a cluster.
+func (q *Quota[K]) Text(what string, of Account, cluster string, now time.Time) string {
+	const then = "; the newest content is written when its turn comes"
+	if q.crowded(of, now) > 0 {
+		return fmt.Sprintf("%s: so much was written here because of all other clusters together that changes of cluster %s follow slowly: see who brought them along with `agentctl members --tree`%s", what, cluster, then)
+	}
+	return fmt.Sprintf("%s: so much was written here because of cluster %s that its changes follow slowly (%g KiB and %g writes a second)%s",
+		what, cluster, q.limits.Bytes.PerSecond/1024, q.limits.Writes.PerSecond, then)
+}
+
 // Spend charges an account with a write of a key, which waits no more.
 func (q *Quota[K]) Spend(of Account, k K, bytes int64, now time.Time) {
 	a := q.account(of, now)
 	q.refill(a, now)
 	a.bytes.left -= float64(bytes)
 	a.writes.left--
+	if q.limits.Common != nil {
+		q.limits.Common.Spend(of, float64(bytes), 1, now)
+	}
 	q.Drop(k)
 }
 
@@ -94,6 +117,9 @@ func (q *Quota[K]) Spend(of Account, k K, bytes int64, now time.Time) {
 func (q *Quota[K]) Refund(of Account, bytes int64, now time.Time) {
 	a := q.account(of, now)
 	q.refill(a, now)
+	if q.limits.Common != nil {
+		q.limits.Common.Spend(of, -float64(bytes), -1, now)
+	}
 	a.bytes.left, a.writes.left = min(q.limits.Bytes.Most, a.bytes.left+float64(bytes)), min(q.limits.Writes.Most, a.writes.left+1)
 	if a.line.Len() > 0 {
 		q.tell(a) // its turn comes earlier
@@ -164,7 +190,7 @@ func (q *Quota[K]) Next(now time.Time) (k K, after time.Duration, ok bool) {
 			q.refill(a, now)
 			k, _ = first.Value.(K)
 			n := float64(a.called)
-			after = max(a.bytes.wait(q.limits.Bytes, n*calledPart*q.limits.Bytes.Most), a.writes.wait(q.limits.Writes, n))
+			after = max(a.bytes.wait(q.limits.Bytes, n*calledPart*q.limits.Bytes.Most), a.writes.wait(q.limits.Writes, n), q.crowded(a.of, now))
 			if after == 0 {
 				q.call(a, k)
 			}
@@ -191,7 +217,7 @@ func (q *Quota[K]) account(of Account, now time.Time) *account {
 	if len(q.accounts) >= manyAccounts && len(q.accounts)&(len(q.accounts)-1) == 0 { // at powers of two
 		q.sweep(now)
 	}
-	a := &account{bytes: level{q.limits.Bytes.First, q.began}, writes: level{q.limits.Writes.First, q.began}}
+	a := &account{of: of, bytes: level{q.limits.Bytes.First, q.began}, writes: level{q.limits.Writes.First, q.began}}
 	q.accounts[of] = a
 	return a
 }
