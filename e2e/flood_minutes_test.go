@@ -104,7 +104,7 @@ func (r *room) inventions(t *testing.T, quietly latency) {
 	if err := r.gamma.StopAgent(); err != nil {
 		t.Fatal(err)
 	}
-	thief, ghosts, says := signer(t, id, key), []*replica.Replica{}, [][]byte{}
+	thief, ghosts, keys, says := signer(t, id, key), []*replica.Replica{}, []ed25519.PrivateKey{}, [][]byte{}
 	for i := range inventions {
 		name := fmt.Sprint("ghost-", i)
 		_, ghostKey, err := ed25519.GenerateKey(rand.Reader)
@@ -118,7 +118,7 @@ func (r *room) inventions(t *testing.T, quietly latency) {
 		ghost := signer(t, name, ghostKey)
 		says = append(says, publishes(t, thief, payload.AdmissionKey(name), data)[0])
 		says = append(says, publishes(t, ghost, payload.ClusterKey(name), invented(t, name, ghostKey))...)
-		ghosts = append(ghosts, ghost)
+		ghosts, keys = append(ghosts, ghost), append(keys, ghostKey)
 	}
 	t.Cleanup(func() {
 		if err := r.gamma.StartAgent(lasting(t)); err != nil {
@@ -129,11 +129,11 @@ func (r *room) inventions(t *testing.T, quietly latency) {
 		if n > 0 { // each says something else
 			says = says[:0]
 			for i, ghost := range ghosts {
-				feature, err := payload.EncodeFeature(&v1alpha1.ClusterFeature{ObjectMeta: metav1.ObjectMeta{Name: "flood"}, Spec: v1alpha1.ClusterFeatureSpec{FeatureName: fmt.Sprint(n, "-", i)}})
+				key, data, err := somethingElse(n, i, keys[i])
 				if err != nil {
 					return err
 				}
-				messages, err := ghost.Publish(payload.FeatureKey("flood"), replica.Live, feature)
+				messages, err := ghost.Publish(key, replica.Live, data)
 				if err != nil {
 					return err
 				}
@@ -166,6 +166,29 @@ func (r *room) inventions(t *testing.T, quietly latency) {
 	if t.Logf("%d clusters are listed in beta", len(listed.Items)); len(listed.Items) < 100 {
 		t.Error("the inventions have not come")
 	}
+}
+
+// somethingElse is what invention i publishes in round n: some a large Cluster object, some a rule, which are written to API servers, and
+// most a feature, which every member has to verify and to keep.
+func somethingElse(n, i int, key ed25519.PrivateKey) (replica.Key, []byte, error) {
+	name := fmt.Sprint("ghost-", i)
+	flood := metav1.ObjectMeta{Name: "flood-" + name, Annotations: map[string]string{"example.com/flood": fmt.Sprint(n)}}
+	switch i % 64 {
+	case 0:
+		data, err := payload.EncodeCluster(&v1alpha1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"example.com/flood": strings.Repeat(fmt.Sprint(n%10), 200<<10)}},
+			Spec:       v1alpha1.ClusterSpec{ClusterID: types.UID(name), Mesh: &v1alpha1.ClusterMesh{PublicKey: key.Public().(ed25519.PublicKey), Endpoints: []string{"127.0.0.1:1"}}},
+		})
+		return payload.ClusterKey(name), data, err
+	case 1:
+		data, err := payload.EncodeRule(&v1alpha1.ResourceSyncRule{ObjectMeta: flood, Spec: v1alpha1.ResourceSyncRuleSpec{
+			GVK:   v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"},
+			Rules: []v1alpha1.SyncRule{{Matches: []v1alpha1.SyncRuleMatch{{Labels: []metav1.LabelSelector{{MatchLabels: map[string]string{"n": fmt.Sprint(n)}}}}}}},
+		}})
+		return payload.RuleKey(flood.Name), data, err
+	}
+	data, err := payload.EncodeFeature(&v1alpha1.ClusterFeature{ObjectMeta: metav1.ObjectMeta{Name: "flood"}, Spec: v1alpha1.ClusterFeatureSpec{FeatureName: fmt.Sprint(n, "-", i)}})
+	return payload.FeatureKey("flood"), data, err
 }
 
 // play floods until the time is over, measures meanwhile, and checks.

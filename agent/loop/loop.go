@@ -40,11 +40,14 @@ func New[K comparable](name string, log *slog.Logger, reconcile func(context.Con
 // maxRest is enough for an API server that took longer: it may be that one webhook did.
 const maxRest = time.Second
 
-// fewWait is how many keys may wait without rests: they are soon done.
-const fewWait = 64
+const (
+	fewWait  = 64   // keys may wait without rests: they are soon done
+	manyWait = 1024 // for so many more, the rest is longer by what a key took
+)
 
-// Rest makes each worker rest after a key for as long as that took, up to a second, while many others wait. It is for writes of which
-// a member can cause thousands: the API server has half of its time for others, however slow it is. Call it before Run.
+// Rest makes each worker rest after a key for as long as that took, up to a second, while many others wait, and the longer the more do. It
+// is for writes of which a member can cause thousands: the API server has more than half of its time for others, however slow it is. Call
+// it before Run.
 func (l *Loop[K]) Rest() *Loop[K] {
 	l.rests = true
 	return l
@@ -104,8 +107,8 @@ func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 				if !more {
 					return
 				}
-				if l.rests && l.queue.Len() > fewWait {
-					Sleep(ctx, min(took, maxRest))
+				if n := l.queue.Len(); l.rests && n > fewWait {
+					Sleep(ctx, min(took*time.Duration(1+n/manyWait), maxRest))
 				}
 			}
 		})

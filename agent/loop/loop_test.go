@@ -48,6 +48,34 @@ func TestLoopRests(t *testing.T) {
 	})
 }
 
+// The more keys wait, the longer it rests.
+func TestLoopRestsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began, last := time.Now(), time.Duration(0)
+		const keys = 4 * manyWait
+		l := New("test", slog.New(slog.DiscardHandler), func(context.Context, int) error {
+			last = time.Since(began)
+			time.Sleep(time.Millisecond)
+			return nil
+		}).Rest()
+		done := make(chan struct{})
+		go func() { defer close(done); _ = l.Run(ctx, 1) }()
+		synctest.Wait()
+		for key := range keys {
+			l.Add(key)
+		}
+		time.Sleep(time.Minute)
+		cancel()
+		<-done
+		// 1,024 with a rest of four, three, two and one milliseconds, and few with none.
+		want := manyWait * (5 + 4 + 3 + 2) * time.Millisecond
+		if off := last - want; off < -time.Second/4 || off > time.Second/4 {
+			t.Errorf("the last one waits until %v, want about %v", last, want)
+		}
+	})
+}
+
 // A key is reconciled by one worker at a time and again when that fails, and the loop ends with its context.
 func TestLoopRuns(t *testing.T) {
 	t.Parallel()
