@@ -4,6 +4,8 @@
 package agent
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,7 +28,7 @@ func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
 	key, pinned := p.membership.Trust().Key(id)
 	v.Pinned = pinned
 	v.KeyMismatch = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(payload.AsKey(have.Spec.Mesh.PublicKey))
-	v.Removed, v.NotAdmitted, v.AdmittedBy = p.membership.RemovedKey(have), p.membership.Pending(id), p.admissions.AdmittedBy(id)
+	v.Removed, v.NotAdmitted, v.AdmittedBy = p.membership.RemovedKey(have), cmp.Or(p.membership.Pending(id), p.rivals.Of(id)), p.admissions.AdmittedBy(id)
 	v.Member, v.Access = p.mesh.Member(id), p.peers.Peer(id).State
 	v.CaughtUp = p.catchUp.CaughtUp(id) && p.directory.Complete(id)
 	if published, ok := p.directory.Published(id); ok {
@@ -39,6 +41,10 @@ func (p *parts) viewSelf(v *status.View) {
 	membership := p.membership.View()
 	v.Removed, v.Left, v.OrderedRemovals, v.Confirmed = membership.Removed, membership.Left, membership.OrderedRemovals, membership.Confirmed
 	v.NotAdmitted, v.NotAdmittedReason, v.Unconfirmed, v.RemovalsHeld = membership.NotAdmitted, membership.NotAdmittedReason, membership.Unconfirmed.Message, membership.Unconfirmed.Held
+	if rivals := p.rivals.All(); rivals != "" && v.Removed == "" {
+		v.NotAdmittedReason = cmp.Or(v.NotAdmittedReason, v1alpha1.AdmittedOtherKey)
+		v.NotAdmitted = strings.TrimPrefix(v.NotAdmitted+". "+rivals, ". ")
+	}
 	v.Problem, v.Describe = p.problems.String(), p.description.Fill
 	all, err := p.registry.Clusters.List(labels.Everything())
 	if err != nil {

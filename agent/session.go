@@ -30,6 +30,7 @@ import (
 	"github.com/roster-mesh/roster/agent/registry"
 	"github.com/roster-mesh/roster/agent/renewals"
 	"github.com/roster-mesh/roster/agent/restore"
+	"github.com/roster-mesh/roster/agent/rivals"
 	"github.com/roster-mesh/roster/agent/rules"
 	"github.com/roster-mesh/roster/agent/status"
 	"github.com/roster-mesh/roster/agent/stops"
@@ -75,6 +76,7 @@ type parts struct {
 	statuses    *status.Writer
 	profiles    *profiles.Profiles
 	renewals    *renewals.Renewals
+	rivals      *rivals.Rivals
 
 	stops stops.Stops
 }
@@ -233,6 +235,9 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Access: func(id string) (apiconn.Access, bool) { now := p.peers.Peer(id); return now.State.Access, now.Issued },
 		Events: p.events, Problem: p.problems.Reporter("renewals"), Log: p.log,
 	})
+	p.rivals = rivals.New(rivals.Options{
+		ClusterID: p.clusterID, Trust: p.membership.Trust(), Kind: p.client.Clusters().Kind(), Clusters: p.registry.ByID, Name: p.registry.Name, Events: p.events, Log: p.log,
+	})
 	p.registerMetrics()
 	return nil
 }
@@ -257,7 +262,7 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	p.address.Await()
 	for _, part := range []interface{ Run(context.Context) error }{
-		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.admissions, p.credentials, p.peers, p.description, p.address, p.events, p.profiles, p.renewals,
+		p.mesh, p.gate, p.rules, p.publisher, p.importer, p.catchUp, p.statuses, p.membership, p.admissions, p.credentials, p.peers, p.description, p.address, p.events, p.profiles, p.renewals, p.rivals,
 	} {
 		tasks.Go(func() error { return part.Run(ctx) })
 	}

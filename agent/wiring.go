@@ -45,6 +45,7 @@ func (p *parts) wire() {
 		Changed: p.statuses.Enqueue,
 		Pinned: func(id string) {
 			p.admissions.Pinned(id)
+			p.rivals.Changed()
 			p.publisher.EnqueueAdmission(id)
 			p.statuses.Enqueue(id)
 			p.rules.PeerChanged(id) // it may have been removed before
@@ -52,6 +53,7 @@ func (p *parts) wire() {
 		Detached: func(id string) {
 			p.catchUp.Forget(id)
 			p.admissions.Ended()
+			p.rivals.Changed()
 			p.publisher.EnqueueAdmission(id)
 			p.peers.Detach(id)
 			p.rules.PeerChanged(id)
@@ -76,6 +78,10 @@ func (p *parts) wire() {
 			p.profiles.Changed(id)
 			p.renewals.Changed(id)
 		},
+	}
+	p.rivals.Hooks.Shown = func(id string) {
+		p.statuses.Enqueue(id)
+		enqueueSelf()
 	}
 	p.rules.Hooks = rules.Hooks{Refused: p.refusals.Refuse, PeerRemoved: p.peers.ForgetPositions}
 }
@@ -154,6 +160,7 @@ func (p *parts) entriesChanged(changes []replica.Change) {
 		case replica.KindFeature:
 			p.rules.PeerChanged(c.Origin)
 		case replica.KindAdmission:
+			p.rivals.Changed()
 			p.statuses.Enqueue(c.Key.Name)
 			if c.Key.Name == p.clusterID {
 				p.rules.PeerChanged(p.clusterID) // it may have become an edge, or more

@@ -295,6 +295,26 @@ func (t *Table) Newcomers() []Newcomer {
 	return t.graph.newcomers()
 }
 
+// Rivals lists the admissions by members that name another key than the one that is pinned, which stays, ordered by clusterID and
+// author. Those of a key that has ended are none.
+func (t *Table) Rivals() (all []Admission) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id, by := range t.graph.admissions.of {
+		pin, pinned := t.graph.pins[id]
+		for _, a := range by {
+			_, ended := t.graph.statements[id][string(a.PublicKey)]
+			if pinned && !ended && !pin.PublicKey.Equal(a.PublicKey) && t.graph.admits(a) {
+				all = append(all, a)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Admission) int {
+		return cmp.Or(cmp.Compare(a.ClusterID, b.ClusterID), cmp.Compare(a.Author, b.Author))
+	})
+	return all
+}
+
 // IsAuthority says whether a member may admit a cluster that was removed.
 func (t *Table) IsAuthority(id string) bool {
 	t.mu.RLock()

@@ -326,7 +326,7 @@ const (
 	ConditionRemovalsConfirmed = "RemovalsConfirmed"
 	// ConditionClustersAdmitted, on a cluster's own object, is there while a cluster that was removed waits to be admitted
 	// again; the message has a NewcomerLine for each, and says what to do. It is there, too, while an authority that is
-	// named in this cluster is no member.
+	// named in this cluster is no member, and while a member admits a cluster under another key than the one that is pinned.
 	ConditionClustersAdmitted = "ClustersAdmitted"
 	// ConditionRemovalsInEffect, on a cluster's own object, is there while there are removals by other members that nobody there
 	// has confirmed; it is False while some are held. Package unconfirmed has its message.
@@ -337,6 +337,7 @@ const (
 const (
 	AdmittedPending          = "Pending"
 	AdmittedUnknownAuthority = "UnknownAuthority"
+	AdmittedOtherKey         = "OtherKey"
 )
 
 // The reasons of ConditionMember.
