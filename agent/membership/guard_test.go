@@ -5,10 +5,12 @@ package membership
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -188,6 +190,61 @@ func TestAuthorityIsNotHeld(t *testing.T) {
 	m.wants(t, "by one that is removed", map[string]bool{"m": false, "d": true})
 	if v := m.View(); v.Unconfirmed.Held || !strings.Contains(v.Unconfirmed.Message, "its author is no member") {
 		t.Errorf("it shows %+v", v.Unconfirmed)
+	}
+}
+
+// TestAuthorityConfirms: an authority, which names itself as one, passes on as its own what a person confirms there, so that those who name it
+// take it; a member that is none confirms for itself alone. The metric counts what is held, and what is in effect.
+func TestAuthorityConfirms(t *testing.T) {
+	for name, c := range map[string]struct {
+		authorities []string
+		by          string
+	}{"an authority": {[]string{agenttest.IDA}, agenttest.IDA}, "another member": {[]string{"boss"}, "m"}} {
+		t.Run(name, func(t *testing.T) {
+			m := guarded(t)
+			m.options.Authorities = c.authorities
+			m.reopen(t)
+			for _, id := range []string{"m", "b", "c", "d"} {
+				if err := m.trust.Pin(id, agenttest.PublicKey(id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.hears(t, "m", "b")
+			m.hears(t, "m", "c")
+			m.wants(t, "held", map[string]bool{"b": false, "c": true})
+			m.counts(t, "held", map[string]float64{"held": 1, "in_effect": 1, "by_edge": 0, "disputed": 0})
+			m.checkConfirmations(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				v1alpha1.AnnotationConfirmRemovals: v1alpha1.Approval("c", trust.Fingerprint(agenttest.PublicKey("c"))),
+			}}})
+			if err := m.reconsider(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			m.wants(t, "confirmed", map[string]bool{"b": false, "c": false, "d": true})
+			m.counts(t, "confirmed", map[string]float64{"held": 0, "in_effect": 1, "by_edge": 0, "disputed": 0})
+			if r, ok := m.ledger.Lookup("c", agenttest.PublicKey("c")); !ok || r.By != c.by || r.Ordered != (c.by == agenttest.IDA) {
+				t.Errorf("others hear of it by %s, ordered here: %t, want by %s", r.By, r.Ordered, c.by)
+			}
+		})
+	}
+}
+
+// counts compares the metric.
+func (b *fixture) counts(t *testing.T, when string, want map[string]float64) {
+	t.Helper()
+	metrics := prometheus.NewRegistry()
+	if err := metrics.Register(b.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := metrics.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != "roster_unconfirmed_removals" {
+		t.Fatalf("%v: %v", families, err)
+	}
+	got := map[string]float64{}
+	for _, one := range families[0].GetMetric() {
+		got[one.GetLabel()[0].GetValue()] = one.GetGauge().GetValue()
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s: roster_unconfirmed_removals has %v, want %v", when, got, want)
 	}
 }
 
