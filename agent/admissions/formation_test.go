@@ -166,14 +166,23 @@ func TestInventionsEndWithTheirAuthor(t *testing.T) {
 }
 
 // TestUpgrade: a hub group is upgraded one by one, in any order, and nobody is lost; newcomers of both versions come in between.
-// Then the hub leaves, and who comes after that learns of all. So it is where the hub was gone before.
+// Then the hub leaves, or is removed by one that keeps whom it had admitted, and who comes after that learns of all. So it is where the
+// hub was gone before.
 func TestUpgrade(t *testing.T) {
-	for name, c := range map[string]struct{ order []int }{"hub first": {[]int{0, 1, 2, 3, 4}}, "hub last": {[]int{4, 2, 1, 3, 0}}, "hub gone": {[]int{2, 4, 1, 3}}} {
+	leaves := func(g *group, hub *member) { g.leave(hub) }
+	removed := func(g *group, hub *member) { g.remove(g.members[2], hub) }
+	for name, c := range map[string]struct {
+		order []int
+		end   func(g *group, hub *member)
+	}{
+		"hub first": {[]int{0, 1, 2, 3, 4}, leaves}, "hub last": {[]int{4, 2, 1, 3, 0}, leaves}, "hub gone": {[]int{2, 4, 1, 3}, leaves},
+		"hub first, and removed": {[]int{0, 1, 2, 3, 4}, removed}, "hub last, and removed": {[]int{4, 2, 1, 3, 0}, removed}, "hub removed before": {[]int{2, 4, 1, 3}, removed},
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(_ *testing.T, g *group) {
 				hub := g.hub(5, true)
 				if len(c.order) < 5 {
-					g.leave(hub)
+					c.end(g, hub)
 				}
 				for i, at := range c.order {
 					g.members[at].upgrade()
@@ -189,7 +198,7 @@ func TestUpgrade(t *testing.T) {
 				g.members[len(g.members)-1].upgrade()
 				g.whole(30*time.Second, "all are upgraded")
 				if hub.stop != nil {
-					g.leave(hub)
+					c.end(g, hub)
 				}
 				n := g.add("after", false)
 				g.swap(g.members[3], n)
@@ -205,17 +214,7 @@ func TestKeptAreAnsweredFor(t *testing.T) {
 	bubble(t, func(t *testing.T, g *group) {
 		hub := g.hub(5, false)
 		remover := g.members[1]
-		remover.trust.Keep(remover.admissions.Branch(hub.id))
-		r, err := remover.replica.SignRemoval(hub.id, hub.pin().PublicKey, hub.id, remover.id, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := remover.replica.Merge(r.Message(), ""); err != nil {
-			t.Fatal(err)
-		}
-		remover.mesh.Broadcast(r.Message())
-		time.Sleep(5 * time.Second)
-		hub.end()
+		g.remove(remover, hub)
 		if got := remover.admissions.Subjects(); !slices.Equal(got, []string{"m1", "m2", "m3"}) {
 			t.Errorf("it answers for %v", got)
 		}

@@ -237,15 +237,34 @@ func (g *group) leave(m *member) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	if _, _, err := m.replica.Merge(r.Message(), ""); err != nil {
+	g.carry(m, m, r)
+}
+
+// remove has a person in one member remove another one, and keep whom that had admitted.
+func (g *group) remove(by, m *member) {
+	g.t.Helper()
+	if by.admissions != nil {
+		by.trust.Keep(by.admissions.Branch(m.id))
+	}
+	r, err := by.replica.SignRemoval(m.id, m.pin().PublicKey, m.id, by.id, 0)
+	if err != nil {
 		g.t.Fatal(err)
 	}
-	m.mesh.Broadcast(r.Message())
+	g.carry(by, m, r)
+}
+
+// carry has a member say that another one, or itself, is none any more.
+func (g *group) carry(by, m *member, r replica.Removal) {
+	g.t.Helper()
+	if _, _, err := by.replica.Merge(r.Message(), ""); err != nil {
+		g.t.Fatal(err)
+	}
+	by.mesh.Broadcast(r.Message())
 	time.Sleep(5 * time.Second)
 	m.end()
 	for _, other := range g.members {
 		if other.stop != nil && other.trust.IsPeer(m.id) {
-			g.t.Fatalf("%s has not heard that %s left", other.id, m.id)
+			g.t.Fatalf("%s has not heard that %s is no member", other.id, m.id)
 		}
 	}
 }
