@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/kube/history"
+	"github.com/roster-mesh/roster/kube/offlocal"
 )
 
 const (
@@ -194,8 +195,8 @@ func (l *link) handleError(err error) time.Duration {
 			l.peers.options.Log.Warn("the API server of a cluster cannot be reached", "cluster", l.id, "error", err)
 		}
 		message = cannotBeReached
-		if errors.Is(err, apiconn.ErrLocalAddress) { // which is known without an answer
-			message = apiconn.ErrLocalAddress.Error()
+		if errors.Is(err, offlocal.ErrAddress) { // which is known without an answer
+			message = offlocal.ErrAddress.Error()
 		}
 	}
 	l.peers.report(l.id, how, message)
@@ -245,7 +246,7 @@ func (l *link) connect(ctx context.Context, route directory.Route, kubeconfig []
 	}
 	p.options.Pace(config)
 	if apiconn.InPod(p.options.Client) {
-		apiconn.KeepOffLocal(config)
+		offlocal.KeepOff(config)
 	}
 	config.Wrap(p.options.Meter.Side(apiconn.Peer, &l.credentials.clock))
 	fresh := &connection{peers: p, id: l.id, target: to, token: apiconn.TakeToken(config)}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/kube/offlocal"
 )
 
 // group is a group of many members behind one server, each under a path of its own. The first one is the caller's own cluster.
@@ -317,5 +319,23 @@ func TestTwoContextsOfOneMember(t *testing.T) {
 	}
 	if got := fmt.Sprint(answers[1].Err); !strings.Contains(got, "two contexts claim to be it, c1 and c2") {
 		t.Errorf("two contexts: %s", got)
+	}
+}
+
+// In a pod, as the page for others is, members are not asked at addresses that lead to that pod or its node, whatever they publish.
+func TestPodsKeepOffLocalAddresses(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 2)
+	at := g.ask(t)
+	for _, inPod := range []bool{true, false} {
+		ways, err := at.find(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer := ways[1]
+		peer.local.InCluster = inPod
+		if err := at.open(t.Context(), peer); errors.Is(err, offlocal.ErrAddress) != inPod || !inPod && err != nil {
+			t.Errorf("in a pod: %t: %v", inPod, err)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
+	"github.com/roster-mesh/roster/kube/offlocal"
 )
 
 // way is how a member is reached.
@@ -154,5 +155,9 @@ func (g *Group) withCredential(ctx context.Context, w *way) (*rest.Config, error
 	if err != nil {
 		return nil, fmt.Errorf("its credential, Secret %s/%s here: %w", ref.Namespace, ref.Name, err)
 	}
-	return clusters.PeerConfig(kubeconfig, w.Cluster, g.Network)
+	config, err := clusters.PeerConfig(kubeconfig, w.Cluster, g.Network)
+	if err == nil && w.local.InCluster { // members choose the addresses, as they do for an agent in a pod
+		offlocal.KeepOff(config)
+	}
+	return config, err
 }
