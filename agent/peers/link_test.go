@@ -209,6 +209,33 @@ func TestPodsKeepOffLocalAddresses(t *testing.T) {
 	}
 }
 
+// A peer that is disabled here is read no more, until the annotation goes.
+func TestDisabledPeerIsNotRead(t *testing.T) {
+	server := httptest.NewTLSServer(identity(idB))
+	defer server.Close()
+	_, o := options(t)
+	keepFor(t, o, idB, agenttest.KubeconfigOf(t, server, server.URL, 0, time.Hour))
+	p, _ := quiet(o)
+	c := list(t, o, idB)
+	l := p.newLink(idB)
+	defer l.disconnect()
+	for i, disabled := range []bool{false, true, false} {
+		now := c.DeepCopy()
+		if disabled {
+			now.Annotations = map[string]string{v1alpha1.AnnotationClusterDisabled: ""}
+		}
+		if err := o.Directory.Registry.Put(now); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Peer(idB); (got.State.Access == apiconn.Disabled) != disabled || (got.Client == nil) != disabled {
+			t.Errorf("%d: disabled: %t, and it is %s: %s, and read: %t", i, disabled, got.State.Access, got.State.Message, got.Client != nil)
+		}
+	}
+}
+
 // With a swapped credential alone, a cluster is proven to be there, and rules do not read it: their status says what is
 // missing. They read it as soon as its agent has issued a credential, and no more when that gives way to the swapped one.
 func TestRulesWaitForIssuedCredential(t *testing.T) {
