@@ -154,8 +154,10 @@ func othersAreQueued(t *testing.T, c *harness.Cluster) {
 		return answer.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"), answer.Body.Close()
 	}
 	const readers, registry = harness.Namespace + "-readers", "cluster-registry-api"
-	users := map[string]string{readers: readers + ":peer", registry: harness.Namespace + ":" + registry}
-	for schema, account := range users {
+	for account, schema := range map[string]string{
+		readers + ":peer": readers, harness.Namespace + ":" + registry: registry,
+		v1alpha1.PrivateNamespace(harness.Namespace) + ":" + v1alpha1.SwapAccount: readers, // of whoever has a swapped token
+	} {
 		want := kubectl(t, c, "get", "flowschema", schema, "-o=jsonpath={.metadata.uid}")
 		user, namespace := "system:serviceaccount:"+account, strings.Split(account, ":")[0]
 		eventually(t, "requests of "+account+" are of their level", func(ctx context.Context) error {
