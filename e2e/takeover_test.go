@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,26 +84,7 @@ func TestRemoverDoesNotBecomeTheRemoved(t *testing.T) {
 // are refused.
 func TestInventionsGoWithTheirAuthor(t *testing.T) {
 	g := joined(t)
-	g.restoreGroup(t)
-	key := privateKey(t, g.gamma)
-	if err := g.gamma.StopAgent(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := g.gamma.StartAgent(lasting(t)); err != nil {
-			t.Error(err)
-		}
-	})
-	ghost, ghostSays := invent(t, "ghost")
-	spook, spookSays := invent(t, "spook")
-	say(t, g.alpha, key, ghostSays...)
-	stays(t, "nobody has admitted ghost", quiet, absent(g.alpha, harness.Clusters(), "", "ghost"))
-	say(t, g.alpha, key, append([][]byte{admits(t, clusterID(t, g.gamma), key, "ghost", ghost)}, ghostSays...)...)
-	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
-		eventually(t, "ghost is a member in "+c.Name, within, lists(c, "ghost"))
-	}
-	say(t, g.alpha, ghost, append([][]byte{admits(t, "ghost", ghost, "spook", spook)}, spookSays...)...)
-	eventually(t, "and so is spook", within, lists(g.beta, "spook"))
+	made := g.invent(t, "ghost", "spook")
 	eventually(t, "beta knows whose they are", within, func(ctx context.Context) error {
 		out, err := g.Agentctl(ctx, "members", "--tree", "--context", "beta")
 		gamma, ghost, spook := strings.Index(out, "|-gamma "), strings.Index(out, "| |-ghost "), strings.Index(out, "| | |-spook ")
@@ -125,11 +107,131 @@ func TestInventionsGoWithTheirAuthor(t *testing.T) {
 		return err
 	}
 	eventually(t, "all three are gone", within, gone)
-	_, ghostSays = invent(t, "ghost")
-	for _, of := range []ed25519.PrivateKey{key, ghost, spook} {
-		tryToSay(t, g.alpha, of, append(ghostSays, spookSays...)...)
+	for _, of := range []ed25519.PrivateKey{made.author, made.ghost, made.spook} {
+		tryToSay(t, g.alpha, of, made.says...)
 	}
 	stays(t, "and do not come back", quiet, gone)
+}
+
+// TestKeptStayWithTheRemover: gamma has admitted wraith, and that one shade. A person in beta removes gamma and keeps those: they stay
+// members for all, on the word of beta, each by itself, until they are removed.
+func TestKeptStayWithTheRemover(t *testing.T) {
+	g := joined(t)
+	g.invent(t, "wraith", "shade")
+	_, _ = g.Agentctl(lasting(t), "remove", "gamma", "--context", "beta", "--keep-admitted", "--timeout", "2s") // the inventions confirm nothing
+	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+		eventually(t, "gamma is gone in "+c.Name, within, absent(c, harness.Clusters(), "", "gamma"))
+		eventually(t, "wraith is there on the word of beta in "+c.Name, within, func(ctx context.Context) error {
+			u, err := get(ctx, c, harness.Clusters(), "", "wraith")
+			if err != nil {
+				return err
+			}
+			by, _, err := unstructured.NestedStringSlice(u.Object, "status", "admittedBy")
+			if err == nil && !slices.Contains(by, clusterID(t, g.beta)) {
+				err = fmt.Errorf("it is there on the word of %v", by)
+			}
+			return errors.Join(err, lists(c, "shade")(ctx))
+		})
+	}
+	for _, each := range [][2]string{{"wraith", "alpha"}, {"shade", "alpha"}, {"shade", "beta"}} { // another one by the same cluster is held in the other
+		_, _ = g.Agentctl(lasting(t), "remove", each[0], "--context", each[1], "--timeout", "2s")
+	}
+	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+		eventually(t, "the others are gone in "+c.Name, within, func(ctx context.Context) error {
+			return errors.Join(absent(c, harness.Clusters(), "", "wraith")(ctx), absent(c, harness.Clusters(), "", "shade")(ctx))
+		})
+	}
+	t.Log(agentctl(t, g, "removals", "confirm", "wraith", "--context", "beta")) // or it counts against what alpha removes in later tests
+}
+
+// haunted are clusters that there are not: a ghost, and a spook, which that one admitted.
+type haunted struct {
+	author, ghost, spook ed25519.PrivateKey
+	says                 [][]byte
+}
+
+// invent has whoever has gamma's key admit a cluster that there is not, which admits another one. Their names are
+// used once: what is removed is reserved. gamma's agent does not run until the test ends, which has gamma removed.
+func (g *group) invent(t *testing.T, first, second string) haunted {
+	t.Helper()
+	g.restoreGroup(t)
+	key := privateKey(t, g.gamma)
+	if err := g.gamma.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.gamma.StartAgent(lasting(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	ghost, ghostSays := invent(t, first)
+	spook, spookSays := invent(t, second)
+	say(t, g.alpha, key, ghostSays...)
+	stays(t, "nobody has admitted "+first, quiet, absent(g.alpha, harness.Clusters(), "", first))
+	say(t, g.alpha, key, append([][]byte{admits(t, clusterID(t, g.gamma), key, first, ghost)}, ghostSays...)...)
+	for _, c := range []*harness.Cluster{g.alpha, g.beta} {
+		eventually(t, first+" is a member in "+c.Name, within, lists(c, first))
+	}
+	say(t, g.alpha, ghost, append([][]byte{admits(t, first, ghost, second, spook)}, spookSays...)...)
+	eventually(t, "and so is "+second, within, lists(g.beta, second))
+	return haunted{key, ghost, spook, append(ghostSays, spookSays...)}
+}
+
+// TestOtherKeyIsShown: whoever has gamma's key admits the clusterID of beta under a key of its own. alpha has beta under the first key
+// still, and says in two objects who does that, until gamma is removed.
+func TestOtherKeyIsShown(t *testing.T) {
+	g := joined(t)
+	g.restoreGroup(t)
+	key, id := privateKey(t, g.gamma), clusterID(t, g.beta)
+	if err := g.gamma.StopAgent(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.gamma.StartAgent(lasting(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	_, own, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := publicKey(t, g.alpha, "beta")
+	say(t, g.alpha, key, admits(t, clusterID(t, g.gamma), key, id, own))
+	tryToSay(t, g.alpha, key, posing(t, id, own)...)
+	shown := func(ctx context.Context) error {
+		var messages []string
+		for _, name := range []string{"beta", "alpha"} {
+			u, err := get(ctx, g.alpha, harness.Clusters(), "", name)
+			if err != nil {
+				return err
+			}
+			text, _, err := unstructured.NestedString(u.Object, "status", "message")
+			if err != nil {
+				return err
+			}
+			if name == "alpha" {
+				text = fmt.Sprint(harness.Condition(u, v1alpha1.ConditionClustersAdmitted))
+			}
+			messages = append(messages, text)
+		}
+		for _, text := range messages {
+			if !strings.Contains(text, "cluster gamma ("+clusterID(t, g.gamma)+") admits cluster beta ("+id+") under another key, "+v1alpha1.KeyFingerprint(own.Public().(ed25519.PublicKey))) {
+				return fmt.Errorf("it is said: %q", messages)
+			}
+		}
+		return nil
+	}
+	eventually(t, "alpha says who admits beta under another key", within, shown)
+	if !pinned.Equal(publicKey(t, g.alpha, "beta")) {
+		t.Error("beta has another key")
+	}
+	t.Log(agentctl(t, g, "remove", "gamma", "--context", "beta"))
+	eventually(t, "and no more, once that one is removed", within, func(ctx context.Context) error {
+		if shown(ctx) == nil {
+			return errors.New("it is shown")
+		}
+		return absent(g.alpha, harness.Clusters(), "", "gamma")(ctx)
+	})
 }
 
 // tryToSay says what say does, as somebody who may be refused.
