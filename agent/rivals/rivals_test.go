@@ -47,6 +47,12 @@ func seen(t *testing.T, f func(t *testing.T, table *trust.Table, r *Rivals, told
 	})
 }
 
+// pass lets time pass, and what is due then be done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func admit(table *trust.Table, r *Rivals, author, id, key string) {
 	table.Admit(trust.Admission{Author: author, ClusterID: id, PublicKey: agenttest.PublicKey(key)})
 	r.Changed()
@@ -65,7 +71,7 @@ func TestOtherKeyIsShown(t *testing.T) {
 			seen(t, func(t *testing.T, table *trust.Table, r *Rivals, told *events, shown *[]string) {
 				admit(table, r, "n", "a", "a")
 				admit(table, r, "m", "a", "other")
-				time.Sleep(2 * settle)
+				pass(2 * settle)
 				for _, want := range []string{"cluster name-m (m) admits cluster name-a (a) under another key, " + trust.Fingerprint(agenttest.PublicKey("other")), "agentctl members --tree", "agentctl remove name-m"} {
 					if !strings.Contains(r.Of("a"), want) || !strings.Contains(r.All(), want) {
 						t.Errorf("%q is missing in %q, %q", want, r.Of("a"), r.All())
@@ -75,13 +81,13 @@ func TestOtherKeyIsShown(t *testing.T) {
 					t.Errorf("of n it is %q, and told is %v", r.Of("n"), *shown)
 				}
 				admit(table, r, "m", "n", "more")
-				time.Sleep(2 * settle)
+				pass(2 * settle)
 				if len(told.texts) != 1 || !strings.HasPrefix(told.texts[0], "a OtherKeyAdmitted: cluster name-m (m) admits") {
 					t.Errorf("the events are %q", told.texts)
 				}
 				table.Withdraw("m", "n")
 				end(table)
-				time.Sleep(2 * settle)
+				pass(2 * settle)
 				if r.All() != "" || r.Of("a") != "" || (*shown)[len(*shown)-1] != "n" && (*shown)[len(*shown)-1] != "a" {
 					t.Errorf("it is still shown: %q", r.All())
 				}
@@ -95,7 +101,7 @@ func TestOwnOtherKey(t *testing.T) {
 	seen(t, func(t *testing.T, table *trust.Table, r *Rivals, _ *events, _ *[]string) {
 		admit(table, r, "n", "self", "self")
 		admit(table, r, "m", "self", "other")
-		time.Sleep(2 * settle)
+		pass(2 * settle)
 		if got := r.Of("self"); !strings.Contains(got, "cluster name-m (m) admits this cluster under another key") || strings.Contains(got, "name-n") {
 			t.Errorf("it is %q", got)
 		}
@@ -106,12 +112,12 @@ func TestOwnOtherKey(t *testing.T) {
 func TestShortRival(t *testing.T) {
 	seen(t, func(t *testing.T, table *trust.Table, r *Rivals, told *events, shown *[]string) {
 		admit(table, r, "m", "a", "next")
-		time.Sleep(settle - 2*time.Second)
+		pass(settle - 2*time.Second)
 		table.Remove("a", agenttest.PublicKey("a"), agenttest.PublicKey("next"), true)
 		if err := table.Introduce("a", agenttest.PublicKey("next"), "m"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * settle)
+		pass(3 * settle)
 		if r.All() != "" || len(told.texts)+len(*shown) > 0 {
 			t.Errorf("%q is shown, %q, %v", r.All(), told.texts, *shown)
 		}
@@ -131,7 +137,7 @@ func TestRivalsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		admit(table, r, "n", "a", "other")
-		time.Sleep(2 * settle)
+		pass(2 * settle)
 		if got := len(*r.shown.Load()); got > maxShown || got < maxShown/2 || !strings.Contains(r.Of("a"), "name-n") || len(told.texts) != 2 {
 			t.Errorf("%d are shown, of a %q, in %d events", got, r.Of("a"), len(told.texts))
 		}

@@ -38,6 +38,7 @@ func rules() map[string]rule {
 		"kube/registry":   {deny: []string{"/", "k8s.io/client-go"}, allow: []string{"/kube/registry", "/kube/api"}},
 		"kube/exported":   {deny: []string{"/"}, allow: []string{"/kube"}},
 		"kube/history":    {deny: []string{"/"}, allow: []string{"/kube/history"}},
+		"kube/offlocal":   {deny: []string{"/"}, allow: []string{"/kube/offlocal"}},
 		"kube/pki":        {deny: []string{"/", "k8s.io"}, allow: []string{"/kube/pki"}},
 		"replica/...":     {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/replica"}},
 		"mesh/...":        {deny: []string{"/", "k8s.io", "sigs.k8s.io"}, allow: []string{"/mesh"}},
