@@ -176,7 +176,7 @@ func somethingElse(n, i int, key ed25519.PrivateKey) (replica.Key, []byte, error
 	switch i % 64 {
 	case 0:
 		data, err := payload.EncodeCluster(&v1alpha1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"example.com/flood": strings.Repeat(fmt.Sprint(n%10), 200<<10)}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"example.com/flood": strings.Repeat(fmt.Sprint(n%10), 40<<10)}}, // what fits a frame
 			Spec:       v1alpha1.ClusterSpec{ClusterID: types.UID(name), Mesh: &v1alpha1.ClusterMesh{PublicKey: key.Public().(ed25519.PublicKey), Endpoints: []string{"127.0.0.1:1"}}},
 		})
 		return payload.ClusterKey(name), data, err
