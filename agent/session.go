@@ -195,7 +195,7 @@ func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
 // makeRemote makes the parts that are about other clusters, and those that exchange data with them.
 func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	o := p.options
-	r.quota.Common = budget.NewCommon(r.quota, p.clusterID, p.membership.Trust().Share)
+	r.quota.Common = budget.NewCommon(r.quota, p.clusterID, func(id string) string { return p.admissions.Parent(id) })
 	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, Pinned: p.membership.IsPinned, PrivateNamespace: p.store.Namespace(), Swapped: p.membership.Trust().Swapped}
 	p.peers = peers.New(peers.Options{
 		ClusterID: p.clusterID, Namespace: o.Namespace, NetworkName: o.NetworkName, Client: p.client, Store: p.store, Directory: p.directory,

@@ -17,8 +17,9 @@ type Common struct {
 }
 
 // NewCommon returns what nobody has used, for budgets with these limits. What is written because of the own cluster does not count.
-func NewCommon(limits quota.Limits, own string, share quota.Share) *Common {
-	return &Common{quota: quota.NewCommon(limits, quota.AccountOf(own), share, time.Now())}
+// parent is who admitted a cluster: see quota.NewCommon.
+func NewCommon(limits quota.Limits, own string, parent func(id string) string) *Common {
+	return &Common{quota: quota.NewCommon(limits, quota.AccountOf(own), parent, time.Now())}
 }
 
 // Wait is quota.Common.Wait.
@@ -26,6 +27,13 @@ func (c *Common) Wait(of quota.Account, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.quota.Wait(of, now)
+}
+
+// Queue is quota.Common.Queue.
+func (c *Common) Queue(of quota.Account, after time.Duration, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.quota.Queue(of, after, now)
 }
 
 // Spend is quota.Common.Spend.

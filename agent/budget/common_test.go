@@ -5,7 +5,6 @@ package budget_test
 
 import (
 	"fmt"
-	"maps"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,13 +18,7 @@ import (
 func TestBudgetsHaveOneInCommon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := quota.NewLimits(1000, 100, 1000, 1000)
-		limits.Common = budget.NewCommon(limits, "own", func(total int, wants map[string]int) map[string]int {
-			out := maps.Clone(wants)
-			for id := range out {
-				out[id] = total / len(wants)
-			}
-			return out
-		})
+		limits.Common = budget.NewCommon(limits, "own", func(string) string { return "own" })
 		var written atomic.Int64
 		began, loops := time.Now(), make([]*budget.Budget[string], 2)
 		const clusters, keys, size = 60, 10, 50

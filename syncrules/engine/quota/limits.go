@@ -12,6 +12,8 @@ type Limits struct {
 	Common interface {
 		// Wait is how long an account has to wait because of what others have used; 0 if it may write now.
 		Wait(of Account, now time.Time) time.Duration
+		// Queue says that something of an account waits, and is looked at again after some time.
+		Queue(of Account, after time.Duration, now time.Time)
 		// Spend takes what was written because of an account, and gives it back where that is negative.
 		Spend(of Account, bytes, writes float64, now time.Time)
 	}

@@ -189,8 +189,11 @@ func (q *Quota[K]) Next(now time.Time) (k K, after time.Duration, ok bool) {
 		if first := a.line.Front(); first != nil {
 			q.refill(a, now)
 			k, _ = first.Value.(K)
-			n := float64(a.called)
-			after = max(a.bytes.wait(q.limits.Bytes, n*calledPart*q.limits.Bytes.Most), a.writes.wait(q.limits.Writes, n), q.crowded(a.of, now))
+			n, crowded := float64(a.called), q.crowded(a.of, now)
+			if crowded > 0 {
+				q.limits.Common.Queue(a.of, crowded, now)
+			}
+			after = max(a.bytes.wait(q.limits.Bytes, n*calledPart*q.limits.Bytes.Most), a.writes.wait(q.limits.Writes, n), crowded)
 			if after == 0 {
 				q.call(a, k)
 			}
