@@ -28,7 +28,7 @@ func (r *Rules) updatePeer(_ context.Context, id string) error {
 		rules, err := r.options.Registry.Rules.List(labels.Everything())
 		for _, rule := range rules {
 			if syncrules.Owner(rule) == "" {
-				r.statuses.Add(rule.Name)
+				r.ownStatuses.Add(rule.Name)
 			}
 		}
 		return err

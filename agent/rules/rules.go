@@ -89,7 +89,8 @@ type Rules struct {
 	engine      *engine.Engine
 	unsettled   unsettled
 	peerUpdates *loop.Loop[string] // clusterIDs of peers to update in the engine
-	statuses    *loop.Loop[string] // rules whose report changed
+	statuses    *loop.Loop[string] // rules of other clusters whose report changed
+	ownStatuses *loop.Loop[string] // and of this one, which wait for no other's
 	reports     reports
 	scopes      scopes
 	budget      *budget.Budget[string] // of statuses
@@ -101,6 +102,7 @@ func New(o Options) (*Rules, error) {
 	r := &Rules{options: o}
 	r.peerUpdates = loop.New("peerUpdates", o.Log, r.updatePeer)
 	r.statuses = loop.New("rule status", o.Log, r.writeStatus)
+	r.ownStatuses = loop.New("status of own rules", o.Log, r.writeStatus)
 	r.budget = budget.New(cmp.Or(o.Quota, quota.DefaultLimits()).Part(4), r.statuses.AddAfter)
 	r.scopes.record = loop.NewTask("record of where copies are", o.Log, r.recordScopes) // normally before there are copies
 	var err error
@@ -137,6 +139,7 @@ func (r *Rules) Run(ctx context.Context) error {
 	group.Go(func() error { return r.engine.Run(ctx) })
 	group.Go(func() error { return r.peerUpdates.Run(ctx, 4) })
 	group.Go(func() error { return r.statuses.Run(ctx, 2) })
+	group.Go(func() error { return r.ownStatuses.Run(ctx, 2) })
 	group.Go(func() error { return r.scopes.record.Run(ctx) })
 	return group.Wait()
 }

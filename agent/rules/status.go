@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/budget"
+	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -72,6 +74,15 @@ func (r *reports) forget(rule string) {
 // reported is called by the engine, at most a few times a second for each rule.
 func (r *Rules) reported(rule string, status engine.RuleReport) {
 	r.reports.set(rule, status)
+	r.statusChanged(rule)
+}
+
+// statusChanged has the status of a rule brought up to date.
+func (r *Rules) statusChanged(rule string) {
+	if have, err := r.options.Registry.Rules.Get(rule); err == nil && syncrules.Owner(have) == "" {
+		r.ownStatuses.Add(rule)
+		return
+	}
 	r.statuses.Add(rule)
 }
 
@@ -79,8 +90,17 @@ func (r *Rules) reported(rule string, status engine.RuleReport) {
 // none.
 func (r *Rules) NameClash(rule, origin string) {
 	if r.reports.clash(rule, origin) {
-		r.statuses.Add(rule)
+		r.statusChanged(rule)
 	}
+}
+
+// fewSources is how many sources a status may have without a rest after it.
+const fewSources = 128
+
+// restAfter is how long a worker rests after a write that took so long. To an API server one status of thousands of sources, which a member
+// can invent, is a hundred of a few, and there may be as many rules.
+func restAfter(took time.Duration, sources int) time.Duration {
+	return took * time.Duration(sources/fewSources)
 }
 
 // writeStatus brings the status of a rule up to date. It writes only a change.
@@ -101,7 +121,10 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 	if author != "" && !r.budget.Charge(author, name, size) {
 		return nil // the budget adds it again
 	}
+	began := time.Now()
 	_, err = r.options.Client.Rules().ChangeStatus(ctx, have, update)
+	rest := restAfter(time.Since(began), len(update.Status.Sources))
+	defer loop.Sleep(ctx, rest)
 	if err != nil && author != "" {
 		r.budget.Refund(author, size)
 	}

@@ -69,7 +69,7 @@ func newWorld(t *testing.T) *world {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	t.Cleanup(func() { // a queue is there before it runs
-		_, _ = w.peerUpdates.Run(ended, 0), w.statuses.Run(ended, 0)
+		_, _, _ = w.peerUpdates.Run(ended, 0), w.statuses.Run(ended, 0), w.ownStatuses.Run(ended, 0)
 	})
 	w.Hooks = Hooks{
 		Refused:     func(e replica.Entry, _ error) { w.refused = append(w.refused, e.Key.Name) },

@@ -178,12 +178,16 @@ func (e *Engine) watchView(ctx context.Context, f *feed) {
 		if time.Since(began) > tooMuchRetryCap {
 			wait = tooMuchRetry
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		sleep(ctx, wait)
 		wait = min(2*wait, tooMuchRetryCap)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
