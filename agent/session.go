@@ -210,7 +210,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		ClusterID: p.clusterID, Namespace: o.Namespace, Consent: o.consent(), Accept: o.accept(), Edge: p.membership.Trust().IsEdge, Workers: o.Workers, GuardLive: o.GuardLive,
 		Client: p.client, Store: p.store, Registry: p.registry, Directory: p.directory, Replica: p.replica,
 		Own: p.own.Cluster, Frozen: p.gate.Frozen, Peer: p.connection, Events: p.events, Now: p.clock.Now,
-		Share: p.membership.Trust().Share, Scopes: r.scopes, Quota: r.quota, Log: p.log, Metrics: p.metrics,
+		Share: p.membership.Trust().Share, Parent: p.admissions.Parent, Scopes: r.scopes, Quota: r.quota, Log: p.log, Metrics: p.metrics,
 	})
 	if err != nil {
 		return err

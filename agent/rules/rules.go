@@ -29,7 +29,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
-// Options are the options of New. All fields but Workers, GuardLive, Share, Scopes, Quota and Metrics are required.
+// Options are the options of New. All fields but Workers, GuardLive, Share, Parent, Scopes, Quota and Metrics are required.
 type Options struct {
 	ClusterID string // of this cluster
 	Namespace string // that of the agent
@@ -53,8 +53,9 @@ type Options struct {
 	Peer   func(id string) Connection
 	Events Events
 	Now    func() time.Time // by the clock of the local API server, for timestamps of conditions
-	// Share shares among clusters by who admitted them; see engine.Options.
-	Share func(total int, wants map[string]int) map[string]int
+	// Share shares among clusters by who admitted them, which Parent says; see engine.Options.
+	Share  func(total int, wants map[string]int) map[string]int
+	Parent func(clusterID string) string
 	// Scopes is the result of ReadScopes.
 	Scopes  []engine.Scope
 	Quota   quota.Limits // of what is written because of one cluster; zero means the default limits
@@ -124,6 +125,7 @@ func New(o Options) (*Rules, error) {
 		ScopesChanged:  r.scopesChanged,
 		Quota:          o.Quota,
 		Share:          o.Share,
+		Parent:         o.Parent,
 		Log:            o.Log,
 		Metrics:        o.Metrics,
 	})

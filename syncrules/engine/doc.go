@@ -15,7 +15,7 @@
 // worked on by one worker at a time, always from what is known at that moment; so the order of events of one object
 // does not matter, and any number of them costs one write.
 //
-// The one mutex of Engine guards all state and is never held across a call outward but Options.Share. What ends in Locked is called with
+// The one mutex of Engine guards all state and is never held across a call outward but Options.Share and Parent. What ends in Locked is called with
 // it held. What is done under it follows what an event is about, not how many peers, views and copies there are: by
 // indexes of entries by the place of their copies (index.go) and of copies by owner (package copies). A decision asks
 // the copy's owner and the peers that have an entry for the place, nobody else. From an event to the written copy the

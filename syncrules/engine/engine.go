@@ -70,6 +70,8 @@ type Options struct {
 	// force, watches, and memory, once all together want too much. Without it all get the same. It is called with locks of the engine
 	// held: it must not call the engine, nor wait for anybody.
 	Share func(total int, wants map[string]int) map[string]int
+	// Parent is who admitted a cluster, "" where nobody knows; rules have turns by that. Without it all get the same. It is called like Share.
+	Parent func(clusterID string) string
 	// View bounds what is held of one peer's objects in one scope, Peer what is held of one peer in all.
 	View, Peer Limits
 	// All bounds what is held of all peers together, in bytes; 0 means the default. Then a peer within its share has others give way.
@@ -90,7 +92,7 @@ type Engine struct {
 	hash    fingerprint.Hasher
 	rights  *rights.Reviewer
 
-	// mu guards everything below but the channels in it. No call but Options.Share leaves the package while it is held.
+	// mu guards everything below but the channels in it. No call but Options.Share and Parent leaves the package while it is held.
 	mu         mutex
 	supervisor supervisor
 	reporter   reporter
@@ -209,7 +211,7 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule, refused error) {
 	fresh.serial = e.rules.serial
 	fresh.fit(e.scoping.known)
 	if old != nil {
-		fresh.inherit(old)
+		fresh.inherit(old, &e.rules.edits)
 		e.staleRuleLocked(old)
 	}
 	e.rules.byName[r.Name] = fresh

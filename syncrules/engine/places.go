@@ -37,12 +37,12 @@ func (e *Engine) settlePlacesLocked(byAge []*rule) {
 		return
 	}
 	began := time.Now()
-	excess, costly := inforce.Decide(rules, e.o.Share)
+	excess, costly := inforce.Decide(rules, inforce.Admissions{Root: e.o.LocalClusterID, Parent: e.o.Parent, Share: e.o.Share})
 	for i, r := range asked {
 		r.placed = true
 		e.setExcessLocked(r, excess[i])
 	}
-	e.rules.rest = time.Time{}
+	e.rules.rest, e.rules.edits = time.Time{}, inforce.Edits{}
 	if costly {
 		rest := max(placesRest, 20*time.Since(began))
 		e.rules.rest = time.Now().Add(rest)

@@ -129,11 +129,11 @@ func (r *rule) same(o *rule) bool {
 }
 
 // inherit takes over from the rule as it was before what an edit leaves valid.
-func (r *rule) inherit(old *rule) {
+func (r *rule) inherit(old *rule, edits *inforce.Edits) {
 	r.tally, r.sender = old.tally, old.sender
 	r.sender.wasReady, r.sender.dirty = false, true
 	r.guard.Inherit(&old.guard, r.selection == old.selection)
-	if r.author == old.author && slices.Equal(r.scopes, old.scopes) {
+	if r.author == old.author && (slices.Equal(r.scopes, old.scopes) || old.placed && old.excess == inforce.None && edits.Keep(old.scopes, r.scopes)) {
 		r.excess, r.surplus, r.placed = old.excess, old.surplus, old.placed
 	}
 }
@@ -152,6 +152,7 @@ type ruleSet struct {
 	kinds  map[schema.GroupKind]*kind
 	serial uint64    // of the last rule or Cluster object that was set
 	rest   time.Time // until when places are not divided anew; zero where there are few rules
+	edits  inforce.Edits
 
 	asked *atomic.Int64 // counts how often a rule is asked about an object, in a test; nil otherwise
 }

@@ -108,20 +108,20 @@ func TestTooManyWatches(t *testing.T) {
 }
 
 // One member invents clusters, each with as many rules as one may have in force. An honest one's rule, which came last, is in
-// force, also after a restart; and when the member is removed with all of them, the others' wait ends.
+// force, also after a restart; and when others are said to have admitted them, rules share by that.
 func TestTooManyRulesOfInventions(t *testing.T) {
 	inWorld(t, func(w *world) {
-		removed := false
+		moved := false
 		w.kill()
 		w.options = func(o *Options) {
-			o.Share = func(total int, wants map[string]int) map[string]int {
-				shares := map[string]int{b: total / 2}
-				for id := range wants {
-					if _, known := shares[id]; !known && !removed {
-						shares[id] = total / 2 / (len(wants) - 1)
-					}
+			o.Parent = func(id string) string {
+				switch {
+				case id == b || id == "bad":
+					return here
+				case moved && id == "bad-00":
+					return "bad-01"
 				}
-				return shares
+				return "bad"
 			}
 		}
 		const inventions = inforce.MaxAllRules/inforce.MaxRules + 1
@@ -150,6 +150,18 @@ func TestTooManyRulesOfInventions(t *testing.T) {
 		if x := excess("honest"); x != inforce.None {
 			t.Errorf("a rule that was edited has %d", x)
 		}
+		edited = edited.DeepCopy()
+		edited.Spec.Rules[0].Matches[0].Namespaces = []string{"team"}
+		w.setRule(edited)
+		if x := excess("honest"); x != inforce.None {
+			t.Errorf("a rule that selects another namespace has %d", x)
+		}
+		edited = edited.DeepCopy()
+		edited.Spec.Rules[0].Matches[0].Namespaces = []string{"default", "team"}
+		w.setRule(edited)
+		if x := excess("honest"); x != inforce.Undecided {
+			t.Errorf("a rule that selects one namespace more has %d", x)
+		}
 		w.settle()
 		check := func() {
 			t.Helper()
@@ -168,10 +180,12 @@ func TestTooManyRulesOfInventions(t *testing.T) {
 		w.kill()
 		w.start()
 		check()
+		w.wantReady("bad-00-200", metav1.ConditionTrue, ReasonSynced)
 		w.e.mu.Lock()
-		removed = true
+		moved = true
 		w.e.mu.Unlock()
 		w.settle()
-		w.wantReady("bad-00-000", metav1.ConditionFalse, ReasonTooManyRules)
+		w.wantReady("bad-00-000", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("bad-00-200", metav1.ConditionFalse, ReasonTooManyRules)
 	})
 }

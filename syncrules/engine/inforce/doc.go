@@ -8,9 +8,9 @@
 // were there, and the same rules are in force after a restart.
 //
 // One member can invent thousands of authors. So all authors but the cluster itself together have MaxAllRules places and
-// MaxAllViews watches. Where they want more, each has its share of that, as the Share of Decide has it: by who admitted whom.
-// Within its share the oldest rules come first, as before. A watch that several authors want is one, and counts for the author
-// of the oldest rule that needs it.
+// MaxAllViews watches. Where they want more, they share those by who admitted whom. Rules have their places in turn, each time one of
+// the branch that has least (turns). Of watches each author first has its share, as Admissions.Share has it, with its oldest rules first;
+// the rest goes to the other rules in turn. A watch that several authors want is one, and counts for the first of them.
 //
 // Nothing here has a lock or a clock: the caller has both.
 package inforce

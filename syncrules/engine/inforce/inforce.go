@@ -68,55 +68,94 @@ type Rule struct {
 	Views  []place.Scope // the watches that it needs at another cluster, each once
 }
 
-// Decide says of each rule why it is not in force; older rules come first. costly says that it took long, or needed shares, which
-// may be others later: it is to be asked again after a while instead of for each rule that comes.
-func Decide(rules []Rule, share Share) (excess []Excess, costly bool) {
-	var p places
-	p.limits = limitRules(rules, share)
+// Admissions are who admitted whom, and what each has by that.
+type Admissions struct {
+	Root   string                 // this cluster
+	Parent func(id string) string // who admitted a cluster; "" where nobody knows. Without it this one admitted all
+	Share  Share
+}
+
+// Decide says of each rule why it is not in force; older rules come first. costly says that it took long, or that what there is was
+// shared, which may be otherwise later: it is to be asked again after a while instead of for each rule that comes.
+func Decide(rules []Rule, by Admissions) (excess []Excess, costly bool) {
 	excess = make([]Excess, len(rules))
+	shared := shareRules(rules, excess, by)
+	var p places
 	for i, r := range rules {
-		excess[i] = p.take(r.Author, r.Views)
+		if excess[i] == None {
+			excess[i] = p.take(r.Author, r.Views)
+		}
 	}
 	wants, ok := p.views()
 	if ok {
-		return excess, p.limits != nil || p.looked > few
+		return excess, shared || p.looked > few
 	}
-	limits := share(MaxAllViews, wants)
+	shareViews(rules, excess, by, wants)
+	return excess, true
+}
+
+// shareRules says which rules have no place among those of all where they are too many.
+func shareRules(rules []Rule, excess []Excess, by Admissions) (shared bool) {
+	var waiting []int
+	of := map[string]int{}
+	for i, r := range rules {
+		if r.Author != "" && of[r.Author] < MaxRules {
+			of[r.Author]++
+			waiting = append(waiting, i)
+		}
+	}
+	if len(waiting) <= MaxAllRules {
+		return false
+	}
+	t := newTurns(by, func(int) int { return 1 })
+	for _, i := range waiting {
+		excess[i] = AllRules
+		t.wait(rules[i].Author, i)
+	}
+	left := MaxAllRules
+	t.run(func(i int) (charged int, more bool) {
+		excess[i] = None
+		left--
+		return 1, left > 0
+	})
+	return true
+}
+
+// shareViews says which rules do not fit into the watches of all. First each author has what fits into its share, the oldest rules first.
+// That leaves something: what of a share is less than a rule needs, and what authors want of watches that they share. The other
+// rules have it in turn, of which none takes anything from those.
+func shareViews(rules []Rule, excess []Excess, by Admissions, wants map[string]int) {
+	limits := by.Share(MaxAllViews, wants)
 	open, charged := make(map[place.Scope]struct{}, MaxAllViews), map[string]int{}
+	t := newTurns(by, func(rule int) int { return len(rules[rule].Views) })
 	for i, r := range rules {
 		if r.Author == "" || excess[i] != None {
 			continue
 		}
-		if fresh, fits := without(open, r.Views, limits[r.Author]-charged[r.Author]); fits {
-			charged[r.Author] += len(fresh)
-			add(open, fresh)
-		} else {
+		fresh, fits := without(open, r.Views, min(limits[r.Author]-charged[r.Author], MaxAllViews-len(open)))
+		if !fits {
 			excess[i] = AllViews
+			t.wait(r.Author, i)
+			continue
 		}
+		charged[r.Author] += len(fresh)
+		t.charge(r.Author, len(fresh))
+		add(open, fresh)
 	}
-	return excess, true
-}
-
-// limitRules is how many rules each author has in force where all want too many; nil where they do not.
-func limitRules(rules []Rule, share Share) map[string]int {
-	wants, sum := map[string]int{}, 0
-	for _, r := range rules {
-		if r.Author != "" && wants[r.Author] < MaxRules {
-			wants[r.Author]++
-			sum++
+	t.run(func(i int) (charged int, more bool) {
+		if fresh, fits := without(open, rules[i].Views, MaxAllViews-len(open)); fits {
+			excess[i] = None
+			add(open, fresh)
+			charged = len(fresh)
 		}
-	}
-	if sum <= MaxAllRules {
-		return nil
-	}
-	return share(MaxAllRules, wants)
+		return charged, true // the next one may need no more than there is
+	})
 }
 
 // places are the places of all authors.
 type places struct {
 	taken  map[string]*taken
-	limits map[string]int // of rules; nil where all have what they want
-	looked int            // at watches, also those that are equal
+	looked int // at watches, also those that are equal
 }
 
 // taken is what the rules of one author have taken.
@@ -138,11 +177,8 @@ func (p *places) take(author string, views []place.Scope) Excess {
 		t = &taken{}
 		p.taken[author] = t
 	}
-	switch {
-	case t.rules >= MaxRules:
+	if t.rules >= MaxRules {
 		return Rules
-	case p.limits != nil && author != "" && t.rules >= p.limits[author]:
-		return AllRules
 	}
 	t.rules++ // also where the watches are too many, or somebody's thousands of rules would all be looked at
 	p.looked += len(views)
@@ -162,6 +198,7 @@ func (t *taken) fits(views []place.Scope) bool {
 	fresh, ok := without(t.views, views, MaxViews-len(t.views))
 	if ok {
 		add(t.views, fresh)
+		t.lists, t.sum = append(t.lists, fresh), t.sum+len(fresh)
 	}
 	return ok
 }
@@ -171,7 +208,7 @@ func (t *taken) tellApart() {
 	if t.views != nil {
 		return
 	}
-	t.views = map[place.Scope]struct{}{}
+	t.views = make(map[place.Scope]struct{}, t.sum)
 	for _, list := range t.lists {
 		add(t.views, list)
 	}
@@ -182,7 +219,7 @@ func (p *places) views() (wants map[string]int, ok bool) {
 	sum := 0
 	for author, t := range p.taken {
 		if author != "" {
-			sum += max(t.sum, len(t.views))
+			sum += t.sum
 		}
 	}
 	if sum <= MaxAllViews {
@@ -193,10 +230,14 @@ func (p *places) views() (wants map[string]int, ok bool) {
 		if author == "" {
 			continue
 		}
-		t.tellApart()
-		wants[author] = len(t.views)
-		for s := range t.views {
-			all[s] = struct{}{}
+		if wants[author] = t.sum; len(t.lists) > 1 { // a rule has none twice
+			t.tellApart()
+			wants[author] = len(t.views)
+		}
+		for _, list := range t.lists {
+			if len(all) <= MaxAllViews {
+				add(all, list)
+			}
 		}
 	}
 	return wants, len(all) <= MaxAllViews
