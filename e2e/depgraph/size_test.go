@@ -33,7 +33,7 @@ func structsAbove() map[string]int {
 		"replica.Replica":         14,
 		"replica/journal.Journal": 22,
 		"syncrules/engine.Engine": 16,
-		"syncrules/engine.feed":   15,
+		"syncrules/engine.feed":   14,
 	}
 }
 

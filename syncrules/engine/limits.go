@@ -59,7 +59,7 @@ func exceeds(l *memory.Load, m Limits) bool { return l.Exceeds(m.Objects, m.Byte
 // admit counts an object that the Source is about to collect. A Source hands over a list when it is complete:
 // one without end would otherwise fill the memory before anybody here saw it. It is called from any goroutine.
 func (f *feed) admit(obj *unstructured.Unstructured, first int) bool {
-	if f.aborted.Load() != nil {
+	if f.aborted() {
 		return false
 	}
 	c, of := &f.coming, f.v.usage
@@ -141,9 +141,15 @@ func (v *view) weight() int64 {
 
 // abort ends the attempt to watch. What is known stays known, and is not live.
 func (f *feed) abort(err error) {
-	if stop := f.attempt.Load(); stop != nil && f.aborted.CompareAndSwap(nil, &err) {
-		(*stop)()
+	if a := f.attempt.Load(); a != nil && a.aborted.CompareAndSwap(nil, &err) {
+		a.stop()
 	}
+}
+
+// aborted says that the last attempt was ended so.
+func (f *feed) aborted() bool {
+	a := f.attempt.Load()
+	return a != nil && a.aborted.Load() != nil
 }
 
 // tooMuch and tooMuchInAll say what was more than may be.
@@ -164,17 +170,18 @@ func (e *Engine) watchView(ctx context.Context, f *feed) {
 	wait := tooMuchRetry
 	for ctx.Err() == nil {
 		began := time.Now()
-		attempt, stop := context.WithCancel(ctx)
-		f.attempt.Store(&stop)
-		f.aborted.Store(nil)
-		e.watch(attempt, f.source, f.v.scope.WithoutCopies(), f.keep, f)
+		trying, stop := context.WithCancel(ctx)
+		a := &attempt{stop: stop}
+		f.attempt.Store(a) // at once with what it begins with: from here on others may abort it
+		e.watch(trying, f.source, f.v.scope.WithoutCopies(), f.keep, f)
 		stop()
-		if ctx.Err() != nil {
+		why := a.aborted.Load()
+		if ctx.Err() != nil || why == nil {
 			return
 		}
 		f.release()
 		e.o.Log.Warn("a view is too large", "cluster", f.v.peer, "kind", f.v.scope.GVK.Kind, "namespace", f.v.scope.Namespace)
-		f.Health(*f.aborted.Load())
+		f.Health(*why)
 		if time.Since(began) > tooMuchRetryCap {
 			wait = tooMuchRetry
 		}

@@ -204,6 +204,31 @@ func (w *world) wantHeld(peer string, objects, bytes int64) {
 	}
 }
 
+// A view may have to give way at the moment at which its watch begins.
+func TestGivesWayAsTheWatchBegins(t *testing.T) {
+	e, err := New(Options{LocalClusterID: here, Local: &silent{}, Target: newServer(), Cluster: func() *v1alpha1.Cluster { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		f := newFeed(e, &view{viewKey: viewKey{a, Scope{GVK: configMap("x", "1").GroupVersionKind()}}, usage: e.views.memory.Of(a)}, &peer{Peer: Peer{Source: &silent{}}}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			e.watchView(ctx, f)
+		}()
+		for !f.aborted() {
+			f.abort(ErrTooMuch)
+		}
+		cancel()
+		<-ended
+		if !f.aborted() {
+			t.Fatal("the attempt goes on")
+		}
+	}
+}
+
 // A list that breaks off over and over again is not too much of anything.
 func TestListThatBreaksOff(t *testing.T) {
 	e, err := New(Options{
@@ -216,7 +241,7 @@ func TestListThatBreaksOff(t *testing.T) {
 	stopped := 0
 	stop := context.CancelFunc(func() { stopped++ })
 	f := newFeed(e, &view{viewKey: viewKey{a, Scope{GVK: configMap("x", "1").GroupVersionKind()}}, usage: e.views.memory.Of(a)}, &peer{}, []*rule{newRule(testRule("r"), e.o.Consent, nil)})
-	f.attempt.Store(&stop)
+	f.attempt.Store(&attempt{stop: stop})
 	for range 10 {
 		for _, name := range []string{"x", "y", "z"} {
 			if !f.keep(configMap(name, "1")) {

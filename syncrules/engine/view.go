@@ -86,8 +86,13 @@ type feed struct {
 	stop         func()
 
 	coming  memory.Coming
-	aborted atomic.Pointer[error] // what is too much, while the attempt is being ended; nil normally
-	attempt atomic.Pointer[context.CancelFunc]
+	attempt atomic.Pointer[attempt] // the last one; nil before the first
+}
+
+// attempt is one to watch.
+type attempt struct {
+	stop    context.CancelFunc
+	aborted atomic.Pointer[error] // what is too much, once it is being ended; nil normally
 }
 
 func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
@@ -211,7 +216,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f || f.aborted.Load() != nil || !f.fitsLocked(int64(len(entries))-v.held.Objects.Load(), bytes-v.held.Bytes.Load()) {
+	if v.feed != f || f.aborted() || !f.fitsLocked(int64(len(entries))-v.held.Objects.Load(), bytes-v.held.Bytes.Load()) {
 		return
 	}
 	for at, old := range v.entries {
@@ -250,7 +255,7 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.v.feed != f || f.aborted.Load() != nil {
+	if f.v.feed != f || f.aborted() {
 		return
 	}
 	if ent == nil {
@@ -275,7 +280,7 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 func (f *feed) Delete(namespace, name string, _ *unstructured.Unstructured) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.v.feed == f && f.aborted.Load() == nil {
+	if f.v.feed == f && !f.aborted() {
 		f.removeLocked(types.NamespacedName{Namespace: namespace, Name: name})
 	}
 }
@@ -327,7 +332,7 @@ func (f *feed) Health(err error) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f || f.aborted.Load() != nil && !errors.Is(err, ErrTooMuch) {
+	if v.feed != f || f.aborted() && !errors.Is(err, ErrTooMuch) {
 		return
 	}
 	if err != nil {
