@@ -204,6 +204,23 @@ func (w *world) wantHeld(peer string, objects, bytes int64) {
 	}
 }
 
+// What a cluster that has left took is forgotten.
+func TestMemoryOfAClusterThatHasLeft(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		of := [2]any{w.e.views.memory.Of(a), w.e.views.memory.Of(b)}
+		w.e.RemovePeer(a)
+		w.settle()
+		w.setRule(testRule("next"))
+		w.settle()
+		if w.e.views.memory.Of(a) == of[0] || w.e.views.memory.Of(b) != of[1] {
+			t.Error("what it took is known still, or what another one takes is not")
+		}
+	})
+}
+
 // A view may have to give way at the moment at which its watch begins.
 func TestGivesWayAsTheWatchBegins(t *testing.T) {
 	e, err := New(Options{LocalClusterID: here, Local: &silent{}, Target: newServer(), Cluster: func() *v1alpha1.Cluster { return nil }})

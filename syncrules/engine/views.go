@@ -90,6 +90,9 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 	}
 	if len(views) == 0 {
 		delete(e.views.byPeer, p.ClusterID)
+		if p.Left {
+			e.views.memory.Forget(p.ClusterID)
+		}
 	}
 	return opened
 }

@@ -16,6 +16,9 @@ const (
 	unit = 1 << 10
 	// fresh is for how long shares are used: to compute them takes milliseconds where there are thousands of clusters.
 	fresh = time.Second
+	// divisions is how often they are computed in that time, for clusters that came since. Those that come after so many have none
+	// until then.
+	divisions = 32
 	// slack is the part of all that who asks is taken to want beside what it asks for.
 	slack = 64
 )
@@ -30,6 +33,8 @@ type Memory struct {
 	clusters map[string]*Cluster
 	shares   map[string]int // in units, as they were when
 	shared   time.Time
+	divided  int       // so often since
+	since    time.Time // then
 }
 
 // New returns a Memory of so many bytes. share is called with a lock held: it returns what each cluster gets at most of total, if it
@@ -57,6 +62,15 @@ func (m *Memory) Of(id string) *Cluster {
 		m.clusters[id] = c
 	}
 	return c
+}
+
+// Forget is told that a cluster is gone, of which nothing is held any more.
+func (m *Memory) Forget(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.clusters[id]; c != nil && c.weight.Load() == 0 {
+		delete(m.clusters, id)
+	}
 }
 
 // Weight is what so many objects take, with so many bytes in all.
@@ -99,13 +113,18 @@ func (c *Cluster) GivesWay(more int64) string {
 	return id
 }
 
-// divideLocked computes the shares, as if who asks wanted some more: so it is not done again for each bit that it takes.
+// divideLocked computes the shares, as if who asks wanted some more: so it is not done again for each bit that it takes. Of whom nothing
+// is held has a share, too, or it would be done for each of them.
 func (m *Memory) divideLocked(asks *Cluster, asked int64) {
+	if time.Since(m.since) >= fresh {
+		m.since, m.divided = time.Now(), 0
+	}
+	if m.divided++; m.divided > divisions {
+		return
+	}
 	wants := make(map[string]int, len(m.clusters))
 	for id, c := range m.clusters {
-		if n := int(c.weight.Load() / unit); n > 0 {
-			wants[id] = n
-		}
+		wants[id] = int(c.weight.Load() / unit)
 	}
 	wants[asks.id] = int((asked + m.most/slack) / unit)
 	m.shares, m.shared = m.share(int(m.most/unit), wants), time.Now()

@@ -75,6 +75,57 @@ func TestInventionsLeaveMemory(t *testing.T) {
 	})
 }
 
+// TestSmallClustersAreCheap: of thousands of clusters almost nothing is held. The shares are not computed for each of them that asks,
+// also where they come one after the other, and whoever comes a second later has its share.
+func TestSmallClustersAreCheap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clusters = 4096
+		asked := 0
+		m := New(64<<20, func(total int, wants map[string]int) map[string]int {
+			asked++
+			return Equally(total, wants)
+		})
+		m.Of("big").Hold(1, 64<<20)
+		for i := range clusters {
+			c := m.Of(fmt.Sprint(i))
+			c.Hold(1, 100)
+			c.GivesWay(0)
+		}
+		if asked > divisions {
+			t.Errorf("while they came, the shares were computed %d times", asked)
+		}
+		time.Sleep(fresh)
+		asked = 0
+		for i := range 2 * clusters {
+			m.Of(fmt.Sprint(i % clusters)).GivesWay(0)
+		}
+		if asked > 1 {
+			t.Errorf("while they asked, the shares were computed %d times", asked)
+		}
+		if id := m.Of("late").GivesWay(200); id != "big" {
+			t.Errorf("for one that comes then, %q gives way", id)
+		}
+	})
+}
+
+// A cluster that is gone is forgotten, once nothing is held of it.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	m := New(1<<20, Equally)
+	m.Of("a").Hold(1, 100)
+	m.Of("b")
+	m.Forget("a")
+	m.Forget("b")
+	if len(m.clusters) != 1 || m.Of("a").Weight() == 0 {
+		t.Errorf("%d clusters are known", len(m.clusters))
+	}
+	m.Of("a").Hold(-1, -100)
+	m.Forget("a")
+	if len(m.clusters) != 0 || m.all.Load() != 0 {
+		t.Errorf("%d clusters are known, of which %d bytes are held", len(m.clusters), m.all.Load())
+	}
+}
+
 func TestWeight(t *testing.T) {
 	t.Parallel()
 	if Weight(2, 1000) <= 1000 || Weight(0, 0) != 0 || Weight(-1, -10) != -Weight(1, 10) {
