@@ -69,6 +69,27 @@ func TestReportsOfManySources(t *testing.T) {
 	}
 }
 
+// Of a cluster that was never reached nothing is held for each rule: there may be thousands that somebody invents. Once it is reached,
+// it is read.
+func TestNothingIsHeldOfClustersThatAreNotReached(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		w.e.SetPeer(Peer{ClusterID: "invented", Why: "not met yet"})
+		w.settle()
+		w.e.mu.Lock()
+		held := w.e.views.byPeer["invented"]
+		w.e.mu.Unlock()
+		if held != nil {
+			t.Errorf("views %v", held)
+		}
+		late := newServer("default", "team")
+		late.put(configMap("x", "1"))
+		w.e.SetPeer(Peer{ClusterID: "invented", Source: late, FeaturesKnown: true})
+		w.settle()
+		w.wantValue(cm("x"), "1")
+	})
+}
+
 // Thousands of copies make a handful of events, which say how many they were.
 func TestEventsAreSummedUp(t *testing.T) {
 	inWorld(t, func(w *world) {

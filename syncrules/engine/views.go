@@ -56,8 +56,12 @@ func (e *Engine) superviseViewsLocked(start starter) {
 
 // superviseSourceLocked does it for one kind at one peer, and returns the views that were opened.
 func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start starter) (opened []*view) {
-	wanted := e.wantedViewsLocked(gk, p)
 	views := e.views.byPeer[p.ClusterID]
+	if p.Source == nil && len(views) == 0 {
+		e.forgetLeftLocked(p)
+		return nil // nothing is known, as of all clusters that somebody invents
+	}
+	wanted := e.wantedViewsLocked(gk, p)
 	for s, v := range views {
 		if s.GVK.GroupKind() == gk && wanted[s] == nil {
 			e.dropViewLocked(v)
@@ -69,6 +73,9 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 	}
 	for s, rules := range wanted {
 		v := views[s]
+		if v == nil && p.Source == nil {
+			continue // nothing is known, as without a view
+		}
 		if v == nil {
 			v = &view{
 				viewKey: viewKey{p.ClusterID, s}, entries: map[types.NamespacedName]*entry{},
@@ -90,11 +97,15 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 	}
 	if len(views) == 0 {
 		delete(e.views.byPeer, p.ClusterID)
-		if p.Left {
-			e.views.memory.Forget(p.ClusterID)
-		}
+		e.forgetLeftLocked(p)
 	}
 	return opened
+}
+
+func (e *Engine) forgetLeftLocked(p *peer) {
+	if p.Left {
+		e.views.memory.Forget(p.ClusterID)
+	}
 }
 
 // closeViewLocked ends the watch of a view; what it holds stays. dropViewLocked forgets it altogether.
