@@ -26,6 +26,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/visible"
+	"github.com/roster-mesh/roster/syncrules/engine/wake"
 )
 
 // DefaultWorkers is how many copies are written at the same time unless Options say otherwise.
@@ -174,7 +175,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		began := time.Now()
 		e.supervise(ctx, &group)
-		sleep(ctx, superviseRest*time.Since(began)) // what changes meanwhile is looked at together
+		wake.After(ctx, superviseRest*time.Since(began), nil) // what changes meanwhile is looked at together
 		select {
 		case <-ctx.Done():
 		case <-e.supervisor.wake:
@@ -292,15 +293,7 @@ func (e *Engine) ClusterChanged() { e.superviseSoon() }
 // errors reads errors as Options say.
 func (e *Engine) errors() problem.Reader { return problem.Reader{Classify: e.o.Classify} }
 
-func (e *Engine) superviseSoon() { wake(e.supervisor.wake) }
+func (e *Engine) superviseSoon() { wake.Up(e.supervisor.wake) }
 
-// superviseRest is how many times as long as it took the watches are not looked at again: for thousands of sources it takes a tenth of
-// a second, in which nothing is decided.
+// superviseRest is how many times as long as that took watches are not looked at again: meanwhile nothing is decided.
 const superviseRest = 4
-
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/engine/wake"
 )
 
 // Event is what happened to copies of a rule, summed up.
@@ -38,7 +39,7 @@ func (e *Engine) happenedLocked(j *job, out outcome, r *tally.Result) {
 
 func (e *Engine) countEventLocked(rules []string, reason, example string) {
 	e.reporter.events.Add(rules, reason, example, time.Now())
-	wake(e.reporter.wake)
+	wake.Up(e.reporter.wake)
 }
 
 // dueEvents are the events to send now; next is when to look again, 0 for when something happens.

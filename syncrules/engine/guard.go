@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
+	"github.com/roster-mesh/roster/syncrules/engine/wake"
 )
 
 // lostLocked counts, with Options.GuardLive, the copies of an entry that was deleted before our eyes like those of one
@@ -121,7 +122,7 @@ func (r *rule) sumKinds(of func(schema.GroupKind) int) (n int) {
 // reportSoonLocked makes a rule be reported.
 func (e *Engine) reportSoonLocked(r *rule) {
 	r.sender.dirty = true
-	wake(e.reporter.wake)
+	wake.Up(e.reporter.wake)
 }
 
 // recountLocked resumes a rule that the guard has stopped, when what was lacking came back or is not there any more, and

@@ -16,6 +16,7 @@ import (
 
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/wake"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -185,16 +186,7 @@ func (e *Engine) watchView(ctx context.Context, f *feed) {
 		if time.Since(began) > tooMuchRetryCap {
 			wait = tooMuchRetry
 		}
-		sleep(ctx, wait)
+		wake.After(ctx, wait, nil)
 		wait = min(2*wait, tooMuchRetryCap)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -26,6 +26,8 @@ const (
 	reportEvery       = 2 * time.Second
 	reportEverySource = 10 * time.Millisecond
 	reportFirst       = 100 * time.Millisecond
+	// maxSources is how many sources a status lists, as many as the largest group has, and beyond that those of which something is known.
+	maxSources = 1000
 	// reportCalm is how long a change must last to be worth a report: a watch that lists again is not.
 	reportCalm = 500 * time.Millisecond
 	// slowFor is how long a rule says that copies follow at a slower pace.
@@ -179,7 +181,9 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 		if bad != nil {
 			troubles = append(troubles, *bad)
 		}
-		out.Sources = append(out.Sources, status)
+		if len(out.Sources) < maxSources || p.Source != nil || r.tally.Sources[id] != nil {
+			out.Sources = append(out.Sources, status)
+		}
 	}
 	for _, text := range t.Texts {
 		out.LastErrors = append(out.LastErrors, text.Text)

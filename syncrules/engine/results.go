@@ -16,6 +16,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/engine/wake"
 )
 
 // outcomes is what became of the copies that were worked on.
@@ -123,7 +124,7 @@ func (e *Engine) slowedLocked(k Key, rules []string) {
 		}
 		r.tally.SlowUntil = time.Now().Add(slowFor)
 	}
-	wake(e.reporter.wake)
+	wake.Up(e.reporter.wake)
 }
 
 // resultOfLocked sums up an outcome.
@@ -254,7 +255,7 @@ func (e *Engine) countLocked(k Key, res *tally.Result, n int32) {
 			r.sender.dirty = true
 		}
 	}
-	wake(e.reporter.wake)
+	wake.Up(e.reporter.wake)
 }
 
 // tellAgainLocked tells of a result that stays, where there is room for its text now.
@@ -262,7 +263,7 @@ func (e *Engine) tellAgainLocked(k Key, res *tally.Result) {
 	for _, name := range res.Rules {
 		if r := e.rules.byName[name]; r != nil && r.tally.Tell(k, res) {
 			r.sender.dirty = true
-			wake(e.reporter.wake)
+			wake.Up(e.reporter.wake)
 		}
 	}
 }
@@ -276,6 +277,6 @@ func (e *Engine) kindDirtyLocked(gk schema.GroupKind) {
 		for _, r := range k.writers {
 			r.sender.dirty = true
 		}
-		wake(e.reporter.wake)
+		wake.Up(e.reporter.wake)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/engine/wake"
 )
 
 // Lack is what a review found missing.
@@ -34,7 +35,7 @@ func newReviewer(e *Engine) *rights.Reviewer {
 			for _, r := range e.rules.byName {
 				r.sender.dirty = true
 			}
-			wake(e.reporter.wake)
+			wake.Up(e.reporter.wake)
 			if fewer {
 				e.retryRefusedLocked()
 			}

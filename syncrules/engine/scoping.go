@@ -13,6 +13,7 @@ import (
 
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/wake"
 )
 
 // scoping is what is known of kinds, and what is being asked.
@@ -77,13 +78,7 @@ func (e *Engine) askScoping(ctx context.Context, gvk schema.GroupVersionKind, ag
 		if e.answered(gvk, namespaced, err) {
 			return
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-again:
-		case <-timer.C:
-		}
-		timer.Stop()
+		wake.After(ctx, wait, again)
 	}
 }
 
@@ -113,7 +108,7 @@ func (e *Engine) answered(gvk schema.GroupVersionKind, namespaced bool, err erro
 // unlearnLocked makes a kind that was not served for a time be asked for again: it may be another one now.
 func (e *Engine) unlearnLocked(gvk schema.GroupVersionKind) {
 	if again := e.scoping.asking[gvk]; again != nil {
-		wake(again)
+		wake.Up(again)
 		return
 	}
 	if namespaced, known := e.scoping.known[gvk]; known {

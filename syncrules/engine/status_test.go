@@ -69,6 +69,28 @@ func TestReportsOfManySources(t *testing.T) {
 	}
 }
 
+// Of thousands of clusters that are not reached, which a member can invent, a status lists as many as a group may have, and all that
+// are.
+func TestStatusListsFewThatAreAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setRule(testRule("r"))
+		for n := range 1500 {
+			w.e.SetPeer(Peer{ClusterID: fmt.Sprintf("0-invented-%04d", n), Why: "not met yet"})
+		}
+		time.Sleep(time.Minute)
+		got, watched := w.report("r"), 0
+		for _, s := range got.Sources {
+			if s.Watching {
+				watched++
+			}
+		}
+		if len(got.Sources) != 1000+watched || watched != 2 {
+			t.Errorf("%d sources are listed, %d of them watched", len(got.Sources), watched)
+		}
+		w.wantReady("r", metav1.ConditionFalse, ReasonSourceUnreachable)
+	})
+}
+
 // Of a cluster that was never reached nothing is held for each rule: there may be thousands that somebody invents. Once it is reached,
 // it is read.
 func TestNothingIsHeldOfClustersThatAreNotReached(t *testing.T) {

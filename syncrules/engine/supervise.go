@@ -16,6 +16,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
+	"github.com/roster-mesh/roster/syncrules/engine/wake"
 )
 
 // supervisor is what the one goroutine that opens and closes watches must look at.
@@ -102,12 +103,7 @@ func (e *Engine) watch(ctx context.Context, source Source, scope Scope, keep fun
 			err = ErrUnreachable
 		}
 		sink.Health(err)
-		timer := time.NewTimer(5 * time.Second)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		wake.After(ctx, 5*time.Second, nil)
 	}
 }
 

@@ -57,11 +57,10 @@ func (e *Engine) superviseViewsLocked(start starter) {
 // superviseSourceLocked does it for one kind at one peer, and returns the views that were opened.
 func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start starter) (opened []*view) {
 	views := e.views.byPeer[p.ClusterID]
-	if p.Source == nil && len(views) == 0 {
-		e.forgetLeftLocked(p)
-		return nil // nothing is known, as of all clusters that somebody invents
+	var wanted map[Scope][]*rule
+	if p.Source != nil || len(views) > 0 { // else nothing is known, as of all clusters that somebody invents
+		wanted = e.wantedViewsLocked(gk, p)
 	}
-	wanted := e.wantedViewsLocked(gk, p)
 	for s, v := range views {
 		if s.GVK.GroupKind() == gk && wanted[s] == nil {
 			e.dropViewLocked(v)
@@ -97,15 +96,11 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 	}
 	if len(views) == 0 {
 		delete(e.views.byPeer, p.ClusterID)
-		e.forgetLeftLocked(p)
+		if p.Left {
+			e.views.memory.Forget(p.ClusterID)
+		}
 	}
 	return opened
-}
-
-func (e *Engine) forgetLeftLocked(p *peer) {
-	if p.Left {
-		e.views.memory.Forget(p.ClusterID)
-	}
 }
 
 // closeViewLocked ends the watch of a view; what it holds stays. dropViewLocked forgets it altogether.
