@@ -295,5 +295,4 @@ func (e *Engine) errors() problem.Reader { return problem.Reader{Classify: e.o.C
 
 func (e *Engine) superviseSoon() { wake.Up(e.supervisor.wake) }
 
-// superviseRest is how many times as long as that took watches are not looked at again: meanwhile nothing is decided.
-const superviseRest = 4
+const superviseRest = 4 // times as long as that took, watches are not looked at again: meanwhile nothing is decided

@@ -26,8 +26,8 @@ const (
 	reportEvery       = 2 * time.Second
 	reportEverySource = 10 * time.Millisecond
 	reportFirst       = 100 * time.Millisecond
-	// maxSources is how many sources a status lists, as many as the largest group has, and beyond that those of which something is known.
-	maxSources = 1000
+	// maxAway is how many sources a status lists that are not connected, and of which nothing is known.
+	maxAway = 100
 	// reportCalm is how long a change must last to be worth a report: a watch that lists again is not.
 	reportCalm = 500 * time.Millisecond
 	// slowFor is how long a rule says that copies follow at a slower pace.
@@ -167,7 +167,7 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts, Drifted: t.Drift()}
 	out.ConfirmedDeletions = int32(r.guard.Confirmed())
 	var troubles []trouble
-	asked := 0
+	asked, away := 0, 0
 	for _, id := range e.clusters.ids {
 		p := e.clusters.peers[id]
 		if p.Left || r.compiled == nil {
@@ -181,9 +181,12 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 		if bad != nil {
 			troubles = append(troubles, *bad)
 		}
-		if len(out.Sources) < maxSources || p.Source != nil || r.tally.Sources[id] != nil {
-			out.Sources = append(out.Sources, status)
+		if p.Source == nil && r.tally.Sources[id] == nil {
+			if away++; away > maxAway {
+				continue
+			}
 		}
+		out.Sources = append(out.Sources, status)
 	}
 	for _, text := range t.Texts {
 		out.LastErrors = append(out.LastErrors, text.Text)
