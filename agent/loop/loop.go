@@ -25,7 +25,7 @@ type Loop[K comparable] struct {
 	name      string
 	reconcile func(context.Context, K) error
 	log       *slog.Logger
-	rests     bool // see Rest
+	pen       Pen // see Rest
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
@@ -43,13 +43,20 @@ const maxRest = time.Second
 const (
 	fewWait  = 64   // keys may wait without rests: they are soon done
 	manyWait = 1024 // for so many more, the rest is longer by what a key took
+	rest     = 2    // times as long as a key took
 )
 
-// Rest makes each worker rest after a key for as long as that took, up to a second, while many others wait, and the longer the more do. It
-// is for writes of which a member can cause thousands: the API server has more than half of its time for others, however slow it is. Call
-// it before Run.
-func (l *Loop[K]) Rest() *Loop[K] {
-	l.rests = true
+// Pen is what loops share that write one after the other, with rests: who has it writes.
+type Pen chan struct{}
+
+// NewPen returns a pen that nobody has.
+func NewPen() Pen { return make(Pen, 1) }
+
+// Rest makes the loops that share a pen reconcile one key at a time, and rest after it for twice as long as that took, up to a second,
+// while many others wait, and the longer the more do. It is for writes of which a member can cause thousands: the API server has most of
+// its time for others, however slow it is. Call it before Run.
+func (l *Loop[K]) Rest(pen Pen) *Loop[K] {
+	l.pen = pen
 	return l
 }
 
@@ -103,12 +110,8 @@ func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 	for range workers {
 		wg.Go(func() {
 			for {
-				took, more := l.next(ctx)
-				if !more {
+				if more := l.next(ctx); !more {
 					return
-				}
-				if n := l.queue.Len(); l.rests && n > fewWait {
-					Sleep(ctx, min(took*time.Duration(1+n/manyWait), maxRest))
 				}
 			}
 		})
@@ -117,23 +120,35 @@ func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 	return nil
 }
 
-// next reconciles one key, and returns how long that took. more is false if there is none, since the loop ends.
-func (l *Loop[K]) next(ctx context.Context) (took time.Duration, more bool) {
+// next reconciles one key, and returns false if there is none, since the loop ends.
+func (l *Loop[K]) next(ctx context.Context) bool {
 	key, shutdown := l.queue.Get()
 	if shutdown {
-		return 0, false
+		return false
 	}
 	defer l.queue.Done(key)
+	if err := l.slowly(ctx, key); err != nil && ctx.Err() == nil {
+		if n := l.queue.NumRequeues(key); shouldLog(n) {
+			l.log.Warn("retrying", "loop", l.name, "key", key, "tries", n+1, "error", err)
+		}
+		l.queue.AddRateLimited(key)
+		return true
+	}
+	l.queue.Forget(key)
+	return true
+}
+
+// slowly reconciles a key, with the rest that it needs.
+func (l *Loop[K]) slowly(ctx context.Context, key K) error {
+	if l.pen == nil {
+		return l.reconcile(ctx, key)
+	}
+	l.pen <- struct{}{}
+	defer func() { <-l.pen }()
 	began := time.Now()
 	err := l.reconcile(ctx, key)
-	took = time.Since(began)
-	if err == nil || ctx.Err() != nil {
-		l.queue.Forget(key)
-		return took, true
+	if n := l.queue.Len(); n > fewWait {
+		Sleep(ctx, min(time.Since(began)*time.Duration(rest+n/manyWait), maxRest))
 	}
-	if n := l.queue.NumRequeues(key); shouldLog(n) {
-		l.log.Warn("retrying", "loop", l.name, "key", key, "tries", n+1, "error", err)
-	}
-	l.queue.AddRateLimited(key)
-	return took, true
+	return err
 }

@@ -37,11 +37,15 @@ type try struct {
 	waits bool // something was not written
 }
 
-// NewTurns returns turns that do nothing before Run. name appears in the log.
-func NewTurns[K comparable](name string, log *slog.Logger, reconcile func(context.Context, K) error) *Turns[K] {
+// NewTurns returns turns that do nothing before Run. name appears in the log. What has its turn is written with a pen, which all turns of an
+// agent share; nil is one of its own.
+func NewTurns[K comparable](name string, pen Pen, log *slog.Logger, reconcile func(context.Context, K) error) *Turns[K] {
+	if pen == nil {
+		pen = NewPen()
+	}
 	t := &Turns[K]{reconcile: reconcile, busy: map[K]*try{}, waiting: map[K]time.Time{}}
 	t.now = New(name, log, func(ctx context.Context, k K) error { return t.run(ctx, k, t.now, false) })
-	t.later = New(name+", in turn", log, func(ctx context.Context, k K) error { return t.run(ctx, k, t.later, true) }).Rest()
+	t.later = New(name+", in turn", log, func(ctx context.Context, k K) error { return t.run(ctx, k, t.later, true) }).Rest(pen)
 	return t
 }
 

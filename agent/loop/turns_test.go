@@ -39,7 +39,7 @@ func TestTurns(t *testing.T) {
 		var mu sync.Mutex
 		at, busy, began := map[string]time.Duration{}, map[string]bool{}, time.Now()
 		var turns *Turns[string]
-		turns = NewTurns("test", slog.New(slog.DiscardHandler), func(_ context.Context, k string) error {
+		turns = NewTurns("test", NewPen(), slog.New(slog.DiscardHandler), func(_ context.Context, k string) error {
 			mu.Lock()
 			_, done := at[k]
 			twice := busy[k]
@@ -106,7 +106,7 @@ func TestTurns(t *testing.T) {
 func TestOldestOfTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		turns := NewTurns("test", slog.New(slog.DiscardHandler), func(context.Context, string) error {
+		turns := NewTurns("test", NewPen(), slog.New(slog.DiscardHandler), func(context.Context, string) error {
 			if tries++; tries < 3 {
 				return errors.New("not now")
 			}
@@ -135,7 +135,7 @@ func TestTurnsOfSlowWrites(t *testing.T) {
 		var mu sync.Mutex
 		written := map[string]bool{}
 		var turns *Turns[string]
-		turns = NewTurns("test", slog.New(slog.DiscardHandler), func(_ context.Context, k string) error {
+		turns = NewTurns("test", NewPen(), slog.New(slog.DiscardHandler), func(_ context.Context, k string) error {
 			owner := "thief"
 			if k == "honest" {
 				owner = k
@@ -171,7 +171,7 @@ func TestTurnsOfSlowWrites(t *testing.T) {
 // A write to an API server that cannot be asked takes no place, however often it is tried; one that it refuses does.
 func TestFailureTakesNoPlace(t *testing.T) {
 	places := pace.NewBudget(1, time.Hour, func(int, map[string]int) map[string]int { return nil })
-	turns := NewTurns("test", slog.New(slog.DiscardHandler), func(context.Context, string) error { return nil })
+	turns := NewTurns("test", NewPen(), slog.New(slog.DiscardHandler), func(context.Context, string) error { return nil })
 	fails := errors.New("the API server is down")
 	for range 3 {
 		if err := turns.Write("k", "c", places, func() error { return fails }); !errors.Is(err, fails) {

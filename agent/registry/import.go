@@ -49,6 +49,8 @@ type ImporterOptions struct {
 	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
 	// Share shares among clusters by who admitted them.
 	Share pace.Share
+	// Pen is what all writes share that have turns.
+	Pen loop.Pen
 	// Kick makes the mesh connect to a member at once. It is called after its address has changed, seldom.
 	Kick     func(clusterID string)
 	Rules    Rules
@@ -73,15 +75,15 @@ type Importer struct {
 // can have clusters do that it invents, waits for its turn.
 const (
 	maxNewcomers = 64
-	maxChanges   = 1024
+	maxChanges   = 128
 	placesPeriod = 10 * time.Second
 )
 
 // NewImporter returns an importer that does nothing before Run.
 func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{o: o}
-	i.clusters = loop.NewTurns("import of clusters", o.Log, i.importKey)
-	i.rules = loop.NewTurns("import of rules", o.Log, i.importKey)
+	i.clusters = loop.NewTurns("import of clusters", o.Pen, o.Log, i.importKey)
+	i.rules = loop.NewTurns("import of rules", o.Pen, o.Log, i.importKey)
 	i.newcomers = pace.NewBudget(maxNewcomers, placesPeriod, o.Share)
 	i.changes = pace.NewBudget(maxChanges, placesPeriod, o.Share)
 	i.budget = budget.New(o.Quota, func(key replica.Key, d time.Duration) { i.of(key).AddAfter(key, d) })

@@ -23,13 +23,14 @@ import (
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
-// Options are the options of New. All fields but Workers, GuardLive, Share, Parent, Scopes, Quota and Metrics are required.
+// Options are the options of New. All fields but Workers, GuardLive, Share, Parent, Pen, Scopes, Quota and Metrics are required.
 type Options struct {
 	ClusterID string // of this cluster
 	Namespace string // that of the agent
@@ -56,6 +57,7 @@ type Options struct {
 	// Share shares among clusters by who admitted them, which Parent says; see engine.Options.
 	Share  func(total int, wants map[string]int) map[string]int
 	Parent func(clusterID string) string
+	Pen    loop.Pen // what all writes share that have turns
 	// Scopes is the result of ReadScopes.
 	Scopes  []engine.Scope
 	Quota   quota.Limits // of what is written because of one cluster; zero means the default limits
@@ -89,20 +91,33 @@ type Rules struct {
 	options     Options
 	engine      *engine.Engine
 	unsettled   unsettled
-	peerUpdates *loop.Loop[string] // clusterIDs of peers to update in the engine
-	statuses    *loop.Loop[string] // rules of other clusters whose report changed
-	ownStatuses *loop.Loop[string] // and of this one, which wait for no other's
+	peerUpdates *loop.Loop[string]  // clusterIDs of peers to update in the engine
+	statuses    *loop.Turns[string] // rules of other clusters whose report changed
+	places      *pace.Budget        // for those statuses
+	ownStatuses *loop.Loop[string]  // of this one's, which wait for no other's
 	reports     reports
 	scopes      scopes
 	budget      *budget.Budget[string] // of statuses
 }
+
+// In each period so many statuses of rules of other clusters are written as soon as they change; the others wait for their turn.
+const (
+	maxStatuses  = 64
+	placesPeriod = 10 * time.Second
+)
 
 // New returns rules that do nothing before Run.
 func New(o Options) (*Rules, error) {
 	o.Accept = cmp.Or(o.Accept, consent.AcceptAll)
 	r := &Rules{options: o}
 	r.peerUpdates = loop.New("peerUpdates", o.Log, r.updatePeer)
-	r.statuses = loop.New("rule status", o.Log, r.writeStatus)
+	r.statuses = loop.NewTurns("rule status", o.Pen, o.Log, r.writeStatus)
+	r.places = pace.NewBudget(maxStatuses, placesPeriod, func(total int, wants map[string]int) map[string]int {
+		if o.Share == nil {
+			return nil
+		}
+		return o.Share(total, wants)
+	})
 	r.ownStatuses = loop.New("status of own rules", o.Log, r.writeStatus)
 	r.budget = budget.New(cmp.Or(o.Quota, quota.DefaultLimits()).Part(4), r.statuses.AddAfter)
 	r.scopes.record = loop.NewTask("record of where copies are", o.Log, r.recordScopes) // normally before there are copies

@@ -5,10 +5,10 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,15 +94,6 @@ func (r *Rules) NameClash(rule, origin string) {
 	}
 }
 
-// fewSources is how many sources a status may have without a rest after it.
-const fewSources = 128
-
-// restAfter is how long a worker rests after a write that took so long. To an API server one status of thousands of sources, which a member
-// can invent, is a hundred of a few, and there may be as many rules.
-func restAfter(took time.Duration, sources int) time.Duration {
-	return took * time.Duration(sources/fewSources)
-}
-
 // writeStatus brings the status of a rule up to date. It writes only a change.
 func (r *Rules) writeStatus(ctx context.Context, name string) error {
 	have, err := r.options.Registry.Rules.Get(name)
@@ -121,12 +112,17 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 	if author != "" && !r.budget.Charge(author, name, size) {
 		return nil // the budget adds it again
 	}
-	began := time.Now()
-	_, err = r.options.Client.Rules().ChangeStatus(ctx, have, update)
-	rest := restAfter(time.Since(began), len(update.Status.Sources))
-	defer loop.Sleep(ctx, rest)
-	if err != nil && author != "" {
+	write := func() error {
+		_, err := r.options.Client.Rules().ChangeStatus(ctx, have, update)
+		return err
+	}
+	if author == "" {
+		err = write()
+	} else if err = r.statuses.Write(name, author, r.places, write); err != nil {
 		r.budget.Refund(author, size)
+	}
+	if errors.Is(err, loop.ErrWaits) {
+		return nil // it is added again
 	}
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -39,6 +39,7 @@ type Options struct {
 	View   func(clusterID string, have *v1alpha1.Cluster) View
 	Events Events
 	Share  pace.Share   // shares among clusters by who admitted them
+	Pen    loop.Pen     // what all writes share that have turns
 	Quota  quota.Limits // of what is written because of one other cluster; zero means the default limits
 	Log    *slog.Logger
 }
@@ -62,7 +63,7 @@ const (
 // NewWriter returns a writer that does nothing before Run.
 func NewWriter(o Options) *Writer {
 	w := &Writer{o: o, places: pace.NewBudget(maxStatuses, placesPeriod, o.Share)}
-	w.clusters = loop.NewTurns("cluster status", o.Log, w.write)
+	w.clusters = loop.NewTurns("cluster status", o.Pen, o.Log, w.write)
 	w.own = loop.New("status of this cluster", o.Log, w.write)
 	w.budget = budget.New(o.Quota, w.clusters.AddAfter)
 	return w
