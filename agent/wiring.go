@@ -79,10 +79,7 @@ func (p *parts) wire() {
 			p.renewals.Changed(id)
 		},
 	}
-	p.rivals.Hooks.Shown = func(id string) {
-		p.statuses.Enqueue(id)
-		enqueueSelf()
-	}
+	p.rivals.Hooks.Shown = func(id string) { p.statuses.Enqueue(id); enqueueSelf() }
 	p.rules.Hooks = rules.Hooks{Refused: p.refusals.Refuse, PeerRemoved: p.peers.ForgetPositions}
 }
 

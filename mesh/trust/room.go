@@ -77,3 +77,26 @@ func (g *Graph) branchesNow() *branch.Tree {
 	}
 	return g.branches
 }
+
+// ShareBy sets how Share shares, before anybody shares.
+func (t *Table) ShareBy(share func(total int, wants map[string]int) map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.share = share
+}
+
+// Share returns what each cluster gets of total, if it wants as much as it can get, and the others what wants says. It takes the
+// lock of the table. Without ShareBy all get the same.
+func (t *Table) Share(total int, wants map[string]int) map[string]int {
+	t.mu.RLock()
+	share := t.share
+	t.mu.RUnlock()
+	if share != nil {
+		return share(total, wants)
+	}
+	shares := make(map[string]int, len(wants))
+	for id := range wants {
+		shares[id] = total / len(wants)
+	}
+	return shares
+}

@@ -3,7 +3,10 @@
 
 package inforce
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // turns has rules come one after the other, each time one of the branch that would have least with it, and in there likewise: at each
 // cluster that is one of its own or one of those that it admitted. So whatever there is, a branch has as much as its siblings
@@ -73,9 +76,9 @@ func (t *turns) cluster(id string) *branch {
 			t.clusters[""] = at
 		}
 	}
-	for i := len(path) - 1; i >= 0; i-- {
+	for _, id := range slices.Backward(path) {
 		at = t.add(at)
-		t.clusters[path[i]] = at
+		t.clusters[id] = at
 	}
 	return at
 }

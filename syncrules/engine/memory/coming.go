@@ -13,11 +13,13 @@ import (
 // Load is how much there is of something.
 type Load struct{ Objects, Bytes atomic.Int64 }
 
+// Add adds so much.
 func (l *Load) Add(objects, bytes int64) {
 	l.Objects.Add(objects)
 	l.Bytes.Add(bytes)
 }
 
+// Exceeds says that there is more of either.
 func (l *Load) Exceeds(objects, bytes int64) bool {
 	return l.Objects.Load() > objects || l.Bytes.Load() > bytes
 }
