@@ -27,6 +27,7 @@ import (
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine"
+	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
@@ -109,15 +110,13 @@ const (
 // New returns rules that do nothing before Run.
 func New(o Options) (*Rules, error) {
 	o.Accept = cmp.Or(o.Accept, consent.AcceptAll)
+	if o.Share == nil {
+		o.Share = memory.Equally
+	}
 	r := &Rules{options: o}
 	r.peerUpdates = loop.New("peerUpdates", o.Log, r.updatePeer)
 	r.statuses = loop.NewTurns("rule status", o.Pen, o.Log, r.writeStatus)
-	r.places = pace.NewBudget(maxStatuses, placesPeriod, func(total int, wants map[string]int) map[string]int {
-		if o.Share == nil {
-			return nil
-		}
-		return o.Share(total, wants)
-	})
+	r.places = pace.NewBudget(maxStatuses, placesPeriod, o.Share)
 	r.ownStatuses = loop.New("status of own rules", o.Log, r.writeStatus)
 	r.budget = budget.New(cmp.Or(o.Quota, quota.DefaultLimits()).Part(4), r.statuses.AddAfter)
 	r.scopes.record = loop.NewTask("record of where copies are", o.Log, r.recordScopes) // normally before there are copies

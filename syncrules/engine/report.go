@@ -26,8 +26,6 @@ const (
 	reportEvery       = 2 * time.Second
 	reportEverySource = 10 * time.Millisecond
 	reportFirst       = 100 * time.Millisecond
-	// maxAway is how many sources a status lists that are not connected, and of which nothing is known.
-	maxAway = 100
 	// reportCalm is how long a change must last to be worth a report: a watch that lists again is not.
 	reportCalm = 500 * time.Millisecond
 	// slowFor is how long a rule says that copies follow at a slower pace.
@@ -182,7 +180,7 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 			troubles = append(troubles, *bad)
 		}
 		if p.Source == nil && r.tally.Sources[id] == nil {
-			if away++; away > maxAway {
+			if away++; away > v1alpha1.MaxAwaySources {
 				continue
 			}
 		}

@@ -59,13 +59,19 @@ func matrixOf(all []Held) *Matrix {
 	own := all[0]
 	m := &Matrix{}
 	sources := make([]map[string]*v1alpha1.SourceStatus, len(own.Rules))
+	cut := make([]bool, len(own.Rules)) // the status may lack sources
 	for i, r := range own.Rules {
 		h, _, _ := clusters.RuleHealth(r)
 		m.Columns = append(m.Columns, Column{r.Name, r.Spec.GVK.Schema().GroupKind().String(), markOf(h)})
+		away := 0
 		sources[i] = make(map[string]*v1alpha1.SourceStatus, len(r.Status.Sources))
 		for j := range r.Status.Sources {
 			sources[i][string(r.Status.Sources[j].ClusterID)] = &r.Status.Sources[j]
+			if !r.Status.Sources[j].Watching {
+				away++
+			}
 		}
+		cut[i] = away >= v1alpha1.MaxAwaySources
 	}
 	for _, c := range own.Clusters {
 		id := string(c.Spec.ClusterID)
@@ -80,6 +86,9 @@ func matrixOf(all []Held) *Matrix {
 		var lag time.Duration
 		for i, r := range own.Rules {
 			one := fromSource(sources[i][id])
+			if sources[i][id] == nil && cut[i] && out.API.Mark != Good {
+				one = Cell{Mark: Unknown, Text: "unknown", Title: fmt.Sprintf("of clusters that are not reached the rule's status lists %d, and not this one", v1alpha1.MaxAwaySources)}
+			}
 			if out.Own {
 				one = ruleHere(r)
 			} else if src := sources[i][id]; src != nil && src.Lag != nil {

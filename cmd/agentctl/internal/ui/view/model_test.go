@@ -32,6 +32,33 @@ func cells(r Row) string {
 	return strings.Join(out, ", ")
 }
 
+// A status lists a hundred sources that are not reached. Of another one that is not reached nobody knows what there is; one that is
+// reached is no source if it is not listed.
+func TestMatrixOfManyThatAreAway(t *testing.T) {
+	t.Parallel()
+	own := group(104, 1)
+	listed := own.Rules[0].Status.Sources[:0]
+	for _, c := range own.Clusters[1 : 1+v1alpha1.MaxAwaySources] {
+		grouptest.Fail(c, "no route")
+		listed = append(listed, v1alpha1.SourceStatus{ClusterID: c.Spec.ClusterID, Message: "no route"})
+	}
+	own.Rules[0].Status.Sources = listed
+	grouptest.Fail(own.Clusters[101], "no route")
+	texts := func() (out []string) {
+		for _, r := range Of([]Held{own}, nil).Matrix.Rows[100:103] {
+			out = append(out, string(r.Cells[0].Mark)+" "+r.Cells[0].Text)
+		}
+		return out
+	}
+	if got, want := strings.Join(texts(), ", "), "bad frozen, unknown unknown, none –"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	own.Rules[0].Status.Sources = listed[:50] // so the status lists all
+	if got, want := strings.Join(texts(), ", "), "none –, none –, none –"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	own, there := group(3, 2), group(3, 2)
