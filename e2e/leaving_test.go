@@ -5,11 +5,8 @@ package e2e
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -131,88 +128,6 @@ func TestRemove(t *testing.T) {
 	}
 	putSecret(t, g.gamma, "removed", "two")
 	eventually(t, "and follows its source", within, hasCopy(g.beta, g.gamma, "removed", "two"))
-}
-
-// watchEnd begins to look when alpha and beta end what a key, and the credentials of its cluster for them, have. What it returns is called once
-// the removal was ordered: it waits for all that, and fails where it took too long.
-func (g *group) watchEnd(t *testing.T, key ed25519.PrivateKey, credentials ...*rest.Config) (wait func(t *testing.T)) {
-	t.Helper()
-	type end struct {
-		what        string
-		limit, took time.Duration
-	}
-	members := []*harness.Cluster{g.alpha, g.beta}
-	connections := make([]*tls.Conn, len(members))
-	for i, c := range members {
-		if connections[i] = taken(t, c, key); connections[i] == nil {
-			t.Fatal("the member is refused by", c.Name)
-		}
-	}
-	quiet := roundTrip(t, g.alpha)
-	began, ends := time.Now(), make(chan end)
-	watch := func(what string, limit time.Duration, over func(i int) bool) {
-		for i, c := range members {
-			go func() {
-				for !over(i) && time.Since(began) < within {
-					time.Sleep(50 * time.Millisecond)
-				}
-				ends <- end{what + " " + c.Name, limit, time.Since(began)}
-			}()
-		}
-	}
-	watch("the connection is ended by", detached, func(i int) bool {
-		defer connections[i].Close()
-		_, _ = io.Copy(io.Discard, connections[i]) // else its deadline comes, which is within
-		return true
-	})
-	watch("the key is refused by", detached, func(i int) bool {
-		conn := taken(t, members[i], key)
-		if conn != nil {
-			conn.Close() //nolint:errcheck // It was taken, which is all.
-		}
-		return conn == nil
-	})
-	watch("the credential is refused by", revoked, func(i int) bool { return apierrors.IsUnauthorized(canRead(lasting(t), credentials[i])) })
-	return func(t *testing.T) {
-		t.Helper()
-		t.Logf("confirmed by all after %v", time.Since(began))
-		var all []end
-		for range 3 * len(members) {
-			all = append(all, <-ends)
-		}
-		quiet = max(quiet, roundTrip(t, g.alpha))
-		for _, e := range all {
-			t.Logf("%7.3f s  %s", e.took.Seconds(), e.what)
-			if most := e.limit + 10*quiet; e.took > most {
-				t.Errorf("%s after %v; %v is most where a request takes %v", e.what, e.took, most, quiet)
-			}
-		}
-	}
-}
-
-// roundTrip is what one request to an API server takes, over a new connection.
-func roundTrip(t *testing.T, c *harness.Cluster) time.Duration {
-	t.Helper()
-	began := time.Now()
-	if err := canRead(t.Context(), c.Config); err != nil {
-		t.Fatal(err)
-	}
-	return time.Since(began)
-}
-
-// taken is a connection that an agent has taken from who has a key, and speaks on; nil when it refuses that one. The agent looks at the key
-// after the handshake is done for the caller.
-func taken(t *testing.T, c *harness.Cluster, key ed25519.PrivateKey) *tls.Conn {
-	t.Helper()
-	conn := shake(t, c, key, "h2")
-	if conn == nil {
-		return nil
-	}
-	if _, err := conn.Read(make([]byte, 1)); err != nil {
-		conn.Close() //nolint:errcheck // It was refused.
-		return nil
-	}
-	return conn
 }
 
 // TestLeave: gamma leaves, is alone, and joins again.

@@ -60,7 +60,15 @@ func TestInventionsShareByAdmissions(t *testing.T) {
 	began := time.Now()
 	excess, costly := inforce.Decide(rules, admitted(parents))
 	t.Logf("decided in %s", time.Since(began))
-	good, bad, watches := 0, 0, 0
+	good, bad, watches := inForce(rules, excess)
+	if good != 200 || watches > inforce.MaxAllViews || !costly {
+		t.Errorf("%d of 200 rules of the sibling are in force, and %d of the inventions, with %d watches in all", good, bad, watches)
+	}
+}
+
+// inForce counts the rules in force of honest authors and of others, and what they watch.
+func inForce(rules []inforce.Rule, excess []inforce.Excess) (good, bad, watches int) {
+	watched := map[place.Scope]bool{}
 	for i, r := range rules {
 		switch {
 		case excess[i] != inforce.None:
@@ -70,11 +78,11 @@ func TestInventionsShareByAdmissions(t *testing.T) {
 		default:
 			good++
 		}
-		watches += len(r.Views)
+		for _, s := range r.Views {
+			watched[s] = true
+		}
 	}
-	if good != 200 || watches > inforce.MaxAllViews || !costly {
-		t.Errorf("%d of 200 rules of the sibling are in force, and %d of the inventions, with %d watches in all", good, bad, watches)
-	}
+	return good, bad, len(watched)
 }
 
 // underHub are so many honest clusters that one hub admitted, each with a rule for so many namespaces, which are the same for all or
@@ -118,22 +126,9 @@ func TestManyHonestClustersShareWatches(t *testing.T) {
 	} {
 		rules, by := underHub(c.honest, c.namespaces, c.same, c.inventions)
 		excess, _ := inforce.Decide(rules, by)
-		in, bad, watches := 0, 0, map[place.Scope]bool{}
-		for i, r := range rules {
-			switch {
-			case excess[i] != inforce.None:
-				continue
-			case strings.HasPrefix(r.Author, "bad"):
-				bad++
-			default:
-				in++
-			}
-			for _, s := range r.Views {
-				watches[s] = true
-			}
-		}
-		if in != c.want || len(watches) > inforce.MaxAllViews {
-			t.Errorf("%+v: %d honest rules are in force, and %d of the inventions, with %d watches", c, in, bad, len(watches))
+		in, bad, watches := inForce(rules, excess)
+		if in != c.want || watches > inforce.MaxAllViews {
+			t.Errorf("%+v: %d honest rules are in force, and %d of the inventions, with %d watches", c, in, bad, watches)
 		}
 		if again, _ := inforce.Decide(rules, by); !slices.Equal(excess, again) {
 			t.Errorf("%+v: the same rules have other places", c)
