@@ -109,7 +109,7 @@ func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			for l.next(ctx) { //nolint:revive // the work is in the condition
+			for l.next(ctx) {
 			}
 		})
 	}
