@@ -117,19 +117,28 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	// Who waited longest goes first, or the members that cannot be reached would take every slot from those behind them. A
 	// group that starts as a whole must not turn to the same few.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
-	slices.SortStableFunc(missing, func(a, b string) int { return j.retryAtLocked(a).Compare(j.retryAtLocked(b)) })
-	refused := map[string]int{} // by introducer
+	var fresh, waiting []string
 	for _, id := range missing {
-		s := j.members[id]
-		if s == nil {
+		s, known := j.members[id]
+		if !known {
 			s = &joinState{retry: now.Add(j.spread())}
 			j.members[id] = s
 		}
-		if left := s.retry.Sub(now); left > 0 && !s.running {
+		switch left := s.retry.Sub(now); {
+		case s.running:
+		case left > 0:
 			wait = min(wait, left)
-			continue
+		case known:
+			waiting = append(waiting, id)
+		default:
+			fresh = append(fresh, id)
 		}
-		if n := len(j.busy); s.running || n >= maxJoins && (n >= maxJoins+moreJoins || !j.deserves(id, refused)) {
+	}
+	slices.SortStableFunc(waiting, func(a, b string) int { return j.members[a].retry.Compare(j.members[b].retry) })
+	refused := map[string]int{} // by introducer
+	for _, id := range append(fresh, waiting...) {
+		s := j.members[id]
+		if n := len(j.busy); n >= maxJoins && (n >= maxJoins+moreJoins || !j.deserves(id, refused)) {
 			continue
 		}
 		if now.Sub(s.retry) > pace.MaxBackoff { // it was present in between
@@ -158,14 +167,6 @@ func (j *joiner) spread() time.Duration {
 		return rand.N(time.Duration(n) * joinSpread)
 	}
 	return 0
-}
-
-// retryAtLocked is when a member is due.
-func (j *joiner) retryAtLocked(id string) time.Time {
-	if s := j.members[id]; s != nil {
-		return s.retry
-	}
-	return time.Time{}
 }
 
 func (j *joiner) runJoin(id string) {

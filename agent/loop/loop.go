@@ -25,7 +25,7 @@ type Loop[K comparable] struct {
 	name      string
 	reconcile func(context.Context, K) error
 	log       *slog.Logger
-	pen       Pen // see Rest
+	pen       *Pen // see Turn
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
@@ -35,29 +35,6 @@ type Loop[K comparable] struct {
 // New returns a loop that does nothing before Run. name appears in the log.
 func New[K comparable](name string, log *slog.Logger, reconcile func(context.Context, K) error) *Loop[K] {
 	return &Loop[K]{name: name, reconcile: reconcile, log: log, early: map[K]time.Time{}}
-}
-
-// maxRest is enough for an API server that took longer: it may be that one webhook did.
-const maxRest = time.Second
-
-const (
-	fewWait  = 64   // keys may wait without rests: they are soon done
-	manyWait = 1024 // for so many more, the rest is longer by what a key took
-	rest     = 2    // times as long as a key took
-)
-
-// Pen is what loops share that write one after the other, with rests: who has it writes.
-type Pen chan struct{}
-
-// NewPen returns a pen that nobody has.
-func NewPen() Pen { return make(Pen, 1) }
-
-// Rest makes the loops that share a pen reconcile one key at a time, and rest after it for twice as long as that took, up to a second,
-// while many others wait, and the longer the more do. It is for writes of which a member can cause thousands: the API server has most of
-// its time for others, however slow it is. Call it before Run.
-func (l *Loop[K]) Rest(pen Pen) *Loop[K] {
-	l.pen = pen
-	return l
 }
 
 // Add enqueues a key. A key that is being reconciled is reconciled once more.
@@ -124,7 +101,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(key)
-	if err := l.slowly(ctx, key); err != nil && ctx.Err() == nil {
+	if err := l.inTurn(ctx, key); err != nil && ctx.Err() == nil {
 		if n := l.queue.NumRequeues(key); shouldLog(n) {
 			l.log.Warn("retrying", "loop", l.name, "key", key, "tries", n+1, "error", err)
 		}
@@ -135,17 +112,10 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	return true
 }
 
-// slowly reconciles a key, with the rest that it needs.
-func (l *Loop[K]) slowly(ctx context.Context, key K) error {
+// inTurn reconciles a key when the loop has the pen, if it shares one.
+func (l *Loop[K]) inTurn(ctx context.Context, key K) error {
 	if l.pen == nil {
 		return l.reconcile(ctx, key)
 	}
-	l.pen <- struct{}{}
-	defer func() { <-l.pen }()
-	began := time.Now()
-	err := l.reconcile(ctx, key)
-	if n := l.queue.Len(); n > fewWait {
-		Sleep(ctx, min(time.Since(began)*time.Duration(rest+n/manyWait), maxRest))
-	}
-	return err
+	return l.pen.write(ctx, func() error { return l.reconcile(ctx, key) })
 }

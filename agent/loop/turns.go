@@ -18,9 +18,9 @@ import (
 )
 
 // Turns is a loop whose writes are paced by because of whom they are. What a cluster brings along is written at once while there are
-// places for it. When they are used up, the key waits for its turn: one after the other has it, with rests. So thousands of changes,
-// which one member can cause with clusters that it invents, leave the API server half of its time, and those of another member have
-// places beside them.
+// places for it. When they are used up, the key waits for its turn: one after the other has it, with rests (see Pen). So thousands of
+// changes, which one member can cause with clusters that it invents, leave the API server most of its time, and those of another member
+// have places beside them.
 type Turns[K comparable] struct {
 	reconcile func(context.Context, K) error
 	now       *Loop[K]
@@ -37,15 +37,25 @@ type try struct {
 	waits bool // something was not written
 }
 
+// placesPeriod is for how long there are so many places. They are few, since without a flood what finds none has its turn at once; and it
+// is long, so that a part of them is one at least, where many share them.
+const placesPeriod = time.Minute
+
+// NewPlaces returns so many places in each minute for Turns.Write, and as many beside them that are shared by who admitted whom.
+func NewPlaces(total int, share pace.Share) *pace.Budget {
+	return pace.NewBudget(total, total, placesPeriod, share)
+}
+
 // NewTurns returns turns that do nothing before Run. name appears in the log. What has its turn is written with a pen, which all turns of an
 // agent share; nil is one of its own.
-func NewTurns[K comparable](name string, pen Pen, log *slog.Logger, reconcile func(context.Context, K) error) *Turns[K] {
+func NewTurns[K comparable](name string, pen *Pen, log *slog.Logger, reconcile func(context.Context, K) error) *Turns[K] {
 	if pen == nil {
 		pen = NewPen()
 	}
 	t := &Turns[K]{reconcile: reconcile, busy: map[K]*try{}, waiting: map[K]time.Time{}}
 	t.now = New(name, log, func(ctx context.Context, k K) error { return t.run(ctx, k, t.now, false) })
-	t.later = New(name+", in turn", log, func(ctx context.Context, k K) error { return t.run(ctx, k, t.later, true) }).Rest(pen)
+	t.later = New(name+", in turn", log, func(ctx context.Context, k K) error { return t.run(ctx, k, t.later, true) })
+	t.later.pen = pen
 	return t
 }
 
@@ -101,7 +111,7 @@ func (t *Turns[K]) Write(k K, clusterID string, places *pace.Budget, write func(
 			now.waits = true
 		}
 		t.later.Add(k)
-		t.now.AddAfter(k, again*time.Duration(1+t.later.Len()/places.Total())) // each time costs what it takes to see what differs
+		t.now.AddAfter(k, again)
 		return ErrWaits
 	}
 	err := write()

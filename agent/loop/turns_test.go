@@ -35,7 +35,7 @@ func honestAlone(total int, wants map[string]int) map[string]int {
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, period, took, keys = 8, 10 * time.Second, 4 * time.Second, 40
-		places := pace.NewBudget(most, period, honestAlone)
+		places := pace.NewBudget(most, most/4, period, honestAlone)
 		var mu sync.Mutex
 		at, busy, began := map[string]time.Duration{}, map[string]bool{}, time.Now()
 		var turns *Turns[string]
@@ -131,7 +131,7 @@ func TestOldestOfTurns(t *testing.T) {
 func TestTurnsOfSlowWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, took = 8, 20 * time.Second // two periods
-		places := pace.NewBudget(most, took/2, honestAlone)
+		places := pace.NewBudget(most, most/4, took/2, honestAlone)
 		var mu sync.Mutex
 		written := map[string]bool{}
 		var turns *Turns[string]
@@ -170,7 +170,7 @@ func TestTurnsOfSlowWrites(t *testing.T) {
 
 // A write to an API server that cannot be asked takes no place, however often it is tried; one that it refuses does.
 func TestFailureTakesNoPlace(t *testing.T) {
-	places := pace.NewBudget(1, time.Hour, func(int, map[string]int) map[string]int { return nil })
+	places := pace.NewBudget(1, 1, time.Hour, func(int, map[string]int) map[string]int { return nil })
 	turns := NewTurns("test", NewPen(), slog.New(slog.DiscardHandler), func(context.Context, string) error { return nil })
 	fails := errors.New("the API server is down")
 	for range 3 {
@@ -184,7 +184,7 @@ func TestFailureTakesNoPlace(t *testing.T) {
 	if err := turns.Write("other", "c", places, func() error { return nil }); !errors.Is(err, ErrWaits) {
 		t.Errorf("there was one place, and then: %v", err)
 	}
-	places = pace.NewBudget(1, time.Hour, func(int, map[string]int) map[string]int { return nil })
+	places = pace.NewBudget(1, 1, time.Hour, func(int, map[string]int) map[string]int { return nil })
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Cluster"}, "k", nil)
 	for _, want := range []error{invalid, ErrWaits} {
 		if err := turns.Write("k", "c", places, func() error { return invalid }); !errors.Is(err, want) {

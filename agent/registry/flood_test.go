@@ -168,7 +168,7 @@ func TestManyChangesWait(t *testing.T) {
 	t.Parallel()
 	f := newFlooded(t, quota.Limits{})
 	for places, total := range map[**pace.Budget]int{&f.newcomers: maxNewcomers, &f.changes: maxChanges} {
-		*places = pace.NewBudget(total, time.Hour, unfair)
+		*places = pace.NewBudget(total, total, time.Hour, unfair)
 		for n := range total {
 			(*places).Take(fmt.Sprint("invented-", n), false)
 		}
@@ -219,7 +219,7 @@ func TestOrphansTakePlaces(t *testing.T) {
 		}
 		f.api.SetObject(rule.Name, []byte(`{"apiVersion":"roster.invalid/v1","kind":"ResourceSyncRule","metadata":{"name":"`+rule.Name+`"}}`))
 	}
-	f.changes = pace.NewBudget(maxChanges, time.Hour, unfair)
+	f.changes = pace.NewBudget(maxChanges, maxChanges, time.Hour, unfair)
 	for n := range maxChanges + more {
 		if err := f.importKey(t.Context(), payload.RuleKey(fmt.Sprint("r-", n))); err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ type ImporterOptions struct {
 	// Share shares among clusters by who admitted them.
 	Share pace.Share
 	// Pen is what all writes share that have turns.
-	Pen loop.Pen
+	Pen *loop.Pen
 	// Kick makes the mesh connect to a member at once. It is called after its address has changed, seldom.
 	Kick     func(clusterID string)
 	Rules    Rules
@@ -71,12 +71,11 @@ type Importer struct {
 	redials *redials
 }
 
-// In each period so many clusters are listed, and so much else is written, as soon as it is known. What exceeds that, which one member
+// In each minute so many clusters are listed, and so much else is written, as soon as it is known. What exceeds that, which one member
 // can have clusters do that it invents, waits for its turn.
 const (
-	maxNewcomers = 64
-	maxChanges   = 128
-	placesPeriod = 10 * time.Second
+	maxNewcomers = 32
+	maxChanges   = 64
 )
 
 // NewImporter returns an importer that does nothing before Run.
@@ -84,8 +83,8 @@ func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{o: o}
 	i.clusters = loop.NewTurns("import of clusters", o.Pen, o.Log, i.importKey)
 	i.rules = loop.NewTurns("import of rules", o.Pen, o.Log, i.importKey)
-	i.newcomers = pace.NewBudget(maxNewcomers, placesPeriod, o.Share)
-	i.changes = pace.NewBudget(maxChanges, placesPeriod, o.Share)
+	i.newcomers = loop.NewPlaces(maxNewcomers, o.Share)
+	i.changes = loop.NewPlaces(maxChanges, o.Share)
 	i.budget = budget.New(o.Quota, func(key replica.Key, d time.Duration) { i.of(key).AddAfter(key, d) })
 	i.redials = newRedials(o.Kick, o.Log)
 	return i

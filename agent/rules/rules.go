@@ -58,7 +58,7 @@ type Options struct {
 	// Share shares among clusters by who admitted them, which Parent says; see engine.Options.
 	Share  func(total int, wants map[string]int) map[string]int
 	Parent func(clusterID string) string
-	Pen    loop.Pen // what all writes share that have turns
+	Pen    *loop.Pen // what all writes share that have turns
 	// Scopes is the result of ReadScopes.
 	Scopes  []engine.Scope
 	Quota   quota.Limits // of what is written because of one cluster; zero means the default limits
@@ -101,11 +101,8 @@ type Rules struct {
 	budget      *budget.Budget[string] // of statuses
 }
 
-// In each period so many statuses of rules of other clusters are written as soon as they change; the others wait for their turn.
-const (
-	maxStatuses  = 64
-	placesPeriod = 10 * time.Second
-)
+// In each minute so many statuses of rules of other clusters are written as soon as they change; the others wait for their turn.
+const maxStatuses = 32
 
 // New returns rules that do nothing before Run.
 func New(o Options) (*Rules, error) {
@@ -116,7 +113,7 @@ func New(o Options) (*Rules, error) {
 	r := &Rules{options: o}
 	r.peerUpdates = loop.New("peerUpdates", o.Log, r.updatePeer)
 	r.statuses = loop.NewTurns("rule status", o.Pen, o.Log, r.writeStatus)
-	r.places = pace.NewBudget(maxStatuses, placesPeriod, o.Share)
+	r.places = loop.NewPlaces(maxStatuses, o.Share)
 	r.ownStatuses = loop.New("status of own rules", o.Log, r.writeStatus)
 	r.budget = budget.New(cmp.Or(o.Quota, quota.DefaultLimits()).Part(4), r.statuses.AddAfter)
 	r.scopes.record = loop.NewTask("record of where copies are", o.Log, r.recordScopes) // normally before there are copies

@@ -39,7 +39,7 @@ type Options struct {
 	View   func(clusterID string, have *v1alpha1.Cluster) View
 	Events Events
 	Share  pace.Share   // shares among clusters by who admitted them
-	Pen    loop.Pen     // what all writes share that have turns
+	Pen    *loop.Pen    // what all writes share that have turns
 	Quota  quota.Limits // of what is written because of one other cluster; zero means the default limits
 	Log    *slog.Logger
 }
@@ -54,15 +54,12 @@ type Writer struct {
 	budget   *budget.Budget[string]
 }
 
-// In each period so many statuses of other clusters are written as soon as they change; the others wait for their turn.
-const (
-	maxStatuses  = 64
-	placesPeriod = 10 * time.Second
-)
+// In each minute so many statuses of other clusters are written as soon as they change; the others wait for their turn.
+const maxStatuses = 32
 
 // NewWriter returns a writer that does nothing before Run.
 func NewWriter(o Options) *Writer {
-	w := &Writer{o: o, places: pace.NewBudget(maxStatuses, placesPeriod, o.Share)}
+	w := &Writer{o: o, places: loop.NewPlaces(maxStatuses, o.Share)}
 	w.clusters = loop.NewTurns("cluster status", o.Pen, o.Log, w.write)
 	w.own = loop.New("status of this cluster", o.Log, w.write)
 	w.budget = budget.New(o.Quota, w.clusters.AddAfter)

@@ -171,18 +171,20 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 		if p.Left || r.compiled == nil {
 			continue
 		}
+		unknown := p.Source == nil && t.Sources[id] == nil
+		if unknown && away == v1alpha1.MaxAwaySources {
+			continue // of which there may be thousands that somebody invents
+		}
 		if _, watch, _ := e.relateLocked(r, p); !watch {
 			continue
 		}
 		asked++
+		if unknown {
+			away++
+		}
 		status, bad := e.sourceStatusLocked(r, p)
 		if bad != nil {
 			troubles = append(troubles, *bad)
-		}
-		if p.Source == nil && r.tally.Sources[id] == nil {
-			if away++; away > v1alpha1.MaxAwaySources {
-				continue
-			}
 		}
 		out.Sources = append(out.Sources, status)
 	}

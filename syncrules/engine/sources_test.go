@@ -9,6 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // A rule that changes all the time is reported every two seconds, and less often if it has many sources: each has a place in its status.
@@ -36,7 +38,7 @@ func TestReportsOfManySources(t *testing.T) {
 	}
 }
 
-// Of thousands of clusters that are not reached, which a member can invent, a status lists a hundred, and all that are.
+// Of thousands of clusters that are not reached, which a member can invent, a status lists a few, and all that are.
 func TestStatusListsFewThatAreAway(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.setRule(testRule("r"))
@@ -50,7 +52,7 @@ func TestStatusListsFewThatAreAway(t *testing.T) {
 				watched++
 			}
 		}
-		if len(got.Sources) != 100+watched || watched != 2 {
+		if len(got.Sources) != v1alpha1.MaxAwaySources+watched || watched != 2 {
 			t.Errorf("%d sources are listed, %d of them watched", len(got.Sources), watched)
 		}
 		w.wantReady("r", metav1.ConditionFalse, ReasonSourceUnreachable)

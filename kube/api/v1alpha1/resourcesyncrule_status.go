@@ -55,7 +55,7 @@ type ResourceSyncRuleStatus struct {
 
 // MaxAwaySources is how many sources a status lists that are not connected, and of which nothing is known: somebody may invent
 // thousands. Where so many are listed, one that is not may be a source nevertheless.
-const MaxAwaySources = 100
+const MaxAwaySources = 20
 
 // SourceStatus is the state of a rule at one source.
 type SourceStatus struct {

@@ -32,20 +32,21 @@ func cells(r Row) string {
 	return strings.Join(out, ", ")
 }
 
-// A status lists a hundred sources that are not reached. Of another one that is not reached nobody knows what there is; one that is
+// A status lists a few sources that are not reached. Of another one that is not reached nobody knows what there is; one that is
 // reached is no source if it is not listed.
 func TestMatrixOfManyThatAreAway(t *testing.T) {
 	t.Parallel()
-	own := group(104, 1)
+	const most = v1alpha1.MaxAwaySources
+	own := group(most+4, 1)
 	listed := own.Rules[0].Status.Sources[:0]
-	for _, c := range own.Clusters[1 : 1+v1alpha1.MaxAwaySources] {
+	for _, c := range own.Clusters[1 : 1+most] {
 		grouptest.Fail(c, "no route")
 		listed = append(listed, v1alpha1.SourceStatus{ClusterID: c.Spec.ClusterID, Message: "no route"})
 	}
 	own.Rules[0].Status.Sources = listed
-	grouptest.Fail(own.Clusters[101], "no route")
+	grouptest.Fail(own.Clusters[most+1], "no route")
 	texts := func() (out []string) {
-		for _, r := range Of([]Held{own}, nil).Matrix.Rows[100:103] {
+		for _, r := range Of([]Held{own}, nil).Matrix.Rows[most : most+3] {
 			out = append(out, string(r.Cells[0].Mark)+" "+r.Cells[0].Text)
 		}
 		return out
@@ -53,7 +54,7 @@ func TestMatrixOfManyThatAreAway(t *testing.T) {
 	if got, want := strings.Join(texts(), ", "), "bad frozen, unknown unknown, none –"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	own.Rules[0].Status.Sources = listed[:50] // so the status lists all
+	own.Rules[0].Status.Sources = listed[:most/2] // so the status lists all
 	if got, want := strings.Join(texts(), ", "), "none –, none –, none –"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
