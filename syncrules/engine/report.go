@@ -164,7 +164,7 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	t := &r.tally
 	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts, Drifted: t.Drift()}
 	out.ConfirmedDeletions = int32(r.guard.Confirmed())
-	var troubles []trouble
+	var troubles, unreached []trouble
 	asked, away := 0, 0
 	for _, id := range e.clusters.ids {
 		p := e.clusters.peers[id]
@@ -183,7 +183,11 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 			away++
 		}
 		status, bad := e.sourceStatusLocked(r, p)
-		if bad != nil {
+		switch {
+		case bad == nil:
+		case unknown:
+			unreached = append(unreached, *bad)
+		default:
 			troubles = append(troubles, *bad)
 		}
 		out.Sources = append(out.Sources, status)
@@ -191,7 +195,7 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	for _, text := range t.Texts {
 		out.LastErrors = append(out.LastErrors, text.Text)
 	}
-	c := e.readyConditionLocked(r, asked, troubles)
+	c := e.readyConditionLocked(r, asked, append(troubles, unreached...)) // one that somebody invents hides nothing of the others
 	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
 	r.sender.wasReady = c.Status == metav1.ConditionTrue
 	out.Conditions = []metav1.Condition{c}

@@ -56,6 +56,9 @@ func TestStatusListsFewThatAreAway(t *testing.T) {
 			t.Errorf("%d sources are listed, %d of them watched", len(got.Sources), watched)
 		}
 		w.wantReady("r", metav1.ConditionFalse, ReasonSourceUnreachable)
+		w.peers[a].cut(fmt.Errorf("%w: no", ErrForbidden))
+		time.Sleep(time.Minute)
+		w.wantReady("r", metav1.ConditionFalse, ReasonSourcePermission) // which the others do not hide
 	})
 }
 
