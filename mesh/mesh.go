@@ -88,7 +88,7 @@ func New(o Options) (_ *Mesh, err error) {
 // assemble connects the parts with each other.
 func (m *Mesh) assemble(listener net.Listener, auth *authenticator) {
 	o := m.options
-	d := &dialer{o.Network, auth, o.Endpoints, m.metrics, m.dialReport, pace.NewBudget(maxAddresses, maxAddresses/4, dialPeriod, o.Trust.Share)}
+	d := &dialer{o.Network, auth, o.Endpoints, m.metrics, m.dialReport, pace.NewBudget(maxAddresses, dialPeriod, o.Trust.Share)}
 	m.transport = newTransport(o.Identity.ClusterID, d, m.metrics)
 	m.transport.message = m.receive
 	packets := m.transport.packets

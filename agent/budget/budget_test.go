@@ -4,14 +4,20 @@
 package budget_test
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/roster-mesh/roster/agent/budget"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
+
+func succeeds() error { return nil }
 
 // writer is a loop that writes the newest content of each key.
 type writer struct {
@@ -27,7 +33,7 @@ func (w *writer) reconcile(k string) {
 	defer w.mu.Unlock()
 	if w.written[k] == w.content[k] {
 		w.budget.Settle(k)
-	} else if w.budget.Charge(k[:1], k, 10) {
+	} else if w.budget.Write(k[:1], k, 10, succeeds) == nil {
 		w.written[k] = w.content[k]
 		w.writes++
 	}
@@ -77,29 +83,36 @@ func TestLoopWithABudget(t *testing.T) {
 	})
 }
 
-// A key that is refused again and again uses up nothing, and what waits for a write that fails does not wait for longer.
-func TestRefund(t *testing.T) {
+// A write that the API server does not answer uses up nothing, however often it is tried, and what waits for one does not wait for longer;
+// one that it refuses is as any other.
+func TestWritesThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := map[string]time.Time{}
 		b := budget.New(quota.NewLimits(100, 10, 5, 1), func(k string, after time.Duration) {
 			told[k] = time.Now().Add(after)
 		})
-		for n := range 100 {
-			if !b.Charge("a", "refused", 90) {
-				t.Fatalf("try %d waits", n)
+		for _, down := range []error{errors.New("connection refused"), apierrors.NewInternalError(errors.New("no leader")), apierrors.NewTooManyRequests("", 1)} {
+			for n := range 100 {
+				if err := b.Write("a", "tried", 90, func() error { return down }); !errors.Is(err, down) {
+					t.Fatalf("try %d of what fails with %q: %v", n, down, err)
+				}
 			}
-			b.Refund("a", 90)
 		}
-		b.Charge("a", "tried", 1100)
-		if b.Charge("a", "next", 10) {
-			t.Fatal("nothing is left, and it does not wait")
-		}
-		b.Refund("a", 1100)
-		if !told["next"].Equal(time.Now()) || !b.Charge("a", "next", 100) {
+		_ = b.Write("a", "tried", 1100, func() error {
+			if err := b.Write("a", "next", 10, succeeds); !errors.Is(err, budget.ErrWaits) {
+				t.Fatalf("nothing is left, and it does not wait: %v", err)
+			}
+			return errors.New("connection refused")
+		})
+		if !told["next"].Equal(time.Now()) {
 			t.Errorf("it waits for %s when all is there", time.Until(told["next"]))
 		}
-		if b.Charge("a", "more", 1) {
-			t.Error("more was given back than was taken")
+		invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Cluster"}, "next", nil)
+		if err := b.Write("a", "next", 100, func() error { return invalid }); !apierrors.IsInvalid(err) {
+			t.Error(err)
+		}
+		if err := b.Write("a", "more", 1, succeeds); !errors.Is(err, budget.ErrWaits) {
+			t.Errorf("more was given back than was taken, or what is refused costs nothing: %v", err)
 		}
 	})
 }

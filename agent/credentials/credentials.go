@@ -71,7 +71,7 @@ type Credentials struct {
 
 // New returns credentials. It renews nothing before Run.
 func New(o Options) *Credentials {
-	c := &Credentials{options: o, budget: pace.NewBudget(maxIssued, maxIssued/4, issuePeriod, o.Share)}
+	c := &Credentials{options: o, budget: pace.NewBudget(maxIssued, issuePeriod, o.Share)}
 	c.renewing = loop.NewTask("bootstrap credential", o.Log, c.renew)
 	return c
 }

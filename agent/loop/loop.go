@@ -25,7 +25,6 @@ type Loop[K comparable] struct {
 	name      string
 	reconcile func(context.Context, K) error
 	log       *slog.Logger
-	pen       *Pen // see Turn
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[K] // of Run, which ends its goroutines; nil before
@@ -101,7 +100,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(key)
-	if err := l.inTurn(ctx, key); err != nil && ctx.Err() == nil {
+	if err := l.reconcile(ctx, key); err != nil && ctx.Err() == nil {
 		if n := l.queue.NumRequeues(key); shouldLog(n) {
 			l.log.Warn("retrying", "loop", l.name, "key", key, "tries", n+1, "error", err)
 		}
@@ -110,12 +109,4 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	}
 	l.queue.Forget(key)
 	return true
-}
-
-// inTurn reconciles a key when the loop has the pen, if it shares one.
-func (l *Loop[K]) inTurn(ctx context.Context, key K) error {
-	if l.pen == nil {
-		return l.reconcile(ctx, key)
-	}
-	return l.pen.write(ctx, func() error { return l.reconcile(ctx, key) })
 }

@@ -21,5 +21,5 @@ const (
 type budgets struct{ attempts, asked *pace.Budget }
 
 func newBudgets(share pace.Share) budgets {
-	return budgets{pace.NewBudget(maxAttempts, maxAttempts/4, budgetPeriod, share), pace.NewBudget(maxAsked, maxAsked/4, budgetPeriod, share)}
+	return budgets{pace.NewBudget(maxAttempts, budgetPeriod, share), pace.NewBudget(maxAsked, budgetPeriod, share)}
 }

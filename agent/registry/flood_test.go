@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/budget"
 	"github.com/roster-mesh/roster/agent/informers"
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
@@ -52,7 +52,6 @@ func newFlooded(t *testing.T, limits quota.Limits) *flooded {
 		Key:  func(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true },
 		Gone: func(string) bool { return false }, Accepts: func(string) bool { return true },
 		CredentialRef: func(string) (v1alpha1.NamespacedName, bool) { return v1alpha1.NamespacedName{}, false },
-		Share:         func(total int, wants map[string]int) map[string]int { return wants },
 		Kick:          func(string) {}, Rules: &fakeRules{}, Refusals: NewRefusals(log), Quota: limits, Log: log,
 	})
 	return f
@@ -151,67 +150,47 @@ func TestStatusOfARuleIsCharged(t *testing.T) {
 	}
 }
 
-// unfair gives IDC half of everything, and all others share the other half.
-func unfair(total int, wants map[string]int) map[string]int {
-	shares := map[string]int{}
-	for id := range wants {
-		if shares[id] = total / (2 * len(wants)); id == agenttest.IDC {
-			shares[id] = total / 2
-		}
-	}
-	return shares
-}
-
-// Of thousands of clusters that one member brings, some are listed at once, and the others wait for their turn; one that another member
-// admitted does not wait for them. So it is with rules.
+// Of what one member brings, some is written at once, and the rest waits for its turn: new clusters, changes of clusters and of rules,
+// deletions, orphans, and what the API server refuses. Another member waits for nothing, and in the end all is written.
 func TestManyChangesWait(t *testing.T) {
 	t.Parallel()
-	f := newFlooded(t, quota.Limits{})
-	for places, total := range map[**pace.Budget]int{&f.newcomers: maxNewcomers, &f.changes: maxChanges} {
-		*places = pace.NewBudget(total, total, time.Hour, unfair)
-		for n := range total {
-			(*places).Take(fmt.Sprint("invented-", n), false)
+	const atOnce, more = 24, 8
+	limits := quota.NewLimits(1<<20, 1<<20, atOnce/2, 4) // of each of two accounts
+	limits.Common = budget.NewCommon(limits, agenttest.IDA, func(string) string { return agenttest.IDA })
+	limits.Writes = quota.DefaultLimits().Writes
+	f := newFlooded(t, limits)
+	name := func(n int) string { return fmt.Sprintf("r-%02d", n) }
+	for n := range atOnce + more {
+		f.rule(t, agenttest.IDB, name(n))
+	}
+	written := 0
+	for n := range atOnce + more {
+		if f.api.Object(name(n)) != nil {
+			written++
 		}
 	}
-	written := func(name string) bool { return f.api.Object(name) != nil }
-	publish := func(id string) {
-		f.changed(t, id, "new", 1)
-		rule := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "of-" + id[:2]}}
-		rule.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-		data, err := payload.EncodeRule(rule)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.publish(t, id, payload.RuleKey(rule.Name), data)
+	if written < atOnce || written > atOnce+more/2 {
+		t.Errorf("%d of %d rules are written at once, want %d", written, atOnce+more, atOnce)
 	}
-	publish(agenttest.IDC)
-	publish(agenttest.IDB)
-	for _, name := range []string{"cluster-", "of-"} {
-		if bad, good := written(name+agenttest.IDB[:2]), written(name+agenttest.IDC[:2]); bad || !good {
-			t.Errorf("%s: one more of the member with thousands is written: %v; that of another: %v", name, bad, good)
+	f.changed(t, agenttest.IDB, "new", 1)
+	f.changed(t, agenttest.IDC, "new", 1)
+	f.rule(t, agenttest.IDC, "honest")
+	for what, at := range map[string]bool{"cluster-" + agenttest.IDB[:2]: false, "cluster-" + agenttest.IDC[:2]: true, "honest": true} {
+		if f.api.Object(what) != nil != at {
+			t.Errorf("%s is written at once: %v", what, !at)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = f.Run(ctx) }()
-	both := func() bool { return written("cluster-"+agenttest.IDB[:2]) && written("of-"+agenttest.IDB[:2]) }
-	for deadline := time.Now().Add(time.Minute); !both() && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	<-done
-	if !both() {
-		t.Error("its turn does not come")
-	}
+	f.drains(t, func() bool { return f.api.Object(name(atOnce+more-1)) != nil && f.api.Object("cluster-"+agenttest.IDB[:2]) != nil })
 }
 
 // Who has thousands of rules cannot have others write thousands of times by leaving, either.
-func TestOrphansTakePlaces(t *testing.T) {
+func TestOrphansWait(t *testing.T) {
 	t.Parallel()
-	f := newFlooded(t, quota.Limits{})
+	const atOnce, more = 24, 8
+	limits := quota.NewLimits(1<<20, 1<<20, atOnce, 8)
+	f := newFlooded(t, limits)
 	f.o.Gone = func(id string) bool { return id == agenttest.IDB }
-	const more = 8
-	for n := range maxChanges + more {
+	for n := range atOnce + more {
 		rule := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("r-", n)}}
 		payload.MarkCopy(rule, payload.Meta{}, agenttest.IDB)
 		if err := f.o.Registry.Put(rule); err != nil {
@@ -219,25 +198,42 @@ func TestOrphansTakePlaces(t *testing.T) {
 		}
 		f.api.SetObject(rule.Name, []byte(`{"apiVersion":"roster.invalid/v1","kind":"ResourceSyncRule","metadata":{"name":"`+rule.Name+`"}}`))
 	}
-	f.changes = pace.NewBudget(maxChanges, maxChanges, time.Hour, unfair)
-	for n := range maxChanges + more {
+	for n := range atOnce + more {
 		if err := f.importKey(t.Context(), payload.RuleKey(fmt.Sprint("r-", n))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	marked := f.api.Reads // a change is a patch, which is answered as a read
-	if n := marked(); n != maxChanges {
-		t.Errorf("%d are marked at once, of %d", n, maxChanges+more)
+	if n := marked(); n < atOnce || n >= atOnce+more {
+		t.Errorf("%d are marked at once, of %d", n, atOnce+more)
 	}
+	f.drains(t, func() bool { return marked() >= atOnce+more })
+}
+
+// rule publishes a rule, and imports it.
+func (f *flooded) rule(t *testing.T, id, name string) {
+	t.Helper()
+	rule := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	rule.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	data, err := payload.EncodeRule(rule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.publish(t, id, payload.RuleKey(name), data)
+}
+
+// drains runs the importer until all is written.
+func (f *flooded) drains(t *testing.T, all func() bool) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = f.Run(ctx) }()
-	for deadline := time.Now().Add(time.Minute); marked() < maxChanges+more && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); !all() && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	cancel()
 	<-done
-	if n := marked(); n != maxChanges+more {
-		t.Errorf("%d are marked in the end", n)
+	if !all() {
+		t.Error("its turn does not come")
 	}
 }

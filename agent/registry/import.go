@@ -27,7 +27,6 @@ import (
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
@@ -47,10 +46,6 @@ type ImporterOptions struct {
 	Accepts func(clusterID string) bool
 	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
 	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
-	// Share shares among clusters by who admitted them.
-	Share pace.Share
-	// Pen is what all writes share that have turns.
-	Pen *loop.Pen
 	// Kick makes the mesh connect to a member at once. It is called after its address has changed, seldom.
 	Kick     func(clusterID string)
 	Rules    Rules
@@ -61,30 +56,20 @@ type ImporterOptions struct {
 
 // Importer writes what other clusters own from the replica to the local API server.
 type Importer struct {
-	o         ImporterOptions
-	clusters  *loop.Turns[replica.Key]
-	rules     *loop.Turns[replica.Key] // of which a cluster may have many: no cluster waits for them
-	newcomers *pace.Budget             // places for clusters that are not listed here yet
-	changes   *pace.Budget             // places for all else
-	budget    *budget.Budget[replica.Key]
+	o        ImporterOptions
+	clusters *loop.Loop[replica.Key]
+	rules    *loop.Loop[replica.Key] // of which a cluster may have many: no cluster waits for them
+	ages     loop.Ages[replica.Key]
+	budget   *budget.Budget[replica.Key]
 
 	redials *redials
 }
 
-// In each minute so many clusters are listed, and so much else is written, as soon as it is known. What exceeds that, which one member
-// can have clusters do that it invents, waits for its turn.
-const (
-	maxNewcomers = 32
-	maxChanges   = 64
-)
-
 // NewImporter returns an importer that does nothing before Run.
 func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{o: o}
-	i.clusters = loop.NewTurns("import of clusters", o.Pen, o.Log, i.importKey)
-	i.rules = loop.NewTurns("import of rules", o.Pen, o.Log, i.importKey)
-	i.newcomers = loop.NewPlaces(maxNewcomers, o.Share)
-	i.changes = loop.NewPlaces(maxChanges, o.Share)
+	i.clusters = loop.New("import of clusters", o.Log, i.importKey)
+	i.rules = loop.New("import of rules", o.Log, i.importKey)
 	i.budget = budget.New(o.Quota, func(key replica.Key, d time.Duration) { i.of(key).AddAfter(key, d) })
 	i.redials = newRedials(o.Kick, o.Log)
 	return i
@@ -100,9 +85,12 @@ func (i *Importer) Run(ctx context.Context) error {
 }
 
 // Enqueue compares the copy under a key with the replica.
-func (i *Importer) Enqueue(key replica.Key) { i.of(key).Add(key) }
+func (i *Importer) Enqueue(key replica.Key) {
+	i.ages.Add(key)
+	i.of(key).Add(key)
+}
 
-func (i *Importer) of(key replica.Key) *loop.Turns[replica.Key] {
+func (i *Importer) of(key replica.Key) *loop.Loop[replica.Key] {
 	if key.Kind == replica.KindRule {
 		return i.rules
 	}
@@ -126,7 +114,7 @@ func (i *Importer) Collectors() []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_oldest_seconds",
 			Help: "How long the oldest change that was heard of another cluster's objects has not been applied here; 0 for none.",
-		}, func() float64 { return max(i.clusters.Oldest(time.Now()), i.rules.Oldest(time.Now())).Seconds() }),
+		}, func() float64 { return i.ages.Oldest(time.Now()).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_waiting_objects",
 			Help: "Clusters and rules whose newest state is not applied here yet because their cluster has used up what may be written here because of it.",
@@ -137,16 +125,18 @@ func (i *Importer) Collectors() []prometheus.Collector {
 // importKey makes the local API server match the replica under one key, for what other clusters own. Features and admissions are
 // not written: parts read them from the replica.
 func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
+	end := i.ages.Begin(key)
 	switch key.Kind {
 	case replica.KindCluster:
 		err = i.importCluster(ctx, key)
 	case replica.KindRule:
-		if err = i.importRule(ctx, key); !errors.Is(err, loop.ErrWaits) { // one that is to be deleted does not come into force before
+		if err = i.importRule(ctx, key); !errors.Is(err, budget.ErrWaits) { // one that is to be deleted does not come into force before
 			i.o.Rules.Settle(key.Name, false)
 		}
 	case replica.KindFeature, replica.KindAdmission:
 	}
-	if errors.Is(err, loop.ErrWaits) {
+	end(err != nil)
+	if errors.Is(err, budget.ErrWaits) {
 		return nil // it is added again
 	}
 	i.budget.Settle(key)
@@ -154,18 +144,9 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 }
 
 // charged writes the object of an entry, and charges the entry's origin with it: each version of it is one of the whole object
-// in etcd, with its status and with managedFields, which agents are not sent. The error is loop.ErrWaits if it must wait.
-func (i *Importer) charged(e replica.Entry, object any, places *pace.Budget, write func() error) error {
-	size := 2 * budget.SizeOf(object)
-	if !i.budget.Charge(e.Origin, e.Key, size) {
-		i.o.Log.Debug("an object waits: so much was written because of its cluster that its changes follow slowly", "kind", e.Key.Kind, "object", e.Key.Name, "cluster", e.Origin)
-		return loop.ErrWaits
-	}
-	err := i.of(e.Key).Write(e.Key, e.Origin, places, write)
-	if err != nil {
-		i.budget.Refund(e.Origin, size)
-	}
-	return err
+// in etcd, with its status and with managedFields, which agents are not sent. The error is budget.ErrWaits if it must wait.
+func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
+	return i.budget.Write(e.Origin, e.Key, 2*budget.SizeOf(object), write)
 }
 
 // importCluster maintains the copy of one peer's Cluster object. It never deletes it: a cluster that is merely
@@ -211,18 +192,14 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		}
 		i.fillCopy(fresh, id, published)
 		fresh.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-		places := i.newcomers
-		if len(copies) > 0 { // under another name
-			places = i.changes
-		}
-		return i.charged(entry, fresh, places, func() error {
+		return i.charged(entry, fresh, func() error {
 			_, err := clusters.Create(ctx, fresh)
 			return err // the watch enqueues it again
 		})
 	}
 	for n, have := range copies {
 		if n != at && syncrules.Owner(have) == id { // one that a person created is shown as a conflict, for the person to delete
-			err := i.clusters.Write(entry.Key, id, i.changes, func() error { return clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
+			err := i.budget.Write(id, entry.Key, 0, func() error { return clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("remove cluster %s, now named %s: %w", have.Name, name, err)
 			}
@@ -235,7 +212,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		return nil
 	}
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-	return i.charged(entry, want, i.changes, func() error {
+	return i.charged(entry, want, func() error {
 		if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
 			defer i.redials.changed(id) // its address has changed
 		}
@@ -297,7 +274,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	case copyKeep, copyConflict:
 		return nil
 	case copyDelete:
-		err := i.rules.Write(key, syncrules.Owner(have), i.changes, func() error { return rules.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
+		err := i.budget.Write(syncrules.Owner(have), key, 0, func() error { return rules.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -324,7 +301,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	if !changed {
 		return nil
 	}
-	err = i.charged(entry, want, i.changes, func() (err error) {
+	err = i.charged(entry, want, func() (err error) {
 		if have == nil {
 			_, err = rules.Create(ctx, want)
 		} else {
@@ -358,7 +335,7 @@ func (i *Importer) orphanRule(ctx context.Context, have *v1alpha1.ResourceSyncRu
 	}
 	want.Annotations[v1alpha1.AnnotationOrphaned] = "true"
 	delete(want.Annotations, payload.AnnotationEntry)
-	err := i.rules.Write(payload.RuleKey(have.Name), syncrules.Owner(have), i.changes, func() error {
+	err := i.budget.Write(syncrules.Owner(have), payload.RuleKey(have.Name), budget.SizeOf(want), func() error {
 		_, err := i.o.Client.Rules().Change(ctx, have, want)
 		return err
 	})

@@ -23,7 +23,6 @@ import (
 	"github.com/roster-mesh/roster/agent/store"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/replica"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine"
@@ -58,12 +57,12 @@ type Options struct {
 	// Share shares among clusters by who admitted them, which Parent says; see engine.Options.
 	Share  func(total int, wants map[string]int) map[string]int
 	Parent func(clusterID string) string
-	Pen    *loop.Pen // what all writes share that have turns
 	// Scopes is the result of ReadScopes.
-	Scopes  []engine.Scope
-	Quota   quota.Limits // of what is written because of one cluster; zero means the default limits
-	Log     *slog.Logger
-	Metrics prometheus.Registerer // nil for none
+	Scopes      []engine.Scope
+	Quota       quota.Limits // of copies that are written because of one cluster; zero means the default limits
+	StatusQuota quota.Limits // of statuses of rules likewise
+	Log         *slog.Logger
+	Metrics     prometheus.Registerer // nil for none
 }
 
 // Connection is how a peer's API server is reached.
@@ -92,17 +91,13 @@ type Rules struct {
 	options     Options
 	engine      *engine.Engine
 	unsettled   unsettled
-	peerUpdates *loop.Loop[string]  // clusterIDs of peers to update in the engine
-	statuses    *loop.Turns[string] // rules of other clusters whose report changed
-	places      *pace.Budget        // for those statuses
-	ownStatuses *loop.Loop[string]  // of this one's, which wait for no other's
+	peerUpdates *loop.Loop[string] // clusterIDs of peers to update in the engine
+	statuses    *loop.Loop[string] // rules of other clusters whose report changed
+	ownStatuses *loop.Loop[string] // of this one's, which wait for no other's
 	reports     reports
 	scopes      scopes
 	budget      *budget.Budget[string] // of statuses
 }
-
-// In each minute so many statuses of rules of other clusters are written as soon as they change; the others wait for their turn.
-const maxStatuses = 32
 
 // New returns rules that do nothing before Run.
 func New(o Options) (*Rules, error) {
@@ -112,10 +107,9 @@ func New(o Options) (*Rules, error) {
 	}
 	r := &Rules{options: o}
 	r.peerUpdates = loop.New("peerUpdates", o.Log, r.updatePeer)
-	r.statuses = loop.NewTurns("rule status", o.Pen, o.Log, r.writeStatus)
-	r.places = loop.NewPlaces(maxStatuses, o.Share)
+	r.statuses = loop.New("rule status", o.Log, r.writeStatus)
 	r.ownStatuses = loop.New("status of own rules", o.Log, r.writeStatus)
-	r.budget = budget.New(cmp.Or(o.Quota, quota.DefaultLimits()).Part(4), r.statuses.AddAfter)
+	r.budget = budget.New(cmp.Or(o.StatusQuota, quota.DefaultLimits()), r.statuses.AddAfter)
 	r.scopes.record = loop.NewTask("record of where copies are", o.Log, r.recordScopes) // normally before there are copies
 	var err error
 	r.engine, err = engine.New(engine.Options{

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/budget"
-	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -108,20 +107,17 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 		return nil
 	}
 	// Each version of a status is one of the whole rule in etcd, and its author decides on how large and how often that is.
-	author, size := syncrules.Owner(have), budget.SizeOf(update)
-	if author != "" && !r.budget.Charge(author, name, size) {
-		return nil // the budget adds it again
-	}
+	author := syncrules.Owner(have)
 	write := func() error {
 		_, err := r.options.Client.Rules().ChangeStatus(ctx, have, update)
 		return err
 	}
 	if author == "" {
 		err = write()
-	} else if err = r.statuses.Write(name, author, r.places, write); err != nil {
-		r.budget.Refund(author, size)
+	} else {
+		err = r.budget.Write(author, name, budget.SizeOf(update), write)
 	}
-	if errors.Is(err, loop.ErrWaits) {
+	if errors.Is(err, budget.ErrWaits) {
 		return nil // it is added again
 	}
 	if apierrors.IsNotFound(err) {

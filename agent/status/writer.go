@@ -21,7 +21,6 @@ import (
 	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
@@ -38,8 +37,6 @@ type Options struct {
 	// View collects what is known of a cluster, for one of its Cluster objects.
 	View   func(clusterID string, have *v1alpha1.Cluster) View
 	Events Events
-	Share  pace.Share   // shares among clusters by who admitted them
-	Pen    *loop.Pen    // what all writes share that have turns
 	Quota  quota.Limits // of what is written because of one other cluster; zero means the default limits
 	Log    *slog.Logger
 }
@@ -47,20 +44,16 @@ type Options struct {
 // Writer writes the status of Cluster objects. It is safe for concurrent use.
 type Writer struct {
 	o        Options
-	clusters *loop.Turns[string] // clusterIDs whose status may have changed
-	places   *pace.Budget
+	clusters *loop.Loop[string] // clusterIDs whose status may have changed
 	own      *loop.Loop[string] // this cluster's, which waits for no other: it says what a person has to decide
 	debounce debouncer
 	budget   *budget.Budget[string]
 }
 
-// In each minute so many statuses of other clusters are written as soon as they change; the others wait for their turn.
-const maxStatuses = 32
-
 // NewWriter returns a writer that does nothing before Run.
 func NewWriter(o Options) *Writer {
-	w := &Writer{o: o, places: loop.NewPlaces(maxStatuses, o.Share)}
-	w.clusters = loop.NewTurns("cluster status", o.Pen, o.Log, w.write)
+	w := &Writer{o: o}
+	w.clusters = loop.New("cluster status", o.Log, w.write)
 	w.own = loop.New("status of this cluster", o.Log, w.write)
 	w.budget = budget.New(o.Quota, w.clusters.AddAfter)
 	return w
@@ -100,7 +93,7 @@ func (w *Writer) write(ctx context.Context, id string) error {
 	objects := w.o.Registry.ByID(id)
 	w.debounce.keep(id, objects)
 	for _, have := range objects {
-		if err := w.writeOne(ctx, id, have); errors.Is(err, loop.ErrWaits) {
+		if err := w.writeOne(ctx, id, have); errors.Is(err, budget.ErrWaits) {
 			return nil // it is added again
 		} else if err != nil {
 			return err
@@ -134,7 +127,7 @@ func (w *Writer) writeOne(ctx context.Context, id string, have *v1alpha1.Cluster
 		return err
 	})
 	switch {
-	case errors.Is(err, loop.ErrWaits):
+	case errors.Is(err, budget.ErrWaits):
 		return err
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil // the watch delivers the newer object, which enqueues it again
@@ -152,13 +145,5 @@ func (w *Writer) charged(id string, local bool, update *v1alpha1.Cluster, write 
 	if local {
 		return write()
 	}
-	size := budget.SizeOf(update)
-	if !w.budget.Charge(id, id, size) {
-		return loop.ErrWaits
-	}
-	err := w.clusters.Write(id, id, w.places, write)
-	if err != nil {
-		w.budget.Refund(id, size)
-	}
-	return err
+	return w.budget.Write(id, id, budget.SizeOf(update), write)
 }

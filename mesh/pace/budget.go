@@ -10,13 +10,12 @@ import (
 )
 
 // Budget bounds what is done because of peers, by not doing it. In each period there is so much for all of them together, for whoever
-// comes first. Once that is used up there is a reserve beside, of which each gets what it has not had of its share yet: few do
+// comes first. Once that is used up there is a quarter of it beside, of which each gets what it has not had of its share yet: few do
 // who are invented, since they share one part with all that were first. It is safe for concurrent use.
 type Budget struct {
-	total   int
-	reserve int
-	period  time.Duration
-	share   Share
+	total  int
+	period time.Duration
+	share  Share
 
 	mu    sync.Mutex
 	began time.Time
@@ -29,15 +28,16 @@ type Budget struct {
 	resting       time.Time      // until when the reserve is not divided again
 }
 
-// calm is how many times as long as it took the reserve is not divided again, up to longestCalm: for thousands it takes milliseconds.
 const (
-	calm        = 50
-	longestCalm = time.Second
+	// reserve is which part of the total there is beside it, for those to whom that belongs.
+	reserve = 4
+	// calm is how many times as long as it took the reserve is not divided again: for thousands it takes milliseconds.
+	calm = 20
 )
 
-// NewBudget returns a budget of total in each period, and a reserve beside it.
-func NewBudget(total, reserve int, period time.Duration, share Share) *Budget {
-	return &Budget{total: total, reserve: reserve, period: period, share: share, used: map[string]int{}, asked: map[string]int{}}
+// NewBudget returns a budget of total in each period.
+func NewBudget(total int, period time.Duration, share Share) *Budget {
+	return &Budget{total: total, period: period, share: share, used: map[string]int{}, asked: map[string]int{}}
 }
 
 // Total is how many places there are in a period for whoever comes first.
@@ -60,12 +60,10 @@ func (b *Budget) Take(id string, onlyOwn bool) (taken bool, again time.Duration)
 	}
 	b.asked[id]++
 	if onlyOwn || b.sum >= b.total {
-		_, known := b.shares[id]
-		wait := b.resting.Sub(now)
-		if !known && wait > 0 {
-			return false, wait
-		}
-		if wait <= 0 && (!known || b.divided.Before(b.began)) {
+		if _, known := b.shares[id]; !known || b.divided.Before(b.began) {
+			if wait := b.resting.Sub(now); wait > 0 {
+				return false, wait
+			}
 			b.divideLocked()
 		}
 		if b.shares[id] <= b.used[id] {
@@ -85,9 +83,9 @@ func (b *Budget) divideLocked() {
 	for id, n := range b.before {
 		wants[id] = max(wants[id], n)
 	}
-	b.shares = b.share(b.reserve, wants)
+	b.shares = b.share(b.total/reserve, wants)
 	b.divided = time.Now()
-	b.resting = b.divided.Add(min(calm*b.divided.Sub(began), longestCalm))
+	b.resting = b.divided.Add(min(calm*b.divided.Sub(began), b.period/4))
 }
 
 // Give gives back a place of this period: what it was taken for has turned out to cost nothing.

@@ -14,7 +14,7 @@ import (
 // admitted gets its share beside them at once, in each period. A place that was given back is there again.
 func TestInventionsHaveOneBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(64, 16, 10*time.Second, halves)
+		b := NewBudget(64, 10*time.Second, halves)
 		for range 6 {
 			invented := 0
 			for i := range 512 {
@@ -50,7 +50,7 @@ func TestDivisionsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const took = 5 * time.Millisecond
 		divisions := 0
-		b := NewBudget(4, 1, time.Second, func(total int, wants map[string]int) map[string]int {
+		b := NewBudget(4, time.Second, func(total int, wants map[string]int) map[string]int {
 			divisions++
 			time.Sleep(took)
 			return halves(total*64, wants)
@@ -77,7 +77,7 @@ func TestDivisionsAreFew(t *testing.T) {
 // TestGivenBackLate: a place of an earlier period is not given back in this one.
 func TestGivenBackLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(1, 0, time.Second, halves)
+		b := NewBudget(1, time.Second, halves)
 		b.Take("honest", false)
 		time.Sleep(time.Second)
 		b.Take("honest-2", false)

@@ -33,7 +33,7 @@ type Relay struct {
 func NewRelay(limits RelayLimits, share Share) *Relay {
 	return &Relay{
 		limits: limits, all: rate.NewLimiter(rate.Limit(limits.All), limits.AllAtOnce),
-		scarce: NewBudget(limits.All, limits.All/4, time.Second, share), origins: map[string]*rate.Limiter{},
+		scarce: NewBudget(limits.All, time.Second, share), origins: map[string]*rate.Limiter{},
 	}
 }
 

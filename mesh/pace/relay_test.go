@@ -35,7 +35,7 @@ func TestInventionsShareARelay(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		// A second has as many when those at once are used up, and as many again of which each has a share.
-		if most := limits.AllAtOnce + (2*limits.All+limits.All/4)*seconds; passed < limits.AllAtOnce || passed > most {
+		if most := limits.AllAtOnce + (2*limits.All+limits.All/reserve)*seconds; passed < limits.AllAtOnce || passed > most {
 			t.Errorf("%d messages of inventions are passed on, want at most %d", passed, most)
 		}
 		if honest != 5*seconds || own != 5*seconds {

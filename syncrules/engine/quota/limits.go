@@ -8,15 +8,18 @@ import "time"
 // Limits are those of one account.
 type Limits struct {
 	Bytes, Writes Bucket
-	// Common is what all clusters have together, of all quotas of a process; nil without a bound.
-	Common interface {
-		// Wait is how long an account has to wait because of what others have used; 0 if it may write now.
-		Wait(of Account, now time.Time) time.Duration
-		// Queue says that something of an account waits, and is looked at again after some time.
-		Queue(of Account, after time.Duration, now time.Time)
-		// Spend takes what was written because of an account, and gives it back where that is negative.
-		Spend(of Account, bytes, writes float64, now time.Time)
-	}
+	// Common is what all clusters have together, of several quotas of a process; nil without a bound.
+	Common Bound
+}
+
+// Bound is a Common, or what stands for one.
+type Bound interface {
+	// Wait is how long an account has to wait because of what others have used; 0 if it may write now.
+	Wait(of Account, now time.Time) time.Duration
+	// Queue says that something of an account waits, and is looked at again after some time.
+	Queue(of Account, after time.Duration, now time.Time)
+	// Spend takes what was written because of an account, and gives it back where that is negative.
+	Spend(of Account, bytes, writes float64, now time.Time)
 }
 
 // Bucket is how much of something is there at most, how much of it comes back in a second, and how much is there in the

@@ -1,0 +1,55 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"time"
+
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
+)
+
+// So much of the registry, which are Clusters, rules and the states of both, is written because of all other clusters together: at once
+// what a cluster writes that starts in a group of a thousand, and then so many writes a second. Each costs an API server ten milliseconds
+// of a processor, and more where the object is large.
+const (
+	registryWrites          = 2048
+	registryWritesPerSecond = 6
+)
+
+// OfRegistry returns the limits for the budgets of the registry. They have what limits allow, in common with the copies, but no more than
+// so many writes of their own. own and parent are as in NewCommon.
+func OfRegistry(limits quota.Limits, own string, parent func(id string) string) quota.Limits {
+	few := limits // of each of two accounts, which is what all have
+	few.Writes = quota.Bucket{Most: registryWrites / 2, PerSecond: registryWritesPerSecond / 2, First: registryWrites / 2}
+	few.Writes.First *= limits.Writes.First / limits.Writes.Most // after a restart
+	registry := NewCommon(few, own, parent)
+	if limits.Common != nil {
+		limits.Common = both{limits.Common, registry}
+	} else {
+		limits.Common = registry
+	}
+	return limits
+}
+
+// both are bounds that hold both.
+type both [2]quota.Bound
+
+// Wait implements quota.Bound.
+func (b both) Wait(of quota.Account, now time.Time) time.Duration {
+	return max(b[0].Wait(of, now), b[1].Wait(of, now))
+}
+
+// Queue implements quota.Bound. Who waits for one waits in the line of each.
+func (b both) Queue(of quota.Account, after time.Duration, now time.Time) {
+	for _, bound := range b {
+		bound.Queue(of, after, now)
+	}
+}
+
+// Spend implements quota.Bound.
+func (b both) Spend(of quota.Account, bytes, writes float64, now time.Time) {
+	for _, bound := range b {
+		bound.Spend(of, bytes, writes, now)
+	}
+}
