@@ -165,29 +165,24 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts, Drifted: t.Drift()}
 	out.ConfirmedDeletions = int32(r.guard.Confirmed())
 	var troubles, unreached []trouble
-	asked, away := 0, 0
+	asked := 0
 	for _, id := range e.clusters.ids {
 		p := e.clusters.peers[id]
 		if p.Left || r.compiled == nil {
 			continue
 		}
 		unknown := p.Source == nil && t.Sources[id] == nil
-		if unknown && away == v1alpha1.MaxAwaySources {
+		if unknown && len(unreached) == v1alpha1.MaxAwaySources {
 			continue // of which there may be thousands that somebody invents
 		}
 		if _, watch, _ := e.relateLocked(r, p); !watch {
 			continue
 		}
 		asked++
-		if unknown {
-			away++
-		}
 		status, bad := e.sourceStatusLocked(r, p)
-		switch {
-		case bad == nil:
-		case unknown:
+		if unknown && bad != nil {
 			unreached = append(unreached, *bad)
-		default:
+		} else if bad != nil {
 			troubles = append(troubles, *bad)
 		}
 		out.Sources = append(out.Sources, status)
