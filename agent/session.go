@@ -196,7 +196,7 @@ func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {
 func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	o := p.options
 	r.quota.Common = budget.NewCommon(r.quota, p.clusterID, p.admissions.Parent)
-	ofRegistry := budget.OfRegistry(r.quota, p.clusterID, p.admissions.Parent)
+	ofStates := budget.OfRegistry(r.quota, p.clusterID, p.admissions.Parent).Part(4) // who causes many holds up no Cluster and no rule
 	p.directory = &directory.Directory{Registry: p.registry, Replica: p.replica, Gone: p.membership.Gone, Pinned: p.membership.IsPinned, PrivateNamespace: p.store.Namespace(), Swapped: p.membership.Trust().Swapped}
 	p.peers = peers.New(peers.Options{
 		ClusterID: p.clusterID, Namespace: o.Namespace, NetworkName: o.NetworkName, Client: p.client, Store: p.store, Directory: p.directory,
@@ -211,14 +211,14 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		ClusterID: p.clusterID, Namespace: o.Namespace, Consent: o.consent(), Accept: o.accept(), Edge: p.membership.Trust().IsEdge, Workers: o.Workers, GuardLive: o.GuardLive,
 		Client: p.client, Store: p.store, Registry: p.registry, Directory: p.directory, Replica: p.replica,
 		Own: p.own.Cluster, Frozen: p.gate.Frozen, Peer: p.connection, Events: p.events, Now: p.clock.Now,
-		Share: p.membership.Trust().Share, Parent: p.admissions.Parent, Scopes: r.scopes, Quota: r.quota, StatusQuota: ofRegistry.Part(4), Log: p.log, Metrics: p.metrics,
+		Share: p.membership.Trust().Share, Parent: p.admissions.Parent, Scopes: r.scopes, Quota: r.quota, StatusQuota: ofStates, Log: p.log, Metrics: p.metrics,
 	})
 	if err != nil {
 		return err
 	}
 	p.importer = registry.NewImporter(registry.ImporterOptions{
 		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone, Accepts: p.rules.Accepts,
-		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Quota: ofRegistry, Log: p.log,
+		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Quota: budget.OfRegistry(r.quota, p.clusterID, p.admissions.Parent), Log: p.log,
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,
@@ -226,7 +226,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Epochs:    registry.Epochs{Open: p.identity.OpenEpoch, MayReopen: p.gate.MayReopen, Reopened: p.gate.Reopened, Freeze: p.gate.Freeze},
 		Broadcast: func(messages ...[]byte) { p.mesh.Broadcast(messages...) },
 	})
-	p.statuses = status.NewWriter(status.Options{ClusterID: p.clusterID, Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Quota: ofRegistry.Part(4), Log: p.log})
+	p.statuses = status.NewWriter(status.Options{ClusterID: p.clusterID, Client: p.client, Registry: p.registry, View: p.view, Events: p.events, Quota: ofStates, Log: p.log})
 	p.profiles = profiles.New(profiles.Options{
 		Flags: o.Publish, ClusterID: p.clusterID, Own: o.Namespace, Network: o.NetworkName, Client: p.client, Registry: p.registry, Directory: p.directory, CredentialRef: p.peers.CredentialRef,
 		Frozen: p.gate.Frozen, Events: p.events, Problem: p.problems.Reporter("profiles"), Now: p.clock.Now, Log: p.log,

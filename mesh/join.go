@@ -114,8 +114,8 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	wait = pace.MaxBackoff
-	// Who waited longest goes first, or the members that cannot be reached would take every slot from those behind them. A
-	// group that starts as a whole must not turn to the same few.
+	// Newcomers go first, and who is to be tried at once; then who waited longest, or the members that cannot be reached would take every
+	// slot from those behind them. A group that starts as a whole must not turn to the same few.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
 	var fresh, waiting []string
 	for _, id := range missing {
@@ -128,7 +128,7 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 		case s.running:
 		case left > 0:
 			wait = min(wait, left)
-		case known:
+		case known && !s.retry.IsZero():
 			waiting = append(waiting, id)
 		default:
 			fresh = append(fresh, id)

@@ -5,18 +5,12 @@ package budget
 
 import (
 	"encoding/json"
-	"errors"
-	"net/http"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
+	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
-
-// ErrWaits is returned for what is not written now: its key is added to the loop again.
-var ErrWaits = errors.New("so much was written because of its cluster, or of all, that it waits")
 
 // Budget is what a loop may write because of each other cluster.
 type Budget[K comparable] struct {
@@ -32,27 +26,17 @@ func New[K comparable](limits quota.Limits, again func(K, time.Duration)) *Budge
 }
 
 // Write calls write, which writes the object of a key of so many bytes because of a cluster, and charges the cluster with it. If that must
-// wait the error is ErrWaits. A write that the API server could not answer costs nothing; one that it refuses does, since a member can have
-// it refuse thousands.
+// wait the error is loop.ErrWaits, and the key is added to the loop again. A write that fails costs nothing, but for one that the API server
+// refuses: a member can have it refuse thousands.
 func (b *Budget[K]) Write(clusterID string, k K, bytes int, write func() error) error {
 	if !b.charge(clusterID, k, bytes) {
-		return ErrWaits
+		return loop.ErrWaits
 	}
 	err := write()
-	if err != nil && !answered(err) {
+	if err != nil && !loop.Refused(err) {
 		b.refund(clusterID, bytes)
 	}
 	return err
-}
-
-// answered tells an answer of the API server from none.
-func answered(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusTooManyRequests && code != http.StatusUnauthorized
 }
 
 // charge reports whether the object of a key may be written now because of a cluster, and charges the cluster with it. If
@@ -79,7 +63,7 @@ func (b *Budget[K]) refund(clusterID string, bytes int) {
 }
 
 // Settle says that nothing has to be written for a key: it waits no more. It is called for every key that was reconciled,
-// unless Write has just returned ErrWaits for it.
+// unless Write has just returned loop.ErrWaits for it.
 func (b *Budget[K]) Settle(k K) {
 	defer b.tell()
 	b.mu.Lock()

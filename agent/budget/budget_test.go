@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/agent/budget"
+	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
@@ -91,7 +92,7 @@ func TestWritesThatFail(t *testing.T) {
 		b := budget.New(quota.NewLimits(100, 10, 5, 1), func(k string, after time.Duration) {
 			told[k] = time.Now().Add(after)
 		})
-		for _, down := range []error{errors.New("connection refused"), apierrors.NewInternalError(errors.New("no leader")), apierrors.NewTooManyRequests("", 1)} {
+		for _, down := range []error{errors.New("connection refused"), apierrors.NewInternalError(errors.New("no leader")), apierrors.NewTooManyRequests("", 1), apierrors.NewConflict(schema.GroupResource{}, "tried", nil)} {
 			for n := range 100 {
 				if err := b.Write("a", "tried", 90, func() error { return down }); !errors.Is(err, down) {
 					t.Fatalf("try %d of what fails with %q: %v", n, down, err)
@@ -99,7 +100,7 @@ func TestWritesThatFail(t *testing.T) {
 			}
 		}
 		_ = b.Write("a", "tried", 1100, func() error {
-			if err := b.Write("a", "next", 10, succeeds); !errors.Is(err, budget.ErrWaits) {
+			if err := b.Write("a", "next", 10, succeeds); !errors.Is(err, loop.ErrWaits) {
 				t.Fatalf("nothing is left, and it does not wait: %v", err)
 			}
 			return errors.New("connection refused")
@@ -111,7 +112,7 @@ func TestWritesThatFail(t *testing.T) {
 		if err := b.Write("a", "next", 100, func() error { return invalid }); !apierrors.IsInvalid(err) {
 			t.Error(err)
 		}
-		if err := b.Write("a", "more", 1, succeeds); !errors.Is(err, budget.ErrWaits) {
+		if err := b.Write("a", "more", 1, succeeds); !errors.Is(err, loop.ErrWaits) {
 			t.Errorf("more was given back than was taken, or what is refused costs nothing: %v", err)
 		}
 	})

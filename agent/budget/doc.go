@@ -4,7 +4,7 @@
 // Package budget lets a loop write only so much to the local API server because of one other cluster.
 //
 //	reconcile(key) ── Write ──► it is written
-//	                       └──► ErrWaits: return; the loop gets the key again when its turn has come
+//	                       └──► loop.ErrWaits, which reconcile returns; the loop gets the key again when its turn has come
 //
 // It is package quota with a lock and a clock. A Budget is for one loop, and safe for concurrent use.
 package budget

@@ -9,16 +9,16 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
-// So much of the registry, which are Clusters, rules and the states of both, is written because of all other clusters together: at once
-// what a cluster writes that starts in a group of a thousand, and then so many writes a second. Each costs an API server ten milliseconds
-// of a processor, and more where the object is large.
+// So much of the registry is written because of all other clusters together, of Clusters and rules, and of their states: at once what a
+// cluster writes that starts in a group of a thousand, two writes for each, and then so many a second. Each costs an API server ten
+// milliseconds of a processor, and more where the object is large.
 const (
 	registryWrites          = 2048
-	registryWritesPerSecond = 6
+	registryWritesPerSecond = 4
 )
 
-// OfRegistry returns the limits for the budgets of the registry. They have what limits allow, in common with the copies, but no more than
-// so many writes of their own. own and parent are as in NewCommon.
+// OfRegistry returns limits for budgets of the registry. They have what limits allow, in common with the copies, but no more than
+// so many writes, which those that get the same limits have in common. own and parent are as in NewCommon.
 func OfRegistry(limits quota.Limits, own string, parent func(id string) string) quota.Limits {
 	few := limits // of each of two accounts, which is what all have
 	few.Writes = quota.Bucket{Most: registryWrites / 2, PerSecond: registryWritesPerSecond / 2, First: registryWrites / 2}
@@ -40,10 +40,12 @@ func (b both) Wait(of quota.Account, now time.Time) time.Duration {
 	return max(b[0].Wait(of, now), b[1].Wait(of, now))
 }
 
-// Queue implements quota.Bound. Who waits for one waits in the line of each.
+// Queue implements quota.Bound. Who waits for one holds up nobody where there is enough of the other.
 func (b both) Queue(of quota.Account, after time.Duration, now time.Time) {
 	for _, bound := range b {
-		bound.Queue(of, after, now)
+		if bound.Wait(of, now) > 0 {
+			bound.Queue(of, after, now)
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ func TestRegistryIsWrittenSlowly(t *testing.T) {
 		if n, _ := f.counted(); n < budget.RegistryWrites || n > budget.RegistryWrites+90*budget.RegistryWritesPerSecond {
 			t.Errorf("in a minute %d are written", n)
 		}
-		const honest = 40
+		const honest = 30
 		for range 10 {
 			before, looks := f.counted()
 			for i := range honest {
@@ -92,7 +92,7 @@ func TestRegistryIsWrittenSlowly(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			now, all := f.counted()
-			if n, most := now-before, 75*budget.RegistryWritesPerSecond; n > most {
+			if n, most := now-before, 75*budget.RegistryWritesPerSecond; n > most || n < most/4 {
 				t.Errorf("in a minute %d of inventions are written, want at most %d", n, most)
 			}
 			if n, most := all-looks, 60*3*4096/15; n > most {
@@ -103,14 +103,14 @@ func TestRegistryIsWrittenSlowly(t *testing.T) {
 	})
 }
 
-// A cluster that starts in a group of a thousand has all of them listed, and their states written, at once.
+// A cluster that starts in a group of a thousand has all of them listed at once, and again with what it got of each.
 func TestRegistryIsFilledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlood(t, quota.DefaultLimits())
-		for i := range 1000 {
-			for loop := range 2 {
-				if !f.write(loop, fmt.Sprint("member", i)) {
-					t.Fatalf("member %d waits in loop %d", i, loop)
+		for range 2 {
+			for i := range 1000 {
+				if !f.write(0, fmt.Sprint("member", i)) {
+					t.Fatalf("member %d waits", i)
 				}
 			}
 		}

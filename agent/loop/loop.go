@@ -5,10 +5,13 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -18,6 +21,13 @@ const (
 	RetryFirst = 20 * time.Millisecond
 	RetryMax   = 5 * time.Second
 )
+
+// ErrWaits is returned by reconcile for a key that is neither done nor has failed: somebody adds it again.
+var ErrWaits = errors.New("it waits")
+
+// What the API server has refused so often, within some ten seconds, it will refuse again until a person changes something: then the wait is
+// longer.
+const refusedTries, refusedPause = 10, time.Minute
 
 // Loop calls reconcile for each key that was added. A key is never reconciled twice at the same time, and again with
 // back-off after an error. Keys may be added before Run and from any goroutine.
@@ -93,6 +103,21 @@ func (l *Loop[K]) Run(ctx context.Context, workers int) error {
 	return nil
 }
 
+// Refused says that the API server refuses a write for what it is, or for who writes: not because it is busy, as nobody is let in, or
+// since the object has changed.
+func Refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= http.StatusBadRequest && code < http.StatusInternalServerError
+	}
+}
+
 // next reconciles one key, and returns false if there is none, since the loop ends.
 func (l *Loop[K]) next(ctx context.Context) bool {
 	key, shutdown := l.queue.Get()
@@ -100,9 +125,18 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(key)
-	if err := l.reconcile(ctx, key); err != nil && ctx.Err() == nil {
-		if n := l.queue.NumRequeues(key); shouldLog(n) {
+	err := l.reconcile(ctx, key)
+	if errors.Is(err, ErrWaits) {
+		return true
+	}
+	if err != nil && ctx.Err() == nil {
+		n := l.queue.NumRequeues(key)
+		if shouldLog(n) {
 			l.log.Warn("retrying", "loop", l.name, "key", key, "tries", n+1, "error", err)
+		}
+		if n >= refusedTries && Refused(err) {
+			l.queue.AddAfter(key, refusedPause)
+			return true
 		}
 		l.queue.AddRateLimited(key)
 		return true

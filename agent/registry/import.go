@@ -117,7 +117,7 @@ func (i *Importer) Collectors() []prometheus.Collector {
 		}, func() float64 { return i.ages.Oldest(time.Now()).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "roster_import_waiting_objects",
-			Help: "Clusters and rules whose newest state is not applied here yet because their cluster has used up what may be written here because of it.",
+			Help: "Clusters and rules whose newest state is not applied here yet because what may be written here because of it, or of all, is used up.",
 		}, func() float64 { return float64(i.budget.Waiting()) }),
 	}
 }
@@ -130,21 +130,20 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 	case replica.KindCluster:
 		err = i.importCluster(ctx, key)
 	case replica.KindRule:
-		if err = i.importRule(ctx, key); !errors.Is(err, budget.ErrWaits) { // one that is to be deleted does not come into force before
+		if err = i.importRule(ctx, key); !errors.Is(err, loop.ErrWaits) { // one that is to be deleted does not come into force before
 			i.o.Rules.Settle(key.Name, false)
 		}
 	case replica.KindFeature, replica.KindAdmission:
 	}
 	end(err != nil)
-	if errors.Is(err, budget.ErrWaits) {
-		return nil // it is added again
+	if !errors.Is(err, loop.ErrWaits) {
+		i.budget.Settle(key)
 	}
-	i.budget.Settle(key)
 	return err
 }
 
 // charged writes the object of an entry, and charges the entry's origin with it: each version of it is one of the whole object
-// in etcd, with its status and with managedFields, which agents are not sent. The error is budget.ErrWaits if it must wait.
+// in etcd, with its status and with managedFields, which agents are not sent. The error is loop.ErrWaits if it must wait.
 func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
 	return i.budget.Write(e.Origin, e.Key, 2*budget.SizeOf(object), write)
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/budget"
+	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
@@ -117,8 +118,8 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 	} else {
 		err = r.budget.Write(author, name, budget.SizeOf(update), write)
 	}
-	if errors.Is(err, budget.ErrWaits) {
-		return nil // it is added again
+	if errors.Is(err, loop.ErrWaits) {
+		return err
 	}
 	if apierrors.IsNotFound(err) {
 		return nil

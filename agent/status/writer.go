@@ -93,9 +93,7 @@ func (w *Writer) write(ctx context.Context, id string) error {
 	objects := w.o.Registry.ByID(id)
 	w.debounce.keep(id, objects)
 	for _, have := range objects {
-		if err := w.writeOne(ctx, id, have); errors.Is(err, budget.ErrWaits) {
-			return nil // it is added again
-		} else if err != nil {
+		if err := w.writeOne(ctx, id, have); err != nil {
 			return err
 		}
 	}
@@ -127,7 +125,7 @@ func (w *Writer) writeOne(ctx context.Context, id string, have *v1alpha1.Cluster
 		return err
 	})
 	switch {
-	case errors.Is(err, budget.ErrWaits):
+	case errors.Is(err, loop.ErrWaits):
 		return err
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil // the watch delivers the newer object, which enqueues it again

@@ -16,7 +16,7 @@ import (
 func leavesOfAgent() map[string][]string {
 	return map[string][]string{
 		"apiconn":   nil,
-		"budget":    nil,
+		"budget":    {"loop"},
 		"directory": {"informers", "payload"},
 		"embedded":  {"loop"},
 		"health":    nil,

@@ -56,7 +56,7 @@ const (
 	ReasonTooManyCopies     = "TooManyCopies"
 	ReasonPaused            = "Paused"
 	ReasonDeletionGuard     = guard.Reason
-	ReasonSourceUnreachable = "SourceUnreachable"
+	ReasonSourceUnreachable = tally.ReasonSourceUnreachable
 	ReasonSourcePermission  = "SourceMissingPermission"
 	ReasonSourceKindUnknown = "SourceKindUnknown"
 	ReasonSourceTooLarge    = "SourceTooLarge"

@@ -38,9 +38,9 @@ const (
 	// lately is how long it takes until half of what was written is forgotten.
 	lately = time.Minute
 	// Those that wait and are not first look again after these times: few soon, and of many each seldom.
-	soonest, latest, ofMany = time.Second / 2, time.Minute, 10 * time.Millisecond
+	soonest, latest, ofMany = time.Second / 2, 30 * time.Second, 5 * time.Millisecond
 	// fresh is how long it is taken for known who is first: to look takes a millisecond where thousands wait.
-	fresh = time.Second / 2
+	fresh = time.Second / 4
 	// deepest is how many levels of the tree are looked at. Those below, in chains that somebody invents, have one turn together.
 	deepest = 32
 	// forgotten is less than what one write counts.
