@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -80,7 +81,22 @@ func (r *Rules) review(ctx context.Context, cluster string, gvk schema.GroupVers
 		}
 	}
 	resource, missing, in, err := client.MissingVerbs(ctx, gvk, namespaces, verbs)
-	return engine.Lack{Resource: resource, Verbs: missing, Namespaces: in}, err
+	lack := engine.Lack{Resource: resource, Verbs: missing, Namespaces: in}
+	if len(missing) > 0 && resource.Resource == "secrets" { // what grants those names who gets them
+		lack.User = userOf(ctx, client)
+	}
+	return lack, err
+}
+
+// userOf is as whom an API server knows a client, "" where it does not say. Namespace and account of an agent may have other
+// names than the chart's.
+func userOf(ctx context.Context, client *kube.Client) string {
+	review := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}}
+	if review, err := client.Create(ctx, review); err == nil {
+		name, _, _ := unstructured.NestedString(review.Object, "status", "userInfo", "username")
+		return name
+	}
+	return ""
 }
 
 // classify translates an error of an API server into one of the engine.

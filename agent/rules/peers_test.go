@@ -6,8 +6,14 @@ package rules
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/agent/payload"
@@ -109,6 +115,36 @@ func TestReviewNeedsConnection(t *testing.T) {
 	w := newWorld(t)
 	if _, err := w.review(t.Context(), idB, w.options.Client.Rules().Kind(), nil, []string{"list"}); !errors.Is(err, engine.ErrUnreachable) {
 		t.Errorf("of a peer without a connection: %v", err)
+	}
+}
+
+// A lack of Secrets says as whom the API server knows the agent: what grants them names who gets them.
+func TestReviewOfSecretsSaysWhoLacksThem(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer := map[string]string{
+			"/api/v1":                        `{"kind":"APIResourceList","resources":[{"name":"secrets","kind":"Secret","namespaced":true},{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`,
+			"/apis/authentication.k8s.io/v1": `{"kind":"APIResourceList","resources":[{"name":"selfsubjectreviews","kind":"SelfSubjectReview"}]}`,
+			"/apis/authentication.k8s.io/v1/selfsubjectreviews": `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview","status":{"userInfo":{"username":"system:serviceaccount:a:b"}}}`,
+		}[r.URL.Path]
+		if answer == "" {
+			answer = `{"status":{"allowed":false}}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	client, err := kube.NewClient(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	w := newWorld(t)
+	w.options.Client = client
+	for kind, want := range map[string]string{"Secret": "system:serviceaccount:a:b", "ConfigMap": ""} {
+		lack, err := w.review(t.Context(), "", schema.GroupVersionKind{Version: "v1", Kind: kind}, []string{"n"}, []string{"list"})
+		if err != nil || len(lack.Verbs) != 1 || lack.User != want {
+			t.Errorf("%s: %+v, %v", kind, lack, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -145,8 +146,8 @@ func (e *Engine) permissionTextLocked(r *rule, gvk schema.GroupVersionKind) stri
 	if text := e.lacksHereLocked(r); text != "" {
 		return text
 	}
-	return fmt.Sprintf("the agent may not list, watch, create, update and delete %s in %s; add a ClusterRole for it here with the label %s=true",
-		gvk.GroupKind(), r.where(), v1alpha1.LabelControllerAggregated)
+	return fmt.Sprintf("the agent may not list, watch, create, update and delete %s in %s; %s",
+		gvk.GroupKind(), r.where(), rights.Hint(gvk, "here", v1alpha1.LabelControllerAggregated))
 }
 
 // where names the namespaces of the rule's copies.
@@ -252,16 +253,11 @@ func (e *Engine) sourceTroubleLocked(cluster, peer string, s Scope, err error) t
 	}
 	switch e.errors().Class(err) {
 	case problem.Forbidden:
-		if text := e.lacksThereLocked(cluster, peer, s.GVK); text != "" {
+		if text := e.lacksThereLocked(cluster, peer, s); text != "" {
 			return trouble{reason: ReasonSourcePermission, text: text}
 		}
-		where := "in all namespaces"
-		if s.Namespace != "" {
-			where = "in namespace " + s.Namespace
-		}
-		return trouble{reason: ReasonSourcePermission, text: fmt.Sprintf(
-			"cluster %s does not let this one get, list and watch %s %s; add a ClusterRole for it there with the label %s=true",
-			cluster, s.GVK.GroupKind(), where, v1alpha1.LabelReaderAggregated)}
+		return trouble{reason: ReasonSourcePermission, text: fmt.Sprintf("cluster %s does not let this one get, list and watch %s in %s; %s",
+			cluster, s.GVK.GroupKind(), cmp.Or(s.Namespace, "all namespaces"), rights.Hint(s.GVK, "there", v1alpha1.LabelReaderAggregated))}
 	case problem.KindUnknown:
 		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
 	case problem.Restored:

@@ -23,7 +23,7 @@ type Lack = rights.Lack
 
 func newReviewer(e *Engine) *rights.Reviewer {
 	return rights.New(rights.Options{
-		Review: e.o.Review,
+		Namespace: e.o.Namespace, Review: e.o.Review,
 		Needed: func(key rights.Key) ([]string, bool) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
@@ -146,8 +146,7 @@ func (e *Engine) lacksHereLocked(r *rule) string {
 }
 
 // lacksThereLocked is the same about what a peer does not let this cluster read.
-func (e *Engine) lacksThereLocked(cluster, peer string, gvk schema.GroupVersionKind) string {
-	key := rights.Key{Cluster: peer, GVK: gvk}
-	e.suspectLocked(key, false)
-	return e.rights.There(key, cluster)
+func (e *Engine) lacksThereLocked(cluster, peer string, s Scope) string {
+	e.suspectLocked(rights.Key{Cluster: peer, GVK: s.GVK}, false)
+	return e.rights.There(peer, cluster, s)
 }

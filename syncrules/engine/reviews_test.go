@@ -201,3 +201,28 @@ func TestMissingRightsAtAPeer(t *testing.T) {
 		}
 	})
 }
+
+// A grant of Secrets is for the namespaces of the rule, also where another rule wants all, and never for the others in all.
+func TestMissingRightsToSecrets(t *testing.T) {
+	inReviewedWorld(t, func(w *world, r *reviewer) {
+		r.set(a+"/Secret", "list", "watch")
+		w.peers[a].cut(fmt.Errorf("%w: no", ErrForbidden))
+		for name, namespaces := range map[string][]string{"one": {"default"}, "all": nil} {
+			rule := testRule(name)
+			rule.Spec.GVK.Kind, rule.Spec.Rules[0].Matches[0].Namespaces = "Secret", namespaces
+			rule.Spec.Rules[0].Matches[0].Labels = []metav1.LabelSelector{{MatchLabels: map[string]string{"x": "y"}}}
+			w.setRule(rule)
+		}
+		w.settle()
+		w.settle()
+		for name, want := range map[string]string{
+			"one": "does not let this one list, watch secrets in namespace default; grant it there with: kubectl apply -f - <<< '{apiVersion: v1, kind: List, items: [{apiVersion: rbac.authorization.k8s.io/v1, kind: Role,",
+			"all": "does not let this one list, watch secrets; name namespaces in the rule",
+		} {
+			w.wantReady(name, metav1.ConditionFalse, ReasonSourcePermission)
+			if m := w.report(name).Conditions[0].Message; !strings.Contains(m, want) || strings.Contains(m, "reader-aggregated") {
+				t.Errorf("rule %s says %q", name, m)
+			}
+		}
+	})
+}

@@ -15,7 +15,7 @@ func NextStep(reason string) string {
 	case ReasonNamespaceTerminating:
 		return "the copies follow when it is there again"
 	case ReasonMissingPermission:
-		return "add a ClusterRole here with the label " + v1alpha1.LabelControllerAggregated + "=true"
+		return "add a ClusterRole here with the label " + v1alpha1.LabelControllerAggregated + "=true, or for Secrets a Role in each namespace"
 	case ReasonKindUnknown:
 		return "install its CRD here"
 	case ReasonImmutableField:

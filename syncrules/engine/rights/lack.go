@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
@@ -34,10 +33,12 @@ type Lack struct {
 	Verbs    []string
 	// Namespaces in which they are missing; none for all of them, and for kinds outside namespaces.
 	Namespaces []string
+	// User is as whom the API server knows the agent, "" where that was not asked.
+	User string
 }
 
 func (l Lack) same(o Lack) bool {
-	return l.Resource == o.Resource && slices.Equal(l.Verbs, o.Verbs) && slices.Equal(l.Namespaces, o.Namespaces)
+	return l.Resource == o.Resource && l.User == o.User && slices.Equal(l.Verbs, o.Verbs) && slices.Equal(l.Namespaces, o.Namespaces)
 }
 
 // concerns says that something is missing in the scope, and not only where other rules make copies.
@@ -52,23 +53,28 @@ func (l Lack) where() string {
 	return " in namespace " + strings.Join(l.Namespaces[:min(len(l.Namespaces), maxNamed)], ", ")
 }
 
-// grant is the command that a person with the right to do so can paste.
-func (l Lack) grant(name, label string, verbs []string) string {
-	for _, word := range []string{l.Resource.Resource, l.Resource.Group} {
-		if word != "" && len(validation.IsDNS1123Subdomain(word)) > 0 {
-			return "a ClusterRole with the label " + label + "=true" // the peer has it named so: no shell is to see that
+// within is a lack of Secrets for scopes of one rule: what another rule needs in all namespaces is nothing to grant for this
+// one, and what is granted in some of them is not enough for a rule about all.
+func (l Lack) within(scopes []place.Scope, gvk schema.GroupVersionKind) Lack {
+	var named []string
+	for _, s := range scopes {
+		switch {
+		case !l.ofSecrets() || s.GVK != gvk:
+		case s.Namespace == "":
+			l.Namespaces = nil
+			return l
+		default:
+			named = append(named, s.Namespace)
 		}
 	}
-	resources := l.Resource.Resource
-	if i := slices.Index(verbs, UpdateStatus); i >= 0 {
-		verbs, resources = slices.Delete(slices.Clone(verbs), i, i+1), resources+", "+resources+"/status"
+	if len(l.Namespaces) == 0 {
+		l.Namespaces = slices.Compact(slices.Sorted(slices.Values(named)))
 	}
-	return fmt.Sprintf(`kubectl apply -f - <<< '{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: roster-%s-%s, labels: {%s: "true"}}, rules: [{apiGroups: ["%s"], resources: [%s], verbs: [%s]}]}'`,
-		name, l.Resource, label, l.Resource.Group, resources, strings.Join(verbs, ", "))
+	return l
 }
 
 // NamespacesText says that the agent may not read namespaces here, and how to grant it.
 func NamespacesText() string {
 	l := Lack{Resource: schema.GroupResource{Resource: "namespaces"}, Verbs: []string{"list", "watch"}}
-	return fmt.Sprintf("the agent may not %s %s here; grant it with: %s", strings.Join(l.Verbs, ", "), l.Resource, l.grant("read", v1alpha1.LabelControllerAggregated, l.Verbs))
+	return fmt.Sprintf("the agent may not %s %s here; grant it with: %s", strings.Join(l.Verbs, ", "), l.Resource, l.clusterRole("read", v1alpha1.LabelControllerAggregated, l.Verbs))
 }

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
@@ -32,8 +31,9 @@ type Key struct {
 	GVK     schema.GroupVersionKind
 }
 
-// Options are what a Reviewer needs. All are called without its lock.
+// Options are what a Reviewer needs. The functions are called without its lock.
 type Options struct {
+	Namespace string // that of the agent
 	// Review asks an API server which of the verbs on a kind the agent lacks, in the namespaces (none: in all).
 	Review func(ctx context.Context, cluster string, gvk schema.GroupVersionKind, namespaces, verbs []string) (Lack, error)
 	// Needed are the namespaces in which rights on a kind are needed now, "" for all of them; false when none are.
@@ -232,20 +232,22 @@ func (r *Reviewer) Here(scopes []place.Scope) string {
 			continue
 		}
 		seen[s.GVK] = true
-		texts = append(texts, fmt.Sprintf("the agent may not %s %s%s here; grant it with: %s", strings.Join(v.lack.Verbs, ", "),
-			v.lack.Resource, v.lack.where(), v.lack.grant("write", v1alpha1.LabelControllerAggregated, v.verbs)))
+		lack := v.lack.within(scopes, s.GVK)
+		texts = append(texts, fmt.Sprintf("the agent may not %s %s%s%s", strings.Join(lack.Verbs, ", "),
+			lack.Resource, lack.where(), lack.here(v.verbs, r.o.Namespace)))
 	}
 	return strings.Join(texts, "; and ")
 }
 
-// There says which rights a peer, which people call name, does not give to the agent.
-func (r *Reviewer) There(key Key, name string) string {
+// There says which rights on the kind of a scope a peer, which people call name, does not give to the agent.
+func (r *Reviewer) There(cluster, name string, s place.Scope) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v := r.reviews[key]
+	v := r.reviews[Key{Cluster: cluster, GVK: s.GVK}]
 	if v == nil || len(v.lack.Verbs) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("cluster %s does not let this one %s %s%s; grant it there with: %s", name, strings.Join(v.lack.Verbs, ", "),
-		v.lack.Resource, v.lack.where(), v.lack.grant("read", v1alpha1.LabelReaderAggregated, v.verbs))
+	lack := v.lack.within([]place.Scope{s}, s.GVK)
+	return fmt.Sprintf("cluster %s does not let this one %s %s%s%s", name, strings.Join(lack.Verbs, ", "),
+		lack.Resource, lack.where(), lack.there(v.verbs, r.o.Namespace))
 }
