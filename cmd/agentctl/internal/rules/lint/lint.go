@@ -38,7 +38,8 @@ All errors are shown at once:
   rules.yaml:12: error: spec.rules[0].match[0]: Required value: must select by something
 
 Warnings are about what is right but perhaps not meant. For each rule the rights are printed that it
-needs beyond what the chart grants, as ClusterRoles to apply.
+needs beyond what the chart grants, as ClusterRoles to apply; for Secrets as a Role in each namespace
+that it names, and none where a cluster's private key may be.
 
 Exit code: 0 no error (there may be warnings), 1 errors, or a file that cannot be read.`,
 		Flags: ConsentFlags(),
@@ -108,8 +109,8 @@ type CheckedRule struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Name   string `json:"name"`
-	Reader string `json:"readerClusterRole,omitempty"` // YAML, for the sources
-	Writer string `json:"agentClusterRole,omitempty"`  // YAML, for the targets
+	Reader string `json:"readerClusterRole,omitempty"` // YAML, for the sources; of Secrets a Role and a RoleBinding for each namespace
+	Writer string `json:"agentClusterRole,omitempty"`  // the same for the targets
 }
 
 // How bad a Finding is.
