@@ -41,7 +41,7 @@ func (l Lack) there(verbs []string, own string) string {
 	case !l.ofSecrets():
 		return "; grant it there with: " + l.clusterRole("read", v1alpha1.LabelReaderAggregated, verbs)
 	case len(l.Namespaces) == 0:
-		return "; name namespaces in the rule (spec.rules[*].match[*].namespaces) and grant it there in each: the Secrets of all namespaces include that cluster's private key, see docs/rbac.md"
+		return "; name namespaces in the rule (spec.rules[].match[].namespaces) and grant it there in each: the Secrets of all namespaces include that cluster's private key, see docs/rbac.md"
 	}
 	return l.roles("read", "there", verbs, readers(l.User, own))
 }
