@@ -55,6 +55,8 @@ type Reviewer struct {
 type review struct {
 	verbs []string
 	lack  Lack
+	wide  bool      // some rules need the rights in all namespaces, which lack is about, and others in those that they name
+	named Lack      // of the latter, where wide
 	tries int       // without everything being allowed
 	asked time.Time // last
 	next  time.Time // zero for not before something is refused
@@ -168,14 +170,21 @@ func (r *Reviewer) review(ctx context.Context, key Key) {
 	if verbs == nil {
 		return
 	}
-	if slices.Contains(namespaces, "") {
-		namespaces = nil
-	}
+	wide := slices.Contains(namespaces, "")
+	namespaces = slices.DeleteFunc(namespaces, func(namespace string) bool { return namespace == "" })
 	namespaces = namespaces[:min(len(namespaces), maxNamespaces)]
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	lack, err := r.o.Review(ctx, key.Cluster, key.GVK, namespaces, verbs)
-	if changed, fewer := r.take(key, lack, err); changed {
+	first := namespaces
+	if wide {
+		first = nil
+	}
+	var named Lack
+	found, err := r.o.Review(ctx, key.Cluster, key.GVK, first, verbs)
+	if wide = wide && len(namespaces) > 0; wide && err == nil && len(found.Verbs) > 0 {
+		named, err = r.o.Review(ctx, key.Cluster, key.GVK, namespaces, verbs)
+	}
+	if changed, fewer := r.take(key, found, named, wide, err); changed {
 		r.o.Changed(fewer && key.Cluster == "")
 	}
 }
@@ -196,7 +205,7 @@ func (r *Reviewer) begin(key Key, needed bool) []string {
 }
 
 // take takes in what a review found, and says whether that is something else, and less, than before.
-func (r *Reviewer) take(key Key, lack Lack, err error) (changed, fewer bool) {
+func (r *Reviewer) take(key Key, lack, named Lack, wide bool, err error) (changed, fewer bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := r.reviews[key]
@@ -204,20 +213,29 @@ func (r *Reviewer) take(key Key, lack Lack, err error) (changed, fewer bool) {
 		return false, false // nobody needs it any more
 	}
 	v.busy = false
-	before := v.lack
+	before := *v
 	switch {
 	case err != nil:
 		v.tries++
 	case len(lack.Verbs) > 0:
-		v.lack = lack
+		v.lack, v.named, v.wide = lack, named, wide
 		v.tries++
 	default:
-		v.lack, v.tries = Lack{}, 0
+		v.lack, v.named, v.wide, v.tries = Lack{}, Lack{}, false, 0
 	}
 	if v.tries > 0 {
 		v.next = time.Now().Add(min(firstInterval<<min(v.tries-1, 8), MaxInterval))
 	}
-	return !before.same(v.lack), len(v.lack.Verbs) < len(before.Verbs)
+	changed = !before.lack.same(v.lack) || !before.named.same(v.named) || before.wide != v.wide
+	return changed, len(v.lack.Verbs) < len(before.lack.Verbs) || len(v.named.Verbs) < len(before.named.Verbs)
+}
+
+// of is what is missing in a scope of a rule: what others need in all namespaces is nothing to it if it names its own.
+func (v *review) of(s place.Scope) Lack {
+	if v.wide && s.Namespace != "" {
+		return v.named
+	}
+	return v.lack
 }
 
 // Here says which local rights are missing in scopes, and how to grant them; "" for none that is known.
@@ -228,11 +246,11 @@ func (r *Reviewer) Here(scopes []place.Scope) string {
 	var texts []string
 	for _, s := range scopes {
 		v := r.reviews[Key{GVK: s.GVK}]
-		if seen[s.GVK] || v == nil || len(v.lack.Verbs) == 0 || !v.lack.concerns(s) {
+		if seen[s.GVK] || v == nil || len(v.of(s).Verbs) == 0 || !v.of(s).concerns(s) {
 			continue
 		}
 		seen[s.GVK] = true
-		lack := v.lack.within(scopes, s.GVK)
+		lack := v.of(s).within(scopes, s.GVK)
 		texts = append(texts, fmt.Sprintf("the agent may not %s %s%s%s", strings.Join(lack.Verbs, ", "),
 			lack.Resource, lack.where(), lack.here(v.verbs, r.o.Namespace)))
 	}

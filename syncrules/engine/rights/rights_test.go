@@ -31,6 +31,8 @@ type world struct {
 	takes          time.Duration // a review
 	verbs          []string
 	needed         bool
+	all            bool // namespaces are needed, and default
+	allLack        Lack // where all are asked about
 	changed, fewer int
 }
 
@@ -47,17 +49,23 @@ func inWorld(t *testing.T, f func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{needed: true}
 		w.Reviewer = New(Options{
-			Review: func(_ context.Context, _ string, _ schema.GroupVersionKind, _, verbs []string) (Lack, error) {
+			Review: func(_ context.Context, _ string, _ schema.GroupVersionKind, namespaces, verbs []string) (Lack, error) {
 				time.Sleep(w.takes)
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.asked++
 				w.verbs = verbs
+				if len(namespaces) == 0 {
+					return w.allLack, w.err
+				}
 				return w.lack, w.err
 			},
 			Needed: func(Key) ([]string, bool) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
+				if w.all {
+					return []string{"", "default"}, w.needed
+				}
 				return []string{"default"}, w.needed
 			},
 			Changed: func(fewer bool) {
@@ -105,6 +113,33 @@ func TestMissingRight(t *testing.T) {
 		w.sleep(time.Hour)
 		if w.asked != asked || w.changed != 2 || w.fewer != 1 || w.Here([]place.Scope{{GVK: configMaps}}) != "" {
 			t.Errorf("%d more reviews, %d changes, %d of them grants", w.asked-asked, w.changed, w.fewer)
+		}
+	})
+}
+
+// What one rule lacks in all namespaces, another lacks only where that is missing in those that it names.
+func TestMissingRightInAllNamespaces(t *testing.T) {
+	inWorld(t, func(w *world) {
+		all, one := []place.Scope{{GVK: configMaps}}, []place.Scope{{GVK: configMaps, Namespace: "default"}}
+		w.all, w.allLack = true, Lack{Resource: schema.GroupResource{Resource: "configmaps"}, Verbs: Write()}
+		w.lack = Lack{Resource: w.allLack.Resource, Verbs: []string{"create"}, Namespaces: []string{"default"}}
+		w.Sync([]schema.GroupVersionKind{configMaps}, nil)
+		w.sleep(time.Second)
+		if text := w.Here(one); !strings.Contains(text, "may not create configmaps in namespace default") {
+			t.Errorf("one namespace: %q", text)
+		}
+		w.lack = Lack{}
+		w.sleep(MaxInterval)
+		if text := w.Here(one); text != "" || w.changed != 2 || w.fewer != 1 {
+			t.Errorf("one namespace that is granted: %q, %d changes, %d of them grants", text, w.changed, w.fewer)
+		}
+		if text := w.Here(all); !strings.Contains(text, "may not get, list, watch, create, update, delete configmaps here") {
+			t.Errorf("all namespaces: %q", text)
+		}
+		w.allLack = Lack{}
+		w.sleep(MaxInterval)
+		if text := w.Here(all); text != "" || w.fewer != 2 {
+			t.Errorf("all namespaces that are granted: %q, %d grants", text, w.fewer)
 		}
 	})
 }
