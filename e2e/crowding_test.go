@@ -9,10 +9,15 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/replica"
 )
@@ -20,8 +25,9 @@ import (
 // What a member makes up: so many clusters, each of which publishes or removes as much as one may, and that is more than there is room for.
 const (
 	madeUp        = 12
-	removalsOfOne = 2048  // that a member keeps of one author
-	roomOfAll     = 16384 // that a member keeps of all
+	bytesOfOne    = 8 << 20 // that a member keeps of what one publishes, and 64 MiB of what all do
+	removalsOfOne = 2048    // that a member keeps of one author
+	roomOfAll     = 16384   // that a member keeps of all
 	keptRemovals  = roomOfAll + 4096
 )
 
@@ -38,6 +44,7 @@ func TestStolenKeyLeavesRoom(t *testing.T) {
 	g.eventuallyWhole(t, within)
 	m := g.mallory(t)
 
+	t.Run("Rules", func(t *testing.T) { m.rules(t) })
 	t.Run("Removals", func(t *testing.T) { m.removals(t) })
 }
 
@@ -100,6 +107,60 @@ func takenBy(t *testing.T, c *harness.Cluster, key ed25519.PrivateKey) {
 			return fmt.Errorf("%s refuses it", c.Name)
 		}
 		return conn.Close()
+	})
+}
+
+// rules: each of those that it made up publishes as much as one may, and together that is more than there is room for. All rules of gamma
+// arrive in beta nevertheless.
+func (m *thief) rules(t *testing.T) {
+	before := metric(t, m.beta, "roster_replica_refused_total")
+	for _, made := range m.made {
+		var says [][]byte
+		for size := 0; size < bytesOfOne; {
+			name := fmt.Sprint("flood-", size)
+			data, err := payload.EncodeFeature(&v1alpha1.ClusterFeature{ObjectMeta: metav1.ObjectMeta{
+				Name: name, Annotations: map[string]string{"example.com/flood": strings.Repeat("x", 60<<10)}, // what fits a frame
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, message := range publishes(t, made.self, payload.FeatureKey(name), data) {
+				says, size = append(says, message), size+len(message)
+			}
+		}
+		say(t, m.beta, made.key, says...)
+	}
+	refused, held := metric(t, m.beta, "roster_replica_refused_total")-before, metric(t, m.beta, "roster_replica_bytes")
+	if t.Logf("%.0f MiB are held, and %.0f times there was no room", held/(1<<20), refused); refused == 0 {
+		t.Error("that is no flood")
+	}
+
+	const many = 200
+	selected := map[string]any{}
+	for i := range 14 {
+		selected[fmt.Sprint("example.com/", i)] = strings.Repeat("x", 63)
+	}
+	for i := range many {
+		rule := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"groupVersionKind": map[string]any{"version": "v1", "kind": "ConfigMap"},
+			"rules": []any{map[string]any{"match": []any{map[string]any{
+				"namespaces": []any{harness.Namespace}, "labels": []any{map[string]any{"matchLabels": selected}},
+			}}}},
+		}}}
+		rule.SetAPIVersion(v1alpha1.SchemeGroupVersion.String())
+		rule.SetKind("ResourceSyncRule")
+		rule.SetName(fmt.Sprintf("honest-%03d", i))
+		if _, err := m.gamma.Dynamic.Resource(harness.Rules()).Create(t.Context(), rule, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all rules of gamma are in beta", afterFault, func(ctx context.Context) error {
+		copies := metav1.ListOptions{LabelSelector: v1alpha1.LabelOwnerClusterID + "=" + clusterID(t, m.gamma)}
+		list, err := m.beta.Dynamic.Resource(harness.Rules()).List(ctx, copies)
+		if err == nil && len(list.Items) != many {
+			err = fmt.Errorf("of %d there are %d", many, len(list.Items))
+		}
+		return err
 	})
 }
 

@@ -109,11 +109,11 @@ func posing(t *testing.T, id string, key ed25519.PrivateKey) (messages [][]byte)
 	return messages
 }
 
-// signer signs as a cluster, with any key.
+// signer signs as a cluster, with any key, and as much as it is told to.
 func signer(t *testing.T, id string, key ed25519.PrivateKey) *replica.Replica {
 	t.Helper()
 	table := trust.New(trust.Pin{ClusterID: id, PublicKey: key.Public().(ed25519.PublicKey)}, trust.Options{})
-	r, err := replica.New(replica.Options{Self: id, PrivateKey: key, Epoch: 1 << 20, Keyring: table})
+	r, err := replica.New(replica.Options{Self: id, PrivateKey: key, Epoch: 1 << 20, Keyring: table, Limits: replica.Limits{Bytes: 1 << 30}})
 	if err != nil {
 		t.Fatal(err)
 	}
