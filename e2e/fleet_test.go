@@ -15,17 +15,18 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// fleetCommands are the questions to the whole group about a rule.
+// fleetCommands are the questions to the whole group about a rule, and the Secret of that name which it copies.
 func fleetCommands(rule string) map[string][]string {
 	return map[string][]string{
-		"rules list":    {"rules", "list", rule, "--fleet"},
-		"rules explain": {"rules", "explain", rule, "--fleet"},
-		"status":        {"status", "--fleet"},
+		"rules list":              {"rules", "list", rule, "--fleet"},
+		"rules explain":           {"rules", "explain", rule, "--fleet"},
+		"rules explain KIND NAME": {"rules", "explain", "secret", rule, "-n", harness.Namespace, "--fleet"},
+		"status":                  {"status", "--fleet"},
 	}
 }
 
-// asker is a user who may read the registry and, by their names, the credentials of some members.
-func asker(t *testing.T, c *harness.Cluster, members ...*harness.Cluster) {
+// asker is a user who may read the registry, one Secret of the agents' namespace and, by their names, the credentials of some members.
+func asker(t *testing.T, c *harness.Cluster, secret string, members ...*harness.Cluster) {
 	t.Helper()
 	var names []string
 	for _, m := range members {
@@ -54,7 +55,18 @@ kind: RoleBinding
 metadata: {name: asker, namespace: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: asker}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
-`, v1alpha1.PrivateNamespace(harness.Namespace), strings.Join(names, `", "`)))
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: asker, namespace: %[3]s}
+rules: [{apiGroups: [""], resources: [secrets], resourceNames: [%[4]s], verbs: [get, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: asker, namespace: %[3]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: asker}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+`, v1alpha1.PrivateNamespace(harness.Namespace), strings.Join(names, `", "`), harness.Namespace, secret))
 }
 
 // Every fleet command in a group of five: all answer; a person may not read one credential; one API server is stopped; both.
@@ -71,9 +83,10 @@ func TestFleetOfFive(t *testing.T) {
 		return append(append([]string{}, args...), append(more, "--context", one.Name)...)
 	}
 	all := map[string][]string{
-		"rules list":    {"RULE     KIND     CLUSTERS   READY   SYNCED   FROZEN   FAILED   CONFLICTS   WORST", "spread   Secret   5/5        5       4/4      0        0        0           -"},
-		"rules explain": {"in cluster one: synced", "in cluster two: synced", "in cluster five: synced", "0 clusters without the rule"},
-		"status":        {"5 clusters, 0 of them unknown: healthy", "CLUSTER   HEALTH    CLUSTERS   RULES", "five      healthy   5/5        1/1"},
+		"rules list":              {"RULE     KIND     CLUSTERS   READY   SYNCED   FROZEN   FAILED   CONFLICTS   WORST", "spread   Secret   5/5        5       4/4      0        0        0           -"},
+		"rules explain":           {"in cluster one: synced", "in cluster two: synced", "in cluster five: synced", "0 clusters without the rule"},
+		"rules explain KIND NAME": {"in one (this cluster): an object of its own", "in five: a copy, owned by one", "copies: 4 in sync, 0 to be written, 0 whose source is gone, 0 blocked, 0 not known"},
+		"status":                  {"5 clusters, 0 of them unknown: healthy", "CLUSTER   HEALTH    CLUSTERS   RULES", "five      healthy   5/5        1/1"},
 	}
 	for what, args := range fleetCommands("spread") {
 		eventually(t, what+" hears all, with the credentials of one", afterFault, g.asks(0, asAdmin(args), all[what]...))
@@ -84,8 +97,9 @@ func TestFleetOfFive(t *testing.T) {
 	eventually(t, "the bundle has all", afterFault, g.asks(0, asAdmin(bundle, "--contexts", "two,three,four,five"), "of 5 clusters"))
 
 	// Jane may read the credentials of all but four, each by its name.
-	asker(t, one, g.Clusters[1], g.Clusters[2], last)
-	denied := `unknown: cluster four: its credential, Secret cluster-registry-private/` + v1alpha1.IssuedSecret(clusterID(t, four)) + ` here, cannot be read (`
+	asker(t, one, "spread", g.Clusters[1], g.Clusters[2], last)
+	// One says unknown, and the one about an object not known.
+	denied := `known: cluster four: its credential, Secret cluster-registry-private/` + v1alpha1.IssuedSecret(clusterID(t, four)) + ` here, cannot be read (`
 	for what, args := range fleetCommands("spread") {
 		eventually(t, what+" names whom Jane may not ask", afterFault, g.asks(6, asAdmin(args, "--as", "jane"), denied, "1 cluster of the group could not be asked: four"))
 	}
@@ -100,12 +114,12 @@ func TestFleetOfFive(t *testing.T) {
 		}
 	})
 	for what, args := range fleetCommands("spread") {
-		eventually(t, what+" names who is away", afterFault, g.asks(6, asAdmin(args), "unknown: cluster five: ", "1 cluster of the group could not be asked: five"))
-		eventually(t, what+" names who is away, with contexts", afterFault, g.asks(6, asAdmin(args, "--contexts", "five,two"), "unknown: cluster five: ", "five"))
-		eventually(t, what+" names both to Jane", afterFault, g.asks(6, asAdmin(args, "--as", "jane"), "unknown: cluster five: ", denied, "2 clusters of the group could not be asked: five, four"))
+		eventually(t, what+" names who is away", afterFault, g.asks(6, asAdmin(args), "known: cluster five: ", "1 cluster of the group could not be asked: five"))
+		eventually(t, what+" names who is away, with contexts", afterFault, g.asks(6, asAdmin(args, "--contexts", "five,two"), "known: cluster five: ", "five"))
+		eventually(t, what+" names both to Jane", afterFault, g.asks(6, asAdmin(args, "--as", "jane"), "known: cluster five: ", denied, "2 clusters of the group could not be asked: five, four"))
 	}
-	eventually(t, "the bundle names who is away", afterFault, g.asks(6, asAdmin(bundle, "--contexts", "two,three,four,five"), "of 4 clusters", "unknown: cluster five: "))
-	eventually(t, "her bundle names both", afterFault, g.asks(6, asAdmin(bundle, "--as", "jane"), "of 3 clusters", "unknown: cluster five: ", denied, "2 clusters of the group could not be asked: five, four"))
+	eventually(t, "the bundle names who is away", afterFault, g.asks(6, asAdmin(bundle, "--contexts", "two,three,four,five"), "of 4 clusters", "known: cluster five: "))
+	eventually(t, "her bundle names both", afterFault, g.asks(6, asAdmin(bundle, "--as", "jane"), "of 3 clusters", "known: cluster five: ", denied, "2 clusters of the group could not be asked: five, four"))
 	g.verifiesTheOthers(t)
 	for _, flags := range [][]string{nil, {"-o", "wide"}} {
 		eventually(t, "the others say what is wrong with them", afterFault, func(ctx context.Context) error {
