@@ -15,6 +15,8 @@ import (
 const (
 	registryWrites          = 2048
 	registryWritesPerSecond = 4
+	// leastAfterRestart is the part of that which there is after any restart: the states of all clusters change then, twice.
+	leastAfterRestart = 1.0 / 2
 )
 
 // OfRegistry returns limits for budgets of the registry. They have what limits allow, in common with the copies, but no more than
@@ -22,7 +24,7 @@ const (
 func OfRegistry(limits quota.Limits, own string, parent func(id string) string) quota.Limits {
 	few := limits // of each of two accounts, which is what all have
 	few.Writes = quota.Bucket{Most: registryWrites / 2, PerSecond: registryWritesPerSecond / 2, First: registryWrites / 2}
-	few.Writes.First *= limits.Writes.First / limits.Writes.Most // after a restart
+	few.Writes.First *= max(leastAfterRestart, limits.Writes.First/limits.Writes.Most)
 	registry := NewCommon(few, own, parent)
 	if limits.Common != nil {
 		limits.Common = both{limits.Common, registry}

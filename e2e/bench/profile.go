@@ -8,28 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/roster-mesh/roster/e2e/harness"
 )
 
-// buildProfiled builds the agent that can be profiled, e2e/bench/profiled.
-func buildProfiled(ctx context.Context, root, dir string) (string, error) {
-	path := filepath.Join(dir, "agent")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./e2e/bench/profiled")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the profiled agent: %w\n%s", err, out)
-	}
-	return path, nil
-}
+// envProfiles has agents serve profiles, by their flag --pprof. The harness passes it on.
+const envProfiles = "ROSTER_PPROF"
 
-// profiled takes a part and, if that is asked for, profiles of the agents of the first and the last cluster
-// meanwhile.
+// profileSeconds is how much of a part a CPU profile is about: it has to be said before.
+const profileSeconds = 20
+
+// profiled takes a part and, if that is asked for, profiles of the agents of the first and the last cluster: what they did in the first
+// seconds, and what they held and had allocated in the end.
 func (b *bed) profiled(ctx context.Context, p part) error {
 	if b.s.profile == "" {
 		return p.run(ctx, b)
@@ -37,23 +30,21 @@ func (b *bed) profiled(ctx context.Context, p part) error {
 	if err := os.MkdirAll(b.s.profile, 0o755); err != nil {
 		return err
 	}
-	watched := []*harness.Cluster{b.first(), b.source()}
-	for _, c := range watched {
-		if err := syscall.Kill(c.AgentPID(), syscall.SIGUSR1); err != nil {
-			return err
+	var all errgroup.Group
+	take := func(kind, path string) {
+		for _, c := range []*harness.Cluster{b.first(), b.source()} {
+			all.Go(func() error {
+				data, err := c.AgentHTTP(ctx, "/debug/pprof/"+path)
+				if err != nil {
+					return fmt.Errorf("profile of %s: %w", c.Name, err)
+				}
+				return os.WriteFile(filepath.Join(b.s.profile, fmt.Sprintf("%d-%s-%s-%s.pprof", b.n, p.name, c.Name, kind)), []byte(data), 0o644)
+			})
 		}
 	}
-	errs := []error{p.run(ctx, b)}
-	for _, c := range watched {
-		errs = append(errs, syscall.Kill(c.AgentPID(), syscall.SIGUSR2))
-	}
-	errs = append(errs, pause(ctx, time.Second))
-	for _, c := range watched {
-		for _, kind := range []string{"cpu", "heap", "allocs"} {
-			from := filepath.Join(c.Dir(), "data", kind+".pprof")
-			to := filepath.Join(b.s.profile, fmt.Sprintf("%d-%s-%s-%s.pprof", b.n, p.name, c.Name, kind))
-			errs = append(errs, os.Rename(from, to))
-		}
-	}
-	return errors.Join(errs...)
+	take("cpu", fmt.Sprintf("profile?seconds=%d", profileSeconds))
+	err := p.run(ctx, b)
+	take("heap", "heap?gc=1")
+	take("allocs", "allocs")
+	return errors.Join(err, all.Wait())
 }
