@@ -4,6 +4,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -166,7 +167,8 @@ func TestManyChangesWait(t *testing.T) {
 	limits := quota.NewLimits(1<<20, 1<<20, atOnce/2, perSecond/2) // of each of two accounts
 	limits.Common = budget.NewCommon(limits, agenttest.IDA, func(string) string { return agenttest.IDA })
 	limits.Writes = quota.DefaultLimits().Writes
-	f := newFlooded(t, limits)
+	f, logged := newFlooded(t, limits), &bytes.Buffer{}
+	f.o.Log = slog.New(slog.NewTextHandler(logged, nil))
 	name := func(n int) string { return fmt.Sprintf("r-%02d", n) }
 	for n := range atOnce + more {
 		f.rule(t, agenttest.IDB, name(n))
@@ -179,6 +181,9 @@ func TestManyChangesWait(t *testing.T) {
 	}
 	if most := atOnce + 1 + int(time.Since(began).Seconds()*perSecond); written < atOnce || written > most {
 		t.Errorf("%d of %d rules are written at once, want %d", written, atOnce+more, most)
+	}
+	if lines := strings.Count(logged.String(), "changes of other clusters wait"); lines != 1 || !strings.Contains(logged.String(), agenttest.IDB) {
+		t.Errorf("the log says %d times that something waits, want once:\n%s", lines, logged)
 	}
 	f.changed(t, agenttest.IDB, "new", 1)
 	f.changed(t, agenttest.IDC, "new", 1)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,13 +62,14 @@ type Importer struct {
 	rules    *loop.Loop[replica.Key] // of which a cluster may have many: no cluster waits for them
 	ages     loop.Ages[replica.Key]
 	budget   *budget.Budget[replica.Key]
+	waits    rate.Sometimes // that something waits is logged
 
 	redials *redials
 }
 
 // NewImporter returns an importer that does nothing before Run.
 func NewImporter(o ImporterOptions) *Importer {
-	i := &Importer{o: o}
+	i := &Importer{o: o, waits: rate.Sometimes{Interval: time.Minute}}
 	i.clusters = loop.New("import of clusters", o.Log, i.importKey)
 	i.rules = loop.New("import of rules", o.Log, i.importKey)
 	i.budget = budget.New(o.Quota, func(key replica.Key, d time.Duration) { i.of(key).AddAfter(key, d) })
@@ -145,7 +147,14 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 // charged writes the object of an entry, and charges the entry's origin with it: each version of it is one of the whole object
 // in etcd, with its status and with managedFields, which agents are not sent. The error is loop.ErrWaits if it must wait.
 func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
-	return i.budget.Write(e.Origin, e.Key, 2*budget.SizeOf(object), write)
+	err := i.budget.Write(e.Origin, e.Key, 2*budget.SizeOf(object), write)
+	if errors.Is(err, loop.ErrWaits) {
+		i.waits.Do(func() {
+			i.o.Log.Warn("changes of other clusters wait, since so much was written here because of them: see who brought them along with `agentctl members --tree`",
+				"waiting", i.budget.Waiting(), "one of them", e.Origin, "kind", e.Key.Kind)
+		})
+	}
+	return err
 }
 
 // importCluster maintains the copy of one peer's Cluster object. It never deletes it: a cluster that is merely
