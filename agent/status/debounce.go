@@ -23,7 +23,35 @@ type debouncer struct {
 	seen map[string]map[string]moments
 }
 
-type moments struct{ since, wrote time.Time }
+type moments struct {
+	since, wrote time.Time
+	admitted     time.Time     // when it was written last only because others admit the cluster,
+	pause        time.Duration // and how long after that it is not again
+}
+
+// A member can sign an admission of each cluster and take it back again and again. So a status that differs in that alone is written the
+// less often, the more often it was: after firstPause, and twice as long each time, up to longestPause.
+const firstPause, longestPause = time.Second, 10 * time.Minute
+
+// admission is how long the write of a status is still delayed that differs only in who admits the cluster.
+func (d *debouncer) admission(id, name string, now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := d.seen[id][name]
+	return max(0, m.pause-now.Sub(m.admitted))
+}
+
+// admissionWritten remembers that a status was written for that alone.
+func (d *debouncer) admissionWritten(id, name string, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := d.seen[id][name]
+	if now.Sub(m.admitted) > longestPause {
+		m.pause = 0
+	}
+	m.admitted, m.pause = now, min(max(2*m.pause, firstPause), longestPause)
+	d.setLocked(id, name, m)
+}
 
 // wait is how long the write of a status is still delayed, 0 for not at all.
 func (d *debouncer) wait(id, name string, lasting bool, now time.Time) time.Duration {
@@ -45,7 +73,8 @@ func (d *debouncer) forget(id, name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if m, ok := d.seen[id][name]; ok {
-		d.setLocked(id, name, moments{wrote: m.wrote})
+		m.since = time.Time{}
+		d.setLocked(id, name, m)
 	}
 }
 
@@ -53,7 +82,9 @@ func (d *debouncer) forget(id, name string) {
 func (d *debouncer) written(id, name string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.setLocked(id, name, moments{wrote: now})
+	m := d.seen[id][name]
+	m.since, m.wrote = time.Time{}, now
+	d.setLocked(id, name, m)
 }
 
 func (d *debouncer) setLocked(id, name string, m moments) {

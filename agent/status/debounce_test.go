@@ -58,6 +58,39 @@ func TestLastingStatesAreDebounced(t *testing.T) {
 	}
 }
 
+// Who admits a cluster changes every second, since a member signs and takes back: it is written at once, and then less and less often,
+// whatever else is written meanwhile. When it was quiet for long, the next change is written at once again.
+func TestAdmissionsAreWrittenSeldom(t *testing.T) {
+	var d debouncer
+	at := time.Unix(1000, 0)
+	flips := func(seconds int) (written int) {
+		for range seconds {
+			if d.admission(agenttest.IDA, "a", at) == 0 {
+				d.written(agenttest.IDA, "a", at)
+				d.admissionWritten(agenttest.IDA, "a", at)
+				written++
+			}
+			d.wait(agenttest.IDA, "a", false, at)
+			d.forget(agenttest.IDA, "a")
+			d.written(agenttest.IDA, "a", at)
+			at = at.Add(time.Second)
+		}
+		return written
+	}
+	if n := flips(1); n != 1 {
+		t.Errorf("the first is written %d times", n)
+	}
+	if n := flips(600); n < 8 || n > 10 {
+		t.Errorf("in ten minutes it is written %d times", n)
+	}
+	if n := flips(6000); n < 9 || n > 11 {
+		t.Errorf("in a hundred more minutes it is written %d times", n)
+	}
+	if at = at.Add(2*longestPause + time.Second); flips(2) != 2 {
+		t.Error("after it was quiet for long it waits")
+	}
+}
+
 func TestEventCondition(t *testing.T) {
 	type is map[string]metav1.ConditionStatus
 	for _, tt := range []struct {

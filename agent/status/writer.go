@@ -118,6 +118,13 @@ func (w *Writer) writeOne(ctx context.Context, id string, have *v1alpha1.Cluster
 			return nil
 		}
 	}
+	other := have.DeepCopy()
+	other.Status.AdmittedBy = want.AdmittedBy
+	admission := equality.Semantic.DeepEqual(other.Status, want) // and nothing else
+	if wait := w.debounce.admission(id, have.Name, v.Now); admission && wait > 0 {
+		w.addAfter(id, wait)
+		return nil
+	}
 	update := have.DeepCopy()
 	update.Status = want
 	err := w.charged(id, v.Local, update, func() error {
@@ -132,7 +139,9 @@ func (w *Writer) writeOne(ctx context.Context, id string, have *v1alpha1.Cluster
 	case err != nil:
 		return fmt.Errorf("write status of cluster %s: %w", have.Name, err)
 	}
-	w.debounce.written(id, have.Name, v.Now)
+	if w.debounce.written(id, have.Name, v.Now); admission {
+		w.debounce.admissionWritten(id, have.Name, v.Now)
+	}
 	w.sendEvent(have, want.Conditions)
 	return nil
 }
