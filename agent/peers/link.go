@@ -44,7 +44,9 @@ func (p *Peers) runLink(ctx context.Context, id string) {
 		}
 		switch {
 		case errors.Is(err, directory.ErrGone):
-			if l.disconnect(); p.ended(id) {
+			l.disconnect()
+			p.set(id, func(t *tracked) { t.issued = false }) // a look that was under way may have set it since Detach
+			if p.ended(id) {
 				p.wakeWaiting(id)
 				return
 			}
