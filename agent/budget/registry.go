@@ -19,18 +19,14 @@ const (
 	leastAfterRestart = 1.0 / 2
 )
 
-// OfRegistry returns limits for budgets of the registry. They have what limits allow, in common with the copies, but no more than
+// OfRegistry returns limits for budgets of the registry. They have what limits allow, which have a Common with the copies, but no more than
 // so many writes, which those that get the same limits have in common. own and parent are as in NewCommon.
 func OfRegistry(limits quota.Limits, own string, parent func(id string) string) quota.Limits {
 	few := limits // of each of two accounts, which is what all have
 	few.Writes = quota.Bucket{Most: registryWrites / 2, PerSecond: registryWritesPerSecond / 2, First: registryWrites / 2}
 	few.Writes.First *= max(leastAfterRestart, limits.Writes.First/limits.Writes.Most)
 	registry := NewCommon(few, own, parent)
-	if limits.Common != nil {
-		limits.Common = both{limits.Common, registry}
-	} else {
-		limits.Common = registry
-	}
+	limits.Common = both{limits.Common, registry}
 	return limits
 }
 

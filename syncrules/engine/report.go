@@ -56,7 +56,7 @@ const (
 	ReasonTooManyCopies     = "TooManyCopies"
 	ReasonPaused            = "Paused"
 	ReasonDeletionGuard     = guard.Reason
-	ReasonSourceUnreachable = tally.ReasonSourceUnreachable
+	ReasonSourceUnreachable = "SourceUnreachable"
 	ReasonSourcePermission  = "SourceMissingPermission"
 	ReasonSourceKindUnknown = "SourceKindUnknown"
 	ReasonSourceTooLarge    = "SourceTooLarge"

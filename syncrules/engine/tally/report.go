@@ -11,28 +11,15 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-// ReasonSourceUnreachable is that of a rule of which a source is not reached.
-const ReasonSourceUnreachable = "SourceUnreachable"
-
-// SameReport compares but for what alone is not worth a write: the lag, and why a source is not reached of which there is nothing, since it
-// is one that somebody may invent, and tries to reach it may fail in changing ways.
+// SameReport compares but for the lag, which alone is not worth a write.
 func SameReport(a, b v1alpha1.ResourceSyncRuleStatus) bool {
-	a, b = worthAWrite(a), worthAWrite(b)
+	without := func(in []v1alpha1.SourceStatus) []v1alpha1.SourceStatus {
+		out := slices.Clone(in)
+		for i := range out {
+			out[i].Lag = nil
+		}
+		return out
+	}
+	a.Sources, b.Sources = without(a.Sources), without(b.Sources)
 	return equality.Semantic.DeepEqual(a, b)
-}
-
-func worthAWrite(in v1alpha1.ResourceSyncRuleStatus) v1alpha1.ResourceSyncRuleStatus {
-	in.Sources, in.Conditions = slices.Clone(in.Sources), slices.Clone(in.Conditions)
-	for i := range in.Sources {
-		s := &in.Sources[i]
-		if s.Lag = nil; !s.Watching && s.Matched == 0 && s.Failed == 0 {
-			s.Message = ""
-		}
-	}
-	for i := range in.Conditions {
-		if c := &in.Conditions[i]; c.Reason == ReasonSourceUnreachable {
-			c.Message = ""
-		}
-	}
-	return in
 }
