@@ -52,12 +52,12 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 	switch {
 	case asked == 0:
 		return yes(ReasonNoSource, "no other cluster is a source of this rule now")
-	case starting > 0 && !r.sender.wasReady:
+	case starting > 0 && !r.sender.WasReady:
 		return metav1.Condition{
 			Status: metav1.ConditionUnknown, Reason: ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
-	case !r.sender.wasReady && (e.queue.pendingOfLocked(r) || t.Tried > 0):
+	case !r.sender.WasReady && (e.queue.pendingOfLocked(r) || t.Tried > 0):
 		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
 	}
 	if t.Slow != "" {

@@ -121,7 +121,7 @@ func (r *rule) sumKinds(of func(schema.GroupKind) int) (n int) {
 
 // reportSoonLocked makes a rule be reported.
 func (e *Engine) reportSoonLocked(r *rule) {
-	r.sender.dirty = true
+	r.sender.Dirty = true
 	wake.Up(e.reporter.wake)
 }
 

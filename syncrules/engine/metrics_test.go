@@ -62,21 +62,21 @@ func TestLabelsAreBounded(t *testing.T) {
 // A paused rule is told from one that is not Ready, also where many share a label.
 func TestPausedRulesAreTold(t *testing.T) {
 	t.Parallel()
-	told := func(status metav1.ConditionStatus, reason string) sender {
-		return sender{last: &RuleReport{Conditions: []metav1.Condition{{Type: ConditionReady, Status: status, Reason: reason}}}}
+	told := func(status metav1.ConditionStatus, reason string) tally.Sender {
+		return tally.Sender{Last: &RuleReport{Conditions: []metav1.Condition{{Type: ConditionReady, Status: status, Reason: reason}}}}
 	}
 	ready, broken, paused := told(metav1.ConditionTrue, ReasonSynced), told(metav1.ConditionFalse, problem.ReasonConflict), told(metav1.ConditionFalse, ReasonPaused)
 	for what, tc := range map[string]struct {
-		senders       []sender
+		senders       []tally.Sender
 		ready, paused float64
 	}{
-		"ready":                {[]sender{ready}, 1, 0},
-		"not ready":            {[]sender{broken}, 0, 0},
-		"not reported":         {[]sender{{}}, 0, 0},
-		"paused":               {[]sender{paused}, 0, 1},
-		"ready and paused":     {[]sender{ready, paused}, 1, 0},
-		"not ready and paused": {[]sender{broken, paused, ready}, 0, 0},
-		"all paused":           {[]sender{paused, paused}, 0, 1},
+		"ready":                {[]tally.Sender{ready}, 1, 0},
+		"not ready":            {[]tally.Sender{broken}, 0, 0},
+		"not reported":         {[]tally.Sender{{}}, 0, 0},
+		"paused":               {[]tally.Sender{paused}, 0, 1},
+		"ready and paused":     {[]tally.Sender{ready, paused}, 1, 0},
+		"not ready and paused": {[]tally.Sender{broken, paused, ready}, 0, 0},
+		"all paused":           {[]tally.Sender{paused, paused}, 0, 1},
 	} {
 		e := &Engine{rules: newRuleSet()}
 		for i := range metrics.MaxLabels { // so that the others share a label

@@ -21,13 +21,6 @@ import (
 )
 
 const (
-	// reportEvery is how often a rule is reported at most, and reportEverySource so much for each of its sources, since the API server
-	// works for each. reportFirst is how long the first report waits for the first results.
-	reportEvery       = 2 * time.Second
-	reportEverySource = 10 * time.Millisecond
-	reportFirst       = 100 * time.Millisecond
-	// reportCalm is how long a change must last to be worth a report: a watch that lists again is not.
-	reportCalm = 500 * time.Millisecond
 	// slowFor is how long a rule says that copies follow at a slower pace.
 	slowFor = 10 * time.Second
 
@@ -56,7 +49,7 @@ const (
 	ReasonTooManyCopies     = "TooManyCopies"
 	ReasonPaused            = "Paused"
 	ReasonDeletionGuard     = guard.Reason
-	ReasonSourceUnreachable = "SourceUnreachable"
+	ReasonSourceUnreachable = tally.ReasonSourceUnreachable
 	ReasonSourcePermission  = "SourceMissingPermission"
 	ReasonSourceKindUnknown = "SourceKindUnknown"
 	ReasonSourceTooLarge    = "SourceTooLarge"
@@ -67,23 +60,13 @@ const (
 // knows what was there.
 type RuleReport = v1alpha1.ResourceSyncRuleStatus
 
-// reporter is what the one goroutine that reports has to tell, beside what each rule's sender has.
+// reporter is what the one goroutine that reports has to tell, beside what each rule's Sender has.
 type reporter struct {
 	wake   chan struct{} // as supervisor.wake
 	events tally.Events
 }
 
 func newReporter() reporter { return reporter{wake: make(chan struct{}, 1)} }
-
-// sender is the state of a rule's reports.
-type sender struct {
-	dirty    bool
-	since    time.Time // when the reporter first saw it dirty
-	sent     time.Time
-	looked   time.Time // when it was last summed up
-	last     *RuleReport
-	wasReady bool // under the present generation
-}
 
 // report sends what changed, coalesced, until ctx ends. It keeps no timer while nothing does.
 func (e *Engine) report(ctx context.Context) {
@@ -125,35 +108,20 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 		s := &r.sender
 		if until := r.tally.SlowUntil; !until.IsZero() {
 			if wait := until.Sub(now); wait <= 0 {
-				r.tally.Slow, r.tally.SlowUntil, s.dirty = "", time.Time{}, true
+				r.tally.Slow, r.tally.SlowUntil, s.Dirty = "", time.Time{}, true
 			} else if next == 0 || wait < next {
 				next = wait
 			}
 		}
-		if !s.dirty {
-			continue
-		}
-		if s.since.IsZero() {
-			s.since = now
-		}
-		at := s.since.Add(reportFirst)
-		if s.last != nil {
-			at = slices.MaxFunc([]time.Time{s.since.Add(reportCalm), s.sent.Add(reportEvery)}, time.Time.Compare)
-			if again := s.looked.Add(reportEverySource * time.Duration(len(s.last.Sources))); again.After(at) && s.last.ObservedGeneration == r.gen {
-				at = again // a person who has changed the rule is told sooner
+		wait, some := s.Wait(r.gen, now)
+		if some && wait == 0 {
+			if report := e.reportOfLocked(r); s.Send(&report, now) {
+				due[name] = report
 			}
+			wait, some = s.Wait(r.gen, now)
 		}
-		if wait := at.Sub(now); wait > 0 {
-			if next == 0 || wait < next {
-				next = wait
-			}
-			continue
-		}
-		s.dirty, s.since, s.looked = false, time.Time{}, now
-		report := e.reportOfLocked(r)
-		if s.last == nil || !tally.SameReport(*s.last, report) {
-			s.last, s.sent = &report, now
-			due[name] = report
+		if some && (next == 0 || wait < next) {
+			next = wait
 		}
 	}
 	return due, next
@@ -192,10 +160,10 @@ func (e *Engine) reportOfLocked(r *rule) RuleReport {
 	}
 	c := e.readyConditionLocked(r, asked, append(troubles, unreached...)) // one that somebody invents hides nothing of the others
 	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
-	r.sender.wasReady = c.Status == metav1.ConditionTrue
+	r.sender.WasReady = c.Status == metav1.ConditionTrue
 	out.Conditions = []metav1.Condition{c}
 	if r.observes() != "" {
-		c := t.DriftCondition(r.sender.wasReady)
+		c := t.DriftCondition(r.sender.WasReady)
 		c.Type, c.ObservedGeneration, c.Message = ConditionDrifted, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
 		out.Conditions = append(out.Conditions, c)
 	}
@@ -218,7 +186,7 @@ func (e *Engine) ruleSums() map[string]metrics.RuleSum {
 		}
 		sum := out[name]
 		sum.Rules++
-		if s := r.sender.last; s != nil {
+		if s := r.sender.Last; s != nil {
 			switch c := meta.FindStatusCondition(s.Conditions, ConditionReady); {
 			case c == nil:
 			case c.Status == metav1.ConditionTrue:

@@ -120,7 +120,7 @@ func (e *Engine) slowedLocked(k Key, rules []string) {
 		}
 		if t := &r.tally; t.Slow == "" { // the first is told, or the status would change as often as the objects
 			t.Slow = problem.OneLine(fmt.Sprintf("%s changes more than %d times a second; its copy follows at that pace", k, pace.Rate))
-			r.sender.dirty = true
+			r.sender.Dirty = true
 		}
 		r.tally.SlowUntil = time.Now().Add(slowFor)
 	}
@@ -252,7 +252,7 @@ func (e *Engine) countLocked(k Key, res *tally.Result, n int32) {
 	for _, name := range res.Rules {
 		if r := e.rules.byName[name]; r != nil {
 			r.tally.Add(k, name, res, n)
-			r.sender.dirty = true
+			r.sender.Dirty = true
 		}
 	}
 	wake.Up(e.reporter.wake)
@@ -262,7 +262,7 @@ func (e *Engine) countLocked(k Key, res *tally.Result, n int32) {
 func (e *Engine) tellAgainLocked(k Key, res *tally.Result) {
 	for _, name := range res.Rules {
 		if r := e.rules.byName[name]; r != nil && r.tally.Tell(k, res) {
-			r.sender.dirty = true
+			r.sender.Dirty = true
 			wake.Up(e.reporter.wake)
 		}
 	}
@@ -272,10 +272,10 @@ func (e *Engine) tellAgainLocked(k Key, res *tally.Result) {
 func (e *Engine) kindDirtyLocked(gk schema.GroupKind) {
 	if k := e.rules.kinds[gk]; k != nil {
 		for _, r := range k.readers {
-			r.sender.dirty = true
+			r.sender.Dirty = true
 		}
 		for _, r := range k.writers {
-			r.sender.dirty = true
+			r.sender.Dirty = true
 		}
 		wake.Up(e.reporter.wake)
 	}

@@ -33,7 +33,7 @@ func newReviewer(e *Engine) *rights.Reviewer {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			for _, r := range e.rules.byName {
-				r.sender.dirty = true
+				r.sender.Dirty = true
 			}
 			wake.Up(e.reporter.wake)
 			if fewer {

@@ -57,7 +57,7 @@ type rule struct {
 
 	guard  guard.Guard
 	tally  tally.Tally
-	sender sender
+	sender tally.Sender
 }
 
 func newRule(r *v1alpha1.ResourceSyncRule, policy consent.Policy, refused error) *rule {
@@ -131,7 +131,7 @@ func (r *rule) same(o *rule) bool {
 // inherit takes over from the rule as it was before what an edit leaves valid.
 func (r *rule) inherit(old *rule, edits *inforce.Edits) {
 	r.tally, r.sender = old.tally, old.sender
-	r.sender.wasReady, r.sender.dirty = false, true
+	r.sender.WasReady, r.sender.Dirty = false, true
 	r.guard.Inherit(&old.guard, r.selection == old.selection)
 	if r.author == old.author && (slices.Equal(r.scopes, old.scopes) || old.placed && old.excess == inforce.None && edits.Keep(old.scopes, r.scopes)) {
 		r.excess, r.surplus, r.placed = old.excess, old.surplus, old.placed
