@@ -54,6 +54,64 @@ func TestManyRulesOfAMember(t *testing.T) {
 	eventually(t, "and that rule is in force", afterFault, r.ruleSays(r.beta, "honest", "True", ""))
 }
 
+// TestManyWatchesOfAMember: rules of a member name more namespaces than one author's may be watched at another cluster. As many of them are in
+// force in beta as may, and what it opens at alpha is bounded; the others say so.
+func TestManyWatchesOfAMember(t *testing.T) {
+	r := newRoom(t)
+	const each, rules = 256, inforce.MaxViews/256 + 2
+	readers, agents := v1alpha1.ReadersGroup(harness.Namespace), "system:serviceaccount:"+harness.Namespace+":"+harness.ServiceAccount
+	for c, who := range map[*harness.Cluster]string{r.alpha: "--group=" + readers, r.beta: "--user=" + agents} {
+		kubectl(t, c, "create", "clusterrole", r.name, "--verb=*", "--resource=configmaps")
+		kubectl(t, c, "create", "clusterrolebinding", r.name, "--clusterrole="+r.name, who)
+		t.Cleanup(func() { kubectl(t, c, "delete", "clusterrole/"+r.name, "clusterrolebinding/"+r.name) })
+	}
+	apply(t, r.alpha, fmt.Sprintf("apiVersion: %s\nkind: ClusterFeature\nmetadata: {name: %[2]s}\nspec: {featureName: %[2]s}\n", v1alpha1.SchemeGroupVersion, r.name))
+	t.Cleanup(func() {
+		if err := remove(lasting(t), r.alpha, harness.Features(), "", r.name); err != nil {
+			t.Error(err)
+		}
+	})
+	before := watchesOfConfigMaps(t, r.alpha)
+	for i := range rules {
+		names := make([]string, each)
+		for n := range names {
+			names[n] = fmt.Sprintf("n%d", each*i+n)
+		}
+		r.rule(t, r.gamma, fmt.Sprintf("wide-%02d", i), ofConfigMaps+"clusterFeatureMatch: [{featureName: "+r.name+"}], targets: {names: [beta]}, "+
+			"rules: [{match: [{namespaces: ["+strings.Join(names, ", ")+"]}]}]")
+	}
+	const few = 64 // that others open or close meanwhile
+	eventually(t, "beta watches what it may at alpha", afterFault, func(context.Context) error {
+		if opened := watchesOfConfigMaps(t, r.alpha) - before; opened < inforce.MaxViews-few {
+			return fmt.Errorf("%d watches are open", opened)
+		}
+		return nil
+	})
+	text := fmt.Sprintf("those of cluster gamma would open more than %d watches", inforce.MaxViews)
+	eventually(t, "the last rule says in beta that it is one too many", afterFault, r.ruleSays(r.beta, fmt.Sprintf("wide-%02d", rules-1), "False", text))
+	// Rules come in any order, and what was opened for a younger one ends when an older one comes: an API server takes its time to end that.
+	eventually(t, "beta watches no more than it may at alpha", afterFault, func(context.Context) error {
+		if opened := watchesOfConfigMaps(t, r.alpha) - before; opened > inforce.MaxViews+few {
+			return fmt.Errorf("%d watches are open because of %d namespaces, want about %d", opened, rules*each, inforce.MaxViews)
+		}
+		return nil
+	})
+}
+
+// watchesOfConfigMaps counts those that an API server has open.
+func watchesOfConfigMaps(t *testing.T, c *harness.Cluster) int {
+	t.Helper()
+	page, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := sums(page, "apiserver_longrunning_requests", func(label func(string) string) string { return label("verb") + " " + label("resource") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(counts["WATCH configmaps"])
+}
+
 // inForce is a condition: of gamma's rules in the cluster, which are all in number, so many are in force, and the others say why not.
 func (r *room) inForce(c *harness.Cluster, want, all int) func(context.Context) error {
 	return func(ctx context.Context) error {
