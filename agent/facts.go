@@ -45,7 +45,7 @@ func (p *parts) viewSelf(v *status.View) {
 		v.NotAdmittedReason = cmp.Or(v.NotAdmittedReason, v1alpha1.AdmittedOtherKey)
 		v.NotAdmitted = strings.TrimPrefix(v.NotAdmitted+". "+rivals, ". ")
 	}
-	v.Problem, v.Describe = p.problems.String(), p.description.Fill
+	v.Problem, v.Describe, v.Slowed = p.problems.String(), p.description.Fill, p.importer.Slowed()
 	all, err := p.registry.Clusters.List(labels.Everything())
 	if err != nil {
 		return

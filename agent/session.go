@@ -218,7 +218,8 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 	}
 	p.importer = registry.NewImporter(registry.ImporterOptions{
 		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone, Accepts: p.rules.Accepts,
-		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Rules: p.rules, Refusals: p.refusals, Quota: budget.OfRegistry(r.quota, p.clusterID, p.admissions.Parent), Log: p.log,
+		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Parent: p.admissions.Parent, Slowed: func() { p.statuses.Enqueue(p.clusterID) },
+		Rules: p.rules, Refusals: p.refusals, Quota: budget.OfRegistry(r.quota, p.clusterID, p.admissions.Parent), Log: p.log,
 	})
 	p.publisher = registry.NewPublisher(registry.PublisherOptions{
 		ClusterID: p.clusterID, CoreResourceSource: o.CoreResourceSource, Tombstones: o.Tombstones, Own: p.own, Registry: p.registry,

@@ -78,6 +78,17 @@ func (b *Budget[K]) Waiting() int {
 	return b.quota.Waiting()
 }
 
+// WaitingOf is how many keys wait because of each cluster.
+func (b *Budget[K]) WaitingOf() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := map[string]int{}
+	for account, n := range b.quota.WaitingOf() {
+		of[string(account)] = n
+	}
+	return of
+}
+
 // SizeOf is how many bytes an object takes as JSON.
 func SizeOf(obj any) int {
 	data, err := json.Marshal(obj)

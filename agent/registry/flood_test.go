@@ -4,7 +4,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -55,7 +54,7 @@ func newFlooded(t *testing.T, limits quota.Limits) *flooded {
 		Key:  func(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true },
 		Gone: func(string) bool { return false }, Accepts: func(string) bool { return true },
 		CredentialRef: func(string) (v1alpha1.NamespacedName, bool) { return v1alpha1.NamespacedName{}, false },
-		Kick:          func(string) {}, Rules: &fakeRules{}, Refusals: NewRefusals(log), Quota: limits, Log: log,
+		Kick:          func(string) {}, Parent: func(string) string { return agenttest.IDA }, Slowed: func() {}, Rules: &fakeRules{}, Refusals: NewRefusals(log), Quota: limits, Log: log,
 	})
 	return f
 }
@@ -167,8 +166,7 @@ func TestManyChangesWait(t *testing.T) {
 	limits := quota.NewLimits(1<<20, 1<<20, atOnce/2, perSecond/2) // of each of two accounts
 	limits.Common = budget.NewCommon(limits, agenttest.IDA, func(string) string { return agenttest.IDA })
 	limits.Writes = quota.DefaultLimits().Writes
-	f, logged := newFlooded(t, limits), &bytes.Buffer{}
-	f.o.Log = slog.New(slog.NewTextHandler(logged, nil))
+	f := newFlooded(t, limits)
 	name := func(n int) string { return fmt.Sprintf("r-%02d", n) }
 	for n := range atOnce + more {
 		f.rule(t, agenttest.IDB, name(n))
@@ -182,8 +180,9 @@ func TestManyChangesWait(t *testing.T) {
 	if most := atOnce + 1 + int(time.Since(began).Seconds()*perSecond); written < atOnce || written > most {
 		t.Errorf("%d of %d rules are written at once, want %d", written, atOnce+more, most)
 	}
-	if lines := strings.Count(logged.String(), "changes of other clusters wait"); lines != 1 || !strings.Contains(logged.String(), agenttest.IDB) {
-		t.Errorf("the log says %d times that something waits, want once:\n%s", lines, logged)
+	waiting := atOnce + more - written
+	if said, want := f.says(), fmt.Sprintf("%d of them of cluster %s and", waiting, agenttest.IDB); !strings.Contains(said, want) {
+		t.Errorf("while changes wait it says %q, want %q", said, want)
 	}
 	f.changed(t, agenttest.IDB, "new", 1)
 	f.changed(t, agenttest.IDC, "new", 1)
@@ -194,8 +193,11 @@ func TestManyChangesWait(t *testing.T) {
 		}
 	}
 	f.drains(t, func() bool {
-		return f.api.Object(name(atOnce+more-1)) != nil && f.api.Object("cluster-"+agenttest.IDB[:2]) != nil
+		return f.api.Object(name(atOnce+more-1)) != nil && f.api.Object("cluster-"+agenttest.IDB[:2]) != nil && f.budget.Waiting() == 0
 	})
+	if said := f.says(); said != "" {
+		t.Errorf("when all is written it says %q", said)
+	}
 }
 
 // Who has thousands of rules cannot have others write thousands of times by leaving, either.
@@ -234,6 +236,12 @@ func (f *flooded) rule(t *testing.T, id, name string) {
 		t.Fatal(err)
 	}
 	f.publish(t, id, payload.RuleKey(name), data)
+}
+
+// says is what is said of what waits now.
+func (f *flooded) says() string {
+	f.backlog.look(time.Now())
+	return f.Slowed()
 }
 
 // drains runs the importer until all is written.

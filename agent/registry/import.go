@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +47,11 @@ type ImporterOptions struct {
 	// CredentialRef is the Secret with the credential that a cluster's agent issued to this one, if that is in use.
 	CredentialRef func(clusterID string) (ref v1alpha1.NamespacedName, issued bool)
 	// Kick makes the mesh connect to a member at once. It is called after its address has changed, seldom.
-	Kick     func(clusterID string)
+	Kick func(clusterID string)
+	// Parent is who admitted a cluster, as budget.NewCommon has it.
+	Parent func(clusterID string) string
+	// Slowed is called when what Importer.Slowed says has changed, seldom.
+	Slowed   func()
 	Rules    Rules
 	Quota    quota.Limits // of what is written because of one cluster; zero means the default limits
 	Refusals *Refusals
@@ -62,17 +65,20 @@ type Importer struct {
 	rules    *loop.Loop[replica.Key] // of which a cluster may have many: no cluster waits for them
 	ages     loop.Ages[replica.Key]
 	budget   *budget.Budget[replica.Key]
-	waits    rate.Sometimes // that something waits is logged
-
-	redials *redials
+	backlog  *backlog
+	redials  *redials
 }
 
 // NewImporter returns an importer that does nothing before Run.
 func NewImporter(o ImporterOptions) *Importer {
-	i := &Importer{o: o, waits: rate.Sometimes{Interval: time.Minute}}
+	i := &Importer{o: o}
 	i.clusters = loop.New("import of clusters", o.Log, i.importKey)
 	i.rules = loop.New("import of rules", o.Log, i.importKey)
 	i.budget = budget.New(o.Quota, func(key replica.Key, d time.Duration) { i.of(key).AddAfter(key, d) })
+	i.backlog = &backlog{
+		self: o.ClusterID, waiting: i.budget.WaitingOf, parent: o.Parent, name: func(id string) string { return o.Registry.Name(id) }, changed: o.Slowed, log: o.Log,
+		wake: make(chan struct{}, 1),
+	}
 	i.redials = newRedials(o.Kick, o.Log)
 	return i
 }
@@ -83,6 +89,7 @@ func (i *Importer) Run(ctx context.Context) error {
 	tasks.Go(func() error { return i.clusters.Run(ctx, 4) })
 	tasks.Go(func() error { return i.rules.Run(ctx, 4) })
 	tasks.Go(func() error { return i.redials.members.Run(ctx, 4) })
+	tasks.Go(func() error { return i.backlog.run(ctx) })
 	return tasks.Wait()
 }
 
@@ -147,12 +154,14 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 // charged writes the object of an entry, and charges the entry's origin with it: each version of it is one of the whole object
 // in etcd, with its status and with managedFields, which agents are not sent. The error is loop.ErrWaits if it must wait.
 func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
-	err := i.budget.Write(e.Origin, e.Key, 2*budget.SizeOf(object), write)
+	return i.write(e.Origin, e.Key, 2*budget.SizeOf(object), write)
+}
+
+// write is budget.Write, and notes what waits.
+func (i *Importer) write(clusterID string, key replica.Key, bytes int, write func() error) error {
+	err := i.budget.Write(clusterID, key, bytes, write)
 	if errors.Is(err, loop.ErrWaits) {
-		i.waits.Do(func() {
-			i.o.Log.Warn("changes of other clusters wait, since so much was written here because of them: see who brought them along with `agentctl members --tree`",
-				"waiting", i.budget.Waiting(), "one of them", e.Origin, "kind", e.Key.Kind)
-		})
+		i.backlog.waits()
 	}
 	return err
 }
@@ -207,7 +216,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 	}
 	for n, have := range copies {
 		if n != at && syncrules.Owner(have) == id { // one that a person created is shown as a conflict, for the person to delete
-			err := i.budget.Write(id, entry.Key, 0, func() error { return clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
+			err := i.write(id, entry.Key, 0, func() error { return clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("remove cluster %s, now named %s: %w", have.Name, name, err)
 			}
@@ -282,7 +291,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	case copyKeep, copyConflict:
 		return nil
 	case copyDelete:
-		err := i.budget.Write(syncrules.Owner(have), key, 0, func() error { return rules.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
+		err := i.write(syncrules.Owner(have), key, 0, func() error { return rules.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -343,7 +352,7 @@ func (i *Importer) orphanRule(ctx context.Context, have *v1alpha1.ResourceSyncRu
 	}
 	want.Annotations[v1alpha1.AnnotationOrphaned] = "true"
 	delete(want.Annotations, payload.AnnotationEntry)
-	err := i.budget.Write(syncrules.Owner(have), payload.RuleKey(have.Name), budget.SizeOf(want), func() error {
+	err := i.write(syncrules.Owner(have), payload.RuleKey(have.Name), budget.SizeOf(want), func() error {
 		_, err := i.o.Client.Rules().Change(ctx, have, want)
 		return err
 	})

@@ -35,8 +35,9 @@ type View struct {
 	// Unconfirmed is, if local, which removals by other members nobody has confirmed; some are held if RemovalsHeld.
 	Unconfirmed  string
 	RemovalsHeld bool
-	Peers        int // if local: number of other clusters
-	Synced       int // if local: how many of them are synced
+	Slowed       string // if local: which changes of other clusters wait to be written here, and because of whom
+	Peers        int    // if local: number of other clusters
+	Synced       int    // if local: how many of them are synced
 	Unsynced     []string
 	Pinned       bool     // if a peer: its key is pinned
 	AdmittedBy   []string // and on whose word
@@ -129,6 +130,11 @@ func setAsked(v View, want *v1alpha1.ClusterStatus, set func(kind string, status
 		set(v1alpha1.ConditionRemovalsInEffect, truth(!v.RemovalsHeld), reason, v.Unconfirmed)
 	} else {
 		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionRemovalsInEffect)
+	}
+	if v.Local && v.Slowed != "" {
+		set(v1alpha1.ConditionChangesApplied, metav1.ConditionFalse, v1alpha1.ChangesSlowed, v.Slowed)
+	} else {
+		meta.RemoveStatusCondition(&want.Conditions, v1alpha1.ConditionChangesApplied)
 	}
 }
 

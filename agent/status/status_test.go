@@ -87,6 +87,18 @@ func TestTimestampsAreByServerClock(t *testing.T) {
 	}
 }
 
+// While changes of other clusters wait, the own object says so, and no other.
+func TestStatusWhileChangesWait(t *testing.T) {
+	got, _ := Of(View{Local: true, Claims: 1, Slowed: "9 wait"}, v1alpha1.ClusterStatus{}, 1)
+	cond := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionChangesApplied)
+	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != v1alpha1.ChangesSlowed || cond.Message != "9 wait" || got.State != v1alpha1.ClusterStateSynced {
+		t.Errorf("%+v, state %s", cond, got.State)
+	}
+	if got, _ = Of(View{Local: true, Claims: 1}, got, 1); meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionChangesApplied) != nil {
+		t.Errorf("when none waits: %+v", got)
+	}
+}
+
 func TestStatusWhileAClusterIsPending(t *testing.T) {
 	view := View{Local: true, Claims: 1, NotAdmitted: "gamma waits", NotAdmittedReason: v1alpha1.AdmittedPending}
 	got, _ := Of(view, v1alpha1.ClusterStatus{}, 1)

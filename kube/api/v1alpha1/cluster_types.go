@@ -331,6 +331,10 @@ const (
 	// ConditionRemovalsInEffect, on a cluster's own object, is there while there are removals by other members that nobody there
 	// has confirmed; it is False while some are held. Package unconfirmed has its message.
 	ConditionRemovalsInEffect = "RemovalsInEffect"
+	// ConditionChangesApplied, on a cluster's own object, is there, and False with the reason ChangesSlowed, while Clusters and rules
+	// of other clusters wait to be written here. Its message says because of whom.
+	ConditionChangesApplied = "ChangesApplied"
+	ChangesSlowed           = "Slowed"
 )
 
 // The reasons of ConditionClustersAdmitted.

@@ -61,6 +61,15 @@ func (q *Quota[K]) Limits() Limits { return q.limits }
 // Waiting is how many keys wait.
 func (q *Quota[K]) Waiting() int { return len(q.waiting) }
 
+// WaitingOf is how many keys of each account wait.
+func (q *Quota[K]) WaitingOf() map[Account]int {
+	of := map[Account]int{}
+	for _, at := range q.waiting {
+		of[at.account.of]++
+	}
+	return of
+}
+
 // May says whether a key may be written now. Keys that wait come first. One that may is called: it holds up no other, however
 // long its write takes.
 func (q *Quota[K]) May(of Account, k K, now time.Time) bool {

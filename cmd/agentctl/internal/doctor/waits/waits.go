@@ -45,5 +45,8 @@ func In(own *v1alpha1.Cluster, flag string) (all []Decision) {
 			})
 		}
 	}
+	if cond := clusters.Condition(own, v1alpha1.ConditionChangesApplied); cond != nil && cond.Status != metav1.ConditionTrue {
+		all = append(all, Decision{cond.Message, "agentctl members --tree" + flag})
+	}
 	return all
 }

@@ -14,6 +14,15 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1/unconfirmed"
 )
 
+// That changes wait is said with who brought them along.
+func TestSlowed(t *testing.T) {
+	own := &v1alpha1.Cluster{}
+	own.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionChangesApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ChangesSlowed, Message: "9 changes wait"}}
+	if got := In(own, " --context east"); len(got) != 1 || got[0] != (Decision{"9 changes wait", "agentctl members --tree --context east"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestHeldRemovals: one decision for each author, and none for what is in effect, or whose author is no member any more.
 func TestHeldRemovals(t *testing.T) {
 	message, key := "", strings.Repeat("0a", 16)
