@@ -173,7 +173,9 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("the object that was there: %v, %v", err, obj)
 	}
 
-	kubectl(t, r.beta, "-n", r.name, "annotate", "configmap", "one", v1alpha1.AnnotationAdopt+"="+name)
+	if out, err := r.Agentctl(t.Context(), "rules", "adopt", name, "cm/one", "-n", r.name, "--context", "beta"); err != nil || !strings.Contains(out, "has the consent to rule "+name) {
+		t.Errorf("rules adopt: %v\n%s", err, out)
+	}
 	r.eventuallyCopied(t, configMaps, "one", "1", r.beta)
 	eventually(t, "the rule is Ready", within, r.ruleSays(r.beta, "take", "True", "Synced"))
 	r.patch(t, r.gamma, configMaps, "one", `{"data":{"v":"2"}}`)

@@ -30,13 +30,13 @@ func names(ctx context.Context, q cli.Question) []string {
 			return suffixed(clusterNames(ctx, at, false), "=")
 		}
 		return prefixed(name+"=", contextNames(at))
-	case "rules explain --from":
+	case "rules explain --from", "rules adopt --from":
 		return clusterNames(ctx, at, true)
 	case "rules list --":
 		return ruleNames(ctx, at)
 	case "status --wait":
 		return []string{clusters.Healthy.String()}
-	case "rules explain --", "rules pause --", "rules resume --", "guard confirm --":
+	case "rules explain --", "rules pause --", "rules resume --", "rules adopt --", "guard confirm --":
 		if len(q.Args) == 0 {
 			return ruleNames(ctx, at)
 		}

@@ -191,7 +191,7 @@ func restore() Document {
 
 func rules() Document {
 	return Document{Path: Rules, Typed: map[string][]string{scenes: {
-		"kubectl --context west label", "kubectl --context west -n team annotate", "agentctl accept",
+		"kubectl --context west label", "agentctl rules adopt", "agentctl accept",
 	}}}
 }
 

@@ -41,10 +41,8 @@ func Refuses(obj *unstructured.Unstructured, rules []string, origin string, mutu
 	if _, disabled := obj.GetAnnotations()[v1alpha1.AnnotationSyncDisabled]; disabled {
 		return "it has the annotation " + v1alpha1.AnnotationSyncDisabled
 	}
-	given := strings.Split(obj.GetAnnotations()[v1alpha1.AnnotationAdopt], ",")
-	consents := func(to string) bool {
-		return slices.ContainsFunc(given, func(s string) bool { return strings.TrimSpace(s) == to })
-	}
+	given := Given(obj)
+	consents := func(to string) bool { return slices.Contains(given, to) }
 	asked := make([]string, len(rules))
 	missing := false
 	for i, name := range rules {
@@ -62,9 +60,20 @@ func Refuses(obj *unstructured.Unstructured, rules []string, origin string, mutu
 		return ""
 	case mutual:
 		return "it is a source of copies in other clusters itself, by the same rule; to make it a copy, annotate it here with " +
-			v1alpha1.AnnotationAdopt + "=" + strings.Join(asked, ",")
+			v1alpha1.AnnotationAdopt + "=" + strings.Join(asked, ",") + ", as agentctl rules adopt --from does"
 	}
-	return "to consent, annotate it here with " + v1alpha1.AnnotationAdopt + "=" + strings.Join(asked, ",")
+	return "to consent, annotate it here with " + v1alpha1.AnnotationAdopt + "=" + strings.Join(asked, ",") + ", as agentctl rules adopt does"
+}
+
+// Given are the consents that an object has: RULE or RULE@CLUSTERID.
+func Given(obj *unstructured.Unstructured) []string {
+	var given []string
+	for one := range strings.SplitSeq(obj.GetAnnotations()[v1alpha1.AnnotationAdopt], ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			given = append(given, one)
+		}
+	}
+	return given
 }
 
 // Desired is what a copy is to be that takes the place of an object: one that is marked, or will be, says nothing of a policy

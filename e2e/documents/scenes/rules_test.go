@@ -86,7 +86,7 @@ func (r *room) adopts() {
 	content := []string{"-n", "team", "get", "configmap", "settings", "-o", "jsonpath={.data.currency}"}
 	r.eventually("cluster-2 reports the conflict", r.shows(two, "adopt=adopt-settings", "get", "rsr", "adopt-settings", "-o", "yaml"))
 	r.must("", r.shows(two, "JPY", content...)(r.Context()))
-	r.with("RULE", "adopt-settings").types(documents.Rules, "kubectl --context west -n team annotate")
+	r.with("RULE", "adopt-settings").types(documents.Rules, "agentctl rules adopt")
 	r.eventually("it has the content of cluster-1", r.shows(two, "EUR", content...))
 	r.must(r.cluster(one).Kubectl(r.Context(), "delete", "rsr", "adopt-settings"))
 	r.eventually("the rule is gone from cluster-2", r.none(two, "get", "rsr", "adopt-settings"))

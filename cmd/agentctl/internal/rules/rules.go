@@ -16,13 +16,14 @@ import (
 func Command(g *cli.Globals) *urfave.Command {
 	return &urfave.Command{
 		Name:  "rules",
-		Usage: "list, check, explain and pause the rules that say what is copied",
+		Usage: "list, check, explain and pause the rules that say what is copied, and let one adopt what is here",
 		Subcommands: []*urfave.Command{
 			listCommand(g),
 			lint.Command(g),
 			explainCommand(g),
 			pauseCommand(g),
 			resumeCommand(g),
+			adoptCommand(g),
 		},
 		// Reached only when no subcommand of the given name exists.
 		Action: cli.OnlySubcommands,
