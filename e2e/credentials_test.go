@@ -121,6 +121,36 @@ func TestPastedTokenIsNotStolen(t *testing.T) {
 	}
 }
 
+// quickstartWithoutMesh is what the quickstart of the original controller does with rules, where one reads two, which has no mesh. The features of
+// two are not known in one then, since they come by the mesh.
+func quickstartWithoutMesh(t *testing.T, one, two *harness.Cluster) {
+	apply(t, two, harness.QuickstartSecret, "-n", harness.Namespace)
+	apply(t, one, harness.QuickstartRule)
+	copied := hasCopy(one, two, "test-secret", "")
+	eventually(t, "sync everywhere: the Secret is in one", afterFault, copied)
+	deleteSecret(t, one, "test-secret")
+	eventually(t, "deleted, it is back", within, copied)
+	putSecret(t, one, "test-secret", "tampered")
+	eventually(t, "modified, it is restored", within, copied)
+
+	stays(t, "sync to a set: the rule, and so a copy, is only in one", quiet, noRule(two, "test-secret-sink"))
+
+	kubectl(t, one, "patch", "resourcesyncrule", "test-secret-sink", "--type=merge", "-p", `{"spec":{"clusterFeatureMatch":[{"featureName":"test-secret-feature"}]}}`)
+	eventually(t, "sync from a set: the rule says that it cannot know whether two is in it", afterFault, func(ctx context.Context) error {
+		u, err := get(ctx, one, harness.Rules(), "", "test-secret-sink")
+		if err != nil {
+			return err
+		}
+		if text := fmt.Sprint(u.Object["status"]); !strings.Contains(text, "the features of cluster two are not known") {
+			return fmt.Errorf("it says %s", text)
+		}
+		return nil
+	})
+	deleteSecret(t, two, "test-secret")
+	stays(t, "so the copy stays as it is", quiet, copied)
+	kubectl(t, one, "delete", "resourcesyncrule", "test-secret-sink")
+}
+
 // TestWithoutMesh: a cluster that was handed over without its mesh key is read with its swapped token alone. That reads the
 // registry, and the rule says so; with --legacy-token there, and that token handed over, copies come. They go on after an
 // upgrade: the agent replaces the token in its Secret, and the one that was handed over is accepted until it expires.
@@ -176,6 +206,7 @@ func TestWithoutMesh(t *testing.T) {
 	wide := swapped(v1alpha1.ReadersNamespace(harness.Namespace) + ":" + v1alpha1.LegacySwapAccount)
 	handOver()
 	eventually(t, "the copy is there", afterFault, hasCopy(one, two, "wide", "one"))
+	quickstartWithoutMesh(t, one, two)
 
 	if err := two.RestartAgent(t.Context()); err != nil {
 		t.Fatal(err)

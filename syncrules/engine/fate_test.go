@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,6 +94,26 @@ func TestRuleEdited(t *testing.T) {
 		w.wantGone(cm("y"))
 		if r := w.report("r"); r.ObservedGeneration != 2 || r.Matched != 0 {
 			t.Errorf("report %+v", r)
+		}
+	})
+}
+
+// Whether a cluster is a source of a rule is not known before its features are, and of one without mesh never. The rule says so.
+func TestUnknownFeaturesAreSaid(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.e.SetPeer(Peer{ClusterID: a, Source: w.peers[a]})
+		r := testRule("r")
+		r.Spec.ClusterFeatureMatches = []v1alpha1.ClusterFeatureMatch{{FeatureName: "f"}}
+		w.setRule(r)
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, ReasonNoSource)
+		if text := w.condition("r", ConditionReady).Message; !strings.HasSuffix(text, "; the features of cluster "+a+" are not known") {
+			t.Errorf("it says %q", text)
+		}
+		w.e.SetPeer(Peer{ClusterID: a, Source: w.peers[a], FeaturesKnown: true})
+		w.settle()
+		if text := w.condition("r", ConditionReady).Message; strings.Contains(text, "known") {
+			t.Errorf("when they are known it says %q", text)
 		}
 	})
 }

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
@@ -21,6 +23,9 @@ import (
 )
 
 const (
+	// ownReports is how many reports of this cluster's own rules are sent a second, all together, after ownReportsAtOnce: each is a write. Those of
+	// others' rules are charged to their authors when they are written.
+	ownReports, ownReportsAtOnce = 16, 1024
 	// slowFor is how long a rule says that copies follow at a slower pace.
 	slowFor = 10 * time.Second
 
@@ -49,7 +54,7 @@ const (
 	ReasonTooManyCopies     = "TooManyCopies"
 	ReasonPaused            = "Paused"
 	ReasonDeletionGuard     = guard.Reason
-	ReasonSourceUnreachable = tally.ReasonSourceUnreachable
+	ReasonSourceUnreachable = "SourceUnreachable"
 	ReasonSourcePermission  = "SourceMissingPermission"
 	ReasonSourceKindUnknown = "SourceKindUnknown"
 	ReasonSourceTooLarge    = "SourceTooLarge"
@@ -64,9 +69,12 @@ type RuleReport = v1alpha1.ResourceSyncRuleStatus
 type reporter struct {
 	wake   chan struct{} // as supervisor.wake
 	events tally.Events
+	own    *rate.Limiter // reports of this cluster's own rules
 }
 
-func newReporter() reporter { return reporter{wake: make(chan struct{}, 1)} }
+func newReporter() reporter {
+	return reporter{wake: make(chan struct{}, 1), own: rate.NewLimiter(ownReports, ownReportsAtOnce)}
+}
 
 // report sends what changed, coalesced, until ctx ends. It keeps no timer while nothing does.
 func (e *Engine) report(ctx context.Context) {
@@ -114,9 +122,15 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 			}
 		}
 		wait, some := s.Wait(r.gen, now)
+		if some && wait == 0 && r.author == "" && s.Last != nil && s.Last.ObservedGeneration == r.gen { // whoever changed it is told at once
+			wait = max(0, time.Duration((1-e.reporter.own.TokensAt(now))/ownReports*float64(time.Second)))
+		}
 		if some && wait == 0 {
 			if report := e.reportOfLocked(r); s.Send(&report, now) {
-				due[name] = report
+				due[name] = report.All
+				if r.author == "" {
+					e.reporter.own.AllowN(now, 1)
+				}
 			}
 			wait, some = s.Wait(r.gen, now)
 		}
@@ -128,48 +142,69 @@ func (e *Engine) dueReports(now time.Time) (due map[string]RuleReport, next time
 }
 
 // reportOfLocked sums up a rule.
-func (e *Engine) reportOfLocked(r *rule) RuleReport {
-	t := &r.tally
-	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts, Drifted: t.Drift()}
-	out.ConfirmedDeletions = int32(r.guard.Confirmed())
-	var troubles, unreached []trouble
-	asked := 0
+func (e *Engine) reportOfLocked(r *rule) tally.Report {
+	var all, busy []v1alpha1.SourceStatus
+	var troubles, unreached, ofBusy []trouble
+	unclear := "" // of what it is not known whether it is a source
 	for _, id := range e.clusters.ids {
 		p := e.clusters.peers[id]
 		if p.Left || r.compiled == nil {
 			continue
 		}
-		unknown := p.Source == nil && t.Sources[id] == nil
+		unknown := p.Source == nil && r.tally.Sources[id] == nil
 		if unknown && len(unreached) == v1alpha1.MaxAwaySources {
 			continue // of which there may be thousands that somebody invents
 		}
-		if _, watch, _ := e.relateLocked(r, p); !watch {
+		rel, watch, why := e.relateLocked(r, p)
+		if rel == syncrules.Unclear && p.Source != nil && !p.FeaturesKnown && r.compiled.HasFeatures() {
+			unclear = "; " + why
+		}
+		if !watch {
 			continue
 		}
-		asked++
 		status, bad := e.sourceStatusLocked(r, p)
-		if unknown && bad != nil {
+		all = append(all, status)
+		switch {
+		case bad == nil:
+		case unknown:
 			unreached = append(unreached, *bad)
-		} else if bad != nil {
+		default:
 			troubles = append(troubles, *bad)
 		}
-		out.Sources = append(out.Sources, status)
+		if !tally.Empty(status) {
+			busy = append(busy, status)
+			if bad != nil {
+				ofBusy = append(ofBusy, *bad)
+			}
+		}
 	}
+	out := tally.Report{Busy: e.statusLocked(r, busy, ofBusy, ""), All: e.statusLocked(r, all, append(troubles, unreached...), unclear)} // one that somebody invents hides nothing of the others
+	r.sender.WasReady = out.All.Conditions[0].Status == metav1.ConditionTrue
+	return out
+}
+
+// statusLocked is the status of a rule that has these sources, of which some are in trouble. That all is well is said with what is unclear.
+func (e *Engine) statusLocked(r *rule, sources []v1alpha1.SourceStatus, troubles []trouble, unclear string) RuleReport {
+	t := &r.tally
+	out := RuleReport{ObservedGeneration: r.gen, Matched: t.Matched, Synced: t.Synced, Failed: t.Failed, Conflicts: t.Conflicts, Drifted: t.Drift(), Sources: sources}
+	out.ConfirmedDeletions = int32(r.guard.Confirmed())
 	for _, text := range t.Texts {
 		out.LastErrors = append(out.LastErrors, text.Text)
 	}
-	c := e.readyConditionLocked(r, asked, append(troubles, unreached...)) // one that somebody invents hides nothing of the others
-	c.Type, c.ObservedGeneration, c.Message = ConditionReady, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
-	r.sender.WasReady = c.Status == metav1.ConditionTrue
-	out.Conditions = []metav1.Condition{c}
-	if r.observes() != "" {
-		c := t.DriftCondition(r.sender.WasReady)
-		c.Type, c.ObservedGeneration, c.Message = ConditionDrifted, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
+	add := func(kind string, c metav1.Condition) {
+		c.Type, c.ObservedGeneration, c.Message = kind, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
 		out.Conditions = append(out.Conditions, c)
 	}
+	ready := e.readyConditionLocked(r, len(sources), troubles)
+	if ready.Reason == ReasonNoSource || ready.Reason == ReasonSynced {
+		ready.Message += unclear
+	}
+	add(ConditionReady, ready)
+	if r.observes() != "" {
+		add(ConditionDrifted, t.DriftCondition(ready.Status == metav1.ConditionTrue))
+	}
 	if c, some := e.local.copies.OrphansCondition(r.name); some {
-		c.Type, c.ObservedGeneration, c.Message = ConditionOrphans, r.gen, problem.Bounded(c.Message, problem.MaxMessage)
-		out.Conditions = append(out.Conditions, c)
+		add(ConditionOrphans, c)
 	}
 	return out
 }

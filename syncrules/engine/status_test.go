@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -125,6 +126,51 @@ func TestOrphansOfADeletedRuleAreTold(t *testing.T) {
 		w.wantOwner(cm("x05"), a, true)
 		if e := w.eventsOf(tally.EventOrphaned); len(e) != 1 || e[0].Rule != "r" || !strings.Contains(e[0].Message, "12 objects") {
 			t.Errorf("events %+v", e)
+		}
+	})
+}
+
+// A member can have objects come and go that many rules of this cluster select. Their statuses are written no more often than is promised, all
+// in the end, and that of a rule which somebody edits at once; rules of others do not wait for them.
+func TestReportsOfOwnRulesAreBounded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const many, changes = inforce.MaxRules, 8
+		began := time.Now()
+		for n := range many {
+			w.setRule(testRule(fmt.Sprint("own-", n)))
+		}
+		foreign := testRule("foreign")
+		foreign.Labels = map[string]string{v1alpha1.LabelOwnerClusterID: b}
+		foreign.Annotations = map[string]string{v1alpha1.AnnotationOwnerClusterID: b}
+		w.setRule(foreign)
+		for n := range changes {
+			time.Sleep(6 * time.Second)
+			w.peers[a].put(configMap(fmt.Sprint("x", n), "1"))
+		}
+		time.Sleep(6 * time.Second)
+		most := ownReportsAtOnce + int(ownReports*time.Since(began).Seconds()) + 4*changes // of the foreign one
+		if n := w.sentReports(); n > most || n < most-many {
+			t.Errorf("%d reports, want %d at most", n, most)
+		}
+		if w.report("foreign").Matched != changes {
+			t.Error("a rule of another cluster waits for those")
+		}
+		edited := testRule("own-7")
+		edited.Generation = 2
+		w.setRule(edited)
+		time.Sleep(3 * time.Second)
+		if w.report("own-7").ObservedGeneration != 2 {
+			t.Error("somebody who has edited a rule waits for the others")
+		}
+		time.Sleep(time.Minute)
+		missing := 0
+		for n := range many {
+			if w.report(fmt.Sprint("own-", n)).Matched != changes {
+				missing++
+			}
+		}
+		if missing > 0 {
+			t.Errorf("in the end the reports of %d rules are not sent", missing)
 		}
 	})
 }

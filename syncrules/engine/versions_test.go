@@ -4,11 +4,14 @@
 package engine
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 )
 
@@ -38,6 +41,43 @@ func TestANewRuleTakesNoVersionAway(t *testing.T) {
 		if r := w.report("a").Conditions[0].Reason; r == ReasonVersionConflict {
 			t.Error("the newer rule waits for one that is gone")
 		}
+	})
+}
+
+// A rule whose template uses up what all rules of a copy may take together keeps that copy as it is. What other rules select besides is
+// copied as before.
+func TestATemplateStopsNoOtherCopies(t *testing.T) {
+	inWorld(t, func(w *world) {
+		put := func(value string) {
+			for _, name := range []string{"x", "y"} {
+				obj := configMap(name, value)
+				for i := range 200 {
+					obj.Object["data"].(map[string]any)[fmt.Sprint("k", i)] = "1"
+				}
+				w.peers[a].put(obj)
+			}
+			w.settle()
+		}
+		w.setRule(testRule("honest"))
+		put("1")
+		greedy := testRule("greedy", "x")
+		all := "{{ range $.Object.data }}"
+		greedy.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{
+			Type: v1alpha1.OverrideReplace, Path: "/data/v", Value: strings.Repeat(all, 4) + strings.Repeat("{{ end }}", 4),
+		}}
+		w.setRule(greedy)
+		w.settle()
+		put("2")
+		w.wantValue(cm("x"), "1")
+		w.wantValue(cm("y"), "2")
+		for _, rule := range []string{"greedy", "honest"} {
+			if c := w.condition(rule, ConditionReady); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "x") {
+				t.Errorf("rule %s says %+v", rule, c)
+			}
+		}
+		w.e.DeleteRule("greedy")
+		w.settle()
+		w.wantValue(cm("x"), "2")
 	})
 }
 

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -20,15 +22,25 @@ const (
 	reportFirst       = 100 * time.Millisecond
 	// reportCalm is how long a change must last to be worth a report: a watch that lists again is not.
 	reportCalm = 500 * time.Millisecond
-	// A member can invent clusters, and have it change again and again why they are not reached. So a report that differs in sources
-	// alone of which there is nothing is sent the less often, the more often one was: after strangersFirst, and twice as long each
-	// time, up to strangersMost.
-	strangersFirst = reportEvery
-	strangersMost  = 10 * time.Minute
+	// A member can have it change again and again what is to be said of sources of which nothing is here: of clusters that it invents, or
+	// of its own. So of the reports in which nothing else is new there are emptyReports, and then one every emptyEvery. The first of a
+	// generation that says that the rule is Ready is none of them.
+	emptyReports = 30
+	emptyEvery   = 5 * time.Minute
 )
 
-// ReasonSourceUnreachable is the reason of a rule that is not Ready since a source is not reached.
-const ReasonSourceUnreachable = "SourceUnreachable"
+// conditionReady is the condition Ready of a rule.
+const conditionReady = "Ready"
+
+// Report is what a rule is summed up to.
+type Report struct {
+	All v1alpha1.ResourceSyncRuleStatus
+	// Busy is the same as if there were no empty sources.
+	Busy v1alpha1.ResourceSyncRuleStatus
+}
+
+// Empty says that nothing of a source is here, neither synced nor failed.
+func Empty(s v1alpha1.SourceStatus) bool { return s.Matched == 0 && s.Synced == 0 && s.Failed == 0 }
 
 // Sender is when a rule's reports are sent. The zero value has sent none.
 type Sender struct {
@@ -36,18 +48,22 @@ type Sender struct {
 	WasReady bool                             // under the present generation
 	Last     *v1alpha1.ResourceSyncRuleStatus // that was sent
 
-	since     time.Time // when it was first seen dirty
-	sent      time.Time
-	looked    time.Time // when the rule was last summed up
-	held      bool      // there is something new, but of strangers alone, which waits until
-	strangers time.Time // one was last sent because of them,
-	pause     time.Duration
+	since  time.Time                        // when it was first seen dirty
+	sent   time.Time                        // when Last was
+	looked time.Time                        // when the rule was last summed up
+	busy   *v1alpha1.ResourceSyncRuleStatus // Report.Busy of Last
+	ready  bool                             // one of this generation was sent that says that the rule is Ready
+	held   bool                             // there is something new, but of empty sources alone, and there were too many reports of that
+	empty  *rate.Limiter                    // those reports
 }
 
 // Wait is how long the rule is not yet to be summed up. due is false where there is nothing to tell.
 func (s *Sender) Wait(generation int64, now time.Time) (wait time.Duration, due bool) {
+	if !s.Dirty && !s.held {
+		return 0, false
+	}
 	if !s.Dirty {
-		return max(0, s.strangers.Add(s.pause).Sub(now)), s.held
+		return max(0, time.Duration((1-s.empty.TokensAt(now))*float64(emptyEvery))), true
 	}
 	if s.since.IsZero() {
 		s.since = now
@@ -55,7 +71,11 @@ func (s *Sender) Wait(generation int64, now time.Time) (wait time.Duration, due 
 	at := s.since.Add(reportFirst)
 	if s.Last != nil {
 		at = slices.MaxFunc([]time.Time{s.since.Add(reportCalm), s.sent.Add(reportEvery)}, time.Time.Compare)
-		if again := s.looked.Add(reportEverySource * time.Duration(len(s.Last.Sources))); again.After(at) && s.Last.ObservedGeneration == generation {
+		pause := reportEverySource * time.Duration(len(s.Last.Sources))
+		if s.held {
+			pause = max(pause, reportEvery)
+		}
+		if again := s.looked.Add(pause); again.After(at) && s.Last.ObservedGeneration == generation {
 			at = again // a person who has changed the rule is told sooner
 		}
 	}
@@ -63,24 +83,26 @@ func (s *Sender) Wait(generation int64, now time.Time) (wait time.Duration, due 
 }
 
 // Send takes what the rule was summed up to, and says whether that is to be sent.
-func (s *Sender) Send(report *v1alpha1.ResourceSyncRuleStatus, now time.Time) bool {
+func (s *Sender) Send(report *Report, now time.Time) bool {
 	s.Dirty, s.held, s.since, s.looked = false, false, time.Time{}, now
+	if s.Last != nil && s.Last.ObservedGeneration != report.All.ObservedGeneration {
+		s.ready, s.empty = false, nil
+	}
+	ready := meta.IsStatusConditionTrue(report.All.Conditions, conditionReady)
 	if s.Last != nil {
-		if sameReport(*s.Last, *report) {
+		if sameReport(*s.Last, report.All) {
 			return false
 		}
-		if sameReport(withoutStrangers(*s.Last), withoutStrangers(*report)) {
-			calm := now.Sub(s.strangers)
-			if s.held = calm < s.pause; s.held {
+		if (s.ready || !ready) && sameReport(*s.busy, report.Busy) {
+			if s.empty == nil {
+				s.empty = rate.NewLimiter(rate.Every(emptyEvery), emptyReports)
+			}
+			if s.held = !s.empty.AllowN(now, 1); s.held {
 				return false
 			}
-			if calm > strangersMost {
-				s.pause = 0
-			}
-			s.strangers, s.pause = now, min(max(2*s.pause, strangersFirst), strangersMost)
 		}
 	}
-	s.Last, s.sent = report, now
+	s.Last, s.busy, s.sent, s.ready = &report.All, &report.Busy, now, s.ready || ready
 	return true
 }
 
@@ -95,18 +117,4 @@ func sameReport(a, b v1alpha1.ResourceSyncRuleStatus) bool {
 	}
 	a.Sources, b.Sources = without(a.Sources), without(b.Sources)
 	return equality.Semantic.DeepEqual(a, b)
-}
-
-// withoutStrangers is the report without the sources that are not reached and of which there is nothing, and without what it says of them.
-func withoutStrangers(in v1alpha1.ResourceSyncRuleStatus) v1alpha1.ResourceSyncRuleStatus {
-	in.Sources = slices.DeleteFunc(slices.Clone(in.Sources), func(s v1alpha1.SourceStatus) bool {
-		return !s.Watching && s.Matched == 0 && s.Failed == 0
-	})
-	in.Conditions = slices.Clone(in.Conditions)
-	for i := range in.Conditions {
-		if c := &in.Conditions[i]; c.Reason == ReasonSourceUnreachable {
-			c.Message = ""
-		}
-	}
-	return in
 }

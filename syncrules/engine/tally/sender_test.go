@@ -13,93 +13,111 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
-func reportOf(reason, message string, sources ...v1alpha1.SourceStatus) *v1alpha1.ResourceSyncRuleStatus {
-	return &v1alpha1.ResourceSyncRuleStatus{Sources: sources, Conditions: []metav1.Condition{{Type: "Ready", Reason: reason, Message: message}}}
-}
-
-func stranger(message string) v1alpha1.SourceStatus {
-	return v1alpha1.SourceStatus{ClusterID: "a", Message: message}
-}
-
-// What differs in sources alone of which there is nothing is sent once, and then it waits. Whatever else there is does not.
-func TestStrangersWait(t *testing.T) {
-	t.Parallel()
-	copied, watched := stranger("x"), stranger("x")
-	copied.Matched, watched.Watching = 1, true
-	old := func(s v1alpha1.SourceStatus) v1alpha1.SourceStatus { s.Message = "y"; return s }
-	const away = ReasonSourceUnreachable
-	for what, c := range map[string]struct {
-		before, after *v1alpha1.ResourceSyncRuleStatus
-		waits         bool
-	}{
-		"it is tried again":   {reportOf(away, "x", stranger("x")), reportOf(away, "y", stranger("y")), true},
-		"one more":            {reportOf(away, "x"), reportOf(away, "x", stranger("x")), true},
-		"it is reached":       {reportOf(away, "x", stranger("x")), reportOf(away, "x", watched), false},
-		"another reason":      {reportOf(away, "x"), reportOf("MissingPermission", "x"), false},
-		"another message":     {reportOf("MissingPermission", "x"), reportOf("MissingPermission", "y"), false},
-		"one that has copies": {reportOf("Synced", "", copied), reportOf("Synced", "", old(copied)), false},
-		"one that is watched": {reportOf("Synced", "", watched), reportOf("Synced", "", old(watched)), false},
-		"the first report":    {nil, reportOf("Synced", "", watched), false},
-	} {
-		now := time.Unix(0, 0)
-		s := Sender{Last: c.before, strangers: now, pause: strangersFirst}
-		if sent := s.Send(c.after, now.Add(time.Second)); sent == c.waits || s.held != c.waits {
-			t.Errorf("%s: sent: %v, held: %v", what, sent, s.held)
-		}
+// reportOf is a report of which so much is said of empty sources, and so much of others.
+func reportOf(empty, busy string) *Report {
+	status := func(message string) v1alpha1.ResourceSyncRuleStatus {
+		return v1alpha1.ResourceSyncRuleStatus{Conditions: []metav1.Condition{{Type: "Ready", Message: message}}}
 	}
+	return &Report{All: status(empty + busy), Busy: status(busy)}
 }
 
-// Of strangers that change every second for a day, some 150 reports are sent, and the last of what they were in ten minutes. When they
-// have been calm, the next change is sent at once.
-func TestStrangersAreReportedLessAndLessOften(t *testing.T) {
+// What is new of empty sources waits where there was too much of it, and anything else does not.
+func TestEmptySourcesWait(t *testing.T) {
 	t.Parallel()
 	var s Sender
-	start := time.Unix(0, 0)
-	s.Send(reportOf(ReasonSourceUnreachable, "", stranger("")), start)
-	sent, last := 0, ""
-	second := 0
-	change := func(message string) {
-		s.Dirty = true
-		tick(&s, start.Add(time.Duration(second)*time.Second), message, &sent, &last)
+	now := time.Unix(0, 0)
+	if !s.Send(reportOf("", "a"), now) || s.Send(reportOf("", "a"), now) {
+		t.Error("the first report is not sent, or it is sent twice")
 	}
-	for second = range 24 * 60 * 60 {
-		change(strconv.Itoa(second))
-		if second == 60 && sent < 4 {
-			t.Errorf("%d reports in the first minute", sent)
+	for n := range emptyReports {
+		if !s.Send(reportOf(strconv.Itoa(n), "a"), now) {
+			t.Errorf("report %d of empty sources waits", n)
 		}
 	}
-	if sent < 24*6 || sent > 24*6+10 {
-		t.Errorf("%d reports in a day", sent)
+	if s.Send(reportOf("x", "a"), now) {
+		t.Error("one more does not wait")
 	}
-	final := last
-	for end := second + int(strangersMost/time.Second) + 1; second < end; second++ {
-		tick(&s, start.Add(time.Duration(second)*time.Second), "the end", &sent, &last)
+	if wait, due := s.Wait(0, now); !due || wait != emptyEvery {
+		t.Errorf("it waits for %s, due: %v", wait, due)
 	}
-	if last != "the end" {
-		t.Errorf("after ten minutes the report still says %q, as before (%q)", last, final)
+	if !s.Send(reportOf("x", "b"), now) {
+		t.Error("something else is new, too, and it waits")
 	}
-	second += 2 * int(strangersMost/time.Second)
-	before := sent
-	change("again")
-	second++
-	change("again")
-	if sent != before+1 || last != "again" || s.pause != strangersFirst {
-		t.Errorf("after a calm a change is not sent at once: %d, %q, pause %s", sent-before, last, s.pause)
+	if _, due := s.Wait(0, now); due {
+		t.Error("that was sent, and yet there is something to tell")
+	}
+	if s.Send(reportOf("y", "b"), now.Add(emptyEvery-time.Second)) || !s.Send(reportOf("y", "b"), now.Add(emptyEvery)) {
+		t.Error("it waits for less than its time, or for longer")
 	}
 }
 
-// tick does what the engine does each time that it looks.
-func tick(s *Sender, now time.Time, message string, sent *int, last *string) {
-	if wait, due := s.Wait(0, now); due && wait == 0 && s.Send(reportOf(ReasonSourceUnreachable, message, stranger(message)), now) {
-		*sent, *last = *sent+1, message
+// Of empty sources that change every second for a day, one report is sent every five minutes, and in five more what they were at last. A rule
+// whose report waits is not summed up more often than others.
+func TestEmptySourcesAreReportedSeldom(t *testing.T) {
+	t.Parallel()
+	const day = 24 * 60 * 60
+	var s Sender
+	sent, summed, last := 0, 0, ""
+	tick := func(second int, message string) {
+		now := time.Unix(int64(second), 0)
+		if wait, due := s.Wait(0, now); due && wait == 0 {
+			summed++
+			if s.Send(reportOf(message, ""), now) {
+				sent, last = sent+1, message
+			}
+		}
+	}
+	for second := range day {
+		s.Dirty = true
+		tick(second, strconv.Itoa(second))
+	}
+	if want := day / int(emptyEvery/time.Second); sent < want || sent > want+emptyReports+1 || summed > day/2 {
+		t.Errorf("%d reports in a day, and it was summed up %d times", sent, summed)
+	}
+	for second := range int(emptyEvery/time.Second) + 2 {
+		tick(day+second, "the end")
+	}
+	if last != "the end" {
+		t.Errorf("in the end the report still says %q", last)
+	}
+}
+
+// The first report of a generation that says that a rule is Ready does not wait, however often its empty sources have changed. Of a new
+// generation there are as many again.
+func TestReadyDoesNotWait(t *testing.T) {
+	t.Parallel()
+	of := func(generation int64, n int, status metav1.ConditionStatus) *Report {
+		r := reportOf(strconv.Itoa(n), "a")
+		r.All.ObservedGeneration, r.Busy.ObservedGeneration, r.All.Conditions[0].Status = generation, generation, status
+		return r
+	}
+	var s Sender
+	now := time.Unix(0, 0)
+	for generation := int64(1); generation < 3; generation++ {
+		sent := 0
+		for n := range 2 * emptyReports {
+			if s.Send(of(generation, n, metav1.ConditionUnknown), now) {
+				sent++
+			}
+		}
+		if sent != emptyReports+1 {
+			t.Errorf("generation %d: %d reports are sent", generation, sent)
+		}
+		if !s.Send(of(generation, 0, metav1.ConditionTrue), now) {
+			t.Errorf("generation %d: that it is Ready waits", generation)
+		}
+		if s.Send(of(generation, 1, metav1.ConditionFalse), now) || s.Send(of(generation, 2, metav1.ConditionTrue), now) {
+			t.Errorf("generation %d: so does it the second time", generation)
+		}
 	}
 }
 
 // The lag alone is not sent.
 func TestLagAloneIsNotSent(t *testing.T) {
 	t.Parallel()
-	with := func(lag time.Duration) *v1alpha1.ResourceSyncRuleStatus {
-		return reportOf("Synced", "", v1alpha1.SourceStatus{ClusterID: "a", Watching: true, Lag: &metav1.Duration{Duration: lag}})
+	with := func(lag time.Duration) *Report {
+		status := v1alpha1.ResourceSyncRuleStatus{Sources: []v1alpha1.SourceStatus{{ClusterID: "a", Matched: 1, Lag: &metav1.Duration{Duration: lag}}}}
+		return &Report{All: status, Busy: status}
 	}
 	var s Sender
 	if !s.Send(with(1), time.Unix(0, 0)) || s.Send(with(2), time.Unix(9, 0)) || s.held {
