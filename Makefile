@@ -264,7 +264,7 @@ e2e: build testbed apiserver ## test the binaries against real control planes
 MINUTES ?= 10
 
 .PHONY: flood
-flood: build testbed apiserver ## flood a cluster as a hostile member can, each play for MINUTES (10), and print what becomes of etcd, agent and honest changes (40 minutes, nothing else running)
+flood: build testbed apiserver ## flood a cluster as a hostile member can, each play for MINUTES (10), and print what becomes of etcd, agent and honest changes (an hour, nothing else running)
 	$(TEST) -count=1 -timeout=3h -v $(TESTFLAGS) -run '^TestFloods$$' ./e2e -minutes=$(MINUTES)
 
 # How often standalone-search kills a server.

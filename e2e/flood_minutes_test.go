@@ -6,10 +6,7 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -26,11 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/roster-mesh/roster/agent/payload"
 	"github.com/roster-mesh/roster/e2e/harness"
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
-	"github.com/roster-mesh/roster/mesh/trust"
-	"github.com/roster-mesh/roster/replica"
 )
 
 var minutes = flag.Int("minutes", 0, "how long each play of TestFloods lasts; on a machine that does nothing else, 10")
@@ -95,100 +88,10 @@ func TestFloods(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("Inventions", func(t *testing.T) { r.inventions(t, quietly) })
-}
-
-// inventions has gamma, whose key is stolen, admit clusters that there are not, each of which changes what it publishes as fast as it can.
-func (r *room) inventions(t *testing.T, quietly latency) {
-	key, id := privateKey(t, r.gamma), clusterID(t, r.gamma)
-	if err := r.gamma.StopAgent(); err != nil {
-		t.Fatal(err)
-	}
-	thief, ghosts, keys, says := signer(t, id, key), []*replica.Replica{}, []ed25519.PrivateKey{}, [][]byte{}
-	for i := range inventions {
-		name := fmt.Sprint("ghost-", i)
-		_, ghostKey, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := payload.EncodeAdmission(trust.Admission{PublicKey: ghostKey.Public().(ed25519.PublicKey)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ghost := signer(t, name, ghostKey)
-		says = append(says, publishes(t, thief, payload.AdmissionKey(name), data)[0])
-		says = append(says, publishes(t, ghost, payload.ClusterKey(name), invented(t, name, ghostKey))...)
-		ghosts, keys = append(ghosts, ghost), append(keys, ghostKey)
-	}
-	t.Cleanup(func() {
-		if err := r.gamma.StartAgent(lasting(t)); err != nil {
-			t.Error(err)
-		}
-	})
-	r.play(t, quietly, func(ctx context.Context, n int) error {
-		if n > 0 { // each says something else
-			says = says[:0]
-			for i, ghost := range ghosts {
-				key, data, err := somethingElse(n, i, keys[i])
-				if err != nil {
-					return err
-				}
-				messages, err := ghost.Publish(key, replica.Live, data)
-				if err != nil {
-					return err
-				}
-				says = append(says, messages...)
-			}
-		}
-		conn := shake(t, r.beta, key, "roster-packet/1")
-		if conn == nil {
-			return errors.New("gamma is refused")
-		}
-		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-		defer conn.Close()
-		for _, message := range says { // which is read as slowly as beta likes
-			if _, err := conn.Write(frame(message)); err != nil {
-				return nil // it may be cut off
-			}
-		}
-		if err := conn.CloseWrite(); err != nil {
-			return nil
-		}
-		for err := error(nil); err == nil; { // what it answers, until it has read all
-			_, err = conn.Read(make([]byte, 4<<10))
-		}
-		return nil
-	})
-	listed, err := r.beta.Dynamic.Resource(harness.Clusters()).List(lasting(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if t.Logf("%d clusters are listed in beta", len(listed.Items)); len(listed.Items) < 100 {
-		t.Error("the inventions have not come")
-	}
-}
-
-// somethingElse is what invention i publishes in round n: some a large Cluster object, some a rule, which are written to API servers, and
-// most a feature, which every member has to verify and to keep.
-func somethingElse(n, i int, key ed25519.PrivateKey) (replica.Key, []byte, error) {
-	name := fmt.Sprint("ghost-", i)
-	flood := metav1.ObjectMeta{Name: "flood-" + name, Annotations: map[string]string{"example.com/flood": fmt.Sprint(n)}}
-	switch i % 64 {
-	case 0:
-		data, err := payload.EncodeCluster(&v1alpha1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"example.com/flood": strings.Repeat(fmt.Sprint(n%10), 40<<10)}}, // what fits a frame
-			Spec:       v1alpha1.ClusterSpec{ClusterID: types.UID(name), Mesh: &v1alpha1.ClusterMesh{PublicKey: key.Public().(ed25519.PublicKey), Endpoints: []string{"127.0.0.1:1"}}},
-		})
-		return payload.ClusterKey(name), data, err
-	case 1:
-		data, err := payload.EncodeRule(&v1alpha1.ResourceSyncRule{ObjectMeta: flood, Spec: v1alpha1.ResourceSyncRuleSpec{
-			GVK:   v1alpha1.GroupVersionKind{Version: "v1", Kind: "Secret"},
-			Rules: []v1alpha1.SyncRule{{Matches: []v1alpha1.SyncRuleMatch{{Labels: []metav1.LabelSelector{{MatchLabels: map[string]string{"n": fmt.Sprint(n)}}}}}}},
-		}})
-		return payload.RuleKey(flood.Name), data, err
-	}
-	data, err := payload.EncodeFeature(&v1alpha1.ClusterFeature{ObjectMeta: metav1.ObjectMeta{Name: "flood"}, Spec: v1alpha1.ClusterFeatureSpec{FeatureName: fmt.Sprint(n, "-", i)}})
-	return payload.FeatureKey("flood"), data, err
+	t.Run("Watches", func(t *testing.T) { r.watches(t, quietly) })
+	key, thief := r.stolen(t)
+	t.Run("Removals", func(t *testing.T) { r.removals(t, quietly, key, thief) })
+	t.Run("Inventions", func(t *testing.T) { r.inventions(t, quietly, key, thief) })
 }
 
 // play floods until the time is over, measures meanwhile, and checks.

@@ -58,7 +58,48 @@ func TestManyRulesOfAMember(t *testing.T) {
 // force in beta as may, and what it opens at alpha is bounded; the others say so.
 func TestManyWatchesOfAMember(t *testing.T) {
 	r := newRoom(t)
-	const each, rules = 256, inforce.MaxViews/256 + 2
+	const each, rules = wideNamespaces, inforce.MaxViews/wideNamespaces + 2
+	before := r.wide(t)
+	for i := range rules {
+		names := make([]string, each)
+		for n := range names {
+			names[n] = fmt.Sprintf("n%d", each*i+n)
+		}
+		r.rule(t, r.gamma, wideRule(i), r.wideSpec(names))
+	}
+	const few = 64 // that others open or close meanwhile
+	eventually(t, "beta watches what it may at alpha", afterFault, func(context.Context) error {
+		if opened := watchesOfConfigMaps(t, r.alpha) - before; opened < inforce.MaxViews-few {
+			return fmt.Errorf("%d watches are open", opened)
+		}
+		return nil
+	})
+	text := fmt.Sprintf("those of cluster gamma would open more than %d watches", inforce.MaxViews)
+	eventually(t, "the last rule says in beta that it is one too many", afterFault, r.ruleSays(r.beta, wideRule(rules-1), "False", text))
+	// Rules come in any order, and what was opened for a younger one ends when an older one comes: an API server takes its time to end that.
+	bounded := func(context.Context) error {
+		if opened := watchesOfConfigMaps(t, r.alpha) - before; opened > inforce.MaxViews+few {
+			return fmt.Errorf("%d watches are open because of %d namespaces, want about %d", opened, rules*each, inforce.MaxViews)
+		}
+		return nil
+	}
+	eventually(t, "beta watches no more than it may at alpha", afterFault, bounded)
+	stays(t, "and then, too", quiet, bounded)
+}
+
+// wideNamespaces is how many namespaces a rule may name.
+const wideNamespaces = 256
+
+func wideRule(i int) string { return fmt.Sprintf("wide-%02d", i) }
+
+// wideSpec is a rule that copies ConfigMaps of namespaces of alpha to beta.
+func (r *room) wideSpec(namespaces []string) string {
+	return ofConfigMaps + "clusterFeatureMatch: [{featureName: " + r.name + "}], targets: {names: [beta]}, rules: [{match: [{namespaces: [" + strings.Join(namespaces, ", ") + "]}]}]"
+}
+
+// wide lets such rules read and write, and returns how many ConfigMaps are watched at alpha before there is one.
+func (r *room) wide(t *testing.T) (watches int) {
+	t.Helper()
 	readers, agents := v1alpha1.ReadersGroup(harness.Namespace), "system:serviceaccount:"+harness.Namespace+":"+harness.ServiceAccount
 	for c, who := range map[*harness.Cluster]string{r.alpha: "--group=" + readers, r.beta: "--user=" + agents} {
 		kubectl(t, c, "create", "clusterrole", r.name, "--verb=*", "--resource=configmaps")
@@ -71,31 +112,7 @@ func TestManyWatchesOfAMember(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	before := watchesOfConfigMaps(t, r.alpha)
-	for i := range rules {
-		names := make([]string, each)
-		for n := range names {
-			names[n] = fmt.Sprintf("n%d", each*i+n)
-		}
-		r.rule(t, r.gamma, fmt.Sprintf("wide-%02d", i), ofConfigMaps+"clusterFeatureMatch: [{featureName: "+r.name+"}], targets: {names: [beta]}, "+
-			"rules: [{match: [{namespaces: ["+strings.Join(names, ", ")+"]}]}]")
-	}
-	const few = 64 // that others open or close meanwhile
-	eventually(t, "beta watches what it may at alpha", afterFault, func(context.Context) error {
-		if opened := watchesOfConfigMaps(t, r.alpha) - before; opened < inforce.MaxViews-few {
-			return fmt.Errorf("%d watches are open", opened)
-		}
-		return nil
-	})
-	text := fmt.Sprintf("those of cluster gamma would open more than %d watches", inforce.MaxViews)
-	eventually(t, "the last rule says in beta that it is one too many", afterFault, r.ruleSays(r.beta, fmt.Sprintf("wide-%02d", rules-1), "False", text))
-	// Rules come in any order, and what was opened for a younger one ends when an older one comes: an API server takes its time to end that.
-	eventually(t, "beta watches no more than it may at alpha", afterFault, func(context.Context) error {
-		if opened := watchesOfConfigMaps(t, r.alpha) - before; opened > inforce.MaxViews+few {
-			return fmt.Errorf("%d watches are open because of %d namespaces, want about %d", opened, rules*each, inforce.MaxViews)
-		}
-		return nil
-	})
+	return watchesOfConfigMaps(t, r.alpha)
 }
 
 // watchesOfConfigMaps counts those that an API server has open.
