@@ -58,6 +58,22 @@ func TestFiftyMembers(t *testing.T) {
 	})
 }
 
+// A swap is two writes, and one is taken up before the other: the member that tried too early need not try again.
+func TestTwoHalvesOfASwap(t *testing.T) {
+	bubble(t, 5*time.Millisecond, func(t *testing.T, g *group) {
+		a, b := g.add("a"), g.add("b")
+		time.Sleep(time.Minute)
+		if err := a.trust.Pin(b.name, b.state.identity.PublicKey()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+		if err := b.trust.Pin(a.name, a.state.identity.PublicKey()); err != nil {
+			t.Fatal(err)
+		}
+		await(t, 200*time.Millisecond, "both are met", formed(a, b))
+	})
+}
+
 func TestPartitionAndHeal(t *testing.T) {
 	bubble(t, 10*time.Millisecond, func(t *testing.T, g *group) {
 		var members []*member

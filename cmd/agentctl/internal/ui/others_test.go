@@ -248,6 +248,51 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	all.Wait()
 }
 
+// Of connections only so many are open at a time; the next one waits until one has ended, and is served then.
+func TestConnectionsOfOthersAreBounded(t *testing.T) {
+	t.Parallel()
+	s := apitest.New()
+	t.Cleanup(s.Close)
+	_, at := openToOthers(t, noUses(), s)
+	var open []net.Conn
+	for range connections {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		open = append(open, conn)
+	}
+	began, served := time.Now(), make(chan error, 1)
+	go func() {
+		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // of this test
+		conn, err := dialer.DialContext(t.Context(), "tcp", at.Host)
+		if err == nil {
+			err = conn.Close()
+		}
+		served <- err
+	}()
+	select {
+	case err := <-served:
+		if time.Since(began) < bodyTimeout/2 { // after that the server ends those that say nothing
+			t.Errorf("one more than %d is served: %v", connections, err)
+		}
+		return
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := open[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("one has ended, and the next is not served")
+	}
+}
+
 // A model is rendered once for all who look at it in the same way.
 func TestSheetsAreShared(t *testing.T) {
 	t.Parallel()
