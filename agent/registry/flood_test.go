@@ -200,6 +200,55 @@ func TestManyChangesWait(t *testing.T) {
 	}
 }
 
+// A rule that names other namespaces again and again costs each cluster as many watches: it is charged for them, and for those alone
+// that are new.
+func TestWideRulesWait(t *testing.T) {
+	t.Parallel()
+	const many = 100
+	wide := func(name string, from int) *v1alpha1.ResourceSyncRule {
+		rule := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		rule.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		names := make([]string, many)
+		for n := range names {
+			names[n] = fmt.Sprint("n", from+n)
+		}
+		rule.Spec.Rules = []v1alpha1.SyncRule{{Matches: []v1alpha1.SyncRuleMatch{{Namespaces: names}}}}
+		return rule
+	}
+	secrets := wide("r", 0)
+	secrets.Spec.GVK.Kind = "Secret"
+	broken := wide("r", 0)
+	broken.Spec.Rules[0].Matches[0].Namespaces = []string{"No"}
+	for what, tc := range map[string]struct {
+		before, now *v1alpha1.ResourceSyncRule
+		watches     int
+	}{
+		"a new one":                {nil, wide("r", 0), many},
+		"the same":                 {wide("r", 0), wide("r", 0), 0},
+		"ten others":               {wide("r", 0), wide("r", 10), 10},
+		"all others":               {wide("r", 0), wide("r", many), many},
+		"of another kind":          {secrets, wide("r", 0), many},
+		"one that is not in force": {nil, broken, 0},
+		"one that was not":         {broken, wide("r", 0), many},
+	} {
+		if got := watchesCost(tc.before, tc.now); got != tc.watches*watchCost {
+			t.Errorf("%s costs %d, want %d watches", what, got, tc.watches)
+		}
+	}
+
+	f := newFlooded(t, quota.NewLimits(4*many*watchCost, 1, 1<<20, 1<<20))
+	for n := range 8 {
+		data, err := payload.EncodeRule(wide(fmt.Sprint("r-", n), many*n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.publish(t, agenttest.IDB, payload.RuleKey(fmt.Sprint("r-", n)), data)
+	}
+	if written := 8 - f.budget.Waiting(); written != 4 {
+		t.Errorf("%d of them are written at once, want 4", written)
+	}
+}
+
 // Who has thousands of rules cannot have others write thousands of times by leaving, either.
 func TestOrphansWait(t *testing.T) {
 	t.Parallel()

@@ -152,9 +152,10 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 }
 
 // charged writes the object of an entry, and charges the entry's origin with it: each version of it is one of the whole object
-// in etcd, with its status and with managedFields, which agents are not sent. The error is loop.ErrWaits if it must wait.
-func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
-	return i.write(e.Origin, e.Key, 2*budget.SizeOf(object), write)
+// in etcd, with its status and with managedFields, which agents are not sent. more is what it costs beside, in bytes. The error is
+// loop.ErrWaits if it must wait.
+func (i *Importer) charged(e replica.Entry, object any, more int, write func() error) error {
+	return i.write(e.Origin, e.Key, 2*budget.SizeOf(object)+more, write)
 }
 
 // write is budget.Write, and notes what waits.
@@ -209,7 +210,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		}
 		i.fillCopy(fresh, id, published)
 		fresh.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-		return i.charged(entry, fresh, func() error {
+		return i.charged(entry, fresh, 0, func() error {
 			_, err := clusters.Create(ctx, fresh)
 			return err // the watch enqueues it again
 		})
@@ -229,7 +230,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		return nil
 	}
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-	return i.charged(entry, want, func() error {
+	return i.charged(entry, want, 0, func() error {
 		if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
 			defer i.redials.changed(id) // its address has changed
 		}
@@ -318,7 +319,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	if !changed {
 		return nil
 	}
-	err = i.charged(entry, want, func() (err error) {
+	err = i.charged(entry, want, watchesCost(have, want), func() (err error) {
 		if have == nil {
 			_, err = rules.Create(ctx, want)
 		} else {

@@ -4,6 +4,8 @@
 package registry
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/roster-mesh/roster/agent/payload"
@@ -109,4 +111,24 @@ func sameRule(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 		}
 	}
 	return nil
+}
+
+// watchCost is what a rule is charged with, in bytes, for each namespace that it did not name before: the engine opens a watch for it at each
+// source, and every one of these is a list and more for an API server.
+const watchCost = 32 << 10
+
+// watchesCost is what the watches cost that a rule needs and did not need before.
+func watchesCost(before, now *v1alpha1.ResourceSyncRule) int {
+	rule, err := syncrules.Compile(now)
+	if err != nil {
+		return 0 // it is not in force
+	}
+	var known []syncrules.Scope
+	if before != nil {
+		if was, err := syncrules.Compile(before); err == nil && was.Kind() == rule.Kind() {
+			known = was.Scopes()
+		}
+	}
+	needs := slices.DeleteFunc(rule.Scopes(), func(s syncrules.Scope) bool { return slices.Contains(known, s) })
+	return watchCost * len(needs)
 }
