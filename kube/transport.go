@@ -90,6 +90,11 @@ func newHTTPClient(cfg *rest.Config) (*http.Client, *http.Transport, error) {
 type boundedTransport struct{ next http.RoundTripper }
 
 func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	watch := strings.Contains(req.URL.RawQuery, "watch=true")
+	if watch { // what decompresses one takes 44 KiB for as long as it is open, and there may be thousands
+		req = req.Clone(req.Context())
+		req.Header.Set("Accept-Encoding", "identity")
+	}
 	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		if req.Context().Err() != nil {
@@ -97,7 +102,6 @@ func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		}
 		return nil, &connectionError{err}
 	}
-	watch := strings.Contains(req.URL.RawQuery, "watch=true")
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		seconds, err := strconv.Atoi(after)
 		switch {

@@ -217,6 +217,10 @@ func TestWideRulesWait(t *testing.T) {
 	}
 	secrets := wide("r", 0)
 	secrets.Spec.GVK.Kind = "Secret"
+	paused, elsewhere, featured := wide("r", 0), wide("r", 0), wide("r", 0)
+	paused.Spec.Paused = true
+	elsewhere.Spec.Targets = &v1alpha1.ClusterSelector{Names: []string{"elsewhere"}}
+	featured.Spec.ClusterFeatureMatches = []v1alpha1.ClusterFeatureMatch{{FeatureName: "f"}}
 	broken := wide("r", 0)
 	broken.Spec.Rules[0].Matches[0].Namespaces = []string{"No"}
 	for what, tc := range map[string]struct {
@@ -230,6 +234,9 @@ func TestWideRulesWait(t *testing.T) {
 		"of another kind":          {secrets, wide("r", 0), many},
 		"one that is not in force": {nil, broken, 0},
 		"one that was not":         {broken, wide("r", 0), many},
+		"one that was paused":      {paused, wide("r", 0), many},
+		"one of other targets":     {elsewhere, wide("r", 0), many},
+		"one of other sources":     {featured, wide("r", 0), many},
 	} {
 		if got := watchesCost(tc.before, tc.now); got != tc.watches*watchCost {
 			t.Errorf("%s costs %d, want %d watches", what, got, tc.watches)

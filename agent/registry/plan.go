@@ -117,14 +117,15 @@ func sameRule(self string, have *v1alpha1.ResourceSyncRule, entries []replica.En
 // source, and every one of these is a list and more for an API server.
 const watchCost = 32 << 10
 
-// watchesCost is what the watches cost that a rule needs and did not need before.
+// watchesCost is what the watches cost that a rule needs and did not need before: all, where it may not have been in force.
 func watchesCost(before, now *v1alpha1.ResourceSyncRule) int {
 	rule, err := syncrules.Compile(now)
 	if err != nil {
 		return 0 // it is not in force
 	}
 	var known []syncrules.Scope
-	if before != nil {
+	if before != nil && before.Spec.Paused == now.Spec.Paused && equality.Semantic.DeepEqual(before.Spec.Targets, now.Spec.Targets) &&
+		equality.Semantic.DeepEqual(before.Spec.ClusterFeatureMatches, now.Spec.ClusterFeatureMatches) {
 		if was, err := syncrules.Compile(before); err == nil && was.Kind() == rule.Kind() {
 			known = was.Scopes()
 		}
