@@ -54,39 +54,6 @@ func TestManyRulesOfAMember(t *testing.T) {
 	eventually(t, "and that rule is in force", afterFault, r.ruleSays(r.beta, "honest", "True", ""))
 }
 
-// TestManyWatchesOfAMember: rules of a member name more namespaces than one author's may be watched at another cluster. As many of them are in
-// force in beta as may, and what it opens at alpha is bounded; the others say so.
-func TestManyWatchesOfAMember(t *testing.T) {
-	r := newRoom(t)
-	const each, rules = wideNamespaces, inforce.MaxViews/wideNamespaces + 2
-	before := r.wide(t)
-	for i := range rules {
-		names := make([]string, each)
-		for n := range names {
-			names[n] = fmt.Sprintf("n%d", each*i+n)
-		}
-		r.rule(t, r.gamma, wideRule(i), r.wideSpec(names))
-	}
-	const few = 64 // that others open or close meanwhile
-	eventually(t, "beta watches what it may at alpha", afterFault, func(context.Context) error {
-		if opened := watchesOfConfigMaps(t, r.alpha) - before; opened < inforce.MaxViews-few {
-			return fmt.Errorf("%d watches are open", opened)
-		}
-		return nil
-	})
-	text := fmt.Sprintf("those of cluster gamma would open more than %d watches", inforce.MaxViews)
-	eventually(t, "the last rule says in beta that it is one too many", afterFault, r.ruleSays(r.beta, wideRule(rules-1), "False", text))
-	// Rules come in any order, and what was opened for a younger one ends when an older one comes: an API server takes its time to end that.
-	bounded := func(context.Context) error {
-		if opened := watchesOfConfigMaps(t, r.alpha) - before; opened > inforce.MaxViews+few {
-			return fmt.Errorf("%d watches are open because of %d namespaces, want about %d", opened, rules*each, inforce.MaxViews)
-		}
-		return nil
-	}
-	eventually(t, "beta watches no more than it may at alpha", afterFault, bounded)
-	stays(t, "and then, too", quiet, bounded)
-}
-
 // wideNamespaces is how many namespaces a rule may name.
 const wideNamespaces = 256
 
