@@ -59,41 +59,50 @@ const wideNamespaces = 256
 
 func wideRule(i int) string { return fmt.Sprintf("wide-%02d", i) }
 
-// wideSpec is a rule that copies ConfigMaps of namespaces of alpha to beta.
+// wideSpec is a rule that copies ConfigMaps of namespaces of other clusters to beta.
 func (r *room) wideSpec(namespaces []string) string {
 	return ofConfigMaps + "clusterFeatureMatch: [{featureName: " + r.name + "}], targets: {names: [beta]}, rules: [{match: [{namespaces: [" + strings.Join(namespaces, ", ") + "]}]}]"
 }
 
-// wide lets such rules read and write, and returns how many ConfigMaps are watched at alpha before there is one.
-func (r *room) wide(t *testing.T) (watches int) {
+// wide lets such rules read at the sources and write, and returns how many watches of ConfigMaps there are before there is one.
+func (r *room) wide(t *testing.T, sources ...*harness.Cluster) (watches int) {
 	t.Helper()
 	readers, agents := v1alpha1.ReadersGroup(harness.Namespace), "system:serviceaccount:"+harness.Namespace+":"+harness.ServiceAccount
-	for c, who := range map[*harness.Cluster]string{r.alpha: "--group=" + readers, r.beta: "--user=" + agents} {
+	for _, c := range append(sources, r.beta) {
+		who := "--group=" + readers
+		if c == r.beta {
+			who = "--user=" + agents
+		}
 		kubectl(t, c, "create", "clusterrole", r.name, "--verb=*", "--resource=configmaps")
 		kubectl(t, c, "create", "clusterrolebinding", r.name, "--clusterrole="+r.name, who)
 		t.Cleanup(func() { kubectl(t, c, "delete", "clusterrole/"+r.name, "clusterrolebinding/"+r.name) })
 	}
-	apply(t, r.alpha, fmt.Sprintf("apiVersion: %s\nkind: ClusterFeature\nmetadata: {name: %[2]s}\nspec: {featureName: %[2]s}\n", v1alpha1.SchemeGroupVersion, r.name))
-	t.Cleanup(func() {
-		if err := remove(lasting(t), r.alpha, harness.Features(), "", r.name); err != nil {
-			t.Error(err)
-		}
-	})
-	return watchesOfConfigMaps(t, r.alpha)
+	for _, c := range sources {
+		apply(t, c, fmt.Sprintf("apiVersion: %s\nkind: ClusterFeature\nmetadata: {name: %[2]s}\nspec: {featureName: %[2]s}\n", v1alpha1.SchemeGroupVersion, r.name))
+		t.Cleanup(func() {
+			if err := remove(lasting(t), c, harness.Features(), "", r.name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return r.watchesOfConfigMaps(t)
 }
 
-// watchesOfConfigMaps counts those that an API server has open.
-func watchesOfConfigMaps(t *testing.T, c *harness.Cluster) int {
+// watchesOfConfigMaps counts those that all API servers have open.
+func (r *room) watchesOfConfigMaps(t *testing.T) (watches int) {
 	t.Helper()
-	page, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []*harness.Cluster{r.alpha, r.beta, r.gamma} {
+		page, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts, err := sums(page, "apiserver_longrunning_requests", func(label func(string) string) string { return label("verb") + " " + label("resource") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		watches += int(counts["WATCH configmaps"])
 	}
-	counts, err := sums(page, "apiserver_longrunning_requests", func(label func(string) string) string { return label("verb") + " " + label("resource") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(counts["WATCH configmaps"])
+	return watches
 }
 
 // inForce is a condition: of gamma's rules in the cluster, which are all in number, so many are in force, and the others say why not.

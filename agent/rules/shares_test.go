@@ -58,7 +58,7 @@ func TestInventionsShareByAdmissions(t *testing.T) {
 		rule("good", 1)
 	}
 	began := time.Now()
-	excess, costly := inforce.Decide(rules, admitted(parents))
+	excess, costly := inforce.Decide(rules, admitted(parents), inforce.MaxAllViews)
 	t.Logf("decided in %s", time.Since(began))
 	good, bad, watches := inForce(rules, excess)
 	if good != 200 || watches > inforce.MaxAllViews || !costly {
@@ -125,12 +125,12 @@ func TestManyHonestClustersShareWatches(t *testing.T) {
 		{honest: 15, namespaces: 256, inventions: 400, want: 15},
 	} {
 		rules, by := underHub(c.honest, c.namespaces, c.same, c.inventions)
-		excess, _ := inforce.Decide(rules, by)
+		excess, _ := inforce.Decide(rules, by, inforce.MaxAllViews)
 		in, bad, watches := inForce(rules, excess)
 		if in != c.want || watches > inforce.MaxAllViews {
 			t.Errorf("%+v: %d honest rules are in force, and %d of the inventions, with %d watches", c, in, bad, watches)
 		}
-		if again, _ := inforce.Decide(rules, by); !slices.Equal(excess, again) {
+		if again, _ := inforce.Decide(rules, by, inforce.MaxAllViews); !slices.Equal(excess, again) {
 			t.Errorf("%+v: the same rules have other places", c)
 		}
 	}
@@ -151,7 +151,7 @@ func TestBranchesHaveAsMuch(t *testing.T) {
 				rules = append(rules, ruleOf(id, fmt.Sprint(id, "-", j), each))
 			}
 		}
-		excess, _ := inforce.Decide(rules, admitted(parents))
+		excess, _ := inforce.Decide(rules, admitted(parents), inforce.MaxAllViews)
 		has, lacks, in := map[string]int{}, map[string]bool{}, 0
 		for i, r := range rules {
 			if excess[i] == inforce.None {
@@ -194,7 +194,7 @@ func TestLongBranchIsCheap(t *testing.T) {
 	}
 	parents["c0"] = "me"
 	began := time.Now()
-	excess, _ := inforce.Decide(rules, admitted(parents))
+	excess, _ := inforce.Decide(rules, admitted(parents), inforce.MaxAllViews)
 	took := time.Since(began)
 	t.Logf("decided in %s", took)
 	in := 0

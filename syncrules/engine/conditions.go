@@ -18,6 +18,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/engine/bounds"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
@@ -90,7 +91,7 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 		return no(ReasonTooManyRules, r.surplus), true
 	case r.clash != "":
 		return no(ReasonVersionConflict, r.clash), true
-	case r.compiled.Targets(e.clusters.local) == where.No:
+	case r.excluded:
 		return yes(ReasonNotTargeted, "spec.targets leaves this cluster out"), true
 	case e.clusters.local != nil && r.compiled.Targets(e.clusters.local) == where.Unknown:
 		_, v := r.compiled.ExplainTargets(e.clusters.local)
@@ -228,6 +229,11 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 			continue
 		}
 		out.Watching = false
+		if v == nil && e.views.watches.LeavesOut(p.ClusterID, s) {
+			t := e.sourceTroubleLocked(p.name(), p.ClusterID, s, e.o.TooManyWatches(e.clusterNameLocked(cmp.Or(r.author, e.o.LocalClusterID))))
+			out.Message = t.text
+			return out, &t
+		}
 		if v == nil || v.err == nil {
 			out.Message = "the first list is on its way"
 			return out, &trouble{starting: true}
@@ -248,7 +254,7 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 
 func (e *Engine) sourceTroubleLocked(cluster, peer string, s Scope, err error) trouble {
 	text := "cluster " + cluster + ": " + problem.OneLine(err.Error())
-	if errors.Is(err, ErrTooMuch) {
+	if errors.Is(err, bounds.ErrTooMuch) {
 		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the memory limit of the agent here"}
 	}
 	switch e.errors().Class(err) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/engine/bounds"
 	"github.com/roster-mesh/roster/syncrules/engine/fingerprint"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
@@ -73,10 +74,8 @@ type Options struct {
 	Share func(total int, wants map[string]int) map[string]int
 	// Parent is who admitted a cluster, "" where nobody knows; rules have turns by that. Without it all get the same. It is called like Share.
 	Parent func(clusterID string) string
-	// View bounds what is held of one peer's objects in one scope, Peer what is held of one peer in all.
-	View, Peer Limits
-	// All bounds what is held of all peers together, in bytes; 0 means the default. Then a peer within its share has others give way.
-	All int64
+	// Bounds are how much is held of other clusters.
+	bounds.Bounds
 	// Scopes are the local scopes that an earlier run told ScopesChanged last. The copies in them are looked
 	// at once more even if no rule mentions them now: their rule may be gone.
 	Scopes        []Scope
@@ -128,10 +127,10 @@ func New(o Options) (*Engine, error) {
 		return nil, errors.New("engine: no LocalClusterID")
 	case o.Local == nil, o.Target == nil, o.Cluster == nil:
 		return nil, errors.New("engine: Local, Target and Cluster are needed")
-	case o.Workers < 0, min(o.View.Objects, o.View.Bytes, o.Peer.Objects, o.Peer.Bytes, o.All) < 0:
+	case o.Workers < 0, o.Negative():
 		return nil, errors.New("engine: Workers or a limit is negative")
 	}
-	o.defaultLimits()
+	o.SetDefaults()
 	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Report == nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/fanout"
-	"github.com/roster-mesh/roster/syncrules/where"
 )
 
 // A rule may make a copy of each object in every namespace that it selects (spec.targetNamespaces). Such a destination is a
@@ -167,7 +166,7 @@ func (e *Engine) namespacesStaleLocked(rule string, uncounted bool) {
 // selectsNamespacesLocked says that a rule in force must know the labels of namespaces.
 func (e *Engine) selectsNamespacesLocked() bool {
 	for _, r := range e.rules.byName {
-		if r.compiled != nil && r.compiled.FanOut() != nil && !r.idle() && r.compiled.Targets(e.clusters.local) != where.No {
+		if r.compiled != nil && r.compiled.FanOut() != nil && !r.idle() {
 			return true
 		}
 	}

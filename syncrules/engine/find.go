@@ -28,47 +28,6 @@ type destination struct {
 	refused bool   // the fault is that this cluster does not consent
 }
 
-// deletions are sources that were deleted, with the copies of each of them that are to follow.
-type deletions struct {
-	copies map[types.NamespacedName]map[Key]struct{}
-	n      int
-}
-
-func (d *deletions) add(from types.NamespacedName, to Key) {
-	if d.n >= maxGone || d.has(from, to) {
-		return
-	}
-	if d.copies == nil {
-		d.copies = map[types.NamespacedName]map[Key]struct{}{}
-	}
-	if d.copies[from] == nil {
-		d.copies[from] = map[Key]struct{}{}
-	}
-	d.copies[from][to] = struct{}{}
-	d.n++
-}
-
-func (d *deletions) has(from types.NamespacedName, to Key) bool {
-	_, ok := d.copies[from][to]
-	return ok
-}
-
-// drop says that a copy is gone, and dropAll that the source is there again, wherever its copies belong now.
-func (d *deletions) drop(from types.NamespacedName, to Key) {
-	if !d.has(from, to) {
-		return
-	}
-	delete(d.copies[from], to)
-	if d.n--; len(d.copies[from]) == 0 {
-		delete(d.copies, from)
-	}
-}
-
-func (d *deletions) dropAll(from types.NamespacedName) {
-	d.n -= len(d.copies[from])
-	delete(d.copies, from)
-}
-
 // destinationOf asks the rule. It is called without mu.
 func (f *feed) destinationOf(r *syncrules.Rule, obj *unstructured.Unstructured) destination {
 	gk := f.v.scope.GVK.GroupKind()
@@ -201,7 +160,7 @@ func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found
 				}
 			}
 			if v.live {
-				if !v.gone.has(at, to) {
+				if !v.gone.Has(at, to) {
 					best = min(best, syncrules.FoundLacking)
 				}
 				continue

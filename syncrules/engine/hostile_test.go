@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/roster-mesh/roster/syncrules/engine/deletions"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
@@ -108,12 +109,12 @@ func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
 	defer e.queue.ShutDown()
 	f := &feed{e: e, v: v}
 	v.feed = f
-	for i := range maxGone + 100 {
+	for i := range deletions.Max + 100 {
 		at := types.NamespacedName{Namespace: "default", Name: fmt.Sprint("x", i)}
 		e.putEntryLocked(v, at, &entry{})
 		f.Delete(at.Namespace, at.Name, nil)
 	}
-	if v.gone.n != maxGone {
-		t.Errorf("%d deletions are remembered", v.gone.n)
+	if v.gone.Len() != deletions.Max {
+		t.Errorf("%d deletions are remembered", v.gone.Len())
 	}
 }

@@ -35,7 +35,7 @@ func (e *Engine) dropCopyLocked(k Key) {
 	}
 	for s, v := range e.views.byPeer[old.Owner] {
 		if s.GVK.GroupKind() == from.GroupKind {
-			v.gone.drop(from.NamespacedName(), k)
+			v.gone.Drop(from.NamespacedName(), k)
 		}
 	}
 	if e.local.draining {
@@ -73,7 +73,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 		v.weighs(0, ent.size()-old.size())
 	}
 	v.entries[from] = ent
-	v.gone.dropAll(from)
+	v.gone.DropAll(from)
 	for _, name := range ent.rules {
 		if r := e.rules.byName[name]; r != nil {
 			e.foundLocked(r, v.peer, v.key(from))

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/bounds"
 )
 
 // A source that has too much is not taken in, whether it says so in a list or bit by bit; its copies stay, and
@@ -40,7 +41,7 @@ func TestTooMuchOfOnePeer(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				w.limit(Limits{Objects: 10, Bytes: 4000}, Limits{})
+				w.limit(bounds.Limits{Objects: 10, Bytes: 4000}, bounds.Limits{})
 				w.setRule(testRule("r"))
 				w.peers[a].put(configMap("x", "1"))
 				w.peers[a].put(configMap("z", "1"))
@@ -78,7 +79,7 @@ func TestTooMuchOfOnePeer(t *testing.T) {
 // Several scopes of one peer share what one peer may have.
 func TestTooMuchInAllOfOnePeer(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.limit(Limits{Objects: 10}, Limits{Objects: 12})
+		w.limit(bounds.Limits{Objects: 10}, bounds.Limits{Objects: 12})
 		for _, ns := range []string{"default", "team"} {
 			r := testRule(ns)
 			r.Spec.Rules[0].Matches[0].Namespaces[0] = ns
@@ -164,7 +165,7 @@ func TestTooMuchInAllOfAllPeers(t *testing.T) {
 // A peer that is at its limit is not too large when it is listed again.
 func TestListedAgainAtTheLimit(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.limit(Limits{Objects: 10}, Limits{Objects: 10})
+		w.limit(bounds.Limits{Objects: 10}, bounds.Limits{Objects: 10})
 		w.setRule(testRule("r"))
 		for i := range 10 {
 			w.peers[a].put(configMap(fmt.Sprint("x", i), "1"))
@@ -189,7 +190,7 @@ func (w *world) shrink(s *server, but string) {
 }
 
 // limit starts the engine anew with limits.
-func (w *world) limit(view, peer Limits) {
+func (w *world) limit(view, peer bounds.Limits) {
 	w.kill()
 	w.options = func(o *Options) { o.View, o.Peer = view, peer }
 	w.start()
@@ -236,7 +237,7 @@ func TestGivesWayAsTheWatchBegins(t *testing.T) {
 			e.watchView(ctx, f)
 		}()
 		for !f.aborted() {
-			f.abort(ErrTooMuch)
+			f.abort(bounds.ErrTooMuch)
 		}
 		cancel()
 		<-ended
@@ -249,7 +250,7 @@ func TestGivesWayAsTheWatchBegins(t *testing.T) {
 // A list that breaks off over and over again is not too much of anything.
 func TestListThatBreaksOff(t *testing.T) {
 	e, err := New(Options{
-		LocalClusterID: here, Local: &silent{}, Target: newServer(), View: Limits{Objects: 3},
+		LocalClusterID: here, Local: &silent{}, Target: newServer(), Bounds: bounds.Bounds{View: bounds.Limits{Objects: 3}},
 		Cluster: func() *v1alpha1.Cluster { return nil },
 	})
 	if err != nil {

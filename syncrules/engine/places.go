@@ -23,12 +23,13 @@ func (e *Engine) settlePlacesLocked(byAge []*rule) {
 	var asked []*rule
 	var rules []inforce.Rule
 	for _, r := range byAge {
+		r.excluded = r.compiled != nil && r.compiled.Targets(e.clusters.local) == where.No
 		switch {
-		case r.compiled == nil || r.compiled.Targets(e.clusters.local) == where.No:
+		case r.compiled == nil || r.excluded:
 			r.placed = false
 			e.setExcessLocked(r, inforce.None)
 		case !rests:
-			asked, rules = append(asked, r), append(rules, inforce.Rule{Author: e.sharerLocked(r), Views: r.scopes})
+			asked, rules = append(asked, r), append(rules, inforce.Rule{Author: e.sharerLocked(r), Views: r.scopes, Here: r.targets})
 		case !r.placed:
 			e.setExcessLocked(r, inforce.Undecided)
 		}
@@ -37,7 +38,7 @@ func (e *Engine) settlePlacesLocked(byAge []*rule) {
 		return
 	}
 	began := time.Now()
-	excess, costly := inforce.Decide(rules, inforce.Admissions{Root: e.o.LocalClusterID, Parent: e.o.Parent, Share: e.o.Share})
+	excess, costly := inforce.Decide(rules, e.admissions(), e.o.ViewsOfOthers())
 	for i, r := range asked {
 		r.placed = true
 		e.setExcessLocked(r, excess[i])
@@ -57,6 +58,55 @@ func (e *Engine) resettlePlacesLocked() {
 	}
 }
 
+func (e *Engine) admissions() inforce.Admissions {
+	return inforce.Admissions{Root: e.o.LocalClusterID, Parent: e.o.Parent, Share: e.o.Share}
+}
+
+// viewsRest is for how long views are not chosen anew where rules need too many: others can have what they need change all the time, and
+// each choice may have some closed and listed again.
+const viewsRest = 10 * time.Second
+
+// chooseViewsLocked chooses the views that are opened, where rules need more of them than Bounds.Watches allow, and returns the
+// clusters of which others are opened now. What is needed since is not opened before the next choice.
+func (e *Engine) chooseViewsLocked() (others map[string]bool) {
+	w := &e.views.watches
+	w.Limit(e.o.Views(len(e.local.watches) + len(e.conflicts.watches)))
+	if !w.Due() || time.Now().Before(e.views.rest) {
+		return nil
+	}
+	if !w.TooMany() {
+		return w.Chosen(nil)
+	}
+	var rules []*rule
+	var needs []inforce.Rule
+	for _, r := range e.rules.byAge {
+		if r.compiled != nil && !r.idle() {
+			rules, needs = append(rules, r), append(needs, inforce.Rule{Author: e.sharerLocked(r), Views: r.scopes})
+		}
+	}
+	var from inforce.Sources
+	for _, id := range e.clusters.ids {
+		if p := e.clusters.peers[id]; !p.Left && e.mayHaveViewsLocked(p) {
+			from.IDs = append(from.IDs, id)
+		}
+	}
+	from.Reads = func(rule, source int) (reads bool, looks int) {
+		r, p := rules[rule].compiled, e.clusters.peers[from.IDs[source]]
+		return !r.HasFeatures() || p.FeaturesKnown && r.FeaturesMatch(p.Features), 1 + len(rules[rule].spec.ClusterFeatureMatches)*len(p.Features)
+	}
+	began := time.Now()
+	opened := inforce.Choose(needs, from, w.Most(), e.admissions())
+	rest := max(viewsRest, 20*time.Since(began))
+	e.views.rest = time.Now().Add(rest)
+	time.AfterFunc(rest, e.superviseSoon)
+	return w.Chosen(opened)
+}
+
+// mayHaveViewsLocked says that the peer can be read, or was: nothing is known of all clusters that somebody invents.
+func (e *Engine) mayHaveViewsLocked(p *peer) bool {
+	return p.Source != nil || len(e.views.byPeer[p.ClusterID]) > 0
+}
+
 // sharerLocked is the author of a rule, "" for this cluster.
 func (e *Engine) sharerLocked(r *rule) string {
 	if r.author == e.o.LocalClusterID {
@@ -71,7 +121,7 @@ func (e *Engine) setExcessLocked(r *rule, excess inforce.Excess) {
 	}
 	r.excess, r.surplus = excess, ""
 	if excess != inforce.None {
-		r.surplus = problem.OneLine("rule " + r.name + " is not in force: " + excess.Text(e.clusterNameLocked(cmp.Or(r.author, e.o.LocalClusterID))))
+		r.surplus = problem.OneLine("rule " + r.name + " is not in force: " + excess.Text(e.clusterNameLocked(cmp.Or(r.author, e.o.LocalClusterID)), e.o.ViewsOfOthers()))
 	}
 	e.staleRuleLocked(r)
 }

@@ -54,6 +54,7 @@ type rule struct {
 	excess   inforce.Excess     // why it is not in force beside older ones
 	surplus  string             // the same for people; "" normally
 	placed   bool               // that was decided of the rule as it is now
+	excluded bool               // it leaves this cluster out
 
 	guard  guard.Guard
 	tally  tally.Tally
@@ -133,7 +134,10 @@ func (r *rule) inherit(old *rule, edits *inforce.Edits) {
 	r.tally, r.sender = old.tally, old.sender
 	r.sender.WasReady, r.sender.Dirty = false, true
 	r.guard.Inherit(&old.guard, r.selection == old.selection)
-	if r.author == old.author && (slices.Equal(r.scopes, old.scopes) || old.placed && old.excess == inforce.None && edits.Keep(old.scopes, r.scopes)) {
+	keeps := func(before, now []Scope) bool {
+		return slices.Equal(before, now) || old.placed && old.excess == inforce.None && edits.Keep(before, now)
+	}
+	if r.author == old.author && keeps(old.scopes, r.scopes) && keeps(old.targets, r.targets) {
 		r.excess, r.surplus, r.placed = old.excess, old.surplus, old.placed
 	}
 }
@@ -149,6 +153,7 @@ func (r *rule) makes(k Key) bool {
 // ruleSet is all rules, and what those about one kind share.
 type ruleSet struct {
 	byName map[string]*rule
+	byAge  []*rule // the oldest first
 	kinds  map[schema.GroupKind]*kind
 	serial uint64    // of the last rule or Cluster object that was set
 	rest   time.Time // until when places are not divided anew; zero where there are few rules
@@ -186,9 +191,9 @@ func (e *Engine) indexKindsLocked() {
 	}
 	byName := slices.SortedFunc(maps.Values(e.rules.byName), func(a, b *rule) int { return cmp.Compare(a.name, b.name) })
 	// A newcomer, which may be any member's, takes no version away from the rules that are at work.
-	byAge := slices.SortedStableFunc(slices.Values(byName), func(a, b *rule) int { return a.born.Compare(b.born) })
-	e.settlePlacesLocked(byAge)
-	for _, r := range byAge {
+	e.rules.byAge = slices.SortedStableFunc(slices.Values(byName), func(a, b *rule) int { return a.born.Compare(b.born) })
+	e.settlePlacesLocked(e.rules.byAge)
+	for _, r := range e.rules.byAge {
 		r.settleVersions(of)
 	}
 	for _, r := range byName {
@@ -204,8 +209,8 @@ func (e *Engine) indexKindsLocked() {
 	}
 }
 
-// idle says that the rule is left aside because of others, which come before it.
-func (r *rule) idle() bool { return r.clash != "" || r.surplus != "" }
+// idle says that the rule is left aside because of others, which come before it, or leaves this cluster out.
+func (r *rule) idle() bool { return r.clash != "" || r.surplus != "" || r.excluded }
 
 // settleVersions gives the rule's kinds its versions where they have none, or says which one is in the way.
 func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,5 +188,131 @@ func TestTooManyRulesOfInventions(t *testing.T) {
 		w.settle()
 		w.wantReady("bad-00-000", metav1.ConditionTrue, ReasonSynced)
 		w.wantReady("bad-00-200", metav1.ConditionFalse, ReasonTooManyRules)
+	})
+}
+
+// Rules need more watches at all clusters together than there may be: those of somebody who wants everything are read at some clusters only,
+// and its copies from the others stay as they are. What the rule of another cluster needs is opened, although it came last, and all
+// of it when there is room again. It is so after a restart, too.
+func TestTooManyWatchesInAll(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const most = 48
+		w.kill()
+		w.options = func(o *Options) { o.Watches = most }
+		w.start()
+		wide := func(n int) *v1alpha1.ResourceSyncRule {
+			namespaces := []string{"default"}
+			for i := range 9 {
+				namespaces = append(namespaces, fmt.Sprintf("n%d-%d", n, i))
+			}
+			return by(a, n, inNamespaces(testRule(fmt.Sprint("wide-", n)), namespaces...))
+		}
+		chosen := func() {
+			w.settle()
+			time.Sleep(2 * viewsRest)
+			w.settle()
+		}
+		left := func() (rules []string) {
+			t.Helper()
+			if n := w.peers[a].open() + w.peers[b].open() + w.local.open(); n > most+2 { // namespaces, and objects in the way
+				t.Errorf("%d watches are open", n)
+			}
+			for n := range 2 {
+				name := fmt.Sprint("wide-", n)
+				c := w.report(name).Conditions[0]
+				if c.Reason != ReasonSourceTooLarge {
+					continue
+				}
+				rules = append(rules, name)
+				for _, want := range []string{"at most 48 watches", "cluster " + a + ", whose rule this is", "its copies stay as they are"} {
+					if !strings.Contains(c.Message, want) {
+						t.Errorf("it says %q", c.Message)
+					}
+				}
+			}
+			return rules
+		}
+		w.peers[b].put(configMap("x", "1"))
+		w.setRule(wide(1))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.wantReady("wide-1", metav1.ConditionTrue, ReasonSynced)
+		early := wide(0) // which reads the same at b, and comes before the other rule
+		w.setRule(early)
+		honest := configMap("honest", "1")
+		honest.SetNamespace("team")
+		w.peers[a].put(honest)
+		w.setRule(by(b, 5000, inNamespaces(testRule("honest"), "team")))
+		chosen()
+		if rules := left(); !slices.Equal(rules, []string{"wide-0", "wide-1"}) {
+			t.Errorf("of rules %v something is left out", rules)
+		}
+		w.wantValue(serverKey(honest), "1")
+		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+
+		w.kill()
+		w.peers[b].remove(cm("x"))
+		w.start()
+		chosen()
+		if rules := left(); len(rules) == 0 {
+			t.Error("after a restart nothing is left out")
+		}
+		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+
+		delete(w.rules, "wide-1")
+		w.e.DeleteRule("wide-1")
+		chosen()
+		w.wantReady("wide-0", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+		w.wantGone(cm("x"))
+	})
+}
+
+// A view that is left out is unknown, not empty: the copies of what it had stay, whatever becomes of their sources, until it is opened again.
+func TestWhatIsLeftOutIsNotAbsent(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.kill()
+		w.options = func(o *Options) { o.Watches = 16 }
+		w.start()
+		w.setRule(by(a, 0, testRule("r")))
+		w.peers[b].put(configMap("x", "1"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		many := inNamespaces(testRule("many"), "n0", "n1", "n2", "n3", "n4", "n5", "n6")
+		w.setRule(by(here, 1, many)) // this cluster's own rule, which comes first
+		w.settle()
+		time.Sleep(2 * viewsRest)
+		w.settle()
+		if _, open := w.e.views.byPeer[b][Scope{GVK: w.e.rules.byName["r"].scopes[0].GVK, Namespace: "default"}]; open {
+			t.Fatal("the view of b is open")
+		}
+		w.peers[b].remove(cm("x"))
+		w.settle()
+		w.wantValue(cm("x"), "1")
+		w.wantOwner(cm("x"), b, false)
+		w.wantReady("r", metav1.ConditionFalse, ReasonSourceTooLarge)
+		delete(w.rules, "many")
+		w.e.DeleteRule("many")
+		w.settle()
+		time.Sleep(2 * viewsRest)
+		w.settle()
+		w.wantGone(cm("x"))
+		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	})
+}
+
+// Rules that leave this cluster out have no place among those that are bounded. They open nothing here.
+func TestRulesForOthersOpenNothingHere(t *testing.T) {
+	inWorld(t, func(w *world) {
+		before := w.local.open()
+		for n := range 20 {
+			r := by(a, n, inNamespaces(testRule(fmt.Sprint("elsewhere-", n)), fmt.Sprint("n", n), "default"))
+			r.Spec.Targets = &v1alpha1.ClusterSelector{Names: []string{"another"}}
+			w.setRule(r)
+		}
+		w.settle()
+		if n := w.local.open(); n > before {
+			t.Errorf("%d watches are open here, %d before", n, before)
+		}
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/bounds"
+	"github.com/roster-mesh/roster/syncrules/engine/deletions"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/packed"
@@ -24,10 +26,6 @@ import (
 // settleTime is for how long a create waits for views that have only just been opened: the origin with the
 // smallest clusterID is to get the copy, not the fastest one.
 const settleTime = time.Second
-
-// maxGone is how many deletions of a view are remembered. Where the kind of the copies is not served here, none is
-// ever acted on. One that is forgotten counts for the guard like one that a list lacks.
-const maxGone = 10_000
 
 type viewKey struct {
 	peer  string
@@ -46,7 +44,7 @@ type view struct {
 	since          time.Time
 	err            error
 	// gone are the deletions that were seen live and not yet acted on.
-	gone deletions
+	gone deletions.Deletions
 	// held is the size of entries; usage that of all views of the peer.
 	held  memory.Load
 	usage *memory.Cluster
@@ -298,7 +296,7 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 		for to := range f.e.placesLocked(f.v, at, old) {
 			c := f.e.local.copies.At(to)
 			if c != nil && c.Owner == f.v.peer || c == nil && !f.e.localCompleteLocked(to.GroupKind, to.Namespace) {
-				f.v.gone.add(at, to)
+				f.v.gone.Add(at, to)
 			}
 		}
 	}
@@ -332,7 +330,7 @@ func (f *feed) Health(err error) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	if v.feed != f || f.aborted() && !errors.Is(err, ErrTooMuch) {
+	if v.feed != f || f.aborted() && !errors.Is(err, bounds.ErrTooMuch) {
 		return
 	}
 	if err != nil {

@@ -5,11 +5,15 @@ package engine
 
 import (
 	"context"
+	"hash/maphash"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
@@ -18,6 +22,9 @@ import (
 type viewSet struct {
 	byPeer  map[string]map[Scope]*view
 	memory  *memory.Memory
+	watches inforce.Watches
+	seed    maphash.Seed                // of what watches are told
+	rest    time.Time                   // until when is not chosen anew which of them are opened
 	waiting map[string]map[Key]struct{} // until a view of the peer has answered
 	// holders are the entries of views by the place of their copies, awaited the views that may be about to
 	// have one; both in the order of their peers.
@@ -27,7 +34,7 @@ type viewSet struct {
 
 func newViewSet(o *Options) viewSet {
 	return viewSet{
-		memory: memory.New(o.All, o.Share),
+		memory: memory.New(o.All, o.Share), seed: maphash.MakeSeed(),
 		byPeer: map[string]map[Scope]*view{}, waiting: map[string]map[Key]struct{}{},
 		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
 	}
@@ -51,16 +58,29 @@ func (e *Engine) superviseViewsLocked(start starter) {
 			opened = append(opened, e.superviseSourceLocked(gk, e.clusters.peers[id], start)...)
 		}
 	}
-	e.expectLocked(opened)
+	for id := range e.chooseViewsLocked() {
+		e.supervisor.peers[id] = true
+		for gk := range e.rules.kinds {
+			opened = append(opened, e.superviseSourceLocked(gk, e.clusters.peers[id], start)...)
+		}
+	}
+	e.expectLocked(slices.DeleteFunc(opened, func(v *view) bool { return v.feed == nil })) // one that was not chosen is closed again
 }
 
 // superviseSourceLocked does it for one kind at one peer, and returns the views that were opened.
 func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start starter) (opened []*view) {
 	views := e.views.byPeer[p.ClusterID]
 	var wanted map[Scope][]*rule
-	if p.Source != nil || len(views) > 0 { // else nothing is known, as of all clusters that somebody invents
+	if e.mayHaveViewsLocked(p) {
 		wanted = e.wantedViewsLocked(gk, p)
 	}
+	hash := uint64(0)
+	for s := range wanted {
+		hash ^= maphash.Comparable(e.views.seed, s)
+	}
+	watches := &e.views.watches
+	watches.Want(p.ClusterID, gk, len(wanted), hash)
+	maps.DeleteFunc(wanted, func(s Scope, _ []*rule) bool { return !watches.Opens(p.ClusterID, s, views[s] != nil) })
 	for s, v := range views {
 		if s.GVK.GroupKind() == gk && wanted[s] == nil {
 			e.dropViewLocked(v)

@@ -5,6 +5,7 @@ package inforce
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
@@ -12,12 +13,12 @@ import (
 const (
 	// MaxRules is how many rules of one author are in force: of the oldest ones, those whose watches fit.
 	MaxRules = 256
-	// MaxViews is how many watches they open at one other cluster. Rules share those that are equal.
+	// MaxViews is how many watches they open at one cluster, another one or here. Rules share those that are equal.
 	MaxViews = 2048
 	// MaxAllRules is how many rules of all other clusters are in force: eight of each in a group of 500, or all that sixteen
 	// may have.
 	MaxAllRules = 16 * MaxRules
-	// MaxAllViews is how many watches they open at one other cluster: what four of them may have.
+	// MaxAllViews is how many watches they open at one cluster: what four of them may have, where there is the memory.
 	MaxAllViews = 4 * MaxViews
 	// few is how many watches may be looked at for each rule that changes: what the rules of one author may name, each 256 namespaces.
 	few = MaxRules * 256
@@ -38,19 +39,19 @@ const (
 	Undecided
 )
 
-// Text says it to people.
-func (x Excess) Text(author string) string {
+// Text says it to people; all is how many watches the rules of all other clusters may open at one cluster.
+func (x Excess) Text(author string, all int) string {
 	const first = "; older rules come first: delete some of them, or make one rule of several"
 	const share = " (clusters share by who admitted them); older rules come first. If agentctl members --tree shows clusters beside or below it that nobody knows, remove the one that admitted them; else delete rules, or make one rule of several"
 	switch x {
 	case Rules:
 		return fmt.Sprintf("%d rules of cluster %s are in force here, the most that are%s", MaxRules, author, first)
 	case Views:
-		return fmt.Sprintf("with this rule, those of cluster %s would open more than %d watches (one for each kind and namespace) at each other cluster, the most that are opened%s", author, MaxViews, first)
+		return fmt.Sprintf("with this rule, those of cluster %s would open more than %d watches (one for each kind and namespace) at one cluster, the most that are opened%s", author, MaxViews, first)
 	case AllRules:
 		return fmt.Sprintf("other clusters have more than %d rules, the most that are in force here, and cluster %s has used up its share%s", MaxAllRules, author, share)
 	case AllViews:
-		return fmt.Sprintf("the rules of other clusters need more than %d watches at each cluster, the most that are opened, and cluster %s has used up its share%s", MaxAllViews, author, share)
+		return fmt.Sprintf("the rules of other clusters need more than %d watches at one cluster, the most that are opened, and cluster %s has used up its share%s", all, author, share)
 	case Undecided:
 		return "there are too many rules here; whether this one has a place is looked at in a moment"
 	case None:
@@ -66,6 +67,7 @@ type Share func(total int, wants map[string]int) map[string]int
 type Rule struct {
 	Author string        // "" for the cluster itself, which shares with nobody
 	Views  []place.Scope // the watches that it needs at another cluster, each once
+	Here   []place.Scope // and those that it needs here, for its copies
 }
 
 // Admissions are who admitted whom, and what each has by that.
@@ -75,23 +77,23 @@ type Admissions struct {
 	Share  Share
 }
 
-// Decide says of each rule why it is not in force; older rules come first. costly says that it took long, or that what there is was
-// shared, which may be otherwise later: it is to be asked again after a while instead of for each rule that comes.
-func Decide(rules []Rule, by Admissions) (excess []Excess, costly bool) {
+// Decide says of each rule why it is not in force; older rules come first. Those of all other clusters open so many watches at one
+// cluster at most. costly says that it took long, or that what there is was shared, which may be otherwise later: it is to be asked again
+// after a while instead of for each rule that comes.
+func Decide(rules []Rule, by Admissions, most int) (excess []Excess, costly bool) {
 	excess = make([]Excess, len(rules))
-	shared := shareRules(rules, excess, by)
+	costly = shareRules(rules, excess, by)
 	var p places
-	for i, r := range rules {
+	for i := range rules {
 		if excess[i] == None {
-			excess[i] = p.take(r.Author, r.Views)
+			excess[i] = p.take(&rules[i])
 		}
 	}
-	wants, ok := p.views()
-	if ok {
-		return excess, shared || p.looked > few
+	if rooms := p.tooSmall(by, most); len(rooms) > 0 {
+		shareViews(rules, excess, by, rooms)
+		costly = true
 	}
-	shareViews(rules, excess, by, wants)
-	return excess, true
+	return excess, costly || p.looked > few
 }
 
 // shareRules says which rules have no place among those of all where they are too many.
@@ -121,32 +123,71 @@ func shareRules(rules []Rule, excess []Excess, by Admissions) (shared bool) {
 	return true
 }
 
-// shareViews says which rules do not fit into the watches of all. First each author has what fits into its share, the oldest rules first.
-// That leaves something: what of a share is less than a rule needs, and what authors want of watches that they share. The other
-// rules have it in turn, of which none takes anything from those.
-func shareViews(rules []Rule, excess []Excess, by Admissions, wants map[string]int) {
-	limits := by.Share(MaxAllViews, wants)
-	open, charged := make(map[place.Scope]struct{}, MaxAllViews), map[string]int{}
-	t := newTurns(by, func(rule int) int { return len(rules[rule].Views) })
-	for i, r := range rules {
+// room is the watches of all other clusters' rules at one cluster, where they want more.
+type room struct {
+	of      func(*Rule) []place.Scope
+	most    int
+	limits  map[string]int // by author
+	charged map[string]int
+	open    map[place.Scope]struct{}
+}
+
+// fresh are the watches that a rule needs beside those that are open, if they are no more than the author's share.
+func (m *room) fresh(r *Rule) (fresh []place.Scope, fits bool) {
+	return without(m.open, m.of(r), min(m.limits[r.Author]-m.charged[r.Author], m.most-len(m.open)))
+}
+
+func (m *room) take(author string, fresh []place.Scope) {
+	m.charged[author] += len(fresh)
+	add(m.open, fresh)
+}
+
+// shareViews says which rules do not fit into the watches of all at one cluster. First each author has what fits into its share, the
+// oldest rules first. That leaves something: what of a share is less than a rule needs, and what authors want of watches that they share.
+// The other rules have it in turn, of which none takes anything from those.
+func shareViews(rules []Rule, excess []Excess, by Admissions, rooms []*room) {
+	take := func(r *Rule) (charged int, fits bool) {
+		var fresh [2][]place.Scope
+		for i, m := range rooms {
+			if fresh[i], fits = m.fresh(r); !fits {
+				return 0, false
+			}
+		}
+		for i, m := range rooms {
+			m.take(r.Author, fresh[i])
+			charged += len(fresh[i])
+		}
+		return charged, true
+	}
+	t := newTurns(by, func(rule int) (cost int) {
+		for _, m := range rooms {
+			cost += len(m.of(&rules[rule]))
+		}
+		return cost
+	})
+	for i := range rules {
+		r := &rules[i]
 		if r.Author == "" || excess[i] != None {
 			continue
 		}
-		fresh, fits := without(open, r.Views, min(limits[r.Author]-charged[r.Author], MaxAllViews-len(open)))
+		charged, fits := take(r)
 		if !fits {
 			excess[i] = AllViews
 			t.wait(r.Author, i)
 			continue
 		}
-		charged[r.Author] += len(fresh)
-		t.charge(r.Author, len(fresh))
-		add(open, fresh)
+		t.charge(r.Author, charged)
+	}
+	for _, m := range rooms {
+		for author := range m.limits {
+			m.limits[author] = m.most // from here on turns share
+			m.charged[author] = 0
+		}
 	}
 	t.run(func(i int) (charged int, more bool) {
-		if fresh, fits := without(open, rules[i].Views, MaxAllViews-len(open)); fits {
+		charged, fits := take(&rules[i])
+		if fits {
 			excess[i] = None
-			add(open, fresh)
-			charged = len(fresh)
 		}
 		return charged, true // the next one may need no more than there is
 	})
@@ -160,69 +201,99 @@ type places struct {
 
 // taken is what the rules of one author have taken.
 type taken struct {
-	rules int
-	// lists are what the rules need, sum of them in all. Only where that is too much it matters which ones are equal.
+	rules       int
+	there, here need
+}
+
+// need is the watches that rules need at one cluster.
+type need struct {
+	// lists are what each of them needs, sum of them in all. Only where that is too much it matters which ones are equal.
 	lists [][]place.Scope
 	sum   int
 	views map[place.Scope]struct{} // nil until then
 }
 
 // take gives a rule its place among those of its author, or says why there is none. It is asked about older rules first.
-func (p *places) take(author string, views []place.Scope) Excess {
-	t := p.taken[author]
+func (p *places) take(r *Rule) Excess {
+	t := p.taken[r.Author]
 	if t == nil {
 		if p.taken == nil {
 			p.taken = map[string]*taken{}
 		}
 		t = &taken{}
-		p.taken[author] = t
+		p.taken[r.Author] = t
 	}
 	if t.rules >= MaxRules {
 		return Rules
 	}
 	t.rules++ // also where the watches are too many, or somebody's thousands of rules would all be looked at
-	p.looked += len(views)
-	if !t.fits(views) {
+	p.looked += len(r.Views) + len(r.Here)
+	there, fits := t.there.fresh(r.Views)
+	if !fits {
 		return Views
 	}
+	here, fits := t.here.fresh(r.Here)
+	if !fits {
+		return Views
+	}
+	t.there.add(there)
+	t.here.add(here)
 	return None
 }
 
-// fits takes the watches, if they are not too many.
-func (t *taken) fits(views []place.Scope) bool {
-	if t.views == nil && t.sum+len(views) <= MaxViews {
-		t.lists, t.sum = append(t.lists, views), t.sum+len(views)
-		return true
+// fresh are the watches of these that are to be counted, if they are not too many.
+func (n *need) fresh(views []place.Scope) (fresh []place.Scope, fits bool) {
+	if n.views == nil && n.sum+len(views) <= MaxViews {
+		return views, true
 	}
-	t.tellApart()
-	fresh, ok := without(t.views, views, MaxViews-len(t.views))
-	if ok {
-		add(t.views, fresh)
-		t.lists, t.sum = append(t.lists, fresh), t.sum+len(fresh)
+	n.tellApart()
+	return without(n.views, views, MaxViews-len(n.views))
+}
+
+func (n *need) add(fresh []place.Scope) {
+	n.lists, n.sum = append(n.lists, fresh), n.sum+len(fresh)
+	if n.views != nil {
+		add(n.views, fresh)
 	}
-	return ok
 }
 
 // tellApart finds out which watches are equal.
-func (t *taken) tellApart() {
-	if t.views != nil {
+func (n *need) tellApart() {
+	if n.views != nil {
 		return
 	}
-	t.views = make(map[place.Scope]struct{}, t.sum)
-	for _, list := range t.lists {
-		add(t.views, list)
+	n.views = make(map[place.Scope]struct{}, n.sum)
+	for _, list := range n.lists {
+		add(n.views, list)
 	}
 }
 
-// views are the watches that each author needs, if they are more than there may be.
-func (p *places) views() (wants map[string]int, ok bool) {
+// tooSmall are the rooms, at another cluster and here, that are too small for what all other clusters want.
+func (p *places) tooSmall(by Admissions, most int) (rooms []*room) {
+	there := func(t *taken) *need { return &t.there }
+	here := func(t *taken) *need { return &t.here }
+	if wants, ok := p.wants(there, most); !ok {
+		rooms = append(rooms, newRoom(func(r *Rule) []place.Scope { return r.Views }, by.Share(most, wants), most))
+	}
+	if wants, ok := p.wants(here, most); !ok {
+		rooms = append(rooms, newRoom(func(r *Rule) []place.Scope { return r.Here }, by.Share(most, wants), most))
+	}
+	return rooms
+}
+
+func newRoom(of func(*Rule) []place.Scope, shares map[string]int, most int) *room {
+	return &room{of: of, most: most, limits: maps.Clone(shares), charged: map[string]int{}, open: make(map[place.Scope]struct{}, most)}
+}
+
+// wants are the watches that each author needs at one cluster, if they are more than most in all.
+func (p *places) wants(of func(*taken) *need, most int) (wants map[string]int, ok bool) {
 	sum := 0
 	for author, t := range p.taken {
 		if author != "" {
-			sum += t.sum
+			sum += of(t).sum
 		}
 	}
-	if sum <= MaxAllViews {
+	if sum <= most {
 		return nil, true
 	}
 	all, wants := map[place.Scope]struct{}{}, map[string]int{}
@@ -230,17 +301,18 @@ func (p *places) views() (wants map[string]int, ok bool) {
 		if author == "" {
 			continue
 		}
-		if wants[author] = t.sum; len(t.lists) > 1 { // a rule has none twice
-			t.tellApart()
-			wants[author] = len(t.views)
+		n := of(t)
+		if wants[author] = n.sum; len(n.lists) > 1 { // a rule has none twice
+			n.tellApart()
+			wants[author] = len(n.views)
 		}
-		for _, list := range t.lists {
-			if len(all) <= MaxAllViews {
+		for _, list := range n.lists {
+			if len(all) <= most {
 				add(all, list)
 			}
 		}
 	}
-	return wants, len(all) <= MaxAllViews
+	return wants, len(all) <= most
 }
 
 // without are the watches that are not among those, if there are no more than most.

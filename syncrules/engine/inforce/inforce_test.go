@@ -25,14 +25,14 @@ func TestRulesOfOneAuthor(t *testing.T) {
 	t.Parallel()
 	var p places
 	for i := range MaxRules {
-		if x := p.take("bad", scopes(0, 1)); x != None {
-			t.Fatalf("rule %d has no place: %s", i, x.Text("bad"))
+		if x := p.take(&Rule{Author: "bad", Views: scopes(0, 1)}); x != None {
+			t.Fatalf("rule %d has no place: %s", i, x.Text("bad", MaxAllViews))
 		}
 	}
-	if x := p.take("bad", nil); x != Rules {
+	if x := p.take(&Rule{Author: "bad", Views: nil}); x != Rules {
 		t.Errorf("one more has %d", x)
 	}
-	if x := p.take("good", scopes(0, 1)); x != None {
+	if x := p.take(&Rule{Author: "good", Views: scopes(0, 1)}); x != None {
 		t.Errorf("a rule of another author has %d", x)
 	}
 }
@@ -43,7 +43,7 @@ func TestViewsOfOneAuthor(t *testing.T) {
 	var p places
 	in := 0
 	for i := range 100 {
-		switch x := p.take("bad", scopes(256*i, 256)); x {
+		switch x := p.take(&Rule{Author: "bad", Views: scopes(256*i, 256)}); x {
 		case None:
 			in++
 		case Views, Rules, AllRules, AllViews, Undecided:
@@ -52,19 +52,19 @@ func TestViewsOfOneAuthor(t *testing.T) {
 			}
 		}
 	}
-	if x := p.take("bad", scopes(0, 256)); x != None {
+	if x := p.take(&Rule{Author: "bad", Views: scopes(0, 256)}); x != None {
 		t.Errorf("a rule that opens no other watches has %d", x)
 	}
-	if x := p.take("bad", scopes(1e6, 1)); x != Views {
+	if x := p.take(&Rule{Author: "bad", Views: scopes(1e6, 1)}); x != Views {
 		t.Errorf("a rule that opens one more has %d", x)
 	}
 	for range MaxRules {
-		p.take("bad", scopes(2e6, 256))
+		p.take(&Rule{Author: "bad", Views: scopes(2e6, 256)})
 	}
-	if x := p.take("bad", nil); x != Rules {
+	if x := p.take(&Rule{Author: "bad", Views: nil}); x != Rules {
 		t.Errorf("after many that have no place, one more has %d", x)
 	}
-	if x := p.take("good", scopes(1e6, 256)); x != None {
+	if x := p.take(&Rule{Author: "good", Views: scopes(1e6, 256)}); x != None {
 		t.Errorf("a rule of another author has %d", x)
 	}
 }
@@ -73,11 +73,11 @@ func TestTexts(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("x", 63)
 	for x, want := range map[Excess]string{Rules: "256 rules of cluster x", Views: "2048 watches", AllRules: "4096 rules", AllViews: "8192 watches"} {
-		if text := x.Text(name); !strings.Contains(text, want) || !strings.Contains(text, "older rules come first") || len(text) > 440 {
+		if text := x.Text(name, MaxAllViews); !strings.Contains(text, want) || !strings.Contains(text, "older rules come first") || len(text) > 440 {
 			t.Errorf("%d: %s", x, text)
 		}
 	}
-	if None.Text("bad") != "" {
+	if None.Text("bad", MaxAllViews) != "" {
 		t.Error("nothing has a text")
 	}
 }
@@ -87,14 +87,14 @@ func TestTexts(t *testing.T) {
 func TestRulesThatDoNotFitAreCheap(t *testing.T) {
 	var p places
 	for i := range MaxViews / 256 {
-		p.take("bad", scopes(256*i, 256))
+		p.take(&Rule{Author: "bad", Views: scopes(256*i, 256)})
 	}
 	p.taken["bad"].rules -= 101
-	over := scopes(1e6, 256)
-	if n := testing.AllocsPerRun(100, func() { p.take("bad", over) }); n > 2 {
+	over := &Rule{Author: "bad", Views: scopes(1e6, 256)}
+	if n := testing.AllocsPerRun(100, func() { p.take(over) }); n > 2 {
 		t.Errorf("it makes %v allocations", n)
 	}
-	if x := p.take("bad", scopes(0, 256)); x != None {
+	if x := p.take(&Rule{Author: "bad", Views: scopes(0, 256)}); x != None {
 		t.Errorf("after those, one that opens no other watches has %d", x)
 	}
 }

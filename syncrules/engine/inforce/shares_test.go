@@ -95,7 +95,7 @@ func TestInventionsShareWatches(t *testing.T) {
 	}
 	rules = append(rules, rulesOf("good", 200, 1)...)
 	rules = append(rules, rulesOf("", 8, 256)...) // this cluster's own
-	excess, costly := Decide(rules, admissions())
+	excess, costly := Decide(rules, admissions(), MaxAllViews)
 	of, watches := inForce(rules, excess)
 	if of["good"] != 200 || of[""] != 8 {
 		t.Errorf("%d of 200 rules of the honest member are in force, and %d of 8 of this cluster", of["good"], of[""])
@@ -106,7 +106,7 @@ func TestInventionsShareWatches(t *testing.T) {
 	if first, second := excess[0], excess[1]; first != None || second != AllViews || watches <= MaxAllViews-256 {
 		t.Errorf("the first rule of an invention has %d, and the second %d, with %d watches", first, second, watches)
 	}
-	again, _ := Decide(rules, admissions())
+	again, _ := Decide(rules, admissions(), MaxAllViews)
 	if !slices.Equal(excess, again) {
 		t.Error("the same rules have other places")
 	}
@@ -121,7 +121,7 @@ func TestInventionsShareRules(t *testing.T) {
 	}
 	rules = append(rules, rulesOf("good", 200, 1)...)
 	rules = append(rules, rulesOf("", MaxRules, 1)...)
-	excess, _ := Decide(rules, admissions())
+	excess, _ := Decide(rules, admissions(), MaxAllViews)
 	of, _ := inForce(rules, excess)
 	if of["good"] != 200 || of[""] != MaxRules {
 		t.Errorf("%d of 200 rules of the honest member are in force, and %d of this cluster", of["good"], of[""])
@@ -149,7 +149,7 @@ func TestWhatIsThereIsNotShared(t *testing.T) {
 		fewer = append(fewer, rulesOf(fmt.Sprint("c", i), MaxRules, 2)...)
 	}
 	for _, rules := range [][]Rule{same, fewer} {
-		excess, costly := Decide(rules, never(t))
+		excess, costly := Decide(rules, never(t), MaxAllViews)
 		if looked := len(rules) * len(rules[0].Views); costly != (looked > few) {
 			t.Errorf("to look at %d watches is costly: %t", looked, costly)
 		}
@@ -170,7 +170,7 @@ func TestLaws(t *testing.T) {
 		}
 		good := rapid.IntRange(0, MaxRules).Draw(t, "good")
 		rules = append(rules, rulesOf("good", good, 8)...)
-		excess, _ := Decide(rules, admissions())
+		excess, _ := Decide(rules, admissions(), MaxAllViews)
 		of, watches := inForce(rules, excess)
 		sum := 0
 		for _, n := range of {
@@ -179,7 +179,7 @@ func TestLaws(t *testing.T) {
 		if sum > MaxAllRules || watches > MaxAllViews || of["good"] != good {
 			t.Fatalf("%d rules and %d watches, %d of %d of the honest member", sum, watches, of["good"], good)
 		}
-		fewer, _ := Decide(rules[:len(rules)-good], admissions())
+		fewer, _ := Decide(rules[:len(rules)-good], admissions(), MaxAllViews)
 		for i := range fewer {
 			if i > 0 && rules[i].Author == rules[i-1].Author && fewer[i] == None && fewer[i-1] == AllRules {
 				t.Fatalf("rule %d of %s has a place that an older one lacks", i, rules[i].Author)
@@ -198,8 +198,50 @@ func BenchmarkDecide(b *testing.B) {
 				rules = append(rules, rulesOf(fmt.Sprint("bad-", i), MaxAllRules/authors, 256)...)
 			}
 			for b.Loop() {
-				Decide(rules, admissions())
+				Decide(rules, admissions(), MaxAllViews)
 			}
 		})
+	}
+}
+
+// Rules also need watches here, for their copies: many for one at a source, where they have many kinds and target namespaces. These are
+// bounded likewise, by author and in all, and a rule that lacks room here takes none elsewhere.
+func TestWatchesHereAreBounded(t *testing.T) {
+	t.Parallel()
+	here := func(author string, n, each int) (rules []Rule) {
+		for _, r := range rulesOf(author, n, each) {
+			rules = append(rules, Rule{Author: author, Views: scopes(0, 1), Here: r.Views})
+		}
+		return rules
+	}
+	excess, costly := Decide(here("bad-0", 3, 1024), never(t), MaxAllViews)
+	if !slices.Equal(excess, []Excess{None, None, Views}) || costly {
+		t.Errorf("of one author: %v", excess)
+	}
+	var rules []Rule
+	for i := range 20 {
+		rules = append(rules, here(fmt.Sprint("bad-", i), 2, 1024)...)
+	}
+	rules = append(rules, here("good", 100, 4)...)
+	rules = append(rules, here("", 2, 1024)...)
+	const most = 2000
+	excess, _ = Decide(rules, admissions(), most)
+	open := map[place.Scope]bool{}
+	for i, r := range rules {
+		if excess[i] != None && !strings.HasPrefix(r.Author, "bad") {
+			t.Fatalf("rule %d of %q is not in force: %d", i, r.Author, excess[i])
+		}
+		if excess[i] == None && r.Author != "" {
+			for _, s := range r.Here {
+				open[s] = true
+			}
+		}
+	}
+	if len(open) > most || len(open) <= 400 {
+		t.Errorf("%d watches of others are open here", len(open))
+	}
+	both := append(rulesOf("bad-0", 1, 100), Rule{Author: "bad-0", Views: scopes(1000, 100), Here: scopes(1000, 300)}, Rule{Author: "c1", Views: scopes(2000, 100)})
+	if excess, _ := Decide(both, admissions(), 250); !slices.Equal(excess, []Excess{None, AllViews, None}) {
+		t.Errorf("beside a rule that does not fit here: %v", excess)
 	}
 }

@@ -1,0 +1,94 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bounds says how much an agent may hold of other clusters, by the memory limit of the process (GOMEMLIMIT).
+package bounds
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
+)
+
+// ErrTooMuch is returned when a cluster has more for the rules than Bounds allow.
+var ErrTooMuch = errors.New("more than may be held")
+
+const (
+	// DefaultObjects and DefaultBytes bound one view; one peer may have twice as much in all, and all peers
+	// together what four of them may have. Where the process has a memory limit, one view gets an eighth of it at most, and all
+	// together half of it.
+	DefaultObjects = 100_000
+	DefaultBytes   = 512 << 20
+	// DefaultWatches is how many watches are open at most, and WatchMemory the part of the memory limit for each. It takes less than
+	// half of that, most of it stacks of goroutines; the objects have half of the limit.
+	DefaultWatches = 32_768
+	WatchMemory    = 128 << 10
+
+	strangers = " (clusters share by who admitted them). If agentctl members --tree shows clusters beside or below it that nobody knows, remove the one that admitted them"
+)
+
+// Limits bound the objects that are held. Zero fields mean the defaults.
+type Limits struct {
+	Objects int64
+	Bytes   int64 // as CBOR
+}
+
+func (l Limits) or(objects, bytes int64) Limits {
+	return Limits{Objects: cmp.Or(l.Objects, objects), Bytes: cmp.Or(l.Bytes, bytes)}
+}
+
+// Bounds are how much is held. Zero fields mean the defaults.
+type Bounds struct {
+	// View bounds what is held of one peer's objects in one scope, Peer what is held of one peer in all.
+	View, Peer Limits
+	// All bounds what is held of all peers together, in bytes. Then a peer within its share has others give way.
+	All int64
+	// Watches bounds how many watches are open, here and at all peers together; where this cluster's own rules need more than three
+	// quarters of that here, somewhat more are.
+	Watches int
+}
+
+// Negative says that a field is.
+func (b *Bounds) Negative() bool {
+	return min(b.View.Objects, b.View.Bytes, b.Peer.Objects, b.Peer.Bytes, b.All, int64(b.Watches)) < 0
+}
+
+// SetDefaults sets the fields that are zero.
+func (b *Bounds) SetDefaults() {
+	limit := debug.SetMemoryLimit(-1)
+	b.View = b.View.or(DefaultObjects, min(DefaultBytes, limit/8))
+	b.Peer = b.Peer.or(2*b.View.Objects, 2*b.View.Bytes)
+	all := 4 * b.Peer.Bytes
+	if limit != math.MaxInt64 { // there is one
+		all = limit / 2
+	}
+	b.All = cmp.Or(b.All, all)
+	b.Watches = cmp.Or(b.Watches, int(min(DefaultWatches, limit/WatchMemory)))
+}
+
+// ViewsOfOthers is how many watches the rules of all other clusters open at one cluster, another one or here.
+func (b *Bounds) ViewsOfOthers() int { return min(inforce.MaxAllViews, b.Watches/2) }
+
+// Views is how many watches may be open at all peers together beside so many here.
+func (b *Bounds) Views(here int) int { return max(b.Watches-here, b.Watches/4) }
+
+// TooMuch says that a view or a peer has more than may be held of it.
+func (b *Bounds) TooMuch() error {
+	return fmt.Errorf("%w: at most %d objects and %d MiB for one watch, %d and %d MiB for one cluster", ErrTooMuch,
+		b.View.Objects, b.View.Bytes>>20, b.Peer.Objects, b.Peer.Bytes>>20)
+}
+
+// TooMuchInAll says that a peer has more than its share, and all of them too much.
+func (b *Bounds) TooMuchInAll() error {
+	return fmt.Errorf("%w: at most %d MiB of all clusters together, and this one has used up its share%s", ErrTooMuch, b.All>>20, strangers)
+}
+
+// TooManyWatches says that the rules of an author have more than its share of watches, and all of them too many.
+func (b *Bounds) TooManyWatches(author string) error {
+	return fmt.Errorf("%w: at most %d watches (one for each kind and namespace, here and at each cluster), and cluster %s, whose rule this is, has used up its share%s",
+		ErrTooMuch, b.Watches, author, strangers)
+}
