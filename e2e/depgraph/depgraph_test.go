@@ -88,6 +88,7 @@ func rules() map[string]rule {
 		"cmd/agentctl/internal/versions":      leafOfAgentctl(),
 		"cmd/agentctl/internal/apitest":       leafOfAgentctl(),
 		"cmd/agentctl/internal/clusters":      leafOfAgentctl("cli"),
+		"cmd/agentctl/internal/byname":        leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/confirmations": leafOfAgentctl("cli", "clusters"),
 		"cmd/agentctl/internal/documents":     leafOfAgentctl("cli"),
 		"cmd/agentctl/internal/fleet":         leafOfAgentctl("cli", "clusters"),
@@ -125,7 +126,7 @@ func leafOfAgentctl(but ...string) rule {
 
 // commandOfAgentctl is the rule of a command, and of what is below it.
 func commandOfAgentctl(name string) rule {
-	return leafOfAgentctl("cli", "clusters", "confirmations", "documents", "fleet", "live", "rights", "versions", name)
+	return leafOfAgentctl("byname", "cli", "clusters", "confirmations", "documents", "fleet", "live", "rights", "versions", name)
 }
 
 // listed is what this test reads of `go list -json`.

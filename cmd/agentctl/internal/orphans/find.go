@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/byname"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -66,18 +67,9 @@ func (o *Options) find(ctx context.Context, c *clusters.Client) (*list, error) {
 // named reads the objects that are named, each of which must be an orphan.
 func (l *list) named(ctx context.Context, o *Options, owners map[string]string) error {
 	for _, text := range o.Objects {
-		kind, name, _ := strings.Cut(text, "/")
-		gvk, err := l.reader.ParseKind(ctx, kind)
+		at, err := byname.Place(ctx, l.reader, text, o.Namespace)
 		if err != nil {
 			return err
-		}
-		at := syncrules.Place{GroupVersionKind: gvk, Name: name}
-		namespaced, err := l.reader.IsNamespaced(ctx, gvk)
-		if err != nil {
-			return l.reader.Errorf("%w", err)
-		}
-		if namespaced {
-			at.Namespace = cmp.Or(o.Namespace, l.reader.Namespace, "default")
 		}
 		obj, err := l.reader.Get(ctx, at)
 		switch {

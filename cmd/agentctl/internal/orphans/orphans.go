@@ -7,10 +7,10 @@ package orphans
 
 import (
 	"context"
-	"strings"
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/byname"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 )
@@ -91,14 +91,7 @@ func optionsOf(c *urfave.Context, g *cli.Globals) Options {
 }
 
 // Validate checks what can be checked without a cluster.
-func (o *Options) Validate() error {
-	for _, text := range o.Objects {
-		if kind, name, found := strings.Cut(text, "/"); !found || kind == "" || name == "" {
-			return cli.Usagef("%q is not KIND/NAME", text)
-		}
-	}
-	return nil
-}
+func (o *Options) Validate() error { return byname.Validate(o.Objects) }
 
 // ListOptions are which orphans are listed.
 type ListOptions struct{ Options }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/cmd/agentctl/internal/byname"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/cli"
 	"github.com/roster-mesh/roster/cmd/agentctl/internal/clusters"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
@@ -67,14 +68,7 @@ type AdoptOptions struct {
 }
 
 // Validate checks what can be checked without a cluster.
-func (o *AdoptOptions) Validate() error {
-	for _, text := range o.Objects {
-		if kind, name, found := strings.Cut(text, "/"); !found || kind == "" || name == "" {
-			return cli.Usagef("%q is not KIND/NAME", text)
-		}
-	}
-	return nil
-}
+func (o *AdoptOptions) Validate() error { return byname.Validate(o.Objects) }
 
 // Run writes the consent to each object.
 func (o *AdoptOptions) Run(ctx context.Context, out *cli.Output) error {
@@ -143,23 +137,15 @@ func (o *AdoptOptions) origin(ctx context.Context, c *clusters.Client) (string, 
 
 // consent writes the consent to one object.
 func (o *AdoptOptions) consent(ctx context.Context, reader *clusters.Reader, rule *syncrules.Rule, text, from string) (out consent, err error) {
-	kind, name, _ := strings.Cut(text, "/")
-	gvk, err := reader.ParseKind(ctx, kind)
+	at, err := byname.Place(ctx, reader, text, o.Namespace)
 	if err != nil {
 		return out, err
 	}
+	gvk := at.GroupVersionKind
 	if !slices.ContainsFunc(rule.TargetKinds(), func(k schema.GroupVersionKind) bool { return k.GroupKind() == gvk.GroupKind() }) {
 		return out, reader.Errorf("rule %s makes no copies of the kind %s", o.Rule, gvk.GroupKind())
 	}
-	at := syncrules.Place{GroupVersionKind: gvk, Name: name}
-	namespaced, err := reader.IsNamespaced(ctx, gvk)
-	if err != nil {
-		return out, reader.Errorf("%w", err)
-	}
-	if namespaced {
-		at.Namespace = cmp.Or(o.Namespace, reader.Namespace, "default")
-	}
-	out = consent{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: at.Namespace, Name: name}
+	out = consent{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: at.Namespace, Name: at.Name}
 	obj, err := reader.Get(ctx, at)
 	switch {
 	case err != nil:
