@@ -54,6 +54,44 @@ func TestManyRulesOfAMember(t *testing.T) {
 	eventually(t, "and that rule is in force", afterFault, r.ruleSays(r.beta, "honest", "True", ""))
 }
 
+// TestManyWatchesOfAMember: rules of a member name more namespaces than one author's may be watched at one cluster. As many of them are in
+// force in beta as may, and what it opens at alpha, and at its own API server for the copies, is bounded; the others say so. Agents of
+// clusters that the rules leave out open nothing, although they may read and write such objects.
+func TestManyWatchesOfAMember(t *testing.T) {
+	r := newRoom(t)
+	const each, rules = wideNamespaces, inforce.MaxViews/wideNamespaces + 2
+	for _, c := range []*harness.Cluster{r.alpha, r.gamma} {
+		kubectl(t, c, "create", "clusterrolebinding", r.name+"-agent", "--clusterrole="+r.name, "--user=system:serviceaccount:"+harness.Namespace+":"+harness.ServiceAccount)
+		t.Cleanup(func() { kubectl(t, c, "delete", "clusterrolebinding/"+r.name+"-agent") })
+	}
+	before := r.wide(t, r.alpha, r.gamma)
+	for i := range rules {
+		names := make([]string, each)
+		for n := range names {
+			names[n] = fmt.Sprintf("n%d", each*i+n)
+		}
+		r.rule(t, r.gamma, wideRule(i), r.wideSpec(names))
+	}
+	const most, few = 3 * inforce.MaxViews, 64 // at alpha, gamma and beta; others open or close some meanwhile
+	eventually(t, "beta watches what it may", afterFault, func(context.Context) error {
+		if opened := r.watchesOfConfigMaps(t) - before; opened < most-few {
+			return fmt.Errorf("%d watches are open", opened)
+		}
+		return nil
+	})
+	text := fmt.Sprintf("those of cluster gamma would open more than %d watches", inforce.MaxViews)
+	eventually(t, "the last rule says in beta that it is one too many", afterFault, r.ruleSays(r.beta, wideRule(rules-1), "False", text))
+	// Rules come in any order, and what was opened for a younger one ends when an older one comes: an API server takes its time to end that.
+	bounded := func(context.Context) error {
+		if opened := r.watchesOfConfigMaps(t) - before; opened > most+few {
+			return fmt.Errorf("%d watches are open because of %d namespaces, want about %d", opened, rules*each, most)
+		}
+		return nil
+	}
+	eventually(t, "no more is watched than may be", afterFault, bounded)
+	stays(t, "and then, too", quiet, bounded)
+}
+
 // wideNamespaces is how many namespaces a rule may name.
 const wideNamespaces = 256
 
