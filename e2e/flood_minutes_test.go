@@ -42,7 +42,7 @@ func TestFloods(t *testing.T) {
 	if *minutes == 0 {
 		t.Skip("make flood runs it, since it takes minutes for each flood, of a machine that does nothing else")
 	}
-	t.Setenv("GOMEMLIMIT", fmt.Sprint(floodedMemory*9/10)) // as an agent in a pod has it
+	t.Setenv("GOMEMLIMIT", fmt.Sprint(floodedMemory)) // as an agent in a pod has it
 	r := newRoom(t)
 	if err := r.beta.RestartAgent(t.Context()); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func (r *Rules) recordScopes(ctx context.Context) error {
 }
 
 // ReadScopes reads in which scopes an earlier agent had copies. A record that cannot be decoded is logged and ignored:
-// copies of deleted rules then stay, and are not marked as orphans. The error is that of the API server.
+// copies of rules that were deleted, or leave this cluster out now, then stay, and are not marked as orphans. The error is that of the API server.
 func ReadScopes(ctx context.Context, s *store.Store, log *slog.Logger) ([]engine.Scope, error) {
 	secret, err := s.Read(ctx, copiesSecret)
 	if apierrors.IsNotFound(err) {
@@ -63,7 +63,7 @@ func ReadScopes(ctx context.Context, s *store.Store, log *slog.Logger) ([]engine
 	}
 	var out []engine.Scope
 	if err := json.Unmarshal(secret.Data[scopesKey], &out); err != nil {
-		log.Warn("copies of rules that were deleted while no agent ran may not be marked as orphans: the record of where copies are cannot be read, and is replaced when that changes",
+		log.Warn("copies of rules that were deleted, or changed to leave this cluster out, while no agent ran may not be marked as orphans: the record of where copies are cannot be read, and is replaced when that changes",
 			"secret", s.Namespace()+"/"+copiesSecret, "error", err)
 		return nil, nil
 	}

@@ -9,49 +9,45 @@
 //
 // # Who does what
 //
-// One supervisor (Run) makes the running watches be the wanted ones: one view per peer and scope, shared by
-// all rules that need it, and one per scope of local copies. It looks at the kinds and peers that changed, and at
-// no others. Sinks take what the watches deliver and put the keys of the copies concerned into the queue. A key is
-// worked on by one worker at a time, always from what is known at that moment; so the order of events of one object
-// does not matter, and any number of them costs one write.
+// One supervisor (Run) makes the running watches be the wanted ones: one view per peer and scope, shared by all rules that need it, and one per
+// scope of local copies. It looks at the kinds and peers that changed, and at no others. Sinks take what the watches deliver and put the keys of the
+// copies concerned into the queue. A key is worked on by one worker at a time, always from what is known at that moment; so the order of events of
+// one object does not matter, and any number of them costs one write.
 //
 // The one mutex of Engine guards all state and is never held across a call outward but Options.Share and Parent. What ends in Locked is called with
-// it held. What is done under it follows what an event is about, not how many peers, views and copies there are: by
-// indexes of entries by the place of their copies (index.go) and of copies by owner (package copies). A decision asks
-// the copy's owner and the peers that have an entry for the place, nobody else. From an event to the written copy the
-// mutex is taken four times: for the event, to gather, to record, and when the watch tells of the copy. An update is
-// matched once, when the Source asks whether to keep it.
+// it held. What is done under it follows what an event is about, not how many peers, views and copies there are: by indexes of entries by the place
+// of their copies (index.go) and of copies by owner (package copies). A decision asks the copy's owner and the peers that have an entry for the
+// place, nobody else. From an event to the written copy the mutex is taken four times: for the event, to gather, to record, and when the watch tells
+// of the copy. An update is matched once, when the Source asks whether to keep it.
 //
 // # Parts
 //
-// What can be decided without asking anybody is in packages below this one. They have no lock, get the time as an
-// argument, and are tested alone:
+// What can be decided without asking anybody is in packages below this one. They have no lock, get the time as an argument, and are tested alone:
 //
 //	place    keys of objects, and scopes of watches
 //	copies   what is known of the copies here, with its indexes
 //	guard    the deletion guard of a rule
-//	inforce  which rules are in force, where there are too many
+//	inforce  which rules are in force, and which watches are opened, where there are too many
+//	bounds   how much may be held, by the memory limit
 //	lanes    which keys may be worked on while some writes are slow
 //	pace     when a copy may be written, and tried again
 //	quota    how much may be written because of one cluster
 //	tally    what the results of a rule add up to, and its events
 //	problem  what an error means, and what may be said about it
 //
-// Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with; package memory, which
-// counts what is held of all peers, one that only Options.Share is called with. Package namespaces
-// has the engine's: it knows which namespaces copies wait for, agents created, and rules select. Which conclusion
-// follows from what is known about a copy is code of package syncrules (Evidence, Plan), and agentctl explains with it.
-// What stays here is asking: supervise.go and views.go open watches, view.go and local.go take in what they say,
-// gather.go and claim.go collect what is known about one copy, work.go and write.go act, results.go records.
+// Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with; package memory, which counts what is held of
+// all peers, one that only Options.Share is called with. Package namespaces has the engine's: it knows which namespaces copies wait for, agents
+// created, and rules select. Which conclusion follows from what is known about a copy is code of package syncrules (Evidence, Plan), and agentctl
+// explains with it. What stays here is asking: supervise.go and views.go open watches, view.go and local.go take in what they say, gather.go and
+// claim.go collect what is known about one copy, work.go and write.go act, results.go records.
 //
 // # Where a copy belongs
 //
-// A Key is the place of a copy. Views are kept by the places of sources, and rules are found by the kind of their
-// sources (readers of a kind) and by the kinds of their copies (writers). Where a rule may rename, move or change
-// the kind of what it copies, each entry knows where its copies belong (destination), and each copy where its source is
-// (copies.Copy.MovedFrom), from its own marks; both are nil for everything that stays in its place. findLocked joins the two. A
-// source that is there, but whose copy belongs elsewhere, is proof that it is gone from here: the old copy is
-// deleted and the new one is made, each on its own.
+// A Key is the place of a copy. Views are kept by the places of sources, and rules are found by the kind of their sources (readers of a kind) and by
+// the kinds of their copies (writers). Where a rule may rename, move or change the kind of what it copies, each entry knows where its copies belong
+// (destination), and each copy where its source is (copies.Copy.MovedFrom), from its own marks; both are nil for everything that stays in its place.
+// findLocked joins the two. A source that is there, but whose copy belongs elsewhere, is proof that it is gone from here: the old copy is deleted
+// and the new one is made, each on its own.
 //
 //   - A rule may make copies of one source in all namespaces that it selects. They are one destination, a Key that
 //     stands for many places (fanout.go); whether a namespace is selected is asked for each decision about a copy in it.
@@ -77,51 +73,47 @@
 //   - A peer that was never told, or whose features are not known, is unknown; only RemovePeer and
 //     Peer.Left say that it is gone.
 //
-// A rule that was edited is told apart from a source that changed by what the copy carries: the selection of each
-// rule that made it (syncrules.AnnotationSelections). A source that is lacking although the rule had selected it in
-// its present form went at the source (deletionPolicy); else it is put down to the edit (ruleDeletionPolicy). Copies
-// that an edit keeps are written once more, with the new selection. So nothing about this need be remembered, and a
-// restart at any moment makes no difference.
+// A rule that was edited is told apart from a source that changed by what the copy carries: the selection of each rule that made it
+// (syncrules.AnnotationSelections). A source that is lacking although the rule had selected it in its present form went at the source
+// (deletionPolicy); else it is put down to the edit (ruleDeletionPolicy). Copies that an edit keeps are written once more, with the new selection.
+// So nothing about this need be remembered, and a restart at any moment makes no difference.
 //
 // # The guard
 //
-// When all views that a rule has of a peer are live, the copies of the peer that they lack without a deletion having been
-// seen are counted (package guard); while one is not, what was counted last holds. Too many of all copies, and the
-// rule is stopped here; too many of one peer's, and what it has of that peer is. That is until the objects are back or
-// the local annotation syncrules.AnnotationConfirmDeletions on the rule names at least that number. It is used up when
-// they are deleted, and the rule's status says so: a crash in the two seconds before that is written is the one case in
-// which it would count again. With Options.GuardLive deletions that are seen count as well, together with those of the
-// last minute that were acted on.
+// When all views that a rule has of a peer are live, the copies of the peer that they lack without a deletion having been seen are counted (package
+// guard); while one is not, what was counted last holds. Too many of all copies, and the rule is stopped here; too many of one peer's, and what it
+// has of that peer is. That is until the objects are back or the local annotation syncrules.AnnotationConfirmDeletions on the rule names at least
+// that number. It is used up when they are deleted, and the rule's status says so: a crash in the two seconds before that is written is the one case
+// in which it would count again. With Options.GuardLive deletions that are seen count as well, together with those of the last minute that were
+// acted on.
 //
 // # Objects that are here already
 //
-// An object without the marks of a copy is never touched. Where it has what the copies would bring, all is well;
-// that is how it is in clusters which get the same objects from the same place. Such objects are watched, one by
-// one or, where a kind has many, in the scopes of those rules that move nothing, and of each only a hash is kept. It is
-// read once for each form of it, and of what is offered in its place (foreign.go).
+// An object without the marks of a copy is never touched. Where it has what the copies would bring, all is well; that is how it is in clusters which
+// get the same objects from the same place. Such objects are watched, one by one or, where a kind has many, in the scopes of those rules that move
+// nothing, and of each only a hash is kept. It is read once for each form of it, and of what is offered in its place (foreign.go).
 //
 // # What was written, and what was not
 //
-// A write that fails has a reason (package problem), its own back-off, and a sentence that says what to do about it
-// (conditions.go). Events sum up what happened, seldom (events.go); reviews of rights only explain (package rights). A
-// namespace that is missing is created where the rule wants that, and a copy of some kinds is made anew when a
-// field has changed that cannot be (write.go).
+// A write that fails has a reason (package problem), its own back-off, and a sentence that says what to do about it (conditions.go). Events sum up
+// what happened, seldom (events.go); reviews of rights only explain (package rights). A namespace that is missing is created where the rule wants
+// that, and a copy of some kinds is made anew when a field has changed that cannot be (write.go).
 //
 // # Speed and memory
 //
-// Objects are kept as compact CBOR, only those that match, and are decoded for the moment of a decision. What
-// one peer may have us hold is bounded, for one view and for all (Options.View, Options.Peer), and so is what all peers
-// together may (Options.All, package memory), counted also while a Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live,
-// so its copies stay as they are, and the rule says SourceTooLarge (limits.go).
+// Objects are kept as compact CBOR, only those that match, and are decoded for the moment of a decision. What one peer may have us hold is bounded,
+// for one view and for all (Bounds.View, Bounds.Peer), and so is what all peers together may (Bounds.All, package memory), counted also while a
+// Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live, so its copies stay as they are,
+// and the rule says SourceTooLarge (limits.go). It is the same with watches that are too many (Bounds.Watches, places.go).
 //
-// Each object has its own pace and its own back-off (package pace). The copies of all clusters together are limited by
-// nothing but the number of workers, half of which are kept from what an API server is slow to take (package lanes); and
-// what failed is tried again at a rate for all. What is written because of one source cluster is bounded (package quota):
-// what exceeds that waits for its turn, and then the newest content is written. Deletions never wait.
+// Each object has its own pace and its own back-off (package pace). The copies of all clusters together are limited by nothing but the number of
+// workers, half of which are kept from what an API server is slow to take (package lanes); and what failed is tried again at a rate for all. What is
+// written because of one source cluster is bounded (package quota): what exceeds that waits for its turn, and then the newest content is written.
+// Deletions never wait.
 //
 // # A restored API server
 //
-// The engine does not look for it. A Source that finds that its API server went back in time says so as an error of
-// Health and states nothing of the new history until that is confirmed; for the engine the view is not live, and its
-// copies are frozen. A rule that a restore of the local API server may have undone is not set until it is certain.
+// The engine does not look for it. A Source that finds that its API server went back in time says so as an error of Health and states nothing of the
+// new history until that is confirmed; for the engine the view is not live, and its copies are frozen. A rule that a restore of the local API server
+// may have undone is not set until it is certain.
 package engine

@@ -47,7 +47,7 @@ func testClaim(t *testing.T, c claimtest.Case) {
 		e.SetRule(r, nil)
 	}
 	e.SetPeer(Peer{ClusterID: claimtest.BetaID, Name: claimtest.Beta, Source: beta, FeaturesKnown: true})
-	e.local.watches[Scope{GVK: c.Copy.GroupVersionKind(), LabelSelector: v1alpha1.LabelOwnerClusterID}] = &localWatch{}
+	e.local.watches[Scope{GVK: c.Copy.GroupVersionKind(), LabelSelector: v1alpha1.LabelOwnerClusterID}] = &localWatch{earlier: true}
 	for s, w := range e.local.watches { // of an earlier run: some of the rules are gone
 		w.scope = s
 	}

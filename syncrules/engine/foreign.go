@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 // maxObjectWatches bounds the watches of single objects that are in the way of copies. Where a kind has more, its
 // rules' own scopes are watched here (conflictWatch). What neither sees is read again from time to time.
 const maxObjectWatches = 16
+
+const maxConflictWatches = 256 // of such scopes
 
 // conflicts is what is in the way of copies.
 type conflicts struct {
@@ -206,6 +209,13 @@ func (c *conflicts) superviseWatchesLocked(kinds map[schema.GroupKind]*kind, for
 					wanted[s] = append(wanted[s], r)
 				}
 			}
+		}
+	}
+	if len(wanted) > maxConflictWatches {
+		scopes := slices.Collect(maps.Keys(wanted))
+		place.Sort(scopes)
+		for _, s := range scopes[maxConflictWatches:] {
+			delete(wanted, s)
 		}
 	}
 	for s, g := range c.watches {

@@ -29,14 +29,15 @@ type locals struct {
 func newLocals(scopes []Scope) locals {
 	out := locals{copies: copies.NewIndex(), watches: map[Scope]*localWatch{}}
 	for _, s := range scopes {
-		out.watches[s] = &localWatch{scope: s}
+		out.watches[s] = &localWatch{scope: s, earlier: true}
 	}
 	return out
 }
 
 // localWatch is the watch of the copies in one local scope. Engine.mu guards it.
 type localWatch struct {
-	scope Scope
+	scope   Scope
+	earlier bool // it is of an earlier run, which may have made copies
 	// complete says that it has delivered a list at least once. It need not be live: a write that is
 	// decided on by an old state fails, and changes nothing.
 	complete bool

@@ -62,16 +62,18 @@ func (e *Engine) admissions() inforce.Admissions {
 	return inforce.Admissions{Root: e.o.LocalClusterID, Parent: e.o.Parent, Share: e.o.Share}
 }
 
-// viewsRest is for how long views are not chosen anew where rules need too many: others can have what they need change all the time, and
-// each choice may have some closed and listed again.
-const viewsRest = 10 * time.Second
+const (
+	// viewsRest is for how long views are not chosen anew where rules need too many: others can have what they need change all the time,
+	// and each choice may have some closed and listed again.
+	viewsRest  = 10 * time.Second
+	viewsAgain = time.Minute // and after this they are anyway: who admitted whom may be otherwise
+)
 
 // chooseViewsLocked chooses the views that are opened, where rules need more of them than Bounds.Watches allow, and returns the
 // clusters of which others are opened now. What is needed since is not opened before the next choice.
 func (e *Engine) chooseViewsLocked() (others map[string]bool) {
-	w := &e.views.watches
-	w.Limit(e.o.Views(len(e.local.watches) + len(e.conflicts.watches)))
-	if !w.Due() || time.Now().Before(e.views.rest) {
+	w, began := &e.views.watches, time.Now()
+	if began.Before(e.views.rest) || !w.Due() && (!w.TooMany() || began.Before(e.views.again)) {
 		return nil
 	}
 	if !w.TooMany() {
@@ -80,7 +82,7 @@ func (e *Engine) chooseViewsLocked() (others map[string]bool) {
 	var rules []*rule
 	var needs []inforce.Rule
 	for _, r := range e.rules.byAge {
-		if r.compiled != nil && !r.idle() {
+		if r.compiled != nil && !r.idle() && r.compiled.Targets(e.clusters.local) == where.Yes && (!r.moves || e.fittedLocked(r)) {
 			rules, needs = append(rules, r), append(needs, inforce.Rule{Author: e.sharerLocked(r), Views: r.scopes})
 		}
 	}
@@ -91,14 +93,21 @@ func (e *Engine) chooseViewsLocked() (others map[string]bool) {
 		}
 	}
 	from.Reads = func(rule, source int) (reads bool, looks int) {
-		r, p := rules[rule].compiled, e.clusters.peers[from.IDs[source]]
-		return !r.HasFeatures() || p.FeaturesKnown && r.FeaturesMatch(p.Features), 1 + len(rules[rule].spec.ClusterFeatureMatches)*len(p.Features)
+		r, p := rules[rule], e.clusters.peers[from.IDs[source]]
+		if r.reads && (e.clusters.snapshot.cluster == nil || p.seen.cluster == nil) {
+			return false, 1
+		}
+		return !r.compiled.HasFeatures() || p.FeaturesKnown && r.compiled.FeaturesMatch(p.Features), 1 + len(r.spec.ClusterFeatureMatches)*len(p.Features)
 	}
-	began := time.Now()
 	opened := inforce.Choose(needs, from, w.Most(), e.admissions())
 	rest := max(viewsRest, 20*time.Since(began))
-	e.views.rest = time.Now().Add(rest)
+	again := max(viewsAgain, rest)
+	e.views.rest, e.views.again = began.Add(rest), began.Add(again)
 	time.AfterFunc(rest, e.superviseSoon)
+	time.AfterFunc(again, e.superviseSoon)
+	for gk := range e.rules.kinds {
+		e.kindDirtyLocked(gk) // what is left out is said, also where nothing else is opened now
+	}
 	return w.Chosen(opened)
 }
 

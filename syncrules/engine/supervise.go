@@ -177,7 +177,7 @@ func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 		}
 	}
 	if !w.complete {
-		return false
+		return !w.earlier // no copy was made before
 	}
 	for at, c := range e.local.copies.All(gk) {
 		if w.scope.Covers(at.Namespace) && e.undecidedLocked(c) {
@@ -191,7 +191,7 @@ func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 func (e *Engine) undecidedLocked(c *copies.Copy) bool {
 	return len(c.Rules) > 0 && !c.Orphaned && (!c.Disabled || slices.ContainsFunc(c.Rules, func(name string) bool {
 		r := e.rules.byName[name]
-		return r != nil && (r.guard.Suspect() || r.guard.Stopped())
+		return r != nil && !r.excluded && (r.guard.Suspect() || r.guard.Stopped())
 	}))
 }
 

@@ -301,6 +301,71 @@ func TestWhatIsLeftOutIsNotAbsent(t *testing.T) {
 	})
 }
 
+// What somebody's rules need and do not get is opened when another one's rule needs it, too, whose part it fits into. What comes
+// after a choice and gets nothing says so, although nothing else is opened then.
+func TestWhoNeedsAWatchMatters(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.kill()
+		w.options = func(o *Options) { o.Watches = 64 }
+		w.start()
+		wide := func(n int) *v1alpha1.ResourceSyncRule {
+			var namespaces []string
+			for i := range 24 {
+				namespaces = append(namespaces, fmt.Sprintf("a%d-%02d", n, i))
+			}
+			return by(a, n, inNamespaces(testRule(fmt.Sprint("wide-", n)), namespaces...))
+		}
+		w.setRule(wide(0))
+		w.settle()
+		time.Sleep(2 * viewsRest)
+		w.settle()
+		w.wantReady("wide-0", metav1.ConditionFalse, ReasonSourceTooLarge)
+		left := ""
+		w.e.mu.Lock()
+		for _, s := range w.e.rules.byName["wide-0"].scopes {
+			if w.e.views.byPeer[b][s] == nil {
+				left = s.Namespace
+			}
+		}
+		w.e.mu.Unlock()
+		if left == "" {
+			t.Fatal("all is opened at b")
+		}
+		w.setRule(by(b, 5000, inNamespaces(testRule("honest"), left)))
+		w.settle()
+		time.Sleep(2 * viewsRest)
+		w.settle()
+		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+
+		more := by(a, 6000, inNamespaces(testRule("more"), "b0", "b1"))
+		more.Spec.GVK.Kind = "Secret"
+		w.setRule(more)
+		w.settle()
+		time.Sleep(2 * viewsRest)
+		w.settle()
+		w.wantReady("more", metav1.ConditionFalse, ReasonSourceTooLarge)
+	})
+}
+
+// A rule of a kind that is not served here, or of namespaces that may not be listed, is edited to name others again and again. The watches
+// that it needs no more end.
+func TestWatchesThatNeverListEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.local.cut(errUnavailable())
+		for n := range 20 {
+			r := inNamespaces(testRule("r"), fmt.Sprint("n", n))
+			r.Generation = int64(n)
+			w.setRule(r)
+			w.settle()
+		}
+		w.e.mu.Lock()
+		defer w.e.mu.Unlock()
+		if n := len(w.e.local.watches); n > 1 {
+			t.Errorf("%d local watches are kept", n)
+		}
+	})
+}
+
 // Rules that leave this cluster out have no place among those that are bounded. They open nothing here.
 func TestRulesForOthersOpenNothingHere(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -20,12 +20,12 @@ import (
 
 // viewSet is all views, with the indexes of their entries.
 type viewSet struct {
-	byPeer  map[string]map[Scope]*view
-	memory  *memory.Memory
-	watches inforce.Watches
-	seed    maphash.Seed                // of what watches are told
-	rest    time.Time                   // until when is not chosen anew which of them are opened
-	waiting map[string]map[Key]struct{} // until a view of the peer has answered
+	byPeer      map[string]map[Scope]*view
+	memory      *memory.Memory
+	watches     inforce.Watches
+	seed        maphash.Seed                // of what tells rules from others
+	rest, again time.Time                   // until when it is not chosen anew which of them are opened, and from when on it is, also without a change
+	waiting     map[string]map[Key]struct{} // until a view of the peer has answered
 	// holders are the entries of views by the place of their copies, awaited the views that may be about to
 	// have one; both in the order of their peers.
 	holders map[schema.GroupKind]map[types.NamespacedName][]holding
@@ -45,6 +45,7 @@ func newViewSet(o *Options) viewSet {
 // kept.
 func (e *Engine) superviseViewsLocked(start starter) {
 	var opened []*view
+	e.views.watches.Limit(e.o.Views(len(e.local.watches) + len(e.conflicts.watches)))
 	for gk := range e.supervisor.kinds {
 		for _, p := range e.clusters.peers {
 			opened = append(opened, e.superviseSourceLocked(gk, p, start)...)
@@ -71,15 +72,12 @@ func (e *Engine) superviseViewsLocked(start starter) {
 func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start starter) (opened []*view) {
 	views := e.views.byPeer[p.ClusterID]
 	var wanted map[Scope][]*rule
+	var by uint64
 	if e.mayHaveViewsLocked(p) {
-		wanted = e.wantedViewsLocked(gk, p)
-	}
-	hash := uint64(0)
-	for s := range wanted {
-		hash ^= maphash.Comparable(e.views.seed, s)
+		wanted, by = e.wantedViewsLocked(gk, p)
 	}
 	watches := &e.views.watches
-	watches.Want(p.ClusterID, gk, len(wanted), hash)
+	watches.Want(p.ClusterID, gk, len(wanted), by)
 	maps.DeleteFunc(wanted, func(s Scope, _ []*rule) bool { return !watches.Opens(p.ClusterID, s, views[s] != nil) })
 	for s, v := range views {
 		if s.GVK.GroupKind() == gk && wanted[s] == nil {
@@ -143,21 +141,22 @@ func (e *Engine) dropViewLocked(v *view) {
 	delete(e.views.byPeer[v.peer], v.scope)
 }
 
-// wantedViewsLocked are the scopes of a kind that rules need of a peer.
-func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) map[Scope][]*rule {
+// wantedViewsLocked are the scopes of a kind that rules need of a peer; by tells these rules from others.
+func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) (wanted map[Scope][]*rule, by uint64) {
 	k := e.rules.kinds[gk]
 	if p.Left || k == nil {
-		return nil
+		return nil, 0
 	}
-	wanted := make(map[Scope][]*rule, len(k.readers))
+	wanted = make(map[Scope][]*rule, len(k.readers))
 	for _, r := range k.readers {
 		if _, watch, _ := e.relateLocked(r, p); watch {
+			by ^= maphash.Comparable(e.views.seed, r.serial)
 			for _, s := range r.scopes {
 				wanted[s] = append(wanted[s], r)
 			}
 		}
 	}
-	return wanted
+	return wanted, by
 }
 
 // enqueueViewLocked puts up everything that is in a view.

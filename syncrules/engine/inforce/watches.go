@@ -31,10 +31,10 @@ type kindAt struct {
 	kind    schema.GroupKind
 }
 
-// want is how many are wanted, and which ones.
+// want is how many are wanted, and by which rules.
 type want struct {
-	n    int
-	hash uint64
+	n  int
+	by uint64
 }
 
 // Most is how many there may be.
@@ -46,9 +46,9 @@ func (w *Watches) Limit(most int) {
 	w.most = most
 }
 
-// Want says which scopes of a kind are needed at a cluster now; hash tells them from others.
-func (w *Watches) Want(cluster string, kind schema.GroupKind, n int, hash uint64) {
-	at, now := kindAt{cluster, kind}, want{n, hash}
+// Want says how many scopes of a kind are needed at a cluster now; by tells the rules that need them from others.
+func (w *Watches) Want(cluster string, kind schema.GroupKind, n int, by uint64) {
+	at, now := kindAt{cluster, kind}, want{n, by}
 	was := w.wanted[at]
 	if now == was {
 		return
@@ -114,8 +114,9 @@ func (w *Watches) Chosen(chosen Opened) (others map[string]bool) {
 const (
 	// maxLooks is at how much Choose looks, if there is so much: that takes less than a second.
 	maxLooks = 4 << 20
-	// fewLooks is at how much in a turn, and what counts like a watch.
+	// fewLooks is at how much in a turn, and what counts like a watch, and fewViews how many are opened in one.
 	fewLooks = 64
+	fewViews = 16
 )
 
 // Sources are the clusters that are read. Reads says whether a rule reads one, and how much it looked at to know: 1 or more.
@@ -126,8 +127,8 @@ type Sources struct {
 
 // Choose returns which watches are opened at other clusters, where more than most are needed. The rules are those in force, the oldest first.
 //
-// Authors have their turns, each time one of the branch that has least (turns). It has what its oldest rule needs at a source, at its
-// next turn what the next rule needs there, and then comes the next source; these are in an order in which each branch has its
+// Authors have their turns, each time one of the branch that has least (turns). It has some of what its oldest rule needs at a source, at
+// its next turns the rest, then what the next rule needs there, and then comes the next source; these are in an order in which each branch has its
 // turn, too. So neither authors nor sources that a member invents keep anybody from reading others. A watch counts for the
 // first author that has it, and serves all rules; a turn counts for one at least. This cluster's own rules come first, until they have
 // half; then it has turns like others.
@@ -140,7 +141,7 @@ func Choose(rules []Rule, from Sources, most int, by Admissions) Opened {
 	for more := true; more && c.left > most/2 && c.looks > maxLooks/2; {
 		_, more = c.turn(authors[0])
 	}
-	t := newTurns(by, func(int) int { return 1 }) // what a turn takes is not known before: it may be hard to find out
+	t := newTurns(by, func(int) int { return 1 }) // what a turn takes may be hard to find out
 	t.charge(by.Root, most-c.left)
 	for i, r := range authors {
 		t.wait(r.author, i)
@@ -172,32 +173,33 @@ func (c *choice) turn(r *reader) (charged int, more bool) {
 	reads, looks := r.seek(c)
 	c.looks -= looks
 	if reads {
-		charged = c.take(r.rules[r.rule], c.order[r.source])
-		r.rule++
+		charged = c.take(r)
 	}
 	return max(1, charged, looks/fewLooks), r.source < len(c.order)
 }
 
-// take opens what a rule needs at a source, while there may be more, and says how much that is.
-func (c *choice) take(rule, source int) (taken int) {
+// take opens what a rule needs at a source, as much as there is in a turn, and says how much that is.
+func (c *choice) take(r *reader) (taken int) {
+	rule, source := r.rules[r.rule], c.order[r.source]
+	id, views := c.from.IDs[source], c.rules[rule].Views
+	if c.opened[id] == nil {
+		c.opened[id], c.taken[source] = map[place.Scope]struct{}{}, map[int]bool{}
+	}
 	if c.taken[source][c.alike[rule]] {
-		return 0
+		r.view = len(views)
 	}
-	views := c.rules[rule].Views
-	c.looks -= len(views)
-	opened := c.opened[c.from.IDs[source]]
-	if opened == nil {
-		opened = map[place.Scope]struct{}{}
-		c.opened[c.from.IDs[source]], c.taken[source] = opened, map[int]bool{}
-	}
-	for _, s := range views {
-		if _, ok := opened[s]; !ok && c.left > 0 {
-			opened[s] = struct{}{}
+	for ; r.view < len(views) && taken < fewViews && c.left > 0; r.view++ {
+		c.looks--
+		if _, ok := c.opened[id][views[r.view]]; !ok {
+			c.opened[id][views[r.view]] = struct{}{}
 			c.left--
 			taken++
 		}
 	}
-	c.taken[source][c.alike[rule]] = true
+	if r.view == len(views) {
+		c.taken[source][c.alike[rule]] = true
+		r.rule, r.view = r.rule+1, 0
+	}
 	return taken
 }
 
@@ -225,6 +227,7 @@ type reader struct {
 	author       string
 	rules        []int // the oldest first
 	source, rule int   // in choice.order, and in rules
+	view         int   // of those that the rule needs there
 }
 
 // readersOf returns the authors of rules, root first, and the others in the order of their oldest rules.
