@@ -73,7 +73,8 @@ func TestManyWatchesOfAMember(t *testing.T) {
 		r.rule(t, r.gamma, wideRule(i), r.wideSpec(names))
 	}
 	const most, few = 3 * inforce.MaxViews, 64 // at alpha, gamma and beta; others open or close some meanwhile
-	eventually(t, "beta watches what it may", afterFault, func(context.Context) error {
+	// Each rule waits for 16 seconds where gamma has used up what it may have written in beta.
+	eventually(t, "beta watches what it may", 2*afterFault, func(context.Context) error {
 		if opened := r.watchesOfConfigMaps(t) - before; opened < most-few {
 			return fmt.Errorf("%d watches are open", opened)
 		}

@@ -191,6 +191,13 @@ func TestTooManyRulesOfInventions(t *testing.T) {
 	})
 }
 
+// settleViews waits, in virtual time, until it is chosen which views are opened and nothing moves any more.
+func (w *world) settleViews() {
+	w.settle()
+	time.Sleep(2 * viewsRest)
+	w.settle()
+}
+
 // Rules need more watches at all clusters together than there may be: those of somebody who wants everything are read at some clusters only,
 // and its copies from the others stay as they are. What the rule of another cluster needs is opened, although it came last, and all
 // of it when there is room again. It is so after a restart, too.
@@ -206,11 +213,6 @@ func TestTooManyWatchesInAll(t *testing.T) {
 				namespaces = append(namespaces, fmt.Sprintf("n%d-%d", n, i))
 			}
 			return by(a, n, inNamespaces(testRule(fmt.Sprint("wide-", n)), namespaces...))
-		}
-		chosen := func() {
-			w.settle()
-			time.Sleep(2 * viewsRest)
-			w.settle()
 		}
 		left := func() (rules []string) {
 			t.Helper()
@@ -243,7 +245,7 @@ func TestTooManyWatchesInAll(t *testing.T) {
 		honest.SetNamespace("team")
 		w.peers[a].put(honest)
 		w.setRule(by(b, 5000, inNamespaces(testRule("honest"), "team")))
-		chosen()
+		w.settleViews()
 		if rules := left(); !slices.Equal(rules, []string{"wide-0", "wide-1"}) {
 			t.Errorf("of rules %v something is left out", rules)
 		}
@@ -253,7 +255,7 @@ func TestTooManyWatchesInAll(t *testing.T) {
 		w.kill()
 		w.peers[b].remove(cm("x"))
 		w.start()
-		chosen()
+		w.settleViews()
 		if rules := left(); len(rules) == 0 {
 			t.Error("after a restart nothing is left out")
 		}
@@ -261,7 +263,7 @@ func TestTooManyWatchesInAll(t *testing.T) {
 
 		delete(w.rules, "wide-1")
 		w.e.DeleteRule("wide-1")
-		chosen()
+		w.settleViews()
 		w.wantReady("wide-0", metav1.ConditionTrue, ReasonSynced)
 		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
 		w.wantGone(cm("x"))
@@ -280,9 +282,7 @@ func TestWhatIsLeftOutIsNotAbsent(t *testing.T) {
 		w.wantValue(cm("x"), "1")
 		many := inNamespaces(testRule("many"), "n0", "n1", "n2", "n3", "n4", "n5", "n6")
 		w.setRule(by(here, 1, many)) // this cluster's own rule, which comes first
-		w.settle()
-		time.Sleep(2 * viewsRest)
-		w.settle()
+		w.settleViews()
 		if _, open := w.e.views.byPeer[b][Scope{GVK: w.e.rules.byName["r"].scopes[0].GVK, Namespace: "default"}]; open {
 			t.Fatal("the view of b is open")
 		}
@@ -293,9 +293,7 @@ func TestWhatIsLeftOutIsNotAbsent(t *testing.T) {
 		w.wantReady("r", metav1.ConditionFalse, ReasonSourceTooLarge)
 		delete(w.rules, "many")
 		w.e.DeleteRule("many")
-		w.settle()
-		time.Sleep(2 * viewsRest)
-		w.settle()
+		w.settleViews()
 		w.wantGone(cm("x"))
 		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
 	})
@@ -316,9 +314,7 @@ func TestWhoNeedsAWatchMatters(t *testing.T) {
 			return by(a, n, inNamespaces(testRule(fmt.Sprint("wide-", n)), namespaces...))
 		}
 		w.setRule(wide(0))
-		w.settle()
-		time.Sleep(2 * viewsRest)
-		w.settle()
+		w.settleViews()
 		w.wantReady("wide-0", metav1.ConditionFalse, ReasonSourceTooLarge)
 		left := ""
 		w.e.mu.Lock()
@@ -332,17 +328,13 @@ func TestWhoNeedsAWatchMatters(t *testing.T) {
 			t.Fatal("all is opened at b")
 		}
 		w.setRule(by(b, 5000, inNamespaces(testRule("honest"), left)))
-		w.settle()
-		time.Sleep(2 * viewsRest)
-		w.settle()
+		w.settleViews()
 		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
 
 		more := by(a, 6000, inNamespaces(testRule("more"), "b0", "b1"))
 		more.Spec.GVK.Kind = "Secret"
 		w.setRule(more)
-		w.settle()
-		time.Sleep(2 * viewsRest)
-		w.settle()
+		w.settleViews()
 		w.wantReady("more", metav1.ConditionFalse, ReasonSourceTooLarge)
 	})
 }
