@@ -64,10 +64,15 @@ func TestFloods(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	quietly := r.honest(t, time.Minute/2)
-	t.Logf("quiet: %s", quietly)
+	play := func(name string, flood func(t *testing.T, quietly latency)) {
+		t.Run(name, func(t *testing.T) {
+			quietly := r.honest(t, time.Minute)
+			t.Logf("quiet: %s", quietly)
+			flood(t, quietly)
+		})
+	}
 
-	t.Run("Secrets", func(t *testing.T) {
+	play("Secrets", func(t *testing.T, quietly latency) {
 		var old int64
 		r.play(t, quietly, func(ctx context.Context, n int) error {
 			if n%10 == 9 { // its own etcd shall not be what ends the flood
@@ -80,7 +85,7 @@ func TestFloods(t *testing.T) {
 			return r.floodOnce(ctx, n)
 		})
 	})
-	t.Run("Cluster", func(t *testing.T) {
+	play("Cluster", func(t *testing.T, quietly latency) {
 		t.Cleanup(func() { kubectl(t, r.gamma, "annotate", "cluster", "gamma", "example.com/flood-") })
 		r.play(t, quietly, func(ctx context.Context, n int) error {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/flood":%q}}}`, strings.Repeat(fmt.Sprint(n%10), 200<<10))
@@ -88,10 +93,10 @@ func TestFloods(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("Watches", func(t *testing.T) { r.watches(t, quietly) })
+	play("Watches", r.watches)
 	key, thief := r.stolen(t)
-	t.Run("Removals", func(t *testing.T) { r.removals(t, quietly, key, thief) })
-	t.Run("Inventions", func(t *testing.T) { r.inventions(t, quietly, key, thief) })
+	play("Removals", func(t *testing.T, quietly latency) { r.removals(t, quietly, key, thief) })
+	play("Inventions", func(t *testing.T, quietly latency) { r.inventions(t, quietly, key, thief) })
 }
 
 // play floods until the time is over, measures meanwhile, and checks.

@@ -1,9 +1,9 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tuning sets GOMAXPROCS and GOGC for an agent, which shares its node with other pods and is idle most of the
-// time: one processor and little garbage while idle, more of both under load. See docs/decisions/019. Call Start once,
-// in main.
+// Package tuning sets GOMAXPROCS, GOGC and GOMEMLIMIT for an agent, which shares its node with other pods and is idle most
+// of the time: one processor and little garbage while idle, more of both under load. See docs/decisions/019. Call Start
+// once, in main, before anything goes by the memory limit.
 package tuning
 
 import (
@@ -36,6 +36,10 @@ const (
 	checkEvery = time.Second
 )
 
+// memoryPercent is what Go may use of the memory limit that the environment sets, which is that of the container: what Go
+// does not count, and what is allocated while the collector runs, comes on top. Beyond it, the kernel would kill the agent.
+const memoryPercent = 90
+
 // tuning is what was set, and what the decision was based on. percent and processors are zero when the environment sets
 // them.
 type tuning struct {
@@ -47,15 +51,22 @@ type tuning struct {
 	cpu        time.Duration // CPU time used until checked
 }
 
-// Start sets GOMAXPROCS to 1, and GOGC by the size of the live heap. It adjusts GOGC after each garbage collection, and
-// GOMAXPROCS after a collection that comes a second or more after the last adjustment. There is no timer. What the
-// environment sets is left alone.
+// Start sets GOMAXPROCS to 1, GOGC by the size of the live heap, and the memory limit to nine tenths of GOMEMLIMIT. It
+// adjusts GOGC after each garbage collection, and GOMAXPROCS after a collection that comes a second or more after the last
+// adjustment. There is no timer. GOMAXPROCS and GOGC of the environment are left alone.
 func Start() {
+	limitMemory()
 	t := begin()
 	eachCollection(func() bool {
 		t.adjust()
 		return true
 	})
+}
+
+func limitMemory() {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 { // there is one
+		debug.SetMemoryLimit(limit / 100 * memoryPercent)
+	}
 }
 
 func begin() *tuning {

@@ -46,6 +46,19 @@ func TestProcessorsFor(t *testing.T) {
 	}
 }
 
+// TestMemoryLimit: of the container's limit a tenth is left, and without one Go has none.
+func TestMemoryLimit(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	for limit, want := range map[int64]int64{100 << 20: 90 << 20, 1000: 900, math.MaxInt64: math.MaxInt64} {
+		debug.SetMemoryLimit(limit)
+		limitMemory()
+		if got := debug.SetMemoryLimit(-1); got != want {
+			t.Errorf("with %d bytes: %d, want %d", limit, got, want)
+		}
+	}
+}
+
 // adjustments counts the adjustments after collections.
 type adjustments struct {
 	atomic.Int32
