@@ -152,15 +152,20 @@ func (g *group) eventuallyWhole(t *testing.T, limit time.Duration) {
 	eventually(t, "all three clusters synced with each other", limit, g.whole)
 }
 
-func (g *group) whole(ctx context.Context) error {
-	for _, at := range g.Clusters[:3] {
-		for _, of := range g.Clusters[:3] {
-			if err := synced(ctx, at, of); err != nil {
-				return fmt.Errorf("in %s: %w", at.Name, err)
+func (g *group) whole(ctx context.Context) error { return listEachOther(g.Clusters[:3]...)(ctx) }
+
+// listEachOther: each of the clusters lists itself and the others as synced.
+func listEachOther(clusters ...*harness.Cluster) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, at := range clusters {
+			for _, of := range clusters {
+				if err := synced(ctx, at, of); err != nil {
+					return fmt.Errorf("in %s: %w", at.Name, err)
+				}
 			}
 		}
+		return nil
 	}
-	return nil
 }
 
 func synced(ctx context.Context, at, of *harness.Cluster) error {

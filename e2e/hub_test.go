@@ -1,0 +1,55 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/roster-mesh/roster/e2e/harness"
+)
+
+// TestHubOfAnOlderAgent: three clusters, all with an agent of a version that signs no admissions, have swapped with alpha alone. They are upgraded
+// one by one, and then alpha ends. A newcomer that swaps with beta takes gamma too, for which nobody but alpha had vouched (docs/decisions/033).
+func TestHubOfAnOlderAgent(t *testing.T) {
+	older := os.Getenv(envOlder)
+	if older == "" {
+		t.Skip("needs an earlier version: .ci/e2e-older COMMIT runs it")
+	}
+	for name, end := range map[string][]string{
+		"leaves":     {"leave", "--context", "alpha"},
+		"is removed": {"remove", "alpha", "--keep-admitted", "--context", "beta"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bin, err := harness.FindBinaries()
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := &group{Fleet: notStarted(t, bin, "alpha", "beta", "gamma", "delta")}
+			g.alpha, g.beta, g.gamma = g.Clusters[0], g.Clusters[1], g.Clusters[2]
+			delta := g.Clusters[3]
+			members := []*harness.Cluster{g.beta, g.gamma, g.alpha}
+			for _, c := range members {
+				c.Runs(filepath.Join(older, "bin", "agent"), filepath.Join(older, "charts", "agent"))
+			}
+			start(t, g.Clusters...)
+			for _, newcomer := range members[:2] {
+				t.Log(agentctl(t, g, "join", "--context", "alpha", "--peer-context", newcomer.Name))
+			}
+			eventually(t, "each member lists the others", within, listEachOther(members...))
+			for _, c := range members {
+				upgradeToThis(t, bin, c)
+				eventually(t, "the group is whole with "+c.Name+" upgraded", afterFault, listEachOther(members...))
+			}
+			t.Log(agentctl(t, g, end...))
+			for _, c := range members[:2] {
+				eventually(t, "alpha has ended in "+c.Name, afterFault, absent(c, harness.Clusters(), "", "alpha"))
+			}
+			t.Log(agentctl(t, g, "join", "--context", "beta", "--peer-context", "delta"))
+			eventually(t, "the newcomer and both members list each other", afterFault, listEachOther(g.beta, g.gamma, delta))
+			stays(t, "and nobody is lost", quiet, listEachOther(g.beta, g.gamma, delta))
+		})
+	}
+}
