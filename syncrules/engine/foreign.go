@@ -212,9 +212,7 @@ func (c *conflicts) superviseWatchesLocked(kinds map[schema.GroupKind]*kind, for
 		}
 	}
 	if len(wanted) > maxConflictWatches {
-		scopes := slices.Collect(maps.Keys(wanted))
-		place.Sort(scopes)
-		for _, s := range scopes[maxConflictWatches:] {
+		for _, s := range place.Sorted(maps.Keys(wanted))[maxConflictWatches:] {
 			delete(wanted, s)
 		}
 	}

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/roster-mesh/roster/syncrules/engine/inforce"
@@ -80,13 +81,13 @@ func (e *Engine) chooseViewsLocked() (others map[string]bool) {
 		return w.Chosen(nil)
 	}
 	var rules []*rule
-	var needs []inforce.Rule
+	needs, from := []inforce.Rule{}, inforce.Sources{}
 	for _, r := range e.rules.byAge {
 		if r.compiled != nil && !r.idle() && r.compiled.Targets(e.clusters.local) == where.Yes && (!r.moves || e.fittedLocked(r)) {
-			rules, needs = append(rules, r), append(needs, inforce.Rule{Author: e.sharerLocked(r), Views: r.scopes})
+			n := inforce.Rule{Author: e.sharerLocked(r), Views: r.scopes, Asks: fmt.Sprint(r.reads, r.spec.ClusterFeatureMatches)} // see from.Reads
+			rules, needs = append(rules, r), append(needs, n)
 		}
 	}
-	var from inforce.Sources
 	for _, id := range e.clusters.ids {
 		if p := e.clusters.peers[id]; !p.Left && e.mayHaveViewsLocked(p) {
 			from.IDs = append(from.IDs, id)

@@ -135,7 +135,7 @@ func (r *rule) inherit(old *rule, edits *inforce.Edits) {
 	r.sender.WasReady, r.sender.Dirty = false, true
 	r.guard.Inherit(&old.guard, r.selection == old.selection)
 	keeps := func(before, now []Scope) bool {
-		return slices.Equal(before, now) || old.placed && old.excess == inforce.None && edits.Keep(before, now)
+		return slices.Equal(before, now) || old.placed && old.excess == inforce.None && edits.Keep(r.author, before, now)
 	}
 	if r.author == old.author && keeps(old.scopes, r.scopes) && keeps(old.targets, r.targets) {
 		r.excess, r.surplus, r.placed = old.excess, old.surplus, old.placed

@@ -140,8 +140,7 @@ func (e *Engine) superviseLocalsLocked(start starter) (scopes []Scope, changed b
 			f.stop = start(func(ctx context.Context) { e.watch(ctx, e.o.Local, f.w.scope, nil, f) })
 		}
 	}
-	scopes = slices.Collect(maps.Keys(e.local.watches))
-	place.Sort(scopes)
+	scopes = place.Sorted(maps.Keys(e.local.watches))
 	return scopes, changed
 }
 

@@ -68,6 +68,7 @@ type Rule struct {
 	Author string        // "" for the cluster itself, which shares with nobody
 	Views  []place.Scope // the watches that it needs at another cluster, each once
 	Here   []place.Scope // and those that it needs here, for its copies
+	Asks   string        // what it asks of a cluster that it reads: with the same Asks, rules read the same ones
 }
 
 // Admissions are who admitted whom, and what each has by that.

@@ -76,11 +76,12 @@ func (w *Watches) Opens(cluster string, s place.Scope, open bool) bool {
 	return false
 }
 
-// LeavesOut says that a watch is not opened because there would be too many. What is wanted since the choice was not looked at yet.
+// LeavesOut says that a watch is not opened because there would be too many. Where nothing was wanted when it was chosen, nothing was looked
+// at yet.
 func (w *Watches) LeavesOut(cluster string, s place.Scope) bool {
 	_, chosen := w.chosen[cluster][s]
 	at := kindAt{cluster, s.GVK.GroupKind()}
-	return w.chosen != nil && !chosen && w.looked[at] == w.wanted[at]
+	return w.chosen != nil && !chosen && w.looked[at].n > 0
 }
 
 // TooMany says that more are needed than there may be.
@@ -114,7 +115,7 @@ func (w *Watches) Chosen(chosen Opened) (others map[string]bool) {
 const (
 	// maxLooks is at how much Choose looks, if there is so much: that takes less than a second.
 	maxLooks = 4 << 20
-	// fewLooks is at how much in a turn, and what counts like a watch, and fewViews how many are opened in one.
+	// fewLooks is at how much in a turn at least, and what counts like a watch, and fewViews how many are opened in one.
 	fewLooks = 64
 	fewViews = 16
 )
@@ -130,12 +131,13 @@ type Sources struct {
 // Authors have their turns, each time one of the branch that has least (turns). It has some of what its oldest rule needs at a source, at
 // its next turns the rest, then what the next rule needs there, and then comes the next source; these are in an order in which each branch has its
 // turn, too. So neither authors nor sources that a member invents keep anybody from reading others. A watch counts for the
-// first author that has it, and serves all rules; a turn counts for one at least. This cluster's own rules come first, until they have
+// first author that has it, and serves all rules; a turn counts for one at least, and what others have opened is passed by. This cluster's own rules come first, until they have
 // half; then it has turns like others.
 func Choose(rules []Rule, from Sources, most int, by Admissions) Opened {
 	c := &choice{
 		rules: rules, from: from, order: inTurn(from.IDs, by), left: most, looks: maxLooks,
-		opened: Opened{}, alike: alike(rules), taken: make([]map[int]bool, len(from.IDs)),
+		few: max(fewLooks, maxLooks/2/max(1, most)), opened: Opened{},
+		alike: alike(rules), taken: make([]map[int]bool, len(from.IDs)), passed: make([]int, len(rules)),
 	}
 	authors := readersOf(rules, by.Root)
 	for more := true; more && c.left > most/2 && c.looks > maxLooks/2; {
@@ -163,33 +165,33 @@ type choice struct {
 	order  []int // of sources
 	left   int   // so many more may be opened
 	looks  int   // and looked at
+	few    int   // of that in a turn: what counts like a watch
 	opened Opened
 	alike  []int          // for each rule the first that needs the same
 	taken  []map[int]bool // of each source, by alike
+	passed []int          // by alike: at so many of the first sources it is taken, or does not read them
 }
 
 // turn is one of an author; more says that it has others.
 func (c *choice) turn(r *reader) (charged int, more bool) {
 	reads, looks := r.seek(c)
-	c.looks -= looks
 	if reads {
-		charged = c.take(r)
+		taken, more := c.take(r)
+		charged, looks = taken, looks+more
 	}
-	return max(1, charged, looks/fewLooks), r.source < len(c.order)
+	c.looks -= looks
+	return max(1, charged, looks/c.few), r.source < len(c.order)
 }
 
 // take opens what a rule needs at a source, as much as there is in a turn, and says how much that is.
-func (c *choice) take(r *reader) (taken int) {
+func (c *choice) take(r *reader) (taken, looks int) {
 	rule, source := r.rules[r.rule], c.order[r.source]
-	id, views := c.from.IDs[source], c.rules[rule].Views
+	id, views, same := c.from.IDs[source], c.rules[rule].Views, c.alike[rule]
 	if c.opened[id] == nil {
 		c.opened[id], c.taken[source] = map[place.Scope]struct{}{}, map[int]bool{}
 	}
-	if c.taken[source][c.alike[rule]] {
-		r.view = len(views)
-	}
 	for ; r.view < len(views) && taken < fewViews && c.left > 0; r.view++ {
-		c.looks--
+		looks++
 		if _, ok := c.opened[id][views[r.view]]; !ok {
 			c.opened[id][views[r.view]] = struct{}{}
 			c.left--
@@ -197,18 +199,31 @@ func (c *choice) take(r *reader) (taken int) {
 		}
 	}
 	if r.view == len(views) {
-		c.taken[source][c.alike[rule]] = true
+		c.taken[source][same] = true
+		c.pass(same, r.source)
 		r.rule, r.view = r.rule+1, 0
 	}
-	return taken
+	return taken, looks
 }
 
-// alike finds for each rule the first one that needs the same: there are groups in which all clusters publish the same rules.
+// pass notes that nothing is left to be opened for a rule, and for those alike, at a source. Where they begin to look moves on.
+func (c *choice) pass(same, source int) {
+	if source != c.passed[same] {
+		return
+	}
+	c.passed[same]++
+	for c.passed[same] < len(c.order) && c.taken[c.order[c.passed[same]]][same] {
+		c.passed[same]++
+	}
+}
+
+// alike finds for each rule the first one that needs the same of the same clusters: there are groups in which all publish the same rules.
 func alike(rules []Rule) []int {
 	seed, first, out := maphash.MakeSeed(), map[uint64]int{}, make([]int, len(rules))
 	for i, r := range rules {
 		var h maphash.Hash
 		h.SetSeed(seed)
+		h.WriteString(r.Asks)
 		for _, s := range r.Views {
 			maphash.WriteComparable(&h, s)
 		}
@@ -246,21 +261,45 @@ func readersOf(rules []Rule, root string) []*reader {
 	return out
 }
 
-// seek goes to the next rule that reads a source, and to that source, but not far.
+// seek goes to the next rule that reads a source and needs something there, and to that source, but not far.
 func (r *reader) seek(c *choice) (reads bool, looks int) {
-	for r.source < len(c.order) && looks < fewLooks {
+	for looks < c.few {
+		if r.rule == 0 && r.view == 0 {
+			looks += r.pass(c)
+		}
+		if r.source == len(c.order) {
+			return false, looks
+		}
 		if r.rule == len(r.rules) {
 			r.source, r.rule = r.source+1, 0
 			looks++
 			continue
 		}
-		reads, n := c.from.Reads(r.rules[r.rule], c.order[r.source])
-		if looks += n; reads {
-			return true, looks
+		if rule, source := r.rules[r.rule], c.order[r.source]; c.taken[source][c.alike[rule]] {
+			looks++
+		} else {
+			reads, n := c.from.Reads(rule, source)
+			if looks += n; reads {
+				return true, looks
+			}
+			c.pass(c.alike[rule], r.source)
 		}
-		r.rule++
+		r.rule, r.view = r.rule+1, 0
 	}
 	return false, looks
+}
+
+// pass passes by the sources that come next and at which others have opened all that the author needs.
+func (r *reader) pass(c *choice) (looks int) {
+	to := len(c.order)
+	for _, rule := range r.rules {
+		looks++
+		if to = min(to, c.passed[c.alike[rule]]); to <= r.source {
+			return looks
+		}
+	}
+	r.source = to
+	return looks
 }
 
 // inTurn is an order of clusters in which each branch has its turn.

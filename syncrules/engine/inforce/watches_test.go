@@ -5,6 +5,7 @@ package inforce
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,9 @@ func TestLawsOfWatches(t *testing.T) {
 		own := rulesOf("", rapid.IntRange(0, 2).Draw(t, "own"), 1)
 		good := Rule{Author: "c0", Views: scopes(0, rapid.IntRange(1, 5).Draw(t, "of the honest"))}
 		rules = append(append(rules, own...), good)
+		for i := range rules {
+			rules[i].Asks = fmt.Sprint(i)
+		}
 		readers := rapid.SliceOfN(rapid.Uint64(), len(rules), len(rules)).Draw(t, "reads")
 		readers[len(rules)-1] = 1<<63 - 1
 		reads := func(rule, source int) bool { return readers[rule]>>(source%64)&1 == 1 }
@@ -191,9 +195,16 @@ func TestWatchesAreChosenWhenTooMany(t *testing.T) {
 		t.Error("what did not change is to be chosen anew")
 	}
 	w.Want("b", kind, 3, 3)
-	if !w.Due() || w.LeavesOut("b", s[2]) {
+	if !w.Due() || !w.LeavesOut("b", s[2]) {
+		t.Error("while rules change, what is closed is not said to be left out")
+	}
+	other := s[2]
+	other.GVK.Kind = "Other"
+	w.Want("b", other.GVK.GroupKind(), 1, 3)
+	if w.LeavesOut("b", other) {
 		t.Error("what was not looked at is said to be left out")
 	}
+	w.Want("b", other.GVK.GroupKind(), 0, 0)
 	if others := w.Chosen(Opened{"a": at(2), "b": at(1)}); len(others) != 1 || !others["b"] || w.Opens("b", s[1], true) {
 		t.Errorf("of %v others are opened", others)
 	}
@@ -254,19 +265,43 @@ func TestChoosingEnds(t *testing.T) {
 	}
 }
 
-// All of 500 clusters publish the same rules. What they need fits, beside one that wants more than there is.
+// All of 500 clusters publish the same rules, and some publish them twice as this cluster does. What they need fits, beside one that wants more
+// than there is; also where one cluster has admitted them all, so that they are one branch, and where they do not read each source.
 func TestManyEqualRulesAreLookedAtOnce(t *testing.T) {
 	t.Parallel()
-	const most = 16384
 	sources := named("c", 500)
-	rules := rulesOf("bad-0", MaxViews/256, 256)
-	for _, id := range sources {
-		for i := range 4 {
-			rules = append(rules, Rule{Author: id, Views: scopes(4*i, 4)})
+	hub := admissions()
+	hub.Parent = func(id string) string {
+		if id == "c0" || id == "bad-0" {
+			return "me"
 		}
+		return "c0"
 	}
-	o := Choose(rules, everywhere(sources), most, admissions())
-	if n := o.reads(Rule{Views: scopes(0, 16)}, sources); n != len(sources) || o.sum() != most {
-		t.Errorf("they read %d of %d; %d watches are opened", n, len(sources), o.sum())
+	for what, by := range map[string]Admissions{"each admitted here": admissions(), "under a hub": hub} {
+		for _, own := range []bool{false, true} {
+			for _, fewer := range []int{1, 7} { // each so many does not read a source
+				rules := rulesOf("bad-0", MaxViews/256, 256)
+				authors := sources
+				if own {
+					authors = append([]string{""}, sources...)
+				}
+				for _, id := range authors {
+					for i := range 4 {
+						rules = append(rules, Rule{Author: id, Views: scopes(4*i, 4)})
+					}
+				}
+				reads := func(rule, source int) (bool, int) {
+					return fewer == 1 || rule < MaxViews/256 || source%fewer != 0, 1
+				}
+				most, read := 20_000, sources
+				if fewer > 1 {
+					read = slices.DeleteFunc(slices.Clone(sources), func(id string) bool { return slices.Index(sources, id)%fewer == 0 })
+				}
+				o := Choose(rules, Sources{sources, reads}, most, by)
+				if n := o.reads(Rule{Views: scopes(0, 16)}, read); n != len(read) || o.sum() != most {
+					t.Errorf("%s, own %v, not each %d: they read %d of %d; %d watches are opened", what, own, fewer, n, len(read), o.sum())
+				}
+			}
+		}
 	}
 }

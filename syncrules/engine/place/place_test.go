@@ -71,7 +71,7 @@ func TestScopes(t *testing.T) {
 		t.Errorf("copies are in %+v", got)
 	}
 	scopes := []Scope{{GVK: gvk, Namespace: "b"}, {GVK: gvk, Namespace: "a"}, everywhere}
-	Sort(scopes)
+	scopes = Sorted(slices.Values(scopes))
 	if scopes[0] != everywhere || scopes[1].Namespace != "a" {
 		t.Errorf("sorted: %v", scopes)
 	}

@@ -4,6 +4,7 @@
 package place
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -47,9 +48,9 @@ func (s Scope) Holds(obj *unstructured.Unstructured) bool {
 	return obj.GroupVersionKind() == s.GVK && obj.GetName() != "" && (s.Namespace == "" || obj.GetNamespace() == s.Namespace)
 }
 
-// Sort orders scopes by kind and namespace.
-func Sort(scopes []Scope) {
-	slices.SortFunc(scopes, func(a, b Scope) int {
+// Sorted are scopes by kind and namespace.
+func Sorted(scopes iter.Seq[Scope]) []Scope {
+	return slices.SortedFunc(scopes, func(a, b Scope) int {
 		return strings.Compare(a.GVK.String()+"|"+a.Namespace, b.GVK.String()+"|"+b.Namespace)
 	})
 }
